@@ -1,0 +1,31 @@
+"""The errors that trueup raises on purpose. Each message is one sentence for the user: what, where, and the mend."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+__all__ = ["BadInput", "ParseError", "TrueupError"]
+
+
+class TrueupError(Exception):
+    """Base of all errors whose message is meant for the user."""
+
+
+class BadInput(TrueupError):
+    """A parameter that cannot be used, refused before anything ran. The message holds the number that is wrong."""
+
+
+class ParseError(TrueupError):
+    """A tool's output that cannot be understood.
+
+    Args:
+        message: what was expected and what stood there instead.
+        line_number: 1-based line of the output, or None when something is missing as a whole.
+        line: the text of that line.
+    """
+
+    def __init__(self, message: str, line_number: Optional[int] = None, line: str = "") -> None:
+        self.line_number = line_number
+        self.line = line
+        where = "" if line_number is None else f" (line {line_number}: {line.strip()[:200]!r})"
+        super().__init__(message + where)

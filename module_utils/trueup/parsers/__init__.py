@@ -1,0 +1,38 @@
+"""What tools print, understood here and nowhere else. One file a tool.
+
+Each parser module has
+
+- ``TOOL``: the tool's name, as in ``trueup read --tool NAME``;
+- ``recognises(text) -> bool``: whether a text is this tool's output, judged by what only this tool prints;
+- ``parse_<tool>(text) -> Parsed``: a frozen dataclass, or ParseError with the line. Never an empty or partial result.
+
+No Ansible, clock, files, network or environment in here.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, List, Optional, Protocol
+
+
+from ..record import Metric
+
+__all__ = ["Parsed"]
+
+
+class Parsed(Protocol):
+    """What every parser's result can tell, whatever the tool."""
+
+    @property
+    def tool_version(self) -> Optional[str]:
+        """The tool's version where its output says it."""
+
+    @property
+    def warnings(self) -> List[str]:
+        """Sentences that the reader of the numbers must know (rounding in the output, for example)."""
+
+    @property
+    def checks(self) -> Dict[str, bool]:
+        """The tool's own correctness checks by name; an empty mapping where it prints none."""
+
+    def metrics(self) -> List[Metric]:
+        """The rows, in base units with the unit named."""

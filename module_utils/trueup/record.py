@@ -1,0 +1,218 @@
+"""A record: one measured case, as DESIGN's table and ``record.schema.json`` define it.
+
+Modules build records; the callback ``trueup_records`` writes them on the controller; analysis reads them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import secrets
+import tempfile
+from dataclasses import dataclass
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+
+from .errors import BadInput, TrueupError
+
+__all__ = [
+    "SCHEMA",
+    "Metric",
+    "case_key",
+    "new_run_id",
+    "read_records",
+    "redact",
+    "summarise",
+    "write_record",
+]
+
+SCHEMA = "trueup.record/1"
+
+Record = Dict[str, Any]
+
+_RUN_ID = re.compile(r"\A\d{8}T\d{6}Z-[0-9a-f]{4}\Z")
+_HIDDEN = "***"
+# "tokens" and "tokenizer" are no secrets: language models count the one and load the other.
+_SECRET_NAME = re.compile(
+    r"token(?!s|iz)|secret|passw|api[_-]?key|credential|connection[_-]?string|sas[_-]?url",
+    re.IGNORECASE,
+)
+# Value shapes of common credentials: Hugging Face and GitHub tokens, bearer headers, SAS signatures, and
+# anything assigned to a name that says it is a secret.
+_SECRET_VALUE = re.compile(
+    r"\b(?:hf_[A-Za-z0-9]{16,}|gh[pousr]_[A-Za-z0-9]{20,})\b"
+    r"|(?<=Bearer )[A-Za-z0-9._~+/=-]{12,}"
+    r"|(?<=[?&]sig=)[A-Za-z0-9%+/=]{12,}"
+)
+_SECRET_ASSIGNMENT = re.compile(
+    r"([\w-]*(?:token(?!s|iz)|secret|passw(?:or)?d|api[_-]?key|credential)[\w-]*[\"']?\s*[=:]\s*)"
+    r"(?!\*\*\*)(\"[^\"]*\"|'[^']*'|[^\s,;&\"']+)",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One row of what was measured.
+
+    ``value`` is in the base unit named by ``unit`` (``s``, ``byte/s``, ``flop/s``, ``point/s``, ``flop/byte``, ``1``);
+    ``direction`` says what is better: ``higher``, ``lower``, or ``none`` for figures that are not a performance.
+    """
+
+    name: str
+    value: float
+    unit: str
+    direction: str
+    message_bytes: Optional[int] = None
+    statistic: Optional[str] = None
+    n: Optional[int] = None
+
+    def as_row(self) -> Dict[str, Any]:
+        """The row as it stands in a record: fields that do not apply are left out."""
+        return {key: value for key, value in self.__dict__.items() if value is not None}
+
+
+def summarise(name: str, values: Sequence[float], unit: str, direction: str) -> List[Metric]:
+    """Median, min and max of repeated measurements of one figure, each with its n.
+
+    Raises:
+        BadInput: no values.
+    """
+    if not values:
+        raise BadInput(f"{name}: no values to summarise")
+    ordered = sorted(values)
+    middle = len(ordered) // 2
+    median = ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+    picked = (("median", median), ("min", ordered[0]), ("max", ordered[-1]))
+    return [
+        Metric(name, value, unit, direction, statistic=statistic, n=len(ordered))
+        for statistic, value in picked
+    ]
+
+
+def redact(value: Any, name: str = "") -> Any:
+    """The same structure with what looks like a credential replaced by ``***``.
+
+    Works on strings, lists and mappings; a mapping's entry whose name says that it is a secret loses its whole value.
+    """
+    if isinstance(value, dict):
+        return {key: redact(item, str(key)) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        items = [redact(item) for item in value]
+        # `--token X`: the name and the secret are two arguments.
+        for index in range(1, len(items)):
+            option = str(value[index - 1])
+            if option.startswith("-") and "=" not in option and _SECRET_NAME.search(option):
+                items[index] = _HIDDEN
+        return items
+    if not isinstance(value, str):
+        return value
+    if name and _SECRET_NAME.search(name):
+        return _HIDDEN
+    return _SECRET_ASSIGNMENT.sub(r"\1" + _HIDDEN, _SECRET_VALUE.sub(_HIDDEN, value))
+
+
+def new_run_id(utc_time: str) -> str:
+    """A run's id: ``utc_time`` (``20261120T091300Z``) and four random hex digits.
+
+    Raises:
+        BadInput: the time is not of that form.
+    """
+    run_id = f"{utc_time}-{secrets.token_hex(2)}"
+    if not _RUN_ID.match(run_id):
+        raise BadInput(f"run id: {utc_time!r} is not a UTC time like 20261120T091300Z")
+    return run_id
+
+
+def case_key(record: Record) -> Tuple[str, str, Tuple[str, ...]]:
+    """What makes two records measurements of the same case within one run."""
+    return (record["benchmark"], record["case"], tuple(record["nodes"]))
+
+
+def write_record(results_dir: str, record: Record, raw: Optional[str] = None) -> str:
+    """Write a record into ``results_dir/<run_id>/``, whole or not at all, and return its path.
+
+    The tool's own output (``raw``) is kept beside it, and its name and sha256 are put into the record first.
+    Two writers of the same case give two files. Credentials are removed from both.
+
+    Raises:
+        TrueupError: the run id, benchmark or case cannot be part of a path, or the disk refuses.
+    """
+    record = redact(record)
+    run_id, benchmark, case = str(record["run_id"]), str(record["benchmark"]), str(record["case"])
+    if not _RUN_ID.match(run_id):
+        raise BadInput(f"run_id {run_id!r} is not of the form 20261120T091300Z-7c1e")
+    stem = re.sub(r"[^A-Za-z0-9._-]", "_", f"{benchmark}-{case}-{'+'.join(record['nodes'][:1])}")[
+        :180
+    ]
+    directory = os.path.join(results_dir, run_id)
+    try:
+        os.makedirs(directory, exist_ok=True)
+        if raw is not None:
+            text = redact(raw).encode("utf-8", errors="replace")
+            raw_path = _place(directory, stem, ".raw.txt", text)
+            record["raw"] = {
+                "path": os.path.basename(raw_path),
+                "sha256": hashlib.sha256(text).hexdigest(),
+            }
+        body = (
+            json.dumps(record, indent=2, sort_keys=True, allow_nan=False, ensure_ascii=False) + "\n"
+        )
+        return _place(directory, stem, ".json", body.encode("utf-8"))
+    except OSError as error:
+        raise TrueupError(
+            f"record of {benchmark} {case} could not be written in {directory}: {error.strerror}"
+        ) from error
+    except ValueError as error:
+        raise TrueupError(
+            f"record of {benchmark} {case} holds a number that JSON cannot carry: {error}"
+        ) from error
+
+
+def _place(directory: str, stem: str, suffix: str, content: bytes) -> str:
+    """Put ``content`` under the first free name ``stem[.k]suffix``: temporary file, fsync, then a name that is new."""
+    handle, temporary = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=directory)
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.chmod(temporary, 0o644)
+        attempt = 1
+        while True:
+            path = os.path.join(directory, stem + ("" if attempt == 1 else f".{attempt}") + suffix)
+            try:
+                # link, not rename: rename would replace the record of a second writer.
+                os.link(temporary, path)
+                break
+            except FileExistsError:
+                attempt += 1
+    finally:
+        os.unlink(temporary)
+    folder = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+    return path
+
+
+def read_records(run_dir: str) -> Iterator[Tuple[str, Optional[Record], Optional[str]]]:
+    """Every ``*.json`` record of one run: (path, record, None), or (path, None, why it could not be read)."""
+    if not os.path.isdir(run_dir):
+        return
+    for name in sorted(os.listdir(run_dir)):
+        if name.startswith(".") or not name.endswith(".json") or name == "run.json":
+            continue
+        path = os.path.join(run_dir, name)
+        try:
+            with open(path, encoding="utf-8") as stream:
+                record = json.load(stream)
+        except (OSError, ValueError) as error:
+            yield path, None, str(error)
+            continue
+        if not isinstance(record, dict) or record.get("schema") != SCHEMA:
+            yield path, None, f"not a {SCHEMA} object"
+        else:
+            yield path, record, None
