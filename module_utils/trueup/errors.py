@@ -1,4 +1,5 @@
-"""The errors that trueup raises on purpose. Each message is one sentence for the user: what, where, and the mend."""
+"""The errors that trueup raises on purpose. Each message is one sentence for the user: what, where,
+and the mend."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ class TrueupError(Exception):
 
 
 class BadInput(TrueupError):
-    """A parameter that cannot be used, refused before anything ran. The message holds the number that is wrong."""
+    """A parameter that cannot be used, refused before anything ran. The message holds the number
+    that is wrong."""
 
 
 class ParseError(TrueupError):

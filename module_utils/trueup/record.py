@@ -1,6 +1,7 @@
 """A record: one measured case, as DESIGN's table and ``record.schema.json`` define it.
 
-Modules build records; the callback ``trueup_records`` writes them on the controller; analysis reads them.
+Modules build records; the callback ``trueup_records`` writes them on the controller; analysis reads
+them.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from .errors import BadInput, TrueupError
 __all__ = [
     "SCHEMA",
     "Metric",
-    "case_key",
+    "Record",
+    "is_run_id",
     "new_run_id",
     "read_records",
     "redact",
@@ -38,7 +40,8 @@ _SECRET_NAME = re.compile(
     r"token(?!s|iz)|secret|passw|api[_-]?key|credential|connection[_-]?string|sas[_-]?url",
     re.IGNORECASE,
 )
-# Value shapes of common credentials: Hugging Face and GitHub tokens, bearer headers, SAS signatures, and
+# Value shapes of common credentials: Hugging Face and GitHub tokens, bearer headers, SAS
+# signatures, and
 # anything assigned to a name that says it is a secret.
 _SECRET_VALUE = re.compile(
     r"\b(?:hf_[A-Za-z0-9]{16,}|gh[pousr]_[A-Za-z0-9]{20,})\b"
@@ -56,8 +59,10 @@ _SECRET_ASSIGNMENT = re.compile(
 class Metric:
     """One row of what was measured.
 
-    ``value`` is in the base unit named by ``unit`` (``s``, ``byte/s``, ``flop/s``, ``point/s``, ``flop/byte``, ``1``);
-    ``direction`` says what is better: ``higher``, ``lower``, or ``none`` for figures that are not a performance.
+    ``value`` is in the base unit named by ``unit`` (``s``, ``byte/s``, ``flop/s``, ``point/s``,
+    ``flop/byte``, ``1``);
+    ``direction`` says what is better: ``higher``, ``lower``, or ``none`` for figures that are not a
+    performance.
     """
 
     name: str
@@ -94,7 +99,8 @@ def summarise(name: str, values: Sequence[float], unit: str, direction: str) -> 
 def redact(value: Any, name: str = "") -> Any:
     """The same structure with what looks like a credential replaced by ``***``.
 
-    Works on strings, lists and mappings; a mapping's entry whose name says that it is a secret loses its whole value.
+    Works on strings, lists and mappings; a mapping's entry whose name says that it is a secret
+    loses its whole value.
     """
     if isinstance(value, dict):
         return {key: redact(item, str(key)) for key, item in value.items()}
@@ -125,15 +131,16 @@ def new_run_id(utc_time: str) -> str:
     return run_id
 
 
-def case_key(record: Record) -> Tuple[str, str, Tuple[str, ...]]:
-    """What makes two records measurements of the same case within one run."""
-    return (record["benchmark"], record["case"], tuple(record["nodes"]))
+def is_run_id(text: str) -> bool:
+    """Whether a name is a run's id."""
+    return bool(_RUN_ID.match(text))
 
 
 def write_record(results_dir: str, record: Record, raw: Optional[str] = None) -> str:
     """Write a record into ``results_dir/<run_id>/``, whole or not at all, and return its path.
 
-    The tool's own output (``raw``) is kept beside it, and its name and sha256 are put into the record first.
+    The tool's own output (``raw``) is kept beside it, and its name and sha256 are put into the
+    record first.
     Two writers of the same case give two files. Credentials are removed from both.
 
     Raises:
@@ -171,7 +178,8 @@ def write_record(results_dir: str, record: Record, raw: Optional[str] = None) ->
 
 
 def _place(directory: str, stem: str, suffix: str, content: bytes) -> str:
-    """Put ``content`` under the first free name ``stem[.k]suffix``: temporary file, fsync, then a name that is new."""
+    """Put ``content`` under the first free name ``stem[.k]suffix``: temporary file, fsync, then a
+    name that is new."""
     handle, temporary = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=directory)
     try:
         with os.fdopen(handle, "wb") as stream:
@@ -199,7 +207,8 @@ def _place(directory: str, stem: str, suffix: str, content: bytes) -> str:
 
 
 def read_records(run_dir: str) -> Iterator[Tuple[str, Optional[Record], Optional[str]]]:
-    """Every ``*.json`` record of one run: (path, record, None), or (path, None, why it could not be read)."""
+    """Every ``*.json`` record of one run: (path, record, None), or (path, None, why it could not be
+    read)."""
     if not os.path.isdir(run_dir):
         return
     for name in sorted(os.listdir(run_dir)):

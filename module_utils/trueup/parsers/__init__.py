@@ -3,8 +3,10 @@
 Each parser module has
 
 - ``TOOL``: the tool's name, as in ``trueup read --tool NAME``;
-- ``recognises(text) -> bool``: whether a text is this tool's output, judged by what only this tool prints;
-- ``parse_<tool>(text) -> Parsed``: a frozen dataclass, or ParseError with the line. Never an empty or partial result.
+- ``recognises(text) -> bool``: whether a text is this tool's output, judged by what only this tool
+  prints;
+- ``parse_<tool>(text) -> Parsed``: a frozen dataclass, or ParseError with the line. Never an empty
+  or partial result.
 
 No Ansible, clock, files, network or environment in here.
 """
@@ -12,7 +14,6 @@ No Ansible, clock, files, network or environment in here.
 from __future__ import annotations
 
 from typing import Dict, List, Optional, Protocol
-
 
 from ..record import Metric
 
@@ -28,7 +29,8 @@ class Parsed(Protocol):
 
     @property
     def warnings(self) -> List[str]:
-        """Sentences that the reader of the numbers must know (rounding in the output, for example)."""
+        """Sentences that the reader of the numbers must know (rounding in the output, for
+        example)."""
 
     @property
     def checks(self) -> Dict[str, bool]:

@@ -1,0 +1,199 @@
+# The verbs of trueup. `make` lists them. Each makes what it needs first: the virtual environment
+# from the pinned requirements, and the system packages through playbooks/lab.yml.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.ONESHELL:
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+# What the caller may set.
+VENV ?= .venv
+PYTHON ?=
+ARGS ?=
+RESUME ?=
+RUN ?=
+OUTPUT ?= report
+PYTEST_ARGS ?=
+SCENARIOS ?= local devito
+TRUEUP_CACHE ?= $(or $(XDG_CACHE_HOME),$(or $(HOME),/root)/.cache)/trueup
+
+# An activated environment or a PYTHONPATH of the caller's must not reach into ours.
+unexport VIRTUAL_ENV PYTHONPATH PYTHONHOME
+override venv := $(abspath $(VENV))
+export PATH := $(venv)/bin:$(PATH)
+export TRUEUP_CACHE
+export DO_NOT_TRACK := 1
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export ANSIBLE_NOCOWS := 1
+
+check_cache := .cache/check
+heading = printf '\n==== %s ====\n' $(1)
+
+.PHONY: help
+help: ## List the verbs (this text)
+	@echo 'make VERB [NAME=value ...]'
+	grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  \1\t\2/' | expand -t 14
+	echo
+	echo 'Values: ARGS="-e ..." (to ansible-playbook, pytest)  RESUME=last|RUN_ID  RUN=RUN_ID  OUTPUT=folder'
+	echo '        SCENARIOS="local devito"  VENV=folder  PYTHON=python3.12'
+
+# ---- set-up -------------------------------------------------------------------------------------
+
+# $(call ensure_venv,controller|test): the environment holds exactly these pins, or is made to. A
+# stamp in it holds the checksum of the pins, of the interpreter and of where it stands, so that the
+# second call costs some milliseconds and a moved or half-made environment is made anew.
+define ensure_venv
+	say() { printf '%s\n' "$$*" >&2; }
+	may_install() { [ "$$(id -u)" = 0 ] || sudo -n true 2>/dev/null; }
+	as_root() { if [ "$$(id -u)" = 0 ]; then "$$@"; else sudo -n "$$@"; fi; }
+	new_enough() { "$$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
+	command -v git >/dev/null || { say 'git is missing: sudo apt-get install git'; exit 1; }
+	key=$$( (cat requirements/controller.txt; [ '$(1)' = controller ] || cat requirements/test.txt; \
+	  cat pyproject.toml; echo '$(venv)' '$(CURDIR)') | sha256sum | cut -d' ' -f1)
+	stamp='$(venv)/.trueup-$(1)'
+	if ! { [ "$$(cat "$$stamp" 2>/dev/null)" = "$$key" ] && '$(venv)/bin/python' -c '' 2>/dev/null; }; then
+	  # Never build an environment with its own interpreter, also when the caller has activated it.
+	  PATH=$$(printf '%s' "$$PATH" | tr ':' '\n' | grep -vxF '$(venv)/bin' | paste -sd:)
+	  base=
+	  for candidate in $(or $(PYTHON),python3 python3.13 python3.12 python3.11); do
+	    if new_enough "$$candidate"; then base=$$candidate; break; fi
+	  done
+	  if [ -z "$$base" ]; then
+	    say 'Python 3.11 or newer is needed and $(or $(PYTHON),python3) is not: sudo apt-get install python3.11 python3.11-venv (or set PYTHON=...)'
+	    exit 1
+	  fi
+	  if ! "$$base" -c 'import ensurepip, venv' 2>/dev/null; then
+	    package=$$("$$base" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')
+	    if may_install && command -v apt-get >/dev/null; then
+	      say "Python's venv module is missing: installing $$package with apt"
+	      as_root apt-get -qq update
+	      as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends -y "$$package" >/dev/null
+	    else
+	      say "Python's venv module is missing: sudo apt-get install $$package"
+	      exit 1
+	    fi
+	  fi
+	  say 'Installing requirements/$(1).txt into $(VENV)'
+	  old=$$(cat '$(venv)/.trueup-place' 2>/dev/null || true)
+	  if [ "$$old" != '$(venv)' ] || ! new_enough '$(venv)/bin/python'; then
+	    "$$base" -m venv --clear '$(venv)'
+	    echo '$(venv)' > '$(venv)/.trueup-place'
+	  fi
+	  '$(venv)/bin/python' -m pip install --quiet --require-hashes --requirement requirements/$(1).txt
+	  '$(venv)/bin/python' -m pip install --quiet --no-index --no-deps --no-build-isolation --editable .
+	  echo "$$key" > "$$stamp"
+	fi
+endef
+
+.PHONY: controller-venv test-venv
+controller-venv:
+	@$(call ensure_venv,controller)
+
+test-venv:
+	@$(call ensure_venv,test)
+
+.PHONY: lab
+lab: controller-venv ## Install the system packages (ARGS="-e lab_packages=test" for those of make test too)
+	@ansible-playbook playbooks/lab.yml $(ARGS)
+
+# ---- the main job -------------------------------------------------------------------------------
+
+.PHONY: run
+run: controller-venv ## Configure, check and measure this machine (or ARGS="-i inventory"), then report
+	@ansible-playbook playbooks/lab.yml -e lab_packages=run
+	status=0
+	ansible-playbook site.yml $(if $(RESUME),-e trueup_resume='$(RESUME)') $(ARGS) || status=$$?
+	reported=0
+	$(MAKE) report $(if $(filter-out last,$(RESUME)),RUN='$(RESUME)') || reported=$$?
+	if [ $$status != 0 ]; then echo "ansible-playbook site.yml ended with status $$status" >&2; exit $$status; fi
+	exit $$reported
+
+.PHONY: report
+report: controller-venv ## Write the report of the last run (or RUN=run_id) to report/ (or OUTPUT=folder)
+	@run='$(RUN)'
+	# A run's id begins with its UTC time, so the last by name is the last.
+	[ -n "$$run" ] || run=$$(cd results 2>/dev/null && ls -1d [0-9]*/ 2>/dev/null | sort | tail -n 1 || true)
+	run=$${run%/}
+	if [ -z "$$run" ]; then echo 'results/ holds no run yet: make run' >&2; exit 1; fi
+	trueup report "results/$$run" --output '$(OUTPUT)'
+
+# ---- checks -------------------------------------------------------------------------------------
+
+.PHONY: test
+test: test-venv ## Everything CI checks: lint, types, unit, contract, molecule
+	@$(call heading,'system packages')
+	ansible-playbook playbooks/lab.yml -e lab_packages=test
+	for verb in lint types unit contract molecule; do $(MAKE) $$verb; done
+	$(call heading,'make test passed')
+	for log in unit contract; do printf '%s: ' $$log; tail -n 1 $(check_cache)/$$log.log; done
+
+.PHONY: lint
+lint: test-venv ## ruff, vermin, yamllint and ansible-lint (production profile), nothing skipped
+	@$(call heading,'lint')
+	ruff check .
+	ruff format --check .
+	vermin --quiet --no-tips --violations --target=3.9- module_utils library roles
+	yamllint --strict .
+	ansible-lint --offline --strict
+
+# Modules import ansible.module_utils.trueup, which exists only while Ansible runs them: the folder
+# .cache/mypy shows mypy the same tree under that name.
+.PHONY: types
+types: test-venv ## mypy --strict on module_utils, analysis, library and plugins
+	@$(call heading,'types')
+	mkdir -p .cache/mypy/ansible/module_utils
+	ln -sfn ../../../../module_utils/trueup .cache/mypy/ansible/module_utils/trueup
+	MYPYPATH=module_utils:analysis mypy -p trueup -p trueup_analysis
+	MYPYPATH=.:.cache/mypy:module_utils:analysis mypy --explicit-package-bases library/*.py plugins/*/*.py
+
+# $(call pytest,name,folder): with its closing line kept for the end of `make test`.
+define pytest
+	mkdir -p $(check_cache)
+	python -m pytest $(2) $(PYTEST_ARGS) $(ARGS) 2>&1 | tee $(check_cache)/$(1).log
+endef
+
+.PHONY: unit
+unit: test-venv ## Unit tests (under a minute)
+	@$(call heading,'unit')
+	$(call pytest,unit,tests/unit)
+
+.PHONY: contract
+contract: test-venv ## Contracts between the rooms: specs, schemas, catalog, requirements
+	@$(call heading,'contract')
+	$(call pytest,contract,tests/contract)
+
+.PHONY: molecule
+molecule: test-venv ## The roles on real systems: this machine (local) and a systemd container (devito)
+	@for scenario in $(SCENARIOS); do
+	  $(call heading,"molecule $$scenario")
+	  lack=
+	  if [ "$$scenario" != local ]; then
+	    for tool in podman runc mmdebstrap; do command -v $$tool >/dev/null || lack="$$tool is not installed"; done
+	    [ "$$(id -u)" = 0 ] || lack='its systemd containers need root'
+	  fi
+	  if [ -n "$$lack" ]; then echo "skipped: molecule $$scenario: $$lack"; continue; fi
+	  molecule test --scenario-name "$$scenario"
+	done
+
+.PHONY: bench
+bench: test-venv ## The promises about speed, as ratios of two measurements of one run
+	@python -m pytest bench $(PYTEST_ARGS) $(ARGS)
+
+# ---- upkeep -------------------------------------------------------------------------------------
+
+pip_compile := CUSTOM_COMPILE_COMMAND='make lock' pip-compile --quiet --generate-hashes --no-annotate \
+  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --strip-extras --allow-unsafe
+
+.PHONY: lock
+lock: test-venv ## Pin requirements/*.in again (ARGS=--upgrade, or ARGS="--upgrade-package pandas")
+	@cd requirements
+	$(pip_compile) $(ARGS) --output-file controller.txt controller.in
+	$(pip_compile) $(ARGS) --output-file test.txt test.in
+	$(pip_compile) $(ARGS) --output-file node-build.txt node-build.in
+
+.PHONY: clean
+clean: ## Remove what the verbs made here, except results/
+	@if [ -e '$(venv)/.trueup-place' ]; then rm -rf '$(venv)'; fi
+	rm -rf .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis .benchmarks .ansible report
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,496 @@
+# ruff: noqa: PLC0415 - imports stand in the commands (see below); a parameter is an option
+"""The command ``trueup``: data to standard output, messages to standard error, a known error in one
+sentence.
+
+Heavy imports stand inside the commands: pandas, scipy and matplotlib take over a second, ``trueup
+--help`` a tenth.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from trueup.errors import BadInput, TrueupError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .load import Loaded
+    from .render.sheet import Sheet
+
+__all__ = ["app", "main"]
+
+RESULTS = Path("results")
+# A folder with a thousand bad files must not bury the table; `trueup list` names them all.
+MESSAGES_SHOWN = 20
+
+app = typer.Typer(
+    name="trueup",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+class Format(str, Enum):
+    """How a table is written."""
+
+    table = "table"
+    markdown = "markdown"
+    csv = "csv"
+    json = "json"
+
+
+class Over(str, Enum):
+    """What scales."""
+
+    auto = "auto"
+    cores = "cores"
+    nodes = "nodes"
+
+
+def _examples(*lines: str) -> str:
+    return "[bold]Examples[/bold]\n\n" + "\n\n".join(lines)
+
+
+EXIT_CODES = (
+    "Exit status: 0 fine; 1 bad input or a known error, said in one sentence; 2 wrong usage."
+)
+
+Sources = Annotated[
+    list[Path] | None,
+    typer.Argument(
+        metavar="[RESULTS]...",
+        help="Results folders, run folders, records, packed files, fact caches of Ansible, or"
+        " the catalog's reference_results.csv. Without any: results/.",
+        show_default=False,
+    ),
+]
+FormatOption = Annotated[
+    Format, typer.Option("--format", "-f", help="csv and json hold base units, unrounded.")
+]
+OutputOption = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", metavar="FILE", help="Write here instead of standard output."),
+]
+CatalogOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--catalog",
+        metavar="FOLDER",
+        help="Folder of prices.csv; else TRUEUP_CATALOG, else the one built in.",
+    ),
+]
+RegionOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="REGION", help="Price in this region instead of the record's own: eastus."
+    ),
+]
+OfferOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="OFFER", help="payg, spot, lowpriority or 1y; else the record's own, else payg."
+    ),
+]
+PriceOption = Annotated[
+    float | None,
+    typer.Option(metavar="US$", help="US$ an hour and node for all rows, instead of the catalog."),
+]
+AsSizeOption = Annotated[
+    str | None,
+    typer.Option(metavar="SIZE", help="Price every row as this size, also records made off Azure."),
+]
+
+
+@app.callback(
+    epilog=_examples(
+        "trueup scaling                       how the newest results scale",
+        "trueup cost --region eastus          what they cost there",
+        "trueup scaling results/20261120T091300Z-7c1e --format markdown",
+        "trueup reference                     the published tables and this run side by side",
+        "trueup report                        one HTML page of everything",
+    )
+    + "\n\n"
+    + EXIT_CODES
+)
+def _trueup() -> None:
+    """Turn trueup's records into scaling, cost and reference tables and one report."""
+
+
+@app.command(
+    "list",
+    epilog=_examples(
+        "trueup list",
+        "trueup list results/ --verify        also check the raw outputs against their sha256",
+        "trueup list packed.parquet --format csv",
+    ),
+)
+def list_cases(
+    sources: Sources = None,
+    *,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Check raw outputs; exit 1 when one differs.")
+    ] = False,
+    format_: FormatOption = Format.table,
+    output: OutputOption = None,
+) -> None:
+    """What was measured, run by run, with what failed and what could not be read."""
+    from .load import verify as verify_raw
+    from .render import sheets
+
+    loaded = _load(sources)
+    _write([*sheets.cases(loaded), *sheets.excluded(loaded)], format_, output)
+    _say_notes(loaded)
+    if not verify:
+        return
+    problems = verify_raw(loaded)
+    checked = int(loaded.cases["raw_sha256"].notna().sum())
+    _say(f"{checked - len(problems)} of {checked} raw outputs are as recorded.")
+    _say_all([f"{problem.path}: {problem.reason}" for problem in problems])
+    if problems:
+        raise typer.Exit(1)
+
+
+@app.command(
+    epilog=_examples(
+        "trueup scaling",
+        "trueup scaling --baseline 2 --over cores",
+        "trueup scaling run-a/ run-b/ --format csv --output scaling.csv",
+        "trueup scaling catalog/reference_results.csv      the published Devito tables",
+    )
+)
+def scaling(
+    sources: Sources = None,
+    *,
+    benchmark: Annotated[
+        str, typer.Option(help="devito (run time) or stream (triad rate).")
+    ] = "devito",
+    over: Annotated[
+        Over, typer.Option(help="What scales; auto: cores in a node, and nodes.")
+    ] = Over.auto,
+    baseline: Annotated[
+        int | None,
+        typer.Option(
+            min=1, metavar="N", help="Cores or nodes that speed-ups refer to; else the fewest."
+        ),
+    ] = None,
+    across_sizes: Annotated[
+        bool,
+        typer.Option(
+            "--across-sizes", help="Compare the constrained sizes of one host in one table."
+        ),
+    ] = False,
+    threshold: Annotated[
+        float,
+        typer.Option(
+            min=0, max=1, help="A step pays when this much of what it adds arrives as speed."
+        ),
+    ] = 0.5,
+    format_: FormatOption = Format.table,
+    output: OutputOption = None,
+) -> None:
+    """Speed-up, efficiency, serial fraction, fits, and where adding cores or nodes stops paying."""
+    from . import scaling as analysis
+    from .render import sheets
+
+    loaded = _load(sources)
+    found = analysis.series(
+        loaded,
+        benchmark=benchmark,
+        over=over.value,
+        baseline=baseline,
+        across_sizes=across_sizes,
+        threshold=threshold,
+    )
+    made = [sheets.scaling(series) for series in found]
+    _write(made, format_, output)
+    _say_notes(loaded, benchmark)
+    _say_warnings(made)
+
+
+@app.command(
+    epilog=_examples(
+        "trueup cost --region eastus",
+        "trueup cost --region southcentralus --offer spot",
+        "trueup cost --as-size Standard_HB120rs_v3 --region eastus    a local run at that price",
+        "trueup cost --price 3.60 --format json",
+    )
+)
+def cost(
+    sources: Sources = None,
+    *,
+    region: RegionOption = None,
+    offer: OfferOption = None,
+    os_: Annotated[str, typer.Option("--os", metavar="OS", help="linux or windows.")] = "linux",
+    price: PriceOption = None,
+    as_size: AsSizeOption = None,
+    price_date: Annotated[
+        str | None,
+        typer.Option(metavar="YYYY-MM-DD", help="The newest price on or before this day."),
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit 1 when a price is unknown.")
+    ] = False,
+    catalog: CatalogOption = None,
+    format_: FormatOption = Format.table,
+    output: OutputOption = None,
+) -> None:
+    """Node-hours (nodes x run time) and US$ per run, per GFLOP and per grid point."""
+    from . import cost as analysis
+    from .catalog import folder
+    from .render import sheets
+
+    loaded = _load(sources)
+    result = analysis.table(
+        loaded,
+        prices=analysis.read_prices(folder(catalog) / "prices.csv"),
+        region=region,
+        offer=offer,
+        os=os_,
+        price=price,
+        as_size=as_size,
+        price_date=price_date,
+    )
+    made = sheets.cost(result)
+    _write(made, format_, output)
+    _say_notes(loaded)
+    _say_warnings(made)
+    if strict and result.unknown:
+        raise typer.Exit(1)
+
+
+@app.command(
+    epilog=_examples(
+        "trueup reference                     the published tables, results/ beside if there",
+        "trueup reference results/20261120T091300Z-7c1e --format markdown",
+    )
+)
+def reference(
+    sources: Sources = None,
+    *,
+    catalog: CatalogOption = None,
+    format_: FormatOption = Format.table,
+    output: OutputOption = None,
+) -> None:
+    """Published tables, what is wrong with them, and this run beside."""
+    from . import reference as analysis
+    from .catalog import folder
+    from .load import load
+    from .render import sheets
+
+    published = load([folder(catalog) / "reference_results.csv"])
+    mine = None
+    if sources or RESULTS.is_dir():
+        mine = _load(sources)
+        _say_notes(mine, "devito")
+    else:
+        _say("No results/ here: the published tables stand alone.")
+    _write(
+        sheets.reference(analysis.compare(published, mine), analysis.sums(published)),
+        format_,
+        output,
+    )
+
+
+@app.command(
+    epilog=_examples(
+        "trueup read devito.log",
+        "python -m benchmarks.user.benchmark run -P acoustic 2>&1 | trueup read -",
+        "trueup read --tool stream --format table triad-*.txt",
+    )
+)
+def read(
+    files: Annotated[
+        list[str], typer.Argument(metavar="FILE...", help="Outputs of a tool; - is standard input.")
+    ],
+    *,
+    tool: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Which tool wrote them (devito, stream); else found out."
+        ),
+    ] = None,
+    format_: FormatOption = Format.json,
+    output: OutputOption = None,
+) -> None:
+    """Read a tool's own output: figures in base units, the tool's checks, and warnings on the
+    figures."""
+    from . import read as reading
+    from .render import json
+
+    readings = [reading.read(_text(name), source=name, tool=tool) for name in files]
+    if format_ is Format.json:
+        _put(json.dump([vars(item) for item in readings]), output)
+    else:
+        from .render import sheets
+
+        _write([sheets.reading(item) for item in readings], format_, output)
+    for item in readings:
+        _say_all([f"{item.source}: {text}" for text in item.warnings])
+        failed = [name for name, passed in item.checks.items() if not passed]
+        if failed:
+            _say(f"{item.source}: failed checks: {', '.join(failed)}")
+
+
+@app.command(
+    epilog=_examples(
+        "trueup pack results/ --output all.parquet",
+        "trueup scaling all.parquet",
+    )
+)
+def pack(
+    sources: Sources = None,
+    *,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="The file to write.")
+    ] = Path("results.parquet"),
+) -> None:
+    """Put many records into one Parquet file, which reads a hundred times faster than its
+    records."""
+    from .load import pack as pack_
+
+    if output.suffix != ".parquet":
+        message = f"{output}: the name of a packed file must end in .parquet"
+        raise BadInput(message)
+    loaded = _load(sources)
+    pack_(loaded, output)
+    _say_notes(loaded)
+    _say(f"{len(loaded.cases)} records packed into {output}.")
+
+
+@app.command(
+    epilog=_examples(
+        "trueup report",
+        "trueup report results/20261120T091300Z-7c1e --output report --region eastus",
+    )
+)
+def report(
+    sources: Sources = None,
+    *,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FOLDER", help="The folder to write.")
+    ] = Path("report"),
+    region: RegionOption = None,
+    offer: OfferOption = None,
+    price: PriceOption = None,
+    as_size: AsSizeOption = None,
+    catalog: CatalogOption = None,
+) -> None:
+    """Write one self-contained HTML page, with its plots as PNG and its tables as CSV."""
+    from .catalog import folder
+    from .report import write_report
+
+    loaded = _load(sources)
+    page = write_report(
+        loaded,
+        output,
+        catalog=folder(catalog),
+        region=region,
+        offer=offer or "payg",
+        price=price,
+        as_size=as_size,
+    )
+    _say_notes(loaded)
+    typer.echo(str(page))
+
+
+def main() -> None:
+    """Entry point of the command."""
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that cannot show a character gets a question mark instead of a traceback.
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+    try:
+        app(prog_name="trueup")
+    except TrueupError as error:
+        _say(f"trueup: error: {error}")
+        sys.exit(1)
+
+
+def _load(sources: Sequence[Path] | None) -> Loaded:
+    from .load import load
+
+    return load(list(sources) if sources else [RESULTS])
+
+
+def _text(name: str) -> str:
+    try:
+        content = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+    except OSError as error:
+        message = f"{name} cannot be read: {error.strerror}"
+        raise BadInput(message) from error
+    return content.decode("utf-8", errors="replace")
+
+
+def _write(made: Sequence[Sheet], format_: Format, output: Path | None) -> None:
+    from .render import csv, json, markdown, table
+
+    if format_ is Format.table:
+        colour = output is None and sys.stdout.isatty() and "NO_COLOR" not in os.environ
+        width = (
+            os.get_terminal_size().columns
+            if output is None and sys.stdout.isatty()
+            else table.WIDTH
+        )
+        _put(table.render(made, width=width, colour=colour), output)
+    else:
+        render = {
+            Format.markdown: markdown.render,
+            Format.csv: csv.render,
+            Format.json: json.render,
+        }[format_]
+        _put(render(made), output)
+
+
+def _put(text: str, output: Path | None) -> None:
+    if output is None:
+        sys.stdout.write(text)
+        return
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        message = f"{output} could not be written: {error.strerror}"
+        raise BadInput(message) from error
+
+
+def _say(text: str) -> None:
+    from .render import units
+
+    sys.stderr.write(units.text(text) + "\n")
+
+
+def _say_all(texts: Sequence[str]) -> None:
+    for text in texts[:MESSAGES_SHOWN]:
+        _say(f"warning: {text}")
+    if len(texts) > MESSAGES_SHOWN:
+        _say(f"warning: and {len(texts) - MESSAGES_SHOWN} more like these")
+
+
+def _say_warnings(made: Sequence[Sheet]) -> None:
+    _say_all(list(dict.fromkeys(text for sheet in made for text in sheet.warnings)))
+
+
+def _say_notes(loaded: Loaded, benchmark: str | None = None) -> None:
+    """What was not read, and which records carry no figures because they failed."""
+    for note in loaded.notes:
+        _say(f"note: {note}")
+    _say_all([f"not read: {item.path}: {item.reason}" for item in loaded.excluded])
+    if benchmark is None:
+        return
+    bad = loaded.cases[(loaded.cases["outcome"] != "ok") & (loaded.cases["benchmark"] == benchmark)]
+    _say_all(
+        [
+            f"left out, {outcome}: {case} on {nodes} in {run_id}: {reason}"
+            for outcome, case, nodes, run_id, reason in bad[
+                ["outcome", "case", "nodes", "run_id", "reason"]
+            ].itertuples(index=False)
+        ]
+    )

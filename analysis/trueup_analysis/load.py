@@ -1,0 +1,434 @@
+"""The only reader of records: it validates, and after it the code trusts the frames."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import msgspec
+import pandas as pd
+from trueup.errors import BadInput
+from trueup.record import SCHEMA
+
+from . import packed
+from .packed import canonical
+from .published import read_published
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["Excluded", "Loaded", "Record", "load", "pack", "verify"]
+
+RUN_SCHEMA = "trueup.run/1"
+MEASURED = "measured"
+_RUN_ID = re.compile(r"\A[0-9]{8}T[0-9]{6}Z-[0-9a-f]{4}\Z")
+_EMPTY_HINT = (
+    "run `make run` (or `ansible-playbook site.yml`) to make some,"
+    " or name the folder, record or packed file to read"
+)
+
+_Scalar = str | int | float | bool | None
+_Count = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class MetricRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One figure of a record, as ``record.schema.json`` defines it."""
+
+    name: Annotated[str, msgspec.Meta(pattern="^[a-z][a-z0-9_]*$")]
+    value: float
+    unit: Annotated[str, msgspec.Meta(min_length=1)]
+    direction: Literal["higher", "lower", "none"]
+    message_bytes: Annotated[int, msgspec.Meta(ge=0)] | msgspec.UnsetType = msgspec.UNSET
+    statistic: Literal["median", "min", "max", "mean", "single"] | msgspec.UnsetType = msgspec.UNSET
+    n: _Count | msgspec.UnsetType = msgspec.UNSET
+
+
+class Raw(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The tool's own output, kept beside the record."""
+
+    path: Annotated[str, msgspec.Meta(min_length=1)]
+    sha256: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+
+
+class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One measured case, as ``record.schema.json`` defines it; the unit tests hold the two
+    together.
+
+    One difference is meant: JSON Schema takes 1.0 for an integer, this does not.
+    """
+
+    schema: Literal["trueup.record/1"]
+    run_id: Annotated[str, msgspec.Meta(pattern="^[0-9]{8}T[0-9]{6}Z-[0-9a-f]{4}$")]
+    benchmark: Annotated[str, msgspec.Meta(pattern="^[a-z][a-z0-9_]*$")]
+    case: Annotated[str, msgspec.Meta(pattern="^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+    outcome: Literal["ok", "failed", "invalid"]
+    reason: str | None
+    nodes: Annotated[list[Annotated[str, msgspec.Meta(min_length=1)]], msgspec.Meta(min_length=1)]
+    vm_size: str | None
+    region: str | None
+    offer: str | None
+    node_count: _Count
+    ranks: _Count
+    threads_per_rank: _Count
+    gpus: Annotated[int, msgspec.Meta(ge=0)]
+    parameters: dict[str, _Scalar]
+    command: list[str]
+    environment: dict[str, str]
+    software: dict[str, str]
+    system: dict[str, _Scalar]
+    started_at: Annotated[
+        str,
+        msgspec.Meta(pattern="^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$"),
+    ]
+    duration_seconds: Annotated[float, msgspec.Meta(ge=0)]
+    metrics: list[MetricRow]
+    raw: Raw | None
+
+    def __post_init__(self) -> None:
+        if self.outcome == "ok":
+            if self.reason is not None:
+                message = "outcome is ok, yet a reason is given"
+                raise ValueError(message)
+            if not self.metrics:
+                message = "outcome is ok, yet there are no metrics"
+                raise ValueError(message)
+        elif not self.reason:
+            message = f"outcome is {self.outcome}, yet no reason is given"
+            raise ValueError(message)
+
+
+@dataclass(frozen=True)
+class Excluded:
+    """A file (or one record in a file) that could not be read, and why."""
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What was read. What is unknown is a missing value in the sense of ``pandas.isna``.
+
+    Attributes:
+        cases: one row a record; columns: record (int, the key), run_id, benchmark, case, outcome
+            (ok, failed, invalid), reason, nodes ("a+b"), vm_size, region, offer, node_count, ranks,
+            threads_per_rank (publications do not always say), cores (ranks x threads_per_rank, over
+            all nodes), gpus, parameters (dict), software (dict), system (dict), command (list),
+            environment (dict), started_at (UTC text), duration_seconds, raw_path, raw_sha256,
+            source (file), provenance ("measured", or the publication).
+        metrics: one row a figure; columns: record, name, value (base unit), unit, direction,
+            message_bytes, statistic, n.
+        excluded: what could not be read, by name.
+        runs: the run manifests (``run.json``), oldest first.
+        notes: sentences on what the reader did that the user should know.
+    """
+
+    cases: pd.DataFrame
+    metrics: pd.DataFrame
+    excluded: list[Excluded] = field(default_factory=list)
+    runs: list[dict[str, Any]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+# Two copies of one record (a folder and its packed file, or the fact cache) agree in all of these.
+_IDENTITY = ["run_id", "benchmark", "case", "nodes", "started_at", "duration_seconds"]
+
+
+def load(sources: Sequence[Path]) -> Loaded:
+    """Read results folders, run folders, record files, packed Parquet files, fact caches,
+    reference_results.csv.
+
+    A file that cannot be read is listed in ``excluded`` and the rest is read. A record given twice
+    counts once.
+
+    Raises:
+        BadInput: a source does not exist or is of no known kind, or no source holds any record.
+    """
+    reader = _Reader()
+    for source in sources:
+        reader.read(Path(source))
+    return reader.finish([str(source) for source in sources])
+
+
+def pack(loaded: Loaded, path: Path) -> None:
+    """Write everything that was loaded into one Parquet file, whole or not at all; ``load`` reads
+    it back identically.
+
+    Raises:
+        BadInput: the file cannot be written.
+    """
+    rest = {
+        "excluded": [[item.path, item.reason] for item in loaded.excluded],
+        "runs": loaded.runs,
+        "notes": loaded.notes,
+    }
+    packed.write(packed.from_frames(loaded.cases, loaded.metrics), rest, path)
+
+
+def verify(loaded: Loaded) -> list[Excluded]:
+    """The records whose raw output is gone or no longer has the sha256 that was recorded."""
+    problems = []
+    with_raw = loaded.cases[loaded.cases["raw_sha256"].notna()]
+    for source, raw_path, expected in with_raw[["source", "raw_path", "raw_sha256"]].itertuples(
+        index=False
+    ):
+        try:
+            found = hashlib.sha256(Path(raw_path).read_bytes()).hexdigest()
+        except OSError as error:
+            problems.append(Excluded(source, f"raw output {raw_path}: {error.strerror}"))
+            continue
+        if found != expected:
+            problems.append(
+                Excluded(
+                    source,
+                    f"raw output {raw_path} has sha256 {found[:12]}..., not the recorded"
+                    f" {expected[:12]}...",
+                )
+            )
+    return problems
+
+
+class _Reader:
+    """Collects rows from all sources; one call of ``finish`` turns them into frames."""
+
+    def __init__(self) -> None:
+        self.excluded: list[Excluded] = []
+        self.runs: list[dict[str, Any]] = []
+        self.notes: list[str] = []
+        self._tables: list[Any] = []
+        self._rows: list[dict[str, Any]] = []
+        self._seen: set[str] = set()
+        self._decode = msgspec.json.Decoder(Record).decode
+
+    def read(self, source: Path) -> None:
+        if source.is_dir():
+            self._read_folder(source)
+        elif not source.exists():
+            message = f"{source} does not exist: {_EMPTY_HINT}"
+            raise BadInput(message)
+        elif source.suffix == ".parquet":
+            self._read_packed(source)
+        elif source.suffix == ".csv":
+            self._flush()
+            rows, notes = read_published(source)
+            self._rows += rows
+            self.notes += notes
+        elif source.name == "run.json":
+            self._read_manifest(str(source))
+        else:
+            self._read_file(str(source), fact_cache="unknown")
+
+    def finish(self, names: list[str]) -> Loaded:
+        self._flush()
+        tables = [table for table in self._tables if table.num_rows]
+        if not tables:
+            self._refuse_nothing(names)
+        cases, metrics = packed.frames(packed.join(tables))
+        again = cases.duplicated(_IDENTITY)
+        if again.any():
+            keep = cases.loc[~again, "record"]
+            number = pd.Series(range(len(keep)), index=keep)
+            cases = cases[~again].assign(record=range(len(keep))).reset_index(drop=True)
+            metrics = metrics[metrics["record"].isin(keep)]
+            metrics = metrics.assign(record=metrics["record"].map(number)).reset_index(drop=True)
+            self.notes.append(
+                f"{int(again.sum())} records were given more than once and count once."
+            )
+        runs = {str(run.get("run_id")): run for run in self.runs}
+        return Loaded(
+            cases=cases,
+            metrics=metrics,
+            excluded=self.excluded,
+            runs=[runs[run_id] for run_id in sorted(runs)],
+            notes=self.notes,
+        )
+
+    def _refuse_nothing(self, names: list[str]) -> None:
+        where = ", ".join(names) or "nothing"
+        if self.excluded:
+            first = self.excluded[0]
+            more = len(self.excluded) - 1
+            message = f"{where} holds no readable record; {first.path}: {first.reason}" + (
+                f" (and {more} more)" if more else ""
+            )
+        else:
+            message = f"{where} holds no records: {_EMPTY_HINT}"
+        raise BadInput(message)
+
+    def _read_folder(self, folder: Path) -> None:
+        """A run folder, a results folder (holding run folders) or a fact cache."""
+        try:
+            entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+        except OSError as error:
+            message = f"{folder} cannot be listed: {error.strerror}"
+            raise BadInput(message) from error
+        visible = [entry for entry in entries if not entry.name.startswith(".")]
+        is_run = bool(_RUN_ID.match(folder.resolve().name))
+        for entry in visible:
+            if entry.is_dir():
+                inside = Path(entry.path)
+                if _RUN_ID.match(entry.name) or (inside / "run.json").is_file():
+                    self._read_folder(inside)
+            elif entry.name == "run.json":
+                self._read_manifest(entry.path)
+            elif entry.name.endswith(".json"):
+                self._read_file(entry.path, fact_cache="no" if is_run else "unknown")
+            elif not is_run and _starts_as_object(entry.path):
+                # Ansible's jsonfile cache names a host's file after the host, without a suffix
+                # (ansible-core 2.19 puts "s1_" before it).
+                self._read_file(entry.path, fact_cache="yes")
+
+    def _bytes(self, path: str) -> bytes | None:
+        """The file's content; None when it was read before or cannot be read."""
+        real = os.path.realpath(path)
+        if real in self._seen:
+            return None
+        self._seen.add(real)
+        try:
+            with open(path, "rb") as stream:
+                return stream.read()
+        except OSError as error:
+            self.excluded.append(Excluded(path, error.strerror or str(error)))
+            return None
+
+    def _read_manifest(self, path: str) -> None:
+        content = self._bytes(path)
+        if content is None:
+            return
+        try:
+            manifest = msgspec.json.decode(content)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            self.excluded.append(Excluded(path, str(error)))
+            return
+        if not isinstance(manifest, dict) or manifest.get("schema") != RUN_SCHEMA:
+            self.excluded.append(Excluded(path, f"not a {RUN_SCHEMA} object"))
+            return
+        self.runs.append(manifest)
+
+    def _read_file(self, path: str, fact_cache: Literal["yes", "no", "unknown"]) -> None:
+        content = self._bytes(path)
+        if content is None:
+            return
+        try:
+            if fact_cache == "no":
+                self._add(self._decode(content), path)
+                return
+            if fact_cache == "unknown" and b'"__payload__"' not in content[:200]:
+                value = msgspec.json.decode(content)
+                if isinstance(value, dict) and not any(
+                    str(key).startswith("trueup_") for key in value
+                ):
+                    self._add(self._decode(content), path)
+                    return
+            self._read_facts(content, path)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            self.excluded.append(Excluded(path, str(error)))
+
+    def _read_facts(self, content: bytes, path: str) -> None:
+        """One host's facts from the jsonfile cache: each value that says it is a record is one."""
+        facts = msgspec.json.decode(content)
+        if isinstance(facts, dict) and isinstance(facts.get("__payload__"), str):
+            facts = _untagged(msgspec.json.decode(facts["__payload__"]))
+        if not isinstance(facts, dict):
+            self.excluded.append(Excluded(path, "neither a record nor a host's cached facts"))
+            return
+        for key in sorted(facts):
+            values = facts[key] if isinstance(facts[key], list) else [facts[key]]
+            for value in values:
+                if not (key.startswith("trueup_") and isinstance(value, dict)):
+                    continue
+                if not str(value.get("schema", "")).startswith(SCHEMA.split("/")[0] + "/"):
+                    continue
+                try:
+                    self._add(self._decode(msgspec.json.encode(value)), f"{path}#{key}")
+                except msgspec.MsgspecError as error:
+                    self.excluded.append(Excluded(f"{path}#{key}", str(error)))
+
+    def _add(self, record: Record, path: str) -> None:
+        raw = record.raw
+        self._rows.append(
+            {
+                "run_id": record.run_id,
+                "benchmark": record.benchmark,
+                "case": record.case,
+                "outcome": record.outcome,
+                "reason": record.reason,
+                "nodes": "+".join(record.nodes),
+                "vm_size": record.vm_size,
+                "region": record.region,
+                "offer": record.offer,
+                "started_at": record.started_at,
+                "raw_path": None if raw is None else os.path.join(os.path.dirname(path), raw.path),
+                "raw_sha256": None if raw is None else raw.sha256,
+                "source": path,
+                "provenance": MEASURED,
+                "node_count": record.node_count,
+                "ranks": record.ranks,
+                "threads_per_rank": record.threads_per_rank,
+                "cores": record.ranks * record.threads_per_rank,
+                "gpus": record.gpus,
+                "duration_seconds": record.duration_seconds,
+                "parameters": canonical(record.parameters),
+                "software": canonical(record.software),
+                "system": canonical(record.system),
+                "command": canonical(record.command),
+                "environment": canonical(record.environment),
+                "metrics": [
+                    {
+                        "name": row.name,
+                        "value": row.value,
+                        "unit": row.unit,
+                        "direction": row.direction,
+                        "message_bytes": _or_none(row.message_bytes),
+                        "statistic": _or_none(row.statistic),
+                        "n": _or_none(row.n),
+                    }
+                    for row in record.metrics
+                ],
+            }
+        )
+
+    def _flush(self) -> None:
+        """Turn the rows so far into a table, so that sources keep the order in which they came."""
+        if self._rows:
+            self._tables.append(packed.from_rows(self._rows))
+            self._rows = []
+
+    def _read_packed(self, path: Path) -> None:
+        self._flush()
+        table, rest = packed.read(path)
+        self._tables.append(table)
+        self.excluded += [Excluded(*item) for item in rest["excluded"]]
+        self.runs += rest["runs"]
+        self.notes += [note for note in rest["notes"] if note not in self.notes]
+
+
+def _starts_as_object(path: str) -> bool:
+    try:
+        with Path(path).open("rb") as stream:
+            return stream.read(1) == b"{"
+    except OSError:
+        # Unreadable: let the reader say why.
+        return True
+
+
+def _or_none(value: Any) -> Any:
+    return None if value is msgspec.UNSET else value
+
+
+def _untagged(value: Any) -> Any:
+    """Plain values from ansible-core 2.19's cache, which wraps what it knows the origin of.
+
+    Source: ansible/_internal/_json/_profiles/_cache_persistence.py of ansible-core 2.19.
+    """
+    if isinstance(value, dict):
+        if str(value.get("__ansible_type", "")).startswith("_AnsibleTagged"):
+            return _untagged(value.get("value"))
+        return {key: _untagged(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_untagged(item) for item in value]
+    return value

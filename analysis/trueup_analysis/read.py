@@ -1,0 +1,85 @@
+"""``trueup read``: a tool's own output through the parser that also reads it on the nodes."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from trueup import parsers
+from trueup.errors import BadInput, TrueupError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+
+    from trueup.parsers import Parsed
+
+__all__ = ["Reading", "read", "tools"]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One file's figures, in base units."""
+
+    source: str
+    tool: str
+    tool_version: str | None
+    rows: list[dict[str, Any]]
+    checks: dict[str, bool]
+    warnings: list[str]
+
+
+def tools() -> dict[str, ModuleType]:
+    """The parsers by tool name."""
+    found = {}
+    for info in pkgutil.iter_modules(parsers.__path__):
+        module = importlib.import_module(f"{parsers.__name__}.{info.name}")
+        if hasattr(module, "TOOL"):
+            found[str(module.TOOL)] = module
+    return dict(sorted(found.items()))
+
+
+def read(text: str, *, source: str, tool: str | None = None) -> Reading:
+    """Parse one text.
+
+    Args:
+        source: what to call the text in messages.
+        tool: which tool wrote it; found out when None.
+
+    Raises:
+        BadInput: no parser of that name, none or several recognise the text, or it cannot be
+            understood (the message holds the line).
+    """
+    known = tools()
+    if tool is None:
+        claims = [name for name, module in known.items() if module.recognises(text)]
+        if len(claims) != 1:
+            why = (
+                "several tools claim it: " + ", ".join(claims)
+                if claims
+                else "no known tool's output"
+            )
+            message = f"{source}: {why}; say which with --tool ({', '.join(known)})"
+            raise BadInput(message)
+        tool = claims[0]
+    if tool not in known:
+        message = f"no parser for {tool!r}; there are {', '.join(known)}"
+        raise BadInput(message)
+    module = known[tool]
+    name = module.__name__.rpartition(".")[2]
+    parse = cast("Callable[[str], Parsed]", getattr(module, f"parse_{name}"))
+    try:
+        parsed = parse(text)
+    except TrueupError as error:
+        message = f"{source}: {error}"
+        raise BadInput(message) from error
+    return Reading(
+        source=source,
+        tool=tool,
+        tool_version=parsed.tool_version,
+        rows=[metric.as_row() for metric in parsed.metrics()],
+        checks=dict(parsed.checks),
+        warnings=list(parsed.warnings),
+    )

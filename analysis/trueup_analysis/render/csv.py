@@ -1,0 +1,35 @@
+"""CSV for other programs: base units, unrounded, all sheets in one rectangle whose first column
+names the sheet."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import TYPE_CHECKING, Any
+
+from . import units
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .sheet import Sheet
+
+__all__ = ["render"]
+
+
+def render(sheets: Sequence[Sheet]) -> str:
+    """What is unknown is an empty cell."""
+    keys = list(dict.fromkeys(key for sheet in sheets for key in sheet.data()))
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(["table", *keys])
+    for sheet in sheets:
+        for row in sheet.rows:
+            writer.writerow([sheet.title, *(_cell(row.get(key)) for key in keys)])
+    return out.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    if units.is_missing(value):
+        return ""
+    return str(value).lower() if isinstance(value, bool) else value

@@ -1,0 +1,46 @@
+"""JSON for other programs: base units, unrounded, with the warnings and notes of each table."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from . import units
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .sheet import Sheet
+
+__all__ = ["dump", "render"]
+
+
+def render(sheets: Sequence[Sheet]) -> str:
+    """``{"tables": [{title, ..., rows, notes, warnings}]}``; what is unknown is null."""
+    return dump(
+        {
+            "tables": [
+                {
+                    "title": sheet.title,
+                    **sheet.facts,
+                    "rows": [{key: row.get(key) for key in sheet.data()} for row in sheet.rows],
+                    "notes": list(sheet.notes),
+                    "warnings": list(sheet.warnings),
+                }
+                for sheet in sheets
+            ]
+        }
+    )
+
+
+def dump(value: Any) -> str:
+    """JSON text with a line end, never with NaN, which is no JSON."""
+    return json.dumps(_clean(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _clean(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _clean(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_clean(item) for item in value]
+    return None if units.is_missing(value) else value

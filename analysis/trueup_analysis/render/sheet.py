@@ -1,0 +1,84 @@
+"""A sheet: what every format renders. Rows hold base units; a column says how a figure is written
+for people."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from . import units
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    import pandas as pd
+
+__all__ = ["Column", "Sheet", "rows_of"]
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column.
+
+    Attributes:
+        key: its name in the rows, and in CSV and JSON, where figures stay in base units and
+            unrounded.
+        header: what people read above it, the unit included; None keeps it out of tables and
+            Markdown.
+        show: how a value is written for people.
+        words: text (left, may wrap) rather than a figure (right, never wraps).
+        data: whether CSV and JSON hold it; what only repeats another column for the eye is not.
+    """
+
+    key: str
+    header: str | None = None
+    show: Callable[[Any], str] = units.text
+    words: bool = False
+    data: bool = True
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """One table.
+
+    Attributes:
+        faint: key of a boolean column: rows where it is false are shown, but do not count.
+        notes: sentences below the table. warnings: sentences that also go to standard error.
+        facts: what JSON says of the table as a whole.
+    """
+
+    title: str
+    columns: Sequence[Column]
+    rows: Sequence[Mapping[str, Any]]
+    notes: Sequence[str] = ()
+    warnings: Sequence[str] = ()
+    faint: str | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    def data(self) -> list[str]:
+        """The keys that CSV and JSON hold."""
+        return [column.key for column in self.columns if column.data]
+
+    def shown(self) -> list[Column]:
+        """The columns for people: those with a header, less those in which nothing is known."""
+        return [
+            column
+            for column in self.columns
+            if column.header is not None
+            and any(
+                column.show(row.get(column.key)) not in {units.UNKNOWN, ""} for row in self.rows
+            )
+        ]
+
+
+def rows_of(frame: pd.DataFrame, keys: Iterable[str] | None = None) -> list[dict[str, Any]]:
+    """A frame's rows as plain Python values, what is missing as None."""
+    names = list(frame.columns if keys is None else keys)
+    columns = [[_plain(value) for value in frame[name]] for name in names]
+    return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+
+
+def _plain(value: Any) -> Any:
+    if units.is_missing(value):
+        return None
+    return value.item() if hasattr(value, "item") else value

@@ -1,0 +1,318 @@
+#!/usr/bin/python
+"""Ansible module: what machine is this?"""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: azure_node_facts
+author: trueup contributors
+version_added: "0.1.0"
+short_description: Publishes what a node is, by its own account and the catalog's
+description:
+  - Asks the Azure instance metadata service, lscpu, sysfs and, where there is one, nvidia-smi what
+    the machine is, looks its size up in the catalog, and publishes one fact, C(trueup_node).
+  - The family, one word such as V(hbv3) or V(nd_h100_v5), is what a play groups hosts by. It is
+    V(unknown) for a size that the catalog lacks and V(local) off Azure; everything else is found
+    out all the same.
+  - It changes nothing, needs no root, and asks the metadata service once, for at most a second.
+  - What could identify the machine, its owner or its network (names, ids, tags, addresses, serial
+    numbers) is not published.
+options:
+  vm_size:
+    description:
+      - The size given by hand, in any case. It wins over what metadata says, with a warning.
+      - Empty means that it was not given.
+    type: str
+    default: ""
+  catalog:
+    description:
+      - The catalog of VM sizes, as the filter P(catalog_sizes#filter) returns it.
+    type: dict
+    default: {}
+  metadata_url:
+    description:
+      - Where the instance metadata service answers. Neither proxies nor redirects are followed.
+    type: str
+    default: http://169.254.169.254/metadata/instance?api-version=2025-04-07
+  sysfs_root:
+    description:
+      - Where to read the hardware from. Anything but V(/sys) is another machine's recorded tree;
+        the CPUs that this process may use are then not taken into account.
+    type: path
+    default: /sys
+  procfs_root:
+    description:
+      - Where to read the amount of memory from.
+    type: path
+    default: /proc
+attributes:
+  check_mode:
+    support: full
+    description: It only reads.
+  diff_mode:
+    support: none
+    description: It only reads.
+  facts:
+    support: full
+    description: Returns the fact C(trueup_node).
+  platform:
+    support: full
+    description: Linux.
+    platforms: linux
+"""
+
+EXAMPLES = r"""
+- name: Find out what each node is
+  azure_node_facts:
+    catalog: "{{ (playbook_dir ~ '/../catalog/vm_sizes.csv') | catalog_sizes }}"
+
+- name: Put each node into the group of its family
+  ansible.builtin.group_by:
+    key: "{{ ansible_facts['trueup_node']['family'] }}"
+
+- name: Treat a machine that has no metadata service as a size
+  azure_node_facts:
+    vm_size: Standard_HB120-64rs_v3
+    catalog: "{{ (playbook_dir ~ '/../catalog/vm_sizes.csv') | catalog_sizes }}"
+"""
+
+RETURN = r"""
+ansible_facts:
+  description: Facts to add to the host's.
+  returned: always
+  type: dict
+  contains:
+    trueup_node:
+      description: What the node is. A member is null when it could not be found out.
+      returned: always
+      type: dict
+      contains:
+        vm_size:
+          description: The size, spelt as in the catalog where it is known.
+          type: str
+          sample: Standard_HB120rs_v3
+        family:
+          description: The catalog's family, V(unknown) or V(local).
+          type: str
+          sample: hbv3
+        azure:
+          description: Whether this is an Azure VM, by metadata or by its chassis tag.
+          type: bool
+        metadata_status:
+          description: V(ok), V(absent) (nothing listens there) or V(unusable) (see the warnings).
+          type: str
+        region:
+          description: Azure region.
+          type: str
+          sample: southcentralus
+        zone:
+          description: Availability zone.
+          type: str
+        offer:
+          description: What it is billed as, V(payg) or V(spot).
+          type: str
+        image:
+          description: The marketplace image as publisher:offer:sku:version.
+          type: str
+        os:
+          description: Name and version of the operating system.
+          type: str
+          sample: Ubuntu 24.04.3 LTS
+        kernel:
+          description: Release of the running kernel.
+          type: str
+        architecture:
+          description: Architecture as the kernel names it.
+          type: str
+        cpu_model:
+          description: Name of the CPU.
+          type: str
+        sockets:
+          description: Number of sockets.
+          type: int
+        cpus:
+          description: Number of usable logical CPUs.
+          type: int
+        cores:
+          description: Number of usable physical cores.
+          type: int
+        numa:
+          description: NUMA nodes that have CPUs.
+          type: list
+          elements: dict
+          contains:
+            node:
+              description: Number.
+              type: int
+            cpus:
+              description: Its CPUs as a list such as C(0-29).
+              type: str
+            memory_bytes:
+              description: Its memory.
+              type: int
+        l3_groups:
+          description: CPUs that share an L3 cache, one list such as C(0-7) for each cache.
+          type: list
+          elements: str
+        last_level_cache_bytes:
+          description: Sum of the last-level caches.
+          type: int
+        memory_bytes:
+          description: Usable memory of the machine.
+          type: int
+        gpus:
+          description: NVIDIA GPUs. Name and memory are null while no driver is loaded.
+          type: list
+          elements: dict
+          contains:
+            name:
+              description: Name by the driver.
+              type: str
+            pci:
+              description: PCI address.
+              type: str
+            memory_bytes:
+              description: Memory.
+              type: int
+        infiniband:
+          description: RDMA devices.
+          type: list
+          elements: dict
+          contains:
+            device:
+              description: Name.
+              type: str
+            rate_gbps:
+              description: Rate of the link in Gb/s.
+              type: float
+            state:
+              description: State of port 1, such as V(ACTIVE).
+              type: str
+            link_layer:
+              description: V(InfiniBand) or V(Ethernet).
+              type: str
+            numa_node:
+              description: NUMA node that it is attached to.
+              type: int
+        nvme:
+          description: NVMe disks.
+          type: list
+          elements: dict
+          contains:
+            device:
+              description: Name under C(/dev).
+              type: str
+            model:
+              description: Model.
+              type: str
+            size_bytes:
+              description: Size.
+              type: int
+            local:
+              description: Whether it is one of Azure's local disks, lost at deallocation.
+              type: bool
+        catalog:
+          description: The size's row of the catalog, or null.
+          type: dict
+        warnings:
+          description: What a user should know, one sentence each.
+          type: list
+          elements: str
+"""
+
+import os
+import platform
+from typing import TYPE_CHECKING
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.trueup import identify, imds
+from ansible.module_utils.trueup.errors import TrueupError
+from ansible.module_utils.trueup.parsers.lscpu import parse_lscpu
+from ansible.module_utils.trueup.parsers.nvidia_smi import GPU_QUERY, parse_nvidia_smi
+from ansible.module_utils.trueup.topology import read_topology
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeVar
+
+    Parsed = TypeVar("Parsed")
+
+# nvidia-smi hangs on a GPU that has fallen off the bus.
+_LIMIT_SECONDS = 30
+
+
+def _ask(
+    module: AnsibleModule, argv: list[str], parse: Callable[[str], Parsed], warnings: list[str]
+) -> Parsed | None:
+    """What a tool says, parsed; None where there is none, and with a warning where it fails."""
+    tool = module.get_bin_path(argv[0])
+    limiter = module.get_bin_path("timeout")
+    if tool is None:
+        return None
+    limit = [limiter, "--kill-after=5", str(_LIMIT_SECONDS)] if limiter else []
+    status, output, complaint = module.run_command(
+        [*limit, tool, *argv[1:]], environ_update={"LC_ALL": "C"}
+    )
+    if status:
+        lines = (complaint or output).strip().splitlines() or ["it said nothing"]
+        warnings.append(f"{argv[0]} failed with status {status}: {lines[0][:200]}")
+        return None
+    try:
+        return parse(output)
+    except TrueupError as error:
+        warnings.append(str(error))
+        return None
+
+
+def main() -> None:
+    """Read, look up, publish."""
+    module = AnsibleModule(
+        argument_spec={
+            "vm_size": {"type": "str", "default": ""},
+            "catalog": {"type": "dict", "default": {}},
+            "metadata_url": {"type": "str", "default": imds.METADATA_URL},
+            "sysfs_root": {"type": "path", "default": "/sys"},
+            "procfs_root": {"type": "path", "default": "/proc"},
+        },
+        supports_check_mode=True,
+    )
+    wanted = module.params
+    sysfs, warnings = wanted["sysfs_root"], []
+    try:
+        metadata = imds.ask(wanted["metadata_url"])
+    except TrueupError as error:
+        module.fail_json(msg=str(error))
+    topology = None
+    if module.get_bin_path("lscpu") is None:
+        warnings.append("lscpu is not installed, so the CPU's name is not known")
+    try:
+        topology = read_topology(sysfs, os.sched_getaffinity(0) if sysfs == "/sys" else None)
+    except TrueupError as error:
+        warnings.append(f"the CPU topology could not be read: {error}")
+    lscpu = _ask(module, ["lscpu", "--json"], parse_lscpu, warnings)
+    query = ["nvidia-smi", f"--query-gpu={GPU_QUERY}", "--format=csv"]
+    gpus = _ask(module, query, parse_nvidia_smi, warnings)
+    identity = identify.identify(
+        metadata,
+        given_size=wanted["vm_size"].strip() or None,
+        catalog=wanted["catalog"],
+        azure_chassis=identify.is_azure_chassis(sysfs),
+    )
+    observed = identify.Observed(
+        topology=topology,
+        lscpu=lscpu,
+        gpus=identify.read_gpus(sysfs) if gpus is None else gpus,
+        infiniband=identify.read_infiniband(sysfs),
+        nvme=identify.read_nvme(sysfs),
+        memory_bytes=identify.read_memory_bytes(wanted["procfs_root"]),
+        os_release=identify.read_os_release(),
+        kernel=platform.release(),
+        architecture=platform.machine(),
+        warnings=warnings,
+    )
+    node = identify.describe(identity, observed)
+    module.exit_json(changed=False, ansible_facts={"trueup_node": node})
+
+
+if __name__ == "__main__":
+    main()

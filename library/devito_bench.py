@@ -1,0 +1,278 @@
+#!/usr/bin/python
+"""Ansible module: run Devito's own benchmark in one layout and return a record."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: devito_bench
+short_description: Run Devito's forward-operator benchmark in one layout
+version_added: "0.1.0"
+description:
+  - Runs the acoustic forward operator of Devito's own C(benchmarks/user/benchmark.py) in one layout
+    of ranks and
+    threads and returns what it measured as a record.
+  - Run time, flop rate, point rate and operational intensity come unrounded, with median, minimum
+    and maximum of
+    the repeats. Compilation and autotuning are not part of the time; the tuning time and the block
+    shape found are
+    recorded.
+  - Bad input is refused before anything runs. A run that is killed, runs out of memory or out of
+    time gives a
+    record with outcome C(failed); one whose result differs from that of other layouts, C(invalid).
+  - Needs what the role P(devito#role) installs.
+options:
+  prefix:
+    description: Folder into which the role devito installed Devito and the driver.
+    type: path
+    required: true
+  model:
+    description: The seismic model. C(acoustic) is the one that published figures exist for.
+    type: str
+    default: acoustic
+  shape:
+    description: Grid points along x, y and z, without the absorbing layers.
+    type: str
+    default: 256x256x256
+  space_order:
+    description: Order of the stencil in space; even and at least 2.
+    type: int
+    default: 8
+  tn_ms:
+    description: Simulated time in milliseconds.
+    type: int
+    default: 200
+  nbl:
+    description: Absorbing boundary layers on each side, in points.
+    type: int
+    default: 10
+  ranks:
+    description: MPI ranks; above 1 they are started by mpirun on this node.
+    type: int
+    default: 1
+  threads_per_rank:
+    description: OpenMP threads of each rank.
+    type: int
+    default: 1
+  binding:
+    description:
+      - What each rank is bound to, from the machine's own topology. C(none) leaves it to the
+        operating system.
+    type: str
+    choices: [none, core, l3, numa]
+    default: core
+  mpi_mode:
+    description: Devito's halo-exchange scheme when there is more than one rank (C(DEVITO_MPI)).
+    type: str
+    choices: [basic, diag, diag2, overlap, overlap2, full]
+    default: basic
+  autotune:
+    description: Devito's search for the block shape; C(aggressive) is what its own benchmark takes.
+    type: str
+    choices: ["off", basic, aggressive, max]
+    default: aggressive
+  repeats:
+    description: How often the operator is run; 3 at least, so that there is a median and a spread.
+    type: int
+    default: 3
+  scaling:
+    description: Whether the case belongs to a strong or a weak scaling series; recorded only.
+    type: str
+    choices: [strong, weak]
+    default: strong
+  memory_bandwidth:
+    description: The node's measured triad bandwidth in byte/s; with it the record has a roofline
+      fraction.
+    type: float
+  peak_flops:
+    description: The node's peak rate in single precision, flop/s, where it is known.
+    type: float
+  reference_norms:
+    description: Norms that other layouts of the same problem gave (C(field), C(receivers)).
+    type: dict
+    default: {}
+  norm_tolerance:
+    description: Largest relative difference of the norms. Layouts differ by about 1e-7 in single
+      precision.
+    type: float
+    default: 1.0e-5
+  run_id:
+    description: Id of the run that the record belongs to.
+    type: str
+    required: true
+  node_name:
+    description: The node's name in the record.
+    type: str
+    required: true
+  node:
+    description: What M(azure_node_facts) published about the node.
+    type: dict
+    default: {}
+  timeout_seconds:
+    description: Time limit of the whole case; what still runs then is ended.
+    type: int
+    default: 1800
+attributes:
+  check_mode:
+    support: full
+    description: Returns the command that would run, and runs nothing.
+author: trueup contributors (@trueup)
+"""
+
+EXAMPLES = r"""
+- name: Measure 4 ranks of 30 threads, one on each NUMA node
+  devito_bench:
+    prefix: /opt/trueup/devito
+    shape: 512x512x512
+    ranks: 4
+    threads_per_rank: 30
+    binding: numa
+    run_id: 20261120T091300Z-7c1e
+    node_name: "{{ inventory_hostname }}"
+    node: "{{ trueup_node }}"
+"""
+
+RETURN = r"""
+record:
+  description: The record of the case (schema C(trueup.record/1)); null in check mode and when the
+    input was refused.
+  returned: always
+  type: dict
+raw:
+  description: What the tool printed, both outputs; null when nothing ran.
+  returned: always
+  type: str
+command:
+  description: The command line.
+  returned: always
+  type: list
+  elements: str
+environment:
+  description: The variables set for it.
+  returned: always
+  type: dict
+ansible_facts:
+  description: The record once more, as the fact C(trueup_devito).
+  returned: success
+  type: dict
+  contains:
+    trueup_devito:
+      description: The record.
+      type: dict
+      returned: when the case ran and is ok
+"""
+
+import os
+from typing import Any, Dict
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.trueup import devito
+from ansible.module_utils.trueup.affinity import plan
+from ansible.module_utils.trueup.bench import COMMON_SPEC, Bench
+from ansible.module_utils.trueup.errors import BadInput
+from ansible.module_utils.trueup.memory import available_memory_bytes
+from ansible.module_utils.trueup.parsers.devito import parse_devito
+from ansible.module_utils.trueup.topology import read_topology
+
+
+def argument_spec() -> Dict[str, Dict[str, Any]]:
+    return dict(
+        COMMON_SPEC,
+        prefix={"type": "path", "required": True},
+        model={"type": "str", "default": "acoustic"},
+        shape={"type": "str", "default": "256x256x256"},
+        space_order={"type": "int", "default": 8},
+        tn_ms={"type": "int", "default": 200},
+        nbl={"type": "int", "default": 10},
+        ranks={"type": "int", "default": 1},
+        threads_per_rank={"type": "int", "default": 1},
+        binding={"type": "str", "choices": ["none", "core", "l3", "numa"], "default": "core"},
+        mpi_mode={
+            "type": "str",
+            "choices": ["basic", "diag", "diag2", "overlap", "overlap2", "full"],
+            "default": "basic",
+        },
+        autotune={
+            "type": "str",
+            "choices": ["off", "basic", "aggressive", "max"],
+            "default": "aggressive",
+        },
+        repeats={"type": "int", "default": 3},
+        scaling={"type": "str", "choices": ["strong", "weak"], "default": "strong"},
+        memory_bandwidth={"type": "float"},
+        peak_flops={"type": "float"},
+        reference_norms={"type": "dict", "default": {}},
+        norm_tolerance={"type": "float", "default": 1.0e-5},
+    )
+
+
+def main() -> None:
+    module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
+    given = module.params
+    bench = Bench(module, "devito")
+    try:
+        if given["repeats"] < 3:
+            raise BadInput(f"repeats {given['repeats']} is below 3: no median and spread without")
+        problem = devito.Problem.parse(
+            **{key: given[key] for key in ("model", "shape", "space_order", "tn_ms", "nbl")}
+        )
+        placement = plan(
+            read_topology(allowed=os.sched_getaffinity(0)),
+            ranks=given["ranks"],
+            threads_per_rank=given["threads_per_rank"],
+            binding=given["binding"],
+        )
+        devito.require_memory(problem, placement.ranks, available_memory_bytes())
+    except BadInput as error:
+        bench.refuse(str(error))
+
+    jit_dir = os.path.join(given["prefix"], "jit", devito.jit_key())
+    bench.prepare(
+        case=devito.case_name(problem, placement, given["mpi_mode"]),
+        command=devito.command(
+            problem,
+            placement,
+            python=os.path.join(given["prefix"], "venv", "bin", "python"),
+            driver=os.path.join(given["prefix"], "devito_driver.py"),
+            mpirun=module.get_bin_path("mpirun") or "mpirun",
+            repeats=given["repeats"],
+            autotune=given["autotune"],
+        ),
+        environment=devito.environment(
+            ranks=placement.ranks,
+            threads_per_rank=placement.threads_per_rank,
+            mpi_mode=given["mpi_mode"],
+            jit_dir=jit_dir,
+            root=os.geteuid() == 0,
+        ),
+        parameters=dict(
+            problem.parameters(),
+            layout=f"{placement.ranks}x{placement.threads_per_rank}",
+            binding=placement.binding,
+            mpi=given["mpi_mode"] if placement.ranks > 1 else "off",
+            language="openmp",
+            repeats=given["repeats"],
+            autotune=given["autotune"],
+            scaling=given["scaling"],
+        ),
+        ranks=placement.ranks,
+        threads_per_rank=placement.threads_per_rank,
+    )
+    os.makedirs(jit_dir, exist_ok=True)
+    output = bench.run(parse_devito)
+    bench.case.software.update(output.software)
+    bench.case.parameters["block_shape"] = "x".join(str(size) for size in output.tuned.values())
+    fraction = devito.roofline_fraction(output, given["memory_bandwidth"], given["peak_flops"])
+    bench.finish(
+        metrics=output.metrics() + ([fraction] if fraction else []),
+        invalid=devito.judge(
+            output,
+            placement,
+            repeats=given["repeats"],
+            reference_norms={name: float(norm) for name, norm in given["reference_norms"].items()},
+            tolerance=given["norm_tolerance"],
+        ),
+    )
+
+
+if __name__ == "__main__":
+    main()

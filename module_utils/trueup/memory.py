@@ -1,0 +1,32 @@
+"""How much memory a benchmark may take on this machine."""
+
+from __future__ import annotations
+
+from typing import List, Optional
+
+__all__ = ["available_memory_bytes"]
+
+
+def available_memory_bytes(proc: str = "/proc", cgroup: str = "/sys/fs/cgroup") -> Optional[int]:
+    """What a new process may take: the kernel's MemAvailable, or what its control group leaves if
+    that is less."""
+    found: List[int] = []
+    try:
+        with open(f"{proc}/meminfo", encoding="ascii") as stream:
+            found += [
+                int(line.split()[1]) * 1024 for line in stream if line.startswith("MemAvailable:")
+            ]
+    except (OSError, ValueError):
+        pass
+    for limit_name, used_name in (
+        ("memory.max", "memory.current"),
+        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+    ):
+        try:
+            with open(f"{cgroup}/{limit_name}", encoding="ascii") as stream:
+                limit = int(stream.read())  # the word "max" is no limit and no number
+            with open(f"{cgroup}/{used_name}", encoding="ascii") as stream:
+                found.append(max(0, limit - int(stream.read())))
+        except (OSError, ValueError):
+            continue
+    return min(found) if found else None

@@ -1,0 +1,293 @@
+"""What Devito's benchmark prints.
+
+Two forms are read:
+
+- the last line of trueup's driver (``trueup-devito {...}``, roles/devito/files/devito_driver.py):
+  unrounded;
+- Devito's own log at level PERF (read off Devito 4.8.23, devito/operator/operator.py
+  ``_emit_apply_profiling``):
+  ``Operator `Forward` ran in 1.73 s`` and then ``Global performance: [OI=2.66, 45.21 GFlops/s, 1.00
+  GPts/s]``.
+  There every figure is rounded up to 0.01, and the rates are derived from the rounded time. Other
+  operators
+  (``initdamp``) print the same two lines and are not the benchmark.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import dataclass, field
+from typing import Any, Dict, List, Mapping, Optional, Tuple
+
+from ..errors import ParseError
+from ..record import Metric, summarise
+
+__all__ = ["DRIVER_PREFIX", "TOOL", "DevitoOutput", "Repeat", "parse_devito", "recognises"]
+
+TOOL = "devito"
+DRIVER_PREFIX = "trueup-devito "
+_DRIVER_FORMAT = 1
+
+# The forward operators of benchmarks/user/benchmark.py: acoustic, acoustic_sa, tti, elastic,
+# viscoelastic.
+_FORWARD = (
+    "Forward",
+    "IsoFwdOperator",
+    "ForwardTTI",
+    "ForwardElastic",
+    "ViscoIsoElasticForward",
+)
+_RAN = re.compile(r"Operator `(\w+)` ran in (\S+) s\s*$")
+_GLOBAL = re.compile(r"Global performance: \[(.*)\]\s*$")
+_FIGURE = re.compile(r"(?:OI=(?P<oi>\S+))|(?:(?P<value>\S+) (?P<unit>GFlops/s|GPts/s))")
+_TIMED_DIFFERENCE_SECONDS = 0.011  # the log rounds up to 0.01
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """One application of the operator.
+
+    Attributes:
+        seconds: its run time; compilation and autotuning are not in it.
+        flops: floating-point operations done (single precision), None where the output does not
+            say.
+        points: grid points updated, None likewise.
+        operational_intensity: flop per byte of memory traffic by Devito's count of compulsory
+            accesses.
+    """
+
+    seconds: float
+    flops: Optional[float]
+    points: Optional[float]
+    operational_intensity: Optional[float]
+
+
+@dataclass(frozen=True)
+class DevitoOutput:
+    """A benchmark run of one or more repeats.
+
+    ``norms``, ``tuned``, ``cpus`` and the versions are known from the driver only.
+    """
+
+    repeats: Tuple[Repeat, ...]
+    exact: bool
+    tool_version: Optional[str] = None
+    software: Mapping[str, str] = field(default_factory=dict)
+    norms: Mapping[str, float] = field(default_factory=dict)
+    tuned: Mapping[str, int] = field(default_factory=dict)
+    autotune_seconds: Optional[float] = None
+    cpus: Tuple[str, ...] = ()
+    ranks: Optional[int] = None
+    peak_rss_bytes: Optional[int] = None
+
+    @property
+    def checks(self) -> Dict[str, bool]:
+        """Norms that are finite and not zero: a blown-up or empty field is not a measurement."""
+        return {
+            f"{name}_norm_finite": math.isfinite(value) and value > 0
+            for name, value in self.norms.items()
+        }
+
+    @property
+    def warnings(self) -> List[str]:
+        """What the reader of the numbers must know."""
+        if self.exact:
+            return []
+        shortest = min(repeat.seconds for repeat in self.repeats)
+        message = (
+            "Devito's log rounds times up to 0.01 s and derives its rates from the rounded time: "
+            f"up to {0.01 / shortest:.2%} off at {shortest:.2f} s"
+        )
+        return [message]
+
+    def metrics(self) -> List[Metric]:
+        """run_time [s], flop_rate [flop/s], point_rate [point/s], operational_intensity [flop/byte]
+        and norms."""
+        repeats = self.repeats
+        rows = summarise("run_time", [repeat.seconds for repeat in repeats], "s", "lower")
+        flop_rates = [r.flops / r.seconds for r in repeats if r.flops is not None]
+        point_rates = [r.points / r.seconds for r in repeats if r.points is not None]
+        intensities = [r.operational_intensity for r in repeats if r.operational_intensity]
+        for name, values, unit, direction in (
+            ("flop_rate", flop_rates, "flop/s", "higher"),
+            ("point_rate", point_rates, "point/s", "higher"),
+            ("operational_intensity", intensities, "flop/byte", "none"),
+        ):
+            if len(values) == len(repeats):
+                rows += summarise(name, values, unit, direction)
+        for name, metric in (("field", "field_norm"), ("receivers", "rec_norm")):
+            if name in self.norms:
+                rows.append(Metric(metric, self.norms[name], "1", "none", statistic="single", n=1))
+        if self.autotune_seconds is not None:
+            rows.append(
+                Metric("autotune_time", self.autotune_seconds, "s", "none", statistic="single", n=1)
+            )
+        return rows
+
+
+def recognises(text: str) -> bool:
+    """Whether this is the output of a Devito operator."""
+    return DRIVER_PREFIX + "{" in text or "Operator `" in text
+
+
+def parse_devito(text: str) -> DevitoOutput:
+    """Read the output of one benchmark run.
+
+    Raises:
+        ParseError: no forward operator ran to its end, a figure is missing or is no number, or the
+            driver's line and
+            the log beside it contradict each other.
+    """
+    lines = text.splitlines()
+    logged = _logged(lines)
+    found = [
+        (number, line) for number, line in enumerate(lines, 1) if line.startswith(DRIVER_PREFIX)
+    ]
+    if len(found) > 1:
+        raise ParseError("a second result line of the driver: two runs in one output", *found[1])
+    if found:
+        number, line = found[0]
+        output = _driver(number, line)
+        _compare(output, logged, number, line)
+        return output
+    if not logged:
+        raise ParseError(
+            "no line 'Operator `Forward` ran in ... s': the run did not end, or its log level is "
+            "below PERF"
+        )
+    return DevitoOutput(repeats=tuple(repeat for _, repeat in logged), exact=False)
+
+
+def _logged(lines: List[str]) -> List[Tuple[int, Repeat]]:
+    """The forward operator's runs in Devito's log: (line number, what it says)."""
+    repeats: List[Tuple[int, Repeat]] = []
+    waiting: Optional[Tuple[int, str, float]] = None
+    for number, line in enumerate(lines, 1):
+        ran = _RAN.search(line)
+        if ran:
+            _refuse_waiting(waiting)
+            waiting = None
+            if ran.group(1) in _FORWARD:
+                waiting = (number, line, _positive(ran.group(2), "run time", number, line))
+            continue
+        performance = _GLOBAL.search(line)
+        if performance and waiting:
+            repeats.append((waiting[0], _figures(waiting[2], performance.group(1), number, line)))
+            waiting = None
+    _refuse_waiting(waiting)
+    return repeats
+
+
+def _refuse_waiting(waiting: Optional[Tuple[int, str, float]]) -> None:
+    if waiting:
+        raise ParseError(
+            "no 'Global performance' after the run: cut off, or DEVITO_LOGGING is below PERF",
+            waiting[0],
+            waiting[1],
+        )
+
+
+def _figures(seconds: float, text: str, number: int, line: str) -> Repeat:
+    values: Dict[str, float] = {}
+    for part in text.split(","):
+        figure = _FIGURE.fullmatch(part.strip())
+        if not figure:
+            raise ParseError(
+                f"unknown figure {part.strip()!r} in Devito's performance", number, line
+            )
+        name = "OI" if figure.group("oi") else figure.group("unit")
+        if name in values:
+            raise ParseError(f"{name} stands twice", number, line)
+        values[name] = _positive(figure.group("oi") or figure.group("value"), name, number, line)
+    if "GFlops/s" not in values or "OI" not in values:
+        raise ParseError("OI and GFlops/s expected in Devito's performance", number, line)
+    points = values.get("GPts/s")
+    return Repeat(
+        seconds=seconds,
+        flops=values["GFlops/s"] * 1e9 * seconds,
+        points=None if points is None else points * 1e9 * seconds,
+        operational_intensity=values["OI"],
+    )
+
+
+def _positive(text: str, name: str, number: int, line: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise ParseError(f"{name} {text!r} is not a number", number, line) from None
+    if not (math.isfinite(value) and value > 0):
+        raise ParseError(f"{name} {text!r} is not a positive number", number, line)
+    return value
+
+
+def _driver(number: int, line: str) -> DevitoOutput:
+    try:
+        data = json.loads(line[len(DRIVER_PREFIX) :])
+    except ValueError as error:
+        raise ParseError(
+            f"the driver's line is cut off or damaged ({error})", number, line
+        ) from None
+    if not isinstance(data, dict) or data.get("format") != _DRIVER_FORMAT:
+        raise ParseError(
+            f"the driver's line is not of format {_DRIVER_FORMAT}: run the role devito again",
+            number,
+            line,
+        )
+    try:
+        repeats = tuple(_driver_repeat(item, number, line) for item in data["repeats"])
+        if not repeats:
+            raise ParseError("the driver's line holds no repeats", number, line)
+        software = {
+            name: str(data[name])
+            for name in ("devito", "python", "compiler", "mpi")
+            if data[name] is not None
+        }
+        return DevitoOutput(
+            repeats=repeats,
+            exact=True,
+            tool_version=str(data["devito"]),
+            software=software,
+            # A norm that is NaN is a failed check, not unreadable: the field blew up.
+            norms={str(name): float(value) for name, value in data["norms"].items()},
+            tuned={str(name): int(value) for name, value in data["tuned"].items()},
+            autotune_seconds=float(data["autotune_seconds"]),
+            cpus=tuple(str(cpus) for cpus in data["cpus"]),
+            ranks=int(data["ranks"]),
+            peak_rss_bytes=int(data["peak_rss_bytes"]),
+        )
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ParseError(f"the driver's line lacks or spoils {error}", number, line) from None
+
+
+def _driver_repeat(item: Mapping[str, Any], number: int, line: str) -> Repeat:
+    return Repeat(
+        seconds=_positive(str(item["seconds"]), "seconds", number, line),
+        flops=_positive(str(item["flops"]), "flops", number, line),
+        points=_positive(str(item["points"]), "points", number, line),
+        operational_intensity=_positive(str(item["operational_intensity"]), "OI", number, line),
+    )
+
+
+def _compare(
+    output: DevitoOutput, logged: List[Tuple[int, Repeat]], number: int, line: str
+) -> None:
+    """The log beside the driver's line must tell the same story, rounded."""
+    if not logged:
+        return
+    if len(logged) != len(output.repeats):
+        raise ParseError(
+            f"the driver says {len(output.repeats)} repeats, the log shows {len(logged)}",
+            number,
+            line,
+        )
+    for (log_number, log), exact in zip(logged, output.repeats):
+        # Over ranks the driver takes the slowest, the log rank 0's: the log may be the shorter of
+        # the two.
+        if log.seconds - exact.seconds > _TIMED_DIFFERENCE_SECONDS:
+            raise ParseError(
+                f"the log says {log.seconds} s where the driver says {exact.seconds} s",
+                log_number,
+                line,
+            )

@@ -1,0 +1,69 @@
+"""Understand ``lscpu --json``.
+
+Shape (util-linux 2.30 and later): ``{"lscpu": [{"field": "Model name:", "data": "..."}, ...]}``; in
+its hierarchic form fields hold others in ``children``. Field names are translated, so lscpu must
+run in the C locale. Source: lscpu(1) of util-linux.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..errors import ParseError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["Lscpu", "parse_lscpu"]
+
+
+@dataclass(frozen=True)
+class Lscpu:
+    """What lscpu says that sysfs does not.
+
+    Attributes:
+        model: the CPU's trade name, e.g. ``AMD EPYC 7V73X 64-Core Processor``; None when unnamed.
+        sockets: number of sockets; None where lscpu cannot tell (it prints ``-``).
+    """
+
+    model: str | None
+    sockets: int | None
+
+
+def parse_lscpu(text: str) -> Lscpu:
+    """Parse the output of ``LC_ALL=C lscpu --json``.
+
+    Raises:
+        ParseError: not JSON, not lscpu's shape, or no architecture.
+    """
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        message = f"lscpu: expected JSON ({error})"
+        raise ParseError(message, 1, text[:200]) from error
+    entries = document.get("lscpu") if isinstance(document, dict) else None
+    if not isinstance(entries, list):
+        message = "lscpu: expected an object with a list 'lscpu'"
+        raise ParseError(message, 1, text[:200])
+    fields = dict(_fields(entries))
+    if not fields.get("Architecture"):
+        message = "lscpu: no field 'Architecture'; was it run in the C locale?"
+        raise ParseError(message)
+    sockets = fields.get("Socket(s)", "")
+    return Lscpu(
+        model=fields.get("Model name") or None,
+        sockets=int(sockets) if sockets.isdigit() else None,
+    )
+
+
+def _fields(entries: list[Any]) -> Iterator[tuple[str, str]]:
+    for entry in entries:
+        if not isinstance(entry, dict):
+            message = f"lscpu: expected an object with 'field' and 'data', got {str(entry)[:60]!r}"
+            raise ParseError(message)
+        if isinstance(entry.get("field"), str) and isinstance(entry.get("data"), str):
+            yield entry["field"].rstrip(":"), entry["data"].strip()
+        if isinstance(entry.get("children"), list):
+            yield from _fields(entry["children"])

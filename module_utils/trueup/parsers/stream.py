@@ -1,0 +1,206 @@
+"""What memory-bandwidth benchmarks of the STREAM kind print.
+
+Two forms are read:
+
+- the JSON object of trueup's own kernel (roles/stream/files/stream_kernel.c), every repeat's time;
+- the table of McCalpin's STREAM 5.10: ``Function Best Rate MB/s Avg time Min time Max time`` and
+  its verdict
+  ``Solution Validates``. Its rates are best-of-n; the mean is recomputed from the bytes counted and
+  the average time.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import dataclass, field
+from typing import Any, Dict, List, Mapping, Optional, Tuple
+
+from ..errors import ParseError
+from ..record import Metric, summarise
+
+__all__ = ["KERNELS", "TOOL", "StreamOutput", "parse_stream", "recognises"]
+
+TOOL = "stream"
+KERNELS = ("copy", "scale", "add", "triad")
+_OUR_TOOL = "trueup-stream"
+_FORMAT = 1
+# STREAM's own bound for doubles.
+_LARGEST_ERROR = 1e-13
+_MB = 1e6
+
+_HEADER = re.compile(r"Function\s+Best Rate MB/s\s+Avg time\s+Min time\s+Max time\s*")
+_ROW = re.compile(r"(Copy|Scale|Add|Triad):\s+(\S+)\s+(\S+)\s+(\S+)\s+(\S+)\s*")
+_ELEMENTS = re.compile(r"Array size = (\d+) \(elements\)")
+_TIMES = re.compile(r"Each kernel will be executed (\d+) times")
+_THREADS = re.compile(r"Number of Threads (?:requested|counted) = (\d+)")
+_VERSION = re.compile(r"STREAM version \$?Revision: ([\d.]+)")
+
+
+@dataclass(frozen=True)
+class StreamOutput:
+    """Rates of the four kernels.
+
+    Attributes:
+        rates: kernel to its rate in byte/s, one per repeat; STREAM's table gives best, mean and
+            worst only.
+        repeats: how many repeats stand behind the rates.
+        best_mean_worst: the rates are STREAM's best, mean and worst, not single repeats.
+        error: largest relative error of the arrays, None where the tool says only that they
+            validate.
+        valid: the tool's own check of the arrays.
+        cpus: the CPU that each thread ran on.
+    """
+
+    rates: Mapping[str, Tuple[float, ...]]
+    repeats: int
+    best_mean_worst: bool
+    valid: bool
+    tool_version: Optional[str] = None
+    error: Optional[float] = None
+    threads: Optional[int] = None
+    array_bytes: Optional[int] = None
+    cpus: Tuple[int, ...] = ()
+    software: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def checks(self) -> Dict[str, bool]:
+        """Whether the arrays hold what the kernels must leave."""
+        return {"solution_validates": self.valid}
+
+    @property
+    def warnings(self) -> List[str]:
+        """What the reader of the numbers must know."""
+        if self.best_mean_worst:
+            return ["STREAM prints the best of its repeats and the mean, no median"]
+        return []
+
+    def metrics(self) -> List[Metric]:
+        """copy_rate, scale_rate, add_rate, triad_rate [byte/s]."""
+        rows: List[Metric] = []
+        for kernel in KERNELS:
+            name, rates = f"{kernel}_rate", self.rates[kernel]
+            if self.best_mean_worst:
+                for statistic, rate in zip(("max", "mean", "min"), rates):
+                    rows.append(
+                        Metric(name, rate, "byte/s", "higher", statistic=statistic, n=self.repeats)
+                    )
+            else:
+                rows += summarise(name, rates, "byte/s", "higher")
+        return rows
+
+
+def recognises(text: str) -> bool:
+    """Whether this is a STREAM benchmark's output."""
+    return f'"tool": "{_OUR_TOOL}"' in text or bool(_HEADER.search(text))
+
+
+def parse_stream(text: str) -> StreamOutput:
+    """Read the output of one run.
+
+    Raises:
+        ParseError: a kernel, the verdict or a figure is missing, stands twice or is no number.
+    """
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.startswith(f'{{"tool": "{_OUR_TOOL}"'):
+            return _ours(number, line)
+    return _classic(text.splitlines())
+
+
+def _ours(number: int, line: str) -> StreamOutput:
+    try:
+        data = json.loads(line)
+    except ValueError as error:
+        raise ParseError(
+            f"the kernel's line is cut off or damaged ({error})", number, line
+        ) from None
+    if data.get("format") != _FORMAT:
+        raise ParseError(
+            f"the kernel's line is not of format {_FORMAT}: run the role stream again", number, line
+        )
+    try:
+        if set(data["kernels"]) != set(KERNELS):
+            raise ParseError(
+                f"kernels are {sorted(data['kernels'])}, not {sorted(KERNELS)}", number, line
+            )
+        rates = {
+            kernel: tuple(
+                _positive(data["kernels"][kernel]["bytes"], "bytes", number, line)
+                / _positive(seconds, f"{kernel} time", number, line)
+                for seconds in data["kernels"][kernel]["seconds"]
+            )
+            for kernel in KERNELS
+        }
+        counts = {len(values) for values in rates.values()}
+        if len(counts) != 1 or 0 in counts:
+            raise ParseError("the kernels have no or different numbers of repeats", number, line)
+        error = float(data["error"])
+        return StreamOutput(
+            rates=rates,
+            repeats=counts.pop(),
+            best_mean_worst=False,
+            valid=0 <= error <= _LARGEST_ERROR,
+            tool_version=f"{_OUR_TOOL} {data['format']} ({data['stores']})",
+            error=error,
+            threads=int(data["threads"]),
+            array_bytes=int(data["array_bytes"]),
+            cpus=tuple(int(cpu) for cpu in data["cpus"]),
+            software={"stream_kernel": str(data["stores"]), "compiler": f"gcc {data['compiler']}"},
+        )
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ParseError(f"the kernel's line lacks or spoils {error}", number, line) from None
+
+
+def _positive(value: Any, name: str, number: int, line: str) -> float:
+    try:
+        result = float(value)
+    except (TypeError, ValueError):
+        raise ParseError(f"{name} {value!r} is not a number", number, line) from None
+    if not (math.isfinite(result) and result > 0):
+        raise ParseError(f"{name} {value!r} is not a positive number", number, line)
+    return result
+
+
+def _classic(lines: List[str]) -> StreamOutput:
+    header = next((n for n, line in enumerate(lines, 1) if _HEADER.fullmatch(line.strip())), None)
+    if header is None:
+        raise ParseError("no table 'Function Best Rate MB/s Avg time Min time Max time'")
+    rates: Dict[str, Tuple[float, ...]] = {}
+    for number, line in enumerate(lines[header:], header + 1):
+        row = _ROW.fullmatch(line.strip())
+        if not row:
+            break
+        kernel = row.group(1).lower()
+        if kernel in rates:
+            raise ParseError(f"{row.group(1)} stands twice", number, line)
+        best, mean_time, least_time, most_time = (
+            _positive(text, f"{kernel} figure", number, line) for text in row.groups()[1:]
+        )
+        if not least_time <= mean_time <= most_time:
+            raise ParseError("average time is not between least and most", number, line)
+        # best x least time is the bytes counted: with it the printed times become rates.
+        counted = best * _MB * least_time
+        rates[kernel] = (best * _MB, counted / mean_time, counted / most_time)
+    if set(rates) != set(KERNELS):
+        missing = ", ".join(kernel for kernel in KERNELS if kernel not in rates)
+        raise ParseError(f"the table ends without {missing}", header, lines[header - 1])
+    text = "\n".join(lines)
+    verdict = next(
+        (line for line in lines if line.startswith(("Solution Validates", "Failed Validation"))),
+        None,
+    )
+    if verdict is None:
+        raise ParseError("no verdict 'Solution Validates' after the table: the output is cut off")
+    elements, times = _ELEMENTS.search(text), _TIMES.search(text)
+    threads, version = _THREADS.search(text), _VERSION.search(text)
+    return StreamOutput(
+        rates=rates,
+        # STREAM leaves its first iteration out of the times.
+        repeats=max(1, int(times.group(1)) - 1) if times else 1,
+        best_mean_worst=True,
+        valid=verdict.startswith("Solution Validates") and "Failed Validation" not in text,
+        tool_version=version.group(1) if version else None,
+        threads=int(threads.group(1)) if threads else None,
+        array_bytes=int(elements.group(1)) * 8 if elements else None,
+    )

@@ -1,0 +1,293 @@
+"""Run a benchmark so that it ends: with a time limit, and with nothing of it left behind.
+
+``AnsibleModule.run_command`` has no time limit and waits for whoever still holds the pipe. Here
+output goes to files,
+every descendant is ended with the command (also one that left its process group, as MPI ranks may),
+and the run
+is ended when whoever asked for it is gone: a benchmark that nobody will read must not disturb the
+next one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass
+from typing import Dict, List, Mapping, Optional, Sequence, Tuple
+
+__all__ = ["Completed", "Orphaned", "locked", "run"]
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_POLL_SECONDS = 0.05
+_WATCH_SECONDS = 1.0
+
+
+class Orphaned(Exception):
+    """The process that asked for this run is gone; the run was ended."""
+
+
+@dataclass(frozen=True)
+class Completed:
+    """How a command ended.
+
+    Attributes:
+        argv: the command as run.
+        returncode: its exit status; negative is the signal that ended it.
+        stdout: its standard output, undecodable bytes replaced.
+        stderr: its standard error, likewise.
+        seconds: wall time.
+        timed_out: it was ended at the time limit.
+        out_of_memory: the kernel's out-of-memory killer ended a process on this machine while it
+            ran.
+    """
+
+    argv: Tuple[str, ...]
+    returncode: int
+    stdout: str
+    stderr: str
+    seconds: float
+    timed_out: bool
+    out_of_memory: bool
+
+    def failure(self, timeout_seconds: float) -> Optional[str]:
+        """Why the run counts as failed, as one sentence, or None when it ended with status 0."""
+        name = os.path.basename(self.argv[0])
+        if self.timed_out:
+            return f"{name} was ended at its time limit of {timeout_seconds:g} s"
+        if self.returncode == 0:
+            return None
+        number = -self.returncode if self.returncode < 0 else self.returncode - 128
+        try:
+            how = f"was killed by {signal.Signals(number).name}"
+        except ValueError:
+            how = f"ended with exit status {self.returncode}"
+        if self.out_of_memory:
+            how += "; the kernel's out-of-memory killer acted while it ran"
+        return f"{name} {how} after {self.seconds:.1f} s"
+
+    def tail(self, lines: int = 50) -> str:
+        """The last lines of both outputs, for an error message."""
+        return "\n".join((self.stdout + "\n" + self.stderr).strip().splitlines()[-lines:])
+
+
+def run(
+    argv: Sequence[str],
+    *,
+    timeout_seconds: float,
+    environment: Mapping[str, str],
+    cwd: Optional[str] = None,
+) -> Completed:
+    """Run ``argv`` for at most ``timeout_seconds`` with ``environment`` added to this process's
+    own.
+
+    When it returns, every process that the command started is gone.
+
+    Raises:
+        OSError: the program cannot be started.
+        Orphaned: whoever started this process is gone.
+    """
+    _prctl(
+        _PR_SET_CHILD_SUBREAPER, 1
+    )  # descendants that lose their parent become ours, so that we can end them
+    lineage = _lineage()
+    kills_before = _oom_kills()
+    started = time.monotonic()
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        child = subprocess.Popen(
+            list(argv),
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            cwd=cwd,
+            env=dict(os.environ, **environment),
+            start_new_session=True,
+            preexec_fn=_die_with_parent,  # noqa: PLW1509 WHY: single-threaded module, and one system call
+        )
+        timed_out = False
+        try:
+            timed_out = not _wait(child, started + timeout_seconds, lineage)
+        finally:
+            _end_descendants()
+            child.wait()
+            seconds = time.monotonic() - started
+        return Completed(
+            argv=tuple(argv),
+            returncode=child.returncode,
+            stdout=_text(out),
+            stderr=_text(err),
+            seconds=seconds,
+            timed_out=timed_out,
+            out_of_memory=_oom_kills() > kills_before,
+        )
+
+
+class locked:  # noqa: N801 WHY: reads as a statement, `with locked(path):`
+    """Hold the node for one benchmark at a time: two at once would measure each other.
+
+    Args:
+        path: the lock file; it stays, the kernel frees the lock when its holder ends, however it
+            ends.
+        timeout_seconds: how long to wait for another benchmark to end.
+
+    Raises:
+        TimeoutError: the node is still taken; the message says by which process.
+    """
+
+    def __init__(self, path: str, timeout_seconds: float) -> None:
+        self._path = path
+        self._timeout_seconds = timeout_seconds
+        self._handle: Optional[int] = None
+
+    def __enter__(self) -> None:
+        try:
+            handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            writable = True
+        except PermissionError:
+            # Another user's lock file in a sticky folder: it can be locked all the same, only not
+            # signed.
+            handle = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+            writable = False
+        deadline = time.monotonic() + self._timeout_seconds
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    holder = os.pread(handle, 32, 0).decode("ascii", "replace").strip() or "unknown"
+                    os.close(handle)
+                    raise TimeoutError(
+                        "another benchmark still runs on this node "
+                        f"(process {holder}, lock {self._path})"
+                    ) from None
+                time.sleep(0.2)
+        if writable:
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, str(os.getpid()).encode("ascii"), 0)
+        self._handle = handle
+
+    def __exit__(self, *_exception: object) -> None:
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None
+
+
+def _wait(child: subprocess.Popen[bytes], deadline: float, lineage: Dict[int, int]) -> bool:
+    """Wait for the child: True when it ended, False at the deadline."""
+    watch = time.monotonic() + _WATCH_SECONDS
+    while child.poll() is None:
+        now = time.monotonic()
+        if now >= deadline:
+            return False
+        if now >= watch:
+            watch = now + _WATCH_SECONDS
+            if any(_parent(pid) != parent for pid, parent in lineage.items()):
+                raise Orphaned("the process that asked for this run is gone")
+        time.sleep(_POLL_SECONDS)
+    return True
+
+
+def _lineage() -> Dict[int, int]:
+    """Process to parent, from this process up to its session leader: what must stay as it is while
+    we run.
+
+    Ansible's local worker and sshd both make the command's session; a leader whose parent changes
+    means that the
+    controller or the connection is gone. Above the session leader (a user's shell, make) processes
+    come and go.
+    """
+    chain: Dict[int, int] = {}
+    pid, session = os.getpid(), os.getsid(0)
+    while pid > 1:
+        parent = _parent(pid)
+        if parent is None:
+            break
+        chain[pid] = parent
+        if pid == session:
+            break
+        pid = parent
+    return chain
+
+
+def _stat(pid: int) -> Optional[List[str]]:
+    """Fields of /proc/PID/stat from the state on (proc(5)), or None when the process is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as stream:
+            # The name in parentheses may hold blanks and parentheses: fields count from the last
+            # ")".
+            return stream.read().rpartition(")")[2].split()
+    except OSError:
+        return None
+
+
+def _parent(pid: int) -> Optional[int]:
+    fields = _stat(pid)
+    return int(fields[1]) if fields else None
+
+
+def _descendants(root: int) -> List[int]:
+    children: Dict[int, List[int]] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            fields = _stat(int(name))
+            if fields and fields[0] != "Z":
+                children.setdefault(int(fields[1]), []).append(int(name))
+    found: List[int] = []
+    queue = [root]
+    while queue:
+        for pid in children.get(queue.pop(), []):
+            found.append(pid)
+            queue.append(pid)
+    return found
+
+
+def _end_descendants() -> None:
+    """Kill all descendants until none is left: one that forks while being killed shows up in the
+    next round."""
+    for _round in range(50):
+        pids = _descendants(os.getpid())
+        if not pids:
+            return
+        for pid in pids:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        time.sleep(_POLL_SECONDS)
+
+
+def _die_with_parent() -> None:
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _prctl(option: int, value: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(option, value, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), f"prctl({option}) failed")
+
+
+def _oom_kills() -> int:
+    """How often the out-of-memory killer has acted: since boot on this machine, or in this control
+    group."""
+    total = 0
+    for path, key in (("/proc/vmstat", "oom_kill"), ("/sys/fs/cgroup/memory.events", "oom_kill")):
+        try:
+            with open(path, encoding="ascii") as stream:
+                for line in stream:
+                    name, _, value = line.partition(" ")
+                    if name == key:
+                        total += int(value)
+        except OSError:
+            continue
+    return total
+
+
+def _text(stream: tempfile._TemporaryFileWrapper[bytes]) -> str:
+    stream.seek(0)
+    return stream.read().decode("utf-8", errors="replace")

@@ -1,0 +1,43 @@
+"""Filter that finds misspelt role variables: a typo passes an argument spec silently, since the
+default stands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+from ansible.errors import AnsibleFilterError
+
+DOCUMENTATION = r"""
+name: trueup_roles
+short_description: Variables of a role that its argument specification does not have
+description:
+  - C(unknown_variables) takes variable names and the role's path and returns those that no entry
+    point describes.
+  - C(trueup_read) gives the text of a file of the role.
+"""
+
+
+def unknown_variables(names: list[str], role_path: str) -> list[str]:
+    """Those of ``names`` that ``meta/argument_specs.yml`` of the role does not describe."""
+    path = Path(role_path) / "meta" / "argument_specs.yml"
+    try:
+        specs = yaml.safe_load(path.read_text(encoding="utf-8"))["argument_specs"]
+    except (OSError, KeyError, TypeError, yaml.YAMLError) as error:
+        message = f"{path}: no readable argument_specs ({error})"
+        raise AnsibleFilterError(message) from error
+    known = {name for entry in specs.values() for name in entry.get("options", {})}
+    return sorted(set(names) - known)
+
+
+def trueup_read(name: str, folder: str) -> str:
+    """The text of a file of the role, for pins that are read where they stand."""
+    return (Path(folder) / name).read_text(encoding="utf-8")
+
+
+class FilterModule:
+    """Ansible's entry."""
+
+    def filters(self) -> dict[str, Any]:
+        return {"unknown_variables": unknown_variables, "trueup_read": trueup_read}

@@ -1,0 +1,220 @@
+"""Run Devito's own benchmark (benchmarks/user/benchmark.py) and print what it measured, unrounded.
+
+Devito's log rounds every time up to 0.01 s and derives its rates from the rounded time. This driver
+calls the benchmark's `run()` and takes the unrounded timer, the counted operations and the norms
+from the same objects. The operator is compiled and tuned in the first repeat (Devito excludes both
+from its time); later repeats reuse the block shape found, so that n repeats cost one start, one
+compilation and one tuning.
+
+One process of this driver is one rank. The last line that rank 0 prints is `trueup-devito ` and a
+JSON object, which parsers/devito.py reads.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import platform
+import resource
+import sys
+import time
+
+PREFIX = "trueup-devito "
+FORMAT = 1
+SPACING_M = (20.0, 20.0, 20.0)  # the benchmark's default
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--shape", required=True, help="for example 256x256x256")
+    parser.add_argument("--space-order", type=int, required=True)
+    parser.add_argument("--tn", type=float, required=True, help="simulated time, ms")
+    parser.add_argument("--nbl", type=int, default=10, help="absorbing boundary layers")
+    parser.add_argument("--autotune", default="aggressive")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--cpus", help="CPUs of each rank, for example 0-3/4-7; none: unbound")
+    return parser.parse_args()
+
+
+def bind(ranks):
+    """Bind this process and its threads to come to its rank's CPUs."""
+    rank = 0
+    # Open MPI, MPICH and Slurm number a node's processes; without a launcher there is one.
+    for name in ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"):
+        rank = int(os.environ.get(name, rank))
+    cpus = []
+    for part in ranks.split("/")[rank].split(","):
+        first, _, last = part.partition("-")
+        cpus.extend(range(int(first), int(last or first) + 1))
+    os.sched_setaffinity(0, cpus)
+    os.environ["OMP_PLACES"] = ",".join(f"{{{cpu}}}" for cpu in cpus)
+    os.environ["OMP_PROC_BIND"] = "close"
+
+
+def own_cpus():
+    """The CPUs that this process's threads may use, read back from the kernel, as in 0-3,8."""
+    cpus = set()
+    for thread in os.listdir("/proc/self/task"):
+        with contextlib.suppress(ProcessLookupError):  # a thread that has just ended
+            cpus |= os.sched_getaffinity(int(thread))
+    runs = []
+    for cpu in sorted(cpus):
+        if runs and cpu == runs[-1][1] + 1:
+            runs[-1][1] = cpu
+        else:
+            runs.append([cpu, cpu])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
+
+
+class Ranks:
+    """The processes of this run, with MPI or without."""
+
+    def __init__(self, configuration, mpi, set_log_level):
+        self.mpi = mpi
+        self.comm = None
+        try:
+            mpi.Init()  # also for one rank: `norm` asks MPI for it wherever mpi4py is there
+        except (TypeError, ModuleNotFoundError):
+            return  # no MPI on this node
+        if configuration["mpi"] is not False:
+            self.comm = mpi.COMM_WORLD
+            set_log_level("PERF", comm=self.comm)
+
+    @property
+    def first(self):
+        return self.comm is None or self.comm.rank == 0
+
+    def gather(self, value):
+        """Every rank's value on the first; on the others an empty list."""
+        return [value] if self.comm is None else self.comm.gather(value) or []
+
+    def describe(self):
+        if self.comm is None:
+            return None
+        return self.mpi.Get_library_version().splitlines()[0].rstrip("\0 ").strip()
+
+    def finish(self):
+        with contextlib.suppress(TypeError, ModuleNotFoundError):
+            self.mpi.Finalize()
+
+
+class Repeater:
+    """Takes the place of the benchmark's `run_op`: applies the operator n times, tuned once."""
+
+    def __init__(self, run_op, configuration, ranks, repeats):
+        self._run_op = run_op
+        self._configuration = configuration
+        self._ranks = ranks
+        self._repeats = repeats
+        self.measured = []
+        self.tuned = {}
+
+    def __call__(self, solver, operator, **options):
+        for number in range(self._repeats):
+            result = None  # the last repeat's wavefield goes before the next one is made
+            result = self._run_op(solver, operator, **(options if number == 0 else self.tuned))
+            applied = solver.op_fwd(None)
+            if number == 0:
+                self._keep_tuned(applied)
+            self._measure(applied, result[-1])
+        return result
+
+    def _keep_tuned(self, applied):
+        for state in applied._state.get("autotuning", []):
+            self.tuned.update({key: int(value) for key, value in state["tuned"].items()})
+        # Threads are the layout's, not the tuner's; and what is tuned is not tuned again.
+        self.tuned.pop("nthreads", None)
+        self._configuration["autotuning"] = "off"
+
+    def _measure(self, applied, summary):
+        vanilla, fdlike = summary.globals["vanilla"], summary.globals["fdlike"]
+        seconds = self._ranks.gather(float(applied._profiler.py_timers["apply"]))
+        self.measured.append(
+            {
+                "seconds": max(seconds, default=0.0),  # the slowest rank's
+                # The summary's rates are counts over the rounded time: undo that.
+                "flops": float(vanilla.gflopss) * 1e9 * float(vanilla.time),
+                "points": float(fdlike.gpointss) * 1e9 * float(fdlike.time),
+                "operational_intensity": float(vanilla.oi),
+            }
+        )
+
+
+def main():
+    arguments = parse_arguments()
+    if arguments.cpus:
+        bind(arguments.cpus)
+
+    # After the binding: numpy and MPI make threads when they are imported.
+    import devito
+    from benchmarks.user import benchmark
+    from devito import configuration, norm, set_log_level
+    from devito.core import operator as core_operator
+    from devito.mpi import MPI
+
+    ranks = Ranks(configuration, MPI, set_log_level)
+
+    # As the benchmark's own command line sets it up.
+    configuration["develop-mode"] = False
+    if configuration["profiling"] == "basic":
+        configuration["profiling"] = "advanced"
+    autotune = False if arguments.autotune == "off" else arguments.autotune
+    if autotune:
+        configuration["autotuning"] = [autotune, "preemptive"]
+        configuration["opt-options"]["blockinner"] = False
+
+    tuning_seconds = []
+    devito_autotune = core_operator.autotune
+
+    def timed_autotune(*positional, **named):
+        begin = time.perf_counter()
+        try:
+            return devito_autotune(*positional, **named)
+        finally:
+            tuning_seconds.append(time.perf_counter() - begin)
+
+    core_operator.autotune = timed_autotune
+    repeater = Repeater(benchmark.run_op, configuration, ranks, arguments.repeats)
+    benchmark.run_op = repeater
+    result = benchmark.run(
+        arguments.model,
+        shape=tuple(int(extent) for extent in arguments.shape.split("x")),
+        spacing=SPACING_M,
+        nbl=arguments.nbl,
+        space_order=[arguments.space_order],
+        time_order=[2],
+        tn=arguments.tn,
+        autotune=autotune,
+        block_shape=(),
+        operator="forward",
+        warmup=False,
+        opt="advanced",
+        dump_summary=False,
+        dump_norms=False,
+    )
+    compiler = configuration["compiler"]
+    measured = {
+        "format": FORMAT,
+        "devito": devito.__version__,
+        "python": platform.python_version(),
+        "compiler": f"{type(compiler).__name__} {getattr(compiler, 'version', '')}".strip(),
+        "mpi": ranks.describe(),
+        "cpus": ranks.gather(own_cpus()),
+        "peak_rss_bytes": sum(
+            ranks.gather(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+        ),
+        "tuned": repeater.tuned,
+        "autotune_seconds": sum(tuning_seconds),
+        "repeats": repeater.measured,
+        # Collective: every rank takes part.
+        "norms": {"field": float(norm(result[1])), "receivers": float(norm(result[0]))},
+    }
+    measured["ranks"] = len(measured["cpus"])
+    if ranks.first:
+        print(PREFIX + json.dumps(measured), flush=True)
+    ranks.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,28 @@
+"""Lets the tests import what Ansible would find by path: modules, plugins and their shared code."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import ansible.module_utils
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# A module says ``from ansible.module_utils.trueup import ...``: on a node, the copy that Ansible
+# packs.
+ansible.module_utils.__path__.append(str(ROOT / "module_utils"))
+
+for _folder in (
+    "library",
+    "module_utils",
+    "analysis",
+    "plugins",
+    "plugins/filter",
+    "plugins/callback",
+    "plugins/inventory",
+    "tests",
+):
+    _path = str(ROOT / _folder)
+    if _path not in sys.path:
+        sys.path.insert(0, _path)

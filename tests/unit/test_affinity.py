@@ -1,0 +1,333 @@
+"""Placements, sweeps, and what launchers are told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from machines import topology_of
+from trueup.affinity import (
+    BINDINGS,
+    Layout,
+    Placement,
+    domains_crossed,
+    layouts,
+    numactl_argv,
+    omp_places,
+    openmpi_mpmd_argv,
+    openmpi_rankfile,
+    plan,
+    srun_cpu_bind,
+    taskset_argv,
+)
+from trueup.errors import BadInput
+from trueup.topology import Topology, cpu_mask, format_cpu_list, parse_cpu_mask
+
+# Rank = GPU number: node_setup.md and the corrected article on tuning NDv4.
+NDV4_NUMA_OF_GPU = (1, 1, 0, 0, 3, 3, 2, 2)
+NDV4_MASKS = (
+    "ffffff000000,ffffff000000,ffffff,ffffff,"
+    "ffffff000000000000000000,ffffff000000000000000000,ffffff000000000000,ffffff000000000000"
+)
+
+
+@st.composite
+def topologies(draw: st.DrawFn) -> Topology:
+    """Machines of uneven NUMA nodes and L3 groups, with or without SMT and L3."""
+    nodes = draw(
+        st.lists(st.lists(st.integers(1, 6), min_size=1, max_size=4), min_size=1, max_size=4)
+    )
+    threads = draw(st.integers(1, 2))
+    total = sum(size for node in nodes for size in node)
+    numa, groups, start = {}, [], 0
+    for number, node in enumerate(nodes):
+        members: list[int] = []
+        for size in node:
+            cpus = [
+                core + way * total for core in range(start, start + size) for way in range(threads)
+            ]
+            groups.append(tuple(sorted(cpus)))
+            members.extend(cpus)
+            start += size
+        numa[number] = tuple(sorted(members))
+    cores = tuple(tuple(core + way * total for way in range(threads)) for core in range(total))
+    shown = tuple(groups) if draw(st.booleans()) else ()
+    return Topology(tuple(range(total * threads)), numa, shown, cores)
+
+
+REQUESTS = st.fixed_dictionaries(
+    {
+        "ranks": st.integers(1, 30),
+        "threads_per_rank": st.integers(1, 12),
+        "binding": st.sampled_from(BINDINGS),
+        "smt": st.booleans(),
+    }
+)
+
+
+@given(topologies(), REQUESTS)
+def test_no_cpu_is_given_twice_and_domains_hold(
+    topology: Topology, request: dict[str, Any]
+) -> None:
+    try:
+        placement = plan(topology, **request)
+    except BadInput:
+        placement = None
+    room = len(topology.cpus if request["smt"] else topology.cores)
+    needed = request["ranks"] * request["threads_per_rank"]
+    if request["binding"] in {"none", "core"}:
+        assert (placement is not None) == (needed <= room)
+    if placement is None:
+        return
+    given_out = [cpu for cpus in placement.per_rank for cpu in cpus]
+    assert len(given_out) == len(set(given_out)) <= room
+    assert set(given_out) <= set(topology.cpus)
+    size = 0 if request["binding"] == "none" else request["threads_per_rank"]
+    assert [len(cpus) for cpus in placement.per_rank] == [size] * request["ranks"]
+    if not request["smt"]:
+        assert set(given_out) <= {core[0] for core in topology.cores}
+    if request["binding"] == "numa":
+        assert {len(domains_crossed(cpus, topology)) for cpus in placement.per_rank} == {1}
+    if request["binding"] == "l3":
+        home = {cpu: i for i, group in enumerate(topology.l3_groups) for cpu in group}
+        assert {len({home[cpu] for cpu in cpus}) for cpus in placement.per_rank} == {1}
+
+
+@given(topologies(), st.one_of(st.none(), st.integers(1, 20)))
+def test_every_layout_can_be_placed(topology: Topology, most: int | None) -> None:
+    found = layouts(topology, max_layouts=most)
+    placements = [
+        plan(topology, ranks=x.ranks, threads_per_rank=x.threads_per_rank, binding=x.binding)
+        for x in found
+    ]
+    assert [len(placement.per_rank) for placement in placements] == [x.ranks for x in found]
+    assert 1 <= len(found) <= (most or 100)
+    assert len(set(found)) == len(found)
+
+
+def test_ndv4_gpu_masks() -> None:
+    topology = topology_of("nd96asr_v4")
+    masks = [cpu_mask(topology.numa[node]) for node in NDV4_NUMA_OF_GPU]
+    assert ",".join(masks) == NDV4_MASKS
+    crossed = [domains_crossed(parse_cpu_mask(mask), topology) for mask in NDV4_MASKS.split(",")]
+    assert crossed == [(node,) for node in NDV4_NUMA_OF_GPU]
+
+
+def test_the_published_ndv4_mask_of_eleven_zeros_crosses_nodes() -> None:
+    topology = topology_of("nd96asr_v4")
+    cpus = parse_cpu_mask("ffffff00000000000")
+    assert format_cpu_list(cpus) == "44-67"
+    assert domains_crossed(cpus, topology) == (1, 2)
+
+
+def test_a_mask_of_another_machine_is_refused() -> None:
+    topology = topology_of("lab_2core")
+    with pytest.raises(BadInput, match=r"CPUs 24-47 are not on this machine \(it has 0-1\)"):
+        domains_crossed(parse_cpu_mask("ffffff000000"), topology)
+
+
+@pytest.mark.parametrize(
+    ("machine", "asked", "expected"),
+    [
+        ("nd96isr_h100_v5", (2, 48, "numa"), ["0-47", "48-95"]),
+        ("nc96ads_a100_v4", (4, 24, "numa"), ["0-23", "24-47", "48-71", "72-95"]),
+        ("nd40rs_v2", (2, 20, "numa"), ["0-19", "20-39"]),
+        ("nd96asr_v4", (2, 24, "numa"), ["0-23", "48-71"]),
+        ("hb120rs_v3", (4, 30, "numa"), ["0-29", "30-59", "60-89", "90-119"]),
+        ("hb120_32rs_v3", (4, 8, "numa"), ["0-7", "8-15", "16-23", "24-31"]),
+        ("hb120_16rs_v3", (16, 1, "l3"), [str(cpu) for cpu in range(16)]),
+        ("lab_2core", (2, 1, "core"), ["0", "1"]),
+        ("lab_2core", (1, 2, "core"), ["0-1"]),
+        ("nd96isr_h100_v5", (1, 64, "core"), ["0-63"]),
+    ],
+)
+def test_placements(machine: str, asked: tuple[int, int, str], expected: list[str]) -> None:
+    topology = topology_of(machine)
+    ranks, threads, binding = asked
+    placement = plan(topology, ranks=ranks, threads_per_rank=threads, binding=binding)
+    assert [format_cpu_list(cpus) for cpus in placement.per_rank] == expected
+
+
+def test_hb120_uneven_l3_groups() -> None:
+    topology = topology_of("hb120rs_v3")
+    full = plan(topology, ranks=120, threads_per_rank=1, binding="l3")
+    assert [cpus[0] for cpus in full.per_rank] == list(range(120))
+    six = plan(topology, ranks=16, threads_per_rank=6, binding="l3")
+    assert [format_cpu_list(cpus) for cpus in six.per_rank[:4]] == ["0-5", "8-13", "16-21", "24-29"]
+    assert six.notes == ("24 cores idle",)
+    eight = plan(topology, ranks=12, threads_per_rank=8, binding="l3")
+    assert [format_cpu_list(cpus) for cpus in eight.per_rank[:4]] == [
+        "0-7",
+        "8-15",
+        "16-23",
+        "30-37",
+    ]
+    pairs = plan(topology, ranks=56, threads_per_rank=2, binding="l3")
+    per_group = [
+        sum(set(cpus) <= set(group) for cpus in pairs.per_rank) for group in topology.l3_groups
+    ]
+    assert per_group == [4, 4, 3, 3] * 4
+
+
+def test_hb96_srun_masks() -> None:
+    """The pinning example of Azure/azurehpc: 16 ranks of 6 threads."""
+    topology = topology_of("hb120_96rs_v3")
+    placement = plan(topology, ranks=16, threads_per_rank=6, binding="l3")
+    masks = srun_cpu_bind(placement).split(",")
+    assert masks[:3] == ["mask_cpu:0x3f", "0xfc0", "0x3f000"]
+    assert [int(mask.split("0x")[1], 16) for mask in masks] == [0x3F << 6 * i for i in range(16)]
+
+
+@pytest.mark.parametrize("binding", ["l3", "numa", "core"])
+def test_hb64_sixteen_ranks_of_four(binding: str) -> None:
+    topology = topology_of("hb120_64rs_v3")
+    placement = plan(topology, ranks=16, threads_per_rank=4, binding=binding)
+    assert list(placement.per_rank) == list(topology.l3_groups)
+
+
+def test_ranks_in_a_node_keep_to_l3_groups_where_they_fit() -> None:
+    topology = topology_of("hb120rs_v3")
+    fitting = plan(topology, ranks=8, threads_per_rank=8, binding="numa")
+    assert [format_cpu_list(cpus) for cpus in fitting.per_rank[:3]] == ["0-7", "8-15", "30-37"]
+    too_wide = plan(topology, ranks=8, threads_per_rank=15, binding="numa")
+    assert [format_cpu_list(cpus) for cpus in too_wide.per_rank[:2]] == ["0-14", "15-29"]
+
+
+def test_smt_siblings_only_when_asked_for() -> None:
+    topology = topology_of("nv36ads_a10_v5")
+    physical = plan(topology, ranks=2, threads_per_rank=9, binding="core")
+    assert physical.per_rank[0] == tuple(range(0, 18, 2))
+    with pytest.raises(BadInput, match=r"need 36 cores, and this machine has 18 \(36 with SMT"):
+        plan(topology, ranks=2, threads_per_rank=18, binding="core")
+    both = plan(topology, ranks=2, threads_per_rank=18, binding="core", smt=True)
+    assert [format_cpu_list(cpus) for cpus in both.per_rank] == ["0-17", "18-35"]
+    some = plan(topology, ranks=1, threads_per_rank=20, binding="numa", smt=True)
+    assert format_cpu_list(some.per_rank[0]) == "0-4,6,8,10,12,14,16,18,20,22,24,26,28,30,32,34"
+
+
+@pytest.mark.parametrize(
+    ("ranks", "threads", "binding", "message"),
+    [
+        (4, 31, "numa", "4 ranks x 31 threads need 124 cores, and this machine has 120"),
+        (121, 1, "none", "121 ranks x 1 threads need 121 cores, and this machine has 120"),
+        (
+            3,
+            31,
+            "numa",
+            "31 threads does not fit in one NUMA node; the largest, NUMA node 0, holds 30",
+        ),
+        (
+            1,
+            9,
+            "l3",
+            "a rank of 9 threads does not fit in one L3 group; the largest, L3 group 0, holds 8",
+        ),
+        (16, 7, "l3", "hold 12 of them; 16 ranks may have 6 threads each"),
+        (0, 1, "core", "ranks=0"),
+        (1, -2, "core", "threads_per_rank=-2"),
+        (1, 1, "socket", "'socket' is not one of none, core, l3, numa"),
+    ],
+)
+def test_bad_input_is_refused_with_its_numbers(
+    ranks: int, threads: int, binding: str, message: str
+) -> None:
+    topology = topology_of("hb120rs_v3")
+    with pytest.raises(BadInput) as refused:
+        plan(topology, ranks=ranks, threads_per_rank=threads, binding=binding)
+    assert message in str(refused.value)
+
+
+def test_l3_binding_needs_an_l3_cache() -> None:
+    topology = topology_of("nd96asr_v4")
+    with pytest.raises(BadInput, match="shows no L3 cache"):
+        plan(topology, ranks=4, threads_per_rank=1, binding="l3")
+
+
+def test_no_binding_pins_nothing() -> None:
+    topology = topology_of("lab_2core")
+    placement = plan(topology, ranks=2, threads_per_rank=1, binding="none")
+    assert placement.per_rank == ((), ())
+    assert srun_cpu_bind(placement) == "none"
+    assert taskset_argv(placement.per_rank[0]) == []
+    assert numactl_argv(placement.per_rank[0], topology) == []
+    assert openmpi_mpmd_argv(placement, ["./a"]) == ["-np", "2", "./a"]
+    with pytest.raises(BadInput, match="'none'"):
+        openmpi_rankfile(placement, ["here"])
+
+
+def test_ranks_that_span_nodes_are_noted() -> None:
+    topology = topology_of("hb120rs_v3")
+    placement = plan(topology, ranks=2, threads_per_rank=40, binding="core")
+    assert [format_cpu_list(cpus) for cpus in placement.per_rank] == ["0-39", "60-99"]
+    assert placement.notes == ("2 of 2 ranks span more than one NUMA node", "40 cores idle")
+
+
+def test_uneven_shares_are_noted() -> None:
+    topology = topology_of("nd96asr_v4")
+    placement = plan(topology, ranks=2, threads_per_rank=24, binding="numa")
+    assert placement.notes == ("ranks per NUMA node: 1,0,1,0", "48 cores idle")
+
+
+def test_what_launchers_are_told() -> None:
+    topology = topology_of("hb120_64rs_v3")
+    placement = plan(topology, ranks=2, threads_per_rank=4, binding="numa")
+    assert taskset_argv(placement.per_rank[1]) == ["taskset", "--cpu-list", "32-35"]
+    assert numactl_argv(placement.per_rank[1], topology) == [
+        "numactl",
+        "--physcpubind=32-35",
+        "--membind=2",
+    ]
+    assert omp_places(placement.per_rank[0]) == "{0},{1},{2},{3}"
+    assert openmpi_rankfile(placement, ["a", "b"]) == (
+        "rank 0=a slot=0,1,2,3\nrank 1=a slot=32,33,34,35\n"
+        "rank 2=b slot=0,1,2,3\nrank 3=b slot=32,33,34,35\n"
+    )
+    assert openmpi_mpmd_argv(placement, ["./a", "-x"]) == [
+        *["-np", "1", "taskset", "--cpu-list", "0-3", "./a", "-x", ":"],
+        *["-np", "1", "taskset", "--cpu-list", "32-35", "./a", "-x"],
+    ]
+    with pytest.raises(BadInput, match="got 0"):
+        openmpi_rankfile(placement, [])
+
+
+def test_a_placement_keeps_what_was_asked_for() -> None:
+    topology = topology_of("lab_2core")
+    placement = plan(topology, ranks=1, threads_per_rank=2, binding="l3")
+    assert placement == Placement(1, 2, "l3", ((0, 1),))
+
+
+def test_layouts_of_a_two_core_machine() -> None:
+    found = layouts(topology_of("lab_2core"))
+    assert found == (Layout(1, 1, "none"), Layout(1, 2, "none"), Layout(2, 1, "core"))
+    assert [layout.name for layout in found] == ["1x1", "1x2", "2x1"]
+
+
+@pytest.mark.parametrize(
+    ("machine", "whole"),
+    [
+        (
+            "hb120rs_v3",
+            ["1x120-core", "1x120-none", "4x30-numa", "16x6-l3", "120x1-core"],
+        ),
+        ("hb120_64rs_v3", ["1x64-core", "1x64-none", "4x16-numa", "16x4-l3", "64x1-core"]),
+        ("hb120_16rs_v3", ["1x16-core", "1x16-none", "4x4-numa", "16x1-l3"]),
+        ("nd96isr_h100_v5", ["1x96-core", "1x96-none", "2x48-numa", "96x1-core"]),
+    ],
+)
+def test_layouts_of_whole_machines(machine: str, whole: list[str]) -> None:
+    topology = topology_of(machine)
+    found = layouts(topology, max_layouts=len(whole))
+    assert [f"{layout.name}-{layout.binding}" for layout in found] == whole
+    threads = [x.threads_per_rank for x in layouts(topology, mpi=False) if x.binding == "core"]
+    powers = [2**i for i in range(10) if 2**i < len(topology.cores)]
+    assert threads == [*powers, len(topology.cores)]
+
+
+def test_fewer_layouts_keep_one_thread_then_the_most_threads() -> None:
+    topology = topology_of("hb120rs_v3")
+    found = layouts(topology, max_layouts=7)
+    assert [x.name for x in found] == ["1x1", "1x64", "1x120", "1x120", "4x30", "16x6", "120x1"]
+    with pytest.raises(BadInput, match="max_layouts=0"):
+        layouts(topology, max_layouts=0)

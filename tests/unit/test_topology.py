@@ -1,0 +1,196 @@
+"""CPU lists, masks, and the topology that sysfs trees show."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from machines import build, description, topology_of
+from trueup.errors import BadInput, ParseError
+from trueup.topology import (
+    cpu_mask,
+    format_cpu_list,
+    mask_words,
+    parse_cpu_list,
+    parse_cpu_mask,
+    read_topology,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CPU_SETS = st.sets(st.integers(0, 400), max_size=64)
+
+
+@pytest.mark.parametrize(
+    ("text", "cpus"),
+    [("0-3,8", (0, 1, 2, 3, 8)), ("0", (0,)), ("", ()), (" 2 ,1\n", (1, 2)), ("5-5", (5,))],
+)
+def test_cpu_list_is_parsed(text: str, cpus: tuple[int, ...]) -> None:
+    assert parse_cpu_list(text) == cpus
+
+
+@pytest.mark.parametrize("text", ["3-1", "a", "0,,1", "-1", "0-99999999999", "0-31:2/4", "8192"])
+def test_cpu_list_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(ParseError) as refused:
+        parse_cpu_list(text)
+    assert refused.value.line == text
+
+
+def test_cpu_list_is_formatted_in_ranges() -> None:
+    assert format_cpu_list([8, 0, 1, 3, 2, 10]) == "0-3,8,10"
+
+
+@given(CPU_SETS)
+def test_lists_and_masks_round_trip(cpus: set[int]) -> None:
+    expected = tuple(sorted(cpus))
+    assert parse_cpu_list(format_cpu_list(cpus)) == expected
+    assert parse_cpu_mask(cpu_mask(cpus)) == expected
+    assert parse_cpu_mask(mask_words(cpus, 401)) == expected
+
+
+@given(st.text(alphabet="0123456789-, x", max_size=12))
+def test_any_text_is_a_cpu_list_or_a_parse_error(text: str) -> None:
+    try:
+        cpus: tuple[int, ...] | None = parse_cpu_list(text)
+    except ParseError:
+        cpus = None
+    assert cpus is None or parse_cpu_list(format_cpu_list(cpus)) == cpus
+
+
+@pytest.mark.parametrize(
+    ("machine", "masks"),
+    [
+        (
+            "nd96asr_v4",
+            [
+                "00000000,00000000,00ffffff",
+                "00000000,0000ffff,ff000000",
+                "000000ff,ffff0000,00000000",
+                "ffffff00,00000000,00000000",
+            ],
+        ),
+        (
+            "nc96ads_a100_v4",
+            [
+                "00000000,00000000,00ffffff",
+                "00000000,0000ffff,ff000000",
+                "000000ff,ffff0000,00000000",
+                "ffffff00,00000000,00000000",
+            ],
+        ),
+        ("nd96isr_h100_v5", ["00000000,0000ffff,ffffffff", "ffffffff,ffff0000,00000000"]),
+        ("nd40rs_v2", ["00000000,000fffff", "000000ff,fff00000"]),
+    ],
+)
+def test_numa_masks_of_gpu_sizes(machine: str, masks: list[str]) -> None:
+    """The masks of the topology files in Azure/azhpc-images."""
+    topology = topology_of(machine)
+    shown = [mask_words(cpus, len(topology.cpus)) for cpus in topology.numa.values()]
+    assert shown == masks
+    assert [parse_cpu_mask(mask) for mask in masks] == list(topology.numa.values())
+
+
+@pytest.mark.parametrize(
+    ("machine", "numa", "first_groups"),
+    [
+        ("hb120rs_v3", ["0-29", "30-59", "60-89", "90-119"], ["0-7", "8-15", "16-23", "24-29"]),
+        ("hb120_96rs_v3", ["0-23", "24-47", "48-71", "72-95"], ["0-5", "6-11", "12-17", "18-23"]),
+        ("hb120_64rs_v3", ["0-15", "16-31", "32-47", "48-63"], ["0-3", "4-7", "8-11", "12-15"]),
+        ("hb120_32rs_v3", ["0-7", "8-15", "16-23", "24-31"], ["0-1", "2-3", "4-5", "6-7"]),
+        ("hb120_16rs_v3", ["0-3", "4-7", "8-11", "12-15"], ["0", "1", "2", "3"]),
+    ],
+)
+def test_hbv3_sizes(machine: str, numa: list[str], first_groups: list[str]) -> None:
+    topology = topology_of(machine)
+    assert [format_cpu_list(cpus) for cpus in topology.numa.values()] == numa
+    assert [format_cpu_list(group) for group in topology.l3_groups[:4]] == first_groups
+    assert len(topology.l3_groups) == 16
+    assert topology.last_level_cache_bytes == 1536 * 1024**2
+    assert sum(topology.numa_memory_bytes.values()) == 470543164 * 1024
+
+
+def test_smt_siblings_make_one_core() -> None:
+    topology = topology_of("nv36ads_a10_v5")
+    assert len(topology.cpus) == 36
+    assert topology.cores[:2] == ((0, 1), (2, 3))
+    assert len(topology.cores) == 18
+
+
+def test_a_machine_without_numa_or_cache_folders_is_one_node(tmp_path: Path) -> None:
+    machine = {"numa": ["0-3"], "numa_shown": False}
+    topology = read_topology(str(build(machine, tmp_path) / "sys"))
+    assert topology.numa == {0: (0, 1, 2, 3)}
+    assert topology.l3_groups == ()
+    assert topology.cores == ((0,), (1,), (2,), (3,))
+    assert topology.last_level_cache_bytes is None
+    assert topology.numa_memory_bytes == {}
+
+
+def test_only_allowed_cpus_are_used(tmp_path: Path) -> None:
+    root = str(build(description("hb120rs_v3"), tmp_path) / "sys")
+    topology = read_topology(root, allowed={6, 7, 8, 31, 500})
+    assert topology.cpus == (6, 7, 8, 31)
+    assert topology.numa == {0: (6, 7, 8), 1: (31,)}
+    assert topology.l3_groups == ((6, 7), (8,), (31,))
+    assert topology.last_level_cache_bytes == 3 * 96 * 1024**2
+
+
+def test_nothing_allowed_is_refused(tmp_path: Path) -> None:
+    root = str(build({"numa": ["0-3"]}, tmp_path) / "sys")
+    with pytest.raises(BadInput, match="4 online"):
+        read_topology(root, allowed={9})
+
+
+def test_without_sysfs_the_allowed_cpus_are_all_there_is(tmp_path: Path) -> None:
+    assert read_topology(str(tmp_path), allowed={0, 2}).numa == {0: (0, 2)}
+
+
+def test_an_offline_cpu_is_left_out(tmp_path: Path) -> None:
+    root = build({"numa": ["0-3"], "l3": ["0-3"], "l3_kib_each": 1024}, tmp_path) / "sys"
+    (root / "devices" / "system" / "cpu" / "online").write_text("0-2\n")
+    topology = read_topology(str(root))
+    assert topology.cpus == (0, 1, 2)
+    assert topology.l3_groups == ((0, 1, 2),)
+
+
+def test_a_node_of_memory_only_has_no_place_for_ranks(tmp_path: Path) -> None:
+    root = build({"numa": ["0-1"]}, tmp_path) / "sys"
+    node = root / "devices" / "system" / "node" / "node1"
+    node.mkdir()
+    (node / "cpulist").write_text("\n")
+    (node / "meminfo").write_text("Node 1 MemTotal:       1024 kB\n")
+    topology = read_topology(str(root))
+    assert topology.numa == {0: (0, 1)}
+    assert topology.numa_memory_bytes == {1: 1024**2}
+
+
+def test_a_corrupt_file_is_a_parse_error(tmp_path: Path) -> None:
+    root = build({"numa": ["0-1"]}, tmp_path) / "sys"
+    (root / "devices" / "system" / "node" / "node0" / "cpulist").write_text("zero\n")
+    with pytest.raises(ParseError, match="'zero'"):
+        read_topology(str(root))
+
+
+def test_this_machine_has_the_cpus_that_this_process_may_use() -> None:
+    allowed = os.sched_getaffinity(0)
+    topology = read_topology(allowed=allowed)
+    assert set(topology.cpus) == allowed
+    assert {cpu for core in topology.cores for cpu in core} == allowed
+
+
+@pytest.mark.parametrize("text", ["", "0x", "xyz", "fffffffff,00000000", ",", "f,,f"])
+def test_mask_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(ParseError) as refused:
+        parse_cpu_mask(text)
+    assert refused.value.line == text
+
+
+def test_masks_refuse_cpus_that_do_not_fit() -> None:
+    with pytest.raises(BadInput, match="CPU 96 does not fit in a width of 96"):
+        mask_words([96], 96)
+    with pytest.raises(BadInput, match="-1"):
+        cpu_mask([-1])
