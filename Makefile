@@ -173,7 +173,7 @@ molecule: test-venv ## The roles on real systems: this machine (local) and a sys
 	    [ "$$(id -u)" = 0 ] || lack='its systemd containers need root'
 	  fi
 	  if [ -n "$$lack" ]; then echo "skipped: molecule $$scenario: $$lack"; continue; fi
-	  molecule test --scenario-name "$$scenario"
+	  NO_COLOR=1 molecule test --scenario-name "$$scenario"
 	done
 
 .PHONY: bench

@@ -194,6 +194,26 @@ ansible_facts:
             numa_node:
               description: NUMA node that it is attached to.
               type: int
+        layouts:
+          description:
+            - Layouts of ranks and threads that are worth measuring on this machine, made from its
+              cores, NUMA nodes and L3 groups.
+          type: list
+          elements: dict
+          contains:
+            ranks:
+              description: MPI ranks.
+              type: int
+            threads_per_rank:
+              description: Threads of each rank.
+              type: int
+            binding:
+              description: V(none), V(core), V(l3) or V(numa).
+              type: str
+        programs:
+          description: Full path of each program that roles look for, null where it is missing.
+          type: dict
+          sample: {gcc: /usr/bin/gcc, mpirun: null}
         nvme:
           description: NVMe disks.
           type: list
@@ -231,6 +251,9 @@ from ansible.module_utils.trueup.parsers.lscpu import parse_lscpu
 from ansible.module_utils.trueup.parsers.nvidia_smi import GPU_QUERY, parse_nvidia_smi
 from ansible.module_utils.trueup.topology import read_topology
 
+# What roles need to compile and to start ranks.
+PROGRAMS = ("gcc", "mpirun")
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeVar
@@ -239,6 +262,7 @@ if TYPE_CHECKING:
 
 # nvidia-smi hangs on a GPU that has fallen off the bus.
 _LIMIT_SECONDS = 30
+_TIMED_OUT = 124
 
 
 def _ask(
@@ -253,6 +277,9 @@ def _ask(
     status, output, complaint = module.run_command(
         [*limit, tool, *argv[1:]], environ_update={"LC_ALL": "C"}
     )
+    if status == _TIMED_OUT:
+        warnings.append(f"{argv[0]} did not end within {_LIMIT_SECONDS} s")
+        return None
     if status:
         lines = (complaint or output).strip().splitlines() or ["it said nothing"]
         warnings.append(f"{argv[0]} failed with status {status}: {lines[0][:200]}")
@@ -308,6 +335,7 @@ def main() -> None:
         os_release=identify.read_os_release(),
         kernel=platform.release(),
         architecture=platform.machine(),
+        programs={name: module.get_bin_path(name) for name in PROGRAMS},
         warnings=warnings,
     )
     node = identify.describe(identity, observed)

@@ -11,6 +11,7 @@ from typing import Any
 from trueup.topology import Topology, format_cpu_list, mask_words, parse_cpu_list, read_topology
 
 DATA = Path(__file__).parent / "data" / "machines"
+_SHARED = tempfile.TemporaryDirectory()
 AZURE_CHASSIS_TAG = "7783-7084-3265-9085-8269-3286-77"
 
 
@@ -34,10 +35,15 @@ def build(machine: dict[str, Any], root: Path) -> Path:
 
 
 @functools.cache
+def root_of(name: str) -> Path:
+    """The trees of a described machine, built once and removed at the end; not to be written to."""
+    return build(description(name), Path(_SHARED.name) / name)
+
+
+@functools.cache
 def topology_of(name: str) -> Topology:
     """The topology that a described machine shows."""
-    with tempfile.TemporaryDirectory() as folder:
-        return read_topology(str(build(description(name), Path(folder)) / "sys"))
+    return read_topology(str(root_of(name) / "sys"))
 
 
 def _cpus(machine: dict[str, Any], folder: Path) -> None:

@@ -67,7 +67,7 @@ EXIT_CODES = (
 Sources = Annotated[
     list[Path] | None,
     typer.Argument(
-        metavar="[RESULTS]...",
+        metavar="RESULTS...",
         help="Results folders, run folders, records, packed files, fact caches of Ansible, or"
         " the catalog's reference_results.csv. Without any: results/.",
         show_default=False,

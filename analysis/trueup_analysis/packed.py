@@ -50,6 +50,7 @@ _METRIC = pa.struct(
         ("n", pa.int64()),
     ]
 )
+_WORDS = ["name", "unit", "direction", "statistic"]
 _SCHEMA = pa.schema(
     [
         *((name, pa.string()) for name in _TEXT),
@@ -87,7 +88,13 @@ def frames(table: pa.Table) -> tuple[pd.DataFrame, pd.DataFrame]:
         cases[name] = pd.Series([values[code] for code in coded.indices.to_numpy()], dtype=object)
     cases["record"] = range(len(cases))
     listed = table.column("metrics").combine_chunks()
-    metrics = pa.Table.from_struct_array(listed.flatten()).to_pandas(types_mapper=whole)
+    flat = pa.Table.from_struct_array(listed.flatten())
+    metrics = flat.drop_columns(_WORDS).to_pandas(types_mapper=whole)
+    for name in _WORDS:
+        # A few words in millions of rows. Sorted, so that equal data make equal frames.
+        coded = flat.column(name).combine_chunks().dictionary_encode().to_pandas()
+        metrics[name] = coded.cat.reorder_categories(sorted(coded.cat.categories))
+    metrics = metrics[_METRIC.names]
     metrics["value"] = metrics["value"].astype("float64")
     metrics.insert(0, "record", listed.value_parent_indices().to_numpy().astype("int64"))
     return cases[_CASE_COLUMNS], metrics
@@ -138,7 +145,8 @@ def read(path: Path) -> tuple[pa.Table, dict[str, Any]]:
     try:
         table = pq.read_table(path)
         rest: dict[str, Any] = json.loads((table.schema.metadata or {})[b"trueup"])
-        table = table.replace_schema_metadata(None).select(_SCHEMA.names).cast(_SCHEMA)
+        table = table.replace_schema_metadata(None).select(_SCHEMA.names)
+        table = table if table.schema == _SCHEMA else table.cast(_SCHEMA)
     except (OSError, KeyError, ValueError, pa.ArrowException) as error:
         why = str(error).splitlines()[0]
         message = f"{path} is not a file that `trueup pack` wrote ({why})"

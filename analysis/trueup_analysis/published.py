@@ -100,7 +100,7 @@ def _csv_rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
     try:
         with path.open(encoding="utf-8", newline="") as stream:
             reader = csv.DictReader(stream, strict=True)
-            if set(reader.fieldnames or ()) < _REFERENCE_COLUMNS:
+            if not set(reader.fieldnames or ()) >= _REFERENCE_COLUMNS:
                 message = (
                     f"{path} is not a table of published results: its header lacks "
                     + ", ".join(sorted(_REFERENCE_COLUMNS - set(reader.fieldnames or ())))
@@ -116,7 +116,9 @@ def _csv_rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
 def _published_case(row: dict[str, str], source: str) -> dict[str, Any]:
     sums = row["benchmark"] == _DEVITO_SUMS
     configuration = _SUMMED.get(row["configuration"], row["configuration"])
-    words = re.sub(r"[^a-z0-9]+", "-", configuration.split(", CentOS")[0].lower()).strip("-")
+    words = "single-node"
+    if per_node := re.search(r"(\d+) vCPU per node", configuration):
+        words = f"nodes-of-{per_node[1]}"
     cores = int(row["cores_or_gpus"]) if row["cores_or_gpus"] else None
     return {
         "run_id": "published",

@@ -26,8 +26,8 @@ _CORRECTIONS = {
 }
 _HOW_SUMMED = (
     "The published hours are the sums of the run times of a table's rows, cut (not rounded) to"
-    " three decimals, with the node count left out: multiplied by the hourly price they are right for one"
-    " node only."
+    " three decimals, with the node count left out: multiplied by the hourly price they are"
+    " right for one node only."
 )
 
 

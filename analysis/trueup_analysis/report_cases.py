@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -40,6 +40,11 @@ class Machine:
     def get(self, name: str) -> Any:
         """A field of the record's ``system``, None where it does not say."""
         return self.system.get(name)
+
+    @property
+    def kind(self) -> str:
+        """What machines have in common that are compared: the Azure size, off Azure the CPU."""
+        return self.vm_size or str(self.get("cpu_model") or self.nodes)
 
 
 @dataclass(frozen=True)
@@ -85,7 +90,9 @@ class Case:
         threads = f"{self.threads} thread" + ("s" if self.threads > 1 else "")
         binding = self.parameters.get("binding")
         bound = "" if binding in (None, "", "none") else f", by {binding}"
-        return f"{ranks} × {threads}{bound}"
+        mpi = self.parameters.get("mpi")
+        exchange = "" if mpi in (None, "", "off", "basic") else f", MPI {mpi}"
+        return f"{ranks} × {threads}{bound}{exchange}"
 
     @property
     def short_layout(self) -> str:
@@ -106,13 +113,16 @@ def read_cases(loaded: Loaded) -> list[Case]:
 
 
 def machines(cases: Sequence[Case]) -> list[Machine]:
-    """The distinct machines of some cases, in order of appearance."""
-    found: dict[str, Machine] = {}
+    """The kinds of machine that the cases ran on, each with all of its nodes ("a+b")."""
+    kinds: dict[str, Machine] = {}
+    nodes: dict[str, dict[str, None]] = {}
     for case in cases:
         machine = case.machine
-        key = f"{machine.nodes}\0{machine.vm_size}\0{sorted(machine.system.items(), key=str)}"
-        found.setdefault(key, machine)
-    return list(found.values())
+        system = sorted(machine.system.items(), key=str)
+        key = f"{machine.vm_size}\0{machine.region}\0{system}"
+        kinds.setdefault(key, machine)
+        nodes.setdefault(key, {}).update(dict.fromkeys(machine.nodes.split("+")))
+    return [replace(machine, nodes="+".join(nodes[key])) for key, machine in kinds.items()]
 
 
 def _figures(metrics: pd.DataFrame) -> dict[Any, dict[str, Figures]]:
@@ -193,10 +203,11 @@ def headline_case(ok: Sequence[Case]) -> Case | None:
     if not groups:
         return None
 
-    def weight(group: list[Case]) -> tuple[int, float]:
-        return len(group), float(group[0].parameters.get("points") or 0)
-
-    return min(max(groups.values(), key=weight), key=lambda case: case.median("run_time") or 0.0)
+    most = max(
+        groups.values(),
+        key=lambda group: (len(group), float(group[0].parameters.get("points") or 0)),
+    )
+    return min(most, key=lambda case: case.median("run_time") or 0.0)
 
 
 def problem(case: Case) -> str:

@@ -39,6 +39,7 @@ _BENCHMARKS: Final = {"devito": "Devito", "stream": "memory bandwidth"}
 _NOT_AZURE: Final = "not an Azure size"
 # More lines than these of one kind are counted, not listed: the tables below list them all.
 _LINES: Final = 8
+_NAMES: Final = 8
 _GIB: Final = 1024**3
 _MIB: Final = 1024**2
 
@@ -108,7 +109,8 @@ def _series(loaded: Loaded, ok: Sequence[Case]) -> list[Series]:
         of_it = [case for case in ok if case.benchmark == benchmark]
         if any(case.median(JUDGED[benchmark][0]) is not None for case in of_it):
             found += series(loaded, benchmark=benchmark)
-    return found
+    # Bandwidth at one thread count is no scaling and was not meant to be: its own table has it.
+    return [one for one in found if one.benchmark != "stream" or one.table["best"].sum() > 1]
 
 
 def _empty(loaded: Loaded) -> Page:
@@ -193,7 +195,7 @@ def _warnings(
             "All records lists the rest.",
         ),
         _group(
-            f"{plural(len(invalid), 'record')} invalid: it ran, but its result is wrong",
+            f"{plural(len(invalid), 'record')} invalid (ran, but failed the correctness check)",
             _reasons(invalid),
             "All records lists the rest.",
         ),
@@ -242,9 +244,10 @@ def _run_troubles(loaded: Loaded) -> list[Fact]:
         if not run.get("finished_at"):
             lines.append(Fact(name, "did not finish: it was interrupted, or it is still running."))
         for host, tally in sorted((run.get("hosts") or {}).items()):
-            bad = [f"{tally[key]} {key}" for key in ("failed", "unreachable") if tally.get(key)]
+            bad = [f"{plural(tally['failed'], 'task')} failed"] if tally.get("failed") else []
+            bad += ["unreachable"] if tally.get("unreachable") else []
             if bad:
-                lines.append(Fact(name, f"node {host}: tasks {', '.join(bad)}."))
+                lines.append(Fact(name, f"{host}: {', '.join(bad)}."))
         lines += [Fact(name, str(text)) for text in run.get("warnings") or []]
     return lines
 
@@ -301,14 +304,15 @@ def _bandwidth_headline(ok: Sequence[Case]) -> list[Headline]:
 
 
 def _cost_headline(best: Case, billed: CostTable | None) -> Headline:
-    label = "Cost of that run"
+    label, why = "Cost of that run", "no price is known: see Prices that are unknown"
     rows = None if billed is None else billed.table[billed.table["case"] == best.name]
     if rows is None or rows.empty:
-        return Headline(label, UNKNOWN, "", "no price for this machine")
-    row = rows.iloc[0]
+        return Headline(label, UNKNOWN, "", why)
+    own = rows[rows["vm_size"] == best.machine.vm_size]
+    row = (rows if own.empty else own).iloc[0]
     value = money(float(row["usd_per_run"]))
     if value == UNKNOWN:
-        return Headline(label, UNKNOWN, "", "no price for this machine")
+        return Headline(label, UNKNOWN, "", why)
     date = f", price of {row['price_date']}" if row["price_date"] else ", undated price"
     where = ", ".join(str(row[key]) for key in ("vm_size", "region", "offer") if _is_text(row[key]))
     return Headline(label, value, "US$", f"{where}{date}")
@@ -360,9 +364,12 @@ def _machine(machine: Machine) -> list[tuple[str, str]]:
     image.
     """
     memory, cache = machine.get("memory_bytes"), machine.get("last_level_cache_bytes")
-    nodes = machine.nodes.replace("+", ", ")
+    names = machine.nodes.split("+")
+    nodes = ", ".join(names[:_NAMES]) + (
+        f" and {len(names) - _NAMES:,} more" if len(names) > _NAMES else ""
+    )
     rows = [
-        ("Nodes" if "," in nodes else "Node", nodes),
+        ("Node" if len(names) == 1 else f"{len(names)} nodes", nodes),
         ("Azure size", machine.vm_size or _NOT_AZURE),
     ]
     if machine.vm_size:
@@ -396,7 +403,7 @@ def _machines_section(measured_on: Sequence[Machine]) -> Section | None:
     rows = []
     for machine in measured_on:
         known = dict(_machine(machine))
-        known.setdefault("Node", known.get("Nodes", UNKNOWN))
+        known["Node"] = _machine(machine)[0][1]
         known.setdefault("Region", "none")
         rows.append(Row(tuple(known[title] for title in titles)))
     columns = tuple(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import math
 from dataclasses import dataclass, replace
+from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
 from trueup.errors import BadInput
@@ -27,7 +28,7 @@ from .render.plots import (
 )
 from .render.printed import UNKNOWN, count, measure, money, percent, plural, scaled, seconds, span
 from .render.units import is_missing
-from .report_cases import problem
+from .report_cases import Figures, problem
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from .cost import CostTable
     from .load import Loaded
     from .reference import Comparison, Sums
-    from .report_cases import Case, Figures
+    from .report_cases import Case
     from .scaling import Fit, Series
 
 __all__ = [
@@ -54,6 +55,8 @@ __all__ = [
 
 # Rows that a plot of layouts can hold before its labels shrink; the table below it has them all.
 _LAYOUTS_SHOWN: Final = 12
+# Rows of a table that has one for each record; its CSV file has them all.
+_ROWS_SHOWN: Final = 200
 _SAMPLES: Final = 40
 _FIGURE_TITLES: Final = {"run_time": "Run time", "triad_rate": "Triad"}
 _UNIT_NAMES: Final = {"s": "s", "byte/s": "GB/s"}
@@ -287,32 +290,53 @@ def _parameter(fit: Fit, name: str) -> str:
 
 
 def layouts_section(ok: Sequence[Case]) -> Section | None:
-    """For each problem that was run with more than one layout on one machine: which was fastest,
+    """For each problem that was run with more than one layout on one kind of machine: which was fastest,
     and by how much.
     """
-    groups: dict[tuple[str, str], list[Case]] = {}
+    groups: dict[tuple[str, str, int], list[Case]] = {}
     for case in ok:
         if case.measured and case.benchmark == "devito" and case.median("run_time"):
-            groups.setdefault((problem(case), case.machine.nodes), []).append(case)
+            key = (problem(case), case.machine.kind, case.node_count or 1)
+            groups.setdefault(key, []).append(case)
     parts = [
-        _layouts_part(what, nodes, cases, f"layouts-{number}")
-        for number, ((what, nodes), cases) in enumerate(
-            ((key, cases) for key, cases in groups.items() if len(cases) > 1), 1
+        _layouts_part(what, _where(cases), cases, f"layouts-{number}")
+        for number, ((what, _, _), cases) in enumerate(
+            (
+                (key, cases)
+                for key, cases in groups.items()
+                if len({case.layout for case in cases}) > 1
+            ),
+            1,
         )
     ]
     return Section("layouts", "Layouts compared", tuple(parts)) if parts else None
 
 
+def _where(cases: Sequence[Case]) -> str:
+    """The node that all of the cases ran on, else their number and kind."""
+    nodes = {node for case in cases for node in case.machine.nodes.split("+")}
+    return min(nodes) if len(nodes) == 1 else f"{len(nodes):,} nodes of {cases[0].machine.kind}"
+
+
 def _layouts_part(what: str, nodes: str, cases: Sequence[Case], name: str) -> Part:
-    ranked = sorted(cases, key=lambda case: (case.median("run_time") or 0.0, case.name))
-    first, second = ranked[0], ranked[1]
-    best, next_best = first.figures["run_time"], second.figures["run_time"]
-    behind = _ratio(next_best.median, best.median)
-    sentence = (
-        f"Fastest: {first.layout}, {seconds(best.median)} s; the next, {second.layout}, takes"
-        f" {percent(behind - 1)} % longer."
+    tuned = len({case.parameters.get("autotune") for case in cases}) > 1
+    times: dict[str, list[Figures]] = {}
+    for case in cases:
+        label = (
+            f"{case.layout}, autotune {case.parameters.get('autotune')}" if tuned else case.layout
+        )
+        times.setdefault(label, []).append(case.figures["run_time"])
+    ranked = sorted(
+        ((_pooled(figures), label) for label, figures in times.items()),
+        key=lambda pair: (pair[0].median or 0.0, pair[1]),
     )
-    if None not in (best.high, next_best.low) and (next_best.low or 0) <= (best.high or 0):
+    (best, first), (next_best, second) = ranked[0], ranked[1]
+    behind = _ratio(next_best.median, best.median) - 1
+    sentence = (
+        f"Fastest: {first}, {seconds(best.median)} s; the next, {second}, takes {percent(behind)} %"
+        " longer."
+    )
+    if best.high is not None and next_best.low is not None and next_best.low <= best.high:
         sentence += " Their repeats overlap, so which of the two is faster may be chance."
     columns = (
         Column("Layout"),
@@ -324,35 +348,47 @@ def _layouts_part(what: str, nodes: str, cases: Sequence[Case], name: str) -> Pa
     rows = [
         Row(
             (
-                case.layout,
+                label,
                 count(time.n),
                 seconds(time.median),
                 span(time.low, time.high, "s"),
-                "fastest" if case is first else percent(_ratio(time.median, best.median) - 1),
+                "fastest" if time is best else percent(_ratio(time.median, best.median) - 1),
             ),
-            mark="best" if case is first else "",
+            mark="best" if time is best else "",
         )
-        for case in ranked
-        for time in (case.figures["run_time"],)
+        for time, label in ranked
     ]
-    shown = ranked[:_LAYOUTS_SHOWN]
-    points = tuple(_point(case.figures["run_time"], case.layout) for case in shown)
+    points = tuple(_point(time, label) for time, label in ranked[:_LAYOUTS_SHOWN])
     drawing = draw_layouts(
         LayoutPlot("run time, s (less is better)", points),
         name=name,
         description="Plot of run times by layout, fastest first: "
-        + "; ".join(f"{p.label} {p.x:.3g} s" for p in points)
+        + "; ".join(f"{point.label} {point.x:.3g} s" for point in points)
         + ".",
     )
     caption = "Median run time (dot) and the least to the greatest of the repeats (bar)."
-    if len(ranked) > len(shown):
-        caption += f" The {len(shown)} fastest of {len(ranked)}; the table has all."
-    listing = Table(name, "Layouts, fastest first.", columns, tuple(rows))
+    if len(ranked) > len(points):
+        caption += f" The {len(points)} fastest of {len(ranked)}; the table has all."
+    listing = Table(
+        name, "Layouts, fastest first; repeats in several runs are pooled.", columns, tuple(rows)
+    )
     return Part(
         title=f"{what[:1].upper()}{what[1:]}, on {nodes}",
         paragraphs=(sentence,),
         figures=(Figure(name, caption, drawing),),
         beside=(listing,),
+    )
+
+
+def _pooled(times: Sequence[Figures]) -> Figures:
+    """One layout's repeats over several records: median of the medians, the outermost ends."""
+    counts = [time.n for time in times if time.n is not None]
+    return Figures(
+        unit="s",
+        median=median(time.median for time in times if time.median is not None),
+        low=min((time.low for time in times if time.low is not None), default=None),
+        high=max((time.high for time in times if time.high is not None), default=None),
+        n=sum(counts) if len(counts) == len(times) else None,
     )
 
 
@@ -377,18 +413,13 @@ def roofline_section(ok: Sequence[Case], sizes: dict[str, Size]) -> Section | No
     rates: dict[str, list[Case]] = {}
     for case in ok:
         if case.median("flop_rate") and case.median("operational_intensity"):
-            rates.setdefault(_kind(case), []).append(case)
+            rates.setdefault(case.machine.kind, []).append(case)
     roofs = _bandwidths(ok)
     parts = [
-        _roofline_part(kind, cases, roofs.get(kind), sizes, f"roofline-{number}")
+        _roofline_part(_where(cases), cases, roofs.get(kind), sizes, f"roofline-{number}")
         for number, (kind, cases) in enumerate(rates.items(), 1)
     ]
     return Section("roofline", "Roofline", tuple(parts)) if parts else None
-
-
-def _kind(case: Case) -> str:
-    """Machines of one Azure size share a roof; off Azure each node has its own."""
-    return case.machine.vm_size or case.machine.nodes
 
 
 def _bandwidths(ok: Sequence[Case]) -> dict[str, Case]:
@@ -397,16 +428,16 @@ def _bandwidths(ok: Sequence[Case]) -> dict[str, Case]:
     for case in ok:
         rate = case.median("triad_rate")
         if rate is not None and rate > (
-            found[_kind(case)].median("triad_rate") or 0 if _kind(case) in found else 0
+            found[case.machine.kind].median("triad_rate") or 0 if case.machine.kind in found else 0
         ):
-            found[_kind(case)] = case
+            found[case.machine.kind] = case
     return found
 
 
 def _roofline_part(
-    kind: str, cases: Sequence[Case], roof: Case | None, sizes: dict[str, Size], name: str
+    where: str, cases: Sequence[Case], roof: Case | None, sizes: dict[str, Size], name: str
 ) -> Part:
-    size = sizes.get(kind, Size(None, None))
+    size = sizes.get(cases[0].machine.vm_size or "", Size(None, None))
     bandwidth = None if roof is None else roof.median("triad_rate")
     ranked = sorted(cases, key=lambda case: -(_per_node(case, "flop_rate") or 0.0))
     several = len({problem(case) for case in cases}) > 1
@@ -446,11 +477,21 @@ def _roofline_part(
             "No memory bandwidth was measured on this machine, so there is no roof to draw."
         )
     else:
-        figures = (_roofline_figure(kind, ranked, bandwidth, size.peak, name),)
+        figures = (_roofline_figure(where, ranked, bandwidth, size.peak, name),)
     listing = Table(
-        name, "Highest rate first; layouts are ranks × threads, bound by.", columns, tuple(rows)
+        name,
+        "Highest rate first; layouts are ranks × threads, bound by.",
+        columns,
+        tuple(rows),
+        shown=_ROWS_SHOWN,
     )
-    return Part(title=kind, figures=figures, beside=(listing,), notes=tuple(notes))
+    return Part(
+        title=where,
+        figures=figures,
+        beside=() if several else (listing,),
+        tables=(listing,) if several else (),
+        notes=tuple(notes),
+    )
 
 
 def _per_node(case: Case, metric: str) -> float | None:
@@ -459,7 +500,7 @@ def _per_node(case: Case, metric: str) -> float | None:
 
 
 def _roofline_figure(
-    kind: str, cases: Sequence[Case], bandwidth: float, peak: float | None, name: str
+    where: str, cases: Sequence[Case], bandwidth: float, peak: float | None, name: str
 ) -> Figure:
     points = []
     for case in cases:
@@ -482,7 +523,7 @@ def _roofline_figure(
     drawing = draw_roofline(
         plot,
         name=name,
-        description=f"Roofline plot of {kind}: {plot.bandwidth_label};"
+        description=f"Roofline plot of {where}: {plot.bandwidth_label};"
         f" {plural(len(points), 'point')}, the highest"
         f" {best.y:.4g} GFLOP/s at {best.x:.3g} flop/byte.",
     )
@@ -544,7 +585,7 @@ def bandwidth_section(ok: Sequence[Case], sizes: dict[str, Size]) -> Section | N
             )
         )
     caption = "Memory bandwidth by threads: medians, and the spread of the triad."
-    listing = Table("bandwidth", caption, columns, tuple(rows))
+    listing = Table("bandwidth", caption, columns, tuple(rows), shown=_ROWS_SHOWN)
     return Section("bandwidth", "Memory bandwidth", (Part(tables=(listing,)),))
 
 
@@ -591,7 +632,11 @@ def cost_section(billed: CostTable | None) -> Section | None:
         for row in billed.table.to_dict("records")
     ]
     listing = Table(
-        "cost", "Cost of one run of each case, in US$ (currency: USD).", columns, tuple(rows)
+        "cost",
+        "Cost of one run of each case, in US$ (currency: USD).",
+        columns,
+        tuple(rows),
+        shown=_ROWS_SHOWN,
     )
     totals = (
         Column("Sweep"),
@@ -633,6 +678,7 @@ def reference_section(loaded: Loaded, path: Path) -> Section | None:
     """
     cases = loaded.cases
     ours = cases[(cases["provenance"] == "measured") & (cases["benchmark"] == "devito")]
+    ours = ours[ours["outcome"] == "ok"]
     if ours.empty:
         return None
     mine = replace(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import statistics
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pandas as pd
 from trueup.errors import BadInput
@@ -46,6 +46,7 @@ HOW = frozenset(
         "threads_per_rank",
     }
 )
+_NOT_USED = (None, "", "none", "off", False)
 # A weak series changes these along its way.
 GROWS = frozenset({"shape", "points", "array_elements", "array_bytes"})
 # GFLOP/s x time varied by 0.12 % over the 13 rows of the Devito article; more than this is another
@@ -229,65 +230,56 @@ def _points(loaded: Loaded, benchmark: str, *, across_sizes: bool) -> pd.DataFra
 
 
 def _layouts(cases: pd.DataFrame) -> list[str]:
-    autotunes = {parameters.get("autotune") for parameters in cases["parameters"]}
+    """How each record used its cores: "2x4 l3 basic" is 2 ranks of 4 threads bound to L3 groups."""
+    tuned = len({parameters.get("autotune") for parameters in cases["parameters"]}) > 1
+    known: dict[tuple[int, Any, Any], str] = {}
     labels = []
-    for parameters, ranks, threads in zip(
-        cases["parameters"], cases["ranks"], cases["threads_per_rank"], strict=True
-    ):
-        if units.is_missing(ranks):
-            labels.append("")
-            continue
-        words = [f"{ranks}x{threads}"]
-        if parameters.get("binding") not in (None, "none", ""):
-            words.append(str(parameters["binding"]))
-        if parameters.get("mpi") not in (None, "off", "", False):
-            words.append(str(parameters["mpi"]))
-        if len(autotunes) > 1:
-            words.append(f"tune={parameters.get('autotune')}")
-        labels.append(" ".join(words))
+    # Sweeps share their parameter objects (see packed), so most labels are made once.
+    columns = [cases[name].to_list() for name in ("parameters", "ranks", "threads_per_rank")]
+    for parameters, ranks, threads in zip(*columns, strict=True):
+        key = (id(parameters), ranks, threads)
+        label = known.get(key)
+        if label is None:
+            words = [] if units.is_missing(ranks) else [f"{ranks}x{threads}"]
+            used = [parameters.get(name) for name in ("binding", "mpi")]
+            words += [str(value) for value in used if value not in _NOT_USED]
+            if tuned:
+                words.append(f"tune={parameters.get('autotune')}")
+            label = known[key] = " ".join(words)
+        labels.append(label)
     return labels
 
 
 def _work_keys(cases: pd.DataFrame, benchmark: str, *, across_sizes: bool) -> list[str]:
-    known: dict[tuple[int, bool], str] = {}
+    """Equal texts for records that may be compared: same work, machine, tool version and origin."""
+    known: dict[tuple[Any, ...], str] = {}
     keys = []
-    for parameters, software, system, vm_size, nodes, weak, provenance in zip(
-        cases["parameters"],
-        cases["software"],
-        cases["system"],
-        cases["vm_size"],
-        cases["nodes"],
-        cases["weak"],
-        cases["provenance"],
-        strict=True,
-    ):
-        # Sweeps share their parameter objects (see load), which saves most of the work here.
-        work = known.get((id(parameters), weak))
-        if work is None:
+    names = ("parameters", "software", "system", "vm_size", "nodes", "weak", "provenance")
+    for row in zip(*(cases[name].to_list() for name in names), strict=True):
+        parameters, software, system, vm_size, nodes, weak, provenance = row
+        key = (id(parameters), id(software), id(system), vm_size, nodes, weak, provenance)
+        found = known.get(key)
+        if found is None:
             left_out = HOW | GROWS if weak else HOW
-            work = repr(
-                sorted(
-                    (key, str(value)) for key, value in parameters.items() if key not in left_out
-                )
+            work = sorted(
+                (name, str(it)) for name, it in parameters.items() if name not in left_out
             )
-            known[id(parameters), weak] = work
-        if "configuration" in parameters:
-            # A publication's table compares what it compares, also over constrained sizes.
-            machine = ""
-        elif units.is_missing(vm_size):
-            machine = str(system.get("cpu_model") or system.get("cpu") or nodes.split("+")[0])
-        else:
-            machine = host_family(vm_size) if across_sizes else vm_size
-        version = software.get(benchmark, "")
-        keys.append(f"{provenance}|{machine}|{version}|{work}")
+            if "configuration" in parameters:
+                # A publication's table compares what it compares, also over constrained sizes.
+                machine = ""
+            elif units.is_missing(vm_size):
+                machine = str(system.get("cpu_model") or nodes.split("+")[0])
+            else:
+                machine = host_family(vm_size) if across_sizes else vm_size
+            found = known[key] = repr((provenance, machine, software.get(benchmark, ""), work))
+        keys.append(found)
     return keys
 
 
 def _split(
     rows: pd.DataFrame, *, over: Literal["cores", "nodes", "auto"], weak: bool
 ) -> list[tuple[Over, pd.DataFrame]]:
-    """The series within rows of the same work: over cores, and over nodes for each number of cores
-    per node."""
+    """The series of the same work: over cores, and over nodes for each number of cores per node."""
     parts = [rows]
     if weak:
         per_core = rows["points"] / rows["cores"]
@@ -320,7 +312,7 @@ def _pooled(rows: pd.DataFrame, axis: Over, direction: str) -> pd.DataFrame:
         ["resource", "cores", "node_count", "vm_size", "layout"], dropna=False, sort=False
     )
     table = grouped.agg(
-        n=("n", lambda values: values.sum(min_count=len(values))),
+        n=("n", "sum"),
         records=("record", "size"),
         median=("median", "median"),
         min=("min", "min"),
@@ -332,6 +324,8 @@ def _pooled(rows: pd.DataFrame, axis: Over, direction: str) -> pd.DataFrame:
         points=("points", "median"),
         published_speedup=("published_speedup", "median"),
     ).reset_index()
+    # Where no record says its n, the sum is 0.
+    table["n"] = table["n"].replace(0, pd.NA)
     table = table.sort_values(
         ["resource", "median", "layout"],
         ascending=[True, direction == "lower", True],
@@ -434,7 +428,7 @@ def _title(rows: pd.DataFrame, table: pd.DataFrame, benchmark: str) -> str:
         words.append(f"{host_family(str(sizes[-1]))} and its constrained sizes")
     else:
         system = rows["system"].iloc[0]
-        words.append(str(system.get("cpu_model") or system.get("cpu") or rows["nodes"].iloc[0]))
+        words.append(str(system.get("cpu_model") or rows["nodes"].iloc[0]))
     version = rows["software"].iloc[0].get(benchmark)
     if version:
         words.append(f"{benchmark} {version}")

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .affinity import layouts
 from .parsers.nvidia_smi import Gpu
 from .topology import Topology, format_cpu_list
 
@@ -75,6 +76,7 @@ class Observed:
     os_release: Mapping[str, str]
     kernel: str
     architecture: str
+    programs: Mapping[str, str | None] = field(default_factory=dict)
     warnings: Sequence[str] = field(default_factory=tuple)
 
 
@@ -175,6 +177,7 @@ def describe(identity: Identity, observed: Observed) -> dict[str, Any]:
         ],
         "infiniband": [dict(device) for device in observed.infiniband],
         "nvme": [dict(disk) for disk in observed.nvme],
+        "programs": dict(observed.programs),
         "catalog": None if identity.catalog is None else dict(identity.catalog),
         "warnings": warnings,
     }
@@ -188,6 +191,7 @@ def _described_cpus(topology: Topology | None) -> dict[str, Any]:
             "numa": [],
             "l3_groups": [],
             "last_level_cache_bytes": None,
+            "layouts": [],
         }
     return {
         "cpus": len(topology.cpus),
@@ -202,6 +206,14 @@ def _described_cpus(topology: Topology | None) -> dict[str, Any]:
         ],
         "l3_groups": [format_cpu_list(cpus) for cpus in topology.l3_groups],
         "last_level_cache_bytes": topology.last_level_cache_bytes,
+        "layouts": [
+            {
+                "ranks": layout.ranks,
+                "threads_per_rank": layout.threads_per_rank,
+                "binding": layout.binding,
+            }
+            for layout in layouts(topology)
+        ],
     }
 
 
@@ -214,7 +226,11 @@ def is_azure_chassis(sysfs_root: str) -> bool:
 def read_gpus(sysfs_root: str) -> tuple[Gpu, ...]:
     """NVIDIA GPUs on the PCI bus, by address, whether or not a driver is there."""
     found = []
-    for device in _entries(Path(sysfs_root, "bus", "pci", "devices")):
+    # Addresses are hexadecimal with leading zeros, so they sort as text.
+    devices = sorted(
+        _entries(Path(sysfs_root, "bus", "pci", "devices")), key=lambda path: path.name
+    )
+    for device in devices:
         display = _text(device / "class")[:6] in _DISPLAY_CLASSES
         if display and _text(device / "vendor") == _NVIDIA:
             found.append(Gpu(name=None, pci=device.name, memory_bytes=None))

@@ -18,7 +18,7 @@ import subprocess
 import tempfile
 import time
 from dataclasses import dataclass
-from typing import Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import IO, Dict, List, Mapping, Optional, Sequence, Tuple
 
 __all__ = ["Completed", "Orphaned", "locked", "run"]
 
@@ -288,6 +288,6 @@ def _oom_kills() -> int:
     return total
 
 
-def _text(stream: tempfile._TemporaryFileWrapper[bytes]) -> str:
+def _text(stream: IO[bytes]) -> str:
     stream.seek(0)
     return stream.read().decode("utf-8", errors="replace")

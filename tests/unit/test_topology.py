@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from machines import build, description, topology_of
+from machines import build, root_of, topology_of
 from trueup.errors import BadInput, ParseError
 from trueup.topology import (
     cpu_mask,
@@ -130,8 +130,8 @@ def test_a_machine_without_numa_or_cache_folders_is_one_node(tmp_path: Path) -> 
     assert topology.numa_memory_bytes == {}
 
 
-def test_only_allowed_cpus_are_used(tmp_path: Path) -> None:
-    root = str(build(description("hb120rs_v3"), tmp_path) / "sys")
+def test_only_allowed_cpus_are_used() -> None:
+    root = str(root_of("hb120rs_v3") / "sys")
     topology = read_topology(root, allowed={6, 7, 8, 31, 500})
     assert topology.cpus == (6, 7, 8, 31)
     assert topology.numa == {0: (6, 7, 8), 1: (31,)}

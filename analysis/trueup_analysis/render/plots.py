@@ -51,7 +51,7 @@ PALETTE: Final[dict[str, tuple[str, str]]] = {
 _LIGHT: Final = {name: pair[0] for name, pair in PALETTE.items()}
 _WIDTH_INCHES: Final = 5.6
 # 72 dots an inch make a point of the drawing a pixel of the SVG's own coordinates.
-_STYLE: Final[dict[str, Any]] = {
+_STYLE: Final[dict[Any, Any]] = {
     "svg.hashsalt": "trueup",
     "svg.fonttype": "none",
     "svg.id": None,
@@ -306,7 +306,10 @@ def _one_two_five(low: float, high: float) -> list[float]:
 def _draw(
     paint: Callable[[Axes], None], *, name: str, description: str, height_inches: float
 ) -> Drawing:
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context():
+        # A reader's own matplotlibrc must not change what the report looks like.
+        mpl.rcdefaults()
+        mpl.rcParams.update(_STYLE)
         figure = Figure(figsize=(_WIDTH_INCHES, height_inches), dpi=72)
         paint(figure.subplots())
         vector, pixels = io.BytesIO(), io.BytesIO()

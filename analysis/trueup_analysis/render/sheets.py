@@ -140,8 +140,10 @@ def cost(result: CostTable) -> list[Sheet]:
     """Cost by case, where the prices come from, and cost by sweep."""
     table = result.table
     # What is the same for all rows stands below the table, with the source of the price.
-    places = table[["region", "offer", "price_date"]].drop_duplicates()
-    place = [None] * 3 if len(places) == 1 else ["region", "offer", "price of"]
+    place = {
+        name: header if table[name].nunique(dropna=False) > 1 else None
+        for name, header in (("region", "region"), ("offer", "offer"), ("price_date", "price of"))
+    }
     columns = [
         Column("benchmark"),
         Column("configuration"),
@@ -153,17 +155,17 @@ def cost(result: CostTable) -> list[Sheet]:
         Column("records"),
         Column("run_seconds", "run\ns", units.seconds),
         Column("node_hours", "node-\nhours", partial(units.significant, digits=4)),
-        Column("region", place[0], words=True),
+        Column("region", place["region"], words=True),
         Column("os"),
-        Column("offer", place[1], words=True),
+        Column("offer", place["offer"], words=True),
         Column("currency"),
         Column("usd_per_hour", "US$ per\nnode-h", _price),
-        Column("price_date", place[2], words=True),
+        Column("price_date", place["price_date"], words=True),
         Column("price_source"),
         Column("usd_per_run", "US$\nper run", _price),
         Column("usd_per_gflop", "US$ per\n1e6 GFLOP", _per_million),
         Column("usd_per_gpt", "US$ per\n1e6 GPt", _per_million),
-        Column("list_usd_per_hour", "list\nUS$", units.money),
+        Column("list_usd_per_hour"),
         Column("saving", "below\nlist", units.percent),
     ]
     return [
@@ -228,8 +230,8 @@ def _sweeps(totals: pd.DataFrame) -> Sheet:
         rows=rows_of(totals),
         notes=[
             (
-                "What is billed is node-hours. The sum of run times is not node-hours: it leaves the"
-                " node count out, and 'US$ by the sum' is what it would make of the price."
+                "What is billed is node-hours. The sum of run times is not node-hours: it leaves"
+                " the node count out, and 'US$ by the sum' is what it would make of the price."
             )
         ],
         facts={"kind": "sweeps"},

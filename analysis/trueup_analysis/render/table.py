@@ -22,6 +22,8 @@ __all__ = ["WIDTH", "render"]
 
 # What a table is made for when nobody looks: a file, a pipe, a log.
 WIDTH = 100
+# A column of text is not squeezed below this.
+NARROWEST = 18
 
 
 def render(sheets: Sequence[Sheet], *, width: int = WIDTH, colour: bool = False) -> str:
@@ -42,23 +44,32 @@ def render(sheets: Sequence[Sheet], *, width: int = WIDTH, colour: bool = False)
             console.print()
         console.print(Text(units.text(sheet.title), style="bold"))
         columns = sheet.shown()
+        cells = [
+            [units.text(column.show(row.get(column.key))) for column in columns]
+            for row in sheet.rows
+        ]
         table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False, pad_edge=False)
-        for column in columns:
+        least = 0
+        for index, column in enumerate(columns):
+            header = column.header or ""
+            widest = max(
+                len(text) for text in (*header.split("\n"), *(row[index] for row in cells))
+            )
+            narrowest = min(widest, NARROWEST) if column.words else widest
+            least += narrowest + 2
             table.add_column(
-                Text(column.header or ""),
+                Text(header),
                 justify="left" if column.words else "right",
                 no_wrap=not column.words,
+                min_width=narrowest,
                 overflow="fold",
-                vertical="top",
             )
-        for row in sheet.rows:
+        for row, texts in zip(sheet.rows, cells, strict=True):
             faint = sheet.faint is not None and not row.get(sheet.faint)
-            table.add_row(
-                *(Text(units.text(column.show(row.get(column.key)))) for column in columns),
-                style="dim" if faint else None,
-            )
-        if sheet.rows:
-            console.print(table)
+            table.add_row(*map(Text, texts), style="dim" if faint else None)
+        if cells:
+            # A table that does not fit is wider than asked for: cut figures would be wrong ones.
+            console.print(table, width=max(width, least), crop=False)
         for note in sheet.notes:
             console.print(Padding(Text(units.text(note)), (0, 0, 0, 2)))
     # rich pads each line to the table's width.

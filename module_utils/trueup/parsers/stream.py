@@ -135,14 +135,14 @@ def _ours(number: int, line: str) -> StreamOutput:
         counts = {len(values) for values in rates.values()}
         if len(counts) != 1 or 0 in counts:
             raise ParseError("the kernels have no or different numbers of repeats", number, line)
-        error = float(data["error"])
+        largest_error = float(data["error"])
         return StreamOutput(
             rates=rates,
             repeats=counts.pop(),
             best_mean_worst=False,
-            valid=0 <= error <= _LARGEST_ERROR,
+            valid=0 <= largest_error <= _LARGEST_ERROR,
             tool_version=f"{_OUR_TOOL} {data['format']} ({data['stores']})",
-            error=error,
+            error=largest_error,
             threads=int(data["threads"]),
             array_bytes=int(data["array_bytes"]),
             cpus=tuple(int(cpu) for cpu in data["cpus"]),

@@ -134,8 +134,8 @@ class Repeater:
             {
                 "seconds": max(seconds, default=0.0),  # the slowest rank's
                 # The summary's rates are counts over the rounded time: undo that.
-                "flops": float(vanilla.gflopss) * 1e9 * float(vanilla.time),
-                "points": float(fdlike.gpointss) * 1e9 * float(fdlike.time),
+                "flops": round(float(vanilla.gflopss) * 1e9 * float(vanilla.time)),
+                "points": round(float(fdlike.gpointss) * 1e9 * float(fdlike.time)),
                 "operational_intensity": float(vanilla.oi),
             }
         )

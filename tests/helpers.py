@@ -1,0 +1,45 @@
+"""What several tests need."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def a_record(**changes: Any) -> dict[str, Any]:
+    """A valid record with the given fields changed."""
+    record: dict[str, Any] = {
+        "schema": "trueup.record/1",
+        "run_id": "20261120T091300Z-7c1e",
+        "benchmark": "devito",
+        "case": "acoustic-so8-r1t2-core",
+        "outcome": "ok",
+        "reason": None,
+        "nodes": ["node-1"],
+        "vm_size": None,
+        "region": None,
+        "offer": None,
+        "node_count": 1,
+        "ranks": 1,
+        "threads_per_rank": 2,
+        "gpus": 0,
+        "parameters": {"shape": "128x128x128"},
+        "command": ["python", "devito_driver.py"],
+        "environment": {"OMP_NUM_THREADS": "2"},
+        "software": {"devito": "4.8.23"},
+        "system": {"family": "local", "cores": 2},
+        "started_at": "2026-11-20T09:13:00Z",
+        "duration_seconds": 4.5,
+        "metrics": [
+            {
+                "name": "run_time",
+                "value": 1.5,
+                "unit": "s",
+                "direction": "lower",
+                "statistic": "median",
+                "n": 3,
+            }
+        ],
+        "raw": None,
+    }
+    record.update(changes)
+    return record

@@ -1,0 +1,324 @@
+"""The reader: what it takes, what it refuses, and what it says."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import made
+import pandas as pd
+import pytest
+import trueup
+from trueup.errors import BadInput
+from trueup.record import write_record
+from trueup_analysis.load import Loaded, load, pack, verify
+
+ROOT = Path(__file__).resolve().parents[3]
+DATA = ROOT / "tests" / "data" / "records"
+SCHEMA = json.loads(
+    (Path(trueup.__file__).parent / "record.schema.json").read_text(encoding="utf-8")
+)
+REMOVED = object()
+WRONG = (
+    "text",
+    "",
+    7,
+    0,
+    -1,
+    2.5,
+    True,
+    None,
+    [],
+    ["x"],
+    [7],
+    [""],
+    {},
+    {"x": "y"},
+    {"x": 7},
+    {"x": []},
+)
+
+
+def with_raw() -> dict[str, Any]:
+    base = made.record(raw={"path": "x.raw.txt", "sha256": "0" * 64})
+    base["metrics"].append(made.figure("rate", 1.0, "byte/s", "higher", message_bytes=8))
+    return base
+
+
+def mutations() -> list[tuple[tuple[Any, ...], Any]]:
+    """Every field of a record, of a metric and of raw: absent, of each wrong kind, and one too many."""
+    base = with_raw()
+    places: list[tuple[Any, ...]] = [(name,) for name in base]
+    places += [("metrics", 0, name) for name in base["metrics"][0]]
+    places += [("metrics", 6, "message_bytes"), ("metrics", 0, "message_bytes")]
+    places += [("raw", name) for name in base["raw"]]
+    places += [("extra",), ("metrics", 0, "extra"), ("raw", "extra")]
+    table = [(place, value) for place in places for value in (REMOVED, *WRONG)]
+    table += [
+        (("schema",), "trueup.record/2"),
+        (("run_id",), "20261120T091300Z-7C1E"),
+        (("run_id",), "20261120T091300Z-7c1e\n"),
+        (("benchmark",), "Devito"),
+        (("case",), "-x"),
+        (("case",), "a/b"),
+        (("outcome",), "failed"),
+        (("outcome",), "great"),
+        (("reason",), "because"),
+        (("started_at",), "2026-11-20T09:13:00+01:00"),
+        (("duration_seconds",), 3),
+        (("metrics", 0, "direction"), "up"),
+        (("metrics", 0, "statistic"), "best"),
+        (("metrics", 0, "value"), 3),
+        (("raw", "sha256"), "g" * 64),
+        (("raw", "sha256"), "0" * 63),
+    ]
+    return table
+
+
+def mutated(place: tuple[Any, ...], value: Any) -> dict[str, Any]:
+    changed = copy.deepcopy(with_raw())
+    inner: Any = changed
+    for step in place[:-1]:
+        inner = inner[step]
+    if value is REMOVED:
+        inner.pop(place[-1], None)
+    else:
+        inner[place[-1]] = value
+    return changed
+
+
+def accepted(path: Path) -> bool:
+    try:
+        return len(load([path]).cases) == 1
+    except BadInput:
+        return False
+
+
+def test_the_unchanged_record_is_valid_to_both(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps(with_raw()), encoding="utf-8")
+    assert accepted(path) is True
+    assert jsonschema.Draft202012Validator(SCHEMA).is_valid(with_raw()) is True
+
+
+def test_schema_and_reader_agree_on_every_mutation(tmp_path: Path) -> None:
+    validator = jsonschema.Draft202012Validator(SCHEMA)
+    path = tmp_path / "a.json"
+    disagree = []
+    verdicts = set()
+    for place, value in mutations():
+        changed = mutated(place, value)
+        path.write_text(json.dumps(changed), encoding="utf-8")
+        by_schema = validator.is_valid(changed)
+        verdicts.add(by_schema)
+        if by_schema != accepted(path):
+            disagree.append((place, value, by_schema))
+    assert disagree == []
+    assert verdicts == {True, False}
+
+
+@pytest.mark.parametrize(
+    ("changes", "valid"),
+    [
+        ({"outcome": "failed", "reason": "out of memory", "metrics": []}, True),
+        ({"outcome": "invalid", "reason": "norms differ"}, True),
+        ({"outcome": "failed", "reason": ""}, False),
+        ({"outcome": "ok", "metrics": []}, False),
+    ],
+)
+def test_schema_and_reader_agree_on_outcomes(
+    tmp_path: Path, changes: dict[str, Any], *, valid: bool
+) -> None:
+    changed = made.record(**changes)
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps(changed), encoding="utf-8")
+    assert jsonschema.Draft202012Validator(SCHEMA).is_valid(changed) is valid
+    assert accepted(path) is valid
+
+
+def test_frames_hold_what_the_record_says(tmp_path: Path) -> None:
+    results = made.write(
+        tmp_path, [made.record(ranks=2, threads=4, nodes=["b", "a"], node_count=2)]
+    )
+    loaded = load([results])
+    row = loaded.cases.iloc[0]
+    assert (row["record"], row["nodes"], row["cores"], row["node_count"]) == (0, "b+a", 8, 2)
+    assert row["parameters"]["layout"] == "2x4"
+    assert row["command"] == ["python", "-m", "made"]
+    assert row["provenance"] == "measured"
+    assert row["source"] == str(results / made.RUN_ID / "0000.json")
+    assert len(loaded.metrics) == 6
+    first = loaded.metrics.iloc[0]
+    assert (first["name"], first["value"], first["unit"], first["n"]) == ("run_time", 10.0, "s", 3)
+    assert bool(pd.isna(first["message_bytes"])) is True
+
+
+def test_one_bad_file_among_a_thousand_is_named_and_the_rest_is_read(tmp_path: Path) -> None:
+    results = made.write(
+        tmp_path,
+        [made.record(float(second), case=f"case-{second}") for second in range(1, 1000)],
+    )
+    bad = results / made.RUN_ID / "0500.json"
+    bad.write_text(bad.read_text(encoding="utf-8")[:-40], encoding="utf-8")
+    loaded = load([results])
+    assert len(loaded.cases) == 998
+    assert [item.path for item in loaded.excluded] == [str(bad)]
+    assert "truncated" in loaded.excluded[0].reason
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\xff\xfe",
+        b"[]",
+        b"null",
+        b'{"a": NaN}',
+        b"[" * 100_000,
+        b'{"schema": "trueup.record/9"}',
+    ],
+)
+def test_garbage_is_excluded_with_a_reason(tmp_path: Path, content: bytes) -> None:
+    results = made.write(tmp_path, [made.record()])
+    (results / made.RUN_ID / "z.json").write_bytes(content)
+    loaded = load([results])
+    assert len(loaded.cases) == 1
+    assert [Path(item.path).name for item in loaded.excluded] == ["z.json"]
+    assert loaded.excluded[0].reason != ""
+
+
+def test_manifests_are_read_and_bad_ones_excluded(tmp_path: Path) -> None:
+    results = made.write(tmp_path, [made.record()])
+    manifest = {"schema": "trueup.run/1", "run_id": made.RUN_ID, "finished_at": None}
+    (results / made.RUN_ID / "run.json").write_text(json.dumps(manifest), encoding="utf-8")
+    assert load([results]).runs == [manifest]
+    (results / made.RUN_ID / "run.json").write_text('{"schema": "other"}', encoding="utf-8")
+    again = load([results])
+    assert again.runs == []
+    assert [item.reason for item in again.excluded] == ["not a trueup.run/1 object"]
+
+
+def test_hidden_and_foreign_files_are_not_records(tmp_path: Path) -> None:
+    results = made.write(tmp_path, [made.record()])
+    run = results / made.RUN_ID
+    (run / ".half.tmp").write_text("{", encoding="utf-8")
+    (run / "0000.raw.txt").write_text("{", encoding="utf-8")
+    (results / "notes.txt").write_text("remember", encoding="utf-8")
+    loaded = load([results])
+    assert (len(loaded.cases), loaded.excluded) == (1, [])
+
+
+def test_a_record_given_twice_counts_once(tmp_path: Path) -> None:
+    results = made.write(tmp_path / "results", [made.record(), made.record(5.0, threads=2)])
+    pack(load([results]), tmp_path / "all.parquet")
+    loaded = load([results, results / made.RUN_ID, tmp_path / "all.parquet"])
+    assert len(loaded.cases) == 2
+    assert sorted(loaded.metrics["record"].unique()) == [0, 1]
+    assert loaded.notes == ["2 records were given more than once and count once."]
+
+
+def same(one: Loaded, other: Loaded) -> bool:
+    pd.testing.assert_frame_equal(one.cases, other.cases)
+    pd.testing.assert_frame_equal(one.metrics, other.metrics)
+    rest = [(item.excluded, item.runs, item.notes) for item in (one, other)]
+    return rest[0] == rest[1]
+
+
+def test_a_packed_file_reads_back_identically(tmp_path: Path) -> None:
+    failed = made.record(case="bad", outcome="failed", reason="killed", metrics=[], region=None)
+    results = made.write(tmp_path / "results", [with_raw(), failed, made.record(vm_size=None)])
+    (results / made.RUN_ID / "z.json").write_text("{}", encoding="utf-8")
+    loaded = load([results, ROOT / "catalog" / "reference_results.csv"])
+    pack(loaded, tmp_path / "all.parquet")
+    assert same(loaded, load([tmp_path / "all.parquet"])) is True
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+
+def test_packing_where_no_file_can_be_is_a_known_error(tmp_path: Path) -> None:
+    loaded = load([made.write(tmp_path / "results", [made.record()])])
+    with pytest.raises(BadInput, match=r"could not be written"):
+        pack(loaded, tmp_path / "no" / "all.parquet")
+
+
+def test_a_foreign_parquet_file_is_refused_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "x.parquet"
+    pd.DataFrame({"a": [1]}).to_parquet(path)
+    with pytest.raises(BadInput, match=r"x\.parquet is not a file that `trueup pack` wrote"):
+        load([path])
+
+
+@pytest.mark.parametrize("folder", ["fact_cache_core_2_19", "fact_cache_core_2_18"])
+def test_a_fact_cache_gives_its_records_and_nothing_else(folder: str) -> None:
+    loaded = load([DATA / folder])
+    assert loaded.cases["case"].to_list() == ["acoustic-so8-r1t2", "acoustic-so8-r1t4"]
+    assert loaded.cases["cores"].to_list() == [2, 4]
+    assert loaded.excluded == []
+    assert [Path(source).name.split("#")[1] for source in loaded.cases["source"]] == [
+        "trueup_devito",
+        "trueup_devito",
+    ]
+
+
+def test_an_invalid_record_in_a_fact_cache_is_named_with_its_key(tmp_path: Path) -> None:
+    facts = {"trueup_devito": made.record(ranks=0), "trueup_stream": made.record()}
+    (tmp_path / "node.example.com").write_text(json.dumps(facts), encoding="utf-8")
+    loaded = load([tmp_path])
+    assert len(loaded.cases) == 1
+    assert [item.path for item in loaded.excluded] == [
+        f"{tmp_path / 'node.example.com'}#trueup_devito"
+    ]
+
+
+@pytest.mark.parametrize("name", ["missing", "empty"])
+def test_nothing_to_read_says_what_to_do(tmp_path: Path, name: str) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(BadInput, match=r"make run"):
+        load([tmp_path / name])
+
+
+def test_raw_outputs_are_verified_on_demand(tmp_path: Path) -> None:
+    made_record = made.record()
+    paths = [
+        Path(write_record(str(tmp_path), {**made_record, "case": f"c{number}"}, raw="out"))
+        for number in range(3)
+    ]
+    raws = [path.with_name(path.name.replace(".json", ".raw.txt")) for path in paths]
+    loaded = load([tmp_path])
+    assert verify(loaded) == []
+    assert loaded.cases["raw_sha256"].to_list() == [hashlib.sha256(b"out").hexdigest()] * 3
+    raws[1].write_text("other", encoding="utf-8")
+    raws[2].unlink()
+    problems = verify(loaded)
+    assert [item.path for item in problems] == [str(paths[1]), str(paths[2])]
+    assert "sha256" in problems[0].reason
+    assert "No such file" in problems[1].reason
+
+
+def test_published_results_become_cases() -> None:
+    loaded = load([ROOT / "catalog" / "reference_results.csv"])
+    devito = loaded.cases[loaded.cases["benchmark"] == "devito"]
+    assert len(devito) == 13
+    assert set(devito["provenance"]) != {"measured"}
+    assert loaded.notes[0].startswith("reference_results.csv: 311 rows of 64 other benchmarks")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("benchmark", "bench"), "header lacks benchmark"),
+        (("184.39", "fast"), "line 2: 'fast' is not a number"),
+        (("211.24,GFLOP/s", "211.24,MFLOP/s"), "line 3: metric throughput in 'MFLOP/s'"),
+    ],
+)
+def test_a_spoilt_reference_table_is_refused_with_the_line(
+    tmp_path: Path, change: tuple[str, str], message: str
+) -> None:
+    text = (ROOT / "catalog" / "reference_results.csv").read_text(encoding="utf-8")
+    path = tmp_path / "r.csv"
+    path.write_text(text.replace(*change, 1), encoding="utf-8")
+    with pytest.raises(BadInput, match=message):
+        load([path])

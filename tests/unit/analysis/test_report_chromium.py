@@ -1,0 +1,271 @@
+"""The report in a real browser: headless Chromium, driven by the DevTools protocol over a pipe."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import select
+import shutil
+import signal
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import report_records as rr
+from PIL import Image
+from trueup_analysis.load import load
+from trueup_analysis.report import write_report
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.browser
+
+_MISSING = (
+    "the report is checked in Chromium, which is not installed: `apt-get install chromium`"
+    " (`make test` installs it through playbooks/lab.yml)"
+)
+_FLAGS = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--hide-scrollbars",
+    "--enable-logging=stderr",
+    "--v=0",
+    "--host-resolver-rules=MAP * ~NOTFOUND",
+    "--remote-debugging-pipe",
+)
+_PATIENCE_SECONDS = 30.0
+DESKTOP = (1280, 900)
+PHONE = (375, 812)
+# The desktop views are kept small: what can differ between themes is all in the first screens.
+_SHOT_HEIGHT = 2400
+
+
+class Browser:
+    """One Chromium with one tab.
+
+    Messages are JSON ended by NUL; it reads them from its descriptor 3 and answers on its 4.
+    """
+
+    def __init__(self, program: str, profile: Path) -> None:
+        commands_out, self._commands = os.pipe()
+        self._answers, answers_in = os.pipe()
+        log = os.open(profile / "stderr.txt", os.O_WRONLY | os.O_CREAT, 0o600)
+        self.log = profile / "stderr.txt"
+        self._pid = os.posix_spawn(
+            program,
+            [program, *_FLAGS, f"--user-data-dir={profile / 'profile'}", "about:blank"],
+            os.environ,
+            file_actions=[
+                (os.POSIX_SPAWN_DUP2, commands_out, 3),
+                (os.POSIX_SPAWN_DUP2, answers_in, 4),
+                (os.POSIX_SPAWN_DUP2, log, 2),
+            ],
+            setpgroup=0,
+        )
+        for descriptor in (commands_out, answers_in, log):
+            os.close(descriptor)
+        self._buffer = b""
+        self._number = 0
+        self._session: str | None = None
+        self.events: list[dict[str, Any]] = []
+        target = self.send("Target.createTarget", url="about:blank")["targetId"]
+        attached = self.send("Target.attachToTarget", targetId=target, flatten=True)
+        self._session = attached["sessionId"]
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            self.send(f"{domain}.enable")
+
+    def close(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._pid, signal.SIGKILL)
+        os.waitpid(self._pid, 0)
+        os.close(self._commands)
+        os.close(self._answers)
+
+    def send(self, method: str, **parameters: Any) -> dict[str, Any]:
+        """Send a command, wait for its answer; events that come first are kept."""
+        self._number += 1
+        message = {"id": self._number, "method": method, "params": parameters}
+        if self._session is not None:
+            message["sessionId"] = self._session
+        os.write(self._commands, json.dumps(message).encode() + b"\0")
+        while True:
+            answer = self._next()
+            if answer.get("id") != self._number:
+                self.events.append(answer)
+            elif "error" in answer:
+                pytest.fail(
+                    f"{method}: {answer['error']}; Chromium said: {self.log.read_text()[-2000:]}"
+                )
+            else:
+                return dict(answer["result"])
+
+    def wait_for(self, event: str) -> None:
+        while event not in [one.get("method") for one in self.events]:
+            self.events.append(self._next())
+
+    def _next(self) -> dict[str, Any]:
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while b"\0" not in self._buffer:
+            ready, _, _ = select.select(
+                [self._answers], [], [], max(deadline - time.monotonic(), 0)
+            )
+            data = os.read(self._answers, 1 << 20) if ready else b""
+            if not data:
+                pytest.fail(f"Chromium does not answer; it said: {self.log.read_text()[-2000:]}")
+            self._buffer += data
+        message, _, self._buffer = self._buffer.partition(b"\0")
+        return dict(json.loads(message))
+
+    def open(self, page: Path, size: tuple[int, int], theme: str) -> None:
+        """Load a page from disk as a screen of that size and theme shows it."""
+        width, height = size
+        self.send(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=size == PHONE,
+        )
+        scheme = {"name": "prefers-color-scheme", "value": theme}
+        self.send("Emulation.setEmulatedMedia", media="screen", features=[scheme])
+        self.events.clear()
+        self.send("Page.navigate", url=page.as_uri())
+        self.wait_for("Page.loadEventFired")
+
+    def value(self, expression: str) -> Any:
+        answer = self.send("Runtime.evaluate", expression=expression, returnByValue=True)
+        assert answer.get("exceptionDetails") is None
+        return answer["result"]["value"]
+
+    def picture(self, path: Path) -> Image.Image:
+        width, height = self.value("[innerWidth, document.documentElement.scrollHeight]")
+        clip = {"x": 0, "y": 0, "width": width, "height": min(height, _SHOT_HEIGHT), "scale": 1}
+        data = self.send("Page.captureScreenshot", captureBeyondViewport=True, clip=clip)["data"]
+        path.write_bytes(base64.b64decode(data))
+        return Image.open(path).convert("RGB")
+
+    def complaints(self) -> list[str]:
+        """What the console would show: exceptions, and entries of the log and of console.*."""
+        shown = ("Log.entryAdded", "Runtime.exceptionThrown", "Runtime.consoleAPICalled")
+        return [json.dumps(one) for one in self.events if one.get("method") in shown]
+
+    def requests(self) -> list[str]:
+        return [
+            one["params"]["request"]["url"]
+            for one in self.events
+            if one.get("method") == "Network.requestWillBeSent"
+        ]
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("page")
+    results = rr.write_run(folder, rr.usual(), rr.manifest())
+    options = {"as_size": "Standard_HB120rs_v3", "region": "eastus"}
+    return write_report(load([results]), folder / "report", **options)
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    program = shutil.which("chromium") or shutil.which("chromium-browser")
+    if program is None:
+        pytest.fail(_MISSING)
+    running = Browser(program, tmp_path_factory.mktemp("chromium"))
+    yield running
+    running.close()
+
+
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_light_and_dark(
+    browser: Browser, page: Path, tmp_path: Path, size: tuple[int, int]
+) -> None:
+    papers, inks = {}, {}
+    for theme in ("light", "dark"):
+        browser.open(page, size, theme)
+        picture = browser.picture(tmp_path / f"{theme}.png")
+        counts = sorted(picture.getcolors(1 << 24), reverse=True)
+        papers[theme] = counts[0][1]
+        inks[theme] = browser.value(
+            "getComputedStyle(document.querySelector('figure svg text'))"
+            ".fill.match(/[0-9]+/g).map(Number)"
+        )
+        assert picture.width == size[0]
+        # Text is drawn in many shades; an empty page has one colour.
+        assert len(counts) > 100
+        assert counts[0][0] < 0.97 * picture.width * picture.height
+        assert browser.complaints() == []
+        assert browser.requests() == [page.as_uri()]
+    assert (sum(papers["light"]) > 3 * 240, sum(papers["dark"]) < 3 * 40) == (True, True)
+    assert (sum(inks["light"]) < 3 * 80, sum(inks["dark"]) > 3 * 200) == (True, True)
+
+
+@pytest.mark.parametrize("size", [DESKTOP, PHONE, (320, 640)], ids=["desktop", "phone", "small"])
+def test_page_never_scrolls_sideways(browser: Browser, page: Path, size: tuple[int, int]) -> None:
+    browser.open(page, size, "light")
+    width, inner = browser.value("[document.documentElement.scrollWidth, innerWidth]")
+    assert inner == size[0]
+    assert width <= inner
+    assert browser.value("[...document.querySelectorAll('.scroll')].length") > 5
+    # Wide tables scroll in their own box, which the keyboard can reach.
+    wide = "[...document.querySelectorAll('.scroll')].filter(b => b.scrollWidth > b.clientWidth)"
+    assert browser.value(f"{wide}.every(b => b.tabIndex === 0)") is True
+
+
+def test_labels_of_plots_do_not_overlap(browser: Browser, page: Path) -> None:
+    browser.open(page, DESKTOP, "light")
+    overlaps = browser.value(
+        """[...document.querySelectorAll('figure svg')].flatMap(svg => {
+          const boxes = [...svg.querySelectorAll('text')]
+            .map(t => [t.textContent, t.getBoundingClientRect()]);
+          const frame = svg.getBoundingClientRect();
+          const outside = boxes.filter(([, b]) => b.left < frame.left - 1 || b.top < frame.top - 1
+            || b.right > frame.right + 1 || b.bottom > frame.bottom + 1).map(([t]) => 'out: ' + t);
+          const over = boxes.flatMap(([t, a], i) => boxes.slice(i + 1).filter(([, b]) =>
+            a.left < b.right - 1 && b.left < a.right - 1
+            && a.top + 3 < b.bottom && b.top + 3 < a.bottom).map(([u]) => t + ' / ' + u));
+          return [...outside, ...over];
+        })"""
+    )
+    assert overlaps == []
+    assert browser.value("document.querySelectorAll('figure svg text').length") > 30
+
+
+def test_prints_light_on_pages(browser: Browser, page: Path, tmp_path: Path) -> None:
+    browser.open(page, DESKTOP, "dark")
+    data = browser.send("Page.printToPDF", preferCSSPageSize=True)["data"]
+    pdf = base64.b64decode(data)
+    (tmp_path / "report.pdf").write_bytes(pdf)
+    assert pdf[:5] == b"%PDF-"
+    browser.send("Emulation.setEmulatedMedia", media="print", features=[
+        {"name": "prefers-color-scheme", "value": "dark"},
+    ])  # fmt: skip
+    colour = browser.value(
+        "getComputedStyle(document.body).backgroundColor.match(/[0-9]+/g).map(Number)"
+    )
+    assert sum(colour) > 3 * 240
+    assert browser.value("getComputedStyle(document.querySelector('nav')).display") == "none"
+
+
+def test_a_request_and_an_error_would_be_seen(browser: Browser, page: Path, tmp_path: Path) -> None:
+    """The checks above see what they look for: this page has an image and a broken script."""
+    spoilt = tmp_path / "spoilt.html"
+    text = page.read_text(encoding="utf-8").replace("Content-Security-Policy", "x-none")
+    spoilt.write_text(
+        text + '<img src="http://example.invalid/x.png"><script>throw new Error("broken")</script>',
+        encoding="utf-8",
+    )
+    browser.open(spoilt, DESKTOP, "light")
+    assert [url for url in browser.requests() if "example.invalid" in url] == [
+        "http://example.invalid/x.png"
+    ]
+    assert len(browser.complaints()) >= 2

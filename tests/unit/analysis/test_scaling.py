@@ -1,0 +1,323 @@
+"""Scaling: the published tables, the laws, and what must not be mixed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import made
+import pytest
+from trueup.errors import BadInput
+from trueup_analysis.load import Loaded, load
+from trueup_analysis.scaling import Series, host_family, series
+
+ROOT = Path(__file__).resolve().parents[3]
+REFERENCE = ROOT / "catalog" / "reference_results.csv"
+
+
+def measured(tmp_path: Path, records: list[dict[str, Any]]) -> Loaded:
+    return load([made.write(tmp_path, records)])
+
+
+def best(item: Series, column: str) -> list[Any]:
+    return item.table.loc[item.table["best"], column].to_list()
+
+
+# The tables of the article, and the efficiencies that node_setup section 8 recomputed from them.
+@pytest.mark.parametrize(
+    ("number", "resource", "seconds", "gflops", "speedup", "efficiency"),
+    [
+        (
+            0,
+            [16, 32, 64, 96, 120],
+            ["184.39", "126.20", "117.61", "132.86", "149.99"],
+            ["211.24", "308.55", "331.22", "293.25", "259.78"],
+            ["1.00", "1.46", "1.57", "1.39", "1.23"],
+            ["1.000", "0.731", "0.392", "0.231", "0.164"],
+        ),
+        (
+            1,
+            [1, 2, 4, 8],
+            ["121.73", "75.68", "60.77", "51.94"],
+            ["320.04", "514.86", "641.30", "750.40"],
+            ["1.00", "1.61", "2.00", "2.34"],
+            ["1.000", "0.804", "0.501", "0.293"],
+        ),
+        (
+            2,
+            [1, 2, 4, 8],
+            ["137.19", "88.72", "75.11", "69.38"],
+            ["284.00", "439.27", "518.93", "561.00"],
+            ["1.00", "1.55", "1.83", "1.98"],
+            ["1.000", "0.773", "0.457", "0.247"],
+        ),
+    ],
+)
+def test_the_articles_tables_come_out_digit_for_digit(
+    number: int,
+    resource: list[int],
+    seconds: list[str],
+    gflops: list[str],
+    speedup: list[str],
+    efficiency: list[str],
+) -> None:
+    found = series(load([REFERENCE]))
+    assert len(found) == 3
+    item = found[number]
+    assert item.table["resource"].to_list() == resource
+    assert [f"{value:.2f}" for value in item.table["median"]] == seconds
+    assert [f"{value / 1e9:.2f}" for value in item.table["flop_rate"]] == gflops
+    assert [f"{value:.2f}" for value in item.table["speedup"]] == speedup
+    assert [f"{value:.2f}" for value in item.table["published_speedup"]] == speedup
+    assert [f"{value:.3f}" for value in item.table["efficiency"]] == efficiency
+    assert item.warnings == []
+    assert item.kind == "strong"
+
+
+def test_the_published_single_node_gets_slower_from_64_to_96_cores() -> None:
+    item = series(load([REFERENCE]), over="cores")[0]
+    assert item.stops_paying == (
+        "Going from 16 to 32 cores brings 46 % of the added cores as speed (under 50 %)."
+        " It gets slower from 64 to 96 cores (117.61 s to 132.86 s)."
+    )
+
+
+def test_a_run_after_amdahl_gives_back_its_serial_fraction(tmp_path: Path) -> None:
+    records = [made.record(100 * (0.1 + 0.9 / cores), threads=cores) for cores in (1, 2, 4, 8, 16)]
+    item = series(measured(tmp_path, records))[0]
+    assert item.table["serial_fraction"].to_list()[1:] == pytest.approx([0.1] * 4)
+    assert item.amdahl is not None
+    assert item.amdahl.parameters["sigma"][0] == pytest.approx(0.1)
+    assert item.amdahl.residual == pytest.approx(0, abs=1e-9)
+    assert item.amdahl.points == 5
+    assert item.table["work"].to_list() == pytest.approx([made.WORK] * 5)
+
+
+def test_a_run_after_the_universal_law_gives_back_both_parameters(tmp_path: Path) -> None:
+    sigma, kappa = 0.05, 0.002
+    records = [
+        made.record(
+            100 * (1 + sigma * (cores - 1) + kappa * cores * (cores - 1)) / cores, threads=cores
+        )
+        for cores in (1, 2, 4, 8, 16, 32)
+    ]
+    item = series(measured(tmp_path, records))[0]
+    assert item.usl is not None
+    assert item.usl.parameters["sigma"][0] == pytest.approx(sigma, rel=1e-4)
+    assert item.usl.parameters["kappa"][0] == pytest.approx(kappa, rel=1e-4)
+    assert item.usl.peak == pytest.approx(((1 - sigma) / kappa) ** 0.5, rel=1e-4)
+    assert item.stops_paying is not None
+    assert "slower from 16 to 32 cores" in item.stops_paying
+
+
+@pytest.mark.parametrize(
+    ("counts", "amdahl", "usl", "note"),
+    [
+        ((1, 2), False, False, "No fits: Amdahl needs 3 counts of cores"),
+        (
+            (1, 2, 4),
+            True,
+            False,
+            "No universal-scalability fit: it needs 4 counts of cores, here 3.",
+        ),
+    ],
+)
+def test_too_few_points_are_not_fitted_and_it_says_so(
+    tmp_path: Path, counts: tuple[int, ...], amdahl: bool, usl: bool, note: str
+) -> None:
+    item = series(measured(tmp_path, [made.record(10 / n, threads=n) for n in counts]))[0]
+    assert (item.amdahl is not None, item.usl is not None) == (amdahl, usl)
+    assert [text.startswith(note) for text in item.notes] == [True]
+
+
+def test_faster_than_ideal_lies_on_the_fits_bound(tmp_path: Path) -> None:
+    records = [made.record(100 / n**1.2, threads=n) for n in (1, 2, 4, 8)]
+    item = series(measured(tmp_path, records))[0]
+    assert item.amdahl is not None
+    value, error = item.amdahl.parameters["sigma"]
+    assert value == pytest.approx(0, abs=1e-6)
+    assert str(error) == "nan"
+    assert item.stops_paying is None
+
+
+def test_the_best_layout_counts_and_the_others_stay_visible(tmp_path: Path) -> None:
+    records = [
+        made.record(10.0, threads=1),
+        made.record(7.0, ranks=1, threads=2),
+        made.record(6.0, ranks=2, threads=1, parameters={"binding": "l3"}),
+    ]
+    item = series(measured(tmp_path, records))[0]
+    assert item.table["layout"].to_list() == ["1x1", "2x1 l3 basic", "1x2"]
+    assert item.table["best"].to_list() == [True, True, False]
+    assert item.table["resource"].to_list() == [1, 2, 2]
+    assert item.table["speedup"].to_list() == pytest.approx([1, 10 / 6, 10 / 7])
+
+
+def test_repeats_over_runs_are_pooled_not_best_of(tmp_path: Path) -> None:
+    records = [
+        made.record(seconds, run_id=f"20261120T09130{number}Z-7c1e")
+        for number, seconds in enumerate((10.0, 8.0, 30.0))
+    ]
+    row = series(measured(tmp_path, records))[0].table.iloc[0]
+    assert (row["median"], row["min"], row["max"]) == (10.0, 0.9 * 8, 1.2 * 30)
+    assert (row["n"], row["records"]) == (9, 3)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"parameters": {"space_order": 12}},
+        {"parameters": {"shape": "512x512x512"}},
+        {"parameters": {"something_new": 1}},
+        {"vm_size": "Standard_HB176rs_v4"},
+        {"vm_size": None},
+        {"software": {"devito": "4.9"}},
+    ],
+)
+def test_different_work_size_or_version_is_another_series(
+    tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    found = series(measured(tmp_path, [made.record(), made.record(5.0, threads=2, **changes)]))
+    assert [len(item.table) for item in found] == [1, 1]
+    assert found[0].warnings == [
+        "Only one count of cores was measured, so nothing can be said about scaling."
+    ]
+
+
+def test_constrained_sizes_are_one_series_only_when_asked(tmp_path: Path) -> None:
+    loaded = measured(
+        tmp_path,
+        [
+            made.record(10.0, threads=16, vm_size="Standard_HB120-16rs_v3"),
+            made.record(6.0, threads=120),
+        ],
+    )
+    assert len(series(loaded)) == 2
+    together = series(loaded, across_sizes=True)
+    assert [len(item.table) for item in together] == [2]
+    assert together[0].vm_size is None
+    assert together[0].table["vm_size"].to_list() == [
+        "Standard_HB120-16rs_v3",
+        "Standard_HB120rs_v3",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("size", "host"),
+    [
+        ("Standard_HB120-16rs_v3", "Standard_HB120rs_v3"),
+        ("Standard_HX176-144rs", "Standard_HX176rs"),
+        ("Standard_E32-16ds_v4", "Standard_E32ds_v4"),
+        ("Standard_HB120rs_v3", "Standard_HB120rs_v3"),
+        ("Standard_ND96asr_v4", "Standard_ND96asr_v4"),
+    ],
+)
+def test_host_family(size: str, host: str) -> None:
+    assert host_family(size) == host
+
+
+def test_work_that_changes_along_a_strong_series_is_named(tmp_path: Path) -> None:
+    records = [made.record(100 / n, threads=n) for n in (1, 2, 4)]
+    records[2] = made.record(25.0, threads=4, work=made.WORK * 1.02)
+    item = series(measured(tmp_path, records))[0]
+    assert item.warnings == [
+        "Not the same work: GFLOP/s x time differs from the series' median by more than 0.5 % at"
+        " 4 cores (2.00 %); speed-ups of these rows compare different problems."
+    ]
+
+
+def test_work_within_half_a_percent_is_the_same(tmp_path: Path) -> None:
+    records = [made.record(100 / n, threads=n, work=made.WORK * (1 + n / 1000)) for n in (1, 2, 4)]
+    assert series(measured(tmp_path, records))[0].warnings == []
+
+
+def weak(cores: int, seconds: float) -> dict[str, Any]:
+    shape = {"shape": f"{128 * cores}x128x128", "points": 128**3 * cores, "scaling": "weak"}
+    return made.record(seconds, threads=cores, parameters=shape, work=made.WORK * cores)
+
+
+def test_weak_scaling_is_judged_by_work_per_core(tmp_path: Path) -> None:
+    records = [weak(1, 10.0), weak(2, 11.0), weak(4, 12.5), made.record(9.0)]
+    found = series(measured(tmp_path, records))
+    assert [item.kind for item in found] == ["weak", "strong"]
+    item = found[0]
+    assert item.table["efficiency"].to_list() == pytest.approx([1, 10 / 11, 10 / 12.5])
+    assert item.table["speedup"].to_list() == pytest.approx([1, 20 / 11, 40 / 12.5])
+    assert item.warnings == []
+    assert (item.amdahl, item.usl) == (None, None)
+    assert item.table["serial_fraction"].isna().all().item() is True
+
+
+def test_weak_series_of_different_work_per_core_are_apart(tmp_path: Path) -> None:
+    larger = {"shape": "256x256x256", "points": 256**3, "scaling": "weak"}
+    records = [weak(1, 10.0), weak(2, 11.0), made.record(99.0, threads=1, parameters=larger)]
+    found = series(measured(tmp_path, records))
+    assert sorted(len(item.table) for item in found) == [1, 2]
+
+
+def test_nodes_are_a_series_of_their_own(tmp_path: Path) -> None:
+    records = [
+        made.record(
+            100 / nodes,
+            ranks=4 * nodes,
+            nodes=[f"made-{i}" for i in range(nodes)],
+            node_count=nodes,
+        )
+        for nodes in (1, 2, 4)
+    ]
+    records.append(made.record(180.0, ranks=2))
+    found = series(measured(tmp_path, records))
+    assert [(item.over, item.table["resource"].to_list()) for item in found] == [
+        ("cores", [2, 4]),
+        ("nodes", [1, 2, 4]),
+    ]
+    assert best(found[1], "efficiency") == pytest.approx([1, 1, 1])
+
+
+def test_the_baseline_can_be_chosen(tmp_path: Path) -> None:
+    loaded = measured(tmp_path, [made.record(100 / n, threads=n) for n in (1, 2, 4)])
+    item = series(loaded, baseline=2)[0]
+    assert item.table["speedup"].to_list() == pytest.approx([0.5, 1, 2])
+    assert item.table["baseline"].to_list() == [False, True, False]
+    with pytest.raises(
+        BadInput, match=r"baseline of 3 cores was not measured .* has 1, 2, 4 cores"
+    ):
+        series(loaded, baseline=3)
+
+
+def test_failed_and_invalid_records_give_no_figures(tmp_path: Path) -> None:
+    records = [
+        made.record(10.0),
+        made.record(1.0, threads=2, outcome="invalid", reason="norms differ"),
+        made.record(1.0, threads=4, outcome="failed", reason="killed"),
+    ]
+    assert series(measured(tmp_path, records))[0].table["resource"].to_list() == [1]
+
+
+@pytest.mark.parametrize("benchmark", ["stream", "unheard_of"])
+def test_nothing_of_a_benchmark_is_a_known_error(tmp_path: Path, benchmark: str) -> None:
+    with pytest.raises(BadInput, match=benchmark):
+        series(measured(tmp_path, [made.record()]), benchmark=benchmark)
+
+
+def test_a_slowdown_within_the_spread_says_so(tmp_path: Path) -> None:
+    records = [made.record(10.0, threads=1), made.record(10.5, threads=2)]
+    text = series(measured(tmp_path, records))[0].stops_paying
+    assert text == (
+        "It gets slower from 1 to 2 cores (10.00 s to 10.50 s, within the spread of the repeats)."
+    )
+
+
+def test_bandwidth_scales_by_its_rate(tmp_path: Path) -> None:
+    records = [
+        made.record(
+            threads=threads,
+            benchmark="stream",
+            parameters={"threads": threads},
+            metrics=[made.figure("triad_rate", rate, "byte/s", "higher", statistic="median", n=5)],
+        )
+        for threads, rate in ((1, 40e9), (2, 50e9))
+    ]
+    item = series(measured(tmp_path, records), benchmark="stream")[0]
+    assert (item.metric, item.unit) == ("triad_rate", "byte/s")
+    assert item.table["speedup"].to_list() == pytest.approx([1, 1.25])

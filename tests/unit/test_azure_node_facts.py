@@ -1,0 +1,245 @@
+"""The module azure_node_facts with its tools replaced."""
+
+from __future__ import annotations
+
+import json
+import platform
+import re
+from typing import TYPE_CHECKING, Any
+
+import azure_node_facts
+import pytest
+import yaml
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.testing import patch_module_args
+from machines import DATA, build, description, root_of
+from metadata_server import document, send, serving
+from trueup_catalog import catalog_sizes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CATALOG = catalog_sizes(str(DATA.parents[2] / "catalog" / "vm_sizes.csv"))
+NOWHERE = "http://127.0.0.1:9/"
+PRIVATE = ("a-secret-name", "11111111-2222", "66666666-7777", "owner:someone")
+
+
+class Tools:
+    """Stands in for the machine's tools: which there are, and what they answer."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, answers: dict[str, Any]) -> None:
+        self.answers = {"timeout": (0, "", ""), **answers}
+        self.calls: list[tuple[list[str], dict[str, Any]]] = []
+        tools = self
+
+        def get_bin_path(_: AnsibleModule, name: str, *__: Any) -> str | None:
+            return f"/usr/bin/{name}" if name in tools.answers else None
+
+        def run_command(_: AnsibleModule, argv: list[str], **options: Any) -> tuple[int, str, str]:
+            tools.calls.append((argv, options))
+            tool = next(word for word in argv if word in {"/usr/bin/lscpu", "/usr/bin/nvidia-smi"})
+            answer: tuple[int, str, str] = tools.answers[tool.rpartition("/")[2]]
+            return answer
+
+        monkeypatch.setattr(AnsibleModule, "get_bin_path", get_bin_path)
+        monkeypatch.setattr(AnsibleModule, "run_command", run_command)
+
+
+def answers_of(machine: str) -> dict[str, Any]:
+    """What the described machine's tools print."""
+    answers = {"lscpu": (0, (DATA / machine / "lscpu.json").read_text(), "")}
+    smi = DATA / machine / "nvidia-smi.csv"
+    if smi.exists():
+        answers["nvidia-smi"] = (0, smi.read_text(), "")
+    return answers
+
+
+def run_module(capsys: pytest.CaptureFixture[str], **arguments: Any) -> dict[str, Any]:
+    """Run the module's main() and return what it printed."""
+    with patch_module_args(arguments), pytest.raises(SystemExit):
+        azure_node_facts.main()
+    result: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return result
+
+
+def described(machine: str) -> dict[str, str]:
+    """The arguments that make the module read the described machine."""
+    root = root_of(machine)
+    return {"sysfs_root": str(root / "sys"), "procfs_root": str(root / "proc")}
+
+
+@pytest.mark.parametrize("check_mode", [False, True])
+def test_an_ndv4_node(
+    check_mode: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    tools = Tools(monkeypatch, answers_of("nd96asr_v4"))
+    with serving(send(document(vmSize="Standard_ND96asr_v4", priority=""))) as (url, requests):
+        result = run_module(
+            capsys,
+            metadata_url=url,
+            catalog=CATALOG,
+            _ansible_check_mode=check_mode,
+            **described("nd96asr_v4"),
+        )
+    node = result["ansible_facts"]["trueup_node"]
+    assert result["changed"] is False
+    assert len(requests) == 1
+    assert (node["vm_size"], node["family"], node["region"], node["zone"], node["offer"]) == (
+        "Standard_ND96asr_v4",
+        "ndv4",
+        "southcentralus",
+        "1",
+        "payg",
+    )
+    assert (node["azure"], node["metadata_status"], node["warnings"]) == (True, "ok", [])
+    assert node["image"] == "microsoft-dsvm:ubuntu-hpc:2404:24.04.2026050801"
+    assert [row["cpus"] for row in node["numa"]] == ["0-23", "24-47", "48-71", "72-95"]
+    assert len(node["gpus"]) == len(node["nvme"]) == len(node["infiniband"]) == 8
+    assert node["gpus"][0] == {
+        "name": "NVIDIA A100-SXM4-40GB",
+        "pci": "0001:00:00.0",
+        "memory_bytes": 40960 * 1024**2,
+    }
+    assert [device["numa_node"] for device in node["infiniband"]] == [1, 1, 0, 0, 3, 3, 2, 2]
+    assert node["memory_bytes"] == 928858388 * 1024
+    assert node["catalog"] == CATALOG["Standard_ND96asr_v4"]
+    assert [argv for argv, _ in tools.calls] == [
+        ["/usr/bin/timeout", "--kill-after=5", "30", "/usr/bin/lscpu", "--json"],
+        [
+            *("/usr/bin/timeout", "--kill-after=5", "30", "/usr/bin/nvidia-smi"),
+            "--query-gpu=name,pci.bus_id,memory.total",
+            "--format=csv",
+        ],
+    ]
+    assert [options for _, options in tools.calls] == [{"environ_update": {"LC_ALL": "C"}}] * 2
+    assert [secret for secret in PRIVATE if secret in json.dumps(result)] == []
+
+
+@pytest.mark.parametrize(
+    ("machine", "size", "family", "shape"),
+    [
+        ("hb120rs_v3", "Standard_HB120rs_v3", "hbv3", (120, 4, 16, 0, 1)),
+        ("hb120_96rs_v3", "Standard_HB120-96rs_v3", "hbv3", (96, 4, 16, 0, 1)),
+        ("hb120_64rs_v3", "Standard_HB120-64rs_v3", "hbv3", (64, 4, 16, 0, 1)),
+        ("hb120_32rs_v3", "Standard_HB120-32rs_v3", "hbv3", (32, 4, 16, 0, 1)),
+        ("hb120_16rs_v3", "Standard_HB120-16rs_v3", "hbv3", (16, 4, 16, 0, 1)),
+        ("nd96isr_h100_v5", "Standard_ND96isr_H100_v5", "nd_h100_v5", (96, 2, 0, 8, 9)),
+        ("nv36ads_a10_v5", "Standard_NV36ads_A10_v5", "nv_a10_v5", (18, 1, 0, 1, 0)),
+        ("nc96ads_a100_v4", "Standard_NC96ads_A100_v4", "nc_a100_v4", (96, 4, 0, 4, 0)),
+        ("nd40rs_v2", "Standard_ND40rs_v2", "ndv2", (40, 2, 0, 8, 1)),
+    ],
+)
+def test_other_sizes(
+    machine: str,
+    size: str,
+    family: str,
+    shape: tuple[int, ...],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Tools(monkeypatch, answers_of(machine))
+    with serving(send(document(vmSize=size))) as (url, _):
+        result = run_module(capsys, metadata_url=url, catalog=CATALOG, **described(machine))
+    node = result["ansible_facts"]["trueup_node"]
+    assert (node["vm_size"], node["family"], node["warnings"]) == (size, family, [])
+    lists = ("numa", "l3_groups", "gpus", "infiniband")
+    assert (node["cores"], *(len(node[name]) for name in lists)) == shape
+
+
+def test_without_tools_the_rest_is_still_found_out(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tools = Tools(monkeypatch, {})
+    result = run_module(capsys, metadata_url=NOWHERE, catalog=CATALOG, **described("nd96asr_v4"))
+    node = result["ansible_facts"]["trueup_node"]
+    assert tools.calls == []
+    assert (node["family"], node["azure"], node["cpu_model"]) == ("unknown", True, None)
+    assert [gpu["name"] for gpu in node["gpus"]] == [None] * 8
+    assert node["cores"] == 96
+    assert node["warnings"] == [
+        "this Azure VM did not say its size; give it as trueup_vm_size",
+        "lscpu is not installed, so the CPU's name is not known",
+    ]
+
+
+def test_tools_that_fail_are_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    complaint = "NVIDIA-SMI has failed because it could not talk to the driver.\nMore.\n"
+    tools = {"lscpu": (0, '{"lscpu": 3}', ""), "nvidia-smi": (9, complaint, "")}
+    Tools(monkeypatch, tools)
+    result = run_module(
+        capsys,
+        metadata_url=NOWHERE,
+        vm_size="standard_nd96ASR_v4",
+        catalog=CATALOG,
+        **described("nd96asr_v4"),
+    )
+    node = result["ansible_facts"]["trueup_node"]
+    assert (node["vm_size"], node["family"]) == ("Standard_ND96asr_v4", "ndv4")
+    assert len(node["gpus"]) == 8
+    assert node["warnings"][0].startswith("lscpu: expected an object with a list 'lscpu'")
+    assert node["warnings"][1] == (
+        "nvidia-smi failed with status 9: "
+        "NVIDIA-SMI has failed because it could not talk to the driver."
+    )
+
+
+def test_a_tool_that_hangs_is_ended_and_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Tools(monkeypatch, {**answers_of("nd96asr_v4"), "nvidia-smi": (124, "", "")})
+    result = run_module(capsys, metadata_url=NOWHERE, **described("nd96asr_v4"))
+    warnings = result["ansible_facts"]["trueup_node"]["warnings"]
+    assert warnings[-1] == "nvidia-smi did not end within 30 s"
+
+
+def test_rubbish_everywhere_is_no_crash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Tools(monkeypatch, {"lscpu": (1, "", ""), "nvidia-smi": (0, "No devices were found\n", "")})
+    root = build(description("lab_2core"), tmp_path)
+    arguments = {"sysfs_root": str(root / "sys"), "procfs_root": str(root / "proc")}
+    (root / "sys" / "devices" / "system" / "cpu" / "online").write_text("all\n")
+    with serving(send(b"<html>", 200)) as (url, _):
+        result = run_module(capsys, metadata_url=url, catalog=CATALOG, **arguments)
+    node = result["ansible_facts"]["trueup_node"]
+    assert (node["family"], node["cpus"], node["numa"], node["gpus"]) == ("local", None, [], [])
+    assert [re.split(r"[:(]", warning)[0].strip() for warning in node["warnings"]] == [
+        "the instance metadata service gave an answer that is not JSON",
+        "the CPU topology could not be read",
+        "lscpu failed with status 1",
+        "nvidia-smi",
+    ]
+
+
+def test_a_wrong_url_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Tools(monkeypatch, {})
+    result = run_module(capsys, metadata_url="ftp://somewhere")
+    assert result["failed"] is True
+    assert "metadata_url 'ftp://somewhere' is not a URL" in result["msg"]
+
+
+def test_this_machine_for_real(capsys: pytest.CaptureFixture[str]) -> None:
+    result = run_module(capsys, metadata_url=NOWHERE, catalog=CATALOG)
+    node = result["ansible_facts"]["trueup_node"]
+    assert node["cores"] >= 1
+    assert node["memory_bytes"] > 2**28
+    assert (node["architecture"], node["kernel"]) == (platform.machine(), platform.release())
+
+
+def test_documentation_names_what_is_returned(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Tools(monkeypatch, answers_of("nd96asr_v4"))
+    result = run_module(capsys, metadata_url=NOWHERE, catalog=CATALOG, **described("nd96asr_v4"))
+    node = result["ansible_facts"]["trueup_node"]
+    documented = yaml.safe_load(azure_node_facts.RETURN)["ansible_facts"]["contains"]
+    fields = documented["trueup_node"]["contains"]
+    assert set(fields) == set(node)
+    for name in ("numa", "gpus", "infiniband", "nvme"):
+        assert set(fields[name]["contains"]) == set(node[name][0])

@@ -1,0 +1,174 @@
+"""Devito's output: recorded files and what must be read from them, or refused."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from trueup.errors import ParseError
+from trueup.parsers.devito import DRIVER_PREFIX, parse_devito, recognises
+
+DATA = Path(__file__).parent.parent / "data" / "devito"
+FIGURES = ("run_time", "flop_rate", "point_rate", "operational_intensity")
+
+
+def text_of(name: str) -> str:
+    return (DATA / name).read_text()
+
+
+def medians(text: str) -> dict[str, float]:
+    rows = parse_devito(text).metrics()
+    return {row.name: row.value for row in rows if row.statistic in ("median", "single")}
+
+
+LOGS = {
+    "serial.log": (0.71, 17.07, 0.38, 2.57),
+    "openmp.log": (3.02, 25.90, 0.58, 2.66),
+    "mpi.log": (0.68, 17.83, 0.40, 2.50),
+    "tti.log": (0.27, 9.45, 0.10, 1.98),
+}
+
+
+@pytest.mark.parametrize("name", sorted(LOGS))
+def test_devitos_own_log(name: str) -> None:
+    seconds, gflops, gpoints, intensity = LOGS[name]
+    output = parse_devito(text_of(name))
+    assert not output.exact
+    assert len(output.repeats) == 1
+    got = medians(text_of(name))
+    assert got["run_time"] == seconds
+    assert got["flop_rate"] == pytest.approx(gflops * 1e9, rel=1e-12)
+    assert got["point_rate"] == pytest.approx(gpoints * 1e9, rel=1e-12)
+    assert got["operational_intensity"] == intensity
+    assert output.warnings[0].startswith("Devito's log rounds times up to 0.01 s")
+
+
+@pytest.mark.parametrize(("name", "ranks"), [("driver_openmp.log", 1), ("driver_mpi.log", 2)])
+def test_the_driver_is_read_unrounded_and_agrees_with_the_log(name: str, ranks: int) -> None:
+    text = text_of(name)
+    output = parse_devito(text)
+    assert output.exact
+    assert output.warnings == []
+    assert (len(output.repeats), output.ranks, output.tool_version) == (3, ranks, "4.8.23")
+    assert output.checks == {"field_norm_finite": True, "receivers_norm_finite": True}
+    # The log says the same, rounded up.
+    log_only = "\n".join(line for line in text.splitlines() if not line.startswith(DRIVER_PREFIX))
+    for exact, rounded in zip(output.repeats, parse_devito(log_only).repeats, strict=True):
+        assert 0 <= rounded.seconds - exact.seconds < 0.01 + 1e-9
+        assert rounded.operational_intensity == pytest.approx(exact.operational_intensity, abs=0.01)
+    metrics = {(row.name, row.statistic): row.value for row in output.metrics()}
+    for repeat in output.repeats:
+        assert metrics["run_time", "min"] <= repeat.seconds <= metrics["run_time", "max"]
+    assert metrics["flop_rate", "max"] == pytest.approx(
+        output.repeats[0].flops / metrics["run_time", "min"], rel=1e-9
+    )
+
+
+def test_norms_agree_between_the_layouts() -> None:
+    one, two = (parse_devito(text_of(f"driver_{name}.log")).norms for name in ("openmp", "mpi"))
+    for name in ("field", "receivers"):
+        assert one[name] == pytest.approx(two[name], rel=1e-5)
+
+
+REFUSED = {
+    "order_zero.log": "no line 'Operator `Forward` ran",
+    "no_memory.log": "no line 'Operator `Forward` ran",
+    "killed.log": "no line 'Operator `Forward` ran",
+}
+
+
+@pytest.mark.parametrize("name", sorted(REFUSED))
+def test_failures_are_refused(name: str) -> None:
+    with pytest.raises(ParseError, match=REFUSED[name]):
+        parse_devito(text_of(name))
+
+
+def changed(name: str, pattern: str, replacement: str) -> str:
+    text, count = re.subn(pattern, replacement, text_of(name), count=1)
+    assert count == 1
+    return text
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "no line 'Operator"),
+        ("\x00\xff garbage \n" * 50, "no line 'Operator"),
+        (changed("openmp.log", r"(?s)Operator `Forward` ran in \S+ s\n.*", ""), "no line"),
+        (changed("openmp.log", r"(`Forward` ran in) \S+ s", r"\1 -0.50 s"), "not a positive"),
+        (changed("openmp.log", r"(`Forward` ran in) \S+ s", r"\1 0.00 s"), "not a positive"),
+        (changed("openmp.log", r"(`Forward` ran in) \S+ s", r"\1 nan s"), "not a positive"),
+        (changed("openmp.log", r"(`Forward` ran in) \S+ s", r"\1 fast s"), "not a number"),
+        (changed("openmp.log", r"(?s)(`Forward` ran in \S+ s\n)Global[^\n]*\n", r"\1"), "Global"),
+        (changed("openmp.log", r"\[OI=2\.66, \S+ GFlops/s", "[OI=2.66"), "OI and GFlops/s"),
+        (changed("openmp.log", r"\[OI=2\.66, (\S+) GFlops/s", r"[OI=2.66, \1 GFlop/s"), "unknown"),
+        (changed("openmp.log", r"OI=2\.66", "OI=inf"), "not a positive number"),
+        (DRIVER_PREFIX + '{"format": 1, "dev', "cut off or damaged"),
+        (DRIVER_PREFIX + '{"format": 2}', "not of format 1"),
+        (DRIVER_PREFIX + "[]", "not of format 1"),
+        (DRIVER_PREFIX + '{"format": 1, "repeats": []}', "no repeats"),
+        (DRIVER_PREFIX + '{"format": 1, "repeats": 5}', "lacks or spoils"),
+        (DRIVER_PREFIX + '{"format": 1}', "lacks or spoils 'repeats'"),
+        (changed("driver_openmp.log", r'"seconds": [\d.]+', '"seconds": null'), "not a number"),
+        (changed("driver_openmp.log", r'"seconds": [\d.]+', '"seconds": 0.0001'), "the log says"),
+        (changed("driver_openmp.log", r'"seconds": [\d.]+', '"seconds": -1'), "not a positive"),
+        (changed("driver_openmp.log", r"Operator `Forward` ran in", "Operator gone in"), "repeats"),
+        (text_of("driver_openmp.log") + text_of("driver_openmp.log"), "two runs in one output"),
+        (changed("driver_mpi.log", r'"norms": \{[^}]*\}', '"norms": 3'), "lacks or spoils"),
+    ],
+)
+def test_damaged_output_is_refused(text: str, message: str) -> None:
+    with pytest.raises(ParseError, match=re.escape(message)):
+        parse_devito(text)
+
+
+def test_an_error_names_the_line() -> None:
+    text = changed("openmp.log", r"(`Forward` ran in) \S+ s", r"\1 fast s")
+    number = next(n for n, line in enumerate(text.splitlines(), 1) if "ran in fast" in line)
+    with pytest.raises(ParseError) as caught:
+        parse_devito(text)
+    assert caught.value.line_number == number
+    assert f"line {number}: 'Operator `Forward` ran in fast s'" in str(caught.value)
+
+
+def test_a_field_that_blew_up_is_a_failed_check_and_not_unreadable() -> None:
+    text = changed("driver_openmp.log", r'"field": [\d.]+', '"field": NaN')
+    assert parse_devito(text).checks["field_norm_finite"] is False
+
+
+def test_only_devito_is_recognised() -> None:
+    assert recognises(text_of("openmp.log"))
+    assert recognises(text_of("driver_mpi.log"))
+    assert not recognises("Function    Best Rate MB/s  Avg time")
+    assert not recognises("")
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data(), name=st.sampled_from(["openmp.log", "driver_openmp.log", "driver_mpi.log"]))
+def test_noise_gives_the_right_numbers_or_an_error(data: st.DataObject, name: str) -> None:
+    text = text_of(name)
+    right = medians(text)
+    lines = text.splitlines()
+    kind = data.draw(st.sampled_from(["truncate", "drop", "swap"]))
+    if kind == "truncate":
+        text = text[: data.draw(st.integers(0, len(text)))]
+    elif kind == "drop":
+        del lines[data.draw(st.integers(0, len(lines) - 1))]
+        text = "\n".join(lines)
+    else:
+        a = data.draw(st.integers(0, len(lines) - 2))
+        lines[a], lines[a + 1] = lines[a + 1], lines[a]
+        text = "\n".join(lines)
+    try:
+        got = medians(text)
+    except ParseError:
+        return
+    if not parse_devito(text).exact:
+        # Without the driver's line the log remains: rounded, and said to be.
+        assert parse_devito(text).warnings != []
+        assert got["run_time"] == pytest.approx(right["run_time"], rel=0.2)
+        return
+    assert {name: got[name] for name in FIGURES} == {name: right[name] for name in FIGURES}

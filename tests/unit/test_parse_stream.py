@@ -1,0 +1,113 @@
+"""STREAM outputs: recorded files and what must be read from them, or refused."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from trueup.errors import ParseError
+from trueup.parsers.stream import KERNELS, parse_stream, recognises
+
+DATA = Path(__file__).parent.parent / "data" / "stream"
+OURS = (DATA / "kernel_streaming.json").read_text()
+CLASSIC = (DATA / "stream510.txt").read_text()
+
+
+def values(text: str) -> dict[tuple[str, str | None], float]:
+    return {(row.name, row.statistic): row.value for row in parse_stream(text).metrics()}
+
+
+def test_the_kernels_own_output() -> None:
+    data = json.loads(OURS)
+    output = parse_stream(OURS)
+    assert output.checks == {"solution_validates": True}
+    assert output.cpus == (0, 1)
+    assert (output.repeats, output.threads, output.array_bytes) == (5, 2, 268435456)
+    triad = data["kernels"]["triad"]
+    assert triad["bytes"] == 3 * 268435456
+    got = values(OURS)
+    assert got["triad_rate", "median"] == triad["bytes"] / sorted(triad["seconds"])[2]
+    assert got["triad_rate", "max"] == triad["bytes"] / min(triad["seconds"])
+    assert len(got) == len(KERNELS) * 3
+
+
+def test_streams_own_table() -> None:
+    output = parse_stream(CLASSIC)
+    assert (output.tool_version, output.repeats, output.threads) == ("5.10", 9, 2)
+    assert output.array_bytes == 80_000_000
+    got = values(CLASSIC)
+    # 160 MB counted in 4, 5 and 8 ms.
+    assert got["copy_rate", "max"] == pytest.approx(40.0e9)
+    assert got["copy_rate", "mean"] == pytest.approx(32.0e9)
+    assert got["copy_rate", "min"] == pytest.approx(20.0e9)
+    assert got["triad_rate", "max"] == pytest.approx(30.0e9)
+    assert output.warnings == ["STREAM prints the best of its repeats and the mean, no median"]
+
+
+def test_a_failed_validation_is_a_failed_check() -> None:
+    failed = CLASSIC.replace("Solution Validates: avg", "Failed Validation on array a[]; avg")
+    assert parse_stream(failed).checks == {"solution_validates": False}
+    broken = re.sub(r'"error": [^,]+', '"error": 1e-3', OURS)
+    assert parse_stream(broken).checks == {"solution_validates": False}
+
+
+def changed(text: str, pattern: str, replacement: str) -> str:
+    result, count = re.subn(pattern, replacement, text, count=1)
+    assert count == 1
+    return result
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "no table"),
+        ("garbage\n" * 30, "no table"),
+        (OURS[:-20], "cut off or damaged"),
+        (changed(OURS, '"format": 1', '"format": 9'), "not of format 1"),
+        (changed(OURS, '"triad"', '"dot"'), "kernels are"),
+        (changed(OURS, r'"seconds": \[[^,]+', '"seconds": [0.0'), "not a positive number"),
+        (changed(OURS, r'"seconds": \[[^,]+, ', '"seconds": ['), "different numbers of repeats"),
+        (changed(OURS, r'"error": [^,]+', '"error": "x"'), "lacks or spoils"),
+        (changed(OURS, '"threads"', '"threats"'), "lacks or spoils 'threads'"),
+        (changed(CLASSIC, "Best Rate MB/s", "Best Rate GB/s"), "no table"),
+        (changed(CLASSIC, r"Scale:.*\n", ""), "the table ends without scale"),
+        (changed(CLASSIC, r"Scale:.*", "Scale: 1"), "the table ends without scale"),
+        (changed(CLASSIC, "Scale:", "Copy: "), "Copy stands twice"),
+        (changed(CLASSIC, "40000.0", "-40000"), "not a positive number"),
+        (changed(CLASSIC, "40000.0", "fast"), "not a number"),
+        (changed(CLASSIC, "0.008000\nScale", "0.000800\nScale"), "average time is not between"),
+        (CLASSIC[: CLASSIC.index("Solution")], "no verdict"),
+    ],
+)
+def test_damaged_output_is_refused(text: str, message: str) -> None:
+    with pytest.raises(ParseError, match=re.escape(message)):
+        parse_stream(text)
+
+
+def test_only_stream_is_recognised() -> None:
+    assert recognises(OURS)
+    assert recognises(CLASSIC)
+    assert not recognises("Operator `Forward` ran in 1.0 s")
+
+
+@settings(max_examples=150, deadline=None)
+@given(text=st.sampled_from([OURS, CLASSIC]), data=st.data())
+def test_truncation_and_lost_lines_give_the_right_numbers_or_an_error(
+    text: str, data: st.DataObject
+) -> None:
+    right = values(text)
+    if data.draw(st.booleans()):
+        text = text[: data.draw(st.integers(0, len(text)))]
+    else:
+        lines = text.splitlines()
+        del lines[data.draw(st.integers(0, len(lines) - 1))]
+        text = "\n".join(lines)
+    try:
+        got = values(text)
+    except ParseError:
+        return
+    assert got == right

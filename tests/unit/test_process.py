@@ -1,0 +1,151 @@
+"""Running a benchmark: it ends in time, says how it ended, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from trueup import process
+
+MARK = "trueup-test-leftover"
+
+
+def leftovers(mark: str) -> list[str]:
+    """Command lines of live processes that carry the mark in their environment."""
+    found = []
+    for name in os.listdir("/proc"):
+        if not name.isdigit() or int(name) == os.getpid():
+            continue
+        try:
+            environ = Path(f"/proc/{name}/environ").read_bytes()
+            state = Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            continue
+        if f"{MARK}={mark}".encode() in environ.split(b"\0") and state != "Z":
+            found.append(name)
+    return found
+
+
+def run(script: str, mark: str, timeout_seconds: float = 30) -> process.Completed:
+    return process.run(
+        ["/bin/sh", "-c", script], timeout_seconds=timeout_seconds, environment={MARK: mark}
+    )
+
+
+def test_output_status_and_environment_come_back() -> None:
+    done = process.run(
+        ["/bin/sh", "-c", 'echo "$A"; echo oops >&2; exit 3'],
+        timeout_seconds=30,
+        environment={"A": "b"},
+    )
+    assert (done.stdout, done.stderr, done.returncode) == ("b\n", "oops\n", 3)
+    assert done.failure(30) == f"sh ended with exit status 3 after {done.seconds:.1f} s"
+    assert done.tail() == "b\n\noops"
+
+
+def test_success_is_no_failure() -> None:
+    assert run("true", "ok").failure(30) is None
+
+
+@pytest.mark.parametrize(
+    ("script", "how"),
+    [("kill -9 $$", "was killed by SIGKILL"), ("exit 137", "was killed by SIGKILL")],
+)
+def test_a_killed_run_says_so(script: str, how: str) -> None:
+    assert how in str(run(script, "killed").failure(30))
+
+
+def test_the_time_limit_ends_the_run_and_its_children() -> None:
+    started = time.monotonic()
+    # One child in the group, one that left it, one that lost its parent.
+    done = run("sleep 60 & setsid sleep 60 & (sleep 60 &) ; wait", "slow", timeout_seconds=0.5)
+    assert done.timed_out
+    assert done.failure(0.5) == "sh was ended at its time limit of 0.5 s"
+    assert time.monotonic() - started < 20
+    assert leftovers("slow") == []
+
+
+def test_children_that_outlive_a_good_run_are_ended_too() -> None:
+    done = run("setsid sleep 60 & echo done", "daemon")
+    assert done.returncode == 0
+    assert leftovers("daemon") == []
+
+
+def test_children_that_ignore_signals_are_ended() -> None:
+    run("trap '' TERM INT HUP; sleep 60 & exit 0", "stubborn")
+    assert leftovers("stubborn") == []
+
+
+def test_output_that_is_no_text_does_not_break_it() -> None:
+    done = run(r"printf '\377\376ok'", "bytes")
+    assert done.stdout.endswith("ok")
+
+
+def test_a_missing_program_is_an_oserror() -> None:
+    with pytest.raises(FileNotFoundError):
+        process.run(["/nonexistent/program"], timeout_seconds=5, environment={})
+
+
+ASKER = """
+import os, subprocess, sys
+# An asker in a session of its own, as Ansible's worker is, and a module under it that runs a benchmark.
+os.setsid()
+subprocess.Popen([sys.executable, "-c", sys.argv[1]])
+import time
+time.sleep(60)
+"""
+MODULE = """
+import sys
+from trueup import process
+try:
+    process.run(["sleep", "50"], timeout_seconds=50, environment={{{mark!r}: "orphan"}})
+except process.Orphaned:
+    open({path!r}, "w").write("orphaned")
+"""
+
+
+def test_the_run_ends_when_whoever_asked_is_gone(tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    asker = subprocess.Popen(
+        [sys.executable, "-c", ASKER, MODULE.format(mark=MARK, path=str(told))],
+        env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)),
+    )
+    deadline = time.monotonic() + 20
+    while not leftovers("orphan") and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert len(leftovers("orphan")) == 1
+    asker.send_signal(signal.SIGKILL)
+    asker.wait()
+    while (leftovers("orphan") or not told.exists()) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert told.read_text() == "orphaned"
+    assert leftovers("orphan") == []
+
+
+def test_the_benchmark_dies_with_a_module_that_is_killed(tmp_path: Path) -> None:
+    module = subprocess.Popen(
+        [sys.executable, "-c", MODULE.format(mark=MARK, path=str(tmp_path / "x"))],
+        env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)),
+    )
+    deadline = time.monotonic() + 20
+    while not leftovers("orphan") and time.monotonic() < deadline:
+        time.sleep(0.1)
+    module.kill()
+    module.wait()
+    while leftovers("orphan") and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert leftovers("orphan") == []
+
+
+def test_two_benchmarks_never_run_at_once(tmp_path: Path) -> None:
+    lock = str(tmp_path / "lock")
+    taken = rf"process {os.getpid()}, lock {lock}"
+    with process.locked(lock, 0.1), pytest.raises(TimeoutError, match=taken):
+        process.locked(lock, 0.1).__enter__()
+    with process.locked(lock, 0.1):
+        assert Path(lock).read_text() == str(os.getpid())
