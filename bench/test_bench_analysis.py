@@ -132,6 +132,7 @@ def both(source: Path) -> list[str]:
     return [
         subprocess.run(
             [sys.executable, "-c", call, command, str(source), *more],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
             check=True,
             capture_output=True,
             text=True,

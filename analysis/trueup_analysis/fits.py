@@ -100,17 +100,19 @@ def _fit(
     x, y = points
     guess = list(start.values())
     with warnings.catch_warnings():
-        warnings.simplefilter("error", OptimizeWarning)
-        # A step of the search may divide by zero on its way to a good end.
+        # A step of the search may divide by zero on its way to a good end, and an error that cannot
+        # be estimated comes back as infinite, which is dealt with below.
         warnings.simplefilter("ignore", RuntimeWarning)
+        warnings.simplefilter("ignore", OptimizeWarning)
         try:
             values, covariance = curve_fit(function, x, y, p0=guess)
-            if (values < 0).any():
+            if (values < -_ZERO).any():
                 values, covariance = curve_fit(function, x, y, p0=guess, bounds=(0, np.inf))
-        except (RuntimeError, OptimizeWarning):
+        except RuntimeError:
             return None
+    values = np.clip(values, 0, None)
     errors = np.sqrt(np.diag(covariance))
-    on_bound = bool((values < _ZERO).any())
+    unknown = bool((values < _ZERO).any()) or not bool(np.isfinite(errors).all())
     sigma, kappa = float(values[0]), float(values[-1])
     peak = None
     if len(values) > 1 and kappa > _ZERO and sigma < 1:
@@ -118,7 +120,7 @@ def _fit(
     return Fit(
         law=law,
         parameters={
-            name: (float(value), float("nan") if on_bound else float(error))
+            name: (float(value), float("nan") if unknown else float(error))
             for name, value, error in zip(start, values, errors, strict=True)
         },
         residual=float(np.sqrt(np.mean((function(x, *values) - y) ** 2))),

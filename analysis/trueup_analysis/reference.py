@@ -9,6 +9,7 @@ import pandas as pd
 from trueup.errors import BadInput
 
 from . import cost, scaling
+from .render import units
 
 if TYPE_CHECKING:
     from .load import Loaded
@@ -142,12 +143,13 @@ def _comparison(series: Series, own: list[Series]) -> Comparison:
             }
         )
         notes.append(
-            f"This run: {chosen.title}, baseline {chosen.baseline} {chosen.over}. The article does"
+            f"Own figures are of this run: {chosen.title}, baseline"
+            f" {units.counted(chosen.baseline, chosen.over)}. The article does"
             " not give its problem size, so compare speed-up and efficiency; seconds belong to"
             " different work."
         )
         if chosen.stops_paying:
-            notes.append(f"This run: {chosen.stops_paying}")
+            notes.append(f"In this run: {chosen.stops_paying}")
     else:
         mine = mine.astype({"resource": "int64"})
     out = out.merge(mine, on="resource", how="outer", validate="one_to_one").sort_values("resource")

@@ -127,7 +127,9 @@ def _empty(loaded: Loaded) -> Page:
 
 
 def _title(cases: Sequence[Case], measured_on: Sequence[Machine]) -> str:
-    names = [_BENCHMARKS.get(name, name) for name in sorted({case.benchmark for case in cases})]
+    # A publication's sums of its own run times are no benchmark beside it.
+    found = sorted({case.benchmark for case in cases} - {"devito_sums"}) or ["devito_sums"]
+    names = [_BENCHMARKS.get(name, name) for name in found]
     what = " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
     nodes = sorted({node for machine in measured_on for node in machine.nodes.split("+")})
     where = nodes[0] if len(nodes) == 1 else plural(len(nodes), "node")
@@ -263,11 +265,12 @@ def _headlines(best: Case | None, ok: Sequence[Case], billed: CostTable | None) 
     found = []
     if best is not None:
         time = best.figures["run_time"]
+        layout = "layout unknown" if best.layout == UNKNOWN else best.layout
         repeats = "" if time.n is None else f", n = {time.n}"
         spread = span(time.low, time.high, "s")
         spread = "" if spread == UNKNOWN else f", {spread}\u00a0s"
         found.append(
-            Headline("Best run time", seconds(time.median), "s", f"{best.layout}{repeats}{spread}")
+            Headline("Best run time", seconds(time.median), "s", f"{layout}{repeats}{spread}")
         )
         for label, name, unit, printed in (
             ("Floating-point rate", "flop_rate", "flop/s", "GFLOP/s"),
@@ -325,11 +328,11 @@ def _is_text(value: object) -> bool:
 def _headline_note(best: Case | None) -> str:
     if best is None:
         return ""
-    origin = "" if best.measured else f" Published: {best.provenance}."
+    statistic = ", median of the repeats" if best.measured else f", published in {best.provenance}"
     return (
-        f"Fastest of its problem, {problem(best)}: case {best.name} on {best.machine.nodes},"
-        " median of the repeats."
-        f" Run times of other problems are not comparable.{origin}"
+        f"Fastest of its problem, {problem(best)}: case {best.name} on {best.machine.nodes}"
+        f"{statistic}."
+        " Run times of other problems are not comparable."
     )
 
 

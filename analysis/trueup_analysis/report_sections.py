@@ -156,17 +156,23 @@ def _scaling_figure(one: Series, best: pd.DataFrame, name: str) -> Figure:
         else "parallel efficiency, 1 = ideal"
     )
     drawing = draw_scaling(
-        ScalingPlot(x_label=one.over, y_label=what, points=tuple(points), curves=tuple(curves)),
+        ScalingPlot(
+            x_label=one.over,
+            y_label=what,
+            points=tuple(points),
+            curves=tuple(curves),
+            measured=one.provenance == "measured",
+        ),
         name=name,
         description=f"Plot of the {what}: "
         + "; ".join(f"{p.x:.0f} {one.over} {p.y:.2f}" for p in points)
         + ".",
     )
-    caption = (
-        f"{what[:1].upper()}{what[1:]}; the fastest layout at each count. Bars reach from the"
-        " least to the greatest of the"
-        f" repeats{'' if strong else '; the work grows with the cores'}."
-    )
+    spread = "Bars reach from the least to the greatest of the repeats"
+    if one.provenance != "measured":
+        spread = "The publication states no spread"
+    growth = "" if strong else "; the work grows with the cores"
+    caption = f"{what[:1].upper()}{what[1:]}; the fastest layout at each count. {spread}{growth}."
     return Figure(name, caption, drawing)
 
 
@@ -290,9 +296,7 @@ def _parameter(fit: Fit, name: str) -> str:
 
 
 def layouts_section(ok: Sequence[Case]) -> Section | None:
-    """For each problem that was run with more than one layout on one kind of machine: which was fastest,
-    and by how much.
-    """
+    """Which layout was fastest, for each problem that one kind of machine ran with several."""
     groups: dict[tuple[str, str, int], list[Case]] = {}
     for case in ok:
         if case.measured and case.benchmark == "devito" and case.median("run_time"):

@@ -282,7 +282,7 @@ def _split(
     """The series of the same work: over cores, and over nodes for each number of cores per node."""
     parts = [rows]
     if weak:
-        per_core = rows["points"] / rows["cores"]
+        per_core = rows["points"] / rows["cores"].astype(float)
         order = per_core.sort_values()
         steps = (order / order.shift() > 1 + WEAK_TOLERANCE).cumsum()
         parts = [rows.loc[index] for index in steps.groupby(steps).groups.values()]

@@ -37,10 +37,12 @@ options:
         key: results_dir
 """
 
+# Ansible's words and ours.
+_COUNTS = {"failures": "failed"}
 _SCHEMA = Path(records.__file__).with_name("record.schema.json")
 
 
-class CallbackModule(CallbackBase):  # type: ignore[misc]  # WHY: ansible has no types
+class CallbackModule(CallbackBase):  # type: ignore[misc] # WHY: ansible is untyped
     """Ansible calls the ``v2_`` methods."""
 
     CALLBACK_VERSION = 2.0
@@ -54,6 +56,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]  # WHY: ansible has no
         self._started_at = _now()
         self._playbook = ""
         self._run_id = ""
+        self._warnings: list[str] = []
 
     def v2_playbook_on_start(self, playbook: Any) -> None:
         self._playbook = os.path.basename(str(playbook._file_name))
@@ -72,31 +75,33 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]  # WHY: ansible has no
         self._keep(result)
 
     def v2_playbook_on_stats(self, stats: Any) -> None:
-        if not self._run_id:
-            return
-        per_host = {
-            host: {
-                name: int(count)
-                for name, count in stats.summarize(host).items()
-                if name in ("ok", "changed", "failures", "unreachable", "skipped", "rescued")
-            }
+        hosts = {
+            host: {_COUNTS.get(name, name): count for name, count in stats.summarize(host).items()}
             for host in sorted(stats.processed)
         }
         custom = getattr(stats, "custom", {})
         skipped = [
-            {"node": host, **item}
-            for host in sorted(custom)
-            for item in custom[host].get("trueup_skipped", [])
+            {"node": host, "what": item["what"], "why": item["why"]}
+            for host in sorted(hosts)
+            for item in custom.get(host, {}).get("trueup_skipped", [])
         ]
+        self._write_manifest(hosts=hosts, skipped=skipped, finished_at=_now())
+
+    def _write_manifest(
+        self, *, hosts: dict[str, Any], skipped: list[dict[str, str]], finished_at: str | None
+    ) -> None:
+        """Write ``run.json``; a play that measured nothing has no run and leaves none."""
+        if not self._run_id:
+            return
         manifest = {
             "schema": "trueup.run/1",
             "run_id": self._run_id,
             "playbook": self._playbook,
             "started_at": self._started_at,
-            "finished_at": _now(),
-            "hosts": per_host,
+            "finished_at": finished_at,
+            "hosts": hosts,
             "skipped": skipped,
-            "warnings": [],
+            "warnings": self._warnings,
         }
         target = Path(self.get_option("results_dir")) / self._run_id / "run.json"
         temporary = target.with_suffix(".tmp")
@@ -106,25 +111,28 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]  # WHY: ansible has no
 
     def _keep(self, result: Any) -> None:
         returned = result._result
-        run_id = (returned.get("ansible_facts") or {}).get("trueup_run_id")
-        if run_id:
-            self._run_id = str(run_id)
+        facts = returned.get("ansible_facts") or {}
+        if "trueup_node" in facts:
+            host = result._host.get_name()
+            self._warnings += [f"{host}: {text}" for text in facts["trueup_node"]["warnings"]]
+        if "trueup_run_id" in facts and not self._run_id:
+            self._run_id = str(facts["trueup_run_id"])
+            self._write_manifest(hosts={}, skipped=[], finished_at=None)
         record = returned.get("record")
-        if not isinstance(record, dict) or record.get("schema") != records.SCHEMA:
-            return
-        problem = jsonschema.exceptions.best_match(self._validator.iter_errors(record))
+        if isinstance(record, dict) and record.get("schema") == records.SCHEMA:
+            self._write(record, returned.get("raw"))
+
+    def _write(self, record: dict[str, Any], raw: str | None) -> None:
         try:
+            problem = jsonschema.exceptions.best_match(self._validator.iter_errors(record))
             if problem is not None:
                 where = "/".join(str(part) for part in problem.absolute_path) or "the record"
                 message = f"record of {record.get('benchmark')}: {where}: {problem.message}"
                 raise TrueupError(message)
-            path = records.write_record(
-                str(self.get_option("results_dir")), record, returned.get("raw")
-            )
+            path = records.write_record(str(self.get_option("results_dir")), record, raw)
         except TrueupError as error:
             # Ansible turns a callback's exception into a warning and goes on: a run whose records
-            # are lost must not
-            # look like a good one, and measuring on would only burn money.
+            # are lost must not look like a good one, and measuring on would only burn money.
             self._display.error(f"{error}; the run is stopped")
             sys.stdout.flush()
             os._exit(1)

@@ -93,7 +93,7 @@ def test_a_missing_program_is_an_oserror() -> None:
 
 ASKER = """
 import os, subprocess, sys
-# An asker in a session of its own, as Ansible's worker is, and a module under it that runs a benchmark.
+# In a session of its own, as Ansible's worker is; under it a module that runs a benchmark.
 os.setsid()
 subprocess.Popen([sys.executable, "-c", sys.argv[1]])
 import time

@@ -22,7 +22,11 @@ def render(sheets: Sequence[Sheet]) -> str:
         lines = [f"### {_cell(sheet.title)}", ""]
         columns = sheet.shown()
         if sheet.rows:
-            lines.append("| " + " | ".join(_cell(column.header or "") for column in columns) + " |")
+            lines.append(
+                "| "
+                + " | ".join(_cell(_one_line(column.header or "")) for column in columns)
+                + " |"
+            )
             lines.append(
                 "|" + "|".join(":---" if column.words else "---:" for column in columns) + "|"
             )
@@ -36,6 +40,10 @@ def render(sheets: Sequence[Sheet]) -> str:
     return "\n".join(parts)
 
 
+def _one_line(header: str) -> str:
+    return header.replace("-\n", "-").replace("\n", " ")
+
+
 def _cell(value: str) -> str:
-    """Text that Markdown shows as it is; a header's line break becomes a blank."""
-    return re.sub(r"([\\|*_`\[\]<>#])", r"\\\1", units.text(value.replace("\n", " ")))
+    """Text that Markdown shows as it is."""
+    return re.sub(r"([\\|*_`\[\]<>#])", r"\\\1", units.text(value))

@@ -82,6 +82,7 @@ _STYLE: Final[dict[Any, Any]] = {
     "figure.constrained_layout.use": True,
 }
 _DASHES: Final = {"ideal": (0, (1, 2)), "amdahl": (0, (6, 2.5)), "usl": (0, (7, 2, 1.5, 2))}
+_MEASURED: Final = "measured: median, min to max"
 _ROLE_COLOUR: Final = {"ideal": "muted", "amdahl": "second", "usl": "third"}
 
 
@@ -108,12 +109,13 @@ class Curve:
 
 @dataclass(frozen=True)
 class ScalingPlot:
-    """Speed-up or efficiency (1) over a count of resources."""
+    """Speed-up or efficiency (1) over a count of resources; not ``measured`` means published."""
 
     x_label: str
     y_label: str
     points: tuple[Point, ...]
     curves: tuple[Curve, ...]
+    measured: bool = True
 
 
 @dataclass(frozen=True)
@@ -159,7 +161,8 @@ def draw_scaling(plot: ScalingPlot, *, name: str, description: str) -> Drawing:
             colour = _LIGHT[_ROLE_COLOUR[curve.role]]
             style = _DASHES[curve.role]
             axes.plot(curve.xs, curve.ys, color=colour, ls=style, lw=1.5, label=curve.label)
-        _measured(axes, plot.points, label="measured: median, min to max", line=True)
+        label = _MEASURED if plot.measured else "published"
+        _measured(axes, plot.points, label=label, line=True)
         xs = [point.x for point in plot.points]
         ys = [point.high for point in plot.points] + [y for c in plot.curves for y in c.ys]
         _log2_axis(axes, "x", xs, marks=xs)
@@ -225,7 +228,7 @@ def draw_roofline(plot: RooflinePlot, *, name: str, description: str) -> Drawing
             )
         axes.set_xscale("log")
         axes.set_yscale("log")
-        _measured(axes, plot.points, label="measured: median, min to max", line=False)
+        _measured(axes, plot.points, label=_MEASURED, line=False)
         lowest = min(point.low for point in plot.points)
         highest = max(plot.peak or 0, right * plot.bandwidth if not plot.peak else 0)
         axes.set_xlim(left, right)

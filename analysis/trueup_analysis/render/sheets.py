@@ -53,11 +53,8 @@ def scaling(series: Series) -> Sheet:
         *([Column("node_count", "nodes", units.count)] if series.over == "nodes" else []),
         Column("cores", "cores", units.count),
         *([] if series.over == "nodes" else [Column("node_count")]),
-        Column(
-            "vm_size",
-            None if series.vm_size or not series.table["vm_size"].notna().any() else "size",
-            words=True,
-        ),
+        # One size for all stands in the title.
+        Column("vm_size", None if series.vm_size else "size\n(Standard_)", _short_size, words=True),
         Column("layout", "layout", words=True),
         Column("wins", "wins", words=True, data=False),
         Column("best"),
@@ -68,7 +65,7 @@ def scaling(series: Series) -> Sheet:
         Column(f"min_{word}", f"min\n{what}", show),
         Column(f"max_{word}", f"max\n{what}", show),
         Column("speedup", "speed-\nup", _two),
-        Column("efficiency", "effi-\nciency", _three),
+        Column("efficiency", "parallel\neffic.", _three),
         Column("serial_fraction", "serial\nfraction", _three),
         Column("flop_per_second", "GFLOP/s", units.giga),
         Column("points_per_second", "GPt/s", partial(units.giga, digits=3)),
@@ -82,11 +79,10 @@ def scaling(series: Series) -> Sheet:
         notes.insert(0, series.stops_paying)
     if several:
         notes.append("Where several layouts ran on the same resource, the one marked * counts.")
-    one = series.over.removesuffix("s") if series.baseline == 1 else series.over
     return Sheet(
         title=(
-            f"{series.kind.capitalize()} scaling over {series.over}, baseline {series.baseline}"
-            f" {one}: {series.title}"
+            f"{series.kind.capitalize()} scaling over {series.over}, baseline"
+            f" {units.counted(series.baseline, series.over)}: {series.title}"
         ),
         columns=columns,
         rows=rows,
@@ -127,13 +123,18 @@ def _fit_facts(fit: Fit) -> dict[str, Any]:
     return {
         "law": fit.law,
         "parameters": {
-            name: {"value": value, "standard_error": error}
+            name: {"value": _fitted(value), "standard_error": _fitted(error)}
             for name, (value, error) in fit.parameters.items()
         },
-        "rms_error": fit.residual,
+        "rms_error": _fitted(fit.residual),
         "points": fit.points,
-        "peak": fit.peak,
+        "peak": _fitted(fit.peak),
     }
+
+
+def _fitted(value: float | None) -> float | None:
+    """Six digits: a search for the least error ends where the next digits are chance."""
+    return None if units.is_missing(value) else float(f"{value:.5e}")
 
 
 def cost(result: CostTable) -> list[Sheet]:
@@ -360,12 +361,12 @@ def _comparison(item: Comparison) -> Sheet:
         Column("published_flop_per_second", "published\nGFLOP/s", units.giga),
         Column("published_speedup", "published\nspeed-up", _two),
         Column("speedup", "recomp.\nspeed-up", _two),
-        Column("efficiency", "effi-\nciency", _three),
-        Column("mine_layout", "this run:\nlayout", words=True),
-        Column("mine_seconds", "this\nrun s", units.seconds),
-        Column("mine_flop_per_second", "this run\nGFLOP/s", units.giga),
-        Column("mine_speedup", "this run\nspeed-up", _two),
-        Column("mine_efficiency", "this run\neffic.", _three),
+        Column("efficiency", "effic.", _three),
+        Column("mine_layout", "own\nlayout", words=True),
+        Column("mine_seconds", "own\ns", units.seconds),
+        Column("mine_flop_per_second", "own\nGFLOP/s", units.giga),
+        Column("mine_speedup", "own\nspeed-up", _two),
+        Column("mine_efficiency", "own\neffic.", _three),
     ]
     return Sheet(
         title=item.title,

@@ -10,6 +10,7 @@ from typing import Any
 __all__ = [
     "UNKNOWN",
     "count",
+    "counted",
     "fixed",
     "giga",
     "is_missing",
@@ -50,6 +51,11 @@ def text(value: Any) -> str:
 def count(value: Any) -> str:
     """A whole number."""
     return UNKNOWN if is_missing(value) else str(int(value))
+
+
+def counted(number: int, things: str) -> str:
+    """ "1 node", "2 nodes"."""
+    return f"{number} {things.removesuffix('s') if number == 1 else things}"
 
 
 def fixed(value: Any, digits: int) -> str:

@@ -50,7 +50,7 @@ def with_raw() -> dict[str, Any]:
 
 
 def mutations() -> list[tuple[tuple[Any, ...], Any]]:
-    """Every field of a record, of a metric and of raw: absent, of each wrong kind, and one too many."""
+    """Every field of a record, a metric and raw: absent, of each wrong kind, and one too many."""
     base = with_raw()
     places: list[tuple[Any, ...]] = [(name,) for name in base]
     places += [("metrics", 0, name) for name in base["metrics"][0]]

@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 import report_records as rr
 from trueup.errors import BadInput, TrueupError
+from trueup_analysis.catalog import folder
 from trueup_analysis.load import Excluded, Loaded, load
 from trueup_analysis.render.html import (
     Column,
@@ -423,3 +424,19 @@ def test_long_tables_are_cut_on_the_page_only() -> None:
     assert text.count("<tr>") == 4
     assert "2 more rows stand in tables/t.csv." in text
     assert render_csv(table) == "number [1]\n0\n1\n2\n3\n4\n"
+
+
+def test_published_results_are_not_called_measured(tmp_path: Path) -> None:
+    seen = look(write_report(load([folder() / "reference_results.csv"]), tmp_path, region="eastus"))
+    assert seen.headings[0] == (1, "Devito on published systems (6 sizes)")
+    text = " ".join(seen.text.split())
+    assert "Best run time 117.61 s layout unknown" in text
+    assert "measured: median, min to max" not in text
+    assert "The publication states no spread." in text
+    assert [row[6] for row in seen.tables["scaling-1-devito-strong"][1:]] == [
+        "100.0",
+        "73.1",
+        "39.2",
+        "23.1",
+        "16.4",
+    ]

@@ -220,10 +220,11 @@ def test_work_that_changes_along_a_strong_series_is_named(tmp_path: Path) -> Non
     records = [made.record(100 / n, threads=n) for n in (1, 2, 4)]
     records[2] = made.record(25.0, threads=4, work=made.WORK * 1.02)
     item = series(measured(tmp_path, records))[0]
-    assert item.warnings == [
+    warning = (
         "Not the same work: GFLOP/s x time differs from the series' median by more than 0.5 % at"
         " 4 cores (2.00 %); speed-ups of these rows compare different problems."
-    ]
+    )
+    assert item.warnings == [warning]
 
 
 def test_work_within_half_a_percent_is_the_same(tmp_path: Path) -> None:
@@ -294,10 +295,10 @@ def test_failed_and_invalid_records_give_no_figures(tmp_path: Path) -> None:
     assert series(measured(tmp_path, records))[0].table["resource"].to_list() == [1]
 
 
-@pytest.mark.parametrize("benchmark", ["stream", "unheard_of"])
-def test_nothing_of_a_benchmark_is_a_known_error(tmp_path: Path, benchmark: str) -> None:
-    with pytest.raises(BadInput, match=benchmark):
-        series(measured(tmp_path, [made.record()]), benchmark=benchmark)
+@pytest.mark.parametrize("asked", ["stream", "unheard_of"])
+def test_nothing_of_a_benchmark_is_a_known_error(tmp_path: Path, asked: str) -> None:
+    with pytest.raises(BadInput, match=asked):
+        series(measured(tmp_path, [made.record()]), benchmark=asked)
 
 
 def test_a_slowdown_within_the_spread_says_so(tmp_path: Path) -> None:

@@ -1,0 +1,62 @@
+"""Runs a benchmark module in this process, with its benchmark replaced by a recording of one."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ansible.module_utils.testing import patch_module_args
+from ansible.module_utils.trueup import bench, process
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import ModuleType
+
+COMMON = {"run_id": "20261120T091300Z-7c1e", "node_name": "node-1"}
+
+
+class FakeRun:
+    """Stands in for process.run: answers as told and remembers how it was called."""
+
+    def __init__(self, **ending: Any) -> None:
+        self.calls: list[dict[str, Any]] = []
+        self.ending: dict[str, Any] = {
+            "returncode": 0,
+            "stdout": "",
+            "stderr": "",
+            "seconds": 4.5,
+            "timed_out": False,
+            "out_of_memory": False,
+            **ending,
+        }
+
+    def __call__(self, argv: list[str], **options: Any) -> process.Completed:
+        self.calls.append({"argv": list(argv), **options})
+        if isinstance(self.ending.get("error"), BaseException):
+            raise self.ending["error"]
+        return process.Completed(argv=tuple(argv), **self.ending)
+
+
+class Runner:
+    """One module under test."""
+
+    def __init__(
+        self,
+        module: ModuleType,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+        tmp_path: Path,
+    ) -> None:
+        self._module, self._monkeypatch, self._capsys = module, monkeypatch, capsys
+        monkeypatch.setattr(bench.tempfile, "gettempdir", lambda: str(tmp_path))
+
+    def __call__(self, run: FakeRun, *, check: bool = False, **arguments: Any) -> dict[str, Any]:
+        """The module's result; ``failed`` says whether it ended by fail_json."""
+        self._monkeypatch.setattr(process, "run", run)
+        given = {**COMMON, **arguments, "_ansible_check_mode": check}
+        with patch_module_args(given), pytest.raises(SystemExit) as ended:
+            self._module.main()
+        result: dict[str, Any] = json.loads(self._capsys.readouterr().out)
+        assert bool(ended.value.code) == bool(result.get("failed"))
+        return result

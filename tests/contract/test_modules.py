@@ -1,0 +1,80 @@
+"""Documentation equals spec, and every benchmark takes and returns what all benchmarks do."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible.module_utils.trueup.bench import COMMON_SPEC
+from trueup import parsers
+
+ROOT = Path(__file__).parent.parent.parent
+MODULES = sorted(path.stem for path in (ROOT / "library").glob("*.py"))
+BENCHES = [name for name in MODULES if name.endswith("_bench")]
+SPEC_KEYS = ("type", "required", "default", "choices", "elements")
+
+
+def module(name: str) -> Any:
+    return importlib.import_module(name)
+
+
+def test_there_are_modules_to_check() -> None:
+    assert {"azure_node_facts", "devito_bench", "stream_bench"} <= set(MODULES)
+
+
+@pytest.mark.parametrize("name", BENCHES)
+def test_the_documentation_equals_the_spec(name: str) -> None:
+    documented = {
+        option: {key: value[key] for key in SPEC_KEYS if key in value}
+        for option, value in yaml.safe_load(module(name).DOCUMENTATION)["options"].items()
+    }
+    assert documented == module(name).argument_spec()
+
+
+@pytest.mark.parametrize("name", BENCHES)
+def test_every_benchmark_takes_the_common_parameters(name: str) -> None:
+    spec = module(name).argument_spec()
+    assert {key: spec[key] for key in COMMON_SPEC} == COMMON_SPEC
+
+
+@pytest.mark.parametrize("name", BENCHES)
+def test_every_benchmark_documents_what_it_returns(name: str) -> None:
+    returned = yaml.safe_load(module(name).RETURN)
+    tool = name.removesuffix("_bench")
+    assert set(returned) == {"record", "raw", "command", "environment", "ansible_facts"}
+    assert set(returned["ansible_facts"]["contains"]) == {f"trueup_{tool}"}
+
+
+@pytest.mark.parametrize("name", BENCHES)
+def test_every_benchmark_has_a_parser_a_role_and_a_page(name: str) -> None:
+    tool = name.removesuffix("_bench")
+    parser = importlib.import_module(f"{parsers.__name__}.{tool}")
+    assert tool == parser.TOOL
+    assert callable(getattr(parser, f"parse_{tool}"))
+    assert callable(parser.recognises)
+    for path in (f"roles/{tool}/tasks/benchmark.yml", f"docs/{tool}.md"):
+        assert (ROOT / path).is_file() is True, path
+    sources = (ROOT / "tests" / "data" / tool / "SOURCES.md").read_text()
+    recorded = {
+        path.name for path in (ROOT / "tests" / "data" / tool).iterdir() if path.suffix != ".md"
+    }
+    assert {name for name in recorded if name not in sources} == set()
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_ansible_doc_shows_the_page(name: str) -> None:
+    done = subprocess.run(
+        [str(Path(sys.executable).with_name("ansible-doc")), "-t", "module", name],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0
+    for heading in ("OPTIONS", "EXAMPLES", "RETURN VALUES"):
+        assert heading in done.stdout

@@ -1,0 +1,142 @@
+"""What the modules return is what the callback writes is what analysis loads."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import devito_bench
+import pytest
+import stream_bench
+from ansible.module_utils.trueup.topology import Topology
+from bench_modules import FakeRun, Runner
+from trueup import record as records
+from trueup_analysis.load import load
+
+ROOT = Path(__file__).parent.parent.parent
+DATA = ROOT / "tests" / "data"
+MACHINE = Topology(
+    cpus=(0, 1), numa={0: (0, 1)}, l3_groups=((0, 1),), cores=((0,), (1,)), last_level_cache_bytes=1
+)
+CASES = [
+    (devito_bench, "devito/driver_openmp.log", {"threads_per_rank": 2}),
+    (stream_bench, "stream/kernel_streaming.json", {}),
+]
+
+
+@pytest.mark.parametrize(("module", "recording", "arguments"), CASES)
+def test_what_a_module_returns_is_what_analysis_loads(
+    module: object,
+    recording: str,
+    arguments: dict[str, int],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setattr(module, "read_topology", lambda **_: MACHINE)
+    run = Runner(module, monkeypatch, capsys, tmp_path)  # type: ignore[arg-type]  # WHY: parametrised
+    result = run(FakeRun(stdout=(DATA / recording).read_text()), prefix=str(tmp_path), **arguments)
+    failed = run(FakeRun(returncode=1, seconds=1.5), prefix=str(tmp_path), **arguments)
+    results = tmp_path / "results"
+    for each in (result, failed):
+        records.write_record(str(results), each["record"], each["raw"])
+    loaded = load([results])
+    assert loaded.excluded == []
+    assert sorted(loaded.cases["outcome"]) == ["failed", "ok"]
+    ok = loaded.cases[loaded.cases["outcome"] == "ok"].iloc[0]
+    figures = loaded.metrics[loaded.metrics["record"] == ok["record"]]
+    assert len(figures) == len(result["record"]["metrics"])
+    assert figures["value"].tolist() == [row["value"] for row in result["record"]["metrics"]]
+
+
+PLAY = """
+- name: Return records
+  hosts: localhost
+  connection: local
+  gather_facts: false
+  tasks:
+    - name: Start
+      ansible.builtin.set_fact:
+        trueup_run_id: 20261120T091300Z-7c1e
+    - name: Return a record
+      returns_record:
+        record: "{{ lookup('ansible.builtin.file', item) | from_json }}"
+        fails: "{{ item is search('bad') }}"
+      loop: "{{ files }}"
+"""
+MODULE = """#!/usr/bin/python
+from ansible.module_utils.basic import AnsibleModule
+def main():
+    module = AnsibleModule(argument_spec={"record": {"type": "dict"}, "fails": {"type": "bool"}})
+    given = module.params
+    if given["fails"]:
+        module.fail_json(msg="it failed", record=given["record"], raw="words")
+    module.exit_json(changed=False, record=given["record"], raw="words")
+main()
+"""
+
+
+def play(tmp_path: Path, *files: tuple[str, dict[str, object]]) -> subprocess.CompletedProcess[str]:
+    """Run a play whose module returns the given records, with the product's callback."""
+    (tmp_path / "library").mkdir()
+    (tmp_path / "ansible.cfg").touch()
+    (tmp_path / "library" / "returns_record.py").write_text(MODULE)
+    (tmp_path / "play.yml").write_text(PLAY)
+    for name, record in files:
+        (tmp_path / name).write_text(json.dumps(record))
+    names = json.dumps({"files": [str(tmp_path / name) for name, _ in files]})
+    return subprocess.run(
+        [str(Path(sys.executable).with_name("ansible-playbook")), "play.yml", "-e", names],
+        cwd=tmp_path,
+        env={
+            "PATH": "/usr/bin:/bin",
+            "HOME": str(tmp_path),
+            "ANSIBLE_CONFIG": str(tmp_path / "ansible.cfg"),
+            "ANSIBLE_CALLBACK_PLUGINS": str(ROOT / "plugins" / "callback"),
+            "ANSIBLE_CALLBACKS_ENABLED": "trueup_records",
+            "ANSIBLE_LIBRARY": str(tmp_path / "library"),
+            "TRUEUP_RESULTS": str(tmp_path / "results"),
+            "LC_ALL": "C.UTF-8",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def a_record(case: str, **changes: object) -> dict[str, object]:
+    record = json.loads((DATA / "records" / "valid.json").read_text())
+    return {**record, "case": case, **changes}
+
+
+def test_the_callback_keeps_good_and_failed_records_and_the_run(tmp_path: Path) -> None:
+    failed = a_record("bad", outcome="failed", reason="it failed", metrics=[])
+    done = play(tmp_path, ("good.json", a_record("good")), ("bad.json", failed))
+    assert done.returncode == 2
+    folder = tmp_path / "results" / "20261120T091300Z-7c1e"
+    loaded = load([tmp_path / "results"])
+    assert dict(zip(loaded.cases["case"], loaded.cases["outcome"], strict=True)) == {
+        "good": "ok",
+        "bad": "failed",
+    }
+    assert len(list(folder.glob("*.raw.txt"))) == 2
+    manifest = json.loads((folder / "run.json").read_text())
+    assert manifest["hosts"]["localhost"]["failed"] == 1
+    assert manifest["finished_at"] >= manifest["started_at"]
+
+
+def test_a_record_that_breaks_the_schema_stops_the_run(tmp_path: Path) -> None:
+    broken = a_record("broken", node_count=0)
+    done = play(tmp_path, ("broken.json", broken), ("good.json", a_record("good")))
+    assert done.returncode == 1
+    assert "node_count: 0 is less than the minimum of 1; the run is stopped" in done.stderr
+    assert list((tmp_path / "results").rglob("devito*.json")) == []
+
+
+def test_a_record_that_cannot_be_written_stops_the_run(tmp_path: Path) -> None:
+    (tmp_path / "results").write_text("a file where the folder should be")
+    done = play(tmp_path, ("good.json", a_record("good")))
+    assert done.returncode != 0
+    assert "the run is stopped" in done.stderr

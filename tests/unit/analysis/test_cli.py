@@ -1,0 +1,193 @@
+"""The command as a user meets it: what goes where, and with which exit status."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import made
+import pytest
+from trueup_analysis import cli
+
+ROOT = Path(__file__).resolve().parents[3]
+REFERENCE = ROOT / "catalog" / "reference_results.csv"
+COMMANDS = ("list", "scaling", "cost", "reference", "read", "pack", "report")
+
+
+class Outcome:
+    """What one call of the command did."""
+
+    def __init__(self, status: int, out: str, err: str) -> None:
+        self.status, self.out, self.err = status, out, err
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    """Call the command in this process."""
+
+    def call(*argv: object) -> Outcome:
+        monkeypatch.setattr(sys, "argv", ["trueup", *map(str, argv)])
+        with pytest.raises(SystemExit) as stopped:
+            cli.main()
+        written = capsys.readouterr()
+        return Outcome(int(stopped.value.code or 0), written.out, written.err)
+
+    return call
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    records = [made.record(100 / n, threads=n) for n in (1, 2, 4)]
+    records.append(made.record(outcome="failed", reason="out of memory", threads=8))
+    made.write(tmp_path / "results", records)
+    (tmp_path / "results" / made.RUN_ID / "bad.json").write_text("{", encoding="utf-8")
+    return tmp_path / "results"
+
+
+def as_process(*argv: object, **options: object) -> subprocess.CompletedProcess[str]:
+    path = os.pathsep.join(str(ROOT / name) for name in ("module_utils", "analysis"))
+    return subprocess.run(
+        [sys.executable, "-c", "from trueup_analysis.cli import main; main()", *map(str, argv)],
+        env={**os.environ, "PYTHONPATH": path, "COLUMNS": "100"},
+        capture_output=True,
+        text=True,
+        check=False,
+        **options,  # type: ignore[call-overload]  # input and cwd, as the tests need them
+    )
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_teaches_by_example(run, command: str) -> None:
+    done = run(command, "--help")
+    assert (done.status, done.err) == (0, "")
+    assert f"trueup {command}" in done.out.split("Examples")[1] or command == "read"
+
+
+def test_help_names_every_command_and_the_exit_status(run) -> None:
+    done = run("--help")
+    assert [name for name in COMMANDS if f" {name} " not in done.out] == []
+    assert "Exit status: 0 fine; 1 bad input" in done.out
+
+
+def test_help_loads_nothing_heavy() -> None:
+    code = (
+        "import sys; from trueup_analysis import cli;"
+        "print(sorted({'pandas', 'scipy', 'matplotlib', 'pyarrow', 'numpy'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": f"{ROOT / 'module_utils'}{os.pathsep}{ROOT / 'analysis'}"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "[]\n"
+
+
+def test_data_goes_to_stdout_and_what_went_wrong_to_stderr(run, results: Path) -> None:
+    done = run("scaling", results)
+    assert done.status == 0
+    assert "Strong scaling over cores" in done.out
+    assert f"not read: {results / made.RUN_ID / 'bad.json'}" in done.err
+    assert "left out, failed: acoustic-so8-r1t8 on made-1" in done.err
+    assert "out of memory" in done.err
+    assert "out of memory" not in done.out
+
+
+def test_list_shows_failures_with_their_reason(run, results: Path) -> None:
+    done = run("list", results)
+    assert "3 ok, 1 failed" in done.out
+    assert "out of memory" in done.out
+    assert "Not read: 1" in done.out
+
+
+def test_list_verify_fails_when_a_raw_output_is_gone(run, tmp_path: Path) -> None:
+    made.write(tmp_path, [made.record(raw={"path": "x.raw.txt", "sha256": "0" * 64})])
+    done = run("list", tmp_path, "--verify")
+    assert done.status == 1
+    assert "0 of 1 raw outputs are as recorded." in done.err
+
+
+def test_output_goes_to_a_file(run, results: Path, tmp_path: Path) -> None:
+    done = run("scaling", results, "--format", "csv", "--output", tmp_path / "s.csv")
+    assert (done.status, done.out) == (0, "")
+    lines = (tmp_path / "s.csv").read_text(encoding="utf-8").splitlines()
+    assert len(lines) == 4
+    assert "median_seconds" in lines[0]
+    done = run("scaling", results, "--output", tmp_path / "no" / "s.csv")
+    assert done.status == 1
+    assert "could not be written" in done.err
+
+
+def test_without_results_it_says_what_to_do(
+    run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = run("scaling")
+    assert (done.status, done.out) == (1, "")
+    assert done.err.startswith("trueup: error: results does not exist: run `make run`")
+    assert done.err.count("\n") == 1
+
+
+def test_wrong_usage_is_2(run) -> None:
+    assert run("scaling", "--over", "moons").status == 2
+
+
+@pytest.mark.parametrize(("strict", "status"), [((), 0), (("--strict",), 1)])
+def test_an_unknown_price_fails_only_when_strict(run, strict: tuple[str, ...], status: int) -> None:
+    done = run("cost", REFERENCE, *strict)
+    assert done.status == status
+    assert "unknown" in done.out
+    assert "give --region" in done.err
+
+
+def test_cost_json_carries_base_units_and_sources(run, results: Path) -> None:
+    done = run("cost", results, "--format", "json")
+    row = json.loads(done.out)["tables"][0]["rows"][0]
+    assert row["node_hours"] == pytest.approx(100 / 3600)
+    assert row["currency"] == "USD"
+    assert (row["region"], row["offer"], row["price_date"]) == ("eastus", "payg", "2026-06-18")
+    assert "karpenter" in row["price_source"]
+
+
+def test_catalog_by_option_and_by_environment(
+    run, results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    header = "size,region,os,offer,usd_per_hour,as_of_date,source,notes\n"
+    row = "Standard_HB120rs_v3,eastus,linux,payg,7.5,2026-01-01,made,\n"
+    (tmp_path / "prices.csv").write_text(header + row, encoding="utf-8")
+    by_option = run("cost", results, "--format", "json", "--catalog", tmp_path)
+    monkeypatch.setenv("TRUEUP_CATALOG", str(tmp_path))
+    by_environment = run("cost", results, "--format", "json")
+    for done in (by_option, by_environment):
+        assert json.loads(done.out)["tables"][0]["rows"][0]["usd_per_hour"] == 7.5
+    done = run("cost", results, "--catalog", tmp_path / "no")
+    assert (done.status, "holds no prices.csv" in done.err) == (1, True)
+
+
+def test_pack_then_scaling_gives_the_same_table(run, results: Path, tmp_path: Path) -> None:
+    packed = tmp_path / "all.parquet"
+    assert run("pack", results, "--output", packed).status == 0
+    assert run("scaling", packed).out == run("scaling", results).out
+    done = run("pack", results, "--output", tmp_path / "all.json")
+    assert (done.status, "must end in .parquet" in done.err) == (1, True)
+
+
+def test_read_takes_files_and_standard_input() -> None:
+    log = ROOT / "tests" / "data" / "stream" / "stream510.txt"
+    by_name = as_process("read", log)
+    by_pipe = as_process("read", "-", input=log.read_text(encoding="utf-8"))
+    named, piped = (json.loads(done.stdout)[0] for done in (by_name, by_pipe))
+    assert (named["tool"], named["rows"]) == ("stream", piped["rows"])
+    assert piped["source"] == "-"
+
+
+def test_read_says_in_one_sentence_what_it_cannot_read(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("hello", encoding="utf-8")
+    for name in ("x", "y"):
+        done = as_process("read", tmp_path / name)
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+        assert done.stderr.startswith("trueup: error: ")

@@ -1,0 +1,48 @@
+"""Published tables, their corrections, and this run beside them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import made
+import pytest
+from trueup_analysis.load import load
+from trueup_analysis.reference import compare, sums
+
+REFERENCE = Path(__file__).resolve().parents[3] / "catalog" / "reference_results.csv"
+
+
+def test_published_tables_stand_alone() -> None:
+    found = compare(load([REFERENCE]), None)
+    assert [len(item.table) for item in found] == [5, 4, 4]
+    assert [f"{value:.2f}" for value in found[0].table["published_seconds"]] == [
+        "184.39", "126.20", "117.61", "132.86", "149.99",
+    ]  # fmt: skip
+    assert found[0].table["mine_seconds"].isna().all().item() is True
+    assert "96 and 120 cores are slower than 64" in found[0].notes[1]
+
+
+def test_this_run_stands_at_the_same_resource(tmp_path: Path) -> None:
+    records = [made.record(100 / n, threads=n) for n in (8, 16, 64)]
+    found = compare(load([REFERENCE]), load([made.write(tmp_path, records)]))
+    table = found[0].table
+    assert table["resource"].to_list() == [8, 16, 32, 64, 96, 120]
+    assert table["cores"].to_list() == [8, 16, 32, 64, 96, 120]
+    mine = table.set_index("resource")["mine_seconds"].dropna()
+    assert mine.to_dict() == pytest.approx({8: 12.5, 16: 6.25, 64: 1.5625})
+    assert table["published_seconds"].isna().to_list() == [True, False, False, False, False, False]
+    assert any("compare speed-up and efficiency" in note for note in found[0].notes)
+    assert found[1].table["mine_seconds"].isna().all().item() is True
+
+
+def test_a_run_without_devito_leaves_the_published_tables_alone(tmp_path: Path) -> None:
+    failed = made.record(outcome="failed", reason="killed")
+    found = compare(load([REFERENCE]), load([made.write(tmp_path, [failed])]))
+    assert [len(item.table) for item in found] == [5, 4, 4]
+
+
+def test_the_cost_table_holds_the_printed_and_the_true_hours() -> None:
+    table = sums(load([REFERENCE])).table
+    assert table["published_hours"].to_list() == pytest.approx([0.197, 0.086, 0.102])
+    assert [f"{value:.4f}" for value in table["node_hours"]] == ["0.1975", "0.2588", "0.3250"]
+    assert [f"{value:.1f}" for value in table["underbilled"]] == ["1.0", "3.0", "3.2"]

@@ -1,0 +1,222 @@
+"""The module devito_bench: success, check mode, missing tool, unusable output, refusals."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import devito_bench
+import jsonschema
+import pytest
+from ansible.module_utils.trueup import devito, process
+from ansible.module_utils.trueup.topology import Topology
+from bench_modules import FakeRun, Runner
+from trueup import record as records
+
+DATA = Path(__file__).parent.parent / "data" / "devito"
+SCHEMA = json.loads(Path(records.__file__).with_name("record.schema.json").read_text())
+GIB = 1024**3
+ALWAYS = {"changed", "record", "raw", "command", "environment"}
+
+# Two NUMA nodes of two cores.
+MACHINE = Topology(
+    cpus=(0, 1, 2, 3),
+    numa={0: (0, 1), 1: (2, 3)},
+    l3_groups=((0, 1), (2, 3)),
+    cores=((0,), (1,), (2,), (3,)),
+    last_level_cache_bytes=64 * 1024**2,
+)
+
+
+@pytest.fixture(name="run_module")
+def _run_module(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> Any:
+    monkeypatch.setattr(devito_bench, "read_topology", lambda **_: MACHINE)
+    monkeypatch.setattr(devito_bench, "available_memory_bytes", lambda: 8 * GIB)
+    runner = Runner(devito_bench, monkeypatch, capsys, tmp_path)
+    usual = {"prefix": str(tmp_path / "devito"), "shape": "128x128x128"}
+    return lambda run, **arguments: runner(run, **{**usual, **arguments})
+
+
+def driver_output(name: str = "driver_openmp.log") -> str:
+    return (DATA / name).read_text()
+
+
+def test_a_good_run_gives_a_record(run_module: Any, tmp_path: Path) -> None:
+    run = FakeRun(stdout=driver_output())
+    result = run_module(run, threads_per_rank=2, memory_bandwidth=40e9, timeout_seconds=60)
+    assert set(result) >= ALWAYS
+    record = result["record"]
+    jsonschema.validate(record, SCHEMA)
+    assert (record["outcome"], record["reason"]) == ("ok", None)
+    assert (record["ranks"], record["threads_per_rank"], record["nodes"]) == (1, 2, ["node-1"])
+    assert record["case"] == "acoustic-so8-128x128x128-tn200-r1t2-core"
+    assert record["software"]["devito"] == "4.8.23"
+    assert record["parameters"]["block_shape"] == "8x8"
+    assert record["duration_seconds"] == 4.5
+    assert result["ansible_facts"] == {"trueup_devito": record}
+    assert result["raw"] == driver_output()
+    rows = {(row["name"], row.get("statistic")): row for row in record["metrics"]}
+    assert rows["run_time", "median"]["value"] == 1.2640109062194824
+    assert rows["run_time", "median"]["n"] == 3
+    roof = 40e9 * 2.561128666391929
+    expected = 12118114816.0 / 1.2640109062194824 / roof
+    assert rows["roofline_fraction", "median"]["value"] == pytest.approx(expected, rel=1e-9)
+
+    assert len(run.calls) == 1
+    call = run.calls[0]
+    prefix = str(tmp_path / "devito")
+    assert call["argv"] == [
+        f"{prefix}/venv/bin/python",
+        f"{prefix}/devito_driver.py",
+        *(["--model", "acoustic", "--shape", "128x128x128", "--space-order", "8", "--tn", "200"]),
+        *(["--nbl", "10", "--autotune", "aggressive", "--repeats", "3", "--cpus", "0-1"]),
+    ]
+    assert call["timeout_seconds"] == 60
+    assert call["environment"] == {
+        "DEVITO_ARCH": "gcc",
+        "DEVITO_LANGUAGE": "openmp",
+        "DEVITO_LOGGING": "PERF",
+        "OMP_NUM_THREADS": "2",
+        "TMPDIR": f"{prefix}/jit/{devito.jit_key()}",
+    }
+    assert record["command"] == call["argv"]
+    assert record["environment"] == call["environment"]
+
+
+def test_ranks_are_started_by_mpirun_and_bound_by_plan(run_module: Any) -> None:
+    text = driver_output("driver_mpi.log").replace('"cpus": ["0", "1"]', '"cpus": ["0", "2"]')
+    run = FakeRun(stdout=text)
+    record = run_module(run, ranks=2, binding="numa", mpi_mode="full")["record"]
+    assert record["outcome"] == "ok"
+    argv = run.calls[0]["argv"]
+    assert re.search(r"mpirun$", argv[0])
+    assert argv[1:5] == ["--bind-to", "none", "-np", "2"]
+    assert argv[-2:] == ["--cpus", "0/2"]
+    assert run.calls[0]["environment"]["DEVITO_MPI"] == "full"
+    assert record["parameters"]["mpi"] == "full"
+    assert record["case"].endswith("r2t1-numa-full")
+
+
+def test_check_mode_returns_the_same_keys_and_runs_nothing(run_module: Any) -> None:
+    run = FakeRun(stdout=driver_output())
+    result = run_module(run, check=True, threads_per_rank=2)
+    real = run_module(FakeRun(stdout=driver_output()), threads_per_rank=2)
+    assert run.calls == []
+    assert set(result) == set(real)
+    assert (result["record"], result["raw"], result["ansible_facts"]) == (None, None, {})
+    assert result["command"] == real["command"]
+    assert result["environment"] == real["environment"]
+
+
+ENDINGS: list[tuple[str, dict[str, Any], str]] = [
+    ("missing", {"error": FileNotFoundError(2, "No such file or directory")}, "cannot be run"),
+    ("busy", {"error": TimeoutError("another benchmark still runs")}, "another benchmark"),
+    ("orphan", {"error": process.Orphaned("the process that asked is gone")}, "is gone"),
+    ("status", {"returncode": 1, "stderr": "Traceback\nBoom"}, "exit status 1"),
+    ("killed", {"returncode": -9}, "was killed by SIGKILL"),
+    (
+        "memory",
+        {"returncode": -9, "out_of_memory": True},
+        "was killed by SIGKILL; the kernel's out-of-memory killer acted",
+    ),
+    ("late", {"returncode": -9, "timed_out": True}, "ended at its time limit of 1800 s"),
+    ("empty", {"stdout": ""}, "output not understood: no line 'Operator"),
+    ("garbage", {"stdout": "\x00nonsense"}, "output not understood"),
+    ("full then failed", {"returncode": 1, "stdout": driver_output()}, "exit status 1"),
+]
+
+
+@pytest.mark.parametrize(
+    ("ending", "reason"), [item[1:] for item in ENDINGS], ids=[item[0] for item in ENDINGS]
+)
+def test_a_bad_end_gives_a_failed_record_with_the_reason(
+    run_module: Any, ending: dict[str, Any], reason: str
+) -> None:
+    result = run_module(FakeRun(**ending), threads_per_rank=2)
+    record = result["record"]
+    assert result["failed"] is True
+    jsonschema.validate(record, SCHEMA)
+    assert record["outcome"] == "failed"
+    assert reason in record["reason"]
+    assert reason in result["msg"]
+    assert record["metrics"] == []
+    assert "ansible_facts" not in result
+
+
+def test_a_failure_shows_the_last_lines(run_module: Any) -> None:
+    text = "\n".join(f"line {number}" for number in range(80))
+    result = run_module(FakeRun(returncode=1, stderr=text), threads_per_rank=2)
+    assert len(result["output_tail"]) == 50
+    assert result["output_tail"][-1] == "line 79"
+
+
+@pytest.mark.parametrize(
+    ("change", "arguments", "reason"),
+    [
+        ((), {"reference_norms": {"field": 240.5}}, "gave 240.5"),
+        ((), {"reference_norms": {"other": 1.0}}, "the norm of the other is missing"),
+        (('"cpus": ["0-1"]', '"cpus": ["0-3"]'), {}, "ran on CPUs 0-3 instead of 0-1"),
+        (('"ranks": 1', '"ranks": 2'), {}, "2 ranks ran instead of 1"),
+        (('"field": 239', '"field": -239'), {}, "field_norm_finite failed"),
+        ((), {"repeats": 4}, "3 repeats came out of 4"),
+    ],
+)
+def test_a_wrong_result_is_invalid(
+    run_module: Any, change: tuple[str, str], arguments: dict[str, Any], reason: str
+) -> None:
+    text = driver_output().replace(*change) if change else driver_output()
+    result = run_module(FakeRun(stdout=text), threads_per_rank=2, **arguments)
+    assert result["failed"] is True
+    jsonschema.validate(result["record"], SCHEMA)
+    assert result["record"]["outcome"] == "invalid"
+    assert reason in result["record"]["reason"]
+
+
+def test_a_norm_within_single_precision_is_the_same(run_module: Any) -> None:
+    norms = {"field": 239.9191131591797 * (1 + 2e-7)}
+    result = run_module(FakeRun(stdout=driver_output()), threads_per_rank=2, reference_norms=norms)
+    assert result["record"]["outcome"] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"space_order": 7}, "space_order 7 is not an even number"),
+        ({"space_order": 0}, "space_order 0 is not an even number"),
+        ({"space_order": -8}, "space_order -8 is not an even number"),
+        ({"shape": "4000x4000x4000"}, "needs about 1965.6 GiB with 1 rank(s), and 8.0 GiB are"),
+        ({"shape": "128x128"}, "shape '128x128' is not three extents"),
+        ({"shape": "4x128x128"}, "an extent of 4 is smaller than the stencil"),
+        ({"model": "plastic"}, "model 'plastic' is unknown; there are: acoustic"),
+        ({"ranks": 5}, "5"),
+        ({"ranks": 0}, "0"),
+        ({"ranks": 1, "threads_per_rank": 3, "binding": "numa"}, "3"),
+        ({"repeats": 2}, "repeats 2 is below 3"),
+        ({"tn_ms": 0}, "tn_ms 0 is not a positive time"),
+        ({"nbl": -1}, "nbl -1 is negative"),
+        ({"timeout_seconds": 0}, "timeout_seconds 0 is not a positive time"),
+    ],
+)
+def test_bad_input_is_refused_before_anything_runs(
+    run_module: Any, arguments: dict[str, Any], message: str
+) -> None:
+    run = FakeRun(stdout=driver_output())
+    result = run_module(run, **{"threads_per_rank": 1, **arguments})
+    assert result["failed"] is True
+    assert message in result["msg"]
+    assert result["record"] is None
+    assert run.calls == []
+
+
+def test_the_memory_estimate_matches_what_was_measured() -> None:
+    # Peak resident sizes of the driver on 2026-11-20 (docs/devito.md): 128^3 0.32, 256^3 0.99,
+    # 384^3 2.62, 512^3 5.54 GB.
+    for extent, measured in ((256, 0.99e9), (384, 2.62e9), (512, 5.54e9)):
+        problem = devito.Problem.parse(
+            model="acoustic", shape=f"{extent}x{extent}x{extent}", space_order=8, tn_ms=100, nbl=10
+        )
+        assert devito.memory_bytes(problem) == pytest.approx(measured, rel=0.15)

@@ -1,0 +1,108 @@
+"""The module stream_bench: success, check mode, missing tool, unusable output, refusals."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import stream_bench
+from ansible.module_utils.trueup.topology import Topology
+from bench_modules import FakeRun, Runner
+from trueup import record as records
+
+DATA = Path(__file__).parent.parent / "data" / "stream"
+KERNEL = (DATA / "kernel_streaming.json").read_text()
+SCHEMA = json.loads(Path(records.__file__).with_name("record.schema.json").read_text())
+MIB = 1024**2
+MACHINE = Topology(
+    cpus=(0, 1),
+    numa={0: (0, 1)},
+    l3_groups=((0, 1),),
+    cores=((0,), (1,)),
+    last_level_cache_bytes=64 * MIB,
+)
+
+
+@pytest.fixture(name="run_module")
+def _run_module(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> Any:
+    monkeypatch.setattr(stream_bench, "read_topology", lambda **_: MACHINE)
+    monkeypatch.setattr(stream_bench, "available_memory_bytes", lambda: 4096 * MIB)
+    runner = Runner(stream_bench, monkeypatch, capsys, tmp_path)
+    return lambda run, **arguments: runner(run, prefix="/opt/stream", **arguments)
+
+
+def test_a_good_run_gives_a_record(run_module: Any) -> None:
+    run = FakeRun(stdout=KERNEL)
+    result = run_module(run)
+    record = result["record"]
+    jsonschema.validate(record, SCHEMA)
+    assert (record["outcome"], record["case"]) == ("ok", "streaming-t2-core")
+    assert (record["ranks"], record["threads_per_rank"]) == (1, 2)
+    assert result["ansible_facts"] == {"trueup_stream": record}
+    # Four times the caches: 256 MiB are 33554432 doubles.
+    assert run.calls[0]["argv"] == ["/opt/stream/stream_kernel-streaming", "33554432", "10"]
+    assert run.calls[0]["environment"] == {
+        "OMP_NUM_THREADS": "2",
+        "OMP_PLACES": "{0},{1}",
+        "OMP_PROC_BIND": "close",
+    }
+    assert len(run.calls) == 1
+    rates = {(row["name"], row["statistic"]): row["value"] for row in record["metrics"]}
+    assert len(rates) == 12
+    assert rates["triad_rate", "min"] <= rates["triad_rate", "median"] <= rates["triad_rate", "max"]
+    assert {row["unit"] for row in record["metrics"]} == {"byte/s"}
+
+
+def test_check_mode_returns_the_same_keys_and_runs_nothing(run_module: Any) -> None:
+    run = FakeRun(stdout=KERNEL)
+    result = run_module(run, check=True)
+    real = run_module(FakeRun(stdout=KERNEL))
+    assert run.calls == []
+    assert set(result) == set(real)
+    assert (result["record"], result["command"]) == (None, real["command"])
+
+
+@pytest.mark.parametrize(
+    ("ending", "outcome", "reason"),
+    [
+        ({"error": FileNotFoundError(2, "No such file or directory")}, "failed", "cannot be run"),
+        ({"returncode": 3, "stderr": "no memory"}, "failed", "exit status 3"),
+        ({"stdout": KERNEL[:100]}, "failed", "cut off or damaged"),
+        ({"stdout": ""}, "failed", "no table"),
+        ({"stdout": KERNEL.replace('"error": 0.0', '"error": 9.0')}, "invalid", "do not hold"),
+        ({"stdout": KERNEL.replace("[0, 1]", "[1, 1]")}, "invalid", "ran on CPUs [1, 1]"),
+    ],
+)
+def test_a_bad_end_gives_a_record_with_the_reason(
+    run_module: Any, ending: dict[str, Any], outcome: str, reason: str
+) -> None:
+    result = run_module(FakeRun(**ending))
+    jsonschema.validate(result["record"], SCHEMA)
+    assert result["failed"] is True
+    assert result["record"]["outcome"] == outcome
+    assert reason in result["record"]["reason"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"array_bytes": 8 * MIB}, "array_bytes 8388608 is below 268435456"),
+        ({"array_bytes": 2048 * MIB}, "need 6.0 GiB, and 4.0 GiB are available"),
+        ({"repeats": 1}, "repeats 1 is below 3"),
+        ({"threads": 3}, "3"),
+        ({"threads": -1}, "-1"),
+    ],
+)
+def test_bad_input_is_refused_before_anything_runs(
+    run_module: Any, arguments: dict[str, Any], message: str
+) -> None:
+    run = FakeRun(stdout=KERNEL)
+    result = run_module(run, **arguments)
+    assert result["failed"] is True
+    assert message in result["msg"]
+    assert (result["record"], run.calls) == (None, [])
