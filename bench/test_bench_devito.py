@@ -3,7 +3,8 @@
 - The module devito_bench costs less than 2 % + 1 s over running the same command by hand.
 - The best layout of the default sweep is never slower than Devito's own benchmark run by hand.
 
-Needs what the role devito installs: ``make run`` first. Run with ``make bench ARGS="-k devito"`` on a
+Needs what the role devito installs: ``make run`` first. Run with ``make bench ARGS="-k devito"`` on
+a
 quiet machine.
 """
 
