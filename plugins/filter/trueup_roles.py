@@ -11,10 +11,11 @@ from ansible.errors import AnsibleFilterError
 
 DOCUMENTATION = r"""
 name: trueup_roles
-short_description: Variables of a role that its argument specification does not have
+short_description: What roles are and have
 description:
   - C(unknown_variables) takes variable names and the role's path and returns those that no entry
     point describes.
+  - C(benchmark_roles) lists the roles of a folder that have an entry point C(benchmark).
   - C(trueup_read) gives the text of a file of the role.
 """
 
@@ -36,8 +37,17 @@ def trueup_read(name: str, folder: str) -> str:
     return (Path(folder) / name).read_text(encoding="utf-8")
 
 
+def benchmark_roles(roles_dir: str) -> list[str]:
+    """The roles that are benchmarks: those with an entry point ``benchmark``."""
+    return sorted(path.parent.parent.name for path in Path(roles_dir).glob("*/tasks/benchmark.yml"))
+
+
 class FilterModule:
     """Ansible's entry."""
 
     def filters(self) -> dict[str, Any]:
-        return {"unknown_variables": unknown_variables, "trueup_read": trueup_read}
+        return {
+            "benchmark_roles": benchmark_roles,
+            "trueup_read": trueup_read,
+            "unknown_variables": unknown_variables,
+        }

@@ -9,7 +9,7 @@ import pytest
 from ansible.errors import AnsibleFilterError
 from helpers import a_record
 from trueup import record as records
-from trueup_roles import unknown_variables
+from trueup_roles import benchmark_roles, unknown_variables
 from trueup_runs import best, metric, recorded, recorded_like, run_id
 
 RUN = a_record()["run_id"]
@@ -70,6 +70,10 @@ def test_best_follows_the_metrics_direction() -> None:
     assert best([slow], "triad_rate") is None
     assert metric(slow, "run_time") == 2.0
     assert metric(slow, "run_time", "max") is None
+
+
+def test_the_benchmarks_are_the_roles_with_that_entry_point() -> None:
+    assert benchmark_roles(str(ROLES)) == ["devito", "stream"]
 
 
 def test_a_misspelt_variable_is_found() -> None:
