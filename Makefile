@@ -13,6 +13,8 @@ PYTHON ?=
 ARGS ?=
 RESUME ?=
 RUN ?=
+PRICE ?=
+AS_SIZE ?=
 OUTPUT ?= report
 PYTEST_ARGS ?=
 SCENARIOS ?= local devito
@@ -36,6 +38,7 @@ help: ## List the verbs (this text)
 	grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  \1\t\2/' | expand -t 14
 	echo
 	echo 'Values: ARGS="-e ..." (to ansible-playbook, pytest)  RESUME=last|RUN_ID  RUN=RUN_ID  OUTPUT=folder'
+	echo '        PRICE=3.60 | AS_SIZE=Standard_HB120rs_v3 (a machine outside Azure has no price of its own)'
 	echo '        SCENARIOS="local devito"  VENV=folder  PYTHON=python3.12'
 
 # ---- set-up -------------------------------------------------------------------------------------
@@ -116,7 +119,14 @@ report: controller-venv ## Write the report of the last run (or RUN=run_id) to r
 	[ -n "$$run" ] || run=$$(cd results 2>/dev/null && ls -1d [0-9]*/ 2>/dev/null | sort | tail -n 1 || true)
 	run=$${run%/}
 	if [ -z "$$run" ]; then echo 'results/ holds no run yet: make run' >&2; exit 1; fi
-	trueup report "results/$$run" --output '$(OUTPUT)'
+	price=($(if $(PRICE),--price '$(PRICE)') $(if $(AS_SIZE),--as-size '$(AS_SIZE)'))
+	status=0
+	trueup scaling "results/$$run" || status=$$?
+	echo
+	trueup cost "results/$$run" "$${price[@]}" || status=$$?
+	echo
+	trueup report "results/$$run" --output '$(OUTPUT)' "$${price[@]}" || status=$$?
+	exit $$status
 
 # ---- checks -------------------------------------------------------------------------------------
 
@@ -183,14 +193,21 @@ bench: test-venv ## The promises about speed, as ratios of two measurements of o
 # ---- upkeep -------------------------------------------------------------------------------------
 
 pip_compile := CUSTOM_COMPILE_COMMAND='make lock' pip-compile --quiet --generate-hashes --no-annotate \
-  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --strip-extras --allow-unsafe
+  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --strip-extras
 
 .PHONY: lock
-lock: test-venv ## Pin requirements/*.in again (ARGS=--upgrade, or ARGS="--upgrade-package pandas")
+lock: test-venv ## Pin the *.in again (ARGS=--upgrade, or ARGS="--upgrade-package pandas")
 	@cd requirements
-	$(pip_compile) $(ARGS) --output-file controller.txt controller.in
-	$(pip_compile) $(ARGS) --output-file test.txt test.in
-	$(pip_compile) $(ARGS) --output-file node-build.txt node-build.in
+	for pins in controller test; do
+	  $(pip_compile) --allow-unsafe $(ARGS) --output-file $$pins.txt $$pins.in
+	done
+	cd ../roles/devito/files
+	# pip has a file of its own, since it must be there before the others.
+	$(pip_compile) $(ARGS) --output-file requirements.txt requirements.in
+	$(pip_compile) $(ARGS) --output-file requirements-mpi.txt requirements-mpi.in
+	for pins in requirements-pip requirements-build; do
+	  $(pip_compile) --allow-unsafe $(ARGS) --output-file $$pins.txt $$pins.in
+	done
 
 .PHONY: clean
 clean: ## Remove what the verbs made here, except results/

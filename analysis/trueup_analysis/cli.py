@@ -394,7 +394,7 @@ def report(
         output,
         catalog=folder(catalog),
         region=region,
-        offer=offer or "payg",
+        offer=offer,
         price=price,
         as_size=as_size,
     )

@@ -19,9 +19,11 @@ if TYPE_CHECKING:
 
     from .load import Loaded
 
-__all__ = ["CostTable", "read_prices", "table"]
+__all__ = ["GIVEN", "NO_SIZE", "CostTable", "read_prices", "table"]
 
 CURRENCY = "USD"
+# Expected off Azure, so the report takes it for a note.
+NO_SIZE = "A machine without an Azure size has no price; give --as-size SIZE or --price US$."
 GIVEN = "given on the command line"
 _DATE = re.compile(r"\A[0-9]{4}-[0-9]{2}-[0-9]{2}\Z")
 _PRICE_COLUMNS = ("size", "region", "os", "offer", "usd_per_hour", "as_of_date", "source", "notes")
@@ -279,10 +281,7 @@ class _Pricing:
         if self._price is not None:
             return {"usd_per_hour": self._price, "price_source": GIVEN}
         if size is None:
-            why = (
-                "A machine without an Azure size has no price; give --as-size SIZE or --price US$."
-            )
-            self._unknown.setdefault(why, [])
+            self._unknown.setdefault(NO_SIZE, [])
             return {}
         if region is None:
             why = "No price without a region for {sizes}; give --region, such as --region eastus."

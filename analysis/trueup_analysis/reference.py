@@ -144,7 +144,7 @@ def _comparison(series: Series, own: list[Series]) -> Comparison:
         )
         notes.append(
             f"Own figures are of this run: {chosen.title}, baseline"
-            f" {units.counted(chosen.baseline, chosen.over)}. The article does"
+            f" {units.plural(chosen.baseline, chosen.over.removesuffix('s'))}. The article does"
             " not give its problem size, so compare speed-up and efficiency; seconds belong to"
             " different work."
         )

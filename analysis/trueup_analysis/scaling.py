@@ -15,11 +15,11 @@ from .render import units
 from .render.sheet import rows_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Container, Mapping, Sequence
 
     from .load import Loaded
 
-__all__ = ["Fit", "Series", "figures", "series"]
+__all__ = ["Fit", "Series", "figures", "left_out", "series", "work_of"]
 
 Over = Literal["cores", "nodes"]
 Kind = Literal["strong", "weak"]
@@ -52,8 +52,11 @@ GROWS = frozenset({"shape", "points", "array_elements", "array_bytes"})
 # GFLOP/s x time varied by 0.12 % over the 13 rows of the Devito article; more than this is another
 # problem size.
 WORK_TOLERANCE = 0.005
+# More speed than the resources allow by this much is no rounding.
+SUPERLINEAR = 1.01
 # Shapes are whole numbers, so points per core are equal only nearly.
 WEAK_TOLERANCE = 0.05
+_MOST_DECIMALS = 12
 
 
 @dataclass(frozen=True)
@@ -172,6 +175,27 @@ def figures(loaded: Loaded, names: Sequence[tuple[str, str | None]]) -> pd.DataF
     return out
 
 
+def left_out(loaded: Loaded, benchmark: str) -> list[str]:
+    """The records of a benchmark that carry no figure to judge it by, and why, one sentence each."""
+    cases = loaded.cases[loaded.cases["benchmark"] == benchmark]
+    metric = JUDGED[benchmark][0]
+    with_it = figures(loaded, [(metric, None)])[metric].notna()
+    bad = cases[(cases["outcome"] != "ok") | ~cases["record"].isin(with_it.index[with_it])]
+    columns = ["outcome", "case", "nodes", "run_id", "reason"]
+    return [
+        f"left out, {outcome}: {case} on {nodes} in {run_id}:"
+        f" {f'it holds no median of {metric}' if outcome == 'ok' else reason}"
+        for outcome, case, nodes, run_id, reason in bad[columns].itertuples(index=False)
+    ]
+
+
+def work_of(parameters: Mapping[str, Any], without: Container[str] = HOW) -> str:
+    """Equal texts for equal work: the parameters less those that say how it was done."""
+    return repr(
+        sorted((name, str(value)) for name, value in parameters.items() if name not in without)
+    )
+
+
 def host_family(vm_size: str) -> str:
     """A size without its constrained core count: the five HBv3 sizes are one host
     (``Standard_HB120-16rs_v3``)."""
@@ -223,10 +247,18 @@ def _points(loaded: Loaded, benchmark: str, *, across_sizes: bool) -> pd.DataFra
     )
     out["work"] = out["flop_rate"] * out["median"] if direction == "lower" else float("nan")
     out["weak"] = [parameters.get("scaling") == "weak" for parameters in out["parameters"]]
-    out["points"] = [float(parameters.get("points") or "nan") for parameters in out["parameters"]]
+    out["points"] = [
+        _number(parameters.get("points", parameters.get("array_elements")))
+        for parameters in out["parameters"]
+    ]
     out["layout"] = _layouts(out)
     out["work_key"] = _work_keys(out, benchmark, across_sizes=across_sizes)
     return out
+
+
+def _number(value: Any) -> float:
+    """A parameter that counts something; NaN where a record says something else there."""
+    return float(value) if isinstance(value, (int, float)) and value > 0 else float("nan")
 
 
 def _layouts(cases: pd.DataFrame) -> list[str]:
@@ -261,9 +293,6 @@ def _work_keys(cases: pd.DataFrame, benchmark: str, *, across_sizes: bool) -> li
         found = known.get(key)
         if found is None:
             left_out = HOW | GROWS if weak else HOW
-            work = sorted(
-                (name, str(it)) for name, it in parameters.items() if name not in left_out
-            )
             if "configuration" in parameters:
                 # A publication's table compares what it compares, also over constrained sizes.
                 machine = ""
@@ -271,7 +300,7 @@ def _work_keys(cases: pd.DataFrame, benchmark: str, *, across_sizes: bool) -> li
                 machine = str(system.get("cpu_model") or nodes.split("+")[0])
             else:
                 machine = host_family(vm_size) if across_sizes else vm_size
-            found = known[key] = repr((provenance, machine, software.get(benchmark, ""), work))
+            found = known[key] = repr((provenance, machine, software.get(benchmark, ""), work_of(parameters, left_out)))
         keys.append(found)
     return keys
 
@@ -284,7 +313,7 @@ def _split(
     if weak:
         per_core = rows["points"] / rows["cores"].astype(float)
         order = per_core.sort_values()
-        steps = (order / order.shift() > 1 + WEAK_TOLERANCE).cumsum()
+        steps = (order / order.shift() > 1 + WEAK_TOLERANCE).cumsum().where(order.notna(), -1)
         parts = [rows.loc[index] for index in steps.groupby(steps).groups.values()]
     found: list[tuple[Over, pd.DataFrame]] = []
     for part in parts:
@@ -369,6 +398,10 @@ def _series(raw: _Raw, *, baseline: int | None, threshold: float) -> Series:
         )
     sizes = table["vm_size"].dropna().unique()
     steps = [_Point(**values) for values in rows_of(best, _Point.__slots__)]
+    if len(steps) == 1:
+        notes.insert(
+            0, f"Only one count of {over} was measured, so nothing can be said about scaling."
+        )
     return Series(
         kind=raw.kind,
         title=title,
@@ -407,7 +440,9 @@ class _Point:
     min: float | None
     max: float | None
     speedup: float
+    efficiency: float
     work: float | None
+    layout: str
 
 
 def _title(rows: pd.DataFrame, table: pd.DataFrame, benchmark: str) -> str:
@@ -420,7 +455,7 @@ def _title(rows: pd.DataFrame, table: pd.DataFrame, benchmark: str) -> str:
     if "space_order" in parameters:
         words.append(f"space order {parameters['space_order']}")
     if "tn_ms" in parameters:
-        words.append(f"{units.significant(parameters['tn_ms'], 6).rstrip('0').rstrip('.')} ms")
+        words.append(f"{_plain(parameters['tn_ms'])} ms")
     sizes = table["vm_size"].dropna().unique()
     if len(sizes) == 1:
         words.append(str(sizes[0]))
@@ -435,6 +470,11 @@ def _title(rows: pd.DataFrame, table: pd.DataFrame, benchmark: str) -> str:
     return ", ".join(words)
 
 
+def _plain(value: Any) -> str:
+    """200.0 as "200"."""
+    return f"{value:.6g}" if isinstance(value, float) else units.text(value)
+
+
 def _karp_flatt(speedup: pd.Series, ratio: pd.Series) -> pd.Series:
     """Experimentally determined serial fraction, (1/S - 1/p) / (1 - 1/p); Karp and Flatt, CACM
     33(5), 1990."""
@@ -442,8 +482,38 @@ def _karp_flatt(speedup: pd.Series, ratio: pd.Series) -> pd.Series:
 
 
 def _warnings(points: list[_Point], raw: _Raw) -> list[str]:
-    if len(points) == 1:
-        return [f"Only one count of {raw.over} was measured, so nothing can be said about scaling."]
+    return _other_work(points, raw) + _superlinear(points, raw.over)
+
+
+def _superlinear(points: list[_Point], over: Over) -> list[str]:
+    """A warning where more resources brought more than their share. Fewer than the baseline's are
+    rightly above 1.
+    """
+    baseline = next(point for point in points if point.speedup == 1)
+    above = [
+        f"{point.efficiency:.3f} at {point.resource} {over}"
+        + (f" ({point.layout}, baseline {baseline.layout})" if _differs(point, baseline) else "")
+        for point in points
+        if point.resource > baseline.resource and point.efficiency > SUPERLINEAR
+    ]
+    if not above:
+        return []
+    return [
+        f"Super-linear: a parallel efficiency of {', '.join(above)}. That is noise, a cache that"
+        " holds more of the work, or a layout that the baseline did not use; measure the baseline"
+        " again before counting on it."
+    ]
+
+
+def _differs(point: _Point, baseline: _Point) -> bool:
+    """Whether the layouts differ in more than their numbers of ranks and threads."""
+    ways = [
+        (one.layout.split(" ")[1:], "1x" not in f"{one.layout} "[:2]) for one in (point, baseline)
+    ]
+    return ways[0] != ways[1]
+
+
+def _other_work(points: list[_Point], raw: _Raw) -> list[str]:
     strong = raw.kind == "strong"
     work = {
         point.resource: point.work if strong else point.work / point.cores
@@ -478,10 +548,10 @@ def _stops_paying(points: list[_Point], raw: _Raw, threshold: float) -> str | No
         gained = (after.speedup / before.speedup - 1) / (after.resource / before.resource - 1)
         if gained < threshold:
             if gained >= 0:
+                share, wanted = _told_apart(gained, threshold)
                 sentences.append(
-                    f"Going from {before.resource} to {after.resource} {over} brings"
-                    f" {units.percent(gained)} of the added {over} as speed (under"
-                    f" {units.percent(threshold)})."
+                    f"Going from {before.resource} to {after.resource} {over} brings {share} of the"
+                    f" added {over} as speed (under {wanted})."
                 )
             break
     for before, after in steps:
@@ -491,14 +561,24 @@ def _stops_paying(points: list[_Point], raw: _Raw, threshold: float) -> str | No
     return " ".join(sentences) or None
 
 
+def _told_apart(share: float, threshold: float) -> tuple[str, str]:
+    """Two percentages with as many decimals as it takes to tell them apart: not 50 % under 50 %."""
+    for digits in range(_MOST_DECIMALS):
+        written = units.percent(share, digits), units.percent(threshold, digits)
+        if written[0] != written[1]:
+            break
+    return written[0], units.percent(threshold, 0 if threshold * 100 % 1 == 0 else digits)
+
+
 def _slower(before: _Point, after: _Point, raw: _Raw) -> str:
-    timed = JUDGED[raw.benchmark][2] == "lower"
-    show, unit = (units.seconds, "s") if timed else (units.giga, "GB/s")
+    unit = JUDGED[raw.benchmark][1]
+    first, then = (units.measure(point.median, unit) for point in (before, after))
+    shown = units.DISPLAYED.get(unit, unit)
     overlap = ""
     if None not in (before.min, before.max, after.min, after.max):
         low, high = max(before.min or 0, after.min or 0), min(before.max or 0, after.max or 0)
         overlap = ", within the spread of the repeats" if low <= high else ""
     return (
         f"It gets slower from {before.resource} to {after.resource} {raw.over}"
-        f" ({show(before.median)} {unit} to {show(after.median)} {unit}{overlap})."
+        f" ({first} {shown} to {then} {shown}{overlap})."
     )

@@ -42,7 +42,7 @@ _COUNTS = {"failures": "failed"}
 _SCHEMA = Path(records.__file__).with_name("record.schema.json")
 
 
-class CallbackModule(CallbackBase):  # type: ignore[misc] # WHY: ansible is untyped
+class CallbackModule(CallbackBase):
     """Ansible calls the ``v2_`` methods."""
 
     CALLBACK_VERSION = 2.0

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from . import units
 from .plots import PALETTE
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ class Fact:
 
 @dataclass(frozen=True)
 class Warnings:
-    """Warnings of one kind, under one sentence that counts them."""
+    """Warnings or notes of one kind, under a line that says which."""
 
     title: str
     lines: tuple[Fact, ...] = ()
@@ -140,12 +141,13 @@ class Warnings:
 
 @dataclass(frozen=True)
 class Page:
-    """The whole report."""
+    """The whole report: ``warnings`` stand before the figures, ``notes`` after them."""
 
     title: str
     subtitle: str
     summary: tuple[str, ...]
     warnings: tuple[Warnings, ...] = ()
+    notes: tuple[Warnings, ...] = ()
     headlines: tuple[Headline, ...] = ()
     headline_note: str = ""
     facts: tuple[Fact, ...] = ()
@@ -173,6 +175,7 @@ def render_html(page: Page) -> str:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    environment.filters["known"] = _known
     template = environment.get_template("report.html.j2")
     return template.render(
         page=page,
@@ -190,8 +193,13 @@ def render_csv(table: Table) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(f"{c.title} [{c.unit}]" if c.unit else c.title for c in table.columns)
-    writer.writerows(row.cells for row in table.rows)
+    writer.writerows([_known(cell) for cell in row.cells] for row in table.rows)
     return text.getvalue()
+
+
+def _known(text: str) -> str:
+    """The dash of ``units`` as the word that a page has room for."""
+    return UNKNOWN if text == units.UNKNOWN else text
 
 
 def _style() -> Markup:

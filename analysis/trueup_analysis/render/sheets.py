@@ -25,6 +25,7 @@ __all__ = ["cases", "cost", "excluded", "fit_line", "reading", "reference", "sca
 
 _two = partial(units.fixed, digits=2)
 _three = partial(units.fixed, digits=3)
+_flops = partial(units.measure, unit="flop/s")
 _hours = partial(units.fixed, digits=4)
 # Names of metrics in CSV and JSON end in their base unit.
 _UNIT_WORDS = {"s": "seconds", "byte/s": "bytes_per_second"}
@@ -32,9 +33,8 @@ _UNIT_WORDS = {"s": "seconds", "byte/s": "bytes_per_second"}
 
 def scaling(series: Series) -> Sheet:
     """One scaling table, with what its fits say below it."""
-    timed = series.unit == "s"
-    show = units.seconds if timed else units.giga
-    what = "s" if timed else "GB/s"
+    show = partial(units.measure, unit=series.unit)
+    what = units.DISPLAYED.get(series.unit, series.unit)
     word = _UNIT_WORDS[series.unit]
     frame = series.table.rename(
         columns={
@@ -67,8 +67,8 @@ def scaling(series: Series) -> Sheet:
         Column("speedup", "speed-\nup", _two),
         Column("efficiency", "parallel\neffic.", _three),
         Column("serial_fraction", "serial\nfraction", _three),
-        Column("flop_per_second", "GFLOP/s", units.giga),
-        Column("points_per_second", "GPt/s", partial(units.giga, digits=3)),
+        Column("flop_per_second", "GFLOP/s", _flops),
+        Column("points_per_second", "GPts/s", partial(units.measure, unit="point/s")),
         Column("roofline_fraction", "of\nroofline", units.percent),
         Column("work_flop"),
         Column("published_speedup", "published\nspeed-up", _two),
@@ -82,7 +82,7 @@ def scaling(series: Series) -> Sheet:
     return Sheet(
         title=(
             f"{series.kind.capitalize()} scaling over {series.over}, baseline"
-            f" {units.counted(series.baseline, series.over)}: {series.title}"
+            f" {units.plural(series.baseline, series.over.removesuffix('s'))}: {series.title}"
         ),
         columns=columns,
         rows=rows,
@@ -165,7 +165,7 @@ def cost(result: CostTable) -> list[Sheet]:
         Column("price_source"),
         Column("usd_per_run", "US$\nper run", _price),
         Column("usd_per_gflop", "US$ per\n1e6 GFLOP", _per_million),
-        Column("usd_per_gpt", "US$ per\n1e6 GPt", _per_million),
+        Column("usd_per_gpt", "US$ per\n1e6 GPts", _per_million),
         Column("list_usd_per_hour"),
         Column("saving", "below\nlist", units.percent),
     ]
@@ -297,14 +297,9 @@ def _figure(name: str | None, value: float | None, unit: str | None) -> str:
     if name is None or value is None:
         return units.UNKNOWN
     word = name.replace("_", " ")
-    if unit == "s":
-        return f"{word} {units.seconds(value)} s"
-    shown = {"byte/s": "GB/s", "flop/s": "GFLOP/s", "point/s": "GPt/s"}.get(unit or "")
-    return (
-        f"{word} {units.giga(value)} {shown}"
-        if shown
-        else f"{word} {units.significant(value, 4)} {unit}"
-    )
+    unit = unit or "1"
+    shown = units.DISPLAYED.get(unit, "" if unit == "1" else unit)
+    return f"{word} {units.measure(value, unit)} {shown}".rstrip()
 
 
 def excluded(loaded: Loaded) -> list[Sheet]:
@@ -358,13 +353,13 @@ def _comparison(item: Comparison) -> Sheet:
         Column("cores", "cores", units.count),
         Column("vm_size"),
         Column("published_seconds", "published\ns", units.seconds),
-        Column("published_flop_per_second", "published\nGFLOP/s", units.giga),
+        Column("published_flop_per_second", "published\nGFLOP/s", _flops),
         Column("published_speedup", "published\nspeed-up", _two),
         Column("speedup", "recomp.\nspeed-up", _two),
         Column("efficiency", "effic.", _three),
         Column("mine_layout", "own\nlayout", words=True),
         Column("mine_seconds", "own\ns", units.seconds),
-        Column("mine_flop_per_second", "own\nGFLOP/s", units.giga),
+        Column("mine_flop_per_second", "own\nGFLOP/s", _flops),
         Column("mine_speedup", "own\nspeed-up", _two),
         Column("mine_efficiency", "own\neffic.", _three),
     ]

@@ -1,33 +1,42 @@
-"""How figures are written in tables and sentences: display units and rounding. An unknown figure is
-a dash."""
+"""How figures are written for people, whatever the format: display units and rounding.
+
+An unknown figure is a dash here; a format may write a word for it.
+"""
 
 from __future__ import annotations
 
 import math
 import unicodedata
-from typing import Any
+from typing import Any, Final
 
 __all__ = [
+    "DISPLAYED",
     "UNKNOWN",
     "count",
-    "counted",
     "fixed",
-    "giga",
     "is_missing",
+    "measure",
     "money",
     "percent",
+    "percent_figure",
+    "plural",
+    "scaled",
     "seconds",
     "significant",
     "span",
     "text",
 ]
 
-UNKNOWN = "-"
+UNKNOWN: Final = "-"
+# The field's units for the base units in which records hold rates, 1e9 of one each.
+DISPLAYED: Final = {"byte/s": "GB/s", "flop/s": "GFLOP/s", "point/s": "GPts/s"}
+_GIGA: Final = 1e9
 # Characters that a terminal obeys rather than shows: controls, formats (bidirectional overrides),
-# line separators.
-_UNSAFE = frozenset({"Cc", "Cf", "Zl", "Zp"})
-# Two decimals are finer than 0.1 % from here on.
-_TWO_DECIMALS_FROM = 10
+# surrogates, line separators.
+_UNSAFE: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+# Two decimals are finer than 0.1 % from here on; no measurement here is finer than that.
+_TWO_DECIMALS_FROM: Final = 10
+_MONEY_TWO_DECIMALS_FROM: Final = 100
 _PLAIN_FROM, _PLAIN_BELOW = 1e-4, 1e6
 
 
@@ -45,7 +54,10 @@ def text(value: Any) -> str:
     """Text from data, safe for a terminal: what a terminal would obey is shown as ``?``."""
     if is_missing(value):
         return UNKNOWN
-    return "".join("?" if unicodedata.category(char) in _UNSAFE else char for char in str(value))
+    shown = str(value)
+    if shown.isascii() and shown.isprintable():
+        return shown
+    return "".join("?" if unicodedata.category(char) in _UNSAFE else char for char in shown)
 
 
 def count(value: Any) -> str:
@@ -53,14 +65,17 @@ def count(value: Any) -> str:
     return UNKNOWN if is_missing(value) else str(int(value))
 
 
-def counted(number: int, things: str) -> str:
-    """ "1 node", "2 nodes"."""
-    return f"{number} {things.removesuffix('s') if number == 1 else things}"
+def plural(number: int, noun: str, many: str = "") -> str:
+    """ "1 record", "2,000 records"."""
+    return f"{number:,} {noun if number == 1 else many or noun + 's'}"
 
 
 def fixed(value: Any, digits: int) -> str:
-    """A number with that many decimals."""
-    return UNKNOWN if is_missing(value) else f"{float(value):.{digits}f}"
+    """A number with that many decimals; one too long for a column in powers of ten."""
+    if is_missing(value):
+        return UNKNOWN
+    number = float(value)
+    return f"{number:.{digits}f}" if abs(number) < _GIGA else f"{number:.{digits}e}"
 
 
 def significant(value: Any, digits: int = 3) -> str:
@@ -77,30 +92,47 @@ def significant(value: Any, digits: int = 3) -> str:
     return f"{rounded:.{max(0, digits - 1 - math.floor(math.log10(abs(rounded))))}f}"
 
 
-def seconds(value: Any) -> str:
-    """Seconds: two decimals from 10 s on, else four significant digits."""
+def scaled(value: float, unit: str) -> float:
+    """A figure in base units as the number that is printed, before rounding."""
+    return value / _GIGA if unit in DISPLAYED else value
+
+
+def measure(value: Any, unit: str = "1") -> str:
+    """A measured figure in its display unit (``DISPLAYED``), whose name is not added: two decimals
+    from 10 on, else four significant digits.
+    """
     if is_missing(value):
         return UNKNOWN
-    return fixed(value, 2) if abs(float(value)) >= _TWO_DECIMALS_FROM else significant(value, 4)
+    number = scaled(float(value), unit)
+    return fixed(number, 2) if abs(number) >= _TWO_DECIMALS_FROM else significant(number, 4)
 
 
-def span(low: str, high: str) -> str:
-    """A range of two figures that are already written."""
-    return UNKNOWN if UNKNOWN in (low, high) else f"{low} to {high}"
+def seconds(value: Any) -> str:
+    """A time in s."""
+    return measure(value, "s")
 
 
-def giga(value: Any, digits: int = 2) -> str:
-    """flop/s as GFLOP/s, point/s as GPt/s, byte/s as GB/s."""
-    return UNKNOWN if is_missing(value) else fixed(float(value) / 1e9, digits)
+def span(low: Any, high: Any, unit: str = "1") -> str:
+    """The least and the greatest measurement: "1.200 to 1.310"."""
+    ends = measure(low, unit), measure(high, unit)
+    return UNKNOWN if UNKNOWN in ends else f"{ends[0]} to {ends[1]}"
 
 
 def percent(value: Any, digits: int = 0) -> str:
-    """A fraction as a percentage."""
+    """A fraction as a percentage: "46 %"."""
     return UNKNOWN if is_missing(value) else f"{100 * float(value):.{digits}f} %"
 
 
-def money(value: Any) -> str:
-    """US$ with four significant digits, two decimals from 100 on."""
+def percent_figure(value: Any) -> str:
+    """A fraction as the figure below a heading in %: "46.2"."""
+    return UNKNOWN if is_missing(value) else f"{100 * float(value):.1f}"
+
+
+def money(value: Any, factor: float = 1.0) -> str:
+    """US$ with four significant digits, two decimals from 100 on; ``factor`` turns US$ per one of
+    something into US$ per that many.
+    """
     if is_missing(value):
         return UNKNOWN
-    return fixed(value, 2) if abs(float(value)) >= 100 else significant(value, 4)
+    number = float(value) * factor
+    return fixed(number, 2) if abs(number) >= _MONEY_TWO_DECIMALS_FROM else significant(number, 4)
