@@ -1,1 +1,1 @@
-"""The analysis behind the command ``trueup``: records in; scaling, cost and reference tables and one report out."""
+"""The analysis behind the command ``trueup``: records in; tables and one report out."""

@@ -1,14 +1,14 @@
-# ruff: noqa: PLC0415 - imports stand in the commands (see below); a parameter is an option
 """The command ``trueup``: data to standard output, messages to standard error, a known error in one
 sentence.
 
-Heavy imports stand inside the commands: pandas, scipy and matplotlib take over a second, ``trueup
---help`` a tenth.
+Imports of the analysis stand inside the commands: pandas, scipy and matplotlib take over a second,
+``trueup --help`` a tenth.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from enum import Enum
 from pathlib import Path
@@ -67,7 +67,7 @@ EXIT_CODES = (
 Sources = Annotated[
     list[Path] | None,
     typer.Argument(
-        metavar="RESULTS...",
+        metavar="RESULTS",
         help="Results folders, run folders, records, packed files, fact caches of Ansible, or"
         " the catalog's reference_results.csv. Without any: results/.",
         show_default=False,
@@ -212,7 +212,8 @@ def scaling(
     )
     made = [sheets.scaling(series) for series in found]
     _write(made, format_, output)
-    _say_notes(loaded, benchmark)
+    _say_notes(loaded)
+    _say_all(analysis.left_out(loaded, benchmark))
     _say_warnings(made)
 
 
@@ -290,7 +291,7 @@ def reference(
     mine = None
     if sources or RESULTS.is_dir():
         mine = _load(sources)
-        _say_notes(mine, "devito")
+        _say_notes(mine)
     else:
         _say("No results/ here: the published tables stand alone.")
     _write(
@@ -309,7 +310,7 @@ def reference(
 )
 def read(
     files: Annotated[
-        list[str], typer.Argument(metavar="FILE...", help="Outputs of a tool; - is standard input.")
+        list[str], typer.Argument(metavar="FILE", help="Outputs of a tool; - is standard input.")
     ],
     *,
     tool: Annotated[
@@ -321,23 +322,29 @@ def read(
     format_: FormatOption = Format.json,
     output: OutputOption = None,
 ) -> None:
-    """Read a tool's own output: figures in base units, the tool's checks, and warnings on the
-    figures."""
+    """Read a tool's own output: figures in base units, the tool's checks (exit 1 when one failed),
+    and warnings on the figures."""
     from . import read as reading
     from .render import json
 
-    readings = [reading.read(_text(name), source=name, tool=tool) for name in files]
+    readings = [
+        reading.read(_text(name), source="standard input" if name == "-" else name, tool=tool)
+        for name in files
+    ]
     if format_ is Format.json:
         _put(json.dump([vars(item) for item in readings]), output)
     else:
         from .render import sheets
 
         _write([sheets.reading(item) for item in readings], format_, output)
+    failed = []
     for item in readings:
         _say_all([f"{item.source}: {text}" for text in item.warnings])
-        failed = [name for name, passed in item.checks.items() if not passed]
-        if failed:
-            _say(f"{item.source}: failed checks: {', '.join(failed)}")
+        bad = [name for name, passed in item.checks.items() if not passed]
+        failed += [f"{item.source}: failed checks: {', '.join(bad)}"] if bad else []
+    _say_all(failed)
+    if failed:
+        raise typer.Exit(1)
 
 
 @app.command(
@@ -399,7 +406,7 @@ def report(
         as_size=as_size,
     )
     _say_notes(loaded)
-    typer.echo(str(page))
+    _print(f"{page}\n")
 
 
 def main() -> None:
@@ -409,9 +416,15 @@ def main() -> None:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
     try:
+        if sys.stdout is None or sys.stderr is None:
+            # Closed by the caller (>&-): what would be written there has nowhere to go.
+            sys.exit(1)
         app(prog_name="trueup")
     except TrueupError as error:
         _say(f"trueup: error: {error}")
+        sys.exit(1)
+    except MemoryError:
+        _say("trueup: error: not enough memory for these records; give fewer of them")
         sys.exit(1)
 
 
@@ -435,11 +448,9 @@ def _write(made: Sequence[Sheet], format_: Format, output: Path | None) -> None:
 
     if format_ is Format.table:
         colour = output is None and sys.stdout.isatty() and "NO_COLOR" not in os.environ
-        width = (
-            os.get_terminal_size().columns
-            if output is None and sys.stdout.isatty()
-            else table.WIDTH
-        )
+        looked_at = output is None and sys.stdout.isatty()
+        # Not os.get_terminal_size, which knows neither COLUMNS nor terminals that say 0.
+        width = shutil.get_terminal_size((table.WIDTH, 24)).columns if looked_at else table.WIDTH
         _put(table.render(made, width=width, colour=colour), output)
     else:
         render = {
@@ -452,12 +463,26 @@ def _write(made: Sequence[Sheet], format_: Format, output: Path | None) -> None:
 
 def _put(text: str, output: Path | None) -> None:
     if output is None:
-        sys.stdout.write(text)
+        _print(text)
         return
     try:
-        output.write_text(text, encoding="utf-8")
+        output.write_text(text, encoding="utf-8", errors="replace")
     except OSError as error:
         message = f"{output} could not be written: {error.strerror}"
+        raise BadInput(message) from error
+
+
+def _print(text: str) -> None:
+    """Write and flush, while an error can still be told; typer ends quietly on a broken pipe."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        # What is left in the buffer would fail once more when the interpreter ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        message = f"standard output could not be written: {error.strerror}"
         raise BadInput(message) from error
 
 
@@ -478,19 +503,8 @@ def _say_warnings(made: Sequence[Sheet]) -> None:
     _say_all(list(dict.fromkeys(text for sheet in made for text in sheet.warnings)))
 
 
-def _say_notes(loaded: Loaded, benchmark: str | None = None) -> None:
-    """What was not read, and which records carry no figures because they failed."""
+def _say_notes(loaded: Loaded) -> None:
+    """What was not read, and what else the reader has to say."""
     for note in loaded.notes:
         _say(f"note: {note}")
     _say_all([f"not read: {item.path}: {item.reason}" for item in loaded.excluded])
-    if benchmark is None:
-        return
-    bad = loaded.cases[(loaded.cases["outcome"] != "ok") & (loaded.cases["benchmark"] == benchmark)]
-    _say_all(
-        [
-            f"left out, {outcome}: {case} on {nodes} in {run_id}: {reason}"
-            for outcome, case, nodes, run_id, reason in bad[
-                ["outcome", "case", "nodes", "run_id", "reason"]
-            ].itertuples(index=False)
-        ]
-    )

@@ -12,7 +12,7 @@ import pandas as pd
 from trueup.errors import BadInput
 
 from .render.sheet import rows_of
-from .scaling import figures
+from .scaling import figures, work_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,13 +36,14 @@ class CostTable:
     ``pandas.isna``.
 
     Attributes:
-        table: one row a case (repeats over runs pooled); columns: benchmark, configuration (the
-            publication's set-up or ""), case, vm_size (as billed), node_count, cores, n, records,
+        table: one row a case (repeats over runs pooled, versions of the tool and machines off
+            Azure apart); columns: benchmark, version (of the tool, "" when unknown), configuration
+            (the publication's set-up or ""), case, vm_size (as billed), node_count, cores, n, records,
             run_seconds (median), node_hours, region, os, offer, currency ("USD"), usd_per_hour (one
             node), price_date (text; "" when undated), price_source, usd_per_run, usd_per_gflop,
             usd_per_gpt, list_usd_per_hour (pay-as-you-go, same size and region), saving (fraction
             of the list price; missing unless the offer is cheaper).
-        totals: one row a sweep: configuration, vm_size, runs, sum_run_hours (sum of run times, not
+        totals: one row a sweep: configuration, version, vm_size, region, offer, runs, sum_run_hours (sum of run times, not
             node-hours), published_hours (what a publication prints for it), node_hours, usd,
             usd_by_sum (what the sum of run times would bill), underbilled (node_hours /
             sum_run_hours).
@@ -91,6 +92,11 @@ def _price_row(row: dict[str, str], where: str) -> dict[str, Any]:
     return {**{name: row[name] for name in _PRICE_COLUMNS}, "usd_per_hour": price}
 
 
+def _region_name(region: str) -> str:
+    """ "East US" and "EastUS" as "eastus"."""
+    return region.lower().replace(" ", "")
+
+
 @dataclass(frozen=True)
 class _Quote:
     """The price found for a row: US$ an hour and node."""
@@ -125,16 +131,25 @@ class _Book:
                 )
 
     def find(self, size: str, region: str, os: str, offer: str) -> _Quote | None:
-        return self.quotes.get((size.lower(), region, os, offer))
+        return self.quotes.get((size.lower(), _region_name(region), os.lower(), offer.lower()))
+
+    def knows(self, size: str) -> bool:
+        return size.lower() in self.sizes
+
+    def stranger(self, size: str) -> str:
+        """That a size is not in the table, and which one may have been meant."""
+        close = difflib.get_close_matches(size, list(self.sizes.values()), n=1)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        return f"{size} is not in the price table{hint}"
 
     def why_not(self, size: str, region: str, os: str, offer: str) -> str:
         """Why there is no price, and what would help."""
-        if size.lower() not in self.sizes:
-            close = difflib.get_close_matches(size, list(self.sizes.values()), n=1)
-            hint = f"; did you mean {close[0]}?" if close else ""
-            return f"{size} is not in the price table{hint}"
+        if not self.knows(size):
+            return self.stranger(size)
         regions = sorted(
-            {key[1] for key in self.quotes if key[0] == size.lower() and key[2:] == (os, offer)}
+            key[1]
+            for key in self.quotes
+            if key[0] == size.lower() and key[2:] == (os.lower(), offer.lower())
         )
         what = f"{size} in {region} ({os}, {offer}) has no price"
         if regions:
@@ -199,14 +214,14 @@ def table(
 
 
 _TABLE = [
-    *("benchmark", "configuration", "case", "vm_size", "node_count", "cores", "n", "records"),
-    *("run_seconds", "node_hours", "region", "os", "offer", "currency", "usd_per_hour"),
+    *("benchmark", "version", "configuration", "case", "vm_size", "node_count", "cores", "n"),
+    *("records", "run_seconds", "node_hours", "region", "os", "offer", "currency", "usd_per_hour"),
     *("price_date", "price_source", "usd_per_run", "usd_per_gflop", "usd_per_gpt"),
     *("list_usd_per_hour", "saving"),
 ]
 _CASE_KEYS = [
-    *("benchmark", "configuration", "case", "vm_size", "machine", "region", "offer"),
-    *("node_count", "cores"),
+    *("benchmark", "version", "configuration", "case", "work", "vm_size", "machine", "region"),
+    *("offer", "node_count", "cores"),
 ]
 
 
@@ -229,7 +244,16 @@ def _rows(loaded: Loaded) -> pd.DataFrame:
             " so it cannot be priced"
         )
         raise BadInput(message)
+    works: dict[int, str] = {}
     cases = cases.assign(
+        # Equal parameters are one object (see packed), so most texts are made once.
+        work=[
+            works.get(id(it)) or works.setdefault(id(it), work_of(it)) for it in cases["parameters"]
+        ],
+        version=[
+            str(software.get(benchmark, ""))
+            for software, benchmark in zip(cases["software"], cases["benchmark"], strict=True)
+        ],
         configuration=[str(item.get("configuration", "")) for item in cases["parameters"]],
         # Off Azure the size says nothing, so machines are kept apart by name.
         machine=cases["nodes"].where(cases["vm_size"].isna(), ""),
@@ -282,6 +306,11 @@ class _Pricing:
             return {"usd_per_hour": self._price, "price_source": GIVEN}
         if size is None:
             self._unknown.setdefault(NO_SIZE, [])
+            return {}
+        if region is None and not self._book.knows(size):
+            self._unknown.setdefault(
+                self._book.stranger(size).replace("{", "{{").replace("}", "}}") + ".", []
+            )
             return {}
         if region is None:
             why = "No price without a region for {sizes}; give --region, such as --region eastus."
@@ -339,13 +368,16 @@ def _totals(rows: pd.DataFrame, loaded: Loaded) -> pd.DataFrame:
         parameters["configuration"]: float(published[record]) / 3600
         for record, parameters in zip(sums["record"], sums["parameters"], strict=True)
     }
-    # A publication's table is one sweep whatever its sizes; measured cases are one sweep a
-    # benchmark and size.
+    # A publication's table is one sweep whatever its sizes; measured cases are one sweep for each
+    # benchmark, version, machine and way of being billed, so that each case counts once.
     named = rows["configuration"] != ""
     label = rows["configuration"].where(named, rows["benchmark"])
-    by_size = rows["vm_size"].astype(object).where(~named, "").fillna("")
+    where = rows["vm_size"].astype(object).fillna(rows["machine"]).where(~named, "")
+    keys = [label.rename("label"), where.rename("where"), "version", "region", "offer"]
     found = []
-    for (configuration, _), group in rows.groupby([label, by_size.rename("by")], sort=False):
+    for (configuration, _, version, region, offer), group in rows.groupby(
+        keys, sort=False, dropna=False
+    ):
         sizes = [str(size) for size in group["vm_size"].dropna().unique()]
         hours = float(group["run_seconds"].sum()) / 3600
         node_hours = float(group["node_hours"].sum())
@@ -356,6 +388,9 @@ def _totals(rows: pd.DataFrame, loaded: Loaded) -> pd.DataFrame:
         found.append(
             {
                 "configuration": configuration,
+                "version": version,
+                "region": region,
+                "offer": offer,
                 "vm_size": sizes[0]
                 if len(sizes) == 1
                 else (f"{len(sizes)} sizes" if sizes else None),

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import stat
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -32,7 +34,8 @@ _EMPTY_HINT = (
 )
 
 _Scalar = str | int | float | bool | None
-_Count = Annotated[int, msgspec.Meta(ge=1)]
+# What fits 64 bits, ranks x threads included.
+_Count = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
 
 
 class MetricRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -42,7 +45,9 @@ class MetricRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     value: float
     unit: Annotated[str, msgspec.Meta(min_length=1)]
     direction: Literal["higher", "lower", "none"]
-    message_bytes: Annotated[int, msgspec.Meta(ge=0)] | msgspec.UnsetType = msgspec.UNSET
+    message_bytes: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] | msgspec.UnsetType = (
+        msgspec.UNSET
+    )
     statistic: Literal["median", "min", "max", "mean", "single"] | msgspec.UnsetType = msgspec.UNSET
     n: _Count | msgspec.UnsetType = msgspec.UNSET
 
@@ -58,7 +63,8 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One measured case, as ``record.schema.json`` defines it; the unit tests hold the two
     together.
 
-    One difference is meant: JSON Schema takes 1.0 for an integer, this does not.
+    Meant differences: JSON Schema takes 1.0 for an integer, this does not; and this refuses what no
+    schema can say or no measurement can give (``_impossible``, counts beyond 32 bits).
     """
 
     schema: Literal["trueup.record/1"]
@@ -74,7 +80,7 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     node_count: _Count
     ranks: _Count
     threads_per_rank: _Count
-    gpus: Annotated[int, msgspec.Meta(ge=0)]
+    gpus: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
     parameters: dict[str, _Scalar]
     command: list[str]
     environment: dict[str, str]
@@ -99,6 +105,48 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         elif not self.reason:
             message = f"outcome is {self.outcome}, yet no reason is given"
             raise ValueError(message)
+        if why := _impossible(self):
+            raise ValueError(why)
+
+
+# Run times and the rates that scaling divides by.
+_ABOVE_ZERO = frozenset({"run_time", "triad_rate"})
+
+
+def _impossible(record: Record) -> str | None:
+    """Why this cannot have been measured: a date that is none, a time or a performance not above
+    zero, a median outside the least and the greatest.
+    """
+    try:
+        datetime.fromisoformat(record.started_at)
+    except ValueError:
+        return f"started_at {record.started_at} is no date and time"
+    ends: dict[tuple[str, Any], dict[Any, float]] = {}
+    for row in record.metrics:
+        above = row.name in _ABOVE_ZERO
+        if (row.value < 0 and row.direction != "none") or (row.value == 0 and above):
+            return (
+                f"{row.name} is {row.value:g} {row.unit}, not {'above' if above else 'at least'} 0"
+            )
+        ends.setdefault((row.name, row.message_bytes), {})[row.statistic] = row.value
+    for (name, _), found in ends.items():
+        order = [found[word] for word in ("min", "median", "max") if word in found]
+        if order != sorted(order):
+            return f"min, median and max of {name} are out of order"
+    return None
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """What the analysis reads of a run's ``run.json``."""
+
+    schema: Literal["trueup.run/1"]
+    run_id: str
+    started_at: str | None = None
+    finished_at: str | None = None
+    playbook: str | None = None
+    hosts: dict[str, dict[str, int]] = {}
+    skipped: list[dict[str, str]] = []
+    warnings: list[str] = []
 
 
 @dataclass(frozen=True)
@@ -205,11 +253,16 @@ class _Reader:
         self._decode = msgspec.json.Decoder(Record).decode
 
     def read(self, source: Path) -> None:
-        if source.is_dir():
-            self._read_folder(source)
-        elif not source.exists():
+        try:
+            kind = source.stat().st_mode
+        except FileNotFoundError as error:
             message = f"{source} does not exist: {_EMPTY_HINT}"
-            raise BadInput(message)
+            raise BadInput(message) from error
+        except OSError as error:
+            message = f"{source} cannot be read: {error.strerror}"
+            raise BadInput(message) from error
+        if stat.S_ISDIR(kind):
+            self._read_folder(source)
         elif source.suffix == ".parquet":
             self._read_packed(source)
         elif source.suffix == ".csv":
@@ -261,18 +314,30 @@ class _Reader:
 
     def _read_folder(self, folder: Path) -> None:
         """A run folder, a results folder (holding run folders) or a fact cache."""
+        real = os.path.realpath(folder)
+        if real in self._seen:
+            return
+        self._seen.add(real)
         try:
             entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
         except OSError as error:
-            message = f"{folder} cannot be listed: {error.strerror}"
-            raise BadInput(message) from error
+            self.excluded.append(Excluded(str(folder), f"cannot be listed: {error.strerror}"))
+            return
         visible = [entry for entry in entries if not entry.name.startswith(".")]
         is_run = bool(_RUN_ID.match(folder.resolve().name))
         for entry in visible:
-            if entry.is_dir():
+            if not _is_utf8(entry.path):
+                shown = os.fsencode(entry.path).decode("utf-8", "backslashreplace")
+                self.excluded.append(
+                    Excluded(shown, "its name is not UTF-8, so no table can hold it; rename it")
+                )
+            elif entry.is_dir():
                 inside = Path(entry.path)
                 if _RUN_ID.match(entry.name) or (inside / "run.json").is_file():
                     self._read_folder(inside)
+            elif not entry.is_file():
+                # A pipe or a device would be waited for; a dangling link leads nowhere.
+                self.excluded.append(Excluded(entry.path, "not a regular file"))
             elif entry.name == "run.json":
                 self._read_manifest(entry.path)
             elif entry.name.endswith(".json"):
@@ -306,6 +371,11 @@ class _Reader:
             return
         if not isinstance(manifest, dict) or manifest.get("schema") != RUN_SCHEMA:
             self.excluded.append(Excluded(path, f"not a {RUN_SCHEMA} object"))
+            return
+        try:
+            msgspec.convert(manifest, Manifest)
+        except msgspec.ValidationError as error:
+            self.excluded.append(Excluded(path, str(error)))
             return
         self.runs.append(manifest)
 
@@ -405,6 +475,14 @@ class _Reader:
         self.excluded += [Excluded(*item) for item in rest["excluded"]]
         self.runs += rest["runs"]
         self.notes += [note for note in rest["notes"] if note not in self.notes]
+
+
+def _is_utf8(path: str) -> bool:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _starts_as_object(path: str) -> bool:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pandas as pd
-import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
-import pyarrow.parquet as pq  # type: ignore[import-untyped]  # as above
+import pyarrow as pa
+import pyarrow.parquet as pq
 from trueup.errors import BadInput
 
 if TYPE_CHECKING:
@@ -128,10 +129,12 @@ def write(table: pa.Table, rest: Mapping[str, Any], path: Path) -> None:
     noted = table.replace_schema_metadata({"trueup": json.dumps(rest, sort_keys=True)})
     temporary = path.with_name(f".{path.name}.tmp")
     try:
-        pq.write_table(noted, temporary, compression="zstd")
+        with temporary.open("wb") as stream:
+            pq.write_table(noted, stream, compression="zstd")
         temporary.replace(path)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
         message = f"{path} could not be written: {error.strerror or error}"
         raise BadInput(message) from error
 

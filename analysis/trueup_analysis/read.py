@@ -53,6 +53,9 @@ def read(text: str, *, source: str, tool: str | None = None) -> Reading:
             understood (the message holds the line).
     """
     known = tools()
+    if not text.strip():
+        message = f"{source} is empty"
+        raise BadInput(message)
     if tool is None:
         claims = [name for name, module in known.items() if module.recognises(text)]
         if len(claims) != 1:

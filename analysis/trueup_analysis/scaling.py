@@ -300,7 +300,9 @@ def _work_keys(cases: pd.DataFrame, benchmark: str, *, across_sizes: bool) -> li
                 machine = str(system.get("cpu_model") or nodes.split("+")[0])
             else:
                 machine = host_family(vm_size) if across_sizes else vm_size
-            found = known[key] = repr((provenance, machine, software.get(benchmark, ""), work_of(parameters, left_out)))
+            found = known[key] = repr(
+                (provenance, machine, software.get(benchmark, ""), work_of(parameters, left_out))
+            )
         keys.append(found)
     return keys
 
@@ -415,7 +417,7 @@ def _series(raw: _Raw, *, baseline: int | None, threshold: float) -> Series:
         table=table[_TABLE],
         amdahl=amdahl,
         usl=usl,
-        warnings=_warnings(steps, raw),
+        warnings=_warnings(steps, raw, base),
         notes=notes,
         stops_paying=_stops_paying(steps, raw, threshold),
         provenance=str(rows["provenance"].iloc[0]),
@@ -481,36 +483,30 @@ def _karp_flatt(speedup: pd.Series, ratio: pd.Series) -> pd.Series:
     return ((1 / speedup - 1 / ratio) / (1 - 1 / ratio)).where(ratio != 1)
 
 
-def _warnings(points: list[_Point], raw: _Raw) -> list[str]:
-    return _other_work(points, raw) + _superlinear(points, raw.over)
+def _warnings(points: list[_Point], raw: _Raw, base: int) -> list[str]:
+    return _other_work(points, raw) + _superlinear(points, raw.over, base)
 
 
-def _superlinear(points: list[_Point], over: Over) -> list[str]:
+def _superlinear(points: list[_Point], over: Over, base: int) -> list[str]:
     """A warning where more resources brought more than their share. Fewer than the baseline's are
     rightly above 1.
     """
-    baseline = next(point for point in points if point.speedup == 1)
+    baseline = next(point for point in points if point.resource == base)
     above = [
         f"{point.efficiency:.3f} at {point.resource} {over}"
-        + (f" ({point.layout}, baseline {baseline.layout})" if _differs(point, baseline) else "")
+        + (f" ({point.layout}; baseline {baseline.layout})" if point.layout else "")
         for point in points
-        if point.resource > baseline.resource and point.efficiency > SUPERLINEAR
+        if point.resource > base and point.efficiency > SUPERLINEAR
     ]
     if not above:
         return []
     return [
-        f"Super-linear: a parallel efficiency of {', '.join(above)}. That is noise, a cache that"
-        " holds more of the work, or a layout that the baseline did not use; measure the baseline"
-        " again before counting on it."
+        (
+            f"Super-linear: a parallel efficiency of {', '.join(above)}. That is noise, a cache that"
+            " holds more of the work, or a layout that the baseline did not use; measure the baseline"
+            " again before counting on it."
+        )
     ]
-
-
-def _differs(point: _Point, baseline: _Point) -> bool:
-    """Whether the layouts differ in more than their numbers of ranks and threads."""
-    ways = [
-        (one.layout.split(" ")[1:], "1x" not in f"{one.layout} "[:2]) for one in (point, baseline)
-    ]
-    return ways[0] != ways[1]
 
 
 def _other_work(points: list[_Point], raw: _Raw) -> list[str]:

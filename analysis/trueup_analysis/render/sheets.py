@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from trueup_analysis.cost import GIVEN
+from trueup_analysis.scaling import JUDGED
 
 from . import units
 from .sheet import Column, Sheet, rows_of
@@ -143,12 +144,18 @@ def cost(result: CostTable) -> list[Sheet]:
     # What is the same for all rows stands below the table, with the source of the price.
     place = {
         name: header if table[name].nunique(dropna=False) > 1 else None
-        for name, header in (("region", "region"), ("offer", "offer"), ("price_date", "price of"))
+        for name, header in (
+            ("version", "version"),
+            ("region", "region"),
+            ("offer", "offer"),
+            ("price_date", "price of"),
+        )
     }
     columns = [
         Column("benchmark"),
         Column("configuration"),
         Column("case", "case", words=True),
+        Column("version", place["version"], words=True),
         Column("vm_size", "size\n(Standard_)", _short_size, words=True),
         Column("node_count", "nodes", units.count),
         Column("cores"),
@@ -174,11 +181,11 @@ def cost(result: CostTable) -> list[Sheet]:
             title="Cost of one run of each case (run time of the operator only; set-up bills too)",
             columns=columns,
             rows=rows_of(table),
-            notes=_price_notes(table),
+            notes=[*_price_notes(table), *_amounts(table)],
             warnings=[*result.warnings, *result.unknown],
             facts={"kind": "cases", "currency": "USD", "unknown_prices": list(result.unknown)},
         ),
-        _sweeps(result.totals),
+        _sweeps(result.totals, place),
     ]
 
 
@@ -210,16 +217,30 @@ def _price_notes(table: pd.DataFrame) -> list[str]:
     return list(dict.fromkeys(notes))
 
 
+def _amounts(table: pd.DataFrame) -> list[str]:
+    if table[["usd_per_gflop", "usd_per_gpt"]].isna().all(axis=None):
+        return []
+    return [
+        (
+            "GFLOP and GPts are amounts of work, not rates: 1e9 floating-point operations and 1e9"
+            " updates of a grid point. 1e6 of them are the unit of a column."
+        )
+    ]
+
+
 def _times(value: Any) -> str:
     return units.UNKNOWN if units.is_missing(value) else f"{units.fixed(value, 1)}x"
 
 
-def _sweeps(totals: pd.DataFrame) -> Sheet:
+def _sweeps(totals: pd.DataFrame, place: dict[str, str | None]) -> Sheet:
     return Sheet(
         title="Cost of each sweep as a whole (every case once)",
         columns=[
             Column("configuration", "sweep", words=True),
+            Column("version", place["version"], words=True),
             Column("vm_size", "size\n(Standard_)", _short_size, words=True),
+            Column("region", place["region"], words=True),
+            Column("offer", place["offer"], words=True),
             Column("runs", "runs", units.count),
             Column("published_hours", "published\nh", _three),
             Column("sum_run_hours", "sum of run\ntimes h", _hours),
@@ -249,9 +270,7 @@ _ALSO_LISTED = (
 
 def cases(loaded: Loaded) -> list[Sheet]:
     """Every record, a table for each run."""
-    head = loaded.metrics[loaded.metrics["direction"].isin(["higher", "lower"])]
-    head = head[head["statistic"].isna() | head["statistic"].isin(["median", "single"])]
-    head = head.drop_duplicates("record").set_index("record")
+    head = _headline_figures(loaded)
     manifests = {str(run.get("run_id")): run for run in loaded.runs}
     sheets = []
     for run_id, group in loaded.cases.groupby("run_id", sort=False):
@@ -280,6 +299,19 @@ def cases(loaded: Loaded) -> list[Sheet]:
             )
         )
     return sheets
+
+
+def _headline_figures(loaded: Loaded) -> pd.DataFrame:
+    """The figure that stands for each record, indexed by record: the one that its benchmark is
+    judged by, else its first that has a direction.
+    """
+    head = loaded.metrics[loaded.metrics["direction"].isin(["higher", "lower"])]
+    head = head[head["statistic"].isna() | head["statistic"].isin(["median", "single"])]
+    benchmark = head["record"].map(loaded.cases.set_index("record")["benchmark"])
+    wanted = benchmark.map({name: metric for name, (metric, _, _) in JUDGED.items()})
+    first = (head["name"].astype(object) != wanted).rename("other")
+    head = head.assign(other=first).sort_values(["record", "other"], kind="stable")
+    return head.drop(columns="other").drop_duplicates("record").set_index("record")
 
 
 def _run_title(run_id: str, group: pd.DataFrame, manifest: dict[str, Any] | None) -> str:

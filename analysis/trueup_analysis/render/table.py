@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import textwrap
 from typing import TYPE_CHECKING
 
 from rich import box
@@ -16,7 +17,7 @@ from . import units
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .sheet import Sheet
+    from .sheet import Column, Sheet
 
 __all__ = ["WIDTH", "render"]
 
@@ -24,6 +25,27 @@ __all__ = ["WIDTH", "render"]
 WIDTH = 100
 # A column of text is not squeezed below this.
 NARROWEST = 18
+
+
+def _widths(columns: Sequence[Column], cells: Sequence[Sequence[str]], room: int) -> list[int]:
+    """As wide as the widest cell; of text, which may wrap, the widest columns give way until the
+    table fits.
+    """
+    widths = [
+        max(len(text) for text in (*(column.header or "").split("\n"), *(row[n] for row in cells)))
+        for n, column in enumerate(columns)
+    ]
+    while sum(widths) + 2 * (len(widths) - 1) > room:
+        yielding = [n for n, column in enumerate(columns) if column.words and widths[n] > NARROWEST]
+        if not yielding:
+            break
+        widths[max(yielding, key=lambda n: widths[n])] -= 1
+    return widths
+
+
+def _folded(text: str, width: int) -> str:
+    """Broken at blanks and hyphens where it can be: names of cases have no blanks."""
+    return text if len(text) <= width else "\n".join(textwrap.wrap(text, width))
 
 
 def render(sheets: Sequence[Sheet], *, width: int = WIDTH, colour: bool = False) -> str:
@@ -49,27 +71,20 @@ def render(sheets: Sequence[Sheet], *, width: int = WIDTH, colour: bool = False)
             for row in sheet.rows
         ]
         table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False, pad_edge=False)
-        least = 0
-        for index, column in enumerate(columns):
-            header = column.header or ""
-            widest = max(
-                len(text) for text in (*header.split("\n"), *(row[index] for row in cells))
-            )
-            narrowest = min(widest, NARROWEST) if column.words else widest
-            least += narrowest + 2
+        widths = _widths(columns, cells, width)
+        for column, wide in zip(columns, widths, strict=True):
             table.add_column(
-                Text(header),
-                justify="left" if column.words else "right",
-                no_wrap=not column.words,
-                min_width=narrowest,
-                overflow="fold",
+                Text(column.header or ""), justify="left" if column.words else "right", width=wide
             )
         for row, texts in zip(sheet.rows, cells, strict=True):
             faint = sheet.faint is not None and not row.get(sheet.faint)
-            table.add_row(*map(Text, texts), style="dim" if faint else None)
+            folded = [_folded(text, wide) for text, wide in zip(texts, widths, strict=True)]
+            table.add_row(*map(Text, folded), style="dim" if faint else None)
         if cells:
             # A table that does not fit is wider than asked for: cut figures would be wrong ones.
-            console.print(table, width=max(width, least), crop=False)
+            console.width = max(width, sum(widths) + 2 * len(widths))
+            console.print(table, crop=False)
+            console.width = width
         for note in sheet.notes:
             console.print(Padding(Text(units.text(note)), (0, 0, 0, 2)))
     # rich pads each line to the table's width.

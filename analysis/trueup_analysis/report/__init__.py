@@ -1,0 +1,9 @@
+"""The report: one HTML file that needs nothing else, its plots as PNG and its tables as CSV.
+
+``page.gather`` makes a ``Page`` of what was loaded, one module a section; ``render.html`` writes it;
+``publish`` puts the files in place.
+"""
+
+from .publish import files, write_report
+
+__all__ = ["files", "write_report"]

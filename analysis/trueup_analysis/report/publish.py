@@ -1,0 +1,131 @@
+"""The report's files: what it consists of, and how they are put in place."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trueup.errors import BadInput, TrueupError
+
+from ..render.html import render_csv, render_html
+from .page import gather
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..load import Loaded
+    from ..render.html import Page
+
+__all__ = ["files", "write_report"]
+
+_SUMS = "SHA256SUMS"
+
+
+def write_report(
+    loaded: Loaded,
+    output_dir: Path,
+    *,
+    catalog: Path | None = None,
+    region: str | None = None,
+    offer: str | None = None,
+    price: float | None = None,
+    as_size: str | None = None,
+) -> Path:
+    """Write index.html, plots/*.png, tables/*.csv and SHA256SUMS into ``output_dir``.
+
+    The same input gives the same bytes. What an earlier report wrote there and this one lacks goes.
+
+    Args:
+        loaded: what was read, also when no record in it is ok.
+        output_dir: the folder, made when it does not exist.
+        catalog: the folder of prices.csv, vm_sizes.csv and reference_results.csv; the packaged one
+            when None.
+        region: price all runs in this region instead of the record's own.
+        offer: the offer to price all runs by, instead of the record's own; pay-as-you-go where
+            neither is given.
+        price: US$ per node-hour for all runs instead of the catalog's price.
+        as_size: price all runs as this size, also those made off Azure.
+
+    Returns:
+        The path of index.html.
+
+    Raises:
+        BadInput: ``output_dir`` is a file, or the catalog or a choice of price cannot be used.
+        TrueupError: the disk refuses.
+    """
+    if output_dir.exists() and not output_dir.is_dir():
+        message = f"report folder {output_dir} is a file; name a folder"
+        raise BadInput(message)
+    page = gather(loaded, catalog=catalog, region=region, offer=offer, price=price, as_size=as_size)
+    try:
+        _publish(files(page), output_dir)
+    except OSError as error:
+        message = f"report could not be written in {output_dir}: {error.strerror}"
+        raise TrueupError(message) from error
+    return output_dir / "index.html"
+
+
+def files(page: Page) -> dict[str, bytes]:
+    """What the report consists of: path below the report's folder -> content; index.html is the
+    last.
+    """
+    content = {f"plots/{figure.name}.png": figure.drawing.png for figure in page.figures()}
+    content |= {f"tables/{table.name}.csv": render_csv(table).encode() for table in page.tables()}
+    content["index.html"] = render_html(page).encode()
+    return content
+
+
+def _publish(content: Mapping[str, bytes], folder: Path) -> None:
+    """Write all files aside, then rename each into place; then remove what an earlier report
+    wrote and this one lacks.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    earlier = _earlier(folder)
+    sums = {name: hashlib.sha256(data).hexdigest() for name, data in content.items()}
+    listing = "".join(f"{digest}  {name}\n" for name, digest in sums.items())
+    aside = Path(tempfile.mkdtemp(prefix=".trueup-report-", dir=folder))
+    try:
+        for name, data in {**content, _SUMS: listing.encode()}.items():
+            _write(aside / name, data)
+        for name in (*content, _SUMS):
+            (folder / name).parent.mkdir(exist_ok=True)
+            (aside / name).replace(folder / name)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    for name, digest in earlier.items():
+        stale = folder / name
+        # Changed since, it is no longer ours to remove.
+        if name not in content and stale.is_file() and _digest(stale) == digest:
+            stale.unlink()
+
+
+def _write(path: Path, data: bytes) -> None:
+    path.parent.mkdir(exist_ok=True)
+    with path.open("wb") as stream:
+        stream.write(data)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def _earlier(folder: Path) -> dict[str, str]:
+    """Plots and tables that an earlier report in this folder lists as its own, with their
+    sha256.
+    """
+    try:
+        lines = (folder / _SUMS).read_text(encoding="utf-8").splitlines()
+    except (FileNotFoundError, UnicodeDecodeError):
+        return {}
+    listed = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
+    return {
+        name: digest
+        for name, digest in listed.items()
+        if name.count("/") == 1 and name.startswith(("plots/", "tables/")) and ".." not in name
+    }
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
