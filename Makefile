@@ -119,6 +119,10 @@ report: controller-venv ## Write the report of the last run (or RUN=run_id) to r
 	[ -n "$$run" ] || run=$$(cd results 2>/dev/null && ls -1d [0-9]*/ 2>/dev/null | sort | tail -n 1 || true)
 	run=$${run%/}
 	if [ -z "$$run" ]; then echo 'results/ holds no run yet: make run' >&2; exit 1; fi
+	if [ -z "$$(find "results/$$run" -name '*.json' ! -name run.json -print -quit)" ]; then
+	  echo "results/$$run holds no records: nothing was measured; what was skipped, and why, is said above and in its run.json" >&2
+	  exit 1
+	fi
 	price=($(if $(PRICE),--price '$(PRICE)') $(if $(AS_SIZE),--as-size '$(AS_SIZE)'))
 	status=0
 	trueup scaling "results/$$run" || status=$$?

@@ -57,6 +57,7 @@ class Over(str, Enum):
 
 
 def _examples(*lines: str) -> str:
+    """Commands, each with what it is for behind two blanks; narrow enough for 80 columns."""
     return "[bold]Examples[/bold]\n\n" + "\n\n".join(lines)
 
 
@@ -164,7 +165,7 @@ def list_cases(
         "trueup scaling",
         "trueup scaling --baseline 2 --over cores",
         "trueup scaling run-a/ run-b/ --format csv --output scaling.csv",
-        "trueup scaling catalog/reference_results.csv      the published Devito tables",
+        "trueup scaling catalog/reference_results.csv    the published Devito tables",
     )
 )
 def scaling(
@@ -221,7 +222,7 @@ def scaling(
     epilog=_examples(
         "trueup cost --region eastus",
         "trueup cost --region southcentralus --offer spot",
-        "trueup cost --as-size Standard_HB120rs_v3 --region eastus    a local run at that price",
+        "trueup cost --as-size Standard_HB120rs_v3 --region eastus  as if run there",
         "trueup cost --price 3.60 --format json",
     )
 )
@@ -304,7 +305,7 @@ def reference(
 @app.command(
     epilog=_examples(
         "trueup read devito.log",
-        "python -m benchmarks.user.benchmark run -P acoustic 2>&1 | trueup read -",
+        "trueup read - < devito.log           standard input",
         "trueup read --tool stream --format table triad-*.txt",
     )
 )

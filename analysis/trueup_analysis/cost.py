@@ -36,17 +36,18 @@ class CostTable:
     ``pandas.isna``.
 
     Attributes:
-        table: one row a case (repeats over runs pooled, versions of the tool and machines off
-            Azure apart); columns: benchmark, version (of the tool, "" when unknown), configuration
-            (the publication's set-up or ""), case, vm_size (as billed), node_count, cores, n, records,
-            run_seconds (median), node_hours, region, os, offer, currency ("USD"), usd_per_hour (one
-            node), price_date (text; "" when undated), price_source, usd_per_run, usd_per_gflop,
-            usd_per_gpt, list_usd_per_hour (pay-as-you-go, same size and region), saving (fraction
-            of the list price; missing unless the offer is cheaper).
-        totals: one row a sweep: configuration, version, vm_size, region, offer, runs, sum_run_hours (sum of run times, not
-            node-hours), published_hours (what a publication prints for it), node_hours, usd,
-            usd_by_sum (what the sum of run times would bill), underbilled (node_hours /
-            sum_run_hours).
+        table: one row a case (repeats over runs pooled; versions of the tool, other work under the
+            same name, and machines off Azure apart); columns: benchmark, version (of the tool, ""
+            when unknown), configuration (the publication's set-up or ""), case, vm_size (as
+            billed), node_count, cores, n, records, run_seconds (median), node_hours, region, os,
+            offer, currency ("USD"), usd_per_hour (one node), price_date (text; "" when undated),
+            price_source, usd_per_run, usd_per_gflop, usd_per_gpt (by work: 1e9 flop, 1e9 grid-point
+            updates), list_usd_per_hour (pay-as-you-go, same size and region), saving (fraction of
+            the list price; missing unless the offer is cheaper).
+        totals: one row a sweep: configuration, version, vm_size, region, offer, runs,
+            sum_run_hours (sum of run times, not node-hours), published_hours (what a publication
+            prints for it), node_hours, usd, usd_by_sum (what the sum of run times would bill),
+            underbilled (node_hours / sum_run_hours).
         warnings: sentences. unknown: what has no price, and why, one sentence each.
     """
 
@@ -196,8 +197,8 @@ def table(
     rows = pd.concat([rows, pd.DataFrame(quotes, index=rows.index)], axis=1)
     rows["node_hours"] = rows["node_count"].astype(float) * rows["run_seconds"] / 3600
     rows["usd_per_run"] = rows["node_hours"] * rows["usd_per_hour"]
-    rows["usd_per_gflop"] = rows["usd_per_run"] / (rows["flop_rate"] * rows["run_seconds"] / 1e9)
-    rows["usd_per_gpt"] = rows["usd_per_run"] / (rows["point_rate"] * rows["run_seconds"] / 1e9)
+    rows["usd_per_gflop"] = rows["usd_per_run"] / _amount(rows, "flop_rate")
+    rows["usd_per_gpt"] = rows["usd_per_run"] / _amount(rows, "point_rate")
     warnings = pricing.warnings()
     if as_size is not None:
         warnings.insert(
@@ -211,6 +212,11 @@ def table(
         warnings=warnings,
         unknown=pricing.unknown(),
     )
+
+
+def _amount(rows: pd.DataFrame, rate: str) -> pd.Series:
+    """The work of a run in 1e9 flop or points; missing where the record's rate is 0 or missing."""
+    return (rows[rate] * rows["run_seconds"] / 1e9).where(rows[rate] > 0)
 
 
 _TABLE = [

@@ -117,11 +117,14 @@ def _fit(
         if not fitted:
             return None
         found = min(fitted, key=lambda one: _rms(function, x, y, one))
+    residual = _rms(function, x, y, found)
+    if not math.isfinite(residual):
+        return None
     sigma, kappa = found["sigma"][0], found.get("kappa", (0.0, 0.0))[0]
     return Fit(
         law=law,
         parameters=found,
-        residual=_rms(function, x, y, found),
+        residual=residual,
         points=len(resources),
         peak=base * math.sqrt((1 - sigma) / kappa) if kappa > 0 and sigma < 1 else None,
     )
@@ -129,7 +132,8 @@ def _fit(
 
 def _rms(function: Callable[..., Any], x: Any, y: Any, found: dict[str, _Value]) -> float:
     values = [value for value, _ in found.values()]
-    return float(np.sqrt(np.mean((function(x, *values) - y) ** 2)))
+    with np.errstate(over="ignore"):
+        return float(np.sqrt(np.mean((function(x, *values) - y) ** 2)))
 
 
 def _least_squares(

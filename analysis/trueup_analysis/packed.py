@@ -146,7 +146,9 @@ def read(path: Path) -> tuple[pa.Table, dict[str, Any]]:
         BadInput: the file is none of those.
     """
     try:
-        table = pq.read_table(path)
+        # Not read_table, which imports all of Arrow's datasets.
+        with pq.ParquetFile(path) as file:
+            table = file.read()
         rest: dict[str, Any] = json.loads((table.schema.metadata or {})[b"trueup"])
         table = table.replace_schema_metadata(None).select(_SCHEMA.names)
         table = table if table.schema == _SCHEMA else table.cast(_SCHEMA)

@@ -176,7 +176,7 @@ def figures(loaded: Loaded, names: Sequence[tuple[str, str | None]]) -> pd.DataF
 
 
 def left_out(loaded: Loaded, benchmark: str) -> list[str]:
-    """The records of a benchmark that carry no figure to judge it by, and why, one sentence each."""
+    """The records of a benchmark with no figure to judge it by, and why, one sentence each."""
     cases = loaded.cases[loaded.cases["benchmark"] == benchmark]
     metric = JUDGED[benchmark][0]
     with_it = figures(loaded, [(metric, None)])[metric].notna()
@@ -258,7 +258,8 @@ def _points(loaded: Loaded, benchmark: str, *, across_sizes: bool) -> pd.DataFra
 
 def _number(value: Any) -> float:
     """A parameter that counts something; NaN where a record says something else there."""
-    return float(value) if isinstance(value, (int, float)) and value > 0 else float("nan")
+    found = units.number(value)
+    return float("nan") if found is None or found <= 0 else found
 
 
 def _layouts(cases: pd.DataFrame) -> list[str]:
@@ -502,9 +503,9 @@ def _superlinear(points: list[_Point], over: Over, base: int) -> list[str]:
         return []
     return [
         (
-            f"Super-linear: a parallel efficiency of {', '.join(above)}. That is noise, a cache that"
-            " holds more of the work, or a layout that the baseline did not use; measure the baseline"
-            " again before counting on it."
+            f"Super-linear: a parallel efficiency of {', '.join(above)}. That is noise, caches that"
+            " hold more of the work, or a layout that the baseline did not use; measure the"
+            " baseline again before counting on it."
         )
     ]
 

@@ -14,6 +14,8 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
 REQUIREMENTS = ROOT / "requirements"
+# What roles install with pip on a node.
+NODE_PINS = sorted((ROOT / "roles").glob("*/files/requirements*.txt"))
 PIN = re.compile(r"^(?P<name>[A-Za-z0-9._-]+)==(?P<version>\S+)")
 NODE_PYTHON = (3, 9)
 # The files that run on the nodes, with the node's own Python.
@@ -56,10 +58,18 @@ def test_every_requirement_is_pinned_with_hashes(name: str) -> None:
     assert [pin for pin, (_, hashes) in pins(name).items() if not hashes] == []
 
 
-@pytest.mark.parametrize("path", sorted(REQUIREMENTS.glob("*")), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", sorted(REQUIREMENTS.glob("*")) + NODE_PINS, ids=lambda p: p.name)
 def test_no_requirement_file_names_a_package_index(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert re.findall(r"index-url|find-links|trusted-host|\w+://\S*", text) == []
+
+
+@pytest.mark.parametrize("path", NODE_PINS, ids=lambda path: path.name)
+def test_what_roles_install_is_pinned_with_hashes(path: Path) -> None:
+    text = path.read_text(encoding="utf-8").replace("\\\n", " ")
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    assert lines != []
+    assert [line for line in lines if "==" not in line or "--hash=sha256:" not in line] == []
 
 
 def test_the_test_environment_is_the_controllers_and_more() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import TYPE_CHECKING, Any
 
 from . import units
@@ -43,4 +44,5 @@ def _clean(value: Any) -> Any:
         return {str(key): _clean(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_clean(item) for item in value]
-    return None if units.is_missing(value) else value
+    infinite = isinstance(value, float) and not math.isfinite(value)
+    return None if infinite or units.is_missing(value) else value

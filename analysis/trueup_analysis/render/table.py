@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-import textwrap
+import re
 from typing import TYPE_CHECKING
 
 from rich import box
@@ -45,7 +45,16 @@ def _widths(columns: Sequence[Column], cells: Sequence[Sequence[str]], room: int
 
 def _folded(text: str, width: int) -> str:
     """Broken at blanks and hyphens where it can be: names of cases have no blanks."""
-    return text if len(text) <= width else "\n".join(textwrap.wrap(text, width))
+    if len(text) <= width:
+        return text
+    lines = [""]
+    for piece in re.split(r"(?<=[ /-])", text):
+        if len(lines[-1]) + len(piece.rstrip()) > width and lines[-1]:
+            lines.append("")
+        lines[-1] += piece
+        while len(lines[-1].rstrip()) > width:
+            lines[-1:] = [lines[-1][:width], lines[-1][width:]]
+    return "\n".join(line.rstrip() for line in lines)
 
 
 def render(sheets: Sequence[Sheet], *, width: int = WIDTH, colour: bool = False) -> str:

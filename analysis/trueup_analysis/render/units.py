@@ -6,6 +6,7 @@ An unknown figure is a dash here; a format may write a word for it.
 from __future__ import annotations
 
 import math
+import numbers
 import unicodedata
 from typing import Any, Final
 
@@ -17,6 +18,7 @@ __all__ = [
     "is_missing",
     "measure",
     "money",
+    "number",
     "percent",
     "percent_figure",
     "plural",
@@ -60,9 +62,18 @@ def text(value: Any) -> str:
     return "".join("?" if unicodedata.category(char) in _UNSAFE else char for char in shown)
 
 
+def number(value: Any) -> float | None:
+    """A record's parameter or system entry as a number; None where it is missing or something
+    else.
+    """
+    known = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    return float(value) if known and math.isfinite(value) else None
+
+
 def count(value: Any) -> str:
     """A whole number."""
-    return UNKNOWN if is_missing(value) else str(int(value))
+    whole = number(value)
+    return UNKNOWN if whole is None else str(int(whole))
 
 
 def plural(number: int, noun: str, many: str = "") -> str:

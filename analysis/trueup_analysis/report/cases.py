@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from ..render.units import number
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -205,15 +207,13 @@ def headline_case(ok: Sequence[Case]) -> Case | None:
 
     most = max(
         groups.values(),
-        key=lambda group: (len(group), float(group[0].parameters.get("points") or 0)),
+        key=lambda group: (len(group), number(group[0].parameters.get("points")) or 0.0),
     )
     return min(most, key=lambda case: case.median("run_time") or 0.0)
 
 
 def problem(case: Case) -> str:
-    """The problem that was solved, and by which version: "acoustic, 256×256×256, space order 8,
-    200 ms".
-    """
+    """The problem that was solved: "acoustic, 256×256×256, space order 8, 200 ms"."""
     chosen = case.parameters
     words = [str(chosen.get("model", case.benchmark))]
     if chosen.get("configuration"):
@@ -222,6 +222,6 @@ def problem(case: Case) -> str:
         words.append(str(chosen["shape"]).replace("x", "×"))
     if chosen.get("space_order") is not None:
         words.append(f"space order {chosen['space_order']}")
-    if chosen.get("tn_ms") is not None:
-        words.append(f"{chosen['tn_ms']:g} ms")
+    if (simulated := number(chosen.get("tn_ms"))) is not None:
+        words.append(f"{simulated:g} ms")
     return ", ".join(words)

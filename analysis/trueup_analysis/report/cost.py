@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ..render.html import Column, Part, Row, Section, Table
-from ..render.units import count, fixed, measure, money, seconds
+from ..render.units import count, measure, money, seconds
 from .cells import NOT_AZURE, words
 
 if TYPE_CHECKING:

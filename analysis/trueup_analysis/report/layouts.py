@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
@@ -13,7 +12,7 @@ from .cases import Figures, problem
 from .cells import ratio, where
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from .cases import Case
 
@@ -24,15 +23,18 @@ _LAYOUTS_SHOWN: Final = 12
 
 
 def layouts_section(ok: Sequence[Case]) -> Section | None:
-    """Which layout was fastest, for each problem that one kind of machine ran with several."""
-    groups: dict[tuple[str, str, int], list[Case]] = {}
+    """Which layout was fastest, for each problem that one kind of machine ran with several in one
+    version of Devito.
+    """
+    groups: dict[tuple[str, str, str, int], list[Case]] = {}
     for case in ok:
         if case.measured and case.benchmark == "devito" and case.median("run_time"):
-            key = (problem(case), case.machine.kind, case.node_count or 1)
+            version = case.software.get(case.benchmark, "")
+            key = (problem(case), version, case.machine.kind, case.node_count or 1)
             groups.setdefault(key, []).append(case)
     parts = [
-        _layouts_part(what, where(cases), cases, f"layouts-{number}")
-        for number, ((what, _, _), cases) in enumerate(
+        _layouts_part(_title(what, version, groups), where(cases), cases, f"layouts-{number}")
+        for number, ((what, version, _, _), cases) in enumerate(
             (
                 (key, cases)
                 for key, cases in groups.items()
@@ -42,6 +44,12 @@ def layouts_section(ok: Sequence[Case]) -> Section | None:
         )
     ]
     return Section("layouts", "Layouts compared", tuple(parts)) if parts else None
+
+
+def _title(what: str, version: str, groups: Iterable[tuple[str, str, str, int]]) -> str:
+    """The problem, and the version where several ran it."""
+    versions = {other for problem_, other, _, _ in groups if problem_ == what}
+    return f"{what}, Devito {version or 'of unknown version'}" if len(versions) > 1 else what
 
 
 def _layouts_part(what: str, nodes: str, cases: Sequence[Case], name: str) -> Part:
@@ -59,8 +67,8 @@ def _layouts_part(what: str, nodes: str, cases: Sequence[Case], name: str) -> Pa
     (best, first), (next_best, second) = ranked[0], ranked[1]
     behind = ratio(next_best.median, best.median) - 1
     sentence = (
-        f"Fastest: {first}, {seconds(best.median)} s; the next, {second}, takes {percent_figure(behind)} %"
-        " longer."
+        f"Fastest: {first}, {seconds(best.median)} s; the next, {second}, takes"
+        f" {percent_figure(behind)} % longer."
     )
     if best.high is not None and next_best.low is not None and next_best.low <= best.high:
         sentence += " Their repeats overlap, so which of the two is faster may be chance."

@@ -81,7 +81,9 @@ def notes(
     single = sum(len(one.table) == 1 for one in scaled)
     if single:
         of = f"{single} of {plural(len(scaled), 'series', 'series')}"
-        about.append(Fact("", f"Only one count was measured in {of}: that says nothing on scaling."))
+        about.append(
+            Fact("", f"Only one count was measured in {of}: that says nothing on scaling.")
+        )
     return _filled(
         _group("The run and its figures", list(dict.fromkeys(about))),
         _group(f"{plural(len(steps), 'step')} skipped", skipped),
@@ -174,11 +176,15 @@ def _bandwidth_headline(ok: Sequence[Case]) -> list[Headline]:
 def _cost_headline(best: Case, billed: CostTable | None) -> Headline:
     label, why = "Cost of that run", "no price is known: see Prices that are unknown"
     rows = None if billed is None else billed.table[billed.table["case"] == best.name]
+    if rows is not None:
+        rows = rows[rows["version"] == best.software.get(best.benchmark, "")]
     if rows is None or rows.empty:
         return Headline(label, UNKNOWN, "", why)
     own = rows[rows["vm_size"] == best.machine.vm_size]
     row = (rows if own.empty else own).iloc[0]
-    value = money(float(row["usd_per_run"]))
+    # The table's row pools the repeats of several runs; this is the cost of one.
+    hours = (best.median("run_time") or 0.0) * (best.node_count or 1) / 3600
+    value = money(hours * float(row["usd_per_hour"]))
     if value == units.UNKNOWN:
         return Headline(label, UNKNOWN, "", why)
     date = f", price of {row['price_date']}" if row["price_date"] else ", undated price"
@@ -206,7 +212,7 @@ def facts(loaded: Loaded, cases: Sequence[Case], measured_on: Sequence[Machine])
     versions: dict[str, set[str]] = {}
     for case in ours:
         for name, version in case.software.items():
-            versions.setdefault(name, set()).add(version)
+            versions.setdefault(name, set()).add(_short_version(version))
     software = ", ".join(
         f"{name} {' and '.join(sorted(versions[name]))}" for name in sorted(versions)
     )
@@ -224,11 +230,19 @@ def facts(loaded: Loaded, cases: Sequence[Case], measured_on: Sequence[Machine])
     return facts
 
 
+def _short_version(text: str) -> str:
+    """ "Open MPI v4.1.4" of "Open MPI v4.1.4, package: Debian OpenMPI, ident: ...": the rest says who
+    built it.
+    """
+    return text.partition(",")[0]
+
+
 def _machine(machine: Machine) -> list[tuple[str, str]]:
     """What is known of one machine; a size that Azure does not have cannot have a region or an
     image.
     """
-    memory, cache = machine.get("memory_bytes"), machine.get("last_level_cache_bytes")
+    memory = units.number(machine.get("memory_bytes"))
+    cache = units.number(machine.get("last_level_cache_bytes"))
     names = machine.nodes.split("+")
     nodes = ", ".join(names[:_NAMES]) + (
         f" and {len(names) - _NAMES:,} more" if len(names) > _NAMES else ""

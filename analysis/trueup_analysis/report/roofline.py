@@ -11,7 +11,7 @@ from trueup.errors import BadInput
 
 from ..render.html import UNKNOWN, Column, Figure, Part, Row, Section, Table
 from ..render.plots import Point, RooflinePlot, draw_roofline
-from ..render.units import count, measure, percent_figure, plural, scaled, span
+from ..render.units import count, measure, number, percent_figure, plural, scaled, span
 from .cases import problem
 from .cells import layout_text, ratio, where
 
@@ -216,7 +216,7 @@ def bandwidth_section(ok: Sequence[Case], sizes: dict[str, Size]) -> Section | N
         triad = case.figures["triad_rate"]
         size = sizes.get(case.machine.vm_size or "", Size(None, None))
         share = ratio(triad.median, size.bandwidth)
-        array = case.parameters.get("array_bytes")
+        array = number(case.parameters.get("array_bytes"))
         rows.append(
             Row(
                 (

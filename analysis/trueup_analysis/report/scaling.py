@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from ..render.html import Column, Figure, Part, Row, Section, Table
 from ..render.plots import Curve, Point, ScalingPlot, draw_scaling
-from ..render.units import count, fixed, measure, percent_figure, plural, significant, span
+from ..render.units import count, fixed, measure, percent_figure, plural, span
 from .cells import layout_text
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ def _scaling_table(one: Series, name: str) -> Table:
             count(row["n"]),
             measure(row["median"], one.unit),
             span(row["min"], row["max"], one.unit),
-            fixed(row['speedup'], 2),
+            fixed(row["speedup"], 2),
             percent_figure(row["efficiency"]),
         ]
         if one.kind == "strong":
