@@ -57,7 +57,7 @@ class Over(str, Enum):
 
 
 def _examples(*lines: str) -> str:
-    """Commands, each with what it is for behind two blanks; narrow enough for 80 columns."""
+    """Commands to copy whole, also those with a comment; they fit into 80 columns."""
     return "[bold]Examples[/bold]\n\n" + "\n\n".join(lines)
 
 
@@ -113,11 +113,11 @@ AsSizeOption = Annotated[
 
 @app.callback(
     epilog=_examples(
-        "trueup scaling                       how the newest results scale",
-        "trueup cost --region eastus          what they cost there",
+        "trueup scaling                  # how results/ scales",
+        "trueup cost --region eastus     # what it costs there",
         "trueup scaling results/20261120T091300Z-7c1e --format markdown",
-        "trueup reference                     the published tables and this run side by side",
-        "trueup report                        one HTML page of everything",
+        "trueup reference                # published tables, yours beside them",
+        "trueup report                   # one HTML page of everything",
     )
     + "\n\n"
     + EXIT_CODES
@@ -130,7 +130,7 @@ def _trueup() -> None:
     "list",
     epilog=_examples(
         "trueup list",
-        "trueup list results/ --verify        also check the raw outputs against their sha256",
+        "trueup list results/ --verify   # raw outputs still as recorded?",
         "trueup list packed.parquet --format csv",
     ),
 )
@@ -165,7 +165,7 @@ def list_cases(
         "trueup scaling",
         "trueup scaling --baseline 2 --over cores",
         "trueup scaling run-a/ run-b/ --format csv --output scaling.csv",
-        "trueup scaling catalog/reference_results.csv    the published Devito tables",
+        "trueup scaling catalog/reference_results.csv    # published tables",
     )
 )
 def scaling(
@@ -222,7 +222,7 @@ def scaling(
     epilog=_examples(
         "trueup cost --region eastus",
         "trueup cost --region southcentralus --offer spot",
-        "trueup cost --as-size Standard_HB120rs_v3 --region eastus  as if run there",
+        "trueup cost --as-size Standard_HB120rs_v3 --region eastus  # as if there",
         "trueup cost --price 3.60 --format json",
     )
 )
@@ -271,7 +271,7 @@ def cost(
 
 @app.command(
     epilog=_examples(
-        "trueup reference                     the published tables, results/ beside if there",
+        "trueup reference                # results/ beside them, if it exists",
         "trueup reference results/20261120T091300Z-7c1e --format markdown",
     )
 )
@@ -303,11 +303,12 @@ def reference(
 
 
 @app.command(
+    short_help="Figures, checks and warnings in a tool's own output.",
     epilog=_examples(
         "trueup read devito.log",
-        "trueup read - < devito.log           standard input",
+        "trueup read - < devito.log      # standard input",
         "trueup read --tool stream --format table triad-*.txt",
-    )
+    ),
 )
 def read(
     files: Annotated[
@@ -349,10 +350,11 @@ def read(
 
 
 @app.command(
+    short_help="Put many records into one Parquet file, which reads much faster.",
     epilog=_examples(
         "trueup pack results/ --output all.parquet",
         "trueup scaling all.parquet",
-    )
+    ),
 )
 def pack(
     sources: Sources = None,

@@ -140,7 +140,7 @@ class _Book:
     def stranger(self, size: str) -> str:
         """That a size is not in the table, and which one may have been meant."""
         close = difflib.get_close_matches(size, list(self.sizes.values()), n=1)
-        hint = f"; did you mean {close[0]}?" if close else ""
+        hint = f" (did you mean {close[0]}?)" if close else ""
         return f"{size} is not in the price table{hint}"
 
     def why_not(self, size: str, region: str, os: str, offer: str) -> str:

@@ -251,8 +251,8 @@ def _points(loaded: Loaded, benchmark: str, *, across_sizes: bool) -> pd.DataFra
         _number(parameters.get("points", parameters.get("array_elements")))
         for parameters in out["parameters"]
     ]
-    out["layout"] = _layouts(out)
     out["work_key"] = _work_keys(out, benchmark, across_sizes=across_sizes)
+    out["layout"] = _layouts(out)
     return out
 
 
@@ -264,19 +264,22 @@ def _number(value: Any) -> float:
 
 def _layouts(cases: pd.DataFrame) -> list[str]:
     """How each record used its cores: "2x4 l3 basic" is 2 ranks of 4 threads bound to L3 groups."""
-    tuned = len({parameters.get("autotune") for parameters in cases["parameters"]}) > 1
-    known: dict[tuple[int, Any, Any], str] = {}
+    names = ("work_key", "parameters", "ranks", "threads_per_rank")
+    columns = [cases[name].to_list() for name in names]
+    tunings: dict[str, set[Any]] = {}
+    for work, parameters in zip(*columns[:2], strict=True):
+        tunings.setdefault(work, set()).add(parameters.get("autotune"))
+    known: dict[tuple[str, int, Any, Any], str] = {}
     labels = []
     # Sweeps share their parameter objects (see packed), so most labels are made once.
-    columns = [cases[name].to_list() for name in ("parameters", "ranks", "threads_per_rank")]
-    for parameters, ranks, threads in zip(*columns, strict=True):
-        key = (id(parameters), ranks, threads)
+    for work, parameters, ranks, threads in zip(*columns, strict=True):
+        key = (work, id(parameters), ranks, threads)
         label = known.get(key)
         if label is None:
             words = [] if units.is_missing(ranks) else [f"{ranks}x{threads}"]
             used = [parameters.get(name) for name in ("binding", "mpi")]
             words += [str(value) for value in used if value not in _NOT_USED]
-            if tuned:
+            if len(tunings[work]) > 1:
                 words.append(f"tune={parameters.get('autotune')}")
             label = known[key] = " ".join(words)
         labels.append(label)

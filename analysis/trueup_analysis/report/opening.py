@@ -231,8 +231,8 @@ def facts(loaded: Loaded, cases: Sequence[Case], measured_on: Sequence[Machine])
 
 
 def _short_version(text: str) -> str:
-    """ "Open MPI v4.1.4" of "Open MPI v4.1.4, package: Debian OpenMPI, ident: ...": the rest says who
-    built it.
+    """ "Open MPI v4.1.4" of "Open MPI v4.1.4, package: Debian OpenMPI, ident: ...", where the rest
+    says who built it.
     """
     return text.partition(",")[0]
 

@@ -182,7 +182,7 @@ def test_read_takes_files_and_standard_input() -> None:
     by_pipe = as_process("read", "-", input=log.read_text(encoding="utf-8"))
     named, piped = (json.loads(done.stdout)[0] for done in (by_name, by_pipe))
     assert (named["tool"], named["rows"]) == ("stream", piped["rows"])
-    assert piped["source"] == "-"
+    assert piped["source"] == "standard input"
 
 
 def test_read_says_in_one_sentence_what_it_cannot_read(tmp_path: Path) -> None:

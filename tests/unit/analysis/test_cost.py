@@ -142,7 +142,7 @@ def test_spot_is_a_saving_only_below_the_list_price(
             f"{SIZE} in mars (linux, payg) has no price; the table has it for",
         ),
         ({}, {"offer": "3y"}, f"{SIZE} in eastus (linux, 3y) has no price in any region"),
-        ({"vm_size": "Standard_HB120rs_v33"}, {}, f"not in the price table; did you mean {SIZE}?"),
+        ({"vm_size": "Standard_HB120rs_v33"}, {}, f"not in the price table (did you mean {SIZE}?)"),
     ],
 )
 def test_an_unknown_price_is_unknown_and_says_why(

@@ -35,7 +35,8 @@ def test_the_tool_is_found_out_and_read(path: str, tool: str, name: str) -> None
     ("text", "tool", "message"),
     [
         ("hello", None, "x: no known tool's output; say which with --tool"),
-        ("", None, "x: no known tool's output"),
+        ("", None, "x is empty"),
+        (" \n", "devito", "x is empty"),
         ("hello", "hpl", "no parser for 'hpl'; there are devito, stream"),
         ("hello", "devito", "x: "),
     ],

@@ -156,6 +156,7 @@ def test_page_opens_with_warnings_then_headline_figures(usual: Path) -> None:
     order = [
         "Headline figures",
         "What it was measured on",
+        "Notes",
         "Scaling",
         "Layouts compared",
         "Roofline",
