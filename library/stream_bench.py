@@ -45,26 +45,7 @@ options:
     description: How often each kernel is run; 3 at least.
     type: int
     default: 10
-  run_id:
-    description: Id of the run that the record belongs to.
-    type: str
-    required: true
-  node_name:
-    description: The node's name in the record.
-    type: str
-    required: true
-  node:
-    description: What M(azure_node_facts) published about the node.
-    type: dict
-    default: {}
-  timeout_seconds:
-    description: Time limit of the whole case; what still runs then is ended.
-    type: int
-    default: 1800
-attributes:
-  check_mode:
-    support: full
-    description: Returns the command that would run, and runs nothing.
+extends_documentation_fragment: [trueup_bench]
 author: trueup contributors (@trueup)
 """
 

@@ -20,6 +20,7 @@ for _folder in (
     "plugins",
     "plugins/filter",
     "plugins/callback",
+    "plugins/doc_fragments",
     "plugins/inventory",
     "tests",
 ):

@@ -12,6 +12,7 @@ import pytest
 import yaml
 from ansible.module_utils.trueup.bench import COMMON_SPEC
 from trueup import parsers
+from trueup_bench import ModuleDocFragment
 
 ROOT = Path(__file__).parent.parent.parent
 MODULES = sorted(path.stem for path in (ROOT / "library").glob("*.py"))
@@ -29,9 +30,12 @@ def test_there_are_modules_to_check() -> None:
 
 @pytest.mark.parametrize("name", BENCHES)
 def test_the_documentation_equals_the_spec(name: str) -> None:
+    page = yaml.safe_load(module(name).DOCUMENTATION)
+    assert page["extends_documentation_fragment"] == ["trueup_bench"]
+    common = yaml.safe_load(ModuleDocFragment.DOCUMENTATION)["options"]
     documented = {
         option: {key: value[key] for key in SPEC_KEYS if key in value}
-        for option, value in yaml.safe_load(module(name).DOCUMENTATION)["options"].items()
+        for option, value in {**common, **page["options"]}.items()
     }
     assert documented == module(name).argument_spec()
 
