@@ -174,7 +174,11 @@ def _bandwidth_headline(ok: Sequence[Case]) -> list[Headline]:
 
 
 def _cost_headline(best: Case, billed: CostTable | None) -> Headline:
-    label, why = "Cost of that run", "no price is known: see Prices that are unknown"
+    label = "Cost of that run"
+    sized = _is_text(best.machine.vm_size)
+    why = (
+        f"no price is known{': see Prices that are unknown' if sized else ' off Azure: see Notes'}"
+    )
     rows = None if billed is None else billed.table[billed.table["case"] == best.name]
     if rows is not None:
         rows = rows[rows["version"] == best.software.get(best.benchmark, "")]
