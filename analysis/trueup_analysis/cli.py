@@ -307,7 +307,7 @@ def reference(
     epilog=_examples(
         "trueup read devito.log",
         "trueup read - < devito.log      # standard input",
-        "trueup read --tool stream --format table triad-*.txt",
+        "trueup read --tool stream --format json triad-*.txt",
     ),
 )
 def read(
@@ -321,11 +321,12 @@ def read(
             metavar="NAME", help="Which tool wrote them (devito, stream); else found out."
         ),
     ] = None,
-    format_: FormatOption = Format.json,
+    format_: FormatOption = Format.table,
     output: OutputOption = None,
 ) -> None:
-    """Read a tool's own output: figures in base units, the tool's checks (exit 1 when one failed),
-    and warnings on the figures."""
+    """Read a tool's own output: its figures, the tool's checks (exit 1 when one failed), and
+    warnings on the figures. JSON has one object a file: tool, tool_version, rows, checks,
+    warnings."""
     from . import read as reading
     from .render import json
 
@@ -338,7 +339,8 @@ def read(
     else:
         from .render import sheets
 
-        _write([sheets.reading(item) for item in readings], format_, output)
+        sheet = sheets.reading if format_ is Format.csv else sheets.reading_for_people
+        _write([sheet(item) for item in readings], format_, output)
     failed = []
     for item in readings:
         _say_all([f"{item.source}: {text}" for text in item.warnings])

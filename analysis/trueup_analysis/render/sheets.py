@@ -349,23 +349,46 @@ def excluded(loaded: Loaded) -> list[Sheet]:
 
 
 def reading(item: Reading) -> Sheet:
-    """One tool's output."""
+    """One tool's output, row by row as records hold it."""
     keys = ("name", "value", "unit", "direction", "message_bytes", "statistic", "n")
+    columns = [Column(key, key, words=key != "value") for key in keys]
     rows = [{key: row.get(key) for key in keys} for row in item.rows]
+    return _reading(item, columns, rows)
+
+
+def reading_for_people(item: Reading) -> Sheet:
+    """One tool's output, one line a figure, in the field's units."""
+    lines: dict[tuple[Any, Any], dict[str, Any]] = {}
+    for row in item.rows:
+        unit = row["unit"]
+        line = lines.setdefault(
+            (row["name"], row.get("message_bytes")),
+            {
+                "name": str(row["name"]).replace("_", " "),
+                "message_bytes": row.get("message_bytes"),
+                "n": row.get("n"),
+                "unit": "" if unit == "1" else units.DISPLAYED.get(unit, unit),
+            },
+        )
+        line[row.get("statistic") or "single"] = units.measure(row["value"], unit)
+    columns = [
+        Column("name", "figure", words=True),
+        Column("message_bytes", "message\nbytes", units.count),
+        *(Column(key, key) for key in ("median", "mean", "min", "max")),
+        Column("single", "value"),
+        Column("unit", "unit", words=True),
+        Column("n", "n", units.count),
+    ]
+    return _reading(item, columns, list(lines.values()))
+
+
+def _reading(item: Reading, columns: list[Column], rows: list[dict[str, Any]]) -> Sheet:
     checks = ", ".join(
         f"{name} {'passed' if passed else 'FAILED'}" for name, passed in item.checks.items()
     )
     return Sheet(
         title=f"{item.source}: {item.tool} {item.tool_version or ''}".rstrip(),
-        columns=[
-            Column("name", "name", words=True),
-            Column("value", "value", partial(units.significant, digits=6)),
-            Column("unit", "unit", words=True),
-            Column("direction", "better", words=True),
-            Column("message_bytes", "message\nbytes", units.count),
-            Column("statistic", "statistic", words=True),
-            Column("n", "n", units.count),
-        ],
+        columns=columns,
         rows=rows,
         notes=[f"Checks: {checks}."] if checks else [],
         warnings=item.warnings,
