@@ -105,10 +105,17 @@ lab: controller-venv ## Install the system packages (ARGS="-e lab_packages=test"
 .PHONY: run
 run: controller-venv ## Configure, check and measure this machine (or ARGS="-i inventory"), then report
 	@ansible-playbook playbooks/lab.yml -e lab_packages=run
+	export TRUEUP_RUN_FILE='$(CURDIR)/.cache/last-run'
+	mkdir -p .cache
+	rm -f "$$TRUEUP_RUN_FILE"
 	status=0
 	ansible-playbook site.yml $(if $(RESUME),-e trueup_resume='$(RESUME)') $(ARGS) || status=$$?
 	reported=0
-	$(MAKE) report $(if $(filter-out last,$(RESUME)),RUN='$(RESUME)') || reported=$$?
+	if [ -s "$$TRUEUP_RUN_FILE" ]; then
+	  $(MAKE) report RUN="$$(cat "$$TRUEUP_RUN_FILE")" || reported=$$?
+	else
+	  echo 'No run was begun, so there is nothing to report.' >&2
+	fi
 	if [ $$status != 0 ]; then echo "ansible-playbook site.yml ended with status $$status" >&2; exit $$status; fi
 	exit $$reported
 
@@ -116,20 +123,21 @@ run: controller-venv ## Configure, check and measure this machine (or ARGS="-i i
 report: controller-venv ## Write the report of the last run (or RUN=run_id) to report/ (or OUTPUT=folder)
 	@run='$(RUN)'
 	# A run's id begins with its UTC time, so the last by name is the last.
-	[ -n "$$run" ] || run=$$(cd results 2>/dev/null && ls -1d [0-9]*/ 2>/dev/null | sort | tail -n 1 || true)
+	results=$${TRUEUP_RESULTS:-results}
+	[ -n "$$run" ] || run=$$(cd "$$results" 2>/dev/null && ls -1d [0-9]*/ 2>/dev/null | sort | tail -n 1 || true)
 	run=$${run%/}
-	if [ -z "$$run" ]; then echo 'results/ holds no run yet: make run' >&2; exit 1; fi
-	if [ -z "$$(find "results/$$run" -name '*.json' ! -name run.json -print -quit)" ]; then
-	  echo "results/$$run holds no records: nothing was measured; what was skipped, and why, is said above and in its run.json" >&2
+	if [ -z "$$run" ]; then echo "$$results holds no run yet: make run" >&2; exit 1; fi
+	if [ -z "$$(find "$$results/$$run" -name '*.json' ! -name run.json -print -quit)" ]; then
+	  echo "$$results/$$run holds no records: nothing was measured; what was skipped, and why, is said above and in its run.json" >&2
 	  exit 1
 	fi
 	price=($(if $(PRICE),--price '$(PRICE)') $(if $(AS_SIZE),--as-size '$(AS_SIZE)'))
 	status=0
-	trueup scaling "results/$$run" || status=$$?
+	trueup scaling "$$results/$$run" || status=$$?
 	echo
-	trueup cost "results/$$run" "$${price[@]}" || status=$$?
+	trueup cost "$$results/$$run" "$${price[@]}" || status=$$?
 	echo
-	trueup report "results/$$run" --output '$(OUTPUT)' "$${price[@]}" || status=$$?
+	trueup report "$$results/$$run" --output '$(OUTPUT)' "$${price[@]}" || status=$$?
 	exit $$status
 
 # ---- checks -------------------------------------------------------------------------------------

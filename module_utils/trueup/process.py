@@ -25,6 +25,8 @@ __all__ = ["Completed", "Orphaned", "locked", "run"]
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _POLL_SECONDS = 0.05
+# GOMP, KMP: what gcc's and LLVM's OpenMP read beside OMP_; PMIX, PRTE: Open MPI's launcher.
+_STEERING = ("OMP_", "GOMP_", "KMP_", "OMPI_", "PMIX_", "PRTE_", "DEVITO_")
 _WATCH_SECONDS = 1.0
 
 
@@ -83,10 +85,11 @@ def run(
     environment: Mapping[str, str],
     cwd: Optional[str] = None,
 ) -> Completed:
-    """Run ``argv`` for at most ``timeout_seconds`` with ``environment`` added to this process's
-    own.
+    """Run ``argv`` for at most ``timeout_seconds`` with ``environment`` added to our own.
 
-    When it returns, every process that the command started is gone.
+    Inherited variables that steer OpenMP, MPI or Devito are left out: they would change what is
+    measured without standing in the record. When this returns, every process that the command
+    started is gone.
 
     Raises:
         OSError: the program cannot be started.
@@ -105,7 +108,7 @@ def run(
             stdout=out,
             stderr=err,
             cwd=cwd,
-            env=dict(os.environ, **environment),
+            env={**_neutral(os.environ), **environment},
             start_new_session=True,
             preexec_fn=_die_with_parent,  # noqa: PLW1509 WHY: single-threaded module, and one system call
         )
@@ -176,6 +179,10 @@ class locked:  # noqa: N801 WHY: reads as a statement, `with locked(path):`
         if self._handle is not None:
             os.close(self._handle)
             self._handle = None
+
+
+def _neutral(inherited: Mapping[str, str]) -> Dict[str, str]:
+    return {name: value for name, value in inherited.items() if not name.startswith(_STEERING)}
 
 
 def _wait(child: subprocess.Popen[bytes], deadline: float, lineage: Dict[int, int]) -> bool:

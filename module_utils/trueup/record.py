@@ -34,6 +34,8 @@ SCHEMA = "trueup.record/1"
 Record = Dict[str, Any]
 
 _RUN_ID = re.compile(r"\A\d{8}T\d{6}Z-[0-9a-f]{4}\Z")
+# What those who look up a run's cases use; analysis validates records whole.
+_NEEDED = ("benchmark", "case", "outcome", "nodes", "parameters", "metrics", "started_at")
 _HIDDEN = "***"
 # "tokens" and "tokenizer" are no secrets: language models count the one and load the other.
 _SECRET_NAME = re.compile(
@@ -223,5 +225,7 @@ def read_records(run_dir: str) -> Iterator[Tuple[str, Optional[Record], Optional
             continue
         if not isinstance(record, dict) or record.get("schema") != SCHEMA:
             yield path, None, f"not a {SCHEMA} object"
+        elif missing := [name for name in _NEEDED if name not in record]:
+            yield path, None, f"without {', '.join(missing)}"
         else:
             yield path, record, None

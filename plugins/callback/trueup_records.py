@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+from ansible import context
 from ansible.plugins.callback import CallbackBase
 from trueup import record as records
 from trueup.errors import TrueupError
@@ -32,9 +33,6 @@ options:
     default: results
     env:
       - name: TRUEUP_RESULTS
-    ini:
-      - section: callback_trueup_records
-        key: results_dir
 """
 
 # Ansible's words and ours.
@@ -91,19 +89,21 @@ class CallbackModule(CallbackBase):
         self, *, hosts: dict[str, Any], skipped: list[dict[str, str]], finished_at: str | None
     ) -> None:
         """Write ``run.json``; a play that measured nothing has no run and leaves none."""
-        if not self._run_id:
+        if not self._run_id or context.CLIARGS.get("check"):
             return
+        target = Path(self.get_option("results_dir")) / self._run_id / "run.json"
+        before = _read(target)
         manifest = {
             "schema": "trueup.run/1",
             "run_id": self._run_id,
             "playbook": self._playbook,
-            "started_at": self._started_at,
+            # A run that is resumed began when it began, and keeps what was said of it.
+            "started_at": before.get("started_at", self._started_at),
             "finished_at": finished_at,
-            "hosts": hosts,
-            "skipped": skipped,
-            "warnings": self._warnings,
+            "hosts": {**before.get("hosts", {}), **hosts},
+            "skipped": _joined(before.get("skipped", []), skipped),
+            "warnings": _joined(before.get("warnings", []), self._warnings),
         }
-        target = Path(self.get_option("results_dir")) / self._run_id / "run.json"
         temporary = target.with_suffix(".tmp")
         target.parent.mkdir(parents=True, exist_ok=True)
         temporary.write_text(json.dumps(manifest, indent=2, sort_keys=True) + "\n")
@@ -118,6 +118,8 @@ class CallbackModule(CallbackBase):
         if "trueup_run_id" in facts and not self._run_id:
             self._run_id = str(facts["trueup_run_id"])
             self._write_manifest(hosts={}, skipped=[], finished_at=None)
+            if os.environ.get("TRUEUP_RUN_FILE"):  # make run asks which run it was
+                Path(os.environ["TRUEUP_RUN_FILE"]).write_text(self._run_id)
         record = returned.get("record")
         if isinstance(record, dict) and record.get("schema") == records.SCHEMA:
             self._write(record, returned.get("raw"))
@@ -137,6 +139,19 @@ class CallbackModule(CallbackBase):
             sys.stdout.flush()
             os._exit(1)
         self._display.display(f"recorded {record['outcome']}: {path}", color="bright blue")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """An earlier manifest of the run; empty when there is none that can be read."""
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _joined(before: list[Any], now: list[Any]) -> list[Any]:
+    return before + [item for item in now if item not in before]
 
 
 def _now() -> str:

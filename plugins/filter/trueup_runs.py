@@ -22,6 +22,7 @@ description:
 
 def run_id(results_dir: str, resume: str = "") -> str:
     """A new run's id; with ``resume`` that run's, where ``last`` is the newest in the folder."""
+    results_dir = os.path.expanduser(results_dir)
     if not resume:
         return records.new_run_id(time.strftime("%Y%m%dT%H%M%SZ", time.gmtime()))
     runs = sorted(
@@ -44,7 +45,7 @@ def recorded(results_dir: str, run: str, benchmark: str, node: str) -> list[dict
     were made."""
     found = [
         record
-        for _, record, _ in records.read_records(os.path.join(results_dir, run))
+        for _, record, _ in records.read_records(os.path.join(os.path.expanduser(results_dir), run))
         if record is not None
         and record["benchmark"] == benchmark
         and record["outcome"] == "ok"
@@ -54,7 +55,10 @@ def recorded(results_dir: str, run: str, benchmark: str, node: str) -> list[dict
 
 
 def recorded_like(found: list[dict[str, Any]], wanted: dict[str, Any]) -> list[dict[str, Any]]:
-    """Those of the records whose fields or parameters equal ``wanted``."""
+    """Those of the records whose fields or parameters equal ``wanted``.
+
+    Compared as text: a variable given as ``-e name=50`` is the text 50, and the record holds 50.
+    """
 
     def value(record: dict[str, Any], name: str) -> Any:
         return record["parameters"].get(name, record.get(name))
@@ -62,7 +66,7 @@ def recorded_like(found: list[dict[str, Any]], wanted: dict[str, Any]) -> list[d
     return [
         record
         for record in found
-        if all(value(record, name) == want for name, want in wanted.items())
+        if all(str(value(record, name)) == str(want) for name, want in wanted.items())
     ]
 
 

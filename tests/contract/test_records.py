@@ -78,9 +78,11 @@ main()
 """
 
 
-def play(tmp_path: Path, *files: tuple[str, dict[str, object]]) -> subprocess.CompletedProcess[str]:
+def play(
+    tmp_path: Path, *files: tuple[str, dict[str, object]], check: bool = False
+) -> subprocess.CompletedProcess[str]:
     """Run a play whose module returns the given records, with the product's callback."""
-    (tmp_path / "library").mkdir()
+    (tmp_path / "library").mkdir(exist_ok=True)
     (tmp_path / "ansible.cfg").touch()
     (tmp_path / "library" / "returns_record.py").write_text(MODULE)
     (tmp_path / "play.yml").write_text(PLAY)
@@ -88,7 +90,12 @@ def play(tmp_path: Path, *files: tuple[str, dict[str, object]]) -> subprocess.Co
         (tmp_path / name).write_text(json.dumps(record))
     names = json.dumps({"files": [str(tmp_path / name) for name, _ in files]})
     return subprocess.run(
-        [str(Path(sys.executable).with_name("ansible-playbook")), "play.yml", "-e", names],
+        [
+            str(Path(sys.executable).with_name("ansible-playbook")),
+            "play.yml",
+            *("-e", names),
+            *(["--check"] if check else []),
+        ],
         cwd=tmp_path,
         env={
             "PATH": "/usr/bin:/bin",
@@ -125,6 +132,26 @@ def test_the_callback_keeps_good_and_failed_records_and_the_run(tmp_path: Path) 
     manifest = json.loads((folder / "run.json").read_text())
     assert manifest["hosts"]["localhost"]["failed"] == 1
     assert manifest["finished_at"] >= manifest["started_at"]
+
+
+def test_a_resumed_run_keeps_its_beginning_and_its_hosts(tmp_path: Path) -> None:
+    play(tmp_path, ("good.json", a_record("good")))
+    path = tmp_path / "results" / "20261120T091300Z-7c1e" / "run.json"
+    first = json.loads(path.read_text())
+    first.update(started_at="2026-11-20T09:13:00Z", warnings=["said before"])
+    first["hosts"]["lost"] = {"unreachable": 1}
+    path.write_text(json.dumps(first))
+    play(tmp_path, ("good.json", a_record("good")))
+    second = json.loads(path.read_text())
+    assert second["started_at"] == "2026-11-20T09:13:00Z"
+    assert sorted(second["hosts"]) == ["localhost", "lost"]
+    assert second["warnings"] == ["said before"]
+
+
+def test_check_mode_leaves_no_run(tmp_path: Path) -> None:
+    done = play(tmp_path, ("good.json", a_record("good")), check=True)
+    assert done.returncode == 0
+    assert (tmp_path / "results").exists() is False
 
 
 def test_a_record_that_breaks_the_schema_stops_the_run(tmp_path: Path) -> None:

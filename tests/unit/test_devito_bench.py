@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -220,3 +222,31 @@ def test_the_memory_estimate_matches_what_was_measured() -> None:
             model="acoustic", shape=f"{extent}x{extent}x{extent}", space_order=8, tn_ms=100, nbl=10
         )
         assert devito.memory_bytes(problem) == pytest.approx(measured, rel=0.15)
+
+
+@pytest.mark.parametrize(
+    ("variables", "rank"),
+    [
+        ({}, 0),
+        ({"OMPI_COMM_WORLD_LOCAL_RANK": "1"}, 1),
+        # Under mpirun inside a Slurm job: Slurm's number is mpirun's own.
+        ({"OMPI_COMM_WORLD_LOCAL_RANK": "1", "SLURM_LOCALID": "0"}, 1),
+        ({"SLURM_LOCALID": "1"}, 1),
+    ],
+)
+def test_the_driver_binds_to_its_ranks_cpus(
+    variables: dict[str, str], rank: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = Path(__file__).parents[2] / "roles" / "devito" / "files" / "devito_driver.py"
+    driver = runpy.run_path(str(path))
+    for name in ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    for name in ("OMP_PLACES", "OMP_PROC_BIND"):
+        monkeypatch.setenv(name, "")
+    bound: list[list[int]] = []
+    monkeypatch.setattr(os, "sched_setaffinity", lambda _, cpus: bound.append(list(cpus)))
+    driver["bind"]("0-1,4/2-3")
+    assert bound == [[[0, 1, 4], [2, 3]][rank]]
+    assert os.environ["OMP_PLACES"] == ["{0},{1},{4}", "{2},{3}"][rank]

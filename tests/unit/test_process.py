@@ -48,6 +48,19 @@ def test_output_status_and_environment_come_back() -> None:
     assert done.tail() == "b\n\noops"
 
 
+def test_inherited_variables_that_steer_a_benchmark_are_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("OMP_THREAD_LIMIT", "GOMP_CPU_AFFINITY", "DEVITO_MPI", "OMPI_MCA_btl", "KEPT"):
+        monkeypatch.setenv(name, "1")
+    done = process.run(["env"], timeout_seconds=30, environment={"OMP_NUM_THREADS": "2"})
+    names = {line.partition("=")[0] for line in done.stdout.splitlines()}
+    assert {name for name in names if name.startswith(("OMP", "GOMP", "DEVITO", "KEPT"))} == {
+        "OMP_NUM_THREADS",
+        "KEPT",
+    }
+
+
 def test_success_is_no_failure() -> None:
     assert run("true", "ok").failure(30) is None
 

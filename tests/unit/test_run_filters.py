@@ -59,6 +59,14 @@ def test_records_are_matched_by_parameter_and_by_field() -> None:
     two = [a_record(ranks=1), a_record(ranks=2)]
     assert recorded_like(two, {"ranks": 2, "shape": "128x128x128"}) == [two[1]]
     assert recorded_like(two, {"shape": "1x1x1"}) == []
+    # As `-e ranks=2` gives it.
+    assert recorded_like(two, {"ranks": "2"}) == [two[1]]
+
+
+def test_a_damaged_record_keeps_nothing_from_being_measured(tmp_path: Path) -> None:
+    records.write_record(str(tmp_path), a_record())
+    (tmp_path / RUN / "damaged.json").write_text('{"schema": "trueup.record/1"}')
+    assert len(recorded(str(tmp_path), RUN, "devito", "node-1")) == 1
 
 
 def test_best_follows_the_metrics_direction() -> None:

@@ -39,10 +39,10 @@ def parse_arguments():
 
 def bind(ranks):
     """Bind this process and its threads to come to its rank's CPUs."""
-    rank = 0
-    # Open MPI, MPICH and Slurm number a node's processes; without a launcher there is one.
-    for name in ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"):
-        rank = int(os.environ.get(name, rank))
+    # Open MPI, MPICH and Slurm number a node's processes; without a launcher there is one. In this
+    # order: inside a Slurm job Slurm's number is there too, and is that of mpirun itself.
+    names = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
+    rank = int(next((os.environ[name] for name in names if name in os.environ), 0))
     cpus = []
     for part in ranks.split("/")[rank].split(","):
         first, _, last = part.partition("-")
