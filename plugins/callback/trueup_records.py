@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import ansible.context
 import jsonschema
-from ansible import context
 from ansible.plugins.callback import CallbackBase
 from trueup import record as records
 from trueup.errors import TrueupError
@@ -89,7 +89,7 @@ class CallbackModule(CallbackBase):
         self, *, hosts: dict[str, Any], skipped: list[dict[str, str]], finished_at: str | None
     ) -> None:
         """Write ``run.json``; a play that measured nothing has no run and leaves none."""
-        if not self._run_id or context.CLIARGS.get("check"):
+        if not self._run_id or ansible.context.CLIARGS.get("check"):
             return
         target = Path(self.get_option("results_dir")) / self._run_id / "run.json"
         before = _read(target)
