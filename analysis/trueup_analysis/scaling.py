@@ -11,6 +11,7 @@ import pandas as pd
 from trueup.errors import BadInput
 
 from .fits import Fit, fit_laws
+from .read import tools
 from .render import units
 from .render.sheet import rows_of
 
@@ -24,10 +25,9 @@ __all__ = ["Fit", "Series", "figures", "left_out", "series", "work_of"]
 Over = Literal["cores", "nodes"]
 Kind = Literal["strong", "weak"]
 
-# The figure that a benchmark's scaling is judged by: metric, unit, direction.
-JUDGED = {
-    "devito": ("run_time", "s", "lower"),
-    "stream": ("triad_rate", "byte/s", "higher"),
+# The figure that a benchmark's scaling is judged by, as its parser says: metric, unit, direction.
+JUDGED: dict[str, tuple[str, str, str]] = {
+    name: module.JUDGED_BY for name, module in tools().items()
 }
 # Parameters that say how the work was done. All others say which work it was; only equal work is
 # compared.

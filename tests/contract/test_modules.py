@@ -61,6 +61,10 @@ def test_every_benchmark_has_a_parser_a_role_and_a_page(name: str) -> None:
     assert tool == parser.TOOL
     assert callable(getattr(parser, f"parse_{tool}"))
     assert callable(parser.recognises)
+    # What trueup scaling judges it by.
+    metric, unit, direction = parser.JUDGED_BY
+    assert direction in {"higher", "lower"}
+    assert {metric, unit} & {""} == set()
     for path in (f"roles/{tool}/tasks/benchmark.yml", f"docs/{tool}.md"):
         assert (ROOT / path).is_file() is True, path
     sources = (ROOT / "tests" / "data" / tool / "SOURCES.md").read_text()

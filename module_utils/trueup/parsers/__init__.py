@@ -1,12 +1,12 @@
 """What tools print, understood here and nowhere else. One file a tool.
 
-Each parser module has
+Each parser module has ``parse_<tool>(text)``: a frozen dataclass, or ParseError with the line; never
+an empty or partial result. Those of benchmarks (the result is a ``Parsed``) have also
 
 - ``TOOL``: the tool's name, as in ``trueup read --tool NAME``;
+- ``JUDGED_BY``: metric, unit and direction that the benchmark is judged by (``trueup scaling``);
 - ``recognises(text) -> bool``: whether a text is this tool's output, judged by what only this tool
-  prints;
-- ``parse_<tool>(text) -> Parsed``: a frozen dataclass, or ParseError with the line. Never an empty
-  or partial result.
+  prints.
 
 No Ansible, clock, files, network or environment in here.
 """

@@ -24,9 +24,18 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 from ..errors import ParseError
 from ..record import Metric, summarise
 
-__all__ = ["DRIVER_PREFIX", "TOOL", "DevitoOutput", "Repeat", "parse_devito", "recognises"]
+__all__ = [
+    "DRIVER_PREFIX",
+    "JUDGED_BY",
+    "TOOL",
+    "DevitoOutput",
+    "Repeat",
+    "parse_devito",
+    "recognises",
+]
 
 TOOL = "devito"
+JUDGED_BY = ("run_time", "s", "lower")
 DRIVER_PREFIX = "trueup-devito "
 _DRIVER_FORMAT = 1
 
