@@ -1,7 +1,7 @@
 """What tools print, understood here and nowhere else. One file a tool.
 
-Each parser module has ``parse_<tool>(text)``: a frozen dataclass, or ParseError with the line; never
-an empty or partial result. Those of benchmarks (the result is a ``Parsed``) have also
+Each parser module has ``parse_<tool>(text)``: a frozen dataclass, or ParseError with the line;
+never an empty or partial result. Those of benchmarks (the result is a ``Parsed``) have also
 
 - ``TOOL``: the tool's name, as in ``trueup read --tool NAME``;
 - ``JUDGED_BY``: metric, unit and direction that the benchmark is judged by (``trueup scaling``);
