@@ -210,6 +210,12 @@ ansible_facts:
             binding:
               description: V(none), V(core), V(l3) or V(numa).
               type: str
+        privilege:
+          description:
+            - How packages could be installed, V(root), or V(sudo) where it asks no password; null
+              where neither.
+          type: str
+          sample: sudo
         programs:
           description: Full path of each program that roles look for, null where it is missing.
           type: dict
@@ -291,6 +297,14 @@ def _ask(
         return None
 
 
+def _privilege(module: AnsibleModule) -> str | None:
+    """How packages could be installed here: as root, through sudo without a password, or not."""
+    if os.geteuid() == 0:
+        return "root"
+    sudo = module.get_bin_path("sudo")
+    return "sudo" if sudo and module.run_command([sudo, "-n", "true"])[0] == 0 else None
+
+
 def main() -> None:
     """Read, look up, publish."""
     module = AnsibleModule(
@@ -335,6 +349,7 @@ def main() -> None:
         os_release=identify.read_os_release(),
         kernel=platform.release(),
         architecture=platform.machine(),
+        privilege=_privilege(module),
         programs={name: module.get_bin_path(name) for name in PROGRAMS},
         warnings=warnings,
     )

@@ -76,6 +76,7 @@ class Observed:
     os_release: Mapping[str, str]
     kernel: str
     architecture: str
+    privilege: str | None = None
     programs: Mapping[str, str | None] = field(default_factory=dict)
     warnings: Sequence[str] = field(default_factory=tuple)
 
@@ -177,6 +178,7 @@ def describe(identity: Identity, observed: Observed) -> dict[str, Any]:
         ],
         "infiniband": [dict(device) for device in observed.infiniband],
         "nvme": [dict(disk) for disk in observed.nvme],
+        "privilege": observed.privilege,
         "programs": dict(observed.programs),
         "catalog": None if identity.catalog is None else dict(identity.catalog),
         "warnings": warnings,
