@@ -243,3 +243,37 @@ def test_documentation_names_what_is_returned(
     assert set(fields) == set(node)
     for name in ("numa", "gpus", "infiniband", "nvme"):
         assert set(fields[name]["contains"]) == set(node[name][0])
+
+
+@pytest.mark.parametrize(
+    ("user", "sudo", "status", "expected"),
+    [
+        (0, None, 0, "root"),
+        (1000, "/usr/bin/sudo", 0, "sudo"),
+        (1000, "/usr/bin/sudo", 1, None),
+        (1000, None, 0, None),
+    ],
+)
+def test_how_packages_could_be_installed(
+    user: int,
+    sudo: str | None,
+    status: int,
+    expected: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls: list[list[str]] = []
+
+    class Module:
+        """Stands in for AnsibleModule."""
+
+        def get_bin_path(self, name: str) -> str | None:
+            assert name == "sudo"
+            return sudo
+
+        def run_command(self, argv: list[str]) -> tuple[int, str, str]:
+            calls.append(argv)
+            return status, "", ""
+
+    monkeypatch.setattr(azure_node_facts.os, "geteuid", lambda: user)
+    assert azure_node_facts._privilege(Module()) == expected
+    assert calls == ([["/usr/bin/sudo", "-n", "true"]] if user and sudo else [])
