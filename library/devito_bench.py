@@ -238,7 +238,10 @@ def main() -> None:
         ranks=placement.ranks,
         threads_per_rank=placement.threads_per_rank,
     )
-    os.makedirs(jit_dir, exist_ok=True)
+    try:
+        os.makedirs(jit_dir, exist_ok=True)
+    except OSError as error:
+        bench.refuse(f"{jit_dir} cannot be made: {error.strerror}; set prefix to a folder of yours")
     output = bench.run(parse_devito)
     bench.case.software.update(output.software)
     bench.case.parameters["block_shape"] = "x".join(str(size) for size in output.tuned.values())

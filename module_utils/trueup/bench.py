@@ -2,8 +2,8 @@
 record.
 
 A module builds a ``Bench``, refuses bad input, prepares the case, runs it through a parser and
-finishes. Every way
-out of it returns the same keys: ``record``, ``raw``, ``command``, ``environment``.
+finishes. Every way out of it returns the same keys: ``record``, ``raw``, ``command``,
+``environment``.
 """
 
 from __future__ import annotations

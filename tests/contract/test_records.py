@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import devito_bench
 import pytest
@@ -28,7 +29,7 @@ CASES = [
 
 @pytest.mark.parametrize(("module", "recording", "arguments"), CASES)
 def test_what_a_module_returns_is_what_analysis_loads(
-    module: object,
+    module: ModuleType,
     recording: str,
     arguments: dict[str, int],
     monkeypatch: pytest.MonkeyPatch,
@@ -36,7 +37,7 @@ def test_what_a_module_returns_is_what_analysis_loads(
     tmp_path: Path,
 ) -> None:
     monkeypatch.setattr(module, "read_topology", lambda **_: MACHINE)
-    run = Runner(module, monkeypatch, capsys, tmp_path)  # type: ignore[arg-type]  # WHY: parametrised
+    run = Runner(module, monkeypatch, capsys, tmp_path)
     result = run(FakeRun(stdout=(DATA / recording).read_text()), prefix=str(tmp_path), **arguments)
     failed = run(FakeRun(returncode=1, seconds=1.5), prefix=str(tmp_path), **arguments)
     results = tmp_path / "results"

@@ -149,6 +149,14 @@ def test_a_bad_end_gives_a_failed_record_with_the_reason(
     assert "ansible_facts" not in result
 
 
+def test_a_prefix_that_cannot_be_written_is_refused(run_module: Any, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    run = FakeRun(stdout=driver_output())
+    result = run_module(run, prefix=str(tmp_path / "file"), threads_per_rank=2)
+    assert "cannot be made: Not a directory" in result["msg"]
+    assert (result["record"], run.calls) == (None, [])
+
+
 def test_a_failure_shows_the_last_lines(run_module: Any) -> None:
     text = "\n".join(f"line {number}" for number in range(80))
     result = run_module(FakeRun(returncode=1, stderr=text), threads_per_rank=2)
@@ -164,6 +172,8 @@ def test_a_failure_shows_the_last_lines(run_module: Any) -> None:
         (('"cpus": ["0-1"]', '"cpus": ["0-3"]'), {}, "ran on CPUs 0-3 instead of 0-1"),
         (('"ranks": 1', '"ranks": 2'), {}, "2 ranks ran instead of 1"),
         (('"field": 239', '"field": -239'), {}, "field_norm_finite failed"),
+        # A field that blew up; no NaN may reach the record, which JSON could not hold.
+        (('"field": 239.9191131591797', '"field": NaN'), {}, "field_norm_finite failed"),
         ((), {"repeats": 4}, "3 repeats came out of 4"),
     ],
 )
@@ -175,6 +185,7 @@ def test_a_wrong_result_is_invalid(
     assert result["failed"] is True
     jsonschema.validate(result["record"], SCHEMA)
     assert result["record"]["outcome"] == "invalid"
+    assert json.loads(json.dumps(result["record"], allow_nan=False)) == result["record"]
     assert reason in result["record"]["reason"]
 
 

@@ -127,7 +127,8 @@ class DevitoOutput:
             if len(values) == len(repeats):
                 rows += summarise(name, values, unit, direction)
         for name, metric in (("field", "field_norm"), ("receivers", "rec_norm")):
-            if name in self.norms:
+            # One that is not finite is a failed check; no record can hold it.
+            if math.isfinite(self.norms.get(name, math.nan)):
                 rows.append(Metric(metric, self.norms[name], "1", "none", statistic="single", n=1))
         if self.autotune_seconds is not None:
             rows.append(
