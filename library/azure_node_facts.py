@@ -118,6 +118,18 @@ ansible_facts:
           description: Name and version of the operating system.
           type: str
           sample: Ubuntu 24.04.3 LTS
+        distribution:
+          description: The operating system's short name.
+          type: str
+          sample: ubuntu
+        distribution_version:
+          description: Its version.
+          type: str
+          sample: "24.04"
+        package_manager:
+          description: V(apt) or V(dnf), by what the system says it is like; else null.
+          type: str
+          sample: apt
         kernel:
           description: Release of the running kernel.
           type: str
@@ -182,6 +194,9 @@ ansible_facts:
             device:
               description: Name.
               type: str
+            pci:
+              description: PCI address.
+              type: str
             rate_gbps:
               description: Rate of the link in Gb/s.
               type: float
@@ -216,6 +231,21 @@ ansible_facts:
               where neither.
           type: str
           sample: sudo
+        container:
+          description: Whether this is a container, whose kernel is set by its host.
+          type: bool
+        secure_boot:
+          description: Whether Secure Boot is on; null where that could not be found out.
+          type: bool
+        hpc_image:
+          description:
+            - What an Azure HPC image says is in it, component to version; null on other images.
+          type: dict
+          sample: {NVIDIA: 580.126.16, HPCX: 2.25.1}
+        free_bytes:
+          description: Free space for an ordinary user in the file system of each path.
+          type: dict
+          sample: {/: 21474836480, /opt: 21474836480}
         programs:
           description: Full path of each program that roles look for, null where it is missing.
           type: dict
@@ -350,6 +380,11 @@ def main() -> None:
         kernel=platform.release(),
         architecture=platform.machine(),
         privilege=_privilege(module),
+        # systemd(1) writes this file where it runs in a container.
+        container=os.path.exists("/run/systemd/container"),
+        secure_boot=identify.read_secure_boot(sysfs),
+        hpc_image=identify.read_hpc_image(),
+        free_bytes=identify.read_free_bytes(),
         programs={name: module.get_bin_path(name) for name in PROGRAMS},
         warnings=warnings,
     )

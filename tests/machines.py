@@ -27,6 +27,7 @@ def build(machine: dict[str, Any], root: Path) -> Path:
     _pci(machine, root / "sys" / "bus" / "pci" / "devices")
     _infiniband(machine, root / "sys" / "class" / "infiniband")
     _nvme(machine, root / "sys" / "class" / "nvme")
+    _nvidia_driver(machine, root)
     if machine.get("azure_chassis"):
         _write(root / "sys" / "class" / "dmi" / "id" / "chassis_asset_tag", AZURE_CHASSIS_TAG)
     if "memory_kib" in machine:
@@ -89,8 +90,32 @@ def _infiniband(machine: dict[str, Any], folder: Path) -> None:
         port = folder / device["device"] / "ports" / "1"
         _write(port / "rate", device["rate"])
         _write(port / "state", device["state"])
+        _write(port / "phys_state", device.get("phys_state", "5: LinkUp"))
         _write(port / "link_layer", device["link_layer"])
-        _write(folder / device["device"] / "device" / "numa_node", str(device["numa_node"]))
+        place = folder / device["device"] / "device"
+        if "pci" in device:
+            pci = folder.parents[1] / "bus" / "pci" / "devices" / device["pci"]
+            pci.mkdir(parents=True, exist_ok=True)
+            place.symlink_to(Path("../../../bus/pci/devices", device["pci"]))
+            for name in ("current_link_speed", "current_link_width"):
+                if name in device:
+                    _write(pci / name, device[name])
+        _write(place / "numa_node", str(device["numa_node"]))
+
+
+def _nvidia_driver(machine: dict[str, Any], root: Path) -> None:
+    driver = machine.get("nvidia_driver")
+    if driver is None:
+        return
+    version = driver["version"]
+    text = (
+        f"NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {version}  Release Build"
+        "  (dvs-builder@example)  \nGCC version:  gcc version 13.3.0"
+    )
+    _write(root / "proc" / "driver" / "nvidia" / "version", text)
+    for module in driver["modules"]:
+        _write(root / "sys" / "module" / module / "refcnt", "0")
+    _write(root / "sys" / "module" / "nvidia" / "version", version)
 
 
 def _nvme(machine: dict[str, Any], folder: Path) -> None:

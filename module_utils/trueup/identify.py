@@ -7,6 +7,8 @@ network (names, ids, serial numbers, tags, addresses) is not read at all.
 from __future__ import annotations
 
 import difflib
+import json
+import os
 import re
 import shlex
 from dataclasses import dataclass, field
@@ -29,11 +31,15 @@ __all__ = [
     "describe",
     "identify",
     "is_azure_chassis",
+    "package_manager",
+    "read_free_bytes",
     "read_gpus",
+    "read_hpc_image",
     "read_infiniband",
     "read_memory_bytes",
     "read_nvme",
     "read_os_release",
+    "read_secure_boot",
 ]
 
 # DMI chassis asset tag of every Azure VM, "MSFT AZURE VM" in ASCII codes; cloud-init goes by it too
@@ -42,6 +48,12 @@ _AZURE_CHASSIS_TAG = "7783-7084-3265-9085-8269-3286-77"
 # Azure's local disks; its remote disks show as "MSFT NVMe Accelerator".
 _LOCAL_NVME_MODEL = "Microsoft NVMe Direct Disk"
 _SECTOR_BYTES = 512
+_PCI_ADDRESS = r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
+# What Azure's HPC images say of what is in them, a JSON object of component to version
+# (Azure/azhpc-images, utils/utilities.sh, 2026-07-29).
+_HPC_IMAGE_COMPONENTS = "/opt/azurehpc/component_versions.txt"
+# Where roles put things, and where they download and unpack them.
+_FREE_SPACE_OF = ("/", "/opt", "/tmp", "/var")  # noqa: S108 (only asked how much is free)
 _NVIDIA = "0x10de"
 # PCI classes 0300 (VGA) and 0302 (3D controller); NVSwitches are bridges (0680).
 _DISPLAY_CLASSES = ("0x0300", "0x0302")
@@ -77,6 +89,10 @@ class Observed:
     kernel: str
     architecture: str
     privilege: str | None = None
+    container: bool = False
+    secure_boot: bool | None = None
+    hpc_image: Mapping[str, str] | None = None
+    free_bytes: Mapping[str, int] = field(default_factory=dict)
     programs: Mapping[str, str | None] = field(default_factory=dict)
     warnings: Sequence[str] = field(default_factory=tuple)
 
@@ -156,6 +172,7 @@ def describe(identity: Identity, observed: Observed) -> dict[str, Any]:
         warnings.append(
             f"{identity.vm_size} has {expected} vCPUs, this machine shows {len(topology.cpus)}"
         )
+    warnings += _unlike_the_catalog(identity, observed)
     return {
         "vm_size": identity.vm_size,
         "family": identity.family,
@@ -166,6 +183,9 @@ def describe(identity: Identity, observed: Observed) -> dict[str, Any]:
         "offer": identity.offer,
         "image": identity.image,
         "os": observed.os_release.get("PRETTY_NAME"),
+        "distribution": observed.os_release.get("ID"),
+        "distribution_version": observed.os_release.get("VERSION_ID"),
+        "package_manager": package_manager(observed.os_release),
         "kernel": observed.kernel,
         "architecture": observed.architecture,
         "cpu_model": None if lscpu is None else lscpu.model,
@@ -179,10 +199,39 @@ def describe(identity: Identity, observed: Observed) -> dict[str, Any]:
         "infiniband": [dict(device) for device in observed.infiniband],
         "nvme": [dict(disk) for disk in observed.nvme],
         "privilege": observed.privilege,
+        "container": observed.container,
+        "secure_boot": observed.secure_boot,
+        "hpc_image": None if observed.hpc_image is None else dict(observed.hpc_image),
+        "free_bytes": dict(observed.free_bytes),
         "programs": dict(observed.programs),
         "catalog": None if identity.catalog is None else dict(identity.catalog),
         "warnings": warnings,
     }
+
+
+def _unlike_the_catalog(identity: Identity, observed: Observed) -> list[str]:
+    """Devices that the size has by the catalog and the machine does not show."""
+    row = identity.catalog or {}
+    ports = [device for device in observed.infiniband if device["link_layer"] == "InfiniBand"]
+    # None of them is what a machine without drivers shows, which the roles mend; some is a fault.
+    shown = {
+        "gpus": ("GPUs", len(observed.gpus)),
+        "rdma_nics": ("InfiniBand devices", len(ports)),
+        "nvme_disks": ("local NVMe disks", sum(1 for disk in observed.nvme if disk["local"])),
+    }
+    return [
+        f"{identity.vm_size} has {row[name]} {what}, this machine shows {number}"
+        for name, (what, number) in shown.items()
+        if row.get(name) is not None and 0 < number != row[name]
+    ]
+
+
+def package_manager(os_release: Mapping[str, str]) -> str | None:
+    """``apt`` or ``dnf``, by what os-release(5) says the system is or is like; else None."""
+    names = {os_release.get("ID", ""), *os_release.get("ID_LIKE", "").split()}
+    if names & {"debian", "ubuntu"}:
+        return "apt"
+    return "dnf" if names & {"rhel", "fedora", "centos", "almalinux", "rocky"} else None
 
 
 def _described_cpus(topology: Topology | None) -> dict[str, Any]:
@@ -252,9 +301,12 @@ def read_infiniband(sysfs_root: str) -> list[dict[str, Any]]:
         rate = re.match(r"([0-9]+(?:\.[0-9]+)?) Gb/sec", _text(port / "rate"))
         state = re.match(r"[0-9]+: (\w+)", _text(port / "state"))
         node = _text(device / "device" / "numa_node")
+        # The device is a link to its place on the PCI bus.
+        pci = (device / "device").resolve().name
         devices.append(
             {
                 "device": device.name,
+                "pci": pci if re.fullmatch(_PCI_ADDRESS, pci) else None,
                 "rate_gbps": None if rate is None else float(rate.group(1)),
                 "state": None if state is None else state.group(1),
                 "link_layer": _text(port / "link_layer") or None,
@@ -295,6 +347,45 @@ def read_memory_bytes(procfs_root: str) -> int | None:
         r"^MemTotal:\s+([0-9]+) kB$", _text(Path(procfs_root, "meminfo")), re.MULTILINE
     )
     return None if match is None else int(match.group(1)) * 1024
+
+
+def read_secure_boot(sysfs_root: str) -> bool | None:
+    """Whether the firmware checks signatures at boot; None where that is not known.
+
+    An EFI variable's first four bytes are its attributes, and the fifth is SecureBoot's value
+    (kernel.org Documentation/filesystems/efivarfs). A machine that booted without EFI has none.
+    """
+    firmware = Path(sysfs_root, "firmware")
+    if not (firmware / "efi").is_dir():
+        return False if firmware.is_dir() else None
+    try:
+        content = next(firmware.glob("efi/efivars/SecureBoot-*")).read_bytes()
+    except (OSError, StopIteration):
+        return None
+    return bool(content[4]) if len(content) == 5 else None
+
+
+def read_hpc_image(path: str = _HPC_IMAGE_COMPONENTS) -> dict[str, str] | None:
+    """What an Azure HPC image says is in it, component to version; None on any other image."""
+    try:
+        components = json.loads(_text(Path(path)))
+    except ValueError:
+        return None
+    if not isinstance(components, dict):
+        return None
+    return {str(name): str(version) for name, version in components.items()}
+
+
+def read_free_bytes(paths: Sequence[str] = _FREE_SPACE_OF) -> dict[str, int]:
+    """Bytes that an ordinary user may still write to the file system of each path."""
+    free = {}
+    for path in paths:
+        try:
+            status = os.statvfs(path)
+        except OSError:
+            continue
+        free[path] = status.f_bavail * status.f_frsize
+    return free
 
 
 def read_os_release(path: str = "/etc/os-release") -> dict[str, str]:

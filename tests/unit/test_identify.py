@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,11 +14,15 @@ from trueup.identify import (
     describe,
     identify,
     is_azure_chassis,
+    package_manager,
+    read_free_bytes,
     read_gpus,
+    read_hpc_image,
     read_infiniband,
     read_memory_bytes,
     read_nvme,
     read_os_release,
+    read_secure_boot,
 )
 from trueup.imds import Metadata
 from trueup.parsers.lscpu import Lscpu, parse_lscpu
@@ -142,6 +147,85 @@ def test_a_machine_of_another_size_than_claimed_is_warned_of() -> None:
     assert node["warnings"] == ["Standard_HB120rs_v3 has 120 vCPUs, this machine shows 2"]
 
 
+@pytest.mark.parametrize(
+    ("changes", "warnings"),
+    [
+        ({"infiniband": []}, []),
+        ({"nvme": []}, []),
+        (
+            {"nvme": [{"device": "nvme0n1", "model": "x", "size_bytes": 1, "local": True}]},
+            ["Standard_HB120rs_v3 has 2 local NVMe disks, this machine shows 1"],
+        ),
+        (
+            {"infiniband": [{"device": f"mlx5_ib{i}", "link_layer": "InfiniBand"} for i in (0, 1)]},
+            ["Standard_HB120rs_v3 has 1 InfiniBand devices, this machine shows 2"],
+        ),
+    ],
+)
+def test_devices_unlike_the_catalogs_are_warned_of(
+    changes: dict[str, Any], warnings: list[str]
+) -> None:
+    catalog = {"Standard_HB120rs_v3": {"family": "hbv3", "rdma_nics": 1, "nvme_disks": 2}}
+    identity = identify(HB120, given_size=None, catalog=catalog, azure_chassis=True)
+    assert describe(identity, observed("hb120rs_v3", **changes))["warnings"] == warnings
+
+
+@pytest.mark.parametrize(
+    ("os_release", "expected"),
+    [
+        ({"ID": "ubuntu", "ID_LIKE": "debian"}, "apt"),
+        ({"ID": "debian"}, "apt"),
+        ({"ID": "almalinux", "ID_LIKE": "rhel centos fedora"}, "dnf"),
+        ({"ID": "azurelinux"}, None),
+        ({}, None),
+    ],
+)
+def test_the_package_manager(os_release: dict[str, str], expected: str | None) -> None:
+    assert package_manager(os_release) == expected
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [(b"\x06\0\0\0\x01", True), (b"\x06\0\0\0\0", False), (b"\x06", None), (None, None)],
+)
+def test_secure_boot(content: bytes | None, expected: bool | None, tmp_path: Path) -> None:
+    variables = tmp_path / "firmware" / "efi" / "efivars"
+    variables.mkdir(parents=True)
+    if content is not None:
+        (variables / "SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c").write_bytes(content)
+    assert read_secure_boot(str(tmp_path)) is expected
+
+
+def test_secure_boot_needs_efi(tmp_path: Path) -> None:
+    assert read_secure_boot(str(tmp_path)) is None
+    (tmp_path / "firmware" / "acpi").mkdir(parents=True)
+    assert read_secure_boot(str(tmp_path)) is False
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('{"NVIDIA": "580.126.16", "OS": 22.04}', {"NVIDIA": "580.126.16", "OS": "22.04"}),
+        ("[1]", None),
+        ("not JSON", None),
+        (None, None),
+    ],
+)
+def test_what_an_hpc_image_holds(
+    text: str | None, expected: dict[str, str] | None, tmp_path: Path
+) -> None:
+    path = tmp_path / "component_versions.txt"
+    if text is not None:
+        path.write_text(text)
+    assert read_hpc_image(str(path)) == expected
+
+
+def test_free_space(tmp_path: Path) -> None:
+    free = read_free_bytes([str(tmp_path), str(tmp_path / "missing")])
+    assert list(free) == [str(tmp_path)]
+    assert 0 <= free[str(tmp_path)] <= os.statvfs(tmp_path).f_blocks * 4096 * 1024
+
+
 def test_what_is_not_known_is_none() -> None:
     identity = identify(ABSENT, given_size=None, catalog=CATALOG, azure_chassis=False)
     blind = observed(
@@ -161,6 +245,7 @@ def test_infiniband_devices() -> None:
     ]
     assert devices[1] == {
         "device": "mlx5_ib0",
+        "pci": "0101:00:00.0",
         "rate_gbps": 400.0,
         "state": "ACTIVE",
         "link_layer": "InfiniBand",
@@ -175,6 +260,7 @@ def test_an_infiniband_device_that_says_little(tmp_path: Path) -> None:
     assert read_infiniband(str(tmp_path)) == [
         {
             "device": "mlx5_ib0",
+            "pci": None,
             "rate_gbps": None,
             "state": None,
             "link_layer": None,
