@@ -58,7 +58,7 @@ _DECIMALS = (
     "rdma_gbps_per_nic",
     "peak_fp64_gflops",
 )
-_WORDS = ("series", "family", "gpu_model", "architecture", "status")
+_WORDS = ("series", "family", "gpu_model", "gpu_fabric", "architecture", "status")
 _REQUIRED = ("size", "series", "family", "vcpus", "memory_gib", "architecture", "source")
 
 
@@ -105,7 +105,7 @@ def _read(path: str, _changed_ns: int, _size: int) -> dict[str, dict[str, Any]]:
 
 
 def _typed(path: str, line: int, row: dict[str, str]) -> dict[str, Any]:
-    typed: dict[str, Any] = {name: row[name] for name in _WORDS if row[name]}
+    typed: dict[str, Any] = {name: row[name] for name in _WORDS if row.get(name)}
     for name in (*_INTEGERS, *_DECIMALS):
         text = row[name].strip()
         if not text:

@@ -1,0 +1,56 @@
+"""The catalog's layouts of GPUs and adapters; the rules are trueup.nccl_topology's."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING
+
+import yaml
+from trueup.errors import BadInput
+from trueup.nccl_topology import (
+    Layout,
+    check,
+    check_gpu_masks,
+    generate,
+    gpu_masks,
+    layout_of,
+    read_layouts,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+__all__ = ["check", "check_gpu_masks", "generate", "gpu_masks", "layout_for", "read"]
+
+
+def read(path: Path) -> dict[str, Layout]:
+    """The layouts of topologies.yml by name.
+
+    Raises:
+        BadInput: the file cannot be read, or a layout is wrong.
+    """
+    try:
+        return read_layouts(yaml.safe_load(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        message = f"{path} cannot be read: {error.strerror}"
+        raise BadInput(message) from error
+    except (UnicodeDecodeError, yaml.YAMLError) as error:
+        message = f"{path} is not YAML: {' '.join(str(error).split())}"
+        raise BadInput(message) from error
+
+
+def layout_for(size: str, layouts: Mapping[str, Layout]) -> Layout:
+    """The layout of a size.
+
+    Raises:
+        BadInput: the catalog has none; says which sizes it has.
+    """
+    layout = layout_of(size, layouts)
+    if layout is not None:
+        return layout
+    sizes = {known.lower(): known for item in layouts.values() for known in item.sizes}
+    near = difflib.get_close_matches(size.lower(), sizes, n=1, cutoff=0.8)
+    hint = f"did you mean {sizes[near[0]]}? " if near else ""
+    message = f"no topology is known for size {size}; {hint}It is for {', '.join(sizes.values())}"
+    raise BadInput(message)

@@ -1,0 +1,219 @@
+"""trueup topology as a user meets it: what goes where, and with which exit status."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from trueup_analysis import cli
+
+ROOT = Path(__file__).resolve().parents[3]
+DATA = ROOT / "tests" / "data" / "topology"
+NDV4, H100 = "Standard_ND96asr_v4", "Standard_ND96isr_H100_v5"
+SHOWN = """\
+Standard_ND96asr_v4 (ndv4): 8 GPUs, 4 NUMA nodes
+GPU  bus id        NIC           device    NUMA  cores  CPU mask
+────────────────────────────────────────────────────────────────────────────────
+  0  0001:00:00.0  0101:00:00.0  mlx5_ib0     1  24-47  ffffff000000
+  1  0002:00:00.0  0102:00:00.0  mlx5_ib1     1  24-47  ffffff000000
+  2  0003:00:00.0  0103:00:00.0  mlx5_ib2     0  0-23   ffffff
+  3  0004:00:00.0  0104:00:00.0  mlx5_ib3     0  0-23   ffffff
+  4  000b:00:00.0  0105:00:00.0  mlx5_ib4     3  72-95  ffffff000000000000000000
+  5  000c:00:00.0  0106:00:00.0  mlx5_ib5     3  72-95  ffffff000000000000000000
+  6  000d:00:00.0  0107:00:00.0  mlx5_ib6     2  48-71  ffffff000000000000
+  7  000e:00:00.0  0108:00:00.0  mlx5_ib7     2  48-71  ffffff000000000000
+"""
+MASKS = (
+    "ffffff000000,ffffff000000,ffffff,ffffff,ffffff000000000000000000,ffffff000000000000000000,"
+    "ffffff000000000000,ffffff000000000000"
+)
+SPOILT = """\
+Standard_ND96asr_v4 (ndv4): 2 errors, 0 warnings
+severity  line  where                 kind           what is wrong             mend
+────────────────────────────────────────────────────────────────────────────────────────────────────
+error        4  pci 00000003:00:00.0  bus-id-digits  the domain of             write 0003:00:00.0
+                                                     00000003:00:00.0 has 8
+                                                     digits, expected 4
+error       11  pci ffff:ff:02.0      link-width     link_width is '8',        write link_width="16"
+                                                     expected '16'
+  NCCL compares bus ids as text with its own, such as 0001:00:00.0, and ignores this device without
+  a word. (bus-id-digits)
+  NCCL reckons with another bandwidth of this link. (link-width)
+"""
+
+
+class Outcome:
+    """What one call of the command did."""
+
+    def __init__(self, status: int, out: str, err: str) -> None:
+        self.status, self.out, self.err = status, out, err
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    """Call the command in this process."""
+
+    def call(*argv: object) -> Outcome:
+        monkeypatch.setattr(sys, "argv", ["trueup", "topology", *map(str, argv)])
+        with pytest.raises(SystemExit) as stopped:
+            cli.main()
+        written = capsys.readouterr()
+        return Outcome(int(stopped.value.code or 0), written.out, written.err)
+
+    return call
+
+
+@pytest.fixture
+def spoilt(run, tmp_path: Path) -> Path:
+    """A file of NDv4 with two faults."""
+    text = run("write", "--size", NDV4).out.replace('"0003:', '"00000003:')
+    head, bridge, tail = text.partition('busid="ffff:ff:02.0"')
+    path = tmp_path / "topo.xml"
+    path.write_text(head + bridge + tail.replace('"16"', '"8"', 1), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("command", ["check", "write", "show"])
+def test_help_teaches_by_example(run, command: str) -> None:
+    done = run(command, "--help")
+    assert (done.status, done.err) == (0, "")
+    assert f"trueup topology {command}" in done.out.split("Examples")[1]
+
+
+def test_show_is_a_table_and_what_to_start_ranks_with(run) -> None:
+    done = run("show", "--size", NDV4)
+    assert (done.status, done.err) == (0, "")
+    assert done.out.startswith(SHOWN)
+    lines = done.out.splitlines()
+    assert f"srun --ntasks-per-node=8 --cpu-bind=mask_cpu:{MASKS}" in lines
+    assert "CUDA_VISIBLE_DEVICES=2,3,0,1,6,7,4,5 mpirun --map-by ppr:2:numa" in lines
+
+
+def test_show_as_json_holds_masks_and_choice(run) -> None:
+    table = json.loads(run("show", "--size", H100, "-f", "json").out)["tables"][0]
+    assert table["masks"] == ["ffffffffffff"] * 4 + ["ffffffffffff000000000000"] * 4
+    assert table["used"] == {"single_node": False, "multi_node": True, "container": True}
+    assert [row["hca"] for row in table["rows"]] == [f"mlx5_ib{number}" for number in range(8)]
+
+
+@pytest.mark.parametrize("size", [NDV4, H100, NDV4.lower()])
+def test_what_is_written_passes_the_check(run, tmp_path: Path, size: str) -> None:
+    path = tmp_path / "topo.xml"
+    written = run("write", "--size", size, "--output", path)
+    assert (written.status, written.out, written.err) == (0, "", "")
+    done = run("check", path, "--size", size)
+    assert (done.status, done.err) == (0, "")
+    assert done.out.splitlines()[0].endswith(": nothing is wrong")
+
+
+def test_check_explains_each_fault_once_and_exits_1(run, spoilt: Path) -> None:
+    done = run("check", spoilt, "--size", NDV4)
+    assert done.status == 1
+    assert done.out == SPOILT
+    assert done.err == f"{spoilt}: wrong for {NDV4} in 2 places.\n"
+
+
+def test_check_as_csv_and_json(run, spoilt: Path) -> None:
+    (first, second) = csv.DictReader(
+        io.StringIO(run("check", spoilt, "--size", NDV4, "-f", "csv").out)
+    )
+    assert (first["severity"], first["line"], first["kind"]) == ("error", "4", "bus-id-digits")
+    assert second["mend"] == 'write link_width="16"'
+    done = run("check", spoilt, "--size", NDV4, "-f", "json")
+    table = json.loads(done.out)["tables"][0]
+    assert (done.status, table["errors"], table["layout"]) == (1, 2, "ndv4")
+    assert [row["line"] for row in table["rows"]] == [4, 11]
+
+
+def test_a_warning_alone_is_fine(run, tmp_path: Path) -> None:
+    path = tmp_path / "topo.xml"
+    path.write_text(run("write", "--size", NDV4).out.replace('modelid="49"', 'modelid="1"', 1))
+    done = run("check", path, "--size", NDV4)
+    assert (done.status, done.err) == (0, "")
+    assert "0 errors, 1 warning" in done.out
+
+
+def test_a_file_for_another_size_says_so(run, tmp_path: Path) -> None:
+    path = tmp_path / "topo.xml"
+    run("write", "--size", H100, "--output", path)
+    done = run("check", path, "--size", NDV4, "-f", "json")
+    (row,) = json.loads(done.out)["tables"][0]["rows"]
+    assert (done.status, row["kind"]) == (1, "other-size")
+    assert row["problem"].startswith("it is a file for ndv5 (Standard_ND96isr_H100_v5 and")
+
+
+def test_the_published_masks_are_found_wrong(run) -> None:
+    published = MASKS[: MASKS.rindex(",")] + ",ffffff00000000000"
+    done = run("check", "--masks", published, "--size", NDV4, "-f", "json")
+    (row,) = json.loads(done.out)["tables"][0]["rows"]
+    assert done.status == 1
+    assert "selects cores 44-67" in row["problem"]
+    assert run("check", "--masks", MASKS, "--size", NDV4).status == 0
+
+
+@pytest.mark.parametrize("name", ["entities.xml", "graphs.xml", "four_gpus.xml"])
+def test_other_files_are_one_finding(run, name: str) -> None:
+    done = run("check", DATA / name, "--size", NDV4, "-f", "json")
+    assert (done.status, len(json.loads(done.out)["tables"][0]["rows"])) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (("check", "x.xml", "--size", "Standard_NC96ads_A100_v4"), "no topology is known for size"),
+        (("show", "--size", "Standard_ND96asr"), "did you mean Standard_ND96asr_v4?"),
+        (("check", "/nonexistent.xml", "--size", NDV4), "cannot be read: No such file"),
+        (("check", "--size", NDV4), "nothing to check; name a FILE, or give --masks"),
+        (("write", "--size", NDV4, "--output", "/nonexistent/x"), "could not be written"),
+    ],
+)
+def test_known_errors_are_one_sentence(run, argv: tuple[str, ...], message: str) -> None:
+    done = run(*argv)
+    assert (done.status, done.out) == (1, "")
+    assert message in done.err
+    assert done.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("layouts: [", "is not YAML"),
+        ("{}", "there is no mapping 'layouts'"),
+        (None, "cannot be read"),
+    ],
+)
+def test_a_broken_catalog_is_one_sentence(
+    run, tmp_path: Path, content: str | None, message: str
+) -> None:
+    (tmp_path / "prices.csv").write_text("")
+    if content is not None:
+        (tmp_path / "topologies.yml").write_text(content)
+    done = run("show", "--size", NDV4, "--catalog", tmp_path)
+    assert done.status == 1
+    assert message in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_standard_input_is_read_and_nothing_heavy_is_loaded(tmp_path: Path) -> None:
+    path = os.pathsep.join(str(ROOT / name) for name in ("module_utils", "analysis"))
+    code = (
+        "import sys; from trueup_analysis import cli\n"
+        "try: cli.main()\n"
+        "finally: print(sorted({'pandas', 'scipy', 'numpy'} & set(sys.modules)), file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "topology", "check", "-", "--size", NDV4],
+        env={**os.environ, "PYTHONPATH": path},
+        input=(DATA / "eight_digits.xml").read_bytes(),
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stdout.startswith(b"Standard_ND96asr_v4 (ndv4): 16 errors")
+    assert done.stderr.splitlines()[-1] == b"[]"
