@@ -1,0 +1,320 @@
+#!/usr/bin/python
+"""Ansible module: a vendor's package repository, and how a node's packages differ from pins."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: vendor_repository
+author: trueup contributors
+version_added: "0.2.0"
+short_description: Names a vendor's repository to apt or dnf and compares installed packages to pins
+description:
+  - Downloads the repository's key, refuses it unless it has the fingerprint that was given, and
+    leaves the key and a file of its own that names the repository. A key that is there with that
+    fingerprint is not downloaded again.
+  - Says which of the pinned packages are not installed at their versions, and refuses what would
+    not be done silently - to change a held package, or to install an older version.
+  - It installs no packages.
+options:
+  package_manager:
+    description: Which one the node has.
+    type: str
+    choices: [apt, dnf]
+    required: true
+  repository:
+    description:
+      - The repository - C(name), C(url), C(key_url), C(key_fingerprint) (40 hexadecimal digits)
+        and, for apt, C(suite) (default V(/), a flat repository).
+      - Empty means what the node has already.
+    type: dict
+    default: {}
+  pins:
+    description:
+      - Packages with C(name) and C(version) as the package manager writes it; V(*) at the end of a
+        version stands for any release of it.
+    type: list
+    elements: dict
+    default: []
+  downgrade_allowed:
+    description: Do not refuse where a newer version is installed.
+    type: bool
+    default: false
+  replace_held:
+    description: Do not refuse where a held package has to change.
+    type: bool
+    default: false
+attributes:
+  check_mode:
+    support: full
+    description: The key is downloaded and its fingerprint compared; nothing is written.
+  diff_mode:
+    support: none
+    description: The file that it leaves says everything.
+  platform:
+    support: full
+    description: Linux with apt or dnf.
+    platforms: linux
+"""
+
+EXAMPLES = r"""
+- name: Name NVIDIA's repository to apt
+  vendor_repository:
+    package_manager: apt
+    repository:
+      name: cuda
+      url: https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2404/x86_64/
+      key_url: https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2404/x86_64/3bf863cc.pub
+      key_fingerprint: EB693B3035CD5710E231E123A4B469963BF863CC
+    pins:
+      - name: datacenter-gpu-manager-4-core
+        version: 1:4.5.2-1
+"""
+
+RETURN = r"""
+source:
+  description: The file that names the repository, or null where none was given.
+  returned: always
+  type: str
+wrong:
+  description: The pins that are not installed at their versions.
+  returned: always
+  type: list
+  elements: dict
+unheld:
+  description: Pinned packages that nothing holds at the version that is pinned.
+  returned: always
+  type: list
+  elements: str
+stale_locks:
+  description: Packages that a lock holds at another version than the pinned one (dnf).
+  returned: always
+  type: list
+  elements: str
+can_hold:
+  description: Whether the node can hold packages; dnf needs its plugin versionlock for it.
+  returned: always
+  type: bool
+installed:
+  description: The installed versions of the pinned packages.
+  returned: always
+  type: dict
+"""
+
+import glob
+import os
+import tempfile
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.trueup import packages
+from ansible.module_utils.trueup.errors import TrueupError
+from ansible.module_utils.urls import open_url
+
+KEY_FOLDERS = {"apt": "/etc/apt/keyrings", "dnf": "/etc/pki/rpm-gpg"}
+SOURCES = {
+    "apt": "/etc/apt/sources.list.d/trueup-{name}.sources",
+    "dnf": "/etc/yum.repos.d/trueup-{name}.repo",
+}
+TIMEOUT_SECONDS = 30
+C_LOCALE = {"LC_ALL": "C", "LANG": "C"}
+
+
+def _fingerprints(module: AnsibleModule, path: str) -> list[str]:
+    """The fingerprints of the keys in a file; none where gpg finds none."""
+    with tempfile.TemporaryDirectory() as home:
+        argv = ["gpg", "--homedir", home, "--batch", "--with-colons", "--show-keys", path]
+        code, out, error = module.run_command(argv, environ_update=C_LOCALE)
+    if code != 0 and "not found" in error and not out:
+        return []
+    try:
+        return packages.key_fingerprints(out)
+    except TrueupError:
+        return []
+
+
+def _write(module: AnsibleModule, path: str, content: bytes) -> bool:
+    """Leave ``content`` at ``path``, readable by all; whether that was a change."""
+    try:
+        with open(path, "rb") as file:
+            if file.read() == content:
+                return False
+    except FileNotFoundError:
+        pass
+    if not module.check_mode:
+        os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+        handle, beside = tempfile.mkstemp(dir=module.tmpdir)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        os.chmod(beside, 0o644)
+        module.atomic_move(beside, path)
+    return True
+
+
+def _key(module: AnsibleModule, repository: dict[str, str], path: str) -> bool:
+    """Leave the repository's key at ``path``; whether that was a change."""
+    wanted = packages.fingerprint_of(repository["key_fingerprint"])
+    if os.path.exists(path) and _fingerprints(module, path) == [wanted]:
+        return False
+    url = repository["key_url"]
+    try:
+        content = open_url(url, timeout=TIMEOUT_SECONDS).read()
+    except OSError as error:
+        module.fail_json(
+            msg=f"The key of the repository {repository['name']} could not be downloaded from {url}"
+            f" ({error}): check the address, or point key_url at a mirror."
+        )
+    handle, beside = tempfile.mkstemp(dir=module.tmpdir)
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+    found = _fingerprints(module, beside)
+    os.unlink(beside)
+    if found != [wanted]:
+        shown = ", ".join(found) or "no key at all"
+        module.fail_json(
+            msg=f"The key of the repository {repository['name']} at {url} has another fingerprint:"
+            f" found {shown}, expected {wanted}. Nothing was changed. Do not trust it: get the"
+            f" fingerprint from the vendor's own pages and set key_fingerprint or key_url."
+        )
+    return _write(module, path, content)
+
+
+def _named_elsewhere(module: AnsibleModule, source: str, repository: dict[str, str]) -> str | None:
+    """Another file of apt's sources that names the repository already, signed by the same key.
+
+    NVIDIA's cuda-keyring package brings such a file. With two signers for one repository apt would
+    do nothing at all any more, so another key there is refused.
+    """
+    wanted = packages.fingerprint_of(repository["key_fingerprint"])
+    folder = os.path.dirname(source)
+    main = os.path.join(os.path.dirname(folder), "sources.list")
+    for path in [main, *sorted(glob.glob(f"{folder}/*"))]:
+        if path == source or not path.endswith((".list", ".sources")):
+            continue
+        try:
+            with open(path, encoding="utf-8", errors="replace") as file:
+                signer = packages.signer_of(file.read(), repository["url"])
+        except OSError:
+            continue
+        if signer is None:
+            continue
+        if signer and wanted in _fingerprints(module, signer):
+            return path
+        module.fail_json(
+            msg=f"The repository {repository['url']} is named in {path} already, signed by"
+            f" {signer or 'any key that apt trusts'} and not by {wanted}. Nothing was changed:"
+            f" remove that file, or leave the repository empty to use it as it is."
+        )
+    return None
+
+
+def _installed(module: AnsibleModule, manager: str, names: list[str]) -> dict[str, str]:
+    if not names:
+        return {}
+    if manager == "apt":
+        argv = ["dpkg-query", "--show", f"--showformat={packages.DPKG_FORMAT}", *names]
+        return packages.parse_dpkg(module.run_command(argv, environ_update=C_LOCALE)[1])
+    argv = ["rpm", "--query", "--queryformat", packages.RPM_FORMAT, *names]
+    return packages.parse_rpm(module.run_command(argv, environ_update=C_LOCALE)[1])
+
+
+def _newer(module: AnsibleModule, manager: str, one: str, other: str) -> bool:
+    """Whether the version ``one`` is newer than ``other``, as the package manager counts."""
+    if manager == "apt":
+        argv = ["dpkg", "--compare-versions", one, "gt", other]
+        return bool(module.run_command(argv)[0] == 0)
+    argv = ["rpm", "--eval", f'%{{lua:print(rpm.vercmp("{one}", "{other}"))}}']
+    return bool(module.run_command(argv, check_rc=True)[1].strip() == "1")
+
+
+def _locks(module: AnsibleModule, manager: str, names: list[str]) -> dict[str, list[str]]:
+    """What is held: name -> versions (apt holds what is installed: any version)."""
+    if not names:
+        return {}
+    if manager == "apt":
+        out = module.run_command(["apt-mark", "showhold", *names], environ_update=C_LOCALE)[1]
+        return {name.split(":")[0]: ["*"] for name in out.split()}
+    # The file that the plugin's own list command prints; reading it starts no dnf (1 s).
+    try:
+        with open("/etc/dnf/plugins/versionlock.list", encoding="utf-8") as file:
+            return packages.parse_versionlock(file.read(), names)
+    except FileNotFoundError:
+        return {}
+
+
+def main() -> None:
+    """Leave the repository, compare, refuse or report."""
+    module = AnsibleModule(
+        argument_spec={
+            "package_manager": {"type": "str", "choices": ["apt", "dnf"], "required": True},
+            "repository": {"type": "dict", "default": {}},
+            "pins": {"type": "list", "elements": "dict", "default": []},
+            "downgrade_allowed": {"type": "bool", "default": False},
+            "replace_held": {"type": "bool", "default": False},
+        },
+        supports_check_mode=True,
+    )
+    wanted = module.params
+    manager, repository = wanted["package_manager"], wanted["repository"]
+    pins = {pin["name"]: pin["version"] for pin in wanted["pins"]}
+    installed = _installed(module, manager, list(pins))
+    locks = _locks(module, manager, list(pins))
+    wrong = [
+        pin
+        for pin in wanted["pins"]
+        if not packages.satisfies(installed.get(pin["name"], ""), pin["version"])
+    ]
+    held = [
+        name
+        for name, versions in locks.items()
+        if (
+            any(pin["name"] == name for pin in wrong)
+            if manager == "apt"
+            else not any(packages.satisfies(version, pins[name]) for version in versions)
+        )
+    ]
+    problems = []
+    for name in held if not wanted["replace_held"] else []:
+        mend = f"apt-mark unhold {name}" if manager == "apt" else f"dnf versionlock delete {name}"
+        at = installed.get(name) if manager == "apt" else " and ".join(locks[name])
+        problems.append(
+            f"The package {name} is held at {at} and {pins[name]} is pinned: run `{mend}`, or set"
+            f" vendor_packages_replace_held to true."
+        )
+    for pin in wrong if not wanted["downgrade_allowed"] else []:
+        name, version = pin["name"], pin["version"]
+        there = installed.get(name)
+        if there is None or name in held:
+            continue
+        if _newer(module, manager, *packages.compared_part(there, version)):
+            problems.append(
+                f"The package {name} is installed at {there}, which is newer than the pinned"
+                f" {version}: set vendor_packages_downgrade_allowed to true to go back, or pin the"
+                f" newer version."
+            )
+    if problems:
+        module.fail_json(msg=" ".join(problems))
+    source, changed = None, False
+    result = {
+        "changed": False,
+        "wrong": wrong,
+        "unheld": [name for name in pins if name not in locks or name in held],
+        "stale_locks": held if manager == "dnf" else [],
+        "can_hold": manager == "apt" or os.path.exists("/etc/dnf/plugins/versionlock.conf"),
+        "installed": installed,
+    }
+    if repository:
+        key = f"{KEY_FOLDERS[manager]}/trueup-{repository['name']}.asc"
+        source = SOURCES[manager].format(**repository)
+        try:
+            theirs = _named_elsewhere(module, source, repository) if manager == "apt" else None
+            changed = theirs is None and _key(module, repository, key)
+        except TrueupError as error:
+            module.fail_json(msg=f"The repository {repository['name']}: {error}.")
+        if theirs:
+            module.exit_json(**{**result, "source": theirs})
+        text = packages.source_text(manager, repository, key)
+        changed = _write(module, source, text.encode()) or changed
+    module.exit_json(**{**result, "changed": changed, "source": source})
+
+
+if __name__ == "__main__":
+    main()

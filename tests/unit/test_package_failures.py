@@ -1,0 +1,128 @@
+"""apt's and dnf's failures become one sentence with what, where and the mend."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from trueup_packages import package_failure, package_spec
+
+DATA = Path(__file__).parent.parent / "data" / "packages"
+REPOSITORY = {"name": "cuda", "url": "https://mirror.example/cuda/", "key_fingerprint": "AB" * 20}
+PINS = [{"name": "nvidia-fabricmanager", "version": "580.999.99-*"}]
+OFFERS = """\
+nvidia-fabricmanager | 580.173.02-1 | https://mirror.example/cuda  Packages
+nvidia-fabricmanager | 580.126.16-1 | https://mirror.example/cuda  Packages
+"""
+
+
+def recorded(name: str) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads((DATA / name).read_text())
+    return loaded
+
+
+def sentence(result: Any, manager: str = "apt", offers: str = OFFERS) -> str:
+    return package_failure(result, PINS, manager, REPOSITORY, offers)
+
+
+@pytest.mark.parametrize("manager", ["apt", "dnf"])
+@pytest.mark.parametrize(
+    ("cause", "parts"),
+    [
+        ("wrong_key", ["is not signed by the key", "AB" * 20, "Set key_url and key_fingerprint"]),
+        ("wrong_hash", ["has another hash", "nvidia-fabricmanager", "bring the mirror up to date"]),
+        (
+            "missing",
+            [
+                "nvidia-fabricmanager 580.999.99-* is not offered",
+                "offered: 580.173.02-1, 580.126.16-1",
+                "pin a version that is offered",
+            ],
+        ),
+        ("no_space", ["There is no space left", "in /usr/share/trueup-large:", "free some"]),
+    ],
+)
+def test_a_recorded_failure_gets_its_sentence(manager: str, cause: str, parts: list[str]) -> None:
+    said = sentence(recorded(f"{manager}_{cause}.json"), manager)
+    assert [part for part in parts if part not in said] == []
+    where = cause == "no_space" or "cuda (https://mirror.example/cuda/)" in said
+    assert where is True
+
+
+def test_every_recorded_message_is_in_a_test_and_has_a_source() -> None:
+    names = sorted(path.name for path in DATA.glob("*.json"))
+    causes = ("missing", "no_space", "wrong_hash", "wrong_key")
+    expected = [f"{manager}_{cause}.json" for manager in ("apt", "dnf") for cause in causes]
+    assert names == sorted([*expected, "apt_no_repository.json"])
+
+
+def test_a_repository_that_is_away() -> None:
+    said = sentence(recorded("apt_no_repository.json"))
+    assert said == (
+        "The repository cuda (https://mirror.example/cuda/) cannot be read (does not have a Release"
+        " file): check url and the node's way out (proxy, firewall, name service), or point url at"
+        " a mirror."
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        (
+            "E: Could not get lock /var/lib/dpkg/lock-frontend. It is held by process 812 (apt)",
+            "holds the lock",
+        ),
+        ("Failed to lock apt for exclusive operation: timeout", "holds the lock"),
+        ("lockfile is held by another process", "holds the lock"),
+        (
+            "E: Held packages were changed and -y was used without --allow-change-held-packages.",
+            "vendor_packages_replace_held",
+        ),
+        (
+            "E: Packages were downgraded and -y was used without --allow-downgrades.",
+            "vendor_packages_downgrade_allowed",
+        ),
+        (
+            "E: You don't have enough free space in /var/cache/apt/archives/.",
+            "in /var/cache/apt/archives/: free",
+        ),
+        (
+            "Failed to download metadata for repo 'cuda': Cannot download repomd.xml: x",
+            "cannot be read (Cannot download repomd.xml)",
+        ),
+        ("Could not resolve 'mirror.example'", "cannot be read (Could not resolve"),
+    ],
+)
+def test_messages_known_from_the_tools_sources(text: str, part: str) -> None:
+    assert part in sentence({"msg": text})
+
+
+def test_an_unknown_failure_keeps_the_last_line() -> None:
+    said = sentence({"msg": "E: something new\n\nE: more of it\n"})
+    assert said == (
+        "apt did not install nvidia-fabricmanager 580.999.99-* from the repository cuda"
+        " (https://mirror.example/cuda/): E: more of it"
+    )
+
+
+def test_a_loops_result_is_read_in_its_items() -> None:
+    item = recorded("apt_wrong_hash.json")
+    said = sentence({"msg": "One or more items failed", "results": [{"changed": True}, item]})
+    assert "has another hash" in said
+
+
+def test_no_space_wins_over_what_follows_from_it() -> None:
+    text = "E: Failed to fetch x  No space left on device\nE: Unable to fetch some archives"
+    assert sentence({"msg": text}).startswith("There is no space left")
+
+
+def test_a_version_that_is_not_offered_at_all() -> None:
+    said = sentence({"msg": "No package matching 'nvidia-fabricmanager' is available"}, offers="")
+    assert "(offered: no version of it)" in said
+
+
+@pytest.mark.parametrize(("separator", "spec"), [("=", "a=1-2"), ("-", "a-1-2")])
+def test_a_pin_is_written_as_the_package_manager_wants_it(separator: str, spec: str) -> None:
+    assert package_spec({"name": "a", "version": "1-2"}, separator) == spec

@@ -1,0 +1,142 @@
+"""Keys by fingerprint, and what is installed against what is pinned."""
+
+from __future__ import annotations
+
+import pytest
+from trueup import packages
+from trueup.errors import BadInput, ParseError
+
+FINGERPRINT = "B1FE3141F5F1EB72B99C1588F62F0914C542FBFF"
+# gpg 2.2.40 --with-colons --show-keys of a key made for tests, with a subkey.
+LISTING = f"""\
+pub:-:3072:1:F62F0914C542FBFF:1795268825:::-:::scSC::::::23::0:
+fpr:::::::::{FINGERPRINT}:
+uid:-::::1795268825::E49A::trueup tests <key@trueup.invalid>::::::::::0:
+sub:-:3072:1:AAAAAAAAAAAAAAAA:1795268825::::::e::::::23:
+fpr:::::::::{"A" * 40}:
+"""
+
+
+def test_a_keys_fingerprint_is_the_primary_keys() -> None:
+    assert packages.key_fingerprints(LISTING) == [FINGERPRINT]
+
+
+def test_two_keys_in_a_file_are_both_found() -> None:
+    other = LISTING.replace(FINGERPRINT, "C" * 40)
+    assert packages.key_fingerprints(LISTING + other) == [FINGERPRINT, "C" * 40]
+
+
+@pytest.mark.parametrize("text", ["", "gpg: no valid OpenPGP data found.\n", "uid:-::::1::E::x:"])
+def test_a_file_without_a_key_is_refused(text: str) -> None:
+    with pytest.raises(ParseError, match="no key"):
+        packages.key_fingerprints(text)
+
+
+def test_a_fingerprint_may_have_blanks_and_small_letters() -> None:
+    spaced = "b1fe 3141 F5F1 EB72 B99C  1588 F62F 0914 C542 FBFF"
+    assert packages.fingerprint_of(spaced) == FINGERPRINT
+
+
+@pytest.mark.parametrize("text", ["", "C542FBFF", FINGERPRINT + "0", "Z" * 40])
+def test_a_short_key_id_is_no_fingerprint(text: str) -> None:
+    with pytest.raises(BadInput, match="40 hexadecimal digits"):
+        packages.fingerprint_of(text)
+
+
+def test_installed_packages_of_dpkg_without_what_was_removed() -> None:
+    text = (
+        "nvidia-open installed 580.126.16-1ubuntu1\nold config-files 1.0-1\nnever not-installed\n"
+    )
+    assert packages.parse_dpkg(text) == {"nvidia-open": "580.126.16-1ubuntu1"}
+
+
+def test_installed_packages_of_rpm() -> None:
+    text = "nvidia-open installed 3:580.126.20-1.el9\npackage foo is not installed\n"
+    assert packages.parse_rpm(text) == {"nvidia-open": "3:580.126.20-1.el9"}
+
+
+def test_locks_of_the_packages_asked_for() -> None:
+    text = (
+        "\n# Added lock on Sat Nov 21 13:41:48 2026\nnvidia-fabricmanager-0:580.126.20-1.*\n"
+        "other-0:1-1.*\n!nvidia-open-3:1-1.*\nkmod-nvidia-open-dkms-3:580.126.20-1.el9.*\n"
+    )
+    names = ["nvidia-fabricmanager", "nvidia-open", "kmod-nvidia-open-dkms"]
+    assert packages.parse_versionlock(text, names) == {
+        "nvidia-fabricmanager": ["0:580.126.20-1"],
+        "kmod-nvidia-open-dkms": ["3:580.126.20-1.el9"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("installed", "pinned", "answer"),
+    [
+        ("580.126.16-1", "580.126.16-1", True),
+        ("580.126.16-1ubuntu1", "580.126.16-*", True),
+        ("0:580.126.20-1", "580.126.20-1", True),
+        ("3:580.126.20-1.el9", "3:580.126.20-*", True),
+        ("3:580.126.20-1.el9", "580.126.20-*", False),
+        ("580.126.160-1", "580.126.16-*", False),
+        ("580.126.16-10", "580.126.16-1", False),
+        ("", "580.126.16-*", False),
+    ],
+)
+def test_satisfies(installed: str, pinned: str, answer: bool) -> None:
+    assert packages.satisfies(installed, pinned) is answer
+
+
+@pytest.mark.parametrize(
+    ("installed", "pinned", "compared"),
+    [
+        ("1:4.6.0-1", "1:4.5.2-1", ("1:4.6.0-1", "1:4.5.2-1")),
+        ("580.173.02-1ubuntu1", "580.126.16-*", ("580.173.02", "580.126.16")),
+    ],
+)
+def test_versions_are_compared_to_the_same_depth(
+    installed: str, pinned: str, compared: tuple[str, str]
+) -> None:
+    assert packages.compared_part(installed, pinned) == compared
+
+
+def test_the_repository_as_apt_reads_it() -> None:
+    repository = {"name": "cuda", "url": "https://mirror.example/cuda"}
+    assert packages.source_text("apt", repository, "/etc/apt/keyrings/trueup-cuda.asc") == (
+        "# Written by trueup (role vendor_packages).\n"
+        "Types: deb\n"
+        "URIs: https://mirror.example/cuda/\n"
+        "Suites: /\n"
+        "Signed-By: /etc/apt/keyrings/trueup-cuda.asc\n"
+    )
+
+
+def test_the_repository_as_dnf_reads_it() -> None:
+    repository = {"name": "cuda", "url": "https://mirror.example/cuda/"}
+    text = packages.source_text("dnf", repository, "/etc/pki/rpm-gpg/trueup-cuda.asc")
+    lines = text.splitlines()
+    assert lines[:3] == [
+        "# Written by trueup (role vendor_packages).",
+        "[trueup-cuda]",
+        "name=cuda",
+    ]
+    assert {"gpgcheck=1", "skip_if_unavailable=0", "module_hotfixes=1"} <= set(lines)
+    assert "gpgkey=file:///etc/pki/rpm-gpg/trueup-cuda.asc" in lines
+
+
+URL = "https://example.invalid/cuda/ubuntu2404/x86_64/"
+
+
+@pytest.mark.parametrize(
+    ("text", "signer"),
+    [
+        (f"deb [signed-by=/usr/share/keyrings/cuda.gpg] {URL} /", "/usr/share/keyrings/cuda.gpg"),
+        (f"deb [arch=amd64 signed-by=/k.asc] {URL.rstrip('/')} /", "/k.asc"),
+        (f"deb {URL} /", ""),
+        (f"# deb [signed-by=/k.asc] {URL} /", None),
+        (f"deb [signed-by=/k.asc] {URL}other /", None),
+        (f"Types: deb\nURIs: {URL}\nSuites: /\nSigned-By: /k.gpg\n", "/k.gpg"),
+        (f"Types: deb\nURIs: https://other.invalid/ {URL}\nSuites: /\n", ""),
+        (f"Types: deb\nURIs: https://o.invalid/\n\nURIs: {URL}\nSigned-By: /b.gpg\n", "/b.gpg"),
+        ("", None),
+    ],
+)
+def test_who_signs_a_repository_by_apts_sources(text: str, signer: str | None) -> None:
+    assert packages.signer_of(text, URL) == signer
