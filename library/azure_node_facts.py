@@ -287,8 +287,8 @@ from ansible.module_utils.trueup.parsers.lscpu import parse_lscpu
 from ansible.module_utils.trueup.parsers.nvidia_smi import GPU_QUERY, parse_nvidia_smi
 from ansible.module_utils.trueup.topology import read_topology
 
-# What roles need to compile and to start ranks.
-PROGRAMS = ("gcc", "mpirun")
+# What roles look for before they install it.
+PROGRAMS = ("gcc", "mdadm", "mkfs.xfs", "mpirun")
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -389,7 +389,13 @@ def main() -> None:
         warnings=warnings,
     )
     node = identify.describe(identity, observed)
-    module.exit_json(changed=False, ansible_facts={"trueup_node": node})
+    # The catalog is not sent back: the controller would keep it once for each node.
+    asked = {name: value for name, value in wanted.items() if name != "catalog"}
+    module.exit_json(
+        changed=False,
+        ansible_facts={"trueup_node": node},
+        invocation={"module_args": asked},
+    )
 
 
 if __name__ == "__main__":

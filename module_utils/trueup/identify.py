@@ -48,6 +48,10 @@ _AZURE_CHASSIS_TAG = "7783-7084-3265-9085-8269-3286-77"
 # Azure's local disks; its remote disks show as "MSFT NVMe Accelerator".
 _LOCAL_NVME_MODEL = "Microsoft NVMe Direct Disk"
 _SECTOR_BYTES = 512
+_GIB = 1024**3
+# What the kernel keeps for itself, and documents that round up: ND96amsr_A100_v4 shows 1771.8 of
+# 1900 GiB (0.93), the other described sizes 0.98 or more. GPUs are within 2 % of what they have.
+_LEAST_MEMORY = 0.9
 _PCI_ADDRESS = r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
 # What Azure's HPC images say of what is in them, a JSON object of component to version
 # (Azure/azhpc-images, utils/utilities.sh, 2026-07-29).
@@ -219,11 +223,43 @@ def _unlike_the_catalog(identity: Identity, observed: Observed) -> list[str]:
         "rdma_nics": ("InfiniBand devices", len(ports)),
         "nvme_disks": ("local NVMe disks", sum(1 for disk in observed.nvme if disk["local"])),
     }
-    return [
+    counts = [
         f"{identity.vm_size} has {row[name]} {what}, this machine shows {number}"
         for name, (what, number) in shown.items()
         if row.get(name) is not None and 0 < number != row[name]
     ]
+    return counts + _slower_or_smaller(str(identity.vm_size), row, ports, observed)
+
+
+def _slower_or_smaller(
+    size: str, row: Mapping[str, Any], ports: Sequence[Mapping[str, Any]], observed: Observed
+) -> list[str]:
+    """Devices that are there and are not what the size has: links, memory, GPUs, NUMA nodes."""
+    found = []
+    rate, memory, gpu_memory = (
+        row.get(name) for name in ("rdma_gbps_per_nic", "memory_gib", "gpu_memory_gib")
+    )
+    for port in ports:
+        # A link that is down runs at no rate worth naming.
+        if port.get("state") not in {None, "ACTIVE"}:
+            found.append(f"{port['device']} is {port['state']}, not ACTIVE")
+        elif rate is not None and port.get("rate_gbps") not in {None, rate}:
+            runs = f"{port['device']} runs at {port['rate_gbps']:g} Gb/s"
+            found.append(f"{runs}, {size} has {rate:g} Gb/s")
+    if memory is not None and observed.memory_bytes is not None:
+        gib = observed.memory_bytes / _GIB
+        if gib < memory * _LEAST_MEMORY:
+            found.append(f"{size} has {memory:g} GiB of memory, this machine shows {gib:.1f} GiB")
+    for gpu in observed.gpus:
+        gib = (gpu.memory_bytes or 0) / _GIB
+        if gpu_memory is not None and gib and abs(gib / gpu_memory - 1) > 1 - _LEAST_MEMORY:
+            shows = f"GPU {gpu.pci} ({gpu.name}) shows {gib:.1f} GiB"
+            found.append(f"{shows}, those of {size} have {gpu_memory:g} GiB")
+    nodes = row.get("numa_nodes")
+    if nodes is not None and observed.topology is not None and len(observed.topology.numa) != nodes:
+        shows = f"this machine shows {len(observed.topology.numa)}"
+        found.append(f"{size} has {nodes} NUMA nodes, {shows}")
+    return found
 
 
 def package_manager(os_release: Mapping[str, str]) -> str | None:

@@ -12,6 +12,7 @@ from typing import Any
 import ansible.context
 import jsonschema
 from ansible.plugins.callback import CallbackBase
+from ansible.plugins.loader import filter_loader, test_loader
 from trueup import record as records
 from trueup.errors import TrueupError
 
@@ -23,7 +24,8 @@ description:
   - Writes each record into C(results/<run_id>/) on the controller when its task ends, whether it
     succeeded or failed,
     with the tool's own output beside it. A play that is stopped later loses none of them.
-  - At the end it writes C(run.json), the run's hosts, what was skipped and why.
+  - At the end it writes C(run.json), the run's hosts, what was skipped and why, and what roles
+    chose (custom statistics C(trueup_*)).
 requirements:
   - enabled in C(ansible.cfg) with C(callbacks_enabled)
 options:
@@ -57,6 +59,10 @@ class CallbackModule(CallbackBase):
         self._warnings: list[str] = []
 
     def v2_playbook_on_start(self, playbook: Any) -> None:
+        # Workers are forked from this process, one for every task of every node: what is loaded
+        # here they need not load again (docs/controller_cost.md).
+        filter_loader.get("roles_of")
+        test_loader.get("match")
         self._playbook = os.path.basename(str(playbook._file_name))
 
     def v2_runner_on_ok(self, result: Any) -> None:
@@ -83,10 +89,28 @@ class CallbackModule(CallbackBase):
             for host in sorted(hosts)
             for item in custom.get(host, {}).get("trueup_skipped", [])
         ]
-        self._write_manifest(hosts=hosts, skipped=skipped, finished_at=_now())
+        chosen = {
+            host: {
+                name.removeprefix("trueup_"): value
+                for name, value in custom[host].items()
+                if name.startswith("trueup_") and name != "trueup_skipped"
+            }
+            for host in sorted(set(hosts) & set(custom))
+        }
+        self._write_manifest(
+            hosts=hosts,
+            skipped=skipped,
+            chosen={host: choices for host, choices in chosen.items() if choices},
+            finished_at=_now(),
+        )
 
     def _write_manifest(
-        self, *, hosts: dict[str, Any], skipped: list[dict[str, str]], finished_at: str | None
+        self,
+        *,
+        hosts: dict[str, Any],
+        skipped: list[dict[str, str]],
+        chosen: dict[str, Any],
+        finished_at: str | None,
     ) -> None:
         """Write ``run.json``; a play that measured nothing has no run and leaves none."""
         if not self._run_id or ansible.context.CLIARGS.get("check"):
@@ -102,6 +126,7 @@ class CallbackModule(CallbackBase):
             "finished_at": finished_at,
             "hosts": {**before.get("hosts", {}), **hosts},
             "skipped": _joined(before.get("skipped", []), skipped),
+            "chosen": {**before.get("chosen", {}), **chosen},
             "warnings": _joined(before.get("warnings", []), self._warnings),
         }
         temporary = target.with_suffix(".tmp")
@@ -117,7 +142,7 @@ class CallbackModule(CallbackBase):
             self._warnings += [f"{host}: {text}" for text in facts["trueup_node"]["warnings"]]
         if "trueup_run_id" in facts and not self._run_id:
             self._run_id = str(facts["trueup_run_id"])
-            self._write_manifest(hosts={}, skipped=[], finished_at=None)
+            self._write_manifest(hosts={}, skipped=[], chosen={}, finished_at=None)
             if os.environ.get("TRUEUP_RUN_FILE"):  # make run asks which run it was
                 Path(os.environ["TRUEUP_RUN_FILE"]).write_text(self._run_id)
         record = returned.get("record")

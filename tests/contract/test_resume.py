@@ -12,11 +12,20 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from trueup.topology import read_topology
 
 ROOT = Path(__file__).parent.parent.parent
-# Some seconds a case: long enough to be killed in.
-REPEATS = 150
+# Bytes that a case moves in all: some seconds, long enough to be killed in. How many repeats that
+# takes goes by the machine's caches, whose size the arrays follow: 480 MiB of L3 or 32 MiB.
+CASE_BYTES = 1e11
+ARRAYS_A_REPEAT = 10
 PATIENCE_SECONDS = 120
+
+
+def repeats() -> int:
+    """How often the kernels are to run in a case."""
+    caches = read_topology("/sys").last_level_cache_bytes or 2**25
+    return max(3, round(CASE_BYTES / (4 * caches * ARRAYS_A_REPEAT)))
 
 
 def command(tmp_path: Path, **extra: str) -> list[str]:
@@ -24,7 +33,7 @@ def command(tmp_path: Path, **extra: str) -> list[str]:
         "trueup_benchmarks": ["stream"],
         "stream_prefix": str(tmp_path / "stream"),
         "stream_stores": ["streaming", "regular"],
-        "stream_repeats": REPEATS,
+        "stream_repeats": repeats(),
         "trueup_metadata_url": "http://127.0.0.1:9/",
         **extra,
     }
@@ -68,9 +77,11 @@ def test_kill_in_the_middle_then_resume(tmp_path: Path) -> None:
     first = subprocess.Popen(
         command(tmp_path), cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT
     )
-    wait_for(lambda: len(records(tmp_path)) == 1 and kernels(tmp_path))
-    first.send_signal(signal.SIGKILL)
-    first.wait()
+    try:
+        wait_for(lambda: len(records(tmp_path)) == 1 and kernels(tmp_path))
+    finally:
+        first.send_signal(signal.SIGKILL)
+        first.wait()
     wait_for(lambda: not kernels(tmp_path))
     kept = records(tmp_path)
     assert sorted(kept) == [f"streaming-t{len(os.sched_getaffinity(0))}-core"]

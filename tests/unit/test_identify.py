@@ -171,6 +171,64 @@ def test_devices_unlike_the_catalogs_are_warned_of(
 
 
 @pytest.mark.parametrize(
+    ("row", "changes", "warnings"),
+    [
+        (
+            {"rdma_gbps_per_nic": 400},
+            {"infiniband": [("mlx5_ib0", 400.0, "ACTIVE"), ("mlx5_ib1", 200.0, "ACTIVE")]},
+            ["mlx5_ib1 runs at 200 Gb/s, Standard_HB120rs_v3 has 400 Gb/s"],
+        ),
+        (
+            {"rdma_gbps_per_nic": 400},
+            {"infiniband": [("mlx5_ib0", 10.0, "DOWN"), ("mlx5_ib1", None, None)]},
+            ["mlx5_ib0 is DOWN, not ACTIVE"],
+        ),
+        ({}, {"infiniband": [("mlx5_ib0", 10.0, "ACTIVE")]}, []),
+        ({"memory_gib": 448}, {"memory_bytes": 404 * 2**30}, []),
+        (
+            {"memory_gib": 448},
+            {"memory_bytes": 224 * 2**30},
+            ["Standard_HB120rs_v3 has 448 GiB of memory, this machine shows 224.0 GiB"],
+        ),
+        ({"memory_gib": 448}, {"memory_bytes": None}, []),
+        (
+            {"gpu_memory_gib": 80},
+            {
+                "gpus": (
+                    Gpu("NVIDIA H100", "0001:00:00.0", 81559 * 2**20),
+                    Gpu("A100", "0002:00:00.0", 40 * 2**30),
+                    Gpu(None, "0003:00:00.0", None),
+                )
+            },
+            ["GPU 0002:00:00.0 (A100) shows 40.0 GiB, those of Standard_HB120rs_v3 have 80 GiB"],
+        ),
+        (
+            {"numa_nodes": 2},
+            {},
+            ["Standard_HB120rs_v3 has 2 NUMA nodes, this machine shows 4"],
+        ),
+        ({"numa_nodes": 2}, {"topology": None}, []),
+    ],
+)
+def test_slower_or_smaller_devices_are_warned_of(
+    row: dict[str, Any], changes: dict[str, Any], warnings: list[str]
+) -> None:
+    if "infiniband" in changes:
+        members = ("device", "rate_gbps", "state")
+        changes["infiniband"] = [
+            {**dict(zip(members, port, strict=True)), "link_layer": "InfiniBand"}
+            for port in changes["infiniband"]
+        ]
+    identity = identify(
+        HB120,
+        given_size=None,
+        catalog={"Standard_HB120rs_v3": {"family": "hbv3", **row}},
+        azure_chassis=True,
+    )
+    assert describe(identity, observed("hb120rs_v3", **changes))["warnings"] == warnings
+
+
+@pytest.mark.parametrize(
     ("os_release", "expected"),
     [
         ({"ID": "ubuntu", "ID_LIKE": "debian"}, "apt"),

@@ -1,0 +1,220 @@
+#!/usr/bin/python
+"""Ansible module: the node's RDMA devices, and what is wrong with them."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: ib_facts
+author: trueup contributors
+version_added: "0.2.0"
+short_description: Publishes a node's RDMA devices and how they differ from what is expected
+description:
+  - Reads the RDMA devices from sysfs, compares the InfiniBand ones with what the catalog and the
+    size's layout say, and publishes one fact, C(trueup_ib).
+  - The Ethernet function of accelerated networking and soft-RoCE are listed with their kind and
+    are never judged as InfiniBand.
+  - It changes nothing and needs no root. GUIDs and addresses are not published.
+options:
+  expected:
+    description:
+      - What the InfiniBand devices must be - C(rate_gbps) (Gb/s of one link), C(nics) (their
+        number), C(numa) (PCI address or device name to NUMA node) and C(names) (PCI address to
+        device name). What is absent is not judged.
+    type: dict
+    default: {}
+  names_expected:
+    description:
+      - Whether devices must have their persistent names; C(names) of C(expected) goes before them.
+    type: bool
+    default: false
+  sysfs_root:
+    description: Where to read from. Anything but V(/sys) is another machine's recorded tree.
+    type: path
+    default: /sys
+attributes:
+  check_mode:
+    support: full
+    description: It only reads.
+  diff_mode:
+    support: none
+    description: It only reads.
+  facts:
+    support: full
+    description: Returns the fact C(trueup_ib).
+  platform:
+    support: full
+    description: Linux.
+    platforms: linux
+"""
+
+EXAMPLES = r"""
+- name: Look at the InfiniBand links of an NDv4
+  ib_facts:
+    expected:
+      rate_gbps: 200
+      nics: 8
+      numa:
+        "0101:00:00.0": 1
+        "0103:00:00.0": 0
+"""
+
+RETURN = r"""
+ansible_facts:
+  description: Facts to add to the host's.
+  returned: always
+  type: dict
+  contains:
+    trueup_ib:
+      description: The RDMA devices. A member is null when the machine does not say it.
+      returned: always
+      type: dict
+      contains:
+        devices:
+          description: RDMA devices in order of their names.
+          type: list
+          elements: dict
+          contains:
+            device:
+              description: Name.
+              type: str
+              sample: mlx5_ib0
+            kind:
+              description: V(infiniband), V(ethernet) or V(soft-roce).
+              type: str
+            pci:
+              description: PCI address.
+              type: str
+              sample: 0101:00:00.0
+            rate_gbps:
+              description: Rate of the link in Gb/s.
+              type: float
+            state:
+              description: State of port 1, such as V(ACTIVE), V(INIT) or V(DOWN).
+              type: str
+            physical_state:
+              description: Physical state of port 1, such as V(LinkUp) or V(Polling).
+              type: str
+            link_layer:
+              description: V(InfiniBand) or V(Ethernet).
+              type: str
+            numa_node:
+              description: NUMA node that it is attached to.
+              type: int
+            firmware:
+              description: Version of its firmware.
+              type: str
+            interfaces:
+              description: Network interfaces of it, such as that of IPoIB.
+              type: list
+              elements: str
+        names:
+          description: The persistent name for each PCI address, InfiniBand devices first.
+          type: dict
+          sample: {"0101:00:00.0": mlx5_ib0}
+        naming_service:
+          description: Whether an Azure HPC image's service names the devices.
+          type: bool
+        driver:
+          description: The kernel driver mlx5_core.
+          type: dict
+          contains:
+            loaded:
+              description: Checksum of the source of the loaded module.
+              type: str
+            installed:
+              description: The same of the module that the next boot loads.
+              type: str
+            path:
+              description: Where that module is.
+              type: str
+            reboot_required:
+              description: Whether another module is installed than is loaded.
+              type: bool
+        problems:
+          description: What is wrong, a sentence each with both figures and the mend.
+          type: list
+          elements: str
+        warnings:
+          description: What a user should know.
+          type: list
+          elements: str
+"""
+
+import os
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.trueup import infiniband
+from ansible.module_utils.trueup.errors import TrueupError
+
+NAMING_SERVICE = "/etc/systemd/system/azure_persistent_rdma_naming.service"
+WAAGENT_CONF = "/etc/waagent.conf"
+C_LOCALE = {"LC_ALL": "C"}
+
+
+def _modinfo(module: AnsibleModule, field: str) -> str | None:
+    """A field of the mlx5_core that the next boot loads; None where there is none."""
+    tool = module.get_bin_path("modinfo", opt_dirs=["/sbin", "/usr/sbin"])
+    if tool is None:
+        return None
+    status, output, _ = module.run_command(
+        [tool, "--field", field, "mlx5_core"], environ_update=C_LOCALE
+    )
+    return output.strip() or None if status == 0 else None
+
+
+def _driver(module: AnsibleModule, sysfs_root: str) -> dict[str, str | bool | None]:
+    loaded = infiniband.read_driver(sysfs_root)
+    # A recorded machine's disk is not at hand.
+    here = sysfs_root == "/sys"
+    installed = _modinfo(module, "srcversion") if here else None
+    return {
+        "loaded": loaded,
+        "installed": installed,
+        "path": _modinfo(module, "filename") if here else None,
+        "reboot_required": bool(loaded and installed and loaded != installed),
+    }
+
+
+def _waagent_conf() -> str | None:
+    try:
+        with open(WAAGENT_CONF, encoding="utf-8", errors="replace") as stream:
+            return stream.read()
+    except OSError:
+        return None
+
+
+def main() -> None:
+    """Read, compare, publish."""
+    module = AnsibleModule(
+        argument_spec={
+            "expected": {"type": "dict", "default": {}},
+            "names_expected": {"type": "bool", "default": False},
+            "sysfs_root": {"type": "path", "default": "/sys"},
+        },
+        supports_check_mode=True,
+    )
+    sysfs_root = module.params["sysfs_root"]
+    try:
+        expected = infiniband.Expected(module.params["expected"])
+    except TrueupError as error:
+        module.fail_json(msg=str(error))
+    devices = infiniband.read_devices(sysfs_root)
+    names = infiniband.persistent_names(devices)
+    if module.params["names_expected"]:
+        expected.names = {**names, **expected.names}
+    facts: dict[str, Any] = {
+        "devices": devices,
+        "names": names,
+        "naming_service": os.path.exists(NAMING_SERVICE),
+        "driver": _driver(module, sysfs_root),
+        "problems": infiniband.problems(devices, expected),
+        "warnings": infiniband.warnings_of(devices, _waagent_conf()),
+    }
+    for warning in facts["warnings"]:
+        module.warn(warning)
+    module.exit_json(changed=False, ansible_facts={"trueup_ib": facts})
+
+
+if __name__ == "__main__":
+    main()

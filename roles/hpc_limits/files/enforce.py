@@ -1,0 +1,186 @@
+"""Compare limits and kernel settings in force with those wanted, and put them in force.
+
+    python3 - --wanted JSON [--apply] < enforce.py
+
+`wanted` may hold `login` (limits by name, as ulimit shows them), `manager` (systemd's defaults by
+property), `sysctl` (by name), `sunrpc_tcp_slots`, `nfs_read_ahead_kib`, `transparent_hugepages` and
+`services_off`. It prints one JSON object: `changed` (what was or, without --apply, would be put in
+force), `differs` (what is not as wanted, one sentence each), `services_on` (units of services_off
+that run or start at boot).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Callable
+
+Run = Callable[..., str]
+
+# ulimit's letters.
+LETTERS = {"memlock": "l", "stack": "s", "nofile": "n"}
+# A user that every system has, with limits as any other's.
+LOGIN = "nobody"
+UNLIMITED = str(2**64 - 1)
+
+
+def read_login(run: Run, names: list[str]) -> dict[str, str]:
+    """Limits of a new login as PAM gives them: one word, or two where soft and hard differ."""
+    asked = "; ".join(f"ulimit -S{LETTERS[name]}; ulimit -H{LETTERS[name]}" for name in names)
+    lines = run("su", "-s", "/bin/bash", LOGIN, "-c", asked).split()
+    found = {}
+    for name, soft, hard in zip(names, lines[::2], lines[1::2]):
+        found[name] = soft if soft == hard else f"{soft} (hard: {hard})"
+    return found
+
+
+def read_manager(run: Run, names: list[str]) -> dict[str, str]:
+    """Default limits of systemd's services."""
+    text = run("systemctl", "show", *(f"--property={name}" for name in names))
+    found = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
+    return {name: "infinity" if value == UNLIMITED else value for name, value in found.items()}
+
+
+def sysctl_path(root: str, name: str) -> Path:
+    """The file of a setting; a dot in an interface's name is written as a slash (sysctl(8))."""
+    return Path(root, "proc/sys", name.translate(str.maketrans("./", "/.")))
+
+
+def read_hugepages(root: str) -> str:
+    """The chosen word among "always [madvise] never"; empty where the kernel has none."""
+    chosen = re.search(
+        r"\[(\w+)\]", _text(Path(root, "sys/kernel/mm/transparent_hugepage/enabled"))
+    )
+    return chosen.group(1) if chosen else ""
+
+
+def nfs_devices(root: str) -> list[str]:
+    """Device numbers of the NFS mounts, column DEV of the kernel's list."""
+    rows = [line.split() for line in _text(Path(root, "proc/fs/nfsfs/volumes")).splitlines()]
+    if not rows:
+        return []
+    column = rows[0].index("DEV")
+    return sorted({row[column] for row in rows[1:]})
+
+
+def services_on(run: Run, units: list[str]) -> list[str]:
+    """Those of the units that are there and run or start at boot."""
+    if not units:
+        return []
+    asked = "--property=Id,LoadState,ActiveState,UnitFileState"
+    text = run("systemctl", "show", asked, "--", *units)
+    found = []
+    for block in text.strip().split("\n\n"):
+        row = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
+        on = row.get("ActiveState") in ("active", "activating", "reloading")
+        if row.get("LoadState") == "loaded" and (on or row.get("UnitFileState") == "enabled"):
+            found.append(row["Id"])
+    return sorted(set(found))
+
+
+def compare(wanted: dict[str, Any], run: Run, root: str = "/") -> dict[str, tuple[str, str]]:
+    """What differs: a name such as "sysctl vm.zone_reclaim_mode" to expected and found."""
+    pairs: dict[str, tuple[str, str]] = {}
+    if wanted.get("login"):
+        found = read_login(run, list(wanted["login"]))
+        for name, value in wanted["login"].items():
+            pairs[f"login {name}"] = (value, found.get(name, "nothing"))
+    if wanted.get("manager"):
+        found = read_manager(run, list(wanted["manager"]))
+        for name, value in wanted["manager"].items():
+            pairs[f"systemd {name}"] = (value, found.get(name, "nothing"))
+    for name, value in (wanted.get("sysctl") or {}).items():
+        text = " ".join(_text(sysctl_path(root, name)).split())
+        pairs[f"sysctl {name}"] = (str(value), text or "no such setting")
+    slots = _text(sysctl_path(root, "sunrpc.tcp_slot_table_entries"))
+    # Where sunrpc is not loaded yet, modprobe.d sets it when it is.
+    if wanted.get("sunrpc_tcp_slots") and slots:
+        pairs["sysctl sunrpc.tcp_slot_table_entries"] = (str(wanted["sunrpc_tcp_slots"]), slots)
+    if wanted.get("nfs_read_ahead_kib"):
+        for device in nfs_devices(root):
+            text = _text(Path(root, "sys/class/bdi", device, "read_ahead_kb"))
+            expected = str(wanted["nfs_read_ahead_kib"])
+            pairs[f"NFS read-ahead {device}"] = (expected, text or "no such device")
+    if wanted.get("transparent_hugepages"):
+        found_word = read_hugepages(root) or "no transparent huge pages in this kernel"
+        pairs["transparent huge pages"] = (wanted["transparent_hugepages"], found_word)
+    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+
+
+def enforce(differences: dict[str, tuple[str, str]], run: Run, root: str = "/") -> None:
+    """Put in force what can be without a reboot. A new login reads its limits by itself."""
+    for name, (expected, _) in differences.items():
+        kind, _, rest = name.partition(" ")
+        if kind == "sysctl":
+            _write(sysctl_path(root, rest), expected)
+        elif name == "transparent huge pages":
+            _write(Path(root, "sys/kernel/mm/transparent_hugepage/enabled"), expected)
+        elif name.startswith("NFS read-ahead "):
+            _write(Path(root, "sys/class/bdi", name.rpartition(" ")[2], "read_ahead_kb"), expected)
+    if any(name.startswith("systemd ") for name in differences):
+        run("systemctl", "daemon-reexec")
+    if differences:
+        run("udevadm", "control", "--reload")
+
+
+def _write(path: Path, value: str) -> None:
+    try:
+        path.write_text(value + "\n")
+    except OSError as error:
+        sys.stderr.write(f"{path}: {error}\n")
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def run_command(*argv: str) -> str:
+    """Standard output of a command."""
+    environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
+    done = subprocess.run(  # noqa: S603 (argv, no shell)
+        argv,
+        check=False,
+        capture_output=True,
+        text=True,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        timeout=120,
+    )
+    if done.returncode:
+        sys.stderr.write(done.stderr)
+    return done.stdout
+
+
+def main(argv: list[str]) -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(description="Limits and kernel settings in force")
+    parser.add_argument("--wanted", required=True)
+    parser.add_argument("--apply", action="store_true")
+    options = parser.parse_args(argv)
+    wanted = json.loads(options.wanted)
+    before = compare(wanted, run_command)
+    after = before
+    if options.apply and before:
+        enforce(before, run_command)
+        after = compare(wanted, run_command)
+    result = {
+        "changed": sorted(before),
+        "differs": [
+            f"{name}: expected {expected}, found {found}."
+            for name, (expected, found) in sorted(after.items())
+        ],
+        "services_on": services_on(run_command, wanted.get("services_off") or []),
+    }
+    sys.stdout.write(json.dumps(result) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,147 @@
+"""Simulated nodes go through identify, preflight and configure: all answer, and tasks are counted.
+
+The simulation itself is tested too: a request that was not recorded fails. The figures for many
+nodes are measured by bench/test_bench_controller.py.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+sys.path[:0] = [
+    str(ROOT / "bench" / "controller"),
+    str(ROOT / "bench" / "controller" / "connection_plugins"),
+]
+
+from recorded import FORMAT, key_of, request_of  # noqa: E402
+from simulate import simulate  # noqa: E402
+
+if TYPE_CHECKING:
+    from simulate import Cost
+
+RECORDINGS = sorted((ROOT / "tests" / "data" / "controller").glob("*.json"))
+NODES = 3
+# A node costs the controller about 20 ms of CPU for each of them; this project's promise for NDv4.
+MOST_TASKS = {"ndv4": 90}
+
+
+def test_there_is_a_recording() -> None:
+    assert [path.stem for path in RECORDINGS] != []
+
+
+@pytest.fixture(name="cost", scope="module", params=RECORDINGS, ids=lambda path: path.stem)
+def _cost(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    recording: Path = request.param
+    return recording, simulate(recording, NODES, tmp_path_factory.mktemp(recording.stem))
+
+
+def test_every_node_is_configured(cost: tuple[Path, Cost]) -> None:
+    _, measured = cost
+    assert measured.status == 0, measured.output[-4000:]
+    assert sorted(measured.counts) == [f"node-{number:04}" for number in range(1, NODES + 1)]
+    bad = [counts["failures"] + counts["unreachable"] for counts in measured.counts.values()]
+    assert bad == [0] * NODES
+
+
+def test_nodes_that_are_alike_run_the_same_tasks(cost: tuple[Path, Cost]) -> None:
+    recording, measured = cost
+    print(f"\n{recording.stem}: {measured.summary}")
+    tasks = [counts["tasks"] for counts in measured.counts.values()]
+    assert tasks == [measured.tasks] * NODES
+    assert measured.by_task[0]["action"] == "azure_node_facts"
+    # `meta` (flush_handlers) is the controller's own and has no result.
+    own = [task for task in measured.by_task if not task["action"].endswith("meta")]
+    assert {task["ok"] + task["skipped"] for task in own} == {NODES}
+    # Ansible's recap counts a loop of includes once for each of its items, and so do we.
+    assert len(measured.by_task) <= measured.tasks
+    recap = re.findall(r"ok=(\d+) .* skipped=(\d+)", measured.output)
+    assert [int(ok) + int(skipped) for ok, skipped in recap] == tasks
+
+
+def test_a_node_runs_no_more_tasks_than_promised(cost: tuple[Path, Cost]) -> None:
+    recording, measured = cost
+    most = MOST_TASKS.get(recording.stem)
+    if most is None:
+        pytest.skip(f"nothing is promised for {recording.stem}")
+    assert measured.ran < most
+
+
+def test_what_was_not_recorded_fails(tmp_path: Path) -> None:
+    whole = json.loads(RECORDINGS[0].read_text())
+    answers = [
+        answer
+        for answer in whole["answers"]
+        if answer["request"].get("module") != "azure_node_facts"
+    ]
+    assert len(answers) == len(whole["answers"]) - 1
+    recording = tmp_path / "recording.json"
+    recording.write_text(json.dumps({**whole, "answers": answers}))
+    measured = simulate(recording, NODES, tmp_path)
+    assert measured.status == 2
+    assert [counts["failures"] for counts in measured.counts.values()] == [1] * NODES
+    said = " ".join(measured.output.split())
+    assert f"the recording {recording} has no answer to" in said
+    assert '"module": "azure_node_facts"' in said
+    assert "record.py --help tells how to record it again" in said
+
+
+def payload(module: str, **arguments: Any) -> bytes:
+    """What Ansible pipes into a node's Python: a program that ends with its arguments."""
+    params = json.dumps({"ANSIBLE_MODULE_ARGS": arguments})
+    call = f"module_fqn={f'ansible.modules.{module}'!r},\nparams={params!r},\nzip_data='UEsDB',\n"
+    return f"# code\nif __name__:\n    _ansiballz_main(\n{call})\n".encode()
+
+
+def asked(host: str, **arguments: Any) -> str:
+    given = {"_ansible_check_mode": True, "_ansible_tmpdir": f"/tmp/{host}", **arguments}
+    return key_of(request_of("/usr/bin/python3", payload("stat", **given), host))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "others", "same"),
+    [
+        ({"path": "/a"}, {"path": "/a"}, True),
+        ({"path": "/a"}, {"path": "/b"}, False),
+        ({"path": "/a"}, {"path": "/a", "_ansible_check_mode": False}, False),
+        ({"name": "node-1"}, {"name": "node-2"}, True),
+        ({"name": "node-1.example"}, {"name": "node-2.example"}, False),
+        (
+            {"src": "/root/ansible-tmp-1.5-10-99/source"},
+            {"src": "/root/ansible-tmp-2.5-11-98/source"},
+            True,
+        ),
+        ({"text": "x" * 300 + "1"}, {"text": "x" * 300 + "2"}, False),
+        ({"argv": ["a", "node-1"]}, {"argv": ["a", "node-2"]}, True),
+        ({"argv": ["a", {"b": 1}]}, {"argv": ["a", {"b": 2}]}, False),
+    ],
+)
+def test_what_makes_two_requests_the_same(
+    arguments: dict[str, Any], others: dict[str, Any], same: bool
+) -> None:
+    assert (asked("node-1", **arguments) == asked("node-2", **others)) is same
+
+
+def test_a_shell_command_is_told_from_a_module() -> None:
+    made = request_of(
+        "/bin/sh -c 'mkdir /tmp/ansible-tmp-1.5-10-99 && echo node-1'", None, "node-1"
+    )
+    assert made == {"command": "/bin/sh -c 'mkdir /tmp/ansible-tmp-X && echo HOST'"}
+    # Bytes that are no module's are told apart by their checksum.
+    assert request_of("sh", b"a", "h")["stdin"] != request_of("sh", b"b", "h")["stdin"]
+
+
+def test_recordings_name_no_host() -> None:
+    for path in RECORDINGS:
+        loaded = json.loads(path.read_text())
+        assert loaded["format"] == FORMAT
+        requests = [key_of(answer["request"]) for answer in loaded["answers"]]
+        assert len(set(requests)) == len(requests) > 0
+        # A recording's own name of its node is taken out of requests; answers have none either.
+        assert "recorded-node" not in path.read_text()

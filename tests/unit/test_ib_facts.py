@@ -1,0 +1,150 @@
+"""The module ib_facts with its tools replaced."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import ib_facts
+import pytest
+import yaml
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.testing import patch_module_args
+from machines import build, description, root_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def run_module(capsys: pytest.CaptureFixture[str], **arguments: Any) -> dict[str, Any]:
+    with patch_module_args(arguments), pytest.raises(SystemExit):
+        ib_facts.main()
+    result: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return result
+
+
+def sysfs(machine: str) -> str:
+    return str(root_of(machine) / "sys")
+
+
+@pytest.mark.parametrize("check_mode", [False, True])
+def test_an_ndv4_as_expected(
+    check_mode: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(ib_facts, "WAAGENT_CONF", "/nonexistent")
+    result = run_module(
+        capsys,
+        sysfs_root=sysfs("nd96asr_v4"),
+        expected={"rate_gbps": 200, "nics": 8, "numa": {"0103:00:00.0": 0}},
+        _ansible_check_mode=check_mode,
+    )
+    facts = result["ansible_facts"]["trueup_ib"]
+    assert result["changed"] is False
+    assert (facts["problems"], facts["warnings"]) == ([], [])
+    assert len(facts["devices"]) == len(facts["names"]) == 8
+    assert facts["driver"] == {
+        "loaded": None,
+        "installed": None,
+        "path": None,
+        "reboot_required": False,
+    }
+
+
+def test_what_is_wrong_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    result = run_module(
+        capsys, sysfs_root=sysfs("hb120rs_v3"), expected={"rate_gbps": 400, "nics": 2}
+    )
+    found = result["ansible_facts"]["trueup_ib"]["problems"]
+    assert [problem.split(":")[0] for problem in found] == [
+        "1 InfiniBand device(s), expected 2",
+        "mlx5_ib0",
+    ]
+
+
+def test_persistent_names_are_expected_where_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine = description("nd96asr_v4")
+    machine["infiniband"][0]["device"] = "mlx5_0"
+    root = str(build(machine, tmp_path) / "sys")
+    silent = run_module(capsys, sysfs_root=root)["ansible_facts"]["trueup_ib"]
+    asked = run_module(capsys, sysfs_root=root, names_expected=True)["ansible_facts"]["trueup_ib"]
+    assert silent["problems"] == []
+    assert [problem.split(": reboot")[0] for problem in asked["problems"]] == [
+        "mlx5_0 (0101:00:00.0): the device at this address is to be called mlx5_ib0"
+    ]
+
+
+def test_a_wrong_expectation_fails(capsys: pytest.CaptureFixture[str]) -> None:
+    result = run_module(capsys, expected={"nics": "many"}, sysfs_root="/nonexistent")
+    assert result["failed"] is True
+    assert result["msg"].startswith("expected: not numbers and mappings")
+
+
+@pytest.mark.parametrize(
+    ("tool", "answers", "expected"),
+    [
+        (
+            "/sbin/modinfo",
+            {"srcversion": (0, "B\n", ""), "filename": (0, "/x.ko\n", "")},
+            ("B", True),
+        ),
+        (
+            "/sbin/modinfo",
+            {"srcversion": (0, "A\n", ""), "filename": (0, "/x.ko\n", "")},
+            ("A", False),
+        ),
+        (
+            "/sbin/modinfo",
+            {"srcversion": (1, "", "not found"), "filename": (1, "", "")},
+            (None, False),
+        ),
+        (None, {}, (None, False)),
+    ],
+)
+def test_a_driver_that_waits_for_a_reboot(
+    tool: str | None,
+    answers: dict[str, tuple[int, str, str]],
+    expected: tuple[str | None, bool],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    calls: list[tuple[list[str], dict[str, Any]]] = []
+
+    def run_command(_: AnsibleModule, argv: list[str], **options: Any) -> tuple[int, str, str]:
+        calls.append((argv, options))
+        return answers[argv[2]]
+
+    monkeypatch.setattr(AnsibleModule, "get_bin_path", lambda *_, **__: tool)
+    monkeypatch.setattr(AnsibleModule, "run_command", run_command)
+    monkeypatch.setattr(ib_facts.infiniband, "read_driver", lambda _: "A")
+    driver = run_module(capsys)["ansible_facts"]["trueup_ib"]["driver"]
+    assert (driver["loaded"], driver["installed"], driver["reboot_required"]) == ("A", *expected)
+    assert [argv for argv, _ in calls] == (
+        [[tool, "--field", field, "mlx5_core"] for field in ("srcversion", "filename")]
+        if tool
+        else []
+    )
+    assert [options for _, options in calls] == [{"environ_update": {"LC_ALL": "C"}}] * len(calls)
+
+
+def test_the_images_naming_service_and_the_agents_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    unit, conf = tmp_path / "unit", tmp_path / "waagent.conf"
+    monkeypatch.setattr(ib_facts, "NAMING_SERVICE", str(unit))
+    monkeypatch.setattr(ib_facts, "WAAGENT_CONF", str(conf))
+    facts = run_module(capsys, sysfs_root=sysfs("hb120rs_v3"))["ansible_facts"]["trueup_ib"]
+    assert (facts["naming_service"], facts["warnings"]) == (False, [])
+    unit.touch()
+    conf.write_text("OS.EnableRDMA=n\n")
+    facts = run_module(capsys, sysfs_root=sysfs("hb120rs_v3"))["ansible_facts"]["trueup_ib"]
+    assert (facts["naming_service"], len(facts["warnings"])) == (True, 1)
+
+
+def test_documentation_names_what_is_returned(capsys: pytest.CaptureFixture[str]) -> None:
+    facts = run_module(capsys, sysfs_root=sysfs("nd96asr_v4"))["ansible_facts"]["trueup_ib"]
+    page = yaml.safe_load(ib_facts.RETURN)["ansible_facts"]["contains"]["trueup_ib"]["contains"]
+    assert set(page) == set(facts)
+    assert set(page["devices"]["contains"]) == set(facts["devices"][0])
+    assert set(page["driver"]["contains"]) == set(facts["driver"])

@@ -1,0 +1,241 @@
+"""RDMA devices from sysfs, their names, and what is wrong with them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ansible.errors import AnsibleFilterError
+from machines import DATA, build, description, root_of
+from trueup.errors import BadInput
+from trueup.infiniband import (
+    Expected,
+    persistent_names,
+    problems,
+    read_devices,
+    read_driver,
+    warnings_of,
+)
+from trueup_catalog import catalog_sizes
+from trueup_rdma import rdma_expected
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CATALOG = DATA.parents[2] / "catalog"
+NDV4_NUMA = {
+    f"010{number}:00:00.0": node for number, node in enumerate((1, 1, 0, 0, 3, 3, 2, 2), start=1)
+}
+NDV4 = {"rate_gbps": 200, "nics": 8, "numa": NDV4_NUMA}
+
+
+def devices_of(machine: str) -> list[dict[str, Any]]:
+    return read_devices(str(root_of(machine) / "sys"))
+
+
+def changed(tmp_path: Path, number: int, **changes: Any) -> list[dict[str, Any]]:
+    """The devices of an NDv4 where device ``number`` is otherwise."""
+    machine = description("nd96asr_v4")
+    machine["infiniband"][number].update(changes)
+    return read_devices(str(build(machine, tmp_path) / "sys"))
+
+
+def test_the_devices_of_an_ndv4() -> None:
+    rows = devices_of("nd96asr_v4")
+    assert rows[0] == {
+        "device": "mlx5_ib0",
+        "kind": "infiniband",
+        "pci": "0101:00:00.0",
+        "rate_gbps": 200.0,
+        "state": "ACTIVE",
+        "physical_state": "LinkUp",
+        "link_layer": "InfiniBand",
+        "numa_node": 1,
+        "firmware": None,
+        "interfaces": [],
+    }
+    assert problems(rows, Expected(NDV4)) == []
+    assert persistent_names(rows) == {
+        f"010{number + 1}:00:00.0": f"mlx5_ib{number}" for number in range(8)
+    }
+
+
+@pytest.mark.parametrize(
+    ("machine", "expected"),
+    [
+        ("hb120rs_v3", {"rate_gbps": 200, "nics": 1}),
+        ("nd96isr_h100_v5", {"rate_gbps": 400, "nics": 8}),
+    ],
+)
+def test_the_ethernet_function_is_not_counted_as_infiniband(
+    machine: str, expected: dict[str, Any]
+) -> None:
+    assert problems(devices_of(machine), Expected(expected)) == []
+
+
+def test_a_slower_link(tmp_path: Path) -> None:
+    (problem,) = problems(changed(tmp_path, 2, rate="100 Gb/sec (4X EDR)"), Expected(NDV4))
+    assert problem.startswith("mlx5_ib2: the link runs at 100 Gb/s, expected 200 Gb/s: deallocate")
+
+
+def test_a_faster_link_is_the_catalogs_to_mend(tmp_path: Path) -> None:
+    (problem,) = problems(changed(tmp_path, 2, rate="400 Gb/sec (4X NDR)"), Expected(NDV4))
+    assert "runs at 400 Gb/s, expected 200 Gb/s: correct rdma_gbps_per_nic" in problem
+
+
+@pytest.mark.parametrize(
+    ("state", "physical", "said"),
+    [
+        ("1: DOWN", "3: Disabled", "the link is DOWN (physical state Disabled), expected ACTIVE"),
+        ("2: INIT", "5: LinkUp", "the link is INIT (physical state LinkUp), expected ACTIVE"),
+        ("4: ACTIVE", "2: Polling", "the link is ACTIVE (physical state Polling), expected ACTIVE"),
+        ("", "", "the link is of no state (physical state unknown), expected ACTIVE"),
+    ],
+)
+def test_a_link_that_is_not_up(tmp_path: Path, state: str, physical: str, said: str) -> None:
+    rows = changed(tmp_path, 7, state=state, phys_state=physical, rate="10 Gb/sec (4X SDR)")
+    (problem,) = problems(rows, Expected(NDV4))
+    assert problem.startswith(f"mlx5_ib7: {said}")
+
+
+def test_too_few_devices() -> None:
+    (problem,) = problems(devices_of("nd96asr_v4")[:7], Expected(NDV4))
+    assert problem.startswith("7 InfiniBand device(s), expected 8: see `lspci -d 15b3:`")
+    (none,) = problems([], Expected(NDV4))
+    assert none.startswith("0 InfiniBand device(s), expected 8")
+
+
+def test_a_device_on_the_wrong_numa_node(tmp_path: Path) -> None:
+    rows = changed(tmp_path, 4, numa_node=0)
+    (problem,) = problems(rows, Expected(NDV4))
+    assert problem.startswith("mlx5_ib4 (0105:00:00.0): on NUMA node 0, expected 3: ranks and GPUs")
+    by_name = Expected({"numa": {"mlx5_ib4": 3}})
+    assert problems(rows, by_name) == [problem]
+    (unknown,) = problems([{**rows[4], "numa_node": None}], by_name)
+    assert "on NUMA node an unknown number, expected 3" in unknown
+
+
+def test_devices_whose_names_have_been_swapped(tmp_path: Path) -> None:
+    machine = description("nd96asr_v4")
+    names = persistent_names(devices_of("nd96asr_v4"))
+    first, second = machine["infiniband"][:2]
+    first["device"], second["device"] = second["device"], first["device"]
+    found = problems(
+        read_devices(str(build(machine, tmp_path) / "sys")), Expected({**NDV4, "names": names})
+    )
+    assert [problem.split(": reboot")[0] for problem in found] == [
+        "mlx5_ib0 (0102:00:00.0): the device at this address is to be called mlx5_ib1",
+        "mlx5_ib1 (0101:00:00.0): the device at this address is to be called mlx5_ib0",
+    ]
+
+
+def test_what_is_unknown_is_not_judged() -> None:
+    assert problems(devices_of("nd96asr_v4")[:3], Expected({"rate_gbps": "", "nics": None})) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"speed": 3}, "there is no speed"),
+        ({"nics": "eight"}, "not numbers and mappings"),
+        ({"numa": {"mlx5_ib0": "left"}}, "not numbers and mappings"),
+        ({"numa": [1]}, "not numbers and mappings"),
+    ],
+)
+def test_expectations_that_are_none(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        Expected(given)
+
+
+def test_names_follow_the_addresses_and_not_the_order_of_detection(tmp_path: Path) -> None:
+    machine = description("nd96isr_h100_v5")
+    machine["infiniband"].reverse()
+    for number, row in enumerate(machine["infiniband"]):
+        row["device"] = f"mlx5_{number}"
+    machine["infiniband"][0]["pci"] = "9c61:00:02.0"
+    names = persistent_names(read_devices(str(build(machine, tmp_path) / "sys")))
+    assert names["0101:00:00.0"] == "mlx5_ib0"
+    assert names["0108:00:00.0"] == "mlx5_ib7"
+    assert names["9c61:00:02.0"] == "mlx5_an0"
+    assert len(names) == 9
+
+
+def test_soft_roce_is_never_infiniband(tmp_path: Path) -> None:
+    """As rxe0 on eth1 looks: no device link, and the interface's name in ``parent``."""
+    device = tmp_path / "class" / "infiniband" / "rxe0"
+    (device / "ports" / "1").mkdir(parents=True)
+    for name, text in {
+        "parent": "eth1",
+        "fw_ver": "",
+        "ports/1/link_layer": "Ethernet",
+        "ports/1/state": "4: ACTIVE",
+        "ports/1/phys_state": "5: LinkUp",
+        "ports/1/rate": "2.5 Gb/sec (1X SDR)",
+    }.items():
+        (device / name).write_text(text + "\n")
+    (row,) = read_devices(str(tmp_path))
+    assert (row["kind"], row["interfaces"], row["rate_gbps"]) == ("soft-roce", ["eth1"], 2.5)
+    assert (row["pci"], row["numa_node"]) == (None, None)
+    assert persistent_names([row]) == {}
+    (problem,) = problems([row], Expected({"nics": 1, "rate_gbps": 200}))
+    assert problem.startswith("0 InfiniBand device(s), expected 1")
+
+
+def test_the_interfaces_and_firmware_of_a_device(tmp_path: Path) -> None:
+    root = build(description("nd96asr_v4"), tmp_path)
+    device = root / "sys" / "class" / "infiniband" / "mlx5_ib0"
+    (device / "device" / "net" / "ib0").mkdir(parents=True)
+    (device / "fw_ver").write_text("20.31.1014\n")
+    row = read_devices(str(root / "sys"))[0]
+    assert (row["interfaces"], row["firmware"]) == (["ib0"], "20.31.1014")
+
+
+def test_the_loaded_driver(tmp_path: Path) -> None:
+    assert read_driver(str(tmp_path)) is None
+    folder = tmp_path / "module" / "mlx5_core"
+    folder.mkdir(parents=True)
+    (folder / "srcversion").write_text("533BB7E5866E52F63B9ACCB\n")
+    assert read_driver(str(tmp_path)) == "533BB7E5866E52F63B9ACCB"
+
+
+def test_ipoib_addresses_are_the_agents() -> None:
+    rows = devices_of("hb120rs_v3")
+    assert warnings_of(rows, "OS.EnableRDMA=y\n") == []
+    assert warnings_of(rows, None) == []
+    assert warnings_of([], "") == []
+    for text in ("", "# OS.EnableRDMA=y\n", "OS.EnableRDMA=n\n"):
+        (warning,) = warnings_of(rows, text)
+        assert warning.startswith("IPoIB interfaces get no address: OS.EnableRDMA is not y")
+
+
+@pytest.mark.parametrize(
+    ("size", "machine", "numa"),
+    [
+        ("Standard_ND96asr_v4", "nd96asr_v4", NDV4_NUMA),
+        (
+            "Standard_ND96isr_H100_v5",
+            "nd96isr_h100_v5",
+            {f"010{number}:00:00.0": int(number > 4) for number in range(1, 9)},
+        ),
+        ("Standard_HB120rs_v3", "hb120rs_v3", None),
+    ],
+)
+def test_the_catalogs_expectation_fits_the_described_machine(
+    size: str, machine: str, numa: dict[str, int] | None
+) -> None:
+    row = catalog_sizes(str(CATALOG / "vm_sizes.csv"))[size]
+    node = {"vm_size": size, "catalog": row}
+    expected = rdma_expected(node, str(CATALOG / "topologies.yml"))
+    assert (expected["rate_gbps"], expected["nics"], expected.get("numa")) == (
+        row["rdma_gbps_per_nic"],
+        row["rdma_nics"],
+        numa,
+    )
+    assert problems(devices_of(machine), Expected(expected)) == []
+
+
+def test_of_an_unknown_size_nothing_is_expected(tmp_path: Path) -> None:
+    nowhere = {"vm_size": None, "catalog": None}
+    assert rdma_expected(nowhere, str(CATALOG / "topologies.yml")) == {}
+    with pytest.raises(AnsibleFilterError, match="cannot be read"):
+        rdma_expected(nowhere, str(tmp_path / "none.yml"))

@@ -1,0 +1,534 @@
+"""The node program that makes the scratch file system: what it decides, reads and runs."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DATA = ROOT / "tests/data/nvme_scratch"
+OUR_XFS = "c25b211f-add0-5772-b403-f6827eb1a18b"
+LOCAL = "Microsoft NVMe Direct Disk v2"
+REMOTE = "MSFT NVMe Accelerator v1.0"
+
+
+def load() -> ModuleType:
+    path = ROOT / "roles/nvme_scratch/files/nvme_scratch.py"
+    spec = importlib.util.spec_from_file_location("nvme_scratch_program", path)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+program = load()
+SETTINGS = program.Settings(
+    models=("Microsoft NVMe Direct Disk",),
+    mount_point="/mnt/resource_nvme",
+    uuid=OUR_XFS,
+    array="trueup-scratch",
+    chunk_kib=512,
+    owner="root",
+    group="root",
+    mode="1777",
+    expected_disks=None,
+    fewer_disks_allowed=False,
+    existing="refuse",
+    wait_seconds=0,
+)
+EXT4 = program.Signature("ext4", "11111111-2222-3333-4444-555555555555", "results")
+XFS = program.Signature("xfs", OUR_XFS)
+
+
+def settings(**changes: Any) -> Any:
+    return dataclasses.replace(SETTINGS, **changes)
+
+
+def disk(number: int, **facts: Any) -> Any:
+    return program.Device(
+        **{"name": f"nvme{number}n1", "model": LOCAL, "bytes": 960197124096, **facts}
+    )
+
+
+def member(number: int, *, of: int, uuid: str = "gen-1", **facts: Any) -> Any:
+    signature = program.Signature("linux_raid_member", uuid, "any:trueup-scratch")
+    return disk(number, signatures=(signature,), raid_devices=of, **facts)
+
+
+def array(count: int, **facts: Any) -> Any:
+    device = {"name": "md127", "signatures": (XFS,), **facts.pop("device", {})}
+    return program.Array(
+        **{
+            "device": program.Device(**device),
+            "label": "any:trueup-scratch",
+            "level": "raid0",
+            "state": "clean",
+            "raid_devices": count,
+            "members": tuple(f"nvme{n}n1" for n in range(count)),
+            **facts,
+        }
+    )
+
+
+def decide(*disks: Any, with_settings: Any = SETTINGS, **facts: Any) -> Any:
+    return program.decide(with_settings, program.Machine(disks, **facts))
+
+
+# ---- how many disks -----------------------------------------------------------------------------
+
+
+def test_no_disk_is_nothing_to_do() -> None:
+    assert decide() == program.Plan("none")
+
+
+def test_one_blank_disk_gets_the_file_system_itself() -> None:
+    plan = decide(disk(0))
+    assert (plan.state, plan.device, plan.disks) == ("make", "nvme0n1", ("nvme0n1",))
+    assert plan.steps == ("make an XFS file system on nvme0n1",)
+
+
+@pytest.mark.parametrize("count", [2, 8])
+def test_several_blank_disks_become_raid_0(count: int) -> None:
+    plan = decide(*(disk(number) for number in range(count)))
+    assert (plan.state, plan.device, len(plan.disks)) == ("make", "", count)
+    assert plan.steps[0].startswith("make RAID 0 over nvme0n1, nvme1n1")
+
+
+def test_another_number_than_the_catalogs_is_refused_with_both() -> None:
+    plan = decide(disk(0), with_settings=settings(expected_disks=2))
+    (problem,) = plan.problems
+    assert problem == (
+        "expected 2 disks of the model(s) Microsoft NVMe Direct Disk, found 1 (nvme0n1):"
+        " redeploy the VM, or set nvme_scratch_fewer_disks_allowed."
+    )
+    none = decide(with_settings=settings(expected_disks=2))
+    assert "expected 2 disks" in none.problems[0]
+    assert "found none" in none.problems[0]
+    more = decide(disk(0), disk(1), with_settings=settings(expected_disks=1))
+    assert "found 2 (nvme0n1, nvme1n1): narrow nvme_scratch_models" in more.problems[0]
+
+
+def test_fewer_disks_are_used_where_that_is_allowed_and_more_are_not() -> None:
+    allowed = settings(expected_disks=2, fewer_disks_allowed=True)
+    assert decide(disk(0), with_settings=allowed).state == "make"
+    assert decide(*map(disk, range(3)), with_settings=allowed).state == "refused"
+
+
+# ---- what is never written to -------------------------------------------------------------------
+
+OS_DISK = {"partitions": ("nvme9n1p1",), "mounts": ("/", "/boot/efi"), "busy": True}
+
+
+def test_disks_of_other_models_are_not_looked_at() -> None:
+    plan = decide(
+        disk(0), disk(8, model=REMOTE, signatures=(EXT4,)), disk(9, model=REMOTE, **OS_DISK)
+    )
+    assert plan.disks == ("nvme0n1",)
+
+
+@pytest.mark.parametrize(
+    ("facts", "named"),
+    [
+        ({"partitions": ("nvme1n1p1", "nvme1n1p2")}, "the partition(s) nvme1n1p1, nvme1n1p2"),
+        ({"signatures": (EXT4,)}, "a signature of ext4 (results)"),
+        ({"signatures": (program.Signature("gpt"), program.Signature("PMBR"))}, "signature of gpt"),
+        ({"signatures": (program.Signature("xfs", "another"),)}, "a signature of xfs"),
+        ({"signatures": (XFS, EXT4)}, "a signature of xfs, a signature of ext4"),
+        ({"signatures": (program.Signature("LVM2_member"),), "holders": ("dm-0",)}, "LVM2_member"),
+        ({"holders": ("dm-0",)}, "the device dm-0 on it"),
+        ({"mounts": ("/data",)}, "a mount at /data"),
+        ({"swap": True}, "swap in use"),
+        ({"busy": True}, "a program that holds it open"),
+        ({**OS_DISK}, "a mount at /, /boot/efi"),
+    ],
+)
+def test_a_disk_with_anything_on_it_is_refused_by_name(facts: dict[str, Any], named: str) -> None:
+    plan = decide(disk(0), disk(1, **facts))
+    assert plan.state == "refused"
+    assert plan.steps == ()
+    (problem,) = plan.problems
+    assert problem.startswith(
+        "/dev/nvme1n1 (Microsoft NVMe Direct Disk v2, 960197124096 bytes) has"
+    )
+    assert named in problem
+
+
+def test_each_disk_with_something_on_it_is_named() -> None:
+    plan = decide(disk(0, signatures=(EXT4,)), disk(1), disk(2, swap=True))
+    assert [problem.split()[0] for problem in plan.problems] == ["/dev/nvme0n1", "/dev/nvme2n1"]
+
+
+def foreign(**facts: Any) -> tuple[Any, ...]:
+    signature = program.Signature("linux_raid_member", "azure", "node:128")
+    return tuple(
+        disk(number, signatures=(signature,), raid_devices=2, holders=("md128",), busy=True)
+        for number in range(2)
+    )
+
+
+AZURES = array(2, label="node:128", device={"name": "md128", "mounts": ("/mnt/resource_nvme",)})
+
+
+def test_an_array_of_something_else_is_refused_by_name() -> None:
+    elsewhere = array(2, label="node:128", device={"name": "md128", "mounts": ("/mnt/nvme",)})
+    plan = decide(*foreign(), arrays=(elsewhere,))
+    assert "the array /dev/md128 node:128 (raid0 of nvme0n1, nvme1n1)" in plan.problems[0]
+    assert len(plan.problems) == 2
+
+
+def test_the_image_scripts_array_at_the_mount_point_is_refused_or_kept() -> None:
+    where = {"arrays": (dataclasses.replace(AZURES, device=program.Device("md128")),)}
+    refused = decide(*foreign(), mounted="md128", **where)
+    (problem,) = refused.problems
+    assert problem == (
+        "/mnt/resource_nvme is the mount point of the array /dev/md128 node:128 (raid0 of nvme0n1,"
+        " nvme1n1), which something else made. Set nvme_scratch_existing to keep to leave it as it"
+        " is."
+    )
+    kept = decide(*foreign(), mounted="md128", with_settings=settings(existing="keep"), **where)
+    assert (kept.state, kept.problems, kept.steps) == ("kept", (), ())
+
+
+def test_another_file_system_at_the_mount_point_is_never_kept() -> None:
+    plan = decide(disk(0), mounted="sdb1", with_settings=settings(existing="keep"))
+    (problem,) = plan.problems
+    assert problem == (
+        "/mnt/resource_nvme is the mount point of sdb1, which something else made."
+        " Choose another nvme_scratch_mount_point."
+    )
+
+
+# ---- what is our own ----------------------------------------------------------------------------
+
+
+def test_our_mounted_array_needs_nothing() -> None:
+    ours = array(2, device={"mounts": ("/mnt/resource_nvme",)})
+    disks = [member(n, of=2, holders=("md127",), busy=True) for n in range(2)]
+    plan = decide(*disks, arrays=(ours,), mounted="md127", permissions="root:root 1777")
+    assert (plan.state, plan.mounted, plan.steps, plan.problems) == ("ready", True, (), ())
+    drifted = decide(*disks, arrays=(ours,), mounted="md127", permissions="root:root 0755")
+    assert drifted.steps == ("set root:root 1777 instead of root:root 0755",)
+
+
+def test_our_single_file_system_is_found_again() -> None:
+    plan = decide(disk(0, signatures=(XFS,)))
+    assert (plan.state, plan.device, plan.mounted, plan.steps) == ("ready", "nvme0n1", False, ())
+
+
+def test_our_array_is_assembled_and_an_unfinished_one_stopped_first() -> None:
+    plan = decide(member(0, of=2), member(1, of=2))
+    assert (plan.state, plan.stop) == ("assemble", ())
+    partial = array(2, state="inactive", members=("nvme0n1",), device={"signatures": ()})
+    plan = decide(member(0, of=2, holders=("md127",)), member(1, of=2), arrays=(partial,))
+    assert (plan.state, plan.stop) == ("assemble", ("md127",))
+
+
+@pytest.mark.parametrize(
+    "disks",
+    [
+        # One wiped; one gone; two generations; as many as it says, but not of one array.
+        [member(0, of=2), disk(1)],
+        [member(0, of=3), member(1, of=3)],
+        [member(0, of=2, uuid="gen-1"), member(1, of=2, uuid="gen-2")],
+        [member(0, of=3, uuid="gen-1"), member(1, of=2, uuid="gen-2"), disk(2)],
+    ],
+)
+def test_a_lost_array_of_ours_is_made_anew_over_all_disks(disks: list[Any]) -> None:
+    plan = decide(*disks)
+    assert plan.state == "rebuild"
+    assert plan.disks == tuple(d.name for d in disks)
+    assert plan.forget == tuple(d.name for d in disks if d.signatures)
+
+
+def test_what_is_left_of_our_array_on_one_disk_becomes_a_single_file_system() -> None:
+    plan = decide(member(0, of=8))
+    assert (plan.state, plan.device, plan.forget) == ("rebuild", "nvme0n1", ("nvme0n1",))
+
+
+def test_a_lost_array_that_is_still_mounted_is_refused() -> None:
+    broken = array(2, state="broken", device={"mounts": ("/mnt/resource_nvme",)})
+    plan = decide(member(0, of=2, holders=("md127",)), arrays=(broken,), mounted="md127")
+    assert "md127 has lost a member and is still mounted" in plan.problems[0]
+
+
+def test_an_intact_file_system_is_not_given_up_for_a_disk_more() -> None:
+    plan = decide(member(0, of=2), member(1, of=2), disk(2))
+    assert plan.problems[0].startswith("nvme0n1, nvme1n1 hold(s) an intact scratch file system")
+    plan = decide(disk(0, signatures=(XFS,)), disk(1))
+    assert plan.problems[0].startswith("nvme0n1 hold(s) an intact scratch file system, but nvme0n1")
+    plan = decide(disk(0, signatures=(XFS,)), disk(1, signatures=(XFS,)))
+    assert plan.problems[0].startswith("nvme0n1, nvme1n1 hold(s) an intact scratch file system")
+
+
+def test_a_lost_array_is_not_made_anew_over_somebodys_data() -> None:
+    plan = decide(member(0, of=2), disk(1, signatures=(EXT4,)))
+    assert (plan.state, plan.forget) == ("refused", ())
+    assert "/dev/nvme1n1" in plan.problems[0]
+
+
+def test_another_file_system_on_our_array_is_refused() -> None:
+    theirs = array(2, device={"signatures": (EXT4,)})
+    plan = decide(member(0, of=2), member(1, of=2), arrays=(theirs,))
+    (problem,) = plan.problems
+    assert problem == (
+        "our array md127 has a signature of ext4 (results), which something else put there, or this"
+        " role for another mount point: set that back, or unmount it and `wipefs --all` it."
+    )
+
+
+def test_our_array_without_a_file_system_gets_one() -> None:
+    bare = array(2, device={"signatures": ()})
+    plan = decide(member(0, of=2), member(1, of=2), arrays=(bare,))
+    assert (plan.state, plan.device) == ("make", "md127")
+
+
+# ---- reading ------------------------------------------------------------------------------------
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+class FakeMachine:
+    """A tree of sysfs and procfs, and what wipefs and mdadm say of its devices."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.wipefs: dict[str, str] = {}
+        self.mdadm: dict[str, str] = {}
+        self.ran: list[tuple[str, ...]] = []
+        write(root / "proc/self/mountinfo", "24 1 254:0 / / rw shared:1 - ext4 /dev/vda rw\n")
+        write(root / "proc/swaps", "Filename\tType\tSize\tUsed\tPriority\n")
+
+    def disk(self, name: str, model: str = f"{LOCAL}      \n", number: str = "259:0") -> Path:
+        folder = self.root / "sys/block" / name
+        write(folder / "device/model", model)
+        write(folder / "size", "2097152\n")
+        write(folder / "dev", f"{number}\n")
+        (folder / "holders").mkdir()
+        write(self.root / "dev" / name, "")
+        return folder
+
+    def run(self, *argv: str, check: bool = True) -> str:
+        self.ran.append(argv)
+        if argv[0] == "wipefs":
+            return self.wipefs.get(argv[-1], (DATA / "wipefs_blank.json").read_text())
+        if argv[0] == "mdadm":
+            return self.mdadm.get(argv[-1], "")
+        message = f"unexpected command {argv}"
+        raise AssertionError(message)
+
+    def read(self, with_settings: Any = SETTINGS) -> Any:
+        return program.read_machine(with_settings, self.run, str(self.root))
+
+
+@pytest.fixture
+def fake(tmp_path: Path) -> FakeMachine:
+    return FakeMachine(tmp_path)
+
+
+def test_a_blank_disk_is_read(fake: FakeMachine) -> None:
+    fake.disk("nvme0n1")
+    assert fake.read().disks == (program.Device("nvme0n1", model=LOCAL, bytes=2**30),)
+
+
+def test_disks_come_in_the_order_of_their_numbers_and_paths_of_multipath_do_not(
+    fake: FakeMachine,
+) -> None:
+    for name in ("nvme10n1", "nvme2n1", "nvme2c2n1", "sda"):
+        fake.disk(name)
+    assert [device.name for device in fake.read().disks] == ["nvme2n1", "nvme10n1"]
+
+
+def test_nothing_is_asked_about_disks_of_other_models(fake: FakeMachine) -> None:
+    fake.disk("nvme0n1", model=REMOTE)
+    assert [device.model for device in fake.read().disks] == [REMOTE]
+    assert fake.ran == []
+
+
+def test_partitions_mounts_swap_and_holders_are_read(fake: FakeMachine) -> None:
+    folder = fake.disk("nvme0n1", number="259:0")
+    write(folder / "nvme0n1p1/partition", "1\n")
+    write(folder / "nvme0n1p1/dev", "259:1\n")
+    (folder / "nvme0n1p1/holders/dm-0").mkdir(parents=True)
+    with (fake.root / "proc/self/mountinfo").open("a") as stream:
+        stream.write("40 24 259:1 / /mnt/with\\040blank rw - ext4 /dev/nvme0n1p1 rw\n")
+    with (fake.root / "proc/swaps").open("a") as stream:
+        stream.write("/dev/nvme0n1p1 partition 1048572 0 -2\n")
+    (found,) = fake.read().disks
+    assert found.partitions == ("nvme0n1p1",)
+    assert found.mounts == ("/mnt/with blank",)
+    assert found.swap is True
+    assert found.holders == ("dm-0",)
+
+
+def test_signatures_are_read_from_wipefs(fake: FakeMachine) -> None:
+    fake.disk("nvme0n1")
+    fake.wipefs["/dev/nvme0n1"] = (DATA / "wipefs_member.json").read_text()
+    fake.mdadm["/dev/nvme0n1"] = (DATA / "mdadm_examine.txt").read_text()
+    (found,) = fake.read().disks
+    assert found.signatures == (
+        program.Signature(
+            "linux_raid_member", "aad74466-2213-d5dc-845e-28f8d6b3657d", "any:trueup-scratch"
+        ),
+    )
+    assert found.raid_devices == 8
+
+
+def test_an_array_is_read_with_its_label_and_members(fake: FakeMachine) -> None:
+    folder = fake.root / "sys/block/md127"
+    write(folder / "md/array_state", "clean\n")
+    write(folder / "md/level", "raid0\n")
+    write(folder / "md/raid_disks", "8\n")
+    write(folder / "dev", "9:127\n")
+    for number in range(8):
+        (folder / f"slaves/nvme{number}n1").mkdir(parents=True)
+    fake.mdadm["/dev/md127"] = (DATA / "mdadm_detail.txt").read_text()
+    with (fake.root / "proc/self/mountinfo").open("a") as stream:
+        stream.write("40 24 9:127 / /mnt/resource_nvme rw,noatime - xfs /dev/md127 rw\n")
+    (fake.root / "mnt/resource_nvme").mkdir(parents=True)
+    machine = fake.read()
+    (found,) = machine.arrays
+    assert (found.label, found.level, found.raid_devices) == ("any:trueup-scratch", "raid0", 8)
+    assert len(found.members) == 8
+    assert found.device.mounts == ("/mnt/resource_nvme",)
+    assert machine.mounted == "md127"
+
+
+def test_what_wipefs_must_not_say_is_an_error(fake: FakeMachine) -> None:
+    fake.disk("nvme0n1")
+    fake.wipefs["/dev/nvme0n1"] = "wipefs: no such option"
+    with pytest.raises(program.Failed, match="wipefs says of /dev/nvme0n1 what cannot be read"):
+        fake.read()
+
+
+# ---- doing --------------------------------------------------------------------------------------
+
+
+class Recorder:
+    """Commands that are run, with the answers that reading them back needs."""
+
+    def __init__(self) -> None:
+        self.ran: list[tuple[str, ...]] = []
+
+    def __call__(self, *argv: str, check: bool = True) -> str:
+        self.ran.append(argv)
+        return ""
+
+
+def test_a_disk_is_formatted_without_force(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program, "_permit", lambda *_: None)
+    run = Recorder()
+    program.apply(SETTINGS, decide(disk(0)), run)
+    assert run.ran[0] == ("mkfs.xfs", "-q", "-m", f"uuid={OUR_XFS}", "/dev/nvme0n1")
+
+
+def test_an_array_is_made_by_name_for_any_host_and_without_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(program, "_permit", lambda *_: None)
+    made = program.Machine((), (array(2, device={"name": "md126"}),))
+    monkeypatch.setattr(program, "read_machine", lambda *_: made)
+    run = Recorder()
+    program.apply(SETTINGS, decide(member(0, of=2), disk(1)), run)
+    assert run.ran[0] == ("wipefs", "--all", "/dev/nvme0n1")
+    assert run.ran[1] == (
+        "mdadm", "--create", "/dev/md/trueup-scratch", "--name=trueup-scratch", "--homehost=any",
+        "--metadata=1.2", "--level=0", "--chunk=512", "--raid-devices=2", "/dev/nvme0n1",
+        "/dev/nvme1n1",
+    )  # fmt: skip
+    assert run.ran[2] == ("mkfs.xfs", "-f", "-q", "-m", f"uuid={OUR_XFS}", "/dev/md126")
+
+
+def test_nothing_runs_for_a_refusal_or_what_is_ready() -> None:
+    run = Recorder()
+    program.apply(SETTINGS, decide(disk(0, signatures=(EXT4,))), run)
+    program.apply(SETTINGS, decide(disk(0, signatures=(XFS,))), run)
+    assert run.ran == []
+
+
+def test_a_boot_waits_for_a_disk_that_comes_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = [program.Machine((disk(0),)), program.Machine((disk(0), disk(1)))]
+    monkeypatch.setattr(program, "read_machine", lambda *_: seen.pop(0))
+    monkeypatch.setattr(program.time, "sleep", lambda _: None)
+    plan = program.decide_when_settled(settings(expected_disks=2), Recorder(), 60)
+    assert plan.disks == ("nvme0n1", "nvme1n1")
+
+
+def test_a_boot_without_the_catalogs_number_makes_nothing_anew_before_its_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    late = [
+        program.Machine((member(0, of=2),)),
+        program.Machine((member(0, of=2), member(1, of=2))),
+    ]
+    monkeypatch.setattr(program, "read_machine", lambda *_: late.pop(0))
+    monkeypatch.setattr(program.time, "sleep", lambda _: None)
+    assert program.decide_when_settled(SETTINGS, Recorder(), 60).state == "assemble"
+
+
+# ---- the command line ---------------------------------------------------------------------------
+
+
+def given(**changes: Any) -> str:
+    return json.dumps({**dataclasses.asdict(SETTINGS), **changes})
+
+
+@pytest.fixture
+def no_devices(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(program, "LOCK", str(tmp_path / "lock"))
+    monkeypatch.setattr(program, "read_machine", lambda *_: program.Machine(()))
+    monkeypatch.setattr(program, "run_command", Recorder())
+
+
+@pytest.mark.usefixtures("no_devices")
+def test_checking_says_that_there_is_nothing_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+    assert program.main(["--check", "--settings", given()]) == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "state": "none",
+        "disks": [],
+        "device": "",
+        "mounted": False,
+        "steps": [],
+        "problems": [],
+    }
+
+
+@pytest.mark.usefixtures("no_devices")
+def test_a_boot_without_disks_fails_so_that_the_mount_does_not_wait(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert program.main(["--settings", given()]) == 1
+    said = json.loads(capsys.readouterr().out)
+    assert said["problems"] == [
+        "there is no disk of the model(s) Microsoft NVMe Direct Disk, so nothing to mount"
+    ]
+
+
+@pytest.mark.usefixtures("no_devices")
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("{", "the configuration cannot be read"),
+        (json.dumps({"models": ["x"]}), "missing"),
+        (given(surprise=1), "surprise"),
+        (given(models=[""]), "an empty one"),
+        (given(models=[]), "chooses no model"),
+    ],
+)
+def test_a_wrong_configuration_is_one_sentence(
+    text: str, named: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert program.main(["--settings", text]) == 1
+    (problem,) = json.loads(capsys.readouterr().out)["problems"]
+    assert named in problem
