@@ -17,7 +17,7 @@ PRICE ?=
 AS_SIZE ?=
 OUTPUT ?= report
 PYTEST_ARGS ?=
-SCENARIOS ?= local devito
+SCENARIOS ?= local devito default alternative failures vm
 TRUEUP_CACHE ?= $(or $(XDG_CACHE_HOME),$(or $(HOME),/root)/.cache)/trueup
 
 # An activated environment or a PYTHONPATH of the caller's must not reach into ours.
@@ -39,7 +39,7 @@ help: ## List the verbs (this text)
 	echo
 	echo 'Values: ARGS="-e ..." (to ansible-playbook, pytest)  RESUME=last|RUN_ID  RUN=RUN_ID  OUTPUT=folder'
 	echo '        PRICE=3.60 | AS_SIZE=Standard_HB120rs_v3 (a machine outside Azure has no price of its own)'
-	echo '        SCENARIOS="local devito"  VENV=folder  PYTHON=python3.12'
+	echo '        SCENARIOS="local vm"  VENV=folder  PYTHON=python3.12'
 
 # ---- set-up -------------------------------------------------------------------------------------
 
@@ -186,14 +186,17 @@ contract: test-venv ## Contracts between the rooms: specs, schemas, catalog, req
 	$(call pytest,contract,tests/contract)
 
 .PHONY: molecule
-molecule: test-venv ## The roles on real systems: this machine (local) and a systemd container (devito)
+molecule: test-venv ## The roles on real systems: this machine (local), systemd containers, an emulated machine (vm)
 	@for scenario in $(SCENARIOS); do
 	  $(call heading,"molecule $$scenario")
 	  lack=
-	  if [ "$$scenario" != local ]; then
-	    for tool in podman runc mmdebstrap; do command -v $$tool >/dev/null || lack="$$tool is not installed"; done
-	    [ "$$(id -u)" = 0 ] || lack='its systemd containers need root'
-	  fi
+	  case $$scenario in
+	    local) tools= ;;
+	    vm) tools='qemu-system-x86_64 mmdebstrap mkfs.ext4' ;;
+	    *) tools='podman runc mmdebstrap' ;;
+	  esac
+	  for tool in $$tools; do command -v $$tool >/dev/null || lack="$$tool is not installed"; done
+	  [ -z "$$tools" ] || [ "$$(id -u)" = 0 ] || lack='its nodes need root'
 	  if [ -n "$$lack" ]; then echo "skipped: molecule $$scenario: $$lack"; continue; fi
 	  NO_COLOR=1 molecule test --scenario-name "$$scenario"
 	done

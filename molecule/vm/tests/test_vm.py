@@ -1,0 +1,106 @@
+"""A real kernel: what the roles promise is in force, after a reboot and a deallocation too."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from testinfra.host import Host
+
+SCRATCH = "/mnt/resource_nvme"
+
+
+def text(host: Host, path: str) -> str:
+    """The stripped text of a file."""
+    return str(host.file(path).content_string).strip()
+
+
+def test_the_machine_is_what_the_scenario_promises(host: Host) -> None:
+    assert len(host.file("/sys/class/nvme").listdir()) == 8
+    assert text(host, "/sys/devices/system/node/online") == "0-3"
+
+
+def test_the_scratch_file_system_is_raid_0_over_all_disks(host: Host) -> None:
+    found = json.loads(host.check_output(f"findmnt --json --mountpoint {SCRATCH}"))
+    (mounted,) = found["filesystems"]
+    assert mounted["fstype"] == "xfs"
+    assert "noatime" in mounted["options"].split(",")
+    device = host.check_output(f"basename $(readlink -f {mounted['source']})")
+    assert text(host, f"/sys/block/{device}/md/level") == "raid0"
+    assert text(host, f"/sys/block/{device}/md/chunk_size") == str(512 * 1024)
+    assert len(host.file(f"/sys/block/{device}/slaves").listdir()) == 8
+
+
+def test_every_user_may_write_to_scratch_and_remove_only_what_is_theirs(host: Host) -> None:
+    folder = host.file(SCRATCH)
+    assert (folder.user, folder.group, folder.mode) == ("root", "root", 0o1777)
+    assert host.run(f"touch {SCRATCH}/mine && rm {SCRATCH}/mine").rc == 0
+
+
+def test_the_distributions_own_configuration_of_arrays_is_left_alone(host: Host) -> None:
+    assert host.run("grep trueup /etc/mdadm/mdadm.conf /etc/fstab").rc == 1
+
+
+def test_nothing_failed_at_boot(host: Host) -> None:
+    assert host.check_output("systemctl is-system-running") == "running"
+
+
+# A new ssh login, through PAM: that of the test's own user.
+@pytest.mark.parametrize(
+    ("letter", "expected"), [("l", "unlimited"), ("s", "unlimited"), ("n", "1048576")]
+)
+def test_the_limits_hold_in_a_new_login(host: Host, letter: str, expected: str) -> None:
+    assert host.check_output("id -un") == "hpc"
+    assert host.check_output(f"ulimit -S{letter}; ulimit -H{letter}").split() == [expected] * 2
+
+
+def test_the_limits_hold_in_a_service(host: Host) -> None:
+    shown = host.check_output(
+        "systemctl show --property=LimitMEMLOCK,LimitNOFILE,LimitSTACK systemd-networkd.service"
+    )
+    assert sorted(shown.splitlines()) == [
+        "LimitMEMLOCK=infinity",
+        "LimitNOFILE=1048576",
+        "LimitSTACK=infinity",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("vm/zone_reclaim_mode", "1"),
+        ("net/ipv4/neigh/default/gc_thresh1", "4096"),
+        ("net/ipv4/neigh/default/gc_thresh2", "8192"),
+        ("net/ipv4/neigh/default/gc_thresh3", "16384"),
+    ],
+)
+def test_the_kernel_settings_are_in_force(host: Host, name: str, expected: str) -> None:
+    assert text(host, f"/proc/sys/{name}") == expected
+
+
+def test_huge_pages_are_in_force(host: Host) -> None:
+    assert "[always]" in text(host, "/sys/kernel/mm/transparent_hugepage/enabled")
+
+
+def test_sunrpc_takes_its_slots_when_it_is_loaded(host: Host) -> None:
+    assert host.run("sudo modprobe sunrpc").rc == 0
+    assert text(host, "/proc/sys/sunrpc/tcp_slot_table_entries") == "128"
+
+
+def test_soft_roce_is_there_and_is_not_taken_for_infiniband(host: Host) -> None:
+    service = host.service("trueup-soft-roce")
+    assert (service.is_running, service.is_enabled) == (True, True)
+    info = host.run("ibv_devinfo -d rxe0")
+    assert (info.rc, "PORT_ACTIVE" in info.stdout, "Ethernet" in info.stdout) == (0, True, True)
+    assert text(host, "/sys/class/infiniband/rxe0/parent") == "eth1"
+
+
+def test_data_moves_through_soft_roce(host: Host) -> None:
+    moved = host.run(
+        "ib_write_bw -d rxe0 -x 1 -n 100 -s 4096 >/tmp/server 2>&1 & sleep 3;"
+        " timeout 60 ib_write_bw -d rxe0 -x 1 -n 100 -s 4096 127.0.0.1; kill %1 2>/dev/null"
+    )
+    lines = [line.split() for line in moved.stdout.splitlines()]
+    rows = [line for line in lines if line[:2] == ["4096", "100"]]
+    assert len(rows) == 1
+    assert 0 < float(rows[0][3]) < 10_000
