@@ -116,6 +116,7 @@ def test_peermem_is_loaded_at_boot_and_again_with_the_rdma_modules(node: Host) -
     assert "argv[]=/sbin/modprobe nvidia-peermem ; ignore_errors=yes" in shown
     # Both roles' drop-ins are in force: rdma's says this.
     assert "Restart=on-failure" in shown.splitlines()
+    assert node.service("openibd").is_enabled
 
 
 @pytest.mark.parametrize("node", [*ND, NVA10], indirect=True)

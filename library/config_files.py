@@ -1,0 +1,254 @@
+#!/usr/bin/python
+"""Ansible module: the files, folders and links of a role, put in place in one step."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: config_files
+author: trueup contributors
+version_added: "0.3.0"
+short_description: Puts a role's files, folders and links in place in one step
+description:
+  - As M(ansible.builtin.copy) and M(ansible.builtin.file) over a list, in one connection where a
+    loop makes two for each file.
+  - Every new content is on the node's disk before the first file is replaced, so that a full disk
+    changes nothing. A file is replaced whole or not at all.
+  - Folders above a path are made where they are missing, with mode 0755.
+options:
+  files:
+    description: What must be there, in this order.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      path:
+        description: Its absolute path.
+        type: path
+        required: true
+      state:
+        description:
+          - V(file) with O(files[].content), V(directory), V(link) to O(files[].target), or
+            V(absent).
+          - A folder is never removed or replaced by anything else, and a file never by a link.
+        type: str
+        choices: [file, directory, link, absent]
+        default: file
+      content:
+        description: The whole of a file.
+        type: str
+      target:
+        description: Where a link leads. Nothing has to be there yet.
+        type: str
+      mode:
+        description: >-
+          Permissions in octal, as a string. Empty means V(0644), and V(0755) for a folder.
+        type: str
+        default: ""
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+  platform:
+    support: full
+    description: Linux.
+    platforms: linux
+"""
+
+EXAMPLES = r"""
+- name: Write the drop-in and make the stable link
+  config_files:
+    files:
+      - path: /etc/modprobe.d/example.conf
+        content: "blacklist nouveau\n"
+      - {path: /opt/hpcx, state: link, target: /opt/hpcx-v2.25}
+"""
+
+RETURN = r"""
+paths_changed:
+  description: Which of the paths were not as given.
+  returned: always
+  type: list
+  sample: [/etc/modprobe.d/example.conf]
+"""
+
+import contextlib
+import os
+import stat
+import tempfile
+from collections.abc import Iterator
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+_WANTED = {
+    "file": "a file was to be",
+    "directory": "a folder was to be",
+    "link": "a link was to be",
+    "absent": "nothing was to be",
+}
+_MODES = {"file": "0644", "directory": "0755", "link": "", "absent": ""}
+
+
+def main() -> None:
+    """Compare, write all new contents beside their places, and then put them there."""
+    module = AnsibleModule(
+        argument_spec={
+            "files": {
+                "type": "list",
+                "elements": "dict",
+                "required": True,
+                "options": {
+                    "path": {"type": "path", "required": True},
+                    "state": {"type": "str", "choices": list(_MODES), "default": "file"},
+                    "content": {"type": "str"},
+                    "target": {"type": "str"},
+                    "mode": {"type": "str", "default": ""},
+                },
+                "required_if": [("state", "file", ("content",)), ("state", "link", ("target",))],
+            },
+        },
+        supports_check_mode=True,
+        # The contents are not copied into the node's log.
+        no_log=True,
+    )
+    wanted = module.params["files"]
+    for entry in wanted:
+        with _told(module, entry):
+            entry["differs"] = _differs(module, entry)
+    if not module.check_mode:
+        _put(module, wanted)
+    changed = [entry for entry in wanted if entry["differs"]]
+    module.exit_json(
+        changed=bool(changed),
+        paths_changed=[entry["path"] for entry in changed],
+        diff=[_diff(entry) for entry in changed],
+        # Not the contents, which the controller has.
+        invocation={"module_args": {"files": [entry["path"] for entry in wanted]}},
+    )
+
+
+def _differs(module: AnsibleModule, entry: dict[str, Any]) -> bool:
+    """Whether the path is not as wanted. Keeps in the entry what a difference is shown with."""
+    path, state = entry["path"], entry["state"]
+    if not os.path.isabs(path):
+        module.fail_json(msg=f"{path}: not an absolute path.")
+    entry["mode"] = entry["mode"] or _MODES[state]
+    try:
+        there = os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        entry["before"] = "absent\n"
+        return bool(state != "absent")
+    kind = "directory" if stat.S_ISDIR(there.st_mode) else "file"
+    kind = "link" if stat.S_ISLNK(there.st_mode) else kind
+    if kind != state and (kind == "directory" or (kind, state) in _KEPT):
+        module.fail_json(
+            msg=f"{path} is a {kind} where {_WANTED[state]}: move it away and run again."
+        )
+    if kind == "link":
+        entry["before"] = f"link to {os.readlink(path)}\n"
+        return bool(state != "link" or os.readlink(path) != entry["target"])
+    mode = f"{stat.S_IMODE(there.st_mode):04o}"
+    owner = f"{there.st_uid}:{there.st_gid}"
+    entry["before"] = f"{kind}, mode {mode}, owner {owner}\n"
+    attributes_differ = int(mode, 8) != int(entry["mode"] or mode, 8) or owner != _owner()
+    if state != "file":
+        return bool(state == "absent" or attributes_differ)
+    with open(path, "rb") as stream:
+        content = stream.read()
+    entry["before"] += content.decode("utf-8", "replace")
+    return bool(attributes_differ or content != entry["content"].encode())
+
+
+# A file may be the only copy of something, so a link or folder does not take its place.
+_KEPT = {("file", "link"), ("file", "directory"), ("link", "directory")}
+
+
+def _owner() -> str:
+    return f"{os.geteuid()}:{os.getegid()}"
+
+
+def _put(module: AnsibleModule, wanted: list[dict[str, Any]]) -> None:
+    differing = [entry for entry in wanted if entry["differs"]]
+    for entry in differing:
+        with _told(module, entry):
+            if entry["state"] != "absent":
+                _make_folders(os.path.dirname(entry["path"]))
+            if entry["state"] == "file":
+                entry["written"] = _write_beside(module, entry["path"], entry["content"])
+    for entry in differing:
+        with _told(module, entry):
+            _put_one(module, entry)
+
+
+def _put_one(module: AnsibleModule, entry: dict[str, Any]) -> None:
+    path, state = entry["path"], entry["state"]
+    if state == "absent":
+        os.unlink(path)
+        return
+    if state == "link":
+        # Under another name first: the path always leads somewhere.
+        aside = f"{path}.trueup-new"
+        if os.path.islink(aside):
+            os.unlink(aside)
+        os.symlink(entry["target"], aside)
+        os.replace(aside, path)
+        return
+    if state == "file":
+        if os.path.islink(path):
+            os.unlink(path)
+        module.atomic_move(entry["written"], path)
+    elif not os.path.isdir(path):
+        os.mkdir(path)
+    os.chown(path, os.geteuid(), os.getegid())
+    module.set_mode_if_different(path, entry["mode"], False)
+
+
+def _make_folders(folder: str) -> None:
+    if os.path.isdir(folder):
+        return
+    _make_folders(os.path.dirname(folder))
+    os.mkdir(folder)
+    # Whatever the umask of this process is, others may read what is configured.
+    os.chmod(folder, 0o755)  # noqa: S103
+
+
+def _write_beside(module: AnsibleModule, path: str, content: str) -> str:
+    number, beside = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".trueup-")
+    module.add_cleanup_file(beside)
+    with os.fdopen(number, "wb") as stream:
+        stream.write(content.encode())
+        stream.flush()
+        os.fsync(stream.fileno())
+    return beside
+
+
+def _diff(entry: dict[str, Any]) -> dict[str, str]:
+    after = {
+        "absent": "absent\n",
+        "link": f"link to {entry['target']}\n",
+        "directory": f"directory, mode {entry['mode']}, owner {_owner()}\n",
+        "file": f"file, mode {entry['mode']}, owner {_owner()}\n{entry['content']}",
+    }[entry["state"]]
+    return {
+        "before_header": entry["path"],
+        "after_header": entry["path"],
+        "before": entry["before"],
+        "after": after,
+    }
+
+
+@contextlib.contextmanager
+def _told(module: AnsibleModule, entry: dict[str, Any]) -> Iterator[None]:
+    """What the system refuses is told with the path."""
+    try:
+        yield
+    except OSError as error:
+        module.fail_json(
+            msg=f"{entry['path']}: {error.strerror or error}. No file was replaced by half; mend it"
+            " and run again."
+        )
+
+
+if __name__ == "__main__":
+    main()

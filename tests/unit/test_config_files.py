@@ -1,0 +1,189 @@
+"""The module config_files: what it puts in place, what it leaves, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import config_files
+import pytest
+from ansible.module_utils.testing import patch_module_args
+
+
+class Put:
+    """Runs the module; a failure is an answer with ``failed``."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self.capsys = capsys
+
+    def __call__(self, *files: dict[str, Any], check: bool = False) -> dict[str, Any]:
+        given = {"files": list(files), "_ansible_check_mode": check}
+        with patch_module_args(given), pytest.raises(SystemExit):
+            config_files.main()
+        answer: dict[str, Any] = json.loads(self.capsys.readouterr().out)
+        return answer
+
+
+@pytest.fixture
+def put(capsys: pytest.CaptureFixture[str]) -> Put:
+    return Put(capsys)
+
+
+def everything(folder: Path) -> list[dict[str, Any]]:
+    return [
+        {"path": f"{folder}/etc/a.d/one.conf", "content": "one = \u00e9\n"},
+        {"path": f"{folder}/bin/program", "content": "#!/bin/sh\n", "mode": "0755"},
+        {"path": f"{folder}/data", "state": "directory", "mode": "0700"},
+        {"path": f"{folder}/opt/stable", "state": "link", "target": "/nowhere/yet"},
+        {"path": f"{folder}/gone", "state": "absent"},
+    ]
+
+
+def test_all_is_put_in_place_at_once_and_is_unchanged_the_second_time(
+    put: Put, tmp_path: Path
+) -> None:
+    (tmp_path / "gone").write_text("old")
+    umask = os.umask(0o077)
+    try:
+        first = put(*everything(tmp_path))
+    finally:
+        os.umask(umask)
+    assert first["changed"] is True
+    assert first["paths_changed"] == [entry["path"] for entry in everything(tmp_path)]
+    assert (tmp_path / "etc/a.d/one.conf").read_bytes() == "one = \u00e9\n".encode()
+    modes = {name: (tmp_path / name).stat().st_mode & 0o7777 for name in ("etc/a.d", "data")}
+    assert modes == {"etc/a.d": 0o755, "data": 0o700}
+    assert (tmp_path / "etc/a.d/one.conf").stat().st_mode & 0o7777 == 0o644
+    assert (tmp_path / "bin/program").stat().st_mode & 0o7777 == 0o755
+    assert (tmp_path / "opt/stable").readlink() == Path("/nowhere/yet")
+    assert not (tmp_path / "gone").exists()
+    second = put(*everything(tmp_path))
+    assert (second["changed"], second["paths_changed"], second["diff"]) == (False, [], [])
+
+
+def test_check_mode_tells_the_same_and_touches_nothing(put: Put, tmp_path: Path) -> None:
+    (tmp_path / "gone").write_text("old")
+    told = put(*everything(tmp_path), check=True)
+    assert told["paths_changed"] == [entry["path"] for entry in everything(tmp_path)]
+    assert [path.name for path in tmp_path.iterdir()] == ["gone"]
+
+
+def test_a_difference_is_shown_with_what_was_there(put: Put, tmp_path: Path) -> None:
+    path = tmp_path / "a.conf"
+    path.write_text("old\n")
+    path.chmod(0o600)
+    answer = put({"path": str(path), "content": "new\n"})
+    [shown] = answer["diff"]
+    owner = f"owner {os.geteuid()}:{os.getegid()}"
+    assert shown["before"] == f"file, mode 0600, {owner}\nold\n"
+    assert shown["after"] == f"file, mode 0644, {owner}\nnew\n"
+    # The contents are not sent back a second time.
+    assert answer["invocation"]["module_args"]["files"] == [str(path)]
+
+
+@pytest.mark.parametrize("wrong", ["mode", "owner", "content"])
+def test_each_difference_alone_is_mended(put: Put, tmp_path: Path, wrong: str) -> None:
+    path = tmp_path / "a.conf"
+    entry = {"path": str(path), "content": "text\n"}
+    put(entry)
+    if wrong == "mode":
+        path.chmod(0o666)
+    elif wrong == "content":
+        path.write_text("text")
+    elif os.geteuid() != 0:
+        pytest.skip("only root can give a file away")
+    else:
+        os.chown(path, 65534, 65534)
+    assert put(entry)["changed"] is True
+    there = path.stat()
+    assert (there.st_mode & 0o7777, there.st_uid) == (0o644, os.geteuid())
+    assert path.read_text() == "text\n"
+    assert put(entry)["changed"] is False
+
+
+def test_a_link_in_place_of_a_file_is_replaced_and_what_it_led_to_stays(
+    put: Put, tmp_path: Path
+) -> None:
+    (tmp_path / "site.conf").write_text("the site's\n")
+    link = tmp_path / "a.conf"
+    link.symlink_to(tmp_path / "site.conf")
+    assert put({"path": str(link), "content": "ours\n"})["changed"] is True
+    assert not link.is_symlink()
+    assert (tmp_path / "site.conf").read_text() == "the site's\n"
+
+
+def test_a_link_to_elsewhere_is_turned(put: Put, tmp_path: Path) -> None:
+    link = tmp_path / "stable"
+    link.symlink_to("/old")
+    entry = {"path": str(link), "state": "link", "target": "/new"}
+    assert put(entry)["changed"] is True
+    assert link.readlink() == Path("/new")
+    assert os.listdir(tmp_path) == ["stable"]
+
+
+@pytest.mark.parametrize(
+    ("there", "state", "said"),
+    [
+        ("directory", "file", "is a directory where a file was to be"),
+        ("directory", "absent", "is a directory where nothing was to be"),
+        ("directory", "link", "is a directory where a link was to be"),
+        ("file", "link", "is a file where a link was to be"),
+        ("file", "directory", "is a file where a folder was to be"),
+    ],
+)
+def test_what_may_hold_something_is_not_replaced(
+    put: Put, tmp_path: Path, there: str, state: str, said: str
+) -> None:
+    path = tmp_path / "here"
+    if there == "directory":
+        path.mkdir()
+        (path / "precious").write_text("data")
+    else:
+        path.write_text("data")
+    other = {"path": str(tmp_path / "other"), "content": "x"}
+    entry = {"path": str(path), "state": state}
+    entry.update({"file": {"content": "x"}, "link": {"target": "/x"}}.get(state, {}))
+    answer = put(other, entry)
+    assert answer["failed"] is True
+    assert answer["msg"] == f"{path} {said}: move it away and run again."
+    # It is seen before anything is changed.
+    assert os.listdir(tmp_path) == ["here"]
+
+
+def test_what_cannot_be_written_is_named_and_no_file_is_replaced(
+    put: Put, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.conf").write_text("old\n")
+    (tmp_path / "not-a-folder").write_text("")
+    below = tmp_path / "not-a-folder" / "b.conf"
+    answer = put(
+        {"path": str(tmp_path / "a.conf"), "content": "new\n"},
+        {"path": str(below), "content": "x"},
+    )
+    assert answer["failed"] is True
+    assert answer["msg"].startswith(f"{below}: ")
+    assert "run again" in answer["msg"]
+    assert (tmp_path / "a.conf").read_text() == "old\n"
+    assert sorted(os.listdir(tmp_path)) == ["a.conf", "not-a-folder"]
+
+
+def test_a_full_disk_replaces_nothing(
+    put: Put, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.conf").write_text("old\n")
+
+    def no_space(_number: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(config_files.os, "fsync", no_space)
+    answer = put({"path": str(tmp_path / "a.conf"), "content": "new\n"})
+    assert "No space left on device" in answer["msg"]
+    assert os.listdir(tmp_path) == ["a.conf"]
+    assert (tmp_path / "a.conf").read_text() == "old\n"
+
+
+def test_a_relative_path_and_a_file_without_content_are_refused(put: Put) -> None:
+    assert "content" in put({"path": "/tmp/x"})["msg"]
+    assert put({"path": "x.conf", "content": ""})["msg"] == "x.conf: not an absolute path."
