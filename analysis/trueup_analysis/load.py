@@ -48,7 +48,13 @@ class MetricRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     message_bytes: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] | msgspec.UnsetType = (
         msgspec.UNSET
     )
-    statistic: Literal["median", "min", "max", "mean", "single"] | msgspec.UnsetType = msgspec.UNSET
+    device: (
+        Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_.:-]+(>[A-Za-z0-9_.:-]+)?$")]
+        | msgspec.UnsetType
+    ) = msgspec.UNSET
+    statistic: Literal["median", "min", "max", "mean", "p99", "single"] | msgspec.UnsetType = (
+        msgspec.UNSET
+    )
     n: _Count | msgspec.UnsetType = msgspec.UNSET
 
 
@@ -123,7 +129,7 @@ def _impossible(record: Record) -> str | None:
         datetime.fromisoformat(record.started_at)
     except ValueError:
         return f"started_at {record.started_at} is no date and time"
-    ends: dict[tuple[str, Any], dict[Any, float]] = {}
+    ends: dict[tuple[str, Any, Any], dict[Any, float]] = {}
     for row in record.metrics:
         above = row.name in _ABOVE_ZERO
         if (row.value < 0 and row.direction != "none") or (row.value == 0 and above):
@@ -132,8 +138,8 @@ def _impossible(record: Record) -> str | None:
             )
         if abs(row.value) > _MOST or (above and row.value < _LEAST):
             return f"{row.name} is {row.value:g} {row.unit}, which nobody can have measured"
-        ends.setdefault((row.name, row.message_bytes), {})[row.statistic] = row.value
-    for (name, _), found in ends.items():
+        ends.setdefault((row.name, row.message_bytes, row.device), {})[row.statistic] = row.value
+    for (name, *_), found in ends.items():
         order = [found[word] for word in ("min", "median", "max") if word in found]
         if order != sorted(order):
             return f"min, median and max of {name} are out of order"
@@ -173,7 +179,7 @@ class Loaded:
             environment (dict), started_at (UTC text), duration_seconds, raw_path, raw_sha256,
             source (file), provenance ("measured", or the publication).
         metrics: one row a figure; columns: record, name, value (base unit), unit, direction,
-            message_bytes, statistic, n.
+            message_bytes, device, statistic, n.
         excluded: what could not be read, by name.
         runs: the run manifests (``run.json``), oldest first.
         notes: sentences on what the reader did that the user should know.
@@ -464,6 +470,7 @@ class _Reader:
                         "unit": row.unit,
                         "direction": row.direction,
                         "message_bytes": _or_none(row.message_bytes),
+                        "device": _or_none(row.device),
                         "statistic": _or_none(row.statistic),
                         "n": _or_none(row.n),
                     }

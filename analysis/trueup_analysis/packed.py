@@ -47,11 +47,12 @@ _METRIC = pa.struct(
         ("unit", pa.string()),
         ("direction", pa.string()),
         ("message_bytes", pa.int64()),
+        ("device", pa.string()),
         ("statistic", pa.string()),
         ("n", pa.int64()),
     ]
 )
-_WORDS = ["name", "unit", "direction", "statistic"]
+_WORDS = ["name", "unit", "direction", "device", "statistic"]
 _SCHEMA = pa.schema(
     [
         *((name, pa.string()) for name in _TEXT),

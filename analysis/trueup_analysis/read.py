@@ -26,6 +26,7 @@ class Reading:
     source: str
     tool: str
     tool_version: str | None
+    parameters: dict[str, str]
     rows: list[dict[str, Any]]
     checks: dict[str, bool]
     warnings: list[str]
@@ -82,6 +83,7 @@ def read(text: str, *, source: str, tool: str | None = None) -> Reading:
         source=source,
         tool=tool,
         tool_version=parsed.tool_version,
+        parameters=dict(parsed.parameters),
         rows=[metric.as_row() for metric in parsed.metrics()],
         checks=dict(parsed.checks),
         warnings=list(parsed.warnings),

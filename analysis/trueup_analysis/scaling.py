@@ -160,7 +160,7 @@ def figures(loaded: Loaded, names: Sequence[tuple[str, str | None]]) -> pd.DataF
     beside each median.
     """
     wanted = loaded.metrics[loaded.metrics["name"].isin({name for name, _ in names})]
-    wanted = wanted[wanted["message_bytes"].isna()]
+    wanted = wanted[wanted["message_bytes"].isna() & wanted["device"].isna()]
     out = pd.DataFrame(index=loaded.cases["record"])
     for name, statistic in names:
         rows = wanted[wanted["name"] == name]

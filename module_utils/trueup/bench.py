@@ -55,6 +55,8 @@ class Case:
     run_id: str
     node_name: str
     node: Dict[str, Any]
+    # Of a case over several nodes, all of them; the one that started it first.
+    nodes: List[str] = field(default_factory=list)
     case: str = ""
     parameters: Dict[str, Any] = field(default_factory=dict)
     ranks: int = 1
@@ -78,11 +80,11 @@ class Case:
             "case": self.case,
             "outcome": outcome,
             "reason": reason,
-            "nodes": [self.node_name],
+            "nodes": list(self.nodes) or [self.node_name],
             "vm_size": self.node.get("vm_size"),
             "region": self.node.get("region"),
             "offer": self.node.get("offer"),
-            "node_count": 1,
+            "node_count": len(self.nodes) or 1,
             "ranks": self.ranks,
             "threads_per_rank": self.threads_per_rank,
             "gpus": self.gpus,

@@ -25,8 +25,12 @@ __all__ = ["Completed", "Orphaned", "locked", "run"]
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _POLL_SECONDS = 0.05
-# GOMP, KMP: what gcc's and LLVM's OpenMP read beside OMP_; PMIX, PRTE: Open MPI's launcher.
-_STEERING = ("OMP_", "GOMP_", "KMP_", "OMPI_", "PMIX_", "PRTE_", "DEVITO_")
+# GOMP, KMP: what gcc's and LLVM's OpenMP read beside OMP_; PMIX, PRTE: Open MPI's launcher; UCX and
+# the others below what it and NCCL send data with. /etc/nccl.conf stays in force.
+_STEERING = (
+    *("OMP_", "GOMP_", "KMP_", "OMPI_", "PMIX_", "PRTE_", "DEVITO_"),
+    *("NCCL_", "UCX_", "HCOLL_", "SHARP_"),
+)
 _WATCH_SECONDS = 1.0
 
 
@@ -87,8 +91,8 @@ def run(
 ) -> Completed:
     """Run ``argv`` for at most ``timeout_seconds`` with ``environment`` added to our own.
 
-    Inherited variables that steer OpenMP, MPI or Devito are left out: they would change what is
-    measured without standing in the record. When this returns, every process that the command
+    Inherited variables that steer OpenMP, MPI, NCCL or Devito are left out: they would change what
+    is measured without standing in the record. When this returns, every process that the command
     started is gone.
 
     Raises:

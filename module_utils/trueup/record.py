@@ -62,7 +62,8 @@ class Metric:
     """One row of what was measured.
 
     ``value`` is in the base unit named by ``unit`` (``s``, ``byte/s``, ``flop/s``, ``point/s``,
-    ``flop/byte``, ``1``);
+    ``flop/byte``, ``bit/s``, ``1/s``, ``Hz``, ``byte``, ``1``); ``device`` is the part of the node
+    that it belongs to (``gpu0``, ``mlx5_ib3``; ``gpu0>gpu1`` from one to the other);
     ``direction`` says what is better: ``higher``, ``lower``, or ``none`` for figures that are not a
     performance.
     """
@@ -72,6 +73,7 @@ class Metric:
     unit: str
     direction: str
     message_bytes: Optional[int] = None
+    device: Optional[str] = None
     statistic: Optional[str] = None
     n: Optional[int] = None
 

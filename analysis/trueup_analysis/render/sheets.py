@@ -350,7 +350,7 @@ def excluded(loaded: Loaded) -> list[Sheet]:
 
 def reading(item: Reading) -> Sheet:
     """One tool's output, row by row as records hold it."""
-    keys = ("name", "value", "unit", "direction", "message_bytes", "statistic", "n")
+    keys = ("name", "value", "unit", "direction", "message_bytes", "device", "statistic", "n")
     columns = [Column(key, key, words=key != "value") for key in keys]
     rows = [{key: row.get(key) for key in keys} for row in item.rows]
     return _reading(item, columns, rows)
@@ -358,14 +358,15 @@ def reading(item: Reading) -> Sheet:
 
 def reading_for_people(item: Reading) -> Sheet:
     """One tool's output, one line a figure, in the field's units."""
-    lines: dict[tuple[Any, Any], dict[str, Any]] = {}
+    lines: dict[tuple[Any, ...], dict[str, Any]] = {}
     for row in item.rows:
         unit = row["unit"]
         line = lines.setdefault(
-            (row["name"], row.get("message_bytes")),
+            (row["name"], row.get("message_bytes"), row.get("device")),
             {
                 "name": str(row["name"]).replace("_", " "),
                 "message_bytes": row.get("message_bytes"),
+                "device": row.get("device"),
                 "n": row.get("n"),
                 "unit": "" if unit == "1" else units.DISPLAYED.get(unit, unit),
             },
@@ -374,7 +375,8 @@ def reading_for_people(item: Reading) -> Sheet:
     columns = [
         Column("name", "figure", words=True),
         Column("message_bytes", "message\nbytes", units.count),
-        *(Column(key, key) for key in ("median", "mean", "min", "max")),
+        Column("device", "device", words=True),
+        *(Column(key, key) for key in ("median", "mean", "min", "max", "p99")),
         Column("single", "value"),
         Column("unit", "unit", words=True),
         Column("n", "n", units.count),

@@ -31,7 +31,12 @@ __all__ = [
 
 UNKNOWN: Final = "-"
 # The field's units for the base units in which records hold rates, 1e9 of one each.
-DISPLAYED: Final = {"byte/s": "GB/s", "flop/s": "GFLOP/s", "point/s": "GPts/s"}
+DISPLAYED: Final = {
+    "byte/s": "GB/s",
+    "bit/s": "Gb/s",
+    "flop/s": "GFLOP/s",
+    "point/s": "GPts/s",
+}
 _GIGA: Final = 1e9
 # Characters that a terminal obeys rather than shows: controls, formats (bidirectional overrides),
 # surrogates, line separators.

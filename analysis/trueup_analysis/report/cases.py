@@ -128,13 +128,13 @@ def machines(cases: Sequence[Case]) -> list[Machine]:
 
 
 def _figures(metrics: pd.DataFrame) -> dict[Any, dict[str, Figures]]:
-    """record -> metric -> its statistics; figures of one message size of many are another
-    benchmark's, and left out.
+    """record -> metric -> its statistics; figures of one message size or device
+    of many are another benchmark's, and left out.
     """
     found: dict[Any, dict[str, dict[str, Any]]] = {}
     if metrics.empty:
         return {}
-    plain = metrics[metrics["message_bytes"].isna()]
+    plain = metrics[metrics["message_bytes"].isna() & metrics["device"].isna()]
     places = {"min": "low", "max": "high"}
     columns = ["record", "name", "value", "unit", "statistic", "n"]
     for record, name, value, unit, statistic, n in plain[columns].itertuples(index=False):

@@ -33,6 +33,11 @@ class Parsed(Protocol):
         example)."""
 
     @property
+    def parameters(self) -> Dict[str, str]:
+        """What the output itself says of the case and an expectation may depend on (``operation``
+        of a collective); an empty mapping where it says nothing."""
+
+    @property
     def checks(self) -> Dict[str, bool]:
         """The tool's own correctness checks by name; an empty mapping where it prints none."""
 

@@ -92,6 +92,11 @@ class DevitoOutput:
     peak_rss_bytes: Optional[int] = None
 
     @property
+    def parameters(self) -> Dict[str, str]:
+        """Nothing: no expectation depends on them."""
+        return {}
+
+    @property
     def checks(self) -> Dict[str, bool]:
         """Norms that are finite and not zero: a blown-up or empty field is not a measurement."""
         return {
