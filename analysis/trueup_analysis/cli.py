@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
     from trueup.nccl_topology import Layout
 
+    from .health.verdicts import Verdict
     from .load import Loaded
+    from .read import Reading
     from .render.sheet import Sheet
 
 __all__ = ["app", "main"]
@@ -55,6 +57,17 @@ class Format(str, Enum):
     markdown = "markdown"
     csv = "csv"
     json = "json"
+
+
+class HealthFormat(str, Enum):
+    """How verdicts are written."""
+
+    table = "table"
+    markdown = "markdown"
+    csv = "csv"
+    json = "json"
+    junit = "junit"
+    prometheus = "prometheus"
 
 
 class Over(str, Enum):
@@ -131,6 +144,7 @@ SizeOption = Annotated[
         "trueup scaling results/20261120T091300Z-7c1e --format markdown",
         "trueup reference                # published tables, yours beside them",
         "trueup report                   # one HTML page of everything",
+        "trueup health                   # each node against what its size must reach",
         "trueup topology show --size Standard_ND96asr_v4   # GPUs, NICs, masks",
     )
     + "\n\n"
@@ -322,6 +336,7 @@ def reference(
         "trueup read devito.log",
         "trueup read - < devito.log      # standard input",
         "trueup read --tool stream --format json triad-*.txt",
+        "trueup read nccl.log --size Standard_ND96isr_H100_v5     # with a verdict",
     ),
 )
 def read(
@@ -332,15 +347,23 @@ def read(
     tool: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", help="Which tool wrote them (devito, stream); else found out."
+            metavar="NAME", help="Which tool wrote them (nccl, stream, ...); else found out."
         ),
     ] = None,
+    size: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="Judge the figures as measured on this VM size."),
+    ] = None,
+    node_count: Annotated[
+        int, typer.Option("--nodes", min=1, metavar="N", help="Nodes that the case ran on.")
+    ] = 1,
+    catalog: CatalogOption = None,
     format_: FormatOption = Format.table,
     output: OutputOption = None,
 ) -> None:
     """Read a tool's own output: its figures, the tool's checks (exit 1 when one failed), and
-    warnings on the figures. JSON has one object a file: tool, tool_version, rows, checks,
-    warnings."""
+    warnings on the figures; with --size also the verdict (exit 1 for a failure, 2 where nothing
+    could be judged). JSON has one object a file: tool, tool_version, rows, checks, warnings."""
     from . import read as reading
     from .render import json
 
@@ -348,21 +371,112 @@ def read(
         reading.read(_text(name), source="standard input" if name == "-" else name, tool=tool)
         for name in files
     ]
+    judged = None if size is None else _judged(readings, size, node_count, catalog)
     if format_ is Format.json:
-        _put(json.dump([vars(item) for item in readings]), output)
+        objects = [dict(vars(item)) for item in readings]
+        for written, found in zip(objects, judged or [], strict=judged is not None):
+            written["verdicts"] = [vars(verdict) for verdict in found]
+        _put(json.dump(objects), output)
     else:
         from .render import sheets
 
         sheet = sheets.reading if format_ is Format.csv else sheets.reading_for_people
-        _write([sheet(item) for item in readings], format_, output)
+        made = [sheet(item) for item in readings]
+        if judged is not None and format_ is not Format.csv:
+            from .render import health_sheets
+
+            made += [
+                health_sheets.verdicts(found, f"{item.source} as {size}")
+                for item, found in zip(readings, judged, strict=True)
+            ]
+        _write(made, format_, output)
     failed = []
     for item in readings:
         _say_all([f"{item.source}: {text}" for text in item.warnings])
         bad = [name for name, passed in item.checks.items() if not passed]
         failed += [f"{item.source}: failed checks: {', '.join(bad)}"] if bad else []
     _say_all(failed)
-    if failed:
+    words = {verdict.verdict for found in judged or [] for verdict in found}
+    if failed or "fail" in words:
         raise typer.Exit(1)
+    if judged is not None and not words & {"pass", "warn"}:
+        raise typer.Exit(2)
+
+
+@app.command(
+    short_help="What healthy nodes reach, node by node: pass, warn, fail or no verdict.",
+    epilog=_examples(
+        "trueup health",
+        "trueup health results/20261120T091300Z-7c1e --all",
+        "trueup health --as-size Standard_ND96isr_H100_v5 one-record.json",
+        "trueup health --format junit --output health.xml",
+        "trueup health --format prometheus -o /var/lib/node_exporter/trueup.prom",
+        "trueup health --require nccl --require ib     # without them: exit 2",
+    )
+    + "\n\nExit status: 0 all that was judged passes, warnings included; 1 a failure, or a known"
+    " error; 2 something could not be measured, nothing could be judged, or wrong usage.",
+)
+def health(
+    sources: Sources = None,
+    *,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Show passes too, however many nodes there are.")
+    ] = False,
+    as_size: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="Judge every record as measured on this size."),
+    ] = None,
+    require: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="BENCHMARK", help="Every node must have a record of it; may be repeated."
+        ),
+    ] = None,
+    catalog: CatalogOption = None,
+    format_: Annotated[
+        HealthFormat,
+        typer.Option(
+            "--format",
+            "-f",
+            help="csv and json hold base units, unrounded; junit for CI; prometheus for"
+            " node_exporter's textfile collector.",
+        ),
+    ] = HealthFormat.table,
+    output: OutputOption = None,
+) -> None:
+    """Each figure against what its VM size must reach (catalog/expectations.yml), at the message
+    size that the source names; then the nodes of one size beside each other, and pairs of nodes
+    reduced to whom they blame."""
+    from .catalog import folder
+    from .health import expectations, report, verdicts
+    from .render import health_sheets
+
+    loaded = _load(sources)
+    expected = expectations.read(folder(catalog) / "expectations.yml")
+    if as_size is not None and not expected.knows(as_size):
+        message = f"nothing is expected of the size {as_size}{_near(as_size, expected.sizes)}"
+        raise BadInput(message)
+    found = report.examine(
+        verdicts.cases(loaded, as_size=as_size), expected, required=require or []
+    )
+    if format_ is HealthFormat.junit:
+        _put(report.junit(found), output)
+    elif format_ is HealthFormat.prometheus:
+        _put(report.prometheus(found), output)
+    else:
+        form = Format(format_.value)
+        for_programs = form in (Format.csv, Format.json)
+        sheet = (
+            health_sheets.data(found)
+            if for_programs
+            else health_sheets.health(found, everything=everything)
+        )
+        _write([sheet], form, output)
+    _say_notes(loaded)
+    if found.blamed:
+        _say(f"fail: {', '.join(found.blamed)}")
+    if found.status:
+        raise typer.Exit(found.status)
 
 
 @app.command(
@@ -561,6 +675,31 @@ def _layout(size: str, catalog: Path | None) -> tuple[Layout, list[Layout]]:
 
     layouts = analysis.read(folder(catalog) / "topologies.yml")
     return analysis.layout_for(size, layouts), list(layouts.values())
+
+
+def _judged(
+    readings: Sequence[Reading], size: str, node_count: int, catalog: Path | None
+) -> list[list[Verdict]]:
+    """The verdicts on each reading, as if it were a record of that size."""
+    from .catalog import folder
+    from .health import expectations, verdicts
+
+    expected = expectations.read(folder(catalog) / "expectations.yml")
+    if not expected.knows(size):
+        message = f"nothing is expected of the size {size}{_near(size, expected.sizes)}"
+        raise BadInput(message)
+    return [
+        verdicts.judge_case(verdicts.of_reading(item, size, node_count), expected)
+        for item in readings
+    ]
+
+
+def _near(word: str, known: Sequence[str]) -> str:
+    """A hint at what may have been meant."""
+    import difflib
+
+    near = difflib.get_close_matches(word.lower(), known, n=1, cutoff=0.8)
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 def _text(name: str) -> str:

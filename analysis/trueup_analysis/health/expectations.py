@@ -1,0 +1,182 @@
+"""The catalog's expectations.yml: what healthy nodes reach."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
+
+import yaml
+from trueup.errors import BadInput
+
+from .quantity import Quantity
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["Comparison", "Expectation", "Expectations", "read"]
+
+Comparison = Literal["at_least", "at_most", "exactly"]
+_COMPARISONS: Final = ("at_least", "at_most", "exactly")
+_ENTRY: Final = {
+    *("what", "benchmark", "metric", "comparison", "unit", "source", "date", "values"),
+    *("parameters", "nodes", "message_bytes", "statistic", "judged", "fault"),
+}
+_REQUIRED: Final = _ENTRY - {
+    *("parameters", "nodes", "message_bytes", "statistic", "judged", "fault")
+}
+_VALUE: Final = {"value", "sizes", "message_bytes", "warn_below"}
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """What one figure of one size must be.
+
+    Attributes:
+        expected: the figure below (above, beside) which a node fails.
+        warn: the figure up to which it passes with a warning; None where there is no such band.
+        parameters: what the case must have been: name to the values that are allowed.
+        nodes: how many nodes the case ran on, None for any; ``several`` for more than one.
+        message_bytes: the message size that is judged; None where the figure has none.
+        statistic: which statistic of repeats is judged; None for the median or the only one.
+        fault: Azure's fault code; empty where none fits.
+    """
+
+    what: str
+    benchmark: str
+    metric: str
+    comparison: Comparison
+    expected: Quantity
+    source: str
+    date: str
+    warn: Quantity | None = None
+    parameters: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    nodes: int | Literal["several"] | None = None
+    message_bytes: int | None = None
+    statistic: str | None = None
+    fault: str = ""
+
+    def applies(self, parameters: Mapping[str, Any], node_count: int) -> bool:
+        """Whether a case of these parameters and this many nodes is what it speaks of."""
+        several = self.nodes == "several" and node_count > 1
+        fits = several or self.nodes in (None, node_count)
+        return fits and all(
+            str(parameters.get(name)) in allowed for name, allowed in self.parameters.items()
+        )
+
+
+class Expectations:
+    """All expectations, by size (whatever its upper and lower case) and benchmark."""
+
+    def __init__(self, by_size: Mapping[str, list[Expectation]]) -> None:
+        self._by_size = by_size
+
+    def of(self, size: str, benchmark: str | None = None) -> list[Expectation]:
+        """Those of a size, and of one benchmark if given."""
+        found = self._by_size.get(size.lower(), [])
+        return [item for item in found if benchmark in (None, item.benchmark)]
+
+    def knows(self, size: str) -> bool:
+        """Whether anything is expected of the size."""
+        return size.lower() in self._by_size
+
+    @property
+    def sizes(self) -> list[str]:
+        """The sizes, in lower case."""
+        return sorted(self._by_size)
+
+
+def read(path: Path) -> Expectations:
+    """The expectations of a file.
+
+    Raises:
+        BadInput: it cannot be read, or an entry is wrong; says which.
+    """
+    try:
+        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        message = f"{path} cannot be read: {error.strerror}"
+        raise BadInput(message) from error
+    except (UnicodeDecodeError, yaml.YAMLError) as error:
+        message = f"{path} is not YAML: {' '.join(str(error).split())}"
+        raise BadInput(message) from error
+    try:
+        within = float(data["warn_within"])
+        entries = list(data["expectations"])
+    except (KeyError, TypeError, ValueError) as error:
+        message = f"{path}: warn_within (a share) and expectations (a list) are needed: {error}"
+        raise BadInput(message) from error
+    by_size: dict[str, list[Expectation]] = {}
+    for number, entry in enumerate(entries, 1):
+        for size, expectation in _checked(entry, within, f"{path}: expectation {number}"):
+            by_size.setdefault(size.lower(), []).append(expectation)
+    return Expectations(by_size)
+
+
+def _checked(entry: Any, within: float, where: str) -> list[tuple[str, Expectation]]:
+    try:
+        return list(_expanded(entry, within))
+    except (AttributeError, KeyError, TypeError, ValueError, BadInput) as error:
+        what = entry.get("what") if isinstance(entry, dict) else None
+        message = f"{where} ({what}) is wrong: {error}"
+        raise BadInput(message) from error
+
+
+def _expanded(entry: Mapping[str, Any], within: float) -> Iterator[tuple[str, Expectation]]:
+    _only(entry, _ENTRY)
+    if missing := sorted(_REQUIRED - set(entry)):
+        message = f"{', '.join(missing)} is missing"
+        raise BadInput(message)
+    comparison = entry["comparison"]
+    if comparison not in _COMPARISONS:
+        message = f"comparison {comparison!r} is none of {', '.join(_COMPARISONS)}"
+        raise BadInput(message)
+    judged = entry.get("judged", "with a band")
+    if judged not in ("with a band", "strictly"):
+        message = f"judged {judged!r} is not strictly"
+        raise BadInput(message)
+    for value in entry["values"]:
+        _only(value, _VALUE)
+        expected = Quantity(float(value["value"]), str(entry["unit"]))
+        warn = _warn(expected, comparison, value.get("warn_below"), within)
+        message_bytes = value.get("message_bytes", entry.get("message_bytes"))
+        expectation = Expectation(
+            what=str(entry["what"]),
+            benchmark=str(entry["benchmark"]),
+            metric=str(entry["metric"]),
+            comparison=cast("Comparison", comparison),
+            expected=expected,
+            warn=None if judged == "strictly" else warn,
+            parameters={
+                name: tuple(str(item) for item in allowed)
+                for name, allowed in entry.get("parameters", {}).items()
+            },
+            nodes="several" if entry.get("nodes") == "2+" else entry.get("nodes"),
+            message_bytes=None if message_bytes is None else int(message_bytes),
+            statistic=entry.get("statistic"),
+            fault=str(entry.get("fault", "")),
+            source=str(entry["source"]),
+            date=str(entry["date"]),
+        )
+        for size in value["sizes"]:
+            yield str(size), expectation
+
+
+def _only(found: Mapping[str, Any], known: set[str]) -> None:
+    if unknown := sorted(set(found) - known):
+        message = f"{', '.join(unknown)} is not known here; there are {', '.join(sorted(known))}"
+        raise BadInput(message)
+
+
+def _warn(
+    expected: Quantity, comparison: str, below: float | None, within: float
+) -> Quantity | None:
+    if comparison == "exactly":
+        return None
+    if below is not None:
+        if comparison != "at_least" or float(below) < expected.value:
+            message = f"warn_below {below} does not lie above an at_least of {expected.value}"
+            raise BadInput(message)
+        return Quantity(float(below), expected.unit)
+    factor = 1 + within if comparison == "at_least" else 1 - within
+    return Quantity(expected.value * factor, expected.unit)

@@ -1,0 +1,209 @@
+"""Nodes of one size against each other: outliers, other software, and pairs reduced to whom they
+blame."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import replace
+from statistics import median
+from typing import TYPE_CHECKING, Final
+
+from .verdicts import Case, Figure, Verdict, of_figure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from .expectations import Expectations
+
+__all__ = ["differences", "outliers", "pairs"]
+
+# Fewer nodes than this have no usual value.
+LEAST_NODES: Final = 5
+# For values from one normal distribution, 1.4826 x MAD estimates the standard deviation.
+_TO_SIGMA: Final = 1.4826
+_SIGMAS: Final = 5.0
+# Nothing nearer to the median than this is an outlier, however alike the others are.
+_LEAST_SHARE: Final = 0.05
+# What nearly all nodes have is what the others should have.
+_USUAL_SHARE: Final = 0.9
+_PAIR: Final = 2
+
+
+def outliers(found: Iterable[Case]) -> list[Verdict]:
+    """Figures that are worse than those of the other nodes of the size, by median absolute
+    deviation: more than 5 estimated standard deviations and more than 5 % off the median.
+
+    Figures of one device are compared with those of all devices of all nodes. Pairs of nodes are
+    left to ``pairs``.
+    """
+    groups: dict[tuple[object, ...], list[tuple[Case, Figure]]] = defaultdict(list)
+    for case in found:
+        if case.outcome != "ok" or case.vm_size is None or len(case.nodes) > 1:
+            continue
+        for figure in case.figures:
+            if figure.direction == "none" or figure.statistic in ("min", "max", "p99"):
+                continue
+            key = (case.vm_size.lower(), case.benchmark, case.case, figure.name, figure.unit)
+            more = (figure.direction, figure.message_bytes, figure.statistic)
+            groups[key + more].append((case, figure))
+    verdicts = []
+    for members in groups.values():
+        if len({case.nodes for case, _ in members}) < LEAST_NODES:
+            continue
+        middle, limit = _usual([figure.value for _, figure in members])
+        if not middle:
+            continue
+        for case, figure in members:
+            worse = middle - figure.value
+            if (worse if figure.direction == "higher" else -worse) > limit:
+                verdicts.append(_outlier(case, figure, middle, len(members)))
+    return verdicts
+
+
+def _usual(values: Sequence[float]) -> tuple[float, float]:
+    """The median, and how far from it a value may lie."""
+    middle = median(values)
+    spread = _TO_SIGMA * median(abs(value - middle) for value in values)
+    return middle, max(_SIGMAS * spread, _LEAST_SHARE * abs(middle))
+
+
+def _outlier(case: Case, figure: Figure, middle: float, count: int) -> Verdict:
+    return Verdict(
+        nodes=case.nodes,
+        vm_size=case.vm_size,
+        benchmark=case.benchmark,
+        case=case.case,
+        verdict="warn",
+        what=f"{figure.name} beside the other nodes",
+        metric=figure.name,
+        device=figure.device,
+        message_bytes=figure.message_bytes,
+        measured=figure.value,
+        expected=middle,
+        comparison="usual",
+        unit=figure.unit,
+        source=f"median of {count} figures of this size",
+        reason=f"{abs(figure.value / middle - 1):.0%} worse than the median of {count} figures of"
+        " this size",
+    )
+
+
+def differences(found: Iterable[Case]) -> list[Verdict]:
+    """Software of another version than nine tenths of the nodes of the size have."""
+    versions: dict[tuple[str, str, str], dict[tuple[str, ...], tuple[str, Case]]] = defaultdict(
+        dict
+    )
+    for case in found:
+        if case.outcome != "ok" or case.vm_size is None or len(case.nodes) > 1:
+            continue
+        for name, version in case.software.items():
+            key = (case.vm_size.lower(), case.benchmark, name)
+            versions[key][case.nodes] = (version, case)
+    verdicts = []
+    for (_, benchmark, name), nodes in versions.items():
+        usual, count = Counter(version for version, _ in nodes.values()).most_common(1)[0]
+        if len(nodes) < LEAST_NODES or count < _USUAL_SHARE * len(nodes):
+            continue
+        verdicts += [
+            Verdict(
+                nodes=case.nodes,
+                vm_size=case.vm_size,
+                benchmark=benchmark,
+                case=case.case,
+                verdict="fail",
+                what=f"version of {name}",
+                source=f"what {count} of {len(nodes)} nodes of this size have",
+                reason=f"{name} is {version}, and {count} of {len(nodes)} nodes of this size have"
+                f" {usual}",
+            )
+            for version, case in nodes.values()
+            if version != usual
+        ]
+    # One driver stands in the records of several benchmarks.
+    return list({(item.nodes, item.what, item.reason): item for item in verdicts}.values())
+
+
+def pairs(found: Iterable[Case], expectations: Expectations) -> list[Verdict]:
+    """Measurements between two nodes, reduced to the node that is in most of the bad ones.
+
+    A pair is bad that is below what is expected, or an outlier among the pairs of its size. A node
+    is blamed that is in at least two bad pairs, which are more than half of its pairs; a bad pair
+    without such a node stands for itself: the way between the two is to be looked at, not the
+    nodes.
+    """
+    groups: dict[tuple[object, ...], list[tuple[Case, Figure]]] = defaultdict(list)
+    for case in found:
+        if case.outcome != "ok" or case.vm_size is None or len(case.nodes) != _PAIR:
+            continue
+        for figure in case.figures:
+            if figure.direction != "none" and figure.statistic in (None, "single", "median"):
+                key = (case.vm_size.lower(), case.benchmark, figure.name, figure.unit)
+                groups[(*key, figure.direction, figure.message_bytes)].append((case, figure))
+    return [verdict for members in groups.values() for verdict in _reduce(members, expectations)]
+
+
+def _reduce(members: Sequence[tuple[Case, Figure]], expectations: Expectations) -> list[Verdict]:
+    middle, limit = _usual([figure.value for _, figure in members])
+    bad: list[Verdict] = []
+    good: list[Verdict] = []
+    for case, figure in members:
+        expected = [
+            of_figure(case, item, figure)
+            for item in expectations.of(str(case.vm_size), case.benchmark)
+            if item.metric == figure.name
+            and item.message_bytes == figure.message_bytes
+            and item.applies(case.parameters, len(case.nodes))
+        ]
+        worst = next((item for item in expected if item.verdict == "fail"), None)
+        worse = middle - figure.value
+        apart = (worse if figure.direction == "higher" else -worse) > limit
+        if worst is not None:
+            bad.append(worst)
+        elif apart and len(members) >= LEAST_NODES:
+            bad.append(_outlier(case, figure, middle, len(members)))
+        else:
+            good += expected or [
+                replace(
+                    _outlier(case, figure, middle, len(members)),
+                    verdict="no verdict",
+                    reason="nothing is expected of this pair",
+                )
+            ]
+    blamed, rest = _blame(bad, [case.nodes for case, _ in members])
+    return good + blamed + rest
+
+
+def _blame(
+    bad: Sequence[Verdict], measured: Iterable[tuple[str, ...]]
+) -> tuple[list[Verdict], list[Verdict]]:
+    totals = Counter(node for nodes in measured for node in nodes)
+    left = list(bad)
+    blamed = []
+    while left:
+        counts = Counter(node for item in left for node in item.nodes)
+        node, count = max(counts.items(), key=lambda item: (item[1] / totals[item[0]], item[1]))
+        if count < _PAIR or count <= totals[node] / 2:
+            break
+        its = [item for item in left if node in item.nodes]
+        left = [item for item in left if node not in item.nodes]
+        blamed.append(_of_node(node, its, totals))
+    well = totals - Counter(node for item in bad for node in item.nodes)
+    return blamed, [_of_pair(item, all(well[node] > 0 for node in item.nodes)) for item in left]
+
+
+def _of_node(node: str, its: Sequence[Verdict], totals: Mapping[str, int]) -> Verdict:
+    worst = min(its, key=lambda item: ("fail", "warn").index(item.verdict))
+    return replace(
+        worst,
+        nodes=(node,),
+        what=f"{worst.what}, in pairs",
+        reason=f"{len(its)} of its {totals[node]} pairs are slow, and the other nodes of these are"
+        " not slow with others",
+    )
+
+
+def _of_pair(item: Verdict, others_fast: bool) -> Verdict:
+    reason = "look at the way between them, and measure each with other nodes"
+    if others_fast:
+        reason = "each of the two is fast with others: look at the way between them"
+    return replace(item, what=f"{item.what}, between these two", reason=reason)

@@ -1,0 +1,320 @@
+"""Each figure against what is expected of the size that it was measured on."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from trueup.errors import BadInput
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from ..load import Loaded
+    from ..read import Reading
+    from .expectations import Expectation, Expectations
+
+__all__ = [
+    "WORST_FIRST",
+    "Case",
+    "Figure",
+    "Verdict",
+    "cases",
+    "judge",
+    "judge_case",
+    "of_figure",
+    "of_reading",
+]
+
+Word = Literal["fail", "not measured", "warn", "no verdict", "pass"]
+WORST_FIRST: Final[tuple[Word, ...]] = ("fail", "not measured", "warn", "no verdict", "pass")
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One metric row of a case, in the base unit."""
+
+    name: str
+    value: float
+    unit: str
+    direction: str
+    message_bytes: int | None = None
+    device: str | None = None
+    statistic: str | None = None
+
+
+@dataclass(frozen=True)
+class Case:
+    """One case, and what it measured."""
+
+    nodes: tuple[str, ...]
+    vm_size: str | None
+    benchmark: str
+    case: str
+    outcome: str
+    reason: str | None
+    parameters: Mapping[str, Any]
+    software: Mapping[str, str]
+    figures: Sequence[Figure]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is to be thought of one figure, or of a case that gave none.
+
+    Attributes:
+        nodes: whom it is about: one node, or all nodes of the case.
+        measured, expected: in ``unit``, a base unit; None where there is no figure.
+        source_unit: the unit in which the source gives it, for people.
+        reason: a sentence for whatever is neither pass nor a plain comparison of two figures.
+    """
+
+    nodes: tuple[str, ...]
+    vm_size: str | None
+    benchmark: str
+    case: str
+    verdict: Word
+    what: str
+    metric: str | None = None
+    device: str | None = None
+    message_bytes: int | None = None
+    measured: float | None = None
+    expected: float | None = None
+    comparison: str | None = None
+    unit: str | None = None
+    source_unit: str | None = None
+    source: str | None = None
+    date: str | None = None
+    fault: str | None = None
+    reason: str | None = None
+
+
+def cases(loaded: Loaded, *, as_size: str | None = None) -> list[Case]:
+    """The last case of each kind on each node (a repaired node is judged by what it does now).
+
+    Args:
+        loaded: the records.
+        as_size: the size that every record is judged as, instead of its own.
+    """
+    last = loaded.cases.sort_values("started_at", kind="stable").drop_duplicates(
+        ["nodes", "benchmark", "case"], keep="last"
+    )
+    figures: dict[int, list[Figure]] = {}
+    wanted = loaded.metrics[loaded.metrics["record"].isin(last["record"])]
+    columns = ("record", "name", "value", "unit", "direction", "message_bytes", "device")
+    for row in zip(*(wanted[name].tolist() for name in (*columns, "statistic")), strict=True):
+        record, name, value, unit, direction, message_bytes, device, statistic = row
+        figures.setdefault(record, []).append(
+            Figure(
+                str(name),
+                float(value),
+                str(unit),
+                str(direction),
+                None if _missing(message_bytes) else int(message_bytes),
+                None if _missing(device) else str(device),
+                None if _missing(statistic) else str(statistic),
+            )
+        )
+    columns = ("record", "nodes", "vm_size", "benchmark", "case", "outcome", "reason")
+    found = []
+    for row in zip(
+        *(last[name].tolist() for name in (*columns, "parameters", "software")), strict=True
+    ):
+        record, nodes, size, benchmark, case, outcome, reason, parameters, software = row
+        found.append(
+            Case(
+                nodes=tuple(str(nodes).split("+")),
+                vm_size=as_size or (None if _missing(size) else str(size)),
+                benchmark=str(benchmark),
+                case=str(case),
+                outcome=str(outcome),
+                reason=None if _missing(reason) else str(reason),
+                parameters=parameters,
+                software=software,
+                figures=figures.get(record, []),
+            )
+        )
+    return found
+
+
+def of_reading(reading: Reading, size: str, node_count: int) -> Case:
+    """A tool's output as a case on ``node_count`` nodes of a size."""
+    bad = [name for name, passed in reading.checks.items() if not passed]
+    return Case(
+        nodes=tuple(f"node{number}" for number in range(1, node_count + 1)),
+        vm_size=size,
+        benchmark=reading.tool,
+        case=reading.source,
+        outcome="invalid" if bad else "ok",
+        reason=f"its own check failed: {', '.join(bad)}" if bad else None,
+        parameters=reading.parameters,
+        software={},
+        figures=[
+            Figure(
+                name=row["name"],
+                value=row["value"],
+                unit=row["unit"],
+                direction=row["direction"],
+                message_bytes=row.get("message_bytes"),
+                device=row.get("device"),
+                statistic=row.get("statistic"),
+            )
+            for row in reading.rows
+        ],
+    )
+
+
+def _missing(value: Any) -> bool:
+    return (
+        value is None
+        or (isinstance(value, float) and math.isnan(value))
+        or (type(value).__name__ == "NAType")
+    )
+
+
+def judge(found: Iterable[Case], expectations: Expectations) -> list[Verdict]:
+    """A verdict or more for each case, in the order of the cases."""
+    return [verdict for case in found for verdict in judge_case(case, expectations)]
+
+
+def judge_case(case: Case, expectations: Expectations) -> list[Verdict]:
+    """The verdicts on one case.
+
+    A case that failed measured nothing. One whose own check failed (``invalid``) is a failure of
+    the node, whatever its figures.
+    """
+    if case.outcome == "failed":
+        return [_of_case(case, "not measured", case.reason or "the case failed")]
+    if case.vm_size is None:
+        return [_of_case(case, "no verdict", "the VM size is not known")]
+    expected = expectations.of(case.vm_size, case.benchmark)
+    if case.outcome == "invalid":
+        fault = next((item.fault for item in expected if item.fault), None)
+        return [_of_case(case, "fail", case.reason or "its own check failed", fault)]
+    if not expected:
+        why = (
+            f"nothing is expected of {case.benchmark} on {case.vm_size}"
+            if expectations.knows(case.vm_size)
+            else f"nothing is expected of the size {case.vm_size}"
+        )
+        return [_of_case(case, "no verdict", why)]
+    fitting = [item for item in expected if item.applies(case.parameters, len(case.nodes))]
+    if not fitting:
+        what = "; ".join(dict.fromkeys(_needs(item) for item in expected))
+        return [_of_case(case, "no verdict", f"expected is {what}, and this case is another")]
+    found = [verdict for item in fitting for verdict in _against(case, item)]
+    # A sweep need not reach every size that some source names: one is enough.
+    judged = {item.metric for item in found if item.measured is not None}
+    return [item for item in found if item.measured is not None or item.metric not in judged]
+
+
+def _needs(expectation: Expectation) -> str:
+    needs = [f"{name} {' or '.join(allowed)}" for name, allowed in expectation.parameters.items()]
+    if expectation.nodes is not None:
+        count = expectation.nodes
+        needs.append("several nodes" if count == "several" else f"{count} node(s)")
+    return f"{expectation.what} ({', '.join(needs)})"
+
+
+def _of_case(case: Case, word: Word, reason: str, fault: str | None = None) -> Verdict:
+    return Verdict(
+        nodes=case.nodes,
+        vm_size=case.vm_size,
+        benchmark=case.benchmark,
+        case=case.case,
+        verdict=word,
+        what=f"{case.benchmark} {case.case}",
+        reason=reason,
+        fault=fault,
+    )
+
+
+def _against(case: Case, expectation: Expectation) -> list[Verdict]:
+    named = [figure for figure in case.figures if figure.name == expectation.metric]
+    sized = [figure for figure in named if figure.message_bytes == expectation.message_bytes]
+    wanted = {expectation.statistic} if expectation.statistic else {None, "single", "median"}
+    judged = [figure for figure in sized if figure.statistic in wanted]
+    if not judged:
+        if named and not sized:
+            why = f"not measured at {expectation.message_bytes} bytes, which is what is expected"
+        elif sized:
+            why = f"the {expectation.statistic or 'median'} is expected, and was not measured"
+        else:
+            why = f"{expectation.metric} was not measured"
+        return [_figureless(case, expectation, why)]
+    return [of_figure(case, expectation, figure) for figure in judged]
+
+
+def _figureless(case: Case, expectation: Expectation, reason: str) -> Verdict:
+    return Verdict(
+        nodes=case.nodes,
+        vm_size=case.vm_size,
+        benchmark=case.benchmark,
+        case=case.case,
+        verdict="no verdict",
+        what=expectation.what,
+        metric=expectation.metric,
+        message_bytes=expectation.message_bytes,
+        expected=expectation.expected.base,
+        comparison=expectation.comparison,
+        unit=expectation.expected.base_unit,
+        source_unit=expectation.expected.unit,
+        source=expectation.source,
+        date=expectation.date,
+        reason=reason,
+    )
+
+
+def of_figure(case: Case, expectation: Expectation, figure: Figure) -> Verdict:
+    """The verdict on one figure.
+
+    Raises:
+        BadInput: never for a figure of another dimension; that gives no verdict.
+    """
+    word: Word
+    if figure.unit != expectation.expected.base_unit:
+        return _figureless(
+            case,
+            expectation,
+            f"recorded in {figure.unit}, expected in {expectation.expected.base_unit}: these"
+            " cannot be compared",
+        )
+    word = _compare(figure.value, expectation)
+    return Verdict(
+        nodes=case.nodes,
+        vm_size=case.vm_size,
+        benchmark=case.benchmark,
+        case=case.case,
+        verdict=word,
+        what=expectation.what,
+        metric=expectation.metric,
+        device=figure.device,
+        message_bytes=figure.message_bytes,
+        measured=figure.value,
+        expected=expectation.expected.base,
+        comparison=expectation.comparison,
+        unit=figure.unit,
+        source_unit=expectation.expected.unit,
+        source=expectation.source,
+        date=expectation.date,
+        fault=expectation.fault if word == "fail" else None,
+    )
+
+
+def _compare(value: float, expectation: Expectation) -> Word:
+    expected = expectation.expected.base
+    warn = expected if expectation.warn is None else expectation.warn.base
+    # What differs only by the conversion of units is equal.
+    if expectation.comparison == "exactly":
+        return "pass" if math.isclose(value, expected, rel_tol=1e-9) else "fail"
+    if expectation.comparison == "at_most":
+        if value > expected and not math.isclose(value, expected, rel_tol=1e-12):
+            return "fail"
+        return "warn" if expectation.warn is not None and value > warn else "pass"
+    if expectation.comparison != "at_least":
+        message = f"{expectation.comparison!r} is no comparison"
+        raise BadInput(message)
+    if value < expected and not math.isclose(value, expected, rel_tol=1e-12):
+        return "fail"
+    return "warn" if expectation.warn is not None and value < warn else "pass"

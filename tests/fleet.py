@@ -1,0 +1,190 @@
+"""A synthetic fleet: records of ND H100 v5 nodes as the benchmarks would leave them, with faults
+planted. No figure was ever measured; healthy ones scatter by up to 1 % above what is expected.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["FAULTS", "NOISY_PAIR", "SIZE", "fleet", "node"]
+
+SIZE = "Standard_ND96isr_H100_v5"
+RUN_ID = "20261120T091300Z-7c1e"
+GIB = 1024**3
+# Node number -> what is wrong with it.
+FAULTS = {
+    17: "slow NIC",
+    101: "wrong link rate",
+    202: "cold GPU",
+    303: "bad NVLink",
+    404: "wrong driver",
+    505: "silent socket fall-back",
+}
+# Both are fast with all others.
+NOISY_PAIR = (8, 9)
+_ROUNDS = 5
+
+
+def node(number: int) -> str:
+    """A node's name."""
+    return f"h100-{number:04d}"
+
+
+def fleet(nodes: int = 600) -> Iterator[dict[str, Any]]:
+    """Every record of the fleet: five a node, and pairs of neighbours at five distances."""
+    scatter = random.Random(7)
+    for number in range(nodes):
+        yield from _alone(number, FAULTS.get(number), scatter)
+    for number in range(nodes):
+        for distance in range(1, _ROUNDS + 1):
+            if number + distance < nodes:
+                yield _pair(number, number + distance, scatter)
+
+
+def _alone(number: int, fault: str | None, scatter: random.Random) -> Iterator[dict[str, Any]]:
+    def about(value: float) -> float:
+        return value * scatter.uniform(1.0, 1.01)
+
+    driver = "570.211.01" if fault == "wrong driver" else "580.173.02"
+    state = [
+        _row("cores", 96, "1", "none"),
+        _row("memory", 1.96e12, "byte", "none"),
+        _row("rdma_nics", 8, "1", "none"),
+        _row("gpus", 8, "1", "none"),
+        _row("nvme_disks", 8, "1", "none"),
+    ]
+    for nic in range(8):
+        slow = fault == "wrong link rate" and nic == 2
+        state.append(
+            _row("link_rate", 200e9 if slow else 400e9, "bit/s", "none", device=f"mlx5_ib{nic}")
+        )
+    yield _record(number, "node_state", "state", state, software={"nvidia_driver": driver}, gpus=8)
+    yield _record(
+        number,
+        "ib",
+        "write_bw-loopback",
+        [
+            _row(
+                "ib_write_bandwidth",
+                260e9 if fault == "slow NIC" and nic == 5 else about(391e9),
+                "bit/s",
+                "higher",
+                device=f"mlx5_ib{nic}",
+                message_bytes=8 * 1024**2,
+            )
+            for nic in range(8)
+        ],
+        parameters={"gdr": "yes"},
+    )
+    yield _record(
+        number,
+        "gemm",
+        "bf16",
+        [
+            _row(
+                "gemm_bf16",
+                640e12 if fault == "cold GPU" and gpu == 3 else about(765e12),
+                "flop/s",
+                "higher",
+                device=f"gpu{gpu}",
+            )
+            for gpu in range(8)
+        ],
+        gpus=8,
+    )
+    bad = fault == "bad NVLink"
+    copies = [
+        _row(f"{way}_bandwidth", about(55e9), "byte/s", "higher", device=f"gpu{gpu}")
+        for way in ("h2d", "d2h")
+        for gpu in range(8)
+    ]
+    copies += [
+        _row(
+            "p2p_bandwidth",
+            190e9 if bad and 6 in (one, other) else about(390e9),
+            "byte/s",
+            "higher",
+            device=f"gpu{one}>gpu{other}",
+        )
+        for one in range(8)
+        for other in range(8)
+        if one != other
+    ]
+    yield _record(number, "gpu_copy", "all", copies, gpus=8)
+    fell_back = fault == "silent socket fall-back"
+    yield _record(
+        number,
+        "nccl",
+        "all_reduce-n1",
+        [
+            _row("busbw", about(484e9), "byte/s", "higher", message_bytes=16 * GIB),
+            _row("wrong", 0, "1", "lower", message_bytes=16 * GIB),
+        ],
+        parameters={"operation": "all_reduce", "transport": "socket" if fell_back else "nvlink"},
+        gpus=8,
+        **(
+            {"outcome": "invalid", "reason": "NCCL used sockets where NVLink was expected"}
+            if fell_back
+            else {}
+        ),
+    )
+
+
+def _pair(one: int, other: int, scatter: random.Random) -> dict[str, Any]:
+    noisy = (one, other) == NOISY_PAIR
+    made = _record(
+        one,
+        "ib",
+        f"write_bw-{node(one)}-{node(other)}",
+        [
+            _row(
+                "ib_write_bandwidth",
+                210e9 if noisy else 391e9 * scatter.uniform(1.0, 1.01),
+                "bit/s",
+                "higher",
+                message_bytes=8 * 1024**2,
+            )
+        ],
+        parameters={"gdr": "yes"},
+    )
+    return {**made, "nodes": [node(one), node(other)], "node_count": 2}
+
+
+def _row(name: str, value: float, unit: str, direction: str, **more: Any) -> dict[str, Any]:
+    return {"name": name, "value": value, "unit": unit, "direction": direction, **more}
+
+
+def _record(
+    number: int, benchmark: str, case: str, metrics: list[dict[str, Any]], **changes: Any
+) -> dict[str, Any]:
+    made: dict[str, Any] = {
+        "schema": "trueup.record/1",
+        "run_id": RUN_ID,
+        "benchmark": benchmark,
+        "case": case,
+        "outcome": "ok",
+        "reason": None,
+        "nodes": [node(number)],
+        "vm_size": SIZE,
+        "region": "eastus",
+        "offer": "payg",
+        "node_count": 1,
+        "ranks": 1,
+        "threads_per_rank": 1,
+        "gpus": 0,
+        "parameters": {},
+        "command": ["made"],
+        "environment": {},
+        "software": {},
+        "system": {},
+        "started_at": "2026-11-20T09:13:00Z",
+        "duration_seconds": 1.0,
+        "metrics": metrics,
+        "raw": None,
+    }
+    made.update(changes)
+    return made

@@ -1,0 +1,491 @@
+"""trueup health: verdicts with their unit and source, and whom a fleet's figures blame."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import fleet
+import pytest
+import yaml
+from fleet import FAULTS, GIB, NOISY_PAIR, SIZE
+from made import figure, record, write
+from trueup.errors import BadInput
+from trueup_analysis import cli
+from trueup_analysis.health import expectations, report, verdicts
+from trueup_analysis.health.quantity import Quantity
+from trueup_analysis.load import load
+
+ROOT = Path(__file__).resolve().parents[3]
+CATALOG = ROOT / "catalog" / "expectations.yml"
+NDV4 = "Standard_ND96asr_v4"
+FACTS = expectations.read(CATALOG)
+
+
+def case(
+    benchmark: str,
+    *rows: dict[str, Any],
+    size: str | None = NDV4,
+    parameters: dict[str, Any] | None = None,
+    **changes: Any,
+) -> verdicts.Case:
+    """A case with these metric rows."""
+    made = {
+        "nodes": ("made-1",),
+        "vm_size": size,
+        "benchmark": benchmark,
+        "case": "made",
+        "outcome": "ok",
+        "reason": None,
+        "parameters": parameters or {},
+        "software": {},
+        **changes,
+    }
+    return verdicts.Case(**made, figures=[verdicts.Figure(**row) for row in rows])
+
+
+def busbw(gigabytes: float, message_bytes: int = 8 * GIB) -> dict[str, Any]:
+    return figure("busbw", gigabytes * 1e9, "byte/s", "higher", message_bytes=message_bytes)
+
+
+NVLINK = {"operation": "all_reduce", "transport": "nvlink"}
+
+
+@pytest.mark.parametrize(
+    ("measured", "word"),
+    [(227.9, "fail"), (228.0, "warn"), (239.3, "warn"), (239.41, "pass"), (300.0, "pass")],
+)
+def test_a_figure_fails_below_what_is_expected_and_warns_within_5_percent(
+    measured: float, word: str
+) -> None:
+    [verdict] = verdicts.judge_case(case("nccl", busbw(measured), parameters=NVLINK), FACTS)
+    assert verdict.verdict == word
+    assert (verdict.measured, verdict.expected, verdict.unit) == (measured * 1e9, 228e9, "byte/s")
+    assert verdict.source == "Azure/azurehpc-health-checks@0e0a1ac conf/"
+    assert verdict.fault == ("NHC2010" if word == "fail" else None)
+
+
+def test_a_sweep_is_judged_at_the_size_that_is_named_and_not_by_its_average() -> None:
+    # A healthy NDv4: the average over the sweep is 68.4 GB/s, and the 8 GiB row is 235.26 GB/s.
+    sweep = [busbw(0.5 + exponent, 2**exponent) for exponent in range(3, 30)]
+    [verdict] = verdicts.judge_case(case("nccl", *sweep, busbw(235.26), parameters=NVLINK), FACTS)
+    assert (verdict.verdict, verdict.message_bytes) == ("warn", 8 * GIB)
+
+
+def test_a_sweep_that_ends_before_that_size_has_no_verdict() -> None:
+    found = verdicts.judge_case(case("nccl", busbw(100.0, 1024), parameters=NVLINK), FACTS)
+    assert {(item.verdict, item.measured, item.reason) for item in found} == {
+        ("no verdict", None, f"not measured at {size} bytes, which is what is expected")
+        for size in (8 * GIB, 4 * GIB)
+    }
+
+
+def test_another_operation_or_more_nodes_are_not_judged_by_what_one_node_must_reach() -> None:
+    gather = case("nccl", busbw(100.0), parameters={**NVLINK, "operation": "all_gather"})
+    several = case("nccl", busbw(100.0), parameters=NVLINK, nodes=("a", "b"))
+    found = [verdicts.judge_case(item, FACTS) for item in (gather, several)]
+    assert [[item.verdict for item in one] for one in found] == [["no verdict"], ["no verdict"]]
+
+
+def test_a_loopback_over_infiniband_is_judged_by_its_own_figure() -> None:
+    [verdict] = verdicts.judge_case(
+        case("nccl", busbw(19.0), parameters={"operation": "all_reduce", "transport": "ib"}), FACTS
+    )
+    assert (verdict.verdict, verdict.expected, verdict.fault) == ("pass", 18e9, None)
+
+
+def test_bits_and_bytes_are_never_compared() -> None:
+    wrong = figure("busbw", 300e9, "bit/s", "higher", message_bytes=8 * GIB)
+    found = verdicts.judge_case(case("nccl", wrong, parameters=NVLINK), FACTS)
+    [verdict] = [item for item in found if item.message_bytes == 8 * GIB]
+    assert (verdict.verdict, verdict.measured) == ("no verdict", None)
+    assert verdict.reason == "recorded in bit/s, expected in byte/s: these cannot be compared"
+    with pytest.raises(BadInput, match="GB/s and Gb/s measure different things"):
+        Quantity(25, "GB/s").to("Gb/s")
+    assert Quantity(200, "Gb/s").to("bit/s").value == 200e9
+
+
+def test_an_unknown_size_and_an_unknown_benchmark_have_no_verdict() -> None:
+    found = [
+        verdicts.judge_case(case("nccl", busbw(1.0), parameters=NVLINK, size=size), FACTS)[0]
+        for size in (None, "Standard_D4s_v4")
+    ]
+    found += verdicts.judge_case(case("devito", figure("run_time", 1.0, "s", "lower")), FACTS)
+    assert [item.verdict for item in found] == ["no verdict"] * 3
+    assert [item.reason for item in found] == [
+        "the VM size is not known",
+        "nothing is expected of the size Standard_D4s_v4",
+        "nothing is expected of devito on Standard_ND96asr_v4",
+    ]
+
+
+def test_a_failed_case_is_not_measured_and_an_invalid_one_is_a_failure_whatever_its_figures() -> (
+    None
+):
+    fast = busbw(400.0)
+    failed = case("nccl", parameters=NVLINK, outcome="failed", reason="time limit")
+    invalid = case("nccl", fast, parameters=NVLINK, outcome="invalid", reason="3 wrong values")
+    words = [
+        (item.verdict, item.reason, item.fault)
+        for each in (failed, invalid)
+        for item in verdicts.judge_case(each, FACTS)
+    ]
+    assert words == [("not measured", "time limit", None), ("fail", "3 wrong values", "NHC2010")]
+
+
+def test_each_device_is_judged_by_itself() -> None:
+    rows = [
+        figure("link_rate", rate * 1e9, "bit/s", "none", device=f"mlx5_ib{number}")
+        for number, rate in enumerate([200, 200, 100])
+    ]
+    found = verdicts.judge_case(case("node_state", *rows), FACTS)
+    links = [item for item in found if item.metric == "link_rate"]
+    assert [(item.device, item.verdict) for item in links] == [
+        ("mlx5_ib0", "pass"),
+        ("mlx5_ib1", "pass"),
+        ("mlx5_ib2", "fail"),
+    ]
+
+
+def test_the_best_repeat_of_stream_is_judged_where_the_source_says_so() -> None:
+    rows = [
+        figure(f"{kernel}_rate", value, "byte/s", "higher", statistic=statistic)
+        for kernel in ("copy", "scale", "add", "triad")
+        for statistic, value in (("median", 310e9), ("min", 300e9), ("max", 340e9))
+    ]
+    found = verdicts.judge_case(case("stream", *rows, size="Standard_HB120rs_v3"), FACTS)
+    assert [(item.metric, item.verdict, item.measured) for item in found] == [
+        (f"{kernel}_rate", "pass", 340e9) for kernel in ("copy", "scale", "add", "triad")
+    ]
+
+
+def source_rows() -> list[dict[str, str]]:
+    """Azure's own figures, as the catalog took them over."""
+    text = (ROOT / "tests" / "data" / "health" / "nhc.csv").read_text()
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+@pytest.mark.parametrize("row", source_rows(), ids=lambda row: row["conf"])
+def test_the_catalog_holds_every_figure_of_azures_own_health_checks(row: dict[str, str]) -> None:
+    held = {
+        (item.benchmark, item.metric, item.message_bytes): item.expected.base
+        for item in FACTS.of(f"Standard_{row['conf']}")
+        if item.source.startswith("Azure/azurehpc-health-checks")
+        and item.parameters.get("transport") != ("ib",)
+    }
+    gpus = int(row["gpu_count"] or 0)
+    left_out = {"nc80adis_h100_v5", "nd96asr_mi200_v4"}
+    wanted = {
+        ("node_state", "cores", None): float(row["cores"]),
+        ("node_state", "memory", None): int(
+            int(row["physmem_kb"]) * (100 - int(row["physmem_tol_pct"])) / 100
+        )
+        * 1024,
+    }
+    for key, column, factor in (
+        (("node_state", "link_rate", None), "ib_gbps", 1e9),
+        (("node_state", "rdma_nics", None), "ib_devices", 1),
+        (("node_state", "ethernet_link_rate", None), "an_gbps", 1e9),
+        (("node_state", "gpus", None), "gpu_count", 1),
+        (("node_state", "nvme_disks", None), "nvme_count", 1),
+        (("gpu_copy", "h2d_bandwidth", None), "gpu_bw_host_gbps", 1e9),
+        (("gpu_copy", "d2h_bandwidth", None), "gpu_bw_host_gbps", 1e9),
+        (("ib", "ib_write_bandwidth", 8 * 1024**2), "ib_bw_gdr_gbps", 1e9),
+        (("ib", "ib_write_bandwidth", 1024**2), "ib_bw_non_gdr_gbps", 1e9),
+        (("stream", "triad_rate", None), "stream_mbps", 1e6),
+        (("stream", "copy_rate", None), "stream_mbps", 1e6),
+    ):
+        if row[column]:
+            wanted[key] = float(row[column]) * factor
+    if row["gpu_bw_p2p_gbps"] and gpus > 1 and row["conf"] not in left_out:
+        wanted["gpu_copy", "p2p_bandwidth", None] = float(row["gpu_bw_p2p_gbps"]) * 1e9
+    if row["nccl_busbw_gbps"]:
+        size = int(row["nccl_msg"][:-1]) * GIB
+        wanted["nccl", "busbw", size] = float(row["nccl_busbw_gbps"]) * 1e9
+    assert {key: held.get(key) for key in wanted} == wanted
+
+
+def test_the_loopback_figures_are_held_too() -> None:
+    found = {
+        size: [
+            (item.expected.base, item.message_bytes)
+            for item in FACTS.of(size, "nccl")
+            if item.parameters["transport"] == ("ib",) and item.nodes == 1
+        ]
+        for size in (NDV4, "Standard_ND96amsr_A100_v4")
+    }
+    assert found == {
+        NDV4: [(18e9, 8 * GIB), (20e9, 4 * GIB)],
+        "Standard_ND96amsr_A100_v4": [(18e9, 16 * GIB)],
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"unit": "GBps"}, "'GBps' is no known unit"),
+        ({"comparison": "about"}, "comparison 'about' is none of"),
+        ({"colour": "red"}, "colour is not known here"),
+        ({"source": None}, "source is missing"),
+        ({"judged": "kindly"}, "judged 'kindly' is not strictly"),
+        ({"values": [{"value": 5, "warn_below": 4, "sizes": ["x"]}]}, "warn_below 4"),
+        ({"values": [{"value": "much", "sizes": ["x"]}]}, "could not convert"),
+        ({"values": 3}, "not iterable"),
+    ],
+)
+def test_a_wrong_expectation_is_refused_by_number_and_name(
+    change: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    entry = {
+        "what": "made",
+        "benchmark": "stream",
+        "metric": "triad_rate",
+        "unit": "GB/s",
+        "comparison": "at_least",
+        "source": "made",
+        "date": "2026",
+        "values": [{"value": 5, "sizes": ["x"]}],
+        **change,
+    }
+    entry = {name: value for name, value in entry.items() if value is not None}
+    path = tmp_path / "expectations.yml"
+    path.write_text(yaml.safe_dump({"warn_within": 0.05, "expectations": [entry]}))
+    with pytest.raises(BadInput) as caught:
+        expectations.read(path)
+    assert f"{path}: expectation 1 (made) is wrong: " in str(caught.value)
+    assert said in str(caught.value)
+
+
+# ---- the fleet ----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def six_hundred(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tmp_path_factory.mktemp("fleet"), fleet.fleet())
+
+
+@pytest.fixture(scope="module")
+def examined(six_hundred: Path) -> report.Health:
+    return report.examine(verdicts.cases(load([six_hundred])), FACTS)
+
+
+def test_all_seven_planted_faults_are_found_and_no_other_node_is_blamed(
+    examined: report.Health,
+) -> None:
+    assert len(examined.nodes) == 600
+    found = {
+        node: sorted({(item.benchmark, item.device, item.fault) for item in its}, key=str)
+        for node, its in examined.blamed.items()
+    }
+    gpu6 = [("gpu_copy", f"gpu{other}>gpu6", "NHC2020") for other in range(8) if other != 6]
+    gpu6 += [("gpu_copy", f"gpu6>gpu{other}", "NHC2020") for other in range(8) if other != 6]
+    numbers = {fault: fleet.node(number) for number, fault in FAULTS.items()}
+    assert found == {
+        numbers["slow NIC"]: [("ib", "mlx5_ib5", "NHC2003")],
+        numbers["wrong link rate"]: [("node_state", "mlx5_ib2", "NHC2003")],
+        numbers["cold GPU"]: [("gemm", "gpu3", "NHC2020")],
+        numbers["bad NVLink"]: sorted(gpu6),
+        numbers["wrong driver"]: [("node_state", None, None)],
+        numbers["silent socket fall-back"]: [("nccl", None, "NHC2010")],
+    }
+    assert [item.nodes for item in examined.groups] == [
+        tuple(fleet.node(number) for number in NOISY_PAIR)
+    ]
+    # Neither is a warning said about anyone else.
+    warned = {node for item in examined.verdicts if item.verdict == "warn" for node in item.nodes}
+    assert warned == set()
+    assert examined.status == 1
+
+
+def test_what_is_said_of_the_driver_and_the_pair_says_why(examined: report.Health) -> None:
+    [driver] = [item for item in examined.verdicts if item.what == "version of nvidia_driver"]
+    assert driver.reason == (
+        "nvidia_driver is 570.211.01, and 599 of 600 nodes of this size have 580.173.02"
+    )
+    [pair] = examined.groups
+    assert pair.reason == "each of the two is fast with others: look at the way between them"
+
+
+def pairs_of(bad: set[tuple[int, int]], nodes: int = 8) -> list[verdicts.Case]:
+    """Every pair of a few nodes; those in ``bad`` at half the speed."""
+    return [
+        case(
+            "ib",
+            figure(
+                "ib_write_bandwidth",
+                200e9 if (one, other) in bad else 392e9 + one + other,
+                "bit/s",
+                "higher",
+                message_bytes=8 * 1024**2,
+            ),
+            size=SIZE,
+            nodes=(f"n{one}", f"n{other}"),
+            parameters={"gdr": "yes"},
+        )
+        for one in range(nodes)
+        for other in range(one + 1, nodes)
+    ]
+
+
+def blamed_in(found: list[verdicts.Case]) -> list[tuple[str, ...]]:
+    health = report.examine(found, FACTS)
+    return sorted({item.nodes for item in health.verdicts if item.verdict in ("fail", "warn")})
+
+
+def test_pairs_are_reduced_to_the_node_that_is_in_the_bad_ones() -> None:
+    of_three = {(one, other) for one in range(8) for other in range(8) if 3 in (one, other)}
+    assert blamed_in(pairs_of(of_three)) == [("n3",)]
+    assert blamed_in(pairs_of(of_three | {(0, 1)})) == [("n0", "n1"), ("n3",)]
+    two = of_three | {(one, other) for one in range(8) for other in range(8) if 5 in (one, other)}
+    assert blamed_in(pairs_of(two)) == [("n3",), ("n5",)]
+    assert blamed_in(pairs_of({(2, 6)})) == [("n2", "n6")]
+    assert blamed_in(pairs_of(set())) == []
+
+
+def test_two_nodes_alone_are_blamed_as_a_pair() -> None:
+    health = report.examine(pairs_of({(0, 1)}, nodes=2), FACTS)
+    [verdict] = health.verdicts
+    assert (verdict.nodes, verdict.verdict) == (("n0", "n1"), "fail")
+    assert verdict.reason == "look at the way between them, and measure each with other nodes"
+
+
+def test_an_outlier_is_a_warning_even_where_nothing_is_expected() -> None:
+    found = [
+        case(
+            "devito",
+            figure("run_time", 14.0 if number == 4 else 10.0 + number / 100, "s", "lower"),
+            nodes=(f"n{number}",),
+        )
+        for number in range(10)
+    ]
+    health = report.examine(found, FACTS)
+    warned = [(item.nodes, item.reason) for item in health.verdicts if item.verdict == "warn"]
+    assert warned == [(("n4",), "39% worse than the median of 10 figures of this size")]
+    # Fewer nodes than five have no usual value.
+    assert report.examine(found[1:5], FACTS).counts["warn"] == 0
+
+
+def test_a_repaired_node_is_judged_by_what_it_does_now(tmp_path: Path) -> None:
+    def measured(gigabytes: float, at: str) -> dict[str, Any]:
+        return record(
+            benchmark="nccl",
+            case="all_reduce",
+            vm_size=NDV4,
+            parameters=NVLINK,
+            started_at=at,
+            metrics=[busbw(gigabytes)],
+        )
+
+    write(tmp_path, [measured(250, "2026-11-20T10:00:00Z"), measured(100, "2026-11-20T09:00:00Z")])
+    health = report.examine(verdicts.cases(load([tmp_path])), FACTS)
+    assert [item.verdict for item in health.verdicts] == ["pass"]
+
+
+# ---- the command --------------------------------------------------------------------------------
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    """The exit status and both outputs of ``trueup``."""
+    try:
+        cli.app([*arguments], standalone_mode=False)
+        status = 0
+    except BadInput as error:
+        capsys.readouterr()
+        return 1, "", str(error)
+    except Exception as error:  # noqa: BLE001 WHY: typer's own, whatever its version
+        status = getattr(error, "exit_code", 99)
+    told = capsys.readouterr()
+    return status, told.out, told.err
+
+
+def nccl_record(tmp_path: Path, gigabytes: float, **changes: Any) -> Path:
+    made = record(
+        benchmark="nccl",
+        case="all_reduce",
+        vm_size=NDV4,
+        parameters=NVLINK,
+        metrics=[busbw(gigabytes)],
+        **changes,
+    )
+    return write(tmp_path, [made])
+
+
+def test_the_exit_status_says_pass_fail_or_not_measured(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = {
+        "well": nccl_record(tmp_path / "well", 250.0),
+        "slow": nccl_record(tmp_path / "slow", 200.0),
+        "broken": nccl_record(tmp_path / "broken", 1.0, outcome="failed", reason="time limit"),
+        "unknown": nccl_record(tmp_path / "unknown", 250.0),
+    }
+    unknown = next(made["unknown"].glob("*/*.json"))
+    unknown.write_text(unknown.read_text().replace(NDV4, "Standard_Made"))
+    statuses = {name: cli_status(capsys, path) for name, path in made.items()}
+    assert statuses == {"well": 0, "slow": 1, "broken": 2, "unknown": 2}
+    assert cli_status(capsys, made["well"], "--require", "ib") == 2
+
+
+def cli_status(capsys: pytest.CaptureFixture[str], path: Path, *more: str) -> int:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.argv", ["trueup", "health", str(path), *more])
+        try:
+            cli.main()
+        except SystemExit as error:
+            capsys.readouterr()
+            return int(error.code or 0)
+    capsys.readouterr()
+    return 0
+
+
+def test_every_format_tells_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = nccl_record(tmp_path, 200.0)
+
+    def told(form: str) -> str:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("sys.argv", ["trueup", "health", str(source), "--format", form])
+            with pytest.raises(SystemExit):
+                cli.main()
+        return capsys.readouterr().out
+
+    table = told("table")
+    assert "fail" in table
+    assert "200.00  \u2265 228.00  GB/s" in table
+    [sheet] = json.loads(told("json"))["tables"]
+    [row] = sheet["rows"]
+    assert (row["node"], row["verdict"], row["measured"], row["expected"], row["unit"]) == (
+        *("made-1", "fail"),
+        *(200e9, 228e9, "byte/s"),
+    )
+    root = ET.fromstring(told("junit"))
+    assert {name: root.get(name) for name in ("tests", "failures", "errors", "skipped")} == {
+        "tests": "1",
+        "failures": "1",
+        "errors": "0",
+        "skipped": "0",
+    }
+    [failure] = root.iter("failure")
+    assert failure.get("type") == "NHC2010"
+    assert "measured 2e+11 byte/s, expected at least 2.28e+11 byte/s" in str(failure.get("message"))
+    metrics = told("prometheus")
+    assert metrics.count("trueup_health_verdict{") == 1
+    assert 'node="made-1"' in metrics
+    [line] = [line for line in metrics.splitlines() if line.startswith("trueup_health_verdict{")]
+    assert line.endswith("} 2")
+    [line] = [line for line in metrics.splitlines() if line.startswith("trueup_health_measured{")]
+    assert line.endswith("} 200000000000.0")
+
+
+def test_a_name_of_a_node_cannot_break_out_of_a_label(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = nccl_record(tmp_path, 250.0, nodes=['a"} 1\n\x01<b>'])
+    health = report.examine(verdicts.cases(load([source])), FACTS)
+    [line] = [line for line in report.prometheus(health).splitlines() if "verdict{" in line]
+    assert 'node="a\\"} 1\\n\x01<b>"' in line
+    suite = next(iter(ET.fromstring(report.junit(health))))
+    assert suite.get("name") == 'a"} 1 ?<b>' or suite.get("name") == 'a"} 1\n?<b>'
