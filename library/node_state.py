@@ -1,0 +1,119 @@
+#!/usr/bin/python
+"""Ansible module: a record of what a node is and what state it is in."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: node_state
+author: trueup contributors (@trueup)
+version_added: "0.3.0"
+short_description: Makes a record of a node's parts, counters and versions
+description:
+  - Turns what M(azure_node_facts), M(gpu_facts) and M(ib_facts) found into a record, by which
+    C(trueup health) judges the node and compares it with others of its size. It looks at nothing
+    itself. What is not known has no row.
+  - A record has the outcome C(invalid) where one of these modules found something wrong; the
+    reason says what. The module does not fail then.
+options:
+  run_id:
+    description: Id of the run that the record belongs to.
+    type: str
+    required: true
+  node_name:
+    description: The node's name in the record.
+    type: str
+    required: true
+  node:
+    description: The fact C(trueup_node).
+    type: dict
+    required: true
+  gpu:
+    description: The fact C(trueup_gpu). Empty where there are no GPUs to look at.
+    type: dict
+    default: {}
+  ib:
+    description: The fact C(trueup_ib). Empty where there are no RDMA devices to look at.
+    type: dict
+    default: {}
+attributes:
+  check_mode:
+    support: full
+    description: Nothing is changed anyway; in check mode no record is returned.
+  platform:
+    support: full
+    description: Any.
+    platforms: posix
+"""
+
+EXAMPLES = r"""
+- name: Keep what state the node is in
+  node_state:
+    run_id: 20261120T091300Z-7c1e
+    node_name: "{{ inventory_hostname }}"
+    node: "{{ ansible_facts['trueup_node'] }}"
+    gpu: "{{ ansible_facts['trueup_gpu'] | default({}) }}"
+    ib: "{{ ansible_facts['trueup_ib'] | default({}) }}"
+"""
+
+RETURN = r"""
+record:
+  description: The record (schema C(trueup.record/1)); null in check mode.
+  returned: always
+  type: dict
+raw:
+  description: Always null, for there is no tool's output.
+  returned: always
+  type: str
+ansible_facts:
+  description: The record once more, as the fact C(trueup_node_state).
+  returned: always
+  type: dict
+  contains:
+    trueup_node_state:
+      description: The record.
+      type: dict
+      returned: always, empty in check mode
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.trueup import node_state
+from ansible.module_utils.trueup.bench import Case
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "run_id": {"type": "str", "required": True},
+            "node_name": {"type": "str", "required": True},
+            "node": {"type": "dict", "required": True},
+            "gpu": {"type": "dict", "default": {}},
+            "ib": {"type": "dict", "default": {}},
+        },
+        supports_check_mode=True,
+    )
+    given = module.params
+    if module.check_mode:
+        module.exit_json(changed=False, record=None, raw=None, ansible_facts={})
+    node, gpu, ib = given["node"], given["gpu"] or None, given["ib"] or None
+    case = Case(
+        benchmark="node_state",
+        run_id=given["run_id"],
+        node_name=given["node_name"],
+        node=node,
+        case="state",
+        gpus=len(node.get("gpus") or []),
+        software=node_state.software(node, gpu, ib),
+    )
+    wrong = node_state.problems(gpu, ib)
+    record = case.record(
+        "invalid" if wrong else "ok",
+        reason=" ".join(wrong) or None,
+        metrics=node_state.metrics(node, gpu, ib),
+    )
+    module.exit_json(
+        changed=False, record=record, raw=None, ansible_facts={"trueup_node_state": record}
+    )
+
+
+if __name__ == "__main__":
+    main()
