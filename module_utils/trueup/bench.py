@@ -137,9 +137,20 @@ class Bench:
         if self._module.check_mode:
             self._module.exit_json(changed=False, record=None, ansible_facts={}, **self._common())
 
-    def run(self, parse: Callable[[str], Output]) -> Output:
+    def run(
+        self,
+        parse: Callable[[str], Output],
+        *,
+        explain: Optional[Callable[[str], Optional[str]]] = None,
+    ) -> Output:
         """Run the command alone on the node and parse what it printed; end with a failed record
-        where that fails."""
+        where that fails.
+
+        Args:
+            parse: the tool's parser.
+            explain: why a run whose exit status is not 0 failed, from what it printed; None where
+                the output does not say.
+        """
         case = self.case
         case.started_at = utc_now()
         lock = os.path.join(tempfile.gettempdir(), "trueup-benchmark.lock")
@@ -158,7 +169,8 @@ class Bench:
         self._raw = done.stdout + (f"\n[standard error]\n{done.stderr}" if done.stderr else "")
         failure = done.failure(self._timeout_seconds)
         if failure:
-            self._end("failed", failure, tail=done.tail())
+            why = explain(self._raw) if explain else None
+            self._end("failed", f"{failure}: {why}" if why else failure, tail=done.tail())
         try:
             return parse(self._raw)
         except ParseError as error:

@@ -20,10 +20,10 @@ Comparison = Literal["at_least", "at_most", "exactly"]
 _COMPARISONS: Final = ("at_least", "at_most", "exactly")
 _ENTRY: Final = {
     *("what", "benchmark", "metric", "comparison", "unit", "source", "date", "values"),
-    *("parameters", "nodes", "message_bytes", "statistic", "judged", "fault"),
+    *("parameters", "refused", "nodes", "message_bytes", "statistic", "judged", "fault"),
 }
 _REQUIRED: Final = _ENTRY - {
-    *("parameters", "nodes", "message_bytes", "statistic", "judged", "fault")
+    *("parameters", "refused", "nodes", "message_bytes", "statistic", "judged", "fault")
 }
 _VALUE: Final = {"value", "sizes", "message_bytes", "warn_below"}
 
@@ -36,6 +36,7 @@ class Expectation:
         expected: the figure below (above, beside) which a node fails.
         warn: the figure up to which it passes with a warning; None where there is no such band.
         parameters: what the case must have been: name to the values that are allowed.
+        refused: parameters with which the case is a failure, whatever its figures.
         nodes: how many nodes the case ran on, None for any; ``several`` for more than one.
         message_bytes: the message size that is judged; None where the figure has none.
         statistic: which statistic of repeats is judged; None for the median or the only one.
@@ -51,6 +52,7 @@ class Expectation:
     date: str
     warn: Quantity | None = None
     parameters: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    refused: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     nodes: int | Literal["several"] | None = None
     message_bytes: int | None = None
     statistic: str | None = None
@@ -58,11 +60,29 @@ class Expectation:
 
     def applies(self, parameters: Mapping[str, Any], node_count: int) -> bool:
         """Whether a case of these parameters and this many nodes is what it speaks of."""
-        several = self.nodes == "several" and node_count > 1
-        fits = several or self.nodes in (None, node_count)
-        return fits and all(
+        return self._fits(node_count) and all(
             str(parameters.get(name)) in allowed for name, allowed in self.parameters.items()
         )
+
+    def refuses(self, parameters: Mapping[str, Any], node_count: int) -> str | None:
+        """The parameter that makes a case of this kind a failure, as ``name value``; else None.
+
+        A case is of this kind whose other parameters are what they must be.
+        """
+        others = {name: of for name, of in self.parameters.items() if name not in self.refused}
+        of_this_kind = self._fits(node_count) and all(
+            str(parameters.get(name)) in allowed for name, allowed in others.items()
+        )
+        found = (
+            f"{name} {parameters.get(name)}"
+            for name, refused in self.refused.items()
+            if str(parameters.get(name)) in refused
+        )
+        return next(found, None) if of_this_kind else None
+
+    def _fits(self, node_count: int) -> bool:
+        several = self.nodes == "several" and node_count > 1
+        return several or self.nodes in (None, node_count)
 
 
 class Expectations:
@@ -147,10 +167,8 @@ def _expanded(entry: Mapping[str, Any], within: float) -> Iterator[tuple[str, Ex
             comparison=cast("Comparison", comparison),
             expected=expected,
             warn=None if judged == "strictly" else warn,
-            parameters={
-                name: tuple(str(item) for item in allowed)
-                for name, allowed in entry.get("parameters", {}).items()
-            },
+            parameters=_lists(entry.get("parameters", {})),
+            refused=_lists(entry.get("refused", {})),
             nodes="several" if entry.get("nodes") == "2+" else entry.get("nodes"),
             message_bytes=None if message_bytes is None else int(message_bytes),
             statistic=entry.get("statistic"),
@@ -160,6 +178,10 @@ def _expanded(entry: Mapping[str, Any], within: float) -> Iterator[tuple[str, Ex
         )
         for size in value["sizes"]:
             yield str(size), expectation
+
+
+def _lists(given: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    return {name: tuple(str(item) for item in allowed) for name, allowed in given.items()}
 
 
 def _only(found: Mapping[str, Any], known: set[str]) -> None:

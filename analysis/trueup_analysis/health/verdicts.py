@@ -199,6 +199,16 @@ def judge_case(case: Case, expectations: Expectations) -> list[Verdict]:
             else f"nothing is expected of the size {case.vm_size}"
         )
         return [_of_case(case, "no verdict", why)]
+    for item in expected:
+        if refused := item.refuses(case.parameters, len(case.nodes)):
+            allowed = " or ".join(
+                value
+                for name, values in item.parameters.items()
+                if refused.startswith(f"{name} ")
+                for value in values
+            )
+            why = f"{item.what}: {refused}, expected {allowed}; the figures do not count"
+            return [_of_case(case, "fail", why, item.fault or None)]
     fitting = [item for item in expected if item.applies(case.parameters, len(case.nodes))]
     if not fitting:
         what = "; ".join(dict.fromkeys(_needs(item) for item in expected))

@@ -137,6 +137,17 @@ def test_a_failed_case_is_not_measured_and_an_invalid_one_is_a_failure_whatever_
     assert words == [("not measured", "time limit", None), ("fail", "3 wrong values", "NHC2010")]
 
 
+def test_a_silent_fall_back_to_sockets_fails_whatever_the_speed() -> None:
+    [verdict] = verdicts.judge_case(
+        case("nccl", busbw(400.0), parameters={**NVLINK, "transport": "socket"}), FACTS
+    )
+    assert (verdict.verdict, verdict.measured, verdict.fault) == ("fail", None, "NHC2010")
+    assert verdict.reason == (
+        "NCCL all-reduce on one node: transport socket, expected nvlink or p2p or shm or unknown;"
+        " the figures do not count"
+    )
+
+
 def test_each_device_is_judged_by_itself() -> None:
     rows = [
         figure("link_rate", rate * 1e9, "bit/s", "none", device=f"mlx5_ib{number}")

@@ -1,0 +1,1138 @@
+"""What nccl-tests prints: its table, or the JSON file of its option -J.
+
+Formats, from nccl-tests' source (src/common.cu and src/util.cu, NCCL 2.4's tests of 2019 to version
+2.19.6 of 2026):
+
+- ``error`` (2019 to 2022: the largest relative error, and N/A) or ``#wrong`` (wrong elements);
+- ``time`` in microseconds, or ``cputime`` (-C); i_min i_max i_p99 i_cv% (-I); timestamps (-S);
+- redop and root in all tables or (to 2022) only in those that have them; an empty redop;
+- several cycles one after the other in one table (-N);
+- ``Avg bus bandwidth`` with OK or FAILED where NCCL_TESTS_MIN_BW was set.
+
+NCCL's log may stand between the lines, and cut one in two; mpirun's ``[1,0]<stdout>:`` and srun's
+``0: `` may stand before each.
+
+Nothing is taken that does not fit together: the sizes follow from the header; size = count x bytes
+of the type; algbw = size / time and busbw = algbw x factor within the printed rounding; the average
+is that of all rows. Factors (doc/PERFORMANCE.md): all_reduce 2(n-1)/n; all_gather, reduce_scatter
+and alltoall (n-1)/n; broadcast, reduce and sendrecv 1.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+
+from ..errors import ParseError
+from ..record import Metric, summarise
+from .nccl_log import LogLine, NcclLog, read_log
+
+__all__ = ["JUDGED_BY", "OPERATIONS", "TOOL", "NcclOutput", "parse_nccl", "recognises"]
+
+TOOL = "nccl"
+JUDGED_BY = ("busbw", "byte/s", "higher")
+OPERATIONS = (
+    "all_reduce",
+    "all_gather",
+    "reduce_scatter",
+    "alltoall",
+    "broadcast",
+    "reduce",
+    "sendrecv",
+)
+
+_GB = 1e9
+_MICROSECOND = 1e-6
+_MOST_SIZES = 100_000
+_JSON_VERSIONS = (1, 2, 3)
+_COARSEST_SHARE = 32  # bytes: each rank's part is rounded down to 4 elements or 16 bytes
+_G_DIGITS = 6  # of printf's %g, which prints the average
+_TYPE_BYTES = {
+    **dict.fromkeys(("int8", "uint8", "char", "f8e4m3", "f8e5m2"), 1),
+    **dict.fromkeys(("half", "bfloat16"), 2),
+    **dict.fromkeys(("int32", "uint32", "int", "float"), 4),
+    **dict.fromkeys(("int64", "uint64", "double"), 8),
+}
+_REDOPS = ("sum", "prod", "max", "min", "avg", "mulsum")
+
+_STANDARD_ERROR = "[standard error]"  # what bench.py puts before the second stream
+_TAG = re.compile(r"\[(?:[^\]\s]*@)?\d+,\d+\]<(stdout|stderr|stddiag)>: ?")
+_LABEL = re.compile(r" *\d+: ")
+_LOG = re.compile(
+    r"(?:\[[0-9][^\]]*\] )?([\w.-]+):\d+:\d+ (?:\[-?\d+\] )?[^ ]* ?(?:\([^)]*\) )?"
+    r"NCCL (INFO|WARN|CALL|TRACE|ABORT) ?(.*)"
+)
+_BARE_VERSION = re.compile(r"NCCL version \d+\.\d+\.\d+\S*")
+_UCX = re.compile(r"\[[\d.]+\] .*\bUCX +(?:FATAL|ERROR|WARN|INFO|DIAG|DEBUG)\b")
+
+_TESTS = re.compile(r"# nccl-tests version (\S+) nccl-headers=(\d+) nccl-library=(\d+)")
+_STARTING = re.compile(r"# Collective test starting: (\S+)")
+_CONCLUDED = re.compile(r"# Collective test concluded: (\S+)")
+_SETTINGS = re.compile(
+    r"# nThread (\d+) nGpus (\d+) minBytes (\d+) maxBytes (\d+) step: (\d+)\((factor|bytes)\) "
+    r"warmup iters: (\d+) iters: (\d+) (?:agg iters: (\d+) )?validation: (\d+)"
+    r"(?: graph: (\d+))?(?: unalign: (\d+))?"
+)
+_DEVICE = re.compile(
+    r"# +Rank +(\d+) (?:Group +(\d+) )?Pid +\d+ on +(\S+) device +\d+ \[[0-9a-fx:]+\] \S.*"
+)
+_REDUCING = re.compile(r"# Reducing maxBytes to (\d+) due to memory limitation")
+_SIDES = re.compile(
+    r"# +out-of-place(?: \(\+ per-iteration\))? +in-place(?: \(\+ per-iteration\))?"
+)
+_COLUMNS = re.compile(r"# +size +count +type\b.*")
+_OUT_OF_BOUNDS = re.compile(r"# Out of bounds values +: (\d+) (OK|FAILED)")
+_AVERAGE = re.compile(r"# Avg bus bandwidth +: (\S+)(?: (OK|FAILED))?")
+_FOOTER = re.compile(r"# (?:Out of bounds values|Avg bus bandwidth)")
+_ROW_LIKE = re.compile(r" *\d+ +\d+ +[a-z]\w* .*")
+_ERROR = re.compile(r"# error: (\S.*)")
+_PROGRAM = re.compile(r"(?:.*/)?([a-z_]+)_perf")
+
+_OURS = re.compile(
+    r"^.*# (?:nccl-tests version|nThread \d+ nGpus|Collective test (?:starting|concluded):"
+    r"|Out of bounds values|Avg bus bandwidth| *Rank +\d+ (?:Group|Pid))"
+    r"|^.*# +size +count +type\b.*\balgbw\b",
+    re.MULTILINE,
+)
+_OUR_JSON = re.compile(r'\A\s*\{"version".*"nccl_version"|"alg_bw".*"bus_bw"', re.DOTALL)
+
+
+@dataclass(frozen=True)
+class _Printed:
+    """A number and how far from it the true one may be: half a unit of its last printed digit."""
+
+    value: float
+    half: float
+
+    @property
+    def least(self) -> float:
+        return max(0.0, self.value - self.half * 1.001)
+
+    @property
+    def most(self) -> float:
+        return self.value + self.half * 1.001
+
+    def times(self, factor: float) -> _Printed:
+        return _Printed(self.value * factor, self.half * factor)
+
+    def may_be(self, other: _Printed) -> bool:
+        """Whether both can have been rounded from the same number."""
+        slack = 1e-9 * max(self.value, other.value)
+        return self.least <= other.most + slack and other.least <= self.most + slack
+
+
+@dataclass(frozen=True)
+class Body:
+    """One half of a row.
+
+    Attributes:
+        time: microseconds.
+        algbw, busbw: GB/s.
+        wrong: wrong elements, or the largest relative error in old tables; None for N/A.
+        iterations: i_min, i_max and i_p99 in microseconds (-I).
+    """
+
+    time: _Printed
+    algbw: _Printed
+    busbw: _Printed
+    wrong: Optional[float]
+    iterations: Optional[Tuple[float, float, float]] = None
+
+
+@dataclass(frozen=True)
+class Row:
+    """One size of one cycle; ``number`` and ``line`` say where it stands."""
+
+    size: int
+    count: int
+    type: str
+    redop: str
+    root: Optional[int]
+    out_of_place: Optional[Body]
+    in_place: Optional[Body]
+    number: Optional[int]
+    line: str
+
+
+@dataclass(frozen=True)
+class _Settings:
+    """The header's line, and the ranks."""
+
+    threads: int
+    gpus_per_thread: int
+    least: int
+    most: int
+    step: int
+    by_factor: bool
+    warmup: int
+    iterations: int
+    aggregated: int
+    validation: int
+    ranks: int
+
+    def sizes(self) -> List[int]:
+        """The sizes that were asked for, in their order."""
+        if self.step < 1 or (self.by_factor and self.step < 2):
+            raise ParseError(f"a step of {self.step} between sizes leads nowhere")
+        if self.by_factor and self.least < 1:
+            raise ParseError("minBytes 0 times a factor leads nowhere")
+        found: List[int] = []
+        size = min(self.least, self.most)
+        while size <= self.most:
+            found.append(size)
+            if len(found) > _MOST_SIZES:
+                raise ParseError(f"the header asks for more than {_MOST_SIZES} sizes")
+            size = size * self.step if self.by_factor else size + self.step
+        return found
+
+
+@dataclass(frozen=True)
+class _Model:
+    """How one operation's rows fit together."""
+
+    operation: str
+    factor: Callable[[int], float]  # busbw over algbw, of the number of ranks
+    shared: bool = False  # count is each rank's part of size
+    reduces: Optional[bool] = None  # None: whatever the column redop says
+    rooted: bool = False
+    unchecked_in_place: bool = False  # nccl-tests cannot do it in place, and prints N/A
+    # To 2019, algbw of gather and scatter left out the rank's own part, as busbw does.
+    base: Callable[[int], float] = lambda _ranks: 1.0
+
+    def wrong_with(
+        self, row: Row, ranks: int, *, by_wall_time: bool, checked: bool
+    ) -> Optional[str]:
+        """Why this cannot be a row of the operation, or None.
+
+        Args:
+            by_wall_time: bandwidths are made from the column of times.
+            checked: nccl-tests compared the results.
+        """
+        if self.reduces is not None and self.reduces != (row.redop in _REDOPS):
+            return f"redop {row.redop or 'empty'!r} is not one of {self.operation}'s"
+        if self.rooted != (row.root is not None and row.root >= 0):
+            return f"root {row.root} is not one of {self.operation}'s"
+        if checked and (row.in_place and row.in_place.wrong is None) != self.unchecked_in_place:
+            return (
+                "results were checked (validation), and in-place "
+                f"{'has' if self.unchecked_in_place else 'lacks'} a count of wrong ones, which is "
+                f"not so in {self.operation}"
+            )
+        total = row.count * _TYPE_BYTES[row.type] * (ranks if self.shared else 1)
+        if total != row.size:
+            return f"count {row.count} of {row.type} is {total} bytes, not {row.size}"
+        for name, body in (("out-of-place", row.out_of_place), ("in-place", row.in_place)):
+            if body is None:
+                continue
+            if not body.busbw.may_be(body.algbw.times(self.factor(ranks))):
+                return (
+                    f"{name} busbw {body.busbw.value:g} is not algbw {body.algbw.value:g} x "
+                    f"{self.factor(ranks):g} ({self.operation}, {ranks} ranks)"
+                )
+            if by_wall_time and not _by_time(body, row.size * self.base(ranks)):
+                return (
+                    f"{name} algbw {body.algbw.value:g} GB/s is not {row.size} bytes in "
+                    f"{body.time.value:g} us"
+                )
+        return None
+
+
+def _by_time(body: Body, size: float) -> bool:
+    # GB/s are bytes per nanosecond.
+    fastest = size / (body.time.least * 1e3) if body.time.least > 0 else math.inf
+    slowest = size / (body.time.most * 1e3)
+    slack = 1e-9 * body.algbw.value
+    return body.algbw.least <= fastest + slack and slowest <= body.algbw.most + slack
+
+
+def _ring(ranks: int) -> float:
+    return (ranks - 1) / ranks
+
+
+def _one(_ranks: int) -> float:
+    return 1.0
+
+
+_MODELS = (
+    _Model("all_reduce", lambda ranks: 2 * _ring(ranks), reduces=True),
+    _Model("all_gather", _ring, shared=True, reduces=False),
+    _Model("reduce_scatter", _ring, shared=True, reduces=True),
+    _Model("alltoall", _ring, shared=True, unchecked_in_place=True),
+    _Model("broadcast", _one, reduces=False, rooted=True),
+    _Model("reduce", _one, reduces=True, rooted=True),
+    _Model("sendrecv", _one),
+)
+_MODELS_2019 = (
+    _Model("all_gather", _one, shared=True, reduces=False, base=_ring),
+    _Model("reduce_scatter", _one, shared=True, reduces=True, base=_ring),
+)
+
+
+@dataclass(frozen=True)
+class NcclOutput:
+    """One run of one operation.
+
+    Attributes:
+        operation: one of OPERATIONS, or "unknown" where several fit (on two ranks all_reduce and
+            sendrecv have the same figures) and the output does not name it.
+        may_be: those that fit.
+        ranks: GPUs that took part.
+        hosts: their machines, each once.
+        rows: the table, without rows of 0 bytes.
+        cycles: how often the sizes were gone through (-N).
+        cpu_time: the times are the CPU's (-C); bandwidths are not made from them.
+        out_of_bounds: the tool's count of wrong results, None where it did not check.
+        average_ok: the tool's verdict on the average against NCCL_TESTS_MIN_BW, None without one.
+        counts_wrong: the tables count wrong elements; old ones give the largest relative error.
+        log: what NCCL's own log says.
+        same_column: algbw is printed as busbw (all_gather and reduce_scatter to 2019).
+        empty_rows: rows of 0 bytes, left out.
+        errors: what NCCL said at the end.
+    """
+
+    operation: str
+    ranks: int
+    hosts: Tuple[str, ...]
+    rows: Tuple[Row, ...]
+    cycles: int
+    cpu_time: bool
+    out_of_bounds: Optional[int]
+    average_ok: Optional[bool]
+    counts_wrong: bool
+    iterations: int
+    tool_version: Optional[str] = None
+    nccl_version: Optional[str] = None
+    log: NcclLog = field(default_factory=NcclLog)
+    same_column: bool = False
+    empty_rows: int = 0
+    may_be: Tuple[str, ...] = ()
+    errors: Tuple[str, ...] = ()
+
+    @property
+    def parameters(self) -> Dict[str, str]:
+        """operation, transport, and what else NCCL's log says of the way."""
+        return {
+            "operation": self.operation,
+            "transport": self.log.transport,
+            "within_node": self.log.within or "none",
+            "between_nodes": self.log.between or "none",
+            "gpudirect": self.log.gpudirect,
+            "sharp": self.log.sharp,
+            "network": self.log.network or "unknown",
+            "adapters": ",".join(self.log.adapters) or "unknown",
+            "topology_file": self.log.topology_file,
+        }
+
+    @property
+    def wrong_rows(self) -> Tuple[Row, ...]:
+        """Rows with wrong values."""
+        if not self.counts_wrong:
+            return ()
+        return tuple(
+            row
+            for row in self.rows
+            if any(body and body.wrong for body in (row.out_of_place, row.in_place))
+        )
+
+    @property
+    def checks(self) -> Dict[str, bool]:
+        """The tool's check of the values, where it was on; its verdict on the average."""
+        checks = {}
+        if self.out_of_bounds is not None:
+            checks["values_correct"] = self.out_of_bounds == 0 and not self.wrong_rows
+        if self.average_ok is not None:
+            checks["average_bus_bandwidth"] = self.average_ok
+        return checks
+
+    @property
+    def warnings(self) -> List[str]:
+        """What the reader of the numbers must know."""
+        found = []
+        if self.out_of_bounds is None:
+            found.append("nccl-tests did not check the results (validation: 0)")
+        if self.operation == "unknown":
+            found.append(
+                f"the output does not say which operation it is: {' or '.join(self.may_be)}"
+            )
+        if self.ranks == 1:
+            found.append("one rank: nothing is sent, and busbw is 0 or means nothing")
+        if self.log.transport == "unknown" and self.ranks > 1:
+            found.append(f"the transport is unknown: {self.log.why_unknown}")
+        if self.log.transport == "p2p":
+            found.append(
+                "GPUs talked directly; NCCL's log does not show that it was over NVLink "
+                "(GRAPH in NCCL_DEBUG_SUBSYS would)"
+            )
+        if self.cpu_time:
+            found.append("the times are the CPU's (-C); bandwidths are of the GPUs' time")
+        if self.same_column:
+            found.append("this old version prints busbw in the column algbw: algbw is left out")
+        if self.empty_rows:
+            found.append(f"{self.empty_rows} rows of 0 bytes are left out: too small to divide")
+        found += [f"a topology file was not opened: {name}" for name in self.log.topology_failed]
+        found += [f"NCCL: {text}" for text in (*self.log.warnings, *self.errors)]
+        return found
+
+    def metrics(self) -> List[Metric]:
+        """By size: busbw and algbw [byte/s], time or cpu_time [s], wrong [1]; the same
+        with _in_place. One cycle gives its values, several their median, min and max."""
+        by_size: Dict[int, List[Row]] = {}
+        for row in self.rows:
+            by_size.setdefault(row.size, []).append(row)
+        found: List[Metric] = []
+        for size, rows in by_size.items():
+            for suffix, bodies in (
+                ("", [row.out_of_place for row in rows]),
+                ("_in_place", [row.in_place for row in rows]),
+            ):
+                there = [body for body in bodies if body is not None]
+                if there:
+                    found += self._figures(size, suffix, there)
+        return found
+
+    def _figures(self, size: int, suffix: str, bodies: Sequence[Body]) -> Iterator[Metric]:
+        time = "cpu_time" if self.cpu_time else "time"
+        yield from _rows("busbw" + suffix, _values(bodies, "busbw", _GB), "byte/s", "higher", size)
+        if not self.same_column:
+            values = _values(bodies, "algbw", _GB)
+            yield from _rows("algbw" + suffix, values, "byte/s", "higher", size)
+        values = _values(bodies, "time", _MICROSECOND)
+        yield from _rows(time + suffix, values, "s", "lower", size)
+        wrong = [body.wrong for body in bodies if body.wrong is not None]
+        if self.counts_wrong and self.out_of_bounds is not None and wrong:
+            yield from _rows("wrong" + suffix, wrong, "1", "lower", size)
+        iterations = bodies[0].iterations
+        if iterations and len(bodies) == 1:
+            for statistic, value in zip(("min", "max", "p99"), iterations):
+                yield Metric(
+                    "iteration_time" + suffix,
+                    value * _MICROSECOND,
+                    "s",
+                    "lower",
+                    message_bytes=size,
+                    statistic=statistic,
+                    n=self.iterations,
+                )
+
+
+def _values(bodies: Sequence[Body], name: str, unit: float) -> List[float]:
+    return [getattr(body, name).value * unit for body in bodies]
+
+
+def _rows(
+    name: str, values: Sequence[float], unit: str, direction: str, size: int
+) -> Iterator[Metric]:
+    if len(values) == 1:
+        yield Metric(name, values[0], unit, direction, message_bytes=size)
+        return
+    for row in summarise(name, values, unit, direction):
+        yield Metric(name, row.value, unit, direction, size, statistic=row.statistic, n=row.n)
+
+
+def recognises(text: str) -> bool:
+    """Whether this is nccl-tests' output, whole or damaged."""
+    return bool(_OURS.search(text) or _OUR_JSON.search(text))
+
+
+def parse_nccl(text: str) -> NcclOutput:
+    """Read the output of one run.
+
+    Raises:
+        ParseError: the table has no beginning or no end, a size is missing, stands twice or out of
+            order, a line in it is none of nccl-tests' or NCCL's, or figures do not fit together.
+    """
+    if text.lstrip().startswith("{"):
+        return _from_json(text.strip())
+    return _Table(text).output()
+
+
+class _Table:
+    """The printed form, read line by line in the order in which it must stand."""
+
+    def __init__(self, text: str) -> None:
+        self.log: List[LogLine] = []
+        self.devices: List[Tuple[int, int, str, int, str]] = []  # rank, group, host, line
+        self.tests_version: Optional[str] = None
+        self.nccl_version: Optional[str] = None
+        self.started: Optional[str] = None
+        self.concluded: Optional[str] = None
+        self.settings: Optional[Tuple[int, str, re.Match[str]]] = None
+        self.reduced: Optional[int] = None
+        self.columns: List[str] = []
+        self.rows: List[Row] = []
+        self.out_of_bounds: Optional[Tuple[int, int, str]] = None  # count, line
+        self.average: Optional[Tuple[str, Optional[str], int, str]] = None
+        self.errors: List[str] = []
+        before = ""
+        for number, line in self._lines(text):
+            if self.average:
+                self._after(number, line)
+            elif self.columns:
+                self._inside(number, line, before)
+            else:
+                self._before(number, line, before)
+            before = line
+        if not self.columns:
+            raise ParseError("no table of nccl-tests (# size count type ... time algbw busbw)")
+        if not self.out_of_bounds:
+            raise ParseError("the table has no end '# Out of bounds values': the output is cut off")
+        if not self.average:
+            raise ParseError("no '# Avg bus bandwidth' after the table: the output is cut off")
+        if self.started != self.concluded:
+            raise ParseError(
+                f"no '# Collective test concluded: {self.started}' at the end: the output is cut "
+                "off"
+                if self.started
+                else f"the end names {self.concluded}, and no beginning does"
+            )
+
+    def _lines(self, text: str) -> Iterator[Tuple[int, str]]:
+        """Lines of the tool's own standard output, those that NCCL's log cut put together again."""
+        pending, aside = "", False
+        for number, raw in enumerate(text.splitlines(), 1):
+            aside = aside or raw == _STANDARD_ERROR
+            tag = _TAG.match(raw)
+            label = tag or _LABEL.match(raw)
+            line = raw[label.end() :] if label else raw
+            if found := ("NCCL " in line and _LOG.search(line)):
+                host, fragment = self._unglued(found[1], line[: found.start()])
+                self.log.append(LogLine(host, found[2], found[3]))
+                if fragment.strip() and not aside:
+                    pending += fragment
+                continue
+            if _BARE_VERSION.fullmatch(line.strip()):
+                self.log.append(LogLine("", "INFO", line.strip()))
+                continue
+            if aside or (tag and tag[1] != "stdout") or _UCX.match(line.strip()):
+                continue
+            if pending and not line.strip():
+                continue
+            yield number, (pending + line).rstrip()
+            pending = ""
+        if pending:
+            yield number, pending.rstrip()
+
+    def _unglued(self, host: str, fragment: str) -> Tuple[str, str]:
+        """A cut row's last cell may stand right before the name of the machine."""
+        for _rank, _group, name, _number, _line in self.devices:
+            if host != name and host.endswith(name):
+                return name, fragment + host[: -len(name)]
+        return host, fragment
+
+    def _before(self, number: int, line: str, before: str) -> None:
+        if found := _TESTS.fullmatch(line):
+            self.tests_version, self.nccl_version = found[1], _version(int(found[3]))
+        elif found := _STARTING.fullmatch(line):
+            self.started = found[1]
+        elif line.startswith("# nThread"):
+            self._read_settings(number, line)
+        elif re.match(r"# +Rank\b", line):
+            self._read_device(number, line)
+        elif line.startswith("# Reducing"):
+            found = _REDUCING.fullmatch(line)
+            if not found:
+                raise ParseError("the reduced maxBytes is damaged", number, line)
+            self.reduced = int(found[1])
+        elif _COLUMNS.fullmatch(line):
+            if not _SIDES.fullmatch(before):
+                raise ParseError(
+                    "the line '# out-of-place in-place' is missing above", number, line
+                )
+            self.columns = _columns(number, line)
+        elif _FOOTER.match(line) or _ROW_LIKE.fullmatch(line):
+            raise ParseError("a part of the table stands before its header", number, line)
+
+    def _read_settings(self, number: int, line: str) -> None:
+        found = _SETTINGS.fullmatch(line)
+        if not found:
+            raise ParseError("the header's settings are damaged", number, line)
+        if self.settings:
+            raise ParseError(
+                "a second header: several processes print, so nccl-tests was built without MPI, "
+                "or two runs stand in one file",
+                number,
+                line,
+            )
+        self.settings = (number, line, found)
+
+    def _read_device(self, number: int, line: str) -> None:
+        found = _DEVICE.fullmatch(line)
+        if not found:
+            raise ParseError("a rank's line is damaged", number, line)
+        self.devices.append((int(found[1]), int(found[2] or 0), found[3], number, line))
+
+    def _inside(self, number: int, line: str, before: str) -> None:
+        if _COLUMNS.fullmatch(before):
+            if line.split() != _units(self.columns):
+                raise ParseError("the line of units is missing or damaged", number, line)
+            return
+        if self.out_of_bounds:
+            if not line:
+                return
+            found = _AVERAGE.fullmatch(line)
+            if not found:
+                raise ParseError("'# Avg bus bandwidth' was expected", number, line)
+            self.average = (found[1], found[2], number, line)
+            return
+        if not line:
+            return
+        if line.startswith("#"):
+            found = _OUT_OF_BOUNDS.fullmatch(line)
+            if not found:
+                raise ParseError("neither a row nor '# Out of bounds values'", number, line)
+            if (found[2] == "OK") != (int(found[1]) == 0):
+                raise ParseError("the count of values out of bounds is damaged", number, line)
+            self.out_of_bounds = (int(found[1]), number, line)
+            return
+        self.rows.append(_row(number, line, self.columns))
+
+    def _after(self, number: int, line: str) -> None:
+        if found := _CONCLUDED.fullmatch(line):
+            if self.concluded:
+                raise ParseError("the test concludes twice", number, line)
+            self.concluded = found[1]
+        elif found := _ERROR.fullmatch(line):
+            self.errors.append(found[1])
+        elif (
+            _FOOTER.match(line)
+            or _COLUMNS.fullmatch(line)
+            or line.startswith(("# nThread", "# Collective test"))
+            or _ROW_LIKE.fullmatch(line)
+        ):
+            raise ParseError("a part of a table stands after its end", number, line)
+
+    def _settings(self) -> _Settings:
+        if not self.settings:
+            raise ParseError("no header '# nThread ... minBytes ... maxBytes ...'")
+        number, line, found = self.settings
+        threads, gpus = int(found[1]), int(found[2])
+        for place, (rank, _group, _host, at, text) in enumerate(self.devices):
+            if rank != place:
+                raise ParseError(f"rank {place} was expected", at, text)
+        if not self.devices or len(self.devices) % max(1, threads * gpus):
+            raise ParseError(
+                f"{len(self.devices)} ranks are listed, and each process has "
+                f"{threads * gpus}: lines of ranks are missing",
+                number,
+                line,
+            )
+        group = self.devices[0][1]
+        return _Settings(
+            threads=threads,
+            gpus_per_thread=gpus,
+            least=int(found[3]),
+            most=int(found[4]) if self.reduced is None else self.reduced,
+            step=int(found[5]),
+            by_factor=found[6] == "factor",
+            warmup=int(found[7]),
+            iterations=int(found[8]),
+            aggregated=int(found[9] or 1),
+            validation=int(found[10]),
+            ranks=sum(device[1] == group for device in self.devices),
+        )
+
+    def output(self) -> NcclOutput:
+        settings = self._settings()
+        assert self.out_of_bounds is not None  # noqa: S101 WHY: __init__ has refused it
+        assert self.average is not None  # noqa: S101 WHY: likewise
+        group = self.devices[0][1]
+        hosts = {
+            place: device[2]
+            for place, device in enumerate(device for device in self.devices if device[1] == group)
+        }
+        text, verdict, number, line = self.average
+        log = read_log(self.log, hosts)
+        return _assembled(
+            self.rows,
+            settings,
+            hosts=tuple(dict.fromkeys(hosts.values())),
+            named=_operation(self.started) if self.started else None,
+            old=self.columns.count("error") > 0,
+            cpu_time="cputime" in self.columns,
+            out_of_bounds=self.out_of_bounds,
+            average=(_printed(text, number, line), verdict, number, line),
+            tests_version=self.tests_version,
+            nccl_version=self.nccl_version or log.version,
+            log=log,
+            errors=tuple(self.errors),
+        )
+
+
+def _columns(number: int, line: str) -> List[str]:
+    """The columns' names in their order.
+
+    Raises:
+        ParseError: a name that is not known, or one that is missing.
+    """
+    names = line[1:].split()
+    at = next((place for place, name in enumerate(names) if name in {"time", "cputime"}), None)
+    lead = names[:at] if at is not None else names
+    if at is None or lead not in (
+        ["size", "count", "type"],
+        ["size", "count", "type", "redop"],
+        ["size", "count", "type", "root"],
+        ["size", "count", "type", "redop", "root"],
+    ):
+        raise ParseError("the table's columns are not those of nccl-tests", number, line)
+    body = names[at:]
+    if body[-1] == "timestamp":
+        body = body[:-1]
+    half = body[: len(body) // 2]
+    if half + half != body or half[1:] not in (
+        ["algbw", "busbw", "error"],
+        ["algbw", "busbw", "#wrong"],
+        ["algbw", "busbw", "#wrong", "i_min", "i_max", "i_p99", "i_cv%"],
+    ):
+        raise ParseError("the table's columns are not those of nccl-tests", number, line)
+    return names
+
+
+def _units(columns: Sequence[str]) -> List[str]:
+    """The words of the line below the columns' names."""
+    unit = {"size": "(B)", "count": "(elements)", "algbw": "(GB/s)", "busbw": "(GB/s)"}
+    unit.update(dict.fromkeys(("time", "cputime", "i_min", "i_max", "i_p99"), "(us)"))
+    unit.update({"i_cv%": "(%)", "timestamp": "%Y-%m-%d %H:%M:%S"})
+    return ["#", *" ".join(unit.get(name, "") for name in columns).split()]
+
+
+def _row(number: int, line: str, columns: Sequence[str]) -> Row:
+    cells = line.split()
+    names = list(columns)
+    if names[-1] == "timestamp":
+        stamp = " ".join(cells[-2:])
+        if not re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", stamp):
+            raise ParseError("the row does not end with its time of day", number, line)
+        names, cells = names[:-1], cells[:-2]
+    if "redop" in names and len(cells) == len(names) - 1:
+        cells.insert(names.index("redop"), "")
+    if len(cells) != len(names):
+        raise ParseError(
+            f"the row has {len(cells)} columns and its header {len(names)}", number, line
+        )
+    start = next(place for place, name in enumerate(names) if name in {"time", "cputime"})
+    lead = dict(zip(names[:start], cells))
+    width = (len(names) - start) // 2
+    bodies = [
+        _body(dict(zip(names[start : start + width], part)), number, line)
+        for part in (cells[start : start + width], cells[start + width :])
+    ]
+    return _checked_row(
+        Row(
+            size=_whole(lead["size"], number, line),
+            count=_whole(lead["count"], number, line),
+            type=lead["type"],
+            redop=lead.get("redop", ""),
+            root=_root(lead["root"], number, line) if "root" in lead else None,
+            out_of_place=bodies[0],
+            in_place=bodies[1],
+            number=number,
+            line=line,
+        )
+    )
+
+
+def _checked_row(row: Row) -> Row:
+    if row.type not in _TYPE_BYTES:
+        raise ParseError(f"{row.type!r} is no data type of NCCL", row.number, row.line)
+    if row.redop not in (*_REDOPS, "", "none"):
+        raise ParseError(f"{row.redop!r} is no reduction of NCCL", row.number, row.line)
+    for body in (row.out_of_place, row.in_place):
+        if body and body.time.value <= 0:
+            raise ParseError("a time is not positive", row.number, row.line)
+        if body and body.iterations:
+            least, most, p99 = body.iterations
+            if not 0 < least <= p99 <= most:
+                raise ParseError("i_min, i_p99 and i_max do not ascend", row.number, row.line)
+    return row
+
+
+def _body(cells: Mapping[str, str], number: int, line: str) -> Body:
+    wrong_text = cells.get("#wrong", cells.get("error", ""))
+    iterations = None
+    if "i_min" in cells:
+        figures = [
+            _cell(cells[name], 7, number, line).value
+            for name in ("i_min", "i_max", "i_p99", "i_cv%")
+        ]
+        iterations = (figures[0], figures[1], figures[2])
+    return Body(
+        time=_cell(cells.get("time", cells.get("cputime", "")), 7, number, line),
+        algbw=_cell(cells["algbw"], 6, number, line),
+        busbw=_cell(cells["busbw"], 6, number, line),
+        wrong=None if wrong_text == "N/A" else _printed(wrong_text, number, line).value,
+        iterations=iterations,
+    )
+
+
+_NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?")
+
+
+def _cell(text: str, width: int, number: int, line: str) -> _Printed:
+    """A number of the table: two decimals, or as many as fit in the column's width."""
+    figure = _printed(text, number, line)
+    decimals = len(text.partition(".")[2])
+    if "e" not in text and decimals < 2 and len(text) + (1 if decimals else 2) <= width:
+        raise ParseError(f"{text!r} has lost decimals", number, line)
+    return figure
+
+
+def _printed(text: str, number: Optional[int], line: str) -> _Printed:
+    if not _NUMBER.fullmatch(text):
+        raise ParseError(f"{text!r} is not a number that can be measured", number, line)
+    try:
+        exact = Decimal(text)
+        exponent = exact.as_tuple().exponent
+        value, half = float(exact), 0.5 * 10.0 ** int(exponent)
+    except (InvalidOperation, OverflowError, ValueError):
+        raise ParseError(f"{text!r} is not a number", number, line) from None
+    if not (math.isfinite(value) and math.isfinite(half)):
+        raise ParseError(f"{text!r} is not finite", number, line)
+    return _Printed(value, half)
+
+
+def _whole(text: str, number: Optional[int], line: str) -> int:
+    if not re.fullmatch(r"\d+", text):
+        raise ParseError(f"{text!r} is not a count", number, line)
+    return int(text)
+
+
+def _root(text: str, number: Optional[int], line: str) -> int:
+    if not re.fullmatch(r"-1|\d+", text):
+        raise ParseError(f"root {text!r} is not a rank", number, line)
+    return int(text)
+
+
+def _operation(program: str) -> str:
+    found = _PROGRAM.match(program)
+    if not found or found[1] not in OPERATIONS:
+        raise ParseError(
+            f"the program {program!r} is none of {', '.join(f'{name}_perf' for name in OPERATIONS)}"
+        )
+    return found[1]
+
+
+def _version(code: int) -> str:
+    """NCCL's version from its number: 23004 is 2.30.4, and 2804 (to 2.8) is 2.8.4."""
+    major = 10_000 if code >= 10_000 else 1000
+    return f"{code // major}.{code % major // 100}.{code % 100}"
+
+
+def _assembled(
+    rows: Sequence[Row],
+    settings: _Settings,
+    *,
+    hosts: Tuple[str, ...],
+    named: Optional[str],
+    old: bool,
+    cpu_time: bool,
+    out_of_bounds: Tuple[int, Optional[int], str],
+    average: Tuple[_Printed, Optional[str], Optional[int], str],
+    tests_version: Optional[str],
+    nccl_version: Optional[str],
+    log: NcclLog,
+    errors: Tuple[str, ...],
+) -> NcclOutput:
+    """The output of rows that fit together, whatever form they came in."""
+    if not rows:
+        raise ParseError("the table has no rows")
+    for row in rows:
+        if (row.type, row.redop, row.root) != (rows[0].type, rows[0].redop, rows[0].root):
+            raise ParseError(
+                "the table mixes data types, reductions or roots: read one of each at a time",
+                row.number,
+                row.line,
+            )
+        if row.root is not None and row.root >= settings.ranks:
+            raise ParseError(f"root {row.root} is none of the ranks", row.number, row.line)
+    checked = settings.validation > 0
+    models = _fitting(
+        rows, settings.ranks, named, old=old, by_wall_time=not cpu_time, checked=checked
+    )
+    shared = {model.shared for model in models}
+    cycles = _cycles(rows, settings, shared=shared.pop() if len(shared) == 1 else None)
+    _check_average(rows, settings, average)
+    if checked:
+        _check_wrong(rows, out_of_bounds, counts=not old)
+    full = tuple(row for row in rows if row.size > 0)
+    if not full:
+        raise ParseError("no row moves any data: every size is 0 bytes")
+    operations = tuple(dict.fromkeys(model.operation for model in models))
+    return NcclOutput(
+        operation=operations[0] if len(operations) == 1 else "unknown",
+        may_be=operations,
+        ranks=settings.ranks,
+        hosts=hosts,
+        rows=full,
+        cycles=cycles,
+        cpu_time=cpu_time,
+        out_of_bounds=out_of_bounds[0] if checked else None,
+        average_ok=None if average[1] is None else average[1] == "OK",
+        counts_wrong=not old,
+        iterations=settings.iterations,
+        tool_version=tests_version,
+        nccl_version=nccl_version,
+        log=log,
+        same_column=any(model in _MODELS_2019 for model in models),
+        empty_rows=len(rows) - len(full),
+        errors=errors,
+    )
+
+
+def _fitting(
+    rows: Sequence[Row],
+    ranks: int,
+    named: Optional[str],
+    *,
+    old: bool,
+    by_wall_time: bool,
+    checked: bool,
+) -> List[_Model]:
+    """The operations that all rows can be of."""
+    known = (*_MODELS, *_MODELS_2019) if old else _MODELS
+    alive = [model for model in known if named in {None, model.operation}]
+    for row in rows:
+        reasons = [
+            model.wrong_with(row, ranks, by_wall_time=by_wall_time, checked=checked)
+            for model in alive
+        ]
+        left = [model for model, reason in zip(alive, reasons) if reason is None]
+        if not left:
+            raise ParseError(str(reasons[0]), row.number, row.line)
+        alive = left
+    # Where both layouts of algbw fit (few digits), the newer one is not contradicted.
+    new = [model for model in alive if model not in _MODELS_2019]
+    return new or alive
+
+
+def _shares(size: int, width: int, ranks: int) -> Tuple[int, int, int]:
+    """Elements of each rank for a size that is divided, as three generations of nccl-tests
+    rounded them: not at all, to 4 elements, to 16 bytes."""
+    count = size // width
+    per_rank = count // ranks
+    return per_rank, count // (4 * ranks) * 4, per_rank & ~(16 // width - 1)
+
+
+def _cycles(rows: Sequence[Row], settings: _Settings, *, shared: Optional[bool]) -> int:
+    """How often the rows go through the sizes that the header asks for."""
+    sizes = settings.sizes()
+    width, ranks = _TYPE_BYTES[rows[0].type], settings.ranks
+    generations = {0, 1, 2}
+    for place, row in enumerate(rows):
+        asked = sizes[place % len(sizes)]
+        wanted = {}
+        if shared in {None, False}:
+            wanted[-1] = asked // width * width
+        if shared in {None, True}:
+            for generation, share in enumerate(_shares(asked, width, ranks)):
+                wanted[generation] = share * ranks * width
+        fitting = {key for key, size in wanted.items() if size == row.size}
+        left = (generations | {-1}) & fitting
+        if not left:
+            raise ParseError(
+                f"size {row.size} stands where {asked} was to come: rows are missing, doubled or "
+                "out of order",
+                row.number,
+                row.line,
+            )
+        generations = left - {-1} or generations
+    if len(rows) % len(sizes):
+        raise ParseError(
+            f"the table ends after {len(rows) % len(sizes)} of {len(sizes)} sizes; "
+            f"{sizes[len(rows) % len(sizes)]} bytes were to come next",
+            rows[-1].number,
+            rows[-1].line,
+        )
+    return len(rows) // len(sizes)
+
+
+def _check_average(
+    rows: Sequence[Row],
+    settings: _Settings,
+    average: Tuple[_Printed, Optional[str], Optional[int], str],
+) -> None:
+    """The average that is printed must be that of the rows."""
+    if settings.threads > 1:
+        return  # each thread adds bandwidths of its own, which the table does not show
+    figures = [
+        body.busbw for row in rows for body in (row.out_of_place, row.in_place) if body is not None
+    ]
+    own = _Printed(
+        sum(figure.value for figure in figures) / len(figures),
+        sum(figure.half for figure in figures) / len(figures),
+    )
+    printed, _verdict, number, line = average
+    # %g leaves trailing zeros out, so its digits do not show how precise it is.
+    magnitude = math.floor(math.log10(printed.value)) if printed.value > 0 else 0
+    exact = _Printed(printed.value, 0.5 * 10.0 ** (magnitude - _G_DIGITS + 1))
+    if not own.may_be(exact):
+        raise ParseError(
+            f"the average is {printed.value:g} GB/s, and that of the rows {own.value:.6g}: a row "
+            "is missing or damaged",
+            number,
+            line,
+        )
+
+
+def _check_wrong(
+    rows: Sequence[Row], out_of_bounds: Tuple[int, Optional[int], str], *, counts: bool
+) -> None:
+    """Where results were checked, each row says so; and what it says is what the end says."""
+    wrong = False
+    for row in rows:
+        if row.out_of_place and row.out_of_place.wrong is None:
+            raise ParseError(
+                "results were checked (validation), and this row has no count of wrong ones",
+                row.number,
+                row.line,
+            )
+        bodies = (row.out_of_place, row.in_place)
+        wrong = wrong or (counts and any(body and body.wrong for body in bodies))
+    count, number, line = out_of_bounds
+    if wrong and count == 0:
+        raise ParseError("rows have wrong values, and the end says that none has", number, line)
+
+
+def _from_json(text: str) -> NcclOutput:
+    """The file of nccl-tests' option -J."""
+
+    def constant(name: str) -> Any:
+        raise ParseError(f"a figure is {name}", 1, text[:200])
+
+    try:
+        data = json.loads(
+            text,
+            parse_float=lambda figure: _printed(figure, 1, text[:200]),
+            parse_constant=constant,
+            object_pairs_hook=_object,
+        )
+    except (ValueError, RecursionError) as error:
+        raise ParseError(f"the JSON is cut off or damaged ({error})", 1, text[:200]) from None
+    try:
+        return _from_object(data)
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise ParseError(f"the JSON lacks or spoils {error}", 1, text[:200]) from None
+
+
+def _object(pairs: Sequence[Tuple[str, Any]]) -> Dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key stands twice")
+    return found
+
+
+def _from_object(data: Mapping[str, Any]) -> NcclOutput:
+    if data["version"] not in _JSON_VERSIONS:
+        raise ParseError(f"version {data['version']!r} of the JSON is not known", 1)
+    missing = {"results", "out_of_bounds", "average_bus_bandwidth", "end_time"} - set(data)
+    if missing:
+        raise ParseError(f"the run did not end: the JSON lacks {', '.join(sorted(missing))}", 1)
+    config = data["config"]
+    threads, gpus = _int(config["nthreads"]), _int(config["ngpus"])
+    devices = config["devices"]
+    for place, device in enumerate(devices):
+        # Each process writes the first of its devices only.
+        if device["rank"] != place * threads * gpus:
+            raise ParseError(f"the JSON has rank {device['rank']} as that of process {place}", 1)
+    processes = [device for device in devices if device["group"] == devices[0]["group"]]
+    rows = [_json_row(place, entry) for place, entry in enumerate(data["results"])]
+    ranks = len(processes) * threads * gpus
+    by_factor = "step_factor" in config
+    settings = _Settings(
+        threads=threads,
+        gpus_per_thread=gpus,
+        least=_int(config["minimum_bytes"]),
+        # It is written before nccl-tests reduces it to what fits in memory, and a size that is
+        # divided among the ranks is rounded down: past this none can have been reached.
+        most=min(
+            _int(config["maximum_bytes"]),
+            max((row.size for row in rows), default=0) + _COARSEST_SHARE * ranks,
+        ),
+        step=_int(config["step_factor"] if by_factor else config["step_bytes"]),
+        by_factor=by_factor,
+        warmup=_int(config["warmup_iters"]),
+        iterations=_int(config["iterations"]),
+        aggregated=_int(config["aggregated_iterations"]),
+        validation=_int(config["validation"]),
+        ranks=ranks,
+    )
+    bounds, average = data["out_of_bounds"], data["average_bus_bandwidth"]
+    count = _int(bounds["count"])
+    if bounds["okay"] != ("true" if count == 0 else "false"):
+        raise ParseError("out_of_bounds.okay contradicts its count", 1)
+    if average["okay"] not in {"true", "false", "unchecked"}:
+        raise ParseError(f"average_bus_bandwidth.okay is {average['okay']!r}", 1)
+    verdict = {"true": "OK", "false": "FAILED", "unchecked": None}[average["okay"]]
+    kinds = {
+        "cpu_time" in entry[side]
+        for entry in data["results"]
+        for side in ("out_of_place", "in_place")
+        if entry.get(side)
+    }
+    if len(kinds) > 1:
+        raise ParseError("the JSON mixes time and cpu_time", 1)
+    return _assembled(
+        rows,
+        settings,
+        hosts=tuple(dict.fromkeys(str(device["hostname"]) for device in processes)),
+        named=_operation(str(data["args"][0])),
+        old=False,
+        cpu_time=kinds == {True},
+        out_of_bounds=(count, None, ""),
+        average=(_figure(average["bandwidth"]), verdict, None, ""),
+        tests_version=None,
+        nccl_version=_version(_int(data["nccl_version"])),
+        log=NcclLog(),
+        errors=tuple(str(text) for text in data.get("errors", []) if text),
+    )
+
+
+def _json_row(place: int, entry: Mapping[str, Any]) -> Row:
+    return _checked_row(
+        Row(
+            size=_int(entry["size"]),
+            count=_int(entry["count"]),
+            type=entry["type"],
+            redop=entry["redop"],
+            root=_root(entry["root"].strip(), None, ""),
+            out_of_place=_json_body(entry, "out_of_place"),
+            in_place=_json_body(entry, "in_place"),
+            number=1,
+            line=f"results[{place}] of {entry['size']} bytes",
+        )
+    )
+
+
+def _json_body(entry: Mapping[str, Any], side: str) -> Optional[Body]:
+    body = entry[side]
+    if body is None:  # the replay of a trace runs in place only
+        return None
+    report = entry.get(f"{side}_per_iter")
+    return Body(
+        time=_figure(body["cpu_time"] if "cpu_time" in body else body["time"]),
+        algbw=_figure(body["alg_bw"]),
+        busbw=_figure(body["bus_bw"]),
+        wrong=None if body["nwrong"] is None else _figure(body["nwrong"]).value,
+        iterations=(
+            _figure(report["min_us"]).value,
+            _figure(report["max_us"]).value,
+            _figure(report["p99_us"]).value,
+        )
+        if report
+        else None,
+    )
+
+
+def _figure(value: Any) -> _Printed:
+    if not isinstance(value, _Printed):
+        raise ValueError(f"the figure {value!r}")
+    return value
+
+
+def _int(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError(f"the count {value!r}")
+    return value

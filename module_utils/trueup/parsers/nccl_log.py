@@ -1,0 +1,253 @@
+"""What NCCL's own log (NCCL_DEBUG=INFO) says of the way that data took.
+
+The formats are those of NCCL 2.4 to 2.30, from its source: transport/p2p.cc, shm.cc, net.cc and
+coll_net.cc ("Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM/read", "via SHM/direct",
+"[send] via NET/IB/0/GDRDMA"), net_ib ("NET/IB : Using [0]mlx5_ib0:1/IB"), graph/xml.cc ("Loading
+topology file"), graph/paths.cc ("GPU/0-100000 :GPU/0-200000 (2/240.0/NVL)"), init.cc ("NCCL version
+2.30.4+cuda13.0", "Using network IB") and plugin/net ("NET/Plugin: Loaded net plugin IBext_v11").
+
+The log answers only what it shows: what it does not is ``unknown``.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Dict, List, Mapping, Optional, Sequence, Set, Tuple
+
+__all__ = ["LogLine", "NcclLog", "read_log"]
+
+# What a pair of ranks talks over, the worst first: one pair that fell back makes all wait.
+_WORST_FIRST = ("socket", "other", "shm", "roce", "unknown", "ib", "p2p", "nvlink")
+# NVL is a link or a switch between two GPUs, NVB two links with a GPU between them.
+_NVLINK_PATHS = {"NVL", "NVB"}
+# The first release that says so when it loads a topology file (graph/xml.cc).
+_SAYS_TOPOLOGY = (2, 10)
+
+_CHANNEL = re.compile(
+    r"(?:Channel|Ring) \d+(?:/\d+)? : (\d+)(?:\[[0-9a-f]+\])? -> (\d+)(?:\[[0-9a-f]+\])?"
+    r"(?: \[(?:send|receive)\])? via (\S.*)"
+)
+_COLLNET = re.compile(
+    r"Coll(?:Net)? \d+(?:/\d+)? : \d+ \[(?:send|receive)\] via COLLNET/([^/]+)/\d+"
+)
+_NET = re.compile(r"NET/(.+?)/(\d+)(?:\(\d+\))?((?:/GDRDMA)?)")
+_ADAPTERS = re.compile(r"NET/IB ?: Using( \[\d+\].*?)(?:;|$)")
+_ADAPTER = re.compile(r"\[(\d+)\]([\w.-]+):\d+[\d:]*/(\w+)")
+_VERSION = re.compile(r"NCCL version ((\d+)\.(\d+)\.\d+\S*)")
+_NETWORK = re.compile(r"Using network (\S.*)")
+_PLUGIN = re.compile(r"NET/Plugin ?: Loaded (net|collnet) plugin (\S+)")
+_TOPOLOGY = re.compile(r"Loading topology file (\S+)")
+_NO_TOPOLOGY = re.compile(r"Could not open XML topology file (\S+) : ")
+_PATHS = re.compile(r"GPU/\S+ :")
+_GPU_PATH = re.compile(r"GPU/\S+ \(\d+/[\d.]+/([A-Z0-9]+)\)")
+_GRAPH = re.compile(r"=== System : max(?:Bw|Width) ")
+
+
+@dataclass(frozen=True)
+class LogLine:
+    """One line of NCCL's log.
+
+    Attributes:
+        host: the machine that wrote it.
+        level: INFO, WARN, ...
+        message: the text after the level.
+    """
+
+    host: str
+    level: str
+    message: str
+
+
+@dataclass(frozen=True)
+class NcclLog:
+    """How NCCL moved the data.
+
+    Attributes:
+        within: what GPUs of one node talked over: nvlink; p2p (between GPUs, whether over NVLink is
+            not shown, or it was PCIe); shm (host memory); ib, roce, socket, other (a network);
+            unknown; None where no node has two ranks.
+        between: the same between nodes, None on one node.
+        gpudirect: whether networks read and wrote GPU memory: yes, no, partly or unknown.
+        sharp: whether switches reduced (COLLNET over the SHARP plugin): yes, no or unknown.
+        network: the network as NCCL names it, None when not shown.
+        plugins: external network plugins loaded.
+        adapters: the InfiniBand and RoCE adapters that NCCL found, with their link layer.
+        topology_file: the topology file loaded, "none", or "unknown".
+        topology_failed: topology files that were asked for and could not be opened.
+        version: of the NCCL library that ran.
+        why_unknown: what the log lacks, a sentence, where transport is unknown.
+        warnings: NCCL's own, each once.
+    """
+
+    within: Optional[str] = None
+    between: Optional[str] = None
+    gpudirect: str = "unknown"
+    sharp: str = "unknown"
+    network: Optional[str] = None
+    plugins: Tuple[str, ...] = ()
+    adapters: Tuple[str, ...] = ()
+    topology_file: str = "unknown"
+    topology_failed: Tuple[str, ...] = ()
+    version: Optional[str] = None
+    why_unknown: str = "NCCL's log is not in the output (NCCL_DEBUG=INFO writes it)"
+    warnings: Tuple[str, ...] = ()
+
+    @property
+    def transport(self) -> str:
+        """What the slower part of the way is: between nodes, or within the node where there is
+        one."""
+        return self.between or self.within or "unknown"
+
+
+class _Reader:
+    """Collects what the lines say; the questions are answered at the end."""
+
+    def __init__(self, lines: Sequence[LogLine], hosts: Mapping[int, str]) -> None:
+        self.hosts = hosts
+        self.ways: List[Tuple[int, int, str, str]] = []  # from, to, way, host of the line
+        self.gdr: List[bool] = []
+        self.links: Dict[str, Dict[int, str]] = {}
+        self.adapters: Dict[str, None] = {}
+        self.paths: Dict[str, Set[str]] = {}
+        self.loaded: Dict[str, None] = {}
+        self.failed: Dict[str, None] = {}
+        self.plugins: Dict[str, None] = {}
+        self.networks: Dict[str, None] = {}
+        self.collnets: Dict[str, None] = {}
+        self.versions: Dict[str, Tuple[int, int]] = {}
+        self.warnings: Dict[str, None] = {}
+        self.graph = False
+        for line in lines:
+            if line.level == "WARN":
+                self.warnings[line.message.strip()] = None
+            self._read(line)
+
+    def _read(self, line: LogLine) -> None:
+        message = line.message.strip()
+        if found := _CHANNEL.match(message):
+            self.ways.append((int(found[1]), int(found[2]), found[3], line.host))
+        elif found := _ADAPTERS.match(message):
+            for index, name, link in _ADAPTER.findall(found[1]):
+                self.links.setdefault(line.host, {})[int(index)] = link
+                self.adapters[f"{name}/{link}"] = None
+        elif found := _VERSION.match(message):
+            self.versions[found[1]] = (int(found[2]), int(found[3]))
+        elif _PATHS.match(message):
+            types = set(_GPU_PATH.findall(message)) - {"LOC"}
+            self.paths.setdefault(line.host, set()).update(types)
+        elif _GRAPH.match(message):
+            self.graph = True
+        for pattern, names in (
+            (_COLLNET, self.collnets),
+            (_TOPOLOGY, self.loaded),
+            (_NO_TOPOLOGY, self.failed),
+            (_NETWORK, self.networks),
+            (_PLUGIN, self.plugins),
+        ):
+            if found := pattern.match(message):
+                names[found[found.re.groups]] = None
+
+    def way(self, how: str, host: str) -> str:
+        """The transport of one channel."""
+        if how.startswith("P2P/"):
+            return "p2p"
+        if how.startswith("SHM"):
+            return "shm"
+        found = _NET.match(how)
+        if not found:
+            return "other"
+        name, index = found[1], int(found[2])
+        if name == "Socket":
+            return "socket"
+        if not name.startswith("IB"):
+            return "other"
+        self.gdr.append(bool(found[3]))
+        links = self.links.get(host, {})
+        # Several adapters that NCCL has merged have a number of their own, past the list's.
+        used = {links[index]} if index in links else set(links.values())
+        if not used:
+            return "unknown"
+        return "ib" if used == {"IB"} else "roce"
+
+    def answer(self) -> NcclLog:
+        within: Dict[str, Set[str]] = {}
+        between: Set[str] = set()
+        seen_between: Set[str] = set()
+        for origin, target, how, host in self.ways:
+            if origin not in self.hosts or target not in self.hosts:
+                continue
+            way = self.way(how, host)
+            ends = {self.hosts[origin], self.hosts[target]}
+            if len(ends) == 1:
+                within.setdefault(ends.pop(), set()).add(way)
+            else:
+                between.add(way)
+                seen_between |= ends
+        members = list(self.hosts.values())
+        shared = sorted({host for host in members if members.count(host) > 1})
+        silent: List[str] = []
+        inside, across = None, None
+        if shared:
+            ways = {self._nvlink(way, host) for host in shared for way in within.get(host, ())}
+            lacking = [host for host in shared if host not in within]
+            inside = _worst(ways, complete=not lacking)
+            silent += lacking
+        if len(set(members)) > 1:
+            lacking = sorted(set(members) - seen_between)
+            across = _worst(between, complete=not lacking)
+            silent += lacking
+        versions = list(self.versions)
+        return NcclLog(
+            within=inside,
+            between=across,
+            gpudirect=_share(self.gdr),
+            sharp=self._sharp(),
+            network=", ".join(self.networks) or None,
+            plugins=tuple(self.plugins),
+            adapters=tuple(self.adapters),
+            topology_file=self._topology(),
+            topology_failed=tuple(self.failed),
+            version=versions[0] if len(versions) == 1 else None,
+            why_unknown=self._why_unknown(silent),
+            warnings=tuple(self.warnings),
+        )
+
+    def _nvlink(self, way: str, host: str) -> str:
+        paths = self.paths.get(host, set())
+        return "nvlink" if way == "p2p" and paths and paths <= _NVLINK_PATHS else way
+
+    def _sharp(self) -> str:
+        if "SHARP" in self.collnets:
+            return "yes"
+        return "no" if self.ways else "unknown"
+
+    def _topology(self) -> str:
+        if self.loaded:
+            return ",".join(self.loaded)
+        old = not self.versions or min(self.versions.values()) < _SAYS_TOPOLOGY
+        return "none" if self.graph and not old else "unknown"
+
+    def _why_unknown(self, silent: List[str]) -> str:
+        if silent and self.ways:
+            return f"NCCL's log has no channel of {', '.join(dict.fromkeys(silent))}"
+        if not self.ways:
+            return "NCCL's log shows no channel (NCCL_DEBUG=INFO with INIT in NCCL_DEBUG_SUBSYS)"
+        return "NCCL's log does not list its adapters (NET in NCCL_DEBUG_SUBSYS)"
+
+
+def _worst(ways: Set[str], *, complete: bool) -> str:
+    """The slowest of the ways; unknown where it would be a good one and some were not shown."""
+    worst = next((way for way in _WORST_FIRST if way in ways), "unknown")
+    return worst if complete or worst in {"socket", "other", "shm", "roce"} else "unknown"
+
+
+def _share(flags: Sequence[bool]) -> str:
+    if not flags:
+        return "unknown"
+    return "yes" if all(flags) else "partly" if any(flags) else "no"
+
+
+def read_log(lines: Sequence[LogLine], hosts: Mapping[int, str]) -> NcclLog:
+    """What the log says; ``hosts`` is the machine of each rank."""
+    return _Reader(lines, hosts).answer() if lines else NcclLog()

@@ -1,0 +1,257 @@
+"""The module nccl_bench: success, check mode, missing tool, bad output, fall-backs, refusals."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import nccl_bench
+import pytest
+from ansible.module_utils.trueup import nccl
+from bench_modules import FakeRun, Runner
+from trueup import record as records
+
+DATA = Path(__file__).parent.parent / "data" / "nccl"
+SCHEMA = json.loads(Path(records.__file__).with_name("record.schema.json").read_text())
+TOPOLOGY = "/opt/microsoft/ndv4/topo.xml"
+SIZES = {"bytes_from": 1024, "bytes_to": 1 << 30, "warmup": 1}
+LOGGING = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,ENV,NET,GRAPH"}
+
+
+def recorded(name: str) -> str:
+    return (DATA / name).read_text()
+
+
+NVLINK = recorded("nvlink.txt")
+INFINIBAND = recorded("infiniband.txt")
+ONE_NODE = {"operation": "all_reduce", "gpus_per_node": 2, **SIZES}
+TWO_NODES = {**ONE_NODE, "nodes": ["gpu-1", "gpu-2"], "launcher": "mpirun"}
+
+
+@pytest.fixture(name="run_module")
+def _run_module(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> Any:
+    return Runner(nccl_bench, monkeypatch, capsys, tmp_path)
+
+
+def test_a_good_run_gives_a_record(run_module: Any) -> None:
+    run = FakeRun(stdout=NVLINK)
+    variables = {"NCCL_TOPO_FILE": TOPOLOGY, "NCCL_IGNORE_CPU_AFFINITY": 1}
+    result = run_module(run, **ONE_NODE, transports=["nvlink"], variables=variables)
+    record = result["record"]
+    jsonschema.validate(record, SCHEMA)
+    assert (record["outcome"], record["reason"], record["case"]) == ("ok", None, "all_reduce-1x2")
+    assert (record["ranks"], record["gpus"], record["nodes"]) == (2, 2, ["node-1"])
+    assert result["ansible_facts"] == {"trueup_nccl": record}
+    assert run.calls[0]["argv"] == [
+        "/opt/nccl-tests/build/all_reduce_perf",
+        *("-b", "1024", "-e", "1073741824", "-f", "2"),
+        *("-g", "2", "-n", "20", "-w", "1", "-c", "1"),
+    ]
+    assert run.calls[0]["environment"] == {
+        "NCCL_TOPO_FILE": TOPOLOGY,
+        "NCCL_IGNORE_CPU_AFFINITY": "1",
+        **LOGGING,
+    }
+    assert len(run.calls) == 1
+    assert record["software"] == {
+        "nccl": "2.30.4",
+        "nccl_tests": "2.19.6",
+        "nccl_net_plugins": "IBext_v11,SHARP",
+        "topology_file": TOPOLOGY,
+    }
+    wanted = {"operation": "all_reduce", "transport": "nvlink", "bytes_to": 1 << 30, "factor": 2}
+    assert {name: record["parameters"][name] for name in wanted} == wanted
+    rows = {(row["name"], row["message_bytes"]): row for row in record["metrics"]}
+    assert len(rows) == 21 * 8
+    assert rows["busbw", 1 << 30]["unit"] == "byte/s"
+    assert rows["wrong", 1 << 30]["value"] == 0
+
+
+def test_several_nodes_by_mpirun(run_module: Any) -> None:
+    run = FakeRun(stdout=INFINIBAND)
+    result = run_module(
+        run,
+        **TWO_NODES,
+        launcher_path="/opt/hpcx/ompi/bin/mpirun",
+        launcher_arguments=["--allow-run-as-root"],
+        transports=["nvlink", "ib"],
+        gpudirect=True,
+        variables={"NCCL_TOPO_FILE": TOPOLOGY},
+    )
+    record = result["record"]
+    jsonschema.validate(record, SCHEMA)
+    assert (record["outcome"], record["case"]) == ("ok", "all_reduce-2x2")
+    assert (record["nodes"], record["node_count"]) == (["gpu-1", "gpu-2"], 2)
+    assert (record["ranks"], record["gpus"]) == (4, 4)
+    assert run.calls[0]["argv"][:18] == [
+        *("/opt/hpcx/ompi/bin/mpirun", "-np", "4", "--map-by", "ppr:2:node", "--bind-to", "none"),
+        *("--host", "gpu-1:2,gpu-2:2"),
+        *("-x", "NCCL_DEBUG", "-x", "NCCL_DEBUG_SUBSYS", "-x", "NCCL_TOPO_FILE"),
+        *("--allow-run-as-root", "/opt/nccl-tests/build/all_reduce_perf", "-b"),
+    ]
+    assert run.calls[0]["argv"][-8:-6] == ["-g", "1"]
+    assert record["parameters"]["sharp"] == "yes"
+
+
+def test_several_nodes_by_srun(run_module: Any) -> None:
+    run = FakeRun(stdout=INFINIBAND)
+    arguments = {**TWO_NODES, "launcher": "srun"}
+    run_module(run, **arguments, launcher_arguments=["--mpi=pmix"], cycles=3)
+    argv = run.calls[0]["argv"]
+    assert argv[:8] == [
+        *("srun", "--nodes=2", "--ntasks=4", "--ntasks-per-node=2", "--gpus-per-node=2"),
+        *("--nodelist=gpu-1,gpu-2", "--mpi=pmix", "/opt/nccl-tests/build/all_reduce_perf"),
+    ]
+    assert argv[-2:] == ["-N", "3"]
+
+
+def test_check_mode_returns_the_same_keys_and_runs_nothing(run_module: Any) -> None:
+    run = FakeRun(stdout=NVLINK)
+    result = run_module(run, check=True, **ONE_NODE)
+    real = run_module(FakeRun(stdout=NVLINK), **ONE_NODE)
+    assert run.calls == []
+    assert set(result) == set(real)
+    assert (result["record"], result["command"]) == (None, real["command"])
+
+
+@pytest.mark.parametrize(
+    ("ending", "outcome", "reason"),
+    [
+        ({"error": FileNotFoundError(2, "No such file or directory")}, "failed", "cannot be run"),
+        ({"returncode": 3, "stdout": NVLINK}, "failed", "exit status 3"),
+        ({"stdout": NVLINK[: NVLINK.index("# Out of")]}, "failed", "the output is cut off"),
+        ({"stdout": re.sub(r"\n +524288 .*", "", NVLINK)}, "failed", "1048576 stands where 524288"),
+        ({"stdout": ""}, "failed", "no table of nccl-tests"),
+        (
+            {"stdout": recorded("wrong_values.txt")},
+            "invalid",
+            "wrong values in the results of 1048576",
+        ),
+        (
+            {"stdout": re.sub(r"(Avg bus bandwidth .*)", r"\1FAILED", NVLINK)},
+            "invalid",
+            "below NCCL_TESTS_MIN_BW",
+        ),
+        (
+            {"stdout": re.sub("validation: 1", "validation: 0", NVLINK)},
+            "invalid",
+            "did not check its results",
+        ),
+        (
+            {"stdout": recorded("shared_memory.txt")},
+            "invalid",
+            "nvlink was not used within the node: it fell back to host memory",
+        ),
+        (
+            {"stdout": re.sub(".*NCCL INFO.*\n", "", NVLINK)},
+            "invalid",
+            "whether nvlink was used within the node cannot be told",
+        ),
+        (
+            {"stdout": re.sub(r"/NVL\)", "/PHB)", NVLINK)},
+            "invalid",
+            "not over NVLink",
+        ),
+        (
+            {"stdout": INFINIBAND},
+            "invalid",
+            "4 GPUs on 2 nodes took part instead of 2 on 1",
+        ),
+        (
+            {"stdout": NVLINK.replace("Loading topology", "Could not open XML topology")},
+            "invalid",
+            f"the topology file {TOPOLOGY} was not loaded",
+        ),
+    ],
+)
+def test_a_bad_end_gives_a_record_with_the_reason(
+    run_module: Any, ending: dict[str, Any], outcome: str, reason: str
+) -> None:
+    result = run_module(
+        FakeRun(**ending),
+        **ONE_NODE,
+        transports=["nvlink"],
+        variables={"NCCL_TOPO_FILE": TOPOLOGY},
+    )
+    jsonschema.validate(result["record"], SCHEMA)
+    assert result["failed"] is True
+    assert result["record"]["outcome"] == outcome
+    assert reason in result["record"]["reason"]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (recorded("sockets.txt"), "ib was not used between nodes: it fell back to TCP sockets"),
+        (
+            re.sub(r"mlx5_ib(\d):1/IB", r"mlx5_an\1:1/RoCE", INFINIBAND),
+            "ib was not used between nodes: it took an adapter whose link is Ethernet",
+        ),
+        (
+            re.sub(r".*\[(?:send|receive)\].*\n", "", INFINIBAND),
+            "whether ib was used between nodes cannot be told: NCCL's log has no channel of gpu-1",
+        ),
+        (INFINIBAND.replace("/GDRDMA", ""), "GPUDirect RDMA was not used on all of the channels"),
+        (NVLINK, "2 GPUs on 1 nodes took part instead of 4 on 2"),
+    ],
+)
+def test_a_silent_fall_back_is_invalid(run_module: Any, text: str, reason: str) -> None:
+    result = run_module(
+        FakeRun(stdout=text), **TWO_NODES, transports=["nvlink", "ib"], gpudirect=True
+    )
+    assert result["record"]["outcome"] == "invalid"
+    assert reason in result["record"]["reason"]
+
+
+def test_a_topology_file_that_was_not_to_be_loaded_is_invalid(run_module: Any) -> None:
+    result = run_module(FakeRun(stdout=NVLINK), **ONE_NODE, variables={"NCCL_TOPO_FILE": ""})
+    assert result["record"]["outcome"] == "invalid"
+    assert f"the topology file {TOPOLOGY} was loaded" in result["record"]["reason"]
+
+
+def test_wrong_values_come_before_the_way() -> None:
+    output = nccl.parse_nccl(recorded("wrong_values.txt"))
+    job = nccl.Job("/b", "all_reduce", 1024, 1 << 30, 2, 20, 1, 1, 2, (), "local")
+    assert nccl.judge(output, job, transports=["ib"]) == (
+        "wrong values in the results of 1048576 bytes"
+    )
+    assert nccl.explain(recorded("wrong_values.txt")) == (
+        "wrong values in the results of 1048576 bytes"
+    )
+    assert nccl.explain(NVLINK) is None
+    assert nccl.explain("nothing") is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"bytes_from": 0}, "bytes_from 0"),
+        ({"bytes_to": 8}, "bytes_from 1024 and bytes_to 8"),
+        ({"factor": 1}, "factor 1 is below 2"),
+        ({"iterations": 0}, "iterations 0 is below 1"),
+        ({"warmup": -1}, "warmup -1 is below 0"),
+        ({"cycles": 0}, "cycles 0 is below 1"),
+        ({"gpus_per_node": 0}, "gpus_per_node 0 is below 1"),
+        ({"gpus_per_node": 1}, "1 GPU on 1 node has nobody to talk to"),
+        ({"nodes": ["a", "b"]}, "launcher local cannot run on 2 nodes"),
+        ({"nodes": ["a", "a"], "launcher": "mpirun"}, "nodes names a twice"),
+        ({"nodes": ["-x"], "launcher": "mpirun"}, "'-x', which is no host name"),
+        ({"variables": {"NCCL_DEBUG": "WARN"}}, "variables sets NCCL_DEBUG"),
+        ({"variables": {"NCCL_DEBUG_FILE": "/tmp/log"}}, "variables sets NCCL_DEBUG_FILE"),
+        ({"variables": {"A B": "1"}}, "'A B', which is no variable's name"),
+        ({"timeout_seconds": 0}, "timeout_seconds 0"),
+    ],
+)
+def test_bad_input_is_refused_before_anything_runs(
+    run_module: Any, arguments: dict[str, Any], message: str
+) -> None:
+    run = FakeRun(stdout=NVLINK)
+    result = run_module(run, **{**ONE_NODE, **arguments})
+    assert result["failed"] is True
+    assert message in result["msg"]
+    assert (result["record"], run.calls) == (None, [])
