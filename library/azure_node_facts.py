@@ -281,7 +281,7 @@ import platform
 from typing import TYPE_CHECKING
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.trueup import identify, imds
+from ansible.module_utils.trueup import identify, imds, tools
 from ansible.module_utils.trueup.errors import TrueupError
 from ansible.module_utils.trueup.parsers.lscpu import parse_lscpu
 from ansible.module_utils.trueup.parsers.nvidia_smi import GPU_QUERY, parse_nvidia_smi
@@ -296,32 +296,19 @@ if TYPE_CHECKING:
 
     Parsed = TypeVar("Parsed")
 
-# nvidia-smi hangs on a GPU that has fallen off the bus.
-_LIMIT_SECONDS = 30
-_TIMED_OUT = 124
-
 
 def _ask(
     module: AnsibleModule, argv: list[str], parse: Callable[[str], Parsed], warnings: list[str]
 ) -> Parsed | None:
     """What a tool says, parsed; None where there is none, and with a warning where it fails."""
-    tool = module.get_bin_path(argv[0])
-    limiter = module.get_bin_path("timeout")
-    if tool is None:
+    answer = tools.ask(module, argv)
+    if answer.absent:
         return None
-    limit = [limiter, "--kill-after=5", str(_LIMIT_SECONDS)] if limiter else []
-    status, output, complaint = module.run_command(
-        [*limit, tool, *argv[1:]], environ_update={"LC_ALL": "C"}
-    )
-    if status == _TIMED_OUT:
-        warnings.append(f"{argv[0]} did not end within {_LIMIT_SECONDS} s")
-        return None
-    if status:
-        lines = (complaint or output).strip().splitlines() or ["it said nothing"]
-        warnings.append(f"{argv[0]} failed with status {status}: {lines[0][:200]}")
+    if answer.note is not None:
+        warnings.append(answer.note)
         return None
     try:
-        return parse(output)
+        return parse(answer.output)
     except TrueupError as error:
         warnings.append(str(error))
         return None

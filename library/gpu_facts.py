@@ -9,9 +9,11 @@ author: trueup contributors
 version_added: "0.2.0"
 short_description: Publishes the state of the NVIDIA driver and what disagrees in it
 description:
-  - Reads the loaded kernel module, asks nvidia-smi, nv-fabricmanager and systemctl, and publishes
-    one fact, C(trueup_gpu), with a list of named problems.
-  - It changes nothing and needs no root.
+  - Reads the loaded kernel module, asks nvidia-smi, nv-fabricmanager, systemctl and dmesg, each
+    within a time limit, and publishes one fact, C(trueup_gpu), with a list of named problems.
+  - What a GPU does not have, and what could not be asked, is null and never 0; C(notes) says why.
+  - It changes nothing and needs no root, but a kernel that hides its log from users
+    (kernel.dmesg_restrict) shows XIDs to root only.
 options:
   expected:
     description:
@@ -104,6 +106,40 @@ ansible_facts:
         persistent:
           description: How many GPUs have persistence mode on.
           type: int
+        devices:
+          description:
+            - Each GPU by PCI address; null where nvidia-smi does not answer. C(clocks) in MHz,
+              C(temperature_celsius), C(ecc) counts, C(ecc_by_memory)
+              (the same since the last reset, of its SRAM and its memory), C(row_remap),
+              C(throttle_reasons) that are active (an idle GPU has C(gpu idle)), and C(nvlinks) with
+              C(active), C(total) and the numbers of C(inactive) links.
+          type: list
+          elements: dict
+          sample:
+            - pci: 0001:00:00.0
+              clocks: {sm_mhz: 1410, max_sm_mhz: 1410, memory_mhz: 1215}
+              temperature_celsius: 34
+              ecc:
+                volatile: {corrected: 0, uncorrected: 0}
+                aggregate: {corrected: 2, uncorrected: 0}
+              ecc_by_memory:
+                sram_corrected: 0
+                sram_uncorrected: 0
+                dram_corrected: 0
+                dram_uncorrected: 0
+              row_remap: {correctable: 0, uncorrectable: 0, pending: false, failure: false}
+              throttle_reasons: [gpu idle]
+              nvlinks: {active: 12, total: 12, inactive: []}
+        xids:
+          description:
+            - XIDs in the kernel log, each with C(gpu), C(xid), C(line) and C(time) as it stands
+              there. Null where the log cannot be read.
+          type: list
+          elements: dict
+        notes:
+          description: What could not be asked or understood, each in a sentence.
+          type: list
+          elements: str
         reboot_required:
           description: Whether a problem is mended by a reboot.
           type: bool
@@ -115,45 +151,103 @@ ansible_facts:
 
 import dataclasses
 import time
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.trueup import gpu_driver
-from ansible.module_utils.trueup.errors import TrueupError
+from ansible.module_utils.trueup import gpu_driver, gpu_state, tools
+from ansible.module_utils.trueup.errors import ParseError, TrueupError
 
-C_LOCALE = {"LC_ALL": "C", "LANG": "C"}
+# Of the driver's own version; 8 GPUs without persistence mode take some 20 s to answer.
+DRIVER_SECONDS = 60
 
 
 def _driver(module: AnsibleModule) -> gpu_driver.Driver | None:
     """What nvidia-smi says; None where it is not installed."""
-    tool = module.get_bin_path("nvidia-smi")
-    if tool is None:
+    answer = tools.ask(
+        module,
+        ["nvidia-smi", f"--query-gpu={gpu_driver.DRIVER_QUERY}", "--format=csv"],
+        limit_seconds=DRIVER_SECONDS,
+    )
+    if answer.absent:
         return None
-    argv = [tool, f"--query-gpu={gpu_driver.DRIVER_QUERY}", "--format=csv"]
-    status, out, error = module.run_command(argv, environ_update=C_LOCALE)
-    return gpu_driver.parse_driver_query(status, out if status == 0 else out + error)
+    if answer.status is None:
+        return gpu_driver.Driver(version=None, gpus=None, persistent=None, error=answer.note)
+    text = answer.output if answer.ok else answer.output + answer.complaint
+    return gpu_driver.parse_driver_query(answer.status, text)
 
 
 def _fabric_manager(module: AnsibleModule) -> str | None:
     """The version of nv-fabricmanager; None where it is not installed."""
-    tool = module.get_bin_path("nv-fabricmanager")
-    if tool is None:
+    answer = tools.ask(module, ["nv-fabricmanager", "--version"])
+    if answer.absent:
         return None
-    _, out, error = module.run_command([tool, "--version"], environ_update=C_LOCALE)
-    return gpu_driver.parse_fabric_manager(out + error)
+    return gpu_driver.parse_fabric_manager(answer.output + answer.complaint)
 
 
 def _units(module: AnsibleModule, settle_seconds: int) -> dict[str, str]:
     """The units' states, once none is starting."""
-    tool = module.get_bin_path("systemctl")
-    if tool is None:
-        return {}
     end = time.monotonic() + settle_seconds
-    argv = [tool, "show", "--property=Id,LoadState,ActiveState", *gpu_driver.UNITS]
+    argv = ["systemctl", "show", "--property=Id,LoadState,ActiveState", *gpu_driver.UNITS]
     while True:
-        units = gpu_driver.parse_units(module.run_command(argv, environ_update=C_LOCALE)[1])
+        units = gpu_driver.parse_units(tools.ask(module, argv).output)
         if "activating" not in units.values() or time.monotonic() > end:
             return units
         time.sleep(1)
+
+
+def _devices(module: AnsibleModule, notes: list[str]) -> list[dict[str, Any]] | None:
+    """What each GPU says of itself; a question that the driver refuses is a note."""
+    tables: dict[str, dict[str, list[str]]] = {}
+
+    def put(name: str, option: str, key: str, fields: tuple[str, ...]) -> str | None:
+        argv = ["nvidia-smi", f"--{option}={','.join((key, *fields))}", "--format=csv"]
+        answer = tools.ask(module, argv)
+        if not answer.ok:
+            return f"{name} of the GPUs: {answer.note}"
+        try:
+            tables[name] = gpu_state.parse_query(answer.output, fields, key)
+        except ParseError as error:
+            return f"{name} of the GPUs: {error}"
+        return None
+
+    said = {
+        name: put(name, "query-gpu", "pci.bus_id", fields)
+        for name, fields in gpu_state.QUERIES.items()
+        if name != "throttle_old"
+    }
+    if said["throttle"]:
+        # Before driver 535 the reasons have another name.
+        fields = gpu_state.QUERIES["throttle_old"]
+        said["throttle"] = put("throttle_old", "query-gpu", "pci.bus_id", fields)
+    said["row remapping"] = put("remap", "query-remapped-rows", "gpu_bus_id", gpu_state.REMAP_QUERY)
+    notes += [note for note in said.values() if note]
+    links = tools.ask(module, ["nvidia-smi", "nvlink", "-s"])
+    nvlinks = None
+    try:
+        if links.ok:
+            nvlinks = gpu_state.parse_nvlinks(links.output)
+        else:
+            notes.append(f"NVLinks: {links.note}")
+    except ParseError as error:
+        notes.append(f"NVLinks: {error}")
+    try:
+        return gpu_state.devices(tables, nvlinks) if tables else None
+    except ParseError as error:
+        notes.append(str(error))
+        return None
+
+
+def _xids(module: AnsibleModule, notes: list[str]) -> list[dict[str, Any]] | None:
+    """XIDs of the kernel log; None where it cannot be read."""
+    answer = tools.ask(module, ["dmesg"])
+    if not answer.ok:
+        notes.append(f"XIDs are not known: {answer.note}")
+        return None
+    try:
+        return gpu_state.parse_xids(answer.output)
+    except ParseError as error:
+        notes.append(f"XIDs are not known: {error}")
+        return None
 
 
 def main() -> None:
@@ -168,6 +262,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     wanted = module.params
+    notes: list[str] = []
     try:
         # The units first: persistence mode is what one of them sets. What is loaded last: units
         # that are still starting, and nvidia-smi, load modules.
@@ -181,7 +276,15 @@ def main() -> None:
         )
     except TrueupError as error:
         module.fail_json(msg=str(error))
+    # A driver that does not answer one question answers none, and would hang at each.
+    devices = _devices(module, notes) if driver is not None and driver.gpus else None
+    xids = None
+    if wanted["sysfs_root"] == "/sys":
+        xids = _xids(module, notes)
+    else:
+        notes.append("XIDs are not known: a recorded machine has no kernel log")
     problems = gpu_driver.find_problems(found, wanted["expected"])
+    problems += gpu_state.judge(devices or [], xids)
     fact = {
         "kernel_module": found.kernel_module,
         "user_space": None if driver is None else driver.version,
@@ -191,6 +294,9 @@ def main() -> None:
         "gpus_on_pci": found.gpus_on_pci,
         "gpus": None if driver is None else driver.gpus,
         "persistent": None if driver is None else driver.persistent,
+        "devices": devices,
+        "xids": xids,
+        "notes": notes,
         "reboot_required": any(problem["reboot"] for problem in problems),
         "problems": problems,
     }

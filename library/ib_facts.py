@@ -10,7 +10,7 @@ version_added: "0.2.0"
 short_description: Publishes a node's RDMA devices and how they differ from what is expected
 description:
   - Reads the RDMA devices from sysfs, compares the InfiniBand ones with what the catalog and the
-    size's layout say, and publishes one fact, C(trueup_ib).
+    size's layout say, and publishes one fact, C(trueup_rdma).
   - The Ethernet function of accelerated networking and soft-RoCE are listed with their kind and
     are never judged as InfiniBand.
   - It changes nothing and needs no root. GUIDs and addresses are not published.
@@ -27,6 +27,12 @@ options:
       - Whether devices must have their persistent names; C(names) of C(expected) goes before them.
     type: bool
     default: false
+  counters_judged:
+    description:
+      - Whether an InfiniBand device that counted errors of its link is one of the C(problems).
+        Counters run since the driver was loaded and do not say when the errors were.
+    type: bool
+    default: false
   sysfs_root:
     description: Where to read from. Anything but V(/sys) is another machine's recorded tree.
     type: path
@@ -40,7 +46,7 @@ attributes:
     description: It only reads.
   facts:
     support: full
-    description: Returns the fact C(trueup_ib).
+    description: Returns the fact C(trueup_rdma).
   platform:
     support: full
     description: Linux.
@@ -64,7 +70,7 @@ ansible_facts:
   returned: always
   type: dict
   contains:
-    trueup_ib:
+    trueup_rdma:
       description: The RDMA devices. A member is null when the machine does not say it.
       returned: always
       type: dict
@@ -107,6 +113,13 @@ ansible_facts:
               description: Network interfaces of it, such as that of IPoIB.
               type: list
               elements: str
+            counters:
+              description:
+                - Error counters of port 1 by the kernel's names, since the driver was loaded; null
+                  where the device does not have one or it cannot be read. Those of
+                  C(counters) are the link's and port's, those of C(hw_counters) the adapter's.
+              type: dict
+              sample: {symbol_error: 0, link_downed: 0, port_rcv_errors: 0, out_of_sequence: 0}
         names:
           description: The persistent name for each PCI address, InfiniBand devices first.
           type: dict
@@ -144,23 +157,18 @@ import os
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.trueup import infiniband
+from ansible.module_utils.trueup import infiniband, tools
 from ansible.module_utils.trueup.errors import TrueupError
 
 NAMING_SERVICE = "/etc/systemd/system/azure_persistent_rdma_naming.service"
 WAAGENT_CONF = "/etc/waagent.conf"
-C_LOCALE = {"LC_ALL": "C"}
 
 
 def _modinfo(module: AnsibleModule, field: str) -> str | None:
     """A field of the mlx5_core that the next boot loads; None where there is none."""
-    tool = module.get_bin_path("modinfo", opt_dirs=["/sbin", "/usr/sbin"])
-    if tool is None:
-        return None
-    status, output, _ = module.run_command(
-        [tool, "--field", field, "mlx5_core"], environ_update=C_LOCALE
-    )
-    return output.strip() or None if status == 0 else None
+    argv = ["modinfo", "--field", field, "mlx5_core"]
+    answer = tools.ask(module, argv, folders=["/sbin", "/usr/sbin"])
+    return answer.output.strip() or None if answer.ok else None
 
 
 def _driver(module: AnsibleModule, sysfs_root: str) -> dict[str, str | bool | None]:
@@ -190,6 +198,7 @@ def main() -> None:
         argument_spec={
             "expected": {"type": "dict", "default": {}},
             "names_expected": {"type": "bool", "default": False},
+            "counters_judged": {"type": "bool", "default": False},
             "sysfs_root": {"type": "path", "default": "/sys"},
         },
         supports_check_mode=True,
@@ -208,12 +217,15 @@ def main() -> None:
         "names": names,
         "naming_service": os.path.exists(NAMING_SERVICE),
         "driver": _driver(module, sysfs_root),
-        "problems": infiniband.problems(devices, expected),
+        "problems": [
+            *infiniband.problems(devices, expected),
+            *(infiniband.counter_problems(devices) if module.params["counters_judged"] else []),
+        ],
         "warnings": infiniband.warnings_of(devices, _waagent_conf()),
     }
     for warning in facts["warnings"]:
         module.warn(warning)
-    module.exit_json(changed=False, ansible_facts={"trueup_ib": facts})
+    module.exit_json(changed=False, ansible_facts={"trueup_rdma": facts})
 
 
 if __name__ == "__main__":

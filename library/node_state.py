@@ -32,7 +32,7 @@ options:
     type: dict
     default: {}
   ib:
-    description: The fact C(trueup_ib). Empty where there are no RDMA devices to look at.
+    description: The fact C(trueup_rdma). Empty where there are no RDMA devices to look at.
     type: dict
     default: {}
 attributes:
@@ -52,7 +52,7 @@ EXAMPLES = r"""
     node_name: "{{ inventory_hostname }}"
     node: "{{ ansible_facts['trueup_node'] }}"
     gpu: "{{ ansible_facts['trueup_gpu'] | default({}) }}"
-    ib: "{{ ansible_facts['trueup_ib'] | default({}) }}"
+    ib: "{{ ansible_facts['trueup_rdma'] | default({}) }}"
 """
 
 RETURN = r"""

@@ -15,12 +15,42 @@ from .errors import BadInput
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["Expected", "persistent_names", "problems", "read_devices", "read_driver", "warnings_of"]
+__all__ = [
+    "Expected",
+    "counter_problems",
+    "persistent_names",
+    "problems",
+    "read_devices",
+    "read_driver",
+    "warnings_of",
+]
 
 _PCI_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 # The device, its port's link layer and whether software emulates it decide what it is.
 INFINIBAND, ETHERNET, SOFT_ROCE = "infiniband", "ethernet", "soft-roce"
 _UP = ("ACTIVE", "LinkUp")
+# Errors of the link and of the port, the same for all vendors (ABI/stable/sysfs-class-infiniband),
+# and those of mlx5 (drivers/infiniband/hw/mlx5/counters.c), which tell of loss above the link.
+# rxe and others have fewer: what a device does not have is None.
+_COUNTERS = {
+    "counters": (
+        *("symbol_error", "link_error_recovery", "link_downed", "port_rcv_errors"),
+        *("port_rcv_remote_physical_errors", "port_rcv_switch_relay_errors", "port_xmit_discards"),
+        *("port_xmit_constraint_errors", "port_rcv_constraint_errors", "VL15_dropped"),
+        *("local_link_integrity_errors", "excessive_buffer_overrun_errors"),
+    ),
+    "hw_counters": (
+        *("rx_icrc_encapsulated", "out_of_sequence", "packet_seq_err", "rnr_nak_retry_err"),
+        *("local_ack_timeout_err", "implied_nak_seq_err", "duplicate_request", "out_of_buffer"),
+        *("req_cqe_error", "resp_cqe_error", "roce_adp_retrans", "roce_slow_restart"),
+    ),
+}
+# What a link that works does not count. The others also grow where a receiver is slow or a peer
+# restarts, and with every boot.
+_FAULTS = (
+    *("symbol_error", "link_error_recovery", "link_downed", "port_rcv_errors"),
+    *("local_link_integrity_errors", "excessive_buffer_overrun_errors", "rx_icrc_encapsulated"),
+)
 # Names that Azure's HPC images give: InfiniBand, and the Ethernet function of accelerated
 # networking (Azure/azhpc-images@8e9d055 components/install_azure_persistent_rdma_naming.sh).
 _NAMES = {INFINIBAND: "mlx5_ib{}", ETHERNET: "mlx5_an{}"}
@@ -89,9 +119,38 @@ def read_devices(sysfs_root: str) -> list[dict[str, Any]]:
                 "interfaces": [parent]
                 if parent
                 else sorted(path.name for path in _entries(device / "device" / "net")),
+                "counters": _counters(port),
             }
         )
     return devices
+
+
+def counter_problems(devices: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A sentence for each InfiniBand device that counted what a link that works does not count.
+
+    Counters run since the driver was loaded, so a figure above 0 says that there were errors, not
+    when.
+    """
+    found = []
+    for row in devices:
+        counted = {name: row["counters"][name] for name in _FAULTS if row["counters"][name]}
+        if row["kind"] == INFINIBAND and counted:
+            words = ", ".join(f"{name} {value}" for name, value in counted.items())
+            found.append(
+                f"{row['device']}: errors counted since the driver was loaded: {words}, expected "
+                "0: measure, look again, and report the VM to Azure if they grow."
+            )
+    return found
+
+
+def _counters(port: Path) -> dict[str, int | None]:
+    """Error counters by name; None where the device has none such or it cannot be read."""
+    read: dict[str, int | None] = {}
+    for folder, names in _COUNTERS.items():
+        for name in names:
+            text = _text(port / folder / name)
+            read[name] = int(text) if re.fullmatch(r"[0-9]+", text) else None
+    return read
 
 
 def read_driver(sysfs_root: str) -> str | None:

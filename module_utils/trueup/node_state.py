@@ -27,7 +27,7 @@ def metrics(
     Args:
         node: the fact ``trueup_node``.
         gpu: the fact ``trueup_gpu``, None where nobody looked.
-        ib: the fact ``trueup_ib``, likewise.
+        ib: the fact ``trueup_rdma``, likewise.
     """
     rows = [
         _count("cores", node.get("cores")),
@@ -58,10 +58,10 @@ def _of_device(device: Mapping[str, Any]) -> List[Optional[Metric]]:
 
 
 def _of_gpu(name: str, state: Mapping[str, Any]) -> List[Optional[Metric]]:
-    ecc, remap = state.get("ecc") or {}, state.get("row_remap") or {}
+    ecc, remap = state.get("ecc_by_memory") or {}, state.get("row_remap") or {}
     nvlinks, clocks = state.get("nvlinks") or {}, state.get("clocks") or {}
-    links = (nvlinks.get("total"), nvlinks.get("active"))
-    inactive = None if None in links else links[0] - links[1]
+    total, active = nvlinks.get("total"), nvlinks.get("active")
+    inactive = None if total is None or active is None else total - active
     return [
         _count("ecc_sram_corrected", ecc.get("sram_corrected"), name),
         _count("ecc_sram_uncorrected", ecc.get("sram_uncorrected"), name),

@@ -32,7 +32,7 @@ class Tools:
         self.calls: list[tuple[list[str], dict[str, Any]]] = []
         tools = self
 
-        def get_bin_path(_: AnsibleModule, name: str, *__: Any) -> str | None:
+        def get_bin_path(_: AnsibleModule, name: str, *__: Any, **___: Any) -> str | None:
             return f"/usr/bin/{name}" if name in tools.answers else None
 
         def run_command(_: AnsibleModule, argv: list[str], **options: Any) -> tuple[int, str, str]:
@@ -113,7 +113,9 @@ def test_an_ndv4_node(
             "--format=csv",
         ],
     ]
-    assert [options for _, options in tools.calls] == [{"environ_update": {"LC_ALL": "C"}}] * 2
+    assert [options for _, options in tools.calls] == [
+        {"environ_update": {"LC_ALL": "C", "LANG": "C"}}
+    ] * 2
     assert [secret for secret in PRIVATE if secret in json.dumps(result)] == []
 
 

@@ -12,11 +12,51 @@ import pytest
 from ansible.module_utils import basic
 from ansible.module_utils.testing import patch_module_args
 
-TOOLS = {name: f"/usr/bin/{name}" for name in ("nvidia-smi", "nv-fabricmanager", "systemctl")}
+TOOLS = {
+    name: f"/usr/bin/{name}"
+    for name in ("nvidia-smi", "nv-fabricmanager", "systemctl", "dmesg", "timeout")
+}
 VERSION = machines.description("nd96asr_v4")["nvidia_driver"]["version"]
 ROWS = "".join(f"0000000{n}:00:00.0, {VERSION}, Enabled\n" for n in range(1, 9))
+ADDRESSES = [f"0000000{n}:00:00.0" for n in range(1, 9)]
+
+
+def table(header: str, cells: str) -> tuple[int, str, str]:
+    """What nvidia-smi answers to a question: the same of each of 8 GPUs."""
+    rows = "".join(f"{address}, {cells}\n" for address in ADDRESSES)
+    return 0, f"{header}\n{rows}", ""
+
+
+REFUSED = (1, 'Field "x" is not a valid field to query.\n', "")
+SMI = "nvidia-smi --query-gpu=pci.bus_id,"
+CLOCKS = f"{SMI}clocks.sm,clocks.max.sm,clocks.mem,temperature.gpu"
+ECC = f"{SMI}ecc.errors.corrected.volatile.total"
+BY_MEMORY = f"{SMI}ecc.errors.corrected.volatile.sram"
+THROTTLE, OLD_THROTTLE = f"{SMI}clocks_event_reasons", f"{SMI}clocks_throttle_reasons"
+REMAP = "nvidia-smi --query-remapped-rows=gpu_bus_id,"
+# The beginning of a command line to its answer; the longest that fits answers.
 ANSWERS = {
-    "nvidia-smi": (0, f"pci.bus_id, driver_version, persistence_mode\n{ROWS}", ""),
+    f"{SMI}driver_version": (0, f"pci.bus_id, driver_version, persistence_mode\n{ROWS}", ""),
+    CLOCKS: table(
+        "pci.bus_id, clocks.current.sm [MHz], clocks.max.sm [MHz], clocks.current.memory [MHz],"
+        " temperature.gpu",
+        "210 MHz, 1410 MHz, 1215 MHz, 34",
+    ),
+    ECC: table("pci.bus_id, a, b, c, d", "0, 0, 2, 0"),
+    BY_MEMORY: table("pci.bus_id, a, b, c, d", "1, 0, 2, 0"),
+    THROTTLE: table("pci.bus_id, clocks_event_reasons.active", "0x0000000000000001"),
+    OLD_THROTTLE: table("pci.bus_id, clocks_throttle_reasons.active", "0x0000000000000004"),
+    REMAP: table("gpu_bus_id, a, b, c, d", "0, 0, No, No"),
+    "nvidia-smi nvlink": (
+        0,
+        "".join(
+            f"GPU {n}: NVIDIA A100-SXM4-40GB (UUID: GPU-{n})\n\t Link 0: 25 GB/s\n"
+            "\t Link 1: 25 GB/s\n"
+            for n in range(8)
+        ),
+        "",
+    ),
+    "dmesg": (0, "[    1.000000] NVRM: loading NVIDIA UNIX Open Kernel Module\n", ""),
     "nv-fabricmanager": (0, f"Fabric Manager version is : {VERSION}\n", ""),
     "systemctl": (
         0,
@@ -42,8 +82,10 @@ class Ran:
     def __call__(self, **parameters: Any) -> dict[str, Any]:
         def run_command(_self: Any, argv: list[str], **options: Any) -> tuple[int, str, str]:
             assert options["environ_update"]["LC_ALL"] == "C"
-            self.calls.append(argv)
-            return self.answers[Path(argv[0]).name]
+            assert argv[:2] == ["/usr/bin/timeout", "--kill-after=5"]
+            self.calls.append(argv[3:])
+            line = " ".join([Path(argv[3]).name, *argv[4:]])
+            return self.answers[max((key for key in self.answers if line.startswith(key)), key=len)]
 
         module = basic.AnsibleModule
         self.monkeypatch.setattr(module, "run_command", run_command)
@@ -80,11 +122,39 @@ def test_a_whole_driver(ran: Ran) -> None:
             "gpus_on_pci": 8,
             "gpus": 8,
             "persistent": 8,
+            "devices": [
+                {
+                    "pci": f"000{n}:00:00.0",
+                    "clocks": {"sm_mhz": 210, "max_sm_mhz": 1410, "memory_mhz": 1215},
+                    "temperature_celsius": 34,
+                    "ecc": {
+                        "volatile": {"corrected": 0, "uncorrected": 0},
+                        "aggregate": {"corrected": 2, "uncorrected": 0},
+                    },
+                    "ecc_by_memory": {
+                        "sram_corrected": 1,
+                        "sram_uncorrected": 0,
+                        "dram_corrected": 2,
+                        "dram_uncorrected": 0,
+                    },
+                    "row_remap": {
+                        "correctable": 0,
+                        "uncorrectable": 0,
+                        "pending": False,
+                        "failure": False,
+                    },
+                    "throttle_reasons": ["gpu idle"],
+                    "nvlinks": {"active": 2, "total": 2, "inactive": []},
+                }
+                for n in range(1, 9)
+            ],
+            "xids": None,
+            "notes": ["XIDs are not known: a recorded machine has no kernel log"],
             "reboot_required": False,
             "problems": [],
         }
     }
-    assert ran.calls == [
+    assert ran.calls[:3] == [
         [
             "/usr/bin/systemctl",
             "show",
@@ -99,6 +169,11 @@ def test_a_whole_driver(ran: Ran) -> None:
             "--format=csv",
         ],
         ["/usr/bin/nv-fabricmanager", "--version"],
+    ]
+    assert [" ".join(call)[9:40] for call in ran.calls[3:]] == [
+        *["nvidia-smi --query-gpu=pci.bus_"] * 4,
+        "nvidia-smi --query-remapped-row",
+        "nvidia-smi nvlink -s",
     ]
 
 
@@ -118,14 +193,15 @@ def test_no_tools_are_named_problems(ran: Ran) -> None:
 
 def test_a_mismatch_asks_for_a_reboot(ran: Ran) -> None:
     mismatch = "Failed to initialize NVML: Driver/library version mismatch"
-    ran.answers["nvidia-smi"] = (18, f"{mismatch}\nNVML library version: 575.57\n", "")
+    ran.answers[f"{SMI}driver_version"] = (18, f"{mismatch}\nNVML library version: 575.57\n", "")
     fact = ran(expected={})["ansible_facts"]["trueup_gpu"]
     assert [one["name"] for one in fact["problems"]] == ["driver_mismatch"]
     assert (fact["user_space"], fact["gpus"], fact["reboot_required"]) == ("575.57", None, True)
+    assert (fact["devices"], len(ran.calls)) == (None, 3)
 
 
 def test_an_unusable_answer_fails_with_the_line(ran: Ran) -> None:
-    ran.answers["nvidia-smi"] = (0, "something else\n", "")
+    ran.answers[f"{SMI}driver_version"] = (0, "something else\n", "")
     answer = ran(expected=EXPECTED)
     assert answer["failed"] is True
     assert "expected the columns pci.bus_id" in answer["msg"]
@@ -138,3 +214,100 @@ def test_a_unit_that_never_settles_is_waited_for_no_longer_than_asked(ran: Ran) 
     fact = ran(expected=EXPECTED, settle_seconds=0)["ansible_facts"]["trueup_gpu"]
     assert [one["name"] for one in fact["problems"]] == ["fabric_manager_stopped"]
     assert "is activating" in fact["problems"][0]["message"]
+
+
+def fact_of(ran: Ran, **parameters: Any) -> dict[str, Any]:
+    answer = ran(expected=EXPECTED, **parameters)
+    fact: dict[str, Any] = answer["ansible_facts"]["trueup_gpu"]
+    return fact
+
+
+def test_a_driver_that_refuses_every_further_question_is_whole_and_says_so(ran: Ran) -> None:
+    for question in (CLOCKS, ECC, BY_MEMORY, THROTTLE, OLD_THROTTLE, REMAP, "nvidia-smi nvlink"):
+        ran.answers[question] = REFUSED
+    fact = fact_of(ran)
+    assert (fact["problems"], fact["devices"], fact["gpus"]) == ([], None, 8)
+    why = 'nvidia-smi failed with status 1: Field "x" is not a valid field to query.'
+    assert fact["notes"] == [
+        f"clocks of the GPUs: {why}",
+        f"ecc of the GPUs: {why}",
+        f"ecc_by_memory of the GPUs: {why}",
+        f"throttle_old of the GPUs: {why}",
+        f"remap of the GPUs: {why}",
+        f"NVLinks: {why}",
+        "XIDs are not known: a recorded machine has no kernel log",
+    ]
+
+
+def test_one_question_that_is_refused_leaves_the_others(ran: Ran) -> None:
+    ran.answers[ECC] = REFUSED
+    fact = fact_of(ran)
+    assert {one["ecc"] for one in fact["devices"]} == {None}
+    assert fact["devices"][0]["clocks"]["max_sm_mhz"] == 1410
+    assert fact["problems"] == []
+
+
+def test_an_old_driver_is_asked_for_throttling_by_its_old_name(ran: Ran) -> None:
+    ran.answers[THROTTLE] = REFUSED
+    fact = fact_of(ran)
+    assert fact["devices"][0]["throttle_reasons"] == ["software power cap"]
+    assert fact["problems"] == []
+
+
+def test_a_question_that_hangs_is_a_note(ran: Ran) -> None:
+    ran.answers["nvidia-smi nvlink"] = (124, "", "")
+    assert "NVLinks: nvidia-smi did not end within 30 s" in fact_of(ran)["notes"]
+
+
+def test_a_driver_that_hangs_is_a_problem_and_is_asked_no_more(ran: Ran) -> None:
+    ran.answers[f"{SMI}driver_version"] = (124, "", "")
+    fact = fact_of(ran)
+    assert [one["name"] for one in fact["problems"]] == ["nvidia_smi_failed"]
+    assert "did not end within 60 s" in fact["problems"][0]["message"]
+    assert len(ran.calls) == 3
+
+
+def test_faults_are_named_problems(ran: Ran) -> None:
+    ran.answers[ECC] = table("pci.bus_id, a, b, c, d", "0, 3, 0, 3")
+    ran.answers[THROTTLE] = table("pci.bus_id, clocks_event_reasons.active", "0x48")
+    ran.answers[REMAP] = table("gpu_bus_id, a, b, c, d", "0, 1, Yes, No")
+    fact = fact_of(ran)
+    names = ["row_remap_pending", "ecc_uncorrected", "gpu_slowed"]
+    assert [one["name"] for one in fact["problems"]] == names * 8
+    assert fact["reboot_required"] is True
+
+
+def test_xids_of_this_machines_kernel_log(ran: Ran) -> None:
+    line = "[  812.5] NVRM: Xid (PCI:0001:00:00): 79, pid=1, GPU has fallen off the bus."
+    ran.answers["dmesg"] = (0, f"{line}\n", "")
+    fact = fact_of(ran, sysfs_root="/sys")
+    assert fact["xids"] == [{"gpu": "0001:00:00.0", "xid": 79, "line": line, "time": "812.5"}]
+    assert "xid_79" in [one["name"] for one in fact["problems"]]
+
+
+@pytest.mark.parametrize(
+    ("answer", "note"),
+    [
+        (
+            (1, "", "dmesg: read kernel buffer failed: Operation not permitted\n"),
+            (
+                "XIDs are not known: dmesg failed with status 1: dmesg: read kernel buffer failed:"
+                " Operation not permitted"
+            ),
+        ),
+        (
+            (0, "[1.0] NVRM: Xid (PCI:0001\n", ""),
+            (
+                "XIDs are not known: kernel log: expected 'NVRM: Xid (PCI:...): N' (line 1:"
+                " '[1.0] NVRM: Xid (PCI:0001')"
+            ),
+        ),
+    ],
+)
+def test_a_kernel_log_that_cannot_be_read_is_unknown(
+    ran: Ran, answer: tuple[int, str, str], note: str
+) -> None:
+    ran.answers["dmesg"] = answer
+    fact = fact_of(ran, sysfs_root="/sys")
+    assert fact["xids"] is None
+    assert fact["notes"][-1] == note

@@ -38,7 +38,7 @@ def test_an_ndv4_as_expected(
         expected={"rate_gbps": 200, "nics": 8, "numa": {"0103:00:00.0": 0}},
         _ansible_check_mode=check_mode,
     )
-    facts = result["ansible_facts"]["trueup_ib"]
+    facts = result["ansible_facts"]["trueup_rdma"]
     assert result["changed"] is False
     assert (facts["problems"], facts["warnings"]) == ([], [])
     assert len(facts["devices"]) == len(facts["names"]) == 8
@@ -54,7 +54,7 @@ def test_what_is_wrong_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     result = run_module(
         capsys, sysfs_root=sysfs("hb120rs_v3"), expected={"rate_gbps": 400, "nics": 2}
     )
-    found = result["ansible_facts"]["trueup_ib"]["problems"]
+    found = result["ansible_facts"]["trueup_rdma"]["problems"]
     assert [problem.split(":")[0] for problem in found] == [
         "1 InfiniBand device(s), expected 2",
         "mlx5_ib0",
@@ -67,11 +67,30 @@ def test_persistent_names_are_expected_where_asked(
     machine = description("nd96asr_v4")
     machine["infiniband"][0]["device"] = "mlx5_0"
     root = str(build(machine, tmp_path) / "sys")
-    silent = run_module(capsys, sysfs_root=root)["ansible_facts"]["trueup_ib"]
-    asked = run_module(capsys, sysfs_root=root, names_expected=True)["ansible_facts"]["trueup_ib"]
+    silent = run_module(capsys, sysfs_root=root)["ansible_facts"]["trueup_rdma"]
+    asked = run_module(capsys, sysfs_root=root, names_expected=True)["ansible_facts"]["trueup_rdma"]
     assert silent["problems"] == []
     assert [problem.split(": reboot")[0] for problem in asked["problems"]] == [
         "mlx5_0 (0101:00:00.0): the device at this address is to be called mlx5_ib0"
+    ]
+
+
+def test_counters_are_judged_where_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = build(description("hb120rs_v3"), tmp_path) / "sys"
+    counter = (
+        root / "class" / "infiniband" / "mlx5_ib0" / "ports" / "1" / "counters" / "link_downed"
+    )
+    counter.parent.mkdir()
+    counter.write_text("2\n")
+    silent = run_module(capsys, sysfs_root=str(root))["ansible_facts"]["trueup_rdma"]
+    asked = run_module(capsys, sysfs_root=str(root), counters_judged=True)
+    (row,) = [row for row in silent["devices"] if row["device"] == "mlx5_ib0"]
+    assert (row["counters"]["link_downed"], row["counters"]["symbol_error"]) == (2, None)
+    assert silent["problems"] == []
+    assert [text.split(":")[0] for text in asked["ansible_facts"]["trueup_rdma"]["problems"]] == [
+        "mlx5_ib0"
     ]
 
 
@@ -115,17 +134,22 @@ def test_a_driver_that_waits_for_a_reboot(
         calls.append((argv, options))
         return answers[argv[2]]
 
-    monkeypatch.setattr(AnsibleModule, "get_bin_path", lambda *_, **__: tool)
+    def get_bin_path(_: AnsibleModule, name: str, **__: Any) -> str | None:
+        return tool if name == "modinfo" else None
+
+    monkeypatch.setattr(AnsibleModule, "get_bin_path", get_bin_path)
     monkeypatch.setattr(AnsibleModule, "run_command", run_command)
     monkeypatch.setattr(ib_facts.infiniband, "read_driver", lambda _: "A")
-    driver = run_module(capsys)["ansible_facts"]["trueup_ib"]["driver"]
+    driver = run_module(capsys)["ansible_facts"]["trueup_rdma"]["driver"]
     assert (driver["loaded"], driver["installed"], driver["reboot_required"]) == ("A", *expected)
     assert [argv for argv, _ in calls] == (
         [[tool, "--field", field, "mlx5_core"] for field in ("srcversion", "filename")]
         if tool
         else []
     )
-    assert [options for _, options in calls] == [{"environ_update": {"LC_ALL": "C"}}] * len(calls)
+    assert [options for _, options in calls] == [
+        {"environ_update": {"LC_ALL": "C", "LANG": "C"}}
+    ] * len(calls)
 
 
 def test_the_images_naming_service_and_the_agents_configuration(
@@ -134,17 +158,17 @@ def test_the_images_naming_service_and_the_agents_configuration(
     unit, conf = tmp_path / "unit", tmp_path / "waagent.conf"
     monkeypatch.setattr(ib_facts, "NAMING_SERVICE", str(unit))
     monkeypatch.setattr(ib_facts, "WAAGENT_CONF", str(conf))
-    facts = run_module(capsys, sysfs_root=sysfs("hb120rs_v3"))["ansible_facts"]["trueup_ib"]
+    facts = run_module(capsys, sysfs_root=sysfs("hb120rs_v3"))["ansible_facts"]["trueup_rdma"]
     assert (facts["naming_service"], facts["warnings"]) == (False, [])
     unit.touch()
     conf.write_text("OS.EnableRDMA=n\n")
-    facts = run_module(capsys, sysfs_root=sysfs("hb120rs_v3"))["ansible_facts"]["trueup_ib"]
+    facts = run_module(capsys, sysfs_root=sysfs("hb120rs_v3"))["ansible_facts"]["trueup_rdma"]
     assert (facts["naming_service"], len(facts["warnings"])) == (True, 1)
 
 
 def test_documentation_names_what_is_returned(capsys: pytest.CaptureFixture[str]) -> None:
-    facts = run_module(capsys, sysfs_root=sysfs("nd96asr_v4"))["ansible_facts"]["trueup_ib"]
-    page = yaml.safe_load(ib_facts.RETURN)["ansible_facts"]["contains"]["trueup_ib"]["contains"]
+    facts = run_module(capsys, sysfs_root=sysfs("nd96asr_v4"))["ansible_facts"]["trueup_rdma"]
+    page = yaml.safe_load(ib_facts.RETURN)["ansible_facts"]["contains"]["trueup_rdma"]["contains"]
     assert set(page) == set(facts)
     assert set(page["devices"]["contains"]) == set(facts["devices"][0])
     assert set(page["driver"]["contains"]) == set(facts["driver"])

@@ -10,6 +10,7 @@ from machines import DATA, build, description, root_of
 from trueup.errors import BadInput
 from trueup.infiniband import (
     Expected,
+    counter_problems,
     persistent_names,
     problems,
     read_devices,
@@ -53,6 +54,7 @@ def test_the_devices_of_an_ndv4() -> None:
         "numa_node": 1,
         "firmware": None,
         "interfaces": [],
+        "counters": dict.fromkeys(rows[0]["counters"]),
     }
     assert problems(rows, Expected(NDV4)) == []
     assert persistent_names(rows) == {
@@ -188,6 +190,37 @@ def test_the_interfaces_and_firmware_of_a_device(tmp_path: Path) -> None:
     (device / "fw_ver").write_text("20.31.1014\n")
     row = read_devices(str(root / "sys"))[0]
     assert (row["interfaces"], row["firmware"]) == (["ib0"], "20.31.1014")
+
+
+def test_error_counters(tmp_path: Path) -> None:
+    root = build(description("nd96asr_v4"), tmp_path)
+    port = root / "sys" / "class" / "infiniband" / "mlx5_ib2" / "ports" / "1"
+    for name, text in {
+        "counters/symbol_error": "12\n",
+        "counters/link_downed": "0\n",
+        "counters/port_xmit_discards": "7\n",
+        "counters/port_rcv_errors": "N/A (no PMA)\n",
+        "hw_counters/out_of_sequence": "18446744073709551615\n",
+        "hw_counters/roce_adp_retrans": "3\n",
+    }.items():
+        (port / name).parent.mkdir(exist_ok=True)
+        (port / name).write_text(text)
+    rows = read_devices(str(root / "sys"))
+    counters = rows[2]["counters"]
+    assert {name: value for name, value in counters.items() if value is not None} == {
+        "symbol_error": 12,
+        "link_downed": 0,
+        "port_xmit_discards": 7,
+        "out_of_sequence": 2**64 - 1,
+        "roce_adp_retrans": 3,
+    }
+    assert set(rows[0]["counters"]) == set(counters)
+    # Counters alone are no problem of a device.
+    assert problems(rows, Expected(NDV4)) == []
+    (problem,) = counter_problems(rows)
+    assert problem.startswith(
+        "mlx5_ib2: errors counted since the driver was loaded: symbol_error 12,"
+    )
 
 
 def test_the_loaded_driver(tmp_path: Path) -> None:

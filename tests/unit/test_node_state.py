@@ -39,7 +39,7 @@ GPU = {
     "problems": [],
     "devices": [
         {
-            "ecc": {"sram_corrected": 2, "dram_uncorrected": None},
+            "ecc_by_memory": {"sram_corrected": 2, "dram_uncorrected": None},
             "row_remap": {"uncorrectable": 1, "pending": True, "failure": False},
             "nvlinks": {"total": 18, "active": 17},
             "clocks": {"sm_mhz": 1980, "max_sm_mhz": None},

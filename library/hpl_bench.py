@@ -1,0 +1,222 @@
+#!/usr/bin/python
+"""Ansible module: run High-Performance Linpack on one node and return a record."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: hpl_bench
+short_description: Run High-Performance Linpack (xhpl, NVIDIA's HPL or hpcc)
+version_added: "0.2.0"
+description:
+  - Writes HPL's input for this machine (order from its memory, grid from its ranks), runs it in a
+    folder of its own, which is removed afterwards, and returns rate, time and residual as a record.
+  - The residual decides whether the record is C(ok) or C(invalid); so does the grid. hpcc runs a
+    problem of its own, with exit status 0, where it cannot use the one that it was given; such a
+    run is C(invalid).
+  - A program that loads the reference BLAS is refused. hpcc also runs its other tests, which take
+    a few seconds.
+  - The role P(hpl#role) installs the distribution's hpcc.
+options:
+  program:
+    description:
+      - Path or name of an xhpl or hpcc, or of a script that starts one (NVIDIA's hpl.sh). A name
+        with C(hpcc) in it is given hpccinf.txt, any other HPL.dat, in its working folder.
+    type: str
+    default: hpcc
+  arguments:
+    description: Arguments of the program. NVIDIA's script takes C(--dat HPL.dat).
+    type: list
+    elements: str
+    default: []
+  ranks:
+    description: MPI ranks; 0 means one on each GPU, or else on each NUMA node. Above 1 they are
+      started by mpirun.
+    type: int
+    default: 0
+  threads_per_rank:
+    description: Threads of each rank; 0 means all cores, shared evenly.
+    type: int
+    default: 0
+  gpus:
+    description: GPUs that the program uses, one on each rank; 0 for a program that uses CPUs.
+    type: int
+    default: 0
+  binding:
+    description: What each rank is pinned to, from the machine's own topology.
+    type: str
+    choices: [none, core, l3, numa]
+    default: numa
+  n:
+    description: Order of the matrix; 0 means the largest multiple of O(nb) that fits in
+      O(memory_fraction).
+    type: int
+    default: 0
+  nb:
+    description: Block size. 192 suits most CPUs with OpenBLAS, 1024 NVIDIA's HPL.
+    type: int
+    default: 192
+  max_n:
+    description: Upper bound of the order, for short runs; 0 means none.
+    type: int
+    default: 0
+  memory_fraction:
+    description: Share of the memory that the matrix takes.
+    type: float
+    default: 0.8
+  memory_bytes:
+    description: Memory that O(memory_fraction) is of; 0 means what is available on the node. A run
+      on GPUs needs it, the sum of the GPUs' memory.
+    type: int
+    default: 0
+extends_documentation_fragment: [trueup_bench]
+author: trueup contributors (@trueup)
+"""
+
+EXAMPLES = r"""
+- name: Measure the node with the distribution's hpcc
+  hpl_bench:
+    run_id: 20261120T091300Z-7c1e
+    node_name: "{{ inventory_hostname }}"
+    node: "{{ trueup_node }}"
+
+- name: Measure eight GPUs of 80 GiB with NVIDIA's HPL
+  hpl_bench:
+    program: /workspace/hpl.sh
+    arguments: [--dat, HPL.dat]
+    gpus: 8
+    memory_bytes: 687194767360
+    nb: 1024
+    run_id: 20261120T091300Z-7c1e
+    node_name: "{{ inventory_hostname }}"
+    node: "{{ trueup_node }}"
+"""
+
+RETURN = r"""
+record:
+  description: The record of the case (schema C(trueup.record/1)); null in check mode and when the
+    input was refused.
+  returned: always
+  type: dict
+raw:
+  description: What HPL printed, of hpcc its hpccoutf.txt; null when nothing ran.
+  returned: always
+  type: str
+command:
+  description: The command line.
+  returned: always
+  type: list
+  elements: str
+environment:
+  description: The variables set for it.
+  returned: always
+  type: dict
+ansible_facts:
+  description: The record once more, as the fact C(trueup_hpl).
+  returned: success
+  type: dict
+  contains:
+    trueup_hpl:
+      description: The record.
+      type: dict
+      returned: when the case ran and is ok
+"""
+
+import os
+import tempfile
+from typing import Any, Dict
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.trueup import hpl
+from ansible.module_utils.trueup.affinity import plan
+from ansible.module_utils.trueup.bench import COMMON_SPEC, Bench
+from ansible.module_utils.trueup.errors import BadInput
+from ansible.module_utils.trueup.memory import available_memory_bytes
+from ansible.module_utils.trueup.parsers.hpl import parse_hpl
+from ansible.module_utils.trueup.topology import read_topology
+
+
+def argument_spec() -> Dict[str, Dict[str, Any]]:
+    return dict(
+        COMMON_SPEC,
+        program={"type": "str", "default": "hpcc"},
+        arguments={"type": "list", "elements": "str", "default": []},
+        ranks={"type": "int", "default": 0},
+        threads_per_rank={"type": "int", "default": 0},
+        gpus={"type": "int", "default": 0},
+        binding={"type": "str", "choices": ["none", "core", "l3", "numa"], "default": "numa"},
+        n={"type": "int", "default": 0},
+        nb={"type": "int", "default": 192},
+        max_n={"type": "int", "default": 0},
+        memory_fraction={"type": "float", "default": 0.8},
+        memory_bytes={"type": "int", "default": 0},
+    )
+
+
+def main() -> None:
+    module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
+    given = module.params
+    bench = Bench(module, "hpl")
+    # A node that is not set up yet has no program: check mode then shows its name.
+    program = module.get_bin_path(given["program"])
+    try:
+        topology = read_topology(allowed=os.sched_getaffinity(0))
+        ranks, threads = hpl.layout(
+            topology, **{key: given[key] for key in ("ranks", "threads_per_rank", "gpus")}
+        )
+        placement = plan(topology, ranks=ranks, threads_per_rank=threads, binding=given["binding"])
+        if given["memory_bytes"] < 0 or (given["gpus"] and not given["memory_bytes"]):
+            raise BadInput(
+                f"memory_bytes {given['memory_bytes']}: a run on GPUs needs the sum of their memory"
+            )
+        order = hpl.order(
+            **{key: given[key] for key in ("n", "nb", "max_n", "memory_fraction")},
+            memory_bytes=given["memory_bytes"] or available_memory_bytes(),
+        )
+        mpirun = module.get_bin_path("mpirun")
+        if not module.check_mode:
+            hpl.require(given["program"], program, mpirun, ranks)
+        blas = None
+        if program and not module.check_mode:
+            blas = hpl.blas_of(module.run_command(["ldd", program])[1])
+    except BadInput as error:
+        bench.refuse(str(error))
+
+    problem = hpl.Problem(order, given["nb"], *hpl.grid(ranks))
+    with tempfile.TemporaryDirectory(prefix="trueup-hpl-") as folder:
+        bench.prepare(
+            case=f"n{order}-nb{given['nb']}-{problem.grid}-t{threads}-{given['binding']}",
+            command=hpl.command(
+                placement,
+                program=program or given["program"],
+                arguments=given["arguments"],
+                mpirun=mpirun or "mpirun",
+                folder=folder,
+            ),
+            environment=hpl.environment(placement, root=os.geteuid() == 0),
+            parameters={
+                "program": given["program"],
+                "n": order,
+                "nb": given["nb"],
+                "grid": problem.grid,
+                "binding": given["binding"],
+                "ranks_asked": given["ranks"],
+                "threads_asked": given["threads_per_rank"],
+                "n_asked": given["n"],
+                "max_n": given["max_n"],
+                "memory_fraction": given["memory_fraction"],
+            },
+            ranks=ranks,
+            threads_per_rank=threads,
+            gpus=given["gpus"],
+        )
+        with open(os.path.join(folder, hpl.input_name(given["program"])), "w") as stream:
+            stream.write(hpl.input_file(problem))
+        output = bench.run(parse_hpl)
+    bench.case.software.update({"hpl": output.tool_version or "unknown"})
+    if blas:
+        bench.case.software["blas"] = blas
+    bench.finish(metrics=output.metrics(), invalid=hpl.judge(output, problem))
+
+
+if __name__ == "__main__":
+    main()

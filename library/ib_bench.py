@@ -1,0 +1,250 @@
+#!/usr/bin/python
+"""Ansible module: measure an RDMA device with perftest and return a record."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: ib_bench
+short_description: Measure RDMA bandwidth and latency with perftest
+version_added: "0.2.0"
+description:
+  - Runs ib_write_bw, ib_read_bw or ib_send_lat and returns what they measured as a record. Both
+    ends run on this node (V(loopback)), or this node is the V(server) or the V(client) of another.
+  - Each end is bound to the CPUs of its device's NUMA node by C(taskset), where the machine has
+    more than one and says which; the record's parameters say so.
+  - The client's end is the record. A server that ended well returns none, so that one measurement
+    is one record; one that failed returns a failed record.
+  - perftest does not compare what arrives with what was sent. A test, device, size or memory other
+    than asked for gives a record with outcome C(invalid).
+options:
+  test:
+    description: C(write_bw) and C(read_bw) are bandwidths of RDMA write and read in one direction;
+      C(send_lat) is half the time of a send and its answer.
+    type: str
+    choices: [write_bw, read_bw, send_lat]
+    default: write_bw
+  role:
+    description: Which end this node is.
+    type: str
+    choices: [loopback, server, client]
+    default: loopback
+  device:
+    description: The RDMA device of this node.
+    type: str
+    required: true
+  address:
+    description: Host name or IPv4 address of the server, over which the ends find each other. The
+      client needs it.
+    type: str
+    default: ""
+  peer_name:
+    description: The other end's name in the record. The client needs it.
+    type: str
+    default: ""
+  port:
+    description: TCP port of the server.
+    type: int
+    default: 18515
+  message_bytes:
+    description: Size of a message; without it all powers of two from 2 to 8388608 are measured.
+    type: int
+  iterations:
+    description: Messages of each size, 5 at least. Beyond 20000 perftest gives no peak.
+    type: int
+    default: 5000
+  duration_seconds:
+    description: Measures for so long instead; 0 means by iterations. Of a latency it gives the mean
+      only.
+    type: int
+    default: 0
+  gpu:
+    description: Number of the GPU whose memory is used (GPUDirect RDMA); without it the host's is.
+      perftest must be built with CUDA.
+    type: int
+  gid_index:
+    description: Index of the GID, which RoCE needs and InfiniBand does not.
+    type: int
+  folder:
+    description: Folder of perftest's programs.
+    type: path
+    default: /usr/bin
+  connect_seconds:
+    description: How long the client tries until its server answers.
+    type: int
+    default: 60
+  sysfs_root:
+    description: Where the devices are read from.
+    type: path
+    default: /sys
+extends_documentation_fragment: [trueup_bench]
+author: trueup contributors (@trueup)
+"""
+
+EXAMPLES = r"""
+- name: Measure one device against itself
+  ib_bench:
+    device: mlx5_ib0
+    message_bytes: 1048576
+    run_id: 20261120T091300Z-7c1e
+    node_name: "{{ inventory_hostname }}"
+    node: "{{ trueup_node }}"
+
+- name: Measure from this node's GPU 0 to that of node-2, where role is server
+  ib_bench:
+    role: client
+    address: 10.0.0.5
+    peer_name: node-2
+    device: mlx5_ib0
+    gpu: 0
+    message_bytes: 8388608
+    run_id: 20261120T091300Z-7c1e
+    node_name: "{{ inventory_hostname }}"
+    node: "{{ trueup_node }}"
+"""
+
+RETURN = r"""
+record:
+  description: The record of the case (schema C(trueup.record/1)); null in check mode, when the
+    input was refused, and of a server that ended well.
+  returned: always
+  type: dict
+raw:
+  description: What perftest printed, each end under its label; null when nothing ran.
+  returned: always
+  type: str
+command:
+  description: The command line, of V(loopback) the client's; the server's is the same without the
+    address.
+  returned: always
+  type: list
+  elements: str
+environment:
+  description: The variables set for it.
+  returned: always
+  type: dict
+ansible_facts:
+  description: The record once more, as the fact C(trueup_ib). It takes the place of what
+    M(ib_facts) published there.
+  returned: success
+  type: dict
+  contains:
+    trueup_ib:
+      description: The record.
+      type: dict
+      returned: when the case ran and is ok
+"""
+
+import functools
+import os
+import re
+from typing import Any, Dict
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.trueup import ib, infiniband
+from ansible.module_utils.trueup.affinity import taskset_argv
+from ansible.module_utils.trueup.bench import COMMON_SPEC
+from ansible.module_utils.trueup.errors import BadInput
+from ansible.module_utils.trueup.parsers.ib import parse_ib
+from ansible.module_utils.trueup.topology import format_cpu_list, read_topology
+
+LOOPBACK = "127.0.0.1"
+
+
+def argument_spec() -> Dict[str, Dict[str, Any]]:
+    return dict(
+        COMMON_SPEC,
+        test={"type": "str", "choices": ["write_bw", "read_bw", "send_lat"], "default": "write_bw"},
+        role={"type": "str", "choices": ["loopback", "server", "client"], "default": "loopback"},
+        device={"type": "str", "required": True},
+        address={"type": "str", "default": ""},
+        peer_name={"type": "str", "default": ""},
+        port={"type": "int", "default": 18515},
+        message_bytes={"type": "int"},
+        iterations={"type": "int", "default": 5000},
+        duration_seconds={"type": "int", "default": 0},
+        gpu={"type": "int"},
+        gid_index={"type": "int"},
+        folder={"type": "path", "default": "/usr/bin"},
+        connect_seconds={"type": "int", "default": 60},
+        sysfs_root={"type": "path", "default": "/sys"},
+    )
+
+
+def find_device(name: str, sysfs_root: str) -> Dict[str, Any]:
+    """The device of that name.
+
+    Raises:
+        BadInput: there is none, or its link is down.
+    """
+    devices = {row["device"]: row for row in infiniband.read_devices(sysfs_root)}
+    if name not in devices:
+        raise BadInput(f"device {name!r}: this node has {', '.join(devices) or 'no RDMA device'}")
+    if devices[name]["state"] not in ("ACTIVE", None):
+        raise BadInput(f"device {name}: its link is {devices[name]['state']}, not ACTIVE")
+    return dict(devices[name])
+
+
+def main() -> None:
+    module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
+    given = module.params
+    bench = ib.IbBench(module, "ib")
+    role = given["role"]
+    names = ("test", "device", "folder", "port", "message_bytes", "iterations")
+    more = ("duration_seconds", "gpu", "gid_index")
+    test = ib.Test(**{name: given[name] for name in (*names, *more)})
+    try:
+        test.check()
+        if role == "client" and not (given["address"] and given["peer_name"]):
+            raise BadInput("role client needs address and peer_name of its server")
+        device = find_device(given["device"], given["sysfs_root"])
+        cpus = ib.numa_cpus(device, read_topology(allowed=os.sched_getaffinity(0)).numa)
+    except BadInput as error:
+        bench.refuse(str(error))
+
+    server = test.argv(taskset_argv(cpus))
+    client = test.argv(taskset_argv(cpus), given["address"] if role == "client" else LOOPBACK)
+    size = given["message_bytes"] or "all"
+    ways = {"loopback": "", "server": "-server", "client": f"-to-{given['peer_name']}"}
+    gpu = "" if test.gpu is None else f"-gpu{test.gpu}"
+    case = f"{test.test}-{test.device}-{size}{gpu}{ways[role]}"
+    bench.prepare(
+        case=re.sub(r"[^A-Za-z0-9._-]", "_", case),
+        command=server if role == "server" else client,
+        nodes=[given["node_name"], given["peer_name"]] if role == "client" else [],
+        gpus=0 if test.gpu is None else 1 + (role == "client"),
+        parameters={
+            "test": test.test,
+            "role": role,
+            "device": test.device,
+            "kind": device["kind"],
+            "server": given["peer_name"] if role == "client" else None,
+            "message_bytes": size,
+            "iterations": None if test.duration_seconds else test.iterations,
+            "duration_seconds": test.duration_seconds or None,
+            "gpu": test.gpu,
+            "gdr": "no" if test.gpu is None else "yes",
+            "gid_index": test.gid_index,
+            "rate_gbps": device["rate_gbps"],
+            "numa_node": device["numa_node"],
+            "binding": "numa" if cpus else "none",
+            "cpus": format_cpu_list(cpus),
+        },
+    )
+    bench.case.software["perftest"] = bench.version(test.program)
+    limit = {"timeout_seconds": given["timeout_seconds"], "environment": {}}
+    if role == "server":
+        bench.serve(functools.partial(ib.run_server, server, port=test.port, **limit))
+    start = functools.partial(ib.run_pair, server, client, port=test.port, **limit)
+    if role == "client":
+        seconds = given["connect_seconds"]
+        start = functools.partial(ib.run_client, client, connect_seconds=seconds, **limit)
+    output = bench.run_ends(start, parse_ib)
+    bench.case.parameters.update(output.parameters)
+    for warning in output.warnings:
+        module.warn(warning)
+    ends = 2 if role == "loopback" else 1
+    bench.finish(metrics=output.metrics(), invalid=ib.judge(output, test, ends=ends))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,204 @@
+"""The JSON line of trueup's matrix-product program (roles/gemm/files/gemm.py).
+
+For each GPU and precision it holds the size n, the products of a repeat, the seconds of each
+repeat, and the largest error of a sampled block. A product of n x n matrices counts 2 n^3
+operations. A checksum over the line's content shows any damage.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from dataclasses import dataclass, field
+from typing import Any, Dict, List, Mapping, Optional, Tuple
+
+from ..errors import ParseError
+from ..record import Metric, summarise
+
+__all__ = ["JUDGED_BY", "LARGEST_ERROR", "TOOL", "GemmOutput", "Gpu", "parse_gemm", "recognises"]
+
+TOOL = "gemm"
+JUDGED_BY = ("gemm_bf16", "flop/s", "higher")
+# The largest error of 4096 sampled elements, in units of their root mean square, for factors of
+# normally distributed numbers. What the format's own rounding gives, emulated with numpy for n 1024
+# to 16384: fp64 2e-15 (n 8192), tf32 1.2e-3, bf16 and fp8 1.3e-2 (both round their result to bf16).
+# Left are three times that, fp8 five times (its sums have fewer bits), fp64 what another order of
+# summing may give.
+LARGEST_ERROR = {"fp64": 1e-12, "tf32": 4e-3, "bf16": 4e-2, "fp8": 7e-2}
+
+_OUR_TOOL = "trueup-gemm"
+_FORMAT = 1
+# 100 Pflop/s: no GPU does a tenth of it at these precisions.
+_MOST = 1e17
+_MOST_N = 1 << 20
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One GPU's figures.
+
+    Attributes:
+        number: in PCI order.
+        rates: precision to its rate in flop/s, one a repeat.
+        errors: precision to the largest error, see LARGEST_ERROR.
+        sizes: precision to n.
+        cpus: the CPUs that its process ran on.
+        skipped: precision to why this GPU has none.
+    """
+
+    number: int
+    name: str
+    rates: Mapping[str, Tuple[float, ...]]
+    errors: Mapping[str, float]
+    sizes: Mapping[str, int]
+    cpus: Tuple[int, ...]
+    skipped: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class GemmOutput:
+    """Every GPU's figures, and whether they were measured at the same time."""
+
+    gpus: Tuple[Gpu, ...]
+    together: bool
+    software: Mapping[str, str]
+    tool_version: Optional[str] = None
+
+    @property
+    def parameters(self) -> Dict[str, str]:
+        """The GPU's name, the sizes, and whether all GPUs ran at once."""
+        found = {"gpus_at_once": "all" if self.together else "one", "gpu_name": self.gpus[0].name}
+        found.update((f"n_{name}", str(n)) for name, n in self.gpus[0].sizes.items())
+        return found
+
+    @property
+    def checks(self) -> Dict[str, bool]:
+        """For each precision, whether every GPU's sampled block is within its bound."""
+        return {
+            f"{name}_correct": all(gpu.errors[name] <= LARGEST_ERROR[name] for gpu in self.gpus)
+            for name in self.gpus[0].rates
+        }
+
+    @property
+    def warnings(self) -> List[str]:
+        """What was not measured, and why; each reason once."""
+        found = [
+            f"{name} is skipped: {why}" for gpu in self.gpus for name, why in gpu.skipped.items()
+        ]
+        return list(dict.fromkeys(found))
+
+    def metrics(self) -> List[Metric]:
+        """For each precision: median, min and max of each GPU, and the slowest GPU's median."""
+        rows: List[Metric] = []
+        for name in self.gpus[0].rates:
+            medians = []
+            for gpu in self.gpus:
+                for row in summarise(f"gemm_{name}", gpu.rates[name], "flop/s", "higher"):
+                    medians += [row.value] if row.statistic == "median" else []
+                    rows.append(
+                        Metric(
+                            row.name,
+                            row.value,
+                            row.unit,
+                            row.direction,
+                            device=f"gpu{gpu.number}",
+                            statistic=row.statistic,
+                            n=row.n,
+                        )
+                    )
+            rows.append(
+                Metric(
+                    f"gemm_{name}",
+                    min(medians),
+                    "flop/s",
+                    "higher",
+                    statistic="min",
+                    n=len(medians),
+                )
+            )
+        return rows
+
+
+def recognises(text: str) -> bool:
+    """Whether this is the output of trueup's matrix-product program."""
+    return f'"tool": "{_OUR_TOOL}"' in text
+
+
+def parse_gemm(text: str) -> GemmOutput:
+    """Read the output of one run.
+
+    Raises:
+        ParseError: no line of the program or several, a wrong checksum, or a figure that is
+            missing, stands twice or cannot be.
+    """
+    found = [
+        (number, line)
+        for number, line in enumerate(text.split("\n"), 1)
+        if line.startswith(f'{{"tool": "{_OUR_TOOL}"')
+    ]
+    if len(found) != 1:
+        many = "several lines" if found else "no line"
+        raise ParseError(f'{many} {{"tool": "{_OUR_TOOL}" ...}}', *(found[1] if found else ()))
+    number, line = found[0]
+
+    def refuse(message: str) -> ParseError:
+        return ParseError(message, number, line)
+
+    try:
+        data = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise refuse(f"the line is cut off or damaged ({error})") from None
+    if data.get("format") != _FORMAT:
+        raise refuse(f"the line is not of format {_FORMAT}: run the role gemm again")
+    claimed = data.pop("sha256", None)
+    content = json.dumps(data, sort_keys=True, separators=(",", ":"))
+    if claimed != hashlib.sha256(content.encode("ascii")).hexdigest()[:16]:
+        raise refuse("the checksum is not that of the line's content: it is damaged")
+    try:
+        gpus = tuple(_gpu(gpu, refuse) for gpu in data["gpus"])
+        if not gpus or len({gpu.number for gpu in gpus}) != len(gpus):
+            raise refuse("no GPU, or one that stands twice")
+        if len({(tuple(gpu.rates), tuple(gpu.sizes.values())) for gpu in gpus}) != 1:
+            raise refuse("the GPUs were not measured alike")
+        if not gpus[0].rates:
+            raise refuse("no precision was measured")
+        software = {name: str(data["gpus"][0][name]) for name in ("torch", "cuda")}
+        return GemmOutput(
+            gpus=gpus,
+            together=data["together"] is True,
+            software=software,
+            tool_version=f"{_OUR_TOOL} {_FORMAT} (torch {software['torch']})",
+        )
+    except (AttributeError, KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+        raise refuse(f"the line lacks or spoils {error}") from None
+
+
+def _gpu(data: Mapping[str, Any], refuse: Any) -> Gpu:
+    rates: Dict[str, Tuple[float, ...]] = {}
+    errors: Dict[str, float] = {}
+    sizes: Dict[str, int] = {}
+    for row in data["precisions"]:
+        name, n, calls = str(row["precision"]), row["n"], row["calls"]
+        if name not in LARGEST_ERROR or name in rates:
+            raise refuse(f"precision {name} is not known, or stands twice")
+        if not (type(n) is int and 0 < n < _MOST_N and type(calls) is int and calls > 0):
+            raise refuse(f"{name}: n {n!r} or calls {calls!r} cannot be")
+        seconds = [float(value) for value in row["seconds"]]
+        if len(seconds) < 3 or not all(math.isfinite(value) and value > 0 for value in seconds):
+            raise refuse(f"{name}: fewer than 3 repeats, or a time that is not positive")
+        rates[name] = tuple(2.0 * n**3 * calls / value for value in seconds)
+        if max(rates[name]) > _MOST:
+            raise refuse(f"{name}: {max(rates[name]):.3g} flop/s cannot be")
+        errors[name], sizes[name] = float(row["error"]), n
+        if not (math.isfinite(errors[name]) and errors[name] >= 0):
+            raise refuse(f"{name}: error {row['error']!r} is not one")
+    return Gpu(
+        number=int(data["gpu"]),
+        name=str(data["name"]),
+        rates=rates,
+        errors=errors,
+        sizes=sizes,
+        cpus=tuple(int(cpu) for cpu in data["cpus"]),
+        skipped={str(row["precision"]): str(row["why"]) for row in data["skipped"]},
+    )

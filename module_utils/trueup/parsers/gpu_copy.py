@@ -1,0 +1,936 @@
+"""What programs that measure copies from, to and between GPUs print.
+
+Four forms are read, alone or as the sections of trueup's own program, which runs the tool once for
+each GPU and once for all (roles/gpu_copy/files/gpu_copy.py):
+
+- nvbandwidth's text (0.4 to 0.10): ``Running <test>.``, a heading, a matrix with a row of column
+  numbers, and ``SUM <test> <sum>``, which the matrix must add up to;
+- nvbandwidth's ``--json`` (since 0.5): the same matrices with 6 significant digits, and their sum;
+- bandwidthTest of the CUDA samples, in words (``Transfer Size (Bytes) Bandwidth(GB/s)``) or with
+  ``--csv``;
+- the JSON line of trueup's own PyTorch program.
+
+Units, read in the sources: nvbandwidth (v0.8, memcpy.cpp) and bandwidthTest (bandwidthTest.cu) both
+print GB/s of 1e9 byte/s. For a copy within a GPU's memory nvbandwidth counts what is copied, and
+bandwidthTest what is read and written, twice as much; ``d2d_bandwidth`` is what is copied.
+
+nvbandwidth's heading of a peer matrix does not say which way the data go: in its read test the
+GPU of the row reads from the GPU of the column, in its write test it writes to it (testcases_ce.cpp
+of v0.4 and v0.8). A device ``gpu0>gpu1`` here is always from, then to.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+import zlib
+from dataclasses import dataclass, field
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    List,
+    Mapping,
+    Match,
+    NoReturn,
+    Optional,
+    Pattern,
+    Sequence,
+    Set,
+    Tuple,
+)
+
+from ..errors import ParseError
+from ..record import Metric, summarise
+
+__all__ = ["JUDGED_BY", "KINDS", "TOOL", "GpuCopyOutput", "parse_gpu_copy", "recognises"]
+
+TOOL = "gpu_copy"
+JUDGED_BY = ("h2d_bandwidth", "byte/s", "higher")
+# Host to device, device to host, within a device's memory, and from one device to another.
+KINDS = ("h2d", "d2h", "d2d", "p2p")
+
+_FORMAT = 1
+_OUR_TOOL = "trueup-gpu-copy"
+_MARK = f"[{_OUR_TOOL} "
+_GB = 1e9
+# 100 TB/s: no memory or link of a GPU has a tenth of it.
+_MOST = 1e14
+
+Figures = Dict[str, Dict[str, Tuple[float, ...]]]
+
+
+@dataclass(frozen=True)
+class GpuCopyOutput:
+    """Bandwidths in byte/s.
+
+    Attributes:
+        program: nvbandwidth, bandwidthTest or pytorch.
+        figures: kind (KINDS) to device (``gpu0``; for peers ``gpu0>gpu1``) to its rates: one for
+            each repeat where the program prints them, else the one that it prints.
+        statistic: what a single rate is of its samples.
+        samples: how many stand behind a single rate; None where the output does not say.
+        peer_access: ``all`` where every GPU reaches every other, ``partial`` or ``none``; None
+            where peers were not measured.
+        cpus: section (``gpu0``) to the CPUs that it ran on; trueup's own program alone says.
+        correct: no program found that copied data differ from what was sent.
+        peer_test: which peer test the figures are of, ``read`` or ``write``.
+    """
+
+    program: str
+    figures: Mapping[str, Mapping[str, Tuple[float, ...]]]
+    statistic: str
+    tool_version: Optional[str] = None
+    samples: Optional[int] = None
+    peer_access: Optional[str] = None
+    peer_test: Optional[str] = None
+    memory: str = "pinned"
+    cpus: Mapping[str, str] = field(default_factory=dict)
+    correct: bool = True
+    warnings: List[str] = field(default_factory=list)
+    software: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def parameters(self) -> Dict[str, str]:
+        """The program, its host memory, and how many GPUs reach each other."""
+        found = {"program": self.program, "memory": self.memory}
+        if self.peer_access is not None:
+            found["peer_access"] = self.peer_access
+        if self.peer_test is not None:
+            found["peer_test"] = self.peer_test
+        return found
+
+    @property
+    def checks(self) -> Dict[str, bool]:
+        """Whether what arrived is what was sent, as far as the program looked."""
+        return {"data_correct": self.correct}
+
+    def metrics(self) -> List[Metric]:
+        """For each kind a row a device and the least of them, which has no device.
+
+        Peers have no least figure where some GPUs do not reach each other.
+        """
+        rows: List[Metric] = []
+        for kind in KINDS:
+            name, typical = f"{kind}_bandwidth", []
+            for device, rates in self.figures.get(kind, {}).items():
+                if len(rates) > 1:
+                    of_device = [
+                        Metric(
+                            row.name,
+                            row.value,
+                            row.unit,
+                            row.direction,
+                            device=device,
+                            statistic=row.statistic,
+                            n=row.n,
+                        )
+                        for row in summarise(name, rates, "byte/s", "higher")
+                    ]
+                else:
+                    of_device = [
+                        Metric(
+                            name,
+                            rates[0],
+                            "byte/s",
+                            "higher",
+                            device=device,
+                            statistic=self.statistic,
+                            n=self.samples,
+                        )
+                    ]
+                typical.append(of_device[0].value)
+                rows += of_device
+            if typical and not (kind == "p2p" and self.peer_access != "all"):
+                least = min(typical)
+                rows.append(
+                    Metric(name, least, "byte/s", "higher", statistic="min", n=len(typical))
+                )
+        return rows
+
+
+@dataclass
+class _Part:
+    """What one run of one program gave, GPUs numbered as that run saw them."""
+
+    program: str
+    version: Optional[str] = None
+    statistic: str = "median"
+    memory: str = "pinned"
+    peer_access: Optional[str] = None
+    peer_test: Optional[str] = None
+    correct: bool = True
+    # Kind to (GPU,) or, for peers, (from, to).
+    figures: Dict[str, Dict[Tuple[int, ...], Tuple[float, ...]]] = field(default_factory=dict)
+    warnings: List[str] = field(default_factory=list)
+    software: Dict[str, str] = field(default_factory=dict)
+
+    def add(self, kind: str, gpus: Tuple[int, ...], rates: Sequence[float]) -> None:
+        self.figures.setdefault(kind, {})[gpus] = tuple(rates)
+
+
+class _Lines:
+    """Lines with their numbers in the whole text."""
+
+    def __init__(self, lines: Sequence[str], first: int = 1) -> None:
+        self.lines = list(lines)
+        self.first = first
+        self.at = 0
+
+    def more(self) -> bool:
+        return self.at < len(self.lines)
+
+    def peek(self) -> str:
+        return self.lines[self.at].strip() if self.more() else ""
+
+    def take(self) -> str:
+        line = self.peek()
+        self.at += 1
+        return line
+
+    def fail(self, message: str, back: int = 1) -> NoReturn:
+        """Refuse the line that was taken last (or ``back`` lines before the next)."""
+        index = self.at - back
+        if 0 <= index < len(self.lines):
+            raise ParseError(message, self.first + index, self.lines[index])
+        raise ParseError(f"{message}: the output ends before")
+
+
+def recognises(text: str) -> bool:
+    """Whether this is the output of a program that measures GPU copies."""
+    return (
+        _MARK in text
+        or f'"tool": "{_OUR_TOOL}"' in text
+        or "nvbandwidth Version" in text
+        or re.search(r'^\s*"nvbandwidth"\s*:', text, re.MULTILINE) is not None
+        or '{"nvbandwidth"' in text
+        or "[CUDA Bandwidth Test]" in text
+        or "bandwidthTest-" in text
+    )
+
+
+def parse_gpu_copy(text: str) -> GpuCopyOutput:
+    """Read the output of one run.
+
+    Raises:
+        ParseError: a section, a matrix, a sum or a figure is missing, damaged, doubled or does not
+            fit the others; or there is nothing that is reported.
+    """
+    lines = text.split("\n")
+    if _MARK in text:
+        return _of_sections(lines)
+    part = _part(_Lines(lines), _form_of(text))
+    return _joined([(part, None)], cpus={}, samples=None)
+
+
+# --- sections of trueup's own program ------------------------------------------------------------
+
+_BEGIN = re.compile(
+    r"\[trueup-gpu-copy 1\] begin (gpu[0-9]{1,3}|peers) gpus=([0-9,]+) "
+    r"tool=(nvbandwidth|bandwidthTest|pytorch) cpus=([0-9,-]+) samples=([0-9]{1,6})"
+)
+_END = re.compile(
+    r"\[trueup-gpu-copy 1\] end (gpu[0-9]{1,3}|peers) status=([0-9]+) lines=([0-9]+) "
+    r"crc32=([0-9a-f]{8})"
+)
+_DONE = re.compile(r"\[trueup-gpu-copy 1\] done sections=([0-9]+) crc32=([0-9a-f]{8})")
+
+
+def _crc(lines: Sequence[str]) -> str:
+    return format(zlib.crc32("\n".join(lines).encode("utf-8", "replace")) & 0xFFFFFFFF, "08x")
+
+
+def _of_sections(lines: List[str]) -> GpuCopyOutput:
+    reader = _Lines(lines)
+    parts: List[Tuple[_Part, Optional[List[int]]]] = []
+    cpus: Dict[str, str] = {}
+    samples: Optional[int] = None
+    ends: List[str] = []
+    while True:
+        if not reader.more():
+            raise ParseError("no line 'done' of trueup's program: the output is cut off")
+        line = reader.take()
+        done = _DONE.fullmatch(line)
+        if done:
+            if int(done.group(1)) != len(parts) or done.group(2) != _crc(ends):
+                reader.fail("the sections are not those that were written")
+            break
+        begin = _BEGIN.fullmatch(line)
+        if begin is None:
+            reader.fail("expected the beginning of a section, or the line 'done'")
+        name, gpus = begin.group(1), [int(gpu) for gpu in begin.group(2).split(",") if gpu]
+        if name in cpus or (name != "peers" and name != f"gpu{gpus[0]}"):
+            reader.fail(f"section {name} stands twice or is of another GPU")
+        part, end = _section(reader, begin)
+        if parts and part.program != parts[0][0].program:
+            reader.fail(f"section {name} is the output of {part.program}")
+        cpus[name], samples = begin.group(4), int(begin.group(5))
+        parts.append((part, gpus))
+        ends.append(end)
+    rest = [line for line in lines[reader.at :] if line.strip()]
+    if rest and not rest[0].startswith("[standard error]"):
+        raise ParseError("there is more after the line 'done'", reader.at + 1, rest[0])
+    if not parts:
+        raise ParseError("no section: nothing was measured", 1, lines[0])
+    return _joined(parts, cpus=cpus, samples=samples)
+
+
+def _section(reader: _Lines, begin: Match[str]) -> Tuple[_Part, str]:
+    """What a section holds, and its closing line."""
+    name, start = begin.group(1), reader.at
+    while reader.more() and not reader.peek().startswith(_MARK):
+        reader.take()
+    body = reader.lines[start : reader.at]
+    line = reader.take()
+    end = _END.fullmatch(line)
+    if end is None or end.group(1) != name:
+        reader.fail(f"expected the end of section {name}")
+    if int(end.group(3)) != len(body) or end.group(4) != _crc([begin.group(0), *body]):
+        reader.fail(f"section {name} is not what was written: it is damaged")
+    part = _part(_Lines(body, start + 1), begin.group(3))
+    if int(end.group(2)) and part.correct:
+        reader.fail(f"the program of section {name} ended with status {end.group(2)}")
+    return part, line
+
+
+def _joined(
+    parts: Sequence[Tuple[_Part, Optional[List[int]]]],
+    *,
+    cpus: Dict[str, str],
+    samples: Optional[int],
+) -> GpuCopyOutput:
+    figures: Figures = {}
+    warnings: List[str] = []
+    software: Dict[str, str] = {}
+    for part, gpus in parts:
+        _number(part, gpus, figures)
+        warnings += [warning for warning in part.warnings if warning not in warnings]
+        software.update(part.software)
+    correct = all(part.correct for part, _ in parts)
+    if not figures and correct:
+        raise ParseError("no test that is reported: " + ("; ".join(warnings) or "none ran"))
+    measured = {tuple(sorted(figures[kind])) for kind in ("h2d", "d2h") if kind in figures}
+    if len(measured) > 1 and correct:
+        raise ParseError("host to device and device to host were measured on different GPUs")
+    first = parts[0][0]
+    peers = next((part for part, _ in parts if part.peer_access is not None), None)
+    return GpuCopyOutput(
+        program=first.program,
+        figures={kind: figures[kind] for kind in KINDS if kind in figures},
+        statistic=first.statistic,
+        tool_version=first.version,
+        samples=samples,
+        peer_access=None if peers is None else peers.peer_access,
+        peer_test=None if peers is None else peers.peer_test,
+        memory=first.memory,
+        cpus=cpus,
+        correct=correct,
+        warnings=warnings,
+        software=software,
+    )
+
+
+def _number(part: _Part, gpus: Optional[List[int]], figures: Figures) -> None:
+    """Add a part's figures under the node's own numbers of its GPUs."""
+    for kind, of_kind in part.figures.items():
+        for numbers, rates in of_kind.items():
+            if gpus is not None and max(numbers) >= len(gpus):
+                raise ParseError(f"a figure of GPU {max(numbers)} in a section of {len(gpus)}")
+            device = ">".join(f"gpu{n if gpus is None else gpus[n]}" for n in numbers)
+            if device in figures.setdefault(kind, {}):
+                raise ParseError(f"{kind} of {device} stands twice")
+            figures[kind][device] = rates
+
+
+def _form_of(text: str) -> str:
+    if f'"tool": "{_OUR_TOOL}"' in text:
+        return "pytorch"
+    if "[CUDA Bandwidth Test]" in text or "bandwidthTest-" in text:
+        return "bandwidthTest"
+    if "nvbandwidth" in text:
+        return "nvbandwidth"
+    raise ParseError("neither nvbandwidth's, bandwidthTest's nor trueup's own output")
+
+
+def _part(lines: _Lines, form: str) -> _Part:
+    if form == "nvbandwidth":
+        first = next((line for line in lines.lines if line.strip()), "")
+        return _nvbandwidth_json(lines) if first.startswith("{") else _Text(lines).read()
+    return _BandwidthTest(lines).read() if form == "bandwidthTest" else _pytorch(lines)
+
+
+def _rate(text: str, what: str, lines: _Lines) -> float:
+    """A printed figure in GB/s as byte/s."""
+    if not re.fullmatch(r"[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?", text):
+        lines.fail(f"{what} {text!r} is not a bandwidth")
+    value = float(text) * _GB
+    if not 0 < value < _MOST:
+        lines.fail(f"{what} {text} GB/s is not a bandwidth that a GPU can have")
+    return value
+
+
+# --- nvbandwidth ---------------------------------------------------------------------------------
+
+_VERSION = re.compile(r"nvbandwidth Version: v?([0-9][0-9.]*)")
+_RUNNING = re.compile(r"Running ([a-z0-9_]+)\.")
+_SUM = re.compile(r"SUM ([a-z0-9_]+) ([0-9]+\.[0-9]{2})")
+_AFTER_SUM = re.compile(r"(?:MIN|MAX|AVG|COEFFICIENT_OF_VARIATION) [a-z0-9_]+ [-+.0-9e]+")
+_HEADING = re.compile(r".*\((?:GB/s|ns|us)\)")
+_WRONG_DATA = "Invalid value when checking the pattern"
+# The last line since 0.6; before, nothing tells a whole output from one that ends after a test.
+_CLOSING = "Performance can vary"
+_ROW = re.compile(r"([0-9]+)((?:\s+(?:[0-9]+\.[0-9]{2}|N/A))+)")
+# Test to its kind and heading. What else nvbandwidth measures is checked and not reported.
+_TESTS = {
+    "host_to_device_memcpy_ce": ("h2d", "memcpy CE CPU(row) -> GPU(column) bandwidth (GB/s)"),
+    "device_to_host_memcpy_ce": ("d2h", "memcpy CE CPU(row) <- GPU(column) bandwidth (GB/s)"),
+    "device_local_copy": ("d2d", "memcpy local GPU(column) bandwidth (GB/s)"),
+    "device_to_device_memcpy_read_ce": (
+        "p2p",
+        "memcpy CE GPU(row) -> GPU(column) bandwidth (GB/s)",
+    ),
+    "device_to_device_memcpy_write_ce": (
+        "p2p",
+        "memcpy CE GPU(row) <- GPU(column) bandwidth (GB/s)",
+    ),
+}
+# What the JSON may name beside these, whose names nothing else in it confirms (v0.5 to v0.8).
+_OTHER_TESTS = re.compile(
+    r"(?:host_to_device|device_to_host)_(?:bidirectional_memcpy_(?:ce|sm)|memcpy_sm)"
+    r"|(?:multinode_)?device_to_device_(?:memcpy|bidirectional_memcpy)_(?:read|write)_(?:ce|sm)"
+    r"|(?:all_to_host|host_to_all)_(?:bidirectional_)?memcpy_(?:ce|sm)"
+    r"|(?:all_to_one|one_to_all)_(?:read|write)_(?:ce|sm)"
+    r"|(?:host_device|device_to_device)_latency_sm|multinode_[a-z_]+"
+)
+# The headings above and the other tests that have them too.
+_SAME_HEADING = {
+    _TESTS["host_to_device_memcpy_ce"][1]: re.compile(r"host_to_all_memcpy_ce"),
+    _TESTS["device_to_host_memcpy_ce"][1]: re.compile(r"all_to_host_memcpy_ce"),
+    _TESTS["device_local_copy"][1]: re.compile(r"(?!)"),
+    _TESTS["device_to_device_memcpy_read_ce"][1]: re.compile(
+        r"(?:all_to_one_read|one_to_all_write|multinode_device_to_device_memcpy_read)_ce"
+    ),
+    _TESTS["device_to_device_memcpy_write_ce"][1]: re.compile(
+        r"(?:all_to_one_write|one_to_all_read|multinode_device_to_device_memcpy_write)_ce"
+    ),
+}
+_READ, _WRITE = "device_to_device_memcpy_read_ce", "device_to_device_memcpy_write_ce"
+_Matrix = List[List[Optional[float]]]
+
+
+class _Text:
+    """nvbandwidth's text, read line by line."""
+
+    def __init__(self, lines: _Lines) -> None:
+        self.lines = lines
+        self.part = _Part("nvbandwidth")
+        self.found: Dict[str, _Matrix] = {}
+        self.begun = self.closed = self.ended = False
+        # The first that fits a line says what it is.
+        self._kinds: Tuple[Tuple[Pattern[str], Callable[[Match[str]], None]], ...] = (
+            (_VERSION, self._version),
+            (re.compile(r"(?:NOTE: .*)?"), self._nothing),
+            (_RUNNING, self._test),
+            (re.compile(r"Waived:.*|Waiving (?P<name>[a-z0-9_]+)\."), self._waived),
+            (re.compile(r"ERROR: Testcase (?P<name>\w+) not found!"), self._no_test),
+            (re.compile(rf".*{_WRONG_DATA}.*"), self._wrong_data),
+            (re.compile(r"(?i:error).*|\[CUDA_ERROR.*|NVML_ERROR.*"), self._error),
+            (re.compile(rf"{_HEADING.pattern}|SUM .*|{_ROW.pattern}"), self._loose),
+            (re.compile(rf"{_CLOSING}.*"), self._close),
+            (re.compile(r"\[standard error\].*"), self._end),
+            (re.compile(r".*"), self._other),
+        )
+
+    def read(self) -> _Part:
+        """The whole output."""
+        while self.lines.more() and self.part.correct and not self.ended:
+            line = self.lines.take()
+            if self.part.version is None and line and not _VERSION.fullmatch(line):
+                self.lines.fail("expected 'nvbandwidth Version: v...'")
+            match, kind = next(
+                (match, kind)
+                for match, kind in ((p.fullmatch(line), kind) for p, kind in self._kinds)
+                if match
+            )
+            kind(match)
+        part = self.part
+        if part.version is None:
+            raise ParseError("no line 'nvbandwidth Version: v...'")
+        if part.correct and not self.closed:
+            if not re.match(r"0\.[0-5](?:\.|$)", part.version):
+                raise ParseError(f"no closing line '{_CLOSING} ...': the output is cut off")
+            part.warnings.append(
+                f"nvbandwidth {part.version} prints no closing line: tests may lack at its end"
+            )
+        _take_matrices(part, self.found)
+        return part
+
+    def _version(self, match: Match[str]) -> None:
+        if self.part.version is not None:
+            self.lines.fail("a second nvbandwidth begins: read one output at a time")
+        self.part.version = match.group(1)
+
+    def _nothing(self, _match: Match[str]) -> None:
+        pass
+
+    def _test(self, match: Match[str]) -> None:
+        self.begun, self.closed = True, False
+        name = match.group(1)
+        if name in self.found:
+            self.lines.fail(f"test {name} stands twice")
+        matrix = _text_test(self.lines, name)
+        if matrix is None:
+            self.part.correct = False
+        else:
+            self.found[name] = matrix
+
+    def _waived(self, match: Match[str]) -> None:
+        self.begun = True
+        name = match.group("name") or "a test, which it does not name"
+        self.part.warnings.append(f"nvbandwidth waived {name}: this machine cannot run it")
+
+    def _no_test(self, match: Match[str]) -> None:
+        self.begun = True
+        name = match.group("name")
+        self.part.warnings.append(f"nvbandwidth {self.part.version} has no test {name}")
+
+    def _wrong_data(self, _match: Match[str]) -> None:
+        self.part.correct = False
+
+    def _error(self, _match: Match[str]) -> None:
+        self.lines.fail("nvbandwidth reports an error")
+
+    def _loose(self, _match: Match[str]) -> None:
+        self.lines.fail("a matrix of no test: a line 'Running' is missing")
+
+    def _close(self, _match: Match[str]) -> None:
+        self.closed = self.begun
+
+    def _end(self, _match: Match[str]) -> None:
+        self.ended = True
+
+    def _other(self, _match: Match[str]) -> None:
+        """Before the first test these are versions, the host and its devices."""
+        if self.begun:
+            self.lines.fail("not a line that nvbandwidth prints between tests")
+
+
+def _text_test(lines: _Lines, name: str) -> Optional[_Matrix]:
+    """The matrix of one test, checked against its sum; of a bidirectional one, its last.
+
+    None where nvbandwidth found wrong data.
+    """
+    kind, wanted = _TESTS.get(name, ("", ""))
+    matrix: _Matrix = []
+    first = True
+    while first or _HEADING.fullmatch(lines.peek()):
+        heading = lines.take()
+        if _WRONG_DATA in heading:
+            return None
+        if not _HEADING.fullmatch(heading) or (wanted and heading != wanted):
+            lines.fail(f"test {name}: expected the heading {wanted or 'of a matrix'!r}")
+        matrix = _text_matrix(lines, name)
+        _check_sum(lines, name, matrix)
+        first = False
+    _check_shape(matrix, name, lines)
+    for value in (value for row in matrix for value in row if kind and value is not None):
+        _rate(f"{value:.2f}", name, lines)
+    return matrix
+
+
+def _check_sum(lines: _Lines, name: str, matrix: _Matrix) -> None:
+    total = _SUM.fullmatch(lines.take())
+    # The three matrices of a bidirectional test have keys of their own.
+    suffix = "" if name in _TESTS else r"(?:_[a-z0-9]+)?"
+    if total is None or not re.fullmatch(re.escape(name) + suffix, total.group(1)):
+        lines.fail(f"expected 'SUM {name}' with two decimals after the matrix")
+    figures = [value for row in matrix for value in row if value is not None]
+    # Each printed figure is within half a unit of its last place, and so is the sum: at most so
+    # much together, and of many figures six standard deviations.
+    count = len(figures) + 1
+    slack = min(0.005 * count, 6 * 0.01 / math.sqrt(12) * math.sqrt(count)) + 1e-6
+    if abs(sum(figures) - float(total.group(2))) > slack:
+        lines.fail(f"the matrix adds up to {sum(figures):.2f}, and its sum says {total.group(2)}")
+    while _AFTER_SUM.fullmatch(lines.peek()):
+        lines.take()
+    while lines.more() and not lines.peek():
+        lines.take()
+
+
+def _text_matrix(lines: _Lines, name: str) -> _Matrix:
+    columns = lines.take().split()
+    if not columns or columns != [str(number) for number in range(len(columns))]:
+        lines.fail(f"test {name}: expected the numbers of the columns, 0 1 ...")
+    matrix: _Matrix = []
+    while lines.more() and lines.peek():
+        row = _ROW.fullmatch(lines.take())
+        if row is None:
+            lines.fail(f"test {name}: expected a row of the matrix, two decimals a figure")
+        figures = row.group(2).split()
+        if int(row.group(1)) != len(matrix) or len(figures) != len(columns):
+            lines.fail(f"test {name}: expected row {len(matrix)} with {len(columns)} figures")
+        matrix.append([None if figure == "N/A" else float(figure) for figure in figures])
+    if not matrix:
+        lines.fail(f"test {name}: the matrix has no rows", 0)
+    if not lines.more():
+        lines.fail(f"expected 'SUM {name}' after the matrix", 0)
+    lines.take()
+    return matrix
+
+
+def _check_shape(matrix: _Matrix, name: str, lines: _Lines) -> None:
+    """A host has one row, peers as many rows as columns and nothing on the diagonal."""
+    kind = _TESTS.get(name, ("", ""))[0]
+    if kind == "p2p":
+        if any(len(row) != len(matrix) for row in matrix):
+            lines.fail(f"test {name}: the matrix of peers is not square")
+        if any(matrix[number][number] is not None for number in range(len(matrix))):
+            lines.fail(f"test {name}: a figure on the diagonal, where N/A stands")
+    elif kind and (len(matrix) != 1 or None in matrix[0]):
+        lines.fail(f"test {name}: expected one row, with a figure for each GPU")
+
+
+def _take_matrices(part: _Part, found: Mapping[str, _Matrix]) -> None:
+    """Put what is reported into the part, and name what is not."""
+    ignored = [name for name in found if name not in _TESTS]
+    if _READ in found and _WRITE in found:
+        ignored.append(_WRITE)
+    for name, matrix in found.items():
+        if name in ignored:
+            part.warnings.append(f"nvbandwidth's test {name} is not reported")
+            continue
+        kind = _TESTS[name][0]
+        if kind != "p2p":
+            for gpu, value in enumerate(matrix[0]):
+                part.add(kind, (gpu,), [(value or 0.0) * _GB])
+            continue
+        part.peer_test = "read" if name == _READ else "write"
+        missing = []
+        for row, cells in enumerate(matrix):
+            for column, value in enumerate(cells):
+                pair = (column, row) if name == _READ else (row, column)
+                if value is not None:
+                    part.add(kind, pair, [value * _GB])
+                elif row != column:
+                    missing.append(f"gpu{pair[0]}>gpu{pair[1]}")
+        _say_missing(part, missing, len(matrix))
+
+
+def _say_missing(part: _Part, missing: Sequence[str], gpus: int) -> None:
+    pairs = gpus * (gpus - 1)
+    part.peer_access = "all" if not missing else "none" if len(missing) == pairs else "partial"
+    if missing:
+        part.warnings.append(
+            f"{len(missing)} of {pairs} pairs of GPUs do not reach each other and have no figure:"
+            f" {', '.join(missing)}"
+        )
+
+
+def _once(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
+    names = [name for name, _ in pairs]
+    if len(set(names)) != len(names):
+        double = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"member {double!r} stands twice")
+    return dict(pairs)
+
+
+def _loads(lines: _Lines) -> Any:
+    """The JSON object that the lines are."""
+    text = "\n".join(lines.lines)
+    stop = text.find("\n[standard error]")
+    try:
+        return json.loads(text if stop < 0 else text[:stop], object_pairs_hook=_once)
+    except json.JSONDecodeError as error:
+        number = min(error.lineno, len(lines.lines))
+        raise ParseError(
+            f"the JSON is cut off or damaged ({error.msg})",
+            lines.first + number - 1,
+            lines.lines[number - 1],
+        ) from None
+    except (ValueError, RecursionError) as error:
+        raise ParseError(f"the JSON is damaged: {error}", lines.first, lines.lines[0]) from None
+
+
+def _nvbandwidth_json(lines: _Lines) -> _Part:
+    part = _Part("nvbandwidth")
+    data = _loads(lines)
+    lines.at = 1
+    found: Dict[str, Optional[_Matrix]] = {}
+    try:
+        data = data["nvbandwidth"]
+        if "error" in data:
+            lines.fail(f"nvbandwidth reports an error: {str(data['error'])[:200]}")
+        part.version = str(data.get("version", "")).lstrip("v") or None
+        if "warning" in data:
+            part.warnings.append(f"nvbandwidth: {str(data['warning'])[:200]}")
+        if not isinstance(data["testcases"], list) or not data["testcases"]:
+            lines.fail("no testcases")
+        for case in data["testcases"]:
+            if str(case["name"]) in found:
+                lines.fail(f"test {case['name']} stands twice")
+            found[str(case["name"])] = _json_test(case, part, lines)
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ParseError(f"the JSON lacks or spoils {error}", lines.first, lines.lines[0]) from None
+    _take_matrices(part, {name: matrix for name, matrix in found.items() if matrix is not None})
+    return part
+
+
+def _json_test(case: Mapping[str, Any], part: _Part, lines: _Lines) -> Optional[_Matrix]:
+    """The matrix of one test; None, and a warning, where it has none that is reported."""
+    name, status = str(case["name"]), str(case["status"])
+    if status == "ERROR":
+        part.warnings.append(f"this nvbandwidth has no test {name}")
+        return None
+    if name not in _TESTS and not _OTHER_TESTS.fullmatch(name):
+        lines.fail(f"test {name} is not known")
+    if status == "Waived":
+        part.warnings.append(f"nvbandwidth waived {name}: this machine cannot run it")
+        return None
+    if status != "Passed":
+        lines.fail(f"test {name} has status {status}: {str(case.get('error', ''))[:200]}")
+    if name not in _TESTS:
+        for heading, others in _SAME_HEADING.items():
+            if str(case["bandwidth_description"]).strip() == heading and not others.fullmatch(name):
+                lines.fail(f"test {name} has the description of another test")
+        part.warnings.append(f"nvbandwidth's test {name} is not reported")
+        return None
+    return _json_matrix(case, name, lines)
+
+
+def _json_matrix(case: Mapping[str, Any], name: str, lines: _Lines) -> _Matrix:
+    if str(case["bandwidth_description"]).strip() != _TESTS[name][1]:
+        lines.fail(f"test {name} has the description {str(case['bandwidth_description'])[:80]!r}")
+    matrix: _Matrix = []
+    slack = 1e-6
+    for row in case["bandwidth_matrix"]:
+        if not isinstance(row, list) or not row or (matrix and len(row) != len(matrix[0])):
+            lines.fail(f"test {name}: the rows of the matrix are not of one length")
+        matrix.append([])
+        for cell in row:
+            if cell == "N/A":
+                matrix[-1].append(None)
+                continue
+            value = _rate(str(cell), name, lines) / _GB
+            matrix[-1].append(value)
+            # Six significant digits are printed.
+            slack += 0.5 * 10.0 ** (math.floor(math.log10(value)) - 5)
+    if not matrix:
+        lines.fail(f"test {name}: the matrix has no rows")
+    added = sum(value for row in matrix for value in row if value is not None)
+    total = case["sum"]
+    if isinstance(total, bool) or not isinstance(total, (int, float)):
+        lines.fail(f"test {name}: its sum is no number")
+    if not abs(added - total) <= slack:
+        lines.fail(f"test {name}: the matrix adds up to {added:.6g}, and its sum says {total:.6g}")
+    _check_shape(matrix, name, lines)
+    return matrix
+
+
+# --- bandwidthTest -------------------------------------------------------------------------------
+
+_BLOCK = re.compile(r"(Host to Device|Device to Host|Device to Device) Bandwidth, ([0-9]+) .*")
+_MEMORY = re.compile(r"(PINNED|PAGEABLE) Memory Transfers")
+_COLUMNS = re.compile(
+    r"(?:Write-Combined Memory Writes are Enabled\s*)?"
+    r"Transfer Size \(Bytes\)\s+Bandwidth\(GB/s\)"
+)
+_CSV = re.compile(
+    r"bandwidthTest-(H2D|D2H|D2D)(?:-(Pinned|Paged))?(-WriteCombined)?, "
+    r"Bandwidth = ([0-9.]+) GB/s, Time = ([0-9.]+) s, Size = ([0-9]+) bytes, NumDevsUsed = ([0-9]+)"
+)
+_DEVICE = re.compile(r"Device ([0-9]+): (.+)")
+_KIND_OF = {"Host to Device": "h2d", "Device to Host": "d2h", "Device to Device": "d2d"}
+_TWICE = (
+    "bandwidthTest counts what is read and written within a GPU's memory; d2d_bandwidth is half of"
+    " what it prints: what is copied"
+)
+
+
+class _BandwidthTest:
+    """bandwidthTest's output in quick mode, in words or as CSV."""
+
+    def __init__(self, lines: _Lines) -> None:
+        self.lines = lines
+        self.part = _Part("bandwidthTest", statistic="mean")
+        self.device: Optional[int] = None
+        self.begun = self.passed = self.ended = False
+        self.memories: Set[str] = set()
+        self._kinds: Tuple[Tuple[Pattern[str], Callable[[Match[str]], None]], ...] = (
+            (re.compile(r"\[CUDA Bandwidth Test\].*"), self._begin),
+            (_DEVICE, self._device),
+            (_BLOCK, self._words),
+            (_CSV, self._csv),
+            (re.compile(r"Result = PASS"), self._pass),
+            (re.compile(r"(?:Running on\.\.\.|Quick Mode)?"), self._nothing),
+            (re.compile(r".*"), self._other),
+        )
+
+    def read(self) -> _Part:
+        """The whole output."""
+        while self.lines.more() and not self.ended:
+            line = self.lines.take()
+            if self.passed:
+                self._after(line)
+                continue
+            match, kind = next(
+                (match, kind)
+                for match, kind in ((p.fullmatch(line), kind) for p, kind in self._kinds)
+                if match
+            )
+            kind(match)
+        if not self.passed:
+            raise ParseError("no 'Result = PASS': the output is cut off, or the test failed")
+        if not self.begun:
+            raise ParseError("no line '[CUDA Bandwidth Test]': the beginning is missing")
+        if len(self.part.figures) < 3:
+            lacks = [name for name, kind in _KIND_OF.items() if kind not in self.part.figures]
+            raise ParseError(
+                f"no figure of {', '.join(lacks)}: run bandwidthTest without choosing directions"
+            )
+        if len(self.memories) > 1:
+            raise ParseError("pinned and pageable memory in one output")
+        self.part.memory = self.memories.pop()
+        return self.part
+
+    def _after(self, line: str) -> None:
+        if line.startswith("[standard error]"):
+            self.ended = True
+        elif line and not line.startswith("NOTE: "):
+            self.lines.fail("there is more after 'Result = PASS'")
+
+    def _begin(self, _match: Match[str]) -> None:
+        if self.begun:
+            self.lines.fail("a second bandwidthTest begins: read one output at a time")
+        self.begun = True
+
+    def _device(self, match: Match[str]) -> None:
+        if self.device is not None:
+            self.lines.fail("several GPUs, of which it prints the sum: run it for each")
+        self.device = int(match.group(1))
+
+    def _words(self, match: Match[str]) -> None:
+        kind = _KIND_OF[match.group(1)]
+        self._expect(kind)
+        self._add(kind, *_block(self.lines, match))
+
+    def _csv(self, match: Match[str]) -> None:
+        kind = match.group(1).lower()
+        self._expect(kind)
+        self._add(kind, *_csv_row(self.lines, match))
+
+    def _expect(self, kind: str) -> None:
+        """The three figures stand in one order, so that swapped ones are seen."""
+        if self.device is None:
+            self.lines.fail("no line 'Device N: name' before the first figure")
+        done = len(self.part.figures)
+        if done > 2 or kind != KINDS[done]:
+            self.lines.fail(f"{kind} stands twice or out of its order")
+
+    def _add(self, kind: str, rate: float, memory: str) -> None:
+        if kind == "d2d":
+            rate /= 2
+            self.part.warnings.append(_TWICE)
+        else:
+            self.memories.add(memory)
+        self.part.add(kind, (self.device or 0,), [rate])
+
+    def _pass(self, _match: Match[str]) -> None:
+        self.passed = True
+
+    def _nothing(self, _match: Match[str]) -> None:
+        pass
+
+    def _other(self, _match: Match[str]) -> None:
+        self.lines.fail("not a line that bandwidthTest prints in quick mode")
+
+
+def _block(lines: _Lines, block: Match[str]) -> Tuple[float, str]:
+    if int(block.group(2)) != 1 or not lines.lines[lines.at - 1].rstrip().endswith("Device(s)"):
+        lines.fail("not the figure of one GPU ('1 Device(s)')")
+    memory = _MEMORY.fullmatch(lines.take())
+    if memory is None:
+        lines.fail("expected 'PINNED Memory Transfers'")
+    if not _COLUMNS.fullmatch(lines.take()):
+        lines.fail("expected the columns 'Transfer Size (Bytes)' and 'Bandwidth(GB/s)'")
+    row = re.fullmatch(r"([0-9]+)\s+([0-9]+\.[0-9])", lines.take())
+    if row is None:
+        lines.fail("expected a size in bytes and a figure with one decimal")
+    rate = _rate(row.group(2), "bandwidth", lines)
+    if lines.take():
+        lines.fail("several sizes: run bandwidthTest in quick mode")
+    return rate, memory.group(1).lower()
+
+
+def _csv_row(lines: _Lines, csv: Match[str]) -> Tuple[float, str]:
+    if int(csv.group(7)) != 1:
+        lines.fail("not the figure of one GPU (NumDevsUsed = 1)")
+    rate = _rate(csv.group(4), "bandwidth", lines)
+    if not re.fullmatch(r"[0-9]+\.[0-9]{5}", csv.group(5)) or not re.fullmatch(
+        r"[0-9]+\.[0-9]", csv.group(4)
+    ):
+        lines.fail("expected one decimal of the bandwidth and five of the time")
+    size, seconds = int(csv.group(6)), float(csv.group(5))
+    # The time is the size over the bandwidth; both are rounded.
+    slowest, fastest = size / (rate - 0.05 * _GB or 1.0), size / (rate + 0.05 * _GB)
+    if not fastest - 5.1e-6 <= seconds <= slowest + 5.1e-6:
+        lines.fail(f"{size} bytes at this bandwidth do not take {seconds:.5f} s")
+    return rate, "pageable" if csv.group(2) == "Paged" else "pinned"
+
+
+# --- trueup's own PyTorch program ----------------------------------------------------------------
+
+
+def _pytorch(lines: _Lines) -> _Part:
+    part = _Part("pytorch")
+    body = [(n, line) for n, line in enumerate(lines.lines) if line.strip()]
+    if not body or not body[0][1].startswith(f'{{"tool": "{_OUR_TOOL}"'):
+        raise ParseError("expected the JSON line of trueup's PyTorch program")
+    if len(body) > 1 and not body[1][1].startswith("[standard error]"):
+        raise ParseError("there is more after it", lines.first + body[1][0], body[1][1])
+    lines.at = body[0][0] + 1
+    data = _loads(_Lines([body[0][1]], lines.first + body[0][0]))
+    try:
+        if data["format"] != _FORMAT:
+            lines.fail(f"not of format {_FORMAT}: run the role gpu_copy again")
+        claimed = data.pop("sha256")
+        if claimed != _checksum(data):
+            lines.fail("its checksum is not that of its content: it is damaged")
+        part.version = f"torch {data['torch']}"
+        part.software = {"torch": str(data["torch"]), "cuda": str(data["cuda"])}
+        part.correct = data["correct"] is True
+        missing = [pair for test in data["tests"] for pair in _torch_test(test, part, lines)]
+        peers = len(part.figures.get("p2p", {})) + len(missing)
+        if peers:
+            part.peer_test = "write"
+            if peers != int(data["gpus"]) * (int(data["gpus"]) - 1):
+                lines.fail(f"{peers} pairs, which is not all of {data['gpus']} GPUs")
+            _say_missing(part, missing, int(data["gpus"]))
+    except (AttributeError, KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+        raise ParseError(
+            f"the line lacks or spoils {error}", lines.first + body[0][0], body[0][1]
+        ) from None
+    return part
+
+
+def _torch_test(test: Mapping[str, Any], part: _Part, lines: _Lines) -> List[str]:
+    """Take one test's figures; returns the pair of GPUs if they do not reach each other."""
+    kind, gpus = str(test["test"]), tuple(int(gpu) for gpu in test["gpus"])
+    if kind not in KINDS or len(gpus) != (2 if kind == "p2p" else 1):
+        lines.fail(f"test {kind} of {len(gpus)} GPUs is not known")
+    if gpus in part.figures.get(kind, {}):
+        lines.fail(f"{kind} of GPU {gpus} stands twice")
+    if test["seconds"] is None and kind == "p2p":
+        return [f"gpu{gpus[0]}>gpu{gpus[1]}"]
+    moved = int(test["bytes"]) * int(test["copies"])
+    rates = [moved / float(seconds) for seconds in test["seconds"]]
+    if len(rates) < 3 or not all(0 < rate < _MOST for rate in rates):
+        lines.fail(f"{kind} of GPU {gpus}: fewer than 3 repeats, or no possible time")
+    part.add(kind, gpus, rates)
+    return []
+
+
+def _checksum(data: Mapping[str, Any]) -> str:
+    text = json.dumps(data, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode("ascii")).hexdigest()[:16]

@@ -1,0 +1,484 @@
+"""What High-Performance Linpack prints: xhpl, NVIDIA's HPL, and hpcc with its summary.
+
+- xhpl: a table ``T/V N NB P Q Time Gflops``, for each test a row and a residual line that ends in
+  PASSED or FAILED, then ``Finished N tests ...`` with the counts, and ``End of Tests.``
+- NVIDIA's HPL has ``Gflops ( per GPU)`` in the table.
+- hpcc writes the same table into hpccoutf.txt, and at its end a summary of ``name=value``, whose
+  HPL figures have six digits.
+
+The formats and the count of flop are those of HPL's HPL_pdtest.c and hpcc's HPL_pdtest.c:
+(2/3 N^3 + 3/2 N^2) / time, which the printed rate must equal within the printed rounding.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
+from typing import Dict, List, Match, Optional, Pattern, Sequence, Set, Tuple
+
+from ..errors import ParseError
+from ..record import Metric, summarise
+
+__all__ = ["JUDGED_BY", "TOOL", "HplOutput", "HplTest", "parse_hpl", "recognises"]
+
+TOOL = "hpl"
+JUDGED_BY = ("hpl_rate", "flop/s", "higher")
+
+_HEADER = re.compile(r"T/V\s+N\s+NB\s+P\s+Q\s+Time\s+Gflops(\s*\(\s*per GPU\s*\))?")
+_ROW = re.compile(
+    r"(W[RC]\w+)\s+(\d+)\s+(\d+)\s+(\d+)\s+(\d+)\s+(\S+)\s+([^\s(]+)(?:\s*\(\s*(\S+?)\s*\))?"
+)
+_RESIDUAL = re.compile(
+    r"\|\|Ax-b\|\|_oo/\(eps\*\(\|\|A\|\|_oo\*\|\|x\|\|_oo\+\|\|b\|\|_oo\)\*N\)=\s*(\S+)"
+    r" \.{6} (PASSED|FAILED)"
+)
+_THRESHOLD = re.compile(r"- Computational tests pass if scaled residuals are less than\s+(\S+)")
+_ECHO = re.compile(r"(N|NB|P|Q)\s+:((?:\s+\d+)+)")
+_MORE = re.compile(r"(?:\d+\s*)+")
+_ENDING = (
+    re.compile(r"Finished\s+(\d+) tests with the following results:"),
+    re.compile(r"(\d+) tests completed and passed residual checks,"),
+    re.compile(r"(\d+) tests completed and failed residual checks,"),
+    re.compile(r"(\d+) tests skipped because of illegal input values\."),
+)
+_BANNER = re.compile(r"HPLinpack ([\d.]+)\s+--\s+High-Performance Linpack benchmark.*")
+_NVIDIA = re.compile(r"HPL-NVIDIA\s+v?([\d.]+).*")
+_HPCC = re.compile(r"This is the DARPA/DOE HPC Challenge Benchmark version ([\d.]+).*")
+_HPCC_END = "End of HPC Challenge tests."
+_SUMMARY_BEGIN, _SUMMARY_END = "Begin of Summary section.", "End of Summary section."
+_KEY = re.compile(r"(\w+)=(\S*)")
+# hpcc's keys to the columns that they repeat.
+_GRID_KEYS = {"HPL_N": "n", "HPL_NB": "nb", "HPL_nprow": "p", "HPL_npcol": "q"}
+_NORM_KEYS = ("HPL_eps", "HPL_RnormI", "HPL_AnormI", "HPL_XnormI", "HPL_BnormI")
+# HPL's and hpcc's own bound of the scaled residual, where the output does not print it.
+_STANDARD_THRESHOLD = 16.0
+_ERROR = "HPL ERROR from process"
+
+
+@dataclass(frozen=True)
+class HplTest:
+    """One solved system.
+
+    Attributes:
+        variant: HPL's code of the algorithm, empty where only hpcc's summary is there.
+        n, nb, p, q: order, block size, rows and columns of the grid.
+        seconds: time to solve.
+        rate: flop/s as printed.
+        residual: the scaled residual; None where the tool found it to be no number.
+        passed: whether the tool took the residual as passed.
+    """
+
+    variant: str
+    n: int
+    nb: int
+    p: int
+    q: int
+    seconds: float
+    rate: float
+    residual: Optional[float]
+    passed: bool
+
+
+@dataclass(frozen=True)
+class HplOutput:
+    """All tests of one run, in the order in which they ran."""
+
+    tests: Tuple[HplTest, ...]
+    skipped: int = 0
+    success: bool = True
+    tool_version: Optional[str] = None
+    warnings: List[str] = field(default_factory=list)
+
+    @property
+    def parameters(self) -> Dict[str, str]:
+        """n, nb, p, q, where they are the same in all tests."""
+        found = {}
+        for name in ("n", "nb", "p", "q"):
+            values = {getattr(test, name) for test in self.tests}
+            if len(values) == 1:
+                found[name] = str(values.pop())
+        return found
+
+    @property
+    def checks(self) -> Dict[str, bool]:
+        """Whether every residual passed and no test was skipped; hpcc's own verdict."""
+        return {
+            "residual": all(test.passed for test in self.tests),
+            "no_test_skipped": self.skipped == 0,
+            "success": self.success,
+        }
+
+    def metrics(self) -> List[Metric]:
+        """hpl_rate [flop/s], hpl_time [s], hpl_residual [1]: of several tests the median, least
+        and most."""
+        residuals = [test.residual for test in self.tests if test.residual is not None]
+        columns: List[Tuple[str, List[float], str, str]] = [
+            ("hpl_rate", [test.rate for test in self.tests], "flop/s", "higher"),
+            ("hpl_time", [test.seconds for test in self.tests], "s", "lower"),
+            ("hpl_residual", residuals, "1", "lower"),
+        ]
+        rows: List[Metric] = []
+        for name, values, unit, direction in columns:
+            if len(self.tests) > 1 and values:
+                rows += summarise(name, values, unit, direction)
+            else:
+                rows += [Metric(name, v, unit, direction, statistic="single", n=1) for v in values]
+        return rows
+
+
+@dataclass(frozen=True)
+class _Row:
+    number: int
+    variant: str
+    n: int
+    nb: int
+    p: int
+    q: int
+    time: Decimal
+    gflops: Decimal
+
+
+def recognises(text: str) -> bool:
+    """Whether this is an output of HPL or hpcc, whole or damaged."""
+    return (
+        "High-Performance Linpack benchmark" in text
+        or "||Ax-b||_oo/(eps*(||A||_oo*" in text
+        or "HPC Challenge Benchmark version" in text
+        or bool(re.search(r"^(?:HPL_Tflops=|T/V\s+N\s+NB\s+P\s+Q\s+Time)", text, re.MULTILINE))
+    )
+
+
+def parse_hpl(text: str) -> HplOutput:
+    """Read the output of one run.
+
+    Raises:
+        ParseError: no table and no summary, a test without its row or residual, counts at the end
+            that are missing or differ, figures that are no positive numbers or contradict each
+            other.
+    """
+    lines = [line.strip() for line in text.splitlines()]
+    summary = _summary(lines)
+    hpcc = _first(_HPCC, lines)
+    is_hpcc = bool(summary) or hpcc is not None
+    if is_hpcc and (_HPCC_END not in lines) and hpcc is not None:
+        raise ParseError(f"no {_HPCC_END!r} at the end: the output is cut off")
+    tests: List[HplTest] = []
+    skipped = 0
+    # hpcc's summary may stand alone; where anything of a table is left, all of it must be there.
+    if not summary or hpcc or any(line.startswith(("HPLinpack ", "||Ax-b")) for line in lines):
+        tests, skipped = _table(lines)
+    if hpcc is not None and not summary:
+        raise ParseError("hpcc's output has no summary (HPL_Tflops=...)")
+    warnings = [f"HPL printed an error: {after}" for after in _errors(lines)]
+    success = True
+    if summary:
+        success = _int(summary, "Success") == 1
+        tests = _with_summary(tests, summary)
+        if not tests[0].variant:
+            warnings.append("the residual is computed from the norms of hpcc's summary")
+    problems = {(test.n, test.nb, test.p, test.q, test.variant) for test in tests}
+    if len(problems) > 1:
+        warnings.append(
+            f"{len(tests)} tests of {len(problems)} kinds: their rates are not repeats of one"
+        )
+    banner, nvidia = _first(_BANNER, lines), _first(_NVIDIA, lines)
+    names = [banner.group(1)] if banner else []
+    names += [f"HPL-NVIDIA {nvidia.group(1)}"] if nvidia else []
+    names += [f"hpcc {hpcc.group(1)}"] if hpcc else []
+    return HplOutput(tuple(tests), skipped, success, ", ".join(names) or None, warnings)
+
+
+def _first(pattern: Pattern[str], lines: Sequence[str]) -> Optional[Match[str]]:
+    return next((found for found in map(pattern.fullmatch, lines) if found), None)
+
+
+def _errors(lines: Sequence[str]) -> List[str]:
+    """What stands below each ``HPL ERROR from process``, each once."""
+    found = [
+        " ".join(lines[number + 1 : number + 2]).strip("<> ") or line
+        for number, line in enumerate(lines)
+        if line.startswith(_ERROR)
+    ]
+    return list(dict.fromkeys(found))
+
+
+# ---- the table
+
+
+def _table(lines: Sequence[str]) -> Tuple[List[HplTest], int]:
+    header = _header(lines)
+    threshold, echoes = _preamble(lines[: header - 1])
+    tests: List[HplTest] = []
+    row: Optional[_Row] = None
+    per_gpu = _HEADER.fullmatch(lines[header - 1])
+    wants_gpu = bool(per_gpu and per_gpu.group(1))
+    end: Optional[int] = None
+    for number, line in enumerate(lines[header:], header + 1):
+        if _ENDING[0].fullmatch(line):
+            end = number
+            break
+        if line.startswith("T/V ") and not _HEADER.fullmatch(line):
+            raise ParseError("the table's header is not T/V N NB P Q Time Gflops", number, line)
+        if re.match(r"W[RC]\w*\s", line):
+            if row is not None:
+                raise ParseError("no residual line before the next row", number, line)
+            row = _row(number, line, echoes, per_gpu=wants_gpu)
+        elif line.startswith("||Ax-b||_oo/"):
+            if row is None:
+                raise ParseError("a residual without a row of the table before it", number, line)
+            tests.append(_test(row, number, line, threshold))
+            row = None
+    if row is not None:
+        raise ParseError("the row has no residual line", row.number, lines[row.number - 1])
+    if end is None:
+        raise ParseError("no 'Finished ... tests with the following results:' after the table")
+    return tests, _ending(lines, end, tests)
+
+
+def _header(lines: Sequence[str]) -> int:
+    """The number of the table's first header line."""
+    for number, line in enumerate(lines, 1):
+        if _HEADER.fullmatch(line):
+            return number
+        if line.startswith("T/V ") and "Gflops" in line:
+            raise ParseError("the table's header is not T/V N NB P Q Time Gflops", number, line)
+        if _RESIDUAL.fullmatch(line):
+            raise ParseError("a residual without a table T/V ... before it", number, line)
+    for number, line in enumerate(lines, 1):
+        if line.startswith(_ERROR):
+            raise ParseError("HPL reports an error and has no table", number, line)
+    raise ParseError("no table 'T/V N NB P Q Time Gflops'")
+
+
+def _preamble(lines: Sequence[str]) -> Tuple[float, List[Tuple[str, Set[int]]]]:
+    """The threshold of the residuals, and what HPL says it will run: (N, values), (NB, values)."""
+    threshold = _STANDARD_THRESHOLD
+    echoes: List[Tuple[str, Set[int]]] = []
+    open_list: Optional[Set[int]] = None
+    for number, line in enumerate(lines, 1):
+        found = _THRESHOLD.fullmatch(line)
+        if found:
+            threshold = float(_positive(found.group(1), "threshold", number, line))
+        echo = _ECHO.fullmatch(line)
+        if echo:
+            open_list = {int(word) for word in echo.group(2).split()}
+            echoes.append((echo.group(1), open_list))
+        elif open_list is not None and _MORE.fullmatch(line):
+            open_list.update(int(word) for word in line.split())
+        else:
+            open_list = None
+    return threshold, echoes
+
+
+def _row(number: int, line: str, echoes: Sequence[Tuple[str, Set[int]]], *, per_gpu: bool) -> _Row:
+    found = _ROW.fullmatch(line)
+    if not found:
+        raise ParseError("a row of the table is cut off or has other columns", number, line)
+    variant, *sizes, time_text, gflops_text, gpu_text = found.groups()
+    n, nb, p, q = (int(size) for size in sizes)
+    if 0 in (n, nb, p, q):
+        raise ParseError("N, NB, P or Q is 0", number, line)
+    if (gpu_text is not None) != per_gpu:
+        raise ParseError("the row has other columns than the header", number, line)
+    time = _positive(time_text, "Time", number, line, zero=True)
+    gflops = _positive(gflops_text, "Gflops", number, line)
+    for name, allowed in echoes:
+        value = {"N": n, "NB": nb, "P": p, "Q": q}[name]
+        if value not in allowed:
+            raise ParseError(
+                f"{name} {value} is not among those that HPL said it would run, {sorted(allowed)}",
+                number,
+                line,
+            )
+    if not _rate_agrees(n, (time, _half(time)), (gflops, _half(gflops))):
+        raise ParseError(
+            f"{gflops_text} Gflops is not (2/3 N^3 + 3/2 N^2) / {time_text} s for N {n}",
+            number,
+            line,
+        )
+    if gpu_text is not None:
+        gpu = _positive(gpu_text, "Gflops per GPU", number, line)
+        if abs(gpu * p * q - gflops) > _half(gpu) * p * q + _half(gflops):
+            raise ParseError(f"{gpu_text} per GPU is not {gflops_text} / {p * q}", number, line)
+    return _Row(number, variant, n, nb, p, q, time, gflops)
+
+
+def _test(row: _Row, number: int, line: str, threshold: float) -> HplTest:
+    found = _RESIDUAL.fullmatch(line)
+    if not found:
+        raise ParseError("the residual line is cut off or of another form", number, line)
+    passed = found.group(2) == "PASSED"
+    residual: Optional[float] = None
+    if not re.fullmatch(r"[+-]?(?:nan|inf)", found.group(1), re.IGNORECASE):
+        residual = float(_positive(found.group(1), "residual", number, line, zero=True))
+    if passed != (residual is not None and residual < threshold):
+        raise ParseError(
+            f"residual {found.group(1)} is {found.group(2)} against a threshold of {threshold:g}",
+            number,
+            line,
+        )
+    return HplTest(
+        variant=row.variant,
+        n=row.n,
+        nb=row.nb,
+        p=row.p,
+        q=row.q,
+        seconds=float(row.time),
+        rate=float(row.gflops.scaleb(9)),
+        residual=residual,
+        passed=passed,
+    )
+
+
+def _ending(lines: Sequence[str], end: int, tests: Sequence[HplTest]) -> int:
+    """Check the counts at the end against the tests read; how many tests HPL skipped."""
+    counts: List[int] = []
+    for offset, pattern in enumerate(_ENDING):
+        number = end + offset
+        line = lines[number - 1] if number <= len(lines) else ""
+        found = pattern.fullmatch(line)
+        if not found:
+            raise ParseError("the counts after 'Finished' are cut off or damaged", number, line)
+        counts.append(int(found.group(1)))
+    finished, passed, failed, skipped = counts
+    if finished != passed + failed + skipped:
+        raise ParseError(
+            f"{finished} tests are not {passed} passed, {failed} failed and {skipped} skipped",
+            end,
+            lines[end - 1],
+        )
+    read = (sum(test.passed for test in tests), sum(not test.passed for test in tests))
+    if (passed, failed) != read:
+        raise ParseError(
+            f"HPL counts {passed} passed and {failed} failed tests, the table holds {read[0]} and "
+            f"{read[1]}",
+            end,
+            lines[end - 1],
+        )
+    if not tests:
+        raise ParseError(f"all {skipped} tests were skipped", end, lines[end - 1])
+    rest = lines[end + len(_ENDING) - 1 :]
+    if "End of Tests." not in rest:
+        raise ParseError("no 'End of Tests.' at the end: the output is cut off")
+    for number, line in enumerate(rest, end + len(_ENDING)):
+        if _HEADER.fullmatch(line) or _RESIDUAL.fullmatch(line) or _ENDING[0].fullmatch(line):
+            raise ParseError("another run begins after the end of the first", number, line)
+    return skipped
+
+
+# ---- hpcc's summary
+
+
+def _summary(lines: Sequence[str]) -> Dict[str, Tuple[int, str, str]]:
+    """hpcc's keys to (line number, line, value); empty where the output has no summary."""
+    keys: Dict[str, Tuple[int, str, str]] = {}
+    for number, line in enumerate(lines, 1):
+        found = _KEY.fullmatch(line)
+        if found and (found.group(1).startswith("HPL_") or found.group(1) == "Success"):
+            if found.group(1) in keys:
+                raise ParseError(f"{found.group(1)} stands twice", number, line)
+            keys[found.group(1)] = (number, line, found.group(2))
+    if not any(name.startswith("HPL_") for name in keys):
+        if _SUMMARY_BEGIN in lines:
+            raise ParseError("hpcc's summary has no HPL figures: the output is cut off")
+        return {}
+    if _SUMMARY_END not in lines:
+        raise ParseError(f"no {_SUMMARY_END!r}: the output is cut off")
+    for name in ("Success", "HPL_Tflops", "HPL_time", *_GRID_KEYS, *_NORM_KEYS):
+        if name not in keys:
+            raise ParseError(f"hpcc's summary has no {name}")
+    return keys
+
+
+def _int(summary: Dict[str, Tuple[int, str, str]], name: str) -> int:
+    number, line, text = summary[name]
+    if not re.fullmatch(r"\d+", text):
+        raise ParseError(f"{name} {text!r} is not a whole number", number, line)
+    return int(text)
+
+
+def _with_summary(
+    tests: Sequence[HplTest], summary: Dict[str, Tuple[int, str, str]]
+) -> List[HplTest]:
+    """The tests with the summary's more precise figures; the test that it stands for alone where
+    there is no table."""
+    figures = {
+        name: _positive(summary[name][2], name, *summary[name][:2])
+        for name in ("HPL_Tflops", "HPL_time", *_NORM_KEYS)
+    }
+    size = {column: _int(summary, name) for name, column in _GRID_KEYS.items()}
+    number, line, _text = summary["HPL_Tflops"]
+    time, gflops = figures["HPL_time"], figures["HPL_Tflops"].scaleb(3)
+    if 0 in size.values():
+        raise ParseError("HPL_N, HPL_NB, HPL_nprow or HPL_npcol is 0", number, line)
+    if not _rate_agrees(size["n"], (time, _half(time, 6)), (gflops, _half(gflops, 6))):
+        raise ParseError(
+            f"HPL_Tflops is not (2/3 N^3 + 3/2 N^2) / HPL_time for N {size['n']}", number, line
+        )
+    eps, rnorm, anorm, xnorm, bnorm = (float(figures[name]) for name in _NORM_KEYS)
+    residual = rnorm / (eps * (anorm * xnorm + bnorm) * size["n"])
+    if not math.isfinite(residual):
+        raise ParseError("the summary's norms give no finite residual", number, line)
+    if not tests:
+        passed = residual < _STANDARD_THRESHOLD
+        seconds, rate = float(time), float(gflops.scaleb(9))
+        return [HplTest("", seconds=seconds, rate=rate, residual=residual, passed=passed, **size)]
+    result = list(tests)
+    for index, test in enumerate(tests):
+        if _same(test, size, time, gflops, residual):
+            result[index] = HplTest(
+                variant=test.variant,
+                seconds=float(time),
+                rate=float(gflops.scaleb(9)),
+                residual=test.residual,
+                passed=test.passed,
+                **size,
+            )
+            return result
+    raise ParseError("hpcc's summary and its table differ", number, line)
+
+
+def _same(
+    test: HplTest, size: Dict[str, int], time: Decimal, gflops: Decimal, residual: float
+) -> bool:
+    """Whether a test of the table (time to 0.01 s, rate to 4 digits) is the one of the summary."""
+    return (
+        all(getattr(test, name) == value for name, value in size.items())
+        and abs(test.seconds - float(time)) <= 0.005 + float(_half(time, 6))
+        and math.isclose(test.rate, float(gflops) * 1e9, rel_tol=6e-4)
+        # Seven decimals in the table, six digits in the norms.
+        and test.residual is not None
+        and abs(test.residual - residual) <= 1e-7 + 2e-5 * residual
+    )
+
+
+# ---- figures
+
+
+def _positive(text: str, name: str, number: int, line: str, *, zero: bool = False) -> Decimal:
+    try:
+        value = Decimal(text)
+    except InvalidOperation:
+        raise ParseError(f"{name} {text!r} is not a number", number, line) from None
+    if not value.is_finite() or value < 0 or (value == 0 and not zero):
+        raise ParseError(f"{name} {text!r} is not a positive number", number, line)
+    if value.adjusted() > 30 or (value and value.adjusted() < -30):
+        raise ParseError(f"{name} {text!r} is absurd", number, line)
+    return value
+
+
+def _half(value: Decimal, digits: Optional[int] = None) -> Decimal:
+    """Half of the last printed digit; of ``digits`` digits where the format drops zeros (%g)."""
+    last = int(value.as_tuple().exponent) if digits is None else value.adjusted() - digits + 1
+    return Decimal(5).scaleb(last - 1)
+
+
+def _rate_agrees(n: int, time: Tuple[Decimal, Decimal], gflops: Tuple[Decimal, Decimal]) -> bool:
+    """Whether rate and time, each within its rounding, belong to one count of flop."""
+    gflop = (Decimal(2) / 3 * n**3 + Decimal(3) / 2 * n**2).scaleb(-9)
+    slack = Decimal("1e-9") * gflop
+    least = (time[0] - time[1]) * (gflops[0] - gflops[1])
+    most = (time[0] + time[1]) * (gflops[0] + gflops[1])
+    return least - slack <= gflop <= most + slack

@@ -1,0 +1,614 @@
+"""What perftest prints: ib_write_bw, ib_read_bw, ib_send_lat and their kin, 4.5 to 26.
+
+One end prints a banner (``RDMA_Write BW Test``), its settings, the addresses, a table and a line of
+dashes. Read are
+
+- one end alone, client or server;
+- both ends under the labels ``[client]`` and ``[server]``, as the module ib_bench keeps them;
+- both ends in one stream, one after the other or line by line.
+
+A bandwidth test is measured by the client, which sends its figures to the server: both print the
+same, and it counts once. The server prints the last size only. A latency test is measured by both,
+and the client's figures count. Formats and units are those of perftest's src/perftest_parameters.h
+and .c: MB/sec (until 24.01) and MiB/sec are 2^20 byte/s, Gb/sec is 10^9 bit/s, the message rate is
+in 10^6/s. perftest prints no version.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Dict, List, Mapping, Optional, Sequence, Tuple
+
+from ..errors import ParseError
+from ..record import Metric
+
+__all__ = ["JUDGED_BY", "SIZES", "TOOL", "IbOutput", "IbRow", "parse_ib", "recognises"]
+
+TOOL = "ib"
+JUDGED_BY = ("ib_write_bandwidth", "bit/s", "higher")
+# What `--all` measures.
+SIZES = tuple(1 << power for power in range(1, 24))
+
+_VERBS = {"RDMA_Write": "write", "RDMA_Read": "read", "Send": "send"}
+_UNITS = {"MB/sec": 2**20 * 8, "MiB/sec": 2**20 * 8, "Gb/sec": 10**9}
+_PEAK, _AVERAGE, _RATE = "BW peak", "BW average", "MsgRate[Mpps]"
+_BANDWIDTH = ("#bytes", "#iterations", _PEAK, _AVERAGE, _RATE)
+_LATENCY = (
+    *("#bytes", "#iterations", "t_min[usec]", "t_max[usec]", "t_typical[usec]", "t_avg[usec]"),
+    *("t_stdev[usec]", "99% percentile[usec]", "99.9% percentile[usec]"),
+)
+_LATENCY_OF_A_DURATION = ("#bytes", "#iterations", "t_avg[usec]", "tps average")
+_TABLES = {_BANDWIDTH: "BW", _LATENCY: "Latency", _LATENCY_OF_A_DURATION: "Latency"}
+_STATISTICS = {
+    "median": "t_typical[usec]",
+    "mean": "t_avg[usec]",
+    "min": "t_min[usec]",
+    "max": "t_max[usec]",
+    "p99": "99% percentile[usec]",
+}
+_CPU = "CPU_Util[%]"
+# perftest takes no fewer iterations.
+_LEAST_ITERATIONS = 5
+# Beyond any adapter, and beyond any message that arrives.
+_MOST_BITS, _MOST_USEC = 1e13, 1e9
+# What the ends agree on before they measure.
+_AGREED = ("Connection type", "Mtu", "Link type", "Number of qps")
+# The client alone prints its send queue's depth, the server of a send its receive queue's.
+_DEPTHS = (("TX depth", "client"), ("RX depth", "server"))
+# In a stream of mixed lines each end draws four: around its banner, above its table and below.
+_DASHED_LINES_OF_TWO = 8
+
+_BANNER = re.compile(r" {2,}(\S+) ((?:[A-Z]\w* )*)(BW|Latency) ((?:\w+ )*)Test")
+_HEADER_START = re.compile(r"\s*#bytes\b")
+_COLUMN = re.compile(
+    r"#\w+|99(?:\.9)?% percentile\[usec\]|BW (?:peak|average)\[[\w/]+\]|MsgRate\[Mpps\]"
+    r"|t_\w+\[usec\]|tps average|CPU_Util\[%+\]"
+)
+_ROW = re.compile(r"\s*[0-9]+\s+[0-9]+(?:\s+\S+){2,}\s*")
+_DASHES = re.compile(r"\s*-{20,}\s*")
+_SETTING = re.compile(r"\s*([A-Za-z][^:\t]*?)\s*: ([^\t:]+?)\s*(?:\t+|$)")
+_LABEL = re.compile(r"\[(?:(server|client)(: standard error)?|(standard error))\]")
+_WAITING = re.compile(r"\*{20,}|\* Waiting for client to connect\.\.\. \*")
+_ADDRESS = re.compile(r"\s*(?:local|remote) address: |\s*M?GID: ")
+_GPU = re.compile(
+    r"initializing CUDA|Listing all CUDA|CUDA device |Picking |\[pid = |creating CUDA|making it the"
+    r"|cuMemAlloc\(\)|(?:de)?allocat(?:ed|ing) .*GPU buffer|destroying current CUDA"
+    r"|using DMA-BUF for GPU|Using ROCm Device|allocated \d+ bytes of GPU"
+)
+_GPU_NUMBER = re.compile(
+    r"Picking (?:device No\.|GPU number) (\d+)|Using ROCm Device with ID: (\d+),.*"
+)
+_ERROR = re.compile(
+    r".*Couldn't|Unable|Failed|Failure|Problems? |Error|Completion |Bad wc|Assertion|Can't"
+    r"|Unexpected|No such|Segmentation|Parser function|Did not detect|.* mismatch:|.*\bfailed\b"
+    r"|.* returned \d|.*\berror[ =]",
+    re.IGNORECASE,
+)
+_CAUTION = re.compile(r"\s*(?:Conflicting CPU frequency|WARNING|Warning)")
+_DEVICE = re.compile(r"[A-Za-z0-9_.-]+")
+
+_Line = Tuple[int, str]
+
+
+@dataclass(frozen=True)
+class IbRow:
+    """One size's figures.
+
+    Attributes:
+        message_bytes: size of a message.
+        iterations: messages in the measurement.
+        figures: by the column's name: bit/s under ``BW peak`` (0 where not measured) and ``BW
+            average``, 1/s under ``MsgRate[Mpps]`` and ``tps average``, s under the others.
+        words: the row as printed.
+    """
+
+    message_bytes: int
+    iterations: int
+    figures: Mapping[str, float]
+    words: Tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class IbOutput:
+    """What one test measured.
+
+    Attributes:
+        verb: write, read or send.
+        kind: BW or Latency.
+        device: the client's RDMA device, or that of the only end there is.
+        settings: what the banner says, by perftest's names.
+        rows: a row for each size, ascending.
+        ends: the ends whose output this is: client, server, or one that does not say which.
+        gpus: GPU whose memory each of the ends used, None for the host's.
+    """
+
+    verb: str
+    kind: str
+    device: str
+    settings: Mapping[str, str]
+    rows: Tuple[IbRow, ...]
+    ends: Tuple[str, ...]
+    gpus: Tuple[Optional[int], ...]
+    warnings: List[str] = field(default_factory=list)
+
+    @property
+    def tool_version(self) -> Optional[str]:
+        """None: perftest's output does not tell."""
+        return None
+
+    @property
+    def checks(self) -> Dict[str, bool]:
+        """Empty: perftest does not look at what arrives."""
+        return {}
+
+    @property
+    def parameters(self) -> Dict[str, str]:
+        """Whether GPU memory was used (gdr: yes, no, or the one end that did), and the link."""
+        used = [end for end, gpu in zip(self.ends, self.gpus) if gpu is not None]
+        gdr = "no" if not used else "yes" if len(used) == len(self.ends) else used[0]
+        return {
+            "gdr": gdr,
+            "link": self.settings["Link type"],
+            "connection": self.settings["Connection type"],
+            "mtu": self.settings["Mtu"].replace("[B]", ""),
+            "queue_pairs": self.settings.get("Number of qps", "1"),
+        }
+
+    def metrics(self) -> List[Metric]:
+        """ib_<verb>_bandwidth [bit/s], or ib_<verb>_latency [s], a row for each size."""
+        rows: List[Metric] = []
+        if self.kind == "BW":
+            name, unit, direction = f"ib_{self.verb}_bandwidth", "bit/s", "higher"
+            columns: Mapping[str, str] = {"single": _AVERAGE}
+        else:
+            name, unit, direction = f"ib_{self.verb}_latency", "s", "lower"
+            columns = _STATISTICS
+        for row in self.rows:
+            for statistic, column in columns.items():
+                if column in row.figures:
+                    rows.append(
+                        Metric(
+                            name,
+                            row.figures[column],
+                            unit,
+                            direction,
+                            message_bytes=row.message_bytes,
+                            device=self.device,
+                            statistic=statistic,
+                            # A bandwidth is one measurement over all its iterations.
+                            n=None if self.kind == "BW" else row.iterations,
+                        )
+                    )
+        return rows
+
+
+@dataclass
+class _End:
+    """One end's part of the output while it is read."""
+
+    side: str
+    banners: List[Tuple[int, str, str, str]] = field(default_factory=list)
+    settings: Dict[str, str] = field(default_factory=dict)
+    where: Dict[str, _Line] = field(default_factory=dict)
+    headers: List[Tuple[_Line, Tuple[str, ...], str]] = field(default_factory=list)
+    rows: List[Tuple[_Line, IbRow]] = field(default_factory=list)
+    dashes: List[int] = field(default_factory=list)
+    gpu_lines: List[_Line] = field(default_factory=list)
+    gpus: List[int] = field(default_factory=list)
+    waits: bool = False
+    warnings: List[str] = field(default_factory=list)
+
+
+def recognises(text: str) -> bool:
+    """Whether this is an output of perftest."""
+    return bool(
+        re.search(
+            r"^ {2,}(?:Send|RDMA_\w+|Atomic)\b.* (?:BW|Latency) .*Test\s*$", text, re.MULTILINE
+        )
+        or re.search(r"^\s*#bytes\s+#iterations\s+(?:BW peak|t_min|t_avg)", text, re.MULTILINE)
+    )
+
+
+def parse_ib(text: str) -> IbOutput:
+    """Read the output of one test: of its client, its server, or both.
+
+    Raises:
+        ParseError: a banner, setting, table, row or closing line is missing, damaged or of another
+            test; a row contradicts itself; the ends contradict each other; perftest says that
+            something failed.
+    """
+    ends = [end for side, lines in _labelled(text) for end in _ends(side, lines)]
+    cautions = [caution for end in ends for caution in end.warnings]
+    ends = [end for end in ends if end.banners or end.headers or end.rows]
+    if not ends:
+        raise ParseError("no banner such as 'RDMA_Write BW Test': perftest printed no test")
+    for end in ends:
+        _check_end(end)
+    first = _chosen(ends)
+    if len(ends) == 2:
+        _compare(*ends)
+    elif len(ends) > 2:
+        number, line = ends[2].headers[0][0]
+        raise ParseError("a third table: this is more than one test", number, line)
+    _check_sizes(first)
+    _, verb, _, kind = first.banners[0]
+    ordered = [first, *(end for end in ends if end is not first)]
+    return IbOutput(
+        verb=_VERBS[verb],
+        kind=kind,
+        device=first.settings["Device"],
+        settings=dict(first.settings),
+        rows=tuple(row for _, row in first.rows),
+        ends=tuple(end.side for end in ordered),
+        gpus=tuple(end.gpus[0] if end.gpus else None for end in ordered),
+        warnings=list(dict.fromkeys(cautions)),
+    )
+
+
+def _labelled(text: str) -> List[Tuple[str, List[_Line]]]:
+    """(side, numbered lines) of each labelled part; the side is empty where no label tells."""
+    parts: List[Tuple[str, List[_Line]]] = [("", [])]
+    for number, line in enumerate(text.splitlines(), 1):
+        label = _LABEL.fullmatch(line)
+        if label is None:
+            parts[-1][1].append((number, line))
+        else:
+            side = label.group(1) or ""
+            # What an end said on standard error belongs to its output.
+            if label.group(3) or (label.group(2) and side == parts[-1][0]):
+                continue
+            if side in [one for one, _ in parts]:
+                raise ParseError(f"the part {line} stands twice", number, line)
+            parts.append((side, []))
+    return parts
+
+
+def _ends(side: str, lines: Sequence[_Line]) -> List[_End]:
+    """The end or ends whose lines these are: two where one stream holds both."""
+    banners = [index for index, (_, line) in enumerate(lines) if _banner(line)]
+    if len(banners) > 2 or (len(banners) == 2 and side):
+        number, line = lines[banners[-1]]
+        raise ParseError("one more banner: this is more than one test", number, line)
+    if len(banners) < 2:
+        return [_read(side, lines)]
+    cut = _cut(lines, banners)
+    if cut is not None:
+        return [_read("", lines[:cut]), _read("", lines[cut:])]
+    return _mixed(_read("", lines, mixed=True))
+
+
+def _cut(lines: Sequence[_Line], banners: Sequence[int]) -> Optional[int]:
+    """Where the second end's output begins, or None where lines are mixed.
+
+    Written to a pipe, an end's text comes in pieces: all up to its last row, and the closing line
+    when it ends. So the first end's closing line may be missing here and stand at the end.
+    """
+    if not any(_ROW.fullmatch(line) for _, line in lines[: banners[1]]):
+        return None
+    if any(_ROW.fullmatch(line) for _, line in lines[: banners[0]]):
+        return None
+    headers = [index for index, (_, line) in enumerate(lines) if _HEADER_START.match(line)]
+    if len(headers) != 2 or not banners[0] < headers[0] < banners[1] < headers[1]:
+        return None
+    cut = banners[1]
+    while cut > headers[0] and not _ROW.fullmatch(lines[cut - 1][1]):
+        cut -= 1
+    # The first end keeps one line of dashes below its rows: its own, or else the one that opens
+    # the second banner, which is there in any case.
+    closing = next((i for i in range(cut, banners[1]) if _DASHES.fullmatch(lines[i][1])), None)
+    return None if closing is None else closing + 1
+
+
+def _banner(line: str) -> Optional[Tuple[str, str, str]]:
+    """Verb, further words and kind of a test's title; None where the line is none."""
+    match = _BANNER.fullmatch(line.rstrip())
+    if match is None:
+        return None
+    return match.group(1), match.group(2) + match.group(4), match.group(3)
+
+
+def _read(side: str, lines: Sequence[_Line], *, mixed: bool = False) -> _End:
+    """One end's lines, or those of both mixed; each is a part of the table or tells of the test."""
+    end = _End(side)
+    in_table = False
+    for number, line in lines:
+        if not line.strip():
+            continue
+        if _WAITING.fullmatch(line.strip()):
+            # Below a banner it is the other end's, in the same stream.
+            end.waits = end.waits or not end.banners
+            continue
+        if _DASHES.fullmatch(line):
+            if in_table and not mixed and not end.rows:
+                raise ParseError("the table has no rows", number, line)
+            end.dashes.append(number)
+            in_table = in_table and mixed
+        elif _HEADER_START.match(line):
+            end.headers.append(((number, line), *_header(number, line)))
+            in_table = True
+        elif _ROW.fullmatch(line):
+            if not in_table:
+                raise ParseError("a row outside its table", number, line)
+            end.rows.append(((number, line), _row(number, line, end.headers[-1])))
+        else:
+            _read_remark(end, number, line, in_table=in_table and not mixed, mixed=mixed)
+    return end
+
+
+def _read_remark(end: _End, number: int, line: str, *, in_table: bool, mixed: bool) -> None:
+    banner = _banner(line)
+    if banner:
+        end.banners.append((number, *banner))
+    elif _CAUTION.match(line):
+        end.warnings.append(f"perftest: {line.strip()}")
+    elif _ERROR.match(line.strip()):
+        raise ParseError("perftest says that something failed", number, line)
+    elif in_table:
+        raise ParseError("not a row of the table", number, line)
+    else:
+        _read_setting(end, number, line, mixed=mixed)
+
+
+def _read_setting(end: _End, number: int, line: str, *, mixed: bool) -> None:
+    gpu = _GPU_NUMBER.fullmatch(line.strip())
+    if gpu:
+        end.gpus.append(int(gpu.group(1) or gpu.group(2)))
+    if gpu or _GPU.match(line.strip()):
+        end.gpu_lines.append((number, line))
+        return
+    if _ADDRESS.match(line):
+        return
+    pairs = _SETTING.findall(line)
+    if not pairs or _SETTING.sub("", line).strip():
+        end.warnings.append(f"perftest also printed, line {number}: {line.strip()}")
+        return
+    for name, value in pairs:
+        if end.settings.get(name, value) != value or (name in end.settings and not mixed):
+            raise ParseError(f"{name} stands twice", number, line)
+        end.settings[name] = value
+        end.where[name] = (number, line)
+
+
+def _header(number: int, line: str) -> Tuple[Tuple[str, ...], str]:
+    """The columns, the bandwidth's without their unit, and that unit."""
+    if _COLUMN.sub("", line).strip():
+        raise ParseError("a header with columns that are not known", number, line)
+    columns, units = [], set()
+    for column in _COLUMN.findall(line):
+        name, _, rest = column.partition("[")
+        if name in (_PEAK, _AVERAGE):
+            units.add(rest.rstrip("]"))
+            columns.append(name)
+        else:
+            columns.append(column.replace("%%", "%"))
+    unit = units.pop() if units else ""
+    known = tuple(column for column in columns if column != _CPU)
+    if known not in _TABLES or columns[len(known) :] not in ([], [_CPU]) or units:
+        raise ParseError("a header of other columns than perftest's tables have", number, line)
+    if _TABLES[known] == "BW" and unit not in _UNITS:
+        raise ParseError(f"the unit {unit or 'of the bandwidth'} is not known", number, line)
+    return tuple(columns), unit
+
+
+def _row(number: int, line: str, header: Tuple[_Line, Tuple[str, ...], str]) -> IbRow:
+    _, columns, unit = header
+    words = tuple(line.split())
+    if len(words) != len(columns):
+        raise ParseError(f"{len(words)} figures under {len(columns)} columns", number, line)
+    named = dict(zip(columns, words))
+    size = _whole(named["#bytes"], 1, number, line)
+    iterations = _whole(named["#iterations"], _LEAST_ITERATIONS, number, line)
+    figures: Dict[str, float] = {}
+    if _PEAK in named:
+        figures = _bandwidth(size, named, _UNITS[unit], number, line)
+    elif "t_min[usec]" in named:
+        figures = _latency(named, number, line)
+    else:
+        figures = {
+            "t_avg[usec]": _decimal(named["t_avg[usec]"], 2, number, line) * 1e-6,
+            "tps average": _decimal(named["tps average"], 2, number, line),
+        }
+    return IbRow(size, iterations, figures, words)
+
+
+def _bandwidth(
+    size: int, named: Mapping[str, str], unit: int, number: int, line: str
+) -> Dict[str, float]:
+    """The figures in bit/s and 1/s, where they agree."""
+    # Below 0.1 Gb/s perftest prints six places.
+    places = len(named[_AVERAGE].partition(".")[2])
+    small = unit == _UNITS["Gb/sec"] and places == 6
+    average = _decimal(named[_AVERAGE], 6 if small else 2, number, line)
+    peak = _decimal(named[_PEAK], 6 if small else 2, number, line)
+    rate = _decimal(named[_RATE], 6, number, line)
+    if unit == _UNITS["Gb/sec"] and small != (average < 0.1 or named[_AVERAGE] == "0.100000"):
+        raise ParseError("the average has not the places that perftest gives it", number, line)
+    if average <= 0 or average * unit > _MOST_BITS:
+        raise ParseError(f"{average:g} is no bandwidth", number, line)
+    half = 0.5 * 10.0 ** (-6 if small else -2)
+    allowed = (half * unit + 0.5 * size * 8) * (1 + 1e-6)
+    if abs(average * unit - rate * 1e6 * size * 8) > allowed:
+        raise ParseError("message rate times size is not the average bandwidth", number, line)
+    # The peak is not measured over a duration or more than 20000 iterations.
+    if peak != 0 and peak < average - 2 * half:
+        raise ParseError("the peak is below the average", number, line)
+    return {_PEAK: peak * unit, _AVERAGE: average * unit, _RATE: rate * 1e6}
+
+
+def _latency(named: Mapping[str, str], number: int, line: str) -> Dict[str, float]:
+    """The times in seconds, where they are in order."""
+    times = {
+        column: _decimal(word, 2, number, line)
+        for column, word in named.items()
+        if column.endswith("[usec]") and column != "t_stdev[usec]"
+    }
+    order = [
+        times[column]
+        for column in (
+            *("t_min[usec]", "t_typical[usec]"),
+            *("99% percentile[usec]", "99.9% percentile[usec]", "t_max[usec]"),
+        )
+    ]
+    if not 0 < order[0] <= order[-1] <= _MOST_USEC:
+        raise ParseError("no latencies above 0", number, line)
+    # The deviation is summed in whole numbers that may overflow: it is not used, nor judged.
+    if order != sorted(order) or not order[0] <= times["t_avg[usec]"] <= order[-1]:
+        raise ParseError("least, typical, percentiles and most are out of order", number, line)
+    return {column: value * 1e-6 for column, value in times.items()}
+
+
+def _whole(word: str, least: int, number: int, line: str) -> int:
+    if not re.fullmatch(r"[1-9][0-9]{0,17}", word) or int(word) < least:
+        raise ParseError(f"{word!r} is no count of {least} or more", number, line)
+    return int(word)
+
+
+def _decimal(word: str, places: int, number: int, line: str) -> float:
+    match = re.fullmatch(r"(?:0|[1-9][0-9]{0,17})\.([0-9]+)", word)
+    if match is None or len(match.group(1)) != places:
+        raise ParseError(f"{word!r} is not a number with {places} places", number, line)
+    return float(word)
+
+
+def _check_end(end: _End) -> None:
+    """That one end's output is whole."""
+    if not end.banners:
+        (number, line) = end.headers[0][0] if end.headers else end.rows[0][0]
+        raise ParseError("no banner such as 'RDMA_Write BW Test' above the table", number, line)
+    number, verb, words, kind = end.banners[0]
+    title = f"{verb} {words}{kind} Test"
+    if verb not in _VERBS or set(words.split()) - {"Post", "List"}:
+        raise ParseError(f"the test {title} is not read: only one-way Write, Read, Send", number)
+    _check_table(end, title, kind)
+    missing = [name for name in ("Device", *_AGREED) if name not in end.settings]
+    if missing:
+        raise ParseError(f"the banner of {title} lacks {', '.join(missing)}", number)
+    if not _DEVICE.fullmatch(end.settings["Device"]):
+        raise ParseError("the device's name cannot be one", *end.where["Device"])
+    if end.gpu_lines and len(end.gpus) != 1:
+        raise ParseError("GPU memory, and not one line that tells of which GPU", *end.gpu_lines[0])
+    _check_duration(end, verb)
+    _settle_side(end, number)
+
+
+def _check_table(end: _End, title: str, kind: str) -> None:
+    if not end.headers:
+        raise ParseError(f"the output ends before the table of {title}")
+    if len(end.headers) > 1:
+        number, line = end.headers[1][0]
+        raise ParseError("a second table: this is more than one test", number, line)
+    (at, line), columns, _ = end.headers[0]
+    if _TABLES[tuple(column for column in columns if column != _CPU)] != kind:
+        raise ParseError(f"the table is not that of {title}", at, line)
+    if not end.rows:
+        raise ParseError("the table has no rows: the output is cut off, or this end was", at, line)
+    if end.dashes[-1:] < [end.rows[-1][0][0]]:
+        (at, line), _ = end.rows[-1]
+        raise ParseError("no closing line of dashes below the last row: cut off", at, line)
+
+
+def _check_duration(end: _End, verb: str) -> None:
+    """Of a latency over a duration, that rate and time are one figure."""
+    for (number, line), row in end.rows:
+        if "tps average" in row.figures:
+            seconds, rate = row.figures["t_avg[usec]"], row.figures["tps average"]
+            ways = 1 if verb == "RDMA_Read" else 2
+            if not seconds or not rate:
+                raise ParseError("no latency above 0", number, line)
+            allowed = 1.000001 * (0.005e-6 / seconds + 0.005 / rate)
+            if abs(seconds * ways * rate - 1) > allowed:
+                raise ParseError("rate times latency is not 1", number, line)
+
+
+def _settle_side(end: _End, number: int) -> None:
+    """Which end it is: the client alone prints its send queue's depth."""
+    said = [side for depth, side in _DEPTHS if depth in end.settings]
+    said += ["server"] if end.waits else []
+    for one in said:
+        if one != (end.side or said[0]):
+            raise ParseError(f"the {end.side or said[0]}'s part is that of a {one}", number)
+    end.side = end.side or (said or ["server"])[0]
+
+
+def _chosen(ends: Sequence[_End]) -> _End:
+    """The end whose figures count: the client."""
+    clients = [end for end in ends if end.side == "client"]
+    if len(ends) > 1 and len(clients) != 1:
+        number = ends[1].banners[0][0]
+        raise ParseError(f"{len(clients)} of {len(ends)} ends are the client, not 1", number)
+    number, _, _, kind = ends[0].banners[0]
+    if kind == "Latency" and not clients:
+        raise ParseError("the server's end alone: of a latency the client's figures count", number)
+    return clients[0] if clients else ends[0]
+
+
+def _compare(one: _End, two: _End) -> None:
+    """That two ends were in one test."""
+    number = two.banners[0][0]
+    if one.banners[0][1:] != two.banners[0][1:]:
+        raise ParseError("the ends ran different tests", number)
+    for name in _AGREED:
+        if one.settings[name] != two.settings[name]:
+            raise ParseError(f"{name} is not the same at both ends", *two.where[name])
+    if one.headers[0][1:] != two.headers[0][1:]:
+        raise ParseError("the ends print different columns or units", *two.headers[0][0])
+    client, server = (one, two) if one.side == "client" else (two, one)
+    if one.banners[0][3] == "Latency":
+        # Each measures for itself; what they did is the same.
+        mine, its = ([(row.words[:2]) for _, row in end.rows] for end in (client, server))
+    else:
+        mine, its = ([row.words for _, row in end.rows] for end in (client, server))
+        mine = mine[-len(its) :] if len(its) == 1 else mine
+    if mine != its:
+        raise ParseError("the rows of server and client contradict each other", *server.rows[-1][0])
+
+
+def _check_sizes(end: _End) -> None:
+    """That a table of all sizes has them all, each once."""
+    sizes = [row.message_bytes for _, row in end.rows]
+    if len(sizes) == 1:
+        return
+    (number, line), _ = end.rows[-1]
+    if len(set(sizes)) < len(sizes):
+        raise ParseError("a size stands twice (--run_infinitely is not read)", number, line)
+    last = SIZES[-1]
+    if end.settings["Connection type"] == "UD":
+        last = int(re.sub(r"\D", "", end.settings["Mtu"]) or 0)
+    if sizes != [size for size in SIZES if size <= last]:
+        raise ParseError(f"the sizes are not 2, 4, 8, ... {last}", number, line)
+
+
+def _mixed(both: _End) -> List[_End]:
+    """One end made of two whose lines are mixed: each line of the table must say the same."""
+    tests = {banner[1:] for banner in both.banners}
+    layouts = {header[1:] for header in both.headers}
+    if len(tests) != 1 or len(layouts) != 1 or len(both.headers) != 2:
+        number = both.banners[1][0]
+        raise ParseError("two banners without two equal tables", number)
+    if len(both.dashes) < _DASHED_LINES_OF_TWO:
+        at, line = both.rows[-1][0] if both.rows else both.headers[-1][0]
+        raise ParseError("the mixed lines of two ends lack a line of dashes", at, line)
+    rows: Dict[Tuple[str, ...], Tuple[_Line, IbRow]] = {}
+    for (number, line), row in both.rows:
+        if row.words not in rows and any(words[0] == row.words[0] for words in rows):
+            raise ParseError(
+                "the lines of server and client are mixed and their figures differ: which are the "
+                "client's cannot be told",
+                number,
+                line,
+            )
+        rows.setdefault(row.words, ((number, line), row))
+    kind = both.banners[0][3]
+    # The server of a bandwidth test repeats the last size only.
+    expected = len(rows) + 1 if kind == "BW" else 2 * len(rows)
+    if both.rows and len(both.rows) != expected:
+        number, line = both.rows[-1][0]
+        raise ParseError(f"{len(both.rows)} rows of two ends, not {expected}", number, line)
+    both.rows = list(rows.values())
+    both.banners, both.headers, both.side = both.banners[:1], both.headers[:1], "client"
+    both.settings.pop("RX depth", None)
+    both.waits = False
+    if len(both.gpus) == 2 and len(set(both.gpus)) == 1:
+        both.gpus.pop()
+    return [both]

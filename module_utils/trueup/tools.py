@@ -1,0 +1,84 @@
+"""Ask a tool of the node something, within a time limit, and say in a sentence why it gave nothing.
+
+``AnsibleModule.run_command`` has no time limit, and some tools hang: nvidia-smi on a GPU that has
+fallen off the bus, ibstat on an adapter that is being reset.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Optional, Sequence
+
+__all__ = ["LIMIT_SECONDS", "Answer", "ask"]
+
+LIMIT_SECONDS = 30
+# timeout(1): ended at the limit; ended by KILL after that.
+_ENDED = (124, 137)
+_C_LOCALE = {"LC_ALL": "C", "LANG": "C"}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a tool said.
+
+    Attributes:
+        tool: its name.
+        status: its exit status; None where it is not installed or did not end.
+        output: its standard output.
+        complaint: its standard error.
+        note: why there is no answer, in a sentence; None where it ended with status 0.
+    """
+
+    tool: str
+    status: Optional[int]
+    output: str = ""
+    complaint: str = ""
+    note: Optional[str] = None
+
+    @property
+    def absent(self) -> bool:
+        """The tool is not installed, as opposed to one that failed."""
+        return self.status is None and self.note == _absent(self.tool)
+
+    @property
+    def ok(self) -> bool:
+        """It ended with status 0."""
+        return self.note is None
+
+
+def ask(
+    module: Any,
+    argv: Sequence[str],
+    *,
+    limit_seconds: int = LIMIT_SECONDS,
+    folders: Sequence[str] = (),
+) -> Answer:
+    """Run ``argv`` in the C locale for at most ``limit_seconds``.
+
+    Args:
+        module: the AnsibleModule.
+        argv: the tool's name, looked for in PATH, and its arguments.
+        limit_seconds: after which it is ended; without timeout(1) on the node there is no limit.
+        folders: where to look for it beside PATH.
+    """
+    name = argv[0]
+    tool = module.get_bin_path(name, opt_dirs=list(folders))
+    if tool is None:
+        return Answer(name, None, note=_absent(name))
+    limiter = module.get_bin_path("timeout")
+    limit = [limiter, "--kill-after=5", str(limit_seconds)] if limiter else []
+    status, output, complaint = module.run_command(
+        [*limit, tool, *argv[1:]], environ_update=_C_LOCALE
+    )
+    if limiter and status in _ENDED:
+        note = f"{name} did not end within {limit_seconds} s"
+        return Answer(name, None, output, complaint, note)
+    if status:
+        lines = (complaint.strip() or output.strip()).splitlines() or ["it said nothing"]
+        note = f"{name} failed with status {status}: {lines[0][:200]}"
+        return Answer(name, status, output, complaint, note)
+    return Answer(name, 0, output, complaint)
+
+
+def _absent(name: str) -> str:
+    return f"there is no {name} on this node"

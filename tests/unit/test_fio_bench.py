@@ -1,0 +1,222 @@
+"""The module fio_bench: success, check mode, missing tool, unusable output, refusals, and that its
+folder is gone afterwards."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import signal
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import fio_bench
+import jsonschema
+import pytest
+from ansible.module_utils.trueup import fio
+from bench_modules import FakeRun, Runner
+from trueup import record as records
+
+DATA = Path(__file__).parent.parent / "data" / "fio"
+MIXED = (DATA / "fio333_random_rw_jsonplus.json").read_text()
+GROUPS = (DATA / "fio333_two_groups.json").read_text()
+NO_SPACE = (DATA / "fio333_no_space.json").read_text()
+# The recorded run was a front-end but for its name.
+FRONTEND = MIXED.replace('"jobname" : "random"', '"jobname" : "frontend"')
+SCHEMA = json.loads(Path(records.__file__).with_name("record.schema.json").read_text())
+GIB = 1024**3
+
+
+@pytest.fixture(name="store")
+def _store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "store"
+    folder.mkdir()
+    real = os.open
+
+    def opened(path: Any, flags: int, *rest: Any, **named: Any) -> int:
+        # The file system under the tests may have no O_DIRECT.
+        return real(path, flags & ~os.O_DIRECT, *rest, **named)
+
+    monkeypatch.setattr(fio.os, "open", opened)
+    monkeypatch.setattr(
+        fio.os, "statvfs", lambda _: SimpleNamespace(f_bavail=100 * GIB // 4096, f_frsize=4096)
+    )
+    return folder
+
+
+@pytest.fixture(name="run_module")
+def _run_module(
+    store: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> Any:
+    runner = Runner(fio_bench, monkeypatch, capsys, tmp_path)
+    given = {"directory": str(store), "workload": "eda_frontend", "runtime_seconds": 1}
+    return lambda run, **arguments: runner(run, **{**given, **arguments})
+
+
+class Watch(FakeRun):
+    """Also remembers what was in the storage's folder while the benchmark ran."""
+
+    def __init__(self, store: Path, **ending: Any) -> None:
+        super().__init__(**ending)
+        self.store = store
+        self.seen: list[str] = []
+
+    def __call__(self, argv: list[str], **options: Any) -> Any:
+        self.seen = sorted(path.name for path in self.store.iterdir())
+        return super().__call__(argv, **options)
+
+
+def test_a_good_run_gives_a_record_and_leaves_nothing(run_module: Any, store: Path) -> None:
+    run = Watch(store, stdout=FRONTEND)
+    result = run_module(run)
+    record = result["record"]
+    jsonschema.validate(record, SCHEMA)
+    assert (record["outcome"], record["case"]) == ("ok", "eda_frontend-direct")
+    assert record["parameters"]["direct"] is True
+    assert record["parameters"]["data_bytes"] == 8 * 1200 * 16384
+    assert record["software"] == {"fio": "3.33"}
+    assert result["ansible_facts"] == {"trueup_fio": record}
+    assert len(run.calls) == 1
+    assert len(run.seen) == 1
+    assert list(store.iterdir()) == []
+    argv = run.calls[0]["argv"]
+    # Every path that fio is given lies in the new folder.
+    folder = str(store / run.seen[0])
+    assert {word.split("=")[1] for word in argv if "=/" in word} == {folder}
+    assert {
+        "--name=frontend",
+        "--rw=randrw",
+        "--bs=4096",
+        "--numjobs=8",
+        "--iodepth=4",
+        "--nrfiles=1200",
+        "--filesize=16384",
+        "--direct=1",
+    } <= set(argv)
+    assert {row["unit"] for row in record["metrics"]} == {"byte/s", "1/s", "s"}
+
+
+def test_check_mode_returns_the_same_keys_and_runs_nothing(run_module: Any, store: Path) -> None:
+    run = FakeRun(stdout=FRONTEND)
+    result = run_module(run, check=True)
+    real = run_module(FakeRun(stdout=FRONTEND))
+    assert (run.calls, list(store.iterdir())) == ([], [])
+    assert set(result) == set(real)
+    assert result["record"] is None
+    name = re.compile(r"trueup-fio-\w+")
+    assert [name.sub("X", word) for word in result["command"]] == [
+        name.sub("X", word) for word in real["command"]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ending", "outcome", "reason"),
+    [
+        ({"error": FileNotFoundError(2, "No such file or directory")}, "failed", "cannot be run"),
+        ({"returncode": 1, "stdout": NO_SPACE}, "failed", "exit status 1"),
+        ({"stdout": NO_SPACE}, "failed", "job full ended with error 28"),
+        ({"stdout": FRONTEND[:3000]}, "failed", "cut off or damaged"),
+        ({"stdout": ""}, "failed", "no JSON object"),
+        ({"timed_out": True}, "failed", "time limit of 1800 s"),
+        ({"stdout": MIXED}, "invalid", "fio ran the jobs random instead of frontend"),
+        ({"stdout": GROUPS}, "invalid", "frontend, backend instead of frontend"),
+        (
+            {"stdout": FRONTEND.replace('"direct" : "1"', '"direct" : "0"')},
+            "invalid",
+            "direct=0",
+        ),
+    ],
+)
+def test_a_bad_end_gives_a_record_with_the_reason_and_leaves_nothing(
+    run_module: Any, store: Path, ending: dict[str, Any], outcome: str, reason: str
+) -> None:
+    result = run_module(FakeRun(**ending))
+    jsonschema.validate(result["record"], SCHEMA)
+    assert result["failed"] is True
+    assert result["record"]["outcome"] == outcome
+    assert reason in result["record"]["reason"]
+    assert list(store.iterdir()) == []
+
+
+def test_a_run_that_ended_early_or_in_one_direction_is_invalid(run_module: Any) -> None:
+    early = run_module(FakeRun(stdout=FRONTEND), runtime_seconds=30)
+    assert re.search(r"frontend read ended after 1\.00\d s of 30 s", early["record"]["reason"])
+    named = FRONTEND.replace("frontend", "random_read")
+    both = run_module(FakeRun(stdout=named), workload="random_read")
+    assert both["record"]["reason"] == "job random_read did read and write only"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"directory": "/no/such/folder"}, "/no/such/folder is not a folder on this node"),
+        ({"workload": "random_read", "job_bytes": 20 * GIB}, "has 100.00 GiB free, and the files"),
+        ({"workload": "random_read", "job_bytes": 20 * GIB}, "need 168.00 GiB"),
+        ({"jobs": -1}, "jobs -1 is negative"),
+        ({"runtime_seconds": 0}, "runtime_seconds 0 is not a positive time"),
+        ({"block_bytes": 1000}, "block_bytes 1000 is not a multiple of 4096"),
+        ({"block_bytes": 32768}, "larger than the files of frontend"),
+        ({"job_bytes": 4096}, "smaller than one unit of 16384"),
+        ({"timeout_seconds": 0}, "timeout_seconds 0"),
+    ],
+)
+def test_bad_input_is_refused_before_anything_runs(
+    run_module: Any, store: Path, arguments: dict[str, Any], message: str
+) -> None:
+    run = FakeRun(stdout=FRONTEND)
+    result = run_module(run, **arguments)
+    assert result["failed"] is True
+    assert message in result["msg"]
+    assert (result["record"], run.calls, list(store.iterdir())) == (None, [], [])
+
+
+@pytest.fixture(name="no_direct")
+def _no_direct(store: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    def refused(path: str, *_: Any) -> int:
+        raise OSError(errno.EINVAL, "Invalid argument", path)
+
+    monkeypatch.setattr(fio.os, "open", refused)
+    return store
+
+
+def test_a_file_system_without_o_direct(no_direct: Path, tmp_path: Path) -> None:
+    folder = str(no_direct)
+    with pytest.raises(fio.BadInput, match="has no O_DIRECT"):
+        fio.direct_io("required", folder)
+    assert (fio.direct_io("preferred", folder), fio.direct_io("off", folder)) == (False, False)
+    assert list(tmp_path.glob("store/*")) == []
+
+
+def test_the_folder_goes_when_the_run_is_told_to_end(store: Path) -> None:
+    def run() -> None:
+        with fio.own_folder(str(store)) as folder:
+            (Path(folder) / "data").write_text("x")
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(SystemExit) as ended:
+        run()
+    assert ended.value.code == 128 + signal.SIGTERM
+    assert (list(store.iterdir()), signal.getsignal(signal.SIGTERM)) == ([], before)
+
+
+def test_both_eda_parts_run_at_once() -> None:
+    chosen = fio.settings(
+        "eda_mixed",
+        jobs=0,
+        iodepth=0,
+        block_bytes=0,
+        job_bytes=0,
+        runtime_seconds=10,
+        engine="libaio",
+    )
+    argv = fio.command(chosen, fio="fio", folder="/mnt/scratch/x")
+    names = [word for word in argv if word.startswith("--name=")]
+    assert names == ["--name=global", "--name=frontend", "--name=backend"]
+    assert fio.data_bytes(chosen) == 8 * 1200 * 16384 + 4 * 512 * 1024**2
+    assert [word for word in argv if "stonewall" in word] == []

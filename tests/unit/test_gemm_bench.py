@@ -1,0 +1,177 @@
+"""The module gemm_bench and its program: success, check mode, refusals, bad ends, the CPUs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import gemm_bench
+import jsonschema
+import pytest
+from ansible.module_utils.trueup.topology import Topology
+from bench_modules import FakeRun, Runner
+from test_parse_gemm import sealed
+from trueup import record as records
+
+ROOT = Path(__file__).parents[2]
+DATA = Path(__file__).parent.parent / "data" / "gemm"
+H100 = (DATA / "h100_4gpu.json").read_text()
+SCHEMA = json.loads(Path(records.__file__).with_name("record.schema.json").read_text())
+MACHINE = Topology(cpus=(0, 1), numa={0: (0,), 1: (1,)}, l3_groups=(), cores=((0,), (1,)))
+GPUS = [{"name": "NVIDIA H100", "pci": f"000{n}:00:00.0"} for n in range(1, 5)]
+PROGRAM = ROOT / "roles" / "gemm" / "files" / "gemm.py"
+
+
+def with_gpu(number: int, **changes: Any) -> str:
+    data = json.loads(H100)
+    data["gpus"][number].update(changes)
+    return sealed(data)
+
+
+def wrong() -> str:
+    data = json.loads(H100)
+    data["gpus"][3]["precisions"][1]["error"] = 0.25
+    return sealed(data)
+
+
+@pytest.fixture(name="run_module")
+def _run_module(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> Any:
+    monkeypatch.setattr(gemm_bench, "read_topology", lambda **_: MACHINE)
+    runner = Runner(gemm_bench, monkeypatch, capsys, tmp_path)
+    defaults = {
+        "prefix": "/opt/gemm",
+        "python": "/opt/torch/bin/python",
+        "gpu_masks": ["1", "2", "1", "2"],
+        "node": {"gpus": GPUS},
+    }
+    return lambda run, **arguments: runner(run, **{**defaults, **arguments})
+
+
+def test_a_good_run_gives_a_record(run_module: Any) -> None:
+    run = FakeRun(stdout=H100)
+    result = run_module(run)
+    record = result["record"]
+    jsonschema.validate(record, SCHEMA)
+    assert (record["outcome"], record["case"]) == ("ok", "n16384-g4-all-numa")
+    assert record["gpus"] == 4
+    assert result["ansible_facts"] == {"trueup_gemm": record}
+    assert run.calls[0]["argv"] == [
+        *("/opt/torch/bin/python", "/opt/gemm/gemm.py", "--precisions", "fp64,tf32,bf16,fp8"),
+        *("--n", "16384", "--n-fp64", "8192", "--repeats", "5", "--together"),
+        *("--gpu=0:0", "--gpu=1:1", "--gpu=2:0", "--gpu=3:1"),
+    ]
+    assert run.calls[0]["environment"] == {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    assert len(run.calls) == 1
+    assert record["software"] == {"torch": "2.9.0", "cuda": "12.8"}
+    names = {(row["name"], row.get("device")) for row in record["metrics"]}
+    assert ("gemm_fp8", "gpu3") in names
+    assert ("gemm_fp8", None) in names
+
+
+def test_check_mode_returns_the_same_keys_and_runs_nothing(run_module: Any) -> None:
+    run = FakeRun(stdout=H100)
+    result = run_module(run, check=True)
+    real = run_module(FakeRun(stdout=H100))
+    assert run.calls == []
+    assert set(result) == set(real)
+    assert (result["record"], result["command"]) == (None, real["command"])
+
+
+@pytest.mark.parametrize(
+    ("ending", "outcome", "reason"),
+    [
+        ({"error": FileNotFoundError(2, "No such file or directory")}, "failed", "cannot be run"),
+        ({"returncode": 3, "stderr": "gemm: no CUDA"}, "failed", "exit status 3"),
+        ({"stdout": H100[:900]}, "failed", "cut off or damaged"),
+        ({"stdout": ""}, "failed", "no line"),
+        ({"stdout": wrong()}, "invalid", "gpu3 computes tf32 wrongly: the sampled block is off"),
+        ({"stdout": with_gpu(1, cpus=[0])}, "invalid", "gpu1 ran on CPUs 0 instead of 1"),
+        (
+            {"stdout": with_gpu(1, gpu=9)},
+            "invalid",
+            "GPUs [0, 2, 3, 9] were measured instead of 0 to 3",
+        ),
+    ],
+)
+def test_a_bad_end_gives_a_record_with_the_reason(
+    run_module: Any, ending: dict[str, Any], outcome: str, reason: str
+) -> None:
+    result = run_module(FakeRun(**ending))
+    jsonschema.validate(result["record"], SCHEMA)
+    assert result["failed"] is True
+    assert result["record"]["outcome"] == outcome
+    assert reason in result["record"]["reason"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"repeats": 1}, "repeats 1 is below 3"),
+        ({"precisions": []}, "precisions is empty"),
+        ({"n": 1000}, "n 1000 is not a multiple of 16"),
+        ({"n_fp64": 16}, "n_fp64 16 is not a multiple of 16 and at least 64"),
+        ({"node": {}}, "the node shows no GPU"),
+        ({"gpu_masks": ["1"]}, "1 CPU masks for 4 GPUs"),
+    ],
+)
+def test_bad_input_is_refused_before_anything_runs(
+    run_module: Any, arguments: dict[str, Any], message: str
+) -> None:
+    run = FakeRun(stdout=H100)
+    result = run_module(run, **arguments)
+    assert result["failed"] is True
+    assert message in result["msg"]
+    assert (result["record"], run.calls) == (None, [])
+
+
+def program(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(PROGRAM), *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        env={**os.environ, **environment},
+    )
+
+
+CPU = min(os.sched_getaffinity(0))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (["--measure"], 3, "has no PyTorch"),
+        ([f"--gpu=0:{CPU}"], 3, "has no PyTorch"),
+        ([f"--gpu=0:{CPU}", "--together"], 3, "the measurement of GPU 0 ended with status 3"),
+        ([], 2, "--gpu is needed"),
+        ([f"--gpu=0:{CPU}", f"--gpu=0:{CPU}"], 2, "each GPU once"),
+        (["--gpu=0:8000"], 3, "cannot be measured on CPUs 8000"),
+        (["--gpu=0:x"], 2, "is not a list of CPUs"),
+        (["--gpu=0"], 2, "is not like 0:24-47"),
+        (["--n", "100", "--gpu=0:0"], 2, "100 is not a multiple of 16"),
+        (["--precisions", "fp64,fp64"], 2, "fp64,fp64 is not some of"),
+        (["--repeats", "2"], 2, "2 is below 3"),
+    ],
+)
+def test_the_program_refuses_in_a_sentence(arguments: list[str], status: int, message: str) -> None:
+    done = program(*arguments)
+    assert done.returncode == status
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_without_cuda_it_says_so(tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text(
+        "__version__ = '2.9.0'\nclass cuda:\n    is_available = staticmethod(lambda: False)\n"
+    )
+    done = program("--measure", PYTHONPATH=str(tmp_path))
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr == "gemm: PyTorch 2.9.0 finds no CUDA device\n"

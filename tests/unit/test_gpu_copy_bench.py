@@ -1,0 +1,281 @@
+"""The module gpu_copy_bench and its program: success, check mode, refusals, bad ends, the CPUs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import gpu_copy_bench
+import jsonschema
+import machines
+import pytest
+from ansible.module_utils.trueup.topology import Topology
+from bench_modules import FakeRun, Runner
+from trueup import record as records
+from trueup.errors import BadInput
+from trueup.gpu_copy import cpus_beside
+from trueup.parsers.gpu_copy import parse_gpu_copy
+
+ROOT = Path(__file__).parents[2]
+DATA = Path(__file__).parent.parent / "data" / "gpu_copy"
+SECTIONS = (DATA / "sections_4gpu.txt").read_text()
+SCHEMA = json.loads(Path(records.__file__).with_name("record.schema.json").read_text())
+MACHINE = Topology(cpus=(0, 1), numa={0: (0,), 1: (1,)}, l3_groups=(), cores=((0,), (1,)))
+GPUS = [{"name": "NVIDIA A100", "pci": f"000{n}:00:00.0"} for n in range(1, 5)]
+MASKS = ["1", "2", "1", "2"]
+PROGRAM = ROOT / "roles" / "gpu_copy" / "files" / "gpu_copy.py"
+
+
+@pytest.fixture(name="run_module")
+def _run_module(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> Any:
+    monkeypatch.setattr(gpu_copy_bench, "read_topology", lambda **_: MACHINE)
+    runner = Runner(gpu_copy_bench, monkeypatch, capsys, tmp_path)
+    defaults = {
+        "prefix": "/opt/gpu_copy",
+        "python": "/usr/bin/python3",
+        "tool": "nvbandwidth",
+        "program": "/usr/local/bin/nvbandwidth",
+        "gpu_masks": MASKS,
+        "node": {"gpus": GPUS},
+    }
+    return lambda run, **arguments: runner(run, **{**defaults, **arguments})
+
+
+def test_a_good_run_gives_a_record(run_module: Any) -> None:
+    run = FakeRun(stdout=SECTIONS)
+    result = run_module(run)
+    record = result["record"]
+    jsonschema.validate(record, SCHEMA)
+    assert (record["outcome"], record["case"], record["gpus"]) == ("ok", "nvbandwidth-g4-numa", 4)
+    assert result["ansible_facts"] == {"trueup_gpu_copy": record}
+    assert run.calls[0]["argv"] == [
+        *("/usr/bin/python3", "/opt/gpu_copy/gpu_copy.py", "--tool", "nvbandwidth"),
+        *("--program", "/usr/local/bin/nvbandwidth", "--samples", "5", "--peers", "read"),
+        *("--gpu=0:0", "--gpu=1:1", "--gpu=2:0", "--gpu=3:1"),
+    ]
+    assert run.calls[0]["environment"] == {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    assert len(run.calls) == 1
+    assert record["parameters"] == {
+        "tool": "nvbandwidth",
+        "samples": 5,
+        "peers": "read",
+        "binding": "numa",
+        "program": "nvbandwidth",
+        "memory": "pinned",
+        "peer_access": "all",
+        "peer_test": "read",
+    }
+    assert record["software"] == {"nvbandwidth": "0.9"}
+    least = {
+        row["name"]: row["n"]
+        for row in record["metrics"]
+        if row["statistic"] == "min" and "device" not in row
+    }
+    assert least == {
+        "h2d_bandwidth": 4,
+        "d2h_bandwidth": 4,
+        "d2d_bandwidth": 4,
+        "p2p_bandwidth": 12,
+    }
+    devices = {
+        row["device"]
+        for row in record["metrics"]
+        if row["name"] == "p2p_bandwidth" and "device" in row
+    }
+    assert devices == {f"gpu{a}>gpu{b}" for a in range(4) for b in range(4) if a != b}
+
+
+def test_check_mode_returns_the_same_keys_and_runs_nothing(run_module: Any) -> None:
+    run = FakeRun(stdout=SECTIONS)
+    result = run_module(run, check=True)
+    real = run_module(FakeRun(stdout=SECTIONS))
+    assert run.calls == []
+    assert set(result) == set(real)
+    assert (result["record"], result["command"]) == (None, real["command"])
+
+
+@pytest.mark.parametrize(
+    ("ending", "outcome", "reason"),
+    [
+        ({"error": FileNotFoundError(2, "No such file or directory")}, "failed", "cannot be run"),
+        ({"returncode": 3, "stderr": "gpu_copy: no"}, "failed", "exit status 3"),
+        ({"stdout": SECTIONS[:900]}, "failed", "expected the end of section gpu0"),
+        ({"stdout": ""}, "failed", "neither nvbandwidth's"),
+        ({"stdout": SECTIONS.replace("25.26", "95.26", 2)}, "failed", "it is damaged"),
+        (
+            {"stdout": (DATA / "nvbandwidth_0.9_h100.txt").read_text()},
+            "invalid",
+            "it ran on CPUs {} instead of {'gpu0': '0'",
+        ),
+        (
+            {"stdout": "nvbandwidth Version: v0.9\n Invalid value when checking the pattern at 0"},
+            "invalid",
+            "copied data differ from what was sent",
+        ),
+    ],
+)
+def test_a_bad_end_gives_a_record_with_the_reason(
+    run_module: Any, ending: dict[str, Any], outcome: str, reason: str
+) -> None:
+    result = run_module(FakeRun(**ending))
+    jsonschema.validate(result["record"], SCHEMA)
+    assert result["failed"] is True
+    assert result["record"]["outcome"] == outcome
+    assert reason in result["record"]["reason"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"samples": 1}, "samples 1 is below 3"),
+        ({"node": {}}, "the node shows no GPU"),
+        ({"gpu_masks": ["1"]}, "1 CPU masks for 4 GPUs"),
+        ({"gpu_masks": ["1", "2", "1", "f0"]}, "mask of GPU 3: none of its CPUs may be used"),
+        ({"gpu_masks": ["1", "2", "1", "x"]}, "mask of GPU 3: CPU mask: expected hexadecimal"),
+        ({"timeout_seconds": 0}, "timeout_seconds 0"),
+    ],
+)
+def test_bad_input_is_refused_before_anything_runs(
+    run_module: Any, arguments: dict[str, Any], message: str
+) -> None:
+    run = FakeRun(stdout=SECTIONS)
+    result = run_module(run, **arguments)
+    assert result["failed"] is True
+    assert message in result["msg"]
+    assert (result["record"], run.calls) == (None, [])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "peers"),
+    [({"tool": "bandwidthTest"}, "none"), ({"tool": "pytorch", "program": None}, "write")],
+)
+def test_each_tool_gets_the_peers_that_it_can(
+    run_module: Any, arguments: dict[str, Any], peers: str
+) -> None:
+    command = run_module(FakeRun(), check=True, **arguments)["command"]
+    assert command[command.index("--peers") + 1] == peers
+    assert ("--program" in command) is (arguments["tool"] != "pytorch")
+
+
+def test_masks_of_the_catalog_win() -> None:
+    topology = machines.topology_of("nd96asr_v4")
+    masks = ["ffffff000000", "ffffff"]
+    beside = cpus_beside([{"pci": "a"}, {"pci": "b"}], masks, topology)
+    assert (beside.cpus, beside.binding) == (["24-47", "0-23"], "numa")
+
+
+@pytest.mark.parametrize(
+    ("node", "cpus", "binding"),
+    [
+        ("1", "48-95", "numa"),
+        ("-1", "0-95", "none"),
+        ("7", "0-95", "none"),
+        (None, "0-95", "none"),
+    ],
+)
+def test_without_masks_sysfs_says_where_a_gpu_is(
+    tmp_path: Path, node: str | None, cpus: str, binding: str
+) -> None:
+    if node is not None:
+        place = tmp_path / "bus" / "pci" / "devices" / "0001:00:00.0"
+        place.mkdir(parents=True)
+        (place / "numa_node").write_text(f"{node}\n")
+    topology = machines.topology_of("nd96isr_h100_v5")
+    beside = cpus_beside([{"pci": "0001:00:00.0"}], [], topology, str(tmp_path))
+    assert (beside.cpus, beside.binding) == ([cpus], binding)
+
+
+def test_a_machine_of_one_numa_node_is_bound_to_it(tmp_path: Path) -> None:
+    topology = machines.topology_of("nv36ads_a10_v5")
+    beside = cpus_beside([{"pci": "0002:00:00.0"}], [], topology, str(tmp_path))
+    assert (beside.cpus, beside.binding) == (["0-35"], "numa")
+
+
+def test_no_gpu_is_refused() -> None:
+    with pytest.raises(BadInput, match="the node shows no GPU"):
+        cpus_beside([], [], MACHINE)
+
+
+# --- the role's program
+
+
+def program(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(PROGRAM), *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def stand_in(folder: Path, body: str) -> str:
+    path = folder / "nvbandwidth"
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+CPU = min(os.sched_getaffinity(0))
+
+
+def test_the_program_places_each_gpu_and_marks_what_each_printed(tmp_path: Path) -> None:
+    report = tmp_path / "report"
+    text = "nvbandwidth Version: v0.9\\nWaived: \\nPerformance can vary"
+    tool = stand_in(
+        tmp_path,
+        f'echo "$CUDA_VISIBLE_DEVICES $CUDA_DEVICE_ORDER $* $(taskset -cp $$)" >> {report}\n'
+        f'printf "{text}\\n"',
+    )
+    done = program(
+        *("--tool", "nvbandwidth", "--program", tool, "--samples", "4", "--peers", "read"),
+        *(f"--gpu=0:{CPU}", f"--gpu=3:{CPU}"),
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = report.read_text().splitlines()
+    tests = "host_to_device_memcpy_ce device_to_host_memcpy_ce device_local_copy"
+    assert [line.partition(" pid")[0] for line in lines] == [
+        f"0 PCI_BUS_ID -d -i 4 -t {tests}",
+        f"3 PCI_BUS_ID -d -i 4 -t {tests}",
+        "0,3 PCI_BUS_ID -d -i 4 -t device_to_device_memcpy_read_ce",
+    ]
+    assert [line.rpartition(": ")[2] for line in lines] == [str(CPU)] * 3
+    marks = [line.split()[2:4] for line in done.stdout.splitlines() if line.startswith("[trueup")]
+    assert marks == [
+        *(["begin", "gpu0"], ["end", "gpu0"], ["begin", "gpu3"], ["end", "gpu3"]),
+        *(["begin", "peers"], ["end", "peers"], ["done", "sections=3"]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (["--tool", "pytorch", f"--gpu=0:{CPU}"], 3, "has no PyTorch"),
+        (["--tool", "pytorch", "--measure", "peers"], 3, "has no PyTorch"),
+        (["--tool", "nvbandwidth", f"--gpu=0:{CPU}"], 2, "--gpu and --program are needed"),
+        (["--tool", "nvbandwidth", "--program", "/none", f"--gpu=0:{CPU}"], 3, "cannot be run"),
+        (["--tool", "nvbandwidth", "--program", "/bin/true", "--gpu=0:8000"], 3, "cannot be run"),
+        (["--tool", "nvbandwidth", "--program", "/bin/true", "--gpu=0:a"], 2, "not a list of CPUs"),
+        (["--tool", "nvbandwidth", "--program", "/bin/true", "--gpu=0"], 2, "is not like 0:24-47"),
+        (["--tool", "nvbandwidth", "--program", "/bin/false", f"--gpu=0:{CPU}"], 3, "status 1"),
+    ],
+)
+def test_the_program_refuses_in_a_sentence(arguments: list[str], status: int, message: str) -> None:
+    done = program(*arguments)
+    assert done.returncode == status
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_wrong_data_do_not_hide_behind_an_exit_status(tmp_path: Path) -> None:
+    text = "nvbandwidth Version: v0.9\\n Invalid value when checking the pattern at 0x1"
+    tool = stand_in(tmp_path, f'printf "{text}\\n"; exit 1')
+    done = program("--tool", "nvbandwidth", "--program", tool, f"--gpu=0:{CPU}")
+    assert done.returncode == 0
+    assert parse_gpu_copy(done.stdout).checks == {"data_correct": False}

@@ -1,0 +1,226 @@
+"""The module hpl_bench: success, check mode, missing tool, unusable output, refusals."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import hpl_bench
+import jsonschema
+import pytest
+from ansible.module_utils.trueup import hpl
+from ansible.module_utils.trueup.errors import BadInput
+from ansible.module_utils.trueup.topology import Topology
+from bench_modules import FakeRun, Runner
+from trueup import record as records
+from trueup.parsers.hpl import parse_hpl
+
+DATA = Path(__file__).parent.parent / "data" / "hpl"
+TWO_RANKS = (DATA / "hpcc150_2ranks.txt").read_text()
+ONE_RANK = (DATA / "hpcc150_1rank.txt").read_text()
+OTHER = (DATA / "hpcc150_other_grid.txt").read_text()
+NVIDIA = (DATA / "nvidia_8gpu.txt").read_text()
+SCHEMA = json.loads(Path(records.__file__).with_name("record.schema.json").read_text())
+GIB = 1024**3
+MACHINE = Topology(
+    cpus=(0, 1), numa={0: (0, 1)}, l3_groups=((0, 1),), cores=((0,), (1,)), last_level_cache_bytes=1
+)
+LDD = "\tlibblas.so.3 => {} (0x00007f)\n\tlibc.so.6 => /lib/libc.so.6 (0x00007f)\n"
+OPENBLAS = LDD.format("/opt/openblas-pthread/libblas.so.3")
+
+
+@pytest.fixture(name="programs")
+def _programs() -> dict[str, str | None]:
+    return {"hpcc": "/usr/bin/hpcc", "mpirun": "/usr/bin/mpirun", "/opt/xhpl": "/opt/xhpl"}
+
+
+@pytest.fixture(name="run_module")
+def _run_module(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    programs: dict[str, str | None],
+) -> Any:
+    monkeypatch.setattr(hpl_bench, "read_topology", lambda **_: MACHINE)
+    monkeypatch.setattr(hpl_bench, "available_memory_bytes", lambda: 4 * GIB)
+    module = hpl_bench.AnsibleModule
+    monkeypatch.setattr(module, "get_bin_path", lambda _, name, **__: programs.get(name))
+    monkeypatch.setattr(module, "run_command", lambda *_, **__: (0, OPENBLAS, ""))
+    runner = Runner(hpl_bench, monkeypatch, capsys, tmp_path)
+    return lambda run, **arguments: runner(run, **{"max_n": 1600, **arguments})
+
+
+class Watch(FakeRun):
+    """Also remembers the input file that the program would have read."""
+
+    inputs: dict[str, str]
+
+    def __call__(self, argv: list[str], **options: Any) -> Any:
+        self.inputs = {path.name: path.read_text() for path in Path(argv[3]).iterdir()}
+        return super().__call__(argv, **options)
+
+
+def test_two_ranks_give_a_record(run_module: Any) -> None:
+    run = Watch(stdout=TWO_RANKS)
+    result = run_module(run, ranks=2, binding="core")
+    record = result["record"]
+    jsonschema.validate(record, SCHEMA)
+    assert (record["outcome"], record["case"]) == ("ok", "n1536-nb192-1x2-t1-core")
+    assert (record["ranks"], record["threads_per_rank"]) == (2, 1)
+    assert result["ansible_facts"] == {"trueup_hpl": record}
+    argv = run.calls[0]["argv"]
+    assert argv[:2] == ["sh", "-c"]
+    one = ["taskset", "--cpu-list", "0", "/usr/bin/hpcc"]
+    two = ["taskset", "--cpu-list", "1", "/usr/bin/hpcc"]
+    assert argv[4:] == [
+        *("/usr/bin/mpirun", "--bind-to", "none"),
+        *("-np", "1", *one, ":", "-np", "1", *two),
+    ]
+    assert run.calls[0]["environment"]["OPENBLAS_NUM_THREADS"] == "1"
+    # One input, of hpcc's name, and the folder is gone.
+    assert list(run.inputs) == ["hpccinf.txt"]
+    lines = run.inputs["hpccinf.txt"].splitlines()
+    assert [line.split()[0] for line in (lines[5], lines[7], lines[10], lines[11])] == [
+        *("1536", "192", "1", "2"),
+    ]
+    assert len(lines) == 31
+    assert os.path.exists(argv[3]) is False
+    assert record["software"] == {
+        "hpl": "2.0, hpcc 1.5.0",
+        "blas": "/opt/openblas-pthread/libblas.so.3",
+    }
+    assert record["metrics"][0] == {
+        "name": "hpl_rate",
+        "value": 7.32153e9,
+        "unit": "flop/s",
+        "direction": "higher",
+        "statistic": "single",
+        "n": 1,
+    }
+
+
+def test_one_rank_needs_no_mpirun(run_module: Any, programs: dict[str, str | None]) -> None:
+    programs["mpirun"] = None
+    run = FakeRun(stdout=ONE_RANK)
+    result = run_module(run)
+    assert result["record"]["outcome"] == "ok"
+    assert result["record"]["threads_per_rank"] == 2
+    assert run.calls[0]["argv"][4:] == ["taskset", "--cpu-list", "0-1", "/usr/bin/hpcc"]
+
+
+def test_check_mode_returns_the_same_keys_and_runs_nothing(
+    run_module: Any, programs: dict[str, str | None]
+) -> None:
+    real = run_module(FakeRun(stdout=ONE_RANK))
+    programs.update({"hpcc": None, "mpirun": None})  # a node that is not set up yet
+    run = FakeRun(stdout=ONE_RANK)
+    result = run_module(run, check=True)
+    assert run.calls == []
+    assert set(result) == set(real)
+    assert (result["record"], result["command"][-1]) == (None, "hpcc")
+
+
+@pytest.mark.parametrize(
+    ("ending", "outcome", "reason"),
+    [
+        ({"error": FileNotFoundError(2, "No such file or directory")}, "failed", "cannot be run"),
+        ({"returncode": 127, "stderr": "hpcc: not found"}, "failed", "exit status 127"),
+        ({"timed_out": True}, "failed", "time limit"),
+        ({"stdout": ""}, "failed", "no table"),
+        ({"stdout": TWO_RANKS[:-200]}, "failed", "the output is cut off"),
+        (
+            {"stdout": OTHER},
+            "invalid",
+            "another problem than it was given: N 3520 instead of 1536, NB 80 instead of 192",
+        ),
+        ({"stdout": ONE_RANK}, "invalid", "P x Q 1x1 instead of 1x2"),
+        ({"stdout": TWO_RANKS.replace("Success=1", "Success=0")}, "invalid", "failed: success"),
+    ],
+)
+def test_a_bad_end_gives_a_record_with_the_reason(
+    run_module: Any, ending: dict[str, Any], outcome: str, reason: str
+) -> None:
+    result = run_module(FakeRun(**ending), ranks=2)
+    jsonschema.validate(result["record"], SCHEMA)
+    assert result["failed"] is True
+    assert result["record"]["outcome"] == outcome
+    assert reason in result["record"]["reason"]
+
+
+def test_a_failed_residual_is_invalid() -> None:
+    failed = re.sub(r"0\.0001111 \.{6} PASSED", "77.0 ...... FAILED", NVIDIA)
+    failed = failed.replace("1 tests completed and passed", "0 tests completed and passed")
+    failed = failed.replace("0 tests completed and failed", "1 tests completed and failed")
+    problem = hpl.Problem(264192, 1024, 4, 2)
+    assert hpl.judge(parse_hpl(failed), problem) == "the residual failed: 77.0"
+    assert hpl.judge(parse_hpl(NVIDIA), problem) is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"program": "/opt/none"}, "/opt/none is not on this node"),
+        ({"nb": 0}, "nb 0"),
+        ({"nb": 2000}, "order 1600 is smaller than one block, nb 2000"),
+        ({"n": 40000}, "n 40000 needs 11.9 GiB, and 4.0 GiB are available"),
+        ({"n": 100}, "n 100 is smaller than one block"),
+        ({"memory_fraction": 1.0}, "memory_fraction 1.0"),
+        ({"ranks": 3}, "3 ranks"),
+        ({"ranks": -1}, "ranks -1"),
+        ({"gpus": 2}, "memory_bytes 0: a run on GPUs needs"),
+        ({"gpus": 2, "ranks": 1}, "1 ranks for 2 GPUs"),
+    ],
+)
+def test_bad_input_is_refused_before_anything_runs(
+    run_module: Any, arguments: dict[str, Any], message: str
+) -> None:
+    run = FakeRun(stdout=ONE_RANK)
+    result = run_module(run, **arguments)
+    assert result["failed"] is True
+    assert message in result["msg"]
+    assert (result["record"], run.calls) == (None, [])
+
+
+def test_several_ranks_without_mpirun_are_refused(
+    run_module: Any, programs: dict[str, str | None]
+) -> None:
+    programs["mpirun"] = None
+    result = run_module(FakeRun(stdout=TWO_RANKS), ranks=2)
+    assert "no mpirun on this node for 2 ranks" in result["msg"]
+
+
+def test_the_reference_blas_is_refused() -> None:
+    with pytest.raises(BadInput, match="is the reference BLAS"):
+        hpl.blas_of(LDD.format("/usr/lib/x86_64-linux-gnu/blas/libblas.so.3"))
+    assert hpl.blas_of("\tnot a dynamic executable\n") is None
+    assert hpl.blas_of("\tlibmkl_rt.so.2 => /opt/libmkl_rt.so.2 (0x0)\n") == "/opt/libmkl_rt.so.2"
+
+
+@pytest.mark.parametrize(
+    ("ranks", "expected"), [(1, (1, 1)), (2, (1, 2)), (6, (2, 3)), (7, (1, 7)), (64, (8, 8))]
+)
+def test_the_grid_is_as_square_as_possible(ranks: int, expected: tuple[int, int]) -> None:
+    assert hpl.grid(ranks) == expected
+
+
+def test_the_order_fills_the_fraction_of_the_memory() -> None:
+    order = hpl.order(n=0, nb=192, max_n=0, memory_fraction=0.8, memory_bytes=448 * GIB)
+    assert order % 192 == 0
+    assert order**2 * 8 <= 0.8 * 448 * GIB < (order + 192) ** 2 * 8
+    with pytest.raises(BadInput, match="set n or max_n"):
+        hpl.order(n=0, nb=192, max_n=0, memory_fraction=0.8, memory_bytes=None)
+
+
+def test_one_rank_on_each_numa_node() -> None:
+    machine = Topology(
+        cpus=tuple(range(8)),
+        numa={0: (0, 1, 2, 3), 1: (4, 5, 6)},
+        l3_groups=(),
+        cores=tuple((cpu,) for cpu in range(7)),
+    )
+    assert hpl.layout(machine, ranks=0, threads_per_rank=0, gpus=0) == (2, 3)
+    assert hpl.layout(machine, ranks=4, threads_per_rank=0, gpus=0) == (4, 1)
+    assert hpl.layout(machine, ranks=0, threads_per_rank=2, gpus=1) == (1, 2)

@@ -1,0 +1,349 @@
+"""The module ib_bench with a stand-in for perftest: both ends, one end, and how they go wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import ib_bench
+import jsonschema
+import pytest
+from ansible.module_utils.testing import patch_module_args
+from ansible.module_utils.trueup import bench, ib
+from trueup import record as records
+
+DATA = Path(__file__).parent.parent / "data" / "ib"
+SCHEMA = json.loads(Path(records.__file__).with_name("record.schema.json").read_text())
+CLIENT_TEXT, _, SERVER_TEXT = (DATA / "write_bw_loopback.txt").read_text().partition("[server]\n")
+CLIENT_TEXT = CLIENT_TEXT.replace("[client]\n", "")
+COMMON = {"run_id": "20261120T091300Z-7c1e", "node_name": "node-1"}
+
+# Speaks as perftest does: the server listens, takes one client, and both print.
+PERFTEST = """#!{python}
+import os, socket, sys, time
+folder = os.path.dirname(os.path.abspath(sys.argv[0]))
+if "--version" in sys.argv:
+    print("Version: 6.06")
+    sys.exit(1)
+open(os.path.join(folder, "cpus"), "a").write(str(sorted(os.sched_getaffinity(0))) + "\\n")
+open(os.path.join(folder, "pid"), "a").write(str(os.getpid()) + "\\n")
+port = next(int(word.split("=")[1]) for word in sys.argv if word.startswith("--port="))
+side = "client" if not sys.argv[-1].startswith("--") else "server"
+plan = os.path.join(folder, side + ".plan")
+if os.path.exists(plan):
+    exec(open(plan).read())
+if side == "server":
+    waiter = socket.socket()
+    waiter.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    waiter.bind(("127.0.0.1", port))
+    waiter.listen(1)
+    link = waiter.accept()[0]
+else:
+    link = socket.socket()
+    if link.connect_ex(("127.0.0.1", port)):
+        print("Couldn't connect to 127.0.0.1:%d" % port, file=sys.stderr)
+        sys.exit(1)
+link.sendall(b"x")
+link.recv(1)
+sys.stdout.write(open(os.path.join(folder, side + ".txt")).read())
+"""
+
+
+def free_port() -> int:
+    with socket.socket() as finder:
+        finder.bind(("127.0.0.1", 0))
+        return int(finder.getsockname()[1])
+
+
+class Machine:
+    """A node with two devices, a perftest of ours, and a port."""
+
+    def __init__(self, root: Path) -> None:
+        self.folder, self.sysfs, self.port = root / "bin", root / "sys", free_port()
+        self.folder.mkdir()
+        for name in ib.PROGRAMS.values():
+            (self.folder / name).write_text(PERFTEST.replace("{python}", sys.executable))
+            (self.folder / name).chmod(0o755)
+        (self.folder / "client.txt").write_text(CLIENT_TEXT)
+        (self.folder / "server.txt").write_text(SERVER_TEXT)
+        for number, (device, state) in enumerate(
+            (("mlx5_ib3", "4: ACTIVE"), ("mlx5_ib4", "1: DOWN"))
+        ):
+            port = self.sysfs / "class" / "infiniband" / device / "ports" / "1"
+            port.mkdir(parents=True)
+            (port / "link_layer").write_text("InfiniBand\n")
+            (port / "state").write_text(f"{state}\n")
+            (port / "rate").write_text("200 Gb/sec (4X HDR)\n")
+            (port.parents[1] / "device").mkdir()
+            (port.parents[1] / "device" / "numa_node").write_text(f"{number}\n")
+
+    def plan(self, side: str, text: str) -> None:
+        (self.folder / f"{side}.plan").write_text(text)
+
+    def left_running(self) -> list[str]:
+        pids = (self.folder / "pid").read_text().split() if (self.folder / "pid").exists() else []
+        return [pid for pid in pids if os.path.exists(f"/proc/{pid}/fd/0")]
+
+
+@pytest.fixture(name="machine")
+def _machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    monkeypatch.setattr(bench.tempfile, "gettempdir", lambda: str(tmp_path))
+    return Machine(tmp_path)
+
+
+@pytest.fixture(name="run_module")
+def _run_module(machine: Machine, capsys: pytest.CaptureFixture[str]) -> Any:
+    def run(*, check: bool = False, **arguments: Any) -> dict[str, Any]:
+        given = {
+            **COMMON,
+            "device": "mlx5_ib3",
+            "message_bytes": 1048576,
+            "folder": str(machine.folder),
+            "sysfs_root": str(machine.sysfs),
+            "port": machine.port,
+            "timeout_seconds": 30,
+            **arguments,
+            "_ansible_check_mode": check,
+        }
+        with patch_module_args(given), pytest.raises(SystemExit) as ended:
+            ib_bench.main()
+        result: dict[str, Any] = json.loads(capsys.readouterr().out)
+        assert bool(ended.value.code) == bool(result.get("failed"))
+        return result
+
+    return run
+
+
+def test_a_loopback_gives_one_record_of_both_ends(
+    run_module: Any, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warned: list[str] = []
+    monkeypatch.setattr(ib_bench.AnsibleModule, "warn", lambda _, text: warned.append(text))
+    result = run_module()
+    record = result["record"]
+    jsonschema.validate(record, SCHEMA)
+    assert (record["outcome"], record["case"]) == ("ok", "write_bw-mlx5_ib3-1048576")
+    assert record["metrics"] == [
+        {
+            "name": "ib_write_bandwidth",
+            "value": 197.31e9,
+            "unit": "bit/s",
+            "direction": "higher",
+            "message_bytes": 1048576,
+            "device": "mlx5_ib3",
+            "statistic": "single",
+        }
+    ]
+    wanted = {"role": "loopback", "gdr": "no", "link": "IB", "rate_gbps": 200.0, "server": None}
+    assert {name: record["parameters"][name] for name in wanted} == wanted
+    assert record["software"] == {"perftest": "6.06"}
+    assert result["ansible_facts"] == {"trueup_ib": record}
+    assert result["raw"].startswith(f"[client]\n{CLIENT_TEXT}")
+    assert SERVER_TEXT in result["raw"]
+    assert result["command"] == [
+        str(machine.folder / "ib_write_bw"),
+        "--ib-dev=mlx5_ib3",
+        f"--port={machine.port}",
+        "--size=1048576",
+        "--iters=5000",
+        "--report_gbits",
+        "127.0.0.1",
+    ]
+    (warning,) = warned
+    assert warning.startswith("perftest: Conflicting CPU frequency")
+    assert machine.left_running() == []
+
+
+def test_check_mode_returns_the_same_keys_and_runs_nothing(
+    run_module: Any, machine: Machine
+) -> None:
+    result = run_module(check=True)
+    assert not (machine.folder / "pid").exists()
+    real = run_module()
+    assert set(result) - {"warnings"} == set(real) - {"warnings"}
+    assert (result["record"], result["command"]) == (None, real["command"])
+
+
+def test_each_end_is_bound_to_the_devices_numa_node(
+    run_module: Any, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cpu = min(os.sched_getaffinity(0))
+    topology = ib_bench.read_topology(allowed=os.sched_getaffinity(0))
+    numa = {0: (cpu,), 1: tuple(other for other in topology.cpus if other != cpu)}
+    monkeypatch.setattr(ib_bench, "read_topology", lambda **_: type("Machine", (), {"numa": numa}))
+    result = run_module()
+    assert result["command"][:3] == ["taskset", "--cpu-list", str(cpu)]
+    parameters = result["record"]["parameters"]
+    assert [parameters[name] for name in ("binding", "numa_node", "cpus")] == ["numa", 0, str(cpu)]
+    assert (machine.folder / "cpus").read_text().splitlines() == [f"[{cpu}]"] * 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"message_bytes": None}, ["--all", "--iters=5000", "--report_gbits"]),
+        ({"duration_seconds": 10}, ["--size=1048576", "--duration=10", "--report_gbits"]),
+        ({"gid_index": 1, "gpu": 2}, ["--report_gbits", "--gid-index=1", "--use_cuda=2"]),
+        ({"test": "send_lat", "message_bytes": 8}, ["--size=8", "--iters=5000", "127.0.0.1"]),
+        ({"role": "client", "address": "10.0.0.5", "peer_name": "b"}, ["10.0.0.5"]),
+    ],
+)
+def test_the_command(run_module: Any, arguments: dict[str, Any], words: list[str]) -> None:
+    command = run_module(check=True, **arguments)["command"]
+    assert [word for word in command if word in words] == words
+
+
+def test_client_and_server_on_two_nodes_give_one_record(run_module: Any, machine: Machine) -> None:
+    server = machine.folder / "ib_write_bw"
+    words = [str(server), f"--port={machine.port}"]
+    ends: list[ib.Ended] = []
+    serve = threading.Thread(
+        target=lambda: ends.append(run_server_alone(words, machine)), daemon=True
+    )
+    # The client is there first, and tries again.
+    threading.Timer(1.5, serve.start).start()
+    result = run_module(role="client", address="127.0.0.1", peer_name="node-2", connect_seconds=20)
+    record = result["record"]
+    jsonschema.validate(record, SCHEMA)
+    assert (record["nodes"], record["node_count"]) == (["node-1", "node-2"], 2)
+    assert record["case"] == "write_bw-mlx5_ib3-1048576-to-node-2"
+    assert record["parameters"]["server"] == "node-2"
+    assert len(record["metrics"]) == 1
+    serve.join(10)
+    assert SERVER_TEXT in ends[0].text
+
+
+def run_server_alone(words: list[str], machine: Machine) -> ib.Ended:
+    import subprocess
+
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    return ib.Ended(done.stdout, 0.0, None)
+
+
+def test_a_server_that_ended_well_leaves_no_record(run_module: Any, machine: Machine) -> None:
+    def call() -> None:
+        for _ in range(100):
+            with socket.socket() as link:
+                if link.connect_ex(("127.0.0.1", machine.port)) == 0:
+                    link.sendall(b"x")
+                    link.recv(1)
+                    return
+            time.sleep(0.1)
+
+    threading.Thread(target=call, daemon=True).start()
+    result = run_module(role="server")
+    assert (result["record"], result["ansible_facts"]) == (None, {})
+    assert result["raw"] == f"[server]\n{SERVER_TEXT}"
+
+
+def test_a_server_without_a_client_says_so(run_module: Any, machine: Machine) -> None:
+    result = run_module(role="server", timeout_seconds=2)
+    jsonschema.validate(result["record"], SCHEMA)
+    assert result["record"]["outcome"] == "failed"
+    assert result["record"]["reason"] == (
+        "the server was ended at its time limit of 2 s: no client came to TCP port "
+        f"{machine.port}, or one that did not end"
+    )
+    assert machine.left_running() == []
+
+
+def test_a_client_without_a_server_says_so(run_module: Any, machine: Machine) -> None:
+    result = run_module(role="client", address="127.0.0.1", peer_name="b", connect_seconds=2)
+    assert result["record"]["outcome"] == "failed"
+    assert result["record"]["reason"] == (
+        "no server answered at 127.0.0.1 within 2 s: is TCP port "
+        f"{machine.port} open between the nodes, and did the server's end start?"
+    )
+    assert len((machine.folder / "pid").read_text().split()) == 2
+
+
+@pytest.mark.parametrize(
+    ("plans", "texts", "arguments", "outcome", "reason"),
+    [
+        ({"server": "sys.exit('boom')"}, {}, {}, "failed", "the server ended before it listened"),
+        ({"client": "sys.exit(3)"}, {}, {}, "failed", "the client's end: ib_write_bw ended with"),
+        (
+            {"client": "time.sleep(60)"},
+            {},
+            {"timeout_seconds": 2},
+            "failed",
+            "the client's end: ib_write_bw was ended at its time limit of 2 s",
+        ),
+        ({}, {"client": CLIENT_TEXT[:900]}, {}, "failed", "ib output not understood"),
+        ({}, {"server": ""}, {}, "invalid", "the server's end printed no figures"),
+        (
+            {},
+            {},
+            {"message_bytes": 65536},
+            "invalid",
+            "sizes: perftest measured 1048576, not 65536 as asked",
+        ),
+        ({}, {}, {"gpu": 1}, "invalid", "GPU memory: perftest measured no, not yes as asked"),
+        (
+            {},
+            {},
+            {"test": "read_bw"},
+            "invalid",
+            "test: perftest measured write BW, not read BW as asked",
+        ),
+        ({}, {}, {"folder": "/nonexistent"}, "failed", "install the package perftest"),
+    ],
+)
+def test_a_bad_end_gives_a_record_with_the_reason(
+    run_module: Any,
+    machine: Machine,
+    plans: dict[str, str],
+    texts: dict[str, str],
+    arguments: dict[str, Any],
+    outcome: str,
+    reason: str,
+) -> None:
+    for side, plan in plans.items():
+        machine.plan(side, plan)
+    for side, text in texts.items():
+        (machine.folder / f"{side}.txt").write_text(text)
+    result = run_module(**arguments)
+    jsonschema.validate(result["record"], SCHEMA)
+    assert result["failed"] is True
+    assert (result["record"]["outcome"], reason in result["record"]["reason"]) == (outcome, True)
+    assert machine.left_running() == []
+
+
+def test_a_port_that_is_taken_is_not_measured_against(run_module: Any, machine: Machine) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", machine.port))
+        other.listen(1)
+        result = run_module()
+    assert f"TCP port {machine.port} is taken" in result["msg"]
+    assert not (machine.folder / "pid").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"device": "mlx5_ib9"}, "device 'mlx5_ib9': this node has mlx5_ib3, mlx5_ib4"),
+        ({"device": "mlx5_ib4"}, "device mlx5_ib4: its link is DOWN, not ACTIVE"),
+        ({"sysfs_root": "/nonexistent"}, "this node has no RDMA device"),
+        ({"message_bytes": 0}, "message_bytes 0 is not from 1"),
+        ({"iterations": 4}, "iterations 4 must be at least 5"),
+        ({"duration_seconds": -1}, "duration_seconds -1"),
+        ({"duration_seconds": 3, "message_bytes": None}, "by iterations only"),
+        ({"port": 80}, "port 80 is not from 1024 to 65535"),
+        ({"gpu": -1}, "gpu -1 and gid_index None must be at least 0"),
+        ({"role": "client"}, "role client needs address and peer_name"),
+    ],
+)
+def test_bad_input_is_refused_before_anything_runs(
+    run_module: Any, machine: Machine, arguments: dict[str, Any], message: str
+) -> None:
+    result = run_module(**arguments)
+    assert result["failed"] is True
+    assert message in result["msg"]
+    assert result["record"] is None
+    assert not (machine.folder / "pid").exists()
