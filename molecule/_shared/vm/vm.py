@@ -170,7 +170,9 @@ def start(folder: Path, image: Path | None, *, disks: int, size: str) -> None:
     (folder / "known_hosts").write_text(f"[127.0.0.1]:{port} {kind} {host_key}\n")
     entry = f"f /etc/ssh/authorized_keys 0644 root root - {Path(f'{key}.pub').read_text().strip()}"
     credential = base64.b64encode(entry.encode()).decode()
-    argv = ["qemu-system-x86_64", "-name", folder.name, "-M", "q35", "-accel", "tcg,thread=multi"]
+    # One thread for all CPUs: with one each, a boot was seen to lock up on the second CPU, and Ansible
+    # keeps one busy anyway.
+    argv = ["qemu-system-x86_64", "-name", folder.name, "-M", "q35", "-accel", "tcg,thread=single"]
     argv += ["-cpu", "max", "-m", "2G", "-smp", "4,sockets=4"]
     for node in range(4):
         argv += ["-object", f"memory-backend-ram,id=m{node},size=512M"]
