@@ -440,7 +440,17 @@ def test_every_example_parses_and_fits_80_columns(line: str, text: str) -> None:
 
 def test_there_are_examples_of_every_command() -> None:
     named = {text.split()[1] for _, text in _examples()}
-    assert named == {"list", "scaling", "cost", "reference", "read", "pack", "report", "topology"}
+    assert named == {
+        "list",
+        "scaling",
+        "cost",
+        "reference",
+        "read",
+        "pack",
+        "report",
+        "topology",
+        "health",
+    }
 
 
 def test_a_machine_at_home_is_a_note_and_no_warning(tmp_path: Path) -> None:
