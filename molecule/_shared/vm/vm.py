@@ -172,7 +172,8 @@ def start(folder: Path, image: Path | None, *, disks: int, size: str) -> None:
     credential = base64.b64encode(entry.encode()).decode()
     # One thread for all CPUs: with one each, a boot was seen to lock up on the second CPU, and Ansible
     # keeps one busy anyway.
-    argv = ["qemu-system-x86_64", "-name", folder.name, "-M", "q35", "-accel", "tcg,thread=single"]
+    argv = ["qemu-system-x86_64", "-name", folder.name, "-M", "q35"]
+    argv += ["-accel", "tcg,thread=single"]
     argv += ["-cpu", "max", "-m", "2G", "-smp", "4,sockets=4"]
     for node in range(4):
         argv += ["-object", f"memory-backend-ram,id=m{node},size=512M"]
