@@ -170,8 +170,8 @@ def start(folder: Path, image: Path | None, *, disks: int, size: str) -> None:
     (folder / "known_hosts").write_text(f"[127.0.0.1]:{port} {kind} {host_key}\n")
     entry = f"f /etc/ssh/authorized_keys 0644 root root - {Path(f'{key}.pub').read_text().strip()}"
     credential = base64.b64encode(entry.encode()).decode()
-    # One thread for all CPUs: with one each, a boot was seen to lock up on the second CPU, and Ansible
-    # keeps one busy anyway.
+    # One thread for all CPUs: with one each, a boot was seen to lock up on the second CPU. Ansible
+    # keeps only one of them busy anyway.
     argv = ["qemu-system-x86_64", "-name", folder.name, "-M", "q35"]
     argv += ["-accel", "tcg,thread=single"]
     argv += ["-cpu", "max", "-m", "2G", "-smp", "4,sockets=4"]
