@@ -21,14 +21,14 @@ options:
     type: path
     required: true
   threads:
-    description: Threads, spread over the NUMA nodes; 0 means one on each core that may be used.
+    description: Threads, spread evenly; 0 means one on each core that may be used.
     type: int
     default: 0
   binding:
-    description: C(core) pins each thread to a core of its own; C(none) leaves it to the operating
-      system.
+    description: C(core) pins each thread to a core of its own, spread over the NUMA nodes, C(l3)
+      likewise, spread over the L3 caches; C(none) leaves it to the operating system.
     type: str
-    choices: [core, none]
+    choices: [core, l3, none]
     default: core
   stores:
     description:
@@ -106,7 +106,7 @@ def argument_spec() -> Dict[str, Dict[str, Any]]:
         COMMON_SPEC,
         prefix={"type": "path", "required": True},
         threads={"type": "int", "default": 0},
-        binding={"type": "str", "choices": ["core", "none"], "default": "core"},
+        binding={"type": "str", "choices": ["core", "l3", "none"], "default": "core"},
         stores={"type": "str", "choices": ["streaming", "regular"], "default": "streaming"},
         array_bytes={"type": "int"},
         repeats={"type": "int", "default": 10},

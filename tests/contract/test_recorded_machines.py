@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 from machines import DATA, build, description
 from metadata_server import document, send, serving
 from trueup.affinity import openmpi_rankfile, plan, srun_cpu_bind
@@ -325,6 +326,26 @@ def test_documented_pinning_of_hbv3(nodes: Mapping[str, Any]) -> None:
     lines = openmpi_rankfile(four, ["here"]).splitlines()
     assert lines[:2] == ["rank 0=here slot=0,1,2,3", "rank 1=here slot=4,5,6,7"]
     assert lines[4] == "rank 4=here slot=16,17,18,19"
+
+
+@pytest.mark.parametrize(
+    ("name", "each"),
+    [
+        *[("hb120rs_v3", 2), ("hb120_96rs_v3", 2), ("hb120_64rs_v3", 1)],
+        *[("hb120_32rs_v3", 1), ("hb120_16rs_v3", 1)],
+    ],
+)
+def test_stream_loads_every_l3_of_hbv3_alike(
+    nodes: Mapping[str, Any], name: str, each: int
+) -> None:
+    """As the CPUs of Azure's own health check do (catalog/stream_placements.yml)."""
+    size, topology = nodes[name]["node"]["vm_size"], nodes[name]["topology"]
+    placements = yaml.safe_load((ROOT / "catalog" / "stream_placements.yml").read_text())
+    [threads] = [item["threads"] for item in placements if size in item["sizes"]]
+    placed = plan(topology, ranks=threads, threads_per_rank=1, binding="l3")
+    cpus = {cpu for rank in placed.per_rank for cpu in rank}
+    assert len(cpus) == threads
+    assert [len(cpus & set(group)) for group in topology.l3_groups] == [each] * 16
 
 
 @pytest.mark.parametrize(
