@@ -272,3 +272,20 @@ def test_a_changed_byte_gives_the_right_numbers_or_an_error(
     text = TEXTS[name]
     place = data.draw(st.sampled_from(protected(text)))
     same_or_refused(text[:place] + byte + text[place + 1 :], values(text))
+
+
+@pytest.mark.parametrize(
+    ("name", "metric", "value"),
+    [
+        # perftest's MB is 2^20 bytes.
+        ("rxe_ib_write_bw_client.txt", "ib_write_bandwidth", 33.49 * 2**20 * 8),
+        ("rxe_ib_write_bw_gbits_client.txt", "ib_write_bandwidth", 0.16e9),
+        ("rxe_ib_read_bw_client.txt", "ib_read_bandwidth", 21.30 * 2**20 * 8),
+        ("rxe_ib_send_lat_client.txt", "ib_send_latency", 4007.65e-6),
+    ],
+)
+def test_real_output_over_soft_roce(name: str, metric: str, value: float) -> None:
+    parsed = parse_ib((DATA / name).read_text())
+    rows = [row for row in parsed.metrics() if row.name == metric]
+    assert {row.message_bytes for row in rows} == {65536}
+    assert rows[0].value == pytest.approx(value, rel=1e-9)
