@@ -141,6 +141,11 @@ def _differs(module: AnsibleModule, entry: dict[str, Any]) -> bool:
         return bool(state != "absent")
     kind = "directory" if stat.S_ISDIR(there.st_mode) else "file"
     kind = "link" if stat.S_ISLNK(there.st_mode) else kind
+    if kind == "file" and not stat.S_ISREG(there.st_mode):
+        module.fail_json(
+            msg=f"{path} is a device, pipe or socket where {_WANTED[state]}: move it away and run"
+            " again."
+        )
     if kind != state and (kind == "directory" or (kind, state) in _KEPT):
         module.fail_json(
             msg=f"{path} is a {kind} where {_WANTED[state]}: move it away and run again."
@@ -173,7 +178,7 @@ def _put(module: AnsibleModule, wanted: list[dict[str, Any]]) -> None:
     for entry in differing:
         with _told(module, entry):
             if entry["state"] != "absent":
-                _make_folders(os.path.dirname(entry["path"]))
+                _make_folders(module, os.path.dirname(entry["path"]))
             if entry["state"] == "file":
                 entry["written"] = _write_beside(module, entry["path"], entry["content"])
     for entry in differing:
@@ -193,22 +198,28 @@ def _put_one(module: AnsibleModule, entry: dict[str, Any]) -> None:
             os.unlink(aside)
         os.symlink(entry["target"], aside)
         os.replace(aside, path)
+        module.set_default_selinux_context(path, False)
         return
     if state == "file":
         if os.path.islink(path):
-            os.unlink(path)
-        module.atomic_move(entry["written"], path)
+            # The link itself is replaced, where atomic_move would follow it.
+            os.replace(entry["written"], path)
+            module.set_default_selinux_context(path, False)
+        else:
+            module.atomic_move(entry["written"], path)
     elif not os.path.isdir(path):
         os.mkdir(path)
+        module.set_default_selinux_context(path, False)
     os.chown(path, os.geteuid(), os.getegid())
     module.set_mode_if_different(path, entry["mode"], False)
 
 
-def _make_folders(folder: str) -> None:
+def _make_folders(module: AnsibleModule, folder: str) -> None:
     if os.path.isdir(folder):
         return
-    _make_folders(os.path.dirname(folder))
+    _make_folders(module, os.path.dirname(folder))
     os.mkdir(folder)
+    module.set_default_selinux_context(folder, False)
     # Whatever the umask of this process is, others may read what is configured.
     os.chmod(folder, 0o755)  # noqa: S103
 

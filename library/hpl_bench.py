@@ -13,8 +13,9 @@ description:
   - The residual decides whether the record is C(ok) or C(invalid); so does the grid. hpcc runs a
     problem of its own, with exit status 0, where it cannot use the one that it was given; such a
     run is C(invalid).
-  - A program that loads the reference BLAS is refused. hpcc also runs its other tests, which take
-    a few seconds.
+  - A program that loads the reference BLAS is refused. hpcc also runs its other tests before HPL,
+    and some of them take longer the larger the matrix is - minutes at an order of 6000, see
+    docs/hpl.md.
   - The role P(hpl#role) installs the distribution's hpcc.
 options:
   program:
@@ -198,6 +199,7 @@ def main() -> None:
                 "n": order,
                 "nb": given["nb"],
                 "grid": problem.grid,
+                "gpus": given["gpus"],
                 "binding": given["binding"],
                 "ranks_asked": given["ranks"],
                 "threads_asked": given["threads_per_rank"],

@@ -123,8 +123,7 @@ environment:
   returned: always
   type: dict
 ansible_facts:
-  description: The record once more, as the fact C(trueup_ib). It takes the place of what
-    M(ib_facts) published there.
+  description: The record once more, as the fact C(trueup_ib).
   returned: success
   type: dict
   contains:

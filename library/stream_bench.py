@@ -141,6 +141,7 @@ def main() -> None:
             "threads": threads,
             "binding": given["binding"],
             "stores": given["stores"],
+            "spread": stream.spread(placement, topology),
             "array_elements": elements,
             "array_bytes": elements * 8,
             "repeats": given["repeats"],

@@ -736,8 +736,14 @@ def _put(text: str, output: Path | None) -> None:
     if output is None:
         _print(text)
         return
+    # Whole or not at all: who reads a file that is written again and again must not see half of it.
+    beside = output.with_name(f".{output.name}.{os.getpid()}")
     try:
-        output.write_text(text, encoding="utf-8", errors="replace")
+        if output.exists() and not output.is_file():
+            output.write_text(text, encoding="utf-8", errors="replace")  # /dev/stderr, a pipe
+            return
+        beside.write_text(text, encoding="utf-8", errors="replace")
+        beside.replace(output)
     except OSError as error:
         message = f"{output} could not be written: {error.strerror}"
         raise BadInput(message) from error

@@ -192,7 +192,10 @@ def parse_nvlinks(text: str) -> List[Optional[Dict[str, Any]]]:
                 links["active"] += 1
             else:
                 links["inactive"].append(int(link.group(1)))
-        # A GPU without NVLink, or with every link down, has a sentence in place of its links.
+        elif found and found[-1] is None and "links are inactive" in stripped.lower():
+            # How many there are it does not say then.
+            found[-1] = {"active": 0, "total": None, "inactive": [], "all_inactive": True}
+        # A GPU without NVLink has a sentence in place of its links.
         elif stripped and not (found and found[-1] is None and "link" in stripped.lower()):
             raise ParseError("nvidia-smi nvlink: not a GPU and not a link", number, line)
     if not found:

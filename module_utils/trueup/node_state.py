@@ -62,6 +62,9 @@ def _of_gpu(name: str, state: Mapping[str, Any]) -> List[Optional[Metric]]:
     nvlinks, clocks = state.get("nvlinks") or {}, state.get("clocks") or {}
     total, active = nvlinks.get("total"), nvlinks.get("active")
     inactive = None if total is None or active is None else total - active
+    if nvlinks.get("all_inactive"):
+        # All of them, and nvidia-smi does not say how many that is: at least one.
+        inactive = 1
     return [
         _count("ecc_sram_corrected", ecc.get("sram_corrected"), name),
         _count("ecc_sram_uncorrected", ecc.get("sram_uncorrected"), name),

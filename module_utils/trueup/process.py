@@ -32,6 +32,8 @@ _STEERING = (
     *("NCCL_", "UCX_", "HCOLL_", "SHARP_"),
 )
 _WATCH_SECONDS = 1.0
+# Between being asked to end, at the time limit, and being killed.
+_GRACE_SECONDS = 3.0
 
 
 class Orphaned(Exception):
@@ -119,6 +121,10 @@ def run(
         timed_out = False
         try:
             timed_out = not _wait(child, started + timeout_seconds, lineage)
+            if timed_out:
+                # srun's tasks are not its children: it has to be asked to cancel them.
+                child.terminate()
+                _wait(child, time.monotonic() + _GRACE_SECONDS, lineage)
         finally:
             _end_descendants()
             child.wait()

@@ -7,8 +7,9 @@ from typing import Dict, List, Optional
 from .affinity import Placement, omp_places
 from .errors import BadInput
 from .parsers.stream import StreamOutput
+from .topology import Topology
 
-__all__ = ["array_elements", "environment", "judge"]
+__all__ = ["array_elements", "environment", "judge", "spread"]
 
 _BYTES_PER_ELEMENT = 8
 _CACHE_MULTIPLE = (
@@ -58,6 +59,17 @@ def environment(placement: Placement) -> Dict[str, str]:
     if placement.binding != "none":
         variables.update(OMP_PLACES=omp_places(cpus), OMP_PROC_BIND="close")
     return variables
+
+
+def spread(placement: Placement, topology: Topology) -> str:
+    """``whole`` where every L3 cache (NUMA node, where these are not shown) has a thread, so that
+    the whole machine's bandwidth is measured; else ``part``; ``unknown`` where nothing is pinned.
+    """
+    if placement.binding == "none":
+        return "unknown"
+    cpus = {cpu for rank in placement.per_rank for cpu in rank}
+    domains = topology.l3_groups or tuple(topology.numa.values())
+    return "whole" if all(cpus & set(domain) for domain in domains) else "part"
 
 
 def judge(output: StreamOutput, placement: Placement) -> Optional[str]:

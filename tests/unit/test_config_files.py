@@ -152,6 +152,12 @@ def test_what_may_hold_something_is_not_replaced(
     assert os.listdir(tmp_path) == ["here"]
 
 
+def test_a_pipe_is_not_read_and_not_replaced(put: Put, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    answer = put({"path": str(tmp_path / "pipe"), "content": "x"})
+    assert "is a device, pipe or socket where a file was to be" in answer["msg"]
+
+
 def test_what_cannot_be_written_is_named_and_no_file_is_replaced(
     put: Put, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -93,6 +93,10 @@ def test_throttle_reasons(cell: str, wanted: Any) -> None:
     assert parse_throttle(cell) == wanted
 
 
+# All links of a GPU are down, and nvidia-smi does not say how many these are.
+DOWN = {"active": 0, "total": None, "inactive": [], "all_inactive": True}
+
+
 def test_nvlinks() -> None:
     text = (
         "GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-0)\n\t Link 0: 25 GB/s\n\t Link 1: <inactive>\n"
@@ -101,7 +105,7 @@ def test_nvlinks() -> None:
         "GPU 2: NVIDIA A100 (UUID: GPU-2)\n"
         "NVML: Unable to retrieve Nvlink information as all links are inActive\n"
     )
-    assert parse_nvlinks(text) == [{"active": 2, "total": 3, "inactive": [1]}, None, None]
+    assert parse_nvlinks(text) == [{"active": 2, "total": 3, "inactive": [1]}, None, DOWN]
 
 
 @pytest.mark.parametrize(

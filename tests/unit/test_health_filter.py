@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 from ansible.errors import AnsibleFilterError
-from trueup_health import health_of, health_sentences
+from trueup_health import health_lacking, health_of, health_sentences
 
 
 def row(node: str, verdict: str, **more: Any) -> dict[str, Any]:
     empty = ("device", "measured", "expected", "comparison", "unit", "reason", "fault")
-    return {"node": node, "verdict": verdict, "what": "copies", **dict.fromkeys(empty), **more}
+    made = {"node": node, "verdict": verdict, "what": "copies", "benchmark": "gpu_copy"}
+    return {**made, **dict.fromkeys(empty), **more}
 
 
 TOLD = json.dumps(
@@ -61,7 +62,7 @@ def test_the_worst_verdict_on_a_node_counts(node: str, word: str) -> None:
 
 def test_each_sentence_has_figures_unit_and_code() -> None:
     assert health_sentences(TOLD) == [
-        "n1: fail: copies on gpu3 is 2e+10 byte/s, expected at least 4.8e+10 [NHC2020].",
+        "n1: fail: copies on gpu3 is 2e+10 byte/s, expected at least 4.8e+10 byte/s [NHC2020].",
         "n4: not measured: copies (time limit).",
         "n5+n6: fail: copies (look at the way between them).",
     ]
@@ -72,3 +73,9 @@ def test_each_sentence_has_figures_unit_and_code() -> None:
 def test_what_is_not_its_json_is_refused() -> None:
     with pytest.raises(AnsibleFilterError, match="not the JSON of"):
         health_of("Traceback", "n1")
+
+
+def test_what_was_planned_and_not_measured_is_lacking() -> None:
+    assert health_lacking(TOLD, "n2", ["gpu_copy", "nccl"]) == ["nccl"]
+    # A record that failed measured nothing.
+    assert health_lacking(TOLD, "n4", ["gpu_copy"]) == ["gpu_copy"]

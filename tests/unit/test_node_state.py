@@ -79,6 +79,11 @@ def test_every_known_figure_has_a_row_and_no_other() -> None:
     }
 
 
+def test_a_gpu_with_all_nvlinks_down_has_one_at_least() -> None:
+    gpu = {**GPU, "devices": [{"nvlinks": {"active": 0, "total": None, "all_inactive": True}}]}
+    assert rows({}, gpu, None) == {("nvlinks_inactive", "gpu0"): (1.0, "1")}
+
+
 def test_what_nobody_looked_at_has_no_rows() -> None:
     assert set(rows({"cores": None, "nvme": None}, None, None)) == set()
 

@@ -60,7 +60,7 @@ class Expectation:
 
     def applies(self, parameters: Mapping[str, Any], node_count: int) -> bool:
         """Whether a case of these parameters and this many nodes is what it speaks of."""
-        return self._fits(node_count) and all(
+        return self.fits(node_count) and all(
             str(parameters.get(name)) in allowed for name, allowed in self.parameters.items()
         )
 
@@ -70,7 +70,7 @@ class Expectation:
         A case is of this kind whose other parameters are what they must be.
         """
         others = {name: of for name, of in self.parameters.items() if name not in self.refused}
-        of_this_kind = self._fits(node_count) and all(
+        of_this_kind = self.fits(node_count) and all(
             str(parameters.get(name)) in allowed for name, allowed in others.items()
         )
         found = (
@@ -80,7 +80,8 @@ class Expectation:
         )
         return next(found, None) if of_this_kind else None
 
-    def _fits(self, node_count: int) -> bool:
+    def fits(self, node_count: int) -> bool:
+        """Whether a case on this many nodes is what it speaks of."""
         several = self.nodes == "several" and node_count > 1
         return several or self.nodes in (None, node_count)
 

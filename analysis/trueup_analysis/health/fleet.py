@@ -89,12 +89,15 @@ def _outlier(case: Case, figure: Figure, middle: float, count: int) -> Verdict:
 
 
 def differences(found: Iterable[Case]) -> list[Verdict]:
-    """Software of another version than nine tenths of the nodes of the size have."""
+    """Driver, kernel, fabric manager or firmware of another version than nine tenths of the nodes
+    of the size have; of fewer than ten nodes, than all others.
+    """
     versions: dict[tuple[str, str, str], dict[tuple[str, ...], tuple[str, Case]]] = defaultdict(
         dict
     )
     for case in found:
-        if case.outcome != "ok" or case.vm_size is None or len(case.nodes) > 1:
+        # What a benchmark was built with may differ; what the node runs may not.
+        if case.benchmark != "node_state" or case.outcome == "failed" or case.vm_size is None:
             continue
         for name, version in case.software.items():
             key = (case.vm_size.lower(), case.benchmark, name)
@@ -102,7 +105,7 @@ def differences(found: Iterable[Case]) -> list[Verdict]:
     verdicts = []
     for (_, benchmark, name), nodes in versions.items():
         usual, count = Counter(version for version, _ in nodes.values()).most_common(1)[0]
-        if len(nodes) < LEAST_NODES or count < _USUAL_SHARE * len(nodes):
+        if len(nodes) < LEAST_NODES or count < min(_USUAL_SHARE * len(nodes), len(nodes) - 1):
             continue
         verdicts += [
             Verdict(
@@ -119,17 +122,17 @@ def differences(found: Iterable[Case]) -> list[Verdict]:
             for version, case in nodes.values()
             if version != usual
         ]
-    # One driver stands in the records of several benchmarks.
-    return list({(item.nodes, item.what, item.reason): item for item in verdicts}.values())
+    return verdicts
 
 
 def pairs(found: Iterable[Case], expectations: Expectations) -> list[Verdict]:
     """Measurements between two nodes, reduced to the node that is in most of the bad ones.
 
-    A pair is bad that is below what is expected, or an outlier among the pairs of its size. A node
-    is blamed that is in at least two bad pairs, which are more than half of its pairs; a bad pair
-    without such a node stands for itself: the way between the two is to be looked at, not the
-    nodes.
+    A pair is bad that is below what is expected, or an outlier among the pairs of its size and
+    adapter. A node is blamed that is in at least two bad pairs, which are more than half of its
+    pairs, if most of its partners in these are well with others: where all are slow, nobody is to
+    blame. A bad pair without such a node stands for itself: the way between the two is to be looked
+    at, not the nodes.
     """
     groups: dict[tuple[object, ...], list[tuple[Case, Figure]]] = defaultdict(list)
     for case in found:
@@ -138,7 +141,9 @@ def pairs(found: Iterable[Case], expectations: Expectations) -> list[Verdict]:
         for figure in case.figures:
             if figure.direction != "none" and figure.statistic in (None, "single", "median"):
                 key = (case.vm_size.lower(), case.benchmark, figure.name, figure.unit)
-                groups[(*key, figure.direction, figure.message_bytes)].append((case, figure))
+                # Another adapter, or GPU memory, is another measurement.
+                what = (str(case.parameters.get(name)) for name in ("device", "gdr"))
+                groups[(*key, figure.direction, figure.message_bytes, *what)].append((case, figure))
     return [verdict for members in groups.values() for verdict in _reduce(members, expectations)]
 
 
@@ -176,29 +181,40 @@ def _reduce(members: Sequence[tuple[Case, Figure]], expectations: Expectations) 
 def _blame(
     bad: Sequence[Verdict], measured: Iterable[tuple[str, ...]]
 ) -> tuple[list[Verdict], list[Verdict]]:
-    totals = Counter(node for nodes in measured for node in nodes)
-    left = list(bad)
+    by_pair = {frozenset(item.nodes): item for item in bad}
+    all_pairs = {frozenset(nodes) for nodes in measured}
+    totals = Counter(node for pair in all_pairs for node in pair)
+    well = totals - Counter(node for pair in by_pair for node in pair)
+    left = set(by_pair)
     blamed = []
     while left:
-        counts = Counter(node for item in left for node in item.nodes)
-        node, count = max(counts.items(), key=lambda item: (item[1] / totals[item[0]], item[1]))
-        if count < _PAIR or count <= totals[node] / 2:
+        counts = Counter(node for pair in left for node in pair)
+
+        def guilty(node: str, left: set[frozenset[str]] = left) -> bool:
+            partners = [other for pair in left if node in pair for other in pair - {node}]
+            others_well = sum(well[other] > 0 for other in partners)
+            many = len(partners) >= _PAIR and 2 * len(partners) > totals[node]
+            return many and 2 * others_well > len(partners)
+
+        suspects = sorted(node for node in counts if guilty(node))
+        if not suspects:
             break
-        its = [item for item in left if node in item.nodes]
-        left = [item for item in left if node not in item.nodes]
+        node = max(suspects, key=lambda one: (counts[one] / totals[one], counts[one]))
+        its = [by_pair[pair] for pair in left if node in pair]
+        left = {pair for pair in left if node not in pair}
         blamed.append(_of_node(node, its, totals))
-    well = totals - Counter(node for item in bad for node in item.nodes)
-    return blamed, [_of_pair(item, all(well[node] > 0 for node in item.nodes)) for item in left]
+    rest = sorted(left, key=sorted)
+    return blamed, [_of_pair(by_pair[pair], all(well[node] > 0 for node in pair)) for pair in rest]
 
 
 def _of_node(node: str, its: Sequence[Verdict], totals: Mapping[str, int]) -> Verdict:
-    worst = min(its, key=lambda item: ("fail", "warn").index(item.verdict))
+    worst = min(its, key=lambda item: (("fail", "warn").index(item.verdict), item.nodes))
     return replace(
         worst,
         nodes=(node,),
         what=f"{worst.what}, in pairs",
-        reason=f"{len(its)} of its {totals[node]} pairs are slow, and the other nodes of these are"
-        " not slow with others",
+        reason=f"{len(its)} of its {totals[node]} pairs are slow, and most of the other nodes of"
+        " these are well with others",
     )
 
 

@@ -244,7 +244,6 @@ def _labels(item: Verdict) -> str:
         "message_bytes": item.message_bytes,
         "comparison": item.comparison,
         "unit": item.unit,
-        "fault": item.fault,
     }
     quoted = (
         f'{name}="{_escaped(str(value))}"' for name, value in values.items() if value is not None

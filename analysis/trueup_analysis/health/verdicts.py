@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -29,6 +30,10 @@ __all__ = [
 
 Word = Literal["fail", "not measured", "warn", "no verdict", "pass"]
 WORST_FIRST: Final[tuple[Word, ...]] = ("fail", "not measured", "warn", "no verdict", "pass")
+
+# Azure's fault codes that are of one XID.
+_OF_XID: Final = {"48": "NHC2014", "79": "NHC2013", "94": "NHC2012", "95": "NHC2011"}
+_OF_PAIR: Final = ("test", "device", "message_bytes", "gdr")
 
 
 @dataclass(frozen=True)
@@ -97,9 +102,16 @@ def cases(loaded: Loaded, *, as_size: str | None = None) -> list[Case]:
         loaded: the records.
         as_size: the size that every record is judged as, instead of its own.
     """
-    last = loaded.cases.sort_values("started_at", kind="stable").drop_duplicates(
-        ["nodes", "benchmark", "case"], keep="last"
-    )
+    ordered = loaded.cases.sort_values("started_at", kind="stable")
+    kinds = [
+        _kind(*row)
+        for row in zip(
+            *(ordered[name].tolist() for name in ("nodes", "node_count", "benchmark", "case")),
+            ordered["parameters"].tolist(),
+            strict=True,
+        )
+    ]
+    last = ordered[~ordered.assign(kind=kinds).duplicated("kind", keep="last")]
     figures: dict[int, list[Figure]] = {}
     wanted = loaded.metrics[loaded.metrics["record"].isin(last["record"])]
     columns = ("record", "name", "value", "unit", "direction", "message_bytes", "device")
@@ -116,15 +128,15 @@ def cases(loaded: Loaded, *, as_size: str | None = None) -> list[Case]:
                 None if _missing(statistic) else str(statistic),
             )
         )
-    columns = ("record", "nodes", "vm_size", "benchmark", "case", "outcome", "reason")
+    named = ("record", "nodes", "node_count", "vm_size", "benchmark", "case", "outcome", "reason")
     found = []
     for row in zip(
-        *(last[name].tolist() for name in (*columns, "parameters", "software")), strict=True
+        *(last[name].tolist() for name in (*named, "parameters", "software")), strict=True
     ):
-        record, nodes, size, benchmark, case, outcome, reason, parameters, software = row
+        record, nodes, count, size, benchmark, case, outcome, reason, parameters, software = row
         found.append(
             Case(
-                nodes=tuple(str(nodes).split("+")),
+                nodes=_names(nodes, count),
                 vm_size=as_size or (None if _missing(size) else str(size)),
                 benchmark=str(benchmark),
                 case=str(case),
@@ -136,6 +148,20 @@ def cases(loaded: Loaded, *, as_size: str | None = None) -> list[Case]:
             )
         )
     return found
+
+
+def _names(nodes: str, count: int) -> tuple[str, ...]:
+    """The nodes of a case; a single one may have a + in its name."""
+    return tuple(str(nodes).split("+")) if not _missing(count) and count > 1 else (str(nodes),)
+
+
+def _kind(nodes: str, count: int, benchmark: str, case: str, parameters: Mapping[str, Any]) -> str:
+    """What is the same for two measurements of the same thing. Of a pair either may have begun."""
+    names = _names(nodes, count)
+    if benchmark == "ib" and len(names) > 1:
+        case = repr([str(parameters.get(name)) for name in _OF_PAIR])
+        names = tuple(sorted(names))
+    return repr((names, benchmark, case))
 
 
 def of_reading(reading: Reading, size: str, node_count: int) -> Case:
@@ -190,8 +216,10 @@ def judge_case(case: Case, expectations: Expectations) -> list[Verdict]:
         return [_of_case(case, "no verdict", "the VM size is not known")]
     expected = expectations.of(case.vm_size, case.benchmark)
     if case.outcome == "invalid":
-        fault = next((item.fault for item in expected if item.fault), None)
-        return [_of_case(case, "fail", case.reason or "its own check failed", fault)]
+        reason = case.reason or "its own check failed"
+        failure = _of_case(case, "fail", reason, _fault(case, expected, reason))
+        # What a node is made of does not depend on what else is wrong with it; a speed does.
+        return [failure, *(_figures(case, expected) if case.benchmark == "node_state" else [])]
     if not expected:
         why = (
             f"nothing is expected of {case.benchmark} on {case.vm_size}"
@@ -213,10 +241,23 @@ def judge_case(case: Case, expectations: Expectations) -> list[Verdict]:
     if not fitting:
         what = "; ".join(dict.fromkeys(_needs(item) for item in expected))
         return [_of_case(case, "no verdict", f"expected is {what}, and this case is another")]
+    return _figures(case, fitting)
+
+
+def _figures(case: Case, fitting: Iterable[Expectation]) -> list[Verdict]:
     found = [verdict for item in fitting for verdict in _against(case, item)]
     # A sweep need not reach every size that some source names: one is enough.
     judged = {item.metric for item in found if item.measured is not None}
     return [item for item in found if item.measured is not None or item.metric not in judged]
+
+
+def _fault(case: Case, expected: Iterable[Expectation], reason: str) -> str | None:
+    """Azure's code for a case whose own check failed, where one fits."""
+    if case.benchmark == "node_state":
+        xid = re.search(r"XID ([0-9]+)", reason)
+        return _OF_XID.get(xid.group(1)) if xid else None
+    of_its_kind = (item.fault for item in expected if item.fault and item.fits(len(case.nodes)))
+    return next(of_its_kind, None)
 
 
 def _needs(expectation: Expectation) -> str:
@@ -290,6 +331,8 @@ def of_figure(case: Case, expectation: Expectation, figure: Figure) -> Verdict:
             f"recorded in {figure.unit}, expected in {expectation.expected.base_unit}: these"
             " cannot be compared",
         )
+    if not math.isfinite(figure.value):
+        return _figureless(case, expectation, f"recorded is {figure.value}, which is no figure")
     word = _compare(figure.value, expectation)
     return Verdict(
         nodes=case.nodes,

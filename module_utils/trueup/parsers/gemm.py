@@ -162,7 +162,7 @@ def parse_gemm(text: str) -> GemmOutput:
         if len({(tuple(gpu.rates), tuple(gpu.sizes.values())) for gpu in gpus}) != 1:
             raise refuse("the GPUs were not measured alike")
         if not gpus[0].rates:
-            raise refuse("no precision was measured")
+            raise refuse(f"no precision was measured{_reasons(gpus[0])}")
         software = {name: str(data["gpus"][0][name]) for name in ("torch", "cuda")}
         return GemmOutput(
             gpus=gpus,
@@ -172,6 +172,11 @@ def parse_gemm(text: str) -> GemmOutput:
         )
     except (AttributeError, KeyError, TypeError, ValueError, ZeroDivisionError) as error:
         raise refuse(f"the line lacks or spoils {error}") from None
+
+
+def _reasons(gpu: Gpu) -> str:
+    reasons = "; ".join(f"{name}: {why}" for name, why in gpu.skipped.items())
+    return f": {reasons}" if reasons else ""
 
 
 def _gpu(data: Mapping[str, Any], refuse: Any) -> Gpu:

@@ -264,7 +264,7 @@ _MODELS = (
     _Model("alltoall", _ring, shared=True, unchecked_in_place=True),
     _Model("broadcast", _one, reduces=False, rooted=True),
     _Model("reduce", _one, reduces=True, rooted=True),
-    _Model("sendrecv", _one),
+    _Model("sendrecv", _one, unchecked_in_place=True),
 )
 _MODELS_2019 = (
     _Model("all_gather", _one, shared=True, reduces=False, base=_ring),
@@ -278,7 +278,8 @@ class NcclOutput:
 
     Attributes:
         operation: one of OPERATIONS, or "unknown" where several fit (on two ranks all_reduce and
-            sendrecv have the same figures) and the output does not name it.
+            sendrecv have the same figures where nothing was checked) and the output does not name
+            it.
         may_be: those that fit.
         ranks: GPUs that took part.
         hosts: their machines, each once.

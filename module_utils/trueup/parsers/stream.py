@@ -59,6 +59,7 @@ class StreamOutput:
     best_mean_worst: bool
     valid: bool
     tool_version: Optional[str] = None
+    stores: str = "unknown"
     error: Optional[float] = None
     threads: Optional[int] = None
     array_bytes: Optional[int] = None
@@ -67,8 +68,9 @@ class StreamOutput:
 
     @property
     def parameters(self) -> Dict[str, str]:
-        """Nothing: no expectation depends on them."""
-        return {}
+        """Whether stores go past the caches, and whether every cache had a thread: of STREAM's own
+        output neither is known."""
+        return {"stores": self.stores, "spread": "unknown"}
 
     @property
     def checks(self) -> Dict[str, bool]:
@@ -148,6 +150,7 @@ def _ours(number: int, line: str) -> StreamOutput:
             best_mean_worst=False,
             valid=0 <= largest_error <= _LARGEST_ERROR,
             tool_version=f"{_OUR_TOOL} {data['format']} ({data['stores']})",
+            stores=str(data["stores"]),
             error=largest_error,
             threads=int(data["threads"]),
             array_bytes=int(data["array_bytes"]),

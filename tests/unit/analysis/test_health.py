@@ -168,10 +168,36 @@ def test_the_best_repeat_of_stream_is_judged_where_the_source_says_so() -> None:
         for kernel in ("copy", "scale", "add", "triad")
         for statistic, value in (("median", 310e9), ("min", 300e9), ("max", 340e9))
     ]
-    found = verdicts.judge_case(case("stream", *rows, size="Standard_HB120rs_v3"), FACTS)
+    streaming = {"stores": "streaming", "spread": "whole"}
+    whole = case("stream", *rows, size="Standard_HB120rs_v3", parameters=streaming)
+    found = verdicts.judge_case(whole, FACTS)
     assert [(item.metric, item.verdict, item.measured) for item in found] == [
         (f"{kernel}_rate", "pass", 340e9) for kernel in ("copy", "scale", "add", "triad")
     ]
+
+
+@pytest.mark.parametrize("other", [{"stores": "regular"}, {"spread": "part"}])
+def test_a_part_of_the_machine_is_not_held_to_what_the_whole_reaches(other: dict[str, str]) -> None:
+    row = figure("triad_rate", 90e9, "byte/s", "higher", statistic="max")
+    parameters = {"stores": "streaming", "spread": "whole", **other}
+    found = case("stream", row, size="Standard_HB120rs_v3", parameters=parameters)
+    assert [item.verdict for item in verdicts.judge_case(found, FACTS)] == ["no verdict"]
+
+
+def test_what_is_no_number_has_no_verdict() -> None:
+    found = verdicts.judge_case(case("nccl", busbw(float("nan")), parameters=NVLINK), FACTS)
+    assert {item.verdict for item in found} == {"no verdict"}
+
+
+def test_what_else_a_sick_node_lacks_is_judged_too_and_an_xid_has_its_code() -> None:
+    sick = case(
+        "node_state",
+        figure("gpus", 7.0, "1", "none"),
+        outcome="invalid",
+        reason="GPU 0003:00:00.0 logged XID 79 (the GPU has fallen off the bus) 1 time(s).",
+    )
+    found = [item for item in verdicts.judge_case(sick, FACTS) if item.verdict == "fail"]
+    assert [(item.metric, item.fault) for item in found] == [(None, "NHC2013"), ("gpus", "NHC2009")]
 
 
 def source_rows() -> list[dict[str, str]]:
@@ -321,7 +347,9 @@ def test_what_is_said_of_the_driver_and_the_pair_says_why(examined: report.Healt
     assert pair.reason == "each of the two is fast with others: look at the way between them"
 
 
-def pairs_of(bad: set[tuple[int, int]], nodes: int = 8) -> list[verdicts.Case]:
+def pairs_of(
+    bad: set[tuple[int, int]], nodes: int = 8, device: str = "mlx5_ib0"
+) -> list[verdicts.Case]:
     """Every pair of a few nodes; those in ``bad`` at half the speed."""
     return [
         case(
@@ -335,7 +363,7 @@ def pairs_of(bad: set[tuple[int, int]], nodes: int = 8) -> list[verdicts.Case]:
             ),
             size=SIZE,
             nodes=(f"n{one}", f"n{other}"),
-            parameters={"gdr": "yes"},
+            parameters={"gdr": "yes", "device": device},
         )
         for one in range(nodes)
         for other in range(one + 1, nodes)
@@ -355,6 +383,59 @@ def test_pairs_are_reduced_to_the_node_that_is_in_the_bad_ones() -> None:
     assert blamed_in(pairs_of(two)) == [("n3",), ("n5",)]
     assert blamed_in(pairs_of({(2, 6)})) == [("n2", "n6")]
     assert blamed_in(pairs_of(set())) == []
+
+
+def test_where_all_are_slow_nobody_is_to_blame() -> None:
+    every = {(one, other) for one in range(4) for other in range(one + 1, 4)}
+    assert blamed_in(pairs_of(every, nodes=4)) == sorted((f"n{a}", f"n{b}") for a, b in every)
+
+
+def test_an_adapter_that_is_slow_with_everybody_is_its_nodes() -> None:
+    of_two = {(one, other) for one in range(4) for other in range(4) if 2 in (one, other)}
+    others = pairs_of(set(), nodes=4) + pairs_of(set(), nodes=4, device="mlx5_ib2")
+    assert blamed_in(others + pairs_of(of_two, nodes=4, device="mlx5_ib1")) == [("n2",)]
+
+
+def test_a_pair_that_is_measured_again_the_other_way_round_is_judged_by_that(
+    tmp_path: Path,
+) -> None:
+    def measured(nodes: list[str], rate: float, at: str) -> dict[str, Any]:
+        made = {"test": "write_bw", "device": "mlx5_ib0", "message_bytes": 8388608, "gdr": "yes"}
+        row = figure(
+            "ib_write_bandwidth", rate, "bit/s", "higher", message_bytes=8388608, device="mlx5_ib0"
+        )
+        return record(
+            benchmark="ib",
+            case=f"write_bw-mlx5_ib0-8388608-to-{nodes[1]}",
+            nodes=nodes,
+            node_count=2,
+            vm_size=SIZE,
+            parameters=made,
+            started_at=at,
+            metrics=[row],
+        )
+
+    slow = measured(["a", "b"], 150e9, "2026-11-20T09:00:00Z")
+    mended = measured(["b", "a"], 392e9, "2026-11-20T10:00:00Z")
+    write(tmp_path, [mended, slow])
+    health = report.examine(verdicts.cases(load([tmp_path])), FACTS)
+    assert [item.verdict for item in health.verdicts] == ["pass"]
+
+
+def test_a_plus_in_a_name_does_not_make_two_nodes(tmp_path: Path) -> None:
+    source = nccl_record(tmp_path, 250.0, nodes=["rack+1"])
+    health = report.examine(verdicts.cases(load([source])), FACTS)
+    assert list(health.nodes) == ["rack+1"]
+
+
+def test_another_compiler_is_no_failure_and_another_kernel_is() -> None:
+    def node(number: int, benchmark: str, **software: str) -> verdicts.Case:
+        return case(benchmark, nodes=(f"n{number}",), software=software)
+
+    found = [node(n, "stream", compiler="13" if n == 3 else "12") for n in range(6)]
+    assert report.examine(found, FACTS).blamed == {}
+    found = [node(n, "node_state", kernel="6.9" if n == 3 else "6.8") for n in range(6)]
+    assert list(report.examine(found, FACTS).blamed) == ["n3"]
 
 
 def test_two_nodes_alone_are_blamed_as_a_pair() -> None:
@@ -489,6 +570,29 @@ def test_every_format_tells_the_same(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert line.endswith("} 2")
     [line] = [line for line in metrics.splitlines() if line.startswith("trueup_health_measured{")]
     assert line.endswith("} 200000000000.0")
+
+
+def test_an_outlier_in_a_unit_that_no_expectation_has_is_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rates = [2e9 if number == 3 else 4e9 for number in range(6)]
+    write(
+        tmp_path,
+        [
+            record(
+                nodes=[f"n{number}"],
+                metrics=[figure("point_rate", rate, "point/s", "higher", statistic="median")],
+            )
+            for number, rate in enumerate(rates)
+        ],
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.argv", ["trueup", "health", str(tmp_path)])
+        with pytest.raises(SystemExit):
+            cli.main()
+    told = capsys.readouterr().out
+    assert "point/s" in told
+    assert "50% worse" in told
 
 
 def test_a_name_of_a_node_cannot_break_out_of_a_label(
