@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -68,3 +69,44 @@ def test_a_role_stays_small(role: str) -> None:
         p.name: n for p in files if (n := len(p.read_text().splitlines())) > LONGEST_TASK_FILE
     } == {}
     assert len(tasks) <= MOST_TASKS
+
+
+def booleans(role: str) -> list[str]:
+    options = entry_points(role)["main"]["options"]
+    return [name for name, option in options.items() if option.get("type") == "bool"]
+
+
+def used_bare(line: str, name: str) -> bool:
+    """Whether an expression uses the variable without ``| bool``.
+
+    As a module's whole argument it may stand bare, for the module's own type converts it; and in
+    a message it is only named.
+    """
+    if line.lstrip().startswith("#") or line.partition(": ")[2].strip() == f'"{{{{ {name} }}}}"':
+        return False
+    for found in re.finditer(rf"\b{name}\b(?!\s*\|\s*bool)", line):
+        before = line[: found.start()]
+        in_words = before.count("'") % 2 == 1 or before.rfind("}}") > before.rfind("{{")
+        if not in_words:
+            return True
+    return False
+
+
+@pytest.mark.parametrize("role", [role for role in ROLES if booleans(role)])
+def test_what_is_given_as_text_is_still_a_boolean(role: str) -> None:
+    """``-e name=false`` is text, which an argument specification accepts and does not convert."""
+    folder = ROOT / "roles" / role
+    files = [path for kind in ("tasks", "vars", "templates") for path in folder.glob(f"{kind}/*")]
+    bare = [
+        f"{path.relative_to(folder)}: {line.strip()}"
+        for path in files
+        for line in path.read_text(encoding="utf-8").splitlines()
+        for name in booleans(role)
+        if used_bare(line, name)
+    ]
+    assert bare == []
+
+
+def test_a_bare_boolean_would_be_seen() -> None:
+    assert used_bare("  when: made_allowed and x", "made_allowed") is True
+    assert used_bare("  when: made_allowed | bool and x", "made_allowed") is False
