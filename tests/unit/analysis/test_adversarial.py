@@ -450,6 +450,7 @@ def test_there_are_examples_of_every_command() -> None:
         "report",
         "topology",
         "health",
+        "checkpoint",
     }
 
 

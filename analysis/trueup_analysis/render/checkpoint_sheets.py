@@ -1,0 +1,87 @@
+"""From a checkpoint's figures to a sheet."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from . import units
+from .sheet import Column, Sheet
+
+if TYPE_CHECKING:
+    from trueup_analysis.checkpoint import Intervals, Transfer
+
+__all__ = ["checkpoint"]
+
+_HOUR = 3600
+
+
+def checkpoint(size_bytes: float, sent: Transfer, overhead: float, found: Intervals) -> Sheet:
+    """One figure a row."""
+    rows: list[dict[str, Any]] = [
+        _row("size", "checkpoint", size_bytes, "byte", f"{size_bytes / 1e9:g}", "GB"),
+        _row("copies", "copies at the same time", sent.copies, "1", str(sent.copies), ""),
+        _row(
+            "cap", "cap of each", cap := sent.cap_bits_per_second, "bit/s", f"{cap / 1e6:g}", "Mb/s"
+        ),
+        _rate(sent.rate_bits_per_second),
+        _time("checkpoint_time", "one checkpoint takes", sent.seconds),
+        _time(
+            "least_interval",
+            f"at least from one to the next, for {overhead:.1%} of the time",
+            found.least_seconds,
+        ),
+    ]
+    if found.failure_seconds is not None:
+        rows += [
+            _time("failure_interval", "between failures of the job", found.failure_seconds),
+            _time("young_interval", "best work between two (Young)", found.young_seconds),
+            _time("daly_interval", "best work between two (Daly)", found.daly_seconds),
+            _row(
+                "lost_share",
+                "lost at that, to checkpoints and work done again",
+                found.lost_share,
+                "1",
+                units.percent(found.lost_share, 1),
+                "",
+            ),
+        ]
+    return Sheet(
+        title="Checkpoints to Blob",
+        columns=[
+            Column("name"),
+            Column("what", "figure", words=True),
+            Column("value"),
+            Column("base_unit"),
+            Column("shown", "value", data=False),
+            Column("unit", "unit", words=True, data=False),
+        ],
+        rows=rows,
+        notes=[
+            "No work is done while a checkpoint is written; a restart's own time is not counted."
+        ],
+        facts={"kind": "checkpoint"},
+    )
+
+
+def _row(name: str, what: str, value: Any, base_unit: str, shown: str, unit: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "what": what,
+        "value": value,
+        "base_unit": base_unit,
+        "shown": shown,
+        "unit": unit,
+    }
+
+
+def _rate(bits_per_second: float) -> dict[str, Any]:
+    shown = f"{bits_per_second / 1e9:g}"
+    return _row("rate", "all of them together", bits_per_second, "bit/s", shown, "Gb/s")
+
+
+def _time(name: str, what: str, seconds: float | None) -> dict[str, Any]:
+    if seconds is None:
+        return _row(name, what, None, "s", units.UNKNOWN, "s")
+    if seconds >= _HOUR:
+        return _row(name, what, seconds, "s", f"{seconds / _HOUR:.2f}", "h")
+    return _row(name, what, seconds, "s", units.seconds(seconds), "s")

@@ -1,0 +1,110 @@
+"""trueup checkpoint: rates below an account's limit, and intervals by Young and Daly."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+from trueup.errors import BadInput
+from trueup_analysis import cli
+from trueup_analysis.checkpoint import intervals, transfer
+
+
+def test_the_articles_eight_copies_stay_below_twenty_gigabits() -> None:
+    """8 x 2300 Mb/s is 18.4 Gb/s."""
+    sent = transfer(2.3e12, copies=8, limit=20e9, cap=2300e6)
+    assert sent.rate_bits_per_second == 18.4e9
+    assert sent.seconds == pytest.approx(1000.0, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("copies", "limit", "cap"),
+    # 2500 Mb/s each would reach the limit.
+    [(8, 20e9, 2400e6), (1, 20e9, 19900e6), (7, 20e9, 2800e6), (16, 60e9, 3700e6)],
+)
+def test_without_a_cap_the_largest_that_stays_below_is_taken(
+    copies: int, limit: float, cap: float
+) -> None:
+    sent = transfer(1e12, copies=copies, limit=limit)
+    assert sent.cap_bits_per_second == cap
+    assert sent.rate_bits_per_second < limit <= copies * (cap + 100e6)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (
+            {"copies": 8, "limit": 20e9, "cap": 2500e6},
+            "the account takes 20 Gb/s: it would throttle them; cap each at 2400 Mb/s",
+        ),
+        ({"copies": 0, "limit": 20e9}, "copies 0 is not a positive number"),
+        ({"copies": 8, "limit": -1.0}, "limit -1 is not a positive number"),
+        ({"copies": 8, "limit": 20e9, "cap": 0.0}, "cap 0 is not a positive number"),
+        ({"copies": 300, "limit": 20e9}, "300 copies share 20 Gb/s, less than 100 Mb/s each"),
+    ],
+)
+def test_what_an_account_would_throttle_is_refused_with_what_would_do(
+    arguments: dict[str, float], said: str
+) -> None:
+    with pytest.raises(BadInput) as caught:
+        transfer(1e12, **arguments)  # type: ignore[arg-type]  # as above
+    assert said in str(caught.value)
+
+
+def test_an_overhead_of_a_twentieth_is_twenty_times_as_long() -> None:
+    found = intervals(100.0, overhead=0.05)
+    assert (found.least_seconds, found.daly_seconds) == (2000.0, None)
+
+
+def expected_wall(work: float, seconds: float, between: float) -> float:
+    """Daly's wall time for a unit of work, with failures that come at random (no restart time)."""
+    return between * math.expm1((work + seconds) / between) / work
+
+
+@pytest.mark.parametrize(("seconds", "hours"), [(60.0, 20000.0), (600.0, 5000.0), (1800.0, 500.0)])
+def test_dalys_interval_loses_least(seconds: float, hours: float) -> None:
+    """Compared with the model itself, searched over a thousand intervals."""
+    nodes = 64
+    found = intervals(seconds, overhead=0.05, nodes=nodes, node_hours=hours)
+    between = hours * 3600 / nodes
+    assert found.failure_seconds == between
+    tried = [between * step / 1000 for step in range(1, 3000)]
+    best = min(expected_wall(work, seconds, between) for work in tried)
+    assert found.daly_seconds is not None
+    assert expected_wall(found.daly_seconds, seconds, between) <= best * 1.001
+    assert found.young_seconds == pytest.approx(math.sqrt(2 * seconds * between))
+    assert found.lost_share == pytest.approx(
+        1 - 1 / expected_wall(found.daly_seconds, seconds, between)
+    )
+
+
+def test_where_a_checkpoint_takes_longer_than_twice_the_time_between_failures() -> None:
+    found = intervals(10_000.0, overhead=0.5, nodes=100, node_hours=100.0)
+    assert found.daly_seconds == found.failure_seconds == 3600.0
+
+
+@pytest.mark.parametrize("overhead", [0.0, 1.0, -0.1, 5.0])
+def test_a_share_is_between_nothing_and_all(overhead: float) -> None:
+    with pytest.raises(BadInput, match="is not a share between 0 and 1"):
+        intervals(10.0, overhead=overhead)
+
+
+def test_the_command_prints_units_and_json_base_units(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["trueup", "checkpoint", "--gigabytes", "2300", "--cap-mbps", "2300"]
+    monkeypatch.setattr("sys.argv", [*words, "--nodes", "16", "--node-mtbf-hours", "20000"])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert not ended.value.code
+    told = capsys.readouterr().out
+    assert "18.4  Gb/s" in " ".join(told.split()).replace("18.4 Gb/s", "18.4  Gb/s")
+    monkeypatch.setattr("sys.argv", [*words, "--format", "json"])
+    with pytest.raises(SystemExit):
+        cli.main()
+    [table] = json.loads(capsys.readouterr().out)["tables"]
+    rows = {row["name"]: (row["value"], row["base_unit"]) for row in table["rows"]}
+    assert rows["checkpoint_time"] == (pytest.approx(1000.0), "s")
+    assert rows["least_interval"] == (pytest.approx(20_000.0), "s")
+    assert rows["rate"] == (18.4e9, "bit/s")
