@@ -152,19 +152,14 @@ class Bench:
                 the output does not say.
         """
         case = self.case
-        case.started_at = utc_now()
-        lock = os.path.join(tempfile.gettempdir(), "trueup-benchmark.lock")
-        try:
-            with process.locked(lock, timeout_seconds=5.0):
-                done = process.run(
-                    case.command,
-                    timeout_seconds=self._timeout_seconds,
-                    environment=case.environment,
-                )
-        except OSError as error:  # TimeoutError is one: the node is taken
-            self._end("failed", f"{case.command[0]} cannot be run: {error.strerror or error}")
-        except process.Orphaned as error:
-            self._end("failed", str(error))
+        done = self._alone(
+            lambda: process.run(
+                case.command,
+                timeout_seconds=self._timeout_seconds,
+                environment=case.environment,
+            ),
+            program=case.command[0],
+        )
         case.seconds = done.seconds
         self._raw = done.stdout + (f"\n[standard error]\n{done.stderr}" if done.stderr else "")
         failure = done.failure(self._timeout_seconds)
@@ -177,6 +172,19 @@ class Bench:
             self._end(
                 "failed", f"{case.benchmark} output not understood: {error}", tail=done.tail()
             )
+
+    def _alone(self, start: Callable[[], Output], *, program: str) -> Output:
+        """What ``start`` returns, while no other benchmark runs on the node; end with a failed
+        record where it cannot run."""
+        self.case.started_at = utc_now()
+        lock = os.path.join(tempfile.gettempdir(), "trueup-benchmark.lock")
+        try:
+            with process.locked(lock, timeout_seconds=5.0):
+                return start()
+        except OSError as error:  # TimeoutError is one: the node is taken
+            self._end("failed", f"{program} cannot be run: {error.strerror or error}")
+        except process.Orphaned as error:
+            self._end("failed", str(error))
 
     def finish(self, *, metrics: Sequence[Metric], invalid: Optional[str] = None) -> NoReturn:
         """End with the record: ok, or invalid for the reason given."""

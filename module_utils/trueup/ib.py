@@ -5,13 +5,12 @@ from __future__ import annotations
 import multiprocessing
 import os
 import re
-import tempfile
 import time
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Mapping, NoReturn, Optional, Sequence, Tuple, TypeVar
 
 from . import process
-from .bench import Bench, utc_now
+from .bench import Bench
 from .errors import BadInput, ParseError
 from .parsers.ib import SIZES, IbOutput
 
@@ -370,15 +369,7 @@ class IbBench(Bench):
         raise AssertionError("exit_json does not return")
 
     def _start(self, start: Callable[[], Ended]) -> Ended:
-        self.case.started_at = utc_now()
-        lock = os.path.join(tempfile.gettempdir(), "trueup-benchmark.lock")
-        try:
-            with process.locked(lock, timeout_seconds=5.0):
-                ended = start()
-        except OSError as error:  # TimeoutError is one: the node is taken
-            self._end("failed", f"perftest cannot be run: {error.strerror or error}")
-        except process.Orphaned as error:
-            self._end("failed", str(error))
+        ended = self._alone(start, program="perftest")
         self.case.seconds = ended.seconds
         self._raw = ended.text
         if ended.failure:

@@ -52,8 +52,8 @@ def test_every_case_left_one_record() -> None:
 
 def test_fio_measured_each_workload_for_real() -> None:
     made = [record for record in ALL if record["benchmark"] == "fio"]
-    if shutil.which("fio") is None:
-        pytest.skip("fio is not installed, and could not be")
+    if shutil.which("fio") is None and os.geteuid() != 0:
+        pytest.skip("fio is not installed, and without root it could not be")
     assert {record["outcome"] for record in made} == {"ok"}
     assert sorted(record["parameters"]["workload"] for record in made) == [
         *("random_read", "random_write", "sequential_read", "sequential_write"),
@@ -66,8 +66,8 @@ def test_fio_measured_each_workload_for_real() -> None:
 
 def test_hpl_solved_a_system_whose_residual_passed() -> None:
     made = [record for record in ALL if record["benchmark"] == "hpl"]
-    if shutil.which("hpcc") is None:
-        pytest.skip("hpcc is not installed, and could not be")
+    if shutil.which("hpcc") is None and os.geteuid() != 0:
+        pytest.skip("hpcc is not installed, and without root it could not be")
     [record] = made
     assert (record["outcome"], record["reason"]) == ("ok", None)
     [rate] = [row for row in record["metrics"] if row["name"] == "hpl_rate"]
