@@ -221,13 +221,28 @@ bench: test-venv ## The promises about speed, as ratios of two measurements of o
 pip_compile := CUSTOM_COMPILE_COMMAND='make lock' pip-compile --quiet --generate-hashes --no-annotate \
   --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --strip-extras
 
+# uv reads no pip configuration: UV_INDEX_URL, UV_FIND_LINKS (torch's CPU build) say where from.
+uv_compile := uv pip compile --quiet --custom-compile-command 'make lock' --generate-hashes --no-annotate \
+  --no-emit-index-url --no-emit-find-links --python-platform x86_64-manylinux_2_28
+
 .PHONY: lock
 lock: test-venv ## Pin the *.in again (ARGS=--upgrade, or ARGS="--upgrade-package pandas")
 	@cd requirements
 	for pins in controller test; do
 	  $(pip_compile) --allow-unsafe $(ARGS) --output-file $$pins.txt $$pins.in
 	done
-	cd ../roles/devito/files
+	cd ../roles/vllm/files
+	$(uv_compile) $(ARGS) --python-version 3.11 --no-emit-package triton --index-strategy unsafe-best-match \
+	  --output-file requirements-cpu.txt requirements-cpu.in
+	$(uv_compile) $(ARGS) --python-version 3.12 --output-file requirements-cuda.txt requirements-cuda.in
+	$(pip_compile) --allow-unsafe $(ARGS) --output-file requirements-pip.txt requirements-pip.in
+	cd ../../training/files
+	for pins in requirements-cpu requirements-current requirements-deepspeed requirements-pip; do
+	  $(pip_compile) --allow-unsafe $(ARGS) --output-file $$pins.txt $$pins.in
+	done
+	cd ../../blob_checkpoint/files
+	$(pip_compile) $(ARGS) --output-file requirements.txt requirements.in
+	cd ../../devito/files
 	# pip has a file of its own, since it must be there before the others.
 	$(pip_compile) $(ARGS) --output-file requirements.txt requirements.in
 	$(pip_compile) $(ARGS) --output-file requirements-mpi.txt requirements-mpi.in

@@ -11,13 +11,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Final
 
+from trueup.blob_copy import capped
 from trueup.errors import BadInput
 
 __all__ = ["Intervals", "Transfer", "intervals", "transfer"]
-
-_CAP_STEP: Final = 100e6
 
 
 @dataclass(frozen=True)
@@ -73,28 +71,10 @@ def transfer(size_bytes: float, *, copies: int, limit: float, cap: float | None 
         BadInput: a size, count or rate that is not positive; copies that reach the limit together
             (says the cap that would do).
     """
-    for name, value in (("size", size_bytes), ("copies", copies), ("limit", limit)):
-        if not (math.isfinite(value) and value > 0):
-            message = f"{name} {value:g} is not a positive number"
-            raise BadInput(message)
-    most = (math.ceil(limit / copies / _CAP_STEP) - 1) * _CAP_STEP
-    if cap is None:
-        cap = most
-        if cap <= 0:
-            message = (
-                f"{copies} copies share {limit / 1e9:g} Gb/s, less than 100 Mb/s each: take fewer"
-            )
-            raise BadInput(message)
-    if not (math.isfinite(cap) and cap > 0):
-        message = f"cap {cap:g} is not a positive number"
+    if not (math.isfinite(size_bytes) and size_bytes > 0):
+        message = f"size {size_bytes:g} is not a positive number"
         raise BadInput(message)
-    if copies * cap >= limit:
-        message = (
-            f"{copies} copies of {cap / 1e6:g} Mb/s are {copies * cap / 1e9:g} Gb/s, and the"
-            f" account takes {limit / 1e9:g} Gb/s: it would throttle them; cap each at"
-            f" {most / 1e6:g} Mb/s"
-        )
-        raise BadInput(message)
+    cap = capped(copies, limit, cap)
     rate = copies * cap
     return Transfer(copies, cap, rate, size_bytes * 8 / rate)
 

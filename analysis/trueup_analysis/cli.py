@@ -247,12 +247,15 @@ def scaling(
 
 
 @app.command(
+    short_help="Node-hours and US$ of each run, and US$ per million tokens of vLLM.",
     epilog=_examples(
         "trueup cost --region eastus",
         "trueup cost --region southcentralus --offer spot",
         "trueup cost --as-size Standard_HB120rs_v3 --region eastus  # as if there",
         "trueup cost --price 3.60 --format json",
-    )
+        "trueup cost --region eastus2 --api-price 0.60   # vLLM against an API",
+        "trueup cost catalog/reference_results.csv       # published tables",
+    ),
 )
 def cost(
     sources: Sources = None,
@@ -266,6 +269,17 @@ def cost(
         str | None,
         typer.Option(metavar="YYYY-MM-DD", help="The newest price on or before this day."),
     ] = None,
+    api_price: Annotated[
+        float | None,
+        typer.Option(
+            metavar="US$",
+            help="What an API asks per million output tokens: how busy must the node be to match?",
+        ),
+    ] = None,
+    api_price_total: Annotated[
+        float | None,
+        typer.Option(metavar="US$", help="The same, per million tokens in total."),
+    ] = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit 1 when a price is unknown.")
     ] = False,
@@ -273,27 +287,72 @@ def cost(
     format_: FormatOption = Format.table,
     output: OutputOption = None,
 ) -> None:
-    """Node-hours (nodes x run time) and US$ per run, per GFLOP and per grid point."""
+    """Node-hours (nodes x run time) and US$ per run, per GFLOP and per grid point; of vLLM, US$ per
+    million tokens. Published rates of tokens are priced on their article's own terms too."""
     from . import cost as analysis
+    from . import published_tokens, tokens
     from .catalog import folder
-    from .render import sheets
+    from .render import sheets, token_sheets
 
+    api = tokens.ApiPrices(api_price, api_price_total)
     loaded = _load(sources)
-    result = analysis.table(
+    place = folder(catalog)
+    prices = analysis.read_prices(place / "prices.csv")
+    gpus = tokens.read_gpus(place / "vm_sizes.csv")
+    serving = tokens.table(
         loaded,
-        prices=analysis.read_prices(folder(catalog) / "prices.csv"),
+        prices=prices,
+        gpus=gpus,
         region=region,
         offer=offer,
         os=os_,
         price=price,
         as_size=as_size,
         price_date=price_date,
+        api=api,
+        # Published rates name no region, so there is a price only where one is asked for.
+        published=region is not None or price is not None,
     )
-    made = sheets.cost(result)
+    article = published_tokens.recompute(
+        loaded, prices=prices, gpus=gpus, price_date=price_date, api=api
+    )
+    if api.given and serving is None and article is None:
+        message = (
+            f"an API's price compares with rates of tokens, and none of {len(loaded.cases)} records"
+            f" is of {tokens.BENCHMARK}"
+        )
+        raise BadInput(message)
+    made: list[Sheet] = []
+    unknown: list[str] = []
+    serves = article is not None or (serving is not None and not serving.table.empty)
+    if serving is not None and not serves:
+        _say_all(serving.left_out)
+    # Without either, it says that there is nothing to price.
+    if analysis.has_runs(loaded) or not serves:
+        result = analysis.table(
+            loaded,
+            prices=prices,
+            region=region,
+            offer=offer,
+            os=os_,
+            price=price,
+            as_size=as_size,
+            price_date=price_date,
+        )
+        made += sheets.cost(result)
+        unknown += result.unknown
+    if serving is not None:
+        made += token_sheets.tokens(serving)
+        unknown += serving.unknown
+    if article is not None:
+        made += token_sheets.article(article)
+        unknown += article.unknown
     _write(made, format_, output)
     _say_notes(loaded)
+    if serving is not None and serves:
+        _say_all(serving.left_out)
     _say_warnings(made)
-    if strict and result.unknown:
+    if strict and unknown:
         raise typer.Exit(1)
 
 
@@ -529,6 +588,134 @@ def checkpoint(
         sent.seconds, overhead=overhead, nodes=nodes, node_hours=node_mtbf_hours
     )
     _write([checkpoint_sheets.checkpoint(gigabytes * 1e9, sent, overhead, found)], format_, output)
+
+
+@app.command(
+    short_help="What a training step computes, and what a TFLOP/s or a step time means.",
+    epilog=_examples(
+        "trueup flops --published      # DeepSpeed on Azure, with % of peak",
+        "trueup flops --layers 96 --hidden 12288 --sequence 512 --micro-batch 32",
+        "trueup flops --layers 96 --hidden 12288 --sequence 512 --micro-batch 32",
+        "    --gpus 256 --tflops-per-gpu 204.49 --size Standard_ND96amsr_A100_v4",
+        "trueup flops --layers 32 --hidden 4096 --sequence 8192 --micro-batch 1",
+        "    --gpus 8 --step-seconds 1.6 --ffn 14336 --heads 32 --query-groups 8",
+        "    --gated --untied --vocabulary 128256 --peak 989.4     # Llama 3.1 8B",
+    ),
+)
+def flops(
+    *,
+    layers: Annotated[
+        int | None, typer.Option(metavar="L", help="Decoder layers.", show_default=False)
+    ] = None,
+    hidden: Annotated[
+        int | None, typer.Option(metavar="H", help="Hidden size.", show_default=False)
+    ] = None,
+    sequence: Annotated[
+        int | None,
+        typer.Option(metavar="S", help="Sequence length, tokens.", show_default=False),
+    ] = None,
+    vocabulary: Annotated[
+        int | None,
+        typer.Option(metavar="V", help="Padded vocabulary; else GPT-2's, 51200."),
+    ] = None,
+    micro_batch: Annotated[
+        int, typer.Option(metavar="N", help="Samples of each GPU in an iteration.")
+    ] = 1,
+    global_batch: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Samples of all GPUs; else micro batch x GPUs."),
+    ] = None,
+    gpus: Annotated[int, typer.Option(metavar="N", help="GPUs of the job.")] = 1,
+    step_seconds: Annotated[
+        float | None, typer.Option(metavar="S", help="The time of an iteration.")
+    ] = None,
+    tflops_per_gpu: Annotated[
+        float | None,
+        typer.Option(metavar="TFLOP/S", help="Instead: each GPU's rate by --formula."),
+    ] = None,
+    formula: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME", help="How that rate was counted: article, megatron or megatron_lm."
+        ),
+    ] = "article",
+    peak: Annotated[
+        float | None, typer.Option(metavar="TFLOP/S", help="Peak of one GPU (312 for an A100).")
+    ] = None,
+    size: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="Instead: that of this VM size's GPUs (BF16, dense)."),
+    ] = None,
+    heads: Annotated[
+        int | None, typer.Option(metavar="N", help="Attention heads; for --query-groups.")
+    ] = None,
+    query_groups: Annotated[
+        int | None, typer.Option(metavar="N", help="Key and value heads of grouped attention.")
+    ] = None,
+    ffn: Annotated[
+        int | None, typer.Option(metavar="N", help="Feed-forward size; else 4 x hidden.")
+    ] = None,
+    gated: Annotated[bool, typer.Option("--gated", help="SwiGLU: a third matrix.")] = False,
+    untied: Annotated[
+        bool, typer.Option("--untied", help="Input and output embeddings are two matrices.")
+    ] = False,
+    published: Annotated[
+        bool, typer.Option("--published", help="The published rates instead of a model.")
+    ] = False,
+    catalog: CatalogOption = None,
+    format_: FormatOption = Format.table,
+    output: OutputOption = None,
+) -> None:
+    """Operations of one training step by three formulas, and what a rate or a step time means by
+    each of them: step time, samples/s, tokens/s, percent of peak. Rates of one run differ by a
+    third between formulas: article counts recomputed activations (hardware FLOPs), megatron does
+    not (model FLOPs), megatron_lm, which Megatron-LM prints, also halves the attention scores."""
+    from trueup.flops import Model, parameters
+
+    from . import flops as analysis
+    from .catalog import folder
+    from .render import flops_sheets
+
+    place = folder(catalog)
+    if published:
+        _write([flops_sheets.published(analysis.published(place))], format_, output)
+        return
+    if layers is None or hidden is None or sequence is None:
+        message = "give --layers, --hidden and --sequence of a model, or --published"
+        raise BadInput(message)
+    if peak is not None and size is not None:
+        message = "--peak and --size both say the peak; give one of them"
+        raise BadInput(message)
+    model = Model(
+        layers=layers,
+        hidden_size=hidden,
+        sequence_length=sequence,
+        vocabulary_size=analysis.vocabulary(place) if vocabulary is None else vocabulary,
+        attention_heads=heads,
+        ffn_hidden_size=ffn,
+        query_groups=query_groups,
+        gated=gated,
+        tied=not untied,
+        learned_positions=not (gated or query_groups),
+    )
+    most = None if peak is None else peak * 1e12
+    if size is not None:
+        most, _ = analysis.peak_of_size(size, place)
+    found = analysis.count(
+        model,
+        micro_batch=micro_batch,
+        gpus=gpus,
+        global_batch=global_batch,
+        seconds=step_seconds,
+        rate=None if tflops_per_gpu is None else tflops_per_gpu * 1e12,
+        rate_by=formula,
+        peak=most,
+    )
+    batch = micro_batch * gpus if global_batch is None else global_batch
+    sheet = flops_sheets.counts(
+        found, model, batch=batch, gpus=gpus, parameters=parameters(model), peak=most
+    )
+    _write([sheet], format_, output)
 
 
 @app.command(

@@ -19,7 +19,19 @@ if TYPE_CHECKING:
 
     from .load import Loaded
 
-__all__ = ["GIVEN", "NO_SIZE", "CostTable", "read_prices", "table"]
+__all__ = [
+    "CURRENCY",
+    "GIVEN",
+    "LIST_OFFER",
+    "NO_SIZE",
+    "Book",
+    "CostTable",
+    "Pricing",
+    "Quote",
+    "has_runs",
+    "read_prices",
+    "table",
+]
 
 CURRENCY = "USD"
 # Expected off Azure, so the report takes it for a note.
@@ -27,7 +39,7 @@ NO_SIZE = "A machine without an Azure size has no price; give --as-size SIZE or 
 GIVEN = "given on the command line"
 _DATE = re.compile(r"\A[0-9]{4}-[0-9]{2}-[0-9]{2}\Z")
 _PRICE_COLUMNS = ("size", "region", "os", "offer", "usd_per_hour", "as_of_date", "source", "notes")
-_LIST_OFFER = "payg"
+LIST_OFFER = "payg"
 
 
 @dataclass(frozen=True)
@@ -99,7 +111,7 @@ def _region_name(region: str) -> str:
 
 
 @dataclass(frozen=True)
-class _Quote:
+class Quote:
     """The price found for a row: US$ an hour and node."""
 
     usd_per_hour: float
@@ -108,14 +120,14 @@ class _Quote:
     notes: str
 
 
-class _Book:
+class Book:
     """The price that counts for a size, region, operating system and offer."""
 
     def __init__(self, prices: pd.DataFrame, price_date: str | None) -> None:
         if price_date is not None and not _DATE.match(price_date):
             message = f"price date {price_date!r} is not a date like 2026-06-18"
             raise BadInput(message)
-        self.quotes: dict[tuple[str, str, str, str], _Quote] = {}
+        self.quotes: dict[tuple[str, str, str, str], Quote] = {}
         self.sizes: dict[str, str] = {}
         for row in prices.itertuples():
             size, region, date = str(row.size), str(row.region), str(row.as_of_date)
@@ -127,11 +139,11 @@ class _Book:
             key = (size.lower(), region, str(row.os), str(row.offer))
             known = self.quotes.get(key)
             if known is None or date > known.date:
-                self.quotes[key] = _Quote(
+                self.quotes[key] = Quote(
                     cast("float", row.usd_per_hour), date, str(row.source), str(row.notes)
                 )
 
-    def find(self, size: str, region: str, os: str, offer: str) -> _Quote | None:
+    def find(self, size: str, region: str, os: str, offer: str) -> Quote | None:
         return self.quotes.get((size.lower(), _region_name(region), os.lower(), offer.lower()))
 
     def knows(self, size: str) -> bool:
@@ -186,11 +198,11 @@ def table(
     if price is not None and not 0 < price < float("inf"):
         message = f"a price of {price} US$ an hour is not above zero"
         raise BadInput(message)
-    pricing = _Pricing(_Book(prices, price_date), os, price)
+    pricing = Pricing(Book(prices, price_date), os, price)
     rows = _rows(loaded)
     rows["vm_size"] = rows["vm_size"] if as_size is None else as_size
     rows["region"] = rows["region"] if region is None else region
-    rows["offer"] = rows["offer"].fillna(_LIST_OFFER) if offer is None else offer
+    rows["offer"] = rows["offer"].fillna(LIST_OFFER) if offer is None else offer
     rows["os"] = os
     rows["currency"] = CURRENCY
     quotes = [pricing.quote(**keys) for keys in rows_of(rows, ("vm_size", "region", "offer"))]
@@ -212,6 +224,12 @@ def table(
         warnings=warnings,
         unknown=pricing.unknown(),
     )
+
+
+def has_runs(loaded: Loaded) -> bool:
+    """Whether any record is ok and holds a run time, so that ``table`` has rows."""
+    ok = loaded.cases.loc[loaded.cases["outcome"] == "ok", "record"]
+    return bool(figures(loaded, [("run_time", None)])["run_time"].reindex(ok).notna().any())
 
 
 def _amount(rows: pd.DataFrame, rate: str) -> pd.Series:
@@ -239,7 +257,7 @@ def _rows(loaded: Loaded) -> pd.DataFrame:
     cases = cases[cases["run_time"].notna()]
     if cases.empty:
         message = (
-            f"none of {len(loaded.cases)} records is ok and holds a run time,"
+            f"none of {len(loaded.cases)} records is ok and holds a run time or a rate of tokens,"
             " so there is nothing to price"
         )
         raise BadInput(message)
@@ -275,10 +293,10 @@ def _rows(loaded: Loaded) -> pd.DataFrame:
     return pooled.assign(n=pooled["n"].replace(0, pd.NA)).reset_index()
 
 
-class _Pricing:
+class Pricing:
     """Finds prices, and collects what must be said about them, once for all sizes it holds for."""
 
-    def __init__(self, book: _Book, os: str, price: float | None) -> None:
+    def __init__(self, book: Book, os: str, price: float | None) -> None:
         self._book = book
         self._os = os
         self._price = price
@@ -328,13 +346,13 @@ class _Pricing:
             self._unknown.setdefault(why.replace("}", "}}") + ".", [])
             return {}
         self._judge(found, size, region, offer)
-        listed = self._book.find(size, region, self._os, _LIST_OFFER)
+        listed = self._book.find(size, region, self._os, LIST_OFFER)
         columns: dict[str, Any] = {
             "usd_per_hour": found.usd_per_hour,
             "price_date": found.date,
             "price_source": found.source,
         }
-        if offer != _LIST_OFFER and listed is not None:
+        if offer != LIST_OFFER and listed is not None:
             columns["list_usd_per_hour"] = listed.usd_per_hour
             if found.usd_per_hour < listed.usd_per_hour:
                 columns["saving"] = 1 - found.usd_per_hour / listed.usd_per_hour
@@ -346,7 +364,7 @@ class _Pricing:
                 )
         return columns
 
-    def _judge(self, found: _Quote, size: str, region: str, offer: str) -> None:
+    def _judge(self, found: Quote, size: str, region: str, offer: str) -> None:
         if not found.date:
             self._warn(
                 f"Undated {offer} prices in {region}, to be taken as a hint ({found.source}):", size

@@ -24,14 +24,35 @@ _REFERENCE_COLUMNS = {
 }
 _DEVITO = "devito benchmark.py acoustic forward"
 _DEVITO_SUMS = "devito cost table"
-# metric and unit in the file -> metric, factor to the base unit, base unit, direction
-_DEVITO_METRICS = {
-    ("run_time", "s"): ("run_time", 1.0, "s", "lower"),
-    ("throughput", "GFLOP/s"): ("flop_rate", 1e9, "flop/s", "higher"),
-    ("speedup", "x vs 16 vCPU"): ("published_speedup", 1.0, "1", "none"),
-    ("speedup", "x vs 1 node"): ("published_speedup", 1.0, "1", "none"),
-    ("wall_clock_sum", "h"): ("wall_clock_sum", 3600.0, "s", "none"),
+_VLLM = "vLLM Llama-3.1-8B-Instruct FP16"
+_DEEPSEEK = "vLLM DeepSeek-R1"
+# metric and unit in the file -> metric, factor to the base unit, base unit, direction, statistic
+_Metrics = dict[tuple[str, str], tuple[str, float, str, str, str]]
+_DEVITO_METRICS: _Metrics = {
+    ("run_time", "s"): ("run_time", 1.0, "s", "lower", "single"),
+    ("throughput", "GFLOP/s"): ("flop_rate", 1e9, "flop/s", "higher", "single"),
+    ("speedup", "x vs 16 vCPU"): ("published_speedup", 1.0, "1", "none", "single"),
+    ("speedup", "x vs 1 node"): ("published_speedup", 1.0, "1", "none", "single"),
+    ("wall_clock_sum", "h"): ("wall_clock_sum", 3600.0, "s", "none", "single"),
 }
+_VLLM_METRICS: _Metrics = {
+    ("prompt_throughput", "tok/s"): ("input_token_throughput", 1.0, "1/s", "higher", "single"),
+    ("generation_throughput", "tok/s"): ("output_token_throughput", 1.0, "1/s", "higher", "single"),
+    ("max_requests_waiting", "requests"): ("requests_waiting", 1.0, "1", "lower", "max"),
+    ("max_kv_cache_usage", "%"): ("kv_cache_usage", 0.01, "1", "lower", "max"),
+    ("kv_cache_hit_rate", "%"): ("prefix_cache_hit_rate", 0.01, "1", "higher", "mean"),
+}
+_DEEPSEEK_METRICS: _Metrics = {
+    ("cost_ratio_vs_llama8b", "x"): ("cost_ratio", 1.0, "1", "none", "single"),
+    ("throughput_slowdown_vs_llama8b", "x"): ("slowdown", 1.0, "1", "none", "single"),
+}
+_METRICS = {
+    _DEVITO: _DEVITO_METRICS,
+    _DEVITO_SUMS: _DEVITO_METRICS,
+    _VLLM: _VLLM_METRICS,
+    _DEEPSEEK: _DEEPSEEK_METRICS,
+}
+_VLLM_CONFIGURATION = re.compile(r"(?P<profile>\w+), 1 GPU \((?P<gpu>\w+)\), ")
 # The article's cost table names its sums in other words than its result tables.
 _SUMMED = {
     "all 5 single-node runs": "single node, CentOS-HPC 8.1, EPYC 7V73X",
@@ -41,12 +62,14 @@ _SUMMED = {
 
 
 def read_published(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
-    """The Devito rows of catalog/reference_results.csv as rows of the packed layout, and notes on
-    the others.
+    """The Devito and vLLM rows of catalog/reference_results.csv as rows of the packed layout, and
+    notes on the others.
 
-    Run times and flop rates become the metrics that a record has; the article's own speed-ups stay
-    beside them as ``published_speedup``, and its sums of run times as benchmark ``devito_sums``,
-    metric ``wall_clock_sum`` (s).
+    Run times, flop rates and rates of tokens become the metrics that a record has, and prompt and
+    generated tokens add up to ``total_token_throughput``; the Devito article's own speed-ups stay
+    beside them as ``published_speedup``, its sums of run times as benchmark ``devito_sums``, metric
+    ``wall_clock_sum`` (s), and the ratios of DeepSeek R1 to Llama 3.1 8B as benchmark
+    ``vllm_ratios``, metrics ``cost_ratio`` and ``slowdown``.
 
     Raises:
         BadInput: another kind of file, or a row that cannot be understood.
@@ -54,15 +77,17 @@ def read_published(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
     found: dict[tuple[str, ...], dict[str, Any]] = {}
     others: Counter[str] = Counter()
     for line, row in _csv_rows(path):
-        if row["benchmark"] not in (_DEVITO, _DEVITO_SUMS):
+        known = _METRICS.get(row["benchmark"])
+        metric = None if known is None else known.get((row["metric"], row["unit"]))
+        if known is None or (metric is None and row["benchmark"] == _DEEPSEEK):
             others[row["benchmark"]] += 1
             continue
-        known = _DEVITO_METRICS.get((row["metric"], row["unit"]))
-        if known is None:
+        if metric is None:
             what = f"metric {row['metric']} in {row['unit']!r}"
-            message = f"{path} line {line}: {what} is not known for Devito"
+            of = "vLLM" if row["benchmark"] == _VLLM else "Devito"
+            message = f"{path} line {line}: {what} is not known for {of}"
             raise BadInput(message)
-        name, factor, unit, direction = known
+        name, factor, unit, direction, statistic = metric
         key = (
             row["system"],
             row["benchmark"],
@@ -72,28 +97,44 @@ def read_published(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
         )
         case = found.get(key)
         if case is None:
-            case = found[key] = _published_case(row, f"{path}:{line}")
+            case = found[key] = _CASES[row["benchmark"]](row, f"{path}:{line}")
         try:
             value = float(row["value"]) * factor
         except ValueError as error:
             message = f"{path} line {line}: {row['value']!r} is not a number"
             raise BadInput(message) from error
-        case["metrics"].append(
-            {
-                "name": name,
-                "value": value,
-                "unit": unit,
-                "direction": direction,
-                "statistic": "single",
-            }
-        )
+        case["metrics"].append(_metric(name, value, unit, direction, statistic))
+    for case in found.values():
+        _add_total(case)
     notes = []
     if others:
         notes.append(
             f"{path.name}: {sum(others.values())} rows of {len(others)} other benchmarks are left"
-            " out; only its Devito rows can be analysed as cases."
+            " out; only its Devito and vLLM rows can be analysed as cases."
         )
     return list(found.values()), notes
+
+
+def _metric(
+    name: str, value: float, unit: str, direction: str, statistic: str = "single"
+) -> dict[str, Any]:
+    return {
+        "name": name,
+        "value": value,
+        "unit": unit,
+        "direction": direction,
+        "statistic": statistic,
+    }
+
+
+def _add_total(case: dict[str, Any]) -> None:
+    """All tokens in a second, where prompt and generated ones are known."""
+    values = {row["name"]: row["value"] for row in case["metrics"]}
+    if {"input_token_throughput", "output_token_throughput"} <= set(values):
+        total = values["input_token_throughput"] + values["output_token_throughput"]
+        case["metrics"].append(_metric("total_token_throughput", total, "1/s", "higher"))
+        # The first stands for the case in a list.
+        case["metrics"].sort(key=lambda row: row["name"] != "output_token_throughput")
 
 
 def _csv_rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
@@ -113,24 +154,76 @@ def _csv_rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
         raise BadInput(message) from error
 
 
-def _published_case(row: dict[str, str], source: str) -> dict[str, Any]:
+def _devito_case(row: dict[str, str], source: str) -> dict[str, Any]:
     sums = row["benchmark"] == _DEVITO_SUMS
     configuration = _SUMMED.get(row["configuration"], row["configuration"])
     words = "single-node"
     if per_node := re.search(r"(\d+) vCPU per node", configuration):
         words = f"nodes-of-{per_node[1]}"
-    cores = int(row["cores_or_gpus"]) if row["cores_or_gpus"] else None
+    cores = _whole(row, "cores_or_gpus", source)
     return {
-        "run_id": "published",
+        **_case(row, source),
         "benchmark": "devito_sums" if sums else "devito",
         "case": f"{words}-sum" if sums else f"{words}-{cores}c",
-        "outcome": "ok",
-        "nodes": "published",
-        "vm_size": row["system"],
-        "node_count": int(row["nodes"]) if row["nodes"] else None,
         "cores": cores,
         "gpus": 0,
         "parameters": canonical({"model": "acoustic", "configuration": configuration}),
+    }
+
+
+def _vllm_case(row: dict[str, str], source: str) -> dict[str, Any]:
+    configuration = row["configuration"]
+    said = _VLLM_CONFIGURATION.match(configuration)
+    if said is None:
+        message = f"{source}: configuration {configuration!r} names no profile and GPU"
+        raise BadInput(message)
+    return {
+        **_case(row, source),
+        "benchmark": "vllm",
+        "case": f"{said['profile']}-1x{said['gpu']}",
+        "gpus": _whole(row, "cores_or_gpus", source),
+        "parameters": canonical(
+            {
+                "model": "meta-llama/Llama-3.1-8B-Instruct",
+                "profile": said["profile"],
+                "gpu": said["gpu"],
+                "configuration": configuration,
+            }
+        ),
+    }
+
+
+def _deepseek_case(row: dict[str, str], source: str) -> dict[str, Any]:
+    gpus = _whole(row, "cores_or_gpus", source)
+    return {
+        **_case(row, source),
+        "benchmark": "vllm_ratios",
+        "case": f"deepseek-r1-{gpus}-gpus-{row['metric'].partition('_')[0]}",
+        "gpus": gpus,
+        "parameters": canonical(
+            {"model": "deepseek-ai/DeepSeek-R1", "configuration": row["configuration"]}
+        ),
+    }
+
+
+def _whole(row: dict[str, str], name: str, source: str) -> int | None:
+    """A count; None where the publication does not say."""
+    if not row[name]:
+        return None
+    if not re.fullmatch(r"[0-9]{1,9}", row[name]):
+        message = f"{source}: {name} {row[name]!r} is no count"
+        raise BadInput(message)
+    return int(row[name])
+
+
+def _case(row: dict[str, str], source: str) -> dict[str, Any]:
+    """What all cases have in common."""
+    return {
+        "run_id": "published",
+        "outcome": "ok",
+        "nodes": "published",
+        "vm_size": row["system"],
+        "node_count": _whole(row, "nodes", source),
         "software": "{}",
         "system": "{}",
         "command": "[]",
@@ -139,3 +232,11 @@ def _published_case(row: dict[str, str], source: str) -> dict[str, Any]:
         "provenance": row["source"],
         "metrics": [],
     }
+
+
+_CASES = {
+    _DEVITO: _devito_case,
+    _DEVITO_SUMS: _devito_case,
+    _VLLM: _vllm_case,
+    _DEEPSEEK: _deepseek_case,
+}

@@ -11,8 +11,8 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, List, NoReturn, Optional, Sequence, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Any, Callable, Dict, List, Mapping, NoReturn, Optional, Sequence, TypeVar
 
 from . import process
 from .errors import ParseError
@@ -21,6 +21,7 @@ from .record import SCHEMA, Metric, Record
 __all__ = ["COMMON_SPEC", "Bench", "Case", "utc_now"]
 
 Output = TypeVar("Output")
+_BLOTTED = "********"
 
 # Parameters that every benchmark module takes.
 COMMON_SPEC: Dict[str, Dict[str, Any]] = {
@@ -142,6 +143,7 @@ class Bench:
         parse: Callable[[str], Output],
         *,
         explain: Optional[Callable[[str], Optional[str]]] = None,
+        secrets: Optional[Mapping[str, str]] = None,
     ) -> Output:
         """Run the command alone on the node and parse what it printed; end with a failed record
         where that fails.
@@ -150,16 +152,24 @@ class Bench:
             parse: the tool's parser.
             explain: why a run whose exit status is not 0 failed, from what it printed; None where
                 the output does not say.
+            secrets: variables for the command that are in no record; their values are blotted out
+                of what it printed.
         """
         case = self.case
         done = self._alone(
             lambda: process.run(
                 case.command,
                 timeout_seconds=self._timeout_seconds,
-                environment=case.environment,
+                environment={**case.environment, **(secrets or {})},
             ),
             program=case.command[0],
         )
+        for secret in filter(None, (secrets or {}).values()):
+            done = replace(
+                done,
+                stdout=done.stdout.replace(secret, _BLOTTED),
+                stderr=done.stderr.replace(secret, _BLOTTED),
+            )
         case.seconds = done.seconds
         self._raw = done.stdout + (f"\n[standard error]\n{done.stderr}" if done.stderr else "")
         failure = done.failure(self._timeout_seconds)

@@ -29,7 +29,7 @@ _POLL_SECONDS = 0.05
 # the others below what it and NCCL send data with. /etc/nccl.conf stays in force.
 _STEERING = (
     *("OMP_", "GOMP_", "KMP_", "OMPI_", "PMIX_", "PRTE_", "DEVITO_"),
-    *("NCCL_", "UCX_", "HCOLL_", "SHARP_"),
+    *("NCCL_", "UCX_", "HCOLL_", "SHARP_", "GLOO_", "TORCH_", "VLLM_"),
 )
 _WATCH_SECONDS = 1.0
 # Between being asked to end, at the time limit, and being killed.

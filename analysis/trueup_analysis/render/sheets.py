@@ -22,14 +22,29 @@ if TYPE_CHECKING:
     from trueup_analysis.reference import Comparison, Sums
     from trueup_analysis.scaling import Fit, Series
 
-__all__ = ["cases", "cost", "excluded", "fit_line", "reading", "reference", "scaling"]
+__all__ = [
+    "cases",
+    "cost",
+    "excluded",
+    "fit_line",
+    "reading",
+    "reference",
+    "scaling",
+    "short_size",
+]
 
 _two = partial(units.fixed, digits=2)
 _three = partial(units.fixed, digits=3)
 _flops = partial(units.measure, unit="flop/s")
 _hours = partial(units.fixed, digits=4)
 # Names of metrics in CSV and JSON end in their base unit.
-_UNIT_WORDS = {"s": "seconds", "byte/s": "bytes_per_second"}
+_UNIT_WORDS = {
+    "s": "seconds",
+    "byte/s": "bytes_per_second",
+    "bit/s": "bits_per_second",
+    "flop/s": "flop_per_second",
+    "1/s": "per_second",
+}
 
 
 def scaling(series: Series) -> Sheet:
@@ -55,7 +70,7 @@ def scaling(series: Series) -> Sheet:
         Column("cores", "cores", units.count),
         *([] if series.over == "nodes" else [Column("node_count")]),
         # One size for all stands in the title.
-        Column("vm_size", None if series.vm_size else "size\n(Standard_)", _short_size, words=True),
+        Column("vm_size", None if series.vm_size else "size\n(Standard_)", short_size, words=True),
         Column("layout", "layout", words=True),
         Column("wins", "wins", words=True, data=False),
         Column("best"),
@@ -156,7 +171,7 @@ def cost(result: CostTable) -> list[Sheet]:
         Column("configuration"),
         Column("case", "case", words=True),
         Column("version", place["version"], words=True),
-        Column("vm_size", "size\n(Standard_)", _short_size, words=True),
+        Column("vm_size", "size\n(Standard_)", short_size, words=True),
         Column("node_count", "nodes", units.count),
         Column("cores"),
         Column("n", "n", units.count),
@@ -193,7 +208,7 @@ def _price(value: Any) -> str:
     return "unknown" if units.is_missing(value) else units.money(value)
 
 
-def _short_size(value: Any) -> str:
+def short_size(value: Any) -> str:
     return units.text(value).removeprefix("Standard_")
 
 
@@ -238,7 +253,7 @@ def _sweeps(totals: pd.DataFrame, place: dict[str, str | None]) -> Sheet:
         columns=[
             Column("configuration", "sweep", words=True),
             Column("version", place["version"], words=True),
-            Column("vm_size", "size\n(Standard_)", _short_size, words=True),
+            Column("vm_size", "size\n(Standard_)", short_size, words=True),
             Column("region", place["region"], words=True),
             Column("offer", place["offer"], words=True),
             Column("runs", "runs", units.count),
@@ -288,7 +303,7 @@ def cases(loaded: Loaded) -> list[Sheet]:
                     Column("case", "case", words=True),
                     Column("outcome", "outcome", words=True),
                     Column("nodes", "nodes", words=True),
-                    Column("vm_size", "size\n(Standard_)", _short_size, words=True),
+                    Column("vm_size", "size\n(Standard_)", short_size, words=True),
                     Column("cores", "cores", units.count),
                     Column("figure", "headline figure", data=False),
                     Column("reason", "reason", words=True),

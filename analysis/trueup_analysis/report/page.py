@@ -9,6 +9,8 @@ from ..cost import read_prices, table
 from ..render.html import UNKNOWN, Page
 from ..render.units import plural
 from ..scaling import JUDGED, series
+from ..tokens import BENCHMARK, read_gpus
+from ..tokens import table as token_table
 from . import opening
 from .cases import headline_case, machines, read_cases
 from .cells import NOT_AZURE, moment
@@ -18,6 +20,7 @@ from .published import reference_section
 from .records import excluded_section, method_section, records_section
 from .roofline import bandwidth_section, read_sizes, roofline_section
 from .scaling import scaling_section
+from .tokens import tokens_section
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +32,9 @@ if TYPE_CHECKING:
 
 __all__ = ["gather"]
 
-_BENCHMARKS: Final = {"devito": "Devito", "stream": "memory bandwidth"}
+_BENCHMARKS: Final = {"devito": "Devito", "stream": "memory bandwidth", "vllm": "vLLM"}
+# A publication's figures about its own results are no benchmark beside them.
+_ABOUT: Final = frozenset({"devito_sums", "vllm_ratios"})
 
 
 def gather(
@@ -66,6 +71,18 @@ def gather(
             price=price,
             as_size=as_size,
         )
+    serving = None
+    if any(case.benchmark == BENCHMARK for case in ok):
+        serving = token_table(
+            loaded,
+            prices=read_prices(place / "prices.csv"),
+            gpus=read_gpus(place / "vm_sizes.csv"),
+            region=region,
+            offer=offer,
+            price=price,
+            as_size=as_size,
+            published=region is not None or price is not None,
+        )
     sections = [
         opening.machines_section(measured_on),
         scaling_section(scaled),
@@ -73,6 +90,7 @@ def gather(
         roofline_section(ok, sizes),
         bandwidth_section(ok, sizes),
         cost_section(billed),
+        tokens_section(serving),
         reference_section(loaded, place / "reference_results.csv"),
         records_section(cases),
         excluded_section(loaded),
@@ -94,12 +112,13 @@ def gather(
 def _series(loaded: Loaded, ok: Sequence[Case]) -> list[Series]:
     """The scaling series of every benchmark that can have one."""
     found = []
-    for benchmark in sorted(JUDGED):
+    # A server's rate of tokens belongs to its GPUs and its load, not to the cores beside them.
+    for benchmark in sorted(set(JUDGED) - {BENCHMARK}):
         of_it = [case for case in ok if case.benchmark == benchmark]
         if any(case.median(JUDGED[benchmark][0]) is not None for case in of_it):
             found += series(loaded, benchmark=benchmark)
-    # Bandwidth at one thread count is no scaling and was not meant to be: its own table has it.
-    return [one for one in found if one.benchmark != "stream" or one.table["best"].sum() > 1]
+    # Of what was not meant to scale, one count is no scaling.
+    return [one for one in found if one.benchmark == "devito" or one.table["best"].sum() > 1]
 
 
 def _empty(loaded: Loaded) -> Page:
@@ -117,15 +136,16 @@ def _empty(loaded: Loaded) -> Page:
 
 
 def _title(cases: Sequence[Case], measured_on: Sequence[Machine]) -> str:
-    # A publication's sums of its own run times are no benchmark beside it.
-    found = sorted({case.benchmark for case in cases} - {"devito_sums"}) or ["devito_sums"]
+    every = {case.benchmark for case in cases}
+    found = sorted(every - _ABOUT) or sorted(every)
     names = [_BENCHMARKS.get(name, name) for name in found]
     what = " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
     nodes = sorted({node for machine in measured_on for node in machine.nodes.split("+")})
     where = nodes[0] if len(nodes) == 1 else plural(len(nodes), "node")
     if nodes == ["published"]:
         where = "published systems"
-    return f"{what[:1].upper()}{what[1:]} on {where} ({_sizes(measured_on)})"
+    start = what[:1] if what.startswith("vLLM") else what[:1].upper()
+    return f"{start}{what[1:]} on {where} ({_sizes(measured_on)})"
 
 
 def _sizes(measured_on: Sequence[Machine]) -> str:

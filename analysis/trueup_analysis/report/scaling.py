@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from ..render.html import Column, Figure, Part, Row, Section, Table
 from ..render.plots import Curve, Point, ScalingPlot, draw_scaling
-from ..render.units import count, fixed, measure, percent_figure, plural, span
+from ..render.units import DISPLAYED, count, fixed, measure, percent_figure, plural, span
 from .cells import layout_text
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ __all__ = ["scaling_section"]
 
 _SAMPLES: Final = 40
 _FIGURE_TITLES: Final = {"run_time": "Run time", "triad_rate": "Triad"}
-_UNIT_NAMES: Final = {"s": "s", "byte/s": "GB/s"}
 
 
 def scaling_section(found: Sequence[Series]) -> Section | None:
@@ -124,7 +123,8 @@ def _law(fit: Fit, role: str, base: int, last: float) -> Curve:
 
 def _scaling_table(one: Series, name: str) -> Table:
     """One row a layout and count; the columns that no row can fill are left out."""
-    title, unit = _FIGURE_TITLES[one.metric], _UNIT_NAMES[one.unit]
+    title = _FIGURE_TITLES.get(one.metric, one.metric.replace("_", " ").capitalize())
+    unit = DISPLAYED.get(one.unit, one.unit)
     rows = one.table.to_dict("records")
     fastest = max(row["speedup"] for row in rows)
     several = not one.table["best"].all()

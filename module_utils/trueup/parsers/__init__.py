@@ -5,6 +5,7 @@ never an empty or partial result. Those of benchmarks (the result is a ``Parsed`
 
 - ``TOOL``: the tool's name, as in ``trueup read --tool NAME``;
 - ``JUDGED_BY``: metric, unit and direction that the benchmark is judged by (``trueup scaling``);
+- ``ROLE``: the role that installs it and measures, where that is not called as the tool;
 - ``recognises(text) -> bool``: whether a text is this tool's output, judged by what only this tool
   prints.
 

@@ -451,6 +451,7 @@ def test_there_are_examples_of_every_command() -> None:
         "topology",
         "health",
         "checkpoint",
+        "flops",
     }
 
 

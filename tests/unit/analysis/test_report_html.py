@@ -429,7 +429,7 @@ def test_long_tables_are_cut_on_the_page_only() -> None:
 
 def test_published_results_are_not_called_measured(tmp_path: Path) -> None:
     seen = look(write_report(load([folder() / "reference_results.csv"]), tmp_path, region="eastus"))
-    assert seen.headings[0] == (1, "Devito on published systems (6 sizes)")
+    assert seen.headings[0] == (1, "Devito and vLLM on published systems (10 sizes)")
     text = " ".join(seen.text.split())
     assert "Best run time 117.61 s layout unknown" in text
     assert "measured: median, min to max" not in text

@@ -1,0 +1,280 @@
+"""What a training step computes, and what a rate or a step time means: ``trueup flops``.
+
+The formulas are trueup.flops's, the same that the nodes' records are made with. Published figures
+and datasheet peaks stand in the catalog.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import yaml
+from trueup import flops
+from trueup.errors import BadInput
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+__all__ = [
+    "Count",
+    "Published",
+    "count",
+    "peak_of_size",
+    "published",
+    "vocabulary",
+]
+
+_PUBLISHED = "DeepSpeed Megatron "
+_TERA = 1e12
+# The published rows name sequence length and micro batch in words.
+_LENGTH = re.compile(r"\bseq (\d+)")
+_MICRO_BATCH = re.compile(r"\bmicro-batch (\d+)")
+
+
+@dataclass(frozen=True)
+class Count:
+    """One formula's view of a step.
+
+    Attributes:
+        formula: article, megatron or megatron_lm.
+        flops: operations of one iteration on all GPUs.
+        rate: flop/s of each GPU, None where neither a rate nor a time is given.
+        seconds: of one iteration, None likewise.
+        samples_per_second, tokens_per_second: of all GPUs, None likewise.
+        share_of_peak: of the rate, None where no peak is given.
+    """
+
+    formula: str
+    flops: float
+    rate: float | None = None
+    seconds: float | None = None
+    samples_per_second: float | None = None
+    tokens_per_second: float | None = None
+    share_of_peak: float | None = None
+
+
+@dataclass(frozen=True)
+class Published:
+    """A published rate, and what it implies.
+
+    Attributes:
+        rate: flop/s of each GPU, as published, by the article's formula.
+        assumed: what the source does not say and was assumed for the step time.
+    """
+
+    system: str
+    model: str
+    gpus: int
+    sequence_length: int
+    micro_batch: int | None
+    rate: float
+    peak: float
+    seconds: float | None
+    samples_per_second: float | None
+    tokens_per_second: float | None
+    megatron_rate: float
+    source: str
+    assumed: str
+
+
+def count(
+    model: flops.Model,
+    *,
+    micro_batch: int,
+    gpus: int = 1,
+    global_batch: int | None = None,
+    seconds: float | None = None,
+    rate: float | None = None,
+    rate_by: str = "article",
+    peak: float | None = None,
+) -> list[Count]:
+    """The step by each formula that holds for the model.
+
+    Args:
+        model: what is trained.
+        micro_batch: samples of each GPU in an iteration, where global_batch is not given.
+        gpus: how many.
+        global_batch: samples of one iteration on all GPUs.
+        seconds: the time of an iteration. rate: flop/s of each GPU by the formula ``rate_by``; at
+            most one of the two.
+        peak: flop/s of one GPU.
+
+    Raises:
+        BadInput: what cannot be, or both a time and a rate.
+    """
+    if seconds is not None and rate is not None:
+        message = "a step time and a rate are two ways to say one thing; give one of them"
+        raise BadInput(message)
+    for name, value in (("micro-batch", micro_batch), ("gpus", gpus), ("peak", peak)):
+        if value is not None and not 0 < value < float("inf"):
+            message = f"{name} {value:g} is not a positive number"
+            raise BadInput(message)
+    batch = micro_batch * gpus if global_batch is None else global_batch
+    formulas = {
+        name: formula
+        for name, formula in flops.FORMULAS.items()
+        if model.plain or name == "megatron_lm"
+    }
+    if rate is not None:
+        if rate_by not in flops.FORMULAS:
+            message = f"there is no formula {rate_by}; there are {', '.join(flops.FORMULAS)}"
+            raise BadInput(message)
+        if rate_by not in formulas:
+            message = f"the formula {rate_by} does not hold for this model; take megatron_lm"
+            raise BadInput(message)
+        seconds = flops.seconds_for(formulas[rate_by](model, batch), rate, gpus)
+    return [
+        _count(name, formula(model, batch), model, batch, gpus, seconds, peak)
+        for name, formula in formulas.items()
+    ]
+
+
+def _count(
+    name: str,
+    work: float,
+    model: flops.Model,
+    batch: int,
+    gpus: int,
+    seconds: float | None,
+    peak: float | None,
+) -> Count:
+    if seconds is None:
+        return Count(name, work)
+    rate = flops.rate(work, seconds, gpus)
+    return Count(
+        formula=name,
+        flops=work,
+        rate=rate,
+        seconds=seconds,
+        samples_per_second=batch / seconds,
+        tokens_per_second=batch * model.sequence_length / seconds,
+        share_of_peak=None if peak is None else rate / peak,
+    )
+
+
+def peak_of_size(size: str, folder: Path) -> tuple[float, str]:
+    """BF16 peak (dense, flop/s) of one GPU of a VM size, and the GPU's name, from the catalog.
+
+    Raises:
+        BadInput: an unknown size, one without whole GPUs, or a GPU without a datasheet peak.
+    """
+    sizes = {row["size"].lower(): row for row in _rows(folder / "vm_sizes.csv")}
+    row = sizes.get(size.lower())
+    if row is None:
+        message = f"the size {size} is not in the catalog; give --peak with its TFLOP/s"
+        raise BadInput(message)
+    model = row["gpu_model"]
+    if not model:
+        message = f"the size {size} has no GPU"
+        raise BadInput(message)
+    if row["gpu_fraction"] != "1":
+        message = f"the size {size} has a share of a {model} ({row['gpu_fraction']}); give --peak"
+        raise BadInput(message)
+    peak = _peaks(folder).get(model)
+    if peak is None:
+        message = f"no datasheet peak of a {model} is in the catalog; give --peak with its TFLOP/s"
+        raise BadInput(message)
+    return peak, model
+
+
+def vocabulary(folder: Path) -> int:
+    """The padded vocabulary that the articles' models are counted with (catalog/training.yml)."""
+    size: int = _models(folder)[1]
+    return size
+
+
+def published(folder: Path) -> list[Published]:
+    """The headline rates of "DeepSpeed on Azure" from catalog/reference_results.csv, with the step
+    time that they imply.
+
+    Raises:
+        BadInput: the catalog lacks the models or the peak of their GPUs.
+    """
+    models, words = _models(folder)
+    found = []
+    for row in _rows(folder / "reference_results.csv"):
+        name = row["benchmark"].removeprefix(_PUBLISHED)
+        if row["metric"] != "throughput_per_gpu" or name not in models:
+            continue
+        found.append(_published(row, models[name], words, folder))
+    if not found:
+        message = f"{folder / 'reference_results.csv'} holds no {_PUBLISHED.strip()} rows"
+        raise BadInput(message)
+    return found
+
+
+def _published(
+    row: Mapping[str, str], model: Mapping[str, int], words: int, folder: Path
+) -> Published:
+    configuration = row["configuration"]
+    length = _LENGTH.search(configuration)
+    if length is None:
+        message = f"the published row {row['benchmark']} {configuration} names no sequence length"
+        raise BadInput(message)
+    micro = _MICRO_BATCH.search(configuration)
+    shape = flops.Model(
+        layers=model["layers"],
+        hidden_size=model["hidden_size"],
+        sequence_length=int(length[1]),
+        vocabulary_size=words,
+        attention_heads=model["attention_heads"],
+    )
+    gpus, rate = int(row["cores_or_gpus"]), float(row["value"]) * _TERA
+    assumed = f"vocabulary {words}"
+    # The ratio of the formulas does not depend on the batch.
+    megatron = rate * flops.megatron_flops(shape, 1) / flops.article_flops(shape, 1)
+    seconds = samples = tokens = None
+    if micro is not None:
+        batch = int(micro[1]) * gpus
+        seconds = flops.seconds_for(flops.article_flops(shape, batch), rate, gpus)
+        samples = batch / seconds
+    else:
+        samples = rate * gpus / flops.article_flops(shape, 1)
+        assumed += "; the micro batch is not published, so no step time"
+    tokens = samples * shape.sequence_length
+    return Published(
+        system=row["system"],
+        model=row["benchmark"].removeprefix(_PUBLISHED),
+        gpus=gpus,
+        sequence_length=shape.sequence_length,
+        micro_batch=None if micro is None else int(micro[1]),
+        rate=rate,
+        peak=peak_of_size(row["system"], folder)[0],
+        seconds=seconds,
+        samples_per_second=samples,
+        tokens_per_second=tokens,
+        megatron_rate=megatron,
+        source=row["source"],
+        assumed=assumed,
+    )
+
+
+def _peaks(folder: Path) -> dict[str, float]:
+    return {
+        row["system"]: float(row["value"]) * _TERA
+        for row in _rows(folder / "reference_results.csv")
+        if (row["benchmark"], row["configuration"]) == ("datasheet peak", "BF16 tensor dense")
+    }
+
+
+def _models(folder: Path) -> tuple[Mapping[str, Mapping[str, int]], int]:
+    path = folder / "training.yml"
+    try:
+        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+        return data["models"], int(data["vocabulary"]["padded"])
+    except (OSError, yaml.YAMLError, KeyError, TypeError, ValueError) as error:
+        message = f"{path} cannot be read: {error}"
+        raise BadInput(message) from error
+
+
+def _rows(path: Path) -> Sequence[dict[str, str]]:
+    try:
+        with path.open(encoding="utf-8", newline="") as stream:
+            return list(csv.DictReader(stream, strict=True))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        message = f"{path} cannot be read: {error}"
+        raise BadInput(message) from error

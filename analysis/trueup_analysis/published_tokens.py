@@ -1,0 +1,418 @@
+"""The published rates of Llama 3.1 8B priced on the article's terms and on today's, and what the
+article says beside it.
+
+Source of the claims: "Inference performance of Llama 3.1 8B using vLLM across various GPUs and
+CPUs" and "Performance analysis of DeepSeek R1 AI Inference using vLLM on ND-H100-v5", Azure HPC
+blog.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import pandas as pd
+
+from .cost import CURRENCY, LIST_OFFER, Book, Quote
+from .render import units
+from .render.sheet import rows_of
+from .scaling import figures
+from .tokens import BENCHMARK, COSTS, costs
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from .load import Loaded
+    from .tokens import ApiPrices
+
+__all__ = ["Article", "PriceSet", "recompute"]
+
+_OS: Final = "linux"
+_ARTICLES_REGION: Final = "southcentralus"
+_H100: Final = "Standard_ND96isr_H100_v5"
+_H200: Final = "Standard_ND96isr_H200_v5"
+_ESTIMATE: Final = 1.2
+# Azure's public regions in the US.
+_US: Final = frozenset(
+    {
+        *("centralus", "eastus", "eastus2", "northcentralus", "southcentralus", "westcentralus"),
+        *("westus", "westus2", "westus3"),
+    }
+)
+_GPUS: Final = ("A100_40G", "A100", "H100", "H200")
+# profile -> the GPU that the article calls the cheapest, and its words.
+_CHEAPEST: Final = {
+    "chat": ("A100_40G", "Chat: the A100 (40G) offers the best value"),
+    "classification": ("H200", "Classification: the H200 is most cost-effective"),
+    "code_generation": ("H100", "Code generation: the H100 is the most cost-efficient"),
+}
+_SHARE: Final = "usd_per_million_total_tokens_by_gpu_share"
+_SHARE_OF_OUTPUT: Final = "usd_per_million_output_tokens_by_gpu_share"
+
+
+@dataclass(frozen=True)
+class PriceSet:
+    """The article's rates at one set of prices.
+
+    Attributes:
+        table: one row a profile and GPU; columns: profile, gpu (the article's name), cheapest
+            (bool: by one GPU's share, total tokens, within the profile), vm_size, node_count,
+            gpus, n, output_tokens_per_second, total_tokens_per_second, region (of the price),
+            regions (all with that price), os, offer, currency, usd_per_hour, price_date,
+            price_source, estimated (bool), and the costs of ``tokens.TokenTable``.
+    """
+
+    name: str
+    title: str
+    table: pd.DataFrame
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Article:
+    """The article recomputed.
+
+    Attributes:
+        claims: one row a statement: claim, verdict, why.
+        unknown: what has no price, and why, one sentence each.
+    """
+
+    sets: list[PriceSet]
+    claims: pd.DataFrame
+    api: ApiPrices
+    source: str
+    warnings: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A price, where it holds, and whether anybody has ever asked it."""
+
+    quote: Quote
+    regions: tuple[str, ...]
+    estimated: bool = False
+
+
+def recompute(
+    loaded: Loaded,
+    *,
+    prices: pd.DataFrame,
+    gpus: Mapping[str, int],
+    price_date: str | None,
+    api: ApiPrices,
+) -> Article | None:
+    """The published rates at the article's prices and at the lowest in the US, pay-as-you-go; None
+    where nothing published is among the records.
+    """
+    rates = _rates(loaded)
+    if rates.empty:
+        return None
+    book = Book(prices, price_date)
+    sizes = list(dict.fromkeys(rates["vm_size"]))
+    unknown: list[str] = []
+    warnings: list[str] = []
+    own = {size: _articles_price(book, size, unknown) for size in sizes}
+    low = {size: _lowest(book, size, unknown) for size in sizes}
+    sets = [
+        _priced(
+            "article",
+            "US$ per million tokens of Llama 3.1 8B on 1 GPU, at the article's prices",
+            rates,
+            own,
+            (gpus, api, warnings),
+        ),
+        _priced(
+            "lowest_us",
+            "US$ per million tokens of Llama 3.1 8B on 1 GPU, at the lowest US price",
+            rates,
+            low,
+            (gpus, api, warnings),
+        ),
+    ]
+    claims = [
+        *(_cheapest(profile, sets) for profile in dict.fromkeys(rates["profile"])),
+        *_estimate(prices, price_date, low),
+        *_names(),
+        *_ratios(loaded, low),
+    ]
+    return Article(
+        sets=sets,
+        claims=pd.DataFrame(claims, columns=["claim", "verdict", "why"]),
+        api=api,
+        source=str(rates["provenance"].iloc[0]),
+        warnings=list(dict.fromkeys(warnings)),
+        unknown=list(dict.fromkeys(unknown)),
+    )
+
+
+def _rates(loaded: Loaded) -> pd.DataFrame:
+    """One row a published case, in the article's order of profiles, then of GPUs by price."""
+    cases = loaded.cases
+    cases = cases[(cases["benchmark"] == BENCHMARK) & (cases["provenance"] != "measured")]
+    wide = figures(loaded, [("output_token_throughput", None), ("total_token_throughput", None)])
+    cases = cases.merge(wide, left_on="record", right_index=True, how="left", validate="one_to_one")
+    cases = cases[cases["output_token_throughput"] > 0]
+    profiles = list(_CHEAPEST)
+    cases = cases.assign(
+        profile=[str(item.get("profile", "")) for item in cases["parameters"]],
+        gpu=[str(item.get("gpu", "")) for item in cases["parameters"]],
+        n=1,
+    ).rename(
+        columns={
+            "output_token_throughput": "output_tokens_per_second",
+            "total_token_throughput": "total_tokens_per_second",
+        }
+    )
+    order = [
+        (
+            profiles.index(profile) if profile in profiles else len(profiles),
+            _GPUS.index(gpu) if gpu in _GPUS else len(_GPUS),
+            number,
+        )
+        for number, (profile, gpu) in enumerate(zip(cases["profile"], cases["gpu"], strict=True))
+    ]
+    return cases.iloc[[place[-1] for place in sorted(order)]].reset_index(drop=True)
+
+
+def _articles_price(book: Book, size: str, unknown: list[str]) -> _Found | None:
+    """South Central US, pay-as-you-go; the H200 as the article estimates it."""
+    if size == _H200:
+        base = book.find(_H100, _ARTICLES_REGION, _OS, LIST_OFFER)
+        if base is None:
+            unknown.append(f"{book.why_not(_H100, _ARTICLES_REGION, _OS, LIST_OFFER)}.")
+            return None
+        quote = Quote(
+            base.usd_per_hour * _ESTIMATE,
+            base.date,
+            f"estimated by the article: {_H100} + 20 %; the catalog has no price of {_H200} there",
+            "",
+        )
+        return _Found(quote, (_ARTICLES_REGION,), estimated=True)
+    found = book.find(size, _ARTICLES_REGION, _OS, LIST_OFFER)
+    if found is None:
+        unknown.append(f"{book.why_not(size, _ARTICLES_REGION, _OS, LIST_OFFER)}.")
+        return None
+    return _Found(found, (_ARTICLES_REGION,))
+
+
+def _lowest(book: Book, size: str, unknown: list[str]) -> _Found | None:
+    """The lowest pay-as-you-go price of a US region, and all regions that have it."""
+    offers = {
+        region: quote
+        for (of, region, os, offer), quote in book.quotes.items()
+        if (of, os, offer) == (size.lower(), _OS, LIST_OFFER) and region in _US
+    }
+    if not offers:
+        unknown.append(f"{size} has no price in the US ({_OS}, {LIST_OFFER}).")
+        return None
+    least = min(quote.usd_per_hour for quote in offers.values())
+    regions = sorted(name for name, quote in offers.items() if quote.usd_per_hour == least)
+    return _Found(offers[regions[0]], tuple(regions))
+
+
+def _priced(
+    name: str,
+    title: str,
+    rates: pd.DataFrame,
+    found: Mapping[str, _Found | None],
+    rest: tuple[Mapping[str, int], ApiPrices, list[str]],
+) -> PriceSet:
+    kept = (
+        *("profile", "gpu", "case", "vm_size", "node_count", "gpus", "n"),
+        *("output_tokens_per_second", "total_tokens_per_second"),
+    )
+    rows = []
+    for row in rows_of(rates, kept):
+        price = found[row["vm_size"]]
+        row |= {
+            "region": None if price is None else price.regions[0],
+            "regions": None if price is None else " ".join(price.regions),
+            "os": _OS,
+            "offer": LIST_OFFER,
+            "currency": CURRENCY,
+            "usd_per_hour": None if price is None else price.quote.usd_per_hour,
+            "price_date": "" if price is None else price.quote.date,
+            "price_source": "unknown" if price is None else price.quote.source,
+            "estimated": price is not None and price.estimated,
+        }
+        rows.append(row | costs(row, *rest))
+    table = pd.DataFrame(rows)
+    least = table.groupby("profile")[_SHARE].transform("min")
+    whole = table.groupby("profile")[_SHARE].transform(lambda values: values.notna().all())
+    # Where a price is unknown, nobody knows which is the cheapest.
+    table.insert(2, "cheapest", (table[_SHARE] == least) & whole)
+    lines = []
+    gpu_of = dict(zip(rates["vm_size"], rates["gpu"], strict=True))
+    for size in sorted(found, key=lambda size: list(gpu_of).index(size)):
+        price = found[size]
+        short = size.removeprefix("Standard_")
+        if price is None:
+            lines.append(f"{gpu_of[size]} = {short}: price unknown.")
+        else:
+            date = price.quote.date or "unknown date"
+            how = " (the article's estimate: H100 + 20 %)" if price.estimated else ""
+            lines.append(
+                f"{gpu_of[size]} = {short}: {units.money(price.quote.usd_per_hour)} an hour in"
+                f" {', '.join(price.regions)}, as of {date}{how}."
+            )
+    sources = dict.fromkeys(
+        price.quote.source for price in found.values() if price is not None and not price.estimated
+    )
+    lines += [f"Prices: {CURRENCY}, {_OS}, {LIST_OFFER}: {source}." for source in sources]
+    return PriceSet(name, title, table[[*table.columns.drop(COSTS), *COSTS]], lines)
+
+
+def _cheapest(profile: str, sets: Sequence[PriceSet]) -> dict[str, str]:
+    """Whether the GPU that the article names is the cheapest at both sets of prices, by total and
+    by output tokens."""
+    named, words = _CHEAPEST.get(profile, ("", profile))
+    winners: list[str] = []
+    lists = []
+    for one in sets:
+        rows = one.table[one.table["profile"] == profile]
+        if rows[_SHARE].isna().any():
+            why = "A price, or how many GPUs a size has, is unknown."
+            return {"claim": words, "verdict": "not checked", "why": why}
+        winners += [
+            str(rows.sort_values(column, kind="stable")["gpu"].iloc[0])
+            for column in (_SHARE, _SHARE_OF_OUTPUT)
+        ]
+        lists.append(
+            f"{' / '.join(units.significant(value, 3) for value in rows[_SHARE])}"
+            f" {_SET_WORDS[one.name]}"
+        )
+    order = " / ".join(rows["gpu"])
+    figures_ = f"Per million total tokens and GPU, {order}: {'; '.join(lists)}."
+    if set(winners) == {named}:
+        return {"claim": words, "verdict": "holds", "why": f"At both sets of prices. {figures_}"}
+    if named not in winners and len(set(winners)) == 1:
+        why = (
+            f"{winners[0]} is the cheapest at both sets of prices, by total and by output tokens."
+            f" {figures_}"
+        )
+        return {"claim": words, "verdict": "not reproducible", "why": why}
+    return {"claim": words, "verdict": "depends", "why": f"It depends on the price. {figures_}"}
+
+
+_SET_WORDS: Final = {"article": "at the article's prices", "lowest_us": "at the lowest US price"}
+
+
+def _estimate(
+    prices: pd.DataFrame, price_date: str | None, low: Mapping[str, _Found | None]
+) -> list[dict[str, str]]:
+    """How the H200's price was estimated, and what it is."""
+    h100, h200 = low.get(_H100), low.get(_H200)
+    if h100 is None or h200 is None:
+        return []
+    ratio = h200.quote.usd_per_hour / h100.quote.usd_per_hour
+    why = (
+        f"Its lowest US price is {units.money(h200.quote.usd_per_hour)} against"
+        f" {units.money(h100.quote.usd_per_hour)} an hour, {_change(ratio)}"
+        f" (as of {h200.quote.date or 'an unknown date'} and"
+        f" {h100.quote.date or 'an unknown date'})."
+    )
+    if then := _first(prices, price_date):
+        date, region, dear, base = then
+        why += (
+            f" In {region} it was {units.money(dear)} against {units.money(base)} on {date},"
+            f" {_change(dear / base)}, which fits the estimate."
+            if abs(dear / base - _ESTIMATE) < _CLOSE
+            else f" In {region} it was {units.money(dear)} against {units.money(base)} on {date}."
+        )
+    return [
+        {
+            "claim": "The H200 node costs 20 % more than the H100 node (estimated)",
+            "verdict": "holds" if abs(ratio - _ESTIMATE) < _CLOSE else "no longer",
+            "why": why,
+        }
+    ]
+
+
+# The article says "20 %": half a percent more or less is the same.
+_CLOSE: Final = 0.005
+
+
+def _change(ratio: float) -> str:
+    return f"{100 * (ratio - 1):+.1f} %"
+
+
+def _first(prices: pd.DataFrame, price_date: str | None) -> tuple[str, str, float, float] | None:
+    """The oldest day and region in the US with a price of both: date, region, H200, H100."""
+    listed = prices[
+        (prices["os"] == _OS)
+        & (prices["offer"] == LIST_OFFER)
+        & prices["region"].isin(_US)
+        & (prices["as_of_date"] != "")
+    ]
+    if price_date is not None:
+        listed = listed[listed["as_of_date"] <= price_date]
+    keyed = {
+        size: {
+            (str(row["as_of_date"]), str(row["region"])): float(row["usd_per_hour"])
+            for row in rows_of(listed[listed["size"] == size])
+        }
+        for size in (_H200, _H100)
+    }
+    both = sorted(keyed[_H200].keys() & keyed[_H100].keys())
+    if not both:
+        return None
+    return (*both[0], keyed[_H200][both[0]], keyed[_H100][both[0]])
+
+
+def _names() -> list[dict[str, str]]:
+    return [
+        {
+            "claim": "Sizes ND-H200-v4 and HD-A100-v4",
+            "verdict": "no such sizes",
+            "why": (
+                "Meant are ND-H200-v5 (Standard_ND96isr_H200_v5) and the two of ND-A100-v4"
+                " (Standard_ND96asr_v4 with 40 GB, Standard_ND96amsr_A100_v4 with 80 GB a GPU)."
+            ),
+        }
+    ]
+
+
+def _ratios(loaded: Loaded, low: Mapping[str, _Found | None]) -> list[dict[str, str]]:
+    """What can be said of DeepSeek R1's cost beside Llama's, without the rates."""
+    wide = figures(loaded, [("cost_ratio", None), ("slowdown", None)])
+    cases = loaded.cases[loaded.cases["benchmark"] == "vllm_ratios"]
+    rows = rows_of(
+        cases.merge(wide, left_on="record", right_index=True, validate="one_to_one"),
+        ("vm_size", "gpus", "cost_ratio", "slowdown"),
+    )
+    slow = next((row["slowdown"] for row in rows if row["slowdown"] is not None), None)
+    claims = []
+    for row in rows:
+        ratio = row["cost_ratio"]
+        if ratio is None:
+            continue
+        gpu = "H200" if row["vm_size"] == _H200 else "H100"
+        words = f"DeepSeek R1's tokens cost {ratio:g}x those of Llama 3.1 8B, {row['gpus']} {gpu}"
+        h100, h200 = low.get(_H100), low.get(_H200)
+        if gpu == "H100":
+            same = slow is not None and math.isclose(ratio, slow)
+            verdict = "consistent" if same else "not checked"
+            why = "On the same GPUs the price cancels: the ratio of costs is that of the rates" + (
+                f", and the article says {slow:g}x slower." if same else "."
+            )
+        elif h100 is None or h200 is None:
+            verdict, why = "not checked", "A price is unknown."
+        else:
+            real = h200.quote.usd_per_hour / h100.quote.usd_per_hour
+            verdict = "rests on an estimate"
+            why = (
+                f"With the lowest US prices instead of H100 + 20 % it is"
+                f" {ratio * real / _ESTIMATE:.1f}x if Llama ran on H100 ({ratio:g} x {real:.4f} /"
+                f" {_ESTIMATE:g}). If Llama ran on the same H200 the price cancels and it stays"
+                f" {ratio:g}x; the article does not say which."
+            )
+        claims.append(
+            {
+                "claim": words,
+                "verdict": verdict,
+                "why": f"{why} The rates stand only in a chart and cannot be checked.",
+            }
+        )
+    return claims

@@ -1,0 +1,324 @@
+"""From costs of tokens to sheets."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from trueup_analysis.cost import GIVEN
+
+from . import units
+from .sheet import Column, Sheet, rows_of
+from .sheets import short_size
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from trueup_analysis.published_tokens import Article, PriceSet
+    from trueup_analysis.tokens import ApiPrices, TokenTable
+
+__all__ = ["WHOLE_VM", "article", "break_even_notes", "rate", "tokens", "used_of"]
+
+_NEVER: Final = "never at this rate"
+WHOLE_VM: Final = (
+    "What is billed is the whole VM, whatever part of it works: nodes x US$ an hour / tokens in an"
+    " hour at the measured rate."
+)
+_BY_SHARE: Final = (
+    "These hold only when the other GPUs of the VM do the same work at the same rate: US$ an hour x"
+    " GPUs used / GPUs of the VM. What is billed is the whole VM."
+)
+_percent = partial(units.percent, digits=1)
+_WHOLE_FROM: Final = 1000
+_price_3 = partial(units.significant, digits=3)
+
+
+def tokens(result: TokenTable) -> list[Sheet]:
+    """Cost per million tokens, a table for each model, whole VMs billed; and by the share of the
+    GPUs used where that is less."""
+    made = []
+    for model, group in result.table.groupby("model", sort=False):
+        rows = rows_of(group)
+        for row in rows:
+            row["used"] = used_of(row["gpus"], row["gpus_billed"])
+            row["output_spread"] = _spread(row) if row["n"] > 1 else None
+            # A case is usually named after its profile.
+            named = str(row["profile"]) in str(row["case"])
+            row["shown_case"] = row["case"] if named else f"{row['case']}, {row['profile']}"
+        of = f": {model!s}" if model else ""
+        made += [_whole(rows, of, result), *_by_share(rows, of, result.api)]
+    if made:
+        made[0] = replace(made[0], warnings=[*result.warnings, *result.unknown])
+    return made
+
+
+def _whole(rows: Sequence[dict[str, Any]], of: str, result: TokenTable) -> Sheet:
+    # What is the same for all rows stands below the table.
+    constant = {name: value for name in _PLACED if (value := _same(rows, name)) is not None}
+
+    def place(name: str) -> str | None:
+        return None if name in constant else _PLACED[name]
+
+    several = any(row["n"] > 1 for row in rows)
+    return Sheet(
+        title=f"US$ per million tokens, the whole VM billed{of}",
+        columns=[
+            Column("benchmark"),
+            Column("model"),
+            Column("profile"),
+            Column("configuration"),
+            Column("case"),
+            Column("shown_case", "case", words=True, data=False),
+            Column("version", place("version"), words=True),
+            Column("vm_size", place("vm_size"), short_size, words=True),
+            Column("node_count", place("node_count"), units.count),
+            Column("gpus"),
+            Column("gpus_billed"),
+            Column("gpu_share"),
+            Column("used", "GPUs\nused", data=False),
+            Column("n", "n" if several else None, units.count),
+            Column("region", place("region"), words=True),
+            Column("os"),
+            Column("offer", place("offer"), words=True),
+            Column("currency"),
+            Column("usd_per_hour", "US$ per\nnode-h", _price),
+            Column("price_date"),
+            Column("price_source"),
+            Column("output_tokens_per_second", "output\ntok/s", rate),
+            Column("output_tokens_per_second_min"),
+            Column("output_tokens_per_second_max"),
+            Column("output_spread", "spread" if several else None, _percent, data=False),
+            Column("total_tokens_per_second", "total\ntok/s", rate),
+            Column("total_tokens_per_second_min"),
+            Column("total_tokens_per_second_max"),
+            Column("usd_per_million_output_tokens", "US$/1e6\noutput", _price),
+            Column("usd_per_million_total_tokens", "US$/1e6\ntotal", _price),
+            *_break_evens(result.api, ""),
+        ],
+        rows=rows,
+        notes=[
+            *(f"{_SAID[name]}: {constant[name]}." for name in _SAID if constant.get(name)),
+            *_prices(rows),
+            WHOLE_VM,
+            *([_POOLED] if several else []),
+            *break_even_notes(result.api),
+        ],
+        facts={
+            "kind": "tokens",
+            "currency": "USD",
+            "unknown_prices": list(result.unknown),
+            "left_out": list(result.left_out),
+            "api_usd_per_million_output_tokens": result.api.output,
+            "api_usd_per_million_total_tokens": result.api.total,
+        },
+    )
+
+
+# Columns that are shown only where they vary, with their headers; and those that are then named
+# below the table (a price says its region and offer).
+_PLACED: Final = {
+    "version": "version",
+    "vm_size": "size\n(Standard_)",
+    "node_count": "nodes",
+    "region": "region",
+    "offer": "offer",
+}
+_SAID: Final = {"version": "vLLM", "vm_size": "Size", "node_count": "Nodes"}
+_POOLED: Final = (
+    "Rates are medians over n runs of a case, and costs follow from those; spread is (max - min) /"
+    " median of the output rate."
+)
+
+
+def _same(rows: Sequence[dict[str, Any]], name: str) -> Any:
+    """The value that all rows have in common; "" where all lack it, None where they differ."""
+    values = {"" if row[name] is None else row[name] for row in rows}
+    return values.pop() if len(values) == 1 else None
+
+
+def _prices(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Where the prices come from: one sentence for each region, offer, date and source."""
+    sizes: dict[str, list[str]] = {}
+    for row in rows:
+        if row["usd_per_hour"] is None:
+            continue
+        if row["price_source"] == GIVEN:
+            sizes.setdefault(GIVEN, [])
+            continue
+        where = (
+            f"{row['region']}, {row['os']}, {row['offer']}, as of"
+            f" {row['price_date'] or 'unknown date'}, {row['price_source']}"
+        )
+        sizes.setdefault(where, []).append(short_size(row["vm_size"]))
+    return [
+        f"Prices{' of ' if of else ''}{', '.join(dict.fromkeys(of))}: USD, {where}."
+        for where, of in sizes.items()
+    ]
+
+
+def _by_share(rows: Sequence[dict[str, Any]], of: str, api: ApiPrices) -> list[Sheet]:
+    part = [row for row in rows if (row["gpu_share"] or 1) < 1]
+    if not part:
+        return []
+    several = len({row["vm_size"] for row in part}) > 1
+    return [
+        Sheet(
+            title=f"US$ per million tokens by share of the VM's GPUs{of}",
+            columns=[
+                Column("model"),
+                Column("case"),
+                Column("shown_case", "case", words=True, data=False),
+                Column("vm_size", "size\n(Standard_)" if several else None, short_size, words=True),
+                Column("used", "GPUs\nused", data=False),
+                Column("gpu_share"),
+                Column("usd_per_million_output_tokens_by_gpu_share", "US$/1e6\noutput", _price),
+                Column("usd_per_million_total_tokens_by_gpu_share", "US$/1e6\ntotal", _price),
+                *_break_evens(api, "_by_gpu_share"),
+            ],
+            rows=part,
+            notes=[_BY_SHARE],
+            facts={"kind": "tokens_by_gpu_share", "currency": "USD"},
+        )
+    ]
+
+
+def _break_evens(api: ApiPrices, end: str, of: str = "") -> list[Column]:
+    """Columns only for what is compared; narrow with ``of``, one of several."""
+    asked = {"output": api.output, "total": api.total}
+    return [
+        Column(
+            f"break_even_{kind}{end}",
+            f"break-even\n{of + ', ' if of else ''}{kind}",
+            _even_short if of else _even,
+            words=not of,
+        )
+        for kind, price in asked.items()
+        if price is not None
+    ]
+
+
+def break_even_notes(api: ApiPrices) -> list[str]:
+    """How the break-even columns are made."""
+    if not api.given:
+        return []
+    against = [
+        f"{price:g} US$ per million {what}"
+        for price, what in ((api.output, "output tokens"), (api.total, "tokens in total"))
+        if price is not None
+    ]
+    text = (
+        f"Break-even against an API at {' and '.join(against)}: US$ per million tokens here / that"
+        " price = the share of all hours in which the node must serve at the measured rate, as it"
+        " is billed for every hour. Above 100 % it costs more even when it never idles: never at"
+        " this rate."
+    )
+    if api.output is not None:
+        text += " What an API asks for input tokens is not counted against output tokens."
+    return [text]
+
+
+def used_of(used: int | None, billed: int | None) -> str:
+    """ "1 of 8" GPUs."""
+    if not used and not billed:
+        return units.UNKNOWN
+    return units.count(used) if billed is None else f"{units.count(used)} of {billed}"
+
+
+def _even(value: Any) -> str:
+    if units.is_missing(value):
+        return "unknown"
+    return _NEVER if value > 1 else units.percent(value, 1)
+
+
+def _even_short(value: Any) -> str:
+    return "never" if not units.is_missing(value) and value > 1 else _even(value)
+
+
+def _price(value: Any) -> str:
+    return "unknown" if units.is_missing(value) else units.money(value)
+
+
+def _spread(row: dict[str, Any]) -> float:
+    """(max - min) / median of the output rate."""
+    name = "output_tokens_per_second"
+    return float((row[f"{name}_max"] - row[f"{name}_min"]) / row[name])
+
+
+def rate(value: Any) -> str:
+    """Tokens a second: no decimals where they are below a thousandth."""
+    return units.fixed(value, 1 if value is not None and value < _WHOLE_FROM else 0)
+
+
+def article(found: Article) -> list[Sheet]:
+    """The published rates at each set of prices, and what the article says beside them."""
+    made = [_price_set(one, found) for one in found.sets]
+    claims = Sheet(
+        title="What the article says, and what follows from its own rates",
+        columns=[
+            Column("claim", "the article", words=True),
+            Column("verdict", "verdict", words=True),
+            Column("why", "why", words=True),
+        ],
+        rows=rows_of(found.claims),
+        notes=[
+            (
+                "The article's own US$ per 1,000 tokens stand only in charts: its words are"
+                " checked, not its figures."
+            ),
+            f"Source: {found.source}.",
+        ],
+        warnings=[*found.warnings, *found.unknown],
+        facts={"kind": "published_token_claims", "unknown_prices": list(found.unknown)},
+    )
+    return [*made, claims]
+
+
+def _price_set(one: PriceSet, found: Article) -> Sheet:
+    rows = rows_of(one.table)
+    for row in rows:
+        row["wins"] = "*" if row["cheapest"] else ""
+        row["shown_profile"] = str(row["profile"]).replace("_", " ")
+    return Sheet(
+        title=one.title,
+        columns=[
+            Column("profile"),
+            Column("shown_profile", "profile", words=True, data=False),
+            Column("gpu", "GPU", words=True),
+            Column("case"),
+            Column("vm_size"),
+            Column("node_count"),
+            Column("gpus"),
+            Column("gpus_billed"),
+            Column("gpu_share"),
+            Column("output_tokens_per_second", "out\ntok/s", units.count),
+            Column("total_tokens_per_second", "total\ntok/s", units.count),
+            Column("region"),
+            Column("regions"),
+            Column("os"),
+            Column("offer"),
+            Column("currency"),
+            Column("usd_per_hour"),
+            Column("price_date"),
+            Column("price_source"),
+            Column("estimated"),
+            Column("usd_per_million_output_tokens", "VM\noutput", _price_3),
+            Column("usd_per_million_total_tokens", "VM\ntotal", _price_3),
+            Column("usd_per_million_output_tokens_by_gpu_share", "1 GPU\noutput", _price_3),
+            Column("usd_per_million_total_tokens_by_gpu_share", "1 GPU\ntotal", _price_3),
+            Column("wins", "", words=True, data=False),
+            Column("cheapest"),
+            *_break_evens(found.api, "", "VM"),
+            *_break_evens(found.api, "_by_gpu_share", "1 GPU"),
+        ],
+        rows=rows,
+        notes=[
+            *one.notes,
+            (
+                "VM: the whole VM is billed for the work of its 1 GPU. 1 GPU: that / GPUs of the"
+                " VM, which holds only when the others do the same work. * cheapest of its profile."
+            ),
+            *break_even_notes(found.api),
+        ],
+        facts={"kind": "published_tokens", "prices": one.name, "source": found.source},
+    )

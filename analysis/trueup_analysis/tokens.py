@@ -1,0 +1,306 @@
+"""What tokens cost: US$ per million of them, from measured rates and catalog/prices.csv."""
+
+from __future__ import annotations
+
+import csv
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import pandas as pd
+from trueup.errors import BadInput
+
+from .cost import CURRENCY, LIST_OFFER, Book, Pricing
+from .render.sheet import rows_of
+from .scaling import HOW, figures, work_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from .load import Loaded
+
+__all__ = [
+    "BENCHMARK",
+    "COSTS",
+    "ApiPrices",
+    "TokenTable",
+    "break_even",
+    "costs",
+    "per_million",
+    "read_gpus",
+    "table",
+]
+
+BENCHMARK: Final = "vllm"
+# The same work at another address is a repeat.
+_NOT_WORK: Final = HOW | {"base_url"}
+_OUTPUT: Final = "output_token_throughput"
+_TOTAL: Final = "total_token_throughput"
+_MILLION: Final = 1e6
+_SECONDS: Final = 3600
+# Both rates are printed with two decimals, so a total may fall short of its part by this much.
+_ROUNDING: Final = 0.01
+
+
+@dataclass(frozen=True)
+class ApiPrices:
+    """What an API asks, US$ per million output tokens and per million of all tokens; None where
+    nothing is compared.
+
+    Raises:
+        BadInput: a price that is not above zero.
+    """
+
+    output: float | None = None
+    total: float | None = None
+
+    def __post_init__(self) -> None:
+        for what, price in (("output tokens", self.output), ("tokens", self.total)):
+            if price is not None and not 0 < price < math.inf:
+                message = f"an API price of {price:g} US$ per million {what} is not above zero"
+                raise BadInput(message)
+
+    @property
+    def given(self) -> bool:
+        return self.output is not None or self.total is not None
+
+
+@dataclass(frozen=True)
+class TokenTable:
+    """Cost by case. What is unknown is a missing value in the sense of ``pandas.isna``.
+
+    Attributes:
+        table: one row a case (repeats over runs pooled; other work, versions and machines apart);
+            columns: benchmark, version, model, profile, configuration (the publication's set-up or
+            ""), case, vm_size (as billed), node_count, gpus (used, over all nodes), gpus_billed
+            (that the VMs have), gpu_share (gpus / gpus_billed), n (records pooled),
+            output_tokens_per_second and total_tokens_per_second (median over the records), each
+            also with _min and _max, region, os, offer, currency ("USD"), usd_per_hour (one node),
+            price_date (text; "" when undated), price_source, usd_per_million_output_tokens and
+            usd_per_million_total_tokens (all nodes billed whole), the same with _by_gpu_share
+            (price x gpu_share; missing where all GPUs were used or nobody knows), and
+            break_even_output, break_even_total, break_even_output_by_gpu_share,
+            break_even_total_by_gpu_share (share of the hours in which the node must serve at the
+            measured rate for its tokens to cost what the API's do).
+        api: what the break-even shares were computed with.
+        warnings: sentences. unknown: what has no price, and why. left_out: the records that do not
+            enter, and why, one sentence each.
+    """
+
+    table: pd.DataFrame
+    api: ApiPrices
+    warnings: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+
+
+def read_gpus(path: Path) -> dict[str, int]:
+    """catalog/vm_sizes.csv: how many GPUs a size has, by its name in lower case. Empty without such
+    a file.
+
+    Raises:
+        BadInput: the file cannot be read, or is another one.
+    """
+    if not path.is_file():
+        return {}
+    try:
+        with path.open(encoding="utf-8", newline="") as stream:
+            return {
+                row["size"].lower(): int(row["gpus"] or 0)
+                for row in csv.DictReader(stream, strict=True)
+            }
+    except (OSError, UnicodeDecodeError, csv.Error, KeyError, ValueError) as error:
+        message = f"{path} is not a readable table of VM sizes: {error}"
+        raise BadInput(message) from error
+
+
+def per_million(usd_per_hour: float, tokens_per_second: float) -> float:
+    """US$ per million tokens of what costs that much an hour; NaN at a rate of 0."""
+    if not tokens_per_second > 0:
+        return math.nan
+    return usd_per_hour / _SECONDS / tokens_per_second * _MILLION
+
+
+def break_even(usd_per_million: float, api_price: float | None) -> float:
+    """The share of the hours at the measured rate at which both cost the same; above 1 there is
+    none. A node is billed for all hours, so its tokens cost usd_per_million / share.
+    """
+    return math.nan if api_price is None else usd_per_million / api_price
+
+
+def table(
+    loaded: Loaded,
+    *,
+    prices: pd.DataFrame,
+    gpus: Mapping[str, int],
+    region: str | None = None,
+    offer: str | None = None,
+    os: str = "linux",
+    price: float | None = None,
+    as_size: str | None = None,
+    price_date: str | None = None,
+    api: ApiPrices | None = None,
+    published: bool = False,
+) -> TokenTable | None:
+    """Cost per million tokens of every vLLM case with outcome ok; None without any vLLM record.
+
+    Args:
+        gpus: how many GPUs each size has (``read_gpus``).
+        region, offer, os, price, as_size, price_date: as for ``cost.table``.
+        api: prices of an API to compare with.
+        published: whether published results enter too; they say no region of their own.
+
+    Raises:
+        BadInput: a price that is not above zero.
+    """
+    if price is not None and not 0 < price < math.inf:
+        message = f"a price of {price} US$ an hour is not above zero"
+        raise BadInput(message)
+    cases = loaded.cases[loaded.cases["benchmark"] == BENCHMARK]
+    if not published:
+        cases = cases[cases["provenance"] == "measured"]
+    if cases.empty:
+        return None
+    api = ApiPrices() if api is None else api
+    rows, left_out = _rows(loaded, cases)
+    rows["vm_size"] = rows["vm_size"] if as_size is None else as_size
+    rows["region"] = rows["region"] if region is None else region
+    rows["offer"] = rows["offer"].fillna(LIST_OFFER) if offer is None else offer
+    rows["os"] = os
+    rows["currency"] = CURRENCY
+    pricing = Pricing(Book(prices, price_date), os, price)
+    keys = rows_of(rows, ("vm_size", "region", "offer"))
+    quotes = [pricing.quote(**one) for one in keys]
+    names = ("usd_per_hour", "price_date", "price_source")
+    for name in names:
+        rows[name] = [quote[name] for quote in quotes]
+    warnings = pricing.warnings()
+    if as_size is not None:
+        warnings.insert(
+            0,
+            f"Priced as {as_size}, whatever machine ran it: a statement on that price, not on that"
+            " machine.",
+        )
+    added = [costs(row, gpus, api, warnings) for row in rows_of(rows)]
+    found = pd.concat([rows, pd.DataFrame(added, index=rows.index, columns=COSTS)], axis=1)
+    found["gpus_billed"] = found["gpus_billed"].astype("Int64")
+    return TokenTable(
+        table=found[_TABLE],
+        api=api,
+        warnings=warnings,
+        unknown=pricing.unknown(),
+        left_out=left_out,
+    )
+
+
+_BREAK_EVENS = [
+    *("break_even_output", "break_even_total"),
+    *("break_even_output_by_gpu_share", "break_even_total_by_gpu_share"),
+]
+COSTS = [
+    *("gpus_billed", "gpu_share"),
+    *("usd_per_million_output_tokens", "usd_per_million_total_tokens"),
+    "usd_per_million_output_tokens_by_gpu_share",
+    "usd_per_million_total_tokens_by_gpu_share",
+    *_BREAK_EVENS,
+]
+_RATES = [
+    f"{kind}_tokens_per_second{end}" for kind in ("output", "total") for end in ("", "_min", "_max")
+]
+_TABLE = [
+    *("benchmark", "version", "model", "profile", "configuration", "case", "vm_size"),
+    *("node_count", "gpus", "gpus_billed", "gpu_share", "n", *_RATES),
+    *("region", "os", "offer", "currency", "usd_per_hour", "price_date", "price_source"),
+    *COSTS[2:],
+]
+_CASE_KEYS = [
+    *("benchmark", "version", "model", "profile", "configuration", "case", "work", "vm_size"),
+    *("machine", "region", "offer", "node_count", "gpus"),
+]
+
+
+def _rows(loaded: Loaded, cases: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """One row a case with both rates, in the order of reading; and what is left out."""
+    wide = figures(loaded, [(_OUTPUT, None), (_TOTAL, None)])
+    cases = cases.merge(wide, left_on="record", right_index=True, how="left", validate="one_to_one")
+    listed = rows_of(
+        cases, ("outcome", "case", "nodes", "run_id", "reason", "node_count", _OUTPUT, _TOTAL)
+    )
+    why = [_why_not(row) for row in listed]
+    left_out = [
+        f"left out, {row['outcome']}: {row['case']} on {row['nodes']} in {row['run_id']}: {reason}"
+        for row, reason in zip(listed, why, strict=True)
+        if reason is not None
+    ]
+    cases = cases[[reason is None for reason in why]]
+    parameters = cases["parameters"].to_list()
+    cases = cases.assign(
+        work=[work_of(item, _NOT_WORK) for item in parameters],
+        version=[str(software.get(BENCHMARK, "")) for software in cases["software"]],
+        **{
+            name: [str(item.get(name) or "") for item in parameters]
+            for name in ("model", "profile", "configuration")
+        },
+        # Off Azure the size says nothing, so machines are kept apart by name.
+        machine=cases["nodes"].where(cases["vm_size"].isna(), ""),
+    )
+    aggregates: dict[str, tuple[str, str]] = {"n": ("record", "size")}
+    for kind, metric in (("output", _OUTPUT), ("total", _TOTAL)):
+        for end, how in (("", "median"), ("_min", "min"), ("_max", "max")):
+            aggregates[f"{kind}_tokens_per_second{end}"] = (metric, how)
+    grouped = cases.groupby(_CASE_KEYS, dropna=False, sort=False)
+    return grouped.agg(**aggregates).reset_index(), left_out
+
+
+def _why_not(row: Mapping[str, Any]) -> str | None:
+    """Why a record cannot be priced."""
+    if row["outcome"] != "ok":
+        return str(row["reason"])
+    for name in (_OUTPUT, _TOTAL):
+        if row[name] is None:
+            return f"it holds no {name}"
+    if row[_OUTPUT] <= 0:
+        return "it put out no tokens"
+    if row[_TOTAL] < row[_OUTPUT] - _ROUNDING:
+        return f"its {_TOTAL} ({row[_TOTAL]:g}) is below its {_OUTPUT} ({row[_OUTPUT]:g})"
+    if row["node_count"] is None:
+        return "it does not say on how many nodes it ran"
+    return None
+
+
+def costs(
+    row: Mapping[str, Any], gpus: Mapping[str, int], api: ApiPrices, warnings: list[str]
+) -> dict[str, Any]:
+    """The columns of COSTS for one row of a table; what is odd goes to ``warnings``."""
+    nodes, used = int(row["node_count"]), row["gpus"]
+    of_size = gpus.get(str(row["vm_size"]).lower())
+    billed = None if of_size is None else of_size * nodes
+    share = None
+    if billed and used is not None:
+        if used > billed:
+            warnings.append(
+                f"{row['case']} says {used} GPUs, yet {nodes} x {row['vm_size']} has {billed}:"
+                " no share of the GPUs can be said."
+            )
+        elif used:
+            share = used / billed
+    # NaN where the price is unknown: all that follows from it is unknown too.
+    hourly = (math.nan if row["usd_per_hour"] is None else float(row["usd_per_hour"])) * nodes
+    out = per_million(hourly, float(row["output_tokens_per_second"]))
+    total = per_million(hourly, float(row["total_tokens_per_second"]))
+    part = share if share is not None and share < 1 else math.nan
+    evens = [
+        break_even(cost, price)
+        for factor in (1.0, part)
+        for cost, price in ((out * factor, api.output), (total * factor, api.total))
+    ]
+    return {
+        "gpus_billed": billed,
+        "gpu_share": share,
+        "usd_per_million_output_tokens": out,
+        "usd_per_million_total_tokens": total,
+        "usd_per_million_output_tokens_by_gpu_share": out * part,
+        "usd_per_million_total_tokens_by_gpu_share": total * part,
+        **dict(zip(_BREAK_EVENS, evens, strict=True)),
+    }

@@ -1,0 +1,284 @@
+#!/usr/bin/python
+"""Ansible module: train a model for some iterations and return a record."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: megatron_bench
+short_description: Train a GPT for some iterations and measure step time and TFLOP/s per GPU
+version_added: "0.5.0"
+description:
+  - Starts torchrun on this node with Megatron-LM's or Megatron-DeepSpeed's C(pretrain_gpt.py), or
+    with C(gpt_driver.py), a small GPT of ours in plain PyTorch that also runs without GPUs, and
+    returns step time, samples and tokens per second, and TFLOP/s per GPU as a record.
+  - C(train_flops_article) is counted by 96 B s l h^2 (1 + s/(6h) + V/(16lh)), which includes
+    recomputed activations, whether or not O(recompute) is set; C(train_flops_megatron) by
+    72 B s l h^2 (1 + s/(6h) + V/(12lh)), without. What Megatron itself prints is
+    C(train_flops_printed). Without GPUs they are rates of each process.
+  - The first quarter of the iterations, 2 to 4 of them, is warm-up and in no time or rate.
+  - A run whose loss is not finite or does not fall, or that skipped iterations, gives a record with
+    outcome C(invalid); one that ends early or at its time limit, C(failed).
+  - Over several nodes the module is run on all of them at the same time. The first of O(nodes)
+    returns the record; the others return RV(record=none).
+  - Needs what the role P(training#role) installs.
+options:
+  prefix:
+    description: Folder into which the role training installed the environment and the programs.
+    type: path
+    required: true
+  program:
+    description:
+      - C(gpt_driver) runs on CPUs (gloo) and GPUs (nccl). C(megatron) is Megatron-LM with made-up
+        data. C(megatron_deepspeed) needs O(data).
+    type: str
+    choices: [gpt_driver, megatron, megatron_deepspeed]
+    default: gpt_driver
+  layers:
+    description: Decoder layers.
+    type: int
+    default: 2
+  hidden_size:
+    description: Hidden size, a multiple of O(attention_heads).
+    type: int
+    default: 128
+  attention_heads:
+    description: Attention heads.
+    type: int
+    default: 4
+  sequence_length:
+    description: Tokens of one sample.
+    type: int
+    default: 64
+  vocabulary_size:
+    description: Vocabulary, as padded.
+    type: int
+    default: 512
+  micro_batch:
+    description: Samples of each process in an iteration; the global batch is that of all of them.
+    type: int
+    default: 4
+  iterations:
+    description: How many to run; 6 at least.
+    type: int
+    default: 20
+  processes:
+    description: Processes of each node; one a GPU where O(backend=nccl).
+    type: int
+    default: 1
+  nodes:
+    description: Names of the nodes that take part, the one that all others meet at first; empty
+      means this one alone.
+    type: list
+    elements: str
+    default: []
+  node_rank:
+    description: This node's place among them, from 0.
+    type: int
+    default: 0
+  rendezvous_address:
+    description: Address of the first node, as the others reach it.
+    type: str
+    default: ""
+  rendezvous_port:
+    description: Port there.
+    type: int
+    default: 29500
+  interface:
+    description: Network interface over which processes meet, and gloo sends; empty leaves it to
+      them.
+    type: str
+    default: ""
+  backend:
+    description: nccl on nodes with GPUs, gloo on those without, where GPUs are hidden from it.
+    type: str
+    choices: [gloo, nccl]
+    default: gloo
+  zero_stage:
+    description: DeepSpeed's ZeRO stage; with C(megatron) 1 is its distributed optimizer.
+    type: int
+    default: 0
+  offload:
+    description: Where the optimizer's state is kept; C(cpu) with O(zero_stage=3) alone.
+    type: str
+    choices: [none, cpu]
+    default: none
+  deepspeed_config:
+    description: DeepSpeed's configuration, a JSON file; where DeepSpeed takes part.
+    type: path
+  recompute:
+    description: Whether activations are computed again in the backward pass.
+    type: bool
+    default: false
+  precision:
+    description: What is computed in.
+    type: str
+    choices: [fp32, bf16, fp16]
+    default: fp32
+  threads:
+    description: CPU threads of each process; 0 leaves it to PyTorch.
+    type: int
+    default: 0
+  data:
+    description: What C(megatron_deepspeed) trains on.
+    type: dict
+    default: {}
+  arguments:
+    description: More options of the program's own, at the end.
+    type: list
+    elements: str
+    default: []
+  variables:
+    description: Environment variables of the run, such as NCCL's.
+    type: dict
+    default: {}
+extends_documentation_fragment: [trueup_bench]
+author: trueup contributors (@trueup)
+"""
+
+EXAMPLES = r"""
+- name: Train a tiny GPT in two processes
+  megatron_bench:
+    prefix: /opt/trueup/training
+    processes: 2
+    run_id: 20261120T091300Z-7c1e
+    node_name: "{{ inventory_hostname }}"
+    node: "{{ trueup_node }}"
+"""
+
+RETURN = r"""
+record:
+  description: The record of the case (schema C(trueup.record/1)); null in check mode, when the
+    input was refused, and on all nodes but the first.
+  returned: always
+  type: dict
+raw:
+  description: What it printed; null when nothing ran.
+  returned: always
+  type: str
+command:
+  description: The command line.
+  returned: always
+  type: list
+  elements: str
+environment:
+  description: The variables set for it.
+  returned: always
+  type: dict
+ansible_facts:
+  description: The record once more, as the fact C(trueup_megatron).
+  returned: success
+  type: dict
+  contains:
+    trueup_megatron:
+      description: The record.
+      type: dict
+      returned: when the case ran and is ok
+"""
+
+import os
+from typing import Any, Dict
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.trueup import megatron
+from ansible.module_utils.trueup.bench import COMMON_SPEC, Bench
+from ansible.module_utils.trueup.errors import BadInput
+from ansible.module_utils.trueup.flops import Model
+from ansible.module_utils.trueup.parsers.megatron import parse_megatron
+
+_NUMBERS = {
+    "layers": 2,
+    "hidden_size": 128,
+    "attention_heads": 4,
+    "sequence_length": 64,
+    "vocabulary_size": 512,
+    "micro_batch": 4,
+    "iterations": 20,
+    "processes": 1,
+    "node_rank": 0,
+    "rendezvous_port": 29500,
+    "zero_stage": 0,
+    "threads": 0,
+}
+
+
+def argument_spec() -> Dict[str, Dict[str, Any]]:
+    return dict(
+        COMMON_SPEC,
+        **{name: {"type": "int", "default": default} for name, default in _NUMBERS.items()},
+        prefix={"type": "path", "required": True},
+        program={"type": "str", "choices": list(megatron.PROGRAMS), "default": "gpt_driver"},
+        nodes={"type": "list", "elements": "str", "default": []},
+        rendezvous_address={"type": "str", "default": ""},
+        interface={"type": "str", "default": ""},
+        backend={"type": "str", "choices": ["gloo", "nccl"], "default": "gloo"},
+        offload={"type": "str", "choices": ["none", "cpu"], "default": "none"},
+        deepspeed_config={"type": "path"},
+        recompute={"type": "bool", "default": False},
+        precision={"type": "str", "choices": ["fp32", "bf16", "fp16"], "default": "fp32"},
+        data={"type": "dict", "default": {}},
+        arguments={"type": "list", "elements": "str", "default": []},
+        variables={"type": "dict", "default": {}},
+    )
+
+
+def asked(given: Dict[str, Any]) -> megatron.Run:
+    """The run that the parameters describe."""
+    model = ("layers", "hidden_size", "sequence_length", "vocabulary_size", "attention_heads")
+    same = ("program", "micro_batch", "iterations", "processes", "node_rank", "backend")
+    more = ("zero_stage", "offload", "recompute", "precision", "threads")
+    return megatron.Run(
+        model=Model(**{name: given[name] for name in model}),
+        nodes=given["nodes"] or [given["node_name"]],
+        rendezvous=given["rendezvous_address"],
+        port=given["rendezvous_port"],
+        **{name: given[name] for name in same + more},
+    )
+
+
+def main() -> None:
+    module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
+    given = module.params
+    bench = Bench(module, "megatron")
+    try:
+        run = asked(given)
+        command = megatron.command(
+            run,
+            prefix=given["prefix"],
+            deepspeed_config=given["deepspeed_config"] or "",
+            data=given["data"],
+            arguments=given["arguments"],
+        )
+        config = given["deepspeed_config"]
+        if run.deepspeed and not module.check_mode and not os.path.isfile(config):
+            raise BadInput(f"deepspeed_config {config} is not a file on this node")
+    except BadInput as error:
+        bench.refuse(str(error))
+    bench.prepare(
+        case=megatron.case_name(run),
+        command=command,
+        environment=megatron.environment(run, given["interface"], given["variables"]),
+        parameters=megatron.parameters(run),
+        nodes=list(run.nodes) if len(run.nodes) > 1 else [],
+        ranks=run.world_size,
+        threads_per_rank=max(1, run.threads),
+        gpus=run.world_size if run.backend == "nccl" else 0,
+    )
+    if run.node_rank > 0:
+        bench.run(str)  # the first node prints, and makes the record
+        module.exit_json(
+            changed=False,
+            record=None,
+            raw=None,
+            command=command,
+            environment=bench.case.environment,
+            ansible_facts={},
+        )
+    output = bench.run(parse_megatron)
+    bench.case.software.update(output.software)
+    bench.finish(
+        metrics=output.metrics() + megatron.rates(run, output), invalid=megatron.judge(run, output)
+    )
+
+
+if __name__ == "__main__":
+    main()

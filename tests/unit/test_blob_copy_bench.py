@@ -1,0 +1,238 @@
+"""The module blob_copy_bench: success, check mode, missing program, unusable output, refusals; its
+folder is gone and the credential is nowhere."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import blob_copy_bench
+import jsonschema
+import pytest
+from ansible.module_utils.trueup import blob_copy
+from bench_modules import FakeRun, Runner
+from hypothesis import given
+from hypothesis import strategies as st
+from trueup import blob_copy as rule
+from trueup import record as records
+from trueup.errors import BadInput
+from trueup.parsers.blob_copy import DRIVER_PREFIX
+
+DATA = Path(__file__).parent.parent / "data" / "blob_copy"
+EIGHT = (DATA / "eight_copies.txt").read_text()
+RESUMED = (DATA / "resumed.txt").read_text()
+SCHEMA = json.loads(Path(records.__file__).with_name("record.schema.json").read_text())
+SECRET = "AccountName=a;AccountKey=c2VjcmV0IG9mIHRoZSB0ZXN0cw==;"
+MIB, GIB = 1024**2, 1024**3
+# What eight_copies.txt was asked for, but for its sizes: the fake files are small.
+ASKED = {"container": "checkpoints", "cap_mbps": 100, "size_bytes": 4096}
+
+
+def changed(text: str, **members: Any) -> str:
+    """With other figures in it, and a digest of them."""
+    data = json.loads(text.partition(DRIVER_PREFIX)[2].splitlines()[0])
+    del data["digest"]
+    file = data["copies"][0]["files"][0]
+    for name, value in members.items():
+        place = file if name in file and name not in data else data["copies"][0]
+        place[name] = value
+        if name in data:
+            data[name] = sum(copy[name] for copy in data["copies"])
+    body = json.dumps(data, sort_keys=True, separators=(",", ":"))
+    data["digest"] = hashlib.sha256(body.encode()).hexdigest()
+    return DRIVER_PREFIX + json.dumps(data) + "\n"
+
+
+def shrunk(text: str) -> str:
+    """Files of 4096 bytes instead of 32 MiB."""
+    data = json.loads(text.partition(DRIVER_PREFIX)[2].splitlines()[0])
+    text = json.dumps(data).replace(str(32 * MIB), "4096").replace(str(256 * MIB), str(8 * 4096))
+    return changed(DRIVER_PREFIX + text)
+
+
+SMALL = shrunk(EIGHT)
+
+
+class Watch(FakeRun):
+    """Also remembers the files that were there while it ran."""
+
+    seen: dict[str, int]
+
+    def __call__(self, argv: list[str], **options: Any) -> Any:
+        paths = argv[argv.index("--") + 1 :]
+        self.seen = {path: os.path.getsize(path) for path in paths}
+        return super().__call__(argv, **options)
+
+
+@pytest.fixture(name="run_module")
+def _run_module(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> Any:
+    scratch, prefix = tmp_path / "scratch", tmp_path / "prefix"
+    scratch.mkdir()
+    prefix.mkdir()
+    credentials = prefix / "credentials"
+    credentials.write_text(f"AZURE_STORAGE_CONNECTION_STRING={SECRET}\n")
+    credentials.chmod(0o600)
+    runner = Runner(blob_copy_bench, monkeypatch, capsys, tmp_path)
+    given_ = {"prefix": str(prefix), "directory": str(scratch), **ASKED}
+    return lambda run, **arguments: runner(run, **{**given_, **arguments})
+
+
+def test_a_good_run_gives_a_record_and_leaves_nothing(run_module: Any, tmp_path: Path) -> None:
+    run = Watch(stdout=SMALL)
+    result = run_module(run)
+    record = result["record"]
+    jsonschema.validate(record, SCHEMA)
+    assert (record["outcome"], record["case"], record["ranks"]) == ("ok", "8x100mbps-random", 8)
+    assert record["parameters"]["copies"] == 8
+    assert record["parameters"]["cap_bits_per_second"] == 100e6
+    assert record["parameters"]["limit_bits_per_second"] == 20e9
+    assert record["parameters"]["program"] == "azure-storage-blob"
+    assert record["software"] == {"azure-storage-blob": "12.31.1", "python": "3.11.7"}
+    assert result["ansible_facts"] == {"trueup_blob_copy": record}
+    assert list(run.seen.values()) == [4096] * 8
+    assert list((tmp_path / "scratch").iterdir()) == []
+    [call] = run.calls
+    assert call["environment"] == {"AZURE_STORAGE_CONNECTION_STRING": SECRET}
+    argv = " ".join(call["argv"])
+    assert "--benchmark --container checkpoints --name trueup/20261120T091300Z-7c1e/node-1" in argv
+    assert "--copies 8 --limit-mbps 20000 --cap-mbps 100 --cores-kept -1" in argv
+
+
+@pytest.mark.parametrize("stderr", ["", f"trueup-blob-copy: {SECRET}\n"])
+def test_the_credential_is_nowhere(run_module: Any, stderr: str) -> None:
+    result = run_module(FakeRun(stdout=SMALL, stderr=stderr))
+    assert SECRET not in json.dumps(result)
+    assert result["environment"] == {}
+    failed = run_module(FakeRun(returncode=1, stderr=stderr))
+    assert SECRET not in json.dumps(failed)
+
+
+def test_check_mode_returns_the_same_keys_and_runs_nothing(run_module: Any, tmp_path: Path) -> None:
+    run = FakeRun(stdout=SMALL)
+    result = run_module(run, check=True)
+    assert (run.calls, list((tmp_path / "scratch").iterdir())) == ([], [])
+    assert set(result) == set(run_module(FakeRun(stdout=SMALL)))
+    assert result["record"] is None
+    assert result["command"][-1] == str(tmp_path / "scratch/trueup-blob-copy-XXXXXXXX/rank07.bin")
+
+
+@pytest.mark.parametrize(
+    ("ending", "outcome", "reason"),
+    [
+        ({"error": FileNotFoundError(2, "No such file or directory")}, "failed", "cannot be run"),
+        (
+            {"returncode": 1, "stderr": "trueup-blob-copy: copy 0: it was refused\n"},
+            "failed",
+            "exit status 1 after 4.5 s: copy 0: it was refused",
+        ),
+        (
+            {"returncode": 1, "stderr": "trueup-blob-copy: copy 0: 8 of 32 MiB, 95 Mb/s\n"},
+            "failed",
+            "exit status 1 after 4.5 s",
+        ),
+        ({"stdout": SMALL[:700]}, "failed", "cut off or damaged"),
+        ({"stdout": ""}, "failed", "did not come to their end"),
+        ({"timed_out": True}, "failed", "time limit of 1800 s"),
+        ({"stdout": RESUMED}, "invalid", "1 copies ran instead of 8"),
+        ({"stdout": EIGHT}, "invalid", f"{256 * MIB} bytes were copied instead of {8 * 4096}"),
+        (
+            {"stdout": changed(SMALL, stored_md5="0" * 32, verified=False)},
+            "invalid",
+            "with MD5 00000000000000000000000000000000",
+        ),
+        (
+            {"stdout": changed(SMALL, sent_bytes=100 * MIB, seconds=5.0)},
+            "invalid",
+            "copy 0 took 168 Mb/s, above its cap of 100 Mb/s by more than 10%",
+        ),
+    ],
+)
+def test_a_bad_end_gives_a_record_with_the_reason_and_leaves_nothing(
+    run_module: Any, tmp_path: Path, ending: dict[str, Any], outcome: str, reason: str
+) -> None:
+    result = run_module(FakeRun(**ending))
+    jsonschema.validate(result["record"], SCHEMA)
+    assert result["failed"] is True
+    assert result["record"]["outcome"] == outcome
+    assert reason in result["record"]["reason"]
+    assert list((tmp_path / "scratch").iterdir()) == []
+
+
+def test_given_files_are_copied_and_kept(run_module: Any, tmp_path: Path) -> None:
+    files = []
+    for number in range(8):
+        files.append(tmp_path / f"f{number}.pt")
+        files[-1].write_bytes(b"x" * 4096)
+    run = Watch(stdout=SMALL)
+    record = run_module(run, files=[str(path) for path in files])["record"]
+    assert (record["outcome"], record["parameters"]["data"]) == ("ok", "files")
+    assert list(run.seen) == [str(path) for path in files]
+    assert [path.exists() for path in files] == [True] * 8
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ({"cap_mbps": 2500}, "8 copies of 2500 Mb/s are 20 Gb/s, and the account takes 20 Gb/s"),
+        ({"copies": 0}, "copies 0 is not a positive number"),
+        ({"copies": 200, "cap_mbps": 0}, "less than 100 Mb/s each: take fewer"),
+        ({"limit_mbps": -1}, "is not a positive number"),
+        ({"container": ""}, "container is empty"),
+        ({"account_url": "https://a.blob.core.windows.net?sv=1&sig=x"}, "holds a query"),
+        ({"size_bytes": 0}, "size_bytes 0 is not a size"),
+        ({"directory": "/no/such/folder"}, "is not a folder on this node: set directory"),
+        ({"files": ["/no/such/file"]}, "/no/such/file is not a file on this node"),
+        ({"files": ["/dev/null"]}, "/dev/null is not a file on this node"),
+        ({"timeout_seconds": 0}, "timeout_seconds 0 is not a positive time"),
+    ],
+)
+def test_bad_input_is_refused_in_one_sentence(
+    run_module: Any, arguments: dict[str, Any], reason: str
+) -> None:
+    run = FakeRun(stdout=SMALL)
+    result = run_module(run, **arguments)
+    assert (run.calls, result["record"]) == ([], None)
+    assert reason in result["msg"]
+
+
+def test_no_space_is_refused_with_both_figures(
+    run_module: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        blob_copy.os, "statvfs", lambda _: SimpleNamespace(f_bavail=GIB // 4096, f_frsize=4096)
+    )
+    result = run_module(FakeRun(stdout=SMALL), size_bytes=GIB)
+    assert "has 1.00 GiB free, and the files need 8.40 GiB" in result["msg"]
+
+
+def test_a_credential_that_others_can_read_is_refused(run_module: Any, tmp_path: Path) -> None:
+    (tmp_path / "prefix" / "credentials").chmod(0o644)
+    run = FakeRun(stdout=SMALL)
+    assert "can be read by others (mode 0644): chmod 600 it" in run_module(run)["msg"]
+    (tmp_path / "prefix" / "credentials").chmod(0o600)
+    (tmp_path / "prefix" / "credentials").write_text("PASSWORD=x\n")
+    assert "line 1 is not one of AZURE_STORAGE_" in run_module(run)["msg"]
+    assert run.calls == []
+
+
+def test_the_articles_eight_copies_stay_below_twenty_gigabits() -> None:
+    assert rule.capped(8, 20e9, 2300e6) == 2300e6
+    assert 8 * 2300e6 < 20e9
+    assert rule.capped(8, 20e9) == 2400e6
+
+
+@given(st.integers(1, 100), st.floats(1e8, 1e12))
+def test_the_largest_step_below_the_limit_is_taken(copies: int, limit: float) -> None:
+    try:
+        cap = rule.capped(copies, limit)
+    except BadInput:
+        assert limit / copies <= rule.CAP_STEP
+        return
+    assert copies * cap < limit
+    assert limit / copies <= cap + rule.CAP_STEP

@@ -1,0 +1,301 @@
+"""trueup-blob-copy without a service: arguments, shares, pace, retries and azcopy's output.
+test_blob_azurite.py has the rest."""
+
+from __future__ import annotations
+
+import base64
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from trueup import blob_copy
+from trueup.errors import BadInput
+
+DRIVER = Path(__file__).parents[2] / "roles" / "blob_checkpoint" / "files" / "blob_copy_driver.py"
+ADDRESS = ("--account-url", "https://a.blob.core.windows.net", "--container", "c")
+SAS = {"AZURE_STORAGE_SAS_TOKEN": "sv=1&sig=x"}
+
+
+def load() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("blob_copy_driver", DRIVER)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+driver: Any = load()
+
+
+@given(st.integers(1, 100), st.floats(1e6, 1e12), st.floats(1e6, 1e11) | st.none())
+def test_its_rule_of_the_caps_is_the_packages(copies: int, limit: float, cap: float | None) -> None:
+    """No program on a node can import the package, so the rule stands in it once more."""
+
+    def outcome(function: Any, *arguments: Any) -> float | None:
+        try:
+            return float(function(*arguments))
+        except (BadInput, driver.Refused):
+            return None
+
+    ours = outcome(blob_copy.capped, copies, limit, cap)
+    assert outcome(driver.choose_cap, copies, limit, cap or 0.0) == ours
+
+
+def test_the_article_gives_ten_of_ninety_six_cores_to_each_of_eight_copies() -> None:
+    shares = driver.core_shares(range(96), 8, -1)
+    assert [len(share) for share in shares] == [10] * 8
+    assert [share[0] for share in shares] == [0, 12, 24, 36, 48, 60, 72, 84]
+    # None reaches over one of the 4 NUMA nodes of 24.
+    assert [share[0] // 24 == share[-1] // 24 for share in shares] == [True] * 8
+    assert driver.format_cpus(shares[1]) == "12-21"
+
+
+@given(st.sets(st.integers(0, 300), min_size=1), st.integers(1, 16), st.integers(-1, 40))
+def test_no_core_is_shared(cpus: set[int], copies: int, kept: int) -> None:
+    shares = driver.core_shares(cpus, copies, kept)
+    used = [cpu for share in shares for cpu in share]
+    assert len(used) == len(set(used))
+    assert set(used) <= cpus
+    kept = len(cpus) // 6 if kept < 0 else kept
+    each = max(0, (len(cpus) - kept) // copies)
+    assert [len(share) for share in shares] == [each] * copies
+
+
+def test_blocks_grow_where_a_blob_would_have_too_many() -> None:
+    mib = driver.MIB
+    assert driver.block_size(100, 8 * mib) == 8 * mib
+    assert driver.block_size(50_000 * 8 * mib, 8 * mib) == 8 * mib
+    assert driver.block_size(50_000 * 8 * mib + 1, 8 * mib) == 9 * mib
+    with pytest.raises(driver.Refused, match="larger than a blob can be"):
+        driver.block_size(50_000 * 4000 * mib + 1, 8 * mib)
+
+
+def test_a_pause_is_not_made_up_for() -> None:
+    now = [0.0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    pace = driver.Pace(100.0, clock=lambda: now[0], sleep=sleep)
+    for _ in range(10):
+        pace.take(10)
+    assert now[0] == pytest.approx(1.0)
+    now[0] += 60.0
+    begun = now[0]
+    for _ in range(10):
+        pace.take(10)
+    assert now[0] - begun == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("words", "environment", "said"),
+    [
+        (("--container", "c"), {}, "no account: set --account-url"),
+        (ADDRESS[:2], SAS, "no container: set --container"),
+        (("--account-url", "https://a?sig=x", "--container", "c"), SAS, "would stand in argv"),
+        (("--account-url", "http://a.net", "--container", "c"), SAS, "is not an https address"),
+        (ADDRESS, {"AZURE_STORAGE_CONNECTION_STRING": "x"}, "names the account already"),
+        (ADDRESS, {**SAS, "AZURE_STORAGE_CONNECTION_STRING": "x"}, "are both set"),
+        (ADDRESS, {}, "or install azcopy for the node's managed identity"),
+        ((*ADDRESS, "--program", "azcopy"), SAS, "takes a SAS or key only as an argument"),
+        ((*ADDRESS, "--program", "azure-storage-blob"), {}, "no credential"),
+        ((*ADDRESS, "--cap-mbps", "20000"), SAS, "it would throttle them; cap each at 19900"),
+        ((*ADDRESS, "--limit-mbps", "nan"), SAS, "is not a positive rate"),
+        ((*ADDRESS, "--cap-mbps", "-1"), SAS, "is not a rate"),
+        ((*ADDRESS, "--limit-mbps", "90"), SAS, "less than 100 Mb/s each"),
+        ((*ADDRESS, "--copies", "-1"), SAS, "--copies -1 is not a count"),
+        ((*ADDRESS, "--connections", "0"), SAS, "--connections 0 is not a count"),
+        ((*ADDRESS, "/no/such/file"), SAS, "/no/such/file cannot be read"),
+        ((*ADDRESS, "/dev/null"), SAS, "/dev/null is not a file"),
+        ((*ADDRESS, "--settings", "/no/such/file"), SAS, "cannot be read"),
+    ],
+)
+def test_bad_input_is_one_sentence(
+    words: tuple[str, ...],
+    environment: dict[str, str],
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    file = tmp_path / "f.pt"
+    file.write_bytes(b"x")
+    monkeypatch.setattr(driver.shutil, "which", lambda _: None)
+    with pytest.raises(driver.Refused) as caught:
+        driver.run(driver.parse_arguments([*words, str(file)]), environment)
+    assert said in str(caught.value)
+    assert "sig=x" not in str(caught.value)
+
+
+def test_empty_and_equally_named_files_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    paths = [tmp_path / "f.pt", tmp_path / "a" / "f.pt"]
+    for path in paths:
+        path.write_bytes(b"x")
+    with pytest.raises(driver.Refused, match=r"would both be the blob step1/f\.pt"):
+        driver.plan(driver.parse_arguments(["--name", "step1/", *map(str, paths)]))
+    paths[0].write_bytes(b"")
+    with pytest.raises(driver.Refused, match="is empty"):
+        driver.plan(driver.parse_arguments([str(paths[0])]))
+
+
+def test_settings_are_defaults_and_arguments_go_before_them(tmp_path: Path) -> None:
+    path = tmp_path / "settings.json"
+    path.write_text(json.dumps({"container": "kept", "cap_mbps": 300, "retries": 2}))
+    found = driver.parse_arguments(["--settings", str(path), "--retries", "5", "f"])
+    assert (found.container, found.cap_mbps, found.retries) == ("kept", 300, 5)
+    path.write_text(json.dumps({"containr": "kept"}))
+    with pytest.raises(driver.Refused, match="holds containr; known are account_url"):
+        driver.read_settings(str(path))
+
+
+def test_tries_are_bounded_and_waits_grow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver, "classify", lambda _: ("throttled", "it asks for less", 0.0))
+    waits: list[float] = []
+    counts = driver.Counts()
+    retry = driver.Retrier(counts, 7, 1.0, sleep=waits.append)
+
+    def request() -> None:
+        raise OSError
+
+    with pytest.raises(driver.Failed, match="x: it asks for less, also after 7 retries"):
+        retry(request, "x")
+    assert (counts["throttled"], counts["retries"], len(waits)) == (8, 7, 7)
+    for number, wait in enumerate(waits):
+        longest = min(30.0, 2.0**number)
+        assert longest / 2 <= wait <= longest
+
+
+class Answer(Exception):
+    """What the library raises for an answer of the service."""
+
+    def __init__(self, status: int, **headers: str) -> None:
+        super().__init__("https://a.net/c?sig=secret")
+        self.status_code = status
+        self.response = SimpleNamespace(
+            headers={k.replace("_", "-"): v for k, v in headers.items()}
+        )
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "asked"),
+    [
+        (Answer(503, x_ms_error_code="ServerBusy"), "throttled", 0.0),
+        (Answer(429, Retry_After="7"), "throttled", 7.0),
+        (Answer(429, Retry_After="soon"), "throttled", 0.0),
+        (Answer(500), "server_errors", 0.0),
+        (Answer(408), "server_errors", 0.0),
+        (Answer(400, x_ms_error_code="Md5Mismatch"), "corrupted", 0.0),
+        (Answer(400, x_ms_error_code="InvalidBlobOrBlock"), None, 0.0),
+        (Answer(403), None, 0.0),
+        (Answer(409), None, 0.0),
+    ],
+)
+def test_which_answers_are_worth_a_retry(error: Answer, kind: str | None, asked: float) -> None:
+    found, why, wait = driver.classify_answer(error)
+    assert (found, wait) == (kind, asked)
+    assert "sig" not in why
+
+
+# ---- azcopy: a stand-in program ------------------------------------------------------------------
+
+AZCOPY = """#!{python}
+import base64, hashlib, json, os, sys
+if sys.argv[1] == "--version":
+    print("azcopy version 10.32.2"); raise SystemExit
+def say(kind, content):
+    print(json.dumps({{"TimeStamp": "now", "MessageType": kind, "MessageContent": content}}))
+with open({log!r}, "a") as log:
+    set_ = {{k: v for k, v in os.environ.items() if "AZCOPY" in k}}
+    log.write(json.dumps([sys.argv, set_]) + "\\n")
+store = {store!r}
+if sys.argv[1] == "copy":
+    data = open(sys.argv[2], "rb").read()
+    open(store, "wb").write(data)
+    say("Init", "{{}}")
+    say("EndOfJob", json.dumps({{"JobStatus": {status!r}, "TransfersCompleted": "1",
+                               "BytesOverWire": str(len(data)),
+                               "TotalBytesTransferred": str(len(data))}}))
+elif sys.argv[1] == "list":
+    data = open(store, "rb").read()
+    md5 = base64.b64encode(hashlib.md5(data).digest()).decode()
+    say("ListObject", json.dumps({{"ContentLength": str(len(data)), "ContentMD5": md5}}))
+"""
+
+
+def stand_in(folder: Path, status: str) -> Path:
+    program, log = folder / "azcopy", folder / "log"
+    program.write_text(
+        AZCOPY.format(
+            python=sys.executable, log=str(log), store=str(folder / "store"), status=status
+        )
+    )
+    program.chmod(0o755)
+    return log
+
+
+def test_azcopy_with_the_managed_identity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = stand_in(tmp_path, "Completed")
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    file = tmp_path / "f.pt"
+    file.write_bytes(b"x" * 5000)
+    words = [*ADDRESS, "--cap-mbps", "2300", "--name", "step 1", str(file)]
+    result = driver.run(driver.parse_arguments(words), {})
+    assert (result["program"], result["version"]) == ("azcopy", "10.32.2")
+    [copy] = result["copies"]
+    assert (copy["uploaded_bytes"], copy["files"][0]["verified"]) == (5000, True)
+    [copied, listed] = [json.loads(line) for line in log.read_text().splitlines()]
+    assert copied[0][1:4] == [
+        "copy",
+        str(file),
+        "https://a.blob.core.windows.net/c/step%201/f.pt",
+    ]
+    assert {"--cap-mbps=2300", "--put-md5", "--block-size-mb=8", "--output-type=json"} <= set(
+        copied[0]
+    )
+    assert copied[1]["AZCOPY_AUTO_LOGIN_TYPE"] == "MSI"
+    assert copied[1]["AZCOPY_CONCURRENCY_VALUE"] == "4"
+    assert listed[0][1] == "list"
+
+
+def test_azcopy_that_did_not_complete_is_a_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in(tmp_path, "CompletedWithErrors")
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    file = tmp_path / "f.pt"
+    file.write_bytes(b"x")
+    with pytest.raises(driver.Failed, match=r"f\.pt could not be sent: azcopy says Completed"):
+        driver.run(driver.parse_arguments([*ADDRESS, str(file)]), {})
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [],
+        [("EndOfJob", "not json")],
+        [("EndOfJob", "{}")],
+        [("EndOfJob", "[]")],
+        [("EndOfJob", '{"JobStatus": "Completed", "TransfersCompleted": "1"}')],
+        [("EndOfJob", "{}"), ("EndOfJob", "{}")],
+    ],
+)
+def test_other_words_of_azcopy_are_refused(messages: list[tuple[str, str]]) -> None:
+    with pytest.raises(driver.Failed, match="azcopy's output is not understood"):
+        driver.azcopy_summary(messages, "x")
+
+
+def test_azcopys_own_reason_is_told_without_addresses() -> None:
+    words = "failed to perform copy: https://a.net/c?sig=secret sig=secret is refused"
+    assert driver.why_not([("Error", words)]) == " (failed to perform copy: is refused)"
+    content = json.dumps({"FailedTransfers": [{"ErrorCode": 403}]})
+    assert driver.why_not([("EndOfJob", content)]) == " (the service answered 403)"
+    md5 = base64.b64encode(b"x" * 16).decode()
+    listed = [("ListObject", json.dumps({"ContentLength": "5", "ContentMD5": md5}))]
+    assert driver.azcopy_listed(listed, "x") == (5, (b"x" * 16).hex())

@@ -1,0 +1,125 @@
+"""Operation counts against sums over the model's own matrices, and published figures."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from trueup.errors import BadInput
+from trueup.flops import (
+    FORMULAS,
+    Model,
+    article_flops,
+    megatron_flops,
+    megatron_lm_flops,
+    parameters,
+    rate,
+    seconds_for,
+)
+
+GPT3 = Model(96, 12288, 512, 51200, 96)
+
+
+def products(model: Model, batch: int, *, passes: int, scores: float = 1.0) -> float:
+    """Every matrix product of a forward pass, times the passes; logits are never recomputed."""
+    tokens = batch * model.sequence_length
+    size, ffn = model.hidden_size, model.ffn_hidden_size or 4 * model.hidden_size
+    heads = model.attention_heads or 1
+    groups = model.query_groups or heads
+    width = size // heads
+    forward = 2 * tokens * size * (size + 2 * groups * width)  # queries, keys, values
+    forward += 2 * tokens * size * size  # output
+    forward += 2 * (2 * tokens * model.sequence_length * size) * scores  # scores, values
+    forward += (3 if model.gated else 2) * 2 * tokens * size * ffn
+    logits = 2 * tokens * size * model.vocabulary_size
+    return passes * model.layers * forward + 3 * logits
+
+
+models = st.builds(
+    lambda layers, heads, width, length, words: Model(layers, heads * width, length, words, heads),
+    st.integers(1, 200),
+    st.integers(1, 128),
+    st.sampled_from([32, 64, 128]),
+    st.integers(1, 131072),
+    st.integers(1, 300_000),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(model=models, batch=st.integers(1, 10_000))
+def test_the_formulas_are_sums_over_the_matrices(model: Model, batch: int) -> None:
+    assert article_flops(model, batch) == pytest.approx(products(model, batch, passes=4), rel=1e-12)
+    assert megatron_flops(model, batch) == pytest.approx(
+        products(model, batch, passes=3), rel=1e-12
+    )
+    assert megatron_lm_flops(model, batch) == pytest.approx(
+        products(model, batch, passes=3, scores=0.5), rel=1e-12
+    )
+
+
+def test_groups_a_gate_and_another_size_are_counted_by_megatron_lm_alone() -> None:
+    llama = Model(32, 4096, 8192, 128256, 32, 14336, 8, gated=True, tied=False)
+    assert megatron_lm_flops(llama, 8) == pytest.approx(
+        products(llama, 8, passes=3, scores=0.5), rel=1e-12
+    )
+    for formula in (article_flops, megatron_flops):
+        with pytest.raises(BadInput, match="take megatron_lm"):
+            formula(llama, 8)
+
+
+@pytest.mark.parametrize(
+    ("model", "billions"),
+    [
+        # GPT-2 small and XL (openai/gpt-2), GPT-3, and Llama 3.1 8B by their own counts.
+        (Model(12, 768, 1024, 50257, 12), 0.124439808),
+        (Model(48, 1600, 1024, 50257, 25), 1.5576112),
+        (Model(96, 12288, 2048, 50257, 96), 174.604259328),
+        (
+            Model(
+                32, 4096, 8192, 128256, 32, 14336, 8,
+                gated=True, tied=False, learned_positions=False,
+            ),
+            8.030261248,
+        ),
+    ],
+)  # fmt: skip
+def test_parameters_are_those_of_known_models(model: Model, billions: float) -> None:
+    assert parameters(model) / 1e9 == pytest.approx(billions, rel=1e-6)
+
+
+def test_the_articles_peak_is_a_step_of_112_seconds() -> None:
+    """175B, sequence 512, micro batch 32 on 256 GPUs at 204.49 TFLOP/s each."""
+    work = article_flops(GPT3, 8192)
+    seconds = seconds_for(work, 204.49e12, 256)
+    assert seconds == pytest.approx(112.571, abs=0.001)
+    assert rate(work, seconds, 256) == pytest.approx(204.49e12, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "said"),
+    [
+        ((0, 128, 64, 512), "layers 0 is not"),
+        ((2, -1, 64, 512), "hidden_size -1 is not"),
+        ((2, 128, 0, 512), "sequence_length 0 is not"),
+        ((2, 128, 64, 2**40), "vocabulary_size 1099511627776 is not"),
+        ((2, 128, 64, 512, 3), "hidden_size 128 cannot be divided among 3 attention_heads"),
+        ((2, 128, 64, 512, 4, None, 3), "query_groups 3 does not divide attention_heads 4"),
+        ((2, 128, 64, 512, None, None, 3), "query_groups 3 does not divide attention_heads"),
+    ],
+)
+def test_what_is_no_model_is_refused(numbers: tuple[int, ...], said: str) -> None:
+    with pytest.raises(BadInput, match=said):
+        Model(*numbers)
+
+
+def test_no_batch_time_rate_or_gpus_are_refused() -> None:
+    for formula in FORMULAS.values():
+        with pytest.raises(BadInput, match="a batch of 0 samples is none"):
+            formula(GPT3, 0)
+    with pytest.raises(BadInput, match="0 GPUs compute nothing"):
+        rate(1.0, 1.0, 0)
+    for value in (0.0, -1.0, float("nan"), float("inf")):
+        with pytest.raises(BadInput, match="is not a positive number"):
+            rate(1.0, value, 1)
+        with pytest.raises(BadInput, match="is not a positive number"):
+            seconds_for(1.0, value, 1)

@@ -1,0 +1,281 @@
+"""The module megatron_bench: success, check mode, missing tool, unusable output, refusals, and
+nodes that only take part."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import megatron_bench
+import pytest
+import yaml
+from bench_modules import FakeRun, Runner
+from trueup import record as records
+from trueup.flops import Model, article_flops, megatron_flops, parameters
+
+ROOT = Path(__file__).parents[2]
+DATA = ROOT / "tests" / "data" / "megatron"
+TWO = (DATA / "gpt_driver_two.log").read_text()
+NAN = (DATA / "gpt_driver_nan.log").read_text()
+KILLED = (DATA / "gpt_driver_killed.log").read_text()
+LM = (DATA / "synthetic_megatron_lm.log").read_text()
+SCHEMA = json.loads(Path(records.__file__).with_name("record.schema.json").read_text())
+LM_MODEL = {
+    "program": "megatron",
+    "backend": "nccl",
+    "precision": "bf16",
+    "processes": 8,
+    "layers": 24,
+    "hidden_size": 2048,
+    "attention_heads": 16,
+    "sequence_length": 2048,
+    "vocabulary_size": 51200,
+    "micro_batch": 8,
+}
+HERE = {"nodes": ["node-1", "node-2"], "rendezvous_address": "10.0.0.4", "processes": 1}
+
+
+@pytest.fixture(name="run_module")
+def _run_module(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> Any:
+    runner = Runner(megatron_bench, monkeypatch, capsys, tmp_path)
+    given = {"prefix": "/opt/trueup/training", "processes": 2, "threads": 1}
+    return lambda run, **arguments: runner(run, **{**given, **arguments})
+
+
+def test_a_good_run_gives_a_record(run_module: Any) -> None:
+    run = FakeRun(stdout=TWO)
+    result = run_module(run)
+    record = result["record"]
+    jsonschema.validate(record, SCHEMA)
+    assert (record["outcome"], record["case"]) == ("ok", "gpt_driver-l2h128-s64-mb4-n1p2")
+    assert (record["ranks"], record["threads_per_rank"], record["gpus"]) == (2, 1, 0)
+    assert record["parameters"] == {
+        "program": "gpt_driver",
+        "framework": "pytorch",
+        "backend": "gloo",
+        "layers": 2,
+        "hidden_size": 128,
+        "attention_heads": 4,
+        "sequence_length": 64,
+        "vocabulary_size": 512,
+        "micro_batch": 4,
+        "global_batch": 8,
+        "iterations": 20,
+        "processes_per_node": 2,
+        "zero_stage": 0,
+        "offload": "none",
+        "recompute": False,
+        "precision": "fp32",
+    }
+    assert record["software"] == {"torch": "2.13.0+cpu", "python": "3.11.7"}
+    assert record["environment"] == {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    assert result["ansible_facts"] == {"trueup_megatron": record}
+    assert len(run.calls) == 1
+    assert run.calls[0]["argv"][:3] == [
+        "/opt/trueup/training/venv/bin/python",
+        "-m",
+        "torch.distributed.run",
+    ]
+
+
+def test_the_rates_are_the_formulas_over_the_step_time(run_module: Any) -> None:
+    rows = {
+        (row["name"], row["statistic"]): row["value"]
+        for row in run_module(FakeRun(stdout=TWO))["record"]["metrics"]
+    }
+    model = Model(2, 128, 64, 512, 4)
+    seconds = rows["step_time", "median"]
+    # An even number of times: the median of rates is not the rate of the median.
+    assert rows["train_flops_article", "median"] == pytest.approx(
+        article_flops(model, 8) / 2 / seconds, rel=0.05
+    )
+    assert rows["train_flops_article", "max"] == pytest.approx(
+        article_flops(model, 8) / 2 / rows["step_time", "min"], rel=1e-12
+    )
+    assert rows["train_flops_megatron", "min"] == pytest.approx(
+        megatron_flops(model, 8) / 2 / rows["step_time", "max"], rel=1e-12
+    )
+    assert json.loads(TWO.splitlines()[-1].partition(" ")[2])["parameters"] == parameters(model)
+
+
+def test_megatron_lm_on_eight_gpus(run_module: Any) -> None:
+    run = FakeRun(stdout=LM)
+    record = run_module(run, **LM_MODEL, zero_stage=1, recompute=True, threads=0)["record"]
+    jsonschema.validate(record, SCHEMA)
+    assert (record["outcome"], record["gpus"], record["ranks"]) == ("ok", 8, 8)
+    assert record["parameters"]["program"] == "megatron"
+    assert record["parameters"]["framework"] == "megatron_lm"
+    names = {row["name"] for row in record["metrics"]}
+    assert {"token_throughput", "train_flops_printed", "train_flops_article"} <= names
+    argv = run.calls[0]["argv"]
+    assert "/opt/trueup/training/megatron/pretrain_gpt.py" in argv
+    assert {"--mock-data", "--log-throughput", "--use-distributed-optimizer", "--bf16"} <= set(argv)
+    assert argv[argv.index("--vocab-size") + 1] == "51199"
+    assert argv[argv.index("--recompute-granularity") + 1] == "full"
+
+
+def test_the_first_of_several_nodes_makes_the_record(run_module: Any) -> None:
+    first = FakeRun(stdout=TWO)
+    record = run_module(first, **HERE, interface="eth0")["record"]
+    assert (record["nodes"], record["node_count"], record["ranks"]) == (["node-1", "node-2"], 2, 2)
+    assert record["environment"]["GLOO_SOCKET_IFNAME"] == "eth0"
+    second = FakeRun(stdout="")
+    result = run_module(second, **HERE, node_rank=1)
+    assert (result["record"], result["ansible_facts"], result["changed"]) == (None, {}, False)
+    one, two = (run.calls[0]["argv"] for run in (first, second))
+    assert one[one.index("--node-rank") + 1] == "0"
+    assert two[two.index("--node-rank") + 1] == "1"
+    assert {argv[argv.index("--master-addr") + 1] for argv in (one, two)} == {"10.0.0.4"}
+    failed = run_module(FakeRun(returncode=1), **HERE, node_rank=1)
+    assert failed["failed"] is True
+
+
+def test_deepspeed_is_given_its_configuration(run_module: Any, tmp_path: Path) -> None:
+    config = tmp_path / "zero.json"
+    config.write_text("{}")
+    run = FakeRun(stdout=TWO)
+    result = run_module(run, zero_stage=3, offload="cpu", deepspeed_config=str(config))
+    argv = run.calls[0]["argv"]
+    assert argv[-2:] == ["--deepspeed", str(config)]
+    # The recorded run had no DeepSpeed.
+    assert result["record"]["reason"] == "zero_stage was 0 instead of 3"
+
+
+def test_the_articles_program_has_its_own_options(run_module: Any, tmp_path: Path) -> None:
+    config = tmp_path / "zero.json"
+    config.write_text("{}")
+    run = FakeRun(stdout=LM)
+    given = {**LM_MODEL, "program": "megatron_deepspeed", "precision": "fp16", "recompute": True}
+    data = {"path": "/data/gpt2", "vocabulary": "/data/vocab.json", "merges": "/data/merges.txt"}
+    run_module(run, **given, zero_stage=3, offload="cpu", deepspeed_config=str(config), data=data)
+    argv = run.calls[0]["argv"]
+    assert {"--cpu-optimizer", "--no-pipeline-parallel", "--checkpoint-activations"} <= set(argv)
+    assert argv[argv.index("--data-path") + 1] == "/data/gpt2"
+
+
+def test_check_mode_returns_the_same_keys_and_runs_nothing(run_module: Any) -> None:
+    run = FakeRun(stdout=TWO)
+    result = run_module(run, check=True)
+    real = run_module(FakeRun(stdout=TWO))
+    assert run.calls == []
+    assert set(result) == set(real)
+    assert result["record"] is None
+    assert result["command"] == real["command"]
+
+
+@pytest.mark.parametrize(
+    ("ending", "outcome", "reason"),
+    [
+        ({"error": FileNotFoundError(2, "No such file or directory")}, "failed", "cannot be run"),
+        ({"returncode": -9, "stdout": KILLED}, "failed", "SIGKILL"),
+        ({"stdout": KILLED}, "failed", "2 iteration lines"),
+        ({"stdout": TWO[:3000]}, "failed", "output not understood"),
+        ({"stdout": ""}, "failed", "0 iteration lines"),
+        ({"timed_out": True}, "failed", "time limit of 1800 s"),
+        ({"stdout": LM}, "invalid", "megatron ran instead of gpt_driver"),
+    ],
+)
+def test_a_bad_end_gives_a_record_with_the_reason(
+    run_module: Any, ending: dict[str, Any], outcome: str, reason: str
+) -> None:
+    result = run_module(FakeRun(**ending))
+    jsonschema.validate(result["record"], SCHEMA)
+    assert result["failed"] is True
+    assert result["record"]["outcome"] == outcome
+    assert reason in result["record"]["reason"]
+
+
+@pytest.mark.parametrize(
+    ("output", "arguments", "reason"),
+    [
+        (NAN, {"iterations": 8}, "loss_finite, loss_falls, no_iteration_nan failed"),
+        (TWO, {"iterations": 30}, "20 iterations ran instead of 30"),
+        (TWO, {"processes": 4}, "the global batch was 8 instead of 16"),
+        (TWO, {"processes": 4, "micro_batch": 2}, "world_size was 2 instead of 4"),
+        (TWO, {"layers": 3}, "layers was 2 instead of 3"),
+        (TWO, {"vocabulary_size": 1024}, "vocabulary_size was 512 instead of 1024"),
+        (TWO, {"sequence_length": 128}, "sequence_length was 64 instead of 128"),
+        (TWO, {"recompute": True}, "recompute was False instead of True"),
+        (LM, {**LM_MODEL, "hidden_size": 4096}, "hidden_size was 2048 instead of 4096"),
+    ],
+)
+def test_another_run_than_asked_for_is_invalid(
+    run_module: Any, output: str, arguments: dict[str, Any], reason: str
+) -> None:
+    record = run_module(FakeRun(stdout=output), **arguments)["record"]
+    assert record["outcome"] == "invalid"
+    assert reason in record["reason"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"iterations": 5}, "iterations 5 is below 6"),
+        ({"layers": 0}, "layers 0 is not a whole number"),
+        ({"hidden_size": 130}, "hidden_size 130 cannot be divided among 4 attention_heads"),
+        ({"processes": 0}, "processes 0 is not a positive number"),
+        ({"threads": -1}, "threads -1 is negative"),
+        ({"zero_stage": 4}, "zero_stage 4 is not 0, 1, 2 or 3"),
+        ({"zero_stage": 1}, "zero_stage 1 needs deepspeed_config"),
+        ({"zero_stage": 1, "deepspeed_config": "/no/such"}, "/no/such is not a file on this node"),
+        ({"offload": "cpu"}, "offload cpu needs zero_stage 3, not 0"),
+        ({"node_rank": 1}, "node_rank 1 is not one of 1 nodes"),
+        ({"nodes": ["a", "a"]}, "nodes has one twice: a, a"),
+        ({"nodes": ["a", "b"]}, "2 nodes need rendezvous_address: that of a"),
+        ({"program": "megatron", "precision": "bf16"}, "megatron needs GPUs"),
+        ({**LM_MODEL, "precision": "fp32"}, "megatron is run in bf16 or fp16 only"),
+        ({**LM_MODEL, "zero_stage": 3}, "take megatron_deepspeed or gpt_driver"),
+        ({**LM_MODEL, "vocabulary_size": 50257}, "50257 is not a multiple of 128"),
+        ({"precision": "fp16"}, "gpt_driver scales no loss"),
+        ({"timeout_seconds": 0}, "timeout_seconds 0"),
+    ],
+)
+def test_bad_input_is_refused_before_anything_runs(
+    run_module: Any, arguments: dict[str, Any], message: str
+) -> None:
+    run = FakeRun(stdout=TWO)
+    result = run_module(run, **arguments)
+    assert result["failed"] is True
+    assert message in result["msg"]
+    assert (result["record"], run.calls) == (None, [])
+
+
+def test_the_catalogs_models_are_the_articles() -> None:
+    catalog = yaml.safe_load((ROOT / "catalog" / "training.yml").read_text())
+    words = catalog["vocabulary"]["padded"]
+    for model in catalog["models"].values():
+        shape = Model(
+            model["layers"],
+            model["hidden_size"],
+            1024,
+            model.get("vocabulary_size", words),
+            model["attention_heads"],
+        )
+        assert parameters(shape) == pytest.approx(float(model["parameters"]), rel=0.01)
+    article = [catalog["models"][name] for name in ("175B", "530B", "1T", "2T")]
+    assert [(m["layers"], m["hidden_size"], m["attention_heads"]) for m in article] == [
+        (96, 12288, 96),
+        (105, 20480, 128),
+        (128, 25600, 160),
+        (160, 32768, 128),
+    ]
+
+
+@pytest.mark.parametrize("name", ["current", "cpu"])
+def test_a_version_sets_versions_are_those_that_are_pinned(name: str) -> None:
+    chosen = yaml.safe_load((ROOT / "catalog" / "training.yml").read_text())["sets"][name]
+    pins: dict[str, set[str]] = {}
+    for file in chosen["requirements"]:
+        text = (ROOT / "roles" / "training" / "files" / file).read_text()
+        for distribution, version in re.findall(r"(?m)^([A-Za-z0-9_.-]+)==([^ ]+)", text):
+            pins.setdefault(distribution, set()).add(version)
+    # Two files that pin one thing otherwise would undo each other at each run.
+    assert {pin: versions for pin, versions in pins.items() if len(versions) > 1} == {}
+    assert pins["torch"] == {chosen["versions"]["pytorch"]}
+    if "deepspeed" in chosen["versions"]:
+        assert pins["deepspeed"] == {chosen["versions"]["deepspeed"]}

@@ -1,0 +1,309 @@
+"""vLLM's serving benchmark: recorded outputs and what must be read from them, or refused."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from trueup.errors import ParseError
+from trueup.parsers.vllm import DRIVER_PREFIX, parse_vllm, recognises
+
+DATA = Path(__file__).parent.parent / "data" / "vllm"
+RANDOM = "vllm032_driver_random.log"
+
+
+def text_of(name: str) -> str:
+    return (DATA / name).read_text()
+
+
+def figures(text: str) -> dict[tuple[str, str | None], float]:
+    return {(row.name, row.statistic): row.value for row in parse_vllm(text).metrics()}
+
+
+def sealed(name: str, *path: str, value: Any) -> str:
+    """A driver's output in which one figure is another, with a checksum that fits."""
+    lines = text_of(name).splitlines()
+    at = next(n for n, line in enumerate(lines) if line.startswith(DRIVER_PREFIX))
+    data = json.loads(lines[at][len(DRIVER_PREFIX) :])
+    del data["sha256"]
+    inner = data
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = value
+    text = json.dumps(data, sort_keys=True, separators=(",", ":"))
+    data["sha256"] = hashlib.sha256(text.encode()).hexdigest()
+    lines[at] = DRIVER_PREFIX + json.dumps(data)
+    return "\n".join(lines)
+
+
+def test_the_driver_gives_unrounded_figures_and_the_servers_state() -> None:
+    output = parse_vllm(text_of(RANDOM))
+    assert (output.exact, output.tool_version, output.server_version) == (
+        True,
+        "0.32.0+cpu",
+        "0.32.0",
+    )
+    assert (output.completed, output.failed, output.warnings) == (40, 0, [])
+    assert output.checks == {"no_failed_requests": True}
+    assert output.parameters["max_concurrency"] == "8"
+    got = figures(text_of(RANDOM))
+    assert got == {
+        ("request_throughput", "single"): 1.763636103849381,
+        ("output_token_throughput", "single"): 84.6545329847703,
+        ("total_token_throughput", "single"): 199.51133424796123,
+        ("ttft", "mean"): pytest.approx(0.38940528372531846),
+        ("ttft", "median"): pytest.approx(0.34583189350087196),
+        ("ttft", "p99"): pytest.approx(0.601774011721136),
+        ("tpot", "mean"): pytest.approx(0.08776247508457674),
+        ("tpot", "median"): pytest.approx(0.09734563001063393),
+        ("tpot", "p99"): pytest.approx(0.1388262458683296),
+        ("itl", "mean"): pytest.approx(0.0878091820963301),
+        ("itl", "median"): pytest.approx(0.07286281000051531),
+        ("itl", "p99"): pytest.approx(0.36950211347946604),
+        ("e2el", "mean"): pytest.approx(4.514241612700425),
+        ("e2el", "median"): pytest.approx(4.7384648174993345),
+        ("e2el", "p99"): pytest.approx(6.864334503399878),
+        ("requests_completed", "single"): 40.0,
+        ("requests_failed", "single"): 0.0,
+        ("input_tokens", "single"): 2605.0,
+        ("output_tokens", "single"): 1920.0,
+        ("kv_cache_usage", "max"): 0.0004883110541414881,
+        ("kv_cache_usage", "mean"): 0.00045555848343687544,
+        ("prefix_cache_hit_rate", "single"): 0.0,
+        ("requests_waiting", "max"): 0.0,
+        ("requests_running", "max"): 8.0,
+    }
+
+
+def test_goodput_and_ramp() -> None:
+    output = parse_vllm(text_of("vllm032_driver_ramp_goodput.log"))
+    assert figures(text_of("vllm032_driver_ramp_goodput.log"))["request_goodput", "single"] == (
+        pytest.approx(15 / output.duration_seconds)
+    )
+    assert output.parameters["ramp_up_end_rps"] == "4"
+
+
+def test_a_storm_past_capacity_shows_waiting_requests_and_cache_hits() -> None:
+    got = figures(text_of("vllm032_driver_storm.log"))
+    assert (got["requests_waiting", "max"], got["requests_running", "max"]) == (308.0, 113.0)
+    assert got["prefix_cache_hit_rate", "single"] == pytest.approx(0.37087608033327113)
+    assert got["kv_cache_usage", "max"] == 0.011536348654092698
+
+
+def test_a_server_that_was_killed_leaves_failed_requests_and_the_first_error() -> None:
+    output = parse_vllm(text_of("vllm032_driver_killed.log"))
+    assert (output.completed, output.failed, output.failed_share) == (15, 25, 0.625)
+    assert output.checks == {"no_failed_requests": False}
+    assert output.first_error is not None
+    assert output.first_error.startswith("aiohttp.client_exceptions.ClientPayloadError: Response")
+    assert output.server is not None
+    assert output.server.refused == 25
+    assert output.warnings == ["the server did not answer 25 times while the benchmark ran"]
+
+
+def test_the_table_says_what_the_json_says_rounded() -> None:
+    exact = figures(text_of("vllm032_detailed.json"))
+    rounded = parse_vllm(text_of("vllm032_table.log"))
+    assert rounded.exact is False
+    assert rounded.warnings == ["the figures of the printed table are rounded to 0.01"]
+    got = figures(text_of("vllm032_table.log"))
+    assert set(got) == set(exact)
+    for name, value in exact.items():
+        assert got[name] == pytest.approx(value, abs=0.00501), name
+
+
+@pytest.mark.parametrize("name", ["vllm032_onetoken.json", "vllm032_table_one_token.log"])
+def test_one_token_a_request_has_no_tpot_and_no_itl(name: str) -> None:
+    output = parse_vllm(text_of(name))
+    assert sorted(output.latencies) == ["ttft"]
+    assert output.warnings[:2] == [
+        "one token a request: there is no TPOT",
+        "one token a request: there is no ITL",
+    ]
+
+
+def test_an_older_table_does_not_count_failures() -> None:
+    output = parse_vllm(text_of("published_pr18566.log"))
+    assert (output.completed, output.failed, output.checks) == (1000, None, {})
+    assert output.total_throughput == 14029.44
+    assert "does not count failed requests" in output.warnings[0]
+    assert ("requests_failed", "single") not in figures(text_of("published_pr18566.log"))
+
+
+def test_older_keys_give_the_same_figures() -> None:
+    output = parse_vllm(text_of("synthetic_old_keys.json"))
+    assert output.failed == 0
+    assert figures(text_of("synthetic_old_keys.json")) == figures(text_of("vllm032_detailed.json"))
+
+
+def test_the_published_run_with_a_median_of_zero_is_refused() -> None:
+    with pytest.raises(ParseError, match=r"TTFT of 0\.00 over 863 successful requests") as caught:
+        parse_vllm(text_of("published_863_of_1000.log"))
+    assert caught.value.line.startswith("Median TTFT")
+
+
+def test_a_run_without_a_success_is_refused() -> None:
+    with pytest.raises(ParseError, match="no request succeeded, 4 failed"):
+        parse_vllm(text_of("vllm032_driver_no_model.log"))
+
+
+def changed(name: str, pattern: str, replacement: str) -> str:
+    text, count = re.subn(pattern, replacement, text_of(name), count=1, flags=re.MULTILINE)
+    assert count == 1
+    return text
+
+
+TABLE, DETAILED, OLD = "vllm032_table.log", "vllm032_detailed.json", "published_pr18566.log"
+END = "=" * 50
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "no result of vLLM's serving benchmark"),
+        ("\x00\xff garbage\n" * 50, "no result of vLLM's serving benchmark"),
+        (text_of(TABLE) + text_of(TABLE), "a second table: two runs in one output"),
+        (text_of(RANDOM) * 2, "two runs in one output"),
+        (text_of(DETAILED) + text_of(DETAILED), "text after the JSON object"),
+        (changed(TABLE, f"^{END}$", ""), "a line that is no row"),
+        (text_of(TABLE).rsplit("Mean ITL", 1)[0], "the table is cut off"),
+        (changed(TABLE, "^=+ Serving", "== Serving"), "the table's title is damaged"),
+        (changed(TABLE, "^Benchmark duration.*\n", ""), "duration is missing"),
+        (changed(TABLE, r"(req/s\): +)8.53", r"\g<1>8.63"), "request_throughput 8.63 is not 8 in"),
+        (changed(TABLE, r"(tokens: +)136", r"\g<1>186"), "total_token_throughput 196.1 is not 234"),
+        (changed(TABLE, r"(duration \(s\): +)0.94", r"\g<1>0.84"), "is not 8 in 0.84 s"),
+        (changed(TABLE, r"(requests: +)8 ", r"\g<1>8.5 "), "completed '8.5' is not a count"),
+        (changed(TABLE, r"(Mean TTFT \(ms\): +)54.38", r"\g<1>nan"), "is not a positive number"),
+        (changed(TABLE, r"(Mean TTFT \(ms\): +)54.38", r"\g<1>-54.38"), "is not a positive number"),
+        (changed(TABLE, r"(P99 TTFT \(ms\): +)\d+", r"\g<1>50"), "TTFT: P99 is below P50"),
+        (changed(TABLE, r"(P99 ITL \(ms\): +)\d+", r"\g<1>99471"), "in a benchmark of 0.94 s"),
+        (changed(TABLE, "^Median TPOT.*\n", ""), "Median expected here"),
+        (changed(TABLE, "^Mean TPOT", "Mean TTFT"), "unknown row 'Mean TTFT (ms):' below"),
+        (changed(TABLE, "^Peak concurrent", "Backend:"), "unknown row"),
+        (changed(TABLE, "^Total generated tokens: .*$", "Backend: 1"), "a table of SGLang"),
+        (changed(TABLE, "^-+Inter-token L", "-----Inter-Token L"), "unknown section"),
+        (changed(OLD, "^Total Token", "Total TOKEN"), "unknown row"),
+        (changed(DETAILED, r'"duration": [\d.]+', '"duration": NaN'), "NaN is not a finite"),
+        (changed(DETAILED, r'"completed": 8', '"completed": 7'), "7 requests succeeded and 0"),
+        (changed(DETAILED, r'"completed": 8', '"completed": true'), "is not a count"),
+        (changed(DETAILED, r'"duration": [\d.]+', '"duration": "1"'), "is not a number"),
+        (changed(DETAILED, r'"duration": [\d.]+', '"duration": 0'), "took no time"),
+        (changed(DETAILED, r'"failed": 0', '"failed": 0, "failed": 0'), "stands twice"),
+        (changed(DETAILED, r'"input_lens": \[16, ', '"input_lens": ['), "7 entries for 8"),
+        (changed(DETAILED, r'"input_lens": \[16', '"input_lens": [17'), "do not add up to 136"),
+        (changed(DETAILED, r'"output_lens": \[6', '"output_lens": [-6'), "output_lens holds -6"),
+        (changed(DETAILED, r'"ttfts": \[0.036', '"ttfts": [0.037'), "ttfts give"),
+        (changed(DETAILED, r'"itls": \[\[0.025', '"itls": [[0.125'), "itls give"),
+        (changed(DETAILED, r'"median_tpot_ms": \d+', '"median_tpot_ms": 150'), "further apart"),
+        (changed(DETAILED, r'"total_token_throughput": [\d.]+, ', ""), "is missing"),
+        (text_of(DETAILED)[:-3], "cut off or damaged"),
+        (changed(RANDOM, "^(=+ Serving)", r"x \1"), "the table's title is damaged"),
+        (changed(RANDOM, r"(?s)=+ Serving.*={50}\n", ""), "vLLM's own table is missing"),
+        (changed(RANDOM, '"completed": 40', '"completed": 41'), "its checksum differs"),
+        (changed(RANDOM, "^trueup-vllm ", "trueup-vlln "), "the driver's line is damaged"),
+        (changed(TABLE, "^Failed requests.*\n", ""), "row 'Failed requests:' is missing"),
+        (
+            changed(TABLE, "^-+Inter-token Latency-+$", END),
+            "vLLM's table goes on after its closing line",
+        ),
+        (changed(RANDOM, r"\Z", "one more line"), "text after the driver's last line"),
+        (sealed(RANDOM, "format", value=2), "not of format 1"),
+        (sealed(RANDOM, "status", value=1), "ended with status 1"),
+        (sealed(RANDOM, "result", value=None), "saved no result"),
+        (sealed(RANDOM, "server", value=None), "says nothing of the server"),
+        (sealed(RANDOM, "result", "mean_ttft_ms", value=390.0), "the table prints mean_ttft_ms"),
+        (sealed(RANDOM, "result", "p90_itl_ms", value=300.0), "the table does not print it"),
+        (sealed(RANDOM, "result", "mean_e2el_ms", value=100.0), "E2EL: a mean of 0.1 s"),
+        (sealed(RANDOM, "server", "prefix_cache_hits", value=3000), "hits of 2605"),
+        (sealed(RANDOM, "server", "kv_cache_usage_max", value=1.5), "KV-cache use of"),
+        (sealed(RANDOM, "server", "busy_samples", value=500), "more busy samples than"),
+        (sealed(RANDOM, "server", "samples", value=-1), "samples -1 is not a count"),
+        (sealed(RANDOM, "server", "requests_waiting_max", value="0"), "is not a number"),
+        (sealed("vllm032_driver_ramp_goodput.log", "result", "request_goodput", value=1.77), "no"),
+    ],
+)
+def test_damaged_output_is_refused(text: str, message: str) -> None:
+    with pytest.raises(ParseError, match=re.escape(message)):
+        parse_vllm(text)
+
+
+def test_an_error_names_the_line() -> None:
+    text = changed(TABLE, r"(req/s\): +)8.53", r"\g<1>8.63")
+    number = next(n for n, line in enumerate(text.splitlines(), 1) if "8.63" in line)
+    with pytest.raises(ParseError) as caught:
+        parse_vllm(text)
+    assert caught.value.line_number == number
+
+
+def test_no_queries_give_no_hit_rate_and_an_idle_watch_a_warning() -> None:
+    text = sealed(RANDOM, "server", "prefix_cache_queries", value=0)
+    assert ("prefix_cache_hit_rate", "single") not in figures(text)
+    output = parse_vllm(sealed(RANDOM, "server", "busy_samples", value=0))
+    assert "no sample of the server's metrics met a request" in output.warnings[-1]
+
+
+def test_an_itl_of_zero_is_a_warning() -> None:
+    text = changed(TABLE, r"(Median ITL \(ms\): +)\d+\.\d\d", r"\g<1>0.00")
+    assert "the client read several tokens at once" in parse_vllm(text).warnings[0]
+
+
+def test_only_vllms_output_is_recognised() -> None:
+    for path in DATA.iterdir():
+        if path.suffix in (".log", ".json"):
+            assert recognises(path.read_text()) is True, path.name
+    assert recognises(text_of(RANDOM)[:-40]) is True
+    title = text_of(TABLE).splitlines()[7:9]
+    assert recognises("\n".join([*title, "Backend:                 sglang"])) is False
+    assert recognises("Operator `Forward` ran in 1.00 s") is False
+    assert recognises("") is False
+
+
+EXACT = [RANDOM, "vllm032_driver_ramp_goodput.log", DETAILED, TABLE, OLD]
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data(), name=st.sampled_from(EXACT))
+def test_noise_gives_the_right_figures_or_an_error(data: st.DataObject, name: str) -> None:
+    """Truncated, a line dropped, two lines swapped, a byte changed.
+
+    The driver's line has a checksum, so its figures are right or refused. Without it there is no
+    redundancy in: the last digits of the table's latencies, and every section or percentile that
+    is dropped whole; nor, in the JSON, in the TPOT and in what is not derived (peaks). There a
+    figure may be missing or differ, within what mean, median, percentiles, standard deviation and
+    duration allow of each other; the throughputs and counts may not, but for the table's rounding.
+    """
+    text = text_of(name)
+    right = figures(text)
+    lines = text.splitlines()
+    kind = data.draw(st.sampled_from(["truncate", "drop", "swap", "byte"]))
+    if kind == "truncate":
+        text = text[: data.draw(st.integers(0, len(text)))]
+    elif kind == "byte":
+        at = data.draw(st.integers(0, len(text) - 1))
+        text = text[:at] + data.draw(st.sampled_from("059.,-x \n{")) + text[at + 1 :]
+    elif kind == "drop":
+        del lines[data.draw(st.integers(0, len(lines) - 1))]
+        text = "\n".join(lines)
+    elif len(lines) > 1:
+        a = data.draw(st.integers(0, len(lines) - 2))
+        lines[a], lines[a + 1] = lines[a + 1], lines[a]
+        text = "\n".join(lines)
+    try:
+        got = figures(text)
+    except ParseError:
+        return
+    if DRIVER_PREFIX in text:
+        assert got == right
+        return
+    for key, value in got.items():
+        if key[0] in ("ttft", "tpot", "itl", "e2el") or key == ("requests_failed", "single"):
+            continue
+        # A table without the driver's line is rounded; counts are tied to it by the rates.
+        slack = 0.05 * abs(right[key]) if name != DETAILED else 1e-6 * abs(right[key])
+        assert abs(value - right[key]) <= slack, key

@@ -1,0 +1,505 @@
+"""The module vllm_bench: success, check mode, missing tool, unusable output, refusals, and that the
+API key is nowhere. The server is a stand-in on the loopback interface, the outputs are recorded."""
+
+from __future__ import annotations
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jsonschema
+import pytest
+import vllm_bench
+from ansible.module_utils.trueup import vllm
+from ansible.module_utils.trueup.errors import BadInput
+from bench_modules import FakeRun, Runner
+from trueup import record as records
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+DATA = Path(__file__).parent.parent / "data" / "vllm"
+RANDOM = (DATA / "vllm032_driver_random.log").read_text()
+KILLED, KILLED_ERROR = (DATA / "vllm032_driver_killed.log").read_text().split("[standard error]\n")
+NO_MODEL, NO_MODEL_ERROR = (
+    (DATA / "vllm032_driver_no_model.log").read_text().split("[standard error]\n")
+)
+SCHEMA = json.loads(Path(records.__file__).with_name("record.schema.json").read_text())
+ALWAYS = {"changed", "record", "raw", "command", "environment"}
+KEY = "sesame-4711-open"
+
+
+class StandIn(ThreadingHTTPServer):
+    """Answers as a vLLM server does where vllm_bench asks; words are tokens."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Answer)
+        self.asked: list[str] = []
+        self.key = ""
+        self.health = 200
+        self.models = '{"data": [{"id": "tiny", "max_model_len": 40000}]}'
+        self.completion = 200
+        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class Answer(BaseHTTPRequestHandler):
+    server: StandIn
+
+    def _send(self, status: int, text: str = "{}") -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(text.encode())))
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def do_GET(self) -> None:
+        self.server.asked.append(self.path)
+        if self.path == "/health":
+            self._send(self.server.health, "")
+        elif self.server.key and self.headers["Authorization"] != f"Bearer {self.server.key}":
+            self._send(401, '{"error": "Unauthorized"}')
+        else:
+            self._send(200, self.server.models)
+
+    def do_POST(self) -> None:
+        self.server.asked.append(self.path)
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.path == "/tokenize":
+            words = body["prompt"].split()
+            self._send(200, json.dumps({"tokens": [int(word) for word in words]}))
+        elif self.path == "/detokenize":
+            self._send(200, json.dumps({"prompt": " ".join(map(str, body["tokens"]))}))
+        else:
+            said = '{"error": {"message": "no template"}}'
+            self._send(self.server.completion, "{}" if self.server.completion == 200 else said)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture(name="server")
+def _server() -> Iterator[StandIn]:
+    server = StandIn()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture(name="run_module")
+def _run_module(
+    server: StandIn,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> Any:
+    monkeypatch.setattr(vllm.tempfile, "tempdir", str(tmp_path))
+    runner = Runner(vllm_bench, monkeypatch, capsys, tmp_path)
+    usual = {
+        "prefix": "/srv/vllm",
+        "base_url": server.url,
+        "model": "/srv/vllm/model",
+        "served_model_name": "tiny",
+        "num_prompts": 40,
+        "random_input_tokens": 64,
+        "random_output_tokens": 48,
+        "max_concurrency": 8,
+    }
+    return lambda run, **arguments: runner(run, **{**usual, **arguments})
+
+
+def test_a_good_run_gives_a_record(run_module: Any, server: StandIn) -> None:
+    run = FakeRun(stdout=RANDOM)
+    result = run_module(run, gpus=1, recipe="llama-3.1-8b", timeout_seconds=60)
+    assert set(result) >= ALWAYS
+    record = result["record"]
+    jsonschema.validate(record, SCHEMA)
+    assert (record["outcome"], record["reason"], record["gpus"]) == ("ok", None, 1)
+    assert record["case"] == "random-llama-3.1-8b-i64o48-n40-rateinf-c8"
+    assert record["software"] == {"vllm": "0.32.0+cpu", "server_vllm": "0.32.0"}
+    assert record["parameters"] == {
+        "profile": "random",
+        "model": "/srv/vllm/model",
+        "served_model_name": "tiny",
+        "recipe": "llama-3.1-8b",
+        "base_url": server.url,
+        "endpoint": "completions",
+        "num_prompts": 40,
+        "seed": 42,
+        "request_rate": 0.0,
+        "ramp_up_start": 0,
+        "ramp_up_end": 0,
+        "max_concurrency": 8,
+        "failed_share_allowed": 0.0,
+        "sample_seconds": 2.0,
+        "tensor_parallel": 1,
+        "data_parallel": 1,
+        "random_input_tokens": 64,
+        "random_output_tokens": 48,
+    }
+    assert result["ansible_facts"] == {"trueup_vllm": record}
+    rows = {(row["name"], row.get("statistic")): row["value"] for row in record["metrics"]}
+    assert rows["output_token_throughput", "single"] == 84.6545329847703
+    assert rows["requests_failed", "single"] == 0
+    assert server.asked == ["/health", "/v1/models", "/v1/completions"]
+
+    assert len(run.calls) == 1
+    call = run.calls[0]
+    assert call["argv"] == [
+        *("/srv/vllm/venv/bin/python", "/srv/vllm/vllm_driver.py", "--base-url", server.url),
+        *("--sample-seconds", "2", "--", "/srv/vllm/venv/bin/vllm", "bench", "serve"),
+        *("--base-url", server.url, "--backend", "vllm", "--endpoint", "/v1/completions"),
+        *("--model", "tiny", "--tokenizer", "/srv/vllm/model", "--dataset-name", "random"),
+        *("--random-input-len", "64", "--random-output-len", "48", "--num-prompts", "40"),
+        *("--seed", "42", "--temperature", "0", "--max-concurrency", "8"),
+        *("--percentile-metrics", "ttft,tpot,itl,e2el", "--metric-percentiles", "99"),
+        "--disable-tqdm",
+    ]
+    assert call["timeout_seconds"] == 60
+    assert call["environment"] == {
+        "DO_NOT_TRACK": "1",
+        "HF_HUB_OFFLINE": "1",
+        "VLLM_NO_USAGE_STATS": "1",
+    }
+    assert (record["command"], record["environment"]) == (call["argv"], call["environment"])
+
+
+def test_the_key_reaches_the_child_and_nothing_that_is_returned(
+    run_module: Any, server: StandIn
+) -> None:
+    server.key = KEY
+    run = FakeRun(stdout=RANDOM, stderr=f"header Bearer {KEY} sent")
+    result = run_module(run, api_key=KEY)
+    assert run.calls[0]["environment"]["OPENAI_API_KEY"] == KEY
+    assert result["record"]["outcome"] == "ok"
+    assert KEY not in json.dumps(result)
+    failed = run_module(FakeRun(returncode=1, stderr=f"ValueError: {KEY} it is"), api_key=KEY)
+    assert failed["record"]["outcome"] == "failed"
+    assert KEY not in json.dumps(failed)
+    refused = run_module(FakeRun(), api_key=KEY, served_model_name="nope")
+    assert KEY not in json.dumps(refused)
+
+
+def test_check_mode_returns_the_same_keys_and_asks_nobody(run_module: Any, server: StandIn) -> None:
+    run = FakeRun(stdout=RANDOM)
+    result = run_module(run, check=True, api_key=KEY)
+    assert (run.calls, server.asked) == ([], [])
+    real = run_module(FakeRun(stdout=RANDOM), api_key=KEY)
+    assert set(result) == set(real)
+    assert (result["record"], result["raw"], result["ansible_facts"]) == (None, None, {})
+    assert result["command"] == real["command"]
+    assert result["environment"] == real["environment"]
+
+
+def test_check_mode_needs_no_dataset_yet(run_module: Any) -> None:
+    result = run_module(FakeRun(), check=True, profile="chat", dataset_path="/srv/data/chat.json")
+    at = result["command"].index("--dataset-path")
+    assert result["command"][at + 1].endswith("/trueup-vllm-XXXXXXXX/prompts.jsonl")
+
+
+ENDINGS: list[tuple[str, dict[str, Any], str]] = [
+    ("missing", {"error": FileNotFoundError(2, "No such file or directory")}, "cannot be run"),
+    ("late", {"returncode": -9, "timed_out": True}, "ended at its time limit of 1800 s"),
+    ("empty", {"stdout": ""}, "output not understood: no result of vLLM's"),
+    ("garbage", {"stdout": "\x00nonsense"}, "output not understood"),
+    (
+        "raised",
+        {"returncode": 1, "stderr": "Traceback (most recent call last):\nValueError: no such"},
+        "exit status 1 after 4.5 s: ValueError: no such",
+    ),
+    (
+        "server killed",
+        {"returncode": 69, "stdout": KILLED, "stderr": KILLED_ERROR},
+        "(connection refused 25 of 108 times); the first: aiohttp.client_exceptions.ClientPayload",
+    ),
+    (
+        "all failed",
+        {"returncode": 65, "stdout": NO_MODEL, "stderr": NO_MODEL_ERROR},
+        "no request succeeded, 4 failed; the first: Not Found",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("ending", "reason"), [item[1:] for item in ENDINGS], ids=[item[0] for item in ENDINGS]
+)
+def test_a_bad_end_gives_a_failed_record_with_the_reason(
+    run_module: Any, ending: dict[str, Any], reason: str
+) -> None:
+    result = run_module(FakeRun(**ending))
+    record = result["record"]
+    assert result["failed"] is True
+    jsonschema.validate(record, SCHEMA)
+    assert record["outcome"] == "failed"
+    assert reason in record["reason"]
+    assert record["metrics"] == []
+
+
+@pytest.mark.parametrize(
+    ("stdout", "arguments", "reason"),
+    [
+        (
+            KILLED,
+            {"max_concurrency": 0},
+            "25 of 40 requests failed (62.50%; allowed are 0.00%), the first: aiohttp.client_exce",
+        ),
+        (KILLED, {"failed_share_allowed": 0.6}, "allowed are 60.00%"),
+        (RANDOM, {"num_prompts": 41}, "40 requests were sent instead of 41"),
+        (
+            "\n".join(line for line in RANDOM.splitlines() if "trueup-vllm {" not in line),
+            {},
+            "the driver's result line is missing",
+        ),
+    ],
+)
+def test_a_run_that_does_not_count_is_invalid(
+    run_module: Any, stdout: str, arguments: dict[str, Any], reason: str
+) -> None:
+    result = run_module(FakeRun(stdout=stdout), **arguments)
+    assert result["failed"] is True
+    jsonschema.validate(result["record"], SCHEMA)
+    assert result["record"]["outcome"] == "invalid"
+    assert reason in result["record"]["reason"]
+    assert "requests_completed" in {row["name"] for row in result["record"]["metrics"]}
+
+
+def test_another_model_is_invalid(run_module: Any, server: StandIn) -> None:
+    server.models = '{"data": [{"id": "other"}]}'
+    result = run_module(FakeRun(stdout=RANDOM), served_model_name="other")
+    assert result["record"]["reason"] == "the model tiny was asked for, not other"
+
+
+def test_failures_within_the_share_are_allowed_and_shown(run_module: Any) -> None:
+    record = run_module(FakeRun(stdout=KILLED), failed_share_allowed=0.7)["record"]
+    assert record["outcome"] == "ok"
+    rows = {row["name"]: row["value"] for row in record["metrics"]}
+    assert (rows["requests_failed"], rows["requests_completed"]) == (25, 15)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"base_url": "127.0.0.1:8000"}, "is not an address such as http://127.0.0.1:8000"),
+        ({"base_url": "http://me:word@host"}, "holds a user or password"),
+        ({"model": "", "served_model_name": ""}, "model is empty"),
+        ({"num_prompts": -1}, "num_prompts -1 is negative"),
+        ({"random_input_tokens": 0}, "random_input_tokens 0 is not a positive number"),
+        ({"data_parallel": 0}, "data_parallel 0 is not a positive number"),
+        ({"sample_seconds": 0}, "sample_seconds 0 is not above 0"),
+        ({"failed_share_allowed": 1}, "failed_share_allowed 1 is not a fraction below 1"),
+        ({"request_rate": -1}, "request_rate -1 is not a rate"),
+        ({"ramp_up_start": 2}, "ramp_up_start 2 stands without ramp_up_end"),
+        ({"ramp_up_start": 5, "ramp_up_end": 2}, "ramp_up_start 5 is above ramp_up_end 2"),
+        ({"request_rate": 1, "ramp_up_end": 2}, "exclude each other"),
+        ({"goodput_ms": {"itl": 5}}, "goodput_ms 'itl' is unknown; there are: ttft, tpot, e2el"),
+        ({"goodput_ms": {"ttft": "soon"}}, "goodput_ms ttft 'soon' is not a number"),
+        ({"goodput_ms": {"ttft": -1}}, "is not a positive number"),
+        ({"dataset_path": "/srv/x.json"}, "profile random takes no dataset_path"),
+        ({"dataset_sha256": "12"}, "is not 64 lower-case hex digits"),
+        ({"profile": "chat"}, "profile chat needs share_gpt_turns.json on the node (from https://"),
+        ({"profile": "aime"}, "profile aime needs AI-MO/aimo-validation-aime on the node"),
+        ({"profile": "custom", "dataset_path": "/srv/x.json"}, "does not end in .jsonl"),
+        (
+            {"profile": "code_generation", "dataset_path": "/srv/none/github_code.json"},
+            "is not on this node: profile code_generation needs github_code.json (from https://",
+        ),
+        ({"profile": "aime", "dataset_path": __file__}, "is not the folder with the files of"),
+        ({"profile": "chat", "dataset_path": "/"}, "is not the file: share_gpt_turns.json"),
+        ({"random_input_tokens": 39999}, "asks for 40047 tokens in one request, and the server"),
+        ({"served_model_name": "nope"}, "serves tiny and not nope: set served_model_name"),
+        ({"base_url": "http://127.0.0.1:9"}, "no server answers at http://127.0.0.1:9 (Conn"),
+    ],
+)
+def test_bad_input_is_refused_before_anything_runs(
+    run_module: Any, arguments: dict[str, Any], message: str
+) -> None:
+    run = FakeRun(stdout=RANDOM)
+    result = run_module(run, **arguments)
+    assert result["failed"] is True
+    assert message in result["msg"]
+    assert "\n" not in result["msg"]
+    assert (result["record"], run.calls) == (None, [])
+
+
+def test_a_server_that_is_not_fit_is_refused(run_module: Any, server: StandIn) -> None:
+    server.key = KEY
+    assert "wants an API key (HTTP 401)" in run_module(FakeRun())["msg"]
+    assert "refuses the API key (HTTP 401)" in run_module(FakeRun(), api_key="wrong")["msg"]
+    server.key = ""
+    server.completion = 400
+    assert "with HTTP 400: no template" in run_module(FakeRun())["msg"]
+    server.models = "hello"
+    assert "is no vLLM server" in run_module(FakeRun())["msg"]
+    server.health = 503
+    assert "is not well (HTTP 503)" in run_module(FakeRun())["msg"]
+
+
+def test_a_server_that_does_not_answer_is_refused(
+    run_module: Any, server: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def silent(*_: Any, **__: Any) -> None:
+        raise TimeoutError("timed out")
+
+    monkeypatch.setattr(vllm.urllib.request, "urlopen", silent)
+    message = run_module(FakeRun())["msg"]
+    assert f"the server at {server.url} did not answer /health within 60 s" in message
+
+
+def test_every_engine_is_asked(run_module: Any, server: StandIn) -> None:
+    run_module(FakeRun(stdout=RANDOM), data_parallel=4)
+    assert server.asked.count("/v1/completions") == 8
+
+
+def test_a_server_on_two_nodes_is_a_case_of_two_nodes(run_module: Any) -> None:
+    record = run_module(FakeRun(stdout=RANDOM), nodes=["node-1", "node-2"], gpus=16)["record"]
+    assert (record["nodes"], record["node_count"], record["gpus"]) == (["node-1", "node-2"], 2, 16)
+
+
+def conversations(path: Path, words: list[int]) -> str:
+    entries = [
+        {
+            "id": str(number),
+            "conversations": [
+                {"role": "system", "content": "1"},
+                {"role": "user", "content": " ".join(str(1000 + n) for n in range(count))},
+                {"role": "user", "content": "2"},
+            ],
+        }
+        for number, count in enumerate(words)
+    ]
+    path.write_text(json.dumps(entries))
+    return str(path)
+
+
+class Keep(FakeRun):
+    """Keeps the prompts that the run was given: they are gone after it."""
+
+    prompts: str
+
+    def __call__(self, argv: list[str], **options: Any) -> Any:
+        self.prompts = Path(argv[argv.index("--dataset-path") + 1]).read_text()
+        return super().__call__(argv, **options)
+
+
+def test_a_profile_of_the_inference_benchmarker_writes_its_prompts(
+    run_module: Any, server: StandIn, tmp_path: Path
+) -> None:
+    path = conversations(tmp_path / "classification.json", [100, 13000, 13000, 13000, 7000])
+    run = Keep(stdout=RANDOM)
+    record = run_module(run, profile="classification", dataset_path=path)["record"]
+    rows = [json.loads(line) for line in run.prompts.splitlines()]
+    assert [8000 <= len(row["prompt"].split()) <= 12000 for row in rows] == [True] * 3
+    assert [30 <= row["output_tokens"] <= 80 for row in rows] == [True] * 3
+    argv = run.calls[0]["argv"]
+    assert argv[argv.index("--backend") + 1] == "openai-chat"
+    assert argv[argv.index("--custom-output-len") + 1] == "-1"
+    assert record["parameters"]["different_prompts"] == 3
+    assert record["parameters"]["dataset_sha256"] == vllm.fingerprint(path)
+    assert record["parameters"]["input_tokens"] == "normal(10000, 5000) in 8000..12000"
+    assert list(tmp_path.glob("trueup-vllm-*")) == []
+    again = Keep(stdout=RANDOM)
+    run_module(again, profile="classification", dataset_path=path)
+    assert again.prompts == run.prompts
+
+
+def test_chat_takes_prompts_as_they_are(run_module: Any, server: StandIn, tmp_path: Path) -> None:
+    path = conversations(tmp_path / "share_gpt_turns.json", [5, 6, 7])
+    run = Keep(stdout=RANDOM)
+    run_module(run, profile="chat", dataset_path=path, max_concurrency=0)
+    rows = [json.loads(line) for line in run.prompts.splitlines()]
+    assert sorted(len(row["prompt"].split()) for row in rows) == [5, 6, 7]
+    assert [50 <= row["output_tokens"] <= 800 for row in rows] == [True] * 3
+    assert "/tokenize" not in server.asked
+    argv = run.calls[0]["argv"]
+    assert argv[argv.index("--max-concurrency") + 1] == "128"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[", "is not UTF-8 JSON"),
+        ("[]", "is not a list of conversations"),
+        ('[{"conversations": [{"from": "human", "value": "x"}]}]', "is not a list of conv"),
+        ('[{"conversations": [{"role": "user", "content": 5}]}]', "is not a list of conv"),
+        ('[{"conversations": [{"role": "user", "content": "1 2"}]}]', "that is long enough"),
+    ],
+)
+def test_a_dataset_of_another_kind_is_refused(
+    run_module: Any, tmp_path: Path, text: str, message: str
+) -> None:
+    path = tmp_path / "github_code.json"
+    path.write_text(text)
+    result = run_module(FakeRun(), profile="code_generation", dataset_path=str(path))
+    assert message in result["msg"]
+    assert result["record"] is None
+
+
+def test_a_custom_file_is_checked_and_passed_on(run_module: Any, tmp_path: Path) -> None:
+    path = tmp_path / "mine.jsonl"
+    given = {"profile": "custom", "dataset_path": str(path), "request_rate": 2.5}
+    for text, message in (
+        ("", "holds no prompts"),
+        ('{"prompt": "x"}\n', "line 1: an object with prompt and a positive output_tokens"),
+        ("nonsense\n", "is not UTF-8 JSON lines"),
+    ):
+        path.write_text(text)
+        assert message in run_module(FakeRun(), **given)["msg"]
+    path.write_text('{"prompt": "x", "output_tokens": 5}\n')
+    wrong = run_module(FakeRun(), dataset_sha256="0" * 64, **given)
+    assert "has sha256" in wrong["msg"]
+    run = FakeRun(stdout=RANDOM)
+    good = run_module(run, dataset_sha256=vllm.fingerprint(str(path)), **given)
+    argv = run.calls[0]["argv"]
+    assert argv[argv.index("--dataset-path") + 1] == str(path)
+    assert argv[argv.index("--request-rate") + 1] == "2.5"
+    assert good["record"]["case"] == "custom-tiny-n40-rate2.5-c8"
+
+
+@pytest.mark.parametrize(
+    ("gpus", "ramp", "prompts"), [(8, ["1", "10"], "400"), (0, ["1", "2"], "200")]
+)
+def test_aime_is_the_articles_ramp(
+    run_module: Any, tmp_path: Path, gpus: int, ramp: list[str], prompts: str
+) -> None:
+    folder = tmp_path / "aime"
+    folder.mkdir()
+    (folder / "train.parquet").write_bytes(b"x")
+    run = FakeRun(stdout=RANDOM)
+    result = run_module(
+        run, profile="aime", dataset_path=str(folder), gpus=gpus, num_prompts=0, max_concurrency=0
+    )
+    argv = result["command"]
+    at = argv.index("--ramp-up-start-rps")
+    assert [argv[at + 1], argv[at + 3]] == ramp
+    assert argv[argv.index("--num-prompts") + 1] == prompts
+    assert argv[argv.index("--hf-name") + 1] == "AI-MO/aimo-validation-aime"
+    assert "--request-rate" not in argv
+    online = run_module(FakeRun(), check=True, profile="aime", downloads_allowed=True)
+    argv = online["command"]
+    assert argv[argv.index("--dataset-path") + 1] == "AI-MO/aimo-validation-aime"
+    assert "HF_HUB_OFFLINE" not in online["environment"]
+
+
+def test_goodput_and_the_models_folder_are_passed_on(run_module: Any) -> None:
+    run = FakeRun(stdout=RANDOM)
+    record = run_module(run, goodput_ms={"ttft": 400, "e2el": 2500}, hf_home="/mnt/hf")["record"]
+    argv = run.calls[0]["argv"]
+    at = argv.index("--goodput")
+    assert argv[at + 1 : at + 3] == ["e2el:2500", "ttft:400"]
+    assert record["environment"]["HF_HOME"] == "/mnt/hf"
+    assert record["parameters"]["goodput_ttft_ms"] == 400.0
+
+
+def test_a_folders_fingerprint_is_that_of_sha256sum(tmp_path: Path) -> None:
+    (tmp_path / "b").write_bytes(b"2")
+    (tmp_path / "a").write_bytes(b"1")
+    # (cd folder; sha256sum a b) | sha256sum
+    assert vllm.fingerprint(str(tmp_path)) == (
+        "68c2919f4305e50800082ab7f11eb17d96c7832f59154e97b1d373a5179a63ea"
+    )
+    with pytest.raises(BadInput, match="cannot be read"):
+        vllm.fingerprint(str(tmp_path / "none"))

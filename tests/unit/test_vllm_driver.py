@@ -1,0 +1,286 @@
+"""The driver of vLLM's benchmark, run as a process: a stand-in server on the loopback interface
+serves /metrics, a stand-in program takes the place of ``vllm bench serve``."""
+
+from __future__ import annotations
+
+import json
+import os
+import runpy
+import signal
+import subprocess
+import sys
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from trueup.parsers.vllm import DRIVER_PREFIX, parse_vllm
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[2]
+DRIVER = ROOT / "roles" / "vllm" / "files" / "vllm_driver.py"
+DATA = ROOT / "tests" / "data" / "vllm"
+METRICS = (DATA / "vllm032_metrics.prom").read_text()
+KEY = "sesame-4711-open"
+
+OLD = """\
+vllm:gpu_cache_usage_perc{engine="0"} %(cache)s
+vllm:gpu_cache_usage_perc{engine="1"} 0.1
+vllm:num_requests_running{engine="0"} %(running)s
+vllm:num_requests_running{engine="1"} 1.0
+vllm:num_requests_waiting{engine="0"} 2.0
+vllm:num_requests_waiting{engine="1"} 3.0
+vllm:gpu_prefix_cache_queries_total{engine="0"} %(queries)s
+vllm:gpu_prefix_cache_queries_total{engine="1"} 50.0
+vllm:gpu_prefix_cache_hits_total{engine="0"} %(hits)s
+vllm:gpu_prefix_cache_hits_total{engine="1"} 20.0
+"""
+
+# Prints the table of a recorded run and saves its figures, where the driver says.
+PROGRAM = """\
+import json, os, sys, time
+where = dict(zip(sys.argv[1:], sys.argv[2:]))
+print("child starts", flush=True)
+time.sleep({seconds})
+text = open({recorded!r}).read()
+line = next(line for line in text.splitlines() if line.startswith("trueup-vllm "))
+result = json.loads(line[12:])["result"]
+result["latencies"] = [1.0] * 40
+with open(os.path.join(where["--result-dir"], where["--result-filename"]), "w") as stream:
+    json.dump(result, stream)
+print(text[text.index("===="):text.index("trueup-vllm ")])
+print("child ends", file=sys.stderr)
+sys.exit({status})
+"""
+
+
+class StandIn(ThreadingHTTPServer):
+    """Serves what it is told as /metrics, and a version."""
+
+    def __init__(self, metrics: Any) -> None:
+        super().__init__(("127.0.0.1", 0), Answer)
+        self.metrics = metrics
+        self.keys: set[str | None] = set()
+        self.count = 0
+        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+    def end(self) -> None:
+        self.shutdown()
+        self.server_close()
+
+
+class Answer(BaseHTTPRequestHandler):
+    server: StandIn
+
+    def do_GET(self) -> None:
+        self.server.keys.add(self.headers["Authorization"])
+        text = '{"version": "0.32.0"}'
+        if self.path == "/metrics":
+            text = self.server.metrics(self.server.count)
+            self.server.count += 1
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(text.encode())))
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture(name="start")
+def _start() -> Iterator[Any]:
+    servers: list[StandIn] = []
+
+    def start(metrics: Any) -> StandIn:
+        servers.append(StandIn(metrics))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.end()
+
+
+def argv(url: str, program: str) -> list[str]:
+    return [
+        *(sys.executable, str(DRIVER), "--base-url", url, "--sample-seconds", "0.1", "--"),
+        *(sys.executable, "-c", program),
+    ]
+
+
+def drive(url: str, program: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        argv(url, program),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        env={**os.environ, **environment},
+    )
+
+
+def program(
+    name: str = "vllm032_driver_random.log", *, seconds: float = 0.6, status: int = 0
+) -> str:
+    return PROGRAM.format(recorded=str(DATA / name), seconds=seconds, status=status)
+
+
+def last(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    line = done.stdout.splitlines()[-1]
+    assert line.startswith(DRIVER_PREFIX)
+    data: dict[str, Any] = json.loads(line[len(DRIVER_PREFIX) :])
+    return data
+
+
+def test_the_last_line_holds_the_result_and_the_servers_state(start: Any) -> None:
+    # A server of today, idle before and after.
+    def metrics(count: int) -> str:
+        busy = METRICS.replace(
+            'requests_running{engine="0",model_name="tiny"} 0.0',
+            'requests_running{engine="0",model_name="tiny"} 6.0',
+        )
+        busy = busy.replace(
+            'usage_perc{engine="0",model_name="tiny"} 0.0',
+            'usage_perc{engine="0",model_name="tiny"} 0.25',
+        )
+        after = METRICS.replace(
+            'queries_total{engine="0",model_name="tiny"} 650.0',
+            'queries_total{engine="0",model_name="tiny"} 850.0',
+        )
+        after = after.replace(
+            'vllm:prefix_cache_hits_total{engine="0",model_name="tiny"} 0.0',
+            'vllm:prefix_cache_hits_total{engine="0",model_name="tiny"} 50.0',
+        )
+        return METRICS if count == 0 else busy if count < 3 else after
+
+    server = start(metrics)
+    done = drive(server.url, program())
+    assert done.returncode == 0
+    assert done.stdout.startswith("child starts\n")
+    assert "child ends" in done.stderr
+    data = last(done)
+    assert data["server_vllm"] == "0.32.0"
+    assert data["result"]["completed"] == 40
+    assert "latencies" not in data["result"]
+    seen = data["server"]
+    assert seen["samples"] == seen["asked"] == server.count
+    assert (seen["busy_samples"], seen["engines"], seen["refused"]) == (2, 1, 0)
+    assert (seen["kv_cache_usage_max"], seen["kv_cache_usage_mean"]) == (0.25, 0.25)
+    assert (seen["requests_running_max"], seen["requests_waiting_max"]) == (6.0, 0.0)
+    assert (seen["prefix_cache_queries"], seen["prefix_cache_hits"]) == (200.0, 50.0)
+    output = parse_vllm(done.stdout)
+    assert output.server is not None
+    assert output.server.hit_rate == 0.25
+    assert output.output_throughput == 84.6545329847703
+
+
+def test_older_names_and_several_engines(start: Any) -> None:
+    def metrics(count: int) -> str:
+        return OLD % {
+            "cache": 0.5 if count == 1 else 0.3,
+            "running": 4.0,
+            "queries": 100.0 + 10 * count,
+            "hits": 10.0 + 5 * count,
+        }
+
+    server = start(metrics)
+    seen = last(drive(server.url, program()))["server"]
+    n = seen["samples"]
+    assert (seen["busy_samples"], seen["engines"]) == (n, 2)
+    assert seen["kv_cache_usage_max"] == 0.5
+    assert seen["kv_cache_usage_mean"] == pytest.approx((0.3 + (n - 1) * 0.2) / n)
+    assert (seen["requests_running_max"], seen["requests_waiting_max"]) == (5.0, 5.0)
+    assert seen["prefix_cache_queries"] == 10.0 * (n - 1)
+    assert seen["prefix_cache_hits"] == 5.0 * (n - 1)
+
+
+def test_a_server_without_metrics_leaves_them_empty(start: Any) -> None:
+    done = drive(start(lambda _: "# nothing\n").url, program())
+    assert done.returncode == 0
+    seen = last(done)["server"]
+    assert {seen[key] for key in seen if key.startswith(("kv_", "prefix_", "requests_"))} == {None}
+    assert "no sample of the server's metrics met a request" in parse_vllm(done.stdout).warnings[-1]
+
+
+def test_the_childs_status_is_passed_on(start: Any) -> None:
+    server = start(lambda _: METRICS)
+    done = drive(server.url, program(status=3))
+    assert (done.returncode, last(done)["status"]) == (3, 3)
+    killed = drive(server.url, "import os; os.kill(os.getpid(), 9)")
+    assert (killed.returncode, last(killed)["status"], last(killed)["result"]) == (137, -9, None)
+
+
+def test_a_server_that_goes_away_is_said(start: Any) -> None:
+    server = start(lambda _: METRICS)
+    threading.Timer(0.5, server.end).start()
+    done = drive(server.url, program(seconds=1.5))
+    assert done.returncode == 69
+    said = done.stderr.splitlines()[-1]
+    assert said.startswith(f"trueup-vllm: the server at {server.url} stopped answering while the")
+    assert "connection refused" in said
+    assert last(done)["server"]["refused"] > 0
+
+
+def test_a_server_that_was_restarted_is_said(start: Any) -> None:
+    later = METRICS.replace("1.795293231e+09", "1.795299999e+09")
+    done = drive(start(lambda count: METRICS if count < 3 else later).url, program())
+    assert done.returncode == 69
+    assert "was restarted while the benchmark ran" in done.stderr
+
+
+def test_counters_that_fall_mean_a_restart(start: Any) -> None:
+    def metrics(count: int) -> str:
+        return OLD % {"cache": 0.3, "running": 1.0, "queries": 100.0 - count, "hits": 1.0}
+
+    done = drive(start(metrics).url, program())
+    assert (done.returncode, last(done)["server"]["prefix_cache_queries"]) == (69, None)
+
+
+def test_a_run_without_a_success_has_a_status_of_its_own(start: Any) -> None:
+    done = drive(start(lambda _: METRICS).url, program("vllm032_driver_no_model.log"))
+    assert done.returncode == 65
+    assert done.stderr.splitlines()[-1] == "trueup-vllm: no request succeeded, 4 failed"
+
+
+def test_the_key_is_used_and_not_printed(start: Any) -> None:
+    server = start(lambda _: METRICS)
+    done = drive(server.url, program(), OPENAI_API_KEY=KEY)
+    assert server.keys == {f"Bearer {KEY}"}
+    assert KEY not in done.stdout + done.stderr
+
+
+def test_what_it_started_ends_with_it(start: Any, tmp_path: Path) -> None:
+    server = start(lambda _: METRICS)
+    mark = tmp_path / "pid"
+    child = f"import os, time; open({str(mark)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
+    with subprocess.Popen(argv(server.url, child), stdout=subprocess.DEVNULL) as driver:
+        deadline = time.monotonic() + 20
+        while not (mark.exists() and mark.read_text()) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        driver.send_signal(signal.SIGTERM)
+        assert driver.wait(20) == 143
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(mark.read_text()), 0)
+
+
+@pytest.mark.parametrize(
+    ("line", "name", "value"),
+    [
+        ('vllm:x{engine="0",path="a} b"} 2.5', "vllm:x", [2.5]),
+        ("process_start_time_seconds 1.7e+09", "process_start_time_seconds", [1.7e9]),
+        ("vllm:x 3 1395066363000", "vllm:x", [3.0]),
+        ("# TYPE vllm:x gauge", "vllm:x", None),
+        ("vllm:x soon", "vllm:x", None),
+        ("vllm:x NaN", "vllm:x", None),
+    ],
+)
+def test_prometheus_text(line: str, name: str, value: list[float] | None) -> None:
+    values = runpy.run_path(str(DRIVER))["values"]
+    assert values(line).get(name) == value

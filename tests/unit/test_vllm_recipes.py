@@ -1,0 +1,620 @@
+"""What is in a vLLM recipe, whether it fits, and the command that serves it."""
+
+from __future__ import annotations
+
+import copy
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from trueup import vllm_recipes
+from trueup.errors import BadInput
+from trueup.vllm_recipes import GIB, Machine, fit, gpu_word, kv_bytes_per_token, machine_of, serve
+from trueup_catalog import catalog_sizes
+
+ROOT = Path(__file__).parents[2]
+CATALOG = ROOT / "catalog"
+SIZES = catalog_sizes(str(CATALOG / "vm_sizes.csv"))
+CONTENT = yaml.safe_load((CATALOG / "vllm_recipes.yml").read_text(encoding="utf-8"))
+RECIPES = CONTENT["recipes"]
+H100, H200 = "Standard_ND96isr_H100_v5", "Standard_ND96isr_H200_v5"
+
+# A model of 2 layers, as the molecule scenario serves it: two processes, or two nodes of one.
+TINY = {
+    "model": "tiny",
+    "device": "cpu",
+    "nodes": 2,
+    "max_model_len": 512,
+    "facts": {
+        "parameters": 1_000_000,
+        "expert_parameters": 0,
+        "bytes_per_parameter": 2,
+        "layers": 2,
+        "kv_heads": 2,
+        "head_dim": 32,
+        "kv_bytes": 2,
+        "source": "built on the spot",
+    },
+    "cpu": {"kv_cache_gib": 1, "bind": "none"},
+    "arguments": {"enforce-eager": True, "dtype": "bfloat16"},
+    "environment": {"GLOO_SOCKET_IFNAME": "eth0"},
+    "source": "tests",
+    "date": "2026-11-21",
+}
+
+
+def recipe(name: str, **changes: Any) -> dict[str, Any]:
+    return vllm_recipes.validate(name, {**copy.deepcopy(RECIPES[name]), **changes})
+
+
+def nodes_of(size: str, nodes: int = 1, **shown: Any) -> Machine:
+    return machine_of({"vm_size": size, "catalog": SIZES[size], **shown}, nodes)
+
+
+def a_cpu_node(nodes: int, each: int, gib: int, **shown: Any) -> dict[str, Any]:
+    numa = [
+        {"node": n, "cpus": f"{n * each}-{n * each + each - 1}", "memory_bytes": gib * GIB}
+        for n in range(nodes)
+    ]
+    return {"numa": numa, "cpus": nodes * each, "cores": nodes * each, **shown}
+
+
+# ---- the catalog ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", sorted(RECIPES))
+def test_a_recipe_of_the_catalog_is_whole_and_fits_its_sizes(name: str) -> None:
+    whole = recipe(name)
+    assert whole["name"] == name
+    assert whole["measured"] != ""
+    assert whole["why"] != ""
+    for size in whole["sizes"]:
+        assert fit(whole, nodes_of(size, whole["nodes"])).fits is True
+
+
+@pytest.mark.parametrize("name", sorted(RECIPES))
+def test_what_validate_returns_can_be_validated(name: str) -> None:
+    once = recipe(name)
+    assert vllm_recipes.validate(name, once) == once
+
+
+def test_kernels_are_pinned() -> None:
+    assert CONTENT["vllm"] == "0.32.0"
+    for name in RECIPES:
+        for kernel in recipe(name)["kernels"]:
+            pin = kernel.get("commit") or kernel.get("sha256") or kernel["module"]
+            assert pin != ""
+            assert kernel["source"] != ""
+
+
+def test_parameters_follow_from_the_published_configurations() -> None:
+    # config.json of Llama 3.1 8B and of DeepSeek R1; norms and router included.
+    hidden, inner, words, layers = 4096, 14336, 128256, 32
+    layer = 2 * hidden * hidden + 2 * hidden * 1024 + 3 * hidden * inner + 2 * hidden
+    llama = 2 * words * hidden + layers * layer + hidden
+    assert RECIPES["llama-3.1-8b"]["facts"]["parameters"] == llama == 8_030_261_248
+    facts = RECIPES["deepseek-r1"]["facts"]
+    expert = 3 * 7168 * 2048
+    assert facts["expert_parameters"] == 58 * 256 * expert
+    attention = 7168 * 1536 + 1536 * 128 * 192 + 7168 * 576 + 512 * 128 * 256 + 128 * 128 * 7168
+    norms = 61 * (1536 + 512 + 2 * 7168) + 7168
+    router = 58 * (256 * 7168 + 256)
+    dense = 3 * 3 * 7168 * 18432
+    embeddings = 2 * 129280 * 7168
+    every = embeddings + 61 * attention + norms + dense + 58 * 257 * expert + router
+    assert facts["parameters"] == every == 671_026_419_200
+    # The second byte of what is BF16; the router's 58 x 256 biases are left out.
+    assert facts["other_bytes"] == pytest.approx(embeddings + router + norms, rel=1e-4)
+
+
+# ---- figures by hand ------------------------------------------------------------------------
+
+
+def test_llama_takes_128_kib_of_kv_cache_a_token() -> None:
+    assert kv_bytes_per_token(RECIPES["llama-3.1-8b"]["facts"]) == 128 * 1024
+
+
+def test_deepseek_takes_68_kib_of_kv_cache_a_token_whatever_its_heads() -> None:
+    assert kv_bytes_per_token(RECIPES["deepseek-r1"]["facts"]) == 61 * (512 + 64) * 2 == 70272
+
+
+def test_llama_on_an_a100_of_40_gb() -> None:
+    found = fit(recipe("llama-3.1-8b"), nodes_of("Standard_ND96asr_v4"), sizes=SIZES)
+    assert found.fits is True
+    assert found.weights_bytes == 2 * 8_030_261_248
+    assert found.kv_cache_bytes == 4 * GIB
+    assert found.needed_bytes == 2 * 8_030_261_248 + 6 * GIB
+    assert found.available_bytes == 36 * GIB
+    assert found.devices == 1
+    assert found.reason == (
+        "llama-3.1-8b on 1 node (Standard_ND96asr_v4) fits: it needs 21.0 GiB on 1 GPU "
+        "(weights 15.0 GiB, KV cache 4.0 GiB, workspace 2.0 GiB), available is 36.0 GiB "
+        "(0.9 of what is there)."
+    )
+
+
+def test_llama_on_a_sixth_of_an_a10() -> None:
+    found = fit(recipe("llama-3.1-8b"), nodes_of("Standard_NV6ads_A10_v5"), sizes=SIZES)
+    assert found.fits is False
+    assert (found.smallest_size, found.smallest_nodes) == ("Standard_NV36ads_A10_v5", 1)
+    assert found.reason == (
+        "llama-3.1-8b on 1 node (Standard_NV6ads_A10_v5) does not fit: it needs 21.0 GiB on 1 GPU "
+        "(weights 15.0 GiB, KV cache 4.0 GiB, workspace 2.0 GiB), available is 3.6 GiB "
+        "(0.9 of what is there). The smallest that would do: Standard_NV36ads_A10_v5."
+    )
+
+
+def test_deepseek_on_two_nodes_of_h100() -> None:
+    found = fit(recipe("deepseek-r1"), nodes_of(H100, 2))
+    facts = RECIPES["deepseek-r1"]["facts"]
+    rest = facts["parameters"] - facts["expert_parameters"] + facts["other_bytes"]
+    assert found.fits is True
+    assert found.devices == 16
+    # Experts once in all, everything else on each of the 16.
+    assert found.weights_bytes == facts["expert_parameters"] + 16 * rest
+    assert found.model_bytes == 671_026_419_200 + facts["other_bytes"]
+    assert found.kv_cache_bytes == 16 * 70272 * 32768
+    assert found.available_bytes == 16 * 72 * GIB
+
+
+def test_deepseek_on_one_node_of_h100_is_refused() -> None:
+    found = fit(recipe("deepseek-r1"), nodes_of(H100), sizes=SIZES)
+    assert found.fits is False
+    assert (found.smallest_size, found.smallest_nodes, found.more_nodes) == (H200, 1, 2)
+    assert "needs 832.3 GiB on 8 GPUs" in found.reason
+    assert "available is 576.0 GiB" in found.reason
+    assert found.reason.endswith(f"The smallest that would do: {H200}, or 2 nodes of {H100}.")
+
+
+def test_deepseek_on_one_node_of_h200() -> None:
+    assert fit(recipe("deepseek-r1-h200"), nodes_of(H200)).fits is True
+    assert fit(recipe("deepseek-r1"), nodes_of(H200)).fits is True
+
+
+def test_where_no_single_node_does_several_are_named() -> None:
+    only = {size: SIZES[size] for size in (H100, "Standard_NC80adis_H100_v5")}
+    found = fit(recipe("deepseek-r1"), nodes_of(H100), sizes=only)
+    assert (found.smallest_size, found.smallest_nodes) == (H100, 2)
+    assert found.reason.endswith(
+        f"The smallest that would do: no single node, but 2 nodes of {H100}."
+    )
+
+
+def test_where_nothing_does_it_says_so() -> None:
+    huge = recipe("llama-3.1-8b", workspace_gib=4000)
+    assert fit(huge, nodes_of(H100), sizes=SIZES).reason.endswith(
+        "No size of the catalog would do."
+    )
+    none = fit(huge, nodes_of(H100))
+    assert none.smallest_size is None
+    assert none.reason.endswith("No catalog was given to name a size.")
+
+
+def test_sizes_that_are_no_longer_sold_are_not_named() -> None:
+    old = recipe("llama-3.1-8b", gpu_models=["V100"], arguments_by_gpu={}, max_model_len=1024)
+    old["workspace_gib"] = 0
+    machine = Machine(name="x", gpus=1, gpu_memory_bytes=GIB, gpu_model="V100")
+    retired = {size: row for size, row in SIZES.items() if row["family"] == "ncv3"}
+    assert len(retired) == 4
+    assert fit(old, machine, sizes=retired).smallest_size is None
+    sold = {size: {**row, "status": "current"} for size, row in retired.items()}
+    lighter = {**old, "memory_share": 1.0}
+    assert fit(lighter, machine, sizes=sold).smallest_size == "Standard_NC6s_v3"
+
+
+def test_of_several_equal_sizes_the_one_with_least_memory_then_the_first_by_name() -> None:
+    row = SIZES["Standard_NV36ads_A10_v5"]
+    twins = {"B": row, "C": {**row, "memory_gib": 880}, "A": {**row, "memory_gib": 880}}
+    machine = Machine(name="x")
+    llama = recipe("llama-3.1-8b")
+    assert fit(llama, machine, sizes=twins).smallest_size == "B"
+    del twins["B"]
+    assert fit(llama, machine, sizes=twins).smallest_size == "A"
+
+
+@pytest.mark.parametrize(
+    ("size", "why"),
+    [
+        ("Standard_NC6s_v3", "it is for A10, A100, H100, H200, not V100-PCIe-16GB"),
+        ("Standard_HB120rs_v3", "it needs 1 GPU on a node, and 0 are there"),
+    ],
+)
+def test_a_machine_of_another_kind_is_refused(size: str, why: str) -> None:
+    found = fit(recipe("llama-3.1-8b"), nodes_of(size), sizes=SIZES)
+    assert found.fits is False
+    assert why in found.reason
+
+
+def test_gpus_without_known_memory_are_not_taken_for_enough() -> None:
+    machine = Machine(name="m", gpus=1, gpu_model="NVIDIA H100 80GB HBM3")
+    found = fit(recipe("llama-3.1-8b"), machine)
+    assert (found.fits, found.available_bytes) == (False, None)
+    assert "available is unknown" in found.reason
+
+
+def test_what_a_machine_shows_goes_before_the_catalog() -> None:
+    shown = [{"name": "NVIDIA A100-SXM4-40GB", "pci": "0", "memory_bytes": 40536 * 1024**2}] * 8
+    machine = nodes_of("Standard_ND96asr_v4", gpus=shown)
+    assert machine.gpu_memory_bytes == 40536 * 1024**2
+    assert machine.gpu_model == "NVIDIA A100-SXM4-40GB"
+    no_driver = nodes_of(H100, gpus=[{"name": None, "pci": "0", "memory_bytes": None}] * 8)
+    assert (no_driver.gpus, no_driver.gpu_memory_bytes) == (8, 80 * GIB)
+    assert gpu_word(recipe("llama-3.1-8b"), no_driver.gpu_model) == "H100"
+
+
+@pytest.mark.parametrize(
+    ("model", "word"),
+    [
+        ("NVIDIA H200", "H200"),
+        ("H200-SXM5-141GB", "H200"),
+        ("NVIDIA A10-4Q", "A10"),
+        ("NVIDIA A100-SXM4-80GB", "A100"),
+        ("NVIDIA GH200 480GB", None),
+        ("NVIDIA A10G", None),
+        ("", None),
+    ],
+)
+def test_a_gpu_is_known_by_its_word(model: str, word: str | None) -> None:
+    assert gpu_word(recipe("llama-3.1-8b"), model) == word
+
+
+def test_tensor_parallel_shares_out_weights_and_kv_heads() -> None:
+    two = recipe("llama-3.1-8b", gpus=2, tensor_parallel=2)
+    found = fit(two, nodes_of(H100))
+    assert found.weights_bytes == 2 * 8_030_261_248
+    assert found.kv_cache_bytes == 4 * GIB
+    mla = recipe("deepseek-r1", tensor_parallel=8, data_parallel_per_node=1)
+    assert fit(mla, nodes_of(H100)).kv_cache_bytes == 8 * 70272 * 32768
+
+
+def test_a_longer_sequence_needs_more() -> None:
+    llama, node = recipe("llama-3.1-8b"), nodes_of("Standard_ND96asr_v4")
+    longer = fit(llama, node, overrides={"max-model-len": 131072})
+    assert longer.kv_cache_bytes == 16 * GIB
+    assert longer.fits is True
+    assert fit(llama, node, overrides={"gpu-memory-utilization": 0.5}).fits is False
+
+
+@given(
+    st.integers(1, 64), st.sampled_from(["deepseek-r1", "llama-3.1-8b"]), st.integers(1, 200_000)
+)
+@settings(max_examples=60)
+def test_more_memory_never_hurts(gib: int, name: str, length: int) -> None:
+    whole = recipe(name, max_model_len=length)
+    small, large = (
+        Machine(name="m", nodes=2, gpus=8, gpu_memory_bytes=n * GIB, gpu_model="H100")
+        for n in (gib, gib + 16)
+    )
+    a, b = fit(whole, small), fit(whole, large)
+    assert a.needed_bytes == b.needed_bytes
+    assert a.needed_bytes == a.weights_bytes + a.kv_cache_bytes + a.workspace_bytes
+    assert a.fits <= b.fits
+    assert a.available_bytes is not None
+    assert a.fits is (a.needed_bytes <= a.available_bytes)
+
+
+# ---- CPU ------------------------------------------------------------------------------------
+
+
+def test_llama_on_one_numa_node() -> None:
+    node = a_cpu_node(4, 24, 192, vm_size="Standard_HB176-96rs_v4")
+    found = fit(recipe("llama-3.1-8b-cpu"), machine_of(node), sizes=SIZES)
+    assert found.fits is True
+    assert found.kv_cache_bytes == 40 * GIB
+    assert found.available_bytes == math.floor(0.9 * 192 * GIB)
+    small = fit(recipe("llama-3.1-8b-cpu"), machine_of(a_cpu_node(2, 8, 32)), sizes=SIZES)
+    assert small.fits is False
+    # 352 GiB over 2 NUMA nodes; sizes whose NUMA nodes the catalog does not know are not named.
+    assert small.smallest_size == "Standard_HC44-16rs"
+
+
+def test_a_kv_cache_that_holds_no_whole_sequence_is_refused() -> None:
+    whole = recipe("llama-3.1-8b-cpu", cpu={"kv_cache_gib": 3, "bind": "numa"})
+    found = fit(whole, machine_of(a_cpu_node(4, 24, 192)))
+    assert found.fits is False
+    assert "one sequence of 32768 tokens takes 4.0 GiB of KV cache" in found.reason
+
+
+def test_memory_without_numa_is_the_machines() -> None:
+    assert machine_of({"memory_bytes": 64 * GIB}).numa_memory_bytes == 64 * GIB
+    assert machine_of({}).numa_memory_bytes is None
+    assert fit(recipe("llama-3.1-8b-cpu"), machine_of({})).fits is False
+
+
+def test_threads_are_bound_to_one_numa_node_and_leave_its_last_cpu() -> None:
+    # The article's own binding on HB176-96rs_v4.
+    served = serve(
+        recipe("llama-3.1-8b-cpu"), port=8000, machine=machine_of(a_cpu_node(4, 24, 192))
+    )
+    assert served.environment == {
+        "VLLM_CPU_KVCACHE_SPACE": "40",
+        "VLLM_CPU_OMP_THREADS_BIND": "0-22",
+        "VLLM_LOGGING_LEVEL": "INFO",
+    }
+    assert served.argv[-2:] == ["--dtype", "bfloat16"]
+    assert "--gpu-memory-utilization" not in served.argv
+
+
+@pytest.mark.parametrize(
+    ("node", "ranks", "binding"),
+    [
+        (a_cpu_node(2, 4, 8), 2, "0-2|4-6"),
+        (a_cpu_node(1, 2, 8), 2, "0|1"),
+        (a_cpu_node(1, 8, 8), 2, "0-2|4-6"),
+        (a_cpu_node(1, 1, 8), 1, "0"),
+        (a_cpu_node(2, 4, 8, cores=4), 1, "auto"),
+        ({"numa": []}, 1, "auto"),
+        (a_cpu_node(1, 2, 8), 3, None),
+    ],
+)
+def test_each_rank_has_cpus_of_its_own(
+    node: dict[str, Any], ranks: int, binding: str | None
+) -> None:
+    whole = recipe("llama-3.1-8b-cpu", data_parallel_per_node=ranks)
+    if binding is None:
+        with pytest.raises(BadInput, match="3 ranks on a node of 2 CPUs"):
+            serve(whole, port=1, machine=machine_of(node))
+        return
+    served = serve(whole, port=1, machine=machine_of(node))
+    assert served.environment["VLLM_CPU_OMP_THREADS_BIND"] == binding
+
+
+@given(st.integers(1, 4), st.integers(1, 12), st.integers(1, 6))
+@settings(max_examples=60)
+def test_no_cpu_is_bound_twice(nodes: int, cores: int, ranks: int) -> None:
+    whole = recipe("llama-3.1-8b-cpu", data_parallel_per_node=ranks)
+    machine = machine_of(a_cpu_node(nodes, cores, 8))
+    if ranks > nodes * cores:
+        return
+    binding = serve(whole, port=1, machine=machine).environment["VLLM_CPU_OMP_THREADS_BIND"]
+    lists = [vllm_recipes.parse_cpu_list(part) for part in binding.split("|")]
+    every = [cpu for cpus in lists for cpu in cpus]
+    assert len(lists) == ranks
+    assert all(lists)
+    assert len(every) == len(set(every))
+    assert set(every) <= set(range(nodes * cores))
+
+
+def test_tcmalloc_is_preloaded_only_where_it_is_given() -> None:
+    whole = recipe("llama-3.1-8b-cpu")
+    assert "LD_PRELOAD" not in serve(whole, port=1).environment
+    library = "/usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4"
+    assert serve(whole, port=1, tcmalloc=library).environment["LD_PRELOAD"] == library
+    gpu = serve(recipe("llama-3.1-8b"), port=1, tcmalloc=library).environment
+    assert "LD_PRELOAD" not in gpu
+
+
+# ---- the command ----------------------------------------------------------------------------
+
+# Flag by flag from the article; its variable VLLM_ALL2ALL_BACKEND is a flag of today's vLLM.
+ARTICLE = {
+    0: (
+        "serve deepseek-ai/DeepSeek-R1 --port 8000 --tensor-parallel-size 1 "
+        "--enable-expert-parallel --data-parallel-size 16 --data-parallel-size-local 8 "
+        "--data-parallel-address 10.0.0.6 --data-parallel-rpc-port 23345 --api-server-count 1 "
+        "--max-model-len 32768 --reasoning-parser deepseek_r1"
+    ),
+    1: (
+        "serve deepseek-ai/DeepSeek-R1 --port 8000 --tensor-parallel-size 1 "
+        "--enable-expert-parallel --data-parallel-size 16 --data-parallel-size-local 8 "
+        "--data-parallel-start-rank 8 --data-parallel-address 10.0.0.6 "
+        "--data-parallel-rpc-port 23345 --headless --max-model-len 32768 "
+        "--reasoning-parser deepseek_r1"
+    ),
+}
+OURS = {
+    "--revision": "56d4cbbb4d29f4355bab4b9a39ccb717a14ad5ad",
+    "--host": "127.0.0.1",
+    "--gpu-memory-utilization": "0.9",
+    "--all2all-backend": "deepep_low_latency",
+}
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_the_articles_nodes(rank: int) -> None:
+    served = serve(recipe("deepseek-r1"), port=8000, rank=rank, nodes=["10.0.0.6", "10.0.0.7"])
+    left, ours = list(served.argv), {}
+    for flag in OURS:
+        if flag in left:
+            at = left.index(flag)
+            ours[flag] = left[at + 1]
+            del left[at : at + 2]
+    assert left == ARTICLE[rank].split()
+    assert ours == {key: value for key, value in OURS.items() if rank == 0 or key != "--host"}
+    assert served.environment == {
+        "VLLM_HOST_IP": f"10.0.0.{6 + rank}",
+        "VLLM_LOGGING_LEVEL": "INFO",
+        "VLLM_USE_DEEP_GEMM": "1",
+        "GLOO_SOCKET_IFNAME": "eth0",
+    }
+
+
+def test_one_node_has_no_addresses() -> None:
+    argv = serve(recipe("deepseek-r1-h200"), port=8000, nodes=["10.0.0.6"]).argv
+    assert argv[argv.index("--data-parallel-size") + 1] == "8"
+    assert [word for word in argv if word.startswith("--data-parallel-")] == [
+        "--data-parallel-size"
+    ]
+    assert "--headless" not in argv
+    assert "--api-server-count" not in argv
+
+
+@pytest.mark.parametrize(
+    ("model", "tokens"),
+    [
+        ("NVIDIA A100-SXM4-40GB", "2048"),
+        ("NVIDIA A100-SXM4-80GB", "2048"),
+        ("NVIDIA H100 80GB HBM3", "8192"),
+        ("NVIDIA H200", "8192"),
+    ],
+)
+def test_llama_takes_what_the_articles_table_says(model: str, tokens: str) -> None:
+    machine = Machine(name="m", gpus=8, gpu_memory_bytes=40 * GIB, gpu_model=model)
+    argv = serve(recipe("llama-3.1-8b"), port=8000, machine=machine).argv
+    assert " ".join(argv).endswith(
+        "--max-model-len 32768 --gpu-memory-utilization 0.9 --max-num-seqs 1024 "
+        f"--enable-chunked-prefill --enable-prefix-caching --max-num-batched-tokens {tokens}"
+    )
+
+
+TINY_HEAD = (
+    "serve /models/tiny --served-model-name tiny --host 0.0.0.0 --port 8001 "
+    "--tensor-parallel-size 1 --data-parallel-size 2 --data-parallel-size-local 1 "
+    "--data-parallel-address a --data-parallel-rpc-port 29550 --max-model-len 512 "
+    "--enforce-eager --dtype bfloat16"
+)
+
+
+def test_a_recipe_of_the_user_on_two_nodes() -> None:
+    tiny = vllm_recipes.choose({**RECIPES, "tiny": TINY}, "tiny")
+    head = serve(tiny, port=8001, host="0.0.0.0", model_path="/models/tiny", nodes=["a", "b"])
+    assert head.argv == TINY_HEAD.split()
+    assert head.environment == {
+        "VLLM_HOST_IP": "a",
+        "VLLM_CPU_KVCACHE_SPACE": "1",
+        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+        "GLOO_SOCKET_IFNAME": "eth0",
+    }
+    second = serve(tiny, port=8001, model_path="/models/tiny", rank=1, nodes=["a", "b"]).argv
+    assert second[second.index("--data-parallel-start-rank") + 1] == "1"
+    assert "--headless" in second
+    assert "--host" not in second
+
+
+def test_overrides_replace_and_add() -> None:
+    llama = recipe("llama-3.1-8b")
+    machine = Machine(name="m", gpus=1, gpu_memory_bytes=GIB, gpu_model="H100")
+    overrides = {
+        "max-model-len": 8192,
+        "gpu-memory-utilization": 0.85,
+        "max-num-batched-tokens": 4096,
+        "enable-prefix-caching": False,
+        "enforce-eager": True,
+    }
+    argv = serve(llama, port=8000, machine=machine, overrides=overrides).argv
+    text = " ".join(argv)
+    assert "--max-model-len 8192 --gpu-memory-utilization 0.85" in text
+    assert "--max-num-batched-tokens 4096" in text
+    assert "--no-enable-prefix-caching" in argv
+    assert "--enable-prefix-caching" not in argv
+    assert argv[-1] == "--enforce-eager"
+    assert len(argv) == len([word for word in argv if not word.startswith("--")]) + len(
+        {word for word in argv if word.startswith("--")}
+    )
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        {"api-key": "x"},
+        {"hf-token": "x"},
+        {"token": "x"},
+        {"api-keys": "x"},
+        {"seed": "hf_abcdefghijklmnopqrstuv"},
+        {"port": 1},
+        {"headless": True},
+        {"data-parallel-size": 4},
+        {"model": "other"},
+        {"--dtype": "auto"},
+        {"dtype": ""},
+        {"dtype": "a\nb"},
+        {"dtype": ["a"]},
+        {"seed": float("nan")},
+        {"max-model-len": 0},
+        {"max-model-len": "many"},
+        {"gpu-memory-utilization": 1.5},
+    ],
+)
+def test_overrides_that_cannot_be_are_refused(overrides: dict[str, Any]) -> None:
+    with pytest.raises(BadInput, match=r"llama-3\.1-8b") as refused:
+        serve(recipe("llama-3.1-8b"), port=8000, overrides=overrides)
+    assert "abcdefghijklmnop" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("rank", "nodes"), [(2, ["a", "b"]), (-1, []), (0, ["a", "a"]), (0, ["a", ""])]
+)
+def test_nodes_that_cannot_be_are_refused(rank: int, nodes: list[str]) -> None:
+    with pytest.raises(BadInput, match="deepseek-r1"):
+        serve(recipe("deepseek-r1"), port=8000, rank=rank, nodes=nodes)
+
+
+# ---- what is refused ------------------------------------------------------------------------
+
+GIT = {"name": "k", "kind": "git", "url": "https://h/k", "commit": "a" * 40, "distribution": "k"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"modle": "x"}, "modle is not a member of a recipe .did you mean model"),
+        ({"model": None}, "model must be text"),
+        ({"device": "tpu"}, "device must be one of cuda, cpu"),
+        ({"max_model_len": True}, "max_model_len must be a whole number"),
+        ({"max_model_len": "32768"}, "max_model_len must be a whole number"),
+        ({"memory_share": 90}, "memory_share must be above 0"),
+        ({"memory_share": float("nan")}, "memory_share must be above 0"),
+        ({"revision": "main"}, "revision must be a commit"),
+        ({"gpus": 4}, "gpus is 4, but tensor_parallel x data_parallel_per_node is 1"),
+        ({"gpu_models": []}, "gpu_models must name"),
+        ({"cpu": {"kv_cache_gib": 1, "bind": "numa"}}, "cpu is for recipes with device cpu"),
+        ({"date": "soon"}, "date must be a date"),
+        ({"facts": []}, "facts must be a mapping"),
+        ({"facts": {"layers": 1}}, "facts must have either kv_heads"),
+        ({"arguments": {"api-key": "x"}}, "would show a secret"),
+        ({"arguments": {"max-model-len": 1}}, "give it as max_model_len"),
+        ({"arguments": ["--x"]}, "arguments must be a mapping"),
+        ({"arguments_by_gpu": {"V100": {"x": 1}}}, "has V100, which gpu_models has not"),
+        ({"arguments_by_gpu": {"A10": {"hf-token": 1}}}, "would show a secret"),
+        ({"environment": {"HF_TOKEN": "x"}}, "looks like a secret"),
+        ({"environment": {"VLLM_API_KEY": "x"}}, "looks like a secret"),
+        ({"environment": {"A": "hf_abcdefghijklmnopqrstuv"}}, "looks like a secret"),
+        ({"environment": {"A": 1}}, "not text of one line"),
+        ({"environment": {"A B": "1"}}, "not the name of a variable"),
+        ({"kernels": [{"kind": "conda"}]}, "kind must be one of git, pip, vendored"),
+        ({"kernels": [{**GIT, "source": "s", "build": []}]}, "build must be a command"),
+        ({"kernels": [{**GIT, "source": "s", "build": ["x"], "commit": "main"}]}, "commit must be"),
+        ({"kernels": [{**GIT, "source": "s", "build": ["x"], "name": "../k"}]}, "name must be"),
+        ({"kernels": [{**GIT, "source": "s", "build": ["x"], "url": "--x"}]}, "url must be"),
+        ({"kernels": [{**GIT, "build": ["x"]}]}, "source is missing"),
+    ],
+)
+def test_a_recipe_that_cannot_be_is_refused(changes: dict[str, Any], says: str) -> None:
+    with pytest.raises(BadInput, match=f"^vLLM recipe llama-3.1-8b: .*{says}"):
+        recipe("llama-3.1-8b", **changes)
+
+
+def test_facts_that_cannot_be_are_refused() -> None:
+    facts = RECIPES["llama-3.1-8b"]["facts"]
+    with pytest.raises(BadInput, match=r"facts\.expert_parameters is more than all"):
+        recipe("llama-3.1-8b", facts={**facts, "expert_parameters": 10**12})
+    with pytest.raises(BadInput, match=r"facts\.layers must be a whole number of at least 1"):
+        recipe("llama-3.1-8b", facts={**facts, "layers": 0})
+    with pytest.raises(BadInput, match="must have either"):
+        recipe("llama-3.1-8b", facts={**facts, "kv_lora_rank": 1, "qk_rope_head_dim": 1})
+
+
+def test_a_missing_member_is_named() -> None:
+    without = {key: value for key, value in TINY.items() if key != "source"}
+    with pytest.raises(BadInput, match=r"^vLLM recipe tiny: source is missing$"):
+        vllm_recipes.validate("tiny", without)
+    with pytest.raises(BadInput, match="must be a mapping"):
+        vllm_recipes.validate("tiny", [])
+    with pytest.raises(BadInput, match="a name has lower case"):
+        vllm_recipes.validate("Tiny recipe", TINY)
+
+
+def test_cpus_that_are_no_list_are_refused() -> None:
+    with pytest.raises(BadInput, match="trueup_node has numa with the CPUs 'x-y'"):
+        machine_of({"numa": [{"cpus": "x-y", "memory_bytes": 1}]})
+
+
+def test_an_unknown_recipe_is_answered_with_those_near() -> None:
+    with pytest.raises(BadInput, match=r"no vLLM recipe 'llama-3\.1-8'; near it: llama-3\.1-8b"):
+        vllm_recipes.choose(RECIPES, "llama-3.1-8")
+    with pytest.raises(BadInput, match="there are deepseek-r1, deepseek-r1-h200, llama"):
+        vllm_recipes.choose(RECIPES, "zzz")

@@ -1,0 +1,217 @@
+"""Waiting for a server, against a stand-in of its API and of systemctl."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import socket
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from ansible.module_utils.trueup import vllm_server
+from ansible.module_utils.trueup.errors import BadInput
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+KEY = "a-key"
+MODEL = "tiny"
+
+
+class StandIn:
+    """A stand-in of vLLM's API on loopback: answers by what it is told to."""
+
+    def __init__(self) -> None:
+        self.health = 200
+        self.completions = [200]
+        self.asked: list[str] = []
+        outer = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                outer.asked.append(self.path)
+                if self.path == "/health":
+                    self._answer(outer.health, {})
+                elif self.headers.get("Authorization") != f"Bearer {KEY}":
+                    self._answer(401, {"error": "Unauthorized"})
+                else:
+                    self._answer(200, {"data": [{"id": MODEL}]})
+
+            def do_POST(self) -> None:
+                outer.asked.append(self.path)
+                self.rfile.read(int(self.headers["Content-Length"]))
+                number = sum(path == "/v1/completions" for path in outer.asked) - 1
+                status = outer.completions[min(number, len(outer.completions) - 1)]
+                if status == 0:
+                    hang.wait(10)
+                self._answer(status or 200, {"choices": []})
+
+            def _answer(self, status: int, body: dict[str, Any]) -> None:
+                text = json.dumps(body).encode()
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(text)))
+                self.end_headers()
+                self.wfile.write(text)
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        hang = self.hang = threading.Event()
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def close(self) -> None:
+        self.hang.set()
+        self.server.shutdown()
+        self.server.server_close()
+
+
+@pytest.fixture
+def server() -> Iterator[StandIn]:
+    made = StandIn()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def service(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What systemctl and journalctl say; the test replaces it."""
+    said = ["ActiveState=active\nNRestarts=0\n", ""]
+    monkeypatch.setattr(
+        vllm_server, "_output", lambda argv: said[0] if argv[0] == "systemctl" else said[1]
+    )
+    monkeypatch.setattr(vllm_server, "_POLL_SECONDS", 0.01)
+    return said
+
+
+UNIT = ("trueup-vllm-tiny.service", "trueup-vllm")
+
+
+def wait(server: StandIn, key: str = KEY, **given: Any) -> float:
+    options = {"model": MODEL, "deadline_seconds": 5, "completions": 2, **given}
+    return vllm_server.wait_until_ready(vllm_server.Api(server.url, key), UNIT, **options)
+
+
+def test_a_server_is_ready_when_completions_come_back(server: StandIn, service: list[str]) -> None:
+    assert wait(server) < 5
+    assert server.asked == ["/health", "/v1/models", "/v1/completions", "/v1/completions"]
+
+
+def test_health_alone_is_not_enough(server: StandIn, service: list[str]) -> None:
+    server.completions = [200, 0]
+    with pytest.raises(BadInput, match="answers /health, and completion 2 of 2 had no answer"):
+        wait(server, deadline_seconds=0.5)
+
+
+def test_a_completion_that_is_refused_is_told(server: StandIn, service: list[str]) -> None:
+    server.completions = [500]
+    with pytest.raises(BadInput, match="completion 1 of 2 had status 500"):
+        wait(server)
+
+
+def test_another_key_is_refused_with_the_mend(server: StandIn, service: list[str]) -> None:
+    with pytest.raises(BadInput, match="refuses the API key: set vllm_api_key"):
+        wait(server, key="wrong")
+
+
+def test_another_server_on_the_port_is_seen(server: StandIn, service: list[str]) -> None:
+    with pytest.raises(BadInput, match="serves tiny and not llama: another server has the port"):
+        wait(server, model="llama")
+
+
+def test_a_server_that_does_not_come_up_ends_at_the_deadline(
+    server: StandIn, service: list[str]
+) -> None:
+    server.health = 503
+    service[1] = "line one\nstill loading\n"
+    with pytest.raises(BadInput, match=r"within 0\.2 s .*still loading"):
+        wait(server, deadline_seconds=0.2)
+
+
+@pytest.mark.parametrize(
+    ("log", "reason"),
+    [
+        ("OSError: [Errno 98] Address already in use", "its port is taken by another program"),
+        ("OSError: [Errno 28] No space left on device", "a disk is full"),
+        ("huggingface_hub.errors.GatedRepoError: 401 Client Error", "set vllm_hf_token"),
+        ("ValueError: No available memory for the cache blocks.", "no memory is left for the KV"),
+        (
+            "RuntimeError: Insufficient space in /dev/shm for shared-memory allocation: 160 MiB"
+            " required, 62 MiB free. Increase /dev/shm",
+            "/dev/shm is too small for what its processes share: 160 MiB required, 62 MiB free",
+        ),
+        ("torch.OutOfMemoryError: CUDA out of memory.", "GPU's memory is too small"),
+        ("vllm: error: unrecognized arguments: --max-len 3", "not know these arguments: --max-len"),
+    ],
+)
+def test_a_service_that_failed_says_why_at_once(
+    server: StandIn, service: list[str], log: str, reason: str
+) -> None:
+    server.health = 503
+    service[:] = ["ActiveState=failed\nNRestarts=5\n", log]
+    with pytest.raises(BadInput, match=r"trueup-vllm-tiny\.service is not running") as refused:
+        wait(server, deadline_seconds=60)
+    assert reason in str(refused.value)
+
+
+def test_a_service_that_fails_again_and_again_is_not_waited_for(
+    server: StandIn, service: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.health = 503
+    restarts = iter(range(100))
+    monkeypatch.setattr(
+        vllm_server,
+        "_output",
+        lambda argv: (
+            f"ActiveState=activating\nNRestarts={next(restarts)}\n"
+            if argv[0] == "systemctl"
+            else "boom"
+        ),
+    )
+    with pytest.raises(BadInput, match="failed 2 times; its log ends: boom"):
+        wait(server, deadline_seconds=60)
+
+
+def test_a_headless_partner_has_to_stay_up(service: list[str]) -> None:
+    assert vllm_server.wait_for_service(UNIT, settle_seconds=0.05) >= 0.05
+    service[:] = ["ActiveState=failed\nNRestarts=1\n", "nothing known"]
+    with pytest.raises(BadInput, match="is not running; its log ends: nothing known"):
+        vllm_server.wait_for_service(UNIT, settle_seconds=5)
+
+
+def test_a_taken_port_is_seen_before_anything_starts() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        problem = vllm_server.port_problem("127.0.0.1", port)
+    assert problem == f"port {port} is taken by another program"
+    assert vllm_server.port_problem("127.0.0.1", port) is None
+    assert "nothing can listen on 203.0.113.1" in str(vllm_server.port_problem("203.0.113.1", port))
+
+
+def test_another_python_is_refused() -> None:
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    assert vllm_server.python_problem(sys.executable, version) is None
+    assert "is pinned for 3.2" in str(vllm_server.python_problem(sys.executable, "3.2"))
+    assert "no Python /no/python" in str(vllm_server.python_problem("/no/python", "3.11"))
+
+
+def test_a_full_disk_is_told_with_both_figures(tmp_path: Any) -> None:
+    there = tmp_path / "not" / "yet"
+    assert vllm_server.space_problem(str(there), bytes=1, what="it") is None
+    problem = str(vllm_server.space_problem(str(there), bytes=1 << 60, what="the model"))
+    assert "GiB free, and the model takes 1073741824.00 GiB" in problem
+    done = vllm_server.space_problem(str(there), bytes=1 << 60, what="it", unless=str(tmp_path))
+    assert done is None
+
+
+@pytest.mark.parametrize(
+    ("host", "reached"),
+    [("0.0.0.0", "127.0.0.1"), ("::", "127.0.0.1"), ("::1", "[::1]"), ("10.0.0.4", "10.0.0.4")],
+)
+def test_where_a_node_reaches_its_own_server(host: str, reached: str) -> None:
+    assert vllm_server.reachable(host) == reached
