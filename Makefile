@@ -17,7 +17,7 @@ PRICE ?=
 AS_SIZE ?=
 OUTPUT ?= report
 PYTEST_ARGS ?=
-SCENARIOS ?= local benchmarks devito default alternative failures vm
+SCENARIOS ?= local benchmarks devito default alternative failures vm vllm
 TRUEUP_CACHE ?= $(or $(XDG_CACHE_HOME),$(or $(HOME),/root)/.cache)/trueup
 
 # An activated environment or a PYTHONPATH of the caller's must not reach into ours.
@@ -147,15 +147,16 @@ test: test-venv ## Everything CI checks: lint, types, unit, contract, molecule
 	@$(call heading,'system packages')
 	ansible-playbook playbooks/lab.yml -e lab_packages=test
 	$(MAKE) lint types
-	# The emulated machine keeps one core busy for minutes: it runs beside the rest, its output below.
+	# The emulated machine keeps one core busy for minutes, and vLLM's servers wait for each other: they run beside
+	# the rest, their output below.
 	mkdir -p $(check_cache)
-	setsid $(MAKE) molecule SCENARIOS='$(filter vm,$(SCENARIOS))' > $(check_cache)/vm.log 2>&1 & vm=$$!
-	trap 'kill -- -$$vm 2>/dev/null || true' EXIT
-	for verb in unit contract molecule; do $(MAKE) $$verb SCENARIOS='$(filter-out vm,$(SCENARIOS))'; done
-	status=0; wait $$vm || status=$$?
-	cat $(check_cache)/vm.log
+	setsid $(MAKE) molecule SCENARIOS='$(filter vm vllm,$(SCENARIOS))' > $(check_cache)/beside.log 2>&1 & beside=$$!
+	trap 'kill -- -$$beside 2>/dev/null || true' EXIT
+	for verb in unit contract molecule; do $(MAKE) $$verb SCENARIOS='$(filter-out vm vllm,$(SCENARIOS))'; done
+	status=0; wait $$beside || status=$$?
+	cat $(check_cache)/beside.log
 	trap - EXIT
-	[ $$status = 0 ] || { echo 'make test: the scenario vm failed, its output stands above' >&2; exit $$status; }
+	[ $$status = 0 ] || { echo 'make test: $(filter vm vllm,$(SCENARIOS)) failed, the output stands above' >&2; exit $$status; }
 	$(call heading,'make test passed')
 	for log in unit contract; do printf '%s: ' $$log; tail -n 1 $(check_cache)/$$log.log; done
 
@@ -206,6 +207,12 @@ molecule: test-venv ## The roles on real systems: this machine (local), systemd 
 	  esac
 	  for tool in $$tools; do command -v $$tool >/dev/null || lack="$$tool is not installed"; done
 	  [ -z "$$tools" ] || [ "$$(id -u)" = 0 ] || lack='its nodes need root'
+	  if [ "$$scenario" = vllm ] && ! ls $(TRUEUP_CACHE)/wheels-*/torch-*+cpu-* >/dev/null 2>&1; then
+	    # Not on PyPI; pip's configuration says where from.
+	    torch=$$(grep -m 1 -oE '^torch==[^ ]+' roles/vllm/files/requirements-cpu.txt)
+	    python -m pip install --dry-run --quiet --no-deps --ignore-installed --only-binary=:all: --python-version 3.11 \
+	      --target .cache/nothing "$$torch" >/dev/null 2>&1 || lack="pip finds no $$torch, the build of torch for CPUs (docs/lab.md)"
+	  fi
 	  if [ -n "$$lack" ]; then echo "skipped: molecule $$scenario: $$lack"; continue; fi
 	  begun=$$SECONDS
 	  NO_COLOR=1 molecule test --scenario-name "$$scenario"

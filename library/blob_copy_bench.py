@@ -13,9 +13,11 @@ description:
   - Each copy is capped so that all of them stay below O(limit_mbps). A copy that took more than its
     cap by over 10 %, or a blob whose checksum is not its file's, gives a record with outcome
     C(invalid).
-  - The blobs are removed at the end, and files of random data with their folder, also after a
-    failure or at the time limit. Blocks that an interrupted run left are not sent again when the
-    same O(files) are copied under the same O(run_id).
+  - Files of random data are removed with their folder at the end, also after a failure or at the
+    time limit. Each copy removes its blobs when it has come to its end; one that fails, or is ended
+    at the time limit, leaves those that it has committed, below C(trueup/RUN_ID/NODE_NAME). Blocks
+    that it left uncommitted are not sent again when the same O(files) are copied under the same
+    O(run_id).
   - The credential is read from the file C(credentials) in O(prefix), which the role
     P(blob_checkpoint#role) writes with mode 0600; it is in no argument, record or output.
 options:
@@ -37,7 +39,7 @@ options:
     elements: path
     default: []
   directory:
-    description: Existing folder for the files of random data.
+    description: Existing folder for the files of random data, and for blobs that azcopy reads back.
     type: path
     default: /tmp
   copies:
@@ -121,7 +123,8 @@ command:
   type: list
   elements: str
 environment:
-  description: The variables set for it; none. The credential is not shown.
+  description: The variables set for it; C(TMPDIR) where azcopy reads blobs back. The credential is
+    not shown.
   returned: always
   type: dict
 ansible_facts:
@@ -137,7 +140,7 @@ ansible_facts:
 
 import contextlib
 import os
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.trueup import blob_copy
@@ -171,22 +174,36 @@ def argument_spec() -> Dict[str, Dict[str, Any]]:
     )
 
 
-def prepare(bench: Bench, given: Dict[str, Any], files: List[str], cap: float, size: int) -> None:
+def prepare(
+    bench: Bench,
+    given: Dict[str, Any],
+    files: List[str],
+    sizes: List[int],
+    *,
+    cap: float,
+    account: str,
+    folder: Optional[str],
+) -> None:
     """Set the case; in check mode this ends the module."""
     # Blobs of their own for each run: nothing of others' is written over, and the same run goes on
     # where it was interrupted.
     name = f"trueup/{given['run_id']}/{given['node_name']}"
+    own = bool(given["files"])
     bench.prepare(
-        case=f"{len(files)}x{cap / 1e6:.0f}mbps-{'files' if given['files'] else 'random'}",
+        case=f"{len(files)}x{cap / 1e6:.0f}mbps-{'files' if own else 'random'}",
         command=blob_copy.command(given, files=files, cap=cap, name=name),
+        environment={"TMPDIR": folder} if folder else {},
         ranks=len(files),
         parameters={
             "copies": len(files),
             "cap_bits_per_second": cap,
             "limit_bits_per_second": given["limit_mbps"] * 1e6,
-            "size_bytes": size,
-            "data": "files" if given["files"] else "random",
-            "file_bytes": 0 if given["files"] else given["size_bytes"],
+            "cores_kept": given["cores_kept"],
+            "size_bytes": sum(sizes),
+            "data": "files" if own else "random",
+            "file_bytes": 0 if own else given["size_bytes"],
+            **blob_copy.listed(files if own else [], sizes),
+            "account": account,
             "container": given["container"],
             "block_bytes": given["block_mib"] * 1024**2,
             "connections": given["connections"],
@@ -198,20 +215,38 @@ def prepare(bench: Bench, given: Dict[str, Any], files: List[str], cap: float, s
 
 
 def measure(
-    bench: Bench, given: Dict[str, Any], cap: float, credentials: Dict[str, str]
+    bench: Bench, given: Dict[str, Any], cap: float, credentials: Dict[str, str], *, check: bool
 ) -> BlobCopyOutput:
-    """Make the files where there are none, and copy them."""
-    count = len(given["files"]) or given["copies"]
+    """Make the files where there are none, and copy them; in check mode neither."""
+    files: List[str] = given["files"]
+    count = len(files) or given["copies"]
+    sizes = [given["size_bytes"]] * count
+    # The library hashes what it reads back; azcopy writes it into a folder.
+    read_back = given["verify"] == "download" and not (
+        credentials or given["program"] == "azure-storage-blob"
+    )
     with contextlib.ExitStack() as stack:
-        files, size = given["files"], 0
-        if files:
-            size = blob_copy.require_files(files)
-        else:
-            size = count * given["size_bytes"]
-            blob_copy.require_space(given["directory"], size)
-            folder = stack.enter_context(blob_copy.own_folder(given["directory"]))
-            files = blob_copy.random_files(folder, count, given["size_bytes"])
-        prepare(bench, given, files, cap, size)
+        folder = blob_copy.placeholder(given["directory"])
+        if not check:
+            sizes = blob_copy.require_files(files) or sizes
+            needed = sum(sizes) * ((not files) + read_back)
+            if needed:
+                blob_copy.require_space(given["directory"], needed)
+                folder = stack.enter_context(blob_copy.own_folder(given["directory"]))
+        if not files:
+            make = blob_copy.random_names if check else blob_copy.random_files
+            files = make(folder, sizes)
+        prepare(
+            bench,
+            given,
+            files,
+            sizes,
+            cap=cap,
+            account=blob_copy.account(
+                given["account_url"], credentials.get(blob_copy.CREDENTIALS[0], "")
+            ),
+            folder=folder if read_back else None,
+        )
         return bench.run(parse_blob_copy, explain=blob_copy.explain, secrets=credentials)
 
 
@@ -225,12 +260,8 @@ def main() -> None:
         cap = blob_copy.capped(count, given["limit_mbps"] * 1e6, (given["cap_mbps"] * 1e6) or None)
         if given["size_bytes"] < 1:
             raise BadInput(f"size_bytes {given['size_bytes']} is not a size")
-        if module.check_mode:
-            folder = blob_copy.placeholder(given["directory"])
-            files = given["files"] or blob_copy.random_names(folder, count)
-            prepare(bench, given, files, cap, count * given["size_bytes"])
         credentials = blob_copy.read_credentials(os.path.join(given["prefix"], "credentials"))
-        output = measure(bench, given, cap, credentials)
+        output = measure(bench, given, cap, credentials, check=module.check_mode)
     except BadInput as error:
         bench.refuse(str(error))
     bench.case.software.update(output.software)

@@ -16,8 +16,10 @@ description:
     72 B s l h^2 (1 + s/(6h) + V/(12lh)), without. What Megatron itself prints is
     C(train_flops_printed). Without GPUs they are rates of each process.
   - The first quarter of the iterations, 2 to 4 of them, is warm-up and in no time or rate.
-  - A run whose loss is not finite or does not fall, or that skipped iterations, gives a record with
-    outcome C(invalid); one that ends early or at its time limit, C(failed).
+  - A run whose loss is not finite or does not fall, that skipped iterations, or that ran on another
+    device than O(backend) is for, gives a record with outcome C(invalid); one that ends early or at
+    its time limit, C(failed). The loss falls when the mean of its last quarter is below that of its
+    first by more than three standard errors, and with C(gpt_driver) by a hundredth at least.
   - Over several nodes the module is run on all of them at the same time. The first of O(nodes)
     returns the record; the others return RV(record=none).
   - Needs what the role P(training#role) installs.
@@ -110,7 +112,7 @@ options:
     type: bool
     default: false
   precision:
-    description: What is computed in.
+    description: What is computed in; C(gpt_driver) has no C(fp16).
     type: str
     choices: [fp32, bf16, fp16]
     default: fp32
@@ -182,7 +184,6 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.trueup import megatron
 from ansible.module_utils.trueup.bench import COMMON_SPEC, Bench
 from ansible.module_utils.trueup.errors import BadInput
-from ansible.module_utils.trueup.flops import Model
 from ansible.module_utils.trueup.parsers.megatron import parse_megatron
 
 _NUMBERS = {
@@ -221,26 +222,12 @@ def argument_spec() -> Dict[str, Dict[str, Any]]:
     )
 
 
-def asked(given: Dict[str, Any]) -> megatron.Run:
-    """The run that the parameters describe."""
-    model = ("layers", "hidden_size", "sequence_length", "vocabulary_size", "attention_heads")
-    same = ("program", "micro_batch", "iterations", "processes", "node_rank", "backend")
-    more = ("zero_stage", "offload", "recompute", "precision", "threads")
-    return megatron.Run(
-        model=Model(**{name: given[name] for name in model}),
-        nodes=given["nodes"] or [given["node_name"]],
-        rendezvous=given["rendezvous_address"],
-        port=given["rendezvous_port"],
-        **{name: given[name] for name in same + more},
-    )
-
-
 def main() -> None:
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     given = module.params
     bench = Bench(module, "megatron")
     try:
-        run = asked(given)
+        run = megatron.asked(dict(given, nodes=given["nodes"] or [given["node_name"]]))
         command = megatron.command(
             run,
             prefix=given["prefix"],
@@ -274,6 +261,7 @@ def main() -> None:
             ansible_facts={},
         )
     output = bench.run(parse_megatron)
+    bench.case.threads_per_rank = int(output.parameters.get("threads", bench.case.threads_per_rank))
     bench.case.software.update(output.software)
     bench.finish(
         metrics=output.metrics() + megatron.rates(run, output), invalid=megatron.judge(run, output)

@@ -38,9 +38,20 @@ options:
     type: str
     default: ""
   recipe:
-    description: The recipe that the server runs; recorded only, and part of the case's name.
+    description: The recipe that the server runs; recorded, and part of the case's name where
+      O(endpoint_name) is empty.
     type: str
     default: ""
+  endpoint_name:
+    description: The endpoint's name; recorded, and part of the case's name.
+    type: str
+    default: ""
+  server_arguments:
+    description:
+      - The arguments that the server was started with, a flag's name to its value. They are
+        recorded, as one parameter (JSON), and records that differ in them are no repeats.
+    type: dict
+    default: {}
   profile:
     description:
       - C(random) makes its prompts and needs no file. C(chat), C(classification) and
@@ -217,6 +228,7 @@ from ansible.module_utils.trueup.parsers.vllm import parse_vllm
 def argument_spec() -> Dict[str, Dict[str, Any]]:
     # no_log false: Ansible takes a parameter with "token" in its name for a secret and warns.
     counted = {"type": "int", "no_log": False}
+    load = vllm.LOAD
     return dict(
         COMMON_SPEC,
         prefix={"type": "path", "required": True},
@@ -225,26 +237,28 @@ def argument_spec() -> Dict[str, Dict[str, Any]]:
         served_model_name={"type": "str", "default": ""},
         tokenizer={"type": "str", "default": "", "no_log": False},
         recipe={"type": "str", "default": ""},
+        endpoint_name={"type": "str", "default": ""},
+        server_arguments={"type": "dict", "default": {}},
         profile={"type": "str", "choices": list(vllm.PROFILES), "default": "random"},
-        dataset_path={"type": "path", "default": ""},
-        dataset_sha256={"type": "str", "default": ""},
+        dataset_path={"type": "path", "default": load["dataset_path"]},
+        dataset_sha256={"type": "str", "default": load["dataset_sha256"]},
         downloads_allowed={"type": "bool", "default": False},
         hf_home={"type": "str", "default": ""},
-        num_prompts={"type": "int", "default": 0},
-        request_rate={"type": "float", "default": 0.0},
-        ramp_up_start={"type": "int", "default": 0},
-        ramp_up_end={"type": "int", "default": 0},
-        max_concurrency={"type": "int", "default": 0},
+        num_prompts={"type": "int", "default": load["num_prompts"]},
+        request_rate={"type": "float", "default": load["request_rate"]},
+        ramp_up_start={"type": "int", "default": load["ramp_up_start"]},
+        ramp_up_end={"type": "int", "default": load["ramp_up_end"]},
+        max_concurrency={"type": "int", "default": load["max_concurrency"]},
         endpoint={
             "type": "str",
             "choices": ["profile", "completions", "chat"],
             "default": "profile",
         },
-        random_input_tokens=dict(counted, default=1024),
-        random_output_tokens=dict(counted, default=128),
-        seed={"type": "int", "default": 42},
-        goodput_ms={"type": "dict", "default": {}},
-        failed_share_allowed={"type": "float", "default": 0.0},
+        random_input_tokens=dict(counted, default=load["random_input_tokens"]),
+        random_output_tokens=dict(counted, default=load["random_output_tokens"]),
+        seed={"type": "int", "default": load["seed"]},
+        goodput_ms={"type": "dict", "default": load["goodput_ms"]},
+        failed_share_allowed={"type": "float", "default": load["failed_share_allowed"]},
         sample_seconds={"type": "float", "default": 2.0},
         api_key={"type": "str", "default": "", "no_log": True},
         gpus={"type": "int", "default": 0},
@@ -260,7 +274,7 @@ def prepare(
     """Set the case; in check mode this ends the module."""
     ramp = chosen.ramp or (0, 0)
     bench.prepare(
-        case=vllm.case_name(chosen, given["recipe"]),
+        case=vllm.case_name(chosen, given["endpoint_name"] or given["recipe"]),
         nodes=list(given["nodes"]),
         command=vllm.command(
             chosen,
@@ -277,6 +291,8 @@ def prepare(
             "model": given["model"],
             "served_model_name": chosen.model,
             "recipe": given["recipe"],
+            "endpoint_name": given["endpoint_name"],
+            "server_arguments": vllm.arguments_text(given["server_arguments"]),
             "base_url": chosen.base_url,
             "endpoint": chosen.endpoint,
             "num_prompts": chosen.num_prompts,
@@ -289,6 +305,7 @@ def prepare(
             "sample_seconds": chosen.sample_seconds,
             "tensor_parallel": given["tensor_parallel"],
             "data_parallel": given["data_parallel"],
+            "asked": vllm.asked_text(given),
             **vllm.data_parameters(chosen),
             **{f"goodput_{name}_ms": limit for name, limit in chosen.goodput_ms.items()},
             **found,

@@ -7,13 +7,14 @@ DOCUMENTATION = r"""
 module: vllm_endpoint
 author: trueup contributors (@trueup)
 version_added: "0.4.0"
-short_description: Sees whether a vLLM server can start, and waits until it answers
+short_description: Sees whether vLLM servers can start, and waits until one answers
 description:
-  - With O(state=possible), looks for what would keep the server from starting, before anything is
-    installed, and returns it as sentences.
-  - With O(state=ready), waits until its API answers, and until O(completions) completions of one
-    token came back. A server whose data-parallel partner is lost answers C(/health) all the same.
-    It ends early when the service fails, with the reason that its log gives.
+  - With O(state=possible), looks for what would keep the O(services) from starting, before anything
+    is installed, and returns it as sentences.
+  - With O(state=ready), waits until the API of one service answers, and until O(completions)
+    completions of one token came back. A server whose data-parallel partner is lost answers
+    C(/health) all the same. It ends early when the service fails, with the reason that its log
+    gives.
   - With O(state=ready) and O(headless=true), sees the service stay up for O(settle_seconds); such a
     server has no API.
 options:
@@ -23,27 +24,22 @@ options:
     choices: [possible, ready]
     required: true
   unit:
-    description: The systemd service.
+    description: The systemd service; with O(state=ready).
     type: str
-    required: true
   journal_namespace:
     description: Where its log is.
     type: str
     default: trueup-vllm
-  host:
-    description: Address that the server listens on.
+  base_url:
+    description: Where this node reaches its API; with O(state=ready).
     type: str
-    default: 127.0.0.1
-  port:
-    description: Port of its API.
-    type: int
-    default: 8000
+    default: http://127.0.0.1:8000
   headless:
     description: Whether it is a data-parallel partner without an API.
     type: bool
     default: false
   model:
-    description: Name by which the model is asked for; with O(state=ready).
+    description: Name by which the model is asked for.
     type: str
     default: ""
   api_key:
@@ -62,6 +58,12 @@ options:
     description: How many completions must come back.
     type: int
     default: 1
+  services:
+    description: The services that are to be possible, with C(unit), C(host), C(port) and C(rank);
+      only those of rank 0 listen.
+    type: list
+    elements: dict
+    default: []
   python:
     description: Python that the environment is to be made with; with O(state=possible).
     type: str
@@ -70,14 +72,8 @@ options:
     description: What it must be, such as C(3.11).
     type: str
     default: ""
-  look_for:
-    description: Paths of the node of which those that are there are returned; with
-      O(state=possible).
-    type: list
-    elements: path
-    default: []
   spaces:
-    description: Folders, and what they must have free, in bytes; with O(state=possible).
+    description: Folders, and what they must have free, in bytes; those on one file system together.
     type: list
     elements: dict
     default: []
@@ -113,23 +109,18 @@ EXAMPLES = r"""
   vllm_endpoint:
     state: ready
     unit: trueup-vllm-llama.service
-    port: 8000
+    base_url: http://127.0.0.1:8000
     model: meta-llama/Llama-3.1-8B-Instruct
     deadline_seconds: 600
 """
 
 RETURN = r"""
 problems:
-  description: What keeps it from starting; with O(state=possible).
+  description: What keeps the services from starting; with O(state=possible).
   returned: success
   type: list
   elements: str
   sample: ["port 8000 is taken by another program"]
-there:
-  description: Those of O(look_for) that the node has.
-  returned: success
-  type: list
-  elements: str
 seconds:
   description: How long it was waited for; with O(state=ready).
   returned: success
@@ -137,29 +128,32 @@ seconds:
 """
 
 import os
-from typing import Any, Dict, List
+import re
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Sequence
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.trueup import vllm_server
 from ansible.module_utils.trueup.errors import BadInput
 
+_UNITS = Path("/etc/systemd/system")
+
 
 def argument_spec() -> Dict[str, Dict[str, Any]]:
     return {
         "state": {"type": "str", "choices": ["possible", "ready"], "required": True},
-        "unit": {"type": "str", "required": True},
+        "unit": {"type": "str"},
         "journal_namespace": {"type": "str", "default": "trueup-vllm"},
-        "host": {"type": "str", "default": "127.0.0.1"},
-        "port": {"type": "int", "default": 8000},
+        "base_url": {"type": "str", "default": "http://127.0.0.1:8000"},
         "headless": {"type": "bool", "default": False},
         "model": {"type": "str", "default": ""},
         "api_key": {"type": "str", "default": "", "no_log": True},
         "deadline_seconds": {"type": "int", "default": 1800},
         "settle_seconds": {"type": "int", "default": 5},
         "completions": {"type": "int", "default": 1},
+        "services": {"type": "list", "elements": "dict", "default": []},
         "python": {"type": "str", "default": "python3"},
         "python_version": {"type": "str", "default": ""},
-        "look_for": {"type": "list", "elements": "path", "default": []},
         "spaces": {
             "type": "list",
             "elements": "dict",
@@ -174,37 +168,62 @@ def argument_spec() -> Dict[str, Dict[str, Any]]:
     }
 
 
-def problems(given: Dict[str, Any], service: vllm_server.Service) -> List[str]:
-    """What keeps the server from starting."""
+def has_port(unit: str, port: int) -> bool:
+    """Whether a service of ours that runs has the port itself, by its unit file."""
+    if vllm_server.Service.now(unit, "").state not in ("active", "activating"):
+        return False
+    try:
+        text = (_UNITS / unit).read_text(encoding="utf-8")
+    except OSError:
+        return False
+    return re.search(rf'"--port" "{port}"', text) is not None
+
+
+def space_problems(spaces: Sequence[Mapping[str, Any]]) -> List[str]:
+    """What does not fit, by file system."""
+    together: Dict[int, List[Mapping[str, Any]]] = {}
+    for space in spaces:
+        if not (space["unless"] and os.path.exists(space["unless"])):
+            place = vllm_server.existing(space["path"])
+            together.setdefault(os.stat(place).st_dev, []).append(space)
     found = []
-    if given["python_version"]:
-        found.append(vllm_server.python_problem(given["python"], given["python_version"]))
-    # A service of ours that runs has the port itself.
-    if not given["headless"] and service.state not in ("active", "activating"):
-        found.append(vllm_server.port_problem(given["host"], given["port"]))
-    found += [vllm_server.space_problem(**space) for space in given["spaces"]]
+    for wanted in together.values():
+        what = " and ".join(dict.fromkeys(space["what"] for space in wanted))
+        total = sum(space["bytes"] for space in wanted)
+        found.append(vllm_server.space_problem(wanted[0]["path"], total, what))
     return [problem for problem in found if problem]
 
 
+def problems(given: Dict[str, Any]) -> List[str]:
+    """What keeps the services from starting."""
+    found = []
+    if given["python_version"]:
+        found.append(vllm_server.python_problem(given["python"], given["python_version"]))
+    for service in given["services"]:
+        port = int(service["port"])
+        if not int(service["rank"]) and not has_port(service["unit"], port):
+            found.append(vllm_server.port_problem(service["host"], port))
+    return [problem for problem in found if problem] + space_problems(given["spaces"])
+
+
 def main() -> None:
-    module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
+    module = AnsibleModule(
+        argument_spec=argument_spec(),
+        supports_check_mode=True,
+        required_if=[("state", "ready", ("unit",))],
+    )
     given = module.params
     service = (given["unit"], given["journal_namespace"])
     if given["state"] == "possible":
-        found = problems(given, vllm_server.Service.now(*service))
-        there = [path for path in given["look_for"] if os.path.exists(path)]
-        module.exit_json(changed=False, problems=found, there=there, seconds=0.0)
+        module.exit_json(changed=False, problems=problems(given), seconds=0.0)
     if module.check_mode:
-        module.exit_json(changed=False, problems=[], there=[], seconds=0.0)
-    api = vllm_server.Api(
-        f"http://{vllm_server.reachable(given['host'])}:{given['port']}", given["api_key"]
-    )
+        module.exit_json(changed=False, problems=[], seconds=0.0)
     try:
         if given["headless"]:
             seconds = vllm_server.wait_for_service(service, settle_seconds=given["settle_seconds"])
         else:
             seconds = vllm_server.wait_until_ready(
-                api,
+                vllm_server.Api(given["base_url"], given["api_key"]),
                 service,
                 model=given["model"],
                 deadline_seconds=given["deadline_seconds"],
@@ -212,7 +231,7 @@ def main() -> None:
             )
     except BadInput as error:
         module.fail_json(msg=str(error))
-    module.exit_json(changed=False, problems=[], there=[], seconds=round(seconds, 1))
+    module.exit_json(changed=False, problems=[], seconds=round(seconds, 1))
 
 
 if __name__ == "__main__":

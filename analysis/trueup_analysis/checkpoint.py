@@ -97,12 +97,12 @@ def intervals(
         message = f"overhead {overhead:g} is not a share between 0 and 1"
         raise BadInput(message)
     least = seconds / overhead
-    if node_hours is None:
-        return Intervals(least)
     for name, value in (("nodes", nodes), ("node-mtbf-hours", node_hours)):
-        if not (math.isfinite(value) and value > 0):
+        if value is not None and not (math.isfinite(value) and value > 0):
             message = f"{name} {value:g} is not a positive number"
             raise BadInput(message)
+    if node_hours is None:
+        return Intervals(least)
     between = node_hours * 3600 / nodes
     daly = between
     if seconds < 2 * between:
@@ -119,6 +119,9 @@ def intervals(
 
 def _lost(work: float, seconds: float, between: float) -> float:
     """Daly's model of the wall time for an interval, without the time of a restart: the share of it
-    that is no work kept."""
-    wall = between * math.expm1((work + seconds) / between) / work
+    that is no work kept; all of it where no checkpoint comes to its end."""
+    try:
+        wall = between * math.expm1((work + seconds) / between) / work
+    except (OverflowError, ZeroDivisionError):
+        return 1.0
     return 1 - 1 / wall

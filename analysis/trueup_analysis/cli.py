@@ -603,6 +603,7 @@ def checkpoint(
     ),
 )
 def flops(
+    context: typer.Context,
     *,
     layers: Annotated[
         int | None, typer.Option(metavar="L", help="Decoder layers.", show_default=False)
@@ -678,6 +679,13 @@ def flops(
 
     place = folder(catalog)
     if published:
+        taken = {"published", "catalog", "format_", "output"}
+        for option in context.command.params:
+            name = option.name or ""
+            source = context.get_parameter_source(name)
+            if name not in taken and source is not None and source.name == "COMMANDLINE":
+                message = f"--published takes no {option.opts[0]}: its rates are the catalog's"
+                raise BadInput(message)
         _write([flops_sheets.published(analysis.published(place))], format_, output)
         return
     if layers is None or hidden is None or sequence is None:

@@ -30,6 +30,7 @@ __all__ = [
 
 _PUBLISHED = "DeepSpeed Megatron "
 _TERA = 1e12
+_MOST = 10**9
 # The published rows name sequence length and micro batch in words.
 _LENGTH = re.compile(r"\bseq (\d+)")
 _MICRO_BATCH = re.compile(r"\bmicro-batch (\d+)")
@@ -109,10 +110,16 @@ def count(
     if seconds is not None and rate is not None:
         message = "a step time and a rate are two ways to say one thing; give one of them"
         raise BadInput(message)
-    for name, value in (("micro-batch", micro_batch), ("gpus", gpus), ("peak", peak)):
-        if value is not None and not 0 < value < float("inf"):
-            message = f"{name} {value:g} is not a positive number"
+    if rate_by not in flops.FORMULAS:
+        message = f"there is no formula {rate_by}; there are {', '.join(flops.FORMULAS)}"
+        raise BadInput(message)
+    for name, number in (("micro-batch", micro_batch), ("gpus", gpus)):
+        if not 0 < number <= _MOST:
+            message = f"{name} {number} is not a positive number up to {_MOST}"
             raise BadInput(message)
+    if peak is not None and not 0 < peak < float("inf"):
+        message = f"peak {peak:g} is not a positive number"
+        raise BadInput(message)
     batch = micro_batch * gpus if global_batch is None else global_batch
     formulas = {
         name: formula
@@ -120,9 +127,6 @@ def count(
         if model.plain or name == "megatron_lm"
     }
     if rate is not None:
-        if rate_by not in flops.FORMULAS:
-            message = f"there is no formula {rate_by}; there are {', '.join(flops.FORMULAS)}"
-            raise BadInput(message)
         if rate_by not in formulas:
             message = f"the formula {rate_by} does not hold for this model; take megatron_lm"
             raise BadInput(message)
@@ -145,6 +149,10 @@ def _count(
     if seconds is None:
         return Count(name, work)
     rate = flops.rate(work, seconds, gpus)
+    share = None if peak is None else rate / peak
+    if share is not None and not 0 < share < float("inf"):
+        message = f"peak {peak:g} is too small or too large to compute with"
+        raise BadInput(message)
     return Count(
         formula=name,
         flops=work,
@@ -152,7 +160,7 @@ def _count(
         seconds=seconds,
         samples_per_second=batch / seconds,
         tokens_per_second=batch * model.sequence_length / seconds,
-        share_of_peak=None if peak is None else rate / peak,
+        share_of_peak=share,
     )
 
 

@@ -33,6 +33,7 @@ JUDGED: dict[str, tuple[str, str, str]] = {
 # compared.
 HOW = frozenset(
     {
+        "asked",
         "autotune",
         "binding",
         "block_shape",

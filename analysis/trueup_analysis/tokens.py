@@ -33,8 +33,9 @@ __all__ = [
 ]
 
 BENCHMARK: Final = "vllm"
-# The same work at another address is a repeat.
-_NOT_WORK: Final = HOW | {"base_url"}
+# The same work at another address is a repeat; what was asked of a profile stands resolved in the
+# other parameters.
+_NOT_WORK: Final = HOW | {"base_url", "asked"}
 _OUTPUT: Final = "output_token_throughput"
 _TOTAL: Final = "total_token_throughput"
 _MILLION: Final = 1e6
@@ -71,16 +72,17 @@ class TokenTable:
     """Cost by case. What is unknown is a missing value in the sense of ``pandas.isna``.
 
     Attributes:
-        table: one row a case (repeats over runs pooled; other work, versions and machines apart);
-            columns: benchmark, version, model, profile, configuration (the publication's set-up or
-            ""), case, vm_size (as billed), node_count, gpus (used, over all nodes), gpus_billed
-            (that the VMs have), gpu_share (gpus / gpus_billed), n (records pooled),
-            output_tokens_per_second and total_tokens_per_second (median over the records), each
-            also with _min and _max, region, os, offer, currency ("USD"), usd_per_hour (one node),
-            price_date (text; "" when undated), price_source, usd_per_million_output_tokens and
-            usd_per_million_total_tokens (all nodes billed whole), the same with _by_gpu_share
-            (price x gpu_share; missing where all GPUs were used or nobody knows), and
-            break_even_output, break_even_total, break_even_output_by_gpu_share,
+        table: one row a case (repeats over runs pooled; other work, servers, versions and machines
+            apart); columns: benchmark, version (of the server; of the client where that is not
+            known), model (its name in the API), profile, configuration (the publication's set-up or
+            ""), case, server_arguments (JSON, or ""), vm_size (as billed), node_count, gpus (used,
+            over all nodes), gpus_billed (that the VMs have), gpu_share (gpus / gpus_billed), n
+            (records pooled), output_tokens_per_second and total_tokens_per_second (median over the
+            records), each also with _min and _max, region, os, offer, currency ("USD"),
+            usd_per_hour (one node), price_date (text; "" when undated), price_source,
+            usd_per_million_output_tokens and usd_per_million_total_tokens (all nodes billed whole),
+            the same with _by_gpu_share (price x gpu_share; missing where all GPUs were used or
+            nobody knows), and break_even_output, break_even_total, break_even_output_by_gpu_share,
             break_even_total_by_gpu_share (share of the hours in which the node must serve at the
             measured rate for its tokens to cost what the API's do).
         api: what the break-even shares were computed with.
@@ -209,14 +211,14 @@ _RATES = [
     f"{kind}_tokens_per_second{end}" for kind in ("output", "total") for end in ("", "_min", "_max")
 ]
 _TABLE = [
-    *("benchmark", "version", "model", "profile", "configuration", "case", "vm_size"),
-    *("node_count", "gpus", "gpus_billed", "gpu_share", "n", *_RATES),
+    *("benchmark", "version", "model", "profile", "configuration", "case", "server_arguments"),
+    *("vm_size", "node_count", "gpus", "gpus_billed", "gpu_share", "n", *_RATES),
     *("region", "os", "offer", "currency", "usd_per_hour", "price_date", "price_source"),
     *COSTS[2:],
 ]
 _CASE_KEYS = [
-    *("benchmark", "version", "model", "profile", "configuration", "case", "work", "vm_size"),
-    *("machine", "region", "offer", "node_count", "gpus"),
+    *("benchmark", "version", "model", "profile", "configuration", "case", "server_arguments"),
+    *("work", "vm_size", "machine", "region", "offer", "node_count", "gpus"),
 ]
 
 
@@ -237,10 +239,13 @@ def _rows(loaded: Loaded, cases: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]
     parameters = cases["parameters"].to_list()
     cases = cases.assign(
         work=[work_of(item, _NOT_WORK) for item in parameters],
-        version=[str(software.get(BENCHMARK, "")) for software in cases["software"]],
+        version=[_version(software) for software in cases["software"]],
+        model=[
+            str(item.get("served_model_name") or item.get("model") or "") for item in parameters
+        ],
         **{
             name: [str(item.get(name) or "") for item in parameters]
-            for name in ("model", "profile", "configuration")
+            for name in ("profile", "configuration", "server_arguments")
         },
         # Off Azure the size says nothing, so machines are kept apart by name.
         machine=cases["nodes"].where(cases["vm_size"].isna(), ""),
@@ -251,6 +256,12 @@ def _rows(loaded: Loaded, cases: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]
             aggregates[f"{kind}_tokens_per_second{end}"] = (metric, how)
     grouped = cases.groupby(_CASE_KEYS, dropna=False, sort=False)
     return grouped.agg(**aggregates).reset_index(), left_out
+
+
+def _version(software: Mapping[str, Any]) -> str:
+    """The server's, which need not be its client's."""
+    served = str(software.get("server_vllm") or "")
+    return str(software.get(BENCHMARK, "")) if served in ("", "unknown") else served
 
 
 def _why_not(row: Mapping[str, Any]) -> str | None:

@@ -4,6 +4,7 @@ data, and whether a run counts."""
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import math
 import os
 import re
@@ -20,10 +21,12 @@ __all__ = [
     "CAP_STEP",
     "CREDENTIALS",
     "TOLERANCE",
+    "account",
     "capped",
     "command",
     "explain",
     "judge",
+    "listed",
     "most_cap",
     "own_folder",
     "placeholder",
@@ -87,7 +90,7 @@ def capped(copies: float, limit: float, cap: Optional[float] = None) -> float:
 
 
 def command(given: Mapping[str, Any], *, files: Sequence[str], cap: float, name: str) -> List[str]:
-    """The argv. No credential is in it."""
+    """The argv. No credential is in it; rates are whole, for what ran is compared with them."""
     argv = [
         os.path.join(given["prefix"], "venv", "bin", "python"),
         os.path.join(given["prefix"], "blob_copy_driver.py"),
@@ -95,11 +98,30 @@ def command(given: Mapping[str, Any], *, files: Sequence[str], cap: float, name:
         *(["--account-url", given["account_url"]] if given["account_url"] else []),
     ]
     argv += ["--container", given["container"], "--name", name, "--program", given["program"]]
-    argv += ["--copies", str(len(files)), "--limit-mbps", f"{given['limit_mbps']:g}"]
-    argv += ["--cap-mbps", f"{cap / 1e6:g}", "--cores-kept", str(given["cores_kept"])]
+    argv += ["--copies", str(len(files)), "--limit-mbps", repr(given["limit_mbps"])]
+    argv += ["--cap-mbps", repr(cap / 1e6), "--cores-kept", str(given["cores_kept"])]
     argv += ["--block-mib", str(given["block_mib"]), "--connections", str(given["connections"])]
     argv += ["--retries", str(given["retries"]), "--verify", given["verify"], "--"]
     return [*argv, *files]
+
+
+def account(account_url: str, connection_string: str) -> str:
+    """The address of the account that one of the two names; no credential is in it."""
+    parts = {
+        name.strip().lower(): value.strip()
+        for name, _, value in (part.partition("=") for part in connection_string.split(";"))
+    }
+    address = account_url or parts.get("blobendpoint", "")
+    if not address and parts.get("accountname"):
+        suffix = parts.get("endpointsuffix") or "core.windows.net"
+        address = f"https://{parts['accountname']}.blob.{suffix}"
+    return address.partition("?")[0].rstrip("/")
+
+
+def listed(paths: Sequence[str], sizes: Sequence[int]) -> Dict[str, str]:
+    """Given files as parameters of a record, by which a run with others is told from it."""
+    digest = hashlib.sha256(",".join(map(str, sizes)).encode()).hexdigest()
+    return {"files": ", ".join(paths), "file_sizes_sha256": digest if paths else ""}
 
 
 def read_credentials(path: str) -> Dict[str, str]:
@@ -143,13 +165,13 @@ def require_address(account_url: str, container: str) -> None:
         raise BadInput("container is empty: name an existing container")
 
 
-def require_files(files: Sequence[str]) -> int:
-    """The bytes of all files.
+def require_files(files: Sequence[str]) -> List[int]:
+    """The bytes of each file.
 
     Raises:
         BadInput: one is missing, empty or no file, or two have the same name.
     """
-    total = 0
+    sizes = []
     for path in files:
         if not os.path.isfile(path):
             raise BadInput(f"{path} is not a file on this node")
@@ -158,11 +180,11 @@ def require_files(files: Sequence[str]) -> int:
         size = os.path.getsize(path)
         if not size:
             raise BadInput(f"{path} is empty")
-        total += size
+        sizes.append(size)
     names = [os.path.basename(path) for path in files]
     if len(set(names)) != len(names):
         raise BadInput(f"two files are named {max(names, key=names.count)}: blobs are named so")
-    return total
+    return sizes
 
 
 def require_space(directory: str, needed: int) -> None:
@@ -189,22 +211,22 @@ def placeholder(directory: str) -> str:
     return os.path.join(directory, f"{_PREFIX}XXXXXXXX")
 
 
-def random_names(folder: str, copies: int) -> List[str]:
-    """The paths of the files of random data."""
-    return [os.path.join(folder, f"rank{number:02d}.bin") for number in range(copies)]
+def random_names(folder: str, sizes: Sequence[int]) -> List[str]:
+    """The paths of the files of random data, one for each size."""
+    return [os.path.join(folder, f"rank{number:02d}.bin") for number in range(len(sizes))]
 
 
-def random_files(folder: str, copies: int, size_bytes: int) -> List[str]:
+def random_files(folder: str, sizes: Sequence[int]) -> List[str]:
     """Files of random data, which no network or disk can pack.
 
     Raises:
         BadInput: the disk refuses.
     """
-    paths = random_names(folder, copies)
+    paths = random_names(folder, sizes)
     try:
-        for path in paths:
+        for path, size in zip(paths, sizes):
+            left = size
             with open(path, "wb") as stream:
-                left = size_bytes
                 while left:
                     left -= stream.write(os.urandom(min(left, 4 * _MIB)))
     except OSError as error:

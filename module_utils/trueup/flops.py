@@ -100,10 +100,10 @@ class Model:
             raise BadInput(
                 f"hidden_size {self.hidden_size} cannot be divided among {heads} attention_heads"
             )
-        if groups is not None and (heads is None or heads % groups):
-            raise BadInput(
-                f"query_groups {groups} does not divide attention_heads {heads or 'that are given'}"
-            )
+        if groups is not None and heads is None:
+            raise BadInput(f"query_groups {groups} needs attention_heads, which are not given")
+        if groups is not None and heads is not None and heads % groups:
+            raise BadInput(f"query_groups {groups} does not divide attention_heads {heads}")
 
     @property
     def plain(self) -> bool:
@@ -200,29 +200,41 @@ def rate(flops: float, seconds: float, gpus: int) -> float:
     """flop/s of each GPU.
 
     Raises:
-        BadInput: a time or a number of GPUs that is not positive.
+        BadInput: a time or a number of GPUs that is not positive, or a rate beyond all numbers.
     """
-    return flops / (_positive("step time", seconds) * _count(gpus))
+    return _quotient(flops, _positive("step time", seconds), _count(gpus), "step time")
 
 
 def seconds_for(flops: float, rate_per_gpu: float, gpus: int) -> float:
     """The step time that a rate (flop/s of each GPU) means.
 
     Raises:
-        BadInput: a rate or a number of GPUs that is not positive.
+        BadInput: a rate or a number of GPUs that is not positive, or a time beyond all numbers.
     """
-    return flops / (_positive("rate", rate_per_gpu) * _count(gpus))
+    return _quotient(flops, _positive("rate", rate_per_gpu), _count(gpus), "rate")
+
+
+def _quotient(flops: float, by: float, gpus: int, name: str) -> float:
+    """flops / (by x gpus), where it is a number above 0."""
+    found = flops / gpus / by
+    if not (math.isfinite(found) and found > 0):
+        raise BadInput(f"{name} {by:g} is too small or too large to compute with")
+    return found
 
 
 def _batch(batch: int) -> int:
     if batch < 1:
         raise BadInput(f"a batch of {batch} samples is none")
+    if batch > _MOST**2:
+        raise BadInput(f"a batch of more than {_MOST**2} samples is none")
     return batch
 
 
 def _count(gpus: int) -> int:
     if gpus < 1:
         raise BadInput(f"{gpus} GPUs compute nothing")
+    if gpus > _MOST:
+        raise BadInput(f"more than {_MOST} GPUs are none")
     return gpus
 
 

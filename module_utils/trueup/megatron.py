@@ -14,6 +14,7 @@ from .record import Metric, summarise
 __all__ = [
     "PROGRAMS",
     "Run",
+    "asked",
     "case_name",
     "command",
     "environment",
@@ -123,8 +124,8 @@ class Run:
             f"{self.program} is run in bf16 or fp16 only",
         )
         yield (
-            self.precision == "fp16" and ours and not zero,
-            "gpt_driver scales no loss: take bf16, or zero_stage 1 or more",
+            self.precision == "fp16" and ours,
+            "gpt_driver has no fp16, whose skipped steps it could not show: take bf16 or fp32",
         )
         words = self.model.vocabulary_size
         yield (
@@ -160,6 +161,23 @@ class Run:
         return "megatron_lm" if self.program == "megatron" else "megatron_deepspeed"
 
 
+def asked(given: Mapping[str, Any]) -> Run:
+    """The run that parameters by the names of megatron_bench describe.
+
+    Raises:
+        BadInput: it cannot be.
+    """
+    model = ("layers", "hidden_size", "sequence_length", "vocabulary_size", "attention_heads")
+    same = ("program", "micro_batch", "iterations", "processes", "nodes", "node_rank", "backend")
+    more = ("zero_stage", "offload", "recompute", "precision", "threads")
+    return Run(
+        model=Model(**{name: given[name] for name in model}),
+        rendezvous=given["rendezvous_address"],
+        port=given["rendezvous_port"],
+        **{name: given[name] for name in same + more},
+    )
+
+
 def case_name(run: Run) -> str:
     """The case's name: program, model and layout, stable from run to run."""
     model = run.model
@@ -187,6 +205,7 @@ def parameters(run: Run) -> Dict[str, Any]:
         "global_batch": run.global_batch,
         "iterations": run.iterations,
         "processes_per_node": run.processes,
+        "threads": run.threads,
         "zero_stage": run.zero_stage,
         "offload": run.offload,
         "recompute": run.recompute,
@@ -216,9 +235,10 @@ def command(
     if run.deepspeed and not deepspeed_config:
         raise BadInput(f"zero_stage {run.zero_stage} needs deepspeed_config")
     argv = [os.path.join(prefix, "venv", "bin", "python"), "-m", "torch.distributed.run"]
-    argv += ["--nnodes", str(len(run.nodes)), "--nproc-per-node", str(run.processes)]
-    argv += ["--node-rank", str(run.node_rank)]
-    argv += ["--master-addr", run.rendezvous or "127.0.0.1", "--master-port", str(run.port)]
+    # With underscores: hyphens came with PyTorch 2.0.
+    argv += ["--nnodes", str(len(run.nodes)), "--nproc_per_node", str(run.processes)]
+    argv += ["--node_rank", str(run.node_rank)]
+    argv += ["--master_addr", run.rendezvous or "127.0.0.1", "--master_port", str(run.port)]
     if run.program == "gpt_driver":
         return argv + _driver(run, prefix, deepspeed_config) + list(arguments)
     argv.append(os.path.join(prefix, "megatron", "pretrain_gpt.py"))
@@ -241,6 +261,8 @@ def command(
             )
         argv += ["--data-path", data["path"], "--data-impl", "mmap"]
         argv += ["--vocab-file", data["vocabulary"], "--merge-file", data["merges"]]
+        # It pads the tokenizer's vocabulary to a multiple of this.
+        argv += ["--make-vocab-size-divisible-by", str(run.model.vocabulary_size)]
         argv += ["--deepspeed", "--deepspeed_config", deepspeed_config]
         argv += ["--zero-stage", str(run.zero_stage), "--no-pipeline-parallel"]
         argv += ["--cpu-optimizer"] if run.offload == "cpu" else []
@@ -260,6 +282,7 @@ def _driver(run: Run, prefix: str, deepspeed_config: str) -> List[str]:
         ("vocabulary-size", model.vocabulary_size),
         ("micro-batch", run.micro_batch),
         ("iterations", run.iterations),
+        ("backend", run.backend),
     ):
         argv += [f"--{name}", str(value)]
     argv += ["--threads", str(run.threads)] if run.threads else []
@@ -330,23 +353,33 @@ def rates(run: Run, output: MegatronOutput) -> List[Metric]:
     return rows
 
 
+def _told(run: Run, output: MegatronOutput) -> Dict[str, Any]:
+    """What the log must say of what was asked for, where it says it."""
+    wanted = {**parameters(run), "world_size": run.world_size}
+    if output.exact and run.world_size == 1 and not run.deepspeed:
+        wanted["backend"] = "none"  # one process exchanges nothing
+    if not run.threads:
+        del wanted["threads"]  # PyTorch's choice
+    return wanted
+
+
 def judge(run: Run, output: MegatronOutput) -> Optional[str]:
     """Why a run that ended is not a valid measurement, or None."""
     ran = "gpt_driver" if output.exact else "megatron"
-    asked = parameters(run)
-    if ran != asked["program"]:
-        return f"{ran} ran instead of {asked['program']}"
+    wanted = _told(run, output)
+    if ran != wanted["program"]:
+        return f"{ran} ran instead of {wanted['program']}"
     last = output.iterations[-1]
     if last.number != run.iterations:
         return f"{last.number} iterations ran instead of {run.iterations}"
     if last.batch != run.global_batch:
         return f"the global batch was {last.batch} instead of {run.global_batch}"
-    asked["world_size"] = run.world_size
-    if output.exact and run.world_size == 1 and not run.deepspeed:
-        asked["backend"] = "none"  # one process exchanges nothing
+    device = output.parameters.get("device")
+    if device is not None and (device == "cpu") != (run.backend == "gloo"):
+        return f"it ran on {device}, which is not what backend {run.backend} is for"
     for name, value in output.parameters.items():
-        if name in asked and value != str(asked[name]):
-            return f"{name} was {value} instead of {asked[name]}"
+        if name in wanted and value != str(wanted[name]):
+            return f"{name} was {value} instead of {wanted[name]}"
     if output.sequence_length not in (None, run.model.sequence_length):
         return (
             f"the sequence length was {output.sequence_length} instead of"

@@ -42,6 +42,8 @@ _SECRET_NAME = re.compile(
     r"token(?!s|iz)|secret|passw|api[_-]?key|credential|connection[_-]?string|sas[_-]?url",
     re.IGNORECASE,
 )
+# A count, a rate or a switch is no token ("total_token_throughput": 311.7); it may be a password.
+_PLAIN = re.compile(r"(?:-?\d+(?:\.\d+)?(?:e[+-]?\d+)?|true|false|null|none)[)\]}]*", re.IGNORECASE)
 # Value shapes of common credentials: Hugging Face and GitHub tokens, bearer headers, SAS
 # signatures, and
 # anything assigned to a name that says it is a secret.
@@ -113,14 +115,25 @@ def redact(value: Any, name: str = "") -> Any:
         # `--token X`: the name and the secret are two arguments.
         for index in range(1, len(items)):
             option = str(value[index - 1])
-            if option.startswith("-") and "=" not in option and _SECRET_NAME.search(option):
+            if option.startswith("-") and "=" not in option and _is_secret(option, value[index]):
                 items[index] = _HIDDEN
         return items
     if not isinstance(value, str):
         return value
-    if name and _SECRET_NAME.search(name):
+    if _is_secret(name, value):
         return _HIDDEN
-    return _SECRET_ASSIGNMENT.sub(r"\1" + _HIDDEN, _SECRET_VALUE.sub(_HIDDEN, value))
+    return _SECRET_ASSIGNMENT.sub(_hide, _SECRET_VALUE.sub(_HIDDEN, value))
+
+
+def _is_secret(name: str, value: Any) -> bool:
+    """Whether ``name`` says that it is a secret, and ``value`` can be one."""
+    words = {word.lower() for word in _SECRET_NAME.findall(name)}
+    return bool(words - {"token"}) or ("token" in words and not _PLAIN.fullmatch(str(value)))
+
+
+def _hide(assignment: re.Match[str]) -> str:
+    name, value = assignment.groups()
+    return name + (_HIDDEN if _is_secret(name, value) else value)
 
 
 def new_run_id(utc_time: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import http.client
 import json
 import os
 import random
@@ -23,11 +24,14 @@ from .errors import BadInput
 from .parsers.vllm import VllmOutput, first_error
 
 __all__ = [
+    "LOAD",
     "PROFILES",
     "Endpoint",
     "Lengths",
     "Profile",
     "Settings",
+    "arguments_text",
+    "asked_text",
     "case_name",
     "command",
     "data_parameters",
@@ -50,6 +54,23 @@ _STATED = re.compile(r"^trueup-vllm: (.+)$", re.MULTILINE)
 _RAISED = re.compile(r"^\w*(?:Error|Exception): .+$", re.MULTILINE)
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _GOODPUT = ("ttft", "tpot", "e2el")
+_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+# The module's options that say what is sent, and their defaults, where 0 is the profile's own.
+LOAD: Dict[str, Any] = {
+    "num_prompts": 0,
+    "request_rate": 0.0,
+    "ramp_up_start": 0,
+    "ramp_up_end": 0,
+    "max_concurrency": 0,
+    "random_input_tokens": 1024,
+    "random_output_tokens": 128,
+    "seed": 42,
+    "dataset_path": "",
+    "dataset_sha256": "",
+    "goodput_ms": {},
+    "failed_share_allowed": 0.0,
+}
 
 
 @dataclass(frozen=True)
@@ -225,9 +246,14 @@ def settings(given: Mapping[str, Any]) -> Settings:
 
 
 def _base_url(text: str) -> str:
-    parts = urllib.parse.urlsplit(text)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query:
-        raise BadInput(f"base_url {text!r} is not an address such as http://127.0.0.1:8000")
+    wrong = BadInput(f"base_url {text!r} is not an address such as http://127.0.0.1:8000")
+    try:
+        parts = urllib.parse.urlsplit(text)
+        port = parts.port
+    except ValueError:  # an open bracket; a port that is none
+        raise wrong from None
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or port == 0:
+        raise wrong
     if parts.username or parts.password:
         raise BadInput("base_url holds a user or password: give the key as api_key")
     return text.rstrip("/")
@@ -292,6 +318,61 @@ def _goodput(given: Mapping[str, Any]) -> Dict[str, float]:
     return found
 
 
+def asked_text(options: Mapping[str, Any]) -> str:
+    """What was asked for, before the profile's own numbers: equal texts for equal options.
+
+    Args:
+        options: those of LOAD; numbers may be text, as Ansible's variables are, and what is not
+            there has its default. Others are passed over.
+
+    Raises:
+        BadInput: a value is of another kind than the option's.
+    """
+    asked = {name: _like(name, options.get(name, usual), usual) for name, usual in LOAD.items()}
+    return _sorted_json("what is asked", asked)
+
+
+def arguments_text(arguments: Mapping[str, Any]) -> str:
+    """A server's arguments: equal texts for what ``vllm serve`` takes for the same.
+
+    Raises:
+        BadInput: a value that JSON cannot hold.
+    """
+    return _sorted_json(
+        "server_arguments", {str(name): _plain(value) for name, value in arguments.items()}
+    )
+
+
+def _like(name: str, value: Any, usual: Any) -> Any:
+    try:
+        if isinstance(usual, dict):
+            return {str(key): float(limit) for key, limit in (value or {}).items()}
+        if isinstance(usual, float):
+            return float(value)
+        return int(value) if isinstance(usual, int) else str(value or "")
+    except (TypeError, ValueError, AttributeError, OverflowError):
+        kind = {dict: "mapping of numbers", float: "number", int: "whole number", str: "text"}
+        raise BadInput(f"{name} {value!r} is no {kind[type(usual)]}") from None
+
+
+def _plain(value: Any) -> Any:
+    """A number or a switch that is given as text as what it says."""
+    if isinstance(value, str) and value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    if isinstance(value, (str, float)):
+        with contextlib.suppress(ValueError, OverflowError):
+            number = float(value)
+            return int(number) if number == int(number) else number
+    return value
+
+
+def _sorted_json(what: str, value: Mapping[str, Any]) -> str:
+    try:
+        return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise BadInput(f"{what} cannot be written as JSON: {error}") from None
+
+
 # --- the server ----------------------------------------------------------------------------------
 
 
@@ -319,10 +400,8 @@ class Endpoint:
             BadInput: one sentence with what is wrong and the mend.
         """
         self._ask("/health")
-        listed = self._json(self._ask("/v1/models"))
-        models = {
-            str(item.get("id")): item for item in listed.get("data", []) if isinstance(item, dict)
-        }
+        listed = self._of(self._ask("/v1/models"), "data", list)
+        models = {str(item.get("id")): item for item in listed if isinstance(item, dict)}
         if model not in models:
             raise BadInput(
                 f"the server at {self._base_url} serves {', '.join(sorted(models)) or 'nothing'} "
@@ -343,15 +422,13 @@ class Endpoint:
 
     def tokens(self, model: str, text: str) -> List[int]:
         """The server's tokens of a text."""
-        answer = self._json(
-            self._ask("/tokenize", {"model": model, "prompt": text, "add_special_tokens": False})
-        )
-        return list(answer["tokens"])
+        body = {"model": model, "prompt": text, "add_special_tokens": False}
+        return list(self._of(self._ask("/tokenize", body), "tokens", list))
 
     def text(self, model: str, tokens: Sequence[int]) -> str:
         """The text of the server's tokens."""
-        answer = self._json(self._ask("/detokenize", {"model": model, "tokens": list(tokens)}))
-        return str(answer["prompt"])
+        body = {"model": model, "tokens": list(tokens)}
+        return str(self._of(self._ask("/detokenize", body), "prompt", str))
 
     def _ask(self, path: str, body: Optional[Mapping[str, Any]] = None) -> str:
         request = urllib.request.Request(  # noqa: S310 WHY: _base_url allows http and https only
@@ -362,22 +439,28 @@ class Endpoint:
         if self._key:
             request.add_header("Authorization", f"Bearer {self._key}")
         try:
-            with urllib.request.urlopen(  # noqa: S310 WHY: as above
-                request, timeout=_ANSWER_SECONDS
-            ) as answer:
+            # The server is what is measured: never a proxy.
+            with _OPENER.open(request, timeout=_ANSWER_SECONDS) as answer:
                 return str(answer.read().decode("utf-8", "replace"))
         except urllib.error.HTTPError as error:
             raise BadInput(self._refusal(path, error)) from None
         except (socket.timeout, TimeoutError):
             raise BadInput(self._silent(path)) from None
+        except (http.client.RemoteDisconnected, http.client.IncompleteRead):
+            raise BadInput(self._gone("it closed the connection before an answer")) from None
+        except http.client.HTTPException:
+            raise BadInput(
+                f"what answers at {self._base_url} does not speak HTTP: set base_url"
+            ) from None
         except (OSError, ValueError) as error:
             reason = getattr(error, "reason", None) or error
             if isinstance(reason, (socket.timeout, TimeoutError)):
                 raise BadInput(self._silent(path)) from None
             why = getattr(reason, "strerror", None) or reason
-            raise BadInput(
-                f"no server answers at {self._base_url} ({why}): start it, or set base_url"
-            ) from None
+            raise BadInput(self._gone(why)) from None
+
+    def _gone(self, why: Any) -> str:
+        return f"no server answers at {self._base_url} ({why}): start it, or set base_url"
 
     def _silent(self, path: str) -> str:
         return (
@@ -394,7 +477,7 @@ class Endpoint:
                 )
             return f"the server at {self._base_url} wants an API key (HTTP 401): set api_key"
         said = ""
-        with contextlib.suppress(OSError, ValueError, AttributeError):
+        with contextlib.suppress(OSError, ValueError, AttributeError, http.client.HTTPException):
             answer = json.loads(error.read().decode("utf-8", "replace"))
             said = str((answer.get("error") or answer).get("message") or "")[:200]
         what = f": {said}" if said else ""
@@ -402,14 +485,16 @@ class Endpoint:
             return f"the server at {self._base_url} is not well (HTTP {error.code}{what})"
         return f"the server at {self._base_url} answers {path} with HTTP {error.code}{what}"
 
-    def _json(self, text: str) -> Dict[str, Any]:
+    def _of(self, text: str, member: str, kind: type) -> Any:
+        """A member of an answer, which must be of that kind."""
         try:
             answer = json.loads(text)
         except ValueError:
             answer = None
-        if not isinstance(answer, dict):
+        found = answer.get(member) if isinstance(answer, dict) else None
+        if not isinstance(found, kind):
             raise BadInput(f"what answers at {self._base_url} is no vLLM server: set base_url")
-        return answer
+        return found
 
 
 # --- data ----------------------------------------------------------------------------------------
@@ -665,9 +750,13 @@ def environment(*, downloads_allowed: bool, hf_home: str) -> Dict[str, str]:
     return variables
 
 
-def case_name(chosen: Settings, recipe: str) -> str:
-    """The case's name: profile, model and load, stable from run to run."""
-    parts = [chosen.profile, recipe or os.path.basename(chosen.model.rstrip("/"))]
+def case_name(chosen: Settings, server: str) -> str:
+    """The case's name: profile, server and load, stable from run to run.
+
+    Args:
+        server: the name of its endpoint or recipe; where it has none, the model's.
+    """
+    parts = [chosen.profile, server or os.path.basename(chosen.model.rstrip("/"))]
     if chosen.profile == "random":
         parts.append(f"i{chosen.random_input_tokens}o{chosen.random_output_tokens}")
     parts += [f"n{chosen.num_prompts}", chosen.pace]

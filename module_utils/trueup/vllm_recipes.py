@@ -73,6 +73,7 @@ class Machine:
         gpu_model: its name or the catalog's word for it.
         numa_memory_bytes: of the smallest NUMA node; None where not known.
         numa_cpus: the CPUs of each NUMA node; empty where not shown.
+        numa_nodes: their numbers.
         smt: a core shows as more than one CPU.
     """
 
@@ -83,6 +84,7 @@ class Machine:
     gpu_model: str = ""
     numa_memory_bytes: Optional[int] = None
     numa_cpus: tuple[tuple[int, ...], ...] = ()
+    numa_nodes: tuple[int, ...] = ()
     smt: bool = False
 
 
@@ -472,6 +474,7 @@ def machine_of(node: Mapping[str, Any], nodes: int = 1) -> Machine:
         gpu_model=str(names[0] if names else row.get("gpu_model") or ""),
         numa_memory_bytes=smallest,
         numa_cpus=tuple(_cpus(one.get("cpus")) for one in numa),
+        numa_nodes=tuple(int(one.get("node", number)) for number, one in enumerate(numa)),
         smt=bool(cpus and cores and cpus != cores),
     )
 
@@ -567,10 +570,22 @@ def _overridden(recipe: Mapping[str, Any], overrides: Mapping[str, Value]) -> di
     members = {}
     for flag, value in overrides.items():
         if flag in _MEMORY_FLAGS:
-            members[_MEMORY_FLAGS[flag]] = value
+            members[_MEMORY_FLAGS[flag]] = _memory_value(recipe, flag, value)
         else:
             arguments[flag] = value
     return validate(recipe["name"], {**recipe, **members, "arguments": arguments})
+
+
+def _memory_value(recipe: Mapping[str, Any], flag: str, value: Value) -> Value:
+    """The number, which may be given as text, as a template's result is."""
+    member = _MEMORY_FLAGS[flag]
+    if isinstance(value, str) and re.fullmatch(r"\d+(\.\d+)?", value):
+        value = float(value) if "." in value else int(value)
+    wrong = {**_REQUIRED, "memory_share": _share}[member](value)
+    if wrong:
+        message = f"vLLM recipe {recipe.get('name')}: {flag} {value!r}, which is to override its"
+        raise BadInput(f"{message} {member}, {wrong}")
+    return value
 
 
 def _need(recipe: Mapping[str, Any], machine: Machine) -> _Need:
@@ -748,6 +763,8 @@ def serve(
     machine: Optional[Machine] = None,
     overrides: Optional[Mapping[str, Value]] = None,
     tcmalloc: Optional[str] = None,
+    first_gpu: int = 0,
+    first_numa: int = 0,
 ) -> Served:
     """What the node ``rank`` runs.
 
@@ -761,9 +778,12 @@ def serve(
         machine: this node, for arguments that depend on the GPU and for the CPUs to bind to.
         overrides: further arguments, a flag's name to its value; they replace those of the recipe.
         tcmalloc: path of libtcmalloc on the node, to preload on a CPU.
+        first_gpu: how many of the node's GPUs other servers have; this one takes the next.
+        first_numa: the same, of its NUMA nodes with CPUs, where threads are bound to those.
 
     Raises:
-        BadInput: a rank that is not there, an override that is not allowed, an address twice.
+        BadInput: a rank that is not there, an override that is not allowed, an address twice, or
+            fewer GPUs or NUMA nodes left than are asked for.
     """
     recipe = _overridden(recipe, overrides or {})
     addresses = list(nodes) or ["127.0.0.1"]
@@ -793,7 +813,15 @@ def serve(
     argv = ["serve", model_path or recipe["model"]]
     for flag, value in flags.items():
         argv += _words(flag, value)
-    return Served(argv, _environment(recipe, rank, addresses, machine, tcmalloc))
+    environment = {
+        # Which of a node's addresses the others are to use.
+        **({"VLLM_HOST_IP": addresses[rank]} if len(addresses) > 1 else {}),
+        **_devices_of(recipe, machine, first_gpu, first_numa),
+        **({"LD_PRELOAD": tcmalloc} if tcmalloc and recipe["device"] == "cpu" else {}),
+        # The recipe's own win.
+        **recipe["environment"],
+    }
+    return Served(argv, environment)
 
 
 def _parallel(recipe: Mapping[str, Any], rank: int, addresses: Sequence[str]) -> dict[str, Value]:
@@ -822,32 +850,60 @@ def _words(flag: str, value: Value) -> list[str]:
     return [f"--{flag}", f"{value:g}" if isinstance(value, float) else str(value)]
 
 
-def _environment(
-    recipe: Mapping[str, Any],
-    rank: int,
-    addresses: Sequence[str],
-    machine: Optional[Machine],
-    tcmalloc: Optional[str],
+def _devices_of(
+    recipe: Mapping[str, Any], machine: Optional[Machine], first_gpu: int, first_numa: int
 ) -> dict[str, str]:
-    environment = {}
-    if len(addresses) > 1:
-        # Which of a node's addresses the others are to use.
-        environment["VLLM_HOST_IP"] = addresses[rank]
-    if recipe["device"] == "cpu":
-        environment["VLLM_CPU_KVCACHE_SPACE"] = str(recipe["cpu"]["kv_cache_gib"])
-        environment["VLLM_CPU_OMP_THREADS_BIND"] = _binding(recipe, machine)
-        if tcmalloc:
-            environment["LD_PRELOAD"] = tcmalloc
-    # The recipe's own win.
-    environment.update(recipe["environment"])
+    """The variables that say which GPUs, or which CPUs, are this server's."""
+    if recipe["device"] == "cuda":
+        return _visible_gpus(recipe, machine, first_gpu)
+    environment = {"VLLM_CPU_KVCACHE_SPACE": str(recipe["cpu"]["kv_cache_gib"])}
+    binding = _binding(recipe, machine, first_numa)
+    environment["VLLM_CPU_OMP_THREADS_BIND"] = binding
+    if binding == "auto" and machine is not None and first_numa:
+        # The NUMA nodes among which vLLM then chooses.
+        mine = _numa_left(recipe, machine, first_numa)
+        environment["CPU_VISIBLE_MEMORY_NODES"] = ",".join(str(number) for number, _ in mine)
     return environment
 
 
-def _binding(recipe: Mapping[str, Any], machine: Optional[Machine]) -> str:
+def _visible_gpus(
+    recipe: Mapping[str, Any], machine: Optional[Machine], first: int
+) -> dict[str, str]:
+    gpus: int = recipe["gpus"]
+    if machine is not None and first + gpus > machine.gpus:
+        others = f", of which other servers have {first}" if first else ""
+        message = (
+            f"vLLM recipe {recipe['name']}: {_counted(gpus, 'GPU')} asked for on a node of"
+            f" {machine.gpus}{others}"
+        )
+        raise BadInput(message)
+    if not first and (machine is None or machine.gpus == gpus):
+        return {}
+    return {"CUDA_VISIBLE_DEVICES": ",".join(str(gpu) for gpu in range(first, first + gpus))}
+
+
+def _numa_left(
+    recipe: Mapping[str, Any], machine: Machine, first: int
+) -> list[tuple[int, tuple[int, ...]]]:
+    """Number and CPUs of the NUMA nodes for the ranks of a server that is not the first."""
+    with_cpus = [one for one in zip(machine.numa_nodes, machine.numa_cpus) if one[1]]
+    ranks = recipe["data_parallel_per_node"] * recipe["tensor_parallel"]
+    if first + ranks > len(with_cpus):
+        message = (
+            f"vLLM recipe {recipe['name']}: {_counted(ranks, 'rank')} to be bound to a NUMA node"
+            f" each, on a node of {len(with_cpus)}, of which other servers have {first}: set"
+            " cpu.bind to none in the recipes to let them share CPUs"
+        )
+        raise BadInput(message)
+    return with_cpus[first : first + ranks]
+
+
+def _binding(recipe: Mapping[str, Any], machine: Optional[Machine], first: int) -> str:
     """The CPUs of each rank on this node, ranks separated by ``|``; no CPU twice.
 
     A rank gets the CPUs of one NUMA node, since vLLM takes its memory from one alone, and leaves
-    the last of them to the scheduler. With more ranks than NUMA nodes they share out all CPUs.
+    the last of them to the scheduler. With more ranks than NUMA nodes they share out all CPUs,
+    where no other server has some.
     Where a core shows as two CPUs or NUMA nodes are not shown, vLLM chooses (``auto``): one CPU of
     each core, which siblings the fact does not say.
     """
@@ -857,6 +913,8 @@ def _binding(recipe: Mapping[str, Any], machine: Optional[Machine]) -> str:
         return "auto"
     ranks = recipe["data_parallel_per_node"] * recipe["tensor_parallel"]
     groups = [cpus for cpus in machine.numa_cpus if cpus]
+    if first:
+        groups = [cpus for _, cpus in _numa_left(recipe, machine, first)]
     if ranks > len(groups):
         every = sorted(cpu for cpus in groups for cpu in cpus)
         if ranks > len(every):

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import errno
+import http.client
 import json
 import os
 import re
@@ -23,10 +24,10 @@ from .errors import BadInput
 __all__ = [
     "Api",
     "Service",
+    "existing",
     "explain",
     "port_problem",
     "python_problem",
-    "reachable",
     "space_problem",
     "wait_for_service",
     "wait_until_ready",
@@ -43,7 +44,7 @@ _REASONS: Tuple[Tuple[str, str], ...] = (
     (r"[Aa]ddress already in use", "its port is taken by another program"),
     (
         r"Insufficient space in /dev/shm.*?: ([^.]*)",
-        "/dev/shm is too small for what its processes share",
+        "its processes share more than /dev/shm holds",
     ),
     (r"No space left on device", "a disk is full"),
     (
@@ -96,12 +97,16 @@ class Api:
         # The node's own server: never through a proxy.
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         try:
-            with opener.open(request, timeout=seconds) as answer:
+            try:
+                answer = opener.open(request, timeout=seconds)
+            except urllib.error.HTTPError as error:
+                answer = error
+            with answer:
                 return answer.status, answer.read().decode("utf-8", errors="replace")
-        except urllib.error.HTTPError as error:
-            return error.code, error.read().decode("utf-8", errors="replace")
         except (OSError, ValueError) as error:
             return 0, str(getattr(error, "reason", error))
+        except http.client.HTTPException as error:
+            return 0, f"not an HTTP answer: {type(error).__name__}"
 
     def models(self) -> List[str]:
         """Names of the models that it serves.
@@ -264,28 +269,24 @@ def python_problem(python: str, version: str) -> Optional[str]:
     return None
 
 
-def space_problem(path: str, *, bytes: int, what: str, unless: str = "") -> Optional[str]:  # noqa: A002 WHY: the module's option
-    """Why ``what`` of so many bytes does not fit where ``path`` is or will be, or None."""
-    if unless and os.path.exists(unless):
-        return None
-    place = path
+def existing(path: str) -> str:
+    """``path``, or the nearest folder above it that is there."""
+    place = os.path.abspath(path)
     while not os.path.isdir(place):
-        place = os.path.dirname(place) or "/"
-    disk = os.statvfs(place)
+        place = os.path.dirname(place)
+    return place
+
+
+def space_problem(path: str, needed: int, what: str) -> Optional[str]:
+    """Why ``what`` of so many bytes does not fit where ``path`` is or will be, or None."""
+    disk = os.statvfs(existing(path))
     free = disk.f_bavail * disk.f_frsize
-    if free >= bytes:
+    if free >= needed:
         return None
     return (
-        f"{path} has {free / _GIB:.2f} GiB free, and {what} takes {bytes / _GIB:.2f} GiB: set the"
+        f"{path} has {free / _GIB:.2f} GiB free, and {what} takes {needed / _GIB:.2f} GiB: set the"
         " folder to one with more space"
     )
-
-
-def reachable(host: str) -> str:
-    """The address by which this node reaches a server that listens on ``host``."""
-    if host in ("0.0.0.0", "::"):  # noqa: S104 WHY: compared, not listened on
-        return "127.0.0.1"
-    return f"[{host}]" if ":" in host else host
 
 
 def _refuse_dead(service: Service, restarts_before: int) -> None:

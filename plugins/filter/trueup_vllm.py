@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 from ansible.errors import AnsibleFilterError
-from trueup import vllm_recipes
+from trueup import serving, vllm, vllm_recipes
 from trueup.errors import TrueupError
 
 if TYPE_CHECKING:
@@ -17,8 +17,17 @@ if TYPE_CHECKING:
 
 DOCUMENTATION = r"""
 name: trueup_vllm
-short_description: vLLM recipes - what is in one, whether it fits a node, and how to serve it
+short_description: vLLM recipes - what is in one, whether it fits a node, and what a node serves
 description:
+  - C(vllm_plan) takes the role's endpoints and the user's own recipes and returns C(problems), what
+    cannot be meant or cannot fit as sentences, C(device), and C(endpoints), those that C(host) has
+    a part in, with C(rank), C(unit), C(base_url), C(argv) (the words after C(vllm)),
+    C(environment), C(recipe) and where the model is. Endpoints of a node get its GPUs, or NUMA
+    nodes, in their order. Options are C(host), C(hosts) (C(hostvars)), C(node) (the fact
+    C(trueup_node)), C(catalog) (its folder), C(sizes) (from the filter C(catalog_sizes)),
+    C(cache), C(api_key) and C(tcmalloc) (a path). What would show a token or a key is refused.
+  - C(vllm_case) takes one of these endpoints, a load profile, and the options of C(vllm_bench) that
+    are asked for, and returns the parameters of a record that has measured just that.
   - C(vllm_recipe) takes the path of C(catalog/vllm_recipes.yml), or of its folder, or a mapping of
     recipes, the name of one, and recipes of the user's own, which replace those of the same name.
     It returns the recipe with every member present and its C(name).
@@ -27,10 +36,6 @@ description:
     C(fits), C(reason) (one sentence with both figures), C(needed_bytes), C(available_bytes),
     C(weights_bytes), C(kv_cache_bytes), C(workspace_bytes), C(kv_bytes_per_token), C(model_bytes)
     (the weights once), C(devices), C(smallest_size), C(smallest_nodes) and C(more_nodes).
-  - C(vllm_serve) takes a recipe and returns C(argv), the words after C(vllm), and C(environment) of
-    one node. Options are C(port), C(host), C(model_path), C(rank), C(nodes) (addresses, the head
-    node first), C(node) (the fact C(trueup_node) of this node), C(overrides) (a flag's name to its
-    value) and C(tcmalloc) (a path). What would show a token or a key is refused.
 """
 
 EXAMPLES = r"""
@@ -53,6 +58,138 @@ _value:
 """
 
 _FILE = "vllm_recipes.yml"
+
+
+def vllm_plan(
+    endpoints: list[dict[str, Any]],
+    recipes: dict[str, Any],
+    *,
+    host: str,
+    hosts: dict[str, Any],
+    node: dict[str, Any],
+    catalog: str,
+    sizes: dict[str, Any],
+    cache: str,
+    api_key: str = "",
+    tcmalloc: str = "",
+) -> dict[str, Any]:
+    """What ``host`` serves: C(problems) (sentences; nothing else counts then), C(device) (cpu or
+    cuda) and C(endpoints), each with its recipe, ``argv``, ``environment`` and where its model is.
+    """
+    try:
+        mine = serving.endpoints_of(endpoints, host, list(hosts), api_key)
+    except TrueupError as error:
+        return {"problems": [str(error)], "device": "cpu", "endpoints": []}
+    taken = {"gpus": 0, "numa": 0}
+    problems: list[str] = []
+    planned = []
+    for endpoint in mine:
+        try:
+            recipe = vllm_recipe(catalog, endpoint["recipe"], recipes)
+            found = vllm_fit(recipe, node, sizes, len(endpoint["nodes"]), endpoint["arguments"])
+            served = vllm_recipes.serve(
+                recipe,
+                port=endpoint["port"],
+                host=endpoint["host"],
+                model_path=endpoint["model"] or None,
+                rank=endpoint["rank"],
+                nodes=_addresses(endpoint, hosts),
+                machine=vllm_recipes.machine_of(node),
+                overrides=endpoint["arguments"],
+                tcmalloc=tcmalloc or None,
+                first_gpu=taken["gpus"],
+                first_numa=taken["numa"],
+            )
+        except (AnsibleFilterError, TrueupError) as error:
+            problems.append(f"{endpoint['name']}: {error}")
+            continue
+        if not found["fits"]:
+            problems.append(f"{endpoint['name']}: {found['reason']}")
+        ranks = recipe["data_parallel_per_node"] * recipe["tensor_parallel"]
+        taken["gpus"] += recipe["gpus"]
+        taken["numa"] += ranks if recipe["device"] == "cpu" else 0
+        planned.append(
+            {
+                **endpoint,
+                "recipe_name": endpoint["recipe"],
+                "recipe": recipe,
+                "argv": served.argv,
+                "environment": served.environment,
+                "model_bytes": found["model_bytes"],
+                "engines_here": recipe["data_parallel_per_node"],
+                "engines": recipe["data_parallel_per_node"] * len(endpoint["nodes"]),
+                "gpus": recipe["gpus"] * len(endpoint["nodes"]),
+                "server_arguments": {
+                    **recipe["arguments"],
+                    "max-model-len": recipe["max_model_len"],
+                    **endpoint["arguments"],
+                },
+                **_model(recipe, endpoint["model"], cache),
+            }
+        )
+    return {
+        "problems": problems + _clashes(planned),
+        "device": planned[0]["recipe"]["device"] if planned else "cpu",
+        "endpoints": planned,
+    }
+
+
+def vllm_case(endpoint: dict[str, Any], profile: str, asked: dict[str, Any]) -> dict[str, Any]:
+    """The parameters of a record that has measured ``endpoint`` with ``profile`` as asked."""
+    try:
+        return {
+            "profile": profile,
+            "endpoint_name": endpoint["name"],
+            "base_url": endpoint["base_url"],
+            "data_parallel": endpoint["engines"],
+            "server_arguments": vllm.arguments_text(endpoint["server_arguments"]),
+            "asked": vllm.asked_text(asked),
+        }
+    except TrueupError as error:
+        raise _refused(error) from error
+
+
+def _addresses(endpoint: dict[str, Any], hosts: dict[str, Any]) -> list[str]:
+    """Of the endpoint's nodes, as they reach each other; of one node alone none."""
+    if len(endpoint["nodes"]) == 1:
+        return []
+    return endpoint["addresses"] or [
+        str(hosts[name].get("ansible_host") or name) for name in endpoint["nodes"]
+    ]
+
+
+def _model(recipe: dict[str, Any], given: str, cache: str) -> dict[str, str]:
+    """Where a model is, in Hugging Face's layout of a cache, and which file says that all of it is
+    there. A folder of the user's is complete."""
+    revision = recipe["revision"] or "main"
+    flat = recipe["model"].replace("/", "--")
+    # A commit has no file below refs/, by which a client would find its snapshot.
+    snapshot = f"{cache}/hub/models--{flat}/snapshots/{revision}" if recipe["revision"] else ""
+    return {
+        "revision": revision,
+        "complete": "" if given else f"{cache}/complete/{flat}@{revision}",
+        "tokenizer": given or snapshot,
+    }
+
+
+def _clashes(planned: list[dict[str, Any]]) -> list[str]:
+    """What endpoints of one node cannot both have."""
+    devices = {endpoint["recipe"]["device"] for endpoint in planned}
+    problems = []
+    if len(devices) > 1:
+        names = ", ".join(f"{each['name']} ({each['recipe']['device']})" for each in planned)
+        problems.append(f"a node has one build of vLLM, and its endpoints want two: {names}")
+    ports: dict[int, str] = {}
+    for endpoint in planned:
+        if len(endpoint["nodes"]) > 1:
+            port = endpoint["recipe"]["rpc_port"]
+            if port in ports:
+                problems.append(
+                    f"{ports[port]} and {endpoint['name']} both want port {port} for their ranks:"
+                    " give one of their recipes another rpc_port"
+                )
+            ports[port] = endpoint["name"]
+    return problems
 
 
 def vllm_recipe(
@@ -90,36 +227,6 @@ def vllm_fit(
     return dataclasses.asdict(found)
 
 
-def vllm_serve(
-    recipe: dict[str, Any],
-    port: int,
-    *,
-    host: str = "127.0.0.1",
-    model_path: str | None = None,
-    rank: int = 0,
-    nodes: list[str] | None = None,
-    node: dict[str, Any] | None = None,
-    overrides: dict[str, Any] | None = None,
-    tcmalloc: str | None = None,
-) -> dict[str, Any]:
-    """What one node runs: ``argv``, the words after ``vllm``, and ``environment``."""
-    try:
-        served = vllm_recipes.serve(
-            _again(recipe),
-            port=int(port),
-            host=host,
-            model_path=model_path or None,
-            rank=int(rank),
-            nodes=nodes or [],
-            machine=None if not node else vllm_recipes.machine_of(node),
-            overrides=overrides,
-            tcmalloc=tcmalloc or None,
-        )
-    except TrueupError as error:
-        raise _refused(error) from error
-    return {"argv": served.argv, "environment": served.environment}
-
-
 def _again(recipe: dict[str, Any]) -> dict[str, Any]:
     """The recipe validated once more: between filters it is a variable that others can change."""
     return vllm_recipes.validate(str(recipe.get("name", "")), recipe)
@@ -154,7 +261,8 @@ class FilterModule:
     def filters(self) -> dict[str, Callable[..., Any]]:
         """The filters of this file by name."""
         return {
+            "vllm_case": vllm_case,
             "vllm_fit": vllm_fit,
+            "vllm_plan": vllm_plan,
             "vllm_recipe": vllm_recipe,
-            "vllm_serve": vllm_serve,
         }

@@ -41,7 +41,12 @@ def test_the_defaults_equal_the_specification(role: str) -> None:
     defaults = read(ROOT / "roles" / role / "defaults" / "main.yml")
     for entry in entry_points(role).values():
         options = entry["options"]
-        assert {name: option["default"] for name, option in options.items()} == defaults
+        # When Ansible refuses a variable it shows every default of the specification: secrets,
+        # whose default may be a lookup, have none there.
+        secrets = {name for name, option in options.items() if option.get("no_log")}
+        assert [name for name in secrets if "default" in options[name]] == []
+        specified = {name: o.get("default", defaults[name]) for name, o in options.items()}
+        assert specified == defaults
         assert [name for name, option in options.items() if not option.get("description")] == []
         assert [name for name in options if not name.startswith(f"{role}_")] == []
 

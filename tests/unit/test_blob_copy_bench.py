@@ -13,6 +13,7 @@ from typing import Any
 import blob_copy_bench
 import jsonschema
 import pytest
+import yaml
 from ansible.module_utils.trueup import blob_copy
 from bench_modules import FakeRun, Runner
 from hypothesis import given
@@ -21,6 +22,7 @@ from trueup import blob_copy as rule
 from trueup import record as records
 from trueup.errors import BadInput
 from trueup.parsers.blob_copy import DRIVER_PREFIX
+from trueup_blob import blob_listed
 
 DATA = Path(__file__).parent.parent / "data" / "blob_copy"
 EIGHT = (DATA / "eight_copies.txt").read_text()
@@ -101,7 +103,7 @@ def test_a_good_run_gives_a_record_and_leaves_nothing(run_module: Any, tmp_path:
     assert call["environment"] == {"AZURE_STORAGE_CONNECTION_STRING": SECRET}
     argv = " ".join(call["argv"])
     assert "--benchmark --container checkpoints --name trueup/20261120T091300Z-7c1e/node-1" in argv
-    assert "--copies 8 --limit-mbps 20000 --cap-mbps 100 --cores-kept -1" in argv
+    assert "--copies 8 --limit-mbps 20000.0 --cap-mbps 100.0 --cores-kept -1" in argv
 
 
 @pytest.mark.parametrize("stderr", ["", f"trueup-blob-copy: {SECRET}\n"])
@@ -174,6 +176,76 @@ def test_given_files_are_copied_and_kept(run_module: Any, tmp_path: Path) -> Non
     assert (record["outcome"], record["parameters"]["data"]) == ("ok", "files")
     assert list(run.seen) == [str(path) for path in files]
     assert [path.exists() for path in files] == [True] * 8
+
+
+ROLE = Path(__file__).parents[2] / "roles" / "blob_checkpoint"
+
+
+def test_resume_compares_what_the_record_holds(run_module: Any, tmp_path: Path) -> None:
+    """The role's names are the record's; the files are told by path and size."""
+    files = []
+    for number in range(8):
+        files.append(tmp_path / f"f{number}.pt")
+        files[-1].write_bytes(b"x" * 4096)
+    variables = yaml.safe_load((ROLE / "vars" / "main.yml").read_text())
+    wanted = set(variables["__blob_checkpoint_wanted_settings"])
+    for chosen in (files, []):
+        record = run_module(FakeRun(stdout=SMALL), files=[str(path) for path in chosen])["record"]
+        parameters = record["parameters"]
+        assert wanted <= set(parameters)
+        stats = [
+            {"item": "~/f.pt", "stat": {"exists": True, "path": str(path), "size": 4096}}
+            for path in chosen
+        ]
+        assert blob_listed(stats).items() <= parameters.items()
+    assert parameters["account"] == "https://a.blob.core.windows.net"
+    other = [{"item": "/f0.pt", "stat": {"exists": True, "path": "/f0.pt", "size": 4097}}]
+    assert blob_listed(other) != blob_listed([{**other[0], "item": "", "stat": {"path": "/f0.pt"}}])
+    missing = [{"item": "/f0.pt", "stat": {"exists": False}}]
+    assert blob_listed(missing)["files"] == "/f0.pt"
+
+
+@pytest.mark.parametrize(
+    ("url", "secret", "account"),
+    [
+        ("https://a.blob.core.windows.net/", "", "https://a.blob.core.windows.net"),
+        ("", SECRET, "https://a.blob.core.windows.net"),
+        ("", f"{SECRET}EndpointSuffix=core.usgov", "https://a.blob.core.usgov"),
+        (
+            "",
+            "BlobEndpoint=http://127.0.0.1:1/d;AccountName=d;AccountKey=k",
+            "http://127.0.0.1:1/d",
+        ),
+        ("", "BlobEndpoint=https://a.net/?sig=x;SharedAccessSignature=sig=x", "https://a.net"),
+        ("", "nonsense", ""),
+        ("", "", ""),
+    ],
+)
+def test_the_account_is_named_without_its_key(url: str, secret: str, account: str) -> None:
+    assert rule.account(url, secret) == account
+
+
+def test_rates_reach_the_program_whole(run_module: Any) -> None:
+    """A cap of seven digits was once rounded, and every run with it invalid."""
+    run = FakeRun(stdout=SMALL)
+    run_module(run, cap_mbps=2345.678, limit_mbps=20000.125)
+    argv = run.calls[0]["argv"]
+    assert argv[argv.index("--cap-mbps") + 1] == "2345.678"
+    assert argv[argv.index("--limit-mbps") + 1] == "20000.125"
+
+
+def test_azcopy_reads_back_into_the_folder_of_the_case(run_module: Any, tmp_path: Path) -> None:
+    (tmp_path / "prefix" / "credentials").unlink()
+    run = Watch(stdout=SMALL)
+    account = {"account_url": "https://a.blob.core.windows.net"}
+    result = run_module(run, verify="download", **account)
+    folder = result["environment"]["TMPDIR"]
+    assert Path(next(iter(run.seen))).parent == Path(folder)
+    assert Path(folder).parent == tmp_path / "scratch"
+    assert not Path(folder).exists()
+    assert run_module(FakeRun(stdout=SMALL), **account)["environment"] == {}
+    checked = run_module(FakeRun(), verify="download", check=True, **account)
+    assert checked["environment"]["TMPDIR"].endswith("scratch/trueup-blob-copy-XXXXXXXX")
 
 
 @pytest.mark.parametrize(

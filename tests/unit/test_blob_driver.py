@@ -6,7 +6,10 @@ from __future__ import annotations
 import base64
 import importlib.util
 import json
+import os
+import subprocess
 import sys
+import time
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -155,6 +158,26 @@ def test_settings_are_defaults_and_arguments_go_before_them(tmp_path: Path) -> N
         driver.read_settings(str(path))
 
 
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"copies": "8"}, 'copies cannot be "8"'),
+        ({"copies": True}, "copies cannot be true"),
+        ({"limit_mbps": None}, "limit_mbps cannot be null"),
+        ({"container": ["c"]}, r'container cannot be \["c"\]'),
+        ({"verify": "no"}, 'verify cannot be "no"'),
+        ({"program": {}}, "program cannot be {}"),
+    ],
+)
+def test_settings_of_another_type_are_one_sentence(
+    tmp_path: Path, settings: dict[str, Any], said: str
+) -> None:
+    path = tmp_path / "settings.json"
+    path.write_text(json.dumps(settings))
+    with pytest.raises(driver.Refused, match=f"settings.json: {said}$"):
+        driver.parse_arguments(["--settings", str(path), "f"])
+
+
 def test_tries_are_bounded_and_waits_grow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver, "classify", lambda _: ("throttled", "it asks for less", 0.0))
     waits: list[float] = []
@@ -256,12 +279,79 @@ def test_azcopy_with_the_managed_identity(tmp_path: Path, monkeypatch: pytest.Mo
         str(file),
         "https://a.blob.core.windows.net/c/step%201/f.pt",
     ]
-    assert {"--cap-mbps=2300", "--put-md5", "--block-size-mb=8", "--output-type=json"} <= set(
+    assert {"--cap-mbps=2300.0", "--put-md5", "--block-size-mb=8", "--output-type=json"} <= set(
         copied[0]
     )
     assert copied[1]["AZCOPY_AUTO_LOGIN_TYPE"] == "MSI"
     assert copied[1]["AZCOPY_CONCURRENCY_VALUE"] == "4"
     assert listed[0][1] == "list"
+
+
+def test_the_files_own_checksum_is_no_part_of_azcopys_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in(tmp_path, "Completed")
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    file = tmp_path / "f.pt"
+    file.write_bytes(b"x" * 5000)
+    hashed: list[str] = []
+    md5_of = driver.md5_of
+    monkeypatch.setattr(driver, "md5_of", lambda path: hashed.append(path) or md5_of(path))
+    job = {
+        "account_url": ADDRESS[1],
+        "container": "c",
+        "block_bytes": driver.MIB,
+        "cap": 2345.678e6,
+        "connections": 1,
+        "azcopy_options": [],
+        "verify": "properties",
+    }
+    copy = driver.AzcopyCopy(job)
+    sent = copy.send(str(file), "f.pt", 5000, lambda _: None)
+    assert hashed == []
+    copy.verify(sent)
+    assert hashed == [str(file)]
+    assert sent["md5"] == sent["stored_md5"] == md5_of(file)
+    assert "--cap-mbps=2345.678" in (tmp_path / "log").read_text()
+
+
+def test_azcopy_ends_with_the_program(tmp_path: Path) -> None:
+    """Killed as by kill -9, from which nobody can clean up."""
+    azcopy, started = tmp_path / "azcopy", tmp_path / "started"
+    azcopy.write_text(
+        '#!/bin/sh\n[ "$1" = --version ] && echo azcopy version 10.32.2 && exit\n'
+        f"echo $$ > {started}.new; mv {started}.new {started}; exec sleep 60\n"
+    )
+    azcopy.chmod(0o755)
+    file = tmp_path / "f.pt"
+    file.write_bytes(b"x")
+    child = subprocess.Popen(
+        [sys.executable, str(DRIVER), *ADDRESS, str(file)],
+        env={"PATH": f"{tmp_path}:{os.environ['PATH']}", "TMPDIR": str(tmp_path)},
+    )
+    try:
+        assert until(started.exists)
+        number = int(started.read_text())
+    finally:
+        child.kill()
+        child.wait()
+    assert until(lambda: not running(number))
+
+
+def until(condition: Any) -> bool:
+    """Whether it came true within half a minute."""
+    deadline = time.monotonic() + 30
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return bool(condition())
+
+
+def running(number: int) -> bool:
+    """Whether there is such a process, and it is not one that only waits to be reaped."""
+    try:
+        return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def test_azcopy_that_did_not_complete_is_a_failure(

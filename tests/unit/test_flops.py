@@ -104,7 +104,7 @@ def test_the_articles_peak_is_a_step_of_112_seconds() -> None:
         ((2, 128, 64, 2**40), "vocabulary_size 1099511627776 is not"),
         ((2, 128, 64, 512, 3), "hidden_size 128 cannot be divided among 3 attention_heads"),
         ((2, 128, 64, 512, 4, None, 3), "query_groups 3 does not divide attention_heads 4"),
-        ((2, 128, 64, 512, None, None, 3), "query_groups 3 does not divide attention_heads"),
+        ((2, 128, 64, 512, None, None, 3), "query_groups 3 needs attention_heads"),
     ],
 )
 def test_what_is_no_model_is_refused(numbers: tuple[int, ...], said: str) -> None:
@@ -116,8 +116,17 @@ def test_no_batch_time_rate_or_gpus_are_refused() -> None:
     for formula in FORMULAS.values():
         with pytest.raises(BadInput, match="a batch of 0 samples is none"):
             formula(GPT3, 0)
+        with pytest.raises(BadInput, match="a batch of more than 1000000000000000000 samples"):
+            formula(GPT3, 10**320)
     with pytest.raises(BadInput, match="0 GPUs compute nothing"):
         rate(1.0, 1.0, 0)
+    with pytest.raises(BadInput, match="more than 1000000000 GPUs are none"):
+        rate(1.0, 1.0, 10**320)
+    for value in (5e-324, 1e-309):
+        with pytest.raises(BadInput, match="is too small or too large to compute with"):
+            rate(1e15, value, 1)
+        with pytest.raises(BadInput, match="is too small or too large to compute with"):
+            seconds_for(1e15, value, 1)
     for value in (0.0, -1.0, float("nan"), float("inf")):
         with pytest.raises(BadInput, match="is not a positive number"):
             rate(1.0, value, 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from trueup.flops import Model, article_flops, megatron_flops, parameters
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "tests" / "data" / "megatron"
+ONE = (DATA / "gpt_driver_one.log").read_text()
+IDLE = (DATA / "gpt_driver_idle.log").read_text()
 TWO = (DATA / "gpt_driver_two.log").read_text()
 NAN = (DATA / "gpt_driver_nan.log").read_text()
 KILLED = (DATA / "gpt_driver_killed.log").read_text()
@@ -35,7 +38,17 @@ LM_MODEL = {
     "vocabulary_size": 51200,
     "micro_batch": 8,
 }
+ALONE = {"processes": 1, "iterations": 12}
 HERE = {"nodes": ["node-1", "node-2"], "rendezvous_address": "10.0.0.4", "processes": 1}
+
+
+def saying(text: str, **figures: Any) -> str:
+    """The driver's log with figures of its last line replaced, and the checksum to match."""
+    first, mark, last = text.rpartition("trueup-megatron ")
+    data = {**json.loads(last), **figures}
+    del data["check"]
+    data["check"] = zlib.crc32(json.dumps(data, sort_keys=True).encode())
+    return first + mark + json.dumps(data)
 
 
 @pytest.fixture(name="run_module")
@@ -67,6 +80,7 @@ def test_a_good_run_gives_a_record(run_module: Any) -> None:
         "global_batch": 8,
         "iterations": 20,
         "processes_per_node": 2,
+        "threads": 1,
         "zero_stage": 0,
         "offload": "none",
         "recompute": False,
@@ -81,6 +95,23 @@ def test_a_good_run_gives_a_record(run_module: Any) -> None:
         "-m",
         "torch.distributed.run",
     ]
+
+
+def test_the_threads_are_those_that_the_driver_had(run_module: Any) -> None:
+    run = FakeRun(stdout=saying(ONE, threads=3))
+    record = run_module(run, **ALONE, threads=0)["record"]
+    assert (record["outcome"], record["threads_per_rank"]) == ("ok", 3)
+
+
+def test_the_command_is_one_that_old_and_new_pytorch_know(run_module: Any) -> None:
+    """Hyphens in torchrun's options came with PyTorch 2.0; article-2022 has 1.10."""
+    run = FakeRun(stdout=TWO)
+    run_module(run)
+    argv = run.calls[0]["argv"]
+    own = argv[: argv.index("/opt/trueup/training/gpt_driver.py")]
+    assert [word for word in own if re.match("--.*-", word[2:])] == []
+    assert "--nproc_per_node" in own
+    assert argv[argv.index("--backend") + 1] == "gloo"
 
 
 def test_the_rates_are_the_formulas_over_the_step_time(run_module: Any) -> None:
@@ -128,9 +159,9 @@ def test_the_first_of_several_nodes_makes_the_record(run_module: Any) -> None:
     result = run_module(second, **HERE, node_rank=1)
     assert (result["record"], result["ansible_facts"], result["changed"]) == (None, {}, False)
     one, two = (run.calls[0]["argv"] for run in (first, second))
-    assert one[one.index("--node-rank") + 1] == "0"
-    assert two[two.index("--node-rank") + 1] == "1"
-    assert {argv[argv.index("--master-addr") + 1] for argv in (one, two)} == {"10.0.0.4"}
+    assert one[one.index("--node_rank") + 1] == "0"
+    assert two[two.index("--node_rank") + 1] == "1"
+    assert {argv[argv.index("--master_addr") + 1] for argv in (one, two)} == {"10.0.0.4"}
     failed = run_module(FakeRun(returncode=1), **HERE, node_rank=1)
     assert failed["failed"] is True
 
@@ -154,6 +185,7 @@ def test_the_articles_program_has_its_own_options(run_module: Any, tmp_path: Pat
     data = {"path": "/data/gpt2", "vocabulary": "/data/vocab.json", "merges": "/data/merges.txt"}
     run_module(run, **given, zero_stage=3, offload="cpu", deepspeed_config=str(config), data=data)
     argv = run.calls[0]["argv"]
+    assert argv[argv.index("--make-vocab-size-divisible-by") + 1] == "51200"
     assert {"--cpu-optimizer", "--no-pipeline-parallel", "--checkpoint-activations"} <= set(argv)
     assert argv[argv.index("--data-path") + 1] == "/data/gpt2"
 
@@ -201,6 +233,15 @@ def test_a_bad_end_gives_a_record_with_the_reason(
         (TWO, {"vocabulary_size": 1024}, "vocabulary_size was 512 instead of 1024"),
         (TWO, {"sequence_length": 128}, "sequence_length was 64 instead of 128"),
         (TWO, {"recompute": True}, "recompute was False instead of True"),
+        (TWO, {"threads": 2}, "threads was 1 instead of 2"),
+        (TWO, {"backend": "nccl"}, "it ran on cpu, which is not what backend nccl is for"),
+        (ONE, {**ALONE, "backend": "nccl"}, "it ran on cpu, which is not what backend nccl"),
+        (
+            saying(ONE, device="NVIDIA A100"),
+            ALONE,
+            "it ran on NVIDIA A100, which is not what backend gloo is for",
+        ),
+        (IDLE, {**ALONE, "iterations": 20}, "loss_falls failed (loss 6.2220 to 6.2268)"),
         (LM, {**LM_MODEL, "hidden_size": 4096}, "hidden_size was 2048 instead of 4096"),
     ],
 )
@@ -231,7 +272,8 @@ def test_another_run_than_asked_for_is_invalid(
         ({**LM_MODEL, "precision": "fp32"}, "megatron is run in bf16 or fp16 only"),
         ({**LM_MODEL, "zero_stage": 3}, "take megatron_deepspeed or gpt_driver"),
         ({**LM_MODEL, "vocabulary_size": 50257}, "50257 is not a multiple of 128"),
-        ({"precision": "fp16"}, "gpt_driver scales no loss"),
+        ({"precision": "fp16"}, "gpt_driver has no fp16"),
+        ({"precision": "fp16", "zero_stage": 3}, "gpt_driver has no fp16"),
         ({"timeout_seconds": 0}, "timeout_seconds 0"),
     ],
 )

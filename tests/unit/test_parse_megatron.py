@@ -15,6 +15,7 @@ from trueup.parsers.megatron import parse_megatron, recognises, warm_up
 DATA = Path(__file__).parent.parent / "data" / "megatron"
 ONE = (DATA / "gpt_driver_one.log").read_text()
 TWO = (DATA / "gpt_driver_two.log").read_text()
+IDLE = (DATA / "gpt_driver_idle.log").read_text()
 NAN = (DATA / "gpt_driver_nan.log").read_text()
 KILLED = (DATA / "gpt_driver_killed.log").read_text()
 LM = (DATA / "synthetic_megatron_lm.log").read_text()
@@ -156,6 +157,41 @@ def test_a_loss_that_does_not_fall_fails_its_check() -> None:
     assert parse_megatron(flat).checks["loss_falls"] is False
 
 
+def with_losses(losses: list[float]) -> str:
+    """The log of Megatron-LM with its losses replaced."""
+    told = iter(losses)
+    return re.sub(r"lm loss: \S+", lambda _: f"lm loss: {next(told):.6E}", LM)
+
+
+@pytest.mark.parametrize(
+    ("losses", "falls"),
+    [
+        ([0.1] * 20, False),  # a sum of these over their number is below one of them
+        ([6.0, 5.0, 5.5, 5.9] + [5.9] * 16, False),
+        ([6.0 - 0.001 * (at % 2) for at in range(20)], False),
+        ([6.0 + 0.05 * (-1) ** at - 0.004 * at for at in range(20)], False),  # below its scatter
+        ([6.0 + 0.05 * (-1) ** at - 0.02 * at for at in range(20)], True),
+        ([6.0 - 0.01 * at for at in range(20)], True),
+        ([6.0 + 0.01 * at for at in range(20)], False),
+        ([11.0] + [10.0] * 19, True),
+    ],
+)
+def test_a_loss_falls_when_it_falls_by_more_than_its_scatter(
+    losses: list[float], falls: bool
+) -> None:
+    assert parse_megatron(with_losses(losses)).checks["loss_falls"] is falls
+
+
+def test_the_driver_without_a_learning_rate_does_not_learn() -> None:
+    checks = parse_megatron(IDLE).checks
+    assert {name for name, passed in checks.items() if not passed} == {"loss_falls"}
+
+
+def test_the_padded_vocabulary_is_read() -> None:
+    told = " > padded vocab (size: 50257) with 943 dummy tokens (new size: 51200)\n"
+    assert parse_megatron(told + DS).parameters["vocabulary_size"] == "51200"
+
+
 @pytest.mark.parametrize(("count", "dropped"), [(3, 2), (8, 2), (12, 3), (16, 4), (1000, 4)])
 def test_the_warm_up_is_a_quarter(count: int, dropped: int) -> None:
     assert warm_up(count) == dropped
@@ -185,6 +221,7 @@ def test_the_warm_up_is_a_quarter(count: int, dropped: int) -> None:
         (changed(LM, r" loss scale: 1.0 \|", ""), "are not those of the lines before"),
         (changed(LM, r"( loss scale: 1.0 \|)", r"\1\1"), "loss scale stands twice"),
         (changed(LM, r" iteration +7/", " iterated 7/"), "a damaged line of an iteration"),
+        (TWO.replace('"threads": 1,', '"threads": 0,'), "does not match its checksum"),
         (changed(LM, r"(  seq_length \.+ )2048", r"\g<1>2048\n\g<1>1024"), "stands twice"),
         (changed(DS, r"samples per second: \d+", "samples per second: 12"), "samples per second"),
         (changed(DS, r"consumed tokens: +\d", "consumed tokens: 9"), "consumed tokens"),

@@ -14,7 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trueup import record as records
 from trueup.errors import BadInput, TrueupError
+from trueup.parsers.vllm import parse_vllm
 
+DATA = Path(__file__).parent.parent / "data"
+# Every recorded output of every tool; azurite holds a list of packages.
+OUTPUTS = sorted(
+    path
+    for path in DATA.rglob("*")
+    if path.is_file() and path.suffix != ".md" and path.parent.name != "azurite"
+)
 SCHEMA = json.loads(Path(records.__file__).with_name("record.schema.json").read_text())
 
 
@@ -84,10 +92,39 @@ def test_a_number_that_json_cannot_carry_is_refused(tmp_path: Path) -> None:
         ("https://a.blob/x?sv=1&sig=AbCdEfGh12345678&x=1", "https://a.blob/x?sv=1&sig=***&x=1"),
         ("got hf_abcdefghijklmnopqrst here", "got *** here"),
         ("total_output_tokens: 5", "total_output_tokens: 5"),
+        ('{"total_token_throughput": 311.7}', '{"total_token_throughput": 311.7}'),
+        ('{"long-prefill-token-threshold":2048}', '{"long-prefill-token-threshold":2048}'),
+        ('{"return-token-ids":true,"x":1}', '{"return-token-ids":true,"x":1}'),
+        ("time_per_output_token=1.5e-3, x", "time_per_output_token=1.5e-3, x"),
+        ({"total_token_throughput": "311.7"}, {"total_token_throughput": "311.7"}),
+        (
+            ["x", "--long-prefill-token-threshold", "9"],
+            ["x", "--long-prefill-token-threshold", "9"],
+        ),
+        ("hf_token=4f9a2c, x", "hf_token=***, x"),
+        ('"hf_token": "4711"', '"hf_token": ***'),
+        ('"token": 12ab}', '"token": ***'),
+        ("password: 4711 next", "password: *** next"),
+        ({"password": "4711"}, {"password": "***"}),
+        ("token_secret=4711", "token_secret=***"),
     ],
 )
 def test_redaction(given_value: object, expected: object) -> None:
     assert records.redact(given_value) == expected
+
+
+@pytest.mark.parametrize("path", OUTPUTS, ids=lambda path: str(path.relative_to(DATA)))
+def test_no_tools_output_is_changed(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert records.redact(text) == text
+
+
+@pytest.mark.parametrize("name", ["random", "killed", "ramp_goodput", "storm"])
+def test_a_stored_output_of_vllm_can_be_read(tmp_path: Path, name: str) -> None:
+    text = (DATA / "vllm" / f"vllm032_driver_{name}.log").read_text()
+    path = Path(records.write_record(str(tmp_path), a_record(), text))
+    stored = path.parent / json.loads(path.read_text())["raw"]["path"]
+    assert parse_vllm(stored.read_text()) == parse_vllm(text)
 
 
 def test_secrets_reach_neither_the_record_nor_the_raw_output(tmp_path: Path) -> None:

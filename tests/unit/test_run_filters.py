@@ -82,7 +82,8 @@ def test_best_follows_the_metrics_direction() -> None:
 
 def test_the_benchmarks_are_the_roles_with_that_entry_point() -> None:
     assert benchmark_roles(str(ROLES)) == [
-        *("devito", "fio", "gemm", "gpu_copy", "hpl", "ib", "nccl", "stream"),
+        *("blob_checkpoint", "devito", "fio", "gemm", "gpu_copy", "hpl", "ib", "nccl"),
+        *("stream", "training", "vllm"),
     ]
 
 

@@ -4,6 +4,7 @@ API key is nowhere. The server is a stand-in on the loopback interface, the outp
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -29,6 +30,13 @@ NO_MODEL, NO_MODEL_ERROR = (
 SCHEMA = json.loads(Path(records.__file__).with_name("record.schema.json").read_text())
 ALWAYS = {"changed", "record", "raw", "command", "environment"}
 KEY = "sesame-4711-open"
+
+
+ASKED = (
+    '{"dataset_path":"","dataset_sha256":"","failed_share_allowed":0.0,"goodput_ms":{},'
+    '"max_concurrency":8,"num_prompts":40,"ramp_up_end":0,"ramp_up_start":0,'
+    '"random_input_tokens":64,"random_output_tokens":48,"request_rate":0.0,"seed":42}'
+)
 
 
 class StandIn(ThreadingHTTPServer):
@@ -114,7 +122,10 @@ def _run_module(
 
 def test_a_good_run_gives_a_record(run_module: Any, server: StandIn) -> None:
     run = FakeRun(stdout=RANDOM)
-    result = run_module(run, gpus=1, recipe="llama-3.1-8b", timeout_seconds=60)
+    arguments = {"max-num-seqs": "1024", "dtype": "bfloat16", "enforce-eager": True}
+    result = run_module(
+        run, gpus=1, recipe="llama-3.1-8b", server_arguments=arguments, timeout_seconds=60
+    )
     assert set(result) >= ALWAYS
     record = result["record"]
     jsonschema.validate(record, SCHEMA)
@@ -126,6 +137,8 @@ def test_a_good_run_gives_a_record(run_module: Any, server: StandIn) -> None:
         "model": "/srv/vllm/model",
         "served_model_name": "tiny",
         "recipe": "llama-3.1-8b",
+        "endpoint_name": "",
+        "server_arguments": '{"dtype":"bfloat16","enforce-eager":true,"max-num-seqs":1024}',
         "base_url": server.url,
         "endpoint": "completions",
         "num_prompts": 40,
@@ -138,10 +151,12 @@ def test_a_good_run_gives_a_record(run_module: Any, server: StandIn) -> None:
         "sample_seconds": 2.0,
         "tensor_parallel": 1,
         "data_parallel": 1,
+        "asked": ASKED,
         "random_input_tokens": 64,
         "random_output_tokens": 48,
     }
     assert result["ansible_facts"] == {"trueup_vllm": record}
+    assert records.redact(record) == record
     rows = {(row["name"], row.get("statistic")): row["value"] for row in record["metrics"]}
     assert rows["output_token_throughput", "single"] == 84.6545329847703
     assert rows["requests_failed", "single"] == 0
@@ -284,6 +299,9 @@ def test_failures_within_the_share_are_allowed_and_shown(run_module: Any) -> Non
     ("arguments", "message"),
     [
         ({"base_url": "127.0.0.1:8000"}, "is not an address such as http://127.0.0.1:8000"),
+        ({"base_url": "http://127.0.0.1:abc"}, "'http://127.0.0.1:abc' is not an address such as"),
+        ({"base_url": "http://127.0.0.1:99999"}, "is not an address such as"),
+        ({"base_url": "http://[::1"}, "'http://[::1' is not an address such as"),
         ({"base_url": "http://me:word@host"}, "holds a user or password"),
         ({"model": "", "served_model_name": ""}, "model is empty"),
         ({"num_prompts": -1}, "num_prompts -1 is negative"),
@@ -332,8 +350,9 @@ def test_a_server_that_is_not_fit_is_refused(run_module: Any, server: StandIn) -
     server.key = ""
     server.completion = 400
     assert "with HTTP 400: no template" in run_module(FakeRun())["msg"]
-    server.models = "hello"
-    assert "is no vLLM server" in run_module(FakeRun())["msg"]
+    for models in ("hello", "[]", "{}", '{"data": null}'):
+        server.models = models
+        assert "is no vLLM server" in run_module(FakeRun())["msg"]
     server.health = 503
     assert "is not well (HTTP 503)" in run_module(FakeRun())["msg"]
 
@@ -344,9 +363,108 @@ def test_a_server_that_does_not_answer_is_refused(
     def silent(*_: Any, **__: Any) -> None:
         raise TimeoutError("timed out")
 
-    monkeypatch.setattr(vllm.urllib.request, "urlopen", silent)
+    monkeypatch.setattr(vllm._OPENER, "open", silent)
     message = run_module(FakeRun())["msg"]
     assert f"the server at {server.url} did not answer /health within 60 s" in message
+
+
+@pytest.fixture(name="talker")
+def _talker() -> Iterator[Any]:
+    """A program that is no HTTP server: says one thing to each that connects."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    said = [b"SSH-2.0-OpenSSH_9.2\r\n"]
+
+    def talk() -> None:
+        while True:
+            try:
+                peer, _ = listener.accept()
+            except OSError:
+                return
+            with peer:
+                peer.recv(4096)
+                peer.sendall(said[0])
+
+    threading.Thread(target=talk, daemon=True).start()
+    yield f"http://127.0.0.1:{listener.getsockname()[1]}", said
+    listener.shutdown(socket.SHUT_RDWR)
+    listener.close()
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "does not speak HTTP: set base_url"),
+        (b"", "it closed the connection before an answer"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{", "closed the connection before"),
+        (b"HTTP/1.1 500 No\r\nContent-Length: 9\r\n\r\n{", "is not well (HTTP 500)"),
+    ],
+)
+def test_a_port_of_another_program_is_refused(
+    run_module: Any, talker: Any, answer: bytes, message: str
+) -> None:
+    url, said = talker
+    said[0] = answer
+    result = run_module(FakeRun(), base_url=url)
+    assert message in result["msg"]
+    assert ("\n" in result["msg"], result["record"]) == (False, None)
+
+
+@pytest.mark.parametrize("name", ["http_proxy", "HTTP_PROXY", "all_proxy"])
+def test_no_proxy_is_between(run_module: Any, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.setenv(name, "http://127.0.0.1:9")
+    assert run_module(FakeRun(stdout=RANDOM))["record"]["outcome"] == "ok"
+
+
+def test_the_endpoints_name_is_in_the_cases(run_module: Any) -> None:
+    record = run_module(FakeRun(stdout=RANDOM), endpoint_name="a", recipe="tiny")["record"]
+    assert record["case"] == "random-a-i64o48-n40-rateinf-c8"
+    parameters = record["parameters"]
+    assert (parameters["endpoint_name"], parameters["recipe"]) == ("a", "tiny")
+
+
+def test_what_was_asked_is_recorded_as_given(run_module: Any, tmp_path: Path) -> None:
+    # The profile's own number of prompts and rate.
+    asked = {"max_concurrency": 0, "num_prompts": 0, "goodput_ms": {"ttft": 500}, "seed": 7}
+    record = run_module(FakeRun(stdout=RANDOM), **asked)["record"]
+    assert record["parameters"]["num_prompts"] == 100
+    # The role's variables may be texts; what it does not give has its default.
+    texts = {
+        "num_prompts": "0",
+        "request_rate": "0",
+        "random_input_tokens": "64",
+        "random_output_tokens": "48",
+        "goodput_ms": {"ttft": "500"},
+        "seed": "7",
+        "failed_share_allowed": "0.0",
+        "profile": "random",
+    }
+    assert record["parameters"]["asked"] == vllm.asked_text(texts)
+    for name in vllm.LOAD.keys() - {"goodput_ms", "dataset_path", "dataset_sha256"}:
+        assert vllm.asked_text({**texts, name: "3"}) != vllm.asked_text(texts)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"num_prompts": "many"}, "num_prompts 'many' is no whole number"),
+        ({"request_rate": None}, "request_rate None is no number"),
+        ({"request_rate": "inf"}, "what is asked cannot be written as JSON"),
+        ({"goodput_ms": [1]}, r"goodput_ms \[1\] is no mapping of numbers"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        vllm.asked_text(options)
+
+
+def test_equal_arguments_of_a_server_have_equal_texts() -> None:
+    typed = {"max-model-len": 8192, "memory": 0.9, "eager": True, "dtype": "auto", "seed": 1}
+    texts = {"seed": "1", "eager": "True", "max-model-len": "8192", "memory": "0.90"}
+    assert vllm.arguments_text(typed) == vllm.arguments_text({**texts, "dtype": "auto"})
+    assert vllm.arguments_text({"a": "nan"}) == '{"a":"nan"}'
+    with pytest.raises(BadInput, match="server_arguments cannot be written as JSON"):
+        vllm.arguments_text({"a": float("nan")})
 
 
 def test_every_engine_is_asked(run_module: Any, server: StandIn) -> None:

@@ -3,10 +3,12 @@ serves /metrics, a stand-in program takes the place of ``vllm bench serve``."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import runpy
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -254,6 +256,42 @@ def test_the_key_is_used_and_not_printed(start: Any) -> None:
     done = drive(server.url, program(), OPENAI_API_KEY=KEY)
     assert server.keys == {f"Bearer {KEY}"}
     assert KEY not in done.stdout + done.stderr
+
+
+def test_no_proxy_is_between(start: Any) -> None:
+    server = start(lambda _: METRICS)
+    dead = dict.fromkeys(("http_proxy", "HTTP_PROXY", "all_proxy"), "http://127.0.0.1:9")
+    # As vLLM's client does: with the variables of its environment.
+    child = (
+        "import os, urllib.request; print(os.environ['no_proxy'], os.environ['NO_PROXY']);"
+        f"print(len(urllib.request.urlopen({server.url!r} + '/metrics').read()))"
+    )
+    done = drive(server.url, child, **dead, no_proxy="", NO_PROXY="cache.example")
+    exempt = "cache.example,127.0.0.1"
+    assert done.stdout.splitlines()[:2] == [f"{exempt} {exempt}", str(len(METRICS))]
+    assert last(done)["server"]["silent"] == 0
+    everything = drive(server.url, child, **dead, no_proxy="*")
+    assert everything.stdout.startswith("* *\n")
+
+
+def test_a_port_of_another_program_is_no_traceback() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def talk() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    with listener.accept()[0] as peer:
+                        peer.recv(4096)
+                        peer.sendall(b"SSH-2.0-OpenSSH_9.2\r\n")
+
+        threading.Thread(target=talk, daemon=True).start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        done = drive(url, program(seconds=0.3))
+        listener.shutdown(socket.SHUT_RDWR)
+    assert "Traceback" not in done.stderr
+    seen = last(done)["server"]
+    assert (seen["samples"], seen["refused"]) == (0, 0)
+    assert seen["silent"] == seen["asked"]
 
 
 def test_what_it_started_ends_with_it(start: Any, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from ansible.errors import AnsibleFilterError
 from trueup_catalog import catalog_sizes
-from trueup_vllm import FilterModule, vllm_fit, vllm_recipe, vllm_serve
+from trueup_vllm import FilterModule, vllm_fit, vllm_recipe
 
 ROOT = Path(__file__).parents[2]
 CATALOG = str(ROOT / "catalog")
@@ -116,14 +116,6 @@ def test_a_fit_is_plain_data() -> None:
     assert found["smallest_size"] == "Standard_NV36ads_A10_v5"
 
 
-def test_serving_depends_on_the_nodes_gpu() -> None:
-    served = vllm_serve(
-        vllm_recipe(CATALOG, "llama-3.1-8b"), 8000, node=node("Standard_ND96isr_H100_v5")
-    )
-    assert served["argv"][-2:] == ["--max-num-batched-tokens", "8192"]
-    assert served["environment"] == {"VLLM_LOGGING_LEVEL": "INFO"}
-
-
 @pytest.mark.parametrize(
     ("call", "says"),
     [
@@ -133,11 +125,6 @@ def test_serving_depends_on_the_nodes_gpu() -> None:
         (lambda: vllm_recipe(f"{CATALOG}/nothing.yml", "x"), "No such file"),
         (lambda: vllm_recipe(f"{CATALOG}/prices.csv", "x"), "has no mapping of recipes"),
         (lambda: vllm_fit({"name": "x"}, {}), "vLLM recipe x: model is missing"),
-        (lambda: vllm_serve({}, 1), "a name has lower case"),
-        (
-            lambda: vllm_serve(vllm_recipe(CATALOG, "llama-3.1-8b"), 1, overrides={"api-key": "k"}),
-            "would show a secret in the command line",
-        ),
     ],
 )
 def test_what_cannot_be_is_one_sentence(call: Any, says: str) -> None:
@@ -148,4 +135,4 @@ def test_what_cannot_be_is_one_sentence(call: Any, says: str) -> None:
 
 
 def test_the_filters_have_their_names() -> None:
-    assert set(FilterModule().filters()) == {"vllm_fit", "vllm_recipe", "vllm_serve"}
+    assert set(FilterModule().filters()) == {"vllm_case", "vllm_fit", "vllm_plan", "vllm_recipe"}

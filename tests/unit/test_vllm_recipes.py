@@ -363,6 +363,93 @@ def test_each_rank_has_cpus_of_its_own(
     assert served.environment["VLLM_CPU_OMP_THREADS_BIND"] == binding
 
 
+@pytest.mark.parametrize(
+    ("node", "ranks", "first", "variables"),
+    [
+        (a_cpu_node(4, 4, 8), 1, 0, {"BIND": "0-2"}),
+        (a_cpu_node(4, 4, 8), 1, 1, {"BIND": "4-6"}),
+        (a_cpu_node(4, 4, 8), 2, 2, {"BIND": "8-10|12-14"}),
+        # Cores of two CPUs each: vLLM chooses, among the NUMA nodes that are left.
+        (a_cpu_node(4, 4, 8, cores=8), 2, 1, {"BIND": "auto", "NODES": "1,2"}),
+        (a_cpu_node(4, 4, 8, cores=8), 2, 0, {"BIND": "auto"}),
+    ],
+)
+def test_a_second_server_has_numa_nodes_of_its_own(
+    node: dict[str, Any], ranks: int, first: int, variables: dict[str, str]
+) -> None:
+    whole = recipe("llama-3.1-8b-cpu", data_parallel_per_node=ranks)
+    served = serve(whole, port=1, machine=machine_of(node), first_numa=first).environment
+    names = {"BIND": "VLLM_CPU_OMP_THREADS_BIND", "NODES": "CPU_VISIBLE_MEMORY_NODES"}
+    got = {short: served[name] for short, name in names.items() if name in served}
+    assert got == variables
+
+
+def test_numa_nodes_without_cpus_are_passed_over() -> None:
+    node = a_cpu_node(3, 4, 8)
+    node["numa"][1]["cpus"] = ""
+    whole = recipe("llama-3.1-8b-cpu")
+    served = serve(whole, port=1, machine=machine_of(node), first_numa=1).environment
+    assert served["VLLM_CPU_OMP_THREADS_BIND"] == "8-10"
+    smt = machine_of({**node, "cores": 4})
+    served = serve(whole, port=1, machine=smt, first_numa=1).environment
+    assert served["CPU_VISIBLE_MEMORY_NODES"] == "2"
+
+
+@pytest.mark.parametrize(
+    ("node", "ranks", "first", "there"),
+    [
+        (a_cpu_node(2, 4, 8), 1, 2, 2),
+        (a_cpu_node(2, 4, 8), 2, 1, 2),
+        (a_cpu_node(2, 4, 8, cores=4), 2, 1, 2),
+        ({"numa": []}, 1, 1, 0),
+    ],
+)
+def test_a_server_without_a_numa_node_left_is_refused(
+    node: dict[str, Any], ranks: int, first: int, there: int
+) -> None:
+    whole = recipe("llama-3.1-8b-cpu", data_parallel_per_node=ranks)
+    message = (
+        f"{ranks} ranks? to be bound to a NUMA node each, on a node of {there}, of which other"
+        f" servers have {first}: set cpu.bind to none"
+    )
+    with pytest.raises(BadInput, match=message):
+        serve(whole, port=1, machine=machine_of(node), first_numa=first)
+    free = {**whole, "cpu": {"kv_cache_gib": 1, "bind": "none"}}
+    served = serve(free, port=1, machine=machine_of(node), first_numa=first).environment
+    assert served["VLLM_CPU_OMP_THREADS_BIND"] == "nobind"
+
+
+@pytest.mark.parametrize(
+    ("gpus", "ranks", "first", "visible"),
+    [
+        (8, 1, 0, "0"),
+        (8, 1, 3, "3"),
+        (8, 2, 6, "6,7"),
+        (1, 1, 0, None),
+        (None, 1, 0, None),
+        (None, 2, 2, "2,3"),
+    ],
+)
+def test_each_server_has_gpus_of_its_own(
+    gpus: int | None, ranks: int, first: int, visible: str | None
+) -> None:
+    whole = recipe("llama-3.1-8b", gpus=ranks, tensor_parallel=ranks)
+    machine = None if gpus is None else Machine(name="m", gpus=gpus, gpu_model="H100")
+    served = serve(whole, port=1, machine=machine, first_gpu=first).environment
+    assert served.get("CUDA_VISIBLE_DEVICES") == visible
+    own = {**whole, "environment": {"CUDA_VISIBLE_DEVICES": "5"}}
+    served = serve(own, port=1, machine=machine, first_gpu=first).environment
+    assert served["CUDA_VISIBLE_DEVICES"] == "5"
+
+
+def test_a_server_without_enough_gpus_left_is_refused() -> None:
+    machine = Machine(name="m", gpus=2, gpu_model="H100")
+    with pytest.raises(BadInput, match="1 GPU asked for on a node of 2, of which other servers ha"):
+        serve(recipe("llama-3.1-8b"), port=1, machine=machine, first_gpu=2)
+    with pytest.raises(BadInput, match=r"8 GPUs asked for on a node of 2$"):
+        serve(recipe("deepseek-r1"), port=1, machine=machine)
+
+
 @given(st.integers(1, 4), st.integers(1, 12), st.integers(1, 6))
 @settings(max_examples=60)
 def test_no_cpu_is_bound_twice(nodes: int, cores: int, ranks: int) -> None:
@@ -505,6 +592,30 @@ def test_overrides_replace_and_add() -> None:
     assert len(argv) == len([word for word in argv if not word.startswith("--")]) + len(
         {word for word in argv if word.startswith("--")}
     )
+
+
+def test_memory_may_be_given_as_text() -> None:
+    llama = recipe("llama-3.1-8b")
+    overrides = {"max-model-len": "8192", "gpu-memory-utilization": "0.5"}
+    argv = " ".join(serve(llama, port=1, overrides=overrides).argv)
+    assert "--max-model-len 8192 --gpu-memory-utilization 0.5" in argv
+    machine = nodes_of("Standard_ND96asr_v4")
+    assert fit(llama, machine, overrides=overrides).kv_cache_bytes == GIB
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "says"),
+    [
+        ("max-model-len", "8k", "'8k', which is to override its max_model_len, must be a whole"),
+        ("max-model-len", "0", "0, which is to override its max_model_len, must be a whole"),
+        ("max-model-len", "81.5", "81.5, which is to override its max_model_len, must be a whole"),
+        ("gpu-memory-utilization", "90", "90, which is to override its memory_share, must be abov"),
+        ("gpu-memory-utilization", True, "True, which is to override its memory_share, must be"),
+    ],
+)
+def test_what_memory_cannot_be_is_named_as_it_was_given(flag: str, value: Any, says: str) -> None:
+    with pytest.raises(BadInput, match=rf"llama-3\.1-8b: {flag} {says}"):
+        serve(recipe("llama-3.1-8b"), port=1, overrides={flag: value})
 
 
 @pytest.mark.parametrize(

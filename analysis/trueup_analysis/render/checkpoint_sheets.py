@@ -41,7 +41,7 @@ def checkpoint(size_bytes: float, sent: Transfer, overhead: float, found: Interv
                 "lost at that, to checkpoints and work done again",
                 found.lost_share,
                 "1",
-                units.percent(found.lost_share, 1),
+                "all of it" if found.lost_share == 1 else units.percent(found.lost_share, 1),
                 "",
             ),
         ]

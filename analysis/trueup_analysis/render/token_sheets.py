@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -46,11 +47,35 @@ def tokens(result: TokenTable) -> list[Sheet]:
             # A case is usually named after its profile.
             named = str(row["profile"]) in str(row["case"])
             row["shown_case"] = row["case"] if named else f"{row['case']}, {row['profile']}"
+        _tell_servers_apart(rows)
         of = f": {model!s}" if model else ""
         made += [_whole(rows, of, result), *_by_share(rows, of, result.api)]
     if made:
         made[0] = replace(made[0], warnings=[*result.warnings, *result.unknown])
     return made
+
+
+def _tell_servers_apart(rows: Sequence[dict[str, Any]]) -> None:
+    """Say of rows of the same case in which of their servers' arguments they differ."""
+    for case in dict.fromkeys(row["shown_case"] for row in rows):
+        same = [row for row in rows if row["shown_case"] == case]
+        given = [_arguments(row["server_arguments"]) for row in same]
+        flags = sorted({flag for one in given for flag in one})
+        differ = [flag for flag in flags if len({str(one.get(flag)) for one in given}) > 1]
+        for row, one in zip(same, given, strict=True):
+            words = [
+                f"{flag} {json.dumps(one[flag])}" if flag in one else f"no {flag}"
+                for flag in differ
+            ]
+            row["shown_case"] = ", ".join([case, *words])
+
+
+def _arguments(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text or "{}")
+    except ValueError:
+        return {"arguments": text}
+    return found if isinstance(found, dict) else {"arguments": text}
 
 
 def _whole(rows: Sequence[dict[str, Any]], of: str, result: TokenTable) -> Sheet:
@@ -70,6 +95,7 @@ def _whole(rows: Sequence[dict[str, Any]], of: str, result: TokenTable) -> Sheet
             Column("configuration"),
             Column("case"),
             Column("shown_case", "case", words=True, data=False),
+            Column("server_arguments"),
             Column("version", place("version"), words=True),
             Column("vm_size", place("vm_size"), short_size, words=True),
             Column("node_count", place("node_count"), units.count),

@@ -30,6 +30,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import statistics
 import zlib
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
@@ -57,6 +58,7 @@ DRIVER_FIRST = "trueup gpt_driver begins"
 DRIVER_PREFIX = "trueup-megatron "
 _DRIVER_FORMAT = 1
 _FEWEST_LINES = 3
+_DRIVER_FALL = 0.01  # share of its loss by which gpt_driver's own data lets it fall at least
 _STANDARD_ERROR = "[standard error]"  # what bench.py puts before the second stream
 
 _LINE = re.compile(
@@ -79,6 +81,8 @@ _ARGUMENTS = {
     "tensor_model_parallel_size": "tensor_parallel",
     "pipeline_model_parallel_size": "pipeline_parallel",
 }
+# What the vocabulary was padded to stands in no table.
+_PADDED = re.compile(r"> padded vocab \(size: \d+\) with \d+ dummy tokens \(new size: (\d+)\)")
 
 _COUNT = re.compile(r"\d{1,18}")
 _NUMBER = re.compile(r"\d{1,18}(?:\.\d{1,9})?(?:E[+-]\d\d)?|NAN|INF")
@@ -163,13 +167,12 @@ class MegatronOutput:
 
     @property
     def checks(self) -> Dict[str, bool]:
-        """Whether it trained: losses finite, the mean of the last quarter of them (one at least)
-        below the first, no iteration skipped or NaN."""
+        """Whether it trained: losses finite and falling (_falls; gpt_driver's by a hundredth at
+        least), no iteration skipped or NaN."""
         losses = [item.loss for item in self.iterations if item.loss is not None]
-        last = losses[-max(1, len(losses) // 4) :]
         return {
             "loss_finite": len(losses) == len(self.iterations),
-            "loss_falls": len(losses) > 1 and sum(last) / len(last) < losses[0],
+            "loss_falls": _falls(losses, _DRIVER_FALL if self.exact else 0.0),
             "no_iteration_skipped": all(item.skipped == 0 for item in self.iterations),
             "no_iteration_nan": all(item.nan == 0 for item in self.iterations),
         }
@@ -204,6 +207,22 @@ class MegatronOutput:
             if loss is not None:  # one that is not finite is a failed check; no record can hold it
                 rows.append(Metric(name, loss, "1", "lower", statistic="single", n=1))
         return rows
+
+
+def _falls(losses: Sequence[float], share: float) -> bool:
+    """Whether the mean of the last quarter of the losses (two at least) is below that of the first
+    quarter, by more than three standard errors and by ``share`` of it.
+
+    The standard error is that of the difference of the two means; the scatter of a single loss is
+    taken from the median step between neighbours, which neither a falling mean nor a jump adds to.
+    """
+    count = max(2, len(losses) // 4) if len(losses) > _FEWEST_LINES else 1
+    if len(losses) < 2:
+        return False
+    first, last = (math.fsum(part) / count for part in (losses[:count], losses[-count:]))
+    step = statistics.median(abs(after - before) for before, after in zip(losses, losses[1:]))
+    scatter = 1.4826 * step / math.sqrt(2)  # as a standard deviation of normal figures
+    return first - last > max(3 * scatter * math.sqrt(2 / count), share * first)
 
 
 def warm_up(lines: int) -> int:
@@ -264,11 +283,9 @@ def _logged(text: str) -> Tuple[List[Iteration], Dict[str, str], Optional[int]]:
                 raise ParseError("a damaged line of an iteration", number, line)
             exited = _EXIT.search(line)
             ended = int(exited.group(1)) if exited else ended
-            argument = _ARGUMENT.match(line)
-            if argument and argument.group(1) in _ARGUMENTS:
-                name = _ARGUMENTS[argument.group(1)]
-                if arguments.setdefault(name, argument.group(2)) != argument.group(2):
-                    raise ParseError(f"{argument.group(1)} stands twice", number, line)
+            argument = _argument(line)
+            if argument and arguments.setdefault(*argument) != argument[1]:
+                raise ParseError(f"{argument[0]} stands twice, otherwise", number, line)
             continue
         fields = _fields(match.group("fields"), number, line)
         broken = fields.get(_LM_LOSS) is None or not math.isfinite(fields[_LM_LOSS])
@@ -286,6 +303,16 @@ def _logged(text: str) -> Tuple[List[Iteration], Dict[str, str], Optional[int]]:
             )
         found.append(_iteration(match, fields, number, line))
     return found, arguments, ended
+
+
+def _argument(line: str) -> Optional[Tuple[str, str]]:
+    """(parameter, value) that a line of Megatron's table says, or the one about the vocabulary."""
+    padded = _PADDED.search(line)
+    if padded:
+        return "vocabulary_size", padded.group(1)
+    match = _ARGUMENT.match(line)
+    name = _ARGUMENTS.get(match.group(1)) if match else None
+    return (name, match.group(2)) if match and name else None
 
 
 def _fields(text: str, number: int, line: str) -> Dict[str, float]:
@@ -508,7 +535,10 @@ def _with_driver(
             *("program", "backend", "device", "world_size", "layers", "hidden_size"),
             *("attention_heads", "sequence_length", "vocabulary_size", "micro_batch"),
             *("global_batch", "iterations", "parameters", "zero_stage", "recompute", "precision"),
+            "threads",
         )
+        if not (isinstance(data["threads"], int) and data["threads"] >= 1):
+            raise ParseError(f"gpt_driver says {data['threads']!r} threads", number, line)
         return MegatronOutput(
             program=str(data["program"]),
             iterations=tuple(exact),

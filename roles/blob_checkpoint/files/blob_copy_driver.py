@@ -45,6 +45,7 @@ CONNECTION_STRING = "AZURE_STORAGE_CONNECTION_STRING"
 SAS_TOKEN = "AZURE_STORAGE_SAS_TOKEN"  # noqa: S105 WHY: the name of a variable
 SDK, AZCOPY = "azure-storage-blob", "azcopy"
 
+LIBC = ctypes.CDLL(None)
 MIB = 1024**2
 MOST_BLOCKS = 50_000  # of one blob, by the service
 MOST_BLOCK_BYTES = 4000 * MIB
@@ -54,10 +55,21 @@ LONGEST_WAIT_SECONDS = 30.0
 # The service asks for less (429 by its resource provider, 503), or is for a moment not there.
 THROTTLED = (429, 503)
 PASSING = (408, 500, 502, 504)
-SETTINGS = (
-    *("account_url", "container", "copies", "limit_mbps", "cap_mbps", "cores_kept"),
-    *("block_mib", "connections", "verify", "retries", "program"),
-)
+VERIFY, PROGRAMS = ("properties", "download"), ("auto", AZCOPY, SDK)
+# What a file of settings may hold: of which type, or one of which words.
+SETTINGS = {
+    "account_url": str,
+    "container": str,
+    "copies": int,
+    "limit_mbps": (int, float),
+    "cap_mbps": (int, float),
+    "cores_kept": int,
+    "block_mib": int,
+    "connections": int,
+    "verify": VERIFY,
+    "retries": int,
+    "program": PROGRAMS,
+}
 
 
 class Refused(Exception):
@@ -91,8 +103,8 @@ def parse_arguments(argv=None):
     parser.add_argument("--block-mib", type=int, help="size of a block (8)")
     parser.add_argument("--connections", type=int, help="blocks in flight of each copy (4)")
     parser.add_argument("--retries", type=int, help="of one request (8)")
-    parser.add_argument("--verify", choices=["properties", "download"])
-    parser.add_argument("--program", choices=["auto", AZCOPY, SDK])
+    parser.add_argument("--verify", choices=VERIFY)
+    parser.add_argument("--program", choices=PROGRAMS)
     parser.add_argument(
         "--azcopy-option", action="append", default=[], help="one more option of azcopy itself"
     )
@@ -134,7 +146,16 @@ def read_settings(path):
     unknown = sorted(set(found) - set(SETTINGS)) if isinstance(found, dict) else ["its form"]
     if unknown:
         raise Refused(f"{path} holds {', '.join(unknown)}; known are {', '.join(SETTINGS)}")
+    for name, value in found.items():
+        if not is_setting(value, SETTINGS[name]):
+            raise Refused(f"{path}: {name} cannot be {json.dumps(value)}")
     return found
+
+
+def is_setting(value, kind):
+    if kind in (VERIFY, PROGRAMS):
+        return value in kind
+    return isinstance(value, kind) and not isinstance(value, bool)
 
 
 def read_credentials(path, environment):
@@ -614,12 +635,14 @@ class AzcopyCopy:
     def __init__(self, job):
         self.job = job
         self.counts = Counts()
+        self._paths = {}
 
     def _address(self, blob):
         base = self.job["account_url"].rstrip("/")
         return f"{base}/{self.job['container']}/{urllib.parse.quote(blob)}"
 
     def _run(self, words, what):
+        parent = os.getpid()
         with tempfile.TemporaryDirectory(prefix="trueup-azcopy-") as folder:
             done = subprocess.run(  # noqa: S603 WHY: no shell; paths and names of blobs
                 [AZCOPY, *words, "--output-type=json", *self.job["azcopy_options"]],
@@ -635,6 +658,7 @@ class AzcopyCopy:
                     "AZCOPY_CONCURRENCY_VALUE": str(self.job["connections"]),
                 },
                 check=False,
+                preexec_fn=lambda: end_with(parent),
             )
         messages = azcopy_messages(done.stdout)
         if done.returncode != 0:
@@ -646,12 +670,13 @@ class AzcopyCopy:
         before = os.stat(path)
         what = f"{blob} could not be sent"
         words = ["copy", path, self._address(blob), "--from-to=LocalBlob", "--put-md5"]
-        words += [f"--cap-mbps={self.job['cap'] / 1e6:g}", f"--block-size-mb={length // MIB}"]
+        words += [f"--cap-mbps={self.job['cap'] / 1e6!r}", f"--block-size-mb={length // MIB}"]
         messages = self._run([*words, "--overwrite=true", "--log-level=NONE"], what)
         summary = azcopy_summary(messages, what)
         after = os.stat(path)
         if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
             raise Failed(f"{path} changed while it was read: copy it again")
+        self._paths[blob] = path
         self.counts.add("sent_bytes", int(summary["BytesOverWire"]))
         progress(size)
         return {
@@ -660,11 +685,12 @@ class AzcopyCopy:
             "blocks": -(-size // length),
             "uploaded_bytes": int(summary["TotalBytesTransferred"]),
             "resumed_bytes": 0,
-            "md5": md5_of(path),
         }
 
     def verify(self, file):
-        """Put into ``file`` what the service holds."""
+        """Put into ``file`` its MD5, whose time is none of the copy's, and what the service
+        holds."""
+        file["md5"] = md5_of(self._paths[file["blob"]])
         what = f"{file['blob']} could not be verified"
         if self.job["verify"] == "download":
             with tempfile.TemporaryDirectory(prefix="trueup-azcopy-") as folder:
@@ -787,11 +813,16 @@ def copy_files(job, started):
     }
 
 
-def work(job, results, started, parent):
-    """A copy's process: ends with its parent."""
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+def end_with(parent):
+    """Let this process be killed when its parent ends."""
+    LIBC.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
     if os.getppid() != parent:
         os._exit(1)
+
+
+def work(job, results, started, parent):
+    """A copy's process: ends with its parent."""
+    end_with(parent)
     try:
         results.put((job["number"], copy_files(job, started), None))
     except (Failed, Refused) as error:

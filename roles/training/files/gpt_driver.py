@@ -3,13 +3,13 @@
 This is a program of ours in plain PyTorch, not Megatron: records call it ``gpt_driver``. Each
 process holds the whole model and a share of the batch (data parallel); gradients are averaged by
 one all-reduce in an iteration, over gloo on CPUs and nccl on GPUs. With --deepspeed DeepSpeed takes
-the model, the optimizer and the exchange over (ZeRO).
+the model, the optimizer and the exchange over (ZeRO). It has no fp16: a loss scale skips steps.
 
 Start it by torchrun, srun or mpirun: the process takes its place from RANK and WORLD_SIZE, else
 from SLURM_PROCID or OMPI_COMM_WORLD_RANK, and meets the others at MASTER_ADDR:MASTER_PORT.
 
-The data is a cycle over the vocabulary with a little noise, the same in every run, so that a model
-that learns shows a falling loss within a few iterations.
+The data is a cycle over the vocabulary (its first 64 tokens) with a little noise, the same in every
+run, so that a model that learns shows a falling loss within a few iterations.
 
 The first line that rank 0 prints says that it begins; the last is ``trueup-megatron `` and a JSON
 object, which parsers/megatron.py reads.
@@ -31,6 +31,7 @@ PREFIX = "trueup-megatron "
 FORMAT = 1
 NOISE = 0.05  # share of tokens that do not follow from the one before
 STRIDE = 7
+WORDS = 64  # tokens of the vocabulary that the data has
 
 
 def parse_arguments():
@@ -47,6 +48,11 @@ def parse_arguments():
     parser.add_argument("--recompute", action="store_true", help="recompute activations")
     parser.add_argument("--bf16", action="store_true", help="compute in bfloat16")
     parser.add_argument("--threads", type=int, default=0, help="CPU threads; 0: PyTorch's choice")
+    parser.add_argument(
+        "--backend",
+        choices=["nccl", "gloo"],
+        help="nccl: on GPUs, or not at all; gloo: on CPUs; without: nccl where there is a GPU",
+    )
     parser.add_argument("--deepspeed", help="DeepSpeed's JSON configuration")
     parser.add_argument("--rendezvous-seconds", type=int, default=300)
     return parser.parse_args()
@@ -117,7 +123,7 @@ def samples(torch, arguments, generator):
     count, length, words = (
         arguments.micro_batch,
         arguments.sequence_length + 1,
-        arguments.vocabulary_size,
+        min(arguments.vocabulary_size, WORDS),
     )
     start = torch.randint(words, (count, 1), generator=generator)
     tokens = (start + STRIDE * torch.arange(length)) % words
@@ -164,6 +170,8 @@ class Zero:
         self.version = deepspeed.__version__
         with open(arguments.deepspeed, encoding="utf-8") as stream:
             configuration = json.load(stream)
+        if configuration.get("fp16", {}).get("enabled"):
+            sys.exit("gpt_driver: it has no fp16, which --deepspeed enables: take bf16")
         configuration["train_micro_batch_size_per_gpu"] = arguments.micro_batch
         configuration["gradient_accumulation_steps"] = 1
         configuration.pop("train_batch_size", None)
@@ -200,6 +208,21 @@ def line(arguments, iteration, consumed, seconds, batch, loss, norm, broken):
         f" number of nan iterations: {int(broken):3d} |",
     ]
     return "".join(parts)
+
+
+def find_gpu(torch, backend, local):
+    """This process's GPU, or None for the CPU; ends where the backend asked for cannot be had."""
+    if backend == "gloo" or (backend is None and not torch.cuda.is_available()):
+        return None
+    count = torch.cuda.device_count()
+    if local >= count:
+        sys.exit(
+            f"gpt_driver: nccl needs a GPU for each process, and PyTorch {torch.__version__} finds"
+            f" {count} for process {local} (from 0) of this node: take --backend gloo, or fewer"
+            " processes"
+        )
+    torch.cuda.set_device(local)
+    return torch.device("cuda", local)
 
 
 def train(torch, arguments, rank, world, device):
@@ -253,10 +276,8 @@ def main():
     rank, world, local = place()
     if rank == 0:
         print(f"{FIRST}: {world} process(es), torch {torch.__version__}", flush=True)
-    gpu = torch.cuda.is_available()
-    if gpu:
-        torch.cuda.set_device(local)
-    device = torch.device("cuda", local) if gpu else torch.device("cpu")
+    gpu = find_gpu(torch, arguments.backend, local)
+    device = gpu or torch.device("cpu")
     os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
     os.environ.setdefault("MASTER_PORT", "29500")
     os.environ.update(RANK=str(rank), WORLD_SIZE=str(world), LOCAL_RANK=str(local))

@@ -13,6 +13,7 @@ Exit status: the child's; where that is 0, 69 when the server was away at some t
 import argparse
 import contextlib
 import hashlib
+import http.client
 import importlib.metadata
 import json
 import math
@@ -26,6 +27,7 @@ import tempfile
 import threading
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 
 PREFIX = "trueup-vllm "
@@ -43,6 +45,8 @@ QUERIES = (
 )
 HITS = tuple(name.replace("queries", "hits") for name in QUERIES)
 STARTED = ("process_start_time_seconds",)
+# The server itself is watched and measured, never a proxy.
+OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 SAMPLE = re.compile(r"([A-Za-z_:][A-Za-z0-9_:]*)(?:\{.*\})?\s+(\S+)(?:\s+-?\d+)?$")
 
 
@@ -65,14 +69,14 @@ def get(url):
     if key:
         request.add_header("Authorization", f"Bearer {key}")
     try:
-        with urllib.request.urlopen(request, timeout=ANSWER_SECONDS) as answer:  # noqa: S310
+        with OPENER.open(request, timeout=ANSWER_SECONDS) as answer:
             return answer.read().decode("utf-8", "replace")
     except urllib.error.URLError as error:
         if isinstance(error.reason, ConnectionRefusedError):
             raise Away from error
     except ConnectionRefusedError as error:
         raise Away from error
-    except (OSError, ValueError):
+    except (OSError, ValueError, http.client.HTTPException):
         pass
     return None
 
@@ -176,10 +180,20 @@ class Watch:
         return bool((started and started[0] != started[1]) or (queries and queries[1] < queries[0]))
 
 
-def run_child(command, folder):
+def without_proxy(base_url):
+    """This environment, in which the server is reached without a proxy: vLLM's client heeds it."""
+    host = urllib.parse.urlsplit(base_url).hostname
+    before = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
+    exempt = before if before == "*" else ",".join(filter(None, (before, host)))
+    return {**os.environ, "no_proxy": exempt, "NO_PROXY": exempt}
+
+
+def run_child(command, folder, environment):
     """The child's exit status, or minus the signal that ended it."""
     argv = [*command, "--save-result", "--result-dir", folder, "--result-filename", "result.json"]
-    child = subprocess.Popen(argv, stdin=subprocess.DEVNULL)  # noqa: S603 WHY: the user's command
+    child = subprocess.Popen(  # noqa: S603 WHY: the user's command
+        argv, stdin=subprocess.DEVNULL, env=environment
+    )
 
     def end(number, _frame):
         child.terminate()
@@ -241,7 +255,7 @@ def main():
     serving = server_version(arguments.base_url)
     with tempfile.TemporaryDirectory(prefix="trueup-vllm-") as folder:
         with Watch(arguments.base_url, arguments.sample_seconds) as watch:
-            status = run_child(arguments.command, folder)
+            status = run_child(arguments.command, folder, without_proxy(arguments.base_url))
         result = read_result(folder)
     seen = watch.summary()
     measured = {

@@ -106,6 +106,18 @@ def test_groups_and_gates_have_one_formula(told: Any) -> None:
             "the formula article does not hold for this model; take megatron_lm",
         ),
         ([*GPT3, "--global-batch", "0"], "a batch of 0 samples is none"),
+        ([*GPT3, "--global-batch", "1" + "0" * 320], "a batch of more than 1000000000000000000"),
+        ([*GPT3, "--micro-batch", "1" + "0" * 320], "is not a positive number up to 1000000000"),
+        ([*GPT3, "--gpus", "1" + "0" * 320], "is not a positive number up to 1000000000"),
+        ([*GPT3, "--formula", "bogus"], "there is no formula bogus; there are"),
+        ([*GPT3, "--step-seconds", "1e-320"], "is too small or too large to compute with"),
+        ([*GPT3, "--step-seconds", "1", "--peak", "1e-320"], "peak 9.99989e-309 is too small"),
+        ([*GPT3, "--query-groups", "8"], "query_groups 8 needs attention_heads"),
+        (
+            ["--published", "--peak", "3"],
+            "--published takes no --peak: its rates are the catalog's",
+        ),
+        (["--published", "--gpus", "1"], "--published takes no --gpus"),
     ],
 )
 def test_bad_input_is_one_sentence(told: Any, words: list[str], message: str) -> None:

@@ -151,6 +151,70 @@ def test_other_work_and_other_versions_are_not_pooled(tmp_path: Path) -> None:
     assert "0.33.0" in table_format.render(token_sheets.tokens(result))
 
 
+def test_other_servers_are_not_pooled_and_told_apart(tmp_path: Path) -> None:
+    few = '{"enforce-eager":true,"max-num-seqs":64}'
+    records = [
+        vllm(parameters={"server_arguments": arguments, "endpoint_name": name}, **when)
+        for arguments, name, when in (
+            ('{"max-num-seqs":1024}', "a", {}),
+            (few, "a", {"started_at": "2026-11-20T09:14:00Z"}),
+            (few, "a", {"started_at": "2026-11-20T09:15:00Z", "region": "eastus"}),
+            (few, "b", {"started_at": "2026-11-20T09:16:00Z", "case": "b-chat"}),
+        )
+    ]
+    result = priced(tmp_path, records)
+    assert result.table["n"].to_list() == [1, 2, 1]
+    shown = [row["shown_case"] for row in token_sheets.tokens(result)[0].rows]
+    assert shown == [
+        "llama-3.1-8b-chat, no enforce-eager, max-num-seqs 1024",
+        "llama-3.1-8b-chat, enforce-eager true, max-num-seqs 64",
+        "b-chat",
+    ]
+
+
+def test_arguments_that_are_no_json_are_shown_as_they_are(tmp_path: Path) -> None:
+    records = [
+        vllm(parameters={"server_arguments": text}, started_at=f"2026-11-20T09:1{minute}:00Z")
+        for minute, text in enumerate(("{cut", "[]"))
+    ]
+    shown = table_format.render(token_sheets.tokens(priced(tmp_path, records)), width=300)
+    assert 'arguments "{cut"' in shown
+
+
+def test_what_was_asked_of_a_profile_is_no_other_work(tmp_path: Path) -> None:
+    records = [
+        vllm(parameters={"asked": f'{{"num_prompts":{n}}}'}, started_at=f"2026-11-20T09:1{n}:00Z")
+        for n in (0, 1)
+    ]
+    assert priced(tmp_path, records).table["n"].to_list() == [2]
+
+
+def test_the_version_is_the_servers_where_it_is_known(tmp_path: Path) -> None:
+    records = [
+        vllm(
+            software={"vllm": "0.32.0", "server_vllm": server},
+            started_at=f"2026-11-20T09:1{minute}:00Z",
+        )
+        for minute, server in enumerate(("0.10.1", "unknown", ""))
+    ]
+    table_ = priced(tmp_path, records).table
+    assert table_[["version", "n"]].to_numpy().tolist() == [["0.10.1", 1], ["0.32.0", 2]]
+
+
+def test_a_model_goes_by_its_name_in_the_api(tmp_path: Path) -> None:
+    named = {"model": "/srv/models/r1", "served_model_name": "deepseek-ai/DeepSeek-R1"}
+    records = [
+        vllm(parameters=named),
+        vllm(case="other", parameters={**named, "model": "/data/r1"}),
+        vllm(case="without", parameters={"model": "/data/r1", "served_model_name": ""}),
+    ]
+    sheets = token_sheets.tokens(priced(tmp_path, records))
+    assert [(sheet.title.partition(": ")[2], len(sheet.rows)) for sheet in sheets[::2]] == [
+        ("deepseek-ai/DeepSeek-R1", 2),
+        ("/data/r1", 1),
+    ]
+
+
 def test_each_model_has_a_table_of_its_own(tmp_path: Path) -> None:
     records = [vllm(), vllm(case="r1-aime", parameters={"model": "deepseek-ai/DeepSeek-R1"})]
     made_ = token_sheets.tokens(priced(tmp_path, records))

@@ -1,0 +1,172 @@
+"""The module that looks before servers are started, and waits after."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import vllm_endpoint
+import yaml
+from ansible.module_utils.testing import patch_module_args
+from ansible.module_utils.trueup import vllm_server
+from ansible.module_utils.trueup.errors import BadInput
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+UNIT = "trueup-vllm-tiny.service"
+VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+@pytest.fixture
+def service(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
+    """What systemctl says of the service; unit files are below tmp_path."""
+    said = ["ActiveState=inactive\nNRestarts=0\n"]
+    monkeypatch.setattr(
+        vllm_server, "_output", lambda argv: said[0] if argv[0] == "systemctl" else ""
+    )
+    monkeypatch.setattr(vllm_endpoint, "_UNITS", tmp_path)
+    return said
+
+
+def run(capsys: pytest.CaptureFixture[str], **given: Any) -> dict[str, Any]:
+    with patch_module_args(given), pytest.raises(SystemExit):
+        vllm_endpoint.main()
+    result: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return result
+
+
+def test_the_documentation_equals_the_spec() -> None:
+    page = yaml.safe_load(vllm_endpoint.DOCUMENTATION)
+    keys = ("type", "required", "default", "choices", "elements")
+    spec = vllm_endpoint.argument_spec()
+    assert {
+        name: {key: option[key] for key in keys if key in option}
+        for name, option in page["options"].items()
+    } == {
+        name: {key: option[key] for key in keys if key in option} for name, option in spec.items()
+    }
+
+
+def test_everything_is_possible_on_a_good_node(
+    capsys: pytest.CaptureFixture[str], service: list[str], tmp_path: Path
+) -> None:
+    result = run(
+        capsys,
+        state="possible",
+        services=[{"unit": UNIT, "host": "127.0.0.1", "port": 0, "rank": 0}],
+        python=sys.executable,
+        python_version=VERSION,
+        spaces=[{"path": str(tmp_path), "bytes": 1, "what": "it"}],
+    )
+    assert (result["problems"], result["changed"]) == ([], False)
+
+
+def test_all_problems_are_told_at_once(
+    capsys: pytest.CaptureFixture[str], service: list[str], tmp_path: Path
+) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        result = run(
+            capsys,
+            state="possible",
+            services=[
+                {"unit": UNIT, "host": "127.0.0.1", "port": port, "rank": 0},
+                # A headless partner listens nowhere.
+                {"unit": UNIT, "host": "127.0.0.1", "port": port, "rank": 1},
+            ],
+            python=sys.executable,
+            python_version="3.2",
+            spaces=[{"path": str(tmp_path), "bytes": 1 << 60, "what": "the model"}],
+        )
+    python, taken_port, space = result["problems"]
+    assert "is pinned for 3.2" in python
+    assert taken_port == f"port {port} is taken by another program"
+    assert "the model takes" in space
+
+
+def test_what_goes_onto_one_file_system_is_added_up(tmp_path: Path) -> None:
+    free = os.statvfs(tmp_path)
+    most = free.f_bavail * free.f_frsize * 6 // 10
+    one = {"path": str(tmp_path / "a"), "bytes": most, "what": "a model", "unless": ""}
+    other = {"path": str(tmp_path / "b"), "bytes": most, "what": "another", "unless": ""}
+    assert vllm_endpoint.space_problems([one]) == []
+    (problem,) = vllm_endpoint.space_problems([one, other])
+    assert "a model and another takes" in problem
+    there = {**other, "unless": str(tmp_path)}
+    assert vllm_endpoint.space_problems([one, there]) == []
+
+
+@pytest.mark.parametrize(
+    ("state", "port", "ours"),
+    [
+        ("active", 8000, True),
+        ("activating", 8000, True),
+        ("failed", 8000, False),
+        ("active", 8001, False),
+        ("active", 800, False),
+    ],
+)
+def test_a_service_of_ours_has_the_port_of_its_unit_file(
+    service: list[str], tmp_path: Path, state: str, port: int, ours: bool
+) -> None:
+    service[0] = f"ActiveState={state}\nNRestarts=0\n"
+    (tmp_path / UNIT).write_text('ExecStart="vllm" "serve" "m" "--port" "8000" "--x" "8001"\n')
+    assert vllm_endpoint.has_port(UNIT, port) is ours
+    assert vllm_endpoint.has_port("trueup-vllm-other.service", port) is False
+
+
+def test_check_mode_waits_for_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    result = run(capsys, state="ready", unit=UNIT, _ansible_check_mode=True)
+    assert (result["seconds"], result["problems"]) == (0.0, [])
+
+
+def test_a_server_that_does_not_come_is_a_failure_with_the_reason(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[dict[str, Any]] = []
+
+    def wait(api: Any, service: Any, **options: Any) -> float:
+        asked.append({"url": api.base_url, "service": service, **options})
+        message = "it is not well"
+        raise BadInput(message)
+
+    monkeypatch.setattr(vllm_server, "wait_until_ready", wait)
+    result = run(
+        capsys,
+        state="ready",
+        unit=UNIT,
+        base_url="http://127.0.0.1:8001",
+        model="m",
+        completions=4,
+        deadline_seconds=7,
+        api_key="4711-4712",
+    )
+    assert (result["failed"], result["msg"]) == (True, "it is not well")
+    assert asked == [
+        {
+            "url": "http://127.0.0.1:8001",
+            "service": (UNIT, "trueup-vllm"),
+            "model": "m",
+            "deadline_seconds": 7,
+            "completions": 4,
+        }
+    ]
+    assert "4711" not in json.dumps(result)
+
+
+def test_a_headless_server_is_seen_up(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vllm_server, "wait_for_service", lambda _, settle_seconds: settle_seconds)
+    assert run(capsys, state="ready", unit=UNIT, headless=True)["seconds"] == 5
+
+
+def test_ready_needs_to_know_whose(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "unit" in run(capsys, state="ready")["msg"]
