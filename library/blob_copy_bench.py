@@ -143,7 +143,7 @@ import os
 from typing import Any, Dict, List, Optional
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.trueup import blob_copy
+from ansible.module_utils.trueup import blob_copy, folders
 from ansible.module_utils.trueup.bench import COMMON_SPEC, Bench
 from ansible.module_utils.trueup.errors import BadInput
 from ansible.module_utils.trueup.parsers.blob_copy import BlobCopyOutput, parse_blob_copy
@@ -226,13 +226,14 @@ def measure(
         credentials or given["program"] == "azure-storage-blob"
     )
     with contextlib.ExitStack() as stack:
-        folder = blob_copy.placeholder(given["directory"])
+        folder = folders.placeholder(given["directory"], "blob-copy")
         if not check:
             sizes = blob_copy.require_files(files) or sizes
             needed = sum(sizes) * ((not files) + read_back)
             if needed:
-                blob_copy.require_space(given["directory"], needed)
-                folder = stack.enter_context(blob_copy.own_folder(given["directory"]))
+                folders.require_folder(given["directory"])
+                folders.require_space(given["directory"], needed, "set size_bytes or copies lower")
+                folder = stack.enter_context(folders.own_folder(given["directory"], "blob-copy"))
         if not files:
             make = blob_copy.random_names if check else blob_copy.random_files
             files = make(folder, sizes)

@@ -117,7 +117,7 @@ import dataclasses
 from typing import Any, Dict
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.trueup import fio
+from ansible.module_utils.trueup import fio, folders
 from ansible.module_utils.trueup.bench import COMMON_SPEC, Bench
 from ansible.module_utils.trueup.errors import BadInput
 from ansible.module_utils.trueup.parsers.fio import parse_fio
@@ -168,10 +168,12 @@ def main() -> None:
         chosen = fio.settings(given["workload"], **{name: given[name] for name in numbers})
         if module.check_mode:
             chosen = dataclasses.replace(chosen, direct=given["direct"] != "off")
-            prepare(bench, chosen, given, fio.placeholder(given["directory"]))
-        fio.require_folder(given["directory"])
-        fio.require_space(given["directory"], fio.data_bytes(chosen))
-        with fio.own_folder(given["directory"]) as folder:
+            prepare(bench, chosen, given, folders.placeholder(given["directory"], "fio"))
+        folders.require_folder(given["directory"])
+        folders.require_space(
+            given["directory"], fio.data_bytes(chosen), "set job_bytes or jobs lower"
+        )
+        with folders.own_folder(given["directory"], "fio") as folder:
             chosen = dataclasses.replace(chosen, direct=fio.direct_io(given["direct"], folder))
             prepare(bench, chosen, given, folder)
             output = bench.run(parse_fio)

@@ -216,10 +216,11 @@ ansible_facts:
 """
 
 import os
+import tempfile
 from typing import Any, Dict
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.trueup import vllm
+from ansible.module_utils.trueup import folders, vllm
 from ansible.module_utils.trueup.bench import COMMON_SPEC, Bench
 from ansible.module_utils.trueup.errors import BadInput
 from ansible.module_utils.trueup.parsers.vllm import parse_vllm
@@ -322,7 +323,7 @@ def main() -> None:
     try:
         chosen = vllm.settings(given)
         if module.check_mode:
-            prepare(bench, chosen, given, vllm.placeholder())
+            prepare(bench, chosen, given, folders.placeholder(tempfile.gettempdir(), "vllm"))
         dataset_sha256 = vllm.require_dataset(chosen)
         server = vllm.Endpoint(chosen.base_url, key)
         engines = given["data_parallel"]
@@ -330,7 +331,7 @@ def main() -> None:
             chosen.model, endpoint=chosen.endpoint, requests=2 * engines if engines > 1 else 1
         )
         vllm.require_length(chosen, longest)
-        with vllm.own_folder() as folder:
+        with folders.own_folder(tempfile.gettempdir(), "vllm") as folder:
             found: Dict[str, Any] = {"dataset_sha256": dataset_sha256} if dataset_sha256 else {}
             if chosen.data.data == "conversations":
                 found["different_prompts"] = vllm.write_prompts(chosen, server, folder)

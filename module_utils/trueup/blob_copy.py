@@ -3,16 +3,12 @@ data, and whether a run counts."""
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import math
 import os
 import re
-import shutil
-import signal
 import stat
-import tempfile
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence
+from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from .errors import BadInput
 from .parsers.blob_copy import BlobCopyOutput
@@ -28,14 +24,11 @@ __all__ = [
     "judge",
     "listed",
     "most_cap",
-    "own_folder",
-    "placeholder",
     "random_files",
     "random_names",
     "read_credentials",
     "require_address",
     "require_files",
-    "require_space",
 ]
 
 CAP_STEP = 100e6
@@ -43,7 +36,6 @@ CAP_STEP = 100e6
 # may vary slightly from the cap; ours is paid before it is sent and is never above.
 TOLERANCE = 1.10
 CREDENTIALS = ("AZURE_STORAGE_CONNECTION_STRING", "AZURE_STORAGE_SAS_TOKEN")
-_PREFIX = "trueup-blob-copy-"
 _SPARE = 1.05
 _MIB, _GIB = 1024**2, 1024**3
 _SAID = re.compile(r"^trueup-blob-copy: (?!copy \d+: \d+ of )(.*)$", re.MULTILINE)
@@ -187,30 +179,6 @@ def require_files(files: Sequence[str]) -> List[int]:
     return sizes
 
 
-def require_space(directory: str, needed: int) -> None:
-    """Refuse files that do not fit.
-
-    Raises:
-        BadInput: the folder is missing or not ours to write in, or with both figures.
-    """
-    if not os.path.isdir(directory):
-        raise BadInput(f"{directory} is not a folder on this node: set directory")
-    if not os.access(directory, os.W_OK | os.X_OK):
-        raise BadInput(f"{directory} cannot be written in: set directory to a folder of yours")
-    disk = os.statvfs(directory)
-    free = disk.f_bavail * disk.f_frsize
-    if free < needed * _SPARE:
-        raise BadInput(
-            f"{directory} has {free / _GIB:.2f} GiB free, and the files need "
-            f"{needed * _SPARE / _GIB:.2f} GiB: set size_bytes or copies lower"
-        )
-
-
-def placeholder(directory: str) -> str:
-    """How the folder's path will look, for check mode."""
-    return os.path.join(directory, f"{_PREFIX}XXXXXXXX")
-
-
 def random_names(folder: str, sizes: Sequence[int]) -> List[str]:
     """The paths of the files of random data, one for each size."""
     return [os.path.join(folder, f"rank{number:02d}.bin") for number in range(len(sizes))]
@@ -232,30 +200,6 @@ def random_files(folder: str, sizes: Sequence[int]) -> List[str]:
     except OSError as error:
         raise BadInput(f"{folder} cannot be filled: {error.strerror}") from error
     return paths
-
-
-@contextlib.contextmanager
-def own_folder(directory: str) -> Iterator[str]:
-    """A new folder below ``directory``, removed at the end, also when we are told to end.
-
-    Raises:
-        BadInput: it cannot be made.
-    """
-
-    def end(number: int, _frame: Any) -> None:
-        raise SystemExit(128 + number)
-
-    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        folder = tempfile.mkdtemp(prefix=_PREFIX, dir=directory)
-    except OSError as error:
-        raise BadInput(f"no folder can be made in {directory}: {error.strerror}") from error
-    try:
-        yield folder
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        shutil.rmtree(folder)
 
 
 def explain(text: str) -> Optional[str]:

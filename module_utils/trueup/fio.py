@@ -6,11 +6,8 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import shutil
-import signal
-import tempfile
 from dataclasses import dataclass, field
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
+from typing import Dict, List, Mapping, Optional, Tuple
 
 from .errors import BadInput
 from .parsers.fio import FioOutput
@@ -23,17 +20,10 @@ __all__ = [
     "data_bytes",
     "direct_io",
     "judge",
-    "own_folder",
-    "placeholder",
-    "require_folder",
-    "require_space",
     "settings",
 ]
 
 _KIB, _MIB, _GIB = 1024, 1024**2, 1024**3
-_PREFIX = "trueup-fio-"
-# File systems keep some of their space: metadata, and what others write meanwhile.
-_SPARE = 1.05
 # A timed run that ends this much early did not do what it was asked to.
 _SHORTEST = 0.95
 _ALIGNMENT = 4096
@@ -203,33 +193,6 @@ def command(chosen: Settings, *, fio: str, folder: str) -> List[str]:
     return argv
 
 
-def require_folder(directory: str) -> None:
-    """Refuse a folder that is not there: fio makes what it does not find.
-
-    Raises:
-        BadInput: it is missing, no folder, or not ours to write in.
-    """
-    if not os.path.isdir(directory):
-        raise BadInput(f"{directory} is not a folder on this node: mount it, or set directory")
-    if not os.access(directory, os.W_OK | os.X_OK):
-        raise BadInput(f"{directory} cannot be written in: set directory to a folder of yours")
-
-
-def require_space(directory: str, needed: int) -> None:
-    """Refuse files that do not fit.
-
-    Raises:
-        BadInput: with both figures.
-    """
-    disk = os.statvfs(directory)
-    free = disk.f_bavail * disk.f_frsize
-    if free < needed * _SPARE:
-        raise BadInput(
-            f"{directory} has {free / _GIB:.2f} GiB free, and the files need "
-            f"{needed * _SPARE / _GIB:.2f} GiB: set job_bytes or jobs lower"
-        )
-
-
 def direct_io(wanted: str, folder: str) -> bool:
     """Whether to pass the page cache by (O_DIRECT), as asked for and as the file system can.
 
@@ -258,35 +221,6 @@ def direct_io(wanted: str, folder: str) -> bool:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(probe)
     return True
-
-
-def placeholder(directory: str) -> str:
-    """How the folder's path will look, for check mode."""
-    return os.path.join(directory, f"{_PREFIX}XXXXXXXX")
-
-
-@contextlib.contextmanager
-def own_folder(directory: str) -> Iterator[str]:
-    """A new folder below ``directory``, removed at the end, also when we are told to end.
-
-    Raises:
-        BadInput: it cannot be made.
-    """
-
-    def end(number: int, _frame: Any) -> None:
-        raise SystemExit(128 + number)
-
-    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        folder = tempfile.mkdtemp(prefix=_PREFIX, dir=directory)
-    except OSError as error:
-        raise BadInput(f"no folder can be made in {directory}: {error.strerror}") from error
-    try:
-        yield folder
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        shutil.rmtree(folder)
 
 
 def judge(output: FioOutput, chosen: Settings) -> Optional[str]:

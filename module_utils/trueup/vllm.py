@@ -10,15 +10,12 @@ import json
 import os
 import random
 import re
-import shutil
-import signal
 import socket
-import tempfile
 import urllib.error
 import urllib.parse
 import urllib.request
 from dataclasses import dataclass
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from .errors import BadInput
 from .parsers.vllm import VllmOutput, first_error
@@ -39,15 +36,12 @@ __all__ = [
     "explain",
     "fingerprint",
     "judge",
-    "own_folder",
-    "placeholder",
     "require_dataset",
     "require_length",
     "settings",
     "write_prompts",
 ]
 
-_PREFIX = "trueup-vllm-"
 _PROMPTS = "prompts.jsonl"
 _ANSWER_SECONDS = 60.0
 _STATED = re.compile(r"^trueup-vllm: (.+)$", re.MULTILINE)
@@ -763,35 +757,6 @@ def case_name(chosen: Settings, server: str) -> str:
     if chosen.max_concurrency:
         parts.append(f"c{chosen.max_concurrency}")
     return re.sub(r"[^A-Za-z0-9._-]", "_", "-".join(parts))
-
-
-def placeholder() -> str:
-    """How the folder's path will look, for check mode."""
-    return os.path.join(tempfile.gettempdir(), f"{_PREFIX}XXXXXXXX")
-
-
-@contextlib.contextmanager
-def own_folder() -> Iterator[str]:
-    """A new folder, removed at the end, also when we are told to end.
-
-    Raises:
-        BadInput: it cannot be made.
-    """
-
-    def end(number: int, _frame: Any) -> None:
-        raise SystemExit(128 + number)
-
-    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        folder = tempfile.mkdtemp(prefix=_PREFIX)
-    except OSError as error:
-        raise BadInput(f"no temporary folder can be made: {error.strerror}") from error
-    try:
-        yield folder
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        shutil.rmtree(folder)
 
 
 # --- the outcome ---------------------------------------------------------------------------------

@@ -258,7 +258,10 @@ def test_azcopy_reads_back_into_the_folder_of_the_case(run_module: Any, tmp_path
         ({"container": ""}, "container is empty"),
         ({"account_url": "https://a.blob.core.windows.net?sv=1&sig=x"}, "holds a query"),
         ({"size_bytes": 0}, "size_bytes 0 is not a size"),
-        ({"directory": "/no/such/folder"}, "is not a folder on this node: set directory"),
+        (
+            {"directory": "/no/such/folder"},
+            "is not a folder on this node: mount it, or set directory",
+        ),
         ({"files": ["/no/such/file"]}, "/no/such/file is not a file on this node"),
         ({"files": ["/dev/null"]}, "/dev/null is not a file on this node"),
         ({"timeout_seconds": 0}, "timeout_seconds 0 is not a positive time"),

@@ -15,7 +15,7 @@ from typing import Any
 import fio_bench
 import jsonschema
 import pytest
-from ansible.module_utils.trueup import fio
+from ansible.module_utils.trueup import fio, folders
 from bench_modules import FakeRun, Runner
 from trueup import record as records
 
@@ -194,7 +194,7 @@ def test_a_file_system_without_o_direct(no_direct: Path, tmp_path: Path) -> None
 
 def test_the_folder_goes_when_the_run_is_told_to_end(store: Path) -> None:
     def run() -> None:
-        with fio.own_folder(str(store)) as folder:
+        with folders.own_folder(str(store), "fio") as folder:
             (Path(folder) / "data").write_text("x")
             os.kill(os.getpid(), signal.SIGTERM)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import jsonschema
 import pytest
 import vllm_bench
-from ansible.module_utils.trueup import vllm
+from ansible.module_utils.trueup import folders, vllm
 from ansible.module_utils.trueup.errors import BadInput
 from bench_modules import FakeRun, Runner
 from trueup import record as records
@@ -105,7 +105,7 @@ def _run_module(
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
 ) -> Any:
-    monkeypatch.setattr(vllm.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(folders.tempfile, "tempdir", str(tmp_path))
     runner = Runner(vllm_bench, monkeypatch, capsys, tmp_path)
     usual = {
         "prefix": "/srv/vllm",
