@@ -87,6 +87,9 @@ def vllm_plan(
         try:
             recipe = vllm_recipe(catalog, endpoint["recipe"], recipes)
             found = vllm_fit(recipe, node, sizes, len(endpoint["nodes"]), endpoint["arguments"])
+            if not found["fits"]:
+                problems.append(f"{endpoint['name']}: {found['reason']}")
+                continue
             served = vllm_recipes.serve(
                 recipe,
                 port=endpoint["port"],
@@ -103,8 +106,6 @@ def vllm_plan(
         except (AnsibleFilterError, TrueupError) as error:
             problems.append(f"{endpoint['name']}: {error}")
             continue
-        if not found["fits"]:
-            problems.append(f"{endpoint['name']}: {found['reason']}")
         ranks = recipe["data_parallel_per_node"] * recipe["tensor_parallel"]
         taken["gpus"] += recipe["gpus"]
         taken["numa"] += ranks if recipe["device"] == "cpu" else 0
