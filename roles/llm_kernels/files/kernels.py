@@ -1,0 +1,54 @@
+"""Compare the kernels in this environment with what a recipe wants.
+
+    python kernels.py compare FOLDER '[{"name": ...}, ...]'
+    python kernels.py note FOLDER '[...]'
+
+Prints the names of those that are not as wanted, as JSON. `note` first keeps beside the sources
+what each was built from, and with which torch. A module that vLLM brings is not imported.
+"""
+
+import importlib.metadata
+import importlib.util
+import json
+import pathlib
+import sys
+
+
+def built_from(kernel):
+    """What a kernel is made of, and by which it is made again."""
+    versions = [importlib.metadata.version(name) for name in ("torch", kernel["distribution"])]
+    return [kernel["commit"], kernel["environment"], kernel["build"], *versions]
+
+
+def is_there(module):
+    """Whether a module's file is in this environment."""
+    top, *rest = module.split(".")
+    found = importlib.util.find_spec(top)
+    places = (found.submodule_search_locations or []) if found else []
+    return any(pathlib.Path(place, *rest).exists() for place in places)
+
+
+def is_as_wanted(kernel, note):
+    try:
+        if kernel["kind"] == "pip":
+            return importlib.metadata.version(kernel["package"]) == kernel["version"]
+        if kernel["kind"] == "git":
+            return json.loads(note.read_text(encoding="utf-8")) == built_from(kernel)
+        return is_there(kernel["module"])
+    except (importlib.metadata.PackageNotFoundError, OSError, ValueError):
+        return False
+
+
+def main():
+    verb, folder, kernels = sys.argv[1], pathlib.Path(sys.argv[2]), json.loads(sys.argv[3])
+    notes = {kernel["name"]: folder / f"{kernel['name']}.built.json" for kernel in kernels}
+    if verb == "note":
+        for kernel in kernels:
+            text = json.dumps(built_from(kernel))
+            notes[kernel["name"]].write_text(text, encoding="utf-8")
+    wrong = [k["name"] for k in kernels if not is_as_wanted(k, notes[k["name"]])]
+    print(json.dumps(wrong))
+
+
+if __name__ == "__main__":
+    main()
