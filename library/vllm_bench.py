@@ -62,7 +62,7 @@ options:
     default: random
   dataset_path:
     description: The profile's file on this node; of C(aime) a folder.
-    type: path
+    type: str
     default: ""
   dataset_sha256:
     description:
@@ -241,7 +241,7 @@ def argument_spec() -> Dict[str, Dict[str, Any]]:
         endpoint_name={"type": "str", "default": ""},
         server_arguments={"type": "dict", "default": {}},
         profile={"type": "str", "choices": list(vllm.PROFILES), "default": "random"},
-        dataset_path={"type": "path", "default": load["dataset_path"]},
+        dataset_path={"type": "str", "default": load["dataset_path"]},
         dataset_sha256={"type": "str", "default": load["dataset_sha256"]},
         downloads_allowed={"type": "bool", "default": False},
         hf_home={"type": "str", "default": ""},

@@ -42,8 +42,11 @@ _SECRET_NAME = re.compile(
     r"token(?!s|iz)|secret|passw|api[_-]?key|credential|connection[_-]?string|sas[_-]?url",
     re.IGNORECASE,
 )
-# A count, a rate or a switch is no token ("total_token_throughput": 311.7); it may be a password.
-_PLAIN = re.compile(r"(?:-?\d+(?:\.\d+)?(?:e[+-]?\d+)?|true|false|null|none)[)\]}]*", re.IGNORECASE)
+# A switch is no token, and neither is a count or a rate whose name goes on after that word
+# ("total_token_throughput": 311.7); either may be a password.
+_SWITCH = re.compile(r"(?:true|false|null|none)[)\]}]*", re.IGNORECASE)
+_PLAIN = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?[)\]}]*", re.IGNORECASE)
+_ENDS_AS_TOKEN = re.compile(r"(?<!per_)(?<!per_output_)token[\"']?\s*[=:]?\s*\Z", re.IGNORECASE)
 # Value shapes of common credentials: Hugging Face and GitHub tokens, bearer headers, SAS
 # signatures, and
 # anything assigned to a name that says it is a secret.
@@ -128,7 +131,11 @@ def redact(value: Any, name: str = "") -> Any:
 def _is_secret(name: str, value: Any) -> bool:
     """Whether ``name`` says that it is a secret, and ``value`` can be one."""
     words = {word.lower() for word in _SECRET_NAME.findall(name)}
-    return bool(words - {"token"}) or ("token" in words and not _PLAIN.fullmatch(str(value)))
+    if words != {"token"}:
+        return bool(words)
+    if _SWITCH.fullmatch(str(value)):
+        return False
+    return bool(_ENDS_AS_TOKEN.search(name)) or not _PLAIN.fullmatch(str(value))
 
 
 def _hide(assignment: re.Match[str]) -> str:

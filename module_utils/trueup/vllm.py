@@ -254,7 +254,8 @@ def _base_url(text: str) -> str:
 
 
 def _dataset_path(profile: Profile, given: Mapping[str, Any]) -> str:
-    path = str(given["dataset_path"] or "")
+    # Not of Ansible's type path: what was asked is recorded as it was asked.
+    path = os.path.expandvars(os.path.expanduser(str(given["dataset_path"] or "")))
     if profile.data == "random":
         if path:
             raise BadInput(f"profile random takes no dataset_path, and has {path}")

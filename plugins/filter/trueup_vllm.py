@@ -80,6 +80,7 @@ def vllm_plan(
         mine = serving.endpoints_of(endpoints, host, list(hosts), api_key)
     except TrueupError as error:
         return {"problems": [str(error)], "device": "cpu", "endpoints": []}
+    machine = vllm_recipes.machine_of(node)
     taken = {"gpus": 0, "numa": 0}
     problems: list[str] = []
     planned = []
@@ -97,7 +98,7 @@ def vllm_plan(
                 model_path=endpoint["model"] or None,
                 rank=endpoint["rank"],
                 nodes=_addresses(endpoint, hosts),
-                machine=vllm_recipes.machine_of(node),
+                machine=machine,
                 overrides=endpoint["arguments"],
                 tcmalloc=tcmalloc or None,
                 first_gpu=taken["gpus"],
@@ -120,11 +121,7 @@ def vllm_plan(
                 "engines_here": recipe["data_parallel_per_node"],
                 "engines": recipe["data_parallel_per_node"] * len(endpoint["nodes"]),
                 "gpus": recipe["gpus"] * len(endpoint["nodes"]),
-                "server_arguments": {
-                    **recipe["arguments"],
-                    "max-model-len": recipe["max_model_len"],
-                    **endpoint["arguments"],
-                },
+                "server_arguments": _server_arguments(recipe, endpoint["arguments"], machine),
                 **_model(recipe, endpoint["model"], cache),
             }
         )
@@ -140,6 +137,10 @@ def vllm_case(endpoint: dict[str, Any], profile: str, asked: dict[str, Any]) -> 
     try:
         return {
             "profile": profile,
+            "recipe": endpoint["recipe_name"],
+            "model": endpoint["model"] or endpoint["recipe"]["model"],
+            "served_model_name": endpoint["recipe"]["model"],
+            "tensor_parallel": endpoint["recipe"]["tensor_parallel"],
             "endpoint_name": endpoint["name"],
             "base_url": endpoint["base_url"],
             "data_parallel": endpoint["engines"],
@@ -148,6 +149,26 @@ def vllm_case(endpoint: dict[str, Any], profile: str, asked: dict[str, Any]) -> 
         }
     except TrueupError as error:
         raise _refused(error) from error
+
+
+def _server_arguments(
+    recipe: dict[str, Any], given: dict[str, Any], machine: vllm_recipes.Machine
+) -> dict[str, Any]:
+    """What makes this server another one than the same recipe's elsewhere: its flags, without those
+    that say where, and its variables, by their names."""
+    word = vllm_recipes.gpu_word(recipe, machine.gpu_model)
+    memory = {"max-model-len": recipe["max_model_len"]}
+    if recipe["device"] == "cuda":
+        memory["gpu-memory-utilization"] = recipe["memory_share"]
+    else:
+        memory["kv-cache-gib"] = recipe["cpu"]["kv_cache_gib"]
+    return {
+        **memory,
+        **recipe["environment"],
+        **recipe["arguments"],
+        **(recipe["arguments_by_gpu"].get(word, {}) if word else {}),
+        **given,
+    }
 
 
 def _addresses(endpoint: dict[str, Any], hosts: dict[str, Any]) -> list[str]:

@@ -17,6 +17,11 @@ H100 = {
     "catalog": SIZES["Standard_ND96isr_H100_v5"],
     "gpus": [{"name": "NVIDIA H100 80GB HBM3", "memory_bytes": 80 * 1024**3}] * 8,
 }
+A100 = {
+    "vm_size": "Standard_ND96amsr_A100_v4",
+    "catalog": SIZES["Standard_ND96amsr_A100_v4"],
+    "gpus": [{"name": "NVIDIA A100-SXM4-80GB", "memory_bytes": 80 * 1024**3}] * 8,
+}
 HBV3 = {
     "vm_size": "Standard_HB120rs_v3",
     "catalog": SIZES["Standard_HB120rs_v3"],
@@ -161,3 +166,8 @@ def test_a_case_is_the_same_only_for_the_same_server_and_load() -> None:
     assert case != vllm_case(endpoint, "random", {})
     (other,) = plan({**LLAMA, "arguments": {"max-num-seqs": 64}})["endpoints"]
     assert case["server_arguments"] != vllm_case(other, "random", asked)["server_arguments"]
+    (tuned,) = plan({**LLAMA, "model": "/srv/finetuned"})["endpoints"]
+    assert case["model"] != vllm_case(tuned, "random", asked)["model"]
+    (elsewhere,) = plan(LLAMA, node=A100)["endpoints"]
+    assert "8192" in case["server_arguments"]
+    assert "2048" in vllm_case(elsewhere, "random", asked)["server_arguments"]

@@ -213,15 +213,16 @@ def _falls(losses: Sequence[float], share: float) -> bool:
     """Whether the mean of the last quarter of the losses (two at least) is below that of the first
     quarter, by more than three standard errors and by ``share`` of it.
 
-    The standard error is that of the difference of the two means; the scatter of a single loss is
-    taken from the median step between neighbours, which neither a falling mean nor a jump adds to.
+    The standard error is that of the difference of the two means. The scatter of a single loss is
+    taken from the median of second differences, which neither a steady fall nor a jump adds to.
     """
     count = max(2, len(losses) // 4) if len(losses) > _FEWEST_LINES else 1
     if len(losses) < 2:
         return False
     first, last = (math.fsum(part) / count for part in (losses[:count], losses[-count:]))
-    step = statistics.median(abs(after - before) for before, after in zip(losses, losses[1:]))
-    scatter = 1.4826 * step / math.sqrt(2)  # as a standard deviation of normal figures
+    bends = [abs(a - 2 * b + c) for a, b, c in zip(losses, losses[1:], losses[2:])]
+    # As a standard deviation; a second difference of normal figures has sqrt(6) times theirs.
+    scatter = 1.4826 * statistics.median(bends or [0.0]) / math.sqrt(6)
     return first - last > max(3 * scatter * math.sqrt(2 / count), share * first)
 
 

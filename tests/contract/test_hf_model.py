@@ -1,0 +1,126 @@
+"""The role hf_model with a stand-in of the command hf: once, as a user, the token in a file."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parent.parent.parent
+TOKEN = "4711-is-the-token-of-the-test"
+# It keeps how it was called; without a token that it can read it refuses the gated model.
+STAND_IN = """#!/bin/sh
+# stand-in of hf
+echo "$(id -un) $(cat "$HF_TOKEN_PATH" 2>/dev/null | wc -c) $*" >> "$HF_HOME/calls"
+[ "$7" != gated/model ] || [ -s "$HF_TOKEN_PATH" ] || { echo 'GatedRepoError' >&2; exit 1; }
+"""
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="the role runs as root")
+
+
+class Node:
+    """A folder of this machine that stands for a node."""
+
+    def __init__(self, folder: Path) -> None:
+        # pytest's own folders are root's alone.
+        for above in (folder, *folder.parents[:3]):
+            above.chmod(above.stat().st_mode | 0o055)
+        self.folder = folder
+        self.cache = folder / "cache"
+        self.cache.mkdir()
+        os.chown(self.cache, pwd.getpwnam("daemon").pw_uid, -1)
+        self.token = folder / "token"
+        self.program = folder / "hf"
+        self.program.write_text(STAND_IN)
+        self.program.chmod(0o755)
+
+    def run(self, *options: str, **variables: Any) -> tuple[int, int, str]:
+        """Exit status, how many tasks changed something, and all that was said."""
+        given = {
+            "hf_model_name": "some/model",
+            "hf_model_revision": "abc",
+            "hf_model_cache": str(self.cache),
+            "hf_model_complete": str(self.folder / "complete" / "some--model@abc"),
+            "hf_model_program": str(self.program),
+            "hf_model_user": "daemon",
+            "hf_model_token_file": str(self.token),
+            **variables,
+        }
+        play = {"hosts": "all", "gather_facts": False, "roles": ["hf_model"], "vars": given}
+        (self.folder / "play.yml").write_text(yaml.safe_dump([play]))
+        done = subprocess.run(
+            [
+                str(Path(sys.executable).with_name("ansible-playbook")),
+                *("-i", "localhost,", "-c", "local", "-vvv", "--diff"),
+                *("-e", f"ansible_python_interpreter={sys.executable}"),
+                *options,
+                "play.yml",
+            ],
+            cwd=self.folder,
+            env={
+                **os.environ,
+                "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
+                "ANSIBLE_ROLES_PATH": str(ROOT / "roles"),
+                "ANSIBLE_CACHE_PLUGIN": "memory",
+                "TRUEUP_RESULTS": str(self.folder / "results"),
+            },
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        said = done.stdout + done.stderr
+        recaps = [line for line in said.splitlines() if "changed=" in line and "ok=" in line]
+        count = int(recaps[-1].split("changed=")[1].split()[0]) if recaps else -1
+        return done.returncode, count, said
+
+    def calls(self) -> list[str]:
+        kept = self.cache / "calls"
+        return kept.read_text().splitlines() if kept.exists() else []
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    return Node(tmp_path)
+
+
+def test_a_model_is_downloaded_once_as_its_user(node: Node) -> None:
+    status, _, said = node.run("--check")
+    assert (status, node.calls()) == (0, []), said
+    status, _, said = node.run()
+    assert status == 0, said
+    download = "download --quiet --exclude original/* --revision abc some/model"
+    assert node.calls() == [f"daemon 0 {download}"]
+    assert node.run()[:2] == (0, 0)
+    assert node.run("--check")[:2] == (0, 0)
+    assert len(node.calls()) == 1
+
+
+def test_the_token_is_in_a_file_of_the_users_alone(node: Node) -> None:
+    status, _, said = node.run(hf_model_token=TOKEN)
+    assert status == 0, said
+    assert TOKEN not in said
+    kept = node.token.stat()
+    assert stat.S_IMODE(kept.st_mode) == 0o600
+    assert pwd.getpwuid(kept.st_uid).pw_name == "daemon"
+    assert node.calls()[0].startswith(f"daemon {len(TOKEN)} ")
+    assert node.run(hf_model_token=TOKEN)[:2] == (0, 0)
+    # Taken away, it is gone from the node.
+    assert node.run()[:2] == (0, 1)
+    assert node.token.exists() is False
+
+
+def test_a_model_that_is_refused_is_not_taken_for_complete(node: Node) -> None:
+    complete = node.folder / "complete" / "gated"
+    gated = {"hf_model_name": "gated/model", "hf_model_complete": str(complete)}
+    status, _, said = node.run(**gated)
+    assert status != 0
+    assert "GatedRepoError" in said
+    assert complete.exists() is False
+    assert node.run(hf_model_token=TOKEN, **gated)[0] == 0
+    assert complete.exists() is True
