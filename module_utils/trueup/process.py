@@ -28,7 +28,7 @@ _POLL_SECONDS = 0.05
 # GOMP, KMP: what gcc's and LLVM's OpenMP read beside OMP_; PMIX, PRTE: Open MPI's launcher; UCX and
 # the others below what it and NCCL send data with. /etc/nccl.conf stays in force.
 _STEERING = (
-    *("OMP_", "GOMP_", "KMP_", "OMPI_", "PMIX_", "PRTE_", "DEVITO_"),
+    *("OMP_", "GOMP_", "KMP_", "OMPI_", "PMIX_", "PRTE_", "DEVITO_", "GMX_"),
     *("NCCL_", "UCX_", "HCOLL_", "SHARP_", "GLOO_", "TORCH_", "VLLM_"),
 )
 _WATCH_SECONDS = 1.0

@@ -82,8 +82,8 @@ def test_best_follows_the_metrics_direction() -> None:
 
 def test_the_benchmarks_are_the_roles_with_that_entry_point() -> None:
     assert benchmark_roles(str(ROLES)) == [
-        *("blob_checkpoint", "devito", "fio", "gemm", "gpu_copy", "hpl", "ib", "nccl"),
-        *("stream", "training", "vllm"),
+        *("blob_checkpoint", "devito", "fio", "gemm", "gpu_copy", "gromacs", "hpl", "ib"),
+        *("nccl", "stream", "training", "vllm"),
     ]
 
 

@@ -1,0 +1,687 @@
+"""What GROMACS' ``mdrun`` writes in its log (``md.log``), versions 2018 to 2026.
+
+Either the log alone, or what trueup's driver prints (roles/gromacs/files/gromacs_driver.py): the
+log, and then the line ``trueup-gromacs {...}`` with the log's sha256, so that no damage passes.
+
+The layout was read off GROMACS 2022.5 and public logs of 2019 to 2026 (the columns ms/step and
+Matom*steps/s are new in 2026). Steps and times are counted from the step at which the counters were
+reset (``-resetstep``, ``-resethway``), if they were: then ns/day is steps * dt over the wall time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from dataclasses import dataclass, field
+from typing import Dict, List, Mapping, Match, NoReturn, Optional, Pattern, Tuple
+
+from ..errors import ParseError
+from ..record import Metric
+
+__all__ = [
+    "DRIVER_PREFIX",
+    "JUDGED_BY",
+    "TOOL",
+    "GromacsOutput",
+    "fatal_error",
+    "parse_gromacs",
+    "recognises",
+]
+
+TOOL = "gromacs"
+JUDGED_BY = ("step_rate", "1/s", "higher")
+DRIVER_PREFIX = "trueup-gromacs "
+_DRIVER_FORMAT = 1
+_STANDARD_ERROR = "[standard error]"
+_MARKS = (
+    *("GROMACS version:", "Gromacs version:", "mdrun on rank 0", "mdrun on node 0"),
+    *(DRIVER_PREFIX + "{", "A V E R A G E S"),
+)
+
+_DATE = r"\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}"
+_VERSION = re.compile(r"(?:GROMACS|Gromacs) version: +(?:VERSION )?(\S+)$")
+_PROGRAM = re.compile(r"GROMACS: +gmx\S* mdrun, (?:version|VERSION) (\S+)$")
+_STARTED = re.compile(rf"Started mdrun on (?:rank|node) 0 {_DATE}$")
+_FINISHED = re.compile(rf"Finished mdrun on (?:rank|node) 0 {_DATE}$")
+_DT = re.compile(r" +dt += (\S+)$")
+_STEPS = re.compile(r" +nsteps += (-?\d+)$")
+_OVERRIDE = re.compile(
+    r"Overriding nsteps with value passed on the command line: (-?\d+) steps?(?:, \S+ ps)?$"
+)
+_ATOMS = re.compile(r"There are: +(\d+) Atoms$", re.IGNORECASE)
+_RANKS = re.compile(r"Using (\d+) MPI (?:threads?|process(?:es)?) *$")
+_THREADS = re.compile(r"Using (\d+) OpenMP threads?(?: per (?:tMPI thread|MPI process))? *$")
+_COUNTED = re.compile(
+    r"On (\d+) MPI ranks?(?: doing (PP))?(?:, each using (\d+) OpenMP threads)?(?:,? and)?$"
+)
+_COUNTED_PME = re.compile(r"on (\d+) MPI ranks? doing PME(?:, each using (\d+) OpenMP threads)?$")
+_RESET = re.compile(r"step (\d+): resetting all time and cycle counters$")
+_STATISTICS = re.compile(r"\tStatistics over (\d+) steps(?: \[.*\])? using (\d+) frames$")
+_NO_STATISTICS = "Not enough data recorded to report energy averages"
+_STEP_HEADER = re.compile(r" +Step +Time(?: +Lambda)?$")
+_CONSERVED = re.compile(
+    r"Energy conservation over simulation part #\d+ of length (\S+) [np]s, "
+    r"time (\S+) to (\S+) [np]s$"
+)
+_DRIFT = re.compile(r"  Conserved energy drift: (\S+) kJ/mol/ps per atom$")
+_TOTAL = re.compile(r" Total +(\d+\.\d+) +\d+\.\d+ +100\.0$")
+_TIME_HEADER = re.compile(r" +Core t \(s\) +Wall t \(s\) +\(%\)$")
+_TIME = re.compile(r" +Time: +(\d+\.\d+) +(\d+\.\d+) +(\d+\.\d+)$")
+_LONG_TIME = re.compile(r" +(?:\d+d)?(?:\d+h)?[\d:]+$")
+_PERFORMANCE = re.compile(r"Performance:((?: +\S+)+) *$")
+_COLUMN = re.compile(r"\(([^()]+)\)")
+# What a column of the performance may be; the last three are checked, the others only told apart.
+_COLUMNS = ("Mnbf/s", "GFlops", "MFlops", "ns/day", "hour/ns", "ms/step", "Matom*steps/s")
+_MAPPING = re.compile(
+    r"Mapping of GPU IDs to the (\d+) GPU tasks? in the \d+ ranks? on this node: *$"
+)
+_TASKS = re.compile(r" +((?:PP|PME):\d+(?:,(?:PP|PME):\d+)*) *$")
+_ON_GPU = re.compile(
+    r"PP tasks will do \(?non-perturbed\)? short-ranged( and most bonded)? interactions on the GPU$"
+)
+_UPDATE = re.compile(r"PP task will update and constrain coordinates on the (CPU|GPU)$")
+_PME = re.compile(r"PME tasks will do (all aspects|only spread and gather) on the GPU$")
+_FATAL = (
+    *("Fatal error:", "Software inconsistency error:", "Inconsistency in user input:"),
+    *("Error in user input:", "Assertion failed:", "Standard library runtime error"),
+    *("Feature not implemented:", "Parallel consistency error:", "Invalid command-line options"),
+    *("Invalid simulation setup", "File input/output error:", "System I/O error:"),
+)
+_UNSETTLED = re.compile(
+    r"LINCS WARNING|can not be settled|Too many (?:LINCS|SETTLE)|step too large|"
+    r"Step \d+: The total potential energy is"
+)
+_STOPPED = re.compile(r"Received the \w+ signal, stopping|Run time exceeded .* will terminate")
+_BUILD = {
+    "precision": re.compile(r"Precision: +(\S+)"),
+    "mpi_library": re.compile(r"MPI library: +(.*\S)"),
+    "gpu_support": re.compile(r"GPU support: +(.*\S)"),
+    "simd": re.compile(r"SIMD instructions: +(.*\S)"),
+}
+_BEST_SIMD = re.compile(r"Highest SIMD level supported by all nodes in run: (\S+)$")
+_TUNED = "PP/PME load balancing changed the cut-off and PME settings"
+_ENERGY_WIDTH = 15
+_SECONDS_A_DAY = 86400
+# What a figure printed with three decimals is off by at most.
+_ROUNDED = 0.000501
+
+
+@dataclass(frozen=True)
+class GromacsOutput:
+    """One run of mdrun that ended by itself.
+
+    Attributes:
+        ns_per_day: simulated ns for each day of wall time, as printed.
+        wall_seconds, core_seconds: since the counters were reset, where they were.
+        steps_timed: steps in that time.
+        steps_done, steps_asked: of the whole run. GROMACS counts step 0: 1000 steps are 1001 in its
+            statistics, and 1000 here; ``steps_asked`` is None for a run without an end.
+        dt_ps: time step, ps.
+        ranks: all, those for PME alone included; ``threads`` is of each rank that does PP.
+        offload: what of nb, pme, bonded and update ran on a GPU: gpu, cpu or mixed.
+        gpus: those that were given work on the first node.
+        drift: of the conserved energy, kJ/mol/ps per atom; None where no energies were printed.
+        unsettled: lines that say that constraints could not be met.
+        stopped: why it ended before its last step, if it did.
+        driver: what trueup's driver added; empty for a log alone.
+    """
+
+    ns_per_day: float
+    wall_seconds: float
+    core_seconds: float
+    steps_timed: int
+    steps_done: int
+    steps_asked: Optional[int]
+    dt_ps: float
+    atoms: int
+    ranks: int
+    pme_ranks: int
+    threads: int
+    offload: Mapping[str, str]
+    gpus: int
+    drift: Optional[float]
+    tool_version: Optional[str]
+    build: Mapping[str, str] = field(default_factory=dict)
+    unsettled: Tuple[str, ...] = ()
+    stopped: Optional[str] = None
+    driver: Mapping[str, str] = field(default_factory=dict)
+    warnings: List[str] = field(default_factory=list)
+
+    @property
+    def parameters(self) -> Dict[str, str]:
+        """What was simulated, on what: atoms, steps, dt_ps, layout, precision, offload."""
+        found = {
+            "atoms": str(self.atoms),
+            "steps": str(self.steps_done),
+            "dt_ps": f"{self.dt_ps:g}",
+            "layout": f"{self.ranks}x{self.threads}",
+            "offload": ",".join(n for n, place in self.offload.items() if place != "cpu") or "none",
+        }
+        return {**found, **{name: self.build[name] for name in self.build if name == "precision"}}
+
+    @property
+    def checks(self) -> Dict[str, bool]:
+        """That constraints held, and that the run was not stopped before its last step."""
+        whole = self.steps_asked is None or self.steps_done == self.steps_asked
+        return {
+            "constraints_hold": not self.unsettled,
+            "all_steps_done": self.stopped is None and whole,
+        }
+
+    def metrics(self) -> List[Metric]:
+        """step_rate [1/s], simulation_rate [ns/day], run_time [s], energy_drift [kJ/mol/ps].
+
+        ns/day and kJ/mol/ps per atom are no base units: they are what everybody in this field reads
+        and what GROMACS prints. step_rate is the same figure in one.
+        """
+        rows = [
+            _single("step_rate", self.ns_per_day * 1000 / self.dt_ps / _SECONDS_A_DAY, "1/s"),
+            _single("simulation_rate", self.ns_per_day, "ns/day"),
+            _single("run_time", self.wall_seconds, "s", "lower"),
+        ]
+        if self.drift is not None:
+            rows.append(_single("energy_drift", abs(self.drift), "kJ/mol/ps", "lower"))
+        return rows
+
+
+def _single(name: str, value: float, unit: str, direction: str = "higher") -> Metric:
+    return Metric(name, value, unit, direction, statistic="single", n=1)
+
+
+def recognises(text: str) -> bool:
+    """Whether this is a log of mdrun, whole or damaged."""
+    return any(mark in text for mark in _MARKS)
+
+
+def fatal_error(text: str) -> Optional[str]:
+    """The sentence of GROMACS' fatal error, or what says that the system blew up; None where
+    neither is there."""
+    lines = text.splitlines()
+    for at, line in enumerate(lines):
+        if line.startswith(_FATAL):
+            said = []
+            for following in lines[at + 1 :]:
+                if not following.strip() or following.startswith(("-----", "For more information")):
+                    break
+                said.append(following.strip())
+            return " ".join([line.strip(), *said])
+    for number, line in enumerate(lines, 1):
+        if _UNSETTLED.search(line):
+            return f"{line.strip()} (line {number})"
+    return None
+
+
+def parse_gromacs(text: str) -> GromacsOutput:
+    """Read one log.
+
+    Raises:
+        ParseError: a fatal error, energies that are not finite, no ``Finished`` line, two runs in
+            one log, a figure that is missing or no number, or figures that contradict each other.
+    """
+    driver, log = _split(text)
+    return _Reader(log, driver).output()
+
+
+def _split(text: str) -> Tuple[Dict[str, str], str]:
+    """The driver's fields and the log that it vouches for; no fields for a log alone."""
+    lines = text.split("\n")
+    found = [number for number, line in enumerate(lines) if line.startswith(DRIVER_PREFIX)]
+    if not found:
+        return {}, text
+    if len(found) > 1:
+        at = found[1]
+        raise ParseError("a second result line of the driver", at + 1, lines[at])
+    at = found[0]
+    line = lines[at]
+    try:
+        data = json.loads(line[len(DRIVER_PREFIX) :])
+    except ValueError as error:
+        message = f"the driver's line is cut off or damaged ({error})"
+        raise ParseError(message, at + 1, line) from None
+    if not isinstance(data, dict) or data.get("format") != _DRIVER_FORMAT:
+        raise ParseError(f"the driver's line is not of format {_DRIVER_FORMAT}", at + 1, line)
+    fields = ("log_sha256", "tpr_sha256", "mdrun")
+    if set(data) != {"format", *fields} or not all(isinstance(data[n], str) for n in fields):
+        raise ParseError(f"the driver's line has not {', '.join(fields)}", at + 1, line)
+    log = "\n".join(lines[:at]) + "\n"
+    got = hashlib.sha256(log.encode("utf-8", errors="replace")).hexdigest()
+    if got != data["log_sha256"]:
+        raise ParseError(
+            f"the log above is damaged: its sha256 is {got}, the driver's {data['log_sha256']}",
+            at + 1,
+            line,
+        )
+    rest = "\n".join(lines[at + 1 :]).strip()
+    if rest and not rest.startswith(_STANDARD_ERROR):
+        raise ParseError("text after the driver's line", at + 2, lines[at + 1])
+    # Read once, and not repeated in it: the others are told by the log that the sum vouches for.
+    if not re.fullmatch(r"[0-9a-f]{64}", data["tpr_sha256"]):
+        raise ParseError("tpr_sha256 is no sha256", at + 1, line)
+    return {name: data[name] for name in fields}, log
+
+
+class _Reader:
+    """The log's lines, so that a refusal can name one."""
+
+    def __init__(self, log: str, driver: Dict[str, str]) -> None:
+        self._lines = [line.rstrip("\r") for line in log.split("\n")]
+        self._driver = driver
+        self._at = 0  # the log is read from top to bottom: each part comes after the one before
+
+    def output(self) -> GromacsOutput:
+        error = fatal_error("\n".join(self._lines))
+        if error and any(line.startswith(_FATAL) for line in self._lines):
+            raise ParseError(f"mdrun ended with an error: {error}")
+        version = self._version()
+        build = self._build()
+        steps_asked, dt = self._input()
+        ranks, threads = self._optional(_RANKS), self._optional(_THREADS)
+        offload, gpus = self._gpus()
+        atoms = self._whole(self._next(_ATOMS, "number of atoms"), "number of atoms")
+        self._next(_STARTED, "line 'Started mdrun on rank 0'")
+        started = self._at
+        first, last, energies, averages = self._energies(started)
+        done = last[1] - first[1] + 1
+        reset = self._reset(started, first[1], last[1])
+        drift = self._drift(started, energies, first, last, dt, atoms)
+        self._statistics(averages, done)
+        counted, pme_ranks, counted_threads = self._counted()
+        self._same(ranks, counted, "MPI ranks")
+        if not pme_ranks:
+            self._same(threads, counted_threads, "OpenMP threads")
+        total = self._number(self._next(_TOTAL, "total of the time accounting"), 1, "total time")
+        timed = done - (reset - first[1])
+        core, wall = self._time(total)
+        rate = self._performance(wall, timed, dt, atoms)
+        self._end()
+        return GromacsOutput(
+            ns_per_day=rate,
+            wall_seconds=wall,
+            core_seconds=core,
+            steps_timed=timed,
+            steps_done=done - 1,
+            steps_asked=steps_asked,
+            dt_ps=dt,
+            atoms=atoms,
+            ranks=counted,
+            pme_ranks=pme_ranks,
+            threads=counted_threads,
+            offload=offload,
+            gpus=gpus,
+            drift=drift,
+            tool_version=version,
+            build=build,
+            unsettled=tuple(line.strip() for line in self._lines if _UNSETTLED.search(line)),
+            stopped=next((line.strip() for line in self._lines if _STOPPED.search(line)), None),
+            driver=self._driver,
+            warnings=self._warnings(build),
+        )
+
+    # --- finding lines
+
+    def _refuse(self, message: str, at: Optional[int] = None) -> NoReturn:
+        if at is None:
+            raise ParseError(message)
+        raise ParseError(message, at + 1, self._lines[at])
+
+    def _all(self, pattern: Pattern[str]) -> List[Tuple[int, Match[str]]]:
+        found = ((at, pattern.match(line)) for at, line in enumerate(self._lines))
+        return [(at, match) for at, match in found if match]
+
+    def _next(self, pattern: Pattern[str], what: str) -> Tuple[int, Match[str]]:
+        """The only line of that form, which must come after the last one that was read."""
+        found = self._all(pattern)
+        if not found:
+            self._refuse(f"no {what}: the log is cut off or damaged, or is not of mdrun")
+        if len(found) > 1:
+            self._refuse(f"a second {what}: two runs in one log", found[1][0])
+        at, match = found[0]
+        if at < self._at:
+            self._refuse(f"{what} stands too early in the log", at)
+        self._at = at
+        return at, match
+
+    def _optional(self, pattern: Pattern[str]) -> Optional[Tuple[int, int]]:
+        """Line and number of a line that not every version prints."""
+        found = self._all(pattern)
+        if len(found) > 1:
+            self._refuse("this line stands twice: two runs in one log", found[1][0])
+        return (found[0][0], int(found[0][1].group(1))) if found else None
+
+    def _whole(self, found: Tuple[int, Match[str]], what: str) -> int:
+        at, match = found
+        number = int(match.group(1))
+        if number < 1:
+            self._refuse(f"{what} is {number}", at)
+        return number
+
+    def _number(self, found: Tuple[int, Match[str]], group: int, what: str) -> float:
+        at, match = found
+        return self._positive(match.group(group), what, at)
+
+    def _positive(self, text: str, what: str, at: int) -> float:
+        value = self._float(text, what, at)
+        if value <= 0:
+            self._refuse(f"{what} {text!r} is not a positive number", at)
+        return value
+
+    def _float(self, text: str, what: str, at: int) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            self._refuse(f"{what} {text!r} is not a number", at)
+        if not math.isfinite(value):
+            self._refuse(f"{what} is {text.strip()}: the simulation blew up", at)
+        return value
+
+    def _same(self, said: Optional[Tuple[int, int]], counted: int, what: str) -> None:
+        if said and said[1] != counted:
+            self._refuse(f"{said[1]} {what} here, and {counted} in the time accounting", said[0])
+
+    # --- the head
+
+    def _version(self) -> str:
+        programs = self._all(_PROGRAM)
+        if len(programs) > 1:
+            self._refuse("a second log begins here: two runs in one log", programs[1][0])
+        at, match = self._next(_VERSION, "line 'GROMACS version:'")
+        version = match.group(1)
+        if programs and programs[0][1].group(1) != version:
+            self._refuse(f"version {version}, and {programs[0][1].group(1)} in the title", at)
+        if not re.match(r"20(?:1[89]|[2-9]\d)\b", version):
+            self._refuse(f"GROMACS {version} is older than 2018, the first that is understood", at)
+        return version
+
+    def _build(self) -> Dict[str, str]:
+        build = {}
+        for name, pattern in _BUILD.items():
+            found = self._all(pattern)
+            if found:
+                build[name] = found[0][1].group(1)
+        return build
+
+    def _input(self) -> Tuple[Optional[int], float]:
+        dt = self._number(self._next(_DT, "dt in the input parameters"), 1, "dt")
+        match = self._next(_STEPS, "nsteps in the input parameters")[1]
+        override = self._all(_OVERRIDE)
+        if len(override) > 1:
+            self._refuse("nsteps is overridden twice: two runs in one log", override[1][0])
+        asked = int((override[0][1] if override else match).group(1))
+        return (None if asked < 0 else asked), dt
+
+    def _gpus(self) -> Tuple[Dict[str, str], int]:
+        """What ran on GPUs, and on how many."""
+        offload = dict.fromkeys(("nb", "pme", "bonded", "update"), "cpu")
+        mapping = self._all(_MAPPING)
+        said = [self._all(pattern) for pattern in (_ON_GPU, _UPDATE, _PME)]
+        for found in (mapping, *said):
+            if len(found) > 1:
+                self._refuse("this line stands twice: two runs in one log", found[1][0])
+        on_gpu, update, pme = (found[0] if found else None for found in said)
+        if not mapping:
+            stray = on_gpu or update or pme
+            if stray:
+                self._refuse("work on a GPU, and no 'Mapping of GPU IDs'", stray[0])
+            return offload, 0
+        at, match = mapping[0]
+        tasks = _TASKS.match(self._lines[at + 1]) if at + 1 < len(self._lines) else None
+        listed = tasks.group(1).split(",") if tasks else []
+        if len(listed) != int(match.group(1)):
+            self._refuse(f"{match.group(1)} GPU tasks, and {len(listed)} are listed", at)
+        kinds = {task.partition(":")[0] for task in listed}
+        offload["nb"] = "gpu"  # whatever else is there, the short-ranged interactions are
+        if ("PME" in kinds) != (pme is not None) and on_gpu:
+            self._refuse("the GPU tasks and what they do contradict each other about PME", at)
+        if "PME" in kinds:
+            # 2018 maps the tasks and does not say what they do.
+            whole = pme is None or pme[1].group(1) == "all aspects"
+            offload["pme"] = "gpu" if whole else "mixed"
+        if on_gpu and on_gpu[1].group(1):
+            offload["bonded"] = "gpu"
+        if update and update[1].group(1) == "GPU":
+            offload["update"] = "gpu"
+        return offload, len({task.partition(":")[2] for task in listed})
+
+    # --- the steps
+
+    def _energies(
+        self, started: int
+    ) -> Tuple[Tuple[int, int], Tuple[int, int], Dict[int, Tuple[str, int]], Optional[int]]:
+        """First and last step that the log shows (line, step), the conserved energy at each (as
+        printed, and its line), and the line of the averages' table."""
+        shown: List[Tuple[int, int]] = []
+        energies: Dict[int, Tuple[str, int]] = {}
+        averages: Optional[int] = None
+        for at in range(started, len(self._lines)):
+            line = self._lines[at]
+            if _STEP_HEADER.match(line):
+                shown.append(self._step(at + 1, shown))
+            elif "A V E R A G E S" in line:
+                if averages is not None:
+                    self._refuse("a second table of averages: two runs in one log", at)
+                averages = at
+            elif line == "   Energies (kJ/mol)":
+                table = self._table(at)
+                name = "Conserved En." if "Conserved En." in table else "Total Energy"
+                if averages is None and name in table:
+                    if not shown:
+                        self._refuse("energies before the first step", at)
+                    if shown[-1][1] in energies:
+                        self._refuse(f"a second table of energies of step {shown[-1][1]}", at)
+                    energies[shown[-1][1]] = table[name]
+        if len(shown) < 2:
+            self._refuse("no first and last step: the log is cut off or damaged")
+        return shown[0], shown[-1], energies, averages
+
+    def _step(self, at: int, shown: List[Tuple[int, int]]) -> Tuple[int, int]:
+        words = self._lines[at].split() if at < len(self._lines) else []
+        if len(words) not in (2, 3) or not words[0].isdigit():
+            self._refuse("no step below 'Step Time'", min(at, len(self._lines) - 1))
+        step = int(words[0])
+        self._float(words[1], "time", at)
+        if shown and step <= shown[-1][1]:
+            self._refuse(f"step {step} after step {shown[-1][1]}", at)
+        return at, step
+
+    def _table(self, at: int) -> Dict[str, Tuple[str, int]]:
+        """Names to figures (and their lines) of a table of energies: lines of names and of figures
+        in turn, each cell 15 wide."""
+        table: Dict[str, Tuple[str, int]] = {}
+        at += 1
+        while at < len(self._lines) and self._lines[at].strip():
+            names = self._cells(self._lines[at])
+            figures = self._cells(self._lines[at + 1]) if at + 1 < len(self._lines) else []
+            if len(names) != len(figures):
+                self._refuse(f"{len(names)} names of energies and {len(figures)} figures", at)
+            for name, figure in zip(names, figures):
+                if name in table:
+                    self._refuse(f"{name} stands twice", at)
+                self._float(figure, name, at + 1)
+                table[name] = (figure, at + 1)
+            at += 2
+        if not table:
+            self._refuse("an empty table of energies", at - 1)
+        return table
+
+    @staticmethod
+    def _cells(line: str) -> List[str]:
+        # A negative figure fills its cell less: split by width, for names hold blanks.
+        return [
+            line[start : start + _ENERGY_WIDTH].strip()
+            for start in range(0, len(line.rstrip()), _ENERGY_WIDTH)
+        ]
+
+    def _reset(self, started: int, first: int, last: int) -> int:
+        """The step from which time is counted."""
+        found = self._all(_RESET)
+        restarted = [at for at, n in enumerate(self._lines) if n.startswith("Restarted time on ")]
+        if len(found) > 1 or len(restarted) != len(found):
+            at = found[-1][0] if found else restarted[0]
+            self._refuse("the counters were not reset exactly once, or not at all", at)
+        if not found:
+            return first
+        at, match = found[0]
+        step = int(match.group(1))
+        if at < started or not first <= step <= last:
+            self._refuse(f"counters reset at step {step}, of {first} to {last}", at)
+        return step
+
+    def _drift(
+        self,
+        started: int,
+        energies: Dict[int, Tuple[str, int]],
+        first: Tuple[int, int],
+        last: Tuple[int, int],
+        dt: float,
+        atoms: int,
+    ) -> Optional[float]:
+        """Drift of the conserved energy: as printed, and checked with the printed energies; from
+        these alone where a version does not print it."""
+        printed = self._all(_DRIFT)
+        over = self._all(_CONSERVED)
+        if len(printed) > 1 or len(over) != len(printed):
+            self._refuse(
+                "the energy drift stands twice, or not with its time", (printed or over)[-1][0]
+            )
+        length = (last[1] - first[1]) * dt
+        ends = [energies.get(step) for step in (first[1], last[1])]
+        if ends[0] is None or ends[1] is None:
+            if printed:
+                self._refuse("an energy drift without energies at both ends", printed[0][0])
+            return None
+        values = [self._float(end[0], "conserved energy", end[1]) for end in ends if end]
+        computed = (values[1] - values[0]) / (length * atoms)
+        # Energies have six digits.
+        rounding = sum(10 ** (math.floor(math.log10(abs(v))) - 5) for v in values if v) / 2
+        allowed = 1.01 * rounding / (length * atoms)
+        if not printed:
+            return computed
+        at, match = printed[0]
+        if at < started:
+            self._refuse("the energy drift stands before the run", at)
+        drift = self._float(match.group(1), "energy drift", at)
+        said = self._number(over[0], 1, "length of the simulation")
+        if not math.isclose(said, length, rel_tol=1e-5):
+            self._refuse(f"{said:g} ps are not {last[1] - first[1]} steps of {dt:g} ps", over[0][0])
+        # Three digits.
+        if abs(drift - computed) > allowed + 0.0051 * abs(drift) + 5e-12:
+            self._refuse(f"drift {drift:g}, and {computed:.3g} from the energies printed", at)
+        return drift
+
+    def _statistics(self, averages: Optional[int], done: int) -> None:
+        found = self._all(_STATISTICS)
+        if not found:
+            if not any(_NO_STATISTICS in line for line in self._lines):
+                self._refuse("no averages: the log is cut off or damaged")
+            return
+        at, match = self._next(_STATISTICS, "line 'Statistics over'")
+        if averages is None or at < averages:
+            self._refuse("statistics before the table of averages", at)
+        if int(match.group(1)) != done:
+            self._refuse(f"statistics over {match.group(1)} steps, and {done} were done", at)
+
+    # --- the end
+
+    def _counted(self) -> Tuple[int, int, int]:
+        """All ranks, those for PME alone, and threads of a rank, in the time accounting."""
+        at, match = self._next(_COUNTED, "line 'On N MPI ranks'")
+        ranks, threads = int(match.group(1)), int(match.group(3) or 1)
+        pme = 0
+        if match.group(2):
+            other = _COUNTED_PME.match(self._lines[at + 1]) if at + 1 < len(self._lines) else None
+            if not other:
+                self._refuse("ranks doing PP, and none doing PME", at)
+            pme = int(other.group(1))
+        if ranks < 1 or threads < 1 or (match.group(2) and pme < 1):
+            self._refuse("a number of ranks or threads below 1", at)
+        return ranks + pme, pme, threads
+
+    def _time(self, total: float) -> Tuple[float, float]:
+        at, _ = self._next(_TIME_HEADER, "line 'Core t (s)  Wall t (s)'")
+        found = self._next(_TIME, "line 'Time:'")
+        if found[0] != at + 1:
+            self._refuse("'Time:' does not stand below its header", found[0])
+        core, wall, percent = (
+            self._number(found, n, what)
+            for n, what in ((1, "core time"), (2, "wall time"), (3, "percentage"))
+        )
+        slack = _ROUNDED * percent / wall + 100 * _ROUNDED / wall + 0.0501
+        if abs(100 * core / wall - percent) > slack:
+            self._refuse(f"core time {core} is not {percent} % of {wall} s", found[0])
+        if abs(total - wall) > 2 * _ROUNDED:
+            self._refuse(f"wall time {wall} s, and {total} s in the accounting", found[0])
+        return core, wall
+
+    def _performance(self, wall: float, steps: int, dt: float, atoms: int) -> float:
+        """ns/day, which stands in the line three to five times in other words."""
+        at, match = self._next(_PERFORMANCE, "line 'Performance:'")
+        header = self._lines[at - 1]
+        names, words = _COLUMN.findall(header), match.group(1).split()
+        unknown = [name for name in names if name not in _COLUMNS]
+        if not names or unknown or _COLUMN.sub("", header).strip():
+            self._refuse("the columns of the performance are not understood", at - 1)
+        if len(names) != len(words) or len(set(names)) != len(names):
+            self._refuse(f"{len(names)} columns and {len(words)} figures", at)
+        if not {"ns/day", "hour/ns"} <= set(names):
+            self._refuse("ns/day and hour/ns are not both there", at - 1)
+        between = self._lines[self._at_time() + 1 : at - 1]
+        if len(between) > 1 or any(not _LONG_TIME.match(line) for line in between):
+            self._refuse("'Performance:' does not follow the times", at)
+        figures: Dict[str, float] = {}
+        for name, word in zip(names, words):
+            value = self._float(word, name, at)
+            if value < 0 or (name == "ns/day" and not value):
+                self._refuse(f"{name} {word} is not a positive number", at)
+            figures[name] = value
+        rate = figures["ns/day"]
+        low, high = wall - _ROUNDED, wall + _ROUNDED
+        per_second = (steps / high, steps / low if low > 0 else math.inf)
+        day = dt * _SECONDS_A_DAY / 1000
+        expected = {
+            "ns/day": (per_second[0] * day, per_second[1] * day),
+            "hour/ns": (24 / (rate + _ROUNDED), 24 / max(rate - _ROUNDED, 1e-9)),
+            "ms/step": (1000 / per_second[1], 1000 / per_second[0]),
+            "Matom*steps/s": (per_second[0] * atoms / 1e6, per_second[1] * atoms / 1e6),
+        }
+        for name, (least, most) in expected.items():
+            if name in figures and not least - _ROUNDED <= figures[name] <= most + _ROUNDED:
+                self._refuse(
+                    f"{name} {figures[name]:g} contradicts {steps} steps of {dt:g} ps in "
+                    f"{wall:g} s and {rate:g} ns/day ({least:.6g} to {most:.6g})",
+                    at,
+                )
+        return rate
+
+    def _at_time(self) -> int:
+        return self._all(_TIME)[0][0]
+
+    def _end(self) -> None:
+        performance = self._at
+        at, _ = self._next(_FINISHED, "line 'Finished mdrun on rank 0'")
+        if at != performance + 1:
+            self._refuse("'Finished mdrun' does not follow the performance", at)
+        for after in range(at + 1, len(self._lines)):
+            line = self._lines[after].strip()
+            if line == _STANDARD_ERROR:
+                return
+            if line:
+                self._refuse("text after 'Finished mdrun'", after)
+
+    def _warnings(self, build: Mapping[str, str]) -> List[str]:
+        found = []
+        best = self._all(_BEST_SIMD)
+        if best and build.get("simd", best[0][1].group(1)) != best[0][1].group(1):
+            found.append(
+                f"built for {build['simd']}, and this CPU has {best[0][1].group(1)}: a build for "
+                "it is faster"
+            )
+        found += [
+            line.strip()
+            for line in self._lines
+            if line.startswith("NOTE: ") or _STOPPED.search(line)
+        ]
+        if any(_TUNED in line for line in self._lines):
+            found.append("PME was tuned during the run: grid and cut-off are not the input's")
+        return list(dict.fromkeys(found))

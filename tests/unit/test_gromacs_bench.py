@@ -1,0 +1,236 @@
+"""The module gromacs_bench and its driver: success, check mode, missing tool, unusable output,
+refusals, and that the folder is gone afterwards."""
+
+from __future__ import annotations
+
+import json
+import re
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import gromacs_bench
+import jsonschema
+import pytest
+from ansible.module_utils.trueup import gromacs
+from ansible.module_utils.trueup.parsers.gromacs import parse_gromacs
+from bench_modules import FakeRun, Runner
+from trueup import record as records
+
+ROOT = Path(__file__).parent.parent.parent
+DATA = ROOT / "tests" / "data" / "gromacs"
+DRIVER = ROOT / "roles" / "gromacs" / "files" / "gromacs_driver.py"
+GOOD = (DATA / "driver_r1t2.txt").read_text()
+TWO_RANKS = (DATA / "driver_r2t1.txt").read_text()
+SCHEMA = json.loads(Path(records.__file__).with_name("record.schema.json").read_text())
+SUM = "ab" * 32
+
+
+@pytest.fixture(name="run_module")
+def _run_module(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> Any:
+    runner = Runner(gromacs_bench, monkeypatch, capsys, tmp_path)
+    monkeypatch.setattr(gromacs_bench.os, "sched_getaffinity", lambda _: set(range(8)))
+    (tmp_path / "runs").mkdir()
+    asked = {
+        "prefix": "/opt/trueup",
+        "directory": str(tmp_path / "runs"),
+        "water_box": 2.5,
+        "threads_per_rank": 2,
+        "steps": 2000,
+    }
+    return lambda run, **arguments: runner(run, **{**asked, **arguments})
+
+
+def test_a_good_run_gives_a_record_and_leaves_nothing(run_module: Any, tmp_path: Path) -> None:
+    run = FakeRun(stdout=GOOD)
+    result = run_module(run, environment={"UCX_TLS": "rc"})
+    record = result["record"]
+    jsonschema.validate(record, SCHEMA)
+    assert (record["outcome"], record["case"]) == ("ok", "water2.5nm-r1t2")
+    assert record["software"] == {"gromacs": "2022.5-Debian_2022.5_2"}
+    assert (record["ranks"], record["threads_per_rank"], record["gpus"]) == (1, 2, 0)
+    parameters = record["parameters"]
+    assert (parameters["atoms"], parameters["reset_step"], parameters["nb"]) == (1530, 1000, "cpu")
+    assert (parameters["layout"], parameters["steps_timed"]) == ("1x2", 1001)
+    assert {row["name"]: row["unit"] for row in record["metrics"]} == {
+        "step_rate": "1/s",
+        "simulation_rate": "ns/day",
+        "run_time": "s",
+        "energy_drift": "kJ/mol/ps",
+    }
+    assert result["ansible_facts"] == {"trueup_gromacs": record}
+    assert run.calls[0]["argv"][1] == "/opt/trueup/gromacs_driver.py"
+    assert run.calls[0]["environment"] == {"UCX_TLS": "rc"} == result["environment"]
+    assert list((tmp_path / "runs").iterdir()) == []
+
+
+def test_check_mode_returns_the_same_keys_and_runs_nothing(run_module: Any, tmp_path: Path) -> None:
+    run = FakeRun(stdout=GOOD)
+    result, real = run_module(run, check=True), run_module(FakeRun(stdout=GOOD))
+    assert (run.calls, list((tmp_path / "runs").iterdir())) == ([], [])
+    assert set(result) == set(real)
+    assert result["record"] is None
+    name = re.compile(r"trueup-gromacs-\w+")
+    assert [name.sub("X", word) for word in result["command"]] == [
+        name.sub("X", word) for word in real["command"]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ending", "outcome", "reason"),
+    [
+        ({"error": FileNotFoundError(2, "No such file or directory")}, "failed", "cannot be run"),
+        (
+            {"returncode": 139, "stdout": (DATA / "driver_blown_up.txt").read_text()},
+            "failed",
+            "was killed by SIGSEGV after 4.5 s: step 0: One or more water molecules can not be",
+        ),
+        (
+            {"returncode": 1, "stdout": (DATA / "driver_no_gpu.txt").read_text()},
+            "failed",
+            "exit status 1 after 4.5 s: ",
+        ),
+        ({"stdout": GOOD[:3000]}, "failed", "output not understood"),
+        ({"stdout": GOOD.replace("1530", "1531")}, "failed", "the log above is damaged"),
+        ({"stdout": ""}, "failed", "no line 'GROMACS version:'"),
+        ({"timed_out": True}, "failed", "time limit of 1800 s"),
+        ({"stdout": (DATA / "md_r1t1.log").read_text()}, "invalid", "result line is missing"),
+        ({"stdout": TWO_RANKS}, "invalid", "2 ranks ran instead of 1"),
+    ],
+)
+def test_a_bad_end_gives_a_record_with_the_reason_and_leaves_nothing(
+    run_module: Any, tmp_path: Path, ending: dict[str, Any], outcome: str, reason: str
+) -> None:
+    result = run_module(FakeRun(**ending))
+    jsonschema.validate(result["record"], SCHEMA)
+    assert (result["failed"], result["record"]["outcome"]) == (True, outcome)
+    assert reason in result["record"]["reason"]
+    assert list((tmp_path / "runs").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ({"threads_per_rank": 1}, "2 threads ran in a rank instead of 1"),
+        ({"steps": 3000}, "2000 of 3000 steps were done"),
+        ({"reset_step": 500}, "1001 steps were timed"),
+        ({"nb": "gpu"}, "nb ran on the CPU, and a GPU was asked for"),
+        ({"drift_allowed": 1e-9}, "the conserved energy drifts by"),
+    ],
+)
+def test_a_run_that_was_not_as_asked_is_invalid(
+    run_module: Any, arguments: dict[str, Any], reason: str
+) -> None:
+    result = run_module(FakeRun(stdout=GOOD), **arguments)
+    assert result["record"]["outcome"] == "invalid"
+    assert reason in result["record"]["reason"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"water_box": 0.0}, "give either tpr with tpr_sha256, or water_box"),
+        ({"tpr": "/data/a.tpr"}, "give either tpr with tpr_sha256, or water_box"),
+        ({"tpr": "/data/a.tpr", "water_box": 0.0}, "is no sha256"),
+        ({"tpr_sha256": SUM}, "leave it out"),
+        ({"tpr": "/no/a.tpr", "tpr_sha256": SUM, "water_box": 0.0}, "is not a file on this node"),
+        ({"water_box": 1.0}, "water_box 1 nm is not between"),
+        ({"ranks": 0}, "ranks 0 is not at least 1"),
+        ({"ranks": 5}, "5 ranks x 2 threads are more than the 8 CPUs there are"),
+        ({"steps": 10}, "steps 10 are below 100"),
+        ({"reset_step": 2000}, "reset_step 2000 is not before the end"),
+        ({"drift_allowed": 0}, "drift_allowed 0.0 is not a positive energy"),
+        ({"nb": "cpu", "pme": "gpu"}, "nb is cpu"),
+        ({"directory": "/no/such/folder"}, "/no/such/folder is not a folder on this node"),
+        ({"timeout_seconds": 0}, "timeout_seconds 0"),
+    ],
+)
+def test_bad_input_is_refused_before_anything_runs(
+    run_module: Any, arguments: dict[str, Any], message: str
+) -> None:
+    run = FakeRun(stdout=GOOD)
+    result = run_module(run, **arguments)
+    assert result["failed"] is True
+    assert message in result["msg"]
+    assert (result["record"], run.calls) == (None, [])
+
+
+def test_a_part_on_the_gpu_that_was_to_be_on_the_cpu() -> None:
+    output = parse_gromacs((DATA / "synthetic_gpu2026.log").read_text())
+    assert output.gpus == 1
+    asked = {"nb": "auto", "pme": "auto", "bonded": "auto", "update": "cpu"}
+    chosen = gromacs.Settings("", "", 2.5, 1, 1, 600, 300, asked, "on", tune_pme=False)
+    assert gromacs.judge(output, chosen, drift_allowed=1.0) == "the driver's result line is missing"
+    object.__setattr__(output, "driver", {"tpr_sha256": SUM})
+    reason = gromacs.judge(output, chosen, drift_allowed=1.0)
+    assert reason == "update ran on a GPU, and the CPU was asked for"
+
+
+# --- the driver, with a program that stands in for gmx
+
+STAND_IN = """#!{python}
+import pathlib, sys
+words = sys.argv[1:]
+if words == ["--version"]:
+    print("MPI library:        {library}")
+    sys.exit(0)
+with open("{calls}", "a") as stream:
+    stream.write(" ".join(words) + chr(10))
+if "-o" in words:
+    pathlib.Path(words[words.index("-o") + 1]).write_text("x")
+if "md.log" in words:
+    pathlib.Path("md.log").write_text("the log" + chr(10))
+    print("Performance: on the terminal")
+    sys.exit({status})
+"""
+
+
+def drive(tmp_path: Path, *words: str, library: str = "thread_mpi", status: int = 0) -> Any:
+    program, calls, folder = tmp_path / "gmx", tmp_path / "calls", tmp_path / "run"
+    folder.mkdir()
+    body = STAND_IN.format(python=sys.executable, library=library, calls=calls, status=status)
+    program.write_text(body)
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    argv = [sys.executable, str(DRIVER), "--program", str(program), "--folder", str(folder)]
+    argv += ["--steps", "200", "--reset-step", "100", *words]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    return done, calls.read_text().splitlines() if calls.exists() else []
+
+
+def test_the_driver_builds_water_and_prints_the_log(tmp_path: Path) -> None:
+    done, calls = drive(tmp_path, "--water-box", "3", "--ranks", "2", "--threads", "4")
+    assert done.returncode == 0
+    log, last = done.stdout.splitlines()
+    assert log == "the log"
+    assert json.loads(last.removeprefix("trueup-gromacs "))["format"] == 1
+    assert [line.split()[0] for line in calls] == [
+        *("solvate", "grompp", "mdrun", "grompp", "mdrun", "grompp", "mdrun"),
+    ]
+    assert "-ntmpi 2" in calls[-1]
+    assert "-resetstep 100 -pin on -ntomp 4 -notunepme" in calls[-1]
+    assert "nsteps = 200" in (tmp_path / "run" / "md.mdp").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "options", "status", "said"),
+    [
+        (["--tpr", "{tpr}", "--sha256", SUM], {}, 2, "has the sha256"),
+        (["--tpr", "/no/a.tpr", "--sha256", SUM], {}, 2, "No such file"),
+        (["--water-box", "3", "--ranks", "2"], {"library": "none"}, 2, "has no MPI"),
+        (["--water-box", "3"], {"status": 3}, 3, "mdrun failed: "),
+    ],
+)
+def test_the_driver_says_why_it_failed(
+    tmp_path: Path, words: list[str], options: dict[str, Any], status: int, said: str
+) -> None:
+    tpr = tmp_path / "a.tpr"
+    tpr.write_text("x")
+    done, _ = drive(tmp_path, *[word.format(tpr=tpr) for word in words], **options)
+    assert done.returncode == status
+    assert said in done.stdout
+    assert "trueup-gromacs" not in done.stdout
+    assert "Traceback" not in done.stdout + done.stderr

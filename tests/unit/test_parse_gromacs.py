@@ -1,0 +1,248 @@
+"""GROMACS' logs: recorded files and what must be read from them, or refused."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from trueup.errors import ParseError
+from trueup.parsers.gromacs import GromacsOutput, fatal_error, parse_gromacs, recognises
+
+DATA = Path(__file__).parent.parent / "data" / "gromacs"
+
+
+def load(name: str) -> str:
+    return (DATA / name).read_text(encoding="utf-8")
+
+
+DRIVER = load("driver_r1t2.txt")
+PLAIN = load("md_r1t1.log")
+GPU = load("synthetic_gpu2026.log")
+
+
+def values(text: str) -> dict[str, float]:
+    return {row.name: row.value for row in parse_gromacs(text).metrics()}
+
+
+def changed(text: str, pattern: str, replacement: str) -> str:
+    result, count = re.subn(pattern, replacement, text, count=1, flags=re.MULTILINE)
+    assert count == 1
+    return result
+
+
+@pytest.mark.parametrize(
+    ("name", "layout", "steps", "timed"),
+    [
+        ("driver_r1t2.txt", (1, 2), 2000, 1001),
+        ("driver_r2t1.txt", (2, 1), 2000, 1001),
+        ("driver_mpi_r2t1.txt", (2, 1), 1000, 501),
+        ("md_r1t1.log", (1, 1), 600, 301),
+        ("md_drift.log", (1, 2), 400, 201),
+        ("md_sigterm.log", (1, 2), 440, 441),
+    ],
+)
+def test_recorded_runs(name: str, layout: tuple[int, int], steps: int, timed: int) -> None:
+    output = parse_gromacs(load(name))
+    assert (output.ranks, output.threads) == layout
+    assert (output.steps_done, output.steps_timed, output.atoms) == (steps, timed, 1530)
+    assert output.tool_version == "2022.5-Debian_2022.5_2"
+    assert set(output.offload.values()) == {"cpu"}
+    rows = {row.name: row for row in output.metrics()}
+    assert set(rows) == {"step_rate", "simulation_rate", "run_time", "energy_drift"}
+    # Steps over time, within the rounding of ns/day (0.001) and of the wall time (0.001 s).
+    assert rows["step_rate"].value == pytest.approx(timed / output.wall_seconds, rel=2e-3)
+    assert rows["simulation_rate"].unit == "ns/day"
+    assert output.warnings[0].startswith("built for SSE4.1, and this CPU has AVX_512")
+
+
+def test_the_log_says_what_it_ran_on() -> None:
+    output = parse_gromacs(PLAIN)
+    assert output.parameters == {
+        "atoms": "1530",
+        "steps": "600",
+        "dt_ps": "0.002",
+        "layout": "1x1",
+        "offload": "none",
+        "precision": "mixed",
+    }
+    assert (output.ns_per_day, output.wall_seconds, output.drift) == (97.557, 0.533, -0.000671)
+    assert values(PLAIN)["energy_drift"] == 0.000671
+    assert output.driver == {}
+    assert set(parse_gromacs(DRIVER).driver) == {"log_sha256", "tpr_sha256", "mdrun"}
+
+
+def test_a_run_that_was_told_to_end_says_so() -> None:
+    output = parse_gromacs(load("md_sigterm.log"))
+    assert output.checks == {"constraints_hold": True, "all_steps_done": False}
+    assert output.stopped == "Received the TERM signal, stopping within 40 steps"
+    assert output.stopped in output.warnings
+
+
+def test_a_gpu_log_of_2026_and_one_of_2018() -> None:
+    new = parse_gromacs(GPU)
+    assert dict(new.offload) == dict.fromkeys(("nb", "pme", "bonded", "update"), "gpu")
+    assert (new.gpus, new.tool_version, new.build["gpu_support"]) == (1, "2026.2", "CUDA")
+    old = parse_gromacs(load("synthetic_2018.log"))
+    assert dict(old.offload) == {"nb": "gpu", "pme": "gpu", "bonded": "cpu", "update": "cpu"}
+    assert old.ns_per_day == new.ns_per_day == 97.557
+    # That version prints no drift: it follows from the energies at both ends.
+    assert old.drift == pytest.approx(-0.000671, rel=0.2)
+
+
+def test_ranks_for_pme_alone_and_mixed_pme() -> None:
+    mixed = changed(GPU, "do all aspects", "do only spread and gather")
+    assert parse_gromacs(mixed).offload["pme"] == "mixed"
+    split = changed(
+        PLAIN, "^On 1 MPI rank$", "On 6 MPI ranks doing PP, and\non 2 MPI ranks doing PME"
+    )
+    split = changed(split, "^Using 1 MPI thread *$", "Using 8 MPI threads")
+    output = parse_gromacs(split)
+    assert (output.ranks, output.pme_ranks, output.threads) == (8, 2, 1)
+
+
+def test_constraints_that_did_not_hold_are_a_failed_check() -> None:
+    warned = changed(PLAIN, "^step 300: resetting", "Step 7 LINCS WARNING\n\nstep 300: resetting")
+    output = parse_gromacs(warned)
+    assert output.checks["constraints_hold"] is False
+    assert output.unsettled == ("Step 7 LINCS WARNING",)
+
+
+def test_notes_and_tuning_are_warnings() -> None:
+    noted = PLAIN.replace(
+        "step 300: resetting",
+        "NOTE: 9 % was lost\n  PP/PME load balancing changed the cut-off and PME settings:\n"
+        "step 300: resetting",
+    )
+    assert parse_gromacs(noted).warnings[1:] == [
+        "NOTE: 9 % was lost",
+        "PME was tuned during the run: grid and cut-off are not the input's",
+    ]
+
+
+PERFORMANCE = r"^Performance: +\S+ +\S+$"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "no line 'GROMACS version:'"),
+        (load("md_killed.log"), "the log is cut off"),
+        (load("md_blown_up.log"), "Kinetic En. is -nan: the simulation blew up (line"),
+        (load("driver_no_gpu.txt"), "mdrun ended with an error: "),
+        (PLAIN + PLAIN, "two runs in one log"),
+        (PLAIN[:-20], "no line 'Finished mdrun on rank 0'"),
+        (changed(PLAIN, "^Finished mdrun.*\n", ""), "no line 'Finished mdrun on rank 0'"),
+        (changed(PLAIN, "^Started mdrun.*\n", ""), "no line 'Started mdrun on rank 0'"),
+        (PLAIN + "more\n", "text after 'Finished mdrun'"),
+        (PLAIN.replace("2022.5-Debian_2022.5_2", "5.1.4"), "older than 2018"),
+        (changed(PLAIN, r"^GROMACS version: .*", "GROMACS version: 2023.1"), "in the title"),
+        (changed(PLAIN, r"^   dt  ( +=) 0.002", r"   dt  \1 nan"), "dt is nan"),
+        (changed(PLAIN, r"^   dt  ( +=) 0.002", r"   dt  \1 0.004"), "are not 600 steps of"),
+        (changed(PLAIN, r"^There are: 1530", "There are: 15300"), "from the energies printed"),
+        (changed(PLAIN, "^Using 1 OpenMP", "Using 3 OpenMP"), "3 OpenMP threads here, and 1"),
+        (changed(PLAIN, "^Using 1 MPI", "Using 2 MPI"), "2 MPI ranks here, and 1"),
+        (changed(PLAIN, "Statistics over 601", "Statistics over 501"), "and 601 were done"),
+        (changed(PLAIN, "^step 300: resetting", "step 200: resetting"), "contradicts 401 steps"),
+        (changed(PLAIN, "^Restarted time.*\n", ""), "not reset exactly once"),
+        (changed(PLAIN, PERFORMANCE, "Performance: 97.557"), "2 columns and 1 figures"),
+        (changed(PLAIN, PERFORMANCE, "Performance: 98.557 0.246"), "contradicts 301 steps"),
+        (changed(PLAIN, PERFORMANCE, "Performance: 97.557 0.346"), "hour/ns 0.346 contradicts"),
+        (changed(PLAIN, PERFORMANCE, "Performance: nan 0.246"), "ns/day is nan"),
+        (changed(PLAIN, PERFORMANCE, "Performance: -97.557 0.246"), "not a positive number"),
+        (changed(PLAIN, r"\(hour/ns\)", "(day/ns)"), "columns of the performance"),
+        (changed(PLAIN, r"^( +Time: +\S+ +)0.533", r"\g<1>0.933"), "is not"),
+        (changed(PLAIN, r"drift: -6.71e-04", "drift: -6.71e-03"), "from the energies printed"),
+        (changed(PLAIN, "^   Energies .*\n", "   Energies\n"), "without energies at both ends"),
+        (changed(PLAIN, r"^ +600( +\S+)$", r" 6OO\1"), "no step below 'Step Time'"),
+        (changed(GPU, "PP:0,PME:0", "PP:0"), "2 GPU tasks, and 1 are listed"),
+        (changed(GPU, "^Mapping of.*\n", ""), "no 'Mapping of GPU IDs'"),
+        (changed(GPU, "^PME tasks will.*\n", ""), "contradict each other about PME"),
+        (DRIVER.replace("1530", "1531"), "the log above is damaged"),
+        (DRIVER[:-9], "the driver's line is cut off or damaged"),
+        (DRIVER + DRIVER, "a second result line of the driver"),
+        (DRIVER + "more\n", "text after the driver's line"),
+        (DRIVER.replace('"format": 1', '"format": 2'), "not of format 1"),
+        (DRIVER.replace('"mdrun":', '"other":'), "has not log_sha256, tpr_sha256, mdrun"),
+    ],
+)
+def test_damaged_output_is_refused(text: str, message: str) -> None:
+    with pytest.raises(ParseError, match=re.escape(message)):
+        parse_gromacs(text)
+
+
+def test_the_reason_of_a_failure_is_found() -> None:
+    assert "can not be settled" in str(fatal_error(load("driver_blown_up.txt")))
+    assert re.search("GPU", str(fatal_error(load("driver_no_gpu.txt"))))
+    assert fatal_error(PLAIN) is None
+
+
+def test_only_gromacs_is_recognised() -> None:
+    names = ("driver_r1t2.txt", "md_killed.log", "md_blown_up.log", "synthetic_2018.log")
+    assert [recognises(load(name)) for name in names] == [True] * 4
+    assert recognises(PLAIN[-300:]) is True
+    assert not recognises("Operator `Forward` ran in 1 s")
+
+
+def damaged(text: str, data: st.DataObject) -> str:
+    lines = text.split("\n")
+    kind = data.draw(st.sampled_from(["cut", "lost", "swapped"]))
+    if kind == "cut":
+        return text[: data.draw(st.integers(0, len(text)))]
+    one, two = (data.draw(st.integers(0, len(lines) - 1)) for _ in range(2))
+    if kind == "lost":
+        del lines[one]
+    else:
+        lines[one], lines[two] = lines[two], lines[one]
+    return "\n".join(lines)
+
+
+def read(text: str) -> GromacsOutput | None:
+    try:
+        return parse_gromacs(text)
+    except ParseError:
+        return None
+
+
+@settings(max_examples=60, deadline=None)
+@given(text=st.sampled_from([DRIVER, PLAIN, GPU]), data=st.data())
+def test_lost_and_swapped_lines_give_the_right_numbers_or_an_error(
+    text: str, data: st.DataObject
+) -> None:
+    got = read(damaged(text, data))
+    assert got is None or values(text) == {row.name: row.value for row in got.metrics()}
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    share=st.floats(0, 1, exclude_max=True), byte=st.characters(min_codepoint=32, max_codepoint=126)
+)
+def test_a_changed_byte_in_the_drivers_output_changes_nothing_or_is_refused(
+    share: float, byte: str
+) -> None:
+    """The sum covers the log. In the driver's own line, the input's sum and mdrun's command line
+    stand once; no figure depends on them."""
+    at = int(share * len(DRIVER))
+    got = read(DRIVER[:at] + byte + DRIVER[at + 1 :])
+    assert got is None or values(DRIVER) == {row.name: row.value for row in got.metrics()}
+
+
+END = PLAIN.index("Energy conservation over")
+
+
+@settings(max_examples=60, deadline=None)
+@given(at=st.integers(END, len(PLAIN) - 1), byte=st.characters(min_codepoint=32, max_codepoint=126))
+def test_a_changed_byte_in_a_log_alone_is_within_rounding_or_refused(at: int, byte: str) -> None:
+    """Without the driver's sum, ns/day and the wall time are known within the rounding of each
+    other (0.1 % of a run of half a second), the drift within its energies' six digits. Not
+    detectable: versions, precision, atoms within the drift's rounding, energies between the
+    ends."""
+    right = parse_gromacs(PLAIN)
+    got = read(PLAIN[:at] + byte + PLAIN[at + 1 :])
+    if got is None:
+        return
+    assert got.ns_per_day == pytest.approx(right.ns_per_day, rel=3e-3)
+    assert got.wall_seconds == pytest.approx(right.wall_seconds, abs=2e-3)
+    assert got.drift == pytest.approx(right.drift, abs=1.1e-4)
