@@ -115,3 +115,15 @@ def test_what_is_given_as_text_is_still_a_boolean(role: str) -> None:
 def test_a_bare_boolean_would_be_seen() -> None:
     assert used_bare("  when: made_allowed and x", "made_allowed") is True
     assert used_bare("  when: made_allowed | bool and x", "made_allowed") is False
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_what_a_preflight_has_found_is_not_lost_when_it_is_not_made_again(role: str) -> None:
+    """Tasks that are imported and then skipped still write over what they register; an include that
+    is skipped touches nothing."""
+    preflights = [
+        task
+        for task in read(ROOT / "roles" / role / "tasks" / "main.yml")
+        if "preflight.yml" in str(task.get("ansible.builtin.import_tasks", ""))
+    ]
+    assert [task["name"] for task in preflights if "when" in task] == []
