@@ -1,0 +1,403 @@
+#!/usr/bin/python
+"""Ansible module: nodes of a CycleCloud cluster, created, waited for and terminated."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: cyclecloud_nodes
+author: trueup contributors (@trueup)
+version_added: "0.6.0"
+short_description: Creates, waits for and terminates nodes of a CycleCloud cluster
+description:
+  - Asks Azure CycleCloud for nodes by its documented REST API. It needs no scheduler on them and
+    starts nothing there. It runs where CycleCloud can be reached, as a rule on the controller.
+  - A request has an id, and CycleCloud takes an id once. The same O(cluster), O(nodearray),
+    O(count) and O(name) always have the same id. A second run therefore finds the nodes of the
+    first one, also when the first one lost the server's answer or was interrupted.
+  - Another O(count) or O(name) is another request. It makes all of its nodes anew and leaves the
+    old ones. To let a nodearray grow to a total use O(counting=total).
+  - The user name and the password go to O(url) only. A redirect is refused, and http is taken for
+    a loopback address only. Proxies of the environment are used for https.
+options:
+  state:
+    description:
+      - C(present) creates the nodes if the request was not made yet, and waits until they are
+        ready.
+      - C(absent) terminates nodes and waits until they are gone.
+      - C(status) changes nothing, and shows nodes and what can be created.
+    type: str
+    choices: [present, absent, status]
+    default: present
+  url:
+    description:
+      - Where CycleCloud is, such as C(https://cyclecloud.example.com).
+      - The environment variable E(CYCLECLOUD_URL) if not given.
+    type: str
+    required: true
+  username:
+    description:
+      - Its user.
+      - The environment variable E(CYCLECLOUD_USERNAME) if not given.
+    type: str
+    required: true
+  password:
+    description:
+      - Its password.
+      - The environment variable E(CYCLECLOUD_PASSWORD) if not given.
+    type: str
+    required: true
+  validate_certs:
+    description: Whether the server's certificate must be valid. Without it the password can be read
+      by whoever stands between.
+    type: bool
+    default: true
+  ca_path:
+    description: File with the certificate of the authority that signed the server's, if the system
+      does not know it.
+    type: path
+  cluster:
+    description: Name of the cluster.
+    type: str
+    required: true
+  nodearray:
+    description:
+      - Name of the nodearray. Needed for O(state=present).
+      - With O(state=status), shows only its nodes.
+    type: str
+  count:
+    description: How many nodes. Needed for O(state=present).
+    type: int
+  counting:
+    description:
+      - C(request) creates exactly O(count) nodes for this request, whatever else is there
+        (C(POST /clusters/CLUSTER/nodes/create)).
+      - C(total) creates what O(nodearray) lacks of O(count), whoever made the rest
+        (C(POST /clusters/CLUSTER/scale/NODEARRAY)). It never terminates any, and all nodes of the
+        nodearray are waited for.
+    type: str
+    choices: [request, total]
+    default: request
+  name:
+    description:
+      - What the nodes are for, such as C(nightly-hpl). It tells this request from another one for
+        as many nodes of the same nodearray. Whoever gives the same name means the same nodes.
+      - Needed with O(counting=request), if there is no O(request_id).
+    type: str
+  request_id:
+    description: The request's id, instead of the one that follows from cluster, nodearray, count
+      and name.
+    type: str
+  recreate:
+    description: Whether the request is made anew, with an id that follows from the old one, when
+      none of its nodes is left. If not, this is an error, because a request is made once.
+    type: bool
+    default: false
+  machine_type:
+    description: VM size, such as C(Standard_HB120rs_v3). Needed when the nodearray has several. Not
+      with O(counting=total).
+    type: str
+  placement_group_id:
+    description: Nodes with the same one start in the same placement group. Not with
+      O(counting=total).
+    type: str
+  name_format:
+    description: Names of the nodes, such as C(bench-%d), instead of NODEARRAY-%d. Not with
+      O(counting=total).
+    type: str
+  names:
+    description: Names of the nodes that are terminated or shown.
+    type: list
+    elements: str
+    default: []
+  ids:
+    description: The same by CycleCloud's ids.
+    type: list
+    elements: str
+    default: []
+  wait:
+    description: Whether to wait until the nodes are ready, or gone.
+    type: bool
+    default: true
+  wait_timeout_seconds:
+    description: For how long, in seconds. A large VM of this field takes 5 to 15 minutes.
+    type: int
+    default: 1800
+  poll_seconds:
+    description: Seconds between two looks.
+    type: int
+    default: 15
+  request_timeout_seconds:
+    description: How long one answer of the server may take, in seconds.
+    type: int
+    default: 30
+  retry_limit_seconds:
+    description: How long to wait in all, for one call, for a server that is busy (429, 503 with or
+      without Retry-After) or does not answer.
+    type: int
+    default: 120
+attributes:
+  check_mode:
+    support: full
+    description: Reads only, and says what would be created or terminated.
+  platform:
+    support: full
+    description: Any with Python 3.9.
+    platforms: posix
+notes:
+  - CycleCloud's reference documents no paging. C(nextLink) and C(Link) headers are followed all the
+    same.
+  - How long CycleCloud remembers a request id is not documented.
+"""
+
+EXAMPLES = r"""
+- name: Have four nodes for the nightly run
+  cyclecloud_nodes:
+    url: https://cyclecloud.example.com
+    cluster: hpc
+    nodearray: execute
+    count: 4
+    name: nightly
+    machine_type: Standard_HB120rs_v3
+    placement_group_id: nightly
+  delegate_to: localhost
+  run_once: true
+  register: nodes
+
+- name: Terminate them
+  cyclecloud_nodes:
+    url: https://cyclecloud.example.com
+    state: absent
+    cluster: hpc
+    nodearray: execute
+    count: 4
+    name: nightly
+  delegate_to: localhost
+  run_once: true
+
+- name: See what could be created
+  cyclecloud_nodes:
+    url: https://cyclecloud.example.com
+    state: status
+    cluster: hpc
+  delegate_to: localhost
+  run_once: true
+"""
+
+RETURN = r"""
+msg:
+  description: What was done, or in check mode what would be done. On failure what is wrong and the
+    mend.
+  returned: always
+  type: str
+  sample: created 4 nodes; 4 ready
+cluster:
+  description: The cluster.
+  returned: always
+  type: str
+cluster_state:
+  description: Its state by CycleCloud, none before its first start.
+  returned: always
+  type: str
+  sample: Started
+request_id:
+  description: The request's id.
+  returned: always, none where nodes were not chosen by a request
+  type: str
+operation_id:
+  description: CycleCloud's id of what this run started. None when nothing was, or when the answer
+    with it was lost.
+  returned: always
+  type: str
+created:
+  description: How many nodes this run created. Where the answer to the request was lost, how many
+    nodes CycleCloud listed for it then.
+  returned: always
+  type: int
+to_create:
+  description: How many would be created.
+  returned: always, 0 out of check mode
+  type: int
+terminated:
+  description: Names of the nodes that this run terminated.
+  returned: always
+  type: list
+  elements: str
+to_terminate:
+  description: Names of those that would be.
+  returned: always, empty out of check mode
+  type: list
+  elements: str
+unknown:
+  description: Those of O(names) and O(ids) that the cluster does not have.
+  returned: always
+  type: list
+  elements: str
+nodes:
+  description: The nodes as they were seen last, also on failure.
+  returned: always
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: Its name.
+      type: str
+    id:
+      description: CycleCloud's id of it.
+      type: str
+    hostname:
+      description: Its host name, none until it has one.
+      type: str
+    private_ip:
+      description: Its address, none until it has one.
+      type: str
+    state:
+      description: Its state, such as Acquiring, Preparing, Ready or Failed.
+      type: str
+    machine_type:
+      description: Its VM size.
+      type: str
+    placement_group:
+      description: Its placement group.
+      type: str
+    nodearray:
+      description: Its nodearray.
+      type: str
+    status_message:
+      description: What CycleCloud says of its state.
+      type: str
+states:
+  description: Names of the nodes by state.
+  returned: always
+  type: dict
+  sample: {"Ready": ["execute-1", "execute-2"]}
+history:
+  description: How many nodes were in which state, each time that changed, with the seconds since
+    waiting began.
+  returned: always
+  type: list
+  elements: dict
+  sample: [{"seconds": 0.0, "states": {"Acquiring": 2}}, {"seconds": 300.2, "states": {"Ready": 2}}]
+waited_seconds:
+  description: How long was waited for the nodes.
+  returned: always
+  type: float
+buckets:
+  description: What can be created of which size in O(nodearray), or in all.
+  returned: always
+  type: list
+  elements: dict
+  sample:
+    - nodearray: execute
+      machine_type: Standard_HB120rs_v3
+      available: 12
+      active: 4
+      max: 16
+      quota: 16
+      valid: true
+"""
+
+import os
+from typing import Any, Dict
+
+from ansible.module_utils.basic import AnsibleModule, env_fallback
+from ansible.module_utils.trueup import cyclecloud, cyclecloud_api
+from ansible.module_utils.trueup.errors import BadInput, TrueupError
+from ansible.module_utils.urls import open_url
+
+
+def argument_spec() -> Dict[str, Dict[str, Any]]:
+    def from_environment(name: str) -> Dict[str, Any]:
+        return {"type": "str", "required": True, "fallback": (env_fallback, [name])}
+
+    return {
+        "state": {
+            "type": "str",
+            "choices": ["present", "absent", "status"],
+            "default": "present",
+        },
+        "url": from_environment("CYCLECLOUD_URL"),
+        "username": from_environment("CYCLECLOUD_USERNAME"),
+        "password": {**from_environment("CYCLECLOUD_PASSWORD"), "no_log": True},
+        "validate_certs": {"type": "bool", "default": True},
+        "ca_path": {"type": "path"},
+        "cluster": {"type": "str", "required": True},
+        "nodearray": {"type": "str"},
+        "count": {"type": "int"},
+        "counting": {"type": "str", "choices": ["request", "total"], "default": "request"},
+        "name": {"type": "str"},
+        "request_id": {"type": "str"},
+        "recreate": {"type": "bool", "default": False},
+        "machine_type": {"type": "str"},
+        "placement_group_id": {"type": "str"},
+        "name_format": {"type": "str"},
+        "names": {"type": "list", "elements": "str", "default": []},
+        "ids": {"type": "list", "elements": "str", "default": []},
+        "wait": {"type": "bool", "default": True},
+        "wait_timeout_seconds": {"type": "int", "default": 1800},
+        "poll_seconds": {"type": "int", "default": 15},
+        "request_timeout_seconds": {"type": "int", "default": 30},
+        "retry_limit_seconds": {"type": "int", "default": 120},
+    }
+
+
+def check(given: Dict[str, Any]) -> None:
+    """What the types cannot say."""
+    for key in ("url", "username", "password", "cluster"):
+        if not given[key]:
+            raise BadInput(f"{key} is empty; give one")
+    for key in ("wait_timeout_seconds", "poll_seconds", "request_timeout_seconds"):
+        if given[key] < 1:
+            raise BadInput(f"{key} is {given[key]}; write 1 or more")
+    if given["retry_limit_seconds"] < 0:
+        raise BadInput(f"retry_limit_seconds is {given['retry_limit_seconds']}; write 0 or more")
+    if given["ca_path"] and not os.path.isfile(given["ca_path"]):
+        raise BadInput(f"ca_path {given['ca_path']} is not a file")
+
+
+def server_of(given: Dict[str, Any]) -> cyclecloud_api.Server:
+    return cyclecloud_api.Server(
+        url=given["url"],
+        username=given["username"],
+        password=given["password"],
+        validate_certs=given["validate_certs"],
+        ca_path=given["ca_path"],
+        timeout_seconds=given["request_timeout_seconds"],
+        retry_limit_seconds=given["retry_limit_seconds"],
+    )
+
+
+def ask_of(given: Dict[str, Any]) -> cyclecloud.Ask:
+    keys = (
+        *("cluster", "nodearray", "count", "counting", "name", "request_id", "recreate"),
+        *("machine_type", "placement_group_id", "name_format", "names", "ids"),
+    )
+    return cyclecloud.Ask(**{key: given[key] for key in keys})
+
+
+def main() -> None:
+    module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
+    given = module.params
+    outcome = cyclecloud.Outcome(given["cluster"])
+    if not given["validate_certs"]:
+        module.warn("CycleCloud's certificate is not checked (validate_certs is false)")
+    try:
+        check(given)
+        ask = ask_of(given)
+        ask.check(given["state"])
+        api = cyclecloud_api.Api(server_of(given), open_url)
+        patience = cyclecloud.Patience(
+            given["wait"], given["wait_timeout_seconds"], given["poll_seconds"]
+        )
+        if given["state"] == "status":
+            cyclecloud.show(api, ask, outcome)
+        elif given["state"] == "present":
+            cyclecloud.ensure_present(api, ask, patience, module.check_mode, outcome)
+        else:
+            cyclecloud.ensure_absent(api, ask, patience, module.check_mode, outcome)
+    except TrueupError as error:
+        module.fail_json(**{**outcome.result(), "msg": str(error)})
+    module.exit_json(**outcome.result())
+
+
+if __name__ == "__main__":
+    main()
