@@ -24,7 +24,7 @@ options:
   repository:
     description:
       - The repository - C(name), C(url), C(key_url), C(key_fingerprint) (40 hexadecimal digits)
-        and, for apt, C(suite) (default V(/), a flat repository).
+        and, for apt, C(suite) (default V(/), a flat repository) and its C(components).
       - Empty means what the node has already.
     type: dict
     default: {}

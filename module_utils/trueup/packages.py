@@ -152,6 +152,8 @@ def source_text(package_manager: str, repository: Mapping[str, str], key: str) -
             "Types": "deb",
             "URIs": url,
             "Suites": repository.get("suite") or "/",
+            # A suite of a flat repository ends in "/" and has none.
+            **({"Components": repository["components"]} if repository.get("components") else {}),
             "Signed-By": key,
         }
         return head + "".join(f"{field}: {value}\n" for field, value in lines.items())

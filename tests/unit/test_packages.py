@@ -108,6 +108,21 @@ def test_the_repository_as_apt_reads_it() -> None:
     )
 
 
+def test_a_suite_with_components_names_them_to_apt() -> None:
+    repository = {
+        "name": "cernvm",
+        "url": "https://mirror.example/cvmfs",
+        "suite": "bookworm-prod",
+        "components": "main",
+    }
+    assert packages.source_text("apt", repository, "/k.asc").splitlines()[2:] == [
+        "URIs: https://mirror.example/cvmfs/",
+        "Suites: bookworm-prod",
+        "Components: main",
+        "Signed-By: /k.asc",
+    ]
+
+
 def test_the_repository_as_dnf_reads_it() -> None:
     repository = {"name": "cuda", "url": "https://mirror.example/cuda/"}
     text = packages.source_text("dnf", repository, "/etc/pki/rpm-gpg/trueup-cuda.asc")
