@@ -22,6 +22,29 @@ options:
     description: Folder on the node where the role put its driver.
     type: path
     required: true
+  source:
+    description: Where the program comes from - V(system) is what the node has, V(eessi) a module of
+      EESSI, V(container) an image.
+    type: str
+    choices: [system, eessi, container]
+    default: system
+  eessi_init:
+    description: EESSI's file to source, C(init/lmod/bash) of a version.
+    type: path
+  eessi_module:
+    description: Module to load, name and version.
+    type: str
+  container_runtime:
+    description: What runs the image.
+    type: str
+    choices: [apptainer, enroot]
+    default: apptainer
+  container_image:
+    description: Image on the node. Needs O(container_sha256).
+    type: path
+  container_sha256:
+    description: Its sha256; another file is refused.
+    type: str
   program:
     description: GROMACS' program, C(gmx) or C(gmx_mpi), by name or as an absolute path.
     type: str
@@ -54,6 +77,11 @@ options:
     description: MPI ranks, or thread-MPI ranks where the program was built with that.
     type: int
     default: 1
+  pme_ranks:
+    description: Of the ranks, how many do PME alone; V(-1) leaves it to mdrun. PME on a GPU with
+      more than one rank wants V(1).
+    type: int
+    default: -1
   threads_per_rank:
     description: OpenMP threads of each rank.
     type: int
@@ -116,6 +144,24 @@ EXAMPLES = r"""
     run_id: 20261120T091300Z-7c1e
     node_name: "{{ inventory_hostname }}"
     node: "{{ trueup_node }}"
+
+- name: Measure an input on two GPUs with the GROMACS of EESSI
+  gromacs_bench:
+    prefix: /opt/trueup/gromacs
+    source: eessi
+    eessi_init: /cvmfs/software.eessi.io/versions/2023.06/init/lmod/bash
+    eessi_module: GROMACS/2024.4-foss-2023b-CUDA-12.4.0
+    tpr: /mnt/resource_nvme/benchPEP-h.tpr
+    tpr_sha256: "{{ benchpep_sha256 }}"
+    ranks: 2
+    pme_ranks: 1
+    threads_per_rank: 12
+    nb: gpu
+    pme: gpu
+    bonded: gpu
+    run_id: 20261120T091300Z-7c1e
+    node_name: "{{ inventory_hostname }}"
+    node: "{{ trueup_node }}"
 """
 
 RETURN = r"""
@@ -157,7 +203,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.trueup import folders, gromacs
 from ansible.module_utils.trueup.bench import COMMON_SPEC, Bench
 from ansible.module_utils.trueup.errors import BadInput
-from ansible.module_utils.trueup.parsers.gromacs import fatal_error, parse_gromacs
+from ansible.module_utils.trueup.parsers.gromacs import parse_gromacs
 
 
 def argument_spec() -> Dict[str, Dict[str, Any]]:
@@ -165,6 +211,16 @@ def argument_spec() -> Dict[str, Dict[str, Any]]:
     return dict(
         COMMON_SPEC,
         prefix={"type": "path", "required": True},
+        source={"type": "str", "choices": list(gromacs.SOURCES), "default": "system"},
+        eessi_init={"type": "path"},
+        eessi_module={"type": "str"},
+        container_runtime={
+            "type": "str",
+            "choices": list(gromacs.RUNTIMES),
+            "default": "apptainer",
+        },
+        container_image={"type": "path"},
+        container_sha256={"type": "str"},
         program={"type": "str", "default": "gmx"},
         mpirun={"type": "str", "default": "mpirun"},
         environment={"type": "dict", "default": {}},
@@ -173,6 +229,7 @@ def argument_spec() -> Dict[str, Dict[str, Any]]:
         tpr_sha256={"type": "str"},
         water_box={"type": "float", "default": 0.0},
         ranks={"type": "int", "default": 1},
+        pme_ranks={"type": "int", "default": -1},
         threads_per_rank={"type": "int", "default": 1},
         steps={"type": "int", "default": 10000},
         reset_step={"type": "int", "default": -1},
@@ -202,6 +259,7 @@ def prepare(bench: Bench, chosen: gromacs.Settings, given: Dict[str, Any], folde
             program=given["program"],
             mpirun=given["mpirun"],
             folder=folder,
+            variables=sorted(variables(given)),
         ),
         environment=variables(given),
         parameters=dict(
@@ -209,6 +267,7 @@ def prepare(bench: Bench, chosen: gromacs.Settings, given: Dict[str, Any], folde
             program=given["program"],
             drift_allowed=given["drift_allowed"],
         ),
+        software=chosen.software(),
         ranks=chosen.ranks,
         threads_per_rank=chosen.threads,
     )
@@ -224,11 +283,16 @@ def main() -> None:
         if module.check_mode:
             prepare(bench, chosen, given, folders.placeholder(directory, "gromacs"))
         folders.require_folder(directory)
+        for path in filter(None, (*chosen.eessi[:1], *chosen.image[1:2])):
+            if not os.path.isfile(path):
+                raise BadInput(
+                    f"{path} is not a file on this node: is EESSI mounted, the image there?"
+                )
         if chosen.tpr and not os.path.isfile(chosen.tpr):
             raise BadInput(f"{chosen.tpr} is not a file on this node: copy it there, or set tpr")
         with folders.own_folder(directory, "gromacs") as folder:
             prepare(bench, chosen, given, folder)
-            output = bench.run(parse_gromacs, explain=fatal_error)
+            output = bench.run(parse_gromacs, explain=gromacs.why_failed)
     except BadInput as error:
         bench.refuse(str(error))
     bench.case.gpus = output.gpus

@@ -5,12 +5,22 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
-from typing import Any, Dict, List, Mapping, Optional
+from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from .errors import BadInput
-from .parsers.gromacs import GromacsOutput
+from .parsers.gromacs import GromacsOutput, fatal_error
 
-__all__ = ["OFFLOAD", "Settings", "command", "judge", "settings"]
+__all__ = [
+    "OFFLOAD",
+    "RUNTIMES",
+    "SOURCES",
+    "Settings",
+    "command",
+    "judge",
+    "layouts",
+    "settings",
+    "why_failed",
+]
 
 # mdrun's options for what runs on a GPU, in its own order.
 OFFLOAD = ("nb", "pme", "bonded", "update")
@@ -22,6 +32,21 @@ _LARGEST_BOX = 60.0
 _DEFAULT_RESET = 0.5
 _FEWEST_STEPS = 100
 
+# GROMACS is built for 64 OpenMP threads a rank at least.
+_MOST_THREADS = 64
+# Up to so many cores a rank for each is worth a run.
+_MOST_SINGLE_RANKS = 16
+# A domain is not smaller than the cut-off and what the pair list reaches beyond it.
+_NM_FOR_A_RANK = 1.2
+
+# Where the program comes from, and what runs an image.
+SOURCES = ("system", "eessi", "container")
+RUNTIMES = ("apptainer", "enroot")
+# The whole driver runs in EESSI's environment: initialised once, and mpirun is that of the module.
+_IN_EESSI = '. "$1" >/dev/null || exit 1; module load "$2" || exit 1; shift 2; exec "$@"'
+_EESSI_INIT = re.compile(r"/.*/versions/([^/]+)/init/.+")
+_LMOD_ERROR = "Lmod has detected the following error:"
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -32,6 +57,9 @@ class Settings:
         water_box: edge of the box of water in nm; 0 for an input file.
         reset_step: time is counted from it.
         offload: for each of OFFLOAD: auto, cpu or gpu.
+        pme_ranks: ranks for PME alone; -1 leaves it to mdrun.
+        eessi: EESSI's file to source and the module to load; empty for another source.
+        image: an image's runtime, path and sha256; empty for another source.
     """
 
     tpr: str
@@ -44,6 +72,24 @@ class Settings:
     offload: Mapping[str, str]
     pin: str
     tune_pme: bool
+    pme_ranks: int = -1
+    eessi: Sequence[str] = ()
+    image: Sequence[str] = ()
+
+    @property
+    def source(self) -> str:
+        """Where the program comes from, whole: two of them are never the same case."""
+        if self.eessi:
+            return f"eessi {self.software()['eessi']} {self.eessi[1]}"
+        return f"container {self.image[2]}" if self.image else "system"
+
+    def software(self) -> Dict[str, str]:
+        """What a record's software holds besides GROMACS' own version."""
+        if self.eessi:
+            found = _EESSI_INIT.fullmatch(self.eessi[0])
+            version = found.group(1) if found else self.eessi[0]
+            return {"eessi": version, "gromacs_module": self.eessi[1]}
+        return {"container_sha256": self.image[2]} if self.image else {}
 
     @property
     def case(self) -> str:
@@ -63,10 +109,48 @@ class Settings:
             "layout": f"{self.ranks}x{self.threads}",
             "steps": self.steps,
             "reset_step": self.reset_step,
+            "source": self.source,
+            "pme_ranks_asked": self.pme_ranks,
             "pin": self.pin,
             "tune_pme": self.tune_pme,
             **{f"{name}_asked": self.offload[name] for name in OFFLOAD},
         }
+
+
+def layouts(
+    cores: int, *, numa: int, l3_groups: int, gpus: int, pme: str, water_box: float
+) -> List[Dict[str, int]]:
+    """The layouts worth measuring on a node: ranks, threads_per_rank and, on GPUs, pme_ranks.
+
+    Args:
+        numa, l3_groups: how many the cores are in; 0 where that is not known.
+        gpus: that the program uses.
+        pme: where long-ranged electrostatics are to be: auto, cpu or gpu.
+        water_box: edge in nm; 0 for an input whose size is not known.
+    """
+    most = int(water_box / _NM_FOR_A_RANK) ** 3 if water_box else cores
+    if gpus > 1:
+        counts = [1, gpus]
+        share = cores // gpus
+    elif gpus:
+        counts, share = [1], cores
+    else:
+        counts = [1, numa, l3_groups, *([cores] if cores <= _MOST_SINGLE_RANKS else [])]
+        share = 0
+    found = []
+    for ranks in sorted({n for n in counts if 0 < n <= max(most, 1)}):
+        # Uneven groups would leave cores idle.
+        if cores % ranks and not share:
+            continue
+        threads = min(share or cores // ranks, _MOST_THREADS)
+        if threads < 1:
+            continue
+        layout = {"ranks": ranks, "threads_per_rank": threads}
+        # PME on a GPU is one rank's work; mdrun itself leaves it on the CPU with several.
+        if gpus > 1 and ranks > 1 and pme != "cpu":
+            layout["pme_ranks"] = 1
+        found.append(layout)
+    return found
 
 
 def settings(given: Mapping[str, Any], *, cpus: int) -> Settings:
@@ -101,6 +185,11 @@ def settings(given: Mapping[str, Any], *, cpus: int) -> Settings:
     # mdrun's own rule, said before anything is built.
     if offload["nb"] == "cpu" and "gpu" in offload.values():
         raise BadInput("nb is cpu: pme, bonded and update can be on a GPU only where nb is")
+    if not -1 <= given["pme_ranks"] < ranks:
+        raise BadInput(
+            f"pme_ranks {given['pme_ranks']} is not -1 (mdrun's choice) to {ranks - 1}, one less"
+            " than there are ranks"
+        )
     return Settings(
         tpr=tpr,
         sha256=sha256,
@@ -112,7 +201,50 @@ def settings(given: Mapping[str, Any], *, cpus: int) -> Settings:
         offload=offload,
         pin=given["pin"],
         tune_pme=given["tune_pme"],
+        pme_ranks=given["pme_ranks"],
+        eessi=_eessi(given),
+        image=_image(given),
     )
+
+
+def _eessi(given: Mapping[str, Any]) -> Sequence[str]:
+    if given["source"] != "eessi":
+        return ()
+    init, module = given["eessi_init"] or "", given["eessi_module"] or ""
+    if not init.startswith("/") or not re.fullmatch(r"[A-Za-z0-9._+-]+/[A-Za-z0-9._+-]+", module):
+        raise BadInput(
+            f"source is eessi: give eessi_init {init!r} as an absolute path, and eessi_module "
+            f"{module!r} as name/version"
+        )
+    return (init, module)
+
+
+def _image(given: Mapping[str, Any]) -> Sequence[str]:
+    if given["source"] != "container":
+        return ()
+    image, sha256 = given["container_image"] or "", (given["container_sha256"] or "").lower()
+    if not image.startswith("/") or not re.fullmatch(r"[0-9a-f]{64}", sha256):
+        raise BadInput(
+            f"source is container: give container_image {image!r} as an absolute path, and its "
+            f"sha256 in container_sha256 ({sha256!r} is none)"
+        )
+    return (given["container_runtime"], image, sha256)
+
+
+def _inside(chosen: Settings, folder: str, variables: Sequence[str]) -> List[str]:
+    """What stands before each program of GROMACS to run it in the image."""
+    if not chosen.image:
+        return []
+    runtime, image, _ = chosen.image
+    folders = [folder, *([os.path.dirname(chosen.tpr)] if chosen.tpr else [])]
+    if runtime == "enroot":
+        mounts = [word for each in folders for word in ("--mount", f"{each}:{each}")]
+        passed = [word for name in variables for word in ("--env", name)]
+        return ["enroot", "start", *passed, *mounts, image, "env", "--chdir", folder]
+    # --nv is harmless without a GPU: it warns.
+    nv = ["--nv"] if "gpu" in chosen.offload.values() else []
+    binds = [word for each in folders for word in ("--bind", each)]
+    return ["apptainer", "exec", *nv, *binds, "--pwd", folder, image]
 
 
 def _require_input(tpr: str, sha256: str, box: float) -> None:
@@ -131,20 +263,47 @@ def _require_input(tpr: str, sha256: str, box: float) -> None:
 
 
 def command(
-    chosen: Settings, *, python: str, driver: str, program: str, mpirun: str, folder: str
+    chosen: Settings,
+    *,
+    python: str,
+    driver: str,
+    program: str,
+    mpirun: str,
+    folder: str,
+    variables: Sequence[str] = (),
 ) -> List[str]:
-    """The argv: the driver, which builds the input, runs mdrun and prints its log."""
-    argv = [python, driver, "--program", program, "--mpirun", mpirun, "--folder", folder]
+    """The argv: the driver, which builds the input, runs mdrun and prints its log.
+
+    Args:
+        variables: names of those that an image is to see too.
+    """
+    enter = ["bash", "-c", _IN_EESSI, "bash", *chosen.eessi] if chosen.eessi else []
+    argv = [*enter, python, driver, "--program", program, "--mpirun", mpirun, "--folder", folder]
+    if chosen.eessi:
+        # EasyBuild's variable in each of its modules: else a gmx of the node could be what ran.
+        argv += ["--below", "EBROOTGROMACS"]
+    if chosen.image:
+        argv += ["--image", chosen.image[1], "--image-sha256", chosen.image[2]]
+        argv += [f"--inside={word}" for word in _inside(chosen, folder, variables)]
     if chosen.tpr:
         argv += ["--tpr", chosen.tpr, "--sha256", chosen.sha256]
     else:
         argv += ["--water-box", f"{chosen.water_box:g}"]
     argv += ["--ranks", str(chosen.ranks), "--threads", str(chosen.threads)]
     argv += ["--steps", str(chosen.steps), "--reset-step", str(chosen.reset_step)]
+    argv += ["--pme-ranks", str(chosen.pme_ranks)]
     argv += ["--pin", chosen.pin, *(["--tune-pme"] if chosen.tune_pme else [])]
     for name in OFFLOAD:
         argv += [f"--{name}", chosen.offload[name]]
     return argv
+
+
+def why_failed(text: str) -> Optional[str]:
+    """The sentence that says why a run failed: GROMACS', or that of EESSI's module command."""
+    for line in text.splitlines():
+        if _LMOD_ERROR in line:
+            return line.strip()
+    return fatal_error(text)
 
 
 def judge(output: GromacsOutput, chosen: Settings, *, drift_allowed: float) -> Optional[str]:
@@ -175,6 +334,8 @@ def _not_as_asked(output: GromacsOutput, chosen: Settings) -> Optional[str]:
         return f"{chosen.tpr} was another file when it ran: {output.driver['tpr_sha256']}"
     if output.ranks != chosen.ranks:
         return f"{output.ranks} ranks ran instead of {chosen.ranks}"
+    if chosen.pme_ranks >= 0 and output.pme_ranks != chosen.pme_ranks:
+        return f"{output.pme_ranks} ranks did PME alone instead of {chosen.pme_ranks}"
     if output.threads != chosen.threads:
         return f"{output.threads} threads ran in a rank instead of {chosen.threads}"
     if output.steps_done != chosen.steps:
@@ -182,6 +343,10 @@ def _not_as_asked(output: GromacsOutput, chosen: Settings) -> Optional[str]:
         return f"{output.steps_done} of {chosen.steps} steps were done{why}"
     if output.steps_timed != chosen.steps - chosen.reset_step + 1:
         return f"{output.steps_timed} steps were timed: the counters were not reset as asked"
+    return _elsewhere(output, chosen)
+
+
+def _elsewhere(output: GromacsOutput, chosen: Settings) -> Optional[str]:
     for name in OFFLOAD:
         asked, ran = chosen.offload[name], output.offload[name]
         if asked == "cpu" and ran != "cpu":

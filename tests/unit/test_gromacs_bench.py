@@ -170,6 +170,90 @@ def test_a_part_on_the_gpu_that_was_to_be_on_the_cpu() -> None:
     assert reason == "update ran on a GPU, and the CPU was asked for"
 
 
+EESSI = {
+    "source": "eessi",
+    "eessi_init": "/cvmfs/software.eessi.io/versions/2023.06/init/lmod/bash",
+    "eessi_module": "GROMACS/2024.4-foss-2023b",
+}
+IMAGE = {
+    "source": "container",
+    "container_image": "/images/gromacs.sif",
+    "container_sha256": SUM,
+    "nb": "gpu",
+}
+
+
+def test_the_driver_runs_within_eessi_and_the_record_names_the_module(run_module: Any) -> None:
+    command = run_module(FakeRun(stdout=GOOD), check=True, **EESSI)["command"]
+    assert command[:2] == ["bash", "-c"]
+    assert command[3:6] == ["bash", EESSI["eessi_init"], EESSI["eessi_module"]]
+    assert command[7] == "/opt/trueup/gromacs_driver.py"
+    missing = run_module(FakeRun(stdout=GOOD), **EESSI)
+    assert "init/lmod/bash is not a file on this node: is EESSI mounted" in missing["msg"]
+
+
+@pytest.mark.parametrize("runtime", ["apptainer", "enroot"])
+def test_each_program_runs_within_the_image(run_module: Any, runtime: str) -> None:
+    wanted = {**IMAGE, "container_runtime": runtime, "environment": {"UCX_TLS": "rc"}}
+    command = run_module(FakeRun(stdout=GOOD), check=True, **wanted)["command"]
+    inside = [word.removeprefix("--inside=") for word in command if word.startswith("--inside=")]
+    folder = command[command.index("--folder") + 1]
+    assert command[command.index("--image-sha256") + 1] == SUM
+    expected = {
+        "apptainer": ["apptainer", "exec", "--nv", "--bind", folder, "--pwd", folder],
+        "enroot": ["enroot", "start", "--env", "UCX_TLS", "--mount", f"{folder}:{folder}"],
+    }[runtime]
+    assert inside[: len(expected)] == expected
+    assert IMAGE["container_image"] in inside
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({**EESSI, "eessi_module": "GROMACS"}, "as name/version"),
+        ({**EESSI, "eessi_init": None}, "give eessi_init '' as an absolute path"),
+        ({**IMAGE, "container_sha256": "ab"}, "sha256 in container_sha256 ('ab' is none)"),
+        ({**IMAGE, "container_image": None}, "give container_image ''"),
+        ({"pme_ranks": 1}, "pme_ranks 1 is not -1 (mdrun's choice) to 0"),
+    ],
+)
+def test_half_a_source_is_refused(run_module: Any, arguments: dict[str, Any], message: str) -> None:
+    result = run_module(FakeRun(stdout=GOOD), **arguments)
+    assert (result["failed"], result["record"]) == (True, None)
+    assert message in result["msg"]
+
+
+def test_a_module_that_eessi_does_not_have_is_the_reason() -> None:
+    said = (
+        'Lmod has detected the following error: The following module(s) are unknown:\n"GROMACS/1"\n'
+    )
+    assert gromacs.why_failed(said) == said.splitlines()[0]
+    assert gromacs.why_failed("nothing to see") is None
+
+
+@pytest.mark.parametrize(
+    ("node", "found"),
+    [
+        ((2, 1, 1, 0, "auto", 4.0), [(1, 2, None), (2, 1, None)]),
+        # HBv3: 16 uneven groups of L3 would leave cores idle.
+        ((120, 4, 16, 0, "auto", 0.0), [(1, 64, None), (4, 30, None)]),
+        ((96, 4, 24, 0, "auto", 0.0), [(1, 64, None), (4, 24, None), (24, 4, None)]),
+        # A box of 2.5 nm is too small for more than 8 domains.
+        ((96, 4, 24, 0, "auto", 2.5), [(1, 64, None), (4, 24, None)]),
+        ((96, 4, 24, 8, "gpu", 0.0), [(1, 12, None), (8, 12, 1)]),
+        ((96, 4, 24, 8, "cpu", 0.0), [(1, 12, None), (8, 12, None)]),
+        ((24, 1, 3, 1, "auto", 0.0), [(1, 24, None)]),
+    ],
+)
+def test_layouts_follow_the_topology(
+    node: tuple[int, int, int, int, str, float], found: list[tuple[int, int, int | None]]
+) -> None:
+    cores, numa, groups, gpus, pme, box = node
+    made = gromacs.layouts(cores, numa=numa, l3_groups=groups, gpus=gpus, pme=pme, water_box=box)
+    rows = [(row["ranks"], row["threads_per_rank"], row.get("pme_ranks")) for row in made]
+    assert rows == found
+
+
 # --- the driver, with a program that stands in for gmx
 
 STAND_IN = """#!{python}
@@ -212,6 +296,7 @@ def test_the_driver_builds_water_and_prints_the_log(tmp_path: Path) -> None:
     ]
     assert "-ntmpi 2" in calls[-1]
     assert "-resetstep 100 -pin on -ntomp 4 -notunepme" in calls[-1]
+    assert "-npme" not in calls[-1]
     assert "nsteps = 200" in (tmp_path / "run" / "md.mdp").read_text()
 
 
@@ -221,7 +306,9 @@ def test_the_driver_builds_water_and_prints_the_log(tmp_path: Path) -> None:
         (["--tpr", "{tpr}", "--sha256", SUM], {}, 2, "has the sha256"),
         (["--tpr", "/no/a.tpr", "--sha256", SUM], {}, 2, "No such file"),
         (["--water-box", "3", "--ranks", "2"], {"library": "none"}, 2, "has no MPI"),
+        (["--water-box", "3", "--image", "{tpr}", "--image-sha256", SUM], {}, 2, "has the sha256"),
         (["--water-box", "3"], {"status": 3}, 3, "mdrun failed: "),
+        (["--water-box", "3", "--below", "EBROOT_OF_NONE"], {}, 2, "not below EBROOT_OF_NONE"),
     ],
 )
 def test_the_driver_says_why_it_failed(

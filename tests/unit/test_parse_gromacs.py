@@ -122,6 +122,12 @@ def test_notes_and_tuning_are_warnings() -> None:
     ]
 
 
+def test_one_of_several_simulations_says_so() -> None:
+    line = "This is simulation 1 out of 4 running as a composite GROMACS\nmulti-simulation job.\n"
+    noted = PLAIN.replace("step 300: resetting", f"{line}step 300: resetting")
+    assert "the others have logs of their own" in parse_gromacs(noted).warnings[1]
+
+
 PERFORMANCE = r"^Performance: +\S+ +\S+$"
 
 

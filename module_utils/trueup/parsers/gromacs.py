@@ -101,6 +101,7 @@ _BUILD = {
     "simd": re.compile(r"SIMD instructions: +(.*\S)"),
 }
 _BEST_SIMD = re.compile(r"Highest SIMD level supported by all nodes in run: (\S+)$")
+_OF_SEVERAL = re.compile(r"This is simulation \d+ out of \d+ running as a composite")
 _TUNED = "PP/PME load balancing changed the cut-off and PME settings"
 _ENERGY_WIDTH = 15
 _SECONDS_A_DAY = 86400
@@ -677,6 +678,11 @@ class _Reader:
                 f"built for {build['simd']}, and this CPU has {best[0][1].group(1)}: a build for "
                 "it is faster"
             )
+        found += [
+            f"{line.strip()}: the others have logs of their own, and ns/day is this one's"
+            for line in self._lines
+            if _OF_SEVERAL.match(line)
+        ]
         found += [
             line.strip()
             for line in self._lines

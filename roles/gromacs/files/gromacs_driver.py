@@ -14,6 +14,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 
@@ -53,7 +54,11 @@ MOST_THREADS_TO_BUILD = 16
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--program", required=True, help="gmx or gmx_mpi, by name or path")
+    parser.add_argument("--below", help="variable with the folder in which the program must be")
     parser.add_argument("--mpirun", default="mpirun")
+    parser.add_argument("--image", help="a container image, whose sha256 must be the one given")
+    parser.add_argument("--image-sha256")
+    parser.add_argument("--inside", action="append", default=[], help="a word before each program")
     parser.add_argument("--folder", required=True, help="an empty folder for the run's files")
     parser.add_argument("--tpr")
     parser.add_argument("--sha256")
@@ -62,6 +67,7 @@ def parse_arguments():
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--steps", type=int, required=True)
     parser.add_argument("--reset-step", type=int, required=True)
+    parser.add_argument("--pme-ranks", type=int, default=-1)
     parser.add_argument("--pin", default="on")
     parser.add_argument("--tune-pme", action="store_true")
     for name in ("nb", "pme", "bonded", "update"):
@@ -83,6 +89,20 @@ def digest(path):
         for block in iter(lambda: stream.read(1 << 20), b""):
             total.update(block)
     return total.hexdigest()
+
+
+def require(path, wanted):
+    """Refuse a file that has another sha256."""
+    total = digest(path)
+    if total != wanted:
+        raise Failed(2, f"{path} has the sha256 {total}, not {wanted}")
+
+
+def require_below(program, variable):
+    """Refuse a program that is not of the module that was loaded, but the node's own."""
+    folder, found = os.environ.get(variable), shutil.which(program)
+    if not folder or not found or not found.startswith(folder.rstrip("/") + "/"):
+        raise Failed(2, f"{program} is {found}, not below {variable}, which is {folder}")
 
 
 def text_of(path):
@@ -117,9 +137,10 @@ def run(argv, folder, name):
     return text
 
 
-def mpi_of(program, folder):
+def mpi_of(arguments):
     """How this build makes its ranks: thread_mpi, none, or an MPI library."""
-    text = run([program, "--version"], folder, "version")
+    program = arguments.program
+    text = run([*arguments.inside, program, "--version"], arguments.folder, "version")
     found = re.search(r"^MPI library: +(\S.*?) *$", text, re.MULTILINE)
     if not found:
         raise Failed(2, f"{program} --version names no MPI library: is it GROMACS?\n{text[:2000]}")
@@ -131,7 +152,7 @@ def build_water(arguments, mpi, folder):
     """A .tpr of a box of water that is at rest at 300 K."""
 
     def gmx(name, *words):
-        run([arguments.program, *words], folder, name)
+        run([*arguments.inside, arguments.program, *words], folder, name)
 
     def write(name, *parts):
         with open(os.path.join(folder, name), "w", encoding="ascii") as stream:
@@ -156,12 +177,15 @@ def build_water(arguments, mpi, folder):
 
 
 def mdrun_argv(arguments, mpi, tpr):
-    argv = [arguments.program, "mdrun", "-s", tpr, "-g", "md.log", "-noconfout", "-cpt", "-1"]
+    argv = [*arguments.inside, arguments.program, "mdrun", "-s", tpr, "-g", "md.log"]
+    argv += ["-noconfout", "-cpt", "-1"]
     argv += ["-resetstep", str(arguments.reset_step)]
     if arguments.tpr:
         argv += ["-nsteps", str(arguments.steps)]
     argv += ["-pin", arguments.pin, "-ntomp", str(arguments.threads)]
     argv += ["-tunepme" if arguments.tune_pme else "-notunepme"]
+    if arguments.pme_ranks >= 0:
+        argv += ["-npme", str(arguments.pme_ranks)]
     for name in ("nb", "pme", "bonded", "update"):
         # GROMACS 2018 has no -bonded, 2019 no -update.
         if getattr(arguments, name) != "auto":
@@ -178,11 +202,14 @@ def mdrun_argv(arguments, mpi, tpr):
 
 def measure(arguments):
     folder = arguments.folder
-    mpi = mpi_of(arguments.program, folder)
+    if arguments.below:
+        require_below(arguments.program, arguments.below)
+    if arguments.image:
+        require(arguments.image, arguments.image_sha256)
+    mpi = mpi_of(arguments)
     if arguments.tpr:
-        tpr, total = arguments.tpr, digest(arguments.tpr)
-        if total != arguments.sha256:
-            raise Failed(2, f"{tpr} has the sha256 {total}, not {arguments.sha256}")
+        tpr, total = arguments.tpr, arguments.sha256
+        require(tpr, total)
     else:
         tpr = build_water(arguments, mpi, folder)
         total = digest(tpr)
