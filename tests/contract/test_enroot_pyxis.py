@@ -1,0 +1,263 @@
+"""The role enroot_pyxis: what it refuses and what it would write on this machine, in check mode,
+and its shell files with stand-ins. Nothing of this machine is changed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parent.parent.parent
+FILES = ROOT / "roles" / "enroot_pyxis" / "files"
+SUM = "a" * 64
+NODE = {
+    "package_manager": "apt",
+    "architecture": "x86_64",
+    "nvme": [],
+    "gpus": [],
+    "infiniband": [],
+    "catalog": None,
+    "container": False,
+}
+GIVEN = {
+    "enroot_pyxis_enroot_checksums": {
+        "enroot_4.0.1-1_amd64.deb": SUM,
+        "enroot+caps_4.0.1-1_amd64.deb": SUM,
+    },
+    "enroot_pyxis_free_bytes": 1,
+}
+
+
+def check(folder: Path, node: dict[str, Any], **variables: Any) -> tuple[int, dict[str, str], str]:
+    """Exit status, path to content of what would be written, and what was said."""
+    play = {
+        "hosts": "all",
+        "gather_facts": False,
+        "roles": ["enroot_pyxis"],
+        "vars": {
+            "trueup_node": {**NODE, **node},
+            "enroot_pyxis_scratch": str(folder),
+            "enroot_pyxis_slurm_dir": str(folder / "slurm"),
+            "enroot_pyxis_variables_file": "",
+            **GIVEN,
+            **variables,
+        },
+    }
+    (folder / "play.yml").write_text(yaml.safe_dump([play]))
+    done = subprocess.run(
+        [
+            str(Path(sys.executable).with_name("ansible-playbook")),
+            *("-i", "localhost,", "-c", "local", "--check", "--diff", "--tags", "configure"),
+            *("-e", f"ansible_python_interpreter={sys.executable}"),
+            "play.yml",
+        ],
+        cwd=folder,
+        env={
+            **os.environ,
+            "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
+            "ANSIBLE_ROLES_PATH": str(ROOT / "roles"),
+            "ANSIBLE_CACHE_PLUGIN": "memory",
+            "ANSIBLE_STDOUT_CALLBACK": "ansible.posix.json",
+            "TRUEUP_RESULTS": str(folder / "results"),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    results = [
+        task["hosts"]["localhost"]
+        for play in json.loads(done.stdout)["plays"]
+        for task in play["tasks"]
+        if "localhost" in task["hosts"]
+    ]
+    said = " ".join(str(result.get("msg", "")) for result in results)
+    diffs = [diff for result in results for diff in result.get("diff") or []]
+    written = {diff["after_header"]: diff["after"].partition("\n")[2] for diff in diffs}
+    return done.returncode, written, said
+
+
+@pytest.mark.parametrize(
+    ("node", "variables", "sentence"),
+    [
+        ({}, {"enroot_pyxis_enroot_checksums": {}}, "and NVIDIA publishes none: download from"),
+        (
+            {},
+            {"enroot_pyxis_enroot_checksums": {"enroot_4.0.1-1_amd64.deb": "A"}},
+            "no sha256 of enroot_4.0.1-1_amd64.deb, enroot+caps_4.0.1-1_amd64.deb",
+        ),
+        ({}, {"enroot_pyxis_pyxis_commit": "v0.21.0"}, "a branch or tag may move"),
+        ({}, {"enroot_pyxis_settings": {"PATH": "/x"}}, "PATH of enroot_pyxis_settings"),
+        ({}, {"enroot_pyxis_settings": {"ENROOT_X": "a\nb"}}, "has more than one line"),
+        ({}, {"enroot_pyxis_mounts": ["/a b"]}, "/a b of enroot_pyxis_scratch or"),
+        ({}, {"enroot_pyxis_free_bytes": 1 << 60}, "free some, or give enroot_pyxis_scratch"),
+        ({"architecture": "riscv64"}, {}, "there is no release file for apt on riscv64"),
+        ({}, {"enroot_pyxis_scratsh": "/x"}, "no such variable"),
+    ],
+)
+def test_what_cannot_work_is_refused(
+    tmp_path: Path, node: dict[str, Any], variables: dict[str, Any], sentence: str
+) -> None:
+    status, written, said = check(tmp_path, node, **variables)
+    assert (status, written) == (2, {})
+    assert sentence in said
+
+
+def test_slurms_configuration_of_a_site_is_not_edited(tmp_path: Path) -> None:
+    (tmp_path / "slurm").mkdir()
+    (tmp_path / "slurm/plugstack.conf").write_text("required /usr/lib/other.so\n")
+    status, written, said = check(tmp_path, {})
+    assert (status, written) == (2, {})
+    assert f"add the line `include {tmp_path}/slurm/plugstack.conf.d/*` to it" in said
+
+
+def settings(text: str, uid: int) -> dict[str, str]:
+    """The settings as enroot 4.0.1 takes them from a file: bash's words, names first."""
+    loop = (
+        "while IFS=$' \\t=' read -r name value; do"
+        ' [[ $name != ENROOT_* ]] || echo "$name $(eval echo "$value")"; done'
+    )
+    prefix = f"id() {{ [ $1 = -u ] && echo {uid}; }}; "
+    done = subprocess.run(
+        ["bash", "-c", prefix + loop], input=text, capture_output=True, text=True, check=True
+    )
+    return dict(line.split(" ", 1) for line in done.stdout.splitlines())
+
+
+def test_each_user_has_folders_of_its_own_on_scratch(tmp_path: Path) -> None:
+    (tmp_path / "nccl.sh").write_text("export NCCL_TOPO_FILE=/opt/microsoft/ndv5/topo.xml\n")
+    status, written, said = check(
+        tmp_path,
+        {"infiniband": [{"name": "mlx5_ib0"}]},
+        enroot_pyxis_variables_file=str(tmp_path / "nccl.sh"),
+        enroot_pyxis_settings={"ENROOT_MOUNT_HOME": "n"},
+        enroot_pyxis_plugin_arguments=["container_scope=job"],
+    )
+    assert status == 0, said
+    conf = written["/etc/enroot/enroot.conf.d/00-trueup.conf"]
+    assert settings(conf, 1000) == {
+        "ENROOT_RUNTIME_PATH": f"{tmp_path}/enroot/runtime/user-1000",
+        "ENROOT_CACHE_PATH": f"{tmp_path}/enroot/cache/user-1000",
+        "ENROOT_DATA_PATH": f"{tmp_path}/enroot/data/user-1000",
+        "ENROOT_TEMP_PATH": f"{tmp_path}/enroot/temp",
+        "ENROOT_SQUASH_OPTIONS": "-noI -noD -noF -noX -no-duplicates",
+        "ENROOT_MOUNT_HOME": "n",
+        "ENROOT_RESTRICT_DEV": "y",
+        "ENROOT_ROOTFS_WRITABLE": "y",
+    }
+    assert "\nMELLANOX_VISIBLE_DEVICES all\n" in conf
+    assert written[f"{tmp_path}/slurm/plugstack.conf.d/pyxis.conf"].splitlines()[1] == (
+        "required /opt/trueup/pyxis/spank_pyxis.so"
+        f" runtime_path={tmp_path}/enroot/pyxis container_scope=job"
+    )
+    mounts = written["/etc/enroot/mounts.d/60-trueup.fstab"].splitlines()
+    assert mounts[-1].split()[:2] == ["/opt/microsoft", "/opt/microsoft"]
+    assert "ro" in mounts[-1].split()[-1].split(",")
+    hook = tmp_path / "hook.sh"
+    hook.write_text(written["/etc/enroot/hooks.d/60-trueup-variables.sh"])
+    given = "NCCL_TOPO_FILE=/opt/microsoft/ndv5/topo.xml\n"
+    assert variables(hook, "IMAGE=1\n", {}) == f"IMAGE=1\n{given}"
+    # What the image or the job has stays.
+    assert variables(hook, "NCCL_TOPO_FILE=\n", {}) == "NCCL_TOPO_FILE=\n"
+    assert variables(hook, "", {"NCCL_TOPO_FILE": "/mine"}) == ""
+
+
+def variables(hook: Path, environment: str, job: dict[str, str]) -> str:
+    """A container's environment after the hook."""
+    file = hook.with_name("environment")
+    file.write_text(environment)
+    given = {"PATH": os.environ["PATH"], "ENROOT_ENVIRON": str(file), **job}
+    subprocess.run(["bash", str(hook)], env=given, check=True)
+    return file.read_text()
+
+
+def test_containers_on_a_node_without_rdma_are_not_given_adapters(tmp_path: Path) -> None:
+    status, written, said = check(tmp_path, {})
+    assert status == 0, said
+    assert "MELLANOX" not in written["/etc/enroot/enroot.conf.d/00-trueup.conf"]
+    assert "/etc/enroot/hooks.d/60-trueup-variables.sh" not in written
+
+
+def test_the_scratch_of_nvme_disks_must_be_mounted(tmp_path: Path) -> None:
+    nvme = [{"device": "/dev/nvme0n1", "model": "Microsoft NVMe Direct Disk"}]
+    status, written, said = check(tmp_path, {"nvme": nvme}, enroot_pyxis_scratch="")
+    assert status == 0, said
+    unit = written["/etc/systemd/system/trueup-enroot-scratch.service"]
+    assert "RequiresMountsFor=/mnt/resource_nvme\n" in unit
+    assert "AssertPathIsMountPoint=/mnt/resource_nvme\n" in unit
+    assert (
+        "d /mnt/resource_nvme/enroot/data 1777 root root -"
+        in (written["/etc/trueup/enroot_pyxis.tmpfiles"])
+    )
+
+
+class Build:
+    """A folder with header files of a Slurm and a source whose Makefile is a stand-in."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "include/slurm").mkdir(parents=True)
+        self.header = folder / "include/slurm/slurm_version.h"
+        self.header.write_text("#define SLURM_VERSION_NUMBER 0x180b04\n")
+        (folder / "source").mkdir()
+        makefile = "spank_pyxis.so:\n\techo $(CPPFLAGS) >$@\nclean:\n\trm -f spank_pyxis.so\n"
+        (folder / "source/Makefile").write_text(makefile)
+        self.plugin = folder / "opt/pyxis/spank_pyxis.so"
+
+    def run(self, slurm: str) -> tuple[int, str]:
+        done = subprocess.run(
+            ["sh", "-s", str(self.folder / "source"), str(self.plugin), slurm],
+            input=(FILES / "build.sh").read_text(),
+            env={"PATH": os.environ["PATH"], "SLURM_INCLUDE": str(self.folder / "include")},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("version", ["24.11.4", "24.11.4-1"])
+def test_pyxis_is_built_against_the_headers_of_this_slurm(tmp_path: Path, version: str) -> None:
+    build = Build(tmp_path)
+    assert build.run(version) == (0, "")
+    assert build.plugin.read_text() == f"-I{tmp_path}/include\n"
+
+
+def test_headers_of_another_slurm_are_refused(tmp_path: Path) -> None:
+    build = Build(tmp_path)
+    status, said = build.run("24.05.4")
+    assert (status, build.plugin.exists()) == (1, False)
+    assert "is of Slurm 24.11.4, and srun is 24.05.4: install the development package" in said
+    build.header.unlink()
+    assert "is missing: install Slurm's development package" in build.run("24.11.4")[1]
+
+
+def test_what_is_installed_is_asked_of_the_package_manager(tmp_path: Path) -> None:
+    tools = {
+        "dpkg-query": '[ "$3" = enroot ] && echo "installed 4.0.1-1"',
+        "srun": 'echo "slurm-wlm 22.05.8"',
+        "systemctl": "exit 0",
+    }
+    for name, text in tools.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n# stand-in of {name}\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    (tmp_path / "noted").write_text("pyxis abc slurm 22.05.8\n")
+    done = subprocess.run(
+        ["sh", "-s", "apt", str(tmp_path / "noted"), "enroot", "enroot+caps"],
+        input=(FILES / "installed.sh").read_text(),
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin", "SLURM_INCLUDE": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert [line.split("\t")[1:] for line in done.stdout.splitlines()] == [
+        ["package enroot", "4.0.1-1"],
+        ["slurm", "22.05.8"],
+        ["slurmd", "active"],
+        ["built", "pyxis abc slurm 22.05.8"],
+    ]

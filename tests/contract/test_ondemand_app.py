@@ -1,0 +1,419 @@
+"""The role ondemand_app: its app as a dashboard renders it, and its job with a stand-in of Slurm.
+
+The dashboard is a stand-in: Ruby's own ERB with the objects that Open OnDemand binds (OSC/ondemand
+e5bbaf1, apps/dashboard/app/models/batch_connect/{app,session,session_context}.rb)."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parent.parent.parent
+# Stand-in of the dashboard: submit.yml.erb first, then every .erb below template/, as it does.
+DASHBOARD = r"""
+require "erb"
+require "json"
+require "ostruct"
+require "pathname"
+app, staged, given = Pathname.new(ARGV[0]), Pathname.new(ARGV[1]), JSON.parse(ARGV[2])
+render = ->(path, bound) { ERB.new(path.read, trim_mode: "-").result(bound) }
+begin
+  form = OpenStruct.new(given)
+  submit = render.call(app.join("submit.yml.erb"), form.instance_eval { binding })
+  Bound = Struct.new(:session, :context) { def get_binding = binding }
+  session = OpenStruct.new(cluster_id: given["cluster"], staged_root: staged, job_id: "17")
+  bound = Bound.new(session, form).get_binding
+  Pathname.glob(app.join("template", "**", "*.erb")).each do |path|
+    out = staged.join(path.relative_path_from(app.join("template"))).sub_ext("")
+    out.write(render.call(path, bound))
+    out.chmod(path.stat.mode)
+  end
+  puts JSON.generate("submit" => submit)
+rescue ArgumentError => error
+  puts JSON.generate("refused" => error.message)
+end
+"""
+CARDS = r"""
+require "erb"
+require "pathname"
+module OodAppkit
+  def self.files = self
+  def self.url(path:) = "/files#{path}"
+end
+job_id = ARGV[1]
+job_id = nil if job_id.empty?
+puts ERB.new(File.read(ARGV[0]), trim_mode: "-").result(binding)
+"""
+PARTITIONS = [
+    {"name": "hbv3", "vm_size": "Standard_HB120rs_v3", "nodes_max": 4, "hours_max": 8},
+    {"name": "gpu", "cluster": "second"},
+]
+FORM = {
+    "cluster": "first",
+    "partition": "hbv3",
+    "benchmark": "stream",
+    "nodes": "2",
+    "hours": "3",
+    "variables": "",
+}
+# It keeps what it was called with; the status is the test's.
+PLAYBOOK = """#!/bin/sh
+# stand-in of ansible-playbook
+printf '%s\\n' "$@" > "$TRUEUP_RESULTS.arguments"
+exit "${STAND_IN_STATUS:-0}"
+"""
+TRUEUP = """#!/bin/sh
+# stand-in of trueup
+[ "$1" = report ] || { echo "stand-in: no answer recorded for trueup $*" >&2; exit 1; }
+exit "${STAND_IN_REPORT:-0}"
+"""
+SCONTROL = """#!/bin/sh
+# stand-in of scontrol
+[ "$1 $2 $3" = "show hostnames n[1-2]" ] ||
+    { echo "stand-in: no answer recorded for scontrol $*" >&2; exit 1; }
+printf '%b' "$STAND_IN_NODES"
+"""
+
+
+def playbook(folder: Path, variables: dict[str, Any], *options: str) -> tuple[int, int, str]:
+    """Exit status, how many tasks changed something, and all that was said."""
+    play = {
+        "hosts": "all",
+        "gather_facts": False,
+        "roles": ["ondemand_app"],
+        "vars": {
+            "ondemand_app_dir": str(folder / "apps"),
+            "ondemand_app_checkout": str(folder / "checkout"),
+            "ondemand_app_clusters": ["first", "second"],
+            "ondemand_app_partitions": PARTITIONS,
+            **variables,
+        },
+    }
+    (folder / "play.yml").write_text(yaml.safe_dump([play]))
+    done = subprocess.run(
+        [
+            str(Path(sys.executable).with_name("ansible-playbook")),
+            *("-i", "localhost,", "-c", "local"),
+            *("-e", f"ansible_python_interpreter={sys.executable}"),
+            *options,
+            "play.yml",
+        ],
+        cwd=folder,
+        env={
+            **os.environ,
+            "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
+            "ANSIBLE_ROLES_PATH": str(ROOT / "roles"),
+            "ANSIBLE_CACHE_PLUGIN": "memory",
+            "TRUEUP_RESULTS": str(folder / "results"),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    said = done.stdout + done.stderr
+    recaps = [line for line in said.splitlines() if "changed=" in line and "ok=" in line]
+    count = int(recaps[-1].split("changed=")[1].split()[0]) if recaps else -1
+    return done.returncode, count, said
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which the role has installed the app, once for all tests."""
+    assert shutil.which("ruby") is not None, "install ruby (playbooks/vars/lab_packages.yml)"
+    folder = tmp_path_factory.mktemp("ood")
+    (folder / "apps").mkdir()
+    status, _, said = playbook(folder, {})
+    assert status == 0, said
+    return folder
+
+
+def render(installed: Path, staged: Path, **fields: Any) -> dict[str, Any]:
+    """What the dashboard makes of the form's fields: ``submit`` or ``refused``."""
+    app = installed / "apps" / "trueup"
+    staged.mkdir(exist_ok=True)
+    shutil.copy(app / "template" / "play.yml", staged)
+    argv = ["ruby", "-e", DASHBOARD, str(app), str(staged), json.dumps({**FORM, **fields})]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+def test_the_role_is_repeatable_and_checks_on_a_fresh_machine(
+    installed: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "apps").mkdir()
+    assert playbook(tmp_path, {}, "--check")[:2] == (0, 1)
+    assert list((tmp_path / "apps").iterdir()) == []
+    assert playbook(installed, {})[:2] == (0, 0)
+    assert playbook(installed, {}, "--check")[:2] == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("variables", "sentence"),
+    [
+        ({"ondemand_app_clusters": []}, "name at least one Slurm cluster"),
+        ({"ondemand_app_benchmarks": ["strem"]}, "strem of ondemand_app_benchmarks: no benchmark"),
+        ({"ondemand_app_name": 'a"; rm'}, "letters, digits, - _ and . only"),
+        ({"ondemand_app_partitions": [{"name": "a#{b}"}]}, "letters, digits, - _ and . only"),
+        ({"ondemand_app_sbatch_arguments": ["--a b"]}, "give one word each"),
+        ({"ondemand_app_results": "../x"}, "give a path below the home"),
+        ({"ondemand_app_dir": "/nowhere"}, "install Open OnDemand first"),
+        ({"ondemand_app_tittle": "x"}, "no such variable"),
+    ],
+)
+def test_what_gives_no_app_is_refused(
+    tmp_path: Path, variables: dict[str, Any], sentence: str
+) -> None:
+    (tmp_path / "apps").mkdir()
+    status, changed, said = playbook(tmp_path, variables)
+    assert (status, changed) == (2, 0)
+    assert sentence in " ".join(said.split())
+
+
+def test_the_form_offers_what_the_checkout_has(installed: Path) -> None:
+    app = installed / "apps" / "trueup"
+    manifest = yaml.safe_load((app / "manifest.yml").read_text())
+    assert manifest["role"] == "batch_connect"
+    form = yaml.safe_load((app / "form.yml").read_text())
+    assert form["cluster"] == ["first", "second"]
+    assert sorted(form["form"]) == sorted(form["attributes"])
+    offered = [option[1] for option in form["attributes"]["benchmark"]["options"]]
+    roles = {path.parent.parent.name for path in ROOT.glob("roles/*/tasks/benchmark.yml")}
+    assert offered == sorted(roles - {"blob_checkpoint", "training", "vllm"})
+    assert form["attributes"]["partition"]["options"] == [
+        ["hbv3: Standard_HB120rs_v3", "hbv3", {"data-max-nodes": 4}, {"data-max-hours": 8}],
+        [
+            "gpu",
+            "gpu",
+            {"data-max-nodes": 16},
+            {"data-max-hours": 24},
+            {"data-option-for-cluster-first": False},
+        ],
+    ]
+
+
+def test_a_cluster_file_is_written_when_it_is_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "apps").mkdir()
+    asked = {
+        "ondemand_app_cluster_dir": str(tmp_path / "clusters.d"),
+        "ondemand_app_cluster_files": [{"id": "first", "login_host": "login"}],
+    }
+    status, _, said = playbook(tmp_path, asked)
+    assert status == 0, said
+    written = yaml.safe_load((tmp_path / "clusters.d" / "first.yml").read_text())
+    assert written == {
+        "v2": {
+            "metadata": {"title": "first"},
+            "login": {"host": "login"},
+            "job": {"adapter": "slurm", "bin": "/usr/bin", "conf": "/etc/slurm/slurm.conf"},
+        }
+    }
+
+
+def test_a_form_becomes_a_job(installed: Path, tmp_path: Path) -> None:
+    answer = render(installed, tmp_path / "s", variables="stream_repetitions: 20")
+    submit = yaml.safe_load(answer["submit"])
+    assert submit == {
+        "batch_connect": {"template": "basic"},
+        "script": {
+            "native": ["--nodes=2", "--exclusive", "--mem=0", "--partition=hbv3", "--time=180"]
+        },
+    }
+    variables = json.loads((tmp_path / "s" / "variables.json").read_text())
+    assert variables == {"stream_repetitions": 20, "trueup_benchmarks": ["stream"]}
+    script = tmp_path / "s" / "script.sh"
+    checked = subprocess.run(["bash", "-n", str(script)], capture_output=True, check=False)
+    assert (checked.returncode, checked.stderr) == (0, b"")
+    assert script.stat().st_mode & 0o111 == 0o111
+    plays = yaml.safe_load((tmp_path / "s" / "play.yml").read_text())
+    imported = [play.get("ansible.builtin.import_playbook", "") for play in plays]
+    assert [Path(path).name for path in imported] == ["identify.yml", "", "benchmark.yml"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"benchmark": "stream; id"}, "benchmark is "),
+        ({"benchmark": "vllm"}, "benchmark is "),
+        ({"cluster": "third"}, "cluster is "),
+        ({"partition": "$(id)"}, "partition is "),
+        ({"partition": "gpu"}, 'partition is "gpu": choose one of hbv3'),
+        ({"partition": 'hbv3"\n  native: ["--wrap=id"]'}, "partition is "),
+        ({"nodes": "5"}, "give a whole number from 1 to 4"),
+        ({"nodes": "1 --wrap=id"}, "nodes is "),
+        ({"nodes": "-1"}, "nodes is "),
+        ({"nodes": ""}, "nodes is "),
+        ({"hours": "9"}, "give a whole number from 1 to 8"),
+        ({"hours": "1\n2"}, "hours is "),
+        ({"variables": "- a"}, "variables are no mapping"),
+        ({"variables": "a: [1"}, "variables are not plain YAML or JSON"),
+        ({"variables": "--- !ruby/object:Object {}"}, "variables are not plain YAML or JSON"),
+        ({"variables": "stream_x: &a [*a]"}, "variables are not plain YAML or JSON"),
+        ({"variables": "ansible_connection: local"}, "its variables begin with stream_"),
+        ({"variables": "devito_shape: 1"}, "its variables begin with stream_"),
+        ({"variables": '"stream_x\\n": 1'}, "its variables begin with stream_"),
+        ({"variables": "stream_x: \"{{ lookup('pipe', 'id') }}\""}, "has a template"),
+        ({"variables": "stream_x: [{a: '{% set x=1 %}'}]"}, "has a template"),
+        ({"variables": "stream_x: {'{{ 1 }}': 1}"}, "has a template"),
+        ({"variables": "stream_x: .nan"}, "has a template"),
+        ({"variables": "stream_nodes: [n9]"}, "comes from the job's allocation"),
+        ({"variables": "stream_x: " + "1" * 70_000}, "give at most 65536"),
+    ],
+)
+def test_what_is_not_to_be_asked_for_is_refused(
+    installed: Path, tmp_path: Path, fields: dict[str, str], sentence: str
+) -> None:
+    answer = render(installed, tmp_path / "s", **fields)
+    assert sentence in answer.get("refused", "")
+    assert (tmp_path / "s" / "script.sh").exists() is False
+
+
+class Job:
+    """A rendered job, with stand-ins of scontrol, ansible-playbook and trueup."""
+
+    def __init__(self, installed: Path, folder: Path) -> None:
+        self.installed = installed
+        self.staged = folder / "staged"
+        self.home = folder / "home"
+        self.home.mkdir()
+        self.bin = folder / "bin"
+        self.bin.mkdir()
+        self.write(self.bin / "scontrol", SCONTROL)
+        self.tools = installed / "checkout/.venv/bin"
+        self.tools.mkdir(parents=True, exist_ok=True)
+        self.write(self.tools / "ansible-playbook", PLAYBOOK)
+        self.write(self.tools / "trueup", TRUEUP)
+        self.work = self.home / "trueup/jobs/17"
+
+    @staticmethod
+    def write(path: Path, text: str) -> None:
+        path.write_text(text)
+        path.chmod(0o755)
+
+    def run(self, nodes: str = "n1\\nn2\\n", **more: str) -> tuple[int, str]:
+        """Exit status and what was said on standard error."""
+        done = subprocess.run(
+            [str(self.staged / "script.sh")],
+            env={
+                "PATH": f"{self.bin}:{os.environ['PATH']}",
+                "HOME": str(self.home),
+                "SLURM_JOB_ID": "17",
+                "SLURM_JOB_NODELIST": "n[1-2]",
+                "SLURMD_NODENAME": "n1",
+                "STAND_IN_NODES": nodes,
+                **more,
+            },
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return done.returncode, done.stderr
+
+    def arguments(self) -> list[str]:
+        return (self.work / "results.arguments").read_text().splitlines()
+
+
+@pytest.fixture
+def job(installed: Path, tmp_path: Path) -> Job:
+    return Job(installed, tmp_path)
+
+
+def test_a_job_measures_its_nodes(job: Job) -> None:
+    assert "submit" in render(job.installed, job.staged)
+    assert job.run() == (0, "")
+    assert job.arguments() == [
+        *("--inventory", "inventory.yml", "--extra-vars", f"@{job.staged}/variables.json"),
+        *("--extra-vars", "@allocation.json", f"{job.staged}/play.yml"),
+    ]
+    inventory = yaml.safe_load((job.work / "inventory.yml").read_text())
+    assert inventory == {"all": {"hosts": {"n1": {"ansible_connection": "local"}, "n2": {}}}}
+    assert json.loads((job.work / "allocation.json").read_text()) == {}
+    assert (job.work / "exit_status").read_text() == "0\n"
+
+
+def test_a_benchmark_over_several_nodes_is_told_them(job: Job) -> None:
+    assert "submit" in render(job.installed, job.staged, benchmark="nccl")
+    assert job.run()[0] == 0
+    assert json.loads((job.work / "allocation.json").read_text()) == {
+        "nccl_launcher": "mpirun",
+        "nccl_nodes": ["n1", "n2"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("more", "status"),
+    [
+        ({"STAND_IN_STATUS": "4"}, 4),
+        ({"STAND_IN_STATUS": "2", "STAND_IN_REPORT": "3"}, 2),
+        ({"STAND_IN_REPORT": "3"}, 3),
+    ],
+)
+def test_the_exit_status_is_passed_on(job: Job, more: dict[str, str], status: int) -> None:
+    render(job.installed, job.staged)
+    assert job.run(**more)[0] == status
+    assert (job.work / "exit_status").read_text() == f"{status}\n"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "more", "sentence"),
+    [
+        ("n1\\n", {}, "2 nodes were asked for, and the job has 1: n1."),
+        ("n1\\nn2; id\\n", {}, "scontrol gave a node the name 'n2; id', which is no host's."),
+        ("", {}, "scontrol gave a node the name '', which is no host's."),
+        ("n1\\nn2\\n", {"SLURM_JOB_NODELIST": "x"}, "scontrol does not name the nodes of x."),
+        ("n1\\nn2\\n", {"SLURM_JOB_ID": "1/../.."}, "this is no Slurm job: submit it by the app."),
+    ],
+)
+def test_an_allocation_that_is_none_is_refused(
+    job: Job, nodes: str, more: dict[str, str], sentence: str
+) -> None:
+    render(job.installed, job.staged)
+    status, said = job.run(nodes, **more)
+    assert (status, said.splitlines()[-1]) == (2, f"trueup: {sentence}")
+    assert job.work.exists() is False
+
+
+def test_a_checkout_that_is_not_mounted_is_named(job: Job) -> None:
+    render(job.installed, job.staged)
+    (job.tools / "ansible-playbook").unlink()
+    status, said = job.run()
+    assert status == 2
+    assert f"ansible-playbook is not on {socket.gethostname()}: mount the checkout" in said
+
+
+@pytest.mark.parametrize(
+    ("card", "job_id", "status", "sentence"),
+    [
+        ("info", "", None, ""),
+        ("info", "17", None, "/trueup/jobs/17)"),
+        ("completed", "17", "0\n", "Everything was measured."),
+        ("completed", "17", "4\n", "exit status 4: not everything was measured"),
+        ("completed", "17", None, "did not come to its end"),
+    ],
+)
+def test_the_sessions_card_says_where_the_results_are(
+    installed: Path, tmp_path: Path, card: str, job_id: str, status: str | None, sentence: str
+) -> None:
+    if status:
+        (tmp_path / "trueup/jobs/17").mkdir(parents=True)
+        (tmp_path / "trueup/jobs/17/exit_status").write_text(status)
+    path = installed / "apps" / "trueup" / f"{card}.md.erb"
+    done = subprocess.run(
+        ["ruby", "-e", CARDS, str(path), job_id],
+        env={**os.environ, "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert sentence in done.stdout if sentence else done.stdout.strip() == ""
