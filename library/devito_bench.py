@@ -19,7 +19,9 @@ description:
   - Bad input is refused before anything runs. A run that is killed, runs out of memory or out of
     time gives a
     record with outcome C(failed); one whose result differs from that of other layouts, C(invalid).
-  - Needs what the role P(devito#role) installs.
+  - Over several nodes (O(nodes)) the ranks are started by O(launcher), and the record also says how
+    much of the time went into the exchange of halos.
+  - Needs what the role P(devito#role) installs, on every node at the same path.
 options:
   prefix:
     description: Folder into which the role devito installed Devito and the driver.
@@ -46,7 +48,7 @@ options:
     type: int
     default: 10
   ranks:
-    description: MPI ranks; above 1 they are started by mpirun on this node.
+    description: MPI ranks of each node; O(launcher) starts them where there are several.
     type: int
     default: 1
   threads_per_rank:
@@ -95,7 +97,7 @@ options:
       precision.
     type: float
     default: 1.0e-5
-extends_documentation_fragment: [trueup_bench]
+extends_documentation_fragment: [trueup_bench, trueup_launcher]
 author: trueup contributors (@trueup)
 """
 
@@ -107,6 +109,21 @@ EXAMPLES = r"""
     ranks: 4
     threads_per_rank: 30
     binding: numa
+    run_id: 20261120T091300Z-7c1e
+    node_name: "{{ inventory_hostname }}"
+    node: "{{ trueup_node }}"
+
+- name: Measure the same layout on two nodes of a Slurm cluster
+  devito_bench:
+    prefix: /opt/trueup/devito
+    shape: 512x512x512
+    ranks: 4
+    threads_per_rank: 30
+    binding: numa
+    nodes: [hb-1, hb-2]
+    launcher: slurm
+    job_directory: /shared/trueup
+    job_options: [--partition=hbv3]
     run_id: 20261120T091300Z-7c1e
     node_name: "{{ inventory_hostname }}"
     node: "{{ trueup_node }}"
@@ -150,6 +167,7 @@ from ansible.module_utils.trueup import devito
 from ansible.module_utils.trueup.affinity import plan
 from ansible.module_utils.trueup.bench import COMMON_SPEC, Bench
 from ansible.module_utils.trueup.errors import BadInput
+from ansible.module_utils.trueup.launcher import LAUNCHER_SPEC, Launcher
 from ansible.module_utils.trueup.memory import available_memory_bytes
 from ansible.module_utils.trueup.parsers.devito import parse_devito
 from ansible.module_utils.trueup.topology import read_topology
@@ -158,6 +176,7 @@ from ansible.module_utils.trueup.topology import read_topology
 def argument_spec() -> Dict[str, Dict[str, Any]]:
     return dict(
         COMMON_SPEC,
+        **LAUNCHER_SPEC,
         prefix={"type": "path", "required": True},
         model={"type": "str", "default": "acoustic"},
         shape={"type": "str", "default": "256x256x256"},
@@ -196,53 +215,68 @@ def main() -> None:
         problem = devito.Problem.parse(
             **{key: given[key] for key in ("model", "shape", "space_order", "tn_ms", "nbl")}
         )
+        launcher = Launcher.asked(given)
+        nodes = launcher.node_count
         placement = plan(
             read_topology(allowed=os.sched_getaffinity(0)),
             ranks=given["ranks"],
             threads_per_rank=given["threads_per_rank"],
             binding=given["binding"],
         )
-        devito.require_memory(problem, placement.ranks, available_memory_bytes())
+        devito.require_memory(problem, placement.ranks, available_memory_bytes(), nodes)
     except BadInput as error:
         bench.refuse(str(error))
 
     jit_dir = os.path.join(given["prefix"], "jit", devito.jit_key())
+    ranks = placement.ranks * nodes
+    variables = devito.environment(
+        ranks=ranks,
+        threads_per_rank=placement.threads_per_rank,
+        mpi_mode=given["mpi_mode"],
+        jit_dir=jit_dir,
+    )
+    case = devito.case_name(
+        problem, placement, given["mpi_mode"], node_count=nodes, launcher=launcher.kind
+    )
     bench.prepare(
-        case=devito.case_name(problem, placement, given["mpi_mode"]),
-        command=devito.command(
-            problem,
-            placement,
-            python=os.path.join(given["prefix"], "venv", "bin", "python"),
-            driver=os.path.join(given["prefix"], "devito_driver.py"),
-            mpirun=module.get_bin_path("mpirun") or "mpirun",
-            repeats=given["repeats"],
-            autotune=given["autotune"],
+        case=case,
+        nodes=list(launcher.nodes),
+        command=launcher.command(
+            devito.program(
+                problem,
+                placement,
+                python=os.path.join(given["prefix"], "venv", "bin", "python"),
+                driver=os.path.join(given["prefix"], "devito_driver.py"),
+                repeats=given["repeats"],
+                autotune=given["autotune"],
+            ),
+            per_node=placement.ranks,
+            variables=variables,
+            placement=placement,
+            binds_itself=True,
+            name=f"trueup-devito-{nodes}",
+            limit_seconds=given["timeout_seconds"],
         ),
-        environment=devito.environment(
-            ranks=placement.ranks,
-            threads_per_rank=placement.threads_per_rank,
-            mpi_mode=given["mpi_mode"],
-            jit_dir=jit_dir,
-            root=os.geteuid() == 0,
-        ),
+        environment={**variables, **launcher.variables(ranks)},
         parameters=dict(
             problem.parameters(),
             layout=f"{placement.ranks}x{placement.threads_per_rank}",
             binding=placement.binding,
-            mpi=given["mpi_mode"] if placement.ranks > 1 else "off",
+            mpi=given["mpi_mode"] if ranks > 1 else "off",
+            launcher=launcher.kind,
             language="openmp",
             repeats=given["repeats"],
             autotune=given["autotune"],
             scaling=given["scaling"],
         ),
-        ranks=placement.ranks,
+        ranks=ranks,
         threads_per_rank=placement.threads_per_rank,
     )
     try:
         os.makedirs(jit_dir, exist_ok=True)
     except OSError as error:
         bench.refuse(f"{jit_dir} cannot be made: {error.strerror}; set prefix to a folder of yours")
-    output = bench.run(parse_devito)
+    output = bench.run(parse_devito, launcher=launcher)
     bench.case.software.update(output.software)
     bench.case.parameters["block_shape"] = "x".join(str(size) for size in output.tuned.values())
     fraction = devito.roofline_fraction(output, given["memory_bandwidth"], given["peak_flops"])
@@ -254,6 +288,7 @@ def main() -> None:
             repeats=given["repeats"],
             reference_norms={name: float(norm) for name, norm in given["reference_norms"].items()},
             tolerance=given["norm_tolerance"],
+            node_count=nodes,
         ),
     )
 

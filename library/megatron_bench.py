@@ -8,9 +8,9 @@ module: megatron_bench
 short_description: Train a GPT for some iterations and measure step time and TFLOP/s per GPU
 version_added: "0.5.0"
 description:
-  - Starts torchrun on this node with Megatron-LM's or Megatron-DeepSpeed's C(pretrain_gpt.py), or
-    with C(gpt_driver.py), a small GPT of ours in plain PyTorch that also runs without GPUs, and
-    returns step time, samples and tokens per second, and TFLOP/s per GPU as a record.
+  - Runs Megatron-LM's or Megatron-DeepSpeed's C(pretrain_gpt.py), or C(gpt_driver.py), a small GPT
+    of ours in plain PyTorch that also runs without GPUs, and returns step time, samples and tokens
+    per second, and TFLOP/s per GPU as a record.
   - C(train_flops_article) is counted by 96 B s l h^2 (1 + s/(6h) + V/(16lh)), which includes
     recomputed activations, whether or not O(recompute) is set; C(train_flops_megatron) by
     72 B s l h^2 (1 + s/(6h) + V/(12lh)), without. What Megatron itself prints is
@@ -20,12 +20,19 @@ description:
     device than O(backend) is for, gives a record with outcome C(invalid); one that ends early or at
     its time limit, C(failed). The loss falls when the mean of its last quarter is below that of its
     first by more than three standard errors, and with C(gpt_driver) by a hundredth at least.
-  - Over several nodes the module is run on all of them at the same time. The first of O(nodes)
-    returns the record; the others return RV(record=none).
+  - O(launcher=local) starts torchrun on this node; over several nodes the module is then run on all
+    of them at the same time. The first of O(nodes) returns the record; the others return
+    RV(record=none). With O(launcher=mpirun) and O(launcher=slurm) it is run on one node alone,
+    which starts the processes of all. A record calls its launcher C(torchrun), C(mpirun) or
+    C(slurm).
+  - With these two RANK, LOCAL_RANK and WORLD_SIZE come from Open MPI's or Slurm's variables, and
+    O(prefix) is the same on all nodes. A run of C(gpt_driver) whose processes were on another
+    number of hosts is C(invalid).
   - Needs what the role P(training#role) installs.
 options:
   prefix:
-    description: Folder into which the role training installed the environment and the programs.
+    description: Folder into which the role training installed the environment and the programs, on
+      every node.
     type: path
     required: true
   program:
@@ -67,18 +74,16 @@ options:
     description: Processes of each node; one a GPU where O(backend=nccl).
     type: int
     default: 1
-  nodes:
-    description: Names of the nodes that take part, the one that all others meet at first; empty
-      means this one alone.
-    type: list
-    elements: str
-    default: []
   node_rank:
-    description: This node's place among them, from 0.
+    description: With O(launcher=local), this node's place among O(nodes), from 0; the others meet
+      at the first.
     type: int
     default: 0
   rendezvous_address:
-    description: Address of the first node, as the others reach it.
+    description:
+      - Address of the first node, as the others reach it. Several nodes need it, but for
+        O(launcher=slurm); there it is by default the first node of the job, by the name that Slurm
+        has for it. Slurm has an order of its own, whatever that of O(nodes).
     type: str
     default: ""
   rendezvous_port:
@@ -133,7 +138,7 @@ options:
     description: Environment variables of the run, such as NCCL's.
     type: dict
     default: {}
-extends_documentation_fragment: [trueup_bench]
+extends_documentation_fragment: [trueup_bench, trueup_launcher]
 author: trueup contributors (@trueup)
 """
 
@@ -145,12 +150,22 @@ EXAMPLES = r"""
     run_id: 20261120T091300Z-7c1e
     node_name: "{{ inventory_hostname }}"
     node: "{{ trueup_node }}"
+
+- name: Train over two nodes by a Slurm job
+  megatron_bench:
+    prefix: /opt/trueup/training
+    nodes: [node-1, node-2]
+    launcher: slurm
+    job_directory: /shared/jobs
+    run_id: 20261120T091300Z-7c1e
+    node_name: "{{ inventory_hostname }}"
+    node: "{{ trueup_node }}"
 """
 
 RETURN = r"""
 record:
   description: The record of the case (schema C(trueup.record/1)); null in check mode, when the
-    input was refused, and on all nodes but the first.
+    input was refused, and with O(launcher=local) on all nodes but the first.
   returned: always
   type: dict
 raw:
@@ -178,12 +193,13 @@ ansible_facts:
 """
 
 import os
-from typing import Any, Dict
+from typing import Any, Dict, Optional
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.trueup import megatron
 from ansible.module_utils.trueup.bench import COMMON_SPEC, Bench
 from ansible.module_utils.trueup.errors import BadInput
+from ansible.module_utils.trueup.launcher import LAUNCHER_SPEC, Launcher
 from ansible.module_utils.trueup.parsers.megatron import parse_megatron
 
 _NUMBERS = {
@@ -205,10 +221,10 @@ _NUMBERS = {
 def argument_spec() -> Dict[str, Dict[str, Any]]:
     return dict(
         COMMON_SPEC,
+        **LAUNCHER_SPEC,
         **{name: {"type": "int", "default": default} for name, default in _NUMBERS.items()},
         prefix={"type": "path", "required": True},
         program={"type": "str", "choices": list(megatron.PROGRAMS), "default": "gpt_driver"},
-        nodes={"type": "list", "elements": "str", "default": []},
         rendezvous_address={"type": "str", "default": ""},
         interface={"type": "str", "default": ""},
         backend={"type": "str", "choices": ["gloo", "nccl"], "default": "gloo"},
@@ -222,20 +238,34 @@ def argument_spec() -> Dict[str, Dict[str, Any]]:
     )
 
 
+def _launcher(given: Dict[str, Any]) -> Optional[Launcher]:
+    """What starts the processes from here; None is torchrun, on each node by itself."""
+    if given["launcher"] == "local":
+        return None
+    # Slurm would choose a node by itself; this node's own mpirun needs no name for it.
+    alone = [given["node_name"]] if given["launcher"] == "slurm" else []
+    return Launcher.asked(dict(given, nodes=given["nodes"] or alone))
+
+
 def main() -> None:
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     given = module.params
     bench = Bench(module, "megatron")
     try:
         run = megatron.asked(dict(given, nodes=given["nodes"] or [given["node_name"]]))
+        launcher = _launcher(given)
+        variables = megatron.environment(run, given["interface"], given["variables"])
+        config = given["deepspeed_config"] or ""
         command = megatron.command(
             run,
+            launcher=launcher,
+            variables=variables,
+            limit_seconds=given["timeout_seconds"],
             prefix=given["prefix"],
-            deepspeed_config=given["deepspeed_config"] or "",
+            deepspeed_config=config,
             data=given["data"],
             arguments=given["arguments"],
         )
-        config = given["deepspeed_config"]
         if run.deepspeed and not module.check_mode and not os.path.isfile(config):
             raise BadInput(f"deepspeed_config {config} is not a file on this node")
     except BadInput as error:
@@ -243,9 +273,9 @@ def main() -> None:
     bench.prepare(
         case=megatron.case_name(run),
         command=command,
-        environment=megatron.environment(run, given["interface"], given["variables"]),
+        environment={**variables, **(launcher.variables(run.world_size) if launcher else {})},
         parameters=megatron.parameters(run),
-        nodes=list(run.nodes) if len(run.nodes) > 1 else [],
+        nodes=list(run.nodes),
         ranks=run.world_size,
         threads_per_rank=max(1, run.threads),
         gpus=run.world_size if run.backend == "nccl" else 0,
@@ -260,7 +290,7 @@ def main() -> None:
             environment=bench.case.environment,
             ansible_facts={},
         )
-    output = bench.run(parse_megatron)
+    output = bench.run(parse_megatron, explain=megatron.explain, launcher=launcher)
     bench.case.threads_per_rank = int(output.parameters.get("threads", bench.case.threads_per_rank))
     bench.case.software.update(output.software)
     bench.finish(

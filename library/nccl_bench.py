@@ -53,26 +53,6 @@ options:
     description: GPUs used on each node.
     type: int
     required: true
-  nodes:
-    description: Host names of the nodes, the first one this one; empty means this node alone.
-    type: list
-    elements: str
-    default: []
-  launcher:
-    description:
-      - C(local) is one process with all GPUs of this node; C(mpirun) (Open MPI) and C(srun) (Slurm)
-        start one process a GPU.
-    type: str
-    choices: [local, mpirun, srun]
-    default: local
-  launcher_path:
-    description: The launcher's program, where it is not found by its name.
-    type: path
-  launcher_arguments:
-    description: More arguments of the launcher, such as C(--mpi=pmix).
-    type: list
-    elements: str
-    default: []
   variables:
     description:
       - Environment variables of the run, name to value; inherited ones of NCCL, UCX and MPI are
@@ -93,7 +73,7 @@ options:
     description: Whether networks must have read and written GPU memory (GPUDirect RDMA).
     type: bool
     default: false
-extends_documentation_fragment: [trueup_bench]
+extends_documentation_fragment: [trueup_bench, trueup_launcher]
 author: trueup contributors (@trueup)
 """
 
@@ -162,12 +142,14 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.trueup import nccl
 from ansible.module_utils.trueup.bench import COMMON_SPEC, Bench
 from ansible.module_utils.trueup.errors import BadInput
+from ansible.module_utils.trueup.launcher import LAUNCHER_SPEC, Launcher
 from ansible.module_utils.trueup.parsers.nccl import OPERATIONS, parse_nccl
 
 
 def argument_spec() -> Dict[str, Dict[str, Any]]:
     return dict(
         COMMON_SPEC,
+        **LAUNCHER_SPEC,
         operation={"type": "str", "required": True, "choices": list(OPERATIONS)},
         binary_dir={"type": "path", "default": "/opt/nccl-tests/build"},
         bytes_from={"type": "int", "default": 1024},
@@ -177,10 +159,6 @@ def argument_spec() -> Dict[str, Dict[str, Any]]:
         warmup={"type": "int", "default": 5},
         cycles={"type": "int", "default": 1},
         gpus_per_node={"type": "int", "required": True},
-        nodes={"type": "list", "elements": "str", "default": []},
-        launcher={"type": "str", "choices": list(nccl.LAUNCHERS), "default": "local"},
-        launcher_path={"type": "path"},
-        launcher_arguments={"type": "list", "elements": "str", "default": []},
         variables={"type": "dict", "default": {}},
         transports={
             "type": "list",
@@ -197,17 +175,15 @@ def main() -> None:
     given = module.params
     bench = Bench(module, "nccl")
     sweep = ("bytes_from", "bytes_to", "factor", "iterations", "warmup", "cycles")
-    job = nccl.Job(
-        binary_dir=given["binary_dir"],
-        operation=given["operation"],
-        gpus_per_node=given["gpus_per_node"],
-        nodes=tuple(given["nodes"]),
-        launcher=given["launcher"],
-        launcher_path=given["launcher_path"] or "",
-        launcher_arguments=tuple(given["launcher_arguments"]),
-        **{name: given[name] for name in sweep},
-    )
     try:
+        launcher = Launcher.asked(given)
+        job = nccl.Job(
+            binary_dir=given["binary_dir"],
+            operation=given["operation"],
+            gpus_per_node=given["gpus_per_node"],
+            launcher=launcher,
+            **{name: given[name] for name in sweep},
+        )
         job.check()
         environment = nccl.environment(
             {name: str(value) for name, value in given["variables"].items()}
@@ -217,19 +193,22 @@ def main() -> None:
 
     bench.prepare(
         case=job.case,
-        command=job.command(environment),
-        environment=environment,
-        nodes=list(job.nodes),
+        command=job.command(environment, given["timeout_seconds"]),
+        environment={
+            **environment,
+            **launcher.variables(1 if launcher.kind == "local" else job.ranks),
+        },
+        nodes=list(launcher.nodes),
         ranks=job.ranks,
         gpus=job.ranks,
         parameters={
             "operation": job.operation,
             "gpus_per_node": job.gpus_per_node,
-            "launcher": job.launcher,
+            "launcher": launcher.kind,
             **{name: given[name] for name in sweep},
         },
     )
-    output = bench.run(parse_nccl, explain=nccl.explain)
+    output = bench.run(parse_nccl, explain=nccl.explain, launcher=launcher)
     bench.case.software.update(nccl.software(output))
     # What was asked for stays where the output does not name the operation.
     bench.case.parameters.update({**output.parameters, "operation": job.operation})

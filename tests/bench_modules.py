@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
-from ansible.module_utils.trueup import bench, process
+from ansible.module_utils.trueup import bench, process, slurm
+from ansible.module_utils.trueup.launcher import Launcher
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
     from types import ModuleType
 
@@ -17,9 +19,16 @@ COMMON = {"run_id": "20261120T091300Z-7c1e", "node_name": "node-1"}
 
 
 class FakeRun:
-    """Stands in for process.run: answers as told and remembers how it was called."""
+    """Stands in for process.run and slurm.run: answers as told and remembers how it was called.
 
-    def __init__(self, **ending: Any) -> None:
+    Args:
+        lost: what a launcher finds wrong with its nodes before it starts anything.
+        ending: of process.Completed, what is not as after a good run of 4.5 s; or ``error``, to be
+            raised.
+    """
+
+    def __init__(self, *, lost: Sequence[str] = (), **ending: Any) -> None:
+        self.lost = list(lost)
         self.calls: list[dict[str, Any]] = []
         self.ending: dict[str, Any] = {
             "returncode": 0,
@@ -50,10 +59,15 @@ class Runner:
     ) -> None:
         self._module, self._monkeypatch, self._capsys = module, monkeypatch, capsys
         monkeypatch.setattr(bench.tempfile, "gettempdir", lambda: str(tmp_path))
+        # The nodes of tests are none.
+        monkeypatch.setattr(Launcher, "lost", lambda _: [])
 
     def __call__(self, run: FakeRun, *, check: bool = False, **arguments: Any) -> dict[str, Any]:
         """The module's result; ``failed`` says whether it ended by fail_json."""
         self._monkeypatch.setattr(process, "run", run)
+        self._monkeypatch.setattr(slurm, "run", run)
+        if run.lost:
+            self._monkeypatch.setattr(Launcher, "lost", lambda _: run.lost)
         given = {**COMMON, **arguments, "_ansible_check_mode": check}
         with patch_module_args(given), pytest.raises(SystemExit) as ended:
             self._module.main()

@@ -38,6 +38,7 @@ HOW = frozenset(
         "binding",
         "block_shape",
         "language",
+        "launcher",
         "layout",
         "mpi",
         "ranks",
@@ -47,7 +48,7 @@ HOW = frozenset(
         "threads_per_rank",
     }
 )
-_NOT_USED = (None, "", "none", "off", False)
+_NOT_USED = (None, "", "none", "off", "local", "torchrun", False)
 # A weak series changes these along its way.
 GROWS = frozenset({"shape", "points", "array_elements", "array_bytes"})
 # GFLOP/s x time varied by 0.12 % over the 13 rows of the Devito article; more than this is another
@@ -77,8 +78,8 @@ class Series:
             layout (text), best (bool: the row that counts at this resource), baseline (bool), n
             (repeats), records, median, min, max (min and max NaN where not stated), speedup,
             efficiency (1 = ideal), serial_fraction (Karp-Flatt; NaN at the baseline and in weak
-            series), flop_rate (flop/s), point_rate (point/s), roofline_fraction, work (flop:
-            flop_rate x time), published_speedup. NaN where no record holds the figure.
+            series), flop_rate (flop/s), point_rate (point/s), roofline_fraction, halo_share (of the
+            time, in the exchange of halos), work (flop: flop_rate x time), published_speedup. NaN where no record holds the figure.
         amdahl, usl: the fits, None where there are too few points (notes say so).
         warnings: sentences, most important first. notes: sentences that are no warning.
         stops_paying: where adding resources stops paying, None when it always paid.
@@ -230,6 +231,7 @@ def _points(loaded: Loaded, benchmark: str, *, across_sizes: bool) -> pd.DataFra
         ("flop_rate", None),
         ("point_rate", None),
         ("roofline_fraction", None),
+        ("halo_share", None),
         ("published_speedup", None),
     ]
     wide = figures(loaded, names)
@@ -278,7 +280,7 @@ def _layouts(cases: pd.DataFrame) -> list[str]:
         label = known.get(key)
         if label is None:
             words = [] if units.is_missing(ranks) else [f"{ranks}x{threads}"]
-            used = [parameters.get(name) for name in ("binding", "mpi")]
+            used = [parameters.get(name) for name in ("binding", "mpi", "launcher")]
             words += [str(value) for value in used if value not in _NOT_USED]
             if len(tunings[work]) > 1:
                 words.append(f"tune={parameters.get('autotune')}")
@@ -356,6 +358,7 @@ def _pooled(rows: pd.DataFrame, axis: Over, direction: str) -> pd.DataFrame:
         flop_rate=("flop_rate", "median"),
         point_rate=("point_rate", "median"),
         roofline_fraction=("roofline_fraction", "median"),
+        halo_share=("halo_share", "median"),
         work=("work", "median"),
         points=("points", "median"),
         published_speedup=("published_speedup", "median"),
@@ -433,7 +436,7 @@ def _series(raw: _Raw, *, baseline: int | None, threshold: float) -> Series:
 _TABLE = [
     *("resource", "cores", "node_count", "vm_size", "layout", "best", "baseline", "n", "records"),
     *("median", "min", "max", "speedup", "efficiency", "serial_fraction", "flop_rate"),
-    *("point_rate", "roofline_fraction", "work", "published_speedup"),
+    *("point_rate", "roofline_fraction", "halo_share", "work", "published_speedup"),
 ]
 
 

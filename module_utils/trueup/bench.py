@@ -16,6 +16,7 @@ from typing import Any, Callable, Dict, List, Mapping, NoReturn, Optional, Seque
 
 from . import process
 from .errors import ParseError
+from .launcher import Launcher
 from .record import SCHEMA, Metric, Record
 
 __all__ = ["COMMON_SPEC", "Bench", "Case", "utc_now"]
@@ -144,6 +145,7 @@ class Bench:
         *,
         explain: Optional[Callable[[str], Optional[str]]] = None,
         secrets: Optional[Mapping[str, str]] = None,
+        launcher: Optional[Launcher] = None,
     ) -> Output:
         """Run the command alone on the node and parse what it printed; end with a failed record
         where that fails.
@@ -154,10 +156,12 @@ class Bench:
                 the output does not say.
             secrets: variables for the command that are in no record; their values are blotted out
                 of what it printed.
+            launcher: what starts the ranks; without it the command is run as it is.
         """
         case = self.case
+        start = launcher.run if launcher else process.run
         done = self._alone(
-            lambda: process.run(
+            lambda: start(
                 case.command,
                 timeout_seconds=self._timeout_seconds,
                 environment={**case.environment, **(secrets or {})},
@@ -191,6 +195,8 @@ class Bench:
         try:
             with process.locked(lock, timeout_seconds=5.0):
                 return start()
+        except ConnectionError as error:  # a node of several
+            self._end("failed", str(error))
         except OSError as error:  # TimeoutError is one: the node is taken
             self._end("failed", f"{program} cannot be run: {error.strerror or error}")
         except process.Orphaned as error:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-import tempfile
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
@@ -19,11 +18,11 @@ __all__ = [
     "FIELDS",
     "Problem",
     "case_name",
-    "command",
     "environment",
     "jit_key",
     "judge",
     "memory_bytes",
+    "program",
     "require_memory",
     "roofline_fraction",
 ]
@@ -111,49 +110,47 @@ def memory_bytes(problem: Problem, ranks: int = 1) -> int:
     return int(arrays + ranks * _BASE_BYTES)
 
 
-def require_memory(problem: Problem, ranks: int, available: Optional[int]) -> None:
-    """Refuse a problem that will not fit.
+def require_memory(
+    problem: Problem, ranks: int, available: Optional[int], node_count: int = 1
+) -> None:
+    """Refuse a problem whose share of each node will not fit.
 
     Raises:
         BadInput: with both figures.
     """
-    needed = memory_bytes(problem, ranks)
+    needed = memory_bytes(problem, ranks * node_count) // node_count
     if available is not None and needed > available:
+        where = "" if node_count == 1 else f" on each of {node_count} nodes"
         raise BadInput(
-            f"shape {problem.shape_text} needs about {needed / 1024**3:.1f} GiB with "
+            f"shape {problem.shape_text} needs about {needed / 1024**3:.1f} GiB{where} with "
             f"{ranks} rank(s), and {available / 1024**3:.1f} GiB are available: choose a "
             "smaller shape or a larger size"
         )
 
 
-def command(
+def program(
     problem: Problem,
     placement: Placement,
     *,
     python: str,
     driver: str,
-    mpirun: str,
     repeats: int,
     autotune: str,
 ) -> List[str]:
-    """The argv of one case: the driver, under mpirun when there is more than one rank."""
+    """The argv of one rank: the driver, which binds each rank of a node to the CPUs of our plan and
+    each of its threads to one of them."""
     argv = [python, driver, "--model", problem.model, "--shape", problem.shape_text]
     argv += ["--space-order", str(problem.space_order), "--tn", str(problem.tn_ms)]
     argv += ["--nbl", str(problem.nbl), "--autotune", autotune, "--repeats", str(repeats)]
     if placement.binding != "none":
         argv += ["--cpus", "/".join(format_cpu_list(cpus) for cpus in placement.per_rank)]
-    if placement.ranks == 1:
-        return argv
-    # mpirun's own binding halves the speed of ranks with threads (it binds a rank to a core), so it
-    # binds nothing
-    # and the driver binds each rank to the CPUs of our plan.
-    return [mpirun, "--bind-to", "none", "-np", str(placement.ranks), *argv]
+    return argv
 
 
 def environment(
-    *, ranks: int, threads_per_rank: int, mpi_mode: str, jit_dir: str, root: bool
+    *, ranks: int, threads_per_rank: int, mpi_mode: str, jit_dir: str
 ) -> Dict[str, str]:
-    """The variables that are set for a case."""
+    """The variables that are set for the ranks of a case."""
     variables = {
         "DEVITO_ARCH": "gcc",
         "DEVITO_LANGUAGE": "openmp",
@@ -165,12 +162,6 @@ def environment(
     }
     if ranks > 1:
         variables["DEVITO_MPI"] = mpi_mode
-        variables["OMPI_MCA_orte_tmpdir_base"] = (
-            tempfile.gettempdir()  # Open MPI's sockets: a long TMPDIR does not fit in their names
-        )
-        if root:
-            variables["OMPI_ALLOW_RUN_AS_ROOT"] = "1"
-            variables["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"
     return variables
 
 
@@ -226,21 +217,31 @@ def judge(
     repeats: int,
     reference_norms: Mapping[str, float],
     tolerance: float,
+    node_count: int = 1,
 ) -> Optional[str]:
     """Why a run that ended is not a valid measurement, or None.
 
-    Checked: the number of repeats and ranks, that every rank ran where it should, that the norms
-        are finite, and
+    Checked: the number of repeats, ranks and nodes, that every rank ran where it should, that the
+        norms are finite, and
     that they equal those of the other layouts of the same problem.
     """
     if not output.exact:
         return "the driver's result line is missing: Devito's log alone is rounded"
     if len(output.repeats) != repeats:
         return f"{len(output.repeats)} repeats came out of {repeats}"
-    if output.ranks != placement.ranks:
-        return f"{output.ranks} ranks ran instead of {placement.ranks}"
+    if output.ranks != placement.ranks * node_count:
+        return f"{output.ranks} ranks ran instead of {placement.ranks * node_count}"
+    if node_count > 1:
+        if not output.hosts:
+            return "the driver does not say its nodes: run the role devito again on all of them"
+        on = [output.hosts.count(host) for host in dict.fromkeys(output.hosts)]
+        if on != [placement.ranks] * node_count:
+            return (
+                f"{'+'.join(map(str, on))} ranks ran on {len(on)} nodes instead of "
+                f"{placement.ranks} on each of {node_count}"
+            )
     if placement.binding != "none":
-        planned = tuple(format_cpu_list(cpus) for cpus in placement.per_rank)
+        planned = tuple(format_cpu_list(cpus) for cpus in placement.per_rank) * node_count
         if output.cpus != planned:
             return f"ranks ran on CPUs {'/'.join(output.cpus)} instead of {'/'.join(planned)}"
     broken = sorted(name for name, passed in output.checks.items() if not passed)
@@ -264,11 +265,20 @@ def _compare_norms(
     return None
 
 
-def case_name(problem: Problem, placement: Placement, mpi_mode: str) -> str:
-    """The case's name: problem and layout, stable from run to run."""
+def case_name(
+    problem: Problem,
+    placement: Placement,
+    mpi_mode: str,
+    *,
+    node_count: int = 1,
+    launcher: str = "local",
+) -> str:
+    """The case's name: problem and layout of each node, stable from run to run."""
     layout = f"r{placement.ranks}t{placement.threads_per_rank}-{placement.binding}"
-    if placement.ranks > 1:
+    if placement.ranks * node_count > 1:
         layout += f"-{mpi_mode}"
+    if launcher != "local":
+        layout = f"n{node_count}{layout}-{launcher}"
     return (
         f"{problem.model}-so{problem.space_order}-{problem.shape_text}-tn{problem.tn_ms}-{layout}"
     )

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 from dataclasses import dataclass
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from .errors import BadInput
 from .flops import Model, article_flops, megatron_flops
+from .launcher import Launcher
 from .parsers.megatron import MegatronOutput, warm_up
 from .record import Metric, summarise
 
 __all__ = [
     "PROGRAMS",
+    "TORCHRUN",
     "Run",
     "asked",
     "case_name",
     "command",
     "environment",
+    "explain",
     "judge",
     "parameters",
     "rates",
@@ -26,6 +31,21 @@ __all__ = [
 PROGRAMS = ("gpt_driver", "megatron", "megatron_deepspeed")
 _FEWEST_ITERATIONS = 6
 _PADDING = 128  # Megatron-LM pads the vocabulary to a multiple of it
+TORCHRUN = "torchrun"
+# How a process that mpirun or srun started learns its place, as torchrun would tell it. Of mpirun's
+# processes inside a Slurm job Slurm's numbers are those of mpirun itself.
+_PLACE = {
+    "mpirun": (
+        "RANK=${OMPI_COMM_WORLD_RANK:?this is no mpirun of Open MPI}"
+        " LOCAL_RANK=$OMPI_COMM_WORLD_LOCAL_RANK WORLD_SIZE=$OMPI_COMM_WORLD_SIZE"
+    ),
+    "slurm": "RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS",
+}
+# What sh says of a node where that cannot be: no Python at the prefix, another MPI, no scontrol.
+_NO_PLACE = re.compile(
+    r"(?m)^(sh: .*(?:\bexec: |/venv/bin/python: |OMPI_COMM_WORLD_RANK: |MASTER_ADDR: ).*)$"
+)
+_EXEC = 'export RANK LOCAL_RANK WORLD_SIZE; exec "$@"'
 
 
 @dataclass(frozen=True)
@@ -40,6 +60,8 @@ class Run:
         nodes: names; the first is where the others meet.
         node_rank: this node's place in it.
         backend: nccl on nodes with GPUs, gloo elsewhere.
+        rendezvous: address of the first node; with slurm it is found in the job where it is empty.
+        launcher: torchrun (on each node, by somebody else), mpirun or slurm (from one of them).
     """
 
     program: str
@@ -57,6 +79,7 @@ class Run:
     rendezvous: str
     port: int
     threads: int
+    launcher: str = TORCHRUN
 
     def __post_init__(self) -> None:
         """Refuse what cannot run.
@@ -93,9 +116,16 @@ class Run:
             not 0 <= self.node_rank < count,
             f"node_rank {self.node_rank} is not one of {count} nodes, from 0",
         )
+        yield (
+            self.node_rank > 0 and self.launcher != TORCHRUN,
+            (
+                f"node_rank {self.node_rank}: with {self.launcher} the first node starts the"
+                " processes of all, and the others run nothing"
+            ),
+        )
         yield len(set(self.nodes)) != count, f"nodes has one twice: {', '.join(self.nodes)}"
         yield (
-            count > 1 and not self.rendezvous,
+            count > 1 and not self.rendezvous and self.launcher != "slurm",
             (
                 f"{count} nodes need rendezvous_address: that of {self.nodes[0]}, as the others"
                 " reach it"
@@ -162,7 +192,8 @@ class Run:
 
 
 def asked(given: Mapping[str, Any]) -> Run:
-    """The run that parameters by the names of megatron_bench describe.
+    """The run that parameters by the names of megatron_bench describe; what starts it may be called
+    as the module does (local) or as records do (torchrun).
 
     Raises:
         BadInput: it cannot be.
@@ -174,6 +205,7 @@ def asked(given: Mapping[str, Any]) -> Run:
         model=Model(**{name: given[name] for name in model}),
         rendezvous=given["rendezvous_address"],
         port=given["rendezvous_port"],
+        launcher=TORCHRUN if given["launcher"] == "local" else given["launcher"],
         **{name: given[name] for name in same + more},
     )
 
@@ -183,9 +215,10 @@ def case_name(run: Run) -> str:
     model = run.model
     zero = f"-zero{run.zero_stage}" if run.zero_stage else ""
     zero += "-offload" if run.offload != "none" else ""
+    by = f"-{run.launcher}" if run.launcher != TORCHRUN else ""
     return (
         f"{run.program}-l{model.layers}h{model.hidden_size}-s{model.sequence_length}"
-        f"-mb{run.micro_batch}-n{len(run.nodes)}p{run.processes}{zero}"
+        f"-mb{run.micro_batch}-n{len(run.nodes)}p{run.processes}{zero}{by}"
     )
 
 
@@ -210,21 +243,29 @@ def parameters(run: Run) -> Dict[str, Any]:
         "offload": run.offload,
         "recompute": run.recompute,
         "precision": run.precision,
+        "launcher": run.launcher,
     }
 
 
 def command(
     run: Run,
     *,
+    launcher: Optional[Launcher],
+    variables: Mapping[str, str],
+    limit_seconds: int,
     prefix: str,
     deepspeed_config: str,
     data: Mapping[str, str],
     arguments: Sequence[str],
 ) -> List[str]:
-    """The argv: torchrun on this node, and the program with its options.
+    """The argv: torchrun on this node or a launcher over all of them, and the program with its
+    options.
 
     Args:
-        prefix: where role training installed it.
+        launcher: mpirun or slurm; None is torchrun.
+        variables: those of the run, which mpirun has to be told the names of.
+        limit_seconds: a Slurm job's own time limit.
+        prefix: where role training installed it, on all nodes.
         deepspeed_config: DeepSpeed's JSON file, where DeepSpeed takes part.
         data: path, vocabulary and merges, which megatron_deepspeed needs.
         arguments: more of the program's own, at the end.
@@ -234,15 +275,41 @@ def command(
     """
     if run.deepspeed and not deepspeed_config:
         raise BadInput(f"zero_stage {run.zero_stage} needs deepspeed_config")
-    argv = [os.path.join(prefix, "venv", "bin", "python"), "-m", "torch.distributed.run"]
-    # With underscores: hyphens came with PyTorch 2.0.
-    argv += ["--nnodes", str(len(run.nodes)), "--nproc_per_node", str(run.processes)]
-    argv += ["--node_rank", str(run.node_rank)]
-    argv += ["--master_addr", run.rendezvous or "127.0.0.1", "--master_port", str(run.port)]
+    python = os.path.join(prefix, "venv", "bin", "python")
+    program = [*_program(run, prefix, deepspeed_config, data), *arguments]
+    if launcher is None:
+        # With underscores: hyphens came with PyTorch 2.0.
+        argv = [python, "-m", "torch.distributed.run"]
+        argv += ["--nnodes", str(len(run.nodes)), "--nproc_per_node", str(run.processes)]
+        argv += ["--node_rank", str(run.node_rank)]
+        argv += ["--master_addr", run.rendezvous or "127.0.0.1", "--master_port", str(run.port)]
+        return argv + program
+    return launcher.command(
+        ["sh", "-c", _place(run, launcher), "sh", python, *program],
+        per_node=run.processes,
+        variables=variables,
+        gpus_per_node=run.processes if run.backend == "nccl" else 0,
+        name="trueup-training",
+        limit_seconds=limit_seconds,
+    )
+
+
+def _place(run: Run, launcher: Launcher) -> str:
+    """Shell code that tells a process its place and becomes it."""
+    parts = [_PLACE[run.launcher]]
+    if run.launcher == "slurm" and len(run.nodes) > 1 and not run.rendezvous:
+        # Slurm has an order of its own, whatever that of --nodelist; its first node has rank 0.
+        scontrol = shlex.quote(os.path.join(launcher.path, "scontrol"))
+        first = f'$({scontrol} show hostnames "$SLURM_JOB_NODELIST" | head -n 1)'
+        parts += [f"MASTER_ADDR={first}", ": ${MASTER_ADDR:?scontrol does not say it}"]
+        parts += ["export MASTER_ADDR"]
+    return "; ".join([*parts, _EXEC])
+
+
+def _program(run: Run, prefix: str, deepspeed_config: str, data: Mapping[str, str]) -> List[str]:
     if run.program == "gpt_driver":
-        return argv + _driver(run, prefix, deepspeed_config) + list(arguments)
-    argv.append(os.path.join(prefix, "megatron", "pretrain_gpt.py"))
-    argv += _megatron(run)
+        return _driver(run, prefix, deepspeed_config)
+    argv = [os.path.join(prefix, "megatron", "pretrain_gpt.py"), *_megatron(run)]
     if run.program == "megatron":
         argv += ["--mock-data", "--tokenizer-type", "NullTokenizer", "--log-throughput"]
         # The tokenizer adds one token for the end of a document.
@@ -268,7 +335,7 @@ def command(
         argv += ["--cpu-optimizer"] if run.offload == "cpu" else []
         recompute = ["--checkpoint-activations", "--deepspeed-activation-checkpointing"]
         argv += recompute if run.recompute else []
-    return argv + list(arguments)
+    return argv
 
 
 def _driver(run: Run, prefix: str, deepspeed_config: str) -> List[str]:
@@ -320,8 +387,15 @@ def _megatron(run: Run) -> List[str]:
 
 
 def environment(run: Run, interface: str, variables: Mapping[str, str]) -> Dict[str, str]:
-    """The variables of the run: the interface that processes meet over, threads, and NCCL's."""
+    """The variables of the run: the interface that processes meet over, threads, and NCCL's; and
+    what torchrun would set by itself, where it does not start them."""
     found: Dict[str, str] = {}
+    if run.launcher != TORCHRUN:
+        address = run.rendezvous or ("127.0.0.1" if len(run.nodes) == 1 else "")
+        found.update({"MASTER_ADDR": address} if address else {})
+        found["MASTER_PORT"] = str(run.port)
+        if run.processes > 1:
+            found["OMP_NUM_THREADS"] = "1"
     if interface:
         found["GLOO_SOCKET_IFNAME"] = interface
         if run.backend == "nccl":
@@ -334,6 +408,12 @@ def environment(run: Run, interface: str, variables: Mapping[str, str]) -> Dict[
         found["CUDA_VISIBLE_DEVICES"] = ""
     found.update({str(name): str(value) for name, value in variables.items()})
     return found
+
+
+def explain(text: str) -> Optional[str]:
+    """Why a launcher's processes did not become Python on a node, from what was printed."""
+    found = _NO_PLACE.search(text)
+    return f"on a node, {found.group(1)}" if found else None
 
 
 def rates(run: Run, output: MegatronOutput) -> List[Metric]:
@@ -380,6 +460,10 @@ def judge(run: Run, output: MegatronOutput) -> Optional[str]:
     for name, value in output.parameters.items():
         if name in wanted and value != str(wanted[name]):
             return f"{name} was {value} instead of {wanted[name]}"
+    hosts = sorted(set(output.hosts))
+    # With torchrun each node starts its own.
+    if hosts and run.launcher != TORCHRUN and len(hosts) != len(run.nodes):
+        return f"its processes ran on {', '.join(hosts)} instead of {len(run.nodes)} node(s)"
     if output.sequence_length not in (None, run.model.sequence_length):
         return (
             f"the sequence length was {output.sequence_length} instead of"

@@ -1,5 +1,4 @@
-"""nccl-tests as a case: its command line, how it is started on one or several nodes, and whether a
-run counts."""
+"""nccl-tests as a case: its command line, and whether a run counts."""
 
 from __future__ import annotations
 
@@ -9,11 +8,11 @@ from dataclasses import dataclass
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 from .errors import BadInput, ParseError
+from .launcher import Launcher
 from .parsers.nccl import NcclOutput, parse_nccl
 
-__all__ = ["LAUNCHERS", "TRANSPORTS", "Job", "environment", "explain", "judge", "software"]
+__all__ = ["TRANSPORTS", "Job", "environment", "explain", "judge", "software"]
 
-LAUNCHERS = ("local", "mpirun", "srun")
 TRANSPORTS = ("nvlink", "ib")
 # What the log must hold for judge() to tell the way that the data took.
 _LOGGING = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,ENV,NET,GRAPH"}
@@ -39,10 +38,7 @@ class Job:
         bytes_from, bytes_to, factor: sizes, each the one before times factor.
         iterations, warmup, cycles: as nccl-tests' -n, -w and -N.
         gpus_per_node: GPUs used on each node.
-        nodes: their names; empty means this one.
-        launcher: local (one process with all GPUs), mpirun or srun (one process a GPU).
-        launcher_path: the launcher's program; empty means its name.
-        launcher_arguments: more of its arguments, before nccl-tests'.
+        launcher: local runs one process with all GPUs of this node, the others one process a GPU.
     """
 
     binary_dir: str
@@ -54,10 +50,7 @@ class Job:
     warmup: int
     cycles: int
     gpus_per_node: int
-    nodes: Tuple[str, ...]
-    launcher: str
-    launcher_path: str = ""
-    launcher_arguments: Tuple[str, ...] = ()
+    launcher: Launcher
 
     def check(self) -> None:
         """Refuse what cannot be run or would measure nothing.
@@ -78,22 +71,12 @@ class Job:
         ):
             if getattr(self, name) < least:
                 raise BadInput(f"{name} {getattr(self, name)} is below {least}")
-        doubled = sorted({node for node in self.nodes if self.nodes.count(node) > 1})
-        if doubled:
-            raise BadInput(f"nodes names {', '.join(doubled)} twice")
-        odd = [node for node in self.nodes if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", node)]
-        if odd:
-            raise BadInput(f"nodes has {odd[0]!r}, which is no host name")
-        if self.launcher == "local" and len(self.nodes) > 1:
-            raise BadInput(
-                f"launcher local cannot run on {len(self.nodes)} nodes: set it to mpirun or srun"
-            )
         if self.ranks < 2:
             raise BadInput("1 GPU on 1 node has nobody to talk to: gpus_per_node must be 2 or more")
 
     @property
     def node_count(self) -> int:
-        return len(self.nodes) or 1
+        return self.launcher.node_count
 
     @property
     def ranks(self) -> int:
@@ -104,40 +87,26 @@ class Job:
         """``all_reduce-2x8``: operation, nodes x GPUs of each."""
         return f"{self.operation}-{self.node_count}x{self.gpus_per_node}"
 
-    def command(self, variables: Mapping[str, str]) -> List[str]:
+    def command(self, variables: Mapping[str, str], limit_seconds: int) -> List[str]:
         """The whole command line; ``variables`` are those that the ranks need."""
-        gpus = self.gpus_per_node if self.launcher == "local" else 1
+        alone = self.launcher.kind == "local"
         test = [
             os.path.join(self.binary_dir, f"{self.operation}_perf"),
             *("-b", str(self.bytes_from), "-e", str(self.bytes_to), "-f", str(self.factor)),
-            *("-g", str(gpus), "-n", str(self.iterations), "-w", str(self.warmup), "-c", "1"),
+            *("-g", str(self.gpus_per_node if alone else 1)),
+            *("-n", str(self.iterations), "-w", str(self.warmup), "-c", "1"),
         ]
         if self.cycles > 1:
             test += ["-N", str(self.cycles)]
-        return [*self._launch(variables), *test]
-
-    def _launch(self, variables: Mapping[str, str]) -> List[str]:
-        """The one place that knows launchers."""
-        if self.launcher == "local":
-            return []
-        program = self.launcher_path or self.launcher
-        per_node = str(self.gpus_per_node)
-        if self.launcher == "mpirun":
-            hosts = [f"{node}:{per_node}" for node in self.nodes]
-            return [
-                *(program, "-np", str(self.ranks), "--map-by", f"ppr:{per_node}:node"),
-                *("--bind-to", "none"),
-                *(("--host", ",".join(hosts)) if hosts else ()),
-                *(word for name in sorted(variables) for word in ("-x", name)),
-                *self.launcher_arguments,
-            ]
-        # srun passes its environment on by itself.
-        return [
-            *(program, f"--nodes={self.node_count}", f"--ntasks={self.ranks}"),
-            *(f"--ntasks-per-node={per_node}", f"--gpus-per-node={per_node}"),
-            *((f"--nodelist={','.join(self.nodes)}",) if self.nodes else ()),
-            *self.launcher_arguments,
-        ]
+        # NCCL itself binds each process near its GPU.
+        return self.launcher.command(
+            test,
+            per_node=1 if alone else self.gpus_per_node,
+            variables=variables,
+            gpus_per_node=self.gpus_per_node,
+            name="trueup-nccl",
+            limit_seconds=limit_seconds,
+        )
 
 
 def environment(variables: Mapping[str, str]) -> Dict[str, str]:

@@ -18,9 +18,9 @@ import subprocess
 import tempfile
 import time
 from dataclasses import dataclass
-from typing import IO, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import IO, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
-__all__ = ["Completed", "Orphaned", "locked", "run"]
+__all__ = ["Completed", "Lineage", "Orphaned", "locked", "run"]
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -32,6 +32,8 @@ _STEERING = (
     *("NCCL_", "UCX_", "HCOLL_", "SHARP_", "GLOO_", "TORCH_", "VLLM_"),
 )
 _WATCH_SECONDS = 1.0
+# How often other nodes are asked while a run over several goes on; asking costs each some 20 ms.
+_ASK_SECONDS = 30.0
 # Between being asked to end, at the time limit, and being killed.
 _GRACE_SECONDS = 3.0
 
@@ -53,6 +55,7 @@ class Completed:
         timed_out: it was ended at the time limit.
         out_of_memory: the kernel's out-of-memory killer ended a process on this machine while it
             ran.
+        reason: why it ended, where more is known than the exit status tells.
     """
 
     argv: Tuple[str, ...]
@@ -62,10 +65,13 @@ class Completed:
     seconds: float
     timed_out: bool
     out_of_memory: bool
+    reason: Optional[str] = None
 
     def failure(self, timeout_seconds: float) -> Optional[str]:
         """Why the run counts as failed, as one sentence, or None when it ended with status 0."""
         name = os.path.basename(self.argv[0])
+        if self.reason:
+            return self.reason
         if self.timed_out:
             return f"{name} was ended at its time limit of {timeout_seconds:g} s"
         if self.returncode == 0:
@@ -90,6 +96,7 @@ def run(
     timeout_seconds: float,
     environment: Mapping[str, str],
     cwd: Optional[str] = None,
+    watch: Optional[Callable[[], Sequence[str]]] = None,
 ) -> Completed:
     """Run ``argv`` for at most ``timeout_seconds`` with ``environment`` added to our own.
 
@@ -104,8 +111,9 @@ def run(
     _prctl(
         _PR_SET_CHILD_SUBREAPER, 1
     )  # descendants that lose their parent become ours, so that we can end them
-    lineage = _lineage()
+    lineage = Lineage()
     kills_before = _oom_kills()
+    reason: Optional[str] = None
     started = time.monotonic()
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         child = subprocess.Popen(
@@ -120,9 +128,12 @@ def run(
         )
         timed_out = False
         try:
-            timed_out = not _wait(child, started + timeout_seconds, lineage)
-            if timed_out:
-                # srun's tasks are not its children: it has to be asked to cancel them.
+            try:
+                timed_out = not _wait(child, started + timeout_seconds, lineage, watch)
+            except _Ended as ended:
+                reason = str(ended)
+            if timed_out or reason:
+                # The ranks of mpirun on other nodes are not its children: it has to be asked.
                 child.terminate()
                 _wait(child, time.monotonic() + _GRACE_SECONDS, lineage)
         finally:
@@ -137,6 +148,7 @@ def run(
             seconds=seconds,
             timed_out=timed_out,
             out_of_memory=_oom_kills() > kills_before,
+            reason=reason,
         )
 
 
@@ -195,41 +207,62 @@ def _neutral(inherited: Mapping[str, str]) -> Dict[str, str]:
     return {name: value for name, value in inherited.items() if not name.startswith(_STEERING)}
 
 
-def _wait(child: subprocess.Popen[bytes], deadline: float, lineage: Dict[int, int]) -> bool:
+class _Ended(Exception):
+    """What the watch of a run saw."""
+
+
+def _wait(
+    child: subprocess.Popen[bytes],
+    deadline: float,
+    lineage: Lineage,
+    watch: Optional[Callable[[], Sequence[str]]] = None,
+) -> bool:
     """Wait for the child: True when it ended, False at the deadline."""
-    watch = time.monotonic() + _WATCH_SECONDS
+    look = time.monotonic() + _WATCH_SECONDS
+    ask = time.monotonic() + _ASK_SECONDS
     while child.poll() is None:
         now = time.monotonic()
         if now >= deadline:
             return False
-        if now >= watch:
-            watch = now + _WATCH_SECONDS
-            if any(_parent(pid) != parent for pid, parent in lineage.items()):
-                raise Orphaned("the process that asked for this run is gone")
+        if now >= look:
+            look = now + _WATCH_SECONDS
+            lineage.check()
+        if watch and now >= ask:
+            seen = watch()
+            if seen and child.poll() is None:
+                raise _Ended("; ".join(seen))
+            ask = time.monotonic() + _ASK_SECONDS
         time.sleep(_POLL_SECONDS)
     return True
 
 
-def _lineage() -> Dict[int, int]:
-    """Process to parent, from this process up to its session leader: what must stay as it is while
-    we run.
+class Lineage:
+    """The processes from this one up to its session leader: what must stay as it is while we run.
 
     Ansible's local worker and sshd both make the command's session; a leader whose parent changes
     means that the
     controller or the connection is gone. Above the session leader (a user's shell, make) processes
     come and go.
     """
-    chain: Dict[int, int] = {}
-    pid, session = os.getpid(), os.getsid(0)
-    while pid > 1:
-        parent = _parent(pid)
-        if parent is None:
-            break
-        chain[pid] = parent
-        if pid == session:
-            break
-        pid = parent
-    return chain
+
+    def __init__(self) -> None:
+        self._parents: Dict[int, int] = {}
+        pid, session = os.getpid(), os.getsid(0)
+        while pid > 1:
+            parent = _parent(pid)
+            if parent is None:
+                break
+            self._parents[pid] = parent
+            if pid == session:
+                break
+            pid = parent
+
+    def check(self) -> None:
+        """Raises:
+        Orphaned: one of them is gone.
+        """
+        if any(_parent(pid) != parent for pid, parent in self._parents.items()):
+            raise Orphaned("the process that asked for this run is gone")
 
 
 def _stat(pid: int) -> Optional[List[str]]:

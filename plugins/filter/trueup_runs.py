@@ -41,15 +41,15 @@ def run_id(results_dir: str, resume: str = "") -> str:
 
 
 def recorded(results_dir: str, run: str, benchmark: str, node: str) -> list[dict[str, Any]]:
-    """The records of ``benchmark`` on ``node`` in a run that ended ok, in the order in which they
-    were made."""
+    """The records of ``benchmark`` on ``node`` (on any, when empty) in a run that ended ok, in the
+    order in which they were made."""
     found = [
         record
         for _, record, _ in records.read_records(os.path.join(os.path.expanduser(results_dir), run))
         if record is not None
         and record["benchmark"] == benchmark
         and record["outcome"] == "ok"
-        and node in record["nodes"]
+        and (not node or node in record["nodes"])
     ]
     return sorted(found, key=lambda record: str(record["started_at"]))
 

@@ -13,6 +13,7 @@ import yaml
 from ansible.module_utils.trueup.bench import COMMON_SPEC
 from trueup import parsers
 from trueup_bench import ModuleDocFragment
+from trueup_launcher import ModuleDocFragment as LauncherFragment
 
 ROOT = Path(__file__).parent.parent.parent
 MODULES = sorted(path.stem for path in (ROOT / "library").glob("*.py"))
@@ -31,8 +32,11 @@ def test_there_are_modules_to_check() -> None:
 @pytest.mark.parametrize("name", BENCHES)
 def test_the_documentation_equals_the_spec(name: str) -> None:
     page = yaml.safe_load(module(name).DOCUMENTATION)
-    assert page["extends_documentation_fragment"] == ["trueup_bench"]
+    fragments = page["extends_documentation_fragment"]
+    assert fragments in (["trueup_bench"], ["trueup_bench", "trueup_launcher"])
     common = yaml.safe_load(ModuleDocFragment.DOCUMENTATION)["options"]
+    if "trueup_launcher" in fragments:
+        common.update(yaml.safe_load(LauncherFragment.DOCUMENTATION)["options"])
     documented = {
         option: {key: value[key] for key in SPEC_KEYS if key in value}
         for option, value in {**common, **page["options"]}.items()

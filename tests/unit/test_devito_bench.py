@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import runpy
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import devito_bench
@@ -95,12 +95,157 @@ def test_ranks_are_started_by_mpirun_and_bound_by_plan(run_module: Any) -> None:
     record = run_module(run, ranks=2, binding="numa", mpi_mode="full")["record"]
     assert record["outcome"] == "ok"
     argv = run.calls[0]["argv"]
-    assert re.search(r"mpirun$", argv[0])
-    assert argv[1:5] == ["--bind-to", "none", "-np", "2"]
+    assert argv[:5] == ["mpirun", "--bind-to", "none", "-np", "2"]
     assert argv[-2:] == ["--cpus", "0/2"]
     assert run.calls[0]["environment"]["DEVITO_MPI"] == "full"
-    assert record["parameters"]["mpi"] == "full"
-    assert record["case"].endswith("r2t1-numa-full")
+    assert (record["parameters"]["mpi"], record["parameters"]["launcher"]) == ("full", "local")
+    assert record["case"].endswith("tn200-r2t1-numa-full")
+
+
+OVER = {
+    "shape": "64x64x64",
+    "tn_ms": 50,
+    "autotune": "off",
+    "ranks": 2,
+    "nodes": ["node-1", "node-2"],
+}
+
+
+def test_over_nodes_mpirun_starts_the_ranks(run_module: Any, tmp_path: Path) -> None:
+    run = FakeRun(stdout=driver_output("driver_two_nodes.log"))
+    result = run_module(
+        run,
+        **OVER,
+        launcher="mpirun",
+        hosts=["10.0.0.1", "10.0.0.2"],
+        launcher_arguments=["--mca", "btl_tcp_if_include", "eth0"],
+        launcher_path="/opt/mpi/bin/mpirun",
+        binding="core",
+    )
+    record = result["record"]
+    # The recorded nodes have 2 cores, this machine two NUMA nodes of 2.
+    assert record["reason"] == "ranks ran on CPUs 0/1/0/1 instead of 0/2/0/2"
+    text = driver_output("driver_two_nodes.log").replace('"0", "1"', '"0", "2"')
+    run = FakeRun(stdout=text)
+    given = {"launcher": "mpirun", "hosts": ["10.0.0.1", "10.0.0.2"], "mpi_mode": "full"}
+    result = run_module(run, **OVER, **given)
+    record = result["record"]
+    jsonschema.validate(record, SCHEMA)
+    assert (record["outcome"], record["reason"]) == ("ok", None)
+    assert (record["nodes"], record["node_count"], record["ranks"]) == (OVER["nodes"], 2, 4)
+    assert record["case"] == "acoustic-so8-64x64x64-tn50-n2r2t1-core-full-mpirun"
+    parameters = record["parameters"]
+    assert {name: parameters[name] for name in ("layout", "launcher", "mpi", "binding")} == {
+        "layout": "2x1",
+        "launcher": "mpirun",
+        "mpi": "full",
+        "binding": "core",
+    }
+    rows = {(row["name"], row["statistic"]): row["value"] for row in record["metrics"]}
+    assert rows["halo_share", "median"] == 0.9549455028167607
+
+    [call] = run.calls
+    prefix = str(tmp_path / "devito")
+    names = ("DEVITO_ARCH", "DEVITO_LANGUAGE", "DEVITO_LOGGING", "DEVITO_MPI", "OMP_NUM_THREADS")
+    assert call["argv"] == [
+        *("mpirun", "-np", "4", "--map-by", "ppr:2:node", "--bind-to", "none"),
+        *("--host", "10.0.0.1:2,10.0.0.2:2"),
+        *(word for name in (*names, "TMPDIR") for word in ("-x", name)),
+        *(f"{prefix}/venv/bin/python", f"{prefix}/devito_driver.py", "--model", "acoustic"),
+        *("--shape", "64x64x64", "--space-order", "8", "--tn", "50", "--nbl", "10"),
+        *("--autotune", "off", "--repeats", "3", "--cpus", "0/2"),
+    ]
+    # mpirun's own variables are for this node alone.
+    assert call["environment"]["OMPI_MCA_orte_tmpdir_base"] == str(tmp_path)
+    assert call["environment"]["DEVITO_MPI"] == "full"
+    # A node that is lost meanwhile ends it.
+    assert callable(call["watch"])
+
+
+def test_over_nodes_slurm_is_handed_a_job(run_module: Any, tmp_path: Path) -> None:
+    text = driver_output("driver_two_nodes_slurm.log").replace('"0", "1"', '"0", "2"')
+    run = FakeRun(stdout=text)
+    record = run_module(
+        run,
+        **OVER,
+        launcher="slurm",
+        job_directory=str(tmp_path),
+        job_options=["--partition=all"],
+        launcher_arguments=["--mpi=pmix"],
+        queue_seconds=77,
+        timeout_seconds=600,
+    )["record"]
+    assert (record["outcome"], record["reason"]) == ("ok", None)
+    assert record["case"].endswith("-n2r2t1-core-basic-slurm")
+    assert record["parameters"]["launcher"] == "slurm"
+    [call] = run.calls
+    argv = call["argv"]
+    assert argv[:3] == ["sbatch", "--parsable", "--job-name=trueup-devito-2"]
+    assert "--nodelist=node-1,node-2" in argv
+    assert "--time=11" in argv
+    assert argv[-2] == "--partition=all"
+    assert " --cpu-bind=mask_cpu:0x1,0x4 --mpi=pmix " in argv[-1]
+    assert argv[-1].endswith(" --cpus 0/2")
+    assert (call["timeout_seconds"], call["queue_seconds"]) == (600, 77)
+    assert call["names"] == {"node-1": "node-1", "node-2": "node-2"}
+    assert not {name for name in call["environment"] if name.startswith("OMPI_")}
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (("", ""), None),
+        (
+            ('"trueup-dev-2", "trueup-dev-2"]', '"trueup-dev-1", "trueup-dev-2"]'),
+            "3+1 ranks ran on 2 nodes instead of 2 on each of 2",
+        ),
+        (('"trueup-dev-2"', '"trueup-dev-1"'), "4 ranks ran on 1 nodes instead of 2 on each of 2"),
+        (('"hosts"', '"once"'), "the driver does not say its nodes: run the role devito again on all of them"),
+        (('"ranks": 4', '"ranks": 2'), "2 ranks ran instead of 4"),
+        (
+            ('"0", "2", "0", "2"', '"0", "2", "0", "0-3"'),
+            "ranks ran on CPUs 0/2/0/0-3 instead of 0/2/0/2",
+        ),
+    ],
+)
+def test_ranks_that_ran_elsewhere_are_invalid(
+    run_module: Any, change: tuple[str, str], reason: str | None
+) -> None:
+    text = driver_output("driver_two_nodes.log").replace('"0", "1"', '"0", "2"').replace(*change)
+    record = run_module(FakeRun(stdout=text), **OVER, launcher="mpirun")["record"]
+    assert (record["outcome"], record["reason"]) == ("invalid" if reason else "ok", reason)
+
+
+def test_a_node_that_is_not_there_gives_a_failed_record(run_module: Any) -> None:
+    said = "node node-2 does not answer ssh from here (ssh: No route to host)"
+    run = FakeRun(lost=[said])
+    result = run_module(run, **OVER, launcher="mpirun")
+    jsonschema.validate(result["record"], SCHEMA)
+    assert (result["record"]["outcome"], result["record"]["reason"]) == ("failed", said)
+    assert result["record"]["nodes"] == ["node-1", "node-2"]
+    assert result["msg"] == f"devito acoustic-so8-64x64x64-tn50-n2r2t1-core-basic-mpirun: {said}"
+    assert run.calls == []
+
+
+def test_why_a_run_over_nodes_ended_is_the_records_reason(run_module: Any) -> None:
+    said = "Slurm job 7: it ended NODE_FAIL (NodeDown); node node-2 is down* in Slurm"
+    ending = {"returncode": 1, "reason": said, "stdout": "begun\n"}
+    result = run_module(
+        FakeRun(**ending), **OVER, launcher="slurm", job_directory="/shared", check=False
+    )
+    assert (result["record"]["outcome"], result["record"]["reason"]) == ("failed", said)
+    assert result["output_tail"] == ["begun"]
+
+
+def test_a_record_of_one_node_by_another_launcher_is_another_case(run_module: Any) -> None:
+    def case(**given: Any) -> str:
+        result = run_module(FakeRun(lost=["gone"]), threads_per_rank=2, **given)
+        return str(result["record"]["case"])
+
+    one = {"nodes": ["node-1"]}
+    assert case(launcher="mpirun", **one) == "acoustic-so8-128x128x128-tn200-n1r1t2-core-mpirun"
+    two = {"nodes": ["node-1", "node-2"], "launcher": "mpirun"}
+    assert case(**two).endswith("-n2r1t2-core-basic-mpirun")
 
 
 def test_check_mode_returns_the_same_keys_and_runs_nothing(run_module: Any) -> None:
@@ -212,6 +357,12 @@ def test_a_norm_within_single_precision_is_the_same(run_module: Any) -> None:
         ({"tn_ms": 0}, "tn_ms 0 is not a positive time"),
         ({"nbl": -1}, "nbl -1 is negative"),
         ({"timeout_seconds": 0}, "timeout_seconds 0 is not a positive time"),
+        ({"nodes": ["a", "b"]}, "launcher local cannot run on 2 nodes"),
+        ({"nodes": ["a"], "launcher": "slurm"}, "launcher slurm needs job_directory"),
+        (
+            {"shape": "1600x800x800", "nodes": ["a", "b"], "launcher": "mpirun"},
+            "needs about 17.6 GiB on each of 2 nodes with 1 rank(s), and 8.0 GiB are available",
+        ),
     ],
 )
 def test_bad_input_is_refused_before_anything_runs(
@@ -261,3 +412,39 @@ def test_the_driver_binds_to_its_ranks_cpus(
     driver["bind"]("0-1,4/2-3")
     assert bound == [[[0, 1, 4], [2, 3]][rank]]
     assert os.environ["OMP_PLACES"] == ["{0},{1},{4}", "{2},{3}"][rank]
+
+
+@pytest.mark.parametrize(
+    ("gathered", "several", "halo"),
+    [
+        # Mean over the ranks, where the time of the run is the slowest one's.
+        ([0.5, 0.1, 0.3, 0.3], True, 0.3),
+        ([0.5], False, None),
+        # Not the first rank: it prints nothing.
+        ([], True, None),
+    ],
+)
+def test_the_driver_adds_up_what_halos_took(
+    gathered: list[float], several: bool, halo: float | None
+) -> None:
+    path = Path(__file__).parents[2] / "roles" / "devito" / "files" / "devito_driver.py"
+    driver = runpy.run_path(str(path))
+    asked: list[float] = []
+
+    def gather(value: float) -> list[float]:
+        asked.append(value)
+        return [2.0, 2.5] if len(asked) == 1 else gathered
+
+    ranks = SimpleNamespace(several=several, gather=gather)
+    repeater = driver["Repeater"](None, {}, ranks, 3)
+    repeater.sections = {"section0": 1.5, "haloupdate0": 0.25, "halowait0": 0.125, "section1": 0.1}
+    applied = SimpleNamespace(_profiler=SimpleNamespace(py_timers={"apply": 2.0}))
+    vanilla = SimpleNamespace(gflopss=10.0, time=2.0, oi=2.5)
+    fdlike = SimpleNamespace(gpointss=0.5, time=2.0)
+    summary = SimpleNamespace(globals={"vanilla": vanilla, "fdlike": fdlike})
+    repeater._measure(applied, summary)
+    assert asked == [2.0, 0.375]
+    [measured] = repeater.measured
+    assert measured["seconds"] == 2.5
+    assert measured["halo_seconds"] == (None if halo is None else pytest.approx(halo))
+    assert (measured["flops"], measured["points"]) == (20_000_000_000, 1_000_000_000)

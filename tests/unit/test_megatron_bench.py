@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
+import subprocess
 import zlib
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ import jsonschema
 import megatron_bench
 import pytest
 import yaml
+from ansible.module_utils.trueup import launcher
 from bench_modules import FakeRun, Runner
 from trueup import record as records
 from trueup.flops import Model, article_flops, megatron_flops, parameters
@@ -40,6 +43,27 @@ LM_MODEL = {
 }
 ALONE = {"processes": 1, "iterations": 12}
 HERE = {"nodes": ["node-1", "node-2"], "rendezvous_address": "10.0.0.4", "processes": 1}
+# What follows venv/bin/python or torchrun's options in a run of HERE.
+DRIVER = [
+    *("/opt/trueup/training/gpt_driver.py", "--layers", "2", "--hidden-size", "128"),
+    *("--attention-heads", "4", "--sequence-length", "64", "--vocabulary-size", "512"),
+    *("--micro-batch", "4", "--iterations", "20", "--backend", "gloo", "--threads", "1"),
+]
+PYTHON = "/opt/trueup/training/venv/bin/python"
+
+
+SLURM = {"launcher": "slurm", "job_directory": "/shared/jobs"}
+MPIRUN_PLACE = (
+    "RANK=${OMPI_COMM_WORLD_RANK:?this is no mpirun of Open MPI}"
+    " LOCAL_RANK=$OMPI_COMM_WORLD_LOCAL_RANK WORLD_SIZE=$OMPI_COMM_WORLD_SIZE;"
+    ' export RANK LOCAL_RANK WORLD_SIZE; exec "$@"'
+)
+SLURM_PLACE = (
+    "RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS;"
+    ' MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1);'
+    " : ${MASTER_ADDR:?scontrol does not say it}; export MASTER_ADDR;"
+    ' export RANK LOCAL_RANK WORLD_SIZE; exec "$@"'
+)
 
 
 def saying(text: str, **figures: Any) -> str:
@@ -55,6 +79,7 @@ def saying(text: str, **figures: Any) -> str:
 def _run_module(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> Any:
+    monkeypatch.setattr(launcher.os, "geteuid", lambda: 1000)
     runner = Runner(megatron_bench, monkeypatch, capsys, tmp_path)
     given = {"prefix": "/opt/trueup/training", "processes": 2, "threads": 1}
     return lambda run, **arguments: runner(run, **{**given, **arguments})
@@ -85,6 +110,7 @@ def test_a_good_run_gives_a_record(run_module: Any) -> None:
         "offload": "none",
         "recompute": False,
         "precision": "fp32",
+        "launcher": "torchrun",
     }
     assert record["software"] == {"torch": "2.13.0+cpu", "python": "3.11.7"}
     assert record["environment"] == {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
@@ -166,6 +192,205 @@ def test_the_first_of_several_nodes_makes_the_record(run_module: Any) -> None:
     assert failed["failed"] is True
 
 
+def test_torchrun_over_nodes_is_the_whole_of_the_local_command(run_module: Any) -> None:
+    run = FakeRun(stdout=TWO)
+    # hosts and what else a launcher takes decide nothing where none is asked.
+    record = run_module(run, **HERE, hosts=["ssh-1", "ssh-2"])["record"]
+    assert run.calls[0]["argv"] == [
+        *(PYTHON, "-m", "torch.distributed.run", "--nnodes", "2", "--nproc_per_node", "1"),
+        *("--node_rank", "0", "--master_addr", "10.0.0.4", "--master_port", "29500"),
+        *DRIVER,
+    ]
+    assert record["case"] == "gpt_driver-l2h128-s64-mb4-n2p1"
+    assert "MASTER_ADDR" not in record["environment"]
+
+
+def test_mpirun_starts_the_processes_of_all_nodes(run_module: Any, tmp_path: Path) -> None:
+    run = FakeRun(stdout=saying(TWO, hosts=["a", "b"]))
+    record = run_module(
+        run,
+        **{**HERE, "hosts": ["ssh-1", "ssh-2"]},
+        launcher="mpirun",
+        launcher_path="/opt/hpcx/ompi/bin/mpirun",
+        launcher_arguments=["--mca", "btl_tcp_if_include", "eth0"],
+        interface="eth0",
+    )["record"]
+    jsonschema.validate(record, SCHEMA)
+    assert run.calls[0]["argv"] == [
+        *("/opt/hpcx/ompi/bin/mpirun", "-np", "2", "--map-by", "ppr:1:node", "--bind-to", "none"),
+        *("--host", "ssh-1:1,ssh-2:1", "-x", "CUDA_VISIBLE_DEVICES", "-x", "GLOO_SOCKET_IFNAME"),
+        *("-x", "MASTER_ADDR", "-x", "MASTER_PORT", "-x", "OMP_NUM_THREADS"),
+        *("--mca", "btl_tcp_if_include", "eth0"),
+        *("sh", "-c", MPIRUN_PLACE, "sh", PYTHON, *DRIVER),
+    ]
+    assert (record["outcome"], record["case"]) == ("ok", "gpt_driver-l2h128-s64-mb4-n2p1-mpirun")
+    assert record["parameters"]["launcher"] == "mpirun"
+    assert (record["nodes"], record["node_count"], record["ranks"]) == (["node-1", "node-2"], 2, 2)
+    assert record["environment"] == {
+        "CUDA_VISIBLE_DEVICES": "",
+        "GLOO_SOCKET_IFNAME": "eth0",
+        "MASTER_ADDR": "10.0.0.4",
+        "MASTER_PORT": "29500",
+        "OMP_NUM_THREADS": "1",
+        "OMPI_MCA_orte_tmpdir_base": str(tmp_path),
+    }
+    assert run.calls[0]["environment"] == record["environment"]
+
+
+def test_a_slurm_job_finds_its_first_node_itself(run_module: Any) -> None:
+    run = FakeRun(stdout=saying(TWO, hosts=["a", "b"]))
+    given = {**HERE, "rendezvous_address": "", "launcher": "slurm", "job_directory": "/shared/jobs"}
+    options = {"launcher_arguments": ["--mpi=none"], "job_options": ["--partition=all"]}
+    record = run_module(run, **given, **options, timeout_seconds=600)["record"]
+    jsonschema.validate(record, SCHEMA)
+    argv = run.calls[0]["argv"]
+    assert argv[:-1] == [
+        *("sbatch", "--parsable", "--job-name=trueup-training", "--nodes=2"),
+        *("--ntasks-per-node=1", "--nodelist=node-1,node-2", "--exclusive", "--mem=0"),
+        *("--no-requeue", "--time=11", "--chdir=/shared/jobs"),
+        *("--output=/shared/jobs/trueup-%j.out", "--error=/shared/jobs/trueup-%j.err"),
+        "--partition=all",
+    ]
+    assert argv[-1].startswith("--wrap=exec ")
+    assert shlex.split(argv[-1].partition("=")[2]) == [
+        *("exec", "srun", "--ntasks=2", "--ntasks-per-node=1", "--kill-on-bad-exit=1"),
+        *("--cpu-bind=none", "--mpi=none", "sh", "-c", SLURM_PLACE, "sh", PYTHON, *DRIVER),
+    ]
+    assert (record["outcome"], record["case"]) == ("ok", "gpt_driver-l2h128-s64-mb4-n2p1-slurm")
+    assert record["parameters"]["launcher"] == "slurm"
+    assert record["environment"] == {
+        "CUDA_VISIBLE_DEVICES": "",
+        "MASTER_PORT": "29500",
+        "OMP_NUM_THREADS": "1",
+    }
+    # An address that is given holds.
+    run_module(run, **{**given, "rendezvous_address": "10.0.0.4"})
+    assert "scontrol" not in run.calls[1]["argv"][-1]
+    assert run.calls[1]["environment"]["MASTER_ADDR"] == "10.0.0.4"
+
+
+def test_slurm_is_asked_for_the_gpus(run_module: Any) -> None:
+    run = FakeRun(stdout=LM)
+    given = {**LM_MODEL, "launcher": "slurm", "job_directory": "/shared/jobs", "threads": 0}
+    record = run_module(run, **given)["record"]
+    argv = run.calls[0]["argv"]
+    assert argv[3:7] == [
+        *("--nodes=1", "--ntasks-per-node=8", "--gpus-per-node=8"),
+        # Slurm would choose a node by itself.
+        f"--nodelist={record['nodes'][0]}",
+    ]
+    assert record["outcome"] == "ok"
+    # What torchrun would set, so that both launchers measure the same.
+    assert record["environment"] == {
+        "CUDA_DEVICE_MAX_CONNECTIONS": "1",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": "29500",
+        "OMP_NUM_THREADS": "1",
+    }
+
+
+def test_mpirun_on_this_node_alone_names_no_host(run_module: Any) -> None:
+    run = FakeRun(stdout=TWO)
+    record = run_module(run, launcher="mpirun")["record"]
+    assert run.calls[0]["argv"][:7] == [
+        *("mpirun", "-np", "2", "--map-by", "ppr:2:node", "--bind-to", "none"),
+    ]
+    assert "--host" not in run.calls[0]["argv"]
+    assert record["environment"]["MASTER_ADDR"] == "127.0.0.1"
+    assert record["outcome"] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("place", "variables"),
+    [
+        ("MPIRUN_PLACE", {"OMPI_COMM_WORLD_": ("RANK", "LOCAL_RANK", "SIZE")}),
+        ("SLURM_PLACE", {"SLURM_": ("PROCID", "LOCALID", "NTASKS")}),
+    ],
+)
+def test_a_process_learns_its_place_from_the_launcher(
+    place: str, variables: dict[str, tuple[str, ...]], tmp_path: Path
+) -> None:
+    ((prefix, names),) = variables.items()
+    scontrol = tmp_path / "scontrol"  # stand-in for Slurm's
+    scontrol.write_text(
+        '#!/bin/sh\n[ "$1 $2" = "show hostnames" ] && printf "%s1\\n%s2\\n" $3 $3\n'
+    )
+    scontrol.chmod(0o755)
+    given = {f"{prefix}{name}": str(number) for number, name in enumerate(names, start=3)}
+    asked = 'echo "$RANK $LOCAL_RANK $WORLD_SIZE $MASTER_ADDR" "$@"'
+    code = globals()[place]
+    done = subprocess.run(
+        ["sh", "-c", code, "sh", "sh", "-c", asked, "sh", "a  b"],
+        # Inside a Slurm job mpirun's processes have Slurm's variables too, those of mpirun itself.
+        env={
+            "PATH": f"{tmp_path}:/usr/bin:/bin",
+            "MASTER_ADDR": "node-1" if place == "MPIRUN_PLACE" else "another",
+            "SLURM_JOB_NODELIST": "node-",
+            # Inside a Slurm job mpirun's processes have Slurm's numbers too: of mpirun itself.
+            "SLURM_PROCID": "0",
+            "SLURM_LOCALID": "0",
+            "SLURM_NTASKS": "1",
+            **given,
+        },
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "3 4 5 node-1 a  b\n"
+
+
+def test_another_mpirun_and_no_scontrol_are_said(tmp_path: Path) -> None:
+    for place, sentence in (
+        (MPIRUN_PLACE, "this is no mpirun of Open MPI"),
+        (SLURM_PLACE, "scontrol does not say it"),
+    ):
+        done = subprocess.run(
+            ["/bin/sh", "-c", place, "sh", "echo", "ran"],
+            env={"PATH": str(tmp_path), "SLURM_PROCID": "0"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode != 0, done.stdout) == (True, "")
+        assert sentence in done.stderr
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        # dash (recorded: Debian 12, Open MPI 4.1.4), bash called sh
+        "sh: 1: exec: /tmp/g/venv/bin/python: not found",
+        "sh: line 1: /tmp/g/venv/bin/python: No such file or directory",
+        "sh: 1: OMPI_COMM_WORLD_RANK: this is no mpirun of Open MPI",
+    ],
+)
+def test_a_node_without_the_environment_is_in_the_reason(run_module: Any, said: str) -> None:
+    end = "mpirun detected that one or more processes exited with non-zero status"
+    # Unrelated: Megatron looks for compilers.
+    run = FakeRun(returncode=127, stdout="", stderr=f"sh: 1: nvcc: not found\n{said}\n{end}\n")
+    record = run_module(run, **HERE, launcher="mpirun")["record"]
+    assert record["outcome"] == "failed"
+    assert record["reason"] == f"mpirun ended with exit status 127 after 4.5 s: on a node, {said}"
+
+
+@pytest.mark.parametrize("hosts", [["a", "a"], ["a", "b", "c"]])
+def test_processes_on_other_nodes_than_asked_for_are_invalid(
+    run_module: Any, hosts: list[str]
+) -> None:
+    run = FakeRun(stdout=saying(TWO, hosts=hosts))
+    record = run_module(run, **HERE, launcher="mpirun")["record"]
+    assert record["outcome"] == "invalid"
+    names = ", ".join(sorted(set(hosts)))
+    assert record["reason"] == f"its processes ran on {names} instead of 2 node(s)"
+
+
+def test_a_node_that_does_not_answer_is_named(run_module: Any) -> None:
+    sentence = "node node-2 does not answer ssh from here (no answer)"
+    run = FakeRun(stdout=TWO, lost=[sentence])
+    record = run_module(run, **HERE, launcher="mpirun")["record"]
+    assert (record["outcome"], record["reason"], run.calls) == ("failed", sentence, [])
+
+
 def test_deepspeed_is_given_its_configuration(run_module: Any, tmp_path: Path) -> None:
     config = tmp_path / "zero.json"
     config.write_text("{}")
@@ -190,10 +415,13 @@ def test_the_articles_program_has_its_own_options(run_module: Any, tmp_path: Pat
     assert argv[argv.index("--data-path") + 1] == "/data/gpt2"
 
 
-def test_check_mode_returns_the_same_keys_and_runs_nothing(run_module: Any) -> None:
+@pytest.mark.parametrize("arguments", [{}, {**HERE, "launcher": "mpirun"}])
+def test_check_mode_returns_the_same_keys_and_runs_nothing(
+    run_module: Any, arguments: dict[str, Any]
+) -> None:
     run = FakeRun(stdout=TWO)
-    result = run_module(run, check=True)
-    real = run_module(FakeRun(stdout=TWO))
+    result = run_module(run, check=True, **arguments)
+    real = run_module(FakeRun(stdout=saying(TWO, hosts=["a", "b"])), **arguments)
     assert run.calls == []
     assert set(result) == set(real)
     assert result["record"] is None
@@ -268,6 +496,12 @@ def test_another_run_than_asked_for_is_invalid(
         ({"node_rank": 1}, "node_rank 1 is not one of 1 nodes"),
         ({"nodes": ["a", "a"]}, "nodes has one twice: a, a"),
         ({"nodes": ["a", "b"]}, "2 nodes need rendezvous_address: that of a"),
+        ({**HERE, "launcher": "mpirun", "rendezvous_address": ""}, "that of node-1"),
+        ({**HERE, "launcher": "mpirun", "node_rank": 1}, "with mpirun the first node starts"),
+        ({**HERE, "launcher": "mpirun", "hosts": ["a"]}, "hosts has 1 names for 2 nodes"),
+        ({**HERE, "launcher": "slurm"}, "launcher slurm needs job_directory"),
+        ({**SLURM, "queue_seconds": 0}, "queue_seconds 0"),
+        ({**SLURM, "nodes": ["a b"]}, "'a b' among the nodes is no host name"),
         ({"program": "megatron", "precision": "bf16"}, "megatron needs GPUs"),
         ({**LM_MODEL, "precision": "fp32"}, "megatron is run in bf16 or fp16 only"),
         ({**LM_MODEL, "zero_stage": 3}, "take megatron_deepspeed or gpt_driver"),

@@ -10,7 +10,7 @@ from typing import Any
 import jsonschema
 import nccl_bench
 import pytest
-from ansible.module_utils.trueup import nccl
+from ansible.module_utils.trueup import launcher, nccl
 from bench_modules import FakeRun, Runner
 from trueup import record as records
 
@@ -35,6 +35,7 @@ TWO_NODES = {**ONE_NODE, "nodes": ["gpu-1", "gpu-2"], "launcher": "mpirun"}
 def _run_module(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> Any:
+    monkeypatch.setattr(launcher.Launcher, "lost", lambda _self: [])  # gpu-1 and gpu-2 are no nodes
     return Runner(nccl_bench, monkeypatch, capsys, tmp_path)
 
 
@@ -98,16 +99,21 @@ def test_several_nodes_by_mpirun(run_module: Any) -> None:
     assert record["parameters"]["sharp"] == "yes"
 
 
-def test_several_nodes_by_srun(run_module: Any) -> None:
+def test_several_nodes_by_slurm(run_module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     run = FakeRun(stdout=INFINIBAND)
-    arguments = {**TWO_NODES, "launcher": "srun"}
+    monkeypatch.setattr(launcher.slurm, "run", run)
+    arguments = {**TWO_NODES, "launcher": "slurm", "job_directory": "/shared/jobs"}
     run_module(run, **arguments, launcher_arguments=["--mpi=pmix"], cycles=3)
     argv = run.calls[0]["argv"]
-    assert argv[:8] == [
-        *("srun", "--nodes=2", "--ntasks=4", "--ntasks-per-node=2", "--gpus-per-node=2"),
-        *("--nodelist=gpu-1,gpu-2", "--mpi=pmix", "/opt/nccl-tests/build/all_reduce_perf"),
+    assert argv[:7] == [
+        *("sbatch", "--parsable", "--job-name=trueup-nccl", "--nodes=2", "--ntasks-per-node=2"),
+        *("--gpus-per-node=2", "--nodelist=gpu-1,gpu-2"),
     ]
-    assert argv[-2:] == ["-N", "3"]
+    assert argv[-1] == (
+        "--wrap=exec srun --ntasks=4 --ntasks-per-node=2 --kill-on-bad-exit=1 --cpu-bind=none"
+        " --mpi=pmix /opt/nccl-tests/build/all_reduce_perf -b 1024 -e 1073741824 -f 2 -g 1 -n 20"
+        " -w 1 -c 1 -N 3"
+    )
 
 
 def test_check_mode_returns_the_same_keys_and_runs_nothing(run_module: Any) -> None:
@@ -216,7 +222,7 @@ def test_a_topology_file_that_was_not_to_be_loaded_is_invalid(run_module: Any) -
 
 def test_wrong_values_come_before_the_way() -> None:
     output = nccl.parse_nccl(recorded("wrong_values.txt"))
-    job = nccl.Job("/b", "all_reduce", 1024, 1 << 30, 2, 20, 1, 1, 2, (), "local")
+    job = nccl.Job("/b", "all_reduce", 1024, 1 << 30, 2, 20, 1, 1, 2, launcher.Launcher())
     assert nccl.judge(output, job, transports=["ib"]) == (
         "wrong values in the results of 1048576 bytes"
     )
@@ -239,8 +245,8 @@ def test_wrong_values_come_before_the_way() -> None:
         ({"gpus_per_node": 0}, "gpus_per_node 0 is below 1"),
         ({"gpus_per_node": 1}, "1 GPU on 1 node has nobody to talk to"),
         ({"nodes": ["a", "b"]}, "launcher local cannot run on 2 nodes"),
-        ({"nodes": ["a", "a"], "launcher": "mpirun"}, "nodes names a twice"),
-        ({"nodes": ["-x"], "launcher": "mpirun"}, "'-x', which is no host name"),
+        ({"nodes": ["a", "a"], "launcher": "mpirun"}, "nodes has a twice"),
+        ({"nodes": ["-x"], "launcher": "mpirun"}, "'-x' among the nodes is no host name"),
         ({"variables": {"NCCL_DEBUG": "WARN"}}, "variables sets NCCL_DEBUG"),
         ({"variables": {"NCCL_DEBUG_FILE": "/tmp/log"}}, "variables sets NCCL_DEBUG_FILE"),
         ({"variables": {"A B": "1"}}, "'A B', which is no variable's name"),

@@ -12,6 +12,7 @@ from trueup.errors import ParseError
 from trueup.parsers.devito import DRIVER_PREFIX, parse_devito, recognises
 
 DATA = Path(__file__).parent.parent / "data" / "devito"
+TWO_NODES, HALO = "driver_two_nodes.log", r'"halo_seconds": [\d.]+'
 FIGURES = ("run_time", "flop_rate", "point_rate", "operational_intensity")
 
 
@@ -73,6 +74,46 @@ def test_norms_agree_between_the_layouts() -> None:
         assert one[name] == pytest.approx(two[name], rel=1e-5)
 
 
+OVER_NODES = (TWO_NODES, "driver_two_nodes_slurm.log")
+
+
+@pytest.mark.parametrize(
+    ("name", "shares"),
+    [
+        (OVER_NODES[0], (0.9549455028167607, 0.9525119826653612, 0.9641270505815895)),
+        (OVER_NODES[1], (0.018254614117514986, 0.016295852877332772, 0.02320083824184729)),
+    ],
+)
+def test_a_run_over_nodes_says_where_it_ran_and_what_halos_took(
+    name: str, shares: tuple[float, float, float]
+) -> None:
+    output = parse_devito(text_of(name))
+    assert (output.exact, output.ranks, output.cpus) == (True, 4, ("0", "1", "0", "1"))
+    assert output.hosts == ("trueup-dev-1", "trueup-dev-1", "trueup-dev-2", "trueup-dev-2")
+    rows = {row.statistic: row for row in output.metrics() if row.name == "halo_share"}
+    assert tuple(rows[which].value for which in ("median", "min", "max")) == shares
+    assert {(row.unit, row.direction, row.n) for row in rows.values()} == {("1", "lower", 3)}
+    by_hand = sorted((r.halo_seconds or 0.0) / r.seconds for r in output.repeats)
+    assert by_hand[1] == pytest.approx(rows["median"].value, rel=1e-12)
+
+
+def test_the_exchange_of_halos_computes_the_same() -> None:
+    basic, full = (parse_devito(text_of(name)).norms for name in OVER_NODES)
+    assert basic == full
+
+
+@pytest.mark.parametrize("name", ["driver_openmp.log", "driver_mpi.log", "openmp.log"])
+def test_a_run_without_times_of_halos_has_no_share(name: str) -> None:
+    output = parse_devito(text_of(name))
+    assert output.hosts == ()
+    assert "halo_share" not in {row.name for row in output.metrics()}
+
+
+def test_a_share_of_some_repeats_alone_is_none() -> None:
+    text = changed(TWO_NODES, HALO, '"halo_seconds": null')
+    assert "halo_share" not in {row.name for row in parse_devito(text).metrics()}
+
+
 REFUSED = {
     "order_zero.log": "no line 'Operator `Forward` ran",
     "no_memory.log": "no line 'Operator `Forward` ran",
@@ -118,6 +159,13 @@ def changed(name: str, pattern: str, replacement: str) -> str:
         (changed("driver_openmp.log", r"Operator `Forward` ran in", "Operator gone in"), "repeats"),
         (text_of("driver_openmp.log") + text_of("driver_openmp.log"), "two runs in one output"),
         (changed("driver_mpi.log", r'"norms": \{[^}]*\}', '"norms": 3'), "lacks or spoils"),
+        (changed(TWO_NODES, r'"hosts": \[[^]]*\]', '"hosts": null'), "lacks or spoils"),
+        (changed(TWO_NODES, r'"hosts": \[[^]]*\]', '"hosts": 2'), "lacks or spoils"),
+        (changed(TWO_NODES, HALO, '"halo_seconds": -0.1'), "-0.1 s of halos in a run"),
+        (changed(TWO_NODES, HALO, '"halo_seconds": NaN'), "not a positive number"),
+        (changed(TWO_NODES, HALO, '"halo_seconds": "much"'), "is not a number"),
+        # Devito did not time it: 0 is no measurement of several ranks.
+        (changed(TWO_NODES, HALO, '"halo_seconds": 0.6'), "0.6 s of halos in a run of 0.50"),
     ],
 )
 def test_damaged_output_is_refused(text: str, message: str) -> None:
@@ -147,7 +195,10 @@ def test_only_devito_is_recognised() -> None:
 
 
 @settings(max_examples=150, deadline=None)
-@given(data=st.data(), name=st.sampled_from(["openmp.log", "driver_openmp.log", "driver_mpi.log"]))
+@given(
+    data=st.data(),
+    name=st.sampled_from(["openmp.log", "driver_openmp.log", "driver_mpi.log", TWO_NODES]),
+)
 def test_noise_gives_the_right_numbers_or_an_error(data: st.DataObject, name: str) -> None:
     text = text_of(name)
     right = medians(text)

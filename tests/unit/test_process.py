@@ -83,6 +83,73 @@ def test_the_time_limit_ends_the_run_and_its_children() -> None:
     assert leftovers("slow") == []
 
 
+def test_a_watch_that_sees_something_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "_ASK_SECONDS", 0.1)
+    told = [[], [], ["node b is gone", "node c is gone"]]
+    started = time.monotonic()
+    done = process.run(
+        ["sh", "-c", "trap 'echo asked to end; exit 5' TERM; echo begun; sleep 50 & wait"],
+        timeout_seconds=40,
+        environment={MARK: "watched"},
+        watch=lambda: told.pop(0),
+    )
+    assert time.monotonic() - started < 20
+    assert (done.reason, done.timed_out) == ("node b is gone; node c is gone", False)
+    assert done.failure(40) == "node b is gone; node c is gone"
+    # It was asked to end and had the time to.
+    assert (done.stdout, done.returncode) == ("begun\nasked to end\n", 5)
+    assert leftovers("watched") == []
+
+
+def test_one_that_does_not_end_for_its_watch_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "_ASK_SECONDS", 0.1)
+    monkeypatch.setattr(process, "_GRACE_SECONDS", 0.3)
+    done = process.run(
+        ["sh", "-c", "trap '' TERM; sleep 50"],
+        timeout_seconds=40,
+        environment={MARK: "stays"},
+        watch=lambda: ["node b is gone"],
+    )
+    assert (done.reason, done.returncode) == ("node b is gone", -signal.SIGKILL)
+    assert leftovers("stays") == []
+
+
+def test_a_watch_is_asked_now_and_then_and_sees_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "_ASK_SECONDS", 0.2)
+    asked: list[float] = []
+
+    def watch() -> list[str]:
+        asked.append(time.monotonic())
+        return []
+
+    done = process.run(["sleep", "1"], timeout_seconds=30, environment={}, watch=watch)
+    assert (done.reason, done.returncode) == (None, 0)
+    assert 1 <= len(asked) <= 5
+    assert all(later - earlier >= 0.2 for earlier, later in zip(asked, asked[1:], strict=False))
+
+
+def test_what_a_watch_sees_of_a_run_that_has_ended_does_not_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(process, "_ASK_SECONDS", 0.1)
+
+    def watch() -> list[str]:
+        time.sleep(1.0)
+        return ["node b is gone"]
+
+    done = process.run(["sleep", "0.5"], timeout_seconds=30, environment={}, watch=watch)
+    assert (done.reason, done.returncode, done.failure(30)) == (None, 0, None)
+
+
+def test_the_lineage_of_this_process_holds() -> None:
+    lineage = process.Lineage()
+    lineage.check()
+    assert os.getpid() in lineage._parents
+    lineage._parents[os.getpid()] = 0
+    with pytest.raises(process.Orphaned, match="the process that asked for this run is gone"):
+        lineage.check()
+
+
 def test_children_that_outlive_a_good_run_are_ended_too() -> None:
     done = run("setsid sleep 60 & echo done", "daemon")
     assert done.returncode == 0

@@ -29,6 +29,7 @@ TINY: dict[str, Any] = {
     "offload": "none",
     "recompute": False,
     "precision": "fp32",
+    "launcher": "torchrun",
 }
 GPUS = {"program": "megatron", "backend": "nccl", "precision": "bf16"}
 
@@ -36,6 +37,8 @@ GPUS = {"program": "megatron", "backend": "nccl", "precision": "bf16"}
 def test_a_run_that_can_be_has_no_problem() -> None:
     assert training_problem(TINY) == ""
     assert training_problem({**TINY, "iterations": "20", "threads": "0"}) == ""
+    # A Slurm job's first node is known in the job alone.
+    assert training_problem({**TINY, "nodes": ["a", "b"], "launcher": "slurm"}) == ""
     assert set(FilterModule().filters()) == {"training_parameters", "training_problem"}
 
 
@@ -49,6 +52,7 @@ def test_a_run_that_can_be_has_no_problem() -> None:
         ({"processes": "-3"}, "processes -3 is not a positive number"),
         ({"micro_batch": "some"}, "micro_batch 'some' is not a whole number"),
         ({"nodes": ["a", "b"]}, "2 nodes need rendezvous_address"),
+        ({"nodes": ["a", "b"], "launcher": "mpirun"}, "2 nodes need rendezvous_address: that of a"),
     ],
 )
 def test_what_cannot_be_trained_is_one_sentence(given: dict[str, Any], message: str) -> None:
@@ -70,6 +74,8 @@ def test_what_cannot_be_trained_is_one_sentence(given: dict[str, Any], message: 
         {"program": "megatron_deepspeed", "backend": "nccl", "precision": "bf16"},
         {"precision": "bf16"},
         {"zero_stage": 1},
+        {"launcher": "mpirun"},
+        {"launcher": "slurm"},
     ],
 )
 def test_a_changed_case_is_not_the_recorded_one(given: dict[str, Any]) -> None:
@@ -78,3 +84,10 @@ def test_a_changed_case_is_not_the_recorded_one(given: dict[str, Any]) -> None:
     record = {"parameters": wanted, "node_count": nodes}
     assert recorded_like([record], training_parameters({**TINY, "processes": "2"})) == [record]
     assert recorded_like([record], training_parameters({**TINY, **given})) == []
+
+
+def test_a_record_of_before_the_launchers_is_another_case() -> None:
+    """It does not say what started it; nothing fails of it, and the case is measured again."""
+    wanted = training_parameters(TINY)
+    old = {name: value for name, value in wanted.items() if name != "launcher"}
+    assert recorded_like([{"parameters": old}], wanted) == []

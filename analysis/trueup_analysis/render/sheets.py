@@ -86,6 +86,7 @@ def scaling(series: Series) -> Sheet:
         Column("flop_per_second", "GFLOP/s", _flops),
         Column("points_per_second", "GPts/s", partial(units.measure, unit="point/s")),
         Column("roofline_fraction", "of\nroofline", units.percent),
+        Column("halo_share", "in halo\nexchange", units.percent),
         Column("work_flop"),
         Column("published_speedup", "published\nspeed-up", _two),
     ]

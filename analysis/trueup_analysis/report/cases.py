@@ -94,6 +94,8 @@ class Case:
         bound = "" if binding in (None, "", "none") else f", by {binding}"
         mpi = self.parameters.get("mpi")
         exchange = "" if mpi in (None, "", "off", "basic") else f", MPI {mpi}"
+        launcher = self.parameters.get("launcher")
+        exchange += "" if launcher in (None, "", "local") else f", {launcher}"
         return f"{ranks} × {threads}{bound}{exchange}"
 
     @property

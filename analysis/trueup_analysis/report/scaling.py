@@ -146,6 +146,9 @@ def _scaling_table(one: Series, name: str) -> Table:
             Column("GPts/s", kind="number"),
             Column("Roofline", "%", "number"),
         ]
+    exchanged = one.table["halo_share"].notna().any()
+    if exchanged:
+        columns.append(Column("Halo exchange", "% of the time", "number"))
     if several:
         columns.append(Column("Fastest here"))
     cells = []
@@ -170,6 +173,8 @@ def _scaling_table(one: Series, name: str) -> Table:
                 measure(row["point_rate"], "point/s"),
                 percent_figure(row["roofline_fraction"]),
             ]
+        if exchanged:
+            cell.append(percent_figure(row["halo_share"]))
         if several:
             cell.append("yes" if row["best"] else "no")
         cells.append(Row(tuple(cell), mark="best" if row["speedup"] == fastest else ""))

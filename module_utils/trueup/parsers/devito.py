@@ -51,6 +51,7 @@ _FORWARD = (
 _RAN = re.compile(r"Operator `(\w+)` ran in (\S+) s\s*$")
 _GLOBAL = re.compile(r"Global performance: \[(.*)\]\s*$")
 _FIGURE = re.compile(r"(?:OI=(?P<oi>\S+))|(?:(?P<value>\S+) (?P<unit>GFlops/s|GPts/s))")
+_CLOCKS_DIFFER = 0.01
 _TIMED_DIFFERENCE_SECONDS = 0.011  # the log rounds up to 0.01
 
 
@@ -65,12 +66,15 @@ class Repeat:
         points: grid points updated, None likewise.
         operational_intensity: flop per byte of memory traffic by Devito's count of compulsory
             accesses.
+        halo_seconds: time in the exchange of halos, packing and waiting included, mean over the
+            ranks; None with one rank and in Devito's log.
     """
 
     seconds: float
     flops: Optional[float]
     points: Optional[float]
     operational_intensity: Optional[float]
+    halo_seconds: Optional[float] = None
 
 
 @dataclass(frozen=True)
@@ -88,6 +92,7 @@ class DevitoOutput:
     tuned: Mapping[str, int] = field(default_factory=dict)
     autotune_seconds: Optional[float] = None
     cpus: Tuple[str, ...] = ()
+    hosts: Tuple[str, ...] = ()
     ranks: Optional[int] = None
     peak_rss_bytes: Optional[int] = None
 
@@ -131,6 +136,11 @@ class DevitoOutput:
         ):
             if len(values) == len(repeats):
                 rows += summarise(name, values, unit, direction)
+        halos = [
+            min(r.halo_seconds / r.seconds, 1.0) for r in repeats if r.halo_seconds is not None
+        ]
+        if len(halos) == len(repeats):
+            rows += summarise("halo_share", halos, "1", "lower")
         for name, metric in (("field", "field_norm"), ("receivers", "rec_norm")):
             # One that is not finite is a failed check; no record can hold it.
             if math.isfinite(self.norms.get(name, math.nan)):
@@ -228,11 +238,18 @@ def _figures(seconds: float, text: str, number: int, line: str) -> Repeat:
 
 
 def _positive(text: str, name: str, number: int, line: str) -> float:
+    value = _finite(text, name, number, line)
+    if value <= 0:
+        raise ParseError(f"{name} {text!r} is not a positive number", number, line)
+    return value
+
+
+def _finite(text: str, name: str, number: int, line: str) -> float:
     try:
         value = float(text)
     except ValueError:
         raise ParseError(f"{name} {text!r} is not a number", number, line) from None
-    if not (math.isfinite(value) and value > 0):
+    if not math.isfinite(value):
         raise ParseError(f"{name} {text!r} is not a positive number", number, line)
     return value
 
@@ -269,6 +286,8 @@ def _driver(number: int, line: str) -> DevitoOutput:
             tuned={str(name): int(value) for name, value in data["tuned"].items()},
             autotune_seconds=float(data["autotune_seconds"]),
             cpus=tuple(str(cpus) for cpus in data["cpus"]),
+            # Since drivers measure over nodes; kept output of older ones is read all the same.
+            hosts=tuple(str(host) for host in data.get("hosts", [])),
             ranks=int(data["ranks"]),
             peak_rss_bytes=int(data["peak_rss_bytes"]),
         )
@@ -277,8 +296,16 @@ def _driver(number: int, line: str) -> DevitoOutput:
 
 
 def _driver_repeat(item: Mapping[str, Any], number: int, line: str) -> Repeat:
+    seconds = _positive(str(item["seconds"]), "seconds", number, line)
+    halo = item.get("halo_seconds")
+    if halo is not None:
+        halo = _finite(str(halo), "halo_seconds", number, line)
+        # Another clock than the run time's.
+        if not 0 <= halo <= seconds * (1 + _CLOCKS_DIFFER):
+            raise ParseError(f"{halo} s of halos in a run of {seconds} s", number, line)
     return Repeat(
-        seconds=_positive(str(item["seconds"]), "seconds", number, line),
+        seconds=seconds,
+        halo_seconds=halo,
         flops=_positive(str(item["flops"]), "flops", number, line),
         points=_positive(str(item["points"]), "points", number, line),
         operational_intensity=_positive(str(item["operational_intensity"]), "OI", number, line),

@@ -20,6 +20,7 @@ import sys
 import time
 
 PREFIX = "trueup-devito "
+HALO = ("haloupdate", "halowait")  # Devito's names of the parts that exchange halos
 FORMAT = 1
 SPACING_M = (20.0, 20.0, 20.0)  # the benchmark's default
 
@@ -82,6 +83,10 @@ class Ranks:
             set_log_level("PERF", comm=self.comm)
 
     @property
+    def several(self):
+        return self.comm is not None and self.comm.size > 1
+
+    @property
     def first(self):
         return self.comm is None or self.comm.rank == 0
 
@@ -109,6 +114,8 @@ class Repeater:
         self._repeats = repeats
         self.measured = []
         self.tuned = {}
+        # Sections of the operator's last application on this rank, in seconds.
+        self.sections = {}
 
     def __call__(self, solver, operator, **options):
         for number in range(self._repeats):
@@ -130,8 +137,12 @@ class Repeater:
     def _measure(self, applied, summary):
         vanilla, fdlike = summary.globals["vanilla"], summary.globals["fdlike"]
         seconds = self._ranks.gather(float(applied._profiler.py_timers["apply"]))
+        halo = sum(time for name, time in self.sections.items() if name.startswith(HALO))
+        halos = self._ranks.gather(halo)
         self.measured.append(
             {
+                # Mean over the ranks: what exchanging costs, packing and waiting for others in it.
+                "halo_seconds": sum(halos) / len(halos) if halos and self._ranks.several else None,
                 "seconds": max(seconds, default=0.0),  # the slowest rank's
                 # The summary's rates are counts over the rounded time: undo that.
                 "flops": round(float(vanilla.gflopss) * 1e9 * float(vanilla.time)),
@@ -143,6 +154,10 @@ class Repeater:
 
 def main():
     arguments = parse_arguments()
+    # On another node than the one that started this it may not be there, and Python would silently
+    # take /tmp instead.
+    if os.environ.get("TMPDIR"):
+        os.makedirs(os.environ["TMPDIR"], exist_ok=True)
     if arguments.cpus:
         bind(arguments.cpus)
 
@@ -152,13 +167,15 @@ def main():
     from devito import configuration, norm, set_log_level
     from devito.core import operator as core_operator
     from devito.mpi import MPI
+    from devito.operator.profiling import AdvancedProfiler
 
     ranks = Ranks(configuration, MPI, set_log_level)
 
     # As the benchmark's own command line sets it up.
     configuration["develop-mode"] = False
     if configuration["profiling"] == "basic":
-        configuration["profiling"] = "advanced"
+        # advanced1 also times the exchanges of halos.
+        configuration["profiling"] = "advanced1" if ranks.several else "advanced"
     autotune = False if arguments.autotune == "off" else arguments.autotune
     if autotune:
         configuration["autotuning"] = [autotune, "preemptive"]
@@ -175,6 +192,15 @@ def main():
             tuning_seconds.append(time.perf_counter() - begin)
 
     core_operator.autotune = timed_autotune
+    evaluate_section = AdvancedProfiler._evaluate_section
+
+    # Devito's summary keeps the times of subsections of one rank alone.
+    def kept_section(profiler, name, *positional):
+        evaluated = evaluate_section(profiler, name, *positional)
+        repeater.sections[name] = float(evaluated[0])
+        return evaluated
+
+    AdvancedProfiler._evaluate_section = kept_section
     repeater = Repeater(benchmark.run_op, configuration, ranks, arguments.repeats)
     benchmark.run_op = repeater
     result = benchmark.run(
@@ -201,6 +227,7 @@ def main():
         "compiler": f"{type(compiler).__name__} {getattr(compiler, 'version', '')}".strip(),
         "mpi": ranks.describe(),
         "cpus": ranks.gather(own_cpus()),
+        "hosts": ranks.gather(platform.node()),
         "peak_rss_bytes": sum(
             ranks.gather(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
         ),

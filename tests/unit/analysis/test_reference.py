@@ -6,8 +6,9 @@ from pathlib import Path
 
 import made
 import pytest
+from trueup.errors import BadInput
 from trueup_analysis.load import load
-from trueup_analysis.reference import compare, sums
+from trueup_analysis.reference import compare, storage, sums
 
 REFERENCE = Path(__file__).resolve().parents[3] / "catalog" / "reference_results.csv"
 
@@ -46,3 +47,45 @@ def test_the_cost_table_holds_the_printed_and_the_true_hours() -> None:
     assert table["published_hours"].to_list() == pytest.approx([0.197, 0.086, 0.102])
     assert [f"{value:.4f}" for value in table["node_hours"]] == ["0.1975", "0.2588", "0.3250"]
     assert [f"{value:.1f}" for value in table["underbilled"]] == ["1.0", "3.0", "3.2"]
+
+
+def test_published_rates_of_storage_are_complete_and_in_the_right_unit() -> None:
+    found = storage(REFERENCE, None)
+    assert len(found.table) == 13
+    rates = found.table[found.table["latency"] == "2 ms"].set_index("configuration")["low"]
+    assert rates["AMLFS Ultra (500 MB/s/TiB) 32TB"] == 195000
+    assert rates["ANF regular volume 32TB"] == 90000
+    (through,) = found.table[found.table["what"] == "throughput"].itertuples()
+    assert (through.low, through.high, through.unit) == (10e9, 12e9, "byte/s")
+    # Ten clients of 30 Gb/s are the ceiling.
+    assert through.high < 10 * 30e9 / 8
+    assert found.mine.empty is True
+    assert ["it must be GB/s" in note for note in found.notes] == [True]
+
+
+def test_own_figures_of_a_share_stand_apart_and_those_of_a_disk_are_left_out(
+    tmp_path: Path,
+) -> None:
+    records = []
+    for kind in ("nfs4", "xfs"):
+        record = made.record()
+        record.update(benchmark="fio", case=f"metadata_stat-{kind}")
+        record["parameters"] = {"directory": "/mnt", "filesystem": kind, "filesystem_source": "s"}
+        record["metrics"] = [
+            {"name": "stat_rate", "value": 5000.0, "unit": "1/s", "direction": "higher"}
+        ]
+        records.append(record)
+    found = storage(REFERENCE, load([made.write(tmp_path, records)]))
+    assert found.mine[["case", "figure", "value"]].to_numpy().tolist() == [
+        ["metadata_stat-nfs4", "stat_rate", 5000.0]
+    ]
+    assert "fio does another load" in found.notes[1]
+
+
+def test_a_row_of_storage_that_is_not_understood_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "reference_results.csv"
+    path.write_text(
+        REFERENCE.read_text().replace(",throughput,10-12,GB/s,", ",throughput,10,TB/s,")
+    )
+    with pytest.raises(BadInput, match="throughput, 10 'TB/s' is not known for EDA storage"):
+        storage(path, None)

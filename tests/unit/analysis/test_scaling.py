@@ -276,6 +276,47 @@ def test_nodes_are_a_series_of_their_own(tmp_path: Path) -> None:
     assert best(found[1], "efficiency") == pytest.approx([1, 1, 1])
 
 
+def over_nodes(count: int, seconds: float, launcher: str, share: float | None = None) -> Any:
+    """A made record of 2 ranks on each of so many nodes."""
+    made_record = made.record(
+        seconds,
+        ranks=2 * count,
+        nodes=[f"made-{i}" for i in range(count)],
+        node_count=count,
+        parameters={"layout": "2x1", "launcher": launcher, "binding": "core"},
+    )
+    if share is not None:
+        figure = made.figure("halo_share", share, "1", "lower", statistic="median", n=3)
+        made_record["metrics"].append(figure)
+    return made_record
+
+
+def test_the_launcher_is_how_and_not_what_was_computed(tmp_path: Path) -> None:
+    records = [
+        *(over_nodes(1, 10.0, "local"), over_nodes(1, 10.2, "mpirun"), over_nodes(1, 9.9, "slurm")),
+        *(over_nodes(2, 5.1, "mpirun", 0.2), over_nodes(2, 6.0, "slurm", 0.3)),
+    ]
+    [item] = [one for one in series(measured(tmp_path, records)) if one.over == "nodes"]
+    assert list(zip(item.table["resource"], item.table["layout"], strict=True)) == [
+        (1, "2x1 core basic slurm"),
+        (1, "2x1 core basic"),
+        (1, "2x1 core basic mpirun"),
+        (2, "4x1 core basic mpirun"),
+        (2, "4x1 core basic slurm"),
+    ]
+    assert best(item, "median") == [9.9, 5.1]
+    assert best(item, "speedup") == pytest.approx([1, 9.9 / 5.1])
+    assert item.table["halo_share"].fillna(-1).to_list() == [-1, -1, -1, 0.2, 0.3]
+
+
+def test_records_from_before_there_were_launchers_are_those_of_local(tmp_path: Path) -> None:
+    old = made.record(10.0, threads=1)
+    new = made.record(5.0, threads=2, parameters={"launcher": "local"})
+    assert "launcher" not in old["parameters"]
+    [item] = series(measured(tmp_path, [old, new]))
+    assert item.table["layout"].to_list() == ["1x1", "1x2"]
+
+
 def test_the_baseline_can_be_chosen(tmp_path: Path) -> None:
     loaded = measured(tmp_path, [made.record(100 / n, threads=n) for n in (1, 2, 4)])
     item = series(loaded, baseline=2)[0]
