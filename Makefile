@@ -17,7 +17,7 @@ PRICE ?=
 AS_SIZE ?=
 OUTPUT ?= report
 PYTEST_ARGS ?=
-SCENARIOS ?= local benchmarks devito default alternative failures vm vllm
+SCENARIOS ?= local benchmarks cluster devito default alternative failures vm vllm
 TRUEUP_CACHE ?= $(or $(XDG_CACHE_HOME),$(or $(HOME),/root)/.cache)/trueup
 
 # An activated environment or a PYTHONPATH of the caller's must not reach into ours.

@@ -276,7 +276,7 @@ def main() -> None:
         os.makedirs(jit_dir, exist_ok=True)
     except OSError as error:
         bench.refuse(f"{jit_dir} cannot be made: {error.strerror}; set prefix to a folder of yours")
-    output = bench.run(parse_devito, launcher=launcher)
+    output = bench.run(parse_devito, explain=devito.explain, launcher=launcher)
     bench.case.software.update(output.software)
     bench.case.parameters["block_shape"] = "x".join(str(size) for size in output.tuned.values())
     fraction = devito.roofline_fraction(output, given["memory_bandwidth"], given["peak_flops"])

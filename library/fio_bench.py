@@ -9,7 +9,10 @@ short_description: Measure bandwidth, I/O rate and latency of storage with fio
 version_added: "0.2.0"
 description:
   - Runs one workload of fio for a fixed time in a new folder below O(directory) and returns
-    bandwidth, I/O rate and latency of its reads and writes as a record.
+    bandwidth, I/O rate and latency of its reads and writes as a record. The metadata workloads make
+    one operation of each of a number of files instead, and return its rate and latency.
+  - The record's parameters say which file system O(directory) is on, with its source and mount
+    options.
   - The folder is removed at the end, also after a failure or at the time limit. fio is given no
     other path. O(directory) itself must exist; fio would make it, on whichever disk.
   - Free space is checked before. A run that is shorter than asked for, or that did not do every
@@ -26,6 +29,10 @@ options:
         are for NVMe scratch.
       - C(eda_frontend) reads and writes many small files at random, C(eda_backend) larger files in
         sequence, C(eda_mixed) does both at once; they are for shared storage.
+      - C(metadata_create), C(metadata_stat) and C(metadata_delete) create, stat or unlink each of
+        O(files) files a process, all in one folder; they need fio 3.33 or newer. On a shared file
+        system whose client caches attributes, the figures of the stats are called
+        C(cached_stat_rate) and C(cached_stat_latency), for no server was asked.
     type: str
     choices:
       - sequential_read
@@ -35,11 +42,27 @@ options:
       - eda_frontend
       - eda_backend
       - eda_mixed
+      - metadata_create
+      - metadata_stat
+      - metadata_delete
     required: true
   jobs:
     description: Processes of each part of the workload; 0 means the workload's own number.
     type: int
     default: 0
+  files:
+    description:
+      - Files of each process of a metadata workload; 0 means 10000. It alone and O(jobs) make such
+        a workload; the options below are for the others.
+    type: int
+    default: 0
+  filesystem:
+    description:
+      - The type of file system that O(directory) must be on, such as C(nfs4), C(lustre) or C(xfs);
+        a share that is not mounted would otherwise be measured as the disk below it. Empty means
+        any.
+    type: str
+    default: ""
   iodepth:
     description: I/Os that each process keeps in flight; 0 means the workload's own number.
     type: int
@@ -114,21 +137,31 @@ ansible_facts:
 """
 
 import dataclasses
+import os
 from typing import Any, Dict
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.trueup import fio, folders
+from ansible.module_utils.trueup import fio, folders, mounts
 from ansible.module_utils.trueup.bench import COMMON_SPEC, Bench
 from ansible.module_utils.trueup.errors import BadInput
 from ansible.module_utils.trueup.parsers.fio import parse_fio
+
+# A file system that needs longer to say how full it is has lost its server.
+_ANSWERS_WITHIN = 30
 
 
 def argument_spec() -> Dict[str, Dict[str, Any]]:
     return dict(
         COMMON_SPEC,
         directory={"type": "path", "required": True},
-        workload={"type": "str", "choices": list(fio.WORKLOADS), "required": True},
+        workload={
+            "type": "str",
+            "choices": [*fio.WORKLOADS, *fio.OPERATIONS],
+            "required": True,
+        },
         jobs={"type": "int", "default": 0},
+        files={"type": "int", "default": 0},
+        filesystem={"type": "str", "default": ""},
         iodepth={"type": "int", "default": 0},
         block_bytes={"type": "int", "default": 0},
         job_bytes={"type": "int", "default": 0},
@@ -138,7 +171,31 @@ def argument_spec() -> Dict[str, Dict[str, Any]]:
     )
 
 
-def prepare(bench: Bench, chosen: fio.Settings, given: Dict[str, Any], folder: str) -> None:
+def storage(directory: str, wanted: str) -> Dict[str, str]:
+    """The file system that is measured, as parameters of the record.
+
+    Raises:
+        BadInput: it does not answer, or is not of the type that is wanted.
+    """
+    mounts.require_answer(directory, _ANSWERS_WITHIN)
+    folders.require_folder(directory)
+    with open(mounts.MOUNTINFO, encoding="utf-8", errors="surrogateescape") as stream:
+        mount = mounts.mount_of(os.path.realpath(directory), mounts.read_mounts(stream.read()))
+    if wanted and mount.kind != wanted:
+        raise BadInput(
+            f"{directory} is on {mount.kind} ({mount.source} at {mount.point}), not on {wanted}: "
+            "mount the share, or set filesystem"
+        )
+    return {
+        "filesystem": mount.kind,
+        "filesystem_source": mount.source,
+        "filesystem_options": mount.shared_options,
+    }
+
+
+def prepare(
+    bench: Bench, chosen: fio.Settings, given: Dict[str, Any], folder: str, **more: str
+) -> None:
     """Set the case; in check mode this ends the module."""
     bench.prepare(
         case=f"{chosen.workload}-{'direct' if chosen.direct else 'buffered'}",
@@ -155,32 +212,75 @@ def prepare(bench: Bench, chosen: fio.Settings, given: Dict[str, Any], folder: s
             "direct_asked": given["direct"],
             "direct": chosen.direct,
             "data_bytes": fio.data_bytes(chosen),
+            **more,
         },
     )
+
+
+def measure_files(bench: Bench, given: Dict[str, Any], *, check: bool) -> None:
+    """One operation of each of many files; this ends the module."""
+    directory = given["directory"]
+    chosen = fio.files_settings(given["workload"], jobs=given["jobs"], files=given["files"])
+
+    def prepare_files(folder: str, **more: str) -> None:
+        bench.prepare(
+            case=chosen.workload,
+            command=fio.files_command(chosen, fio="fio", folder=folder),
+            parameters={
+                "directory": directory,
+                "workload": chosen.workload,
+                "jobs": given["jobs"],
+                "files": given["files"],
+                "files_in_all": chosen.total,
+                **more,
+            },
+        )
+
+    if check:
+        prepare_files(folders.placeholder(directory, "fio"))
+    where = storage(directory, given["filesystem"])
+    cached = fio.stats_are_cached(where["filesystem"], where["filesystem_options"])
+    folders.require_space(directory, chosen.data_bytes, "set files or jobs lower")
+    fio.require_files(directory, chosen)
+    with folders.own_folder(directory, "fio") as folder:
+        prepare_files(folder, **where)
+        output = bench.run(parse_fio, explain=fio.explain_files)
+    bench.case.software["fio"] = output.tool_version or "unknown"
+    bench.finish(
+        metrics=fio.files_metrics(output, cached=cached),
+        invalid=fio.judge_files(output, chosen),
+    )
+
+
+def measure_data(bench: Bench, given: Dict[str, Any], *, check: bool) -> None:
+    """One workload of reads and writes; this ends the module."""
+    directory = given["directory"]
+    numbers = ("jobs", "iodepth", "block_bytes", "job_bytes", "runtime_seconds", "engine")
+    chosen = fio.settings(given["workload"], **{name: given[name] for name in numbers})
+    if check:
+        chosen = dataclasses.replace(chosen, direct=given["direct"] != "off")
+        prepare(bench, chosen, given, folders.placeholder(directory, "fio"))
+    where = storage(directory, given["filesystem"])
+    folders.require_space(directory, fio.data_bytes(chosen), "set job_bytes or jobs lower")
+    with folders.own_folder(directory, "fio") as folder:
+        chosen = dataclasses.replace(chosen, direct=fio.direct_io(given["direct"], folder))
+        prepare(bench, chosen, given, folder, **where)
+        output = bench.run(parse_fio)
+    bench.case.software["fio"] = output.tool_version or "unknown"
+    bench.finish(metrics=output.metrics(), invalid=fio.judge(output, chosen))
 
 
 def main() -> None:
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     given = module.params
     bench = Bench(module, "fio")
-    numbers = ("jobs", "iodepth", "block_bytes", "job_bytes", "runtime_seconds", "engine")
     try:
-        chosen = fio.settings(given["workload"], **{name: given[name] for name in numbers})
-        if module.check_mode:
-            chosen = dataclasses.replace(chosen, direct=given["direct"] != "off")
-            prepare(bench, chosen, given, folders.placeholder(given["directory"], "fio"))
-        folders.require_folder(given["directory"])
-        folders.require_space(
-            given["directory"], fio.data_bytes(chosen), "set job_bytes or jobs lower"
-        )
-        with folders.own_folder(given["directory"], "fio") as folder:
-            chosen = dataclasses.replace(chosen, direct=fio.direct_io(given["direct"], folder))
-            prepare(bench, chosen, given, folder)
-            output = bench.run(parse_fio)
+        if given["workload"] in fio.OPERATIONS:
+            measure_files(bench, given, check=module.check_mode)
+        else:
+            measure_data(bench, given, check=module.check_mode)
     except BadInput as error:
         bench.refuse(str(error))
-    bench.case.software["fio"] = output.tool_version or "unknown"
-    bench.finish(metrics=output.metrics(), invalid=fio.judge(output, chosen))
 
 
 if __name__ == "__main__":

@@ -375,7 +375,8 @@ def reference(
     from .load import load
     from .render import sheets
 
-    published = load([folder(catalog) / "reference_results.csv"])
+    path = folder(catalog) / "reference_results.csv"
+    published = load([path])
     mine = None
     if sources or RESULTS.is_dir():
         mine = _load(sources)
@@ -383,7 +384,11 @@ def reference(
     else:
         _say("No results/ here: the published tables stand alone.")
     _write(
-        sheets.reference(analysis.compare(published, mine), analysis.sums(published)),
+        sheets.reference(
+            analysis.compare(published, mine),
+            analysis.sums(published),
+            analysis.storage(path, mine),
+        ),
         format_,
         output,
     )

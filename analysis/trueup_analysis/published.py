@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["read_published"]
+__all__ = ["read_published", "read_storage"]
 
 
 _REFERENCE_COLUMNS = {
@@ -26,6 +26,15 @@ _DEVITO = "devito benchmark.py acoustic forward"
 _DEVITO_SUMS = "devito cost table"
 _VLLM = "vLLM Llama-3.1-8B-Instruct FP16"
 _DEEPSEEK = "vLLM DeepSeek-R1"
+_STORAGE = "EDA storage benchmark"
+# metric in the file -> what was measured, at which latency
+_STORAGE_METRICS = {
+    "io_rate_at_2ms": ("I/O rate", "2 ms"),
+    "io_rate_at_2ms_min": ("I/O rate, at least", "2 ms"),
+    "io_rate_at_edge_7ms": ("I/O rate", "about 7 ms"),
+    "throughput": ("throughput", ""),
+}
+_STORAGE_UNITS = {"ops/s": (1.0, "1/s"), "GB/s": (1e9, "byte/s")}
 # metric and unit in the file -> metric, factor to the base unit, base unit, direction, statistic
 _Metrics = dict[tuple[str, str], tuple[str, float, str, str, str]]
 _DEVITO_METRICS: _Metrics = {
@@ -113,6 +122,43 @@ def read_published(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
             " out; only its Devito and vLLM rows can be analysed as cases."
         )
     return list(found.values()), notes
+
+
+def read_storage(path: Path) -> list[dict[str, Any]]:
+    """The rows of the published EDA storage benchmark: configuration, system, clients, what,
+    latency, low and high (the same where it is no range), unit (1/s or byte/s), source, said.
+
+    Raises:
+        BadInput: another kind of file, or a row that cannot be understood.
+    """
+    found = []
+    for line, row in _csv_rows(path):
+        if row["benchmark"] != _STORAGE:
+            continue
+        numbers = re.fullmatch(r"([0-9.]+)(?:-([0-9.]+))?", row["value"])
+        known = _STORAGE_METRICS.get(row["metric"])
+        unit = _STORAGE_UNITS.get(row["unit"])
+        if numbers is None or known is None or unit is None:
+            what = f"metric {row['metric']}, {row['value']} {row['unit']!r}"
+            message = f"{path} line {line}: {what} is not known for {_STORAGE}"
+            raise BadInput(message)
+        factor, base = unit
+        low, high = numbers[1], numbers[2] or numbers[1]
+        found.append(
+            {
+                "configuration": row["configuration"],
+                "system": row["system"],
+                "clients": _whole(row, "nodes", f"{path}:{line}"),
+                "what": known[0],
+                "latency": known[1],
+                "low": float(low) * factor,
+                "high": float(high) * factor,
+                "unit": base,
+                "source": row["source"],
+                "said": row["notes"],
+            }
+        )
+    return found
 
 
 def _metric(

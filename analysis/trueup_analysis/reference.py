@@ -9,13 +9,16 @@ import pandas as pd
 from trueup.errors import BadInput
 
 from . import cost, scaling
+from .published import read_storage
 from .render import units
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from .load import Loaded
     from .scaling import Series
 
-__all__ = ["Comparison", "Sums", "compare", "sums"]
+__all__ = ["Comparison", "Storage", "Sums", "compare", "storage", "sums"]
 
 # What a reader of the article must know and its tables do not say. Source: the article's own
 # figures, recomputed.
@@ -59,6 +62,87 @@ class Sums:
     source: str
     table: pd.DataFrame
     notes: list[str] = field(default_factory=list)
+
+
+_NOT_COMPARABLE = (
+    "The published rates are of an industry-standard EDA benchmark, a mix of reads, writes and"
+    " metadata operations of 10 clients on one volume, at a given latency. fio does another load on"
+    " each node alone: what stands here as own is not to be divided by them."
+)
+_UNIT_ERROR = (
+    'The article prints "10~12TB/s" for the volumes of 500 TB. Its 10 clients have 30 Gb/s each,'
+    " 37.5 GB/s together, and its tables are in MB/s: it must be GB/s, and is so here."
+)
+
+
+@dataclass(frozen=True)
+class Storage:
+    """Published I/O rates of shared storage, and this run's own figures of fio.
+
+    Attributes:
+        table: configuration, clients, what, latency, low, high, unit, said.
+        mine: node, case, directory, filesystem, filesystem_source, figure, device, statistic,
+            value, unit.
+    """
+
+    title: str
+    source: str
+    table: pd.DataFrame
+    mine: pd.DataFrame
+    notes: list[str] = field(default_factory=list)
+
+
+def storage(published: Path, mine: Loaded | None) -> Storage:
+    """The published I/O rates, with this run's fio figures of file systems that are no disk.
+
+    Raises:
+        BadInput: the file cannot be read, or holds no such rows.
+    """
+    rows = read_storage(published)
+    if not rows:
+        message = f"{published} holds no published I/O rates"
+        raise BadInput(message)
+    own = _of_shares(mine)
+    notes = [_UNIT_ERROR]
+    if not own.empty:
+        notes.append(_NOT_COMPARABLE)
+    source = str(rows[0]["source"])
+    return Storage(
+        title=f"Published I/O rates of shared storage, {source}",
+        source=source,
+        table=pd.DataFrame(rows).drop(columns=["source", "system"]),
+        mine=own,
+        notes=notes,
+    )
+
+
+_SHARED = ("nfs", "nfs4", "lustre")
+_OWN = (
+    *("node", "case", "directory", "filesystem", "filesystem_source", "figure", "device"),
+    *("statistic", "value", "unit"),
+)
+
+
+def _of_shares(mine: Loaded | None) -> pd.DataFrame:
+    if mine is None:
+        return pd.DataFrame(columns=list(_OWN))
+    cases = mine.cases[(mine.cases["benchmark"] == "fio") & (mine.cases["outcome"] == "ok")]
+    told = ("directory", "filesystem", "filesystem_source")
+    rows = [
+        {
+            "record": case["record"],
+            "node": case["nodes"],
+            "case": case["case"],
+            **{name: case["parameters"].get(name) for name in told},
+        }
+        for case in cases.to_dict("records")
+        if case["parameters"].get("filesystem") in _SHARED
+    ]
+    if not rows:
+        return pd.DataFrame(columns=list(_OWN))
+    figures = mine.metrics.rename(columns={"name": "figure"})
+    joined = pd.DataFrame(rows).merge(figures, on="record", how="inner", validate="one_to_many")
+    return joined[list(_OWN)].reset_index(drop=True)
 
 
 def compare(published: Loaded, mine: Loaded | None) -> list[Comparison]:

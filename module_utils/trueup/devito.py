@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from .affinity import Placement
 from .errors import BadInput
-from .parsers.devito import DevitoOutput
+from .parsers.devito import ERROR_PREFIX, DevitoOutput
 from .record import Metric
 from .topology import format_cpu_list
 
@@ -19,6 +19,7 @@ __all__ = [
     "Problem",
     "case_name",
     "environment",
+    "explain",
     "jit_key",
     "judge",
     "memory_bytes",
@@ -208,6 +209,13 @@ def roofline_fraction(
     return Metric(
         "roofline_fraction", rate.value / roof, "1", "higher", statistic="median", n=rate.n
     )
+
+
+def explain(text: str) -> Optional[str]:
+    """What the driver said was wrong in a run that ended with another exit status than 0, with the
+    node; None where it said nothing."""
+    found = re.search(rf"(?m)^(?:.*\s)?{re.escape(ERROR_PREFIX)}(.+)$", text)
+    return found.group(1).strip() if found else None
 
 
 def judge(

@@ -5,28 +5,44 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import math
 import os
-from dataclasses import dataclass, field
+import re
+from dataclasses import dataclass, field, replace
 from typing import Dict, List, Mapping, Optional, Tuple
 
 from .errors import BadInput
 from .parsers.fio import FioOutput
+from .record import Metric
 
 __all__ = [
+    "OPERATIONS",
     "WORKLOADS",
+    "Files",
     "Part",
     "Settings",
     "command",
     "data_bytes",
     "direct_io",
+    "explain_files",
+    "files_command",
+    "files_metrics",
+    "files_settings",
     "judge",
+    "judge_files",
+    "require_files",
     "settings",
+    "stats_are_cached",
 ]
 
 _KIB, _MIB, _GIB = 1024, 1024**2, 1024**3
 # A timed run that ends this much early did not do what it was asked to.
 _SHORTEST = 0.95
 _ALIGNMENT = 4096
+# fio prints times in whole milliseconds, so this time behind a rate makes it wrong by 2 % at most.
+_SHORTEST_FILES = 0.05
+# The oldest fio with filecreate, filestat and filedelete.
+_METADATA_SINCE = "3.33"
 
 
 @dataclass(frozen=True)
@@ -240,4 +256,125 @@ def judge(output: FioOutput, chosen: Settings) -> Optional[str]:
                     f"job {job.name} {name} ended after {done.runtime_seconds:g} s of "
                     f"{chosen.runtime_seconds} s"
                 )
+    return None
+
+
+# Workload of operations of files to fio's engine. Each process makes one operation of each of its
+# files, in a folder that all share. Files are one block of 4 KiB where there must be files.
+OPERATIONS: Dict[str, str] = {
+    "metadata_create": "filecreate",
+    "metadata_stat": "filestat",
+    "metadata_delete": "filedelete",
+}
+_FILE_BYTES = 4096
+# Options of an NFS mount without a cache of attributes: noac is shown as the last two.
+_NO_CACHE = {"noac", "acregmax=0", "actimeo=0"}
+
+
+@dataclass(frozen=True)
+class Files:
+    """A workload of operations of files: each of ``jobs`` processes makes ``files`` of them."""
+
+    workload: str
+    jobs: int
+    files: int
+
+    @property
+    def total(self) -> int:
+        """Files in the folder at once."""
+        return self.jobs * self.files
+
+    @property
+    def data_bytes(self) -> int:
+        """What they take."""
+        return self.total * _FILE_BYTES
+
+
+def files_settings(workload: str, *, jobs: int, files: int) -> Files:
+    """The workload with the user's numbers; 0 means 4 processes and 10000 files each.
+
+    Raises:
+        BadInput: naming the number that is wrong.
+    """
+    for name, number in (("jobs", jobs), ("files", files)):
+        if number < 0:
+            raise BadInput(f"{name} {number} is negative; 0 means the workload's own")
+    return Files(workload, jobs or 4, files or 10000)
+
+
+def require_files(directory: str, chosen: Files) -> None:
+    """Refuse more files than the file system has room for.
+
+    Raises:
+        BadInput: with both figures.
+    """
+    disk = os.statvfs(directory)
+    # 0 files in all: the file system has no such limit.
+    if disk.f_files and disk.f_favail < chosen.total:
+        raise BadInput(
+            f"{directory} has room for {disk.f_favail} more files, and {chosen.total} are to be "
+            "made: set files or jobs lower"
+        )
+
+
+def explain_files(raw: str) -> Optional[str]:
+    """Why fio could not start, where it is too old for the engines; else None."""
+    if not re.search(r"engine file\w+ not loadable|failed to load engine", raw):
+        return None
+    return (
+        "this fio has not the engines filecreate, filestat and filedelete: install fio "
+        f"{_METADATA_SINCE} or newer, or leave the metadata workloads out"
+    )
+
+
+def files_command(chosen: Files, *, fio: str, folder: str) -> List[str]:
+    """The argv of one operation of each file."""
+    argv = [fio, "--output-format=json+", "--eta=never", f"--aux-path={folder}", "--name=global"]
+    argv += [f"--directory={folder}", f"--ioengine={OPERATIONS[chosen.workload]}"]
+    # A file is opened once by these engines: that, or its stat or unlink, is the operation. They
+    # have no latency but clat.
+    argv += ["--openfiles=1", "--file_service_type=sequential"]
+    argv += ["--group_reporting=1", "--percentile_list=50:99"]
+    argv += [f"--name={chosen.workload}", "--rw=read", f"--bs={_FILE_BYTES}"]
+    argv += [f"--filesize={_FILE_BYTES}", f"--nrfiles={chosen.files}", f"--numjobs={chosen.jobs}"]
+    return argv
+
+
+def stats_are_cached(kind: str, options: str) -> bool:
+    """Whether a stat is answered by the client and not by the server of a shared file system.
+
+    fio asks for each file's size just before filestat does (seen with strace, fio 3.33), so a
+    client that keeps attributes, even for the 3 s of NFS's acregmin, has them.
+    """
+    if kind in ("nfs", "nfs4"):
+        return not _NO_CACHE & set(options.split(","))
+    return kind == "lustre"
+
+
+def files_metrics(output: FioOutput, *, cached: bool) -> List[Metric]:
+    """The run's figures; cached_stat_rate and cached_stat_latency where no server was asked."""
+    return [
+        replace(row, name=f"cached_{row.name}") if cached and row.name.startswith("stat_") else row
+        for row in output.metrics()
+    ]
+
+
+def judge_files(output: FioOutput, chosen: Files) -> Optional[str]:
+    """Why a run of operations of files that ended is not a valid measurement, or None."""
+    if [job.name for job in output.jobs] != [chosen.workload]:
+        ran = ", ".join(job.name for job in output.jobs)
+        return f"fio ran the jobs {ran} instead of {chosen.workload}"
+    (job,) = output.jobs
+    if job.options.get("ioengine") != OPERATIONS[chosen.workload]:
+        return f"fio ran with ioengine={job.options.get('ioengine')}"
+    made = sum(done.total_ios for done in job.directions.values())
+    if made != chosen.total:
+        return f"fio made {made} operations of {chosen.total} files"
+    (done,) = job.directions.values()
+    if done.runtime_seconds < _SHORTEST_FILES:
+        least = math.ceil(chosen.files * _SHORTEST_FILES / done.runtime_seconds / 1000) * 1000
+        return (
+            f"{made} operations took {done.runtime_seconds:g} s, and fio counts whole milliseconds:"
+            f" set files to {2 * least} or more"
+        )
     return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -25,7 +26,8 @@ description:
     succeeded or failed,
     with the tool's own output beside it. A play that is stopped later loses none of them.
   - At the end it writes C(run.json), the run's hosts, what was skipped and why, and what roles
-    chose (custom statistics C(trueup_*)).
+    chose (custom statistics C(trueup_*)); then the report, where C(trueup_report) named a folder
+    for it.
 requirements:
   - enabled in C(ansible.cfg) with C(callbacks_enabled)
 options:
@@ -103,6 +105,22 @@ class CallbackModule(CallbackBase):
             chosen={host: choices for host, choices in chosen.items() if choices},
             finished_at=_now(),
         )
+        self._report(custom.get("_run", {}).get("trueup_report"))
+
+    def _report(self, folder: str | None) -> None:
+        """Write the report of the run, which has ended: only now is it known how."""
+        if not folder or not self._run_id or ansible.context.CLIARGS.get("check"):
+            return
+        run = Path(self.get_option("results_dir")) / self._run_id
+        argv = [str(Path(sys.executable).with_name("trueup")), "report", str(run)]
+        written = subprocess.run(  # noqa: S603 WHY: our own command, no shell
+            [*argv, "--output", folder], capture_output=True, text=True, check=False
+        )
+        self._display.display((written.stdout + written.stderr).strip())
+        if written.returncode != 0:
+            self._display.error(f"no report: trueup report ended with status {written.returncode}")
+            sys.stdout.flush()
+            os._exit(1)
 
     def _write_manifest(
         self,

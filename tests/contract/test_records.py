@@ -61,6 +61,10 @@ PLAY = """
     - name: Start
       ansible.builtin.set_fact:
         trueup_run_id: 20261120T091300Z-7c1e
+    - name: Ask for a report
+      ansible.builtin.set_stats:
+        data: {trueup_report: "{{ report }}"}
+      when: report | default('') | length > 0
     - name: Return a record
       returns_record:
         record: "{{ lookup('ansible.builtin.file', item) | from_json }}"
@@ -80,7 +84,7 @@ main()
 
 
 def play(
-    tmp_path: Path, *files: tuple[str, dict[str, object]], check: bool = False
+    tmp_path: Path, *files: tuple[str, dict[str, object]], check: bool = False, report: str = ""
 ) -> subprocess.CompletedProcess[str]:
     """Run a play whose module returns the given records, with the product's callback."""
     (tmp_path / "library").mkdir(exist_ok=True)
@@ -89,7 +93,7 @@ def play(
     (tmp_path / "play.yml").write_text(PLAY)
     for name, record in files:
         (tmp_path / name).write_text(json.dumps(record))
-    names = json.dumps({"files": [str(tmp_path / name) for name, _ in files]})
+    names = json.dumps({"files": [str(tmp_path / name) for name, _ in files], "report": report})
     return subprocess.run(
         [
             str(Path(sys.executable).with_name("ansible-playbook")),
@@ -153,6 +157,23 @@ def test_check_mode_leaves_no_run(tmp_path: Path) -> None:
     done = play(tmp_path, ("good.json", a_record("good")), check=True)
     assert done.returncode == 0
     assert (tmp_path / "results").exists() is False
+
+
+def test_a_run_that_is_asked_for_a_report_writes_it_when_it_has_ended(tmp_path: Path) -> None:
+    failed = a_record("bad", outcome="failed", reason="it failed", metrics=[])
+    done = play(
+        tmp_path, ("good.json", a_record("good")), ("bad.json", failed), report=str(tmp_path / "r")
+    )
+    assert done.returncode == 2
+    page = (tmp_path / "r" / "index.html").read_text()
+    assert ("20261120T091300Z-7c1e" in page, "did not finish" in page) == (True, False)
+
+
+def test_a_report_that_cannot_be_written_fails_the_run(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("a file where the folder should be")
+    done = play(tmp_path, ("good.json", a_record("good")), report=str(tmp_path / "taken"))
+    assert done.returncode == 1
+    assert "no report: trueup report ended with status" in done.stderr
 
 
 def test_a_record_that_breaks_the_schema_stops_the_run(tmp_path: Path) -> None:

@@ -448,3 +448,11 @@ def test_the_driver_adds_up_what_halos_took(
     assert measured["seconds"] == 2.5
     assert measured["halo_seconds"] == (None if halo is None else pytest.approx(halo))
     assert (measured["flops"], measured["points"]) == (20_000_000_000, 1_000_000_000)
+
+
+def test_a_node_that_cannot_compile_is_named(run_module: Any) -> None:
+    said = "trueup-devito-error hb-2: no kernels in /k: No space left on device"
+    result = run_module(FakeRun(returncode=1, stderr=f"[hb-1] mpirun noise\n{said}\n"))
+    assert result["record"]["reason"].endswith(
+        "after 4.5 s: hb-2: no kernels in /k: No space left on device"
+    )

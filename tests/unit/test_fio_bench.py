@@ -15,14 +15,19 @@ from typing import Any
 import fio_bench
 import jsonschema
 import pytest
-from ansible.module_utils.trueup import fio, folders
+from ansible.module_utils.trueup import fio, folders, mounts
 from bench_modules import FakeRun, Runner
 from trueup import record as records
+from trueup.parsers.fio import parse_fio
 
 DATA = Path(__file__).parent.parent / "data" / "fio"
 MIXED = (DATA / "fio333_random_rw_jsonplus.json").read_text()
 GROUPS = (DATA / "fio333_two_groups.json").read_text()
 NO_SPACE = (DATA / "fio333_no_space.json").read_text()
+METADATA = {
+    operation: (DATA / f"fio333_metadata_{operation}.json").read_text()
+    for operation in ("create", "stat", "delete")
+}
 # The recorded run was a front-end but for its name.
 FRONTEND = MIXED.replace('"jobname" : "random"', '"jobname" : "frontend"')
 SCHEMA = json.loads(Path(records.__file__).with_name("record.schema.json").read_text())
@@ -41,7 +46,9 @@ def _store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
     monkeypatch.setattr(fio.os, "open", opened)
     monkeypatch.setattr(
-        fio.os, "statvfs", lambda _: SimpleNamespace(f_bavail=100 * GIB // 4096, f_frsize=4096)
+        fio.os,
+        "statvfs",
+        lambda _: SimpleNamespace(f_bavail=100 * GIB // 4096, f_frsize=4096, f_files=0),
     )
     return folder
 
@@ -220,3 +227,149 @@ def test_both_eda_parts_run_at_once() -> None:
     assert names == ["--name=global", "--name=frontend", "--name=backend"]
     assert fio.data_bytes(chosen) == 8 * 1200 * 16384 + 4 * 512 * 1024**2
     assert [word for word in argv if "stonewall" in word] == []
+
+
+@pytest.mark.parametrize("operation", list(METADATA))
+def test_operations_of_files_give_a_record_with_the_file_system(
+    run_module: Any, store: Path, operation: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # 4000 stats took 13 ms: too short to be called a measurement.
+    monkeypatch.setattr(fio, "_SHORTEST_FILES", 0.01)
+    share = f"60 1 0:50 / {store} rw,noatime - nfs4 10.1.0.4:/s rw,vers=4.2,hard,addr=10.1.0.4\n"
+    table = store.parent / "mountinfo"
+    table.write_text("1 0 254:0 / / rw - ext4 /dev/vda rw\n" + share)
+    monkeypatch.setattr(mounts, "MOUNTINFO", str(table))
+    run = Watch(store, stdout=METADATA[operation])
+    result = run_module(
+        run, workload=f"metadata_{operation}", jobs=2, files=2000, filesystem="nfs4"
+    )
+    record = result["record"]
+    jsonschema.validate(record, SCHEMA)
+    assert (record["outcome"], record["case"]) == ("ok", f"metadata_{operation}")
+    assert record["parameters"] == {
+        "directory": str(store),
+        "workload": f"metadata_{operation}",
+        "jobs": 2,
+        "files": 2000,
+        "files_in_all": 4000,
+        "filesystem": "nfs4",
+        "filesystem_source": "10.1.0.4:/s",
+        "filesystem_options": "rw,noatime,vers=4.2,hard",
+    }
+    # A stat of an NFS client that keeps attributes asks no server.
+    name = "cached_stat" if operation == "stat" else operation
+    assert {row["name"] for row in record["metrics"]} == {f"{name}_rate", f"{name}_latency"}
+    argv = run.calls[0]["argv"]
+    folder = str(store / run.seen[0])
+    assert {word.split("=")[1] for word in argv if "=/" in word} == {folder}
+    assert {f"--ioengine=file{operation}", "--nrfiles=2000", "--numjobs=2"} <= set(argv)
+    assert list(store.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "cached"),
+    [
+        ("nfs4", "rw,hard", True),
+        ("nfs", "rw,acregmin=600,acregmax=600", True),
+        ("nfs4", "rw,acregmin=0,acregmax=0,acdirmin=0,acdirmax=0,hard,noac", False),
+        ("lustre", "rw,flock", True),
+        ("xfs", "rw", False),
+    ],
+)
+def test_whether_a_stat_asks_the_server(kind: str, options: str, cached: bool) -> None:
+    assert fio.stats_are_cached(kind, options) is cached
+    names = {row.name for row in fio.files_metrics(parse_fio(METADATA["stat"]), cached=cached)}
+    word = "cached_stat" if cached else "stat"
+    assert names == {f"{word}_rate", f"{word}_latency"}
+
+
+def test_check_mode_of_operations_returns_the_same_keys(run_module: Any, store: Path) -> None:
+    run = FakeRun(stdout=METADATA["stat"])
+    result = run_module(run, check=True, workload="metadata_stat")
+    assert (run.calls, list(store.iterdir()), result["record"]) == ([], [], None)
+    assert "--nrfiles=10000" in result["command"]
+
+
+@pytest.mark.parametrize(
+    ("ending", "arguments", "outcome", "reason"),
+    [
+        (
+            {"stdout": METADATA["stat"]},
+            {},
+            "invalid",
+            "4000 operations took 0.013 s, and fio counts whole milliseconds: set files to 16000",
+        ),
+        ({"stdout": METADATA["stat"]}, {"files": 1000}, "invalid", "made 4000 operations of 2000"),
+        ({"stdout": METADATA["create"]}, {}, "invalid", "ran the jobs metadata_create instead of"),
+        (
+            {"stdout": METADATA["stat"].replace('"filestat"', '"filedelete"')},
+            {},
+            "invalid",
+            "fio ran with ioengine=filedelete",
+        ),
+        (
+            {"returncode": 1, "stderr": "fio: engine filestat not loadable"},
+            {},
+            "failed",
+            "install fio 3.33 or newer",
+        ),
+        ({"returncode": 1, "stdout": NO_SPACE}, {}, "failed", "exit status 1"),
+    ],
+)
+def test_a_bad_end_of_operations_gives_a_record_with_the_reason(
+    run_module: Any,
+    store: Path,
+    ending: dict[str, Any],
+    arguments: dict[str, Any],
+    outcome: str,
+    reason: str,
+) -> None:
+    given = {"workload": "metadata_stat", "jobs": 2, "files": 2000, **arguments}
+    result = run_module(FakeRun(**ending), **given)
+    jsonschema.validate(result["record"], SCHEMA)
+    assert (result["failed"], result["record"]["outcome"]) == (True, outcome)
+    assert reason in result["record"]["reason"]
+    assert list(store.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"files": -1}, "files -1 is negative"),
+        ({"jobs": -1}, "jobs -1 is negative"),
+        ({"files": 50_000_000}, "need 801.09 GiB: set files or jobs lower"),
+        ({"files": 200_000}, "has room for 100000 more files, and 800000 are to be made"),
+        ({"directory": "/no/such/folder"}, "/no/such/folder is not a folder on this node"),
+        ({"filesystem": "nfs9"}, "not on nfs9: mount the share, or set filesystem"),
+    ],
+)
+def test_bad_input_of_operations_is_refused(
+    run_module: Any,
+    store: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: dict[str, Any],
+    message: str,
+) -> None:
+    room = SimpleNamespace(
+        f_bavail=100 * GIB // 4096, f_frsize=4096, f_files=10**6, f_favail=100_000
+    )
+    monkeypatch.setattr(fio.os, "statvfs", lambda _: room)
+    run = FakeRun(stdout=METADATA["stat"])
+    result = run_module(run, workload="metadata_stat", **arguments)
+    assert result["failed"] is True
+    assert message in result["msg"]
+    assert (result["record"], run.calls, list(store.iterdir())) == (None, [], [])
+
+
+def test_a_lost_server_is_refused_and_not_waited_for(
+    run_module: Any, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lost(path: str, seconds: float) -> None:
+        message = f"{path} has not answered in {seconds:g} s: its server is gone"
+        raise mounts.BadInput(message)
+
+    monkeypatch.setattr(mounts, "require_answer", lost)
+    run = FakeRun(stdout=FRONTEND)
+    result = run_module(run)
+    assert f"{store} has not answered in 30 s" in result["msg"]
+    assert run.calls == []

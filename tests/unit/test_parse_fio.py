@@ -16,6 +16,10 @@ MIXED = (DATA / "fio333_random_rw_jsonplus.json").read_text()
 WRITE = (DATA / "fio333_write_psync.json").read_text()
 GROUPS = (DATA / "fio333_two_groups.json").read_text()
 NO_SPACE = (DATA / "fio333_no_space.json").read_text()
+METADATA = {
+    operation: (DATA / f"fio333_metadata_{operation}.json").read_text()
+    for operation in ("create", "stat", "delete")
+}
 
 Rows = dict[tuple[str, str | None, str | None], float]
 
@@ -79,6 +83,44 @@ def test_a_note_before_the_json_and_completion_percentiles() -> None:
         "write_latency",
         "write_completion_latency",
     }
+
+
+@pytest.mark.parametrize("operation", list(METADATA))
+def test_operations_of_files_are_no_reads_and_have_no_bytes(operation: str) -> None:
+    text = METADATA[operation]
+    output = parse_fio(text)
+    got = values(text)
+    assert set(got) == {
+        (f"{operation}_rate", "single", None),
+        *((f"{operation}_latency", name, None) for name in ("mean", "median", "p99")),
+    }
+    assert got[f"{operation}_rate", "single", None] == figure(text, "iops")
+    # slat, clat, lat: these engines have the second alone.
+    assert got[f"{operation}_latency", "mean", None] == pytest.approx(
+        figure(text, "mean", nth=1) * 1e-9, rel=1e-12
+    )
+    assert got[f"{operation}_latency", "p99", None] == pytest.approx(
+        figure(text, r"99\.000000") * 1e-9, rel=1e-12
+    )
+    assert {row.n for row in output.metrics() if row.statistic != "single"} == {4000}
+    assert output.warnings == []
+    assert output.parameters["ioengine"] == f"file{operation}"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "replacement", "message"),
+    [
+        (r'"total_ios" : 4000', '"total_ios" : 3999', "is not total_ios 3999"),
+        (r'"N" : 4000', '"N" : 3999', "the bins hold 4000 I/Os, N is 3999"),
+        (r'"50\.000000" : \d+', '"50.000000" : 1600', "the bins' percentile 50"),
+        (r'"clat_ns"', '"clat_us"', "are not all there"),
+    ],
+)
+def test_damaged_output_of_operations_is_refused(
+    pattern: str, replacement: str, message: str
+) -> None:
+    with pytest.raises(ParseError, match=re.escape(message)):
+        parse_fio(changed(METADATA["stat"], pattern, replacement))
 
 
 def test_several_jobs_keep_their_names() -> None:
@@ -155,7 +197,7 @@ def same_or_refused(text: str, right: Rows) -> bool:
 
 
 @settings(max_examples=50, deadline=None)
-@given(text=st.sampled_from([MIXED, WRITE, GROUPS]), data=st.data())
+@given(text=st.sampled_from([MIXED, WRITE, GROUPS, *METADATA.values()]), data=st.data())
 def test_truncation_and_lost_lines_give_the_right_numbers_or_an_error(
     text: str, data: st.DataObject
 ) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from trueup_analysis.cost import CostTable
     from trueup_analysis.load import Loaded
     from trueup_analysis.read import Reading
-    from trueup_analysis.reference import Comparison, Sums
+    from trueup_analysis.reference import Comparison, Storage, Sums
     from trueup_analysis.scaling import Fit, Series
 
 __all__ = [
@@ -414,10 +414,75 @@ def _reading(item: Reading, columns: list[Column], rows: list[dict[str, Any]]) -
     )
 
 
-def reference(comparisons: Sequence[Comparison], sums: Sums) -> list[Sheet]:
+def reference(
+    comparisons: Sequence[Comparison], sums: Sums, storage: Storage | None = None
+) -> list[Sheet]:
     """The published tables with what is recomputed from them and, where there is one, this run
     beside."""
-    return [*(_comparison(item) for item in comparisons), _sums(sums)]
+    made = [*(_comparison(item) for item in comparisons), _sums(sums)]
+    return made if storage is None else made + _storage(storage)
+
+
+def _storage(item: Storage) -> list[Sheet]:
+    table = item.table.copy()
+    table["published"] = [
+        _rate(low, unit) if low == high else f"{_rate(low, unit)} to {_rate(high, unit)}"
+        for low, high, unit in zip(table["low"], table["high"], table["unit"], strict=True)
+    ]
+    table["shown"] = _shown(table["unit"])
+    sheets = [
+        Sheet(
+            title=item.title,
+            columns=[
+                Column("configuration", "volume", words=True),
+                Column("clients", "clients", units.count),
+                Column("what", "measured", words=True),
+                Column("latency", "at"),
+                Column("low"),
+                Column("high"),
+                Column("published", "published", data=False),
+                Column("unit"),
+                Column("shown", "unit", data=False),
+                Column("said", "remark", words=True),
+            ],
+            rows=rows_of(table),
+            notes=item.notes,
+            facts={"kind": "published_storage", "source": item.source},
+        )
+    ]
+    if not item.mine.empty:
+        mine = item.mine.copy()
+        mine["own"] = list(map(units.measure, mine["value"], mine["unit"]))
+        mine["shown"] = _shown(mine["unit"])
+        sheets.append(
+            Sheet(
+                title="Own figures of fio on shared storage: another benchmark than the published",
+                columns=[
+                    Column("node", "node", words=True),
+                    Column("case", "case", words=True),
+                    Column("filesystem", "type"),
+                    Column("filesystem_source", "source", words=True),
+                    Column("figure", "figure", words=True),
+                    Column("device"),
+                    Column("statistic", "statistic", words=True),
+                    Column("value"),
+                    Column("own", "own", data=False),
+                    Column("unit"),
+                    Column("shown", "unit", data=False),
+                ],
+                rows=rows_of(mine),
+                facts={"kind": "own_storage"},
+            )
+        )
+    return sheets
+
+
+def _rate(value: float, unit: str) -> str:
+    return units.count(value) if unit == "1/s" else units.measure(value, unit)
+
+
+def _shown(names: pd.Series) -> list[str]:
+    return [units.DISPLAYED.get(name, name) for name in names]
 
 
 def _comparison(item: Comparison) -> Sheet:

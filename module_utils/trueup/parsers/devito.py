@@ -26,6 +26,7 @@ from ..record import Metric, summarise
 
 __all__ = [
     "DRIVER_PREFIX",
+    "ERROR_PREFIX",
     "JUDGED_BY",
     "TOOL",
     "DevitoOutput",
@@ -37,6 +38,7 @@ __all__ = [
 TOOL = "devito"
 JUDGED_BY = ("run_time", "s", "lower")
 DRIVER_PREFIX = "trueup-devito "
+ERROR_PREFIX = "trueup-devito-error "
 _DRIVER_FORMAT = 1
 
 # The forward operators of benchmarks/user/benchmark.py: acoustic, acoustic_sa, tti, elastic,

@@ -6,6 +6,11 @@ bw (KiB/s), iops, runtime (ms), total_ios and latencies in ns. ``lat`` is the ti
 an I/O to its completion as the application sees it, ``clat`` without the submission (``slat``).
 json+ adds the histogram that fio computes its percentiles from.
 
+The engines filecreate, filestat and filedelete (fio 3.33 and newer have all three) make one
+operation of a file where others make an I/O of a block: open with O_CREAT, stat, unlink. fio counts
+that as one I/O of a block, whose bytes nothing moved, and gives the time of the system call as
+``clat``; ``lat`` and ``slat`` are empty.
+
 The keys and their arithmetic are those of fio's stat.c: bw_bytes is 1000 * io_bytes / runtime cut
 to a whole number, iops 1000 * total_ios / runtime.
 """
@@ -36,6 +41,8 @@ _BIN_ERROR = 1 / 64
 # What fio prints when it is given no percentile_list.
 _DEFAULT_PERCENTILES = "1:5:10:20:30:40:50:60:70:80:90:95:99:99.5:99.9:99.95:99.99"
 _STANDARD_ERROR = "[standard error]"
+# Engines that make one operation of a file where others move a block.
+_OPERATIONS = {"filecreate": "create", "filestat": "stat", "filedelete": "delete"}
 # What the output itself says of a job, if it says so.
 _OPTIONS = ("rw", "bs", "ioengine", "iodepth", "numjobs", "direct")
 
@@ -73,6 +80,11 @@ class Job:
     options: Mapping[str, str]
     directions: Mapping[str, Direction]
 
+    @property
+    def operation(self) -> Optional[str]:
+        """create, stat or delete where each I/O is one such operation of a file, else None."""
+        return _OPERATIONS.get(self.options.get("ioengine", ""))
+
 
 @dataclass(frozen=True)
 class FioOutput:
@@ -101,15 +113,38 @@ class FioOutput:
 
     def metrics(self) -> List[Metric]:
         """read_bandwidth, write_bandwidth [byte/s], read_iops, write_iops [1/s], read_latency,
-        write_latency [s] (or ..._completion_latency, for percentiles of fio's clat). Of several
-        jobs each row has the job's name as its device."""
+        write_latency [s] (or ..._completion_latency, for percentiles of fio's clat). Of operations
+        of files create_rate [1/s] and create_latency [s], or stat_ and delete_; never bytes. Of
+        several jobs each row has the job's name as its device."""
         rows: List[Metric] = []
         several = len(self.jobs) > 1
         for job in self.jobs:
             device = re.sub(r"[^A-Za-z0-9_.:-]", "_", job.name) if several else None
             for name, done in job.directions.items():
-                rows += _rows(name, done, device)
+                if job.operation:
+                    rows += _operations(job.operation, done, device)
+                else:
+                    rows += _rows(name, done, device)
         return rows
+
+
+def _operations(name: str, done: Direction, device: Optional[str]) -> List[Metric]:
+    """Rate and latency of creates, stats or deletes. The bytes that fio prints were not moved."""
+
+    def row(metric: str, value: float, unit: str, better: str, statistic: str, n: int) -> Metric:
+        return Metric(
+            f"{name}_{metric}", value, unit, better, device=device, statistic=statistic, n=n
+        )
+
+    rows = [row("rate", done.iops, "1/s", "higher", "single", 1)]
+    values = {"mean": done.mean_latency}
+    values.update({label: done.percentiles.get(percent) for percent, label in _STATISTICS})
+    rows += [
+        row("latency", value, "s", "lower", statistic, done.latency_count)
+        for statistic, value in values.items()
+        if value is not None
+    ]
+    return rows
 
 
 def _rows(name: str, done: Direction, device: Optional[str]) -> List[Metric]:
@@ -176,7 +211,7 @@ class _Reader:
             for name, done in job.directions.items():
                 if done.mean_latency is None:
                     warnings.append(f"job {job.name}: fio measured no {name} latency")
-                elif done.percentiles_are == "clat_ns" and done.percentiles:
+                elif done.percentiles_are == "clat_ns" and done.percentiles and not job.operation:
                     warnings.append(
                         f"job {job.name}: percentiles are of the completion latency (clat)"
                     )
@@ -258,13 +293,22 @@ class _Reader:
         if lat["N"] and not 0 <= extra <= allowed:
             self._refuse(f"{where}: latency of {lat['N']} of {total} I/Os", name, "lat_ns", "N")
         kind = "lat_ns" if lat["percentile"] else "clat_ns"
+        operation = options.get("ioengine") in _OPERATIONS
+        whole = clat if operation else lat
+        if operation and (lat["N"] or whole["N"] not in (0, total)):
+            self._refuse(
+                f"{where}: latency of {whole['N']} of {total} operations of files",
+                name,
+                "clat_ns",
+                "N",
+            )
         return Direction(
             bandwidth=bw_bytes,
             iops=iops,
             total_ios=total,
             io_bytes=io_bytes,
             runtime_seconds=runtime / 1000,
-            mean_latency=lat["mean"] * _NS if lat["N"] else None,
+            mean_latency=whole["mean"] * _NS if whole["N"] else None,
             latency_count=lat["N"] or clat["N"],
             percentiles={
                 percent: value * _NS for percent, value in latencies[kind]["percentile"].items()

@@ -30,6 +30,7 @@ from pathlib import Path
 SUITE = "bookworm"
 PACKAGES = (
     "dbus",
+    "fio",
     "ibverbs-utils",
     "infiniband-diags",
     "initramfs-tools",
@@ -39,6 +40,8 @@ PACKAGES = (
     # The generic kernel: the cloud kernel has no soft-RoCE.
     "linux-image-amd64",
     "mdadm",
+    "nfs-common",
+    "nfs-kernel-server",
     "numactl",
     "nvme-cli",
     "openssh-server",
@@ -76,6 +79,8 @@ printf '[Match]\\nName=eth1\\n[Network]\\nAddress=10.44.0.1/24\\n' \
 chroot "$1" systemctl --quiet enable systemd-networkd.service
 chroot "$1" systemctl --quiet mask systemd-networkd-wait-online.service \
   nvmf-autoconnect.service e2scrub_all.timer e2scrub_reap.service fstrim.timer dpkg-db-backup.timer
+# The role nfs_server starts it.
+chroot "$1" systemctl --quiet disable nfs-server.service
 echo trueup-vm > "$1/etc/hostname"
 echo '127.0.0.1 localhost trueup-vm' > "$1/etc/hosts"
 echo '/dev/vda / ext4 noatime,errors=remount-ro 0 1' > "$1/etc/fstab"

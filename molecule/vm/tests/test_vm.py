@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from testinfra.host import Host
@@ -105,3 +106,58 @@ def test_ib_bench_measures_over_soft_roce(host: Host) -> None:
     assert (row["name"], row["unit"], row["device"]) == ("ib_write_bandwidth", "bit/s", "rxe0")
     # It is emulated twice over; 0.2 to 0.5 Gb/s were seen.
     assert 0 < row["value"] < 10e9
+
+
+SHARE = "/mnt/shared"
+
+
+def test_the_share_is_mounted_again_with_the_options_asked_for(host: Host) -> None:
+    found = json.loads(host.check_output(f"findmnt --json --mountpoint {SHARE}"))
+    (mounted,) = found["filesystems"]
+    assert (mounted["fstype"], mounted["source"]) == ("nfs4", "10.44.0.1:/srv/shared")
+    options = set(mounted["options"].split(","))
+    assert {"vers=4.2", "hard", "noatime", "nconnect=2"} <= options
+    unit = host.check_output(
+        "systemctl show --property=TimeoutUSec,UnitFileState,Before mnt-shared.mount"
+    )
+    assert {"TimeoutUSec=1min", "UnitFileState=enabled"} <= set(unit.splitlines())
+    # No login waits for it.
+    assert "remote-fs.target" not in unit
+
+
+def test_root_is_nobody_on_the_share(host: Host) -> None:
+    assert host.run(f"sudo touch {SHARE}/roots").rc == 0
+    assert host.check_output(f"stat --format=%U {SHARE}/roots") == "nobody"
+
+
+def measured(host: Host, workload: str, more: str) -> dict[str, Any]:
+    asked = f"run_id=20261121T000000Z-0000 node_name=trueup-vm directory={SHARE}"
+    asked += f" workload={workload} filesystem=nfs4 timeout_seconds=120 {more}"
+    result: dict[str, Any] = host.ansible("fio_bench", asked, check=False)["record"]
+    return result
+
+
+def test_the_metadata_of_the_share_are_measured(host: Host) -> None:
+    record = measured(host, "metadata_create", "jobs=2 files=50")
+    assert (record["outcome"], record["reason"]) == ("ok", None)
+    assert record["parameters"]["filesystem_source"] == "10.44.0.1:/srv/shared"
+    assert "nconnect=2" in record["parameters"]["filesystem_options"]
+    rows = {(row["name"], row["statistic"]): row for row in record["metrics"]}
+    assert {name for name, _ in rows} == {"create_rate", "create_latency"}
+    # Emulated, and each create waits for the disk: 48 a second were seen on a busy machine.
+    assert 1 < rows["create_rate", "single"]["value"] < 10000
+    assert rows["create_latency", "median"]["n"] == 100
+
+
+def test_the_share_is_measured(host: Host) -> None:
+    more = "jobs=1 iodepth=2 job_bytes=4194304 runtime_seconds=2 direct=required"
+    record = measured(host, "sequential_write", more)
+    assert (record["outcome"], record["parameters"]["filesystem"]) == ("ok", "nfs4")
+
+
+def test_the_disk_is_not_measured_in_the_place_of_a_share(host: Host) -> None:
+    asked = "run_id=20261121T000000Z-0000 node_name=trueup-vm directory=/srv"
+    result = host.ansible(
+        "fio_bench", f"{asked} workload=metadata_stat filesystem=nfs4", check=False
+    )
+    assert "/srv is on ext4 (/dev/root at /), not on nfs4: mount the share" in result["msg"]

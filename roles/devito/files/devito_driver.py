@@ -17,9 +17,12 @@ import os
 import platform
 import resource
 import sys
+import tempfile
 import time
 
 PREFIX = "trueup-devito "
+ERROR_PREFIX = "trueup-devito-error "
+KERNEL_BYTES = 2**20  # a compiled kernel takes some hundred kB
 HALO = ("haloupdate", "halowait")  # Devito's names of the parts that exchange halos
 FORMAT = 1
 SPACING_M = (20.0, 20.0, 20.0)  # the benchmark's default
@@ -36,6 +39,17 @@ def parse_arguments():
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--cpus", help="CPUs of each rank, for example 0-3/4-7; none: unbound")
     return parser.parse_args()
+
+
+def require_space(folder):
+    """End unless kernels can be compiled in the folder: where it is full or, on another node than
+    the one that started this, not there, Python would silently take /tmp instead."""
+    try:
+        os.makedirs(folder, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder) as probe:
+            probe.write(bytes(KERNEL_BYTES))
+    except OSError as error:
+        sys.exit(f"{ERROR_PREFIX}{platform.node()}: no kernels in {folder}: {error.strerror}")
 
 
 def bind(ranks):
@@ -154,10 +168,8 @@ class Repeater:
 
 def main():
     arguments = parse_arguments()
-    # On another node than the one that started this it may not be there, and Python would silently
-    # take /tmp instead.
     if os.environ.get("TMPDIR"):
-        os.makedirs(os.environ["TMPDIR"], exist_ok=True)
+        require_space(os.environ["TMPDIR"])
     if arguments.cpus:
         bind(arguments.cpus)
 

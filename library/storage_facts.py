@@ -1,0 +1,168 @@
+#!/usr/bin/python
+"""Ansible module: what is mounted at the paths of shared storage, and whether it answers."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: storage_facts
+author: trueup contributors (@trueup)
+version_added: "0.6.0"
+short_description: Looks at the mounts of shared storage without waiting for a lost server
+description:
+  - Says of each path what is mounted there with which options in force, from
+    C(/proc/self/mountinfo), and whether the file system answers within O(answer_seconds). A path
+    where nothing is mounted is looked at too - whether it is there, a folder, and empty.
+  - Whatever could wait for a server is asked in a process of its own with a time limit.
+options:
+  paths:
+    description: The mount points.
+    type: list
+    elements: str
+    required: true
+  answer_seconds:
+    description: How long a mounted file system may take to say how full it is, in seconds.
+    type: int
+    default: 10
+attributes:
+  check_mode:
+    support: full
+    description: Nothing is changed anyway.
+  platform:
+    support: full
+    description: Linux.
+    platforms: linux
+"""
+
+EXAMPLES = r"""
+- name: Look at the mounts
+  storage_facts:
+    paths: [/shared]
+"""
+
+RETURN = r"""
+ansible_facts:
+  description: What was found, as the fact C(trueup_storage).
+  returned: always
+  type: dict
+  contains:
+    trueup_storage:
+      description: >-
+        Path to C(mount) (C(kind), C(source), C(options); null where nothing is mounted), C(answers)
+        (null there), C(kind) of the path below (C(missing), C(folder), C(other); null where
+        something is mounted), C(empty) (null unless it is a folder), C(ours) (the unit of the mount
+        is one of the role shared_storage), and C(automount) (so is that of an automount).
+      type: dict
+      returned: always
+      sample:
+        /shared:
+          mount: {kind: nfs4, source: "10.1.0.4:/shared", options: [rw, hard]}
+          answers: true
+          kind: null
+          empty: null
+          ours: true
+          automount: false
+"""
+
+import os
+import subprocess
+from typing import Any, Dict, Optional, Tuple
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.trueup import mounts
+from ansible.module_utils.trueup.errors import BadInput
+
+UNITS = "/etc/systemd/system"
+# The first line of the role's units.
+OURS = "# Written by trueup (role shared_storage)"
+# What is below a path says so at once, unless the path leads through another mount.
+LOOK_SECONDS = 5
+
+
+def mounted(path: str) -> Optional[mounts.Mount]:
+    """What is mounted at the path itself; an automount that waits counts as such."""
+    with open(mounts.MOUNTINFO, encoding="utf-8", errors="surrogateescape") as stream:
+        table = mounts.read_mounts(stream.read())
+    found = mounts.mount_of(path, table)
+    return found if found.point == path else None
+
+
+def below(path: str) -> Tuple[str, Optional[bool]]:
+    """Kind of a path where nothing is mounted, and whether a folder is empty."""
+    argv = ["find", path, "-maxdepth", "1", "-printf", "%d%y\n"]
+    try:
+        done = subprocess.run(  # noqa: S603 (the node's own find)
+            argv,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=LOOK_SECONDS,
+        )
+    except subprocess.TimeoutExpired:
+        return "other", None
+    lines = done.stdout.splitlines()
+    if not lines:
+        return "missing", None
+    if lines[0] != "0d":
+        return "other", None
+    return "folder", len(lines) == 1
+
+
+def answers(path: str, seconds: int) -> bool:
+    """Whether the file system says how full it is; this also mounts what an automount waits for."""
+    try:
+        mounts.require_answer(path, seconds)
+    except BadInput:
+        return False
+    return True
+
+
+def is_ours(unit: str) -> bool:
+    """Whether a unit was written by the role."""
+    try:
+        with open(os.path.join(UNITS, unit), encoding="utf-8", errors="replace") as stream:
+            return stream.readline().startswith(OURS)
+    except FileNotFoundError:
+        return False
+
+
+def look(path: str, seconds: int) -> Dict[str, Any]:
+    """What there is at one path."""
+    found = mounted(path)
+    answered = answers(path, seconds) if found else None
+    if found and found.kind == "autofs":
+        found = mounted(path)
+    kind, empty = (None, None) if found else below(path)
+    return {
+        "mount": {
+            "kind": found.kind,
+            "source": found.source,
+            "options": list(found.options),
+        }
+        if found
+        else None,
+        "answers": answered,
+        "kind": kind,
+        "empty": empty,
+        "ours": is_ours(mounts.unit_name(path)),
+        "automount": is_ours(mounts.unit_name(path, "automount")),
+    }
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "paths": {"type": "list", "elements": "str", "required": True},
+            "answer_seconds": {"type": "int", "default": 10},
+        },
+        supports_check_mode=True,
+    )
+    given = module.params
+    try:
+        found = {path: look(path, given["answer_seconds"]) for path in given["paths"]}
+    except (BadInput, OSError) as error:
+        module.fail_json(msg=str(error))
+    module.exit_json(changed=False, ansible_facts={"trueup_storage": found})
+
+
+if __name__ == "__main__":
+    main()

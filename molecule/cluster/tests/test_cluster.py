@@ -1,0 +1,141 @@
+"""The cluster runs jobs as it says, keeps its secrets, and knows when a node is lost."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import testinfra
+from testinfra.host import Host
+
+HEAD, FIRST, SECOND = "trueup-cluster-head", "trueup-cluster-1", "trueup-cluster-2"
+COMPUTE = (FIRST, SECOND)
+
+
+def node(name: str) -> Host:
+    return testinfra.get_host(f"podman://{name}")
+
+
+def as_user(command: str, seconds: int = 60, host: str = HEAD) -> tuple[int, str]:
+    """Exit status and output of a command of the ordinary user, in the folder that all see."""
+    words = "cd /shared && exec timeout %s runuser -u hpc -- sh -c %s"
+    done = node(host).run(words, str(seconds), command)
+    return int(done.rc), str(done.stdout + done.stderr)
+
+
+def root(name: str, command: str) -> str:
+    return str(node(name).check_output(command))
+
+
+def state_of(name: str) -> str:
+    return root(HEAD, f"sinfo --noheader --nodes={name} --partition=all --format=%T").strip()
+
+
+def job_state(job: str) -> str:
+    """As accounting has it, the first word."""
+    said = root(HEAD, f"sacct --noheader --allocations --parsable2 --jobs={job} --format=State")
+    return (said.split() or [""])[0]
+
+
+def queued(job: str) -> str:
+    return as_user(f"squeue --noheader --jobs={job} --format=%T")[1].strip()
+
+
+def wait_for(ask: Callable[[], str], wanted: str, seconds: float = 60) -> str:
+    """What is answered last: the wanted word, or another one after the time."""
+    end = time.monotonic() + seconds
+    while (answer := ask()) != wanted and time.monotonic() < end:
+        time.sleep(0.5)
+    return answer
+
+
+def test_partitions_and_features_are_what_identify_said() -> None:
+    partitions = root(HEAD, "sinfo --noheader --format='%R %D %T'").splitlines()
+    assert sorted(partitions) == ["all 2 idle", "local 2 idle"]
+    assert root(HEAD, f"sinfo --noheader --nodes={FIRST} -p all --format=%f").strip() == (
+        "local,small-scratch"
+    )
+    cpus = int(root(FIRST, "nproc"))
+    memory = int(re.findall(r"[0-9]+", root(FIRST, "grep MemTotal /proc/meminfo"))[0]) // 1024
+    shown = root(HEAD, f"scontrol --oneliner show node {FIRST}")
+    assert re.findall(r"CPUTot=([0-9]+)", shown) == [str(cpus)]
+    (real,) = re.findall(r"RealMemory=([0-9]+)", shown)
+    assert int(real) == memory - max(1024, memory * 2 // 100)
+
+
+def test_mpi_runs_over_both_nodes() -> None:
+    """With PMIx as the default, ranks know of each other and are bound to a core each."""
+    status, said = as_user("srun -N2 --ntasks-per-node=2 ./hello")
+    assert (status, sorted(said.splitlines())) == (
+        0,
+        [
+            *(f"rank {rank} of 4 on {COMPUTE[rank // 2]} with 1 CPU(s)" for rank in range(4)),
+            "sum 6",
+        ],
+    )
+    assert root(HEAD, "scontrol show config | grep MpiDefault").split()[-1] == "pmix"
+
+
+def test_accounting_has_a_job_that_ended_and_one_that_was_cancelled() -> None:
+    done = as_user("sbatch --parsable --wrap='srun hostname' -N2 -o /shared/done.txt")[1].strip()
+    assert wait_for(lambda: job_state(done), "COMPLETED") == "COMPLETED"
+    assert sorted(as_user("cat /shared/done.txt")[1].split()) == list(COMPUTE)
+    long = as_user("sbatch --parsable --wrap='sleep 300' -o /dev/null")[1].strip()
+    assert wait_for(lambda: queued(long), "RUNNING") == "RUNNING"
+    as_user(f"scancel {long}")
+    assert wait_for(lambda: job_state(long), "CANCELLED") == "CANCELLED"
+
+
+def test_a_dead_rank_ends_the_step() -> None:
+    began = time.monotonic()
+    command = 'if [ "$SLURM_PROCID" = 1 ]; then kill -9 $$; else sleep 120; fi'
+    status, _ = as_user(f"srun -N2 -n2 -K1 --mpi=none sh -c '{command}'", 100)
+    assert status != 0
+    assert time.monotonic() - began < 60
+
+
+def test_secrets_are_where_they_belong() -> None:
+    password = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"], "database_password").read_text()
+    secret = password.split()[0]
+    for name in (HEAD, *COMPUTE):
+        key = node(name).file("/etc/munge/munge.key")
+        assert (oct(key.mode), key.user) == ("0o400", "munge")
+        holding = node(name).run(f"grep -rlF {secret} /etc /var/log /run /tmp /usr/local")
+        wanted = ["/etc/slurm/slurmdbd.conf"] if name == HEAD else []
+        assert holding.stdout.split() == wanted
+        assert secret not in root(name, "journalctl --no-pager")
+    settings = node(HEAD).file("/etc/slurm/slurmdbd.conf")
+    assert (oct(settings.mode), settings.user) == ("0o600", "slurm")
+
+
+def test_a_node_with_a_full_scratch_is_drained_with_the_reason() -> None:
+    # As filling it by a job would; the file system has 4 MiB.
+    node(FIRST).run("head -c 8388608 /dev/zero > /scratch/full")
+    as_user(f"timeout 20 srun -w {FIRST} hostname")
+    reason = root(HEAD, f"sinfo --noheader --nodes={FIRST} -p all --format=%E").strip()
+    assert reason.startswith("trueup: 10-trueup-health: /scratch cannot be written to")
+    assert wait_for(lambda: state_of(FIRST), "drained") == "drained"
+    root(FIRST, "rm /scratch/full")
+    root(HEAD, f"scontrol update nodename={FIRST} state=resume")
+    assert wait_for(lambda: state_of(FIRST), "idle") == "idle"
+    assert as_user(f"srun -w {FIRST} hostname") == (0, f"{FIRST}\n")
+
+
+def test_a_lost_node_is_down_and_comes_back() -> None:
+    root(SECOND, "systemctl stop slurmd")
+    assert wait_for(lambda: state_of(SECOND), "down*", 90) == "down*"
+    root(SECOND, "systemctl start slurmd")
+    assert wait_for(lambda: state_of(SECOND), "idle", 60) == "idle"
+
+
+def test_nodes_reach_each_other_by_ssh_with_known_host_keys() -> None:
+    command = f"ssh -o BatchMode=yes -o StrictHostKeyChecking=yes {SECOND} hostname"
+    assert as_user(command, host=FIRST) == (0, f"{SECOND}\n")
+
+
+def test_no_service_has_failed() -> None:
+    for name in (HEAD, *COMPUTE):
+        assert root(name, "systemctl list-units --failed --plain --no-legend") == ""

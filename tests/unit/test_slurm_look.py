@@ -1,0 +1,83 @@
+"""Which cgroups Slurm could use, by /proc/self/mounts."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+FILE = Path(__file__).parent.parent.parent / "roles" / "slurm" / "files" / "look.py"
+UNIFIED = "cgroup2 /sys/fs/cgroup cgroup2 {},nosuid 0 0\n"
+OLD = "".join(
+    f"cgroup /sys/fs/cgroup/{name} cgroup {{}},nosuid,{name} 0 0\n"
+    for name in ("cpuset", "devices", "freezer", "memory", "cpu", "cpuacct")
+)
+
+
+@pytest.fixture(name="look")
+def _look() -> Any:
+    spec = importlib.util.spec_from_file_location("slurm_look", FILE)
+    assert spec is not None
+    assert spec.loader is not None
+    module: ModuleType = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("mounts", "version", "why"),
+    [
+        (UNIFIED.format("rw"), "v2", ""),
+        (UNIFIED.format("ro"), "none", "cgroup version 2 is mounted read-only"),
+        (OLD.format(*["rw"] * 6), "v1", ""),
+        (
+            OLD.format(*["ro"] * 6),
+            "none",
+            "cgroup version 1, not writable: cpuset, devices, freezer, memory",
+        ),
+        ("cgroup /c cgroup rw,cpu,cpuacct 0 0\n", "none", "no cgroups are mounted"),
+        ("proc /proc proc rw 0 0\n", "none", "no cgroups are mounted"),
+    ],
+)
+def test_versions(look: Any, mounts: str, version: str, why: str) -> None:
+    assert look.cgroup(mounts) == (version, why)
+
+
+@pytest.mark.parametrize(
+    ("controllers", "version"),
+    # systemd's hybrid hierarchy has none on the new side, which Slurm's cgroup/v1 can use.
+    [("", "v1"), ("cpu memory\n", "none")],
+)
+def test_a_hybrid_is_old_as_long_as_the_new_side_has_no_controllers(
+    look: Any, tmp_path: Path, controllers: str, version: str
+) -> None:
+    (tmp_path / "cgroup.controllers").write_text(controllers, encoding="ascii")
+    mounts = OLD.format(*["rw"] * 6) + f"cgroup2 {tmp_path} cgroup2 rw 0 0\n"
+    assert look.cgroup(mounts)[0] == version
+
+
+def test_what_it_prints(look: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("mpi_pmix.so", "mpi_none.so", "gpu_nvml.txt"):
+        (tmp_path / name).touch()
+    look.main([str(tmp_path), "localhost", "no-such-host.invalid"])
+    said = json.loads(capsys.readouterr().out)
+    assert (said["plugins"], said["nvml"], said["unresolved"]) == (
+        ["mpi_pmix"],
+        False,
+        ["no-such-host.invalid"],
+    )
+    assert sorted(said) == [
+        "cgroup",
+        "cgroup_why",
+        "hostname",
+        "may_bind",
+        "nvml",
+        "plugins",
+        "slurm_uid",
+        "unresolved",
+        "version",
+    ]
