@@ -17,7 +17,7 @@ PRICE ?=
 AS_SIZE ?=
 OUTPUT ?= report
 PYTEST_ARGS ?=
-SCENARIOS ?= local benchmarks cluster devito default alternative failures vm vllm
+SCENARIOS ?= local benchmarks devito default alternative failures vm vllm cluster
 TRUEUP_CACHE ?= $(or $(XDG_CACHE_HOME),$(or $(HOME),/root)/.cache)/trueup
 
 # An activated environment or a PYTHONPATH of the caller's must not reach into ours.
@@ -30,6 +30,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export ANSIBLE_NOCOWS := 1
 
 check_cache := .cache/check
+# Scenarios that mostly wait, for an emulated machine, for servers, for jobs: they run beside the rest.
+beside := vm vllm cluster
 heading = printf '\n==== %s ====\n' $(1)
 
 .PHONY: help
@@ -147,16 +149,15 @@ test: test-venv ## Everything CI checks: lint, types, unit, contract, molecule
 	@$(call heading,'system packages')
 	ansible-playbook playbooks/lab.yml -e lab_packages=test
 	$(MAKE) lint types
-	# The emulated machine keeps one core busy for minutes, and vLLM's servers wait for each other: they run beside
-	# the rest, their output below.
+	# Their output stands below.
 	mkdir -p $(check_cache)
-	setsid $(MAKE) molecule SCENARIOS='$(filter vm vllm,$(SCENARIOS))' > $(check_cache)/beside.log 2>&1 & beside=$$!
+	setsid $(MAKE) molecule SCENARIOS='$(filter $(beside),$(SCENARIOS))' > $(check_cache)/beside.log 2>&1 & beside=$$!
 	trap 'kill -- -$$beside 2>/dev/null || true' EXIT
-	for verb in unit contract molecule; do $(MAKE) $$verb SCENARIOS='$(filter-out vm vllm,$(SCENARIOS))'; done
+	for verb in unit contract molecule; do $(MAKE) $$verb SCENARIOS='$(filter-out $(beside),$(SCENARIOS))'; done
 	status=0; wait $$beside || status=$$?
 	cat $(check_cache)/beside.log
 	trap - EXIT
-	[ $$status = 0 ] || { echo 'make test: $(filter vm vllm,$(SCENARIOS)) failed, the output stands above' >&2; exit $$status; }
+	[ $$status = 0 ] || { echo 'make test: $(filter $(beside),$(SCENARIOS)) failed, the output stands above' >&2; exit $$status; }
 	$(call heading,'make test passed')
 	for log in unit contract; do printf '%s: ' $$log; tail -n 1 $(check_cache)/$$log.log; done
 

@@ -79,7 +79,8 @@ class Series:
             (repeats), records, median, min, max (min and max NaN where not stated), speedup,
             efficiency (1 = ideal), serial_fraction (Karp-Flatt; NaN at the baseline and in weak
             series), flop_rate (flop/s), point_rate (point/s), roofline_fraction, halo_share (of the
-            time, in the exchange of halos), work (flop: flop_rate x time), published_speedup. NaN where no record holds the figure.
+            time, in the exchange of halos), work (flop: flop_rate x time), published_speedup. NaN
+            where no record holds the figure.
         amdahl, usl: the fits, None where there are too few points (notes say so).
         warnings: sentences, most important first. notes: sentences that are no warning.
         stops_paying: where adding resources stops paying, None when it always paid.

@@ -200,7 +200,10 @@ def test_over_nodes_slurm_is_handed_a_job(run_module: Any, tmp_path: Path) -> No
             "3+1 ranks ran on 2 nodes instead of 2 on each of 2",
         ),
         (('"trueup-dev-2"', '"trueup-dev-1"'), "4 ranks ran on 1 nodes instead of 2 on each of 2"),
-        (('"hosts"', '"once"'), "the driver does not say its nodes: run the role devito again on all of them"),
+        (
+            ('"hosts"', '"once"'),
+            "the driver does not say its nodes: run the role devito again on all of them",
+        ),
         (('"ranks": 4', '"ranks": 2'), "2 ranks ran instead of 4"),
         (
             ('"0", "2", "0", "2"', '"0", "2", "0", "0-3"'),

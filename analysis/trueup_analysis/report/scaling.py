@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ..render.html import Column, Figure, Part, Row, Section, Table
@@ -11,7 +12,7 @@ from ..render.units import DISPLAYED, count, fixed, measure, percent_figure, plu
 from .cells import layout_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import pandas as pd
 
@@ -140,15 +141,21 @@ def _scaling_table(one: Series, name: str) -> Table:
     ]
     if one.kind == "strong":
         columns.append(Column("Serial fraction", kind="number"))
+    rates: list[tuple[str, Callable[..., str]]] = []
     if one.metric == "run_time":
+        rates += [
+            ("flop_rate", partial(measure, unit="flop/s")),
+            ("point_rate", partial(measure, unit="point/s")),
+            ("roofline_fraction", percent_figure),
+        ]
         columns += [
             Column("GFLOP/s", kind="number"),
             Column("GPts/s", kind="number"),
             Column("Roofline", "%", "number"),
         ]
-    exchanged = one.table["halo_share"].notna().any()
-    if exchanged:
+    if one.table["halo_share"].notna().any():
         columns.append(Column("Halo exchange", "% of the time", "number"))
+        rates.append(("halo_share", percent_figure))
     if several:
         columns.append(Column("Fastest here"))
     cells = []
@@ -167,14 +174,7 @@ def _scaling_table(one: Series, name: str) -> Table:
             cell.append(
                 "baseline" if row["resource"] == one.baseline else f"{row['serial_fraction']:.3f}"
             )
-        if one.metric == "run_time":
-            cell += [
-                measure(row["flop_rate"], "flop/s"),
-                measure(row["point_rate"], "point/s"),
-                percent_figure(row["roofline_fraction"]),
-            ]
-        if exchanged:
-            cell.append(percent_figure(row["halo_share"]))
+        cell += [text(row[name]) for name, text in rates]
         if several:
             cell.append("yes" if row["best"] else "no")
         cells.append(Row(tuple(cell), mark="best" if row["speedup"] == fastest else ""))

@@ -77,6 +77,17 @@ def test_hpl_solved_a_system_whose_residual_passed() -> None:
     assert rate["value"] == pytest.approx(flop / seconds["value"], rel=0.05)
 
 
+def test_gromacs_ran_a_box_of_water_that_kept_its_energy() -> None:
+    made = [record for record in ALL if record["benchmark"] == "gromacs"]
+    if shutil.which("gmx") is None and os.geteuid() != 0:
+        pytest.skip("GROMACS is not installed, and without root it could not be")
+    [record] = made
+    assert (record["outcome"], record["reason"]) == ("ok", None)
+    rows = {row["name"]: row for row in record["metrics"]}
+    assert rows["simulation_rate"]["value"] > 0
+    assert rows["energy_drift"]["value"] < 0.005
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_good_ending_counts(kind: str) -> None:
     benchmark, outcome, said = KINDS[kind]
