@@ -280,8 +280,10 @@ def main() -> None:
         threads_per_rank=max(1, run.threads),
         gpus=run.world_size if run.backend == "nccl" else 0,
     )
+    # torchrun on the other nodes would wait for one that does not come.
+    starter = launcher or Launcher(absent=tuple(given["absent"]))
     if run.node_rank > 0:
-        bench.run(str)  # the first node prints, and makes the record
+        bench.run(str, launcher=starter)  # the first node prints, and makes the record
         module.exit_json(
             changed=False,
             record=None,
@@ -290,7 +292,7 @@ def main() -> None:
             environment=bench.case.environment,
             ansible_facts={},
         )
-    output = bench.run(parse_megatron, explain=megatron.explain, launcher=launcher)
+    output = bench.run(parse_megatron, explain=megatron.explain, launcher=starter)
     bench.case.threads_per_rank = int(output.parameters.get("threads", bench.case.threads_per_rank))
     bench.case.software.update(output.software)
     bench.finish(

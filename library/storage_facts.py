@@ -48,9 +48,10 @@ ansible_facts:
     trueup_storage:
       description: >-
         Path to C(mount) (C(kind), C(source), C(options); null where nothing is mounted), C(answers)
-        (null there), C(kind) of the path below (C(missing), C(folder), C(other); null where
-        something is mounted), C(empty) (null unless it is a folder), C(ours) (the unit of the mount
-        is one of the role shared_storage), and C(automount) (so is that of an automount).
+        (null there), C(kind) of the path below (C(missing), C(folder), C(other), or C(silent) where
+        it did not say in time; null where something is mounted), C(empty) (null unless it is a
+        folder), C(ours) (the unit of the mount is one of the role shared_storage), and C(automount)
+        (so is that of an automount).
       type: dict
       returned: always
       sample:
@@ -88,7 +89,8 @@ def mounted(path: str) -> Optional[mounts.Mount]:
 
 def below(path: str) -> Tuple[str, Optional[bool]]:
     """Kind of a path where nothing is mounted, and whether a folder is empty."""
-    argv = ["find", path, "-maxdepth", "1", "-printf", "%d%y\n"]
+    # The first entry of a folder is enough, of whose millions may be.
+    argv = ["find", path, "-maxdepth", "1", "-printf", "%d%y\n", "!", "-samefile", path, "-quit"]
     try:
         done = subprocess.run(  # noqa: S603 (the node's own find)
             argv,
@@ -98,7 +100,7 @@ def below(path: str) -> Tuple[str, Optional[bool]]:
             timeout=LOOK_SECONDS,
         )
     except subprocess.TimeoutExpired:
-        return "other", None
+        return "silent", None
     lines = done.stdout.splitlines()
     if not lines:
         return "missing", None
@@ -110,10 +112,9 @@ def below(path: str) -> Tuple[str, Optional[bool]]:
 def answers(path: str, seconds: int) -> bool:
     """Whether the file system says how full it is; this also mounts what an automount waits for."""
     try:
-        mounts.require_answer(path, seconds)
+        return mounts.require_answer(path, seconds)
     except BadInput:
         return False
-    return True
 
 
 def is_ours(unit: str) -> bool:

@@ -110,7 +110,7 @@ def storage(published: Path, mine: Loaded | None) -> Storage:
     return Storage(
         title=f"Published I/O rates of shared storage, {source}",
         source=source,
-        table=pd.DataFrame(rows).drop(columns=["source", "system"]),
+        table=pd.DataFrame(rows).drop(columns=["source", "system"]).astype({"clients": "Int64"}),
         mine=own,
         notes=notes,
     )

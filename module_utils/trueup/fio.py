@@ -267,6 +267,8 @@ OPERATIONS: Dict[str, str] = {
     "metadata_delete": "filedelete",
 }
 _FILE_BYTES = 4096
+# Other shared file systems whose client keeps attributes.
+_CACHING = ("lustre", "cifs", "smb3", "ceph")
 # Options of an NFS mount without a cache of attributes: noac is shown as the last two.
 _NO_CACHE = {"noac", "acregmax=0", "actimeo=0"}
 
@@ -348,7 +350,7 @@ def stats_are_cached(kind: str, options: str) -> bool:
     """
     if kind in ("nfs", "nfs4"):
         return not _NO_CACHE & set(options.split(","))
-    return kind == "lustre"
+    return kind in _CACHING
 
 
 def files_metrics(output: FioOutput, *, cached: bool) -> List[Metric]:

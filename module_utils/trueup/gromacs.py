@@ -98,6 +98,8 @@ class Settings:
         what = f"water{self.water_box:g}nm" if self.water_box else (stem.strip("._-") or "tpr")
         placed = [f"{n}_{self.offload[n]}" for n in OFFLOAD if self.offload[n] != "auto"]
         layout = f"r{self.ranks}t{self.threads}"
+        if self.pme_ranks >= 0:
+            layout += f"p{self.pme_ranks}"
         return "-".join([what, layout, *placed])
 
     def parameters(self) -> Dict[str, Any]:

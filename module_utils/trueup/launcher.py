@@ -31,6 +31,7 @@ LAUNCHERS = ("local", "mpirun", "slurm")
 LAUNCHER_SPEC: Dict[str, Dict[str, Any]] = {
     "nodes": {"type": "list", "elements": "str", "default": []},
     "hosts": {"type": "list", "elements": "str", "default": []},
+    "absent": {"type": "list", "elements": "str", "default": []},
     "launcher": {"type": "str", "choices": list(LAUNCHERS), "default": "local"},
     "launcher_path": {"type": "path"},
     "launcher_arguments": {"type": "list", "elements": "str", "default": []},
@@ -40,6 +41,7 @@ LAUNCHER_SPEC: Dict[str, Dict[str, Any]] = {
 }
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_ABSENT = "takes no part in this play: it was lost, failed, was skipped, or is left out by --limit"
 _SSH_SECONDS = 10
 # Beyond connecting: keys, login, the shell's start.
 _SSH_MORE_SECONDS = 5.0
@@ -47,6 +49,11 @@ _SSH_MORE_SECONDS = 5.0
 _NOT_GIVEN = (
     *("--output", "--error", "--wrap", "--chdir", "--wait", "--array", "--clusters", "--cluster"),
     *("--test-only", "-o", "-e", "-D", "-W", "-a", "-M"),
+)
+# Options of sbatch and srun that would make another run of it than the record says.
+_ANOTHER = (
+    *("--nodelist", "--nodefile", "--nodes", "--ntasks", "--ntasks-per-node", "--export"),
+    *("--export-file", "-w", "-F", "-N", "-n"),
 )
 # Gives a rank the CPUs at its place of a list such as 0-3/4-7. Open MPI, MPICH and Intel MPI number
 # the ranks of a node by these variables.
@@ -64,6 +71,7 @@ class Launcher:
         kind: one of LAUNCHERS.
         nodes: names as in records; empty means this node alone.
         hosts: the same nodes as ssh or Slurm knows them; empty means by ``nodes``.
+        absent: those of ``nodes`` that must not be used; with any, nothing is run.
         path: the program mpirun, or the folder of Slurm's commands; empty means those on PATH.
         arguments: more of mpirun's or srun's, before the program.
         directory: slurm: a folder that this node and the job's nodes share, for the job's output.
@@ -74,6 +82,7 @@ class Launcher:
     kind: str = "local"
     nodes: Tuple[str, ...] = ()
     hosts: Tuple[str, ...] = ()
+    absent: Tuple[str, ...] = ()
     path: str = ""
     arguments: Tuple[str, ...] = ()
     directory: str = ""
@@ -91,6 +100,7 @@ class Launcher:
             kind=given["launcher"],
             nodes=tuple(given["nodes"]),
             hosts=tuple(given["hosts"]),
+            absent=tuple(given["absent"]),
             path=given["launcher_path"] or "",
             arguments=tuple(given["launcher_arguments"]),
             directory=given["job_directory"] or "",
@@ -128,15 +138,23 @@ class Launcher:
                 "launcher slurm needs job_directory: a folder that this node and the job's nodes"
                 " share, for the job's output"
             )
-        given = [word.split("=")[0] for word in self.options if word.startswith("--")]
-        given += [word[:2] for word in self.options if re.match("-[A-Za-z]", word)]
-        refused = [option for option in given if option in _NOT_GIVEN]
+        self._check_options()
+        if self.queue_seconds < 1:
+            raise BadInput(f"queue_seconds {self.queue_seconds} is not a positive time")
+
+    def _check_options(self) -> None:
+        refused = _among(self.options, _NOT_GIVEN)
         if refused:
             raise BadInput(
                 f"job_options has {refused[0]}: with it the job's output or end would not be found"
             )
-        if self.queue_seconds < 1:
-            raise BadInput(f"queue_seconds {self.queue_seconds} is not a positive time")
+        for name, words in (("job_options", self.options), ("launcher_arguments", self.arguments)):
+            refused = _among(words, _ANOTHER) if self.kind == "slurm" else []
+            if refused:
+                raise BadInput(
+                    f"{name} has {refused[0]}: nodes, ranks and variables are those that the"
+                    " record says"
+                )
 
     @property
     def node_count(self) -> int:
@@ -241,7 +259,8 @@ class Launcher:
             OSError: the launcher cannot be started, or a node does not answer before anything ran.
             Orphaned: whoever started this process is gone; the job was cancelled.
         """
-        lost = self.lost()
+        gone = [f"node {name} {_ABSENT}" for name in self.absent]
+        lost = gone or self.lost()
         if lost:
             raise ConnectionError("; ".join(lost))
         if self.kind == "slurm":
@@ -277,6 +296,13 @@ class Launcher:
     @property
     def _names(self) -> Dict[str, str]:
         return dict(zip(self._hosts, self.nodes))
+
+
+def _among(words: Sequence[str], options: Sequence[str]) -> List[str]:
+    """Those of the words that are one of Slurm's options, which may be shortened."""
+    given = [word.split("=")[0] for word in words if word.startswith("--")]
+    given = [word for word in given if any(option.startswith(word) for option in options)]
+    return given + [word[:2] for word in words if word[:2] in options]
 
 
 def _bound(placement: Optional[Placement]) -> List[str]:

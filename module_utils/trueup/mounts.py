@@ -91,8 +91,12 @@ def mount_of(path: str, mounts: Sequence[Mount]) -> Mount:
     return [mount for mount in covering if len(mount.point) == longest][-1]
 
 
-def require_answer(path: str, seconds: float) -> None:
+def require_answer(path: str, seconds: float) -> bool:
     """Refuse a folder whose file system does not answer, as that of a server that is gone.
+
+    Returns:
+        Whether it says how full it is; its answer may be an error, as that of an export that was
+        made anew (ESTALE).
 
     Raises:
         BadInput: no answer in time.
@@ -105,7 +109,7 @@ def require_answer(path: str, seconds: float) -> None:
         env={**os.environ, "LC_ALL": "C"},
     )
     try:
-        asked.wait(seconds)
+        return asked.wait(seconds) == 0
     except subprocess.TimeoutExpired:
         # Not waited for: a file system may keep it until its server is back.
         asked.kill()

@@ -113,12 +113,19 @@ class CallbackModule(CallbackBase):
             return
         run = Path(self.get_option("results_dir")) / self._run_id
         argv = [str(Path(sys.executable).with_name("trueup")), "report", str(run)]
-        written = subprocess.run(  # noqa: S603 WHY: our own command, no shell
-            [*argv, "--output", folder], capture_output=True, text=True, check=False
-        )
-        self._display.display((written.stdout + written.stderr).strip())
-        if written.returncode != 0:
-            self._display.error(f"no report: trueup report ended with status {written.returncode}")
+        try:
+            written = subprocess.run(  # noqa: S603 WHY: our own command, no shell
+                [*argv, "--output", folder], capture_output=True, text=True, check=False
+            )
+        except OSError as error:
+            why = f"{argv[0]} cannot be run: {error.strerror}"
+        else:
+            self._display.display((written.stdout + written.stderr).strip())
+            status = written.returncode
+            why = f"trueup report ended with status {status}" if status else ""
+        if why:
+            # As in _write: an exception here would be a warning, and the run would look well.
+            self._display.error(f"no report: {why}")
             sys.stdout.flush()
             os._exit(1)
 

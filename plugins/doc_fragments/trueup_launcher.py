@@ -17,6 +17,13 @@ options:
     type: list
     elements: str
     default: []
+  absent:
+    description:
+      - Of O(nodes), those that must not be used now, because the play has lost or left them out.
+        With any, nothing is run, and it fails with their names.
+    type: list
+    elements: str
+    default: []
   launcher:
     description:
       - What starts the ranks. C(local) is this node alone (several ranks by its own mpirun).
@@ -46,7 +53,8 @@ options:
     description:
       - With C(launcher=slurm), more arguments of sbatch, such as C(--partition=hbv3). Those that
         take the job's output or its end elsewhere (C(--output), C(--wait), C(--array),
-        C(--clusters)) are refused.
+        C(--clusters)), or would make it another run than its record says (C(--nodelist),
+        C(--nodes), C(--ntasks), C(--export)), are refused.
     type: list
     elements: str
     default: []

@@ -121,8 +121,8 @@ def enroot_config_problems(
         )
     elif required and stack not in files:
         found.append(
-            f"enroot_pyxis: there is no {stack}, and without it Slurm reads no plugin: write one"
-            f" with the line `{line}` (role slurm does)."
+            f"enroot_pyxis: there is no {stack}, and without it Slurm reads no plugin: run this"
+            f" role again, or write one with the line `{line}`."
         )
     ours = f"{stack}.d/pyxis.conf"
     if ours in files and not any("trueup (role enroot_pyxis)" in text for text in files[ours]):

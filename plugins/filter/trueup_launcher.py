@@ -5,24 +5,78 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Container, Mapping, Sequence
 
 DOCUMENTATION = r"""
 name: trueup_launcher
-short_description: What launchers call nodes
+short_description: What launchers call nodes, and which of them they may use
 description:
   - C(launcher_hosts) takes inventory names and hostvars, and gives the names by which ssh and Slurm
     know those nodes.
+  - C(launcher_absent) takes inventory names, the play's hosts, hostvars and a role, and gives
+    those of the nodes that are not to be used.
+  - C(launcher_unlike) says in one sentence how nodes differ that one record is to hold; empty where
+    they do not.
 """
+# What a record has once, whatever its nodes; cost and comparisons go by it.
+_ONE = ("vm_size", "region", "offer")
 
 
 def launcher_hosts(nodes: Sequence[str], hostvars: Mapping[str, Any]) -> list[str]:
     """Each node's ``slurm_node_name`` where the inventory gives it one, else its own name."""
-    return [str(hostvars.get(node, {}).get("slurm_node_name") or node) for node in nodes]
+    return [str(_known(node, hostvars).get("slurm_node_name") or node) for node in nodes]
+
+
+def launcher_absent(
+    nodes: Sequence[str],
+    play_hosts: Container[str],
+    hostvars: Mapping[str, Any],
+    role: str = "",
+) -> list[str]:
+    """Hosts of the inventory among ``nodes`` that the play has lost or left out, or on which
+    preflight skipped ``role``. A name that is no host of the inventory is nobody's to leave out.
+    """
+    return [
+        node
+        for node in nodes
+        if node in hostvars
+        and (
+            node not in play_hosts
+            or any(item["what"] == role for item in hostvars[node].get("trueup_skipped") or [])
+        )
+    ]
+
+
+def launcher_unlike(nodes: Sequence[str], hostvars: Mapping[str, Any]) -> str:
+    """How the nodes differ in what a record says of all of them; what is not known differs from
+    nothing."""
+    for name in _ONE:
+        found = {}
+        for node in nodes:
+            facts = _known(node, hostvars).get("ansible_facts") or {}
+            value = (facts.get("trueup_node") or {}).get(name)
+            if value:
+                found[node] = str(value)
+        if len(set(found.values())) > 1:
+            told = ", ".join(f"{node} {value}" for node, value in found.items())
+            return f"nodes measured together differ in {name}, of which a record has one: {told}"
+    return ""
+
+
+def _known(node: str, hostvars: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Ansible's own ``get`` of a host that the inventory does not have fails as undefined."""
+    if node not in hostvars:
+        return {}
+    found: Mapping[str, Any] = hostvars[node]
+    return found
 
 
 class FilterModule:
     """Ansible's entry."""
 
     def filters(self) -> dict[str, Any]:
-        return {"launcher_hosts": launcher_hosts}
+        return {
+            "launcher_absent": launcher_absent,
+            "launcher_hosts": launcher_hosts,
+            "launcher_unlike": launcher_unlike,
+        }

@@ -25,7 +25,11 @@ description:
 def ondemand_benchmarks(
     names: Sequence[str], roles_dir: str, launcher: str
 ) -> list[dict[str, Any]]:
-    """``name``, ``title`` and, where all nodes can be used at once by it, ``launcher``; by name.
+    """``name``, ``title`` and ``launcher``; by name.
+
+    ``launcher`` is what tells a benchmark that can use all nodes at once to do so, as a member of a
+    JSON object: its ``<name>_launcher`` or, where it compares several, ``<name>_launchers``. Empty
+    for one that measures each node by itself.
 
     Raises:
         AnsibleFilterError: a name is no benchmark's.
@@ -41,12 +45,13 @@ def _benchmark(name: str, roles_dir: Path, launcher: str) -> dict[str, Any]:
         message = f"{name}: no benchmark of that name ({path}: {error})"
         raise AnsibleFilterError(message) from error
     options = entry["options"]
-    several = launcher in options.get(f"{name}_launcher", {}).get("choices", [])
-    return {
-        "name": name,
-        "title": entry["short_description"],
-        "launcher": launcher if several and f"{name}_nodes" in options else "",
-    }
+    values = {f"{name}_launcher": launcher, f"{name}_launchers": [launcher]}
+    given = [
+        json.dumps({option: value})[1:-1]
+        for option, value in values.items()
+        if launcher in options.get(option, {}).get("choices", []) and f"{name}_nodes" in options
+    ]
+    return {"name": name, "title": entry["short_description"], "launcher": "".join(given[:1])}
 
 
 def ondemand_options(

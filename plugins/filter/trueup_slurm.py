@@ -95,17 +95,20 @@ def slurm_plan(
     partitions = _partitions(known, nodes, settings, plan)
     controllers = [hosts[host] for host in parts.get("controller", [])]
     accounting = [hosts[host] for host in parts.get("accounting", [])]
+    found = (*controllers, *accounting, *compute)
     return {
         "controller": [f"{one.hostname}{one.given_address}" for one in controllers],
         "accounting": [one.address or one.hostname for one in accounting],
+        "accounting_hostname": accounting[0].hostname if accounting else "",
         "nodes": [node["name"] for node in nodes],
         "node_lines": _node_lines(nodes),
         "partition_lines": partitions,
         "topology_lines": _topology(known, settings.get("topology"), plan),
         "gres_lines": _gres_lines(nodes),
         "gres_types": sorted({"gpu" for node in nodes if node["gpus"]}),
-        # What the hosts are reached by.
-        "names": sorted({one.address or one.hostname for one in hosts.values()}),
+        # What the hosts that serve and compute are reached by; each host must find them all: srun
+        # and slurmd on one node talk to the others themselves.
+        "names": sorted({one.address or one.hostname for one in found}),
         "uids": _uids(hosts.values()),
         **_common(compute, str(settings["cgroup"]), str(settings["mpi"]), plan),
         "notes": plan.notes,

@@ -288,6 +288,11 @@ def storage_obstacles(
                 f"{mount['path']}: {there['source']} ({there['kind']}) is mounted there already by"
                 " something else: unmount it and take it from /etc/fstab, or give another path."
             )
+        elif not there and found.get("kind") == "silent":
+            problems.append(
+                f"{mount['path']} does not say what it is: see whether it leads through a mount"
+                " whose server is gone."
+            )
         elif not there and found.get("kind") == "other":
             problems.append(f"{mount['path']} is there and no folder: remove it, or give another.")
         elif not there and found.get("empty") is False:
@@ -343,10 +348,12 @@ def storage_differences(
         there = found.get("mount")
         if mount["state"] == "absent":
             if there:
-                problems.append(
-                    f"{mount['path']} is still mounted from {there['source']}: a program uses it"
-                    f" (`fuser --mount {mount['path']}`); end that and run again."
+                why = (
+                    f"a program uses it (`fuser --mount {mount['path']}`); end that and run again."
+                    if found.get("ours")
+                    else "by something else than this role: unmount it and take it from /etc/fstab."
                 )
+                problems.append(f"{mount['path']} is still mounted from {there['source']}: {why}")
             continue
         why = f"`systemctl status '{mount['unit']}'` says why"
         if not there or there["kind"] == "autofs":
@@ -358,8 +365,9 @@ def storage_differences(
             problems.append(f"{mount['path']} is mounted from {there['source']}; {why}.")
         elif not found.get("answers"):
             problems.append(
-                f"{mount['path']}: the server {mount['server']} does not answer any more; programs"
-                " that use it wait until it is back."
+                f"{mount['path']}: the server {mount['server']} does not answer any more, or with"
+                f" an error (`stat --file-system {mount['path']}` says it); programs that use it"
+                " wait or fail."
             )
         else:
             wrong, said = _in_force(mount, there["options"])
@@ -368,8 +376,26 @@ def storage_differences(
     return {"problems": problems, "notes": notes}
 
 
-# What only the mounting program or systemd reads.
-_NOT_KEPT = _words("_netdev nofail bg fg retry rw atime tcp udp rdma ac cto acl lock")
+# What only the mounting program or systemd reads, and what the kernel's table does not say: what it
+# does anyway (nfs_show_mount_options of fs/nfs/super.c), and what stands in vers, proto or addr.
+_NOT_KEPT = _words(
+    "_netdev nofail bg fg retry rw atime tcp udp rdma ac cto acl lock async dev suid exec diratime"
+    " intr minorversion mounthost sharecache resvport rdirplus nofsc nomigration"
+    " sharetransport trunkdiscovery noflock nouser_xattr nolazystatfs nouser_fid2path verbose"
+    " noverbose skpath"
+)
+# The kernel leaves these out where they are its defaults; one connection is not shown either.
+_NOT_SHOWN = {
+    "nconnect": "1",
+    "max_connect": "1",
+    "acregmin": "3",
+    "acregmax": "60",
+    "acdirmin": "30",
+    "acdirmax": "60",
+    "lookupcache": "all",
+    "port": "2049",
+}
+_WRITTEN = {("lookupcache", "positive"): "pos"}
 
 
 def _in_force(mount: Mapping[str, Any], options: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -398,17 +424,17 @@ _TIMES = ("acregmin", "acregmax", "acdirmin", "acdirmax")
 
 def _other(name: str, value: str, shown: Mapping[str, str]) -> str | None:
     """What is in force in the place of an option, or None where it is in force itself."""
+    known = {**_NOT_SHOWN, **shown}
     if name in ("vers", "nfsvers"):
         got = shown.get("vers", "unknown")
         return None if got == value or got.startswith(f"{value}.") else f"vers={got}"
     if name == "actimeo":
-        got = ",".join(f"{time}={shown[time]}" for time in _TIMES if time in shown)
-        return None if {shown.get(time) for time in _TIMES} == {value} else got or "another time"
-    # One connection is not shown.
-    known = {"nconnect": "1", **shown}
+        got = ",".join(f"{time}={known[time]}" for time in _TIMES)
+        return None if {known[time] for time in _TIMES} == {value} else got
     if name not in known:
         return f"no {name}"
-    return None if known[name] == value else f"{name}={known[name]}"
+    wanted = _WRITTEN.get((name, value), value)
+    return None if known[name] == wanted else f"{name}={known[name]}"
 
 
 _EXPORT_KEYS = {"path", "clients", "read_only", "root_squash", "owner", "group", "mode"}
@@ -443,11 +469,11 @@ def _export(number: int, entry: _Entry) -> Iterable[str]:
         return
     for client in map(str, clients):
         try:
-            ipaddress.ip_network(client)
+            network = ipaddress.ip_network(client)
         except ValueError as error:
             yield f"{where}: client {client!r} is no network ({error}): give it as 10.1.0.0/16."
             continue
-        if client in ("0.0.0.0/0", "::/0"):
+        if network.prefixlen == 0:
             yield f"{where}: {client} is every machine there is: give the cluster's network."
     if not re.fullmatch(r"[0-7]{3,4}", str(entry.get("mode", "1777"))):
         yield f"{where}: mode is {entry['mode']!r}: give three or four octal digits in quotes."

@@ -58,7 +58,7 @@ def training_parameters(asked: dict[str, Any]) -> dict[str, Any]:
     except BadInput as error:
         message = f"training: {error}"
         raise AnsibleFilterError(message) from error
-    return {**megatron.parameters(run), "node_count": len(run.nodes)}
+    return {**megatron.parameters(run), "nodes": [str(node) for node in run.nodes]}
 
 
 def _run(asked: dict[str, Any]) -> megatron.Run:

@@ -103,6 +103,9 @@ def test_nodes_are_made_used_and_terminated(tmp_path: Path) -> None:
         run, known = play(tmp_path, cloud)
         assert (tally(run)["changed"], known, cloud.made) == (0, hosts, 2)
 
+        run, known = play(tmp_path, cloud, cyclecloud_state="status")
+        assert (run.returncode, known, "cluster hpc is" in run.stdout) == (0, {}, True)
+
         run, known = play(tmp_path, cloud, cyclecloud_state="absent")
         assert (run.returncode, known, cloud.nodes) == (0, {}, {})
         assert "terminated 2 nodes" in run.stdout

@@ -1,6 +1,7 @@
-"""The role eessi on this machine, below a folder of the test's own: the stand-ins of the CernVM-FS
-client and of the repository (molecule/_shared/vendor_repo/packages/eessi.yml), of nvidia-smi and of
-systemctl. Packages are not installed here."""
+"""The role eessi on this machine, below folders of the test's own, one for each node of a play: the
+stand-ins of the CernVM-FS client and of the repository
+(molecule/_shared/vendor_repo/packages/eessi.yml), of nvidia-smi, of sudo and of systemctl. Packages
+are not installed here."""
 
 from __future__ import annotations
 
@@ -11,13 +12,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 ROOT = Path(__file__).parent.parent.parent
 PACKAGES = yaml.safe_load(
     (ROOT / "molecule/_shared/vendor_repo/packages/eessi.yml").read_text(encoding="utf-8")
 )["packages"]
+MACHINE = os.uname().machine
 PROXIES = ["http://squid-1:3128", "http://squid-2:3128"]
 SYSTEMCTL = """#!/bin/sh
 # Stand-in for tests: autofs runs and is enabled; nothing else is known.
@@ -28,13 +29,28 @@ case "$*" in
     *) echo "stand-in: no answer recorded for $*" >&2; exit 1 ;;
 esac
 """
+SUDO = """#!/bin/sh
+# Stand-in for tests: notes that it was asked, and changes no user.
+echo "$*" >> "$0.log"
+while [ "$1" != /bin/sh ]; do shift; done
+exec "$@"
+"""
+# What of the role is not to be where it is on a node; ``root`` and ``fuse`` are each node's.
+ELSEWHERE = {
+    "__eessi_etc": "{{ root }}/etc",
+    "__eessi_mount": "{{ root }}/cvmfs",
+    "__eessi_fuse": "{{ fuse }}",
+    "__eessi_home": "{{ root }}/opt/trueup/eessi",
+    "__eessi_state": "{{ root }}/var/lib/trueup/eessi_gpu.json",
+    "__eessi_program": "{{ root }}/usr/libexec/eessi",
+}
 
 
 class Node:
-    """A folder with what the stand-in packages bring."""
+    """A folder with what the stand-in packages bring, and variables."""
 
-    def __init__(self, folder: Path) -> None:
-        self.root = folder / "node"
+    def __init__(self, folder: Path, **variables: Any) -> None:
+        self.root = folder
         for name in ("etc", "dev", "var/log", "usr/lib", "opt"):
             (self.root / name).mkdir(parents=True)
         for name in ("etc/passwd", "etc/group", "dev/fuse", "usr/lib/libcuda.so.1"):
@@ -43,13 +59,29 @@ class Node:
             for path, entry in package["files"].items():
                 self.write(path.lstrip("/"), entry["content"], entry["mode"])
         self.write("usr/bin/systemctl", SYSTEMCTL, "0755")
-        self.gpus = 0
-        self.folder = folder
-        # A stand-in of the role that would install packages: it only says which.
-        tasks = folder / "stand-ins/vendor_packages/tasks"
-        tasks.mkdir(parents=True)
-        said = "{{ [vendor_packages_repository, vendor_packages_pins] | to_json }}"
-        (tasks / "main.yml").write_text(yaml.safe_dump([{"debug": {"msg": said}}]))
+        self.write("usr/bin/sudo", SUDO, "0755")
+        root = str(self.root)
+        self.seen: dict[str, Any] = {
+            "package_manager": "apt",
+            "distribution": "debian",
+            "distribution_version": "12",
+            "architecture": MACHINE,
+            "container": False,
+            "privilege": "root",
+            "catalog": {"gpus": 0, "rdma_nics": 1},
+            "nvme": [],
+        }
+        self.variables = {
+            "root": root,
+            "ansible_become_exe": f"{root}/usr/bin/sudo",
+            "fuse": f"{root}/dev/fuse",
+            "eessi_cache_base": f"{root}/var/lib/cvmfs",
+            "eessi_nvidia_folder": f"{root}/opt/eessi/nvidia",
+            "eessi_host_injections": f"{root}/opt/eessi/host_injections",
+            "eessi_cache_mb": 1000,
+            "trueup_node": self.seen,
+            **variables,
+        }
 
     def write(self, name: str, content: str, mode: str = "0644") -> None:
         path = self.root / name
@@ -57,65 +89,10 @@ class Node:
         path.write_text(content)
         path.chmod(int(mode, 8))
 
-    def driver(self, version: str) -> None:
-        self.gpus = 1
-        self.write("usr/bin/nvidia-smi", f"#!/bin/sh\necho {version}\n", "0755")
-
-    def run(self, *options: str, **variables: Any) -> tuple[int, int, str]:
-        """Exit status, how many tasks changed something, and all that was said."""
-        root = str(self.root)
-        settings = {
-            "__eessi_etc": f"{root}/etc",
-            "__eessi_mount": f"{root}/cvmfs",
-            "__eessi_fuse": f"{root}/dev/fuse",
-            "__eessi_home": f"{root}/opt/trueup/eessi",
-            "__eessi_state": f"{root}/var/lib/trueup/eessi_gpu.json",
-            "__eessi_program": f"{root}/usr/libexec/eessi",
-            "eessi_cache_base": f"{root}/var/lib/cvmfs",
-            "eessi_nvidia_folder": f"{root}/opt/eessi/nvidia",
-            "eessi_host_injections": f"{root}/opt/eessi/host_injections",
-            "eessi_cache_mb": 1000,
-            "trueup_node": {
-                "package_manager": "apt",
-                "distribution": "debian",
-                "distribution_version": "12",
-                "architecture": os.uname().machine,
-                "container": False,
-                "catalog": {"gpus": self.gpus, "rdma_nics": 1},
-                "nvme": [],
-            },
-            **variables,
-        }
-        play = {"hosts": "all", "gather_facts": False, "roles": ["eessi"]}
-        (self.folder / "play.yml").write_text(yaml.safe_dump([play]))
-        (self.folder / "settings.json").write_text(json.dumps(settings))
-        done = subprocess.run(
-            [
-                str(Path(sys.executable).with_name("ansible-playbook")),
-                *("-i", "localhost,", "-c", "local"),
-                *("-e", f"ansible_python_interpreter={sys.executable}", "-e", "@settings.json"),
-                *options,
-                "play.yml",
-            ],
-            cwd=self.folder,
-            env={
-                **os.environ,
-                "PATH": f"{root}/usr/bin:{os.environ['PATH']}",
-                "STAND_IN_ROOT": root,
-                "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
-                "ANSIBLE_ROLES_PATH": f"{self.folder / 'stand-ins'}:{ROOT / 'roles'}",
-                "ANSIBLE_CACHE_PLUGIN": "memory",
-                "ANSIBLE_NOCOLOR": "1",
-                "TRUEUP_RESULTS": str(self.folder / "results"),
-            },
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        said = done.stdout + done.stderr
-        changed = [line for line in said.splitlines() if "changed=" in line]
-        count = int(changed[-1].split("changed=")[1].split()[0]) if changed else -1
-        return done.returncode, count, " ".join(said.split())
+    def gpu(self, driver: str | None) -> None:
+        self.seen["catalog"]["gpus"] = 1
+        if driver:
+            self.write("usr/bin/nvidia-smi", f"#!/bin/sh\necho {driver}\n", "0755")
 
     def calls(self) -> list[str]:
         log = self.root / "var/log/stand-in-cvmfs_config.log"
@@ -125,18 +102,118 @@ class Node:
         return (self.root / name).read_text()
 
 
-@pytest.fixture(name="node")
-def _node(tmp_path: Path) -> Node:
-    return Node(tmp_path)
+class Nodes:
+    """Nodes of which one play is run on several: ansible-playbook takes a second to start."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.all: dict[str, Node] = {}
+        # A stand-in of the role that would install packages: it only says which.
+        tasks = folder / "stand-ins/vendor_packages/tasks"
+        tasks.mkdir(parents=True)
+        said = "{{ [vendor_packages_repository, vendor_packages_pins] | to_json }}"
+        (tasks / "main.yml").write_text(yaml.safe_dump([{"debug": {"msg": said}}]))
+
+    def add(self, name: str, **variables: Any) -> Node:
+        self.all[name] = Node(self.folder / name, **variables)
+        return self.all[name]
+
+    def run(self, names: str, *options: str) -> dict[str, tuple[bool, int, str]]:
+        """Of each node: whether all went well, how many tasks changed something, what was said."""
+        hosts = {name: self.all[name].variables for name in names.split()}
+        play = {
+            "hosts": "all",
+            "gather_facts": False,
+            "environment": {
+                "PATH": "{{ root }}/usr/bin:" + os.environ["PATH"],
+                "STAND_IN_ROOT": "{{ root }}",
+            },
+            "roles": ["eessi"],
+        }
+        (self.folder / "play.yml").write_text(yaml.safe_dump([play]))
+        (self.folder / "hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": hosts}}))
+        (self.folder / "elsewhere.json").write_text(json.dumps(ELSEWHERE))
+        done = subprocess.run(
+            [
+                str(Path(sys.executable).with_name("ansible-playbook")),
+                *("-i", "hosts.yml", "-c", "local", "-e", "@elsewhere.json"),
+                *("-e", f"ansible_python_interpreter={sys.executable}"),
+                *options,
+                "play.yml",
+            ],
+            cwd=self.folder,
+            env={
+                **os.environ,
+                "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
+                "ANSIBLE_ROLES_PATH": f"{self.folder / 'stand-ins'}:{ROOT / 'roles'}",
+                "ANSIBLE_CACHE_PLUGIN": "memory",
+                # sudo is asked though this is root.
+                "ANSIBLE_BECOME_ALLOW_SAME_USER": "1",
+                "ANSIBLE_STDOUT_CALLBACK": "ansible.posix.json",
+                "TRUEUP_RESULTS": str(self.folder / "results"),
+            },
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        answer = json.loads(done.stdout[done.stdout.index("{") :])
+        results = [task["hosts"] for play in answer["plays"] for task in play["tasks"]]
+        found = {}
+        for name in hosts:
+            stats = answer["stats"][name]
+            said = json.dumps([result[name] for result in results if name in result])
+            well = stats["failures"] == stats["unreachable"] == 0
+            found[name] = (well, stats["changed"], said.replace("\\", ""))
+        assert done.returncode == (0 if all(well for well, _, _ in found.values()) else 2)
+        return found
 
 
-def test_one_node_is_set_up_once_and_reloads_on_change(node: Node) -> None:
-    status, _, said = node.run("--check")
-    assert (status, node.calls()) == (0, []), said
-    assert '"suite": "bookworm-prod", "components": "main"' in said.replace("\\", "")
-    assert '{"name": "cvmfs", "version": "2.13.3*"}' in said.replace("\\", "")
-    status, changed, said = node.run()
-    assert (status, changed) == (0, 2), said
+REFUSED: dict[str, dict[str, tuple[Any, str]]] = {
+    "wrong1": {
+        "eessi_versoin": ("2025.06", "eessi_versoin: the role eessi has no such variable"),
+        "eessi_version": ("2024.06", "eessi_version is 2024.06: catalog/eessi.yml has 2023.06"),
+        "eessi_http_proxies": (PROXIES[:1], "has 1 for 1 clients, and 2 are needed"),
+        "eessi_clients": (1, ""),
+        "eessi_servers": (["http://x/"], "eessi_servers has http://x/: write a server as"),
+        "eessi_cache_mb": (10, "eessi_cache_mb is 10: CernVM-FS wants at least 1000 MB"),
+        "fuse": ("/no/fuse", "/no/fuse is not there, and CernVM-FS mounts by FUSE"),
+        "eessi_host_injections": ("/x", ""),
+        "eessi_nvidia_folder": ("/x/nvidia/y", "lies where 2023.06 makes folders"),
+    },
+    "wrong2": {
+        "eessi_config": ("eessi", "eessi_config_package.apt.sha256 is missing"),
+        "eessi_http_proxies": (PROXIES, "has 2 for 1001 clients, and 3 are needed"),
+        "eessi_clients": (1001, ""),
+        "eessi_cache_mb": (10**9, "eessi_cache_mb is 1000000000 (10^6 bytes each): make room"),
+    },
+    # Also that the configuration is read by a shell, as root, and may be read by all.
+    "wrong3": {
+        "eessi_http_proxies": (
+            ["squid", "http://$(id):1", "http://u:p@s:1"],
+            "eessi_http_proxies has squid, http://$(id):1, http://u:p@s:1: write a proxy",
+        )
+    },
+}
+
+
+def test_nodes_are_set_up_once_linked_for_each_driver_and_reload_on_change(tmp_path: Path) -> None:
+    nodes = Nodes(tmp_path)
+    nodes.add("fresh")
+    node = nodes.add("node")
+    gpu = nodes.add("gpu", eessi_version="2025.06")
+    gpu.gpu("570.211.01")
+    # Preflight looks at the cache as root: others do not see what it holds.
+    gpu.seen["privilege"] = "sudo"
+    wrong = nodes.add("wrong")
+    wrong.gpu(None)
+    for name, variables in REFUSED.items():
+        nodes.add(name, **{variable: value for variable, (value, _) in variables.items()})
+    # Local NVMe disks, and a cache that is not on them: space is asked for there all the same.
+    moved = nodes.add("moved", eessi_cache_mb=10**9)
+    moved.seen["nvme"] = [{"local": True}]
+
+    found = nodes.run("node gpu wrong moved " + " ".join(REFUSED))
+    assert found["node"][:2] == (True, 2), found["node"]
     assert node.calls() == ["setup", "probe software.eessi.io"]
     client = node.text("etc/cvmfs/default.local")
     assert 'CVMFS_CLIENT_PROFILE="single"' in client
@@ -144,92 +221,68 @@ def test_one_node_is_set_up_once_and_reloads_on_change(node: Node) -> None:
     assert f'EESSI_NVIDIA_OVERRIDE_DEFAULT="{node.root}/opt/eessi/nvidia"' in client
     assert "export OMPI_MCA_btl='^uct,ofi'" in node.text("opt/trueup/eessi/eessi.sh")
     assert (node.root / "etc/systemd/system/trueup-eessi-gpu.service").exists() is False
-    for options in ((), ("--check",)):
-        assert node.run(*options)[:2] == (0, 0)
-    assert node.calls()[2:] == ["probe software.eessi.io"]
+    assert found["gpu"][:2] == (True, 3), found["gpu"]
+    assert len(gpu.text("usr/bin/sudo.log").splitlines()) == 1
+    assert gpu.text("opt/eessi/nvidia/driver_version.txt") == "570.211.01\n"
+    assert found["wrong"][0] is False
+    assert "nvidia-smi does not say the driver" in found["wrong"][2]
+    for name, variables in REFUSED.items():
+        well, changed, said = found[name]
+        assert (well, changed, nodes.all[name].calls()) == (False, 0, []), said
+        assert [message for _, message in variables.values() if message not in said] == []
+    well, changed, said = found["moved"]
+    assert (well, changed) == (False, 0), said
+    assert "eessi_cache_mb is 1000000000" in said
+    assert "Traceback" not in json.dumps(found)
+
+    found = nodes.run("fresh node", "--check")
+    well, _, said = found["fresh"]
+    assert (well, nodes.all["fresh"].calls()) == (True, []), said
+    assert '"suite": "bookworm-prod", "components": "main"' in said
+    assert '{"name": "cvmfs", "version": "2.13.3*"}' in said
+    assert found["node"][:2] == (True, 0), found
+    assert len(node.calls()) == 2
+
+    # The node without a GPU gets one, and EESSI's servers by proxies.
     servers = ["http://azure-us-east-s1.eessi.science/cvmfs/@fqrn@"]
-    status, changed, said = node.run(eessi_http_proxies=PROXIES, eessi_servers=servers)
-    assert (status, changed, node.calls()[3]) == (0, 2, "reload"), said
+    node.variables.update(eessi_http_proxies=PROXIES, eessi_servers=servers)
+    node.gpu("570.211.01")
+    wrong.seen["catalog"]["gpus"] = 0
+    wrong.variables["eessi_version"] = "2026.06"
+    found = nodes.run("node gpu wrong")
+    assert (found["node"][:2], node.calls()[2]) == ((True, 3), "reload"), found["node"]
     client = node.text("etc/cvmfs/default.local")
     assert 'CVMFS_HTTP_PROXY="http://squid-1:3128|http://squid-2:3128"' in client
     assert "PROFILE" not in client
     assert f'CVMFS_SERVER_URL="{servers[0]}"' in node.text("etc/cvmfs/domain.d/eessi.io.local")
+    old = node.root / f"opt/eessi/host_injections/nvidia/{MACHINE}/host"
+    assert (old / "driver_version.txt").read_text() == "570.211.01\n"
+    assert found["gpu"][:2] == (True, 0), found["gpu"]
+    assert gpu.calls() == ["setup", *["probe software.eessi.io"] * 2]
+    assert found["wrong"][0] is False
+    assert "the version 2026.06 is not in the repository" in found["wrong"][2]
 
-
-@pytest.mark.parametrize(
-    ("version", "folder"),
-    [
-        ("2023.06", f"opt/eessi/host_injections/nvidia/{os.uname().machine}/host"),
-        ("2025.06", "opt/eessi/nvidia"),
-    ],
-)
-def test_the_drivers_libraries_are_linked_again_for_another_driver(
-    node: Node, version: str, folder: str
-) -> None:
-    node.driver("570.211.01")
-    status, changed, said = node.run(eessi_version=version)
-    assert (status, changed) == (0, 3), said
-    assert node.text(f"{folder}/driver_version.txt") == "570.211.01\n"
-    assert node.run(eessi_version=version)[:2] == (0, 0)
-    node.driver("580.126.16")
-    assert node.run(eessi_version=version)[:2] == (0, 1)
-    noted = json.loads(node.text("var/lib/trueup/eessi_gpu.json"))
-    assert noted == {
-        "driver": "580.126.16",
-        "version": version,
-        "folder": str(node.root / folder),
-    }
-    (node.root / folder / "libcuda.so.1").unlink()
-    assert node.run(eessi_version=version)[:2] == (0, 1)
-    unit = node.root / "etc/systemd/system/multi-user.target.wants/trueup-eessi-gpu.service"
-    assert unit.resolve().name == "trueup-eessi-gpu.service"
-
-
-REFUSED: list[dict[str, tuple[Any, str]]] = [
-    {
-        "eessi_versoin": ("2025.06", "eessi_versoin: the role eessi has no such variable"),
-        "eessi_version": ("2024.06", "eessi_version is 2024.06: catalog/eessi.yml has 2023.06"),
-        "eessi_http_proxies": (PROXIES[:1], "has 1 for 1 clients, and 2 are needed"),
-        "eessi_servers": (["http://x/"], "eessi_servers has http://x/: write a server as"),
-        "eessi_cache_mb": (10, "eessi_cache_mb is 10: CernVM-FS wants at least 1000 MB"),
-        "__eessi_fuse": ("/no/fuse", "/no/fuse is not there, and CernVM-FS mounts by FUSE"),
-        "eessi_host_injections": ("/x", ""),
-        "eessi_nvidia_folder": ("/x/nvidia/y", "lies where 2023.06 makes folders"),
-    },
-    {
-        "eessi_config": ("eessi", "eessi_config_package.apt.sha256 is missing"),
-        "eessi_http_proxies": (PROXIES, "has 2 for 1001 clients, and 3 are needed"),
-        "eessi_clients": (1001, ""),
-        "eessi_cache_mb": (10**9, "eessi_cache_mb is 1000000000 (10^6 bytes each): make room"),
-    },
-    {"eessi_http_proxies": (["squid", "s:1"], "eessi_http_proxies has squid, s:1: write a proxy")},
-]
-
-
-@pytest.mark.parametrize("wrong", REFUSED)
-def test_what_cannot_work_is_refused_before_anything_changes(
-    node: Node, wrong: dict[str, tuple[Any, str]]
-) -> None:
-    status, changed, said = node.run(**{name: value for name, (value, _) in wrong.items()})
-    assert (status, changed, node.calls()) == (2, 0, []), said
-    assert [message for _, message in wrong.values() if message not in said] == []
-
-
-def test_a_repository_that_does_not_answer_or_lacks_the_version_fails(node: Node) -> None:
-    status, _, said = node.run(eessi_version="2026.06")
-    assert status == 2
-    assert "the version 2026.06 is not in the repository" in said
-    (node.root / "cvmfs/software.eessi.io").unlink()
-    status, _, said = node.run()
-    assert status == 2
-    assert (
-        "cvmfs_config probe software.eessi.io failed (Probing /cvmfs/software.eessi.io..." in said
-    )
-
-
-def test_a_gpu_without_a_driver_is_named(node: Node) -> None:
-    node.gpus = 1
-    status, _, said = node.run()
-    assert status == 2
-    assert "nvidia-smi does not say the driver" in said
-    assert "Traceback" not in said
+    # Another driver on one, a link that is gone on the other; with --tags too the role knows what
+    # its preflight found.
+    node.gpu("580.126.16")
+    (gpu.root / "opt/eessi/nvidia/libcuda.so.1").unlink()
+    (wrong.root / "cvmfs/software.eessi.io").unlink()
+    found = nodes.run("node gpu wrong", "--tags", "configure,verify")
+    for name, driver, folder in (
+        ("node", "580.126.16", old),
+        ("gpu", "570.211.01", gpu.root / "opt/eessi/nvidia"),
+    ):
+        assert found[name][:2] == (True, 1), found[name]
+        linked = nodes.all[name]
+        noted = json.loads(linked.text("var/lib/trueup/eessi_gpu.json"))
+        version = linked.variables.get("eessi_version", "2023.06")
+        assert noted == {"driver": driver, "version": version, "folder": str(folder)}
+        assert (folder / "driver_version.txt").read_text() == f"{driver}\n"
+        assert (folder / "libcuda.so.1").exists()
+        units = linked.root / "etc/systemd/system"
+        wants = units / "multi-user.target.wants/trueup-eessi-gpu.service"
+        assert wants.resolve() == units / "trueup-eessi-gpu.service"
+    well, _, said = found["wrong"]
+    assert well is False
+    failed = "cvmfs_config probe software.eessi.io failed (Probing /cvmfs/software.eessi.io..."
+    assert failed in said

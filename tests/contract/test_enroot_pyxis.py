@@ -34,27 +34,38 @@ GIVEN = {
 }
 
 
-def check(folder: Path, node: dict[str, Any], **variables: Any) -> tuple[int, dict[str, str], str]:
+def check(
+    folder: Path, node: dict[str, Any], *, extra: dict[str, Any] | None = None, **variables: Any
+) -> tuple[int, dict[str, str], str]:
     """Exit status, path to content of what would be written, and what was said."""
-    play = {
-        "hosts": "all",
-        "gather_facts": False,
-        "roles": ["enroot_pyxis"],
-        "vars": {
+    return check_all(folder, [(node, variables)], extra)[0]
+
+
+def check_all(
+    folder: Path,
+    cases: list[tuple[dict[str, Any], dict[str, Any]]],
+    extra: dict[str, Any] | None = None,
+) -> list[tuple[int, dict[str, str], str]]:
+    """The same of several nodes in one play: ansible-playbook takes a second to start."""
+    play = {"hosts": "all", "gather_facts": False, "roles": ["enroot_pyxis"]}
+    hosts = {
+        f"n{number}": {
             "trueup_node": {**NODE, **node},
             "enroot_pyxis_scratch": str(folder),
             "enroot_pyxis_slurm_dir": str(folder / "slurm"),
             "enroot_pyxis_variables_file": "",
             **GIVEN,
             **variables,
-        },
+        }
+        for number, (node, variables) in enumerate(cases)
     }
     (folder / "play.yml").write_text(yaml.safe_dump([play]))
+    (folder / "hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": hosts}}))
     done = subprocess.run(
         [
             str(Path(sys.executable).with_name("ansible-playbook")),
-            *("-i", "localhost,", "-c", "local", "--check", "--diff", "--tags", "configure"),
-            *("-e", f"ansible_python_interpreter={sys.executable}"),
+            *("-i", "hosts.yml", "-c", "local", "--check", "--diff", "--tags", "configure"),
+            *("-e", f"ansible_python_interpreter={sys.executable}", "-e", json.dumps(extra or {})),
             "play.yml",
         ],
         cwd=folder,
@@ -70,42 +81,42 @@ def check(folder: Path, node: dict[str, Any], **variables: Any) -> tuple[int, di
         text=True,
         check=False,
     )
-    results = [
-        task["hosts"]["localhost"]
-        for play in json.loads(done.stdout)["plays"]
-        for task in play["tasks"]
-        if "localhost" in task["hosts"]
-    ]
+    answer = json.loads(done.stdout)
+    tasks = [task["hosts"] for play in answer["plays"] for task in play["tasks"]]
+    return [_found(answer, [task[name] for task in tasks if name in task], name) for name in hosts]
+
+
+def _found(
+    answer: dict[str, Any], results: list[dict[str, Any]], name: str
+) -> tuple[int, dict[str, str], str]:
     said = " ".join(str(result.get("msg", "")) for result in results)
     diffs = [diff for result in results for diff in result.get("diff") or []]
     written = {diff["after_header"]: diff["after"].partition("\n")[2] for diff in diffs}
-    return done.returncode, written, said
+    return 2 if answer["stats"][name]["failures"] else 0, written, said
 
 
-@pytest.mark.parametrize(
-    ("node", "variables", "sentence"),
-    [
-        ({}, {"enroot_pyxis_enroot_checksums": {}}, "and NVIDIA publishes none: download from"),
-        (
-            {},
-            {"enroot_pyxis_enroot_checksums": {"enroot_4.0.1-1_amd64.deb": "A"}},
-            "no sha256 of enroot_4.0.1-1_amd64.deb, enroot+caps_4.0.1-1_amd64.deb",
-        ),
-        ({}, {"enroot_pyxis_pyxis_commit": "v0.21.0"}, "a branch or tag may move"),
-        ({}, {"enroot_pyxis_settings": {"PATH": "/x"}}, "PATH of enroot_pyxis_settings"),
-        ({}, {"enroot_pyxis_settings": {"ENROOT_X": "a\nb"}}, "has more than one line"),
-        ({}, {"enroot_pyxis_mounts": ["/a b"]}, "/a b of enroot_pyxis_scratch or"),
-        ({}, {"enroot_pyxis_free_bytes": 1 << 60}, "free some, or give enroot_pyxis_scratch"),
-        ({"architecture": "riscv64"}, {}, "there is no release file for apt on riscv64"),
-        ({}, {"enroot_pyxis_scratsh": "/x"}, "no such variable"),
-    ],
-)
-def test_what_cannot_work_is_refused(
-    tmp_path: Path, node: dict[str, Any], variables: dict[str, Any], sentence: str
-) -> None:
-    status, written, said = check(tmp_path, node, **variables)
-    assert (status, written) == (2, {})
-    assert sentence in said
+REFUSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+    ({}, {"enroot_pyxis_enroot_checksums": {}}, "and NVIDIA publishes none: download from"),
+    (
+        {},
+        {"enroot_pyxis_enroot_checksums": {"enroot_4.0.1-1_amd64.deb": "A"}},
+        "no sha256 of enroot_4.0.1-1_amd64.deb, enroot+caps_4.0.1-1_amd64.deb",
+    ),
+    ({}, {"enroot_pyxis_pyxis_commit": "v0.21.0"}, "a branch or tag may move"),
+    ({}, {"enroot_pyxis_settings": {"PATH": "/x"}}, "PATH of enroot_pyxis_settings"),
+    ({}, {"enroot_pyxis_settings": {"ENROOT_X": "a\nb"}}, "has more than one line"),
+    ({}, {"enroot_pyxis_mounts": ["/a b"]}, "/a b of enroot_pyxis_scratch or"),
+    ({}, {"enroot_pyxis_free_bytes": 1 << 60}, "free some, or give enroot_pyxis_scratch"),
+    ({"architecture": "riscv64"}, {}, "there is no release file for apt on riscv64"),
+    ({}, {"enroot_pyxis_scratsh": "/x"}, "no such variable"),
+]
+
+
+def test_what_cannot_work_is_refused(tmp_path: Path) -> None:
+    found = check_all(tmp_path, [(node, variables) for node, variables, _ in REFUSED])
+    for (status, written, said), (_, _, sentence) in zip(found, REFUSED, strict=True):
+        assert (status, written) == (2, {})
+        assert sentence in said
 
 
 def test_slurms_configuration_of_a_site_is_not_edited(tmp_path: Path) -> None:
@@ -155,6 +166,8 @@ def test_each_user_has_folders_of_its_own_on_scratch(tmp_path: Path) -> None:
         "required /opt/trueup/pyxis/spank_pyxis.so"
         f" runtime_path={tmp_path}/enroot/pyxis container_scope=job"
     )
+    stack = written[f"{tmp_path}/slurm/plugstack.conf"]
+    assert f"\ninclude {tmp_path}/slurm/plugstack.conf.d/*.conf\n" in stack
     mounts = written["/etc/enroot/mounts.d/60-trueup.fstab"].splitlines()
     assert mounts[-1].split()[:2] == ["/opt/microsoft", "/opt/microsoft"]
     assert "ro" in mounts[-1].split()[-1].split(",")
@@ -181,6 +194,29 @@ def test_containers_on_a_node_without_rdma_are_not_given_adapters(tmp_path: Path
     assert status == 0, said
     assert "MELLANOX" not in written["/etc/enroot/enroot.conf.d/00-trueup.conf"]
     assert "/etc/enroot/hooks.d/60-trueup-variables.sh" not in written
+
+
+def test_slurms_own_list_of_plugins_is_left_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "slurm").mkdir()
+    stack = tmp_path / "slurm/plugstack.conf"
+    stack.write_text(f"include {tmp_path}/slurm/plugstack.conf.d/*.conf\n")
+    status, written, said = check(tmp_path, {})
+    assert status == 0, said
+    assert str(stack) not in written
+
+
+def test_a_scratch_that_was_found_must_be_mounted_at_each_boot(tmp_path: Path) -> None:
+    # Mounted on each machine, as /mnt/resource is on some.
+    place = {"__enroot_pyxis_places": ["/dev"]}
+    status, written, said = check(tmp_path, {}, extra=place, enroot_pyxis_scratch="")
+    assert status == 0, said
+    unit = written["/etc/systemd/system/trueup-enroot-scratch.service"]
+    assert "AssertPathIsMountPoint=/dev\n" in unit
+    status, written, said = check(tmp_path, {})
+    assert status == 0, said
+    unit = written["/etc/systemd/system/trueup-enroot-scratch.service"]
+    assert f"RequiresMountsFor={tmp_path}\n" in unit
+    assert "AssertPath" not in unit
 
 
 def test_the_scratch_of_nvme_disks_must_be_mounted(tmp_path: Path) -> None:
@@ -246,18 +282,28 @@ def test_what_is_installed_is_asked_of_the_package_manager(tmp_path: Path) -> No
     for name, text in tools.items():
         (tmp_path / name).write_text(f"#!/bin/sh\n# stand-in of {name}\n{text}\n")
         (tmp_path / name).chmod(0o755)
-    (tmp_path / "noted").write_text("pyxis abc slurm 22.05.8\n")
-    done = subprocess.run(
-        ["sh", "-s", "apt", str(tmp_path / "noted"), "enroot", "enroot+caps"],
-        input=(FILES / "installed.sh").read_text(),
-        env={"PATH": f"{tmp_path}:/usr/bin:/bin", "SLURM_INCLUDE": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert [line.split("\t")[1:] for line in done.stdout.splitlines()] == [
+    plugin = tmp_path / "spank_pyxis.so"
+    noted = tmp_path / "spank_pyxis.so.built"
+    plugin.touch()
+    noted.write_text("pyxis abc slurm 22.05.8\n")
+
+    def ask() -> list[list[str]]:
+        done = subprocess.run(
+            ["sh", "-s", "apt", str(noted), "enroot", "enroot+caps"],
+            input=(FILES / "installed.sh").read_text(),
+            env={"PATH": f"{tmp_path}:/usr/bin:/bin", "SLURM_INCLUDE": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return [line.split("\t")[1:] for line in done.stdout.splitlines()]
+
+    assert ask() == [
         ["package enroot", "4.0.1-1"],
         ["slurm", "22.05.8"],
         ["slurmd", "active"],
         ["built", "pyxis abc slurm 22.05.8"],
     ]
+    # A note without its plugin would keep it from being built again.
+    plugin.unlink()
+    assert [name for name, *_ in ask()] == ["package enroot", "slurm", "slurmd"]

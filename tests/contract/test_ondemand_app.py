@@ -86,23 +86,30 @@ printf '%b' "$STAND_IN_NODES"
 
 def playbook(folder: Path, variables: dict[str, Any], *options: str) -> tuple[int, int, str]:
     """Exit status, how many tasks changed something, and all that was said."""
-    play = {
-        "hosts": "all",
-        "gather_facts": False,
-        "roles": ["ondemand_app"],
-        "vars": {
+    return playbooks(folder, [variables], *options)[0]
+
+
+def playbooks(
+    folder: Path, cases: list[dict[str, Any]], *options: str
+) -> list[tuple[int, int, str]]:
+    """The same of several nodes in one play: ansible-playbook takes a second to start."""
+    play = {"hosts": "all", "gather_facts": False, "roles": ["ondemand_app"]}
+    hosts = {
+        f"node{number}": {
             "ondemand_app_dir": str(folder / "apps"),
             "ondemand_app_checkout": str(folder / "checkout"),
             "ondemand_app_clusters": ["first", "second"],
             "ondemand_app_partitions": PARTITIONS,
             **variables,
-        },
+        }
+        for number, variables in enumerate(cases)
     }
     (folder / "play.yml").write_text(yaml.safe_dump([play]))
+    (folder / "hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": hosts}}))
     done = subprocess.run(
         [
             str(Path(sys.executable).with_name("ansible-playbook")),
-            *("-i", "localhost,", "-c", "local"),
+            *("-i", "hosts.yml", "-c", "local"),
             *("-e", f"ansible_python_interpreter={sys.executable}"),
             *options,
             "play.yml",
@@ -113,16 +120,23 @@ def playbook(folder: Path, variables: dict[str, Any], *options: str) -> tuple[in
             "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
             "ANSIBLE_ROLES_PATH": str(ROOT / "roles"),
             "ANSIBLE_CACHE_PLUGIN": "memory",
+            "ANSIBLE_STDOUT_CALLBACK": "ansible.posix.json",
             "TRUEUP_RESULTS": str(folder / "results"),
         },
         capture_output=True,
         text=True,
         check=False,
     )
-    said = done.stdout + done.stderr
-    recaps = [line for line in said.splitlines() if "changed=" in line and "ok=" in line]
-    count = int(recaps[-1].split("changed=")[1].split()[0]) if recaps else -1
-    return done.returncode, count, said
+    answer = json.loads(done.stdout)
+    tasks = [task["hosts"] for play in answer["plays"] for task in play["tasks"]]
+    found = []
+    for name in hosts:
+        stats = answer["stats"][name]
+        said = " ".join(str(task[name].get("msg", "")) for task in tasks if name in task)
+        status = 2 if stats["failures"] or stats["unreachable"] else 0
+        found.append((status, stats["changed"], said))
+    assert done.returncode == max(status for status, _, _ in found), done.stderr
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -152,32 +166,34 @@ def test_the_role_is_repeatable_and_checks_on_a_fresh_machine(
     installed: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "apps").mkdir()
-    assert playbook(tmp_path, {}, "--check")[:2] == (0, 1)
-    assert list((tmp_path / "apps").iterdir()) == []
     assert playbook(installed, {})[:2] == (0, 0)
-    assert playbook(installed, {}, "--check")[:2] == (0, 0)
+    there = {
+        "ondemand_app_dir": str(installed / "apps"),
+        "ondemand_app_checkout": str(installed / "checkout"),
+    }
+    fresh, again = playbooks(tmp_path, [{}, there], "--check")
+    assert (fresh[:2], again[:2]) == ((0, 1), (0, 0))
+    assert list((tmp_path / "apps").iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("variables", "sentence"),
-    [
-        ({"ondemand_app_clusters": []}, "name at least one Slurm cluster"),
-        ({"ondemand_app_benchmarks": ["strem"]}, "strem of ondemand_app_benchmarks: no benchmark"),
-        ({"ondemand_app_name": 'a"; rm'}, "letters, digits, - _ and . only"),
-        ({"ondemand_app_partitions": [{"name": "a#{b}"}]}, "letters, digits, - _ and . only"),
-        ({"ondemand_app_sbatch_arguments": ["--a b"]}, "give one word each"),
-        ({"ondemand_app_results": "../x"}, "give a path below the home"),
-        ({"ondemand_app_dir": "/nowhere"}, "install Open OnDemand first"),
-        ({"ondemand_app_tittle": "x"}, "no such variable"),
-    ],
-)
-def test_what_gives_no_app_is_refused(
-    tmp_path: Path, variables: dict[str, Any], sentence: str
-) -> None:
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"ondemand_app_clusters": []}, "name at least one Slurm cluster"),
+    ({"ondemand_app_benchmarks": ["strem"]}, "strem of ondemand_app_benchmarks: no benchmark"),
+    ({"ondemand_app_name": 'a"; rm'}, "letters, digits, - _ and . only"),
+    ({"ondemand_app_partitions": [{"name": "a#{b}"}]}, "letters, digits, - _ and . only"),
+    ({"ondemand_app_sbatch_arguments": ["--a b"]}, "give one word each"),
+    ({"ondemand_app_results": "../x"}, "give a path below the home"),
+    ({"ondemand_app_dir": "/nowhere"}, "install Open OnDemand first"),
+    ({"ondemand_app_tittle": "x"}, "no such variable"),
+]
+
+
+def test_what_gives_no_app_is_refused(tmp_path: Path) -> None:
     (tmp_path / "apps").mkdir()
-    status, changed, said = playbook(tmp_path, variables)
-    assert (status, changed) == (2, 0)
-    assert sentence in " ".join(said.split())
+    found = playbooks(tmp_path, [variables for variables, _ in REFUSED])
+    for (status, changed, said), (_, sentence) in zip(found, REFUSED, strict=True):
+        assert (status, changed) == (2, 0), said
+        assert sentence in " ".join(said.split())
 
 
 def test_the_form_offers_what_the_checkout_has(installed: Path) -> None:
@@ -185,6 +201,9 @@ def test_the_form_offers_what_the_checkout_has(installed: Path) -> None:
     manifest = yaml.safe_load((app / "manifest.yml").read_text())
     assert manifest["role"] == "batch_connect"
     form = yaml.safe_load((app / "form.yml").read_text())
+    # The example in the help is a variable that there is.
+    example = form["attributes"]["variables"]["help"].split("`")[1].split(":")[0]
+    assert example in yaml.safe_load((ROOT / "roles/stream/defaults/main.yml").read_text())
     assert form["cluster"] == ["first", "second"]
     assert sorted(form["form"]) == sorted(form["attributes"])
     offered = [option[1] for option in form["attributes"]["benchmark"]["options"]]
@@ -221,7 +240,7 @@ def test_a_cluster_file_is_written_when_it_is_asked_for(tmp_path: Path) -> None:
 
 
 def test_a_form_becomes_a_job(installed: Path, tmp_path: Path) -> None:
-    answer = render(installed, tmp_path / "s", variables="stream_repetitions: 20")
+    answer = render(installed, tmp_path / "s", variables="stream_repeats: 20")
     submit = yaml.safe_load(answer["submit"])
     assert submit == {
         "batch_connect": {"template": "basic"},
@@ -230,7 +249,7 @@ def test_a_form_becomes_a_job(installed: Path, tmp_path: Path) -> None:
         },
     }
     variables = json.loads((tmp_path / "s" / "variables.json").read_text())
-    assert variables == {"stream_repetitions": 20, "trueup_benchmarks": ["stream"]}
+    assert variables == {"stream_repeats": 20, "trueup_benchmarks": ["stream"]}
     script = tmp_path / "s" / "script.sh"
     checked = subprocess.run(["bash", "-n", str(script)], capture_output=True, check=False)
     assert (checked.returncode, checked.stderr) == (0, b"")
@@ -238,6 +257,9 @@ def test_a_form_becomes_a_job(installed: Path, tmp_path: Path) -> None:
     plays = yaml.safe_load((tmp_path / "s" / "play.yml").read_text())
     imported = [play.get("ansible.builtin.import_playbook", "") for play in plays]
     assert [Path(path).name for path in imported] == ["identify.yml", "", "benchmark.yml"]
+    # The nodes have one home, into which each would install at once.
+    (installs,) = [task for task in plays[1]["tasks"] if task["name"] == "Install the benchmark"]
+    assert installs["ansible.builtin.include_role"]["apply"] == {"throttle": 1}
 
 
 @pytest.mark.parametrize(
@@ -267,6 +289,10 @@ def test_a_form_becomes_a_job(installed: Path, tmp_path: Path) -> None:
         ({"variables": "stream_x: {'{{ 1 }}': 1}"}, "has a template"),
         ({"variables": "stream_x: .nan"}, "has a template"),
         ({"variables": "stream_nodes: [n9]"}, "comes from the job's allocation"),
+        (
+            {"benchmark": "devito", "variables": "devito_launchers: [slurm]"},
+            "comes from the job's allocation",
+        ),
         ({"variables": "stream_x: " + "1" * 70_000}, "give at most 65536"),
     ],
 )
@@ -341,12 +367,18 @@ def test_a_job_measures_its_nodes(job: Job) -> None:
     assert (job.work / "exit_status").read_text() == "0\n"
 
 
-def test_a_benchmark_over_several_nodes_is_told_them(job: Job) -> None:
-    assert "submit" in render(job.installed, job.staged, benchmark="nccl")
+@pytest.mark.parametrize(
+    ("chosen", "launcher"),
+    [("nccl", {"nccl_launcher": "mpirun"}), ("devito", {"devito_launchers": ["mpirun"]})],
+)
+def test_a_benchmark_over_several_nodes_is_told_them(
+    job: Job, chosen: str, launcher: dict[str, Any]
+) -> None:
+    assert "submit" in render(job.installed, job.staged, benchmark=chosen)
     assert job.run()[0] == 0
     assert json.loads((job.work / "allocation.json").read_text()) == {
-        "nccl_launcher": "mpirun",
-        "nccl_nodes": ["n1", "n2"],
+        **launcher,
+        f"{chosen}_nodes": ["n1", "n2"],
     }
 
 
@@ -398,14 +430,16 @@ def test_a_checkout_that_is_not_mounted_is_named(job: Job) -> None:
         ("info", "17", None, "/trueup/jobs/17)"),
         ("completed", "17", "0\n", "Everything was measured."),
         ("completed", "17", "4\n", "exit status 4: not everything was measured"),
-        ("completed", "17", None, "did not come to its end"),
+        ("completed", "17", "", "did not come to its end"),
+        ("completed", "17", None, "The job measured nothing: `output.log`"),
     ],
 )
 def test_the_sessions_card_says_where_the_results_are(
     installed: Path, tmp_path: Path, card: str, job_id: str, status: str | None, sentence: str
 ) -> None:
-    if status:
+    if status is not None:
         (tmp_path / "trueup/jobs/17").mkdir(parents=True)
+    if status:
         (tmp_path / "trueup/jobs/17/exit_status").write_text(status)
     path = installed / "apps" / "trueup" / f"{card}.md.erb"
     done = subprocess.run(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from ansible.module_utils.trueup.topology import Topology
 from bench_modules import FakeRun, Runner
 from trueup import record as records
 from trueup_analysis.load import load
+from trueup_records import CallbackModule
 
 ROOT = Path(__file__).parent.parent.parent
 DATA = ROOT / "tests" / "data"
@@ -179,6 +181,21 @@ def test_a_report_that_cannot_be_written_fails_the_run(tmp_path: Path) -> None:
     done = play(tmp_path, ("good.json", a_record("good")), report=str(tmp_path / "taken"))
     assert done.returncode == 1
     assert "no report: trueup report ended with status" in done.stderr
+
+
+def test_without_the_program_there_is_no_report_and_the_run_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setattr(os, "_exit", sys.exit)
+    monkeypatch.setattr(CallbackModule, "get_option", lambda _self, _name: str(tmp_path))
+    callback = CallbackModule()
+    callback._run_id = "20261120T091300Z-7c1e"
+    with pytest.raises(SystemExit) as ended:
+        callback._report(str(tmp_path / "r"))
+    said = capsys.readouterr().err.replace("\n", " ")
+    assert ended.value.code == 1
+    assert f"no report: {tmp_path}/trueup cannot be run: No such file" in said
 
 
 def test_a_record_that_breaks_the_schema_stops_the_run(tmp_path: Path) -> None:

@@ -273,6 +273,7 @@ def test_operations_of_files_give_a_record_with_the_file_system(
         ("nfs", "rw,acregmin=600,acregmax=600", True),
         ("nfs4", "rw,acregmin=0,acregmax=0,acdirmin=0,acdirmax=0,hard,noac", False),
         ("lustre", "rw,flock", True),
+        ("cifs", "rw,actimeo=1", True),
         ("xfs", "rw", False),
     ],
 )

@@ -321,3 +321,11 @@ def test_the_driver_says_why_it_failed(
     assert said in done.stdout
     assert "trueup-gromacs" not in done.stdout
     assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_ranks_for_pme_alone_make_another_case() -> None:
+    given = {"tpr": None, "tpr_sha256": None, "water_box": 4.0, "ranks": 4, "threads_per_rank": 1}
+    given |= {"steps": 1000, "reset_step": -1, "drift_allowed": 0.005, "pin": "on"}
+    given |= {"tune_pme": False, "source": "system", **dict.fromkeys(gromacs.OFFLOAD, "auto")}
+    cases = [gromacs.settings({**given, "pme_ranks": n}, cpus=4).case for n in (-1, 1, 2)]
+    assert cases == ["water4nm-r4t1", "water4nm-r4t1p1", "water4nm-r4t1p2"]

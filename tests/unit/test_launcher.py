@@ -325,6 +325,22 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
             ("--clusters=b", "--clusters"),
             ("-Mb", "-M"),
             ("--test-only", "--test-only"),
+            # Slurm's commands take shortened options.
+            ("--outp=/scratch/x", "--outp"),
+        )
+    ),
+    *(
+        (
+            {**ON_SLURM, name: ["--partition=a", option]},
+            f"{name} has {said}: nodes, ranks and variables are those that the record says",
+        )
+        for name in ("job_options", "launcher_arguments")
+        for option, said in (
+            ("--nodelist=b", "--nodelist"),
+            ("-wb", "-w"),
+            ("-N4", "-N"),
+            ("--ntasks=8", "--ntasks"),
+            ("--export=NONE", "--export"),
         )
     ),
 ]
@@ -343,6 +359,13 @@ def test_what_cannot_start_anything_is_refused(given: dict[str, Any], message: s
         {"nodes": ["odd name"], "hosts": ["10.0.0.4"], "launcher": "mpirun"},
         {"nodes": ["a.b-c_d", "0x"], "launcher": "mpirun"},
         {**ON_SLURM, "job_options": ["-p", "a", "--account=o", "-A", "x", "--nice=5", "-C", "a"]},
+        {
+            **ON_SLURM,
+            "job_options": ["--hold", "--exclude=b"],
+            "launcher_arguments": ["--mpi=pmix"],
+        },
+        # mpirun's own options are others.
+        {"nodes": ["a"], "launcher": "mpirun", "launcher_arguments": ["-N", "1"]},
     ],
 )
 def test_what_can_is_not(given: dict[str, Any]) -> None:
@@ -451,6 +474,21 @@ def test_nothing_is_started_when_a_node_is_not_there(ssh: Path, tmp_path: Path) 
         over.run(["touch", str(tmp_path / "ran")], timeout_seconds=5, environment={})
     assert str(error.value) == f"node node-2 does not answer ssh from here ({NO_ROUTE})"
     assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("kind", launchers.LAUNCHERS)
+def test_nothing_is_started_with_a_node_that_is_left_out(
+    ssh: Path, tmp_path: Path, kind: str
+) -> None:
+    given = {"launcher": kind, "job_directory": str(tmp_path), "absent": ["node-2"]}
+    nodes = ["node-1", "node-2"] if kind != "local" else ["node-2"]
+    with pytest.raises(ConnectionError, match=r"^node node-2 takes no part in this play: "):
+        asked(**given, nodes=nodes).run(
+            ["touch", str(tmp_path / "ran")], timeout_seconds=5, environment={}
+        )
+    assert not (tmp_path / "ran").exists()
+    # Nor is any node asked.
+    assert ssh.read_text() == ""
 
 
 def test_no_job_is_submitted_without_its_folder_or_commands(tmp_path: Path) -> None:

@@ -391,6 +391,15 @@ def test_a_node_that_does_not_answer_is_named(run_module: Any) -> None:
     assert (record["outcome"], record["reason"], run.calls) == ("failed", sentence, [])
 
 
+@pytest.mark.parametrize("rank", [0, 1])
+def test_torchrun_does_not_wait_for_a_node_that_does_not_come(run_module: Any, rank: int) -> None:
+    run = FakeRun()
+    result = run_module(run, **HERE, node_rank=rank, absent=["node-2"])
+    assert result["record"]["outcome"] == "failed"
+    assert result["record"]["reason"].startswith("node node-2 takes no part in this play")
+    assert run.calls == []
+
+
 def test_deepspeed_is_given_its_configuration(run_module: Any, tmp_path: Path) -> None:
     config = tmp_path / "zero.json"
     config.write_text("{}")

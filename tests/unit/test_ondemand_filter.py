@@ -22,11 +22,13 @@ def test_a_benchmark_says_whether_it_takes_several_nodes(tmp_path: Path) -> None
     role(tmp_path, "a", {"a_nodes": {}, "a_launcher": {"choices": both}})
     role(tmp_path, "b", {"b_launcher": {"choices": both}})
     role(tmp_path, "c", {"c_nodes": {}, "c_launcher": {"choices": ["local"]}})
-    found = ondemand_benchmarks(["c", "a", "b"], str(tmp_path), "mpirun")
+    role(tmp_path, "d", {"d_nodes": {}, "d_launchers": {"choices": both}})
+    found = ondemand_benchmarks(["c", "a", "d", "b"], str(tmp_path), "mpirun")
     assert found == [
-        {"name": "a", "title": "Measure a", "launcher": "mpirun"},
+        {"name": "a", "title": "Measure a", "launcher": '"a_launcher": "mpirun"'},
         {"name": "b", "title": "Measure b", "launcher": ""},
         {"name": "c", "title": "Measure c", "launcher": ""},
+        {"name": "d", "title": "Measure d", "launcher": '"d_launchers": ["mpirun"]'},
     ]
 
 

@@ -173,6 +173,23 @@ def test_names_and_addresses_of_a_node_are_its_own() -> None:
     assert made["names"] == ["10.0.0.4", "head"]
 
 
+def test_the_host_of_accounting_is_reached_by_its_address_and_called_by_its_name() -> None:
+    """And nobody must find a host that only logs in."""
+    parts = {"controller": ["h"], "accounting": ["h"], "compute": ["a"], "login": ["l"]}
+    variables = {
+        "h": host("db", HB, {}, slurm_node_address="10.0.0.4"),
+        "a": host("a", HB, {}),
+        "l": host("l", HB, {}),
+    }
+    made = slurm_plan(parts, variables, SETTINGS)
+    assert (made["controller"], made["accounting"], made["accounting_hostname"]) == (
+        ["db(10.0.0.4)"],
+        ["10.0.0.4"],
+        "db",
+    )
+    assert made["names"] == ["10.0.0.4", "a"]
+
+
 def test_placement_groups_are_leaves_of_a_tree() -> None:
     made = plan(
         {

@@ -166,6 +166,7 @@ NOTHING = found(mount=None, answers=None, kind="missing", ours=False)
         ({**NOTHING, "kind": "folder", "empty": True}, ""),
         ({**NOTHING, "kind": "folder", "empty": False}, "/shared holds files, which a mount would"),
         ({**NOTHING, "kind": "other"}, "/shared is there and no folder"),
+        ({**NOTHING, "kind": "silent"}, "/shared does not say what it is"),
         (
             found(mount={"kind": "ext4", "source": "/dev/sdb", "options": []}, ours=False),
             "/shared: /dev/sdb (ext4) is mounted there already",
@@ -229,7 +230,19 @@ def test_what_was_negotiated_is_said_and_other_connections_are_a_problem() -> No
     assert "asked for nconnect=8, in force is nconnect=1" in wrong[0]
     one = {**NFS, "options": ["nconnect=1", "actimeo=30"]}
     wrong, _ = differences(one, found())
-    assert ["actimeo=30, in force is another time" in text for text in wrong] == [True]
+    in_force = "actimeo=30, in force is acregmin=3,acregmax=60,acdirmin=30,acdirmax=60;"
+    assert [in_force in text for text in wrong] == [True]
+
+
+def test_what_the_kernel_does_not_show_at_its_default_is_in_force() -> None:
+    """As nfs_show_mount_options of fs/nfs/super.c leaves them out."""
+    own = [*("actimeo=60", "lookupcache=positive", "rdirplus", "async", "sharecache", "nofsc")]
+    shown = "rw noatime vers=4.2 rsize=1 wsize=1 acregmin=60 acdirmin=60 hard lookupcache=pos"
+    assert differences({**NFS, "options": own}, with_options(shown)) == ([], [])
+    usual = ["acregmin=3", "acdirmax=60", "lookupcache=all"]
+    assert differences({**NFS, "options": usual}, found()) == ([], [])
+    (wrong,), _ = differences({**NFS, "options": ["lookupcache=none"]}, found())
+    assert "asked for lookupcache=none, in force is lookupcache=all" in wrong
 
 
 def test_an_absent_mount_that_is_still_there_is_named() -> None:
@@ -237,6 +250,8 @@ def test_an_absent_mount_that_is_still_there_is_named() -> None:
     assert differences(entry, NOTHING) == ([], [])
     (problem,), _ = differences(entry, found())
     assert "is still mounted from 10.1.0.4:/srv/shared: a program uses it" in problem
+    (problem,), _ = differences(entry, found(ours=False))
+    assert "10.1.0.4:/srv/shared: by something else than this role" in problem
 
 
 def test_units_are_stopped_and_started_in_order() -> None:
@@ -282,6 +297,7 @@ def test_an_exports_line() -> None:
         ([{**EXPORT, "clients": ["*"]}], "client '*' is no network"),
         ([{**EXPORT, "clients": ["10.1.0.4/16"]}], "has host bits set"),
         ([{**EXPORT, "clients": ["0.0.0.0/0"]}], "0.0.0.0/0 is every machine there is"),
+        ([{**EXPORT, "clients": ["0.0.0.0/0.0.0.0"]}], "is every machine there is"),
         ([{**EXPORT, "mode": "rwx"}], "mode is 'rwx'"),
         ([EXPORT, EXPORT], "/srv/shared stands twice"),
     ],

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+import storage_facts
 from hypothesis import given
 from hypothesis import strategies as st
 from trueup import mounts
@@ -134,3 +135,23 @@ def test_one_that_does_not_answer_is_given_up(
     with pytest.raises(BadInput, match=r"/mnt/x has not answered in 0\.3 s: its server is gone"):
         mounts.require_answer("/mnt/x", 0.3)
     assert time.monotonic() - started < 5
+
+
+def test_what_lies_below_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").touch()
+    kinds = {name: storage_facts.below(str(tmp_path / name)) for name in ("empty", "file", "none")}
+    assert kinds == {"empty": ("folder", True), "file": ("other", None), "none": ("missing", None)}
+    assert storage_facts.below(str(tmp_path)) == ("folder", False)
+    # A path that does not answer is not called something that may be removed.
+    (tmp_path / "find").write_text("#!/bin/sh\nexec sleep 30\n")
+    (tmp_path / "find").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setattr(storage_facts, "LOOK_SECONDS", 0.3)
+    assert storage_facts.below(str(tmp_path)) == ("silent", None)
+
+
+def test_an_answer_that_is_an_error_is_none(tmp_path: Path) -> None:
+    """As stat's of an export that its server has made anew (ESTALE)."""
+    assert storage_facts.answers(str(tmp_path), 10) is True
+    assert storage_facts.answers(str(tmp_path / "gone"), 10) is False

@@ -76,12 +76,13 @@ def test_what_cannot_be_trained_is_one_sentence(given: dict[str, Any], message: 
         {"zero_stage": 1},
         {"launcher": "mpirun"},
         {"launcher": "slurm"},
+        # Another node, or the same number of others.
+        {"nodes": ["node-2"]},
     ],
 )
 def test_a_changed_case_is_not_the_recorded_one(given: dict[str, Any]) -> None:
     wanted = training_parameters(TINY)
-    nodes = wanted.pop("node_count")
-    record = {"parameters": wanted, "node_count": nodes}
+    record = {"nodes": wanted.pop("nodes"), "parameters": wanted}
     assert recorded_like([record], training_parameters({**TINY, "processes": "2"})) == [record]
     assert recorded_like([record], training_parameters({**TINY, **given})) == []
 

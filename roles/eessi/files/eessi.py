@@ -136,7 +136,7 @@ def look(settings):
         "problems": [],
         "set_up": not_set_up(settings),
         "free_bytes": cache_space(settings),
-        "scratch_mounted": os.path.ismount(os.path.dirname(settings["cache"])),
+        "scratch_mounted": not settings["scratch"] or os.path.ismount(settings["scratch"]),
         "gpu": {},
     }
     if not os.path.exists(settings["fuse"]):

@@ -17,5 +17,6 @@ done
 say slurm "$(srun --version 2>/dev/null | sed -n 's/^slurm[^ ]* //p')"
 ! systemctl --quiet is-active slurmd 2>/dev/null || say slurmd active
 ! command -v nvidia-container-cli >/dev/null || say nvidia "$(command -v nvidia-container-cli)"
-[ ! -r "$noted" ] || say built "$(cat "$noted")"
+# The note stands beside the plugin, and says nothing where that is gone.
+[ ! -r "$noted" ] || [ ! -r "${noted%.built}" ] || say built "$(cat "$noted")"
 [ ! -r "$SLURM_INCLUDE/slurm/spank.h" ] || say headers "$SLURM_INCLUDE/slurm/spank.h"

@@ -59,6 +59,9 @@ def test_published_rates_of_storage_are_complete_and_in_the_right_unit() -> None
     assert (through.low, through.high, through.unit) == (10e9, 12e9, "byte/s")
     # Ten clients of 30 Gb/s are the ceiling.
     assert through.high < 10 * 30e9 / 8
+    # Those that the article cites from another have no number of clients in it.
+    said = dict(zip(found.table["configuration"], found.table["clients"].fillna(0), strict=True))
+    assert (said["ANF Large Volume (cited article)"], said["ANF LV 500TB Ultra"]) == (0, 10)
     assert found.mine.empty is True
     assert ["it must be GB/s" in note for note in found.notes] == [True]
 

@@ -1,0 +1,198 @@
+"""The role devito's sweep over nodes, with a stand-in of its module: who starts it, which nodes it
+may use, and what a resumed run measures."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+RUN = "20261120T091300Z-7c1e"
+NODES = ["n1", "n2", "n3"]
+# Returns a record of what it was asked for: ok, or failed where nodes are absent.
+MODULE = """#!/usr/bin/python
+import json, os
+from ansible.module_utils.basic import AnsibleModule
+def main():
+    spec = {name: {"type": "raw"} for name in json.loads(os.environ["PARAMETERS"])}
+    given = AnsibleModule(argument_spec=spec)
+    asked = given.params
+    record = json.loads(open(os.environ["RECORD"]).read())
+    mpi = asked["mpi_mode"] if len(asked["nodes"] or []) > 1 else "off"
+    record.update(
+        benchmark="devito", outcome="ok", reason=None,
+        nodes=asked["nodes"] or [asked["node_name"]], node_count=len(asked["nodes"] or [1]),
+        case="%s-%s-%s" % (asked["shape"], len(asked["nodes"] or []), asked["scaling"]),
+    )
+    record["parameters"] = {
+        **{name: asked[name] for name in ("model", "shape", "scaling", "binding")},
+        **{name: int(asked[name]) for name in ("space_order", "tn_ms", "nbl", "repeats")},
+        "layout": "%sx%s" % (asked["ranks"], asked["threads_per_rank"]),
+        "launcher": asked["launcher"] or "local", "mpi": mpi, "autotune": asked["autotune"],
+    }
+    with open(os.environ["CALLED"], "a") as stream:
+        keys = ("node_name", "nodes", "absent", "shape", "scaling")
+        stream.write(json.dumps({name: asked[name] for name in keys}) + "\\n")
+    if asked["absent"]:
+        record.update(outcome="failed", reason="absent", metrics=[])
+        given.fail_json(msg="absent", record=record, raw="words")
+    given.exit_json(changed=False, record=record, raw="words")
+main()
+"""
+
+
+class Sweep:
+    """Runs of one play over three nodes that are this machine."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "library").mkdir()
+        (folder / "library" / "devito_bench.py").write_text(MODULE)
+        layout = {"ranks": 1, "threads_per_rank": 2, "binding": "core"}
+        self.variables: dict[str, Any] = {
+            "ansible_connection": "local",
+            "ansible_python_interpreter": sys.executable,
+            "trueup_run_id": RUN,
+            "trueup_results": str(folder / "results"),
+            "trueup_node": {"layouts": [layout], "programs": {"mpirun": "/x"}, "catalog": None},
+            "devito_layouts": [layout],
+            "devito_nodes": NODES,
+            "devito_node_mpi_modes": ["basic"],
+        }
+
+    def run(
+        self, *arguments: str, sick: str = "", skipped: str = "", **more: Any
+    ) -> tuple[int, list[dict[str, Any]]]:
+        """Exit status, and what the module was asked for over nodes."""
+        play = [
+            {
+                "name": "Sweep",
+                "hosts": "all",
+                "gather_facts": False,
+                "tasks": [
+                    {"ansible.builtin.set_fact": {"trueup_run_id": RUN}},
+                    {
+                        "ansible.builtin.set_fact": {
+                            "trueup_skipped": [{"what": "devito", "why": "no gcc"}]
+                        },
+                        "when": f"inventory_hostname == '{skipped}'",
+                    },
+                    {
+                        "ansible.builtin.fail": {"msg": "sick"},
+                        "when": f"inventory_hostname == '{sick}'",
+                    },
+                    {
+                        "ansible.builtin.include_role": {
+                            "name": "devito",
+                            "tasks_from": "benchmark",
+                        },
+                        "when": f"inventory_hostname != '{skipped}'",
+                    },
+                ],
+            }
+        ]
+        (self.folder / "play.yml").write_text(json.dumps(play))
+        hosts = {"all": {"hosts": dict.fromkeys(NODES), "vars": self.variables}}
+        (self.folder / "hosts.yml").write_text(yaml.safe_dump(hosts))
+        called = self.folder / "called"
+        called.unlink(missing_ok=True)
+        source = (ROOT / "roles" / "devito" / "tasks").glob("*case.yml")
+        asked = {
+            name
+            for path in source
+            for task in yaml.safe_load(path.read_text())[0]["block"]
+            for name in task["devito_bench"]
+        }
+        done = subprocess.run(
+            [
+                str(Path(sys.executable).with_name("ansible-playbook")),
+                *("--inventory", str(self.folder / "hosts.yml"), str(self.folder / "play.yml")),
+                *("-e", json.dumps(more), *arguments),
+            ],
+            env={
+                **os.environ,
+                "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
+                "ANSIBLE_LIBRARY": str(self.folder / "library"),
+                "ANSIBLE_CACHE_PLUGIN_CONNECTION": str(self.folder / "facts"),
+                "TRUEUP_RESULTS": str(self.folder / "results"),
+                "PARAMETERS": json.dumps(sorted(asked)),
+                "RECORD": str(ROOT / "tests" / "data" / "records" / "valid.json"),
+                "CALLED": str(called),
+            },
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        self.said = done.stdout + done.stderr
+        lines = called.read_text().splitlines() if called.exists() else []
+        calls = [json.loads(line) for line in lines]
+        # A node's own sweep names no nodes.
+        return done.returncode, [call for call in calls if call["nodes"]]
+
+
+@pytest.fixture(name="sweep")
+def _sweep(tmp_path: Path) -> Sweep:
+    return Sweep(tmp_path)
+
+
+def brief(calls: list[dict[str, Any]]) -> list[tuple[str, int, list[str]]]:
+    return [(call["node_name"], len(call["nodes"]), call["absent"]) for call in calls]
+
+
+def test_a_sweep_and_what_is_measured_again(sweep: Sweep) -> None:
+    status, calls = sweep.run()
+    assert (status, brief(calls)) == (0, [("n1", 1, []), ("n1", 2, []), ("n1", 3, [])]), sweep.said
+    assert sweep.run() == (0, [])
+    # The smallest case of a weak series has the shape of the strong one.
+    status, calls = sweep.run(devito_node_scaling="weak")
+    assert (status, [call["scaling"] for call in calls]) == (0, ["weak"] * 3), sweep.said
+    # Other nodes are another case.
+    status, calls = sweep.run(devito_nodes=["n1", "n3"])
+    assert (status, brief(calls)) == (0, [("n1", 2, [])]), sweep.said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "given", "status", "lead", "absent"),
+    [
+        # Found unwell before: nothing is benchmarked on it, from another node neither.
+        ([], {"sick": "n1"}, 2, "n2", ["n1"]),
+        ([], {"sick": "n2"}, 2, "n1", ["n2"]),
+        ([], {"skipped": "n1"}, 2, "n2", ["n1"]),
+        (["--limit", "n2,n3"], {}, 2, "n2", ["n1"]),
+    ],
+)
+def test_nodes_that_take_no_part_are_not_measured_on(
+    sweep: Sweep,
+    arguments: list[str],
+    given: dict[str, str],
+    status: int,
+    lead: str,
+    absent: list[str],
+) -> None:
+    ended, calls = sweep.run(*arguments, **given)
+    wanted = [
+        (lead, count, [node for node in NODES[:count] if node in absent]) for count in (1, 2, 3)
+    ]
+    assert (ended, brief(calls)) == (status, wanted), sweep.said
+    failed = sum(bool(names) for _, _, names in wanted)
+    assert f"{failed} of 4 layouts failed" in sweep.said.replace("\n", " ")
+
+
+@pytest.mark.parametrize("name", ["benchmark", "health"])
+def test_no_node_measures_beside_a_case_that_it_is_part_of(name: str) -> None:
+    """The lock is held on the node that starts a case: the others are kept by the plays' order,
+    whatever strategy a site sets."""
+    [play] = [
+        play
+        for play in yaml.safe_load((ROOT / "playbooks" / f"{name}.yml").read_text())
+        if "tasks" in play
+    ]
+    assert play["strategy"] == "ansible.builtin.linear"

@@ -1,0 +1,75 @@
+"""The role nfs_server in check mode on a machine without an NFS server. Nothing is changed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).parent.parent.parent
+# As systemctl of a machine that has no such unit.
+SYSTEMCTL = """#!/bin/sh
+# Stand-in for tests: there is no unit.
+case "$1" in
+    show) printf 'LoadState=not-found\\nActiveState=inactive\\n' ;;
+    *) exit 1 ;;
+esac
+"""
+
+
+def test_a_check_on_a_fresh_server_leaves_folders_that_are_there_alone(tmp_path: Path) -> None:
+    for name in ("home", "bin"):
+        (tmp_path / name).mkdir(mode=0o755)
+    (tmp_path / "bin/systemctl").write_text(SYSTEMCTL)
+    (tmp_path / "bin/systemctl").chmod(0o755)
+    paths = [f"{tmp_path}/home", f"{tmp_path}/new"]
+    role = {"name": "nfs_server"}
+    play = {
+        "hosts": "all",
+        "gather_facts": False,
+        "vars": {
+            "trueup_node": {"package_manager": "apt", "container": False},
+            "nfs_server_exports": [{"path": path, "clients": ["10.1.0.0/16"]} for path in paths],
+            "__nfs_server_program": {"rc": 1},
+        },
+        # What is installed is not: that would ask this machine's package manager.
+        "tasks": [
+            {"include_role": {**role, "tasks_from": "preflight"}},
+            {"include_role": {**role, "tasks_from": "configure"}},
+        ],
+    }
+    (tmp_path / "play.yml").write_text(yaml.safe_dump([play]))
+    done = subprocess.run(
+        [
+            str(Path(sys.executable).with_name("ansible-playbook")),
+            *("-i", "localhost,", "-c", "local", "--check"),
+            *("-e", f"ansible_python_interpreter={sys.executable}"),
+            "play.yml",
+        ],
+        cwd=tmp_path,
+        env={
+            **os.environ,
+            "PATH": f"{tmp_path}/bin:{os.environ['PATH']}",
+            "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
+            "ANSIBLE_ROLES_PATH": str(ROOT / "roles"),
+            "ANSIBLE_CACHE_PLUGIN": "memory",
+            "ANSIBLE_STDOUT_CALLBACK": "ansible.posix.json",
+            "TRUEUP_RESULTS": str(tmp_path / "results"),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    tasks = {
+        task["task"]["name"]: task["hosts"]["localhost"]
+        for play in json.loads(done.stdout)["plays"]
+        for task in play["tasks"]
+        if "localhost" in task["hosts"]
+    }
+    assert done.returncode == 0, done.stdout
+    made = tasks["nfs_server : Make those that are missing"]["results"]
+    assert [one["changed"] for one in made] == [False, True]

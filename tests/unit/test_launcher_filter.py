@@ -1,0 +1,76 @@
+"""Filters for launchers: names of nodes, and which of them may be used together."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+# By its path: a documentation fragment has the same name.
+FILE = Path(__file__).parents[2] / "plugins" / "filter" / "trueup_launcher.py"
+FILTERS = runpy.run_path(str(FILE))["FilterModule"]().filters()
+launcher_absent, launcher_hosts, launcher_unlike = (
+    FILTERS[f"launcher_{name}"] for name in ("absent", "hosts", "unlike")
+)
+
+
+class Hostvars(dict[str, dict[str, Any]]):
+    """Unknown hosts are undefined, as in Ansible's own."""
+
+    def get(self, name: str, default: Any = None) -> Any:
+        del default
+        return self[name]
+
+
+HOSTVARS = Hostvars(
+    {
+        "n1": {"trueup_skipped": [{"what": "devito layouts of several ranks", "why": "no mpirun"}]},
+        "n2": {"slurm_node_name": "hb-2", "trueup_skipped": [{"what": "devito", "why": "no gcc"}]},
+        "n3": {"slurm_node_name": ""},
+    }
+)
+
+
+def machine(**facts: Any) -> dict[str, Any]:
+    return {"ansible_facts": {"trueup_node": facts}}
+
+
+def test_nodes_have_the_names_that_the_inventory_gives_launchers() -> None:
+    assert launcher_hosts(["n1", "n2", "n3", "else"], HOSTVARS) == ["n1", "hb-2", "n3", "else"]
+
+
+@pytest.mark.parametrize(
+    ("play", "role", "absent"),
+    [
+        (["n1", "n2", "n3"], "", []),
+        (["n1", "n2", "n3"], "devito", ["n2"]),
+        (["n2", "n3"], "stream", ["n1"]),
+        ([], "devito", ["n1", "n2", "n3"]),
+    ],
+)
+def test_who_is_lost_left_out_or_skipped_is_absent(
+    play: list[str], role: str, absent: list[str]
+) -> None:
+    # In the order in which they were named; a name that the inventory does not have is let be.
+    assert launcher_absent(["n1", "n2", "n3", "else"], play, HOSTVARS, role) == absent
+
+
+@pytest.mark.parametrize(
+    ("others", "said"),
+    [
+        ({"n2": machine(vm_size="A", region="west", offer="spot")}, ""),
+        # What is not known differs from nothing.
+        ({"n2": machine(vm_size=None)}, ""),
+        ({"n2": {}}, ""),
+        ({}, ""),
+        ({"n2": machine(vm_size="B")}, "differ in vm_size, of which a record has one: n1 A, n2 B"),
+        ({"n2": machine(vm_size="A", region="east")}, "differ in region, of which"),
+        ({"n2": machine(vm_size="A", offer="ondemand")}, "differ in offer, of which"),
+    ],
+)
+def test_nodes_of_one_record_are_alike(others: dict[str, Any], said: str) -> None:
+    hostvars = Hostvars({"n1": machine(vm_size="A", region="west", offer="spot"), **others})
+    found = launcher_unlike(["n1", "n2"], hostvars)
+    assert (said in found) if said else (found == "")
