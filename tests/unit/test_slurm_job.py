@@ -464,9 +464,12 @@ def test_signals_are_handled_as_before_afterwards(cluster: Cluster) -> None:
     assert [signal.getsignal(kind) for kind in kinds] == before
 
 
+# What runs the tests may have had signals ignored, as a shell does for what it puts behind.
 CHILD = """
-import sys
+import signal, sys
 from trueup import process, slurm
+for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+    signal.signal(number, signal.SIG_DFL)
 slurm._POLL_SECONDS, slurm._END_SECONDS = 0.05, 5
 try:
     slurm.run(["{folder}/sbatch"], timeout_seconds=30, queue_seconds=30, environment={{}},
