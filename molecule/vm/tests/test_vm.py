@@ -159,8 +159,8 @@ def test_the_share_is_measured(host: Host) -> None:
 
 
 def test_the_disk_is_not_measured_in_the_place_of_a_share(host: Host) -> None:
-    asked = "run_id=20261121T000000Z-0000 node_name=trueup-vm directory=/srv"
+    asked = "run_id=20261121T000000Z-0000 node_name=trueup-vm directory=/home/hpc"
     result = host.ansible(
         "fio_bench", f"{asked} workload=metadata_stat filesystem=nfs4", check=False
     )
-    assert "/srv is on ext4 (/dev/root at /), not on nfs4: mount the share" in result["msg"]
+    assert "/home/hpc is on ext4 (/dev/root at /), not on nfs4: mount the share" in result["msg"]
