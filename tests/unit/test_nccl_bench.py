@@ -35,7 +35,6 @@ TWO_NODES = {**ONE_NODE, "nodes": ["gpu-1", "gpu-2"], "launcher": "mpirun"}
 def _run_module(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> Any:
-    monkeypatch.setattr(launcher.Launcher, "lost", lambda _self: [])  # gpu-1 and gpu-2 are no nodes
     return Runner(nccl_bench, monkeypatch, capsys, tmp_path)
 
 
@@ -99,9 +98,8 @@ def test_several_nodes_by_mpirun(run_module: Any) -> None:
     assert record["parameters"]["sharp"] == "yes"
 
 
-def test_several_nodes_by_slurm(run_module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_nodes_by_slurm(run_module: Any) -> None:
     run = FakeRun(stdout=INFINIBAND)
-    monkeypatch.setattr(launcher.slurm, "run", run)
     arguments = {**TWO_NODES, "launcher": "slurm", "job_directory": "/shared/jobs"}
     run_module(run, **arguments, launcher_arguments=["--mpi=pmix"], cycles=3)
     argv = run.calls[0]["argv"]
