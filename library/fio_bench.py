@@ -143,8 +143,8 @@ from typing import Any, Dict
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.trueup import fio, folders, mounts
 from ansible.module_utils.trueup.bench import COMMON_SPEC, Bench
+from ansible.module_utils.trueup.benchmarks.fio.output import parse_fio
 from ansible.module_utils.trueup.errors import BadInput
-from ansible.module_utils.trueup.parsers.fio import parse_fio
 
 # A file system that needs longer to say how full it is has lost its server.
 _ANSWERS_WITHIN = 30

@@ -102,8 +102,8 @@ from typing import Any, Dict
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.trueup import gemm, gpu_copy
 from ansible.module_utils.trueup.bench import COMMON_SPEC, Bench
+from ansible.module_utils.trueup.benchmarks.gemm.output import parse_gemm
 from ansible.module_utils.trueup.errors import BadInput, TrueupError
-from ansible.module_utils.trueup.parsers.gemm import parse_gemm
 from ansible.module_utils.trueup.topology import read_topology
 
 PRECISIONS = ["fp64", "tf32", "bf16", "fp8"]

@@ -103,8 +103,8 @@ from typing import Any, Dict
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.trueup import gpu_copy
 from ansible.module_utils.trueup.bench import COMMON_SPEC, Bench
+from ansible.module_utils.trueup.benchmarks.gpu_copy.output import parse_gpu_copy
 from ansible.module_utils.trueup.errors import TrueupError
-from ansible.module_utils.trueup.parsers.gpu_copy import parse_gpu_copy
 from ansible.module_utils.trueup.topology import read_topology
 
 

@@ -202,8 +202,8 @@ from typing import Any, Dict
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.trueup import folders, gromacs
 from ansible.module_utils.trueup.bench import COMMON_SPEC, Bench
+from ansible.module_utils.trueup.benchmarks.gromacs.output import parse_gromacs
 from ansible.module_utils.trueup.errors import BadInput
-from ansible.module_utils.trueup.parsers.gromacs import parse_gromacs
 
 
 def argument_spec() -> Dict[str, Dict[str, Any]]:

@@ -130,9 +130,9 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.trueup import hpl
 from ansible.module_utils.trueup.affinity import plan
 from ansible.module_utils.trueup.bench import COMMON_SPEC, Bench
+from ansible.module_utils.trueup.benchmarks.hpl.output import parse_hpl
 from ansible.module_utils.trueup.errors import BadInput
 from ansible.module_utils.trueup.memory import available_memory_bytes
-from ansible.module_utils.trueup.parsers.hpl import parse_hpl
 from ansible.module_utils.trueup.topology import read_topology
 
 

@@ -142,8 +142,8 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.trueup import ib, infiniband
 from ansible.module_utils.trueup.affinity import taskset_argv
 from ansible.module_utils.trueup.bench import COMMON_SPEC
+from ansible.module_utils.trueup.benchmarks.ib.output import parse_ib
 from ansible.module_utils.trueup.errors import BadInput
-from ansible.module_utils.trueup.parsers.ib import parse_ib
 from ansible.module_utils.trueup.topology import format_cpu_list, read_topology
 
 LOOPBACK = "127.0.0.1"

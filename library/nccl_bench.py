@@ -141,9 +141,9 @@ from typing import Any, Dict
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.trueup import nccl
 from ansible.module_utils.trueup.bench import COMMON_SPEC, Bench
+from ansible.module_utils.trueup.benchmarks.nccl.output import OPERATIONS, parse_nccl
 from ansible.module_utils.trueup.errors import BadInput
 from ansible.module_utils.trueup.launcher import LAUNCHER_SPEC, Launcher
-from ansible.module_utils.trueup.parsers.nccl import OPERATIONS, parse_nccl
 
 
 def argument_spec() -> Dict[str, Dict[str, Any]]:

@@ -95,9 +95,9 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.trueup import stream
 from ansible.module_utils.trueup.affinity import plan
 from ansible.module_utils.trueup.bench import COMMON_SPEC, Bench
+from ansible.module_utils.trueup.benchmarks.stream.output import parse_stream
 from ansible.module_utils.trueup.errors import BadInput
 from ansible.module_utils.trueup.memory import available_memory_bytes
-from ansible.module_utils.trueup.parsers.stream import parse_stream
 from ansible.module_utils.trueup.topology import read_topology
 
 

@@ -222,8 +222,8 @@ from typing import Any, Dict
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.trueup import folders, vllm
 from ansible.module_utils.trueup.bench import COMMON_SPEC, Bench
+from ansible.module_utils.trueup.benchmarks.vllm.output import parse_vllm
 from ansible.module_utils.trueup.errors import BadInput
-from ansible.module_utils.trueup.parsers.vllm import parse_vllm
 
 
 def argument_spec() -> Dict[str, Dict[str, Any]]:

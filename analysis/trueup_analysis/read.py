@@ -7,14 +7,14 @@ import pkgutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from trueup import parsers
+from trueup import benchmarks
 from trueup.errors import BadInput, TrueupError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
 
-    from trueup.parsers import Parsed
+    from trueup.benchmarks import Parsed
 
 __all__ = ["Reading", "read", "tools"]
 
@@ -34,12 +34,8 @@ class Reading:
 
 def tools() -> dict[str, ModuleType]:
     """The parsers by tool name."""
-    found = {}
-    for info in pkgutil.iter_modules(parsers.__path__):
-        module = importlib.import_module(f"{parsers.__name__}.{info.name}")
-        if hasattr(module, "TOOL"):
-            found[str(module.TOOL)] = module
-    return dict(sorted(found.items()))
+    rooms = sorted(info.name for info in pkgutil.iter_modules(benchmarks.__path__))
+    return {name: importlib.import_module(f"{benchmarks.__name__}.{name}.output") for name in rooms}
 
 
 def read(text: str, *, source: str, tool: str | None = None) -> Reading:
@@ -72,8 +68,7 @@ def read(text: str, *, source: str, tool: str | None = None) -> Reading:
         message = f"no parser for {tool!r}; there are {', '.join(known)}"
         raise BadInput(message)
     module = known[tool]
-    name = module.__name__.rpartition(".")[2]
-    parse = cast("Callable[[str], Parsed]", getattr(module, f"parse_{name}"))
+    parse = cast("Callable[[str], Parsed]", getattr(module, f"parse_{tool}"))
     try:
         parsed = parse(text)
     except TrueupError as error:

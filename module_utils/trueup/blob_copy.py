@@ -10,8 +10,8 @@ import re
 import stat
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
+from .benchmarks.blob_copy.output import BlobCopyOutput
 from .errors import BadInput
-from .parsers.blob_copy import BlobCopyOutput
 
 __all__ = [
     "CAP_STEP",

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from .affinity import Placement
+from .benchmarks.devito.output import ERROR_PREFIX, DevitoOutput
 from .errors import BadInput
-from .parsers.devito import ERROR_PREFIX, DevitoOutput
 from .record import Metric
 from .topology import format_cpu_list
 

@@ -11,8 +11,8 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Dict, List, Mapping, Optional, Tuple
 
+from .benchmarks.fio.output import FioOutput
 from .errors import BadInput
-from .parsers.fio import FioOutput
 from .record import Metric
 
 __all__ = [

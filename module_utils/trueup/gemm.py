@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Optional, Sequence
 
-from .parsers.gemm import LARGEST_ERROR, GemmOutput
+from .benchmarks.gemm.output import LARGEST_ERROR, GemmOutput
 from .topology import format_cpu_list
 
 __all__ = ["judge"]

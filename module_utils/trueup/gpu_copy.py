@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
+from .benchmarks.gpu_copy.output import GpuCopyOutput
 from .errors import BadInput, ParseError
-from .parsers.gpu_copy import GpuCopyOutput
 from .topology import Topology, format_cpu_list, parse_cpu_mask
 
 __all__ = ["ENVIRONMENT", "Beside", "cpus_beside", "judge"]

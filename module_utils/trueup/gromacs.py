@@ -7,8 +7,8 @@ import re
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
+from .benchmarks.gromacs.output import GromacsOutput, fatal_error
 from .errors import BadInput
-from .parsers.gromacs import GromacsOutput, fatal_error
 
 __all__ = [
     "OFFLOAD",

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from .affinity import Placement, openmpi_mpmd_argv, taskset_argv
+from .benchmarks.hpl.output import HplOutput
 from .errors import BadInput
-from .parsers.hpl import HplOutput
 from .topology import Topology
 
 __all__ = [

@@ -11,8 +11,8 @@ from typing import Any, Callable, Dict, List, Mapping, NoReturn, Optional, Seque
 
 from . import process
 from .bench import Bench
+from .benchmarks.ib.output import SIZES, IbOutput
 from .errors import BadInput, ParseError
-from .parsers.ib import SIZES, IbOutput
 
 __all__ = [
     "PROGRAMS",

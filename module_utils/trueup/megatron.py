@@ -8,10 +8,10 @@ import shlex
 from dataclasses import dataclass
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
+from .benchmarks.megatron.output import MegatronOutput, warm_up
 from .errors import BadInput
 from .flops import Model, article_flops, megatron_flops
 from .launcher import Launcher
-from .parsers.megatron import MegatronOutput, warm_up
 from .record import Metric, summarise
 
 __all__ = [

@@ -7,9 +7,9 @@ import re
 from dataclasses import dataclass
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
+from .benchmarks.nccl.output import NcclOutput, parse_nccl
 from .errors import BadInput, ParseError
 from .launcher import Launcher
-from .parsers.nccl import NcclOutput, parse_nccl
 
 __all__ = ["TRANSPORTS", "Job", "environment", "explain", "judge", "software"]
 

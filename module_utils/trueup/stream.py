@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Dict, List, Optional
 
 from .affinity import Placement, omp_places
+from .benchmarks.stream.output import StreamOutput
 from .errors import BadInput
-from .parsers.stream import StreamOutput
 from .topology import Topology
 
 __all__ = ["array_elements", "environment", "judge", "spread"]

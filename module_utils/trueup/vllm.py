@@ -17,8 +17,8 @@ import urllib.request
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
+from .benchmarks.vllm.output import VllmOutput, first_error
 from .errors import BadInput
-from .parsers.vllm import VllmOutput, first_error
 
 __all__ = [
     "LOAD",

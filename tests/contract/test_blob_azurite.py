@@ -16,7 +16,7 @@ import azurite
 import pytest
 from azurite import Faults, Request
 from trueup import blob_copy
-from trueup.parsers.blob_copy import DRIVER_PREFIX, BlobCopyOutput, parse_blob_copy
+from trueup.benchmarks.blob_copy.output import DRIVER_PREFIX, BlobCopyOutput, parse_blob_copy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

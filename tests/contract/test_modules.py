@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 from ansible.module_utils.trueup.bench import COMMON_SPEC
-from trueup import parsers
+from trueup import benchmarks
 from trueup_bench import ModuleDocFragment
 from trueup_launcher import ModuleDocFragment as LauncherFragment
 
@@ -65,7 +65,7 @@ def test_every_benchmark_documents_what_it_returns(name: str) -> None:
 @pytest.mark.parametrize("name", BENCHES)
 def test_every_benchmark_has_a_parser_a_role_and_a_page(name: str) -> None:
     tool = name.removesuffix("_bench")
-    parser = importlib.import_module(f"{parsers.__name__}.{tool}")
+    parser = importlib.import_module(f"{benchmarks.__name__}.{tool}.output")
     assert tool == parser.TOOL
     assert callable(getattr(parser, f"parse_{tool}"))
     assert callable(parser.recognises)

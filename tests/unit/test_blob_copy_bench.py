@@ -20,8 +20,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trueup import blob_copy as rule
 from trueup import record as records
+from trueup.benchmarks.blob_copy.output import DRIVER_PREFIX
 from trueup.errors import BadInput
-from trueup.parsers.blob_copy import DRIVER_PREFIX
 from trueup_blob import blob_listed
 
 DATA = Path(__file__).parent.parent / "data" / "blob_copy"

@@ -18,7 +18,7 @@ import pytest
 from ansible.module_utils.trueup import fio, folders, mounts
 from bench_modules import FakeRun, Runner
 from trueup import record as records
-from trueup.parsers.fio import parse_fio
+from trueup.benchmarks.fio.output import parse_fio
 
 DATA = Path(__file__).parent.parent / "data" / "fio"
 MIXED = (DATA / "fio333_random_rw_jsonplus.json").read_text()

@@ -15,7 +15,7 @@ import gromacs_bench
 import jsonschema
 import pytest
 from ansible.module_utils.trueup import gromacs
-from ansible.module_utils.trueup.parsers.gromacs import parse_gromacs
+from ansible.module_utils.trueup.benchmarks.gromacs.output import parse_gromacs
 from bench_modules import FakeRun, Runner
 from trueup import record as records
 

@@ -16,7 +16,7 @@ from ansible.module_utils.trueup.errors import BadInput
 from ansible.module_utils.trueup.topology import Topology
 from bench_modules import FakeRun, Runner
 from trueup import record as records
-from trueup.parsers.hpl import parse_hpl
+from trueup.benchmarks.hpl.output import parse_hpl
 
 DATA = Path(__file__).parent.parent / "data" / "hpl"
 TWO_RANKS = (DATA / "hpcc150_2ranks.txt").read_text()

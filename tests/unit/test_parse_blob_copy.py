@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from trueup.benchmarks.blob_copy.output import DRIVER_PREFIX, parse_blob_copy, recognises
 from trueup.errors import ParseError
-from trueup.parsers.blob_copy import DRIVER_PREFIX, parse_blob_copy, recognises
 
 DATA = Path(__file__).parent.parent / "data" / "blob_copy"
 EIGHT = (DATA / "eight_copies.txt").read_text()

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from trueup.benchmarks.devito.output import DRIVER_PREFIX, parse_devito, recognises
 from trueup.errors import ParseError
-from trueup.parsers.devito import DRIVER_PREFIX, parse_devito, recognises
 
 DATA = Path(__file__).parent.parent / "data" / "devito"
 TWO_NODES, HALO = "driver_two_nodes.log", r'"halo_seconds": [\d.]+'

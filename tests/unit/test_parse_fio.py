@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from trueup.benchmarks.fio.output import parse_fio, recognises
 from trueup.errors import ParseError
-from trueup.parsers.fio import parse_fio, recognises
 
 DATA = Path(__file__).parent.parent / "data" / "fio"
 MIXED = (DATA / "fio333_random_rw_jsonplus.json").read_text()

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from trueup.benchmarks.gemm.output import LARGEST_ERROR, parse_gemm, recognises
 from trueup.errors import ParseError
-from trueup.parsers.gemm import LARGEST_ERROR, parse_gemm, recognises
 
 DATA = Path(__file__).parent.parent / "data" / "gemm"
 H100 = (DATA / "h100_4gpu.json").read_text()

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from trueup.benchmarks.gpu_copy.output import parse_gpu_copy, recognises
 from trueup.errors import ParseError
-from trueup.parsers.gpu_copy import parse_gpu_copy, recognises
 
 DATA = Path(__file__).parent.parent / "data" / "gpu_copy"
 H100 = (DATA / "nvbandwidth_0.9_h100.txt").read_text()

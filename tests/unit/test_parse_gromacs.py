@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from trueup.benchmarks.gromacs.output import GromacsOutput, fatal_error, parse_gromacs, recognises
 from trueup.errors import ParseError
-from trueup.parsers.gromacs import GromacsOutput, fatal_error, parse_gromacs, recognises
 
 DATA = Path(__file__).parent.parent / "data" / "gromacs"
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from trueup.benchmarks.hpl.output import parse_hpl, recognises
 from trueup.errors import ParseError
-from trueup.parsers.hpl import parse_hpl, recognises
 
 DATA = Path(__file__).parent.parent / "data" / "hpl"
 HPCC = (DATA / "hpcc150_2ranks.txt").read_text()

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from trueup.benchmarks.ib.output import SIZES, parse_ib, recognises
 from trueup.errors import ParseError
-from trueup.parsers.ib import SIZES, parse_ib, recognises
 
 DATA = Path(__file__).parent.parent / "data" / "ib"
 TEXTS = {path.stem: path.read_text() for path in DATA.glob("*.txt") if path.stem != "no_device"}

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from trueup.benchmarks.nccl.output import OPERATIONS, NcclOutput, parse_nccl, recognises
 from trueup.errors import ParseError
-from trueup.parsers.nccl import OPERATIONS, NcclOutput, parse_nccl, recognises
 
 DATA = Path(__file__).parent.parent / "data" / "nccl"
 BYTES = {"float": 4, "half": 2, "double": 8, "int8": 1}

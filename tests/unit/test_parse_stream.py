@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from trueup.benchmarks.stream.output import KERNELS, parse_stream, recognises
 from trueup.errors import ParseError
-from trueup.parsers.stream import KERNELS, parse_stream, recognises
 
 DATA = Path(__file__).parent.parent / "data" / "stream"
 OURS = (DATA / "kernel_streaming.json").read_text()

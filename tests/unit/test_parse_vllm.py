@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from trueup.benchmarks.vllm.output import DRIVER_PREFIX, parse_vllm, recognises
 from trueup.errors import ParseError
-from trueup.parsers.vllm import DRIVER_PREFIX, parse_vllm, recognises
 
 DATA = Path(__file__).parent.parent / "data" / "vllm"
 RANDOM = "vllm032_driver_random.log"

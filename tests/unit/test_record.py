@@ -13,8 +13,8 @@ from helpers import a_record
 from hypothesis import given
 from hypothesis import strategies as st
 from trueup import record as records
+from trueup.benchmarks.vllm.output import parse_vllm
 from trueup.errors import BadInput, TrueupError
-from trueup.parsers.vllm import parse_vllm
 
 DATA = Path(__file__).parent.parent / "data"
 # Every recorded output of every tool; azurite holds a list of packages.

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from trueup.parsers.vllm import DRIVER_PREFIX, parse_vllm
+from trueup.benchmarks.vllm.output import DRIVER_PREFIX, parse_vllm
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

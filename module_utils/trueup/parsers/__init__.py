@@ -1,46 +1,5 @@
-"""What tools print, understood here and nowhere else. One file a tool.
+"""What lscpu, ibstat and nvidia-smi print of a node, understood here and nowhere else.
 
-Each parser module has ``parse_<tool>(text)``: a frozen dataclass, or ParseError with the line;
-never an empty or partial result. Those of benchmarks (the result is a ``Parsed``) have also
-
-- ``TOOL``: the tool's name, as in ``trueup read --tool NAME``;
-- ``JUDGED_BY``: metric, unit and direction that the benchmark is judged by (``trueup scaling``);
-- ``ROLE``: the role that installs it and measures, where that is not called as the tool;
-- ``recognises(text) -> bool``: whether a text is this tool's output, judged by what only this tool
-  prints.
-
-No Ansible, clock, files, network or environment in here.
+Each has ``parse_<tool>(text)``: frozen dataclasses, or ParseError with the line. What benchmarks
+print is understood in their rooms, ``benchmarks/<tool>/``.
 """
-
-from __future__ import annotations
-
-from typing import Dict, List, Optional, Protocol
-
-from ..record import Metric
-
-__all__ = ["Parsed"]
-
-
-class Parsed(Protocol):
-    """What every parser's result can tell, whatever the tool."""
-
-    @property
-    def tool_version(self) -> Optional[str]:
-        """The tool's version where its output says it."""
-
-    @property
-    def warnings(self) -> List[str]:
-        """Sentences that the reader of the numbers must know (rounding in the output, for
-        example)."""
-
-    @property
-    def parameters(self) -> Dict[str, str]:
-        """What the output itself says of the case and an expectation may depend on (``operation``
-        of a collective); an empty mapping where it says nothing."""
-
-    @property
-    def checks(self) -> Dict[str, bool]:
-        """The tool's own correctness checks by name; an empty mapping where it prints none."""
-
-    def metrics(self) -> List[Metric]:
-        """The rows, in base units with the unit named."""

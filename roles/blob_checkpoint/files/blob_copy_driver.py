@@ -6,9 +6,9 @@ its index and the MD5 of its bytes, and the service has compared that MD5 with w
 end the MD5 of the file is compared with the blob's.
 
 The last line on standard output is `trueup-blob_copy ` and a JSON object, which
-parsers/blob_copy.py reads. The credential comes from the environment or from a file that only its
-owner can read, never from an argument; azcopy takes a SAS only as an argument, so it is used with
-the node's managed identity alone.
+benchmarks/blob_copy/output.py reads. The credential comes from the environment or from a file that
+only its owner can read, never from an argument; azcopy takes a SAS only as an argument, so it is
+used with the node's managed identity alone.
 
 Exit status: 0; 1 a copy failed; 2 the arguments cannot be used; 3 a checksum differs.
 """

@@ -7,7 +7,7 @@ from its time); later repeats reuse the block shape found, so that n repeats cos
 compilation and one tuning.
 
 One process of this driver is one rank. The last line that rank 0 prints is `trueup-devito ` and a
-JSON object, which parsers/devito.py reads.
+JSON object, which benchmarks/devito/output.py reads.
 """
 
 import argparse

@@ -5,8 +5,8 @@ builds with the tool's own programs: solvate, energy minimisation, 2 ps at 300 K
 from a fixed seed, grompp. SPC water with the files that every GROMACS has, PME, 2 fs steps.
 
 The last line printed is `trueup-gromacs ` and a JSON object with the sha256 of the log above it,
-which parsers/gromacs.py reads. Where a program of GROMACS fails, its log and what it said are
-printed instead, and the exit status is its own (128 + the signal's number where one ended it).
+which benchmarks/gromacs/output.py reads. Where a program of GROMACS fails, its log and what it said
+are printed instead, and the exit status is its own (128 + the signal's number where one ended it).
 """
 
 import argparse

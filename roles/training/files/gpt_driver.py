@@ -12,7 +12,7 @@ The data is a cycle over the vocabulary (its first 64 tokens) with a little nois
 run, so that a model that learns shows a falling loss within a few iterations.
 
 The first line that rank 0 prints says that it begins; the last is ``trueup-megatron `` and a JSON
-object, which parsers/megatron.py reads.
+object, which benchmarks/megatron/output.py reads.
 """
 
 import argparse

@@ -3,7 +3,7 @@
 The benchmark (the arguments after `--`) is this driver's child; its output is passed on as it
 comes. While it runs, the server's /metrics is read every few seconds: use of the KV cache, requests
 that wait and run, prefix-cache counters. The last line printed is `trueup-vllm ` and a JSON object,
-which parsers/vllm.py reads.
+which benchmarks/vllm/output.py reads.
 
 Exit status: the child's; where that is 0, 69 when the server was away at some time of the run, and
 65 when no request succeeded. The reason then stands on standard error, in a line that begins with

@@ -42,8 +42,8 @@ from typing import (
     Tuple,
 )
 
-from ..errors import ParseError
-from ..record import Metric, summarise
+from ...errors import ParseError
+from ...record import Metric, summarise
 
 __all__ = ["JUDGED_BY", "KINDS", "TOOL", "GpuCopyOutput", "parse_gpu_copy", "recognises"]
 

@@ -23,8 +23,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Mapping, NoReturn, Optional, Sequence, Tuple
 
-from ..errors import ParseError
-from ..record import Metric
+from ...errors import ParseError
+from ...record import Metric
 
 __all__ = ["JUDGED_BY", "TOOL", "Direction", "FioOutput", "Job", "parse_fio", "recognises"]
 

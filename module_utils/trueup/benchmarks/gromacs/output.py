@@ -17,8 +17,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Dict, List, Mapping, Match, NoReturn, Optional, Pattern, Tuple
 
-from ..errors import ParseError
-from ..record import Metric
+from ...errors import ParseError
+from ...record import Metric
 
 __all__ = [
     "DRIVER_PREFIX",

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from typing import Dict, List, Match, Optional, Pattern, Sequence, Set, Tuple
 
-from ..errors import ParseError
-from ..record import Metric, summarise
+from ...errors import ParseError
+from ...record import Metric, summarise
 
 __all__ = ["JUDGED_BY", "TOOL", "HplOutput", "HplTest", "parse_hpl", "recognises"]
 

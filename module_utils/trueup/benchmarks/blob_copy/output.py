@@ -15,8 +15,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Mapping, NoReturn, Optional, Sequence, Tuple
 
-from ..errors import ParseError
-from ..record import Metric
+from ...errors import ParseError
+from ...record import Metric
 
 __all__ = [
     "DRIVER_PREFIX",

@@ -13,8 +13,8 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-from ..errors import ParseError
-from ..record import Metric, summarise
+from ...errors import ParseError
+from ...record import Metric, summarise
 
 __all__ = ["JUDGED_BY", "LARGEST_ERROR", "TOOL", "GemmOutput", "Gpu", "parse_gemm", "recognises"]
 

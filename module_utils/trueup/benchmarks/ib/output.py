@@ -20,8 +20,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
-from ..errors import ParseError
-from ..record import Metric
+from ...errors import ParseError
+from ...record import Metric
 
 __all__ = ["JUDGED_BY", "SIZES", "TOOL", "IbOutput", "IbRow", "parse_ib", "recognises"]
 

@@ -35,8 +35,8 @@ import zlib
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from ..errors import ParseError
-from ..record import Metric, summarise
+from ...errors import ParseError
+from ...record import Metric, summarise
 
 __all__ = [
     "DRIVER_FIRST",

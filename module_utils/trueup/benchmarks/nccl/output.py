@@ -27,9 +27,9 @@ from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from ..errors import ParseError
-from ..record import Metric, summarise
-from .nccl_log import LogLine, NcclLog, read_log
+from ...errors import ParseError
+from ...record import Metric, summarise
+from .log import LogLine, NcclLog, read_log
 
 __all__ = ["JUDGED_BY", "OPERATIONS", "TOOL", "NcclOutput", "parse_nccl", "recognises"]
 

@@ -21,8 +21,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-from ..errors import ParseError
-from ..record import Metric, summarise
+from ...errors import ParseError
+from ...record import Metric, summarise
 
 __all__ = [
     "DRIVER_PREFIX",

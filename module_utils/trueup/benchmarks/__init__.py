@@ -1,0 +1,48 @@
+"""The benchmarks, a room each: ``benchmarks/<tool>/``.
+
+``output``: what the tool prints, understood here and nowhere else. It has ``parse_<tool>(text)``: a
+frozen dataclass, or ParseError with the line; never an empty or partial result. Also
+
+- ``TOOL``: the tool's name, as in ``trueup read --tool NAME``;
+- ``ROLE``: the role that installs it and measures, where that is not called as the tool;
+- ``recognises(text) -> bool``: whether a text is this tool's output, judged by what only this tool
+  prints.
+
+No Ansible, clock, files, network or environment in there.
+
+``view``: how its figures are shown (``VIEW``, a ``trueup.view.View``). Report, list, scaling, cost
+and plots follow from it.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, List, Optional, Protocol
+
+from ..record import Metric
+
+__all__ = ["Parsed"]
+
+
+class Parsed(Protocol):
+    """What every parser's result can tell, whatever the tool."""
+
+    @property
+    def tool_version(self) -> Optional[str]:
+        """The tool's version where its output says it."""
+
+    @property
+    def warnings(self) -> List[str]:
+        """Sentences that the reader of the numbers must know (rounding in the output, for
+        example)."""
+
+    @property
+    def parameters(self) -> Dict[str, str]:
+        """What the output itself says of the case and an expectation may depend on (``operation``
+        of a collective); an empty mapping where it says nothing."""
+
+    @property
+    def checks(self) -> Dict[str, bool]:
+        """The tool's own correctness checks by name; an empty mapping where it prints none."""
+
+    def metrics(self) -> List[Metric]:
+        """The rows, in base units with the unit named."""
