@@ -1,0 +1,27 @@
+"""How figures of nccl-tests are shown."""
+
+from __future__ import annotations
+
+from ...view import Chart, Measure, View, Work
+
+__all__ = ["VIEW"]
+
+# Bus bandwidth is the rate of the busiest link, whatever the number of ranks (nccl-tests
+# doc/PERFORMANCE.md), so it does not grow with them.
+_BUS = Measure("busbw", "bus bandwidth", "byte/s", "higher", "GB/s", grows=False)
+_ALGORITHM = Measure("algbw", "algorithm bandwidth", "byte/s", "higher", "GB/s", grows=False)
+_TIME = Measure("time", "time", "s", "lower", "us", grows=False)
+
+VIEW = View(
+    title="NCCL collectives",
+    headlines=(_BUS,),
+    figures=(_ALGORITHM, _TIME),
+    apart=("operation",),
+    charts=(Chart("lines", (_BUS,), "message_bytes", "Bus bandwidth over message size", log=True),),
+    work=(Work("TB", "tb", "algbw", 1e12),),
+    method="nccl-tests times each collective at each message size, out of place, over several"
+    " iterations after a warm-up; algorithm bandwidth is message size / time, and bus bandwidth is"
+    " that times the share of the data that crosses the busiest link. Start-up of the job and"
+    " loading of data are not in it.",
+    resource="gpus",
+)

@@ -1,0 +1,134 @@
+"""How a benchmark is shown: what its room says once, and report, list, scaling, cost and plots
+follow from.
+
+Every ``benchmarks/<tool>/view.py`` has one ``VIEW``. Nothing here reads or draws: analysis does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Optional, Tuple
+
+__all__ = ["Chart", "Measure", "Peak", "View", "Work"]
+
+
+@dataclass(frozen=True)
+class Peak:
+    """What the hardware of a VM size could do at most, by a column of catalog/vm_sizes.csv.
+
+    Attributes:
+        column: the column.
+        factor: what turns its unit into the measure's base unit (1e9 for GFLOP/s).
+        parameter: a parameter of the case that must have ``value`` for this peak to hold ("" for
+            any case).
+        nodes: whether the peak is of one node and the figure of all nodes of the case.
+    """
+
+    column: str
+    factor: float
+    parameter: str = ""
+    value: str = ""
+    nodes: bool = False
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One figure that is shown.
+
+    Attributes:
+        metric: its name in records.
+        label: what people call it, without the unit: "bus bandwidth".
+        unit: the base unit in records ("byte/s").
+        direction: "higher", "lower" or "none": what is better.
+        shown: the unit that people read ("GB/s", "TFLOP/s", "ms").
+        statistic: which statistic of repeats stands for it; "" for the median or the only value.
+        grows: whether it is a figure of the whole case, which more nodes raise (a rate of all
+            ranks) or lower (a time); not for a figure of each device or rank, which stays the same
+            on more nodes where all is well (busbw, TFLOP/s of one GPU).
+        peak: the most that the hardware allows, if the catalog says it.
+    """
+
+    metric: str
+    label: str
+    unit: str
+    direction: str
+    shown: str
+    statistic: str = ""
+    grows: bool = True
+    peak: Optional[Peak] = None
+
+
+@dataclass(frozen=True)
+class Work:
+    """What the work of a case is counted in, so that it can be priced.
+
+    Attributes:
+        unit: what people pay for, in the singular as after "US$ per": "ns", "PFLOP", "TB",
+            "million output tokens".
+        key: the same as part of a column's name in CSV: "usd_per_<key>".
+        rate: the metric that says how much of it is done in ``seconds``. Where it is measured at
+            several message sizes, the headline's counts; of several devices, their sum.
+        amount: how many of the rate's base units one unit of work is (1e15 flop for a PFLOP).
+        seconds: the time that the rate is over: 1, or 86400 for a rate by day.
+    """
+
+    unit: str
+    key: str
+    rate: str
+    amount: float
+    seconds: float = 1.0
+
+
+@dataclass(frozen=True)
+class Chart:
+    """One plot of the benchmark's section.
+
+    Attributes:
+        kind: "lines": over the figure that ``over`` names; "matrix": from device to device, or from
+            node to node; "rows": one row a case or device, for what has no order.
+        measures: what is drawn; several lines of one unit share a plot.
+        over: "message_bytes", "device", "case", or a parameter's name ("max_concurrency").
+        title: in words: "Bus bandwidth over message size".
+        log: whether the axis that ``over`` names is logarithmic.
+        statistics: which statistics become a line each ("median", "p99"); empty for the one that
+            the measure names.
+    """
+
+    kind: str
+    measures: Tuple[Measure, ...]
+    over: str
+    title: str
+    log: bool = False
+    statistics: Tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class View:
+    """How one benchmark is shown.
+
+    Attributes:
+        title: what people call it: "NCCL collectives".
+        headlines: the figures that may stand for a case, the first that the case holds does. Where
+            it is measured at several message sizes, the one that the size's expectation judges
+            counts, else the largest; of several devices, the worst.
+        figures: what the table shows beside the headline.
+        apart: parameters by which cases are told apart when several nodes ran the same
+            ("operation"), and that name a row.
+        charts: the plots of its section, none for none.
+        work: units of work for the cost; empty where no work is done that anyone pays for.
+        method: two sentences: what is measured and how, what is not in it.
+        resource: what a case uses within a node, and scaling within a node runs over: "cores" or
+            "gpus".
+        layouts: whether the same work is run in several layouts of ranks and threads, so that the
+            fastest is looked for.
+    """
+
+    title: str
+    headlines: Tuple[Measure, ...]
+    method: str
+    figures: Tuple[Measure, ...] = ()
+    apart: Tuple[str, ...] = ()
+    charts: Tuple[Chart, ...] = ()
+    work: Tuple[Work, ...] = ()
+    resource: str = "cores"
+    layouts: bool = False
