@@ -336,7 +336,7 @@ class _Reader:
         except OSError as error:
             self.excluded.append(Excluded(str(folder), f"cannot be listed: {error.strerror}"))
             return
-        is_run = bool(_RUN_ID.match(folder.resolve().name))
+        is_run = bool(_RUN_ID.match(os.path.basename(real)))
         for entry in entries:
             if not entry.name.startswith("."):
                 self._read_entry(entry, is_run=is_run)
@@ -347,11 +347,18 @@ class _Reader:
             self.excluded.append(
                 Excluded(shown, "its name is not UTF-8, so no table can hold it; rename it")
             )
-        elif entry.is_dir():
-            inside = Path(entry.path)
-            if _RUN_ID.match(entry.name) or (inside / "run.json").is_file():
-                self._read_folder(inside)
-        elif not entry.is_file():
+            return
+        try:
+            is_folder, is_file = entry.is_dir(), entry.is_file()
+            holds_run = is_folder and (_RUN_ID.match(entry.name) or _has_manifest(entry.path))
+        except OSError as error:
+            # A link that loops, a stale handle of NFS, a folder that may not be searched.
+            self.excluded.append(Excluded(entry.path, error.strerror or str(error)))
+            return
+        if is_folder:
+            if holds_run:
+                self._read_folder(Path(entry.path))
+        elif not is_file:
             # A pipe or a device would be waited for; a dangling link leads nowhere.
             self.excluded.append(Excluded(entry.path, "not a regular file"))
         elif entry.name == "run.json":
@@ -501,6 +508,18 @@ def _is_utf8(path: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def _has_manifest(folder: str) -> bool:
+    """Whether the folder is a run's, of any name.
+
+    Raises:
+        OSError: that cannot be known.
+    """
+    try:
+        return stat.S_ISREG(os.stat(os.path.join(folder, "run.json")).st_mode)
+    except FileNotFoundError:
+        return False
 
 
 def _starts_as_object(path: str) -> bool:

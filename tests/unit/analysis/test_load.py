@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import errno
 import hashlib
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -212,6 +214,50 @@ def test_hidden_and_foreign_files_are_not_records(tmp_path: Path) -> None:
     (results / "notes.txt").write_text("remember", encoding="utf-8")
     loaded = load([results])
     assert (len(loaded.cases), loaded.excluded) == (1, [])
+
+
+def test_a_link_that_loops_is_excluded_and_the_rest_is_read(tmp_path: Path) -> None:
+    results = made.write(tmp_path, [made.record()])
+    other = results / "another-name"
+    other.mkdir()
+    loops = [
+        results / "loop",
+        results / "20261120T091300Z-ffff",
+        results / made.RUN_ID / "run.json",
+        results / made.RUN_ID / "z.json",
+        other / "run.json",
+    ]
+    for link in loops:
+        link.symlink_to(link)
+    loaded = load([results])
+    assert len(loaded.cases) == 1
+    assert {(item.path, item.reason) for item in loaded.excluded} == {
+        (str(link if link.parent != other else other), os.strerror(errno.ELOOP)) for link in loops
+    }
+    with pytest.raises(BadInput, match=os.strerror(errno.ELOOP)):
+        load([loops[0]])
+
+
+@pytest.mark.parametrize("number", [errno.ESTALE, errno.EACCES, errno.EIO])
+def test_an_entry_that_cannot_be_looked_at_is_excluded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    results = made.write(tmp_path, [made.record()])
+    for name in ("stale", "notes"):
+        (results / name).mkdir()
+    look = os.stat
+
+    def refuse(path: Any, *args: Any, **options: Any) -> os.stat_result:
+        if str(path).endswith("stale/run.json"):
+            raise OSError(number, os.strerror(number), path)
+        return look(path, *args, **options)
+
+    monkeypatch.setattr(os, "stat", refuse)
+    loaded = load([results])
+    assert len(loaded.cases) == 1
+    assert [(item.path, item.reason) for item in loaded.excluded] == [
+        (str(results / "stale"), os.strerror(number))
+    ]
 
 
 def test_a_record_given_twice_counts_once(tmp_path: Path) -> None:
