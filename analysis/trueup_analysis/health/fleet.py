@@ -8,11 +8,12 @@ from dataclasses import replace
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
-from .verdicts import Case, Figure, Verdict, of_figure
+from .verdicts import Verdict, of_figure
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from ..cases import Case, Figure
     from .expectations import Expectations
 
 __all__ = ["differences", "outliers", "pairs"]

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Final
 from trueup.errors import BadInput
 
 from . import fleet, verdicts
-from .verdicts import WORST_FIRST, Case, Verdict
+from .verdicts import WORST_FIRST, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ..cases import Case
     from .expectations import Expectations
 
 __all__ = ["Health", "examine", "junit", "prometheus"]

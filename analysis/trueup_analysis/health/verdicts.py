@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
+
+from ..cases import Case, Figure, kind_of, read_cases
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable
 
     from ..load import Loaded
     from ..read import Reading
@@ -16,12 +18,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "WORST_FIRST",
-    "Case",
-    "Figure",
     "Verdict",
     "cases",
     "judge",
     "judge_case",
+    "latest",
     "of_figure",
     "of_reading",
 ]
@@ -31,35 +32,6 @@ WORST_FIRST: Final[tuple[Word, ...]] = ("fail", "not measured", "warn", "no verd
 
 # Azure's fault codes that are of one XID.
 _OF_XID: Final = {"48": "NHC2014", "79": "NHC2013", "94": "NHC2012", "95": "NHC2011"}
-_OF_PAIR: Final = ("test", "device", "message_bytes", "gdr")
-
-
-@dataclass(frozen=True)
-class Figure:
-    """One metric row of a case, in the base unit."""
-
-    name: str
-    value: float
-    unit: str
-    direction: str
-    message_bytes: int | None = None
-    device: str | None = None
-    statistic: str | None = None
-
-
-@dataclass(frozen=True)
-class Case:
-    """One case, and what it measured."""
-
-    nodes: tuple[str, ...]
-    vm_size: str | None
-    benchmark: str
-    case: str
-    outcome: str
-    reason: str | None
-    parameters: Mapping[str, Any]
-    software: Mapping[str, str]
-    figures: Sequence[Figure]
 
 
 @dataclass(frozen=True)
@@ -100,66 +72,14 @@ def cases(loaded: Loaded, *, as_size: str | None = None) -> list[Case]:
         loaded: the records.
         as_size: the size that every record is judged as, instead of its own.
     """
-    ordered = loaded.cases.sort_values("started_at", kind="stable")
-    kinds = [
-        _kind(*row)
-        for row in zip(
-            *(ordered[name].tolist() for name in ("nodes", "node_count", "benchmark", "case")),
-            ordered["parameters"].tolist(),
-            strict=True,
-        )
-    ]
-    last = ordered[~ordered.assign(kind=kinds).duplicated("kind", keep="last")]
-    figures: dict[int, list[Figure]] = {}
-    wanted = loaded.metrics[loaded.metrics["record"].isin(last["record"])]
-    columns = ("record", "name", "value", "unit", "direction", "message_bytes", "device")
-    for row in zip(*(wanted[name].tolist() for name in (*columns, "statistic")), strict=True):
-        record, name, value, unit, direction, message_bytes, device, statistic = row
-        figures.setdefault(record, []).append(
-            Figure(
-                str(name),
-                float(value),
-                str(unit),
-                str(direction),
-                None if _missing(message_bytes) else int(message_bytes),
-                None if _missing(device) else str(device),
-                None if _missing(statistic) else str(statistic),
-            )
-        )
-    named = ("record", "nodes", "node_count", "vm_size", "benchmark", "case", "outcome", "reason")
-    found = []
-    for row in zip(
-        *(last[name].tolist() for name in (*named, "parameters", "software")), strict=True
-    ):
-        record, nodes, count, size, benchmark, case, outcome, reason, parameters, software = row
-        found.append(
-            Case(
-                nodes=_names(nodes, count),
-                vm_size=as_size or (None if _missing(size) else str(size)),
-                benchmark=str(benchmark),
-                case=str(case),
-                outcome=str(outcome),
-                reason=None if _missing(reason) else str(reason),
-                parameters=parameters,
-                software=software,
-                figures=figures.get(record, []),
-            )
-        )
-    return found
+    return latest(read_cases(loaded, as_size=as_size))
 
 
-def _names(nodes: str, count: int) -> tuple[str, ...]:
-    """The nodes of a case; a single one may have a + in its name."""
-    return tuple(str(nodes).split("+")) if not _missing(count) and count > 1 else (str(nodes),)
-
-
-def _kind(nodes: str, count: int, benchmark: str, case: str, parameters: Mapping[str, Any]) -> str:
-    """What is the same for two measurements of the same thing. Of a pair either may have begun."""
-    names = _names(nodes, count)
-    if benchmark == "ib" and len(names) > 1:
-        case = repr([str(parameters.get(name)) for name in _OF_PAIR])
-        names = tuple(sorted(names))
-    return repr((names, benchmark, case))
+def latest(found: Iterable[Case]) -> list[Case]:
+    """The case of each kind that began last, in the order in which they began."""
+    ordered = sorted(found, key=lambda case: case.started_at or "")
+    last = {kind_of(case): place for place, case in enumerate(ordered)}
+    return [ordered[place] for place in sorted(last.values())]
 
 
 def of_reading(reading: Reading, size: str, node_count: int) -> Case:
@@ -186,14 +106,6 @@ def of_reading(reading: Reading, size: str, node_count: int) -> Case:
             )
             for row in reading.rows
         ],
-    )
-
-
-def _missing(value: Any) -> bool:
-    return (
-        value is None
-        or (isinstance(value, float) and math.isnan(value))
-        or (type(value).__name__ == "NAType")
     )
 
 

@@ -16,6 +16,7 @@ from fleet import FAULTS, GIB, NOISY_PAIR, SIZE
 from made import figure, record, write
 from trueup.errors import BadInput
 from trueup_analysis import cli
+from trueup_analysis.cases import Case, Figure
 from trueup_analysis.health import expectations, report, verdicts
 from trueup_analysis.health.quantity import Quantity
 from trueup_analysis.load import load
@@ -32,7 +33,7 @@ def case(
     size: str | None = NDV4,
     parameters: dict[str, Any] | None = None,
     **changes: Any,
-) -> verdicts.Case:
+) -> Case:
     """A case with these metric rows."""
     made = {
         "nodes": ("made-1",),
@@ -45,7 +46,7 @@ def case(
         "software": {},
         **changes,
     }
-    return verdicts.Case(**made, figures=[verdicts.Figure(**row) for row in rows])
+    return Case(**made, figures=[Figure(**row) for row in rows])
 
 
 def busbw(gigabytes: float, message_bytes: int = 8 * GIB) -> dict[str, Any]:
@@ -349,7 +350,7 @@ def test_what_is_said_of_the_driver_and_the_pair_says_why(examined: report.Healt
 
 def pairs_of(
     bad: set[tuple[int, int]], nodes: int = 8, device: str = "mlx5_ib0"
-) -> list[verdicts.Case]:
+) -> list[Case]:
     """Every pair of a few nodes; those in ``bad`` at half the speed."""
     return [
         case(
@@ -370,7 +371,7 @@ def pairs_of(
     ]
 
 
-def blamed_in(found: list[verdicts.Case]) -> list[tuple[str, ...]]:
+def blamed_in(found: list[Case]) -> list[tuple[str, ...]]:
     health = report.examine(found, FACTS)
     return sorted({item.nodes for item in health.verdicts if item.verdict in ("fail", "warn")})
 
@@ -429,7 +430,7 @@ def test_a_plus_in_a_name_does_not_make_two_nodes(tmp_path: Path) -> None:
 
 
 def test_another_compiler_is_no_failure_and_another_kernel_is() -> None:
-    def node(number: int, benchmark: str, **software: str) -> verdicts.Case:
+    def node(number: int, benchmark: str, **software: str) -> Case:
         return case(benchmark, nodes=(f"n{number}",), software=software)
 
     found = [node(n, "stream", compiler="13" if n == 3 else "12") for n in range(6)]

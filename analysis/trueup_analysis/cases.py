@@ -1,0 +1,240 @@
+"""The loaded frames as plain objects, a ``Case`` a record: what is judged, listed and reported."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+    from .load import Loaded
+
+__all__ = ["TYPICAL", "Case", "Figure", "kind_of", "read_cases"]
+
+# The statistics that stand for a figure, in this order where a tool gives several.
+TYPICAL: Final = (None, "median", "single", "mean")
+_NO_BINDING: Final = (None, "", "none")
+
+
+class Figure(NamedTuple):
+    """One metric row of a record, in the base unit."""
+
+    name: str
+    value: float
+    unit: str
+    direction: str
+    message_bytes: int | None = None
+    device: str | None = None
+    statistic: str | None = None
+    n: int | None = None
+
+
+@dataclass(frozen=True)
+class Case:
+    """One record, and what it measured.
+
+    Attributes:
+        nodes: the nodes that it ran on, by name.
+        vm_size: the Azure size, None where it is not known.
+        record: its number in ``Loaded.cases``.
+        provenance: "measured", or the publication.
+    """
+
+    nodes: tuple[str, ...]
+    vm_size: str | None
+    benchmark: str
+    case: str
+    outcome: str
+    reason: str | None
+    parameters: Mapping[str, Any]
+    software: Mapping[str, str]
+    figures: Sequence[Figure]
+    record: int = 0
+    run_id: str = "unknown"
+    region: str | None = None
+    offer: str | None = None
+    node_count: int | None = None
+    ranks: int | None = None
+    threads: int | None = None
+    cores: int | None = None
+    gpus: int | None = None
+    system: Mapping[str, Any] = field(default_factory=dict)
+    command: Sequence[str] = ()
+    started_at: str | None = None
+    duration: float | None = None
+    raw_path: str | None = None
+    source: str = ""
+    provenance: str = "measured"
+
+    @property
+    def measured(self) -> bool:
+        """Whether this is a record of ours, not a published result."""
+        return self.provenance == "measured"
+
+    @property
+    def node(self) -> str:
+        """The names of its nodes in one text: "a+b"."""
+        return "+".join(self.nodes)
+
+    @property
+    def machine(self) -> str:
+        """What machines have in common that are compared: the Azure size, off Azure the CPU."""
+        return self.vm_size or str(self.system.get("cpu_model") or self.node)
+
+    def of(self, metric: str) -> Iterator[Figure]:
+        """Its rows of one metric."""
+        return (figure for figure in self.figures if figure.name == metric)
+
+    def plain(self, metric: str, statistic: str = "") -> float | None:
+        """A figure of the whole case (no message size, no device): the named statistic, else the
+        one that stands for the figure. None where the record lacks it.
+        """
+        wanted = (statistic,) if statistic else TYPICAL
+        found = {
+            figure.statistic: figure.value
+            for figure in self.of(metric)
+            if figure.message_bytes is None and figure.device is None
+        }
+        return next((found[one] for one in wanted if one in found), None)
+
+    def repeats(self, metric: str) -> int | None:
+        """How often a figure of the whole case was measured, None where the record is silent."""
+        return next((row.n for row in self.of(metric) if row.device is None and row.n), None)
+
+    @property
+    def layout(self) -> str:
+        """ "2 ranks x 1 thread, by numa": how the cores were used; empty where nobody says."""
+        if self.ranks is None or self.threads is None:
+            return ""
+        ranks = f"{self.ranks} rank" + ("s" if self.ranks > 1 else "")
+        threads = f"{self.threads} thread" + ("s" if self.threads > 1 else "")
+        binding, mpi = self.parameters.get("binding"), self.parameters.get("mpi")
+        words = "" if binding in _NO_BINDING else f", by {binding}"
+        words += "" if mpi in (None, "", "off", "basic") else f", MPI {mpi}"
+        launcher = self.parameters.get("launcher")
+        words += "" if launcher in (None, "", "local") else f", {launcher}"
+        return f"{ranks} × {threads}{words}"
+
+    @property
+    def short_layout(self) -> str:
+        """The same in a few characters: "2x1 numa"."""
+        if self.ranks is None or self.threads is None:
+            return ""
+        binding = self.parameters.get("binding")
+        return f"{self.ranks}x{self.threads}" + ("" if binding in _NO_BINDING else f" {binding}")
+
+
+_TEXTS: Final = {
+    **{name: name for name in ("run_id", "benchmark", "case", "outcome", "source", "provenance")},
+    **{name: name for name in ("reason", "vm_size", "region", "offer", "started_at", "raw_path")},
+}
+_COUNTS: Final = {
+    **{name: name for name in ("node_count", "ranks", "cores", "gpus")},
+    "threads_per_rank": "threads",
+}
+_OBJECTS: Final = ("parameters", "software", "system", "command")
+
+
+def read_cases(
+    loaded: Loaded,
+    *,
+    records: Collection[int] | None = None,
+    metrics: Collection[str] | None = None,
+    as_size: str | None = None,
+) -> list[Case]:
+    """All records in the order in which they were read, or those of the given numbers.
+
+    Args:
+        metrics: only the figures of these names, which is quicker; None for all.
+        as_size: the size that every record is taken for, instead of its own.
+    """
+    frame = loaded.cases
+    if frame.empty:
+        return []
+    if records is not None:
+        frame = frame[frame["record"].isin(records)]
+    figures = _figures(loaded.metrics, None if records is None else set(frame["record"]), metrics)
+    columns: dict[str, Iterable[Any]] = {
+        ours: _values(frame[theirs]) for theirs, ours in (_TEXTS | _COUNTS).items()
+    }
+    columns["duration"] = _values(frame["duration_seconds"])
+    columns |= {name: frame[name].tolist() for name in _OBJECTS}
+    columns["record"] = frame["record"].tolist()
+    counts = columns["node_count"]
+    columns["nodes"] = [
+        _names(nodes, count) for nodes, count in zip(_values(frame["nodes"]), counts, strict=True)
+    ]
+    names = list(columns)
+    made = []
+    for values in zip(*columns.values(), strict=True):
+        fields = dict(zip(names, values, strict=True))
+        if as_size is not None:
+            fields["vm_size"] = as_size
+        made.append(Case(figures=figures.get(fields["record"], ()), **fields))
+    return made
+
+
+def _names(nodes: str | None, count: int | None) -> tuple[str, ...]:
+    """The nodes of a record; a single one may have a + in its name."""
+    if nodes is None:
+        return ("unknown",)
+    return tuple(nodes.split("+")) if count is not None and count > 1 else (nodes,)
+
+
+def _figures(
+    metrics: pd.DataFrame, records: set[int] | None, names: Collection[str] | None
+) -> dict[int, list[Figure]]:
+    """Record -> its rows."""
+    if metrics.empty:
+        return {}
+    if names is not None:
+        metrics = metrics[metrics["name"].isin(names)]
+    if records is not None:
+        metrics = metrics[metrics["record"].isin(records)]
+    if metrics.empty:
+        return {}
+    rows = list(
+        map(Figure._make, zip(*(_values(metrics[name]) for name in Figure._fields), strict=True))
+    )
+    numbers = metrics["record"].to_numpy()
+    if (np.diff(numbers) < 0).any():
+        order = np.argsort(numbers, kind="stable")
+        numbers, rows = numbers[order], [rows[place] for place in order]
+    starts = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist()]
+    ends = [*starts[1:], len(rows)]
+    return {int(numbers[start]): rows[start:end] for start, end in zip(starts, ends, strict=True)}
+
+
+def _values(column: pd.Series) -> list[Any]:
+    """A column as plain values, what is missing as None."""
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        words = [*column.cat.categories, None]
+        return [words[code] for code in column.cat.codes.tolist()]
+    missing = column.isna()
+    values = column.tolist()
+    if not missing.any():
+        return values
+    return [None if lacks else value for value, lacks in zip(values, missing.tolist(), strict=True)]
+
+
+def kind_of(case: Case) -> str:
+    """What is the same for two measurements of the same thing on the same nodes.
+
+    Of a pair of nodes either may have begun.
+    """
+    names, name = case.nodes, case.case
+    if case.benchmark == "ib" and len(names) > 1:
+        pair = ("test", "device", "message_bytes", "gdr")
+        name = repr([str(case.parameters.get(one)) for one in pair])
+        names = tuple(sorted(names))
+    return repr((names, case.benchmark, name))
+
+
+def is_number(value: float | None) -> bool:
+    """Whether a figure is there and finite."""
+    return value is not None and math.isfinite(value)

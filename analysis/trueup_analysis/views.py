@@ -1,0 +1,191 @@
+"""How each benchmark says that it is shown, and the figures that follow from it for a case."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Final
+
+from trueup import benchmarks
+from trueup.view import Measure, View
+
+from .cases import TYPICAL
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from trueup.view import Work
+
+    from .cases import Case, Figure
+    from .health.expectations import Expectation, Expectations
+
+__all__ = [
+    "Headline",
+    "amount_rate",
+    "headline",
+    "judged_by",
+    "names_of",
+    "shown_as",
+    "view_of",
+    "views",
+]
+
+
+@cache
+def views() -> Mapping[str, View]:
+    """The views by benchmark: one a room of ``trueup.benchmarks``."""
+    rooms = sorted(info.name for info in pkgutil.iter_modules(benchmarks.__path__))
+    return {
+        name: importlib.import_module(f"{benchmarks.__name__}.{name}.view").VIEW for name in rooms
+    }
+
+
+def view_of(benchmark: str) -> View | None:
+    """How a benchmark is shown; None for what is no benchmark of ours (the state of a node)."""
+    return views().get(benchmark)
+
+
+def names_of(benchmark: str) -> str:
+    """What people call a benchmark."""
+    view = view_of(benchmark)
+    return benchmark.replace("_", " ") if view is None else view.title
+
+
+@dataclass(frozen=True)
+class Headline:
+    """The figure that stands for a case.
+
+    Attributes:
+        value, low, high: in the measure's base unit: the typical one, the least and the greatest of
+            the repeats (None where the record does not say).
+        n: how many repeats, None where the record does not say.
+        message_bytes: at which message size, None where the figure has none.
+        device: the worst of several devices, None where the figure has none.
+        devices: how many devices were measured.
+        judged_bytes: the message size that is judged, where the case never reached it.
+    """
+
+    measure: Measure
+    value: float
+    low: float | None = None
+    high: float | None = None
+    n: int | None = None
+    message_bytes: int | None = None
+    device: str | None = None
+    devices: int = 0
+    judged_bytes: int | None = None
+
+
+def headline(case: Case, expectations: Expectations | None = None) -> Headline | None:
+    """The figure that stands for a case: the first of its view's headlines that the case holds.
+
+    Measured at several message sizes, the one that is judged counts, else the largest; of several
+    devices, the worst. A case without a view has its first figure with a direction.
+    """
+    view = view_of(case.benchmark)
+    if view is None:
+        return _first(case)
+    for measure in view.headlines:
+        found = at_headline(case, measure, expectations)
+        if found is not None:
+            return found
+    return None
+
+
+def at_headline(
+    case: Case, measure: Measure, expectations: Expectations | None = None
+) -> Headline | None:
+    """One measure of a case at the place where its headline counts; None where it is not held."""
+    rows = list(case.of(measure.metric))
+    wanted = (measure.statistic,) if measure.statistic else TYPICAL
+    statistic = next((one for one in wanted if any(row.statistic == one for row in rows)), "")
+    typical = [row for row in rows if row.statistic == statistic]
+    if not typical:
+        return None
+    judged = judged_by(case, measure.metric, expectations)
+    size, missed = _size(typical, judged)
+    here = [row for row in typical if row.message_bytes == size]
+    # A row of the whole case says it all; without one, the worst device speaks for the node.
+    whole = [row for row in here if row.device is None]
+    worst = min if measure.direction == "higher" else max
+    row = whole[0] if whole else worst(here, key=lambda row: row.value)
+    ends = {
+        one.statistic: one.value
+        for one in rows
+        if (one.message_bytes, one.device) == (row.message_bytes, row.device)
+    }
+    return Headline(
+        measure,
+        row.value,
+        ends.get("min"),
+        ends.get("max"),
+        row.n,
+        size,
+        row.device,
+        len({one.device for one in here if one.device is not None}),
+        missed,
+    )
+
+
+def _size(rows: Sequence[Figure], judged: Sequence[Expectation]) -> tuple[int | None, int | None]:
+    """The message size that counts, and the judged one that was not reached."""
+    sizes = {row.message_bytes for row in rows if row.message_bytes is not None}
+    if not sizes:
+        return None, None
+    asked = [one.message_bytes for one in judged if one.message_bytes is not None]
+    reached = [size for size in asked if size in sizes]
+    if reached:
+        return max(reached), None
+    return max(sizes), max(asked, default=None)
+
+
+def judged_by(case: Case, metric: str, expectations: Expectations | None) -> list[Expectation]:
+    """What is expected of a metric of this case."""
+    if expectations is None or case.vm_size is None:
+        return []
+    return [
+        item
+        for item in expectations.of(case.vm_size, case.benchmark)
+        if item.metric == metric and item.applies(case.parameters, len(case.nodes))
+    ]
+
+
+_NO_VIEW: Final = ("higher", "lower")
+
+
+def _first(case: Case) -> Headline | None:
+    for row in case.figures:
+        if row.direction in _NO_VIEW and row.statistic in TYPICAL:
+            word = row.name.replace("_", " ")
+            measure = Measure(row.name, word, row.unit, row.direction, "")
+            return Headline(measure, row.value, message_bytes=row.message_bytes, device=row.device)
+    return None
+
+
+def amount_rate(case: Case, work: Work, expectations: Expectations | None = None) -> float | None:
+    """How much of the work a case does in ``work.seconds``, in the rate's base unit.
+
+    At several message sizes, that of the headline; of several devices, their sum. None where the
+    case does not hold the rate, or it is 0.
+    """
+    rows = [row for row in case.of(work.rate) if row.statistic in TYPICAL]
+    statistic = next((one for one in TYPICAL if any(row.statistic == one for row in rows)), None)
+    rows = [row for row in rows if row.statistic == statistic]
+    if not rows:
+        return None
+    shown = headline(case, expectations)
+    sizes = {row.message_bytes for row in rows}
+    if shown is not None and shown.message_bytes in sizes:
+        rows = [row for row in rows if row.message_bytes == shown.message_bytes]
+    elif len(sizes) > 1:
+        return None
+    whole = [row for row in rows if row.device is None]
+    total = whole[0].value if whole else sum(row.value for row in rows)
+    return total if total > 0 else None
+
+
+def shown_as(measures: Iterable[Measure]) -> dict[str, str]:
+    """The unit that people read, by metric."""
+    return {one.metric: one.shown for one in measures}
