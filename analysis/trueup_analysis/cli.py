@@ -173,10 +173,10 @@ def list_cases(
 ) -> None:
     """What was measured, run by run, with what failed and what could not be read."""
     from .load import verify as verify_raw
-    from .render import sheets
+    from .render import list_sheets
 
     loaded = _load(sources)
-    _write([*sheets.cases(loaded), *sheets.excluded(loaded)], format_, output)
+    _write([*list_sheets.cases(loaded), *list_sheets.excluded(loaded)], format_, output)
     _say_notes(loaded)
     if not verify:
         return
@@ -228,7 +228,7 @@ def scaling(
 ) -> None:
     """Speed-up, efficiency, serial fraction, fits, and where adding cores or nodes stops paying."""
     from . import scaling as analysis
-    from .render import sheets
+    from .render import scaling_sheets
 
     loaded = _load(sources)
     found = analysis.series(
@@ -239,7 +239,7 @@ def scaling(
         across_sizes=across_sizes,
         threshold=threshold,
     )
-    made = [sheets.scaling(series) for series in found]
+    made = [scaling_sheets.scaling(series) for series in found]
     _write(made, format_, output)
     _say_notes(loaded)
     _say_all(analysis.left_out(loaded, benchmark))
@@ -292,7 +292,7 @@ def cost(
     from . import cost as analysis
     from . import published_tokens, tokens
     from .catalog import folder
-    from .render import sheets, token_sheets
+    from .render import cost_sheets, token_sheets
 
     api = tokens.ApiPrices(api_price, api_price_total)
     loaded = _load(sources)
@@ -339,7 +339,7 @@ def cost(
             as_size=as_size,
             price_date=price_date,
         )
-        made += sheets.cost(result)
+        made += cost_sheets.cost(result)
         unknown += result.unknown
     if serving is not None:
         made += token_sheets.tokens(serving)
@@ -373,7 +373,7 @@ def reference(
     from . import reference as analysis
     from .catalog import folder
     from .load import load
-    from .render import sheets
+    from .render import reference_sheets
 
     path = folder(catalog) / "reference_results.csv"
     published = load([path])
@@ -384,7 +384,7 @@ def reference(
     else:
         _say("No results/ here: the published tables stand alone.")
     _write(
-        sheets.reference(
+        reference_sheets.reference(
             analysis.compare(published, mine),
             analysis.sums(published),
             analysis.storage(path, mine),
@@ -442,9 +442,11 @@ def read(
             written["verdicts"] = [vars(verdict) for verdict in found]
         _put(json.dump(objects), output)
     else:
-        from .render import sheets
+        from .render import reading_sheets
 
-        sheet = sheets.reading if format_ is Format.csv else sheets.reading_for_people
+        sheet = (
+            reading_sheets.reading if format_ is Format.csv else reading_sheets.reading_for_people
+        )
         made = [sheet(item) for item in readings]
         if judged is not None and format_ is not Format.csv:
             from .render import health_sheets

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-__all__ = ["Column", "Sheet", "rows_of"]
+__all__ = ["Column", "Sheet", "rows_of", "short_size", "times"]
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,8 @@ class Sheet:
 
     Attributes:
         faint: key of a boolean column: rows where it is false are shown, but do not count.
+        marks: key of what a row is marked as: "best", "bad" or "" (a page shows it beside the row).
+        name: what the table is called in a page's anchors and file names, such as "cost".
         notes: sentences below the table. warnings: sentences that also go to standard error.
         facts: what JSON says of the table as a whole.
     """
@@ -53,6 +55,8 @@ class Sheet:
     notes: Sequence[str] = ()
     warnings: Sequence[str] = ()
     faint: str | None = None
+    marks: str | None = None
+    name: str = ""
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     def data(self) -> list[str]:
@@ -82,3 +86,13 @@ def _plain(value: Any) -> Any:
     if units.is_missing(value):
         return None
     return value.item() if hasattr(value, "item") else value
+
+
+def short_size(value: Any) -> str:
+    """A VM size without the word that all of them begin with."""
+    return units.text(value).removeprefix("Standard_")
+
+
+def times(value: Any) -> str:
+    """A ratio: "2.4x"."""
+    return units.UNKNOWN if units.is_missing(value) else f"{units.fixed(value, 1)}x"

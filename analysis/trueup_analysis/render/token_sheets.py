@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from trueup_analysis.cost import GIVEN
 
 from . import units
-from .sheet import Column, Sheet, rows_of
-from .sheets import short_size
+from .sheet import Column, Sheet, rows_of, short_size
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,0 +1,104 @@
+"""Which nodes runs expected, and why those without a record have none: silence is not health."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+__all__ = ["ExpectedNode", "expected_nodes", "silent_runs"]
+
+# What Ansible calls the controller where no inventory lists it.
+_CONTROLLER: Final = "localhost"
+
+
+@dataclass(frozen=True)
+class ExpectedNode:
+    """A node, and whether the newest run that expected it has a record of it.
+
+    Attributes:
+        name: its name in the inventory.
+        run_id: the newest run that expected it or measured it.
+        present: whether a record of that run names it, alone or with others. What the record says
+            of it is another question: the case may have failed.
+        why: why there is no record; None where there is one.
+    """
+
+    name: str
+    run_id: str
+    present: bool
+    why: str | None
+
+
+def expected_nodes(
+    runs: Sequence[Mapping[str, Any]], measured: Iterable[tuple[str, str]]
+) -> list[ExpectedNode]:
+    """Every node that a run expected or measured, by name.
+
+    An older run's record does not make a node present that the newest run lost.
+
+    Args:
+        runs: the manifests, as ``Loaded.runs`` has them, in any order.
+        measured: run id and node for each node of each record of ours. A node may be named that no
+            manifest lists, of a run that has none.
+    """
+    manifests = {str(run["run_id"]): run for run in runs}
+    recorded = set(measured)
+    meant = {(run_id, name) for run_id, run in manifests.items() for name in _meant(run)}
+    # Run ids sort by time: the newest of a node is the last.
+    newest = {name: run_id for run_id, name in sorted(meant | recorded)}
+    found = []
+    for name, run_id in sorted(newest.items()):
+        present = (run_id, name) in recorded
+        why = None if present else _why(name, manifests[run_id])
+        found.append(ExpectedNode(name, run_id, present, why))
+    return found
+
+
+def silent_runs(runs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The ids of runs that do not say whom they expected: nobody knows who is absent there.
+
+    These are runs of before ``run.json`` had ``expected`` that were stopped.
+    """
+    return sorted(str(run["run_id"]) for run in runs if run.get("expected") is None and not _meant(run))
+
+
+def _meant(run: Mapping[str, Any]) -> set[str]:
+    expected = run.get("expected")
+    if expected is not None:
+        return set(expected)
+    # An older manifest: all hosts of the run, among which the controller may be, if a play that
+    # makes nodes ran before. With trouble or alone it may as well be the node.
+    tallies = run.get("hosts") or {}
+    names = {*tallies, *(step["node"] for step in _skipped(run) if "node" in step)}
+    tally = tallies.get(_CONTROLLER) or {}
+    if len(names) > 1 and not (tally.get("failed") or tally.get("unreachable")):
+        names.discard(_CONTROLLER)
+    return names
+
+
+def _skipped(run: Mapping[str, Any]) -> list[Mapping[str, str]]:
+    return run.get("skipped") or []
+
+
+def _why(name: str, run: Mapping[str, Any]) -> str:
+    tally = (run.get("hosts") or {}).get(name) or {}
+    where = (run.get("failed_in") or {}).get(name)
+    skipped = [
+        f"{step.get('what', 'unknown')}: {step.get('why', 'unknown')}"
+        for step in _skipped(run)
+        if step.get("node") == name
+    ]
+    if tally.get("unreachable"):
+        return "unreachable"
+    if where:
+        return f"failed in {where}"
+    if tally.get("failed"):
+        return "failed, and run.json does not say where"
+    if not run.get("finished_at"):
+        return "the run did not finish"
+    if skipped:
+        return f"skipped: {'; '.join(skipped)}"
+    return "no record, and run.json does not say why"

@@ -1,0 +1,142 @@
+"""From published results to sheets."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from . import units
+from .sheet import Column, Sheet, rows_of, times
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pandas as pd
+
+    from trueup_analysis.reference import Comparison, Storage, Sums
+
+__all__ = ["reference"]
+
+_two = partial(units.fixed, digits=2)
+_three = partial(units.fixed, digits=3)
+_flops = partial(units.measure, unit="flop/s")
+_hours = partial(units.fixed, digits=4)
+
+
+def reference(
+    comparisons: Sequence[Comparison], sums: Sums, storage: Storage | None = None
+) -> list[Sheet]:
+    """The published tables with what is recomputed from them and, where there is one, this run
+    beside."""
+    made = [*(_comparison(item) for item in comparisons), _sums(sums)]
+    return made if storage is None else made + _storage(storage)
+
+
+def _storage(item: Storage) -> list[Sheet]:
+    table = item.table.copy()
+    table["published"] = [
+        _rate(low, unit) if low == high else f"{_rate(low, unit)} to {_rate(high, unit)}"
+        for low, high, unit in zip(table["low"], table["high"], table["unit"], strict=True)
+    ]
+    table["shown"] = _shown(table["unit"])
+    sheets = [
+        Sheet(
+            title=item.title,
+            columns=[
+                Column("configuration", "volume", words=True),
+                Column("clients", "clients", units.count),
+                Column("what", "measured", words=True),
+                Column("latency", "at"),
+                Column("low"),
+                Column("high"),
+                Column("published", "published", data=False),
+                Column("unit"),
+                Column("shown", "unit", data=False),
+                Column("said", "remark", words=True),
+            ],
+            rows=rows_of(table),
+            notes=item.notes,
+            facts={"kind": "published_storage", "source": item.source},
+        )
+    ]
+    if not item.mine.empty:
+        mine = item.mine.copy()
+        mine["own"] = list(map(units.measure, mine["value"], mine["unit"]))
+        mine["shown"] = _shown(mine["unit"])
+        sheets.append(
+            Sheet(
+                title="Own figures of fio on shared storage: another benchmark than the published",
+                columns=[
+                    Column("node", "node", words=True),
+                    Column("case", "case", words=True),
+                    Column("filesystem", "type"),
+                    Column("filesystem_source", "source", words=True),
+                    Column("figure", "figure", words=True),
+                    Column("device"),
+                    Column("statistic", "statistic", words=True),
+                    Column("value"),
+                    Column("own", "own", data=False),
+                    Column("unit"),
+                    Column("shown", "unit", data=False),
+                ],
+                rows=rows_of(mine),
+                facts={"kind": "own_storage"},
+            )
+        )
+    return sheets
+
+
+def _rate(value: float, unit: str) -> str:
+    return units.count(value) if unit == "1/s" else units.measure(value, unit)
+
+
+def _shown(names: pd.Series) -> list[str]:
+    return [units.DISPLAYED.get(name, name) for name in names]
+
+
+def _comparison(item: Comparison) -> Sheet:
+    columns = [
+        *([Column("nodes", "nodes", units.count)] if item.over == "nodes" else []),
+        Column("cores", "cores", units.count),
+        Column("vm_size"),
+        Column("published_seconds", "published\ns", units.seconds),
+        Column("published_flop_per_second", "published\nGFLOP/s", _flops),
+        Column("published_speedup", "published\nspeed-up", _two),
+        Column("speedup", "recomp.\nspeed-up", _two),
+        Column("efficiency", "effic.", _three),
+        Column("mine_layout", "own\nlayout", words=True),
+        Column("mine_seconds", "own\ns", units.seconds),
+        Column("mine_flop_per_second", "own\nGFLOP/s", _flops),
+        Column("mine_speedup", "own\nspeed-up", _two),
+        Column("mine_efficiency", "own\neffic.", _three),
+    ]
+    return Sheet(
+        title=item.title,
+        columns=columns,
+        rows=rows_of(item.table),
+        notes=item.notes,
+        facts={"kind": "published", "over": item.over, "source": item.source},
+    )
+
+
+def _sums(sums: Sums) -> Sheet:
+    return Sheet(
+        title=sums.title,
+        columns=[
+            Column("configuration", "runs summed", words=True),
+            Column("published_hours", "published\nh", _three),
+            Column("sum_run_hours", "sum of run times,\nnot node-hours: h", _hours),
+            Column("node_hours", "true\nnode-hours", _hours),
+            Column(
+                "underbilled",
+                "underbills\nby",
+                times,
+            ),
+        ],
+        rows=rows_of(
+            sums.table,
+            ["configuration", "published_hours", "sum_run_hours", "node_hours", "underbilled"],
+        ),
+        notes=sums.notes,
+        facts={"kind": "published_cost", "source": sums.source},
+    )

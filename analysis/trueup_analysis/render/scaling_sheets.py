@@ -1,0 +1,133 @@
+"""From scaling series to sheets."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from . import units
+from .sheet import Column, Sheet, rows_of, short_size
+
+if TYPE_CHECKING:
+    from trueup_analysis.scaling import Fit, Series
+
+__all__ = ["fit_line", "scaling"]
+
+_two = partial(units.fixed, digits=2)
+_three = partial(units.fixed, digits=3)
+_flops = partial(units.measure, unit="flop/s")
+# Names of metrics in CSV and JSON end in their base unit.
+_UNIT_WORDS = {
+    "s": "seconds",
+    "byte/s": "bytes_per_second",
+    "bit/s": "bits_per_second",
+    "flop/s": "flop_per_second",
+    "1/s": "per_second",
+}
+
+
+def scaling(series: Series) -> Sheet:
+    """One scaling table, with what its fits say below it."""
+    show = partial(units.measure, unit=series.unit)
+    what = units.DISPLAYED.get(series.unit, series.unit)
+    word = _UNIT_WORDS[series.unit]
+    frame = series.table.rename(
+        columns={
+            **{name: f"{name}_{word}" for name in ("median", "min", "max")},
+            "flop_rate": "flop_per_second",
+            "point_rate": "points_per_second",
+            "work": "work_flop",
+        }
+    )
+    rows = rows_of(frame)
+    several = not all(row["best"] for row in rows)
+    for row in rows:
+        row["wins"] = "*" if row["best"] and several else ""
+    columns = [
+        Column("resource"),
+        *([Column("node_count", "nodes", units.count)] if series.over == "nodes" else []),
+        Column("cores", "cores", units.count),
+        *([] if series.over == "nodes" else [Column("node_count")]),
+        # One size for all stands in the title.
+        Column("vm_size", None if series.vm_size else "size\n(Standard_)", short_size, words=True),
+        Column("layout", "layout", words=True),
+        Column("wins", "wins", words=True, data=False),
+        Column("best"),
+        Column("baseline"),
+        Column("n", "n", units.count),
+        Column("records"),
+        Column(f"median_{word}", f"median\n{what}", show),
+        Column(f"min_{word}", f"min\n{what}", show),
+        Column(f"max_{word}", f"max\n{what}", show),
+        Column("speedup", "speed-\nup", _two),
+        Column("efficiency", "parallel\neffic.", _three),
+        Column("serial_fraction", "serial\nfraction", _three),
+        Column("flop_per_second", "GFLOP/s", _flops),
+        Column("points_per_second", "GPts/s", partial(units.measure, unit="point/s")),
+        Column("roofline_fraction", "of\nroofline", units.percent),
+        Column("halo_share", "in halo\nexchange", units.percent),
+        Column("work_flop"),
+        Column("published_speedup", "published\nspeed-up", _two),
+    ]
+    fits = [fit for fit in (series.amdahl, series.usl) if fit is not None]
+    notes = [fit_line(fit, series.over) for fit in fits]
+    if series.stops_paying:
+        notes.insert(0, series.stops_paying)
+    if several:
+        notes.append("Where several layouts ran on the same resource, the one marked * counts.")
+    return Sheet(
+        title=(
+            f"{series.kind.capitalize()} scaling over {series.over}, baseline"
+            f" {units.plural(series.baseline, series.over.removesuffix('s'))}: {series.title}"
+        ),
+        columns=columns,
+        rows=rows,
+        notes=notes + series.notes,
+        warnings=series.warnings,
+        faint="best",
+        facts={
+            "kind": series.kind,
+            "benchmark": series.benchmark,
+            "over": series.over,
+            "metric": series.metric,
+            "baseline": series.baseline,
+            "provenance": series.provenance,
+            "stops_paying": series.stops_paying,
+            "fits": [_fit_facts(fit) for fit in fits],
+        },
+    )
+
+
+def fit_line(fit: Fit, over: str) -> str:
+    """What a fit says, in one sentence."""
+    words = {
+        "sigma": "serial fraction" if fit.law == "Amdahl" else "contention",
+        "kappa": "coherency",
+    }
+    values = ", ".join(
+        f"{words[name]} {units.significant(value, 3)}"
+        + (" (at its bound)" if units.is_missing(error) else f" +- {units.significant(error, 2)}")
+        for name, (value, error) in fit.parameters.items()
+    )
+    peak = f"; fastest at about {fit.peak:.0f} {over}" if fit.peak is not None else ""
+    name = fit.law[0].upper() + fit.law[1:]
+    error = units.significant(fit.residual, 2)
+    return f"{name}: {values} (error of the speed-up {error} rms, {fit.points} points){peak}."
+
+
+def _fit_facts(fit: Fit) -> dict[str, Any]:
+    return {
+        "law": fit.law,
+        "parameters": {
+            name: {"value": _fitted(value), "standard_error": _fitted(error)}
+            for name, (value, error) in fit.parameters.items()
+        },
+        "rms_error": _fitted(fit.residual),
+        "points": fit.points,
+        "peak": _fitted(fit.peak),
+    }
+
+
+def _fitted(value: float | None) -> float | None:
+    """Six digits: a search for the least error ends where the next digits are chance."""
+    return None if units.is_missing(value) else float(f"{value:.5e}")
