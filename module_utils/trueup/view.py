@@ -17,11 +17,14 @@ class Peak:
     """What the hardware of a VM size could do at most, by a column of catalog/vm_sizes.csv.
 
     Attributes:
-        column: the column.
+        column: the column; or ``gpu_peak_bf16_gflops_each``, the figure of the size's GPU in
+            catalog/training.yml, which is no column.
         factor: what turns its unit into the measure's base unit (1e9 for GFLOP/s).
         parameter: a parameter of the case that must have ``value`` for this peak to hold ("" for
-            any case).
+            any case). Both are compared as text: ``gpus: 0`` is "0".
         nodes: whether the peak is of one node and the figure of all nodes of the case.
+        gpus: whether the peak is of one GPU and the figure of all GPUs of the case.
+        otherwise: the peak where this one does not hold.
     """
 
     column: str
@@ -29,6 +32,8 @@ class Peak:
     parameter: str = ""
     value: str = ""
     nodes: bool = False
+    gpus: bool = False
+    otherwise: Optional[Peak] = None
 
 
 @dataclass(frozen=True)
@@ -40,7 +45,8 @@ class Measure:
         label: what people call it, without the unit: "bus bandwidth".
         unit: the base unit in records ("byte/s").
         direction: "higher", "lower" or "none": what is better.
-        shown: the unit that people read ("GB/s", "TFLOP/s", "ms").
+        shown: the unit that people read ("GB/s", "TFLOP/s", "ms"); "%" for a share, "" for a plain
+            number.
         statistic: which statistic of repeats stands for it; "" for the median or the only value.
         grows: whether it is a figure of the whole case, which more nodes raise (a rate of all
             ranks) or lower (a time); not for a figure of each device or rank, which stays the same
@@ -70,6 +76,12 @@ class Work:
             several message sizes, the headline's counts; of several devices, their sum.
         amount: how many of the rate's base units one unit of work is (1e15 flop for a PFLOP).
         seconds: the time that the rate is over: 1, or 86400 for a rate by day.
+        also: metrics that count with ``rate`` where the case holds them: what is written beside
+            what is read. A case that holds any of them is priced.
+        together: whether its devices were measured at the same time, so that their rates add up;
+            else the worst device's counts.
+        parameter: a parameter of the case that must have ``value`` (as text) for this work to have
+            been done ("" for any case).
     """
 
     unit: str
@@ -77,17 +89,22 @@ class Work:
     rate: str
     amount: float
     seconds: float = 1.0
+    also: Tuple[str, ...] = ()
+    together: bool = True
+    parameter: str = ""
+    value: str = ""
 
 
 @dataclass(frozen=True)
 class Chart:
-    """One plot of the benchmark's section.
+    """One plot of the benchmark's section. It is drawn where cases hold its measures, and over a
+    parameter where that has several values.
 
     Attributes:
         kind: "lines": over the figure that ``over`` names; "matrix": from device to device, or from
             node to node; "rows": one row a case or device, for what has no order.
         measures: what is drawn; several lines of one unit share a plot.
-        over: "message_bytes", "device", "case", or a parameter's name ("max_concurrency").
+        over: "message_bytes", "device", "node", "case", or a parameter's name ("max_concurrency").
         title: in words: "Bus bandwidth over message size".
         log: whether the axis that ``over`` names is logarithmic.
         statistics: which statistics become a line each ("median", "p99"); empty for the one that
@@ -111,7 +128,8 @@ class View:
         headlines: the figures that may stand for a case, the first that the case holds does. Where
             it is measured at several message sizes, the one that the size's expectation judges
             counts, else the largest; of several devices, the worst.
-        figures: what the table shows beside the headline.
+        figures: what the table shows beside the headline; other headlines too, and the one that
+            stands for a case is not repeated.
         apart: parameters by which cases are told apart when several nodes ran the same
             ("operation"), and that name a row.
         charts: the plots of its section, none for none.

@@ -1,0 +1,68 @@
+"""How figures of fio are shown."""
+
+from __future__ import annotations
+
+from typing import Tuple
+
+from ...view import Chart, Measure, View, Work
+
+__all__ = ["VIEW"]
+
+
+def _latencies(metric: str, label: str, shown: str) -> Tuple[Measure, Measure]:
+    """The median and the 99th percentile."""
+    return (
+        Measure(metric, label, "s", "lower", shown, grows=False),
+        Measure(metric, f"{label}, p99", "s", "lower", shown, statistic="p99", grows=False),
+    )
+
+
+_READ = Measure("read_bandwidth", "read bandwidth", "byte/s", "higher", "GB/s")
+_WRITE = Measure("write_bandwidth", "write bandwidth", "byte/s", "higher", "GB/s")
+_READ_IOPS = Measure("read_iops", "read I/O rate", "1/s", "higher", "IOPS")
+_WRITE_IOPS = Measure("write_iops", "write I/O rate", "1/s", "higher", "IOPS")
+_READ_LATENCY = _latencies("read_latency", "read latency", "ms")
+_WRITE_LATENCY = _latencies("write_latency", "write latency", "ms")
+# Operations of files. A cached stat was answered by the client of a shared file system.
+_FILES = (
+    Measure("create_rate", "file creates", "1/s", "higher", "operations/s"),
+    Measure("stat_rate", "file stats", "1/s", "higher", "operations/s"),
+    Measure("cached_stat_rate", "file stats, cached", "1/s", "higher", "operations/s"),
+    Measure("delete_rate", "file deletes", "1/s", "higher", "operations/s"),
+)
+
+VIEW = View(
+    title="Storage (fio)",
+    headlines=(_READ, _WRITE, *_FILES),
+    figures=(
+        _WRITE,
+        _READ_IOPS,
+        _WRITE_IOPS,
+        *_READ_LATENCY,
+        *_WRITE_LATENCY,
+        *_latencies("create_latency", "create latency", "us"),
+        *_latencies("stat_latency", "stat latency", "us"),
+        *_latencies("cached_stat_latency", "cached stat latency", "us"),
+        *_latencies("delete_latency", "delete latency", "us"),
+    ),
+    apart=("workload", "direct", "filesystem", "directory", "block_bytes", "jobs", "iodepth"),
+    charts=(
+        Chart("rows", (_READ, _WRITE), "case", "Bandwidth of each workload"),
+        Chart("rows", (_READ_IOPS, _WRITE_IOPS), "case", "I/O rate of each workload"),
+        Chart(
+            "rows",
+            (_READ_LATENCY[0], _WRITE_LATENCY[0]),
+            "case",
+            "Latency of each workload",
+            statistics=("median", "p99"),
+        ),
+        Chart("rows", _FILES, "case", "Rate of operations of files"),
+        Chart("lines", (_READ, _WRITE), "block_bytes", "Bandwidth over block size", log=True),
+    ),
+    # What is moved: read and written.
+    work=(Work("TB", "tb", "read_bandwidth", 1e12, also=("write_bandwidth",)),),
+    method="fio runs all processes of a workload at once for a given time (metadata workloads: one"
+    " operation of each file), and bandwidth and I/O rate are of all processes together, latencies"
+    " from the issue of an I/O to its completion. Laying out the files is not in it, and the page"
+    " cache only where direct is false.",
+)

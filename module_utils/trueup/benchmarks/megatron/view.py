@@ -1,0 +1,74 @@
+"""How figures of training runs are shown."""
+
+from __future__ import annotations
+
+from ...view import Measure, Peak, View, Work
+
+__all__ = ["VIEW"]
+
+# Dense fp16 has the peak of bf16 (NVIDIA's datasheets of A100 and H100).
+_PEAK = Peak(
+    "gpu_peak_bf16_gflops_each",
+    1e9,
+    parameter="precision",
+    value="bf16",
+    otherwise=Peak("gpu_peak_bf16_gflops_each", 1e9, parameter="precision", value="fp16"),
+)
+
+VIEW = View(
+    title="Training",
+    headlines=(Measure("step_time", "step time", "s", "lower", "s"),),
+    figures=(
+        Measure("sample_throughput", "samples trained", "1/s", "higher", "samples/s"),
+        Measure("token_throughput", "tokens trained", "1/s", "higher", "tokens/s"),
+        # As a share of the peak this is the MFU.
+        Measure(
+            "train_flops_megatron",
+            "model FLOPs of each GPU",
+            "flop/s",
+            "higher",
+            "TFLOP/s",
+            grows=False,
+            peak=_PEAK,
+        ),
+        Measure(
+            "train_flops_article",
+            "FLOPs of each GPU, recomputation counted",
+            "flop/s",
+            "higher",
+            "TFLOP/s",
+            grows=False,
+        ),
+        Measure(
+            "train_flops_printed",
+            "FLOPs of each GPU, as printed",
+            "flop/s",
+            "higher",
+            "TFLOP/s",
+            grows=False,
+        ),
+        Measure("loss_first", "first loss", "1", "lower", "", grows=False),
+        Measure("loss_last", "last loss", "1", "lower", "", grows=False),
+    ),
+    # Not the global batch: it grows with the nodes.
+    apart=(
+        "framework",
+        "layers",
+        "hidden_size",
+        "sequence_length",
+        "micro_batch",
+        "precision",
+        "zero_stage",
+        "offload",
+        "recompute",
+    ),
+    work=(
+        Work("million samples", "million_samples", "sample_throughput", 1e6),
+        Work("billion tokens", "billion_tokens", "token_throughput", 1e9),
+    ),
+    method="Step time is the median over the logged iterations after the warm-up, and samples,"
+    " tokens and the operations that a formula counts for them are over that time; TFLOP/s count"
+    " three passes, nothing recomputed, unless the column says otherwise. Start-up, the first"
+    " quarter of the logged lines (2 to 4 of them), evaluation and checkpoints are not in it.",
+    resource="gpus",
+)

@@ -1,0 +1,100 @@
+"""How figures of vLLM's serving benchmark are shown."""
+
+from __future__ import annotations
+
+from ...view import Chart, Measure, View, Work
+
+__all__ = ["VIEW"]
+
+_OUTPUT = Measure("output_token_throughput", "output tokens", "1/s", "higher", "tokens/s")
+_TOTAL = Measure("total_token_throughput", "tokens in total", "1/s", "higher", "tokens/s")
+_REQUESTS = Measure("request_throughput", "requests", "1/s", "higher", "requests/s")
+_GOODPUT = Measure("request_goodput", "goodput", "1/s", "higher", "requests/s")
+_LATENCIES = tuple(
+    Measure(metric, label, "s", "lower", "ms", grows=False)
+    for metric, label in (("ttft", "TTFT"), ("tpot", "TPOT"), ("itl", "ITL"), ("e2el", "E2EL"))
+)
+_P99 = tuple(
+    Measure(one.metric, f"{one.label}, p99", "s", "lower", "ms", statistic="p99", grows=False)
+    for one in _LATENCIES
+)
+_TTFT, _TPOT, _ITL, _E2EL = _LATENCIES
+_TYPICAL_AND_TAIL = ("median", "p99")
+
+VIEW = View(
+    title="vLLM",
+    headlines=(_OUTPUT,),
+    figures=(
+        _TOTAL,
+        _REQUESTS,
+        _GOODPUT,
+        *(one for pair in zip(_LATENCIES, _P99) for one in pair),
+        Measure("requests_failed", "requests failed", "1", "lower", "", grows=False),
+        Measure(
+            "requests_waiting",
+            "requests waiting, most",
+            "1",
+            "lower",
+            "",
+            statistic="max",
+            grows=False,
+        ),
+        Measure(
+            "kv_cache_usage",
+            "KV-cache use, most",
+            "1",
+            "lower",
+            "%",
+            statistic="max",
+            grows=False,
+        ),
+        Measure("prefix_cache_hit_rate", "prefix-cache hits", "1", "higher", "%", grows=False),
+    ),
+    apart=(
+        "model",
+        "recipe",
+        "endpoint_name",
+        "profile",
+        "configuration",
+        "random_input_tokens",
+        "random_output_tokens",
+        "num_prompts",
+        "request_rate",
+        "max_concurrency",
+        "tensor_parallel",
+        "data_parallel",
+    ),
+    charts=tuple(
+        chart
+        for over, load in (
+            ("max_concurrency", "requests in flight"),
+            ("request_rate", "request rate"),
+        )
+        for chart in (
+            Chart("lines", (_OUTPUT, _TOTAL), over, f"Throughput over {load}"),
+            Chart(
+                "lines",
+                (_TTFT, _E2EL),
+                over,
+                f"TTFT and E2EL over {load}",
+                statistics=_TYPICAL_AND_TAIL,
+            ),
+            Chart(
+                "lines",
+                (_TPOT, _ITL),
+                over,
+                f"TPOT and ITL over {load}",
+                statistics=_TYPICAL_AND_TAIL,
+            ),
+        )
+    ),
+    work=(
+        Work("million output tokens", "million_output_tokens", "output_token_throughput", 1e6),
+        Work("million total tokens", "million_total_tokens", "total_token_throughput", 1e6),
+    ),
+    method="vllm bench serve sends the prompts of a profile at a given request rate or number in"
+    " flight: throughputs are over the time from the first request to the last answer, latencies"
+    " are the client's, over the requests that succeeded. Loading the model, starting the server"
+    " and failed requests are not in it.",
+    resource="gpus",
+)
