@@ -14,7 +14,7 @@ from trueup.view import Measure, View
 from .cases import TYPICAL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from trueup.view import Work
 
@@ -27,7 +27,6 @@ __all__ = [
     "headline",
     "judged_by",
     "names_of",
-    "shown_as",
     "view_of",
     "views",
 ]
@@ -167,25 +166,32 @@ def _first(case: Case) -> Headline | None:
 def amount_rate(case: Case, work: Work, expectations: Expectations | None = None) -> float | None:
     """How much of the work a case does in ``work.seconds``, in the rate's base unit.
 
-    At several message sizes, that of the headline; of several devices, their sum. None where the
-    case does not hold the rate, or it is 0.
+    At several message sizes, that of the headline; of several devices, their sum where they worked
+    together, else the worst. None where the case holds no such rate, or it is 0, or the case did
+    not do this work.
     """
-    rows = [row for row in case.of(work.rate) if row.statistic in TYPICAL]
-    statistic = next((one for one in TYPICAL if any(row.statistic == one for row in rows)), None)
-    rows = [row for row in rows if row.statistic == statistic]
-    if not rows:
+    if work.parameter and str(case.parameters.get(work.parameter)) != work.value:
         return None
     shown = headline(case, expectations)
+    at = None if shown is None else shown.message_bytes
+    rates = [
+        _rate_of(case, metric, at, together=work.together) for metric in (work.rate, *work.also)
+    ]
+    known = [rate for rate in rates if rate is not None]
+    return sum(known) if known and sum(known) > 0 else None
+
+
+def _rate_of(case: Case, metric: str, at: int | None, *, together: bool) -> float | None:
+    rows = [row for row in case.of(metric) if row.statistic in TYPICAL]
+    statistic = next((one for one in TYPICAL if any(row.statistic == one for row in rows)), None)
+    rows = [row for row in rows if row.statistic == statistic]
     sizes = {row.message_bytes for row in rows}
-    if shown is not None and shown.message_bytes in sizes:
-        rows = [row for row in rows if row.message_bytes == shown.message_bytes]
-    elif len(sizes) > 1:
+    if len(sizes) > 1:
+        rows = [row for row in rows if row.message_bytes == at]
+    if not rows:
         return None
-    whole = [row for row in rows if row.device is None]
-    total = whole[0].value if whole else sum(row.value for row in rows)
-    return total if total > 0 else None
-
-
-def shown_as(measures: Iterable[Measure]) -> dict[str, str]:
-    """The unit that people read, by metric."""
-    return {one.metric: one.shown for one in measures}
+    whole = [row.value for row in rows if row.device is None]
+    if whole:
+        return whole[0]
+    values = [row.value for row in rows]
+    return sum(values) if together else min(values)

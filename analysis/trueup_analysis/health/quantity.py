@@ -7,25 +7,31 @@ from typing import Final
 
 from trueup.errors import BadInput
 
-__all__ = ["Quantity"]
+__all__ = ["UNITS", "Quantity"]
 
 # Unit as sources write it -> the base unit of records, and how many of these it is.
-_UNITS: Final = {
+UNITS: Final = {
     "1": ("1", 1.0),
+    "%": ("1", 0.01),
     "s": ("s", 1.0),
     "ms": ("s", 1e-3),
     "us": ("s", 1e-6),
     "byte": ("byte", 1.0),
     "KiB": ("byte", 1024.0),
+    "GB": ("byte", 1e9),
     "GiB": ("byte", 1024.0**3),
     "byte/s": ("byte/s", 1.0),
     "MB/s": ("byte/s", 1e6),
     "GB/s": ("byte/s", 1e9),
+    "TB/s": ("byte/s", 1e12),
     "bit/s": ("bit/s", 1.0),
     "Gb/s": ("bit/s", 1e9),
     "flop/s": ("flop/s", 1.0),
     "GFLOP/s": ("flop/s", 1e9),
     "TFLOP/s": ("flop/s", 1e12),
+    "PFLOP/s": ("flop/s", 1e15),
+    "point/s": ("point/s", 1.0),
+    "GPts/s": ("point/s", 1e9),
     "1/s": ("1/s", 1.0),
     "Hz": ("Hz", 1.0),
     "MHz": ("Hz", 1e6),
@@ -45,19 +51,19 @@ class Quantity:
     unit: str
 
     def __post_init__(self) -> None:
-        if self.unit not in _UNITS:
-            message = f"{self.unit!r} is no known unit; there are {', '.join(_UNITS)}"
+        if self.unit not in UNITS:
+            message = f"{self.unit!r} is no known unit; there are {', '.join(UNITS)}"
             raise BadInput(message)
 
     @property
     def base_unit(self) -> str:
         """The unit of records: byte/s for GB/s, bit/s for Gb/s."""
-        return _UNITS[self.unit][0]
+        return UNITS[self.unit][0]
 
     @property
     def base(self) -> float:
         """The figure in the base unit."""
-        return self.value * _UNITS[self.unit][1]
+        return self.value * UNITS[self.unit][1]
 
     def to(self, unit: str) -> Quantity:
         """The same in another unit of the same kind.

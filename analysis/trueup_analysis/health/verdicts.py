@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal
 
 from ..cases import Case, Figure, kind_of, read_cases
@@ -42,6 +42,7 @@ class Verdict:
         nodes: whom it is about: one node, or all nodes of the case.
         measured, expected: in ``unit``, a base unit; None where there is no figure.
         source_unit: the unit in which the source gives it, for people.
+        fix: what to do about a failure, where the expectation says it.
         reason: a sentence for whatever is neither pass nor a plain comparison of two figures.
     """
 
@@ -62,6 +63,7 @@ class Verdict:
     source: str | None = None
     date: str | None = None
     fault: str | None = None
+    fix: str | None = None
     reason: str | None = None
 
 
@@ -127,7 +129,10 @@ def judge_case(case: Case, expectations: Expectations) -> list[Verdict]:
     expected = expectations.of(case.vm_size, case.benchmark)
     if case.outcome == "invalid":
         reason = case.reason or "its own check failed"
-        failure = _of_case(case, "fail", reason, _fault(case, expected, reason))
+        failure = replace(
+            _of_case(case, "fail", reason, _fault(case, expected, reason)),
+            fix=None if case.benchmark == "node_state" else _fix(case, expected),
+        )
         # What a node is made of does not depend on what else is wrong with it; a speed does.
         return [failure, *(_figures(case, expected) if case.benchmark == "node_state" else [])]
     if not expected:
@@ -146,7 +151,7 @@ def judge_case(case: Case, expectations: Expectations) -> list[Verdict]:
                 for value in values
             )
             why = f"{item.what}: {refused}, expected {allowed}; the figures do not count"
-            return [_of_case(case, "fail", why, item.fault or None)]
+            return [replace(_of_case(case, "fail", why, item.fault or None), fix=item.fix or None)]
     fitting = [item for item in expected if item.applies(case.parameters, len(case.nodes))]
     if not fitting:
         what = "; ".join(dict.fromkeys(_needs(item) for item in expected))
@@ -168,6 +173,11 @@ def _fault(case: Case, expected: Iterable[Expectation], reason: str) -> str | No
         return _OF_XID.get(xid.group(1)) if xid else None
     of_its_kind = (item.fault for item in expected if item.fault and item.fits(len(case.nodes)))
     return next(of_its_kind, None)
+
+
+def _fix(case: Case, expected: Iterable[Expectation]) -> str | None:
+    """What the first expectation of the case's kind says to do."""
+    return next((item.fix for item in expected if item.fix and item.fits(len(case.nodes))), None)
 
 
 def _needs(expectation: Expectation) -> str:
@@ -258,6 +268,7 @@ def of_figure(case: Case, expectation: Expectation, figure: Figure) -> Verdict:
         source=expectation.source,
         date=expectation.date,
         fault=expectation.fault if word == "fail" else None,
+        fix=(expectation.fix or None) if word == "fail" else None,
     )
 
 
