@@ -15,6 +15,10 @@ description:
     that does not is refused with one sentence, and nothing runs.
   - Failed requests are always a metric. Above O(failed_share_allowed) the record is C(invalid). A
     run in which the server stopped answering, or no request succeeded, is C(failed).
+  - Tokens received are held against tokens asked for. Profile C(random) asks for an exact number,
+    and another one makes the record C(invalid). For the other profiles the number is a maximum.
+  - Under load answers arrive in one piece. Throughputs hold then. TPOT and ITL cannot be known;
+    the record has no such metrics, and a warning says why.
   - Needs what the role P(vllm#role) installs.
 options:
   prefix:
@@ -345,7 +349,9 @@ def main() -> None:
         bench.refuse(str(error))
     bench.case.software["vllm"] = output.tool_version or "unknown"
     bench.case.software["server_vllm"] = output.server_version or "unknown"
-    bench.finish(metrics=output.metrics(), invalid=vllm.judge(output, chosen))
+    for warning in output.warnings:
+        module.warn(warning)
+    bench.finish(metrics=vllm.measured(output, chosen), invalid=vllm.judge(output, chosen))
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from .benchmarks.vllm.output import VllmOutput, first_error
 from .errors import BadInput
+from .record import Metric
 
 __all__ = [
     "LOAD",
@@ -36,6 +37,7 @@ __all__ = [
     "explain",
     "fingerprint",
     "judge",
+    "measured",
     "require_dataset",
     "require_length",
     "settings",
@@ -789,4 +791,21 @@ def judge(output: VllmOutput, chosen: Settings) -> Optional[str]:
             f"{output.failed} of {requests} requests failed ({share:.2%}; allowed are "
             f"{chosen.failed_share_allowed:.2%}){first}"
         )
+    if chosen.data.data == "random":
+        # The end-of-text token is ignored there: every answer is as long as was asked for. Of the
+        # other profiles the number is a maximum, and says nothing of a shorter answer.
+        asked = output.completed * chosen.random_output_tokens
+        if output.output_tokens != asked:
+            return (
+                f"{output.completed} requests brought {output.output_tokens} tokens and asked for "
+                f"{asked}"
+            )
     return None
+
+
+def measured(output: VllmOutput, chosen: Settings) -> List[Metric]:
+    """The rows of the record: without the goodput where it is by a TPOT that cannot be known."""
+    rows = output.metrics()
+    if "tpot" in chosen.goodput_ms and "tpot" not in output.latencies:
+        return [row for row in rows if row.name != "request_goodput"]
+    return rows

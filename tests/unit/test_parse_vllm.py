@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,8 @@ def test_the_table_says_what_the_json_says_rounded() -> None:
     assert rounded.exact is False
     assert rounded.warnings == ["the figures of the printed table are rounded to 0.01"]
     got = figures(text_of("vllm032_table.log"))
+    # The table counts no pieces.
+    assert exact.pop(("answers_in_one_piece", "single")) == 0
     assert set(got) == set(exact)
     for name, value in exact.items():
         assert got[name] == pytest.approx(value, abs=0.00501), name
@@ -224,6 +227,12 @@ END = "=" * 50
         (sealed(RANDOM, "server", "kv_cache_usage_max", value=1.5), "KV-cache use of"),
         (sealed(RANDOM, "server", "busy_samples", value=500), "more busy samples than"),
         (sealed(RANDOM, "server", "samples", value=-1), "samples -1 is not a count"),
+        (sealed(RANDOM, "answers", value=3), "answers 3 are no counts"),
+        (sealed(RANDOM, "answers", value={"without_token": 0}), "in_one_piece None is not a count"),
+        (
+            sealed(RANDOM, "answers", value={"without_token": 0, "in_one_piece": 41}),
+            "more arrived in one piece than there are",
+        ),
         (sealed(RANDOM, "server", "requests_waiting_max", value="0"), "is not a number"),
         (sealed("vllm032_driver_ramp_goodput.log", "result", "request_goodput", value=1.77), "no"),
     ],
@@ -248,9 +257,83 @@ def test_no_queries_give_no_hit_rate_and_an_idle_watch_a_warning() -> None:
     assert "no sample of the server's metrics met a request" in output.warnings[-1]
 
 
-def test_an_itl_of_zero_is_a_warning() -> None:
-    text = changed(TABLE, r"(Median ITL \(ms\): +)\d+\.\d\d", r"\g<1>0.00")
-    assert "the client read several tokens at once" in parse_vllm(text).warnings[0]
+def test_tokens_that_were_read_together_have_no_itl_and_keep_their_tpot() -> None:
+    output = parse_vllm(changed(TABLE, r"(Median ITL \(ms\): +)\d+\.\d\d", r"\g<1>0.00"))
+    assert sorted(output.latencies) == ["tpot", "ttft"]
+    assert output.warnings[0] == (
+        "more than half of the tokens arrived together with the one before: ITL cannot be known "
+        "and is left out"
+    )
+
+
+PIECE = (
+    "answers arrived in one piece: TPOT and ITL cannot be known and are left out, TTFT is the time "
+    "to the first piece; the throughput holds"
+)
+
+
+@pytest.mark.parametrize("printed", ["0.00", "0.02"])
+def test_a_table_with_a_tpot_that_no_server_has_keeps_its_throughput(printed: str) -> None:
+    text = changed(TABLE, r"(Median TPOT \(ms\): +)\d+\.\d\d", rf"\g<1>{printed}")
+    output = parse_vllm(text)
+    assert sorted(output.latencies) == ["ttft"]
+    assert (output.output_throughput, output.output_tokens) == (51.16, 48)
+    assert (output.in_one_piece, output.warnings[0]) == (None, PIECE)
+
+
+def detailed(pieces: int) -> str:
+    """The recorded result of 8 requests, of which some arrived in one piece; its summary of what
+    lies between tokens is made for that."""
+    data = json.loads(text_of(DETAILED))
+    data["itls"][:pieces] = [[] for _ in range(pieces)]
+    for name, values in (
+        ("tpot", [sum(gaps) / 5 for gaps in data["itls"]]),
+        ("itl", [gap for gaps in data["itls"] for gap in gaps]),
+    ):
+        for statistic, value in (
+            ("mean", statistics.fmean(values or [0])),
+            ("median", statistics.median(values or [0])),
+            ("std", statistics.pstdev(values or [0])),
+        ):
+            data[f"{statistic}_{name}_ms"] = 1000 * value
+        percentiles = statistics.quantiles(values, n=100, method="inclusive") if values else [0]
+        data[f"p99_{name}_ms"] = 1000 * percentiles[-1]
+    return json.dumps(data)
+
+
+@pytest.mark.parametrize("pieces", [1, 5, 8])
+def test_answers_in_one_piece_are_counted_and_leave_no_tpot(pieces: int) -> None:
+    output = parse_vllm(detailed(pieces))
+    assert sorted(output.latencies) == ["ttft"]
+    assert output.warnings == [f"{pieces} of 8 {PIECE}"]
+    rows = {row.name: row.value for row in output.metrics()}
+    assert (rows["answers_in_one_piece"], rows["output_tokens"]) == (pieces, 48)
+    assert rows["output_token_throughput"] == pytest.approx(51.15599307739847)
+
+
+def test_answers_in_one_piece_are_counted_by_the_driver() -> None:
+    counted = {"without_token": 0, "in_one_piece": 4}
+    output = parse_vllm(sealed("vllm032_driver_storm.log", "answers", value=counted))
+    # 1 % of 400: what it does to a mean is within what the runs differ by.
+    assert (output.in_one_piece, sorted(output.latencies)) == (4, ["e2el", "itl", "tpot", "ttft"])
+    assert output.warnings == ["4 of 400 answers arrived in one piece: they count as a TPOT of 0"]
+    counted["in_one_piece"] = 5
+    output = parse_vllm(sealed("vllm032_driver_storm.log", "answers", value=counted))
+    assert (output.in_one_piece, sorted(output.latencies)) == (5, ["e2el", "ttft"])
+    assert output.warnings == [f"5 of 400 {PIECE}"]
+    ramp = sealed("vllm032_driver_ramp_goodput.log", "answers", value=counted)
+    assert parse_vllm(ramp).warnings[1] == (
+        "where request_goodput has a limit for TPOT, answers in one piece count as within it"
+    )
+
+
+def test_answers_without_a_token_are_refused() -> None:
+    message = "2 of 40 requests without a token were counted as successful"
+    with pytest.raises(ParseError, match=message):
+        parse_vllm(sealed(RANDOM, "answers", value={"without_token": 2, "in_one_piece": 0}))
+    text = changed(DETAILED, r'"output_lens": \[6, 6', '"output_lens": [0, 12')
+    with pytest.raises(ParseError, match="1 of 8 requests without a token were counted"):
+        parse_vllm(text)
 
 
 def test_only_vllms_output_is_recognised() -> None:

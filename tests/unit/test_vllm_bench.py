@@ -265,6 +265,11 @@ def test_a_bad_end_gives_a_failed_record_with_the_reason(
         (KILLED, {"failed_share_allowed": 0.6}, "allowed are 60.00%"),
         (RANDOM, {"num_prompts": 41}, "40 requests were sent instead of 41"),
         (
+            RANDOM,
+            {"random_output_tokens": 49},
+            "40 requests brought 1920 tokens and asked for 1960",
+        ),
+        (
             "\n".join(line for line in RANDOM.splitlines() if "trueup-vllm {" not in line),
             {},
             "the driver's result line is missing",
@@ -289,7 +294,8 @@ def test_another_model_is_invalid(run_module: Any, server: StandIn) -> None:
 
 
 def test_failures_within_the_share_are_allowed_and_shown(run_module: Any) -> None:
-    record = run_module(FakeRun(stdout=KILLED), failed_share_allowed=0.7)["record"]
+    run = FakeRun(stdout=KILLED)
+    record = run_module(run, failed_share_allowed=0.7, random_output_tokens=24)["record"]
     assert record["outcome"] == "ok"
     rows = {row["name"]: row["value"] for row in record["metrics"]}
     assert (rows["requests_failed"], rows["requests_completed"]) == (25, 15)

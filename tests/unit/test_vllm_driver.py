@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from trueup.benchmarks.vllm.output import DRIVER_PREFIX, parse_vllm
+from trueup.benchmarks.vllm.output import DRIVER_PREFIX, LEAST_TOKEN_SECONDS, parse_vllm
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,6 +52,8 @@ text = open({recorded!r}).read()
 line = next(line for line in text.splitlines() if line.startswith("trueup-vllm "))
 result = json.loads(line[12:])["result"]
 result["latencies"] = [1.0] * 40
+if "--save-detailed" in sys.argv:
+    result["output_lens"], result["itls"] = [48] * 40, [[0.1] * 47] * 40
 with open(os.path.join(where["--result-dir"], where["--result-filename"]), "w") as stream:
     json.dump(result, stream)
 print(text[text.index("===="):text.index("trueup-vllm ")])
@@ -170,7 +172,8 @@ def test_the_last_line_holds_the_result_and_the_servers_state(start: Any) -> Non
     data = last(done)
     assert data["server_vllm"] == "0.32.0"
     assert data["result"]["completed"] == 40
-    assert "latencies" not in data["result"]
+    assert not {"latencies", "output_lens", "itls"} & set(data["result"])
+    assert data["answers"] == {"without_token": 0, "in_one_piece": 0}
     seen = data["server"]
     assert seen["samples"] == seen["asked"] == server.count
     assert (seen["busy_samples"], seen["engines"], seen["refused"]) == (2, 1, 0)
@@ -306,6 +309,22 @@ def test_what_it_started_ends_with_it(start: Any, tmp_path: Path) -> None:
         assert driver.wait(20) == 143
     with pytest.raises(ProcessLookupError):
         os.kill(int(mark.read_text()), 0)
+
+
+def test_answers_are_counted_as_the_parser_counts_them() -> None:
+    functions = runpy.run_path(str(DRIVER))
+    assert functions["LEAST_TOKEN_SECONDS"] == LEAST_TOKEN_SECONDS
+    saved = json.loads((DATA / "vllm032_detailed.json").read_text())
+    answers = functions["answers_of"]
+    assert answers(saved) == {"without_token": 0, "in_one_piece": 0}
+    # One piece; five that were read at once; and just slow enough.
+    at_once = LEAST_TOKEN_SECONDS * 0.99
+    saved["itls"][:3] = [[], [at_once] * 5, [LEAST_TOKEN_SECONDS] * 5]
+    assert answers(saved) == {"without_token": 0, "in_one_piece": 2}
+    assert parse_vllm(json.dumps(saved)).in_one_piece == 2
+    saved.update(completed=5, failed=3, output_lens=[6, 6, 6, 6, 0, 0, 0, 0])
+    assert answers(saved) == {"without_token": 1, "in_one_piece": 2}
+    assert answers({key: saved[key] for key in ("failed", "output_lens")}) is None
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,9 @@
 
 The benchmark (the arguments after `--`) is this driver's child; its output is passed on as it
 comes. While it runs, the server's /metrics is read every few seconds: use of the KV cache, requests
-that wait and run, prefix-cache counters. The last line printed is `trueup-vllm ` and a JSON object,
-which benchmarks/vllm/output.py reads.
+that wait and run, prefix-cache counters. Of the single requests is kept how many held no token and
+how many arrived in one piece. The last line printed is `trueup-vllm ` and a JSON object, which
+benchmarks/vllm/output.py reads.
 
 Exit status: the child's; where that is 0, 69 when the server was away at some time of the run, and
 65 when no request succeeded. The reason then stands on standard error, in a line that begins with
@@ -35,6 +36,8 @@ FORMAT = 1
 SERVER_AWAY = 69
 NO_RESULT = 65
 ANSWER_SECONDS = 5.0
+# As in benchmarks/vllm/output.py, which gives the reason.
+LEAST_TOKEN_SECONDS = 1e-4
 # Before vLLM 0.10 the cache's names began with gpu_; counters end with _total in the text format.
 KV_USAGE = ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")
 WAITING = ("vllm:num_requests_waiting",)
@@ -190,7 +193,8 @@ def without_proxy(base_url):
 
 def run_child(command, folder, environment):
     """The child's exit status, or minus the signal that ended it."""
-    argv = [*command, "--save-result", "--result-dir", folder, "--result-filename", "result.json"]
+    argv = [*command, "--save-result", "--save-detailed"]
+    argv += ["--result-dir", folder, "--result-filename", "result.json"]
     child = subprocess.Popen(  # noqa: S603 WHY: the user's command
         argv, stdin=subprocess.DEVNULL, env=environment
     )
@@ -207,13 +211,33 @@ def run_child(command, folder, environment):
 
 
 def read_result(folder):
-    """What the benchmark saved, without what it holds of single requests; None if it saved none."""
+    """What the benchmark saved; None if it saved none."""
     try:
         with open(os.path.join(folder, "result.json"), encoding="utf-8") as stream:
             saved = json.load(stream)
     except (OSError, ValueError):
         return None
+    return saved if isinstance(saved, dict) else None
+
+
+def summary_of(saved):
+    """A result without what it holds of single requests."""
     return {key: value for key, value in saved.items() if not isinstance(value, (list, dict))}
+
+
+def answers_of(saved):
+    """Of the successful answers, how many held no token, and how many arrived in one piece: with
+    less time between their tokens than any server takes. None where the result does not say."""
+    try:
+        answers = list(zip(saved["output_lens"], map(sum, saved["itls"])))
+        # A request that failed has a length of 0.
+        empty = sum(tokens == 0 for tokens, _ in answers) - saved["failed"]
+    except (KeyError, TypeError):
+        return None
+    pieces = sum(
+        tokens > 1 and seconds < LEAST_TOKEN_SECONDS * (tokens - 1) for tokens, seconds in answers
+    )
+    return {"without_token": max(empty, 0), "in_one_piece": pieces}
 
 
 def version(names):
@@ -256,7 +280,8 @@ def main():
     with tempfile.TemporaryDirectory(prefix="trueup-vllm-") as folder:
         with Watch(arguments.base_url, arguments.sample_seconds) as watch:
             status = run_child(arguments.command, folder, without_proxy(arguments.base_url))
-        result = read_result(folder)
+        saved = read_result(folder)
+    result = None if saved is None else summary_of(saved)
     seen = watch.summary()
     measured = {
         "format": FORMAT,
@@ -267,6 +292,7 @@ def main():
         "wall_seconds": time.monotonic() - started,
         "sample_seconds": arguments.sample_seconds,
         "result": result,
+        "answers": None if saved is None else answers_of(saved),
         "server": seen,
     }
     print(PREFIX + json.dumps(sealed(measured)), flush=True)

@@ -12,6 +12,10 @@ Labels and keys are those of vllm/benchmarks/serve.py (0.32) and of the older sc
 throughput`` is now ``Total token throughput``, the key ``request_goodput:`` had a colon, and what
 is older than October 2025 does not count failed requests. SGLang prints a table with the same
 title and other rows; it is refused.
+
+Under load an answer may arrive in one piece: the server had no time to send each token by itself,
+or the client none to read it. Its tokens are counted (the server says how many), so throughputs
+hold. Its TPOT is 0 and it has no ITL: neither can be known, and neither is given as a figure.
 """
 
 from __future__ import annotations
@@ -29,6 +33,7 @@ from ...record import Metric
 __all__ = [
     "DRIVER_PREFIX",
     "JUDGED_BY",
+    "LEAST_TOKEN_SECONDS",
     "TOOL",
     "Latency",
     "Server",
@@ -48,6 +53,13 @@ _END = "=" * 50
 _HALF = 0.005 * (1 + 1e-9)  # the table is rounded to 0.01
 _EXACT = 1e-12  # unrounded figures that follow from others: sums in another order differ less
 _SAME = 1e-9  # unrounded figures that bound each other
+# The least time between tokens of one stream that was received token by token: 10 000 tokens a
+# second are more than any server sends to one client. Below it lies what the client takes to
+# decode pieces that it read at once.
+LEAST_TOKEN_SECONDS = 1e-4
+# Each answer that arrived in one piece counts as a TPOT of 0: up to this fraction of them, mean,
+# median and p99 stay within about as much.
+_SHARE_IN_ONE_PIECE = 0.01
 
 _LATENCIES = {
     "ttft": ("TTFT", "Time to First Token"),
@@ -158,7 +170,9 @@ class VllmOutput:
     Attributes:
         failed: None where vLLM did not count them.
         goodput: requests a second that met the stated latencies, where some were stated.
-        latencies: by ttft, tpot, itl, e2el; those that were printed and mean something.
+        latencies: by ttft, tpot, itl, e2el; those that were printed and that streaming resolved.
+        in_one_piece: answers of several tokens that arrived at once; None where that was not
+            counted.
         exact: the figures are not rounded.
         server: None without the driver.
         first_error: what the first failed request met, where that was printed.
@@ -179,6 +193,7 @@ class VllmOutput:
     server_version: Optional[str] = None
     server: Optional[Server] = None
     first_error: Optional[str] = None
+    in_one_piece: Optional[int] = None
     parameters: Dict[str, str] = field(default_factory=dict)
     warnings: List[str] = field(default_factory=list)
 
@@ -194,8 +209,8 @@ class VllmOutput:
 
     def metrics(self) -> List[Metric]:
         """request_throughput, output_token_throughput, total_token_throughput, request_goodput
-        [1/s]; ttft, tpot, itl, e2el [s]; requests and tokens [1]; and of the server kv_cache_usage,
-        prefix_cache_hit_rate, requests_waiting, requests_running [1]."""
+        [1/s]; ttft, tpot, itl, e2el [s]; requests, tokens and answers_in_one_piece [1]; and of the
+        server kv_cache_usage, prefix_cache_hit_rate, requests_waiting, requests_running [1]."""
         n = self.completed
         rows = [
             Metric(name, value, "1/s", "higher", statistic="single", n=n)
@@ -220,6 +235,7 @@ class VllmOutput:
             ("requests_failed", self.failed, "lower"),
             ("input_tokens", self.input_tokens, "none"),
             ("output_tokens", self.output_tokens, "none"),
+            ("answers_in_one_piece", self.in_one_piece, "lower"),
         ):
             if count is not None:
                 rows.append(Metric(name, float(count), "1", better, statistic="single", n=1))
@@ -256,8 +272,8 @@ def parse_vllm(text: str) -> VllmOutput:
 
     Raises:
         ParseError: no result or a damaged one, two of them, a run in which no request succeeded, a
-            figure that is missing or no number, figures that contradict each other, or latencies of
-            zero.
+            figure that is missing or no number, figures that contradict each other, or requests
+            without a token that were counted as successful.
     """
     lines = text.splitlines()
     titles = [number for number, line in enumerate(lines, 1) if "Serving Benchmark Result" in line]
@@ -295,6 +311,7 @@ class _Figures:
     def __init__(self, figures: Mapping[str, Any], slack: float) -> None:
         self.figures = figures
         self._slack = slack
+        self._in_one_piece: Optional[int] = None
         self.warnings: List[str] = []
 
     def where(self, key: str) -> Tuple[Optional[int], str]:
@@ -338,6 +355,7 @@ class _Figures:
             goodput=goodput,
             latencies=self._latencies(completed, tokens[1], duration),
             exact=not self._slack,
+            in_one_piece=self._in_one_piece,
             parameters={
                 key: str(figures[key]) for key in _PARAMETERS if figures.get(key) is not None
             },
@@ -435,7 +453,8 @@ class _Figures:
             if generated == completed and name in ("tpot", "itl"):
                 self.warnings.append(f"one token a request: there is no {short}")
                 continue
-            self._not_zero(name, short, latency, completed)
+            if name in ("ttft", "e2el"):
+                self._not_zero(name, short, latency, completed)
             self._spread(name, short, latency)
             longest = max([latency.mean, latency.median, *latency.percentiles.values()])
             if longest > duration + self._slack * (1 + 1e-3) + _SAME:
@@ -448,7 +467,39 @@ class _Figures:
             self.refuse("there is no TTFT in the result", "mean_ttft_ms")
         if "e2el" in found:
             self._contains(found["ttft"], found["e2el"])
+        self._unresolved(found, completed)
         return found
+
+    def _unresolved(self, found: Dict[str, Latency], completed: int) -> None:
+        """Take out the latencies between tokens that streaming did not resolve, and say so."""
+        tpot, itl = found.get("tpot"), found.get("itl")
+        pieces = self._in_one_piece
+        if (pieces is not None and pieces > _SHARE_IN_ONE_PIECE * completed) or (
+            tpot and min([tpot.mean, tpot.median, *tpot.percentiles.values()]) < LEAST_TOKEN_SECONDS
+        ):
+            those = "answers" if pieces is None else f"{pieces} of {completed} answers"
+            shorts = [_LATENCIES[name][0] for name in ("tpot", "itl") if found.pop(name, None)]
+            if shorts:
+                self.warnings.append(
+                    f"{those} arrived in one piece: {' and '.join(shorts)} cannot be known and "
+                    "are left out, TTFT is the time to the first piece; the throughput holds"
+                )
+            if self.figures.get("request_goodput") is not None:
+                self.warnings.append(
+                    "where request_goodput has a limit for TPOT, answers in one piece count as "
+                    "within it"
+                )
+            return
+        if pieces:
+            self.warnings.append(
+                f"{pieces} of {completed} answers arrived in one piece: they count as a TPOT of 0"
+            )
+        if itl and itl.median < LEAST_TOKEN_SECONDS:
+            del found["itl"]
+            self.warnings.append(
+                "more than half of the tokens arrived together with the one before: ITL cannot be "
+                "known and is left out"
+            )
 
     def _latency(self, name: str, short: str) -> Optional[Latency]:
         keys = {"mean": f"mean_{name}_ms", "median": f"median_{name}_ms"}
@@ -471,14 +522,8 @@ class _Figures:
         )
 
     def _not_zero(self, name: str, short: str, latency: Latency, completed: int) -> None:
-        shortest = min([latency.mean, latency.median, *latency.percentiles.values()])
-        if shortest > 0:
-            return
-        if name == "itl":
-            # Tokens that the client read at once are counted with microseconds between them.
-            self.warnings.append(
-                "ITL of 0.00: the client read several tokens at once; TPOT is the better figure"
-            )
+        # TPOT is taken over the answers of more than one token, the others over all of them.
+        if min([latency.mean, latency.median, *latency.percentiles.values()]) > 0:
             return
         self.refuse(
             f"{short} of 0.00 over {completed} successful requests: requests without a token "
@@ -671,12 +716,23 @@ class _Table(_Figures):
 
 
 class _Json(_Figures):
-    """What ``--save-result`` writes: one object in one line."""
+    """What ``--save-result`` writes: one object in one line.
 
-    def __init__(self, data: Mapping[str, Any], lines: Sequence[str], number: int = 1) -> None:
+    Args:
+        in_one_piece: answers that arrived in one piece, where the driver counted them.
+    """
+
+    def __init__(
+        self,
+        data: Mapping[str, Any],
+        lines: Sequence[str],
+        number: int = 1,
+        in_one_piece: Optional[int] = None,
+    ) -> None:
         if "request_goodput:" in data:
             data = {**data, "request_goodput": data["request_goodput:"]}
         super().__init__(data, 0.0)
+        self._in_one_piece = in_one_piece
         self._lines, self._number_of_line = lines, number
 
     def where(self, key: str) -> Tuple[Optional[int], str]:
@@ -687,17 +743,35 @@ class _Json(_Figures):
         return None, ""
 
     def output(self, **more: Any) -> VllmOutput:
+        if self._in_one_piece is None:
+            self._in_one_piece = self._counted_pieces()
         output = super().output(**more)
         if "total_token_throughput" not in self.figures:
             self.refuse("total_token_throughput is missing", "duration")
         self._lists(output)
         return output
 
+    def _counted_pieces(self) -> Optional[int]:
+        """Answers that arrived in one piece, where the figures of single requests are there."""
+        lengths, gaps = self.figures.get("output_lens"), self.figures.get("itls")
+        if not isinstance(lengths, list) or not isinstance(gaps, list):
+            return None
+        if not all(isinstance(part, list) for part in gaps):
+            self.refuse("itls holds no lists", "itls")
+        return sum(
+            tokens > 1 and sum(self._all_numbers("itls", part)) < LEAST_TOKEN_SECONDS * (tokens - 1)
+            for tokens, part in zip(self._all_numbers("output_lens", lengths), gaps)
+        )
+
     def _lists(self, output: VllmOutput) -> None:
         """Where the figures of single requests are there, they must be of this run."""
         lists = self._equally_long(
             None if output.failed is None else output.completed + output.failed
         )
+        # A request that failed has a length of 0.
+        empty = lists.get("output_lens", []).count(0) - (output.failed or 0)
+        if empty > 0:
+            self.refuse(_empty(empty, output.completed), "output_lens")
         if output.failed:
             return
         # Of a run without failures the summary follows from the lists.
@@ -727,8 +801,6 @@ class _Json(_Figures):
 
     def _recompute(self, key: str, values: Sequence[Any], latency: Latency) -> None:
         if key == "itls":
-            if not all(isinstance(part, list) for part in values):
-                self.refuse("itls holds no lists", key)
             values = [value for part in values for value in part]
         numbers = sorted(self._all_numbers(key, values))
         if not numbers:
@@ -759,6 +831,10 @@ def _at(ordered: Sequence[float], percent: float) -> float:
     low = math.floor(position)
     high = min(low + 1, len(ordered) - 1)
     return ordered[low] + (ordered[high] - ordered[low]) * (position - low)
+
+
+def _empty(requests: int, completed: int) -> str:
+    return f"{requests} of {completed} requests without a token were counted as successful"
 
 
 class _Unreadable(Exception):
@@ -845,13 +921,18 @@ def _driver(lines: Sequence[str], number: int, title: Optional[int]) -> VllmOutp
     table = _Table(lines, title)
     if table.end > number:
         raise ParseError("the driver's line stands inside vLLM's table", number, line)
-    exact = _Json(result, [line], number)
+    answers = _answers(data.get("answers"), number, line)
+    exact = _Json(result, [line], number, answers.get("in_one_piece"))
     output = exact.output(
         tool_version=_text(data.get("vllm")),
         server_version=_text(data.get("server_vllm")),
         server=_server(data.get("server"), number, line),
         first_error=first_error(lines[:title]),
     )
+    if answers.get("without_token"):
+        raise ParseError(_empty(answers["without_token"], output.completed), number, line)
+    if answers.get("in_one_piece", 0) > output.completed:
+        raise ParseError("answers: more arrived in one piece than there are", number, line)
     table.output()
     _compare(table, exact)
     seen = output.server
@@ -881,6 +962,24 @@ def _compare(table: _Table, exact: _Json) -> None:
             exact.refuse(f"the saved result has {key} and the table does not print it", key)
 
 
+def _answers(data: Any, number: int, line: str) -> Dict[str, int]:
+    """How many successful answers held no token, and how many arrived in one piece; empty from a
+    driver that did not count them."""
+    if data is None:
+        return {}
+    if not isinstance(data, dict):
+        raise ParseError(f"answers {data!r} are no counts", number, line)
+    return {key: _whole(data, key, "answers", number, line) for key in _ANSWERS}
+
+
+def _whole(data: Mapping[str, Any], key: str, what: str, number: int, line: str) -> int:
+    value = data.get(key)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ParseError(f"{what}: {key} {value!r} is not a count", number, line)
+    return value
+
+
+_ANSWERS = ("without_token", "in_one_piece")
 _SEEN = (
     *("kv_cache_usage_max", "kv_cache_usage_mean"),
     *("prefix_cache_queries", "prefix_cache_hits"),
@@ -901,12 +1000,10 @@ def _fraction_or_count(value: Any, key: str, number: int, line: str) -> Optional
 def _server(data: Any, number: int, line: str) -> Server:
     if not isinstance(data, dict):
         raise ParseError("the driver's line says nothing of the server", number, line)
-    counts = {}
-    for key in ("samples", "busy_samples", "refused"):
-        value = data.get(key)
-        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            raise ParseError(f"server: {key} {value!r} is not a count", number, line)
-        counts[key] = value
+    counts = {
+        key: _whole(data, key, "server", number, line)
+        for key in ("samples", "busy_samples", "refused")
+    }
     figures = {key: _fraction_or_count(data.get(key), key, number, line) for key in _SEEN}
     top, mean = figures["kv_cache_usage_max"], figures["kv_cache_usage_mean"]
     if top is not None and not (mean is not None and mean <= top * (1 + _SAME) and top <= 1):
