@@ -58,11 +58,11 @@ def expected_nodes(
 
 
 def silent_runs(runs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The ids of runs that do not say whom they expected: nobody knows who is absent there.
+    """The ids of runs that name no node: who is absent there is not known.
 
-    These are runs of before ``run.json`` had ``expected`` that were stopped.
+    Such are runs from before ``run.json`` had ``expected``, if they were stopped.
     """
-    return sorted(str(run["run_id"]) for run in runs if run.get("expected") is None and not _meant(run))
+    return sorted(str(run["run_id"]) for run in runs if not _meant(run))
 
 
 def _meant(run: Mapping[str, Any]) -> set[str]:

@@ -154,7 +154,10 @@ class Manifest(msgspec.Struct, frozen=True):
     started_at: str | None = None
     finished_at: str | None = None
     playbook: str | None = None
+    # None: written by a release that did not have it.
+    expected: list[str] | None = None
     hosts: dict[str, dict[str, int]] = {}
+    failed_in: dict[str, str] = {}
     skipped: list[dict[str, str]] = []
     warnings: list[str] = []
 

@@ -25,9 +25,9 @@ description:
   - Writes each record into C(results/<run_id>/) on the controller when its task ends, whether it
     succeeded or failed,
     with the tool's own output beside it. A play that is stopped later loses none of them.
-  - At the end it writes C(run.json), the run's hosts, what was skipped and why, and what roles
-    chose (custom statistics C(trueup_*)); then the report, where C(trueup_report) named a folder
-    for it.
+  - At the end it writes C(run.json), the hosts that the run expected and what became of each,
+    where they failed, what was skipped and why, and what roles chose (custom statistics
+    C(trueup_*)); then the report, where C(trueup_report) named a folder for it.
 requirements:
   - enabled in C(ansible.cfg) with C(callbacks_enabled)
 options:
@@ -59,6 +59,12 @@ class CallbackModule(CallbackBase):
         self._playbook = ""
         self._run_id = ""
         self._warnings: list[str] = []
+        # Of the play that runs: its hosts, those of its batch (serial), and roles that failed.
+        self._play_hosts: set[str] = set()
+        self._batch: set[str] = set()
+        self._failed_roles: dict[str, list[str]] = {}
+        # The last failure on each host: where, and which hosts it ended.
+        self._failures: dict[str, tuple[str, set[str]]] = {}
 
     def v2_playbook_on_start(self, playbook: Any) -> None:
         # Workers are forked from this process, one for every task of every node: what is loaded
@@ -67,12 +73,23 @@ class CallbackModule(CallbackBase):
         test_loader.get("match")
         self._playbook = os.path.basename(str(playbook._file_name))
 
+    def v2_playbook_on_play_start(self, play: Any) -> None:
+        inventory = play.get_variable_manager()._inventory
+        meant = inventory.get_hosts(play.hosts, ignore_restrictions=True)
+        # The localhost that no inventory lists is the controller, and no node.
+        self._play_hosts = {host.get_name() for host in meant if not host.implicit}
+        self._batch = {host.get_name() for host in inventory.get_hosts(play.hosts)}
+        self._failed_roles = {}
+        if self._run_id:
+            self._write_manifest()
+
     def v2_runner_on_ok(self, result: Any) -> None:
         self._keep(result)
 
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
-        del ignore_errors  # a failed benchmark is kept either way
-        self._keep(result)
+        self._keep(result)  # a failed benchmark is kept either way
+        if not ignore_errors:
+            self._note_failure(result)
 
     def v2_runner_item_on_ok(self, result: Any) -> None:
         self._keep(result)
@@ -101,11 +118,33 @@ class CallbackModule(CallbackBase):
         }
         self._write_manifest(
             hosts=hosts,
+            failed_in=self._failed_in(hosts),
             skipped=skipped,
             chosen={host: choices for host, choices in chosen.items() if choices},
             finished_at=_now(),
         )
         self._report(custom.get("_run", {}).get("trueup_report"))
+
+    def _note_failure(self, result: Any) -> None:
+        host, task = result._host.get_name(), result._task
+        roles = self._failed_roles.setdefault(host, [])
+        if task._role is None:
+            # A play that fails at its end, after roles that did (playbooks/benchmark.yml).
+            where = ", ".join(roles) or str(result.task_name)
+        else:
+            where = str(task._role.get_name())
+            if where not in roles:
+                roles.append(where)
+        # What runs once ends all hosts, of which Ansible counts one.
+        self._failures[host] = (where, self._batch if task.run_once else {host})
+
+    def _failed_in(self, hosts: dict[str, dict[str, int]]) -> dict[str, str]:
+        """Where each host failed for good; failures that were rescued do not count as failed."""
+        final = {host: last for host, last in self._failures.items() if hosts[host]["failed"]}
+        found = {host: where for where, ended in final.values() for host in ended}
+        found |= {host: where for host, (where, _) in final.items()}
+        lost = {host for host, counts in hosts.items() if counts["unreachable"]}
+        return {host: where for host, where in found.items() if host not in lost}
 
     def _report(self, folder: str | None) -> None:
         """Write the report of the run, which has ended: only now is it known how."""
@@ -132,16 +171,21 @@ class CallbackModule(CallbackBase):
     def _write_manifest(
         self,
         *,
-        hosts: dict[str, Any],
-        skipped: list[dict[str, str]],
-        chosen: dict[str, Any],
-        finished_at: str | None,
+        hosts: dict[str, Any] | None = None,
+        failed_in: dict[str, str] | None = None,
+        skipped: list[dict[str, str]] | None = None,
+        chosen: dict[str, Any] | None = None,
+        finished_at: str | None = None,
     ) -> None:
         """Write ``run.json``; a play that measured nothing has no run and leaves none."""
         if not self._run_id or ansible.context.CLIARGS.get("check"):
             return
         target = Path(self.get_option("results_dir")) / self._run_id / "run.json"
         before = _read(target)
+        known = before.get("hosts", {})
+        # Where a host failed counts until it takes part again.
+        failures = before.get("failed_in", {}).items()
+        earlier = {host: where for host, where in failures if host not in (hosts or {})}
         manifest = {
             "schema": "trueup.run/1",
             "run_id": self._run_id,
@@ -149,9 +193,12 @@ class CallbackModule(CallbackBase):
             # A run that is resumed began when it began, and keeps what was said of it.
             "started_at": before.get("started_at", self._started_at),
             "finished_at": finished_at,
-            "hosts": {**before.get("hosts", {}), **hosts},
-            "skipped": _joined(before.get("skipped", []), skipped),
-            "chosen": {**before.get("chosen", {}), **chosen},
+            # Each play adds its own. A run that an older release began names those with a task.
+            "expected": sorted(self._play_hosts.union(before.get("expected", known))),
+            "hosts": {**known, **(hosts or {})},
+            "failed_in": {**earlier, **(failed_in or {})},
+            "skipped": _joined(before.get("skipped", []), skipped or []),
+            "chosen": {**before.get("chosen", {}), **(chosen or {})},
             "warnings": _joined(before.get("warnings", []), self._warnings),
         }
         temporary = target.with_suffix(".tmp")
@@ -167,7 +214,7 @@ class CallbackModule(CallbackBase):
             self._warnings += [f"{host}: {text}" for text in facts["trueup_node"]["warnings"]]
         if "trueup_run_id" in facts and not self._run_id:
             self._run_id = str(facts["trueup_run_id"])
-            self._write_manifest(hosts={}, skipped=[], chosen={}, finished_at=None)
+            self._write_manifest()
             if os.environ.get("TRUEUP_RUN_FILE"):  # make run asks which run it was
                 Path(os.environ["TRUEUP_RUN_FILE"]).write_text(self._run_id)
         record = returned.get("record")
