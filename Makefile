@@ -30,6 +30,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export ANSIBLE_NOCOWS := 1
 
 check_cache := .cache/check
+# What failed of a `make test`, one a line.
+failures := $(check_cache)/failures
 # Scenarios that mostly wait, for an emulated machine, for servers, for jobs: they run beside the rest.
 beside := vm vllm cluster
 heading = printf '\n==== %s ====\n' $(1)
@@ -148,16 +150,28 @@ report: controller-venv ## Write the report of the last run (or RUN=run_id) to r
 test: test-venv ## Everything CI checks: lint, types, unit, contract, molecule
 	@$(call heading,'system packages')
 	ansible-playbook playbooks/lab.yml -e lab_packages=test
-	$(MAKE) lint types
-	# Their output stands below.
 	mkdir -p $(check_cache)
+	rm -f $(failures)
+	status=0
+	trap 'exit 130' INT
+	# What fails is named at the end; the others run all the same.
+	check() { $(MAKE) "$$@" || { status=1; [ "$$1" = molecule ] || echo "$$1" >> $(failures); }; }
+	check lint
+	check types
+	# Its output stands below.
 	setsid $(MAKE) molecule SCENARIOS='$(filter $(beside),$(SCENARIOS))' > $(check_cache)/beside.log 2>&1 & beside=$$!
 	trap 'kill -- -$$beside 2>/dev/null || true' EXIT
-	for verb in unit contract molecule; do $(MAKE) $$verb SCENARIOS='$(filter-out $(beside),$(SCENARIOS))'; done
-	status=0; wait $$beside || status=$$?
-	cat $(check_cache)/beside.log
+	check unit
+	check contract
+	check molecule SCENARIOS='$(filter-out $(beside),$(SCENARIOS))'
+	wait $$beside || status=1
 	trap - EXIT
-	[ $$status = 0 ] || { echo 'make test: $(filter $(beside),$(SCENARIOS)) failed, the output stands above' >&2; exit $$status; }
+	cat $(check_cache)/beside.log
+	if [ $$status != 0 ]; then
+	  $(call heading,'make test failed in')
+	  cat $(failures)
+	  exit 1
+	fi
 	$(call heading,'make test passed')
 	for log in unit contract; do printf '%s: ' $$log; tail -n 1 $(check_cache)/$$log.log; done
 
@@ -198,7 +212,9 @@ contract: test-venv ## Contracts between the rooms: specs, schemas, catalog, req
 
 .PHONY: molecule
 molecule: test-venv ## The roles on real systems: this machine (local), systemd containers, an emulated machine (vm)
-	@for scenario in $(SCENARIOS); do
+	@failed=
+	trap 'exit 130' INT
+	for scenario in $(SCENARIOS); do
 	  $(call heading,"molecule $$scenario")
 	  lack=
 	  case $$scenario in
@@ -216,9 +232,15 @@ molecule: test-venv ## The roles on real systems: this machine (local), systemd 
 	  fi
 	  if [ -n "$$lack" ]; then echo "skipped: molecule $$scenario: $$lack"; continue; fi
 	  begun=$$SECONDS
-	  NO_COLOR=1 molecule test --scenario-name "$$scenario"
+	  NO_COLOR=1 molecule test --scenario-name "$$scenario" || failed+=" $$scenario"
 	  echo "molecule $$scenario took $$((SECONDS - begun)) s"
 	done
+	if [ -n "$$failed" ]; then
+	  mkdir -p $(check_cache)
+	  printf 'molecule %s\n' $$failed >> $(failures)
+	  echo "make molecule: failed:$$failed" >&2
+	  exit 1
+	fi
 
 .PHONY: bench
 bench: test-venv ## The promises about speed, as ratios of two measurements of one run

@@ -1,0 +1,89 @@
+"""`make test` runs everything, whatever fails, and ends with the names of what failed. The verbs
+are stand-ins, and so are the programs that the scenarios need."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+# Each stand-in says that it ran; those whose names are in $RED fail.
+STAND_IN = """\
+#!/bin/sh
+echo "$1" >> ran
+case " $RED " in *" $1 "*) exit 3 ;; esac
+"""
+MAKEFILE = f"""\
+include {ROOT / "Makefile"}
+.PHONY: test-venv lint types unit contract
+test-venv:
+	@:
+lint types unit contract:
+	@mkdir -p .cache/check; echo "closing line of $@" > .cache/check/$@.log; say $@
+"""
+# molecule test --scenario-name NAME
+MOLECULE = '#!/bin/sh\nexec say "$3"\n'
+TOOLS = ("podman", "runc", "mmdebstrap", "qemu-system-x86_64", "mkfs.ext4", "ansible-playbook")
+VERBS = ["lint", "types", "unit", "contract"]
+
+
+def make(folder: Path, *arguments: str, red: str = "") -> tuple[int, list[str], str]:
+    """Exit status, what ran, and what was printed."""
+    programs = folder / ".venv" / "bin"
+    programs.mkdir(parents=True)
+    files = {"say": STAND_IN, "molecule": MOLECULE, "id": "#!/bin/sh\necho 0\n"}
+    for name, text in {**dict.fromkeys(TOOLS, "#!/bin/sh\n"), **files}.items():
+        (programs / name).write_text(text)
+        (programs / name).chmod(0o755)
+    (folder / "Makefile").write_text(MAKEFILE)
+    done = subprocess.run(
+        ["make", *arguments],
+        cwd=folder,
+        env={"PATH": os.environ["PATH"], "RED": red},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    ran = folder / "ran"
+    return done.returncode, ran.read_text().split() if ran.exists() else [], done.stdout
+
+
+@pytest.mark.parametrize(
+    "red", [["unit"], ["local"], ["vm"], ["lint", "contract", "local", "default", "cluster"]]
+)
+def test_all_run_and_what_failed_is_named(tmp_path: Path, red: list[str]) -> None:
+    scenarios = ["local", "vm", "default", "cluster"]
+    status, ran, said = make(
+        tmp_path, "test", f"SCENARIOS={' '.join(scenarios)}", red=" ".join(red)
+    )
+    assert status == 2
+    assert sorted(ran) == sorted([*VERBS, *scenarios])
+    named = said.rsplit("==== make test failed in ====", 1)[1].splitlines()
+    names = [name if name in VERBS else f"molecule {name}" for name in red]
+    assert sorted(line for line in named if line and "make: ***" not in line) == sorted(names)
+
+
+def test_what_failed_last_time_is_forgotten(tmp_path: Path) -> None:
+    failures = tmp_path / ".cache" / "check" / "failures"
+    failures.parent.mkdir(parents=True)
+    failures.write_text("unit\n")
+    status, ran, said = make(tmp_path, "test", "SCENARIOS=local vm")
+    assert (status, sorted(ran)) == (0, sorted([*VERBS, "local", "vm"]))
+    assert said.splitlines()[-3:] == [
+        "==== make test passed ====",
+        "unit: closing line of unit",
+        "contract: closing line of contract",
+    ]
+
+
+def test_scenarios_run_on_after_one_that_failed(tmp_path: Path) -> None:
+    status, ran, said = make(
+        tmp_path, "molecule", "SCENARIOS=local default failures", red="local failures"
+    )
+    assert (status, ran) == (2, ["local", "default", "failures"])
+    assert "make molecule: failed: local failures\n" in said
