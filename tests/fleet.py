@@ -8,7 +8,7 @@ import random
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Container, Iterator, Mapping
 
 __all__ = ["FAULTS", "NOISY_PAIR", "SIZE", "fleet", "node"]
 
@@ -27,6 +27,8 @@ FAULTS = {
 # Both are fast with all others.
 NOISY_PAIR = (8, 9)
 _ROUNDS = 5
+# Bus bandwidth of a node in which one GPU's NVLink is bad, byte/s.
+_SLOW_RING = 236e9
 
 
 def node(number: int) -> str:
@@ -34,18 +36,39 @@ def node(number: int) -> str:
     return f"h100-{number:04d}"
 
 
-def fleet(nodes: int = 600) -> Iterator[dict[str, Any]]:
-    """Every record of the fleet: five a node, and pairs of neighbours at five distances."""
+def fleet(
+    nodes: int = 600,
+    *,
+    faults: Mapping[int, str] = FAULTS,
+    noisy_pair: tuple[int, int] | None = NOISY_PAIR,
+    missing: Container[int] = (),
+    sweep: Callable[[float], dict[str, Any]] | None = None,
+) -> Iterator[dict[str, Any]]:
+    """Every record of the fleet: five a node, and pairs of neighbours at five distances.
+
+    Args:
+        faults: node number to what is wrong with it.
+        noisy_pair: two nodes that are slow with each other; None for none.
+        missing: nodes without any record, also of pairs.
+        sweep: from a node's bus bandwidth at 16 GiB, which a bad NVLink then lowers too, the fields
+            of its NCCL record in place of that one size.
+    """
     scatter = random.Random(7)
     for number in range(nodes):
-        yield from _alone(number, FAULTS.get(number), scatter)
+        if number not in missing:
+            yield from _alone(number, faults.get(number), scatter, sweep)
     for number in range(nodes):
-        for distance in range(1, _ROUNDS + 1):
-            if number + distance < nodes:
-                yield _pair(number, number + distance, scatter)
+        for other in range(number + 1, min(number + _ROUNDS + 1, nodes)):
+            if number not in missing and other not in missing:
+                yield _pair(number, other, scatter, noisy=(number, other) == noisy_pair)
 
 
-def _alone(number: int, fault: str | None, scatter: random.Random) -> Iterator[dict[str, Any]]:
+def _alone(
+    number: int,
+    fault: str | None,
+    scatter: random.Random,
+    sweep: Callable[[float], dict[str, Any]] | None,
+) -> Iterator[dict[str, Any]]:
     def about(value: float) -> float:
         return value * scatter.uniform(1.0, 1.01)
 
@@ -115,27 +138,34 @@ def _alone(number: int, fault: str | None, scatter: random.Random) -> Iterator[d
         if one != other
     ]
     yield _record(number, "gpu_copy", "all", copies, gpus=8)
-    fell_back = fault == "silent socket fall-back"
-    yield _record(
-        number,
-        "nccl",
-        "all_reduce-n1",
-        [
-            _row("busbw", about(484e9), "byte/s", "higher", message_bytes=16 * GIB),
+    yield _collective(number, fault, about(484e9), sweep)
+
+
+def _collective(
+    number: int,
+    fault: str | None,
+    busbw: float,
+    sweep: Callable[[float], dict[str, Any]] | None,
+) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        "case": "all_reduce-n1",
+        "metrics": [
+            _row("busbw", busbw, "byte/s", "higher", message_bytes=16 * GIB),
             _row("wrong", 0, "1", "lower", message_bytes=16 * GIB),
         ],
-        parameters={"operation": "all_reduce", "transport": "socket" if fell_back else "nvlink"},
-        gpus=8,
-        **(
-            {"outcome": "invalid", "reason": "NCCL used sockets where NVLink was expected"}
-            if fell_back
-            else {}
-        ),
-    )
+        "parameters": {"operation": "all_reduce", "transport": "nvlink"},
+        "gpus": 8,
+    }
+    if sweep:
+        fields.update(sweep(_SLOW_RING if fault == "bad NVLink" else busbw))
+    if fault == "silent socket fall-back":
+        fields["outcome"] = "invalid"
+        fields["reason"] = "NCCL used sockets where NVLink was expected"
+        fields["parameters"] = {**fields["parameters"], "transport": "socket"}
+    return _record(number, "nccl", **fields)
 
 
-def _pair(one: int, other: int, scatter: random.Random) -> dict[str, Any]:
-    noisy = (one, other) == NOISY_PAIR
+def _pair(one: int, other: int, scatter: random.Random, *, noisy: bool) -> dict[str, Any]:
     made = _record(
         one,
         "ib",
