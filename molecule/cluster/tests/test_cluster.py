@@ -19,7 +19,7 @@ def node(name: str) -> Host:
     return testinfra.get_host(f"podman://{name}")
 
 
-def as_user(command: str, seconds: int = 60, host: str = HEAD) -> tuple[int, str]:
+def as_user(command: str, seconds: int = 300, host: str = HEAD) -> tuple[int, str]:
     """Exit status and output of a command of the ordinary user, in the folder that all see."""
     words = "cd /shared && exec timeout %s runuser -u hpc -- sh -c %s"
     done = node(host).run(words, str(seconds), command)
@@ -44,7 +44,15 @@ def queued(job: str) -> str:
     return as_user(f"squeue --noheader --jobs={job} --format=%T")[1].strip()
 
 
-def wait_for(ask: Callable[[], str], wanted: str, seconds: float = 60) -> str:
+def partitions() -> str:
+    return "\n".join(sorted(root(HEAD, "sinfo --noheader --format='%R %D %T'").splitlines()))
+
+
+def reason_of(name: str) -> str:
+    return root(HEAD, f"sinfo --noheader --nodes={name} -p all --format=%E").strip()
+
+
+def wait_for(ask: Callable[[], str], wanted: str, seconds: float = 300) -> str:
     """What is answered last: the wanted word, or another one after the time."""
     end = time.monotonic() + seconds
     while (answer := ask()) != wanted and time.monotonic() < end:
@@ -53,8 +61,9 @@ def wait_for(ask: Callable[[], str], wanted: str, seconds: float = 60) -> str:
 
 
 def test_partitions_and_features_are_what_identify_said() -> None:
-    partitions = root(HEAD, "sinfo --noheader --format='%R %D %T'").splitlines()
-    assert sorted(partitions) == ["all 2 idle", "local 2 idle"]
+    # The last job may still be ending.
+    wanted = "all 2 idle\nlocal 2 idle"
+    assert wait_for(partitions, wanted) == wanted
     assert root(HEAD, f"sinfo --noheader --nodes={FIRST} -p all --format=%f").strip() == (
         "local,small-scratch"
     )
@@ -90,11 +99,10 @@ def test_accounting_has_a_job_that_ended_and_one_that_was_cancelled() -> None:
 
 
 def test_a_dead_rank_ends_the_step() -> None:
-    began = time.monotonic()
-    command = 'if [ "$SLURM_PROCID" = 1 ]; then kill -9 $$; else sleep 120; fi'
-    status, _ = as_user(f"srun -N2 -n2 --mpi=none sh -c '{command}'", 100)
-    assert status != 0
-    assert time.monotonic() - began < 60
+    command = 'if [ "$SLURM_PROCID" = 1 ]; then kill -9 $$; else sleep 3600; fi'
+    status, _ = as_user(f"srun -N2 -n2 --mpi=none sh -c '{command}'")
+    # 124: it was still there at the limit, which is far below what the other rank sleeps.
+    assert status not in (0, 124)
 
 
 def test_secrets_are_where_they_belong() -> None:
@@ -119,9 +127,10 @@ def test_secrets_are_where_they_belong() -> None:
 def test_a_node_with_a_full_scratch_is_drained_with_the_reason() -> None:
     # As filling it by a job would; the file system has 4 MiB.
     node(FIRST).run("head -c 8388608 /dev/zero > /scratch/full")
-    as_user(f"timeout 20 srun -w {FIRST} hostname")
-    reason = root(HEAD, f"sinfo --noheader --nodes={FIRST} -p all --format=%E").strip()
-    assert reason.startswith("trueup: 10-trueup-health: /scratch cannot be written to")
+    job = as_user(f"sbatch --parsable -w {FIRST} --wrap=hostname -o /dev/null")[1].strip()
+    reason = "trueup: 10-trueup-health: /scratch cannot be written to"
+    assert wait_for(lambda: reason_of(FIRST)[: len(reason)], reason) == reason
+    as_user(f"scancel {job}")
     assert wait_for(lambda: state_of(FIRST), "drained") == "drained"
     root(FIRST, "rm /scratch/full")
     root(HEAD, f"scontrol update nodename={FIRST} state=resume")
@@ -131,9 +140,9 @@ def test_a_node_with_a_full_scratch_is_drained_with_the_reason() -> None:
 
 def test_a_lost_node_is_down_and_comes_back() -> None:
     root(SECOND, "systemctl stop slurmd")
-    assert wait_for(lambda: state_of(SECOND), "down*", 90) == "down*"
+    assert wait_for(lambda: state_of(SECOND), "down*") == "down*"
     root(SECOND, "systemctl start slurmd")
-    assert wait_for(lambda: state_of(SECOND), "idle", 60) == "idle"
+    assert wait_for(lambda: state_of(SECOND), "idle") == "idle"
 
 
 def test_nodes_reach_each_other_by_ssh_with_known_host_keys() -> None:

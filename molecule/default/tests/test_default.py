@@ -297,7 +297,7 @@ def test_nothing_is_upgraded_under_a_running_job(node: Host) -> None:
 
 @pytest.mark.parametrize("node", EVERY, indirect=True)
 def test_no_unit_failed(node: Host) -> None:
-    assert node.check_output("systemctl is-system-running") == "running"
+    assert node.check_output("systemctl is-system-running --wait") == "running"
 
 
 # --- what a family does not have

@@ -84,8 +84,8 @@ def test_the_layouts_agree_on_the_result(records: list[dict[str, Any]]) -> None:
 def test_the_memory_bandwidth_is_that_of_a_computer(records: list[dict[str, Any]]) -> None:
     (stream,) = [record for record in records if record["benchmark"] == "stream"]
     assert stream["outcome"] == "ok"
-    # From a slow virtual machine's 0.5 GB/s to the 10 TB/s that no CPU reaches.
-    assert 0.5e9 < metric(stream, "triad_rate", "median") < 1e13
+    # In byte/s: above any number of MB/s or GB/s, below the 10 TB/s that no CPU reaches.
+    assert 1e6 < metric(stream, "triad_rate", "median") < 1e13
 
 
 def test_what_ran_is_gone(host: Host) -> None:

@@ -143,7 +143,7 @@ def test_the_api_wants_the_key() -> None:
 
 
 def test_only_the_endpoint_that_is_to_be_reached_from_outside_is() -> None:
-    ask = "curl --silent --output /dev/null --max-time 5 --write-out '%{http_code}'"
+    ask = "curl --silent --output /dev/null --max-time 120 --write-out '%{http_code}'"
     assert node(SECOND).run(f"{ask} http://10.89.77.11:8001/health").stdout == "200"
     assert node(SECOND).run(f"{ask} http://10.89.77.11:8000/health").stdout == "000"
 

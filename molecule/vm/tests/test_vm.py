@@ -44,7 +44,7 @@ def test_the_distributions_own_configuration_of_arrays_is_left_alone(host: Host)
 
 
 def test_nothing_failed_at_boot(host: Host) -> None:
-    assert host.check_output("systemctl is-system-running") == "running"
+    assert host.check_output("systemctl is-system-running --wait") == "running"
 
 
 # A new ssh login, through PAM: that of the test's own user.
@@ -99,13 +99,13 @@ def test_soft_roce_is_there_and_is_not_taken_for_infiniband(host: Host) -> None:
 
 def test_ib_bench_measures_over_soft_roce(host: Host) -> None:
     asked = "run_id=20261121T000000Z-0000 node_name=trueup-vm device=rxe0 gid_index=1"
-    asked += " message_bytes=65536 iterations=100 timeout_seconds=120"
+    asked += " message_bytes=65536 iterations=100 timeout_seconds=900"
     record = host.ansible("ib_bench", asked, check=False)["record"]
     assert (record["outcome"], record["reason"]) == ("ok", None)
     assert record["parameters"]["kind"] == "soft-roce"
     [row] = record["metrics"]
     assert (row["name"], row["unit"], row["device"]) == ("ib_write_bandwidth", "bit/s", "rxe0")
-    # It is emulated twice over; 0.2 to 0.5 Gb/s were seen.
+    # It is emulated twice over; 0.2 to 0.5 Gb/s were seen where little else ran.
     assert 0 < row["value"] < 10e9
 
 
@@ -136,7 +136,7 @@ def test_root_is_nobody_on_the_share(host: Host) -> None:
 
 def measured(host: Host, workload: str, more: str) -> dict[str, Any]:
     asked = f"run_id=20261121T000000Z-0000 node_name=trueup-vm directory={SHARE}"
-    asked += f" workload={workload} filesystem=nfs4 timeout_seconds=120 {more}"
+    asked += f" workload={workload} filesystem=nfs4 timeout_seconds=900 {more}"
     result: dict[str, Any] = host.ansible("fio_bench", asked, check=False)["record"]
     return result
 
@@ -149,7 +149,7 @@ def test_the_metadata_of_the_share_are_measured(host: Host) -> None:
     rows = {(row["name"], row["statistic"]): row for row in record["metrics"]}
     assert {name for name, _ in rows} == {"create_rate", "create_latency"}
     # Emulated, and each create waits for the disk: 48 a second were seen on a busy machine.
-    assert 1 < rows["create_rate", "single"]["value"] < 10000
+    assert 0 < rows["create_rate", "single"]["value"] < 10000
     assert rows["create_latency", "median"]["n"] == 100
 
 
