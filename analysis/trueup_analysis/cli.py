@@ -75,6 +75,7 @@ class Over(str, Enum):
 
     auto = "auto"
     cores = "cores"
+    gpus = "gpus"
     nodes = "nodes"
 
 
@@ -168,15 +169,19 @@ def list_cases(
     verify: Annotated[
         bool, typer.Option("--verify", help="Check raw outputs; exit 1 when one differs.")
     ] = False,
+    catalog: CatalogOption = None,
     format_: FormatOption = Format.table,
     output: OutputOption = None,
 ) -> None:
     """What was measured, run by run, with what failed and what could not be read."""
+    from .catalog import folder
+    from .health import expectations
     from .load import verify as verify_raw
     from .render import list_sheets
 
     loaded = _load(sources)
-    _write([*list_sheets.cases(loaded), *list_sheets.excluded(loaded)], format_, output)
+    expected = expectations.read(folder(catalog) / "expectations.yml")
+    _write([*list_sheets.cases(loaded, expected), *list_sheets.excluded(loaded)], format_, output)
     _say_notes(loaded)
     if not verify:
         return
@@ -192,6 +197,7 @@ def list_cases(
     epilog=_examples(
         "trueup scaling",
         "trueup scaling --baseline 2 --over cores",
+        "trueup scaling --benchmark nccl                 # bus bandwidth over nodes",
         "trueup scaling run-a/ run-b/ --format csv --output scaling.csv",
         "trueup scaling catalog/reference_results.csv    # published tables",
     )
@@ -200,15 +206,17 @@ def scaling(
     sources: Sources = None,
     *,
     benchmark: Annotated[
-        str, typer.Option(help="devito (run time) or stream (triad rate).")
+        str, typer.Option(help="Any benchmark: devito, stream, nccl and so on.")
     ] = "devito",
     over: Annotated[
-        Over, typer.Option(help="What scales; auto: cores in a node, and nodes.")
+        Over, typer.Option(help="What scales; auto: cores or GPUs in a node, and nodes.")
     ] = Over.auto,
     baseline: Annotated[
         int | None,
         typer.Option(
-            min=1, metavar="N", help="Cores or nodes that speed-ups refer to; else the fewest."
+            min=1,
+            metavar="N",
+            help="Cores, GPUs or nodes that speed-ups refer to; else the fewest.",
         ),
     ] = None,
     across_sizes: Annotated[
@@ -223,14 +231,25 @@ def scaling(
             min=0, max=1, help="A step pays when this much of what it adds arrives as speed."
         ),
     ] = 0.5,
+    layouts: Annotated[
+        bool,
+        typer.Option(
+            "--layouts",
+            help="Tables over nodes with the slower layouts too; csv and json have them.",
+        ),
+    ] = False,
     format_: FormatOption = Format.table,
     output: OutputOption = None,
 ) -> None:
     """Speed-up, efficiency, serial fraction, fits, and where adding cores or nodes stops paying."""
     from . import scaling as analysis
+    from .catalog import folder
+    from .health import expectations
     from .render import scaling_sheets
 
     loaded = _load(sources)
+    # Only of what is measured at several message sizes one is judged.
+    sized = bool(loaded.metrics["message_bytes"].notna().any())
     found = analysis.series(
         loaded,
         benchmark=benchmark,
@@ -238,8 +257,10 @@ def scaling(
         baseline=baseline,
         across_sizes=across_sizes,
         threshold=threshold,
+        expectations=expectations.read(folder() / "expectations.yml") if sized else None,
     )
-    made = [scaling_sheets.scaling(series) for series in found]
+    every = layouts or format_ in {Format.csv, Format.json}
+    made = [scaling_sheets.scaling(series, layouts=every) for series in found]
     _write(made, format_, output)
     _say_notes(loaded)
     _say_all(analysis.left_out(loaded, benchmark))

@@ -109,6 +109,8 @@ class Chart:
         log: whether the axis that ``over`` names is logarithmic.
         statistics: which statistics become a line each ("median", "p99"); empty for the one that
             the measure names.
+        along: parameters that change along with ``over`` and make no other line (the number of
+            prompts with the load).
     """
 
     kind: str
@@ -117,6 +119,7 @@ class Chart:
     title: str
     log: bool = False
     statistics: Tuple[str, ...] = ()
+    along: Tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -54,16 +54,23 @@ def verdicts(found: Iterable[Verdict], title: str, notes: Sequence[str] = ()) ->
             Column("verdict", "verdict", words=True),
             Column("what", "what", words=True),
             Column("device", "device", words=True),
-            Column("message_bytes", "message\nbytes", units.count),
+            Column("message_bytes", "at", _size),
             Column("measured", "measured"),
             Column("expected", "expected"),
             Column("unit", "unit", words=True),
             Column("fault", "fault", words=True),
             Column("reason", "why", words=True),
+            Column("fix", "fix", words=True),
         ],
         rows=[_shown(its) for its in alike.values()],
         notes=[*notes, *(f"Source: {source}." for source in sources)],
+        marks="mark",
+        name="verdicts",
     )
+
+
+def _size(value: Any) -> str:
+    return units.UNKNOWN if value is None else units.size_of(value)
 
 
 def data(found: Health) -> Sheet:
@@ -71,7 +78,7 @@ def data(found: Health) -> Sheet:
     columns = [
         *("node", "vm_size", "verdict", "benchmark", "case", "what", "metric", "device"),
         *("message_bytes", "measured", "comparison", "expected", "unit", "fault", "reason"),
-        *("source", "date"),
+        *("fix", "source", "date"),
     ]
     return Sheet(
         title=f"Health of {units.plural(len(found.nodes), 'node')}",
@@ -104,6 +111,8 @@ def _shown(its: Sequence[Verdict]) -> dict[str, Any]:
         "unit": "" if unit == "1" else unit,
         "fault": worst.fault,
         "reason": worst.reason,
+        "fix": worst.fix,
+        "mark": "bad" if worst.verdict in ("fail", "not measured") else "",
     }
 
 

@@ -1,81 +1,55 @@
 """The report as one HTML file: what a page holds (plain dataclasses) and how it is written.
 
-Everything arrives as finished text; this module escapes it, sets it and writes the same tables as
-CSV.
+Tables are sheets, as every format renders them. Everything else arrives as finished text, which
+this module escapes and sets.
 """
 
 from __future__ import annotations
 
-import csv
-import io
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from . import units
+from . import csv, units
 from .plots import PALETTE
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from .plots import Drawing
+    from .sheet import Column, Sheet
 
 __all__ = [
+    "ROWS_SHOWN",
     "UNKNOWN",
-    "Column",
+    "VERDICTS",
     "Fact",
     "Figure",
     "Headline",
     "Page",
     "Part",
-    "Row",
     "Section",
-    "Table",
     "Warnings",
-    "render_csv",
     "render_html",
 ]
 
 UNKNOWN: Final = "unknown"
+# A page shows this many rows of a table; the CSV file beside it has all of them.
+ROWS_SHOWN: Final = 200
+# The colours of verdicts, (light, dark): told apart by people who do not see all colours, and never
+# by colour alone.
+VERDICTS: Final = {
+    "pass": ("#2a8f6a", "#57bd97"),
+    "warn": ("#b97a00", "#e5ac3f"),
+    "fail": ("#c0392b", "#ff8275"),
+    "lost": ("#6b5bb0", "#a99bea"),
+}
 _TEMPLATES: Final = Path(__file__).resolve().parent / "templates"
-
-
-@dataclass(frozen=True)
-class Column:
-    """A column's title and unit; ``kind`` sets how its cells are aligned and whether they may
-    wrap.
-    """
-
-    title: str
-    unit: str = ""
-    kind: Literal["number", "word", "text", "code"] = "word"
-
-
-@dataclass(frozen=True)
-class Row:
-    """The cells of one row; ``mark`` is "best" for the winner, "bad" for what failed, else
-    empty.
-    """
-
-    cells: tuple[str, ...]
-    mark: Literal["", "best", "bad"] = ""
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table, whole: the page shows its first ``shown`` rows, the CSV file all of them."""
-
-    name: str
-    caption: str
-    columns: tuple[Column, ...]
-    rows: tuple[Row, ...]
-    shown: int = 2000
-
-    @property
-    def hidden(self) -> int:
-        """How many rows stand in the CSV file only."""
-        return max(len(self.rows) - self.shown, 0)
+# Text longer than this wraps in its cell.
+_LONG: Final = 40
 
 
 @dataclass(frozen=True)
@@ -88,28 +62,57 @@ class Figure:
 
 
 @dataclass(frozen=True)
+class Fact:
+    """A name and what it is."""
+
+    label: str
+    value: str
+
+
+@dataclass(frozen=True)
 class Part:
-    """One thing under a section. ``beside`` are narrow tables that stand next to the plots where
-    the page is wide.
+    """One thing under a section.
+
+    Attributes:
+        drawn: a drawing of ours that is no plot (its text is escaped by who made it).
+        beside: narrow tables that stand next to the plots where the page is wide.
     """
 
     title: str = ""
-    paragraphs: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
-    figures: tuple[Figure, ...] = ()
-    beside: tuple[Table, ...] = ()
-    tables: tuple[Table, ...] = ()
-    notes: tuple[str, ...] = ()
-    terms: tuple[Fact, ...] = ()
+    paragraphs: Sequence[str] = ()
+    warnings: Sequence[str] = ()
+    drawn: Markup | str = ""
+    figures: Sequence[Figure] = ()
+    beside: Sequence[Sheet] = ()
+    sheets: Sequence[Sheet] = ()
+    notes: Sequence[str] = ()
+    terms: Sequence[Fact] = ()
+
+    def tables(self) -> tuple[Sheet, ...]:
+        """All tables in the order of the page."""
+        return (*self.beside, *self.sheets)
 
 
 @dataclass(frozen=True)
 class Section:
-    """A heading of the page; ``name`` is its anchor."""
+    """A heading of the page.
+
+    Attributes:
+        name: its anchor, and the name of its CSV file.
+        data: the sheets of that file; those on the page where None. Empty for no file.
+    """
 
     name: str
     title: str
-    parts: tuple[Part, ...]
+    parts: Sequence[Part]
+    data: Sequence[Sheet] | None = None
+
+    def csv(self) -> str:
+        """What stands in its CSV file: what the command of the same table writes; "" for none."""
+        sheets = self.data
+        if sheets is None:
+            sheets = [sheet for part in self.parts for sheet in part.tables()]
+        return csv.render(sheets) if sheets else ""
 
 
 @dataclass(frozen=True)
@@ -123,45 +126,64 @@ class Headline:
 
 
 @dataclass(frozen=True)
-class Fact:
-    """A name and what it is."""
-
-    label: str
-    value: str
-
-
-@dataclass(frozen=True)
 class Warnings:
     """Warnings or notes of one kind, under a line that says which."""
 
     title: str
-    lines: tuple[Fact, ...] = ()
+    lines: Sequence[Fact] = ()
     more: str = ""
 
 
 @dataclass(frozen=True)
 class Page:
-    """The whole report: ``warnings`` stand before the figures, ``notes`` after them."""
+    """The whole report: ``first`` are the sections before the warnings, ``sections`` those after
+    the headline figures.
+    """
 
     title: str
     subtitle: str
-    summary: tuple[str, ...]
-    warnings: tuple[Warnings, ...] = ()
-    notes: tuple[Warnings, ...] = ()
-    headlines: tuple[Headline, ...] = ()
+    summary: Sequence[str]
+    first: Sequence[Section] = ()
+    warnings: Sequence[Warnings] = ()
+    notes: Sequence[Warnings] = ()
+    headlines: Sequence[Headline] = ()
     headline_note: str = ""
-    facts: tuple[Fact, ...] = ()
-    sections: tuple[Section, ...] = field(default=())
+    facts: Sequence[Fact] = ()
+    sections: Sequence[Section] = field(default=())
 
-    def tables(self) -> list[Table]:
-        """All tables in the order of the page."""
-        parts = [part for section in self.sections for part in section.parts]
-        return [listing for part in parts for listing in (*part.beside, *part.tables)]
+    def every_section(self) -> tuple[Section, ...]:
+        """All sections in the order of the page."""
+        return (*self.first, *self.sections)
 
     def figures(self) -> list[Figure]:
         """All plots in the order of the page."""
-        parts = [part for section in self.sections for part in section.parts]
+        parts = [part for section in self.every_section() for part in section.parts]
         return [figure for part in parts for figure in part.figures]
+
+
+@dataclass(frozen=True)
+class _Cell:
+    text: str
+    kind: str
+
+
+@dataclass(frozen=True)
+class _Row:
+    cells: Sequence[_Cell]
+    style: str
+
+
+@dataclass(frozen=True)
+class _Table:
+    """A sheet as the page shows it."""
+
+    name: str
+    caption: str
+    heads: Sequence[_Cell]
+    rows: Sequence[_Row]
+    hidden: int
+    notes: Sequence[str]
+    warnings: Sequence[str]
 
 
 def render_html(page: Page) -> str:
@@ -181,20 +203,59 @@ def render_html(page: Page) -> str:
         page=page,
         unknown=UNKNOWN,
         style=_style(),
+        id=id,
+        tables=dict(_tables(page)),
         # Matplotlib escaped the text in its SVG.
         svg={figure.name: Markup(figure.drawing.svg) for figure in page.figures()},  # noqa: S704
     )
 
 
-def render_csv(table: Table) -> str:
-    """The table's cells as the page shows them, all rows; the unit stands in the header in square
-    brackets.
-    """
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(f"{c.title} [{c.unit}]" if c.unit else c.title for c in table.columns)
-    writer.writerows([_known(cell) for cell in row.cells] for row in table.rows)
-    return text.getvalue()
+def _tables(page: Page) -> Iterator[tuple[int, _Table]]:
+    """The tables of the page by the identity of their sheet, no name twice."""
+    seen: dict[str, int] = {}
+    for section in page.every_section():
+        for part in section.parts:
+            for sheet in part.tables():
+                name = sheet.name or section.name
+                seen[name] = seen.get(name, 0) + 1
+                again = f"-{seen[name]}" if seen[name] > 1 else ""
+                yield id(sheet), _table(sheet, name + again)
+
+
+def _table(sheet: Sheet, name: str) -> _Table:
+    columns = sheet.shown()
+    texts = [
+        [units.text(column.show(row.get(column.key))) for column in columns]
+        for row in sheet.rows[:ROWS_SHOWN]
+    ]
+    kinds = [
+        _kind(column, [cells[place] for cells in texts]) for place, column in enumerate(columns)
+    ]
+    rows = [
+        _Row(
+            [_Cell(text, kind) for text, kind in zip(cells, kinds, strict=True)],
+            _row_style(sheet, row),
+        )
+        for row, cells in zip(sheet.rows[:ROWS_SHOWN], texts, strict=True)
+    ]
+    heads = [
+        _Cell((column.header or "").replace("-\n", "-").replace("\n", " "), kind)
+        for column, kind in zip(columns, kinds, strict=True)
+    ]
+    hidden = max(len(sheet.rows) - ROWS_SHOWN, 0)
+    return _Table(name, sheet.title, heads, rows, hidden, sheet.notes, sheet.warnings)
+
+
+def _row_style(sheet: Sheet, row: Any) -> str:
+    if sheet.marks is not None and row.get(sheet.marks):
+        return str(row[sheet.marks])
+    return "faint" if sheet.faint is not None and not row.get(sheet.faint) else ""
+
+
+def _kind(column: Column, texts: Sequence[str]) -> Literal["number", "word", "text"]:
+    if not column.words:
+        return "number"
+    return "text" if max((len(text) for text in texts), default=0) > _LONG else "word"
 
 
 def _known(text: str) -> str:
@@ -204,8 +265,9 @@ def _known(text: str) -> str:
 
 def _style() -> Markup:
     """The stylesheet: the palette's variables for light and dark, then report.css."""
-    light = "".join(f"--{name}:{pair[0]};" for name, pair in PALETTE.items())
-    dark = "".join(f"--{name}:{pair[1]};" for name, pair in PALETTE.items())
+    colours = PALETTE | VERDICTS
+    light = "".join(f"--{name}:{pair[0]};" for name, pair in colours.items())
+    dark = "".join(f"--{name}:{pair[1]};" for name, pair in colours.items())
     rules = (_TEMPLATES / "report.css").read_text(encoding="utf-8")
     variables = (
         f":root{{color-scheme:light dark;{light}}}\n"

@@ -2,92 +2,142 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
 
-from trueup_analysis.scaling import JUDGED
+from trueup_analysis.cases import read_cases
+from trueup_analysis.views import headline, views
 
 from . import units
-from .sheet import Column, Sheet, rows_of, short_size
+from .sheet import Column, Sheet, short_size
 
 if TYPE_CHECKING:
-    import pandas as pd
+    from collections.abc import Sequence
 
+    from trueup_analysis.cases import Case
+    from trueup_analysis.health.expectations import Expectations
     from trueup_analysis.load import Loaded
+    from trueup_analysis.views import Headline
 
-__all__ = ["cases", "excluded"]
+__all__ = ["cases", "excluded", "figure_text", "place_text", "records"]
 
-_LISTED = ("benchmark", "case", "outcome", "nodes", "vm_size", "cores", "reason")
-_ALSO_LISTED = (
+_NODES_SHOWN: Final = 2
+_ALSO_LISTED: Final = (
     *("run_id", "region", "offer", "node_count", "ranks", "threads_per_rank", "gpus"),
-    *("started_at", "duration_seconds", "name", "value", "unit", "source", "raw_path"),
-    "provenance",
+    *("started_at", "duration_seconds", "name", "value", "unit", "message_bytes", "device"),
+    *("command", "source", "raw_path", "provenance"),
 )
 
 
-def cases(loaded: Loaded) -> list[Sheet]:
+def cases(loaded: Loaded, expectations: Expectations | None = None) -> list[Sheet]:
     """Every record, a table for each run."""
-    head = _headline_figures(loaded)
+    runs: dict[str, list[Case]] = {}
+    for case in read_cases(loaded, metrics=_metrics(loaded)):
+        runs.setdefault(case.run_id, []).append(case)
     manifests = {str(run.get("run_id")): run for run in loaded.runs}
-    sheets = []
-    for run_id, group in loaded.cases.groupby("run_id", sort=False):
-        frame = group.merge(
-            head, left_on="record", right_index=True, how="left", validate="one_to_one"
-        )
-        rows = rows_of(frame, (*_LISTED, *_ALSO_LISTED))
-        for row in rows:
-            row["figure"] = _figure(row["name"], row["value"], row["unit"])
-        sheets.append(
-            Sheet(
-                title=_run_title(str(run_id), group, manifests.get(str(run_id))),
-                columns=[
-                    Column("benchmark", "benchmark", words=True),
-                    Column("case", "case", words=True),
-                    Column("outcome", "outcome", words=True),
-                    Column("nodes", "nodes", words=True),
-                    Column("vm_size", "size\n(Standard_)", short_size, words=True),
-                    Column("cores", "cores", units.count),
-                    Column("figure", "headline figure", data=False),
-                    Column("reason", "reason", words=True),
-                    *(Column(name) for name in _ALSO_LISTED),
-                ],
-                rows=rows,
-                facts={"kind": "cases", "run_id": str(run_id)},
-            )
-        )
-    return sheets
+    return [
+        records(group, _run_title(run_id, group, manifests.get(run_id)), expectations, run_id)
+        for run_id, group in runs.items()
+    ]
 
 
-def _headline_figures(loaded: Loaded) -> pd.DataFrame:
-    """The figure that stands for each record, indexed by record: the one that its benchmark is
-    judged by, else its first that has a direction.
-    """
-    head = loaded.metrics[loaded.metrics["direction"].isin(["higher", "lower"])]
-    head = head[head["statistic"].isna() | head["statistic"].isin(["median", "single"])]
-    benchmark = head["record"].map(loaded.cases.set_index("record")["benchmark"])
-    wanted = benchmark.map({name: metric for name, (metric, _, _) in JUDGED.items()})
-    first = (head["name"].astype(object) != wanted).rename("other")
-    head = head.assign(other=first).sort_values(["record", "other"], kind="stable")
-    return head.drop(columns="other").drop_duplicates("record").set_index("record")
+def _metrics(loaded: Loaded) -> set[str] | None:
+    """The figures that a headline may be made of; all of them where a record has no view."""
+    if set(loaded.cases["benchmark"]) - set(views()):
+        return None
+    return {one.metric for view in views().values() for one in view.headlines}
 
 
-def _run_title(run_id: str, group: pd.DataFrame, manifest: dict[str, Any] | None) -> str:
-    counts = group["outcome"].value_counts()
+def records(
+    found: Sequence[Case], title: str, expectations: Expectations | None, run_id: str
+) -> Sheet:
+    """Records as one table, each with the figure that stands for it."""
+    return Sheet(
+        title=title,
+        columns=[
+            Column("benchmark", "benchmark", words=True),
+            Column("case", "case", words=True),
+            Column("outcome", "outcome", words=True),
+            Column("nodes"),
+            Column("shown_nodes", "nodes", words=True, data=False),
+            Column("vm_size", "size\n(Standard_)", short_size, words=True),
+            Column("cores", "cores", units.count),
+            Column("figure", "headline figure", data=False),
+            Column("reason", "reason", words=True),
+            *(Column(name) for name in _ALSO_LISTED),
+        ],
+        rows=[_row(case, headline(case, expectations)) for case in found],
+        facts={"kind": "cases", "run_id": run_id},
+        marks="mark",
+        name=f"list-{run_id}",
+    )
+
+
+def _row(case: Case, found: Headline | None) -> dict[str, Any]:
+    return {
+        "benchmark": case.benchmark,
+        "case": case.case,
+        "outcome": case.outcome,
+        "nodes": case.node,
+        "shown_nodes": case.node
+        if len(case.nodes) <= _NODES_SHOWN
+        else f"{case.nodes[0]} and {len(case.nodes) - 1} more",
+        "vm_size": case.vm_size,
+        "cores": case.cores,
+        "figure": None if found is None else figure_text(found),
+        "reason": case.reason,
+        "run_id": case.run_id,
+        "region": case.region,
+        "offer": case.offer,
+        "node_count": case.node_count,
+        "ranks": case.ranks,
+        "threads_per_rank": case.threads,
+        "gpus": case.gpus,
+        "started_at": case.started_at,
+        "duration_seconds": case.duration,
+        "name": None if found is None else found.measure.metric,
+        "value": None if found is None else found.value,
+        "unit": None if found is None else found.measure.unit,
+        "message_bytes": None if found is None else found.message_bytes,
+        "device": None if found is None else found.device,
+        "command": " ".join(case.command) or None,
+        "source": case.source,
+        "raw_path": case.raw_path,
+        "provenance": case.provenance,
+        "mark": "" if case.outcome == "ok" else "bad",
+    }
+
+
+def figure_text(found: Headline) -> str:
+    """ "bus bandwidth 308.00 GB/s at 1 GiB, below the judged size (16 GiB)"."""
+    measure = found.measure
+    shown = measure.shown or units.DISPLAYED.get(measure.unit, "")
+    unit = "" if shown == "1" else shown
+    value = units.in_unit(found.value, shown)
+    return f"{measure.label} {value} {unit}".rstrip() + place_text(found)
+
+
+def place_text(found: Headline) -> str:
+    """Where a figure was measured: " at 16 GiB", ", gpu3, slowest of 8"; "" for the whole case."""
+    words = "" if found.message_bytes is None else f" at {units.size_of(found.message_bytes)}"
+    if found.judged_bytes is not None:
+        words += f", below the judged size ({units.size_of(found.judged_bytes)})"
+    if found.device is not None:
+        words += f", {found.device}"
+        worst = "slowest" if found.measure.unit != "1" else "worst"
+        words += f", {worst} of {found.devices}" if found.devices > 1 else ""
+    return words
+
+
+def _run_title(run_id: str, group: Sequence[Case], manifest: dict[str, Any] | None) -> str:
+    counts = Counter(case.outcome for case in group)
     said = ", ".join(
-        f"{counts[name]} {name}" for name in ("ok", "failed", "invalid") if name in counts
+        f"{counts[name]} {name}" for name in ("ok", "failed", "invalid") if counts[name]
     )
     state = ""
     if manifest is not None and manifest.get("finished_at") is None:
         state = "; the run has not finished"
     return f"{'Published' if run_id == 'published' else 'Run ' + run_id}: {said}{state}"
-
-
-def _figure(name: str | None, value: float | None, unit: str | None) -> str:
-    if name is None or value is None:
-        return units.UNKNOWN
-    word = name.replace("_", " ")
-    unit = unit or "1"
-    shown = units.DISPLAYED.get(unit, "" if unit == "1" else unit)
-    return f"{word} {units.measure(value, unit)} {shown}".rstrip()
 
 
 def excluded(loaded: Loaded) -> list[Sheet]:
@@ -100,5 +150,6 @@ def excluded(loaded: Loaded) -> list[Sheet]:
             columns=[Column("path", "file", words=True), Column("reason", "reason", words=True)],
             rows=[{"path": item.path, "reason": item.reason} for item in loaded.excluded],
             facts={"kind": "excluded"},
+            name="left-out",
         )
     ]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from trueup_analysis.reference import Comparison, Storage, Sums
 
-__all__ = ["reference"]
+__all__ = ["reference", "storage_sheets"]
 
 _two = partial(units.fixed, digits=2)
 _three = partial(units.fixed, digits=3)
@@ -29,10 +29,10 @@ def reference(
     """The published tables with what is recomputed from them and, where there is one, this run
     beside."""
     made = [*(_comparison(item) for item in comparisons), _sums(sums)]
-    return made if storage is None else made + _storage(storage)
+    return made if storage is None else made + storage_sheets(storage)
 
 
-def _storage(item: Storage) -> list[Sheet]:
+def storage_sheets(item: Storage) -> list[Sheet]:
     table = item.table.copy()
     table["published"] = [
         _rate(low, unit) if low == high else f"{_rate(low, unit)} to {_rate(high, unit)}"

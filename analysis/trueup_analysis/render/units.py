@@ -10,11 +10,14 @@ import numbers
 import unicodedata
 from typing import Any, Final
 
+from trueup_analysis.health.quantity import UNITS
+
 __all__ = [
     "DISPLAYED",
     "UNKNOWN",
     "count",
     "fixed",
+    "in_unit",
     "is_missing",
     "measure",
     "money",
@@ -23,8 +26,10 @@ __all__ = [
     "percent_figure",
     "plural",
     "scaled",
+    "scaled_to",
     "seconds",
     "significant",
+    "size_of",
     "span",
     "text",
 ]
@@ -38,6 +43,7 @@ DISPLAYED: Final = {
     "point/s": "GPts/s",
 }
 _GIGA: Final = 1e9
+_BINARY: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 # Characters that a terminal obeys rather than shows: controls, formats (bidirectional overrides),
 # surrogates, line separators.
 _UNSAFE: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
@@ -111,6 +117,27 @@ def significant(value: Any, digits: int = 3) -> str:
 def scaled(value: float, unit: str) -> float:
     """A figure in base units as the number that is printed, before rounding."""
     return value / _GIGA if unit in DISPLAYED else value
+
+
+def scaled_to(value: float, shown: str) -> float:
+    """A figure in base units as the number that is printed in the unit ``shown``."""
+    return value / UNITS[shown][1] if shown in UNITS else value
+
+
+def in_unit(value: Any, shown: str) -> str:
+    """A measured figure as the number above which ``shown`` stands as its unit: two decimals from
+    10 on, else four significant digits.
+    """
+    return UNKNOWN if is_missing(value) else measure(scaled_to(float(value), shown))
+
+
+def size_of(count: int) -> str:
+    """A message size: "8 B", "16 GiB"; one that is no whole number of a larger unit in bytes."""
+    for power in range(len(_BINARY) - 1, 0, -1):
+        whole, rest = divmod(count, 1024**power)
+        if whole and not rest:
+            return f"{whole:,} {_BINARY[power]}"
+    return f"{count:,} B"
 
 
 def measure(value: Any, unit: str = "1") -> str:

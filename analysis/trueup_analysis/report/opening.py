@@ -2,25 +2,41 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final
 
 from ..cost import NO_SIZE
 from ..render import units
-from ..render.html import UNKNOWN, Column, Fact, Headline, Part, Row, Section, Table, Warnings
-from ..render.units import count, measure, money, percent_figure, plural, seconds, span
-from .cases import problem
-from .cells import NOT_AZURE, unique
+from ..render.html import UNKNOWN, Fact, Headline, Part, Section, Warnings
+from ..render.list_sheets import place_text
+from ..render.sheet import Column, Sheet
+from ..render.units import count, in_unit, plural
+from ..views import at_headline, judged_by, view_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from ..cases import Case
     from ..cost import CostTable
+    from ..groups import Group
+    from ..health.expectations import Expectations
     from ..load import Loaded
     from ..scaling import Series
-    from .cases import Case, Machine
 
-__all__ = ["facts", "headline_note", "headlines", "machines_section", "notes", "warnings"]
+__all__ = [
+    "NOT_AZURE",
+    "Machine",
+    "facts",
+    "headlines",
+    "machines",
+    "machines_section",
+    "notes",
+    "unique",
+    "warnings",
+]
+
+NOT_AZURE: Final = "not an Azure size"
 
 # How module_utils/trueup/identify.py ends its warning where no metadata service answers: true of
 # every machine at home, and no trouble there.
@@ -29,6 +45,7 @@ OFF_AZURE: Final = "taken for a machine outside Azure"
 # More lines than these of one kind are counted, not listed: the tables below list them all.
 _LINES: Final = 8
 _NAMES: Final = 8
+_TILES: Final = 12
 _GIB: Final = 1024**3
 _MIB: Final = 1024**2
 
@@ -108,7 +125,7 @@ def _group(title: str, lines: Sequence[Fact], rest: str = "") -> Warnings:
 
 def _reasons(cases: Sequence[Case]) -> list[Fact]:
     return [
-        Fact(f"{case.benchmark} {case.name} on {case.machine.nodes}", case.reason or UNKNOWN)
+        Fact(f"{case.benchmark} {case.case} on {case.node}", case.reason or UNKNOWN)
         for case in cases
     ]
 
@@ -128,87 +145,119 @@ def _run_troubles(loaded: Loaded) -> list[Fact]:
     return lines
 
 
-def headlines(best: Case | None, ok: Sequence[Case], billed: CostTable | None) -> list[Headline]:
-    found = []
-    if best is not None:
-        time = best.figures["run_time"]
-        layout = "layout unknown" if best.layout == UNKNOWN else best.layout
-        repeats = "" if time.n is None else f", n = {time.n}"
-        spread = span(time.low, time.high, "s")
-        spread = "" if spread == units.UNKNOWN else f", {spread}\u00a0s"
-        found.append(
-            Headline("Best run time", seconds(time.median), "s", f"{layout}{repeats}{spread}")
+def headlines(found: Mapping[str, Sequence[Group]], expected: Expectations) -> list[Headline]:
+    """The best figure of each benchmark; where there is one benchmark, what else its case holds."""
+    made = []
+    for groups in found.values():
+        best = _best(groups, expected)
+        if best is not None:
+            made += _tiles(best, everything=len(found) == 1)
+    return made[:_TILES]
+
+
+def _best(groups: Sequence[Group], expected: Expectations) -> Group | None:
+    """The best group of the problem that is judged, else that most nodes ran, then most cases."""
+    headed = [group for group in groups if group.head is not None]
+    problems: dict[object, list[Group]] = {}
+    for group in headed:
+        problems.setdefault((group.apart, group.head and group.head.measure.metric), []).append(
+            group
         )
-        for label, name, unit, printed in (
-            ("Floating-point rate", "flop_rate", "flop/s", "GFLOP/s"),
-            ("Point rate", "point_rate", "point/s", "GPts/s"),
-        ):
-            found.append(
-                _headline(label, measure(best.median(name), unit), printed, "of the same run")
-            )
-        found.append(
-            _headline(
-                "Fraction of the roofline",
-                percent_figure(best.median("roofline_fraction")),
-                "%",
-                "of what the memory bandwidth allows at its operational intensity",
-            )
-        )
-    found += _bandwidth_headline(ok)
-    if best is not None:
-        found.append(_cost_headline(best, billed))
-    return found
+    if not problems:
+        return None
+    members = max(
+        problems.values(),
+        key=lambda of: (
+            any(_judged(group, expected) for group in of),
+            max(len(group.nodes) for group in of),
+            sum(len(group.cases) for group in of),
+            -_rank(of[0]),
+            # Of equals the larger problem, or the higher rate.
+            max(group.head.value for group in of if group.head is not None),
+        ),
+    )
+
+    def value(group: Group) -> float:
+        head = group.head
+        if head is None:
+            return 0.0
+        return -head.value if head.measure.direction == "lower" else head.value
+
+    return max(members, key=value)
 
 
-def _headline(label: str, value: str, unit: str, detail: str) -> Headline:
-    return Headline(label, value, "" if value == units.UNKNOWN else unit, detail)
+def _judged(group: Group, expected: Expectations) -> bool:
+    metric = "" if group.head is None else group.head.measure.metric
+    return bool(judged_by(group.cases[0], metric, expected))
 
 
-def _bandwidth_headline(ok: Sequence[Case]) -> list[Headline]:
-    rates = [(rate, case) for case in ok if (rate := case.median("triad_rate")) is not None]
-    if not rates:
+def _rank(group: Group) -> int:
+    view = view_of(group.benchmark)
+    metrics = [] if view is None else [measure.metric for measure in view.headlines]
+    metric = group.head.measure.metric if group.head is not None else ""
+    return metrics.index(metric) if metric in metrics else len(metrics)
+
+
+def _tiles(group: Group, *, everything: bool) -> list[Headline]:
+    view, head = view_of(group.benchmark), group.head
+    if view is None or head is None:
         return []
-    rate, case = max(rates, key=lambda pair: pair[0])
-    on = f"{plural(case.cores or 0, 'thread')} on {case.machine.nodes}"
-    return [Headline("Memory bandwidth, triad", measure(rate, "byte/s"), "GB/s", on)]
+    several = len(group.cases) > 1 and len(group.nodes) > 1
+    measure = head.measure
+    words = [f"median of {len(group.nodes):,} nodes" if several else group.where]
+    words += [group.layout] if view.layouts and group.layout else []
+    words += [value for name, value in group.apart if name in ("operation", "workload")]
+    if head.low is not None and head.high is not None and head.low != head.high:
+        ends = in_unit(head.low, measure.shown), in_unit(head.high, measure.shown)
+        words.append(f"{ends[0]} to {ends[1]}")
+    size = head.shown.message_bytes
+    at = place_text(head.shown) if not several else ""
+    at = f" at {units.size_of(size)}" if several and size is not None else at
+    tiles = [
+        Headline(
+            f"{view.title}: {measure.label}{at}",
+            in_unit(head.value, measure.shown),
+            measure.shown,
+            ", ".join(words),
+        )
+    ]
+    for other in view.figures if everything else ():
+        shown = at_headline(head.best, other)
+        if shown is not None and other.metric != measure.metric:
+            value = in_unit(shown.value, other.shown)
+            tiles.append(Headline(other.label, value, other.shown, "of the same case"))
+    return tiles
 
 
-def _cost_headline(best: Case, billed: CostTable | None) -> Headline:
-    label = "Cost of that run"
-    sized = _is_text(best.machine.vm_size)
-    why = (
-        f"no price is known{': see Prices that are unknown' if sized else ' off Azure: see Notes'}"
-    )
-    rows = None if billed is None else billed.table[billed.table["case"] == best.name]
-    if rows is not None:
-        rows = rows[rows["version"] == best.software.get(best.benchmark, "")]
-    if rows is None or rows.empty:
-        return Headline(label, UNKNOWN, "", why)
-    own = rows[rows["vm_size"] == best.machine.vm_size]
-    row = (rows if own.empty else own).iloc[0]
-    # The table's row pools the repeats of several runs; this is the cost of one.
-    hours = (best.median("run_time") or 0.0) * (best.node_count or 1) / 3600
-    value = money(hours * float(row["usd_per_hour"]))
-    if value == units.UNKNOWN:
-        return Headline(label, UNKNOWN, "", why)
-    date = f", price of {row['price_date']}" if row["price_date"] else ", undated price"
-    where = ", ".join(str(row[key]) for key in ("vm_size", "region", "offer") if _is_text(row[key]))
-    return Headline(label, value, "US$", f"{where}{date}")
+@dataclass(frozen=True)
+class Machine:
+    """What records say of the nodes that they were made on."""
+
+    nodes: tuple[str, ...]
+    vm_size: str | None
+    region: str | None
+    system: Mapping[str, Any]
 
 
-def _is_text(value: object) -> bool:
-    return isinstance(value, str) and value != ""
+def machines(cases: Iterable[Case]) -> list[Machine]:
+    """The kinds of machine that the cases ran on, each with all of its nodes."""
+    kinds: dict[str, Machine] = {}
+    nodes: dict[str, dict[str, None]] = {}
+    keys: dict[int, str] = {}
+    for case in cases:
+        # Records of one node mostly share the object (see packed).
+        system = keys.get(id(case.system))
+        if system is None:
+            system = keys[id(case.system)] = str(sorted(case.system.items(), key=str))
+        key = f"{case.vm_size}\0{case.region}\0{system}"
+        kinds.setdefault(key, Machine(case.nodes, case.vm_size, case.region, case.system))
+        nodes.setdefault(key, {}).update(dict.fromkeys(case.nodes))
+    return [replace(machine, nodes=tuple(nodes[key])) for key, machine in kinds.items()]
 
 
-def headline_note(best: Case | None) -> str:
-    if best is None:
-        return ""
-    statistic = ", median of the repeats" if best.measured else f", published in {best.provenance}"
-    return (
-        f"Fastest of its problem, {problem(best)}: case {best.name} on {best.machine.nodes}"
-        f"{statistic}."
-        " Run times of other problems are not comparable."
-    )
+def unique(texts: Iterable[str]) -> list[str]:
+    """Each text once, in order."""
+    return list(dict.fromkeys(texts))
 
 
 def facts(loaded: Loaded, cases: Sequence[Case], measured_on: Sequence[Machine]) -> list[Fact]:
@@ -245,9 +294,9 @@ def _machine(machine: Machine) -> list[tuple[str, str]]:
     """What is known of one machine; a size that Azure does not have cannot have a region or an
     image.
     """
-    memory = units.number(machine.get("memory_bytes"))
-    cache = units.number(machine.get("last_level_cache_bytes"))
-    names = machine.nodes.split("+")
+    memory = units.number(machine.system.get("memory_bytes"))
+    cache = units.number(machine.system.get("last_level_cache_bytes"))
+    names = machine.nodes
     nodes = ", ".join(names[:_NAMES]) + (
         f" and {len(names) - _NAMES:,} more" if len(names) > _NAMES else ""
     )
@@ -258,39 +307,33 @@ def _machine(machine: Machine) -> list[tuple[str, str]]:
     if machine.vm_size:
         rows.append(("Region", machine.region or UNKNOWN))
     rows += [
-        ("CPU", str(machine.get("cpu_model") or UNKNOWN)),
-        ("Cores", count(machine.get("cores"))),
+        ("CPU", str(machine.system.get("cpu_model") or UNKNOWN)),
+        ("Cores", count(machine.system.get("cores"))),
         ("Memory", f"{memory / _GIB:,.1f} GiB" if memory else UNKNOWN),
         ("Last-level cache", f"{cache / _MIB:,.0f} MiB" if cache else UNKNOWN),
-        ("Operating system", str(machine.get("os") or UNKNOWN)),
-        ("Kernel", str(machine.get("kernel") or UNKNOWN)),
+        ("Operating system", str(machine.system.get("os") or UNKNOWN)),
+        ("Kernel", str(machine.system.get("kernel") or UNKNOWN)),
     ]
     if machine.vm_size:
-        rows.append(("Image", str(machine.get("image") or UNKNOWN)))
+        rows.append(("Image", str(machine.system.get("image") or UNKNOWN)))
     return rows
 
 
 def machines_section(measured_on: Sequence[Machine]) -> Section | None:
-    if len(measured_on) < 2:  # one machine stands at the top of the page
+    """The machines, where there are several kinds: one alone stands at the top of the page."""
+    if len(measured_on) < 2:
         return None
-    titles = (
-        "Node",
-        "Azure size",
-        "Region",
-        "CPU",
-        "Cores",
-        "Memory",
-        "Operating system",
-        "Kernel",
-    )
+    titles = ("Azure size", "Region", "CPU", "Cores", "Memory", "Operating system", "Kernel")
     rows = []
     for machine in measured_on:
         known = dict(_machine(machine))
-        known["Node"] = _machine(machine)[0][1]
-        known.setdefault("Region", "none")
-        rows.append(Row(tuple(known[title] for title in titles)))
-    columns = tuple(
-        Column(t, kind="number" if t in ("Cores", "Memory") else "word") for t in titles
-    )
-    listing = Table("machines", "The machines that the records come from.", columns, tuple(rows))
-    return Section("machines", "Machines", (Part(tables=(listing,)),))
+        rows.append(
+            {"nodes": _machine(machine)[0][1], **{title: known.get(title) for title in titles}}
+        )
+    numbers = ("Cores", "Memory")
+    columns = [
+        Column("nodes", "nodes", words=True),
+        *(Column(title, title.lower(), words=title not in numbers) for title in titles),
+    ]
+    listing = Sheet(title="The machines that the records come from", columns=columns, rows=rows)
+    return Section("machines", "Machines", (Part(sheets=(listing,)),))

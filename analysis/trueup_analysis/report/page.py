@@ -2,50 +2,76 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from trueup.errors import BadInput
+
+from .. import cost, tokens
+from ..cases import read_cases
 from ..catalog import folder
-from ..cost import read_prices, table
-from ..render.html import UNKNOWN, Page
+from ..expected_nodes import expected_nodes
+from ..groups import groups
+from ..health import expectations
+from ..health.report import examine
+from ..health.verdicts import latest
+from ..render import cost_sheets, token_sheets
+from ..render.html import UNKNOWN, Page, Part, Section
 from ..render.units import plural
-from ..scaling import JUDGED, series
-from ..tokens import BENCHMARK, read_gpus
-from ..tokens import table as token_table
+from ..scaling import series
+from ..sizes import read_sizes
+from ..views import names_of, views
 from . import opening
-from .cases import headline_case, machines, read_cases
-from .cells import NOT_AZURE, moment
-from .cost import cost_section
-from .layouts import layouts_section
+from .benchmark import benchmark_section
+from .charts import Judged
+from .health import health_section, node_health
+from .layouts import layout_parts
+from .opening import NOT_AZURE, machines
 from .published import reference_section
 from .records import excluded_section, method_section, records_section
-from .roofline import bandwidth_section, read_sizes, roofline_section
-from .scaling import scaling_section
-from .tokens import tokens_section
+from .roofline import roofline_parts
+from .scaling import scaling_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from ..cases import Case
+    from ..cost import CostTable
+    from ..groups import Group
+    from ..health.expectations import Expectations
     from ..load import Loaded
+    from ..render.sheet import Sheet
     from ..scaling import Series
-    from .cases import Case, Machine
+    from ..tokens import TokenTable
+    from .health import NodeHealth
+    from .opening import Machine
 
-__all__ = ["gather"]
+__all__ = ["Prices", "gather"]
 
-_BENCHMARKS: Final = {"devito": "Devito", "stream": "memory bandwidth", "vllm": "vLLM"}
 # A publication's figures about its own results are no benchmark beside them.
 _ABOUT: Final = frozenset({"devito_sums", "vllm_ratios"})
+_STATE: Final = "node_state"
+_NAMED: Final = 3
 
 
-def gather(
-    loaded: Loaded,
-    *,
-    catalog: Path | None = None,
-    region: str | None = None,
-    offer: str | None = None,
-    price: float | None = None,
-    as_size: str | None = None,
-) -> Page:
+@dataclass(frozen=True)
+class Prices:
+    """What the cost of a report is made with; None for the record's own.
+
+    Attributes:
+        region, offer: instead of the record's own.
+        price: US$ per node-hour for all cases instead of the catalog's price.
+        as_size: price all cases as this size, also those made off Azure.
+    """
+
+    region: str | None = None
+    offer: str | None = None
+    price: float | None = None
+    as_size: str | None = None
+
+
+def gather(loaded: Loaded, *, catalog: Path | None = None, prices: Prices | None = None) -> Page:
     """The whole report, ready to be rendered. Published results among the records are named as
     such.
 
@@ -56,69 +82,159 @@ def gather(
     if not cases:
         return _empty(loaded)
     place = folder(catalog)
+    expected = expectations.read(place / "expectations.yml")
     ok = [case for case in cases if case.outcome == "ok"]
-    best = headline_case([case for case in ok if case.measured] or ok)
-    measured_on = machines([case for case in cases if case.measured] or cases)
-    sizes = read_sizes(place / "vm_sizes.csv")
-    scaled = _series(loaded, ok)
-    billed = None
-    if any(case.median("run_time") for case in ok):
-        billed = table(
-            loaded,
-            prices=read_prices(place / "prices.csv"),
-            region=region,
-            offer=offer,
-            price=price,
-            as_size=as_size,
-        )
-    serving = None
-    if any(case.benchmark == BENCHMARK for case in ok):
-        serving = token_table(
-            loaded,
-            prices=read_prices(place / "prices.csv"),
-            gpus=read_gpus(place / "vm_sizes.csv"),
-            region=region,
-            offer=offer,
-            price=price,
-            as_size=as_size,
-            published=region is not None or price is not None,
-        )
+    ours = [case for case in cases if case.measured]
+    measured_on = machines(ours or cases)
+    health = _health(loaded, ours, expected)
+    judged = Judged(expected, read_sizes(place), _bad(health))
+    found = _by_benchmark(groups(ok, expected))
+    scaled = {name: _series(loaded, name, expected) for name in found}
+    billed = _billed(loaded, found, place, prices or Prices(), expected)
     sections = [
-        opening.machines_section(measured_on),
-        scaling_section(scaled),
-        layouts_section(ok),
-        roofline_section(ok, sizes),
-        bandwidth_section(ok, sizes),
-        cost_section(billed),
-        tokens_section(serving),
+        *(
+            benchmark_section(members, judged, _more(members, ok, scaled[name], judged))
+            for name, members in found.items()
+        ),
+        billed.section(),
         reference_section(loaded, place / "reference_results.csv"),
-        records_section(cases),
+        opening.machines_section(measured_on),
+        records_section(loaded, cases, expected),
         excluded_section(loaded),
-        method_section(),
+        method_section(cases),
     ]
+    every = [one for of_it in scaled.values() for one in of_it]
     return Page(
-        title=_title(cases, measured_on),
+        title=_title(cases, measured_on, health),
         subtitle=_subtitle(loaded, cases),
         summary=_summary(loaded, cases),
-        warnings=opening.warnings(loaded, cases, scaled, billed),
-        notes=opening.notes(loaded, scaled, billed),
-        headlines=tuple(opening.headlines(best, ok, billed)),
-        headline_note=opening.headline_note(best),
-        facts=tuple(opening.facts(loaded, cases, measured_on)),
-        sections=tuple(section for section in sections if section is not None),
+        first=() if health is None else (health_section(health),),
+        warnings=opening.warnings(loaded, cases, every, billed.runs),
+        notes=opening.notes(loaded, every, billed.runs),
+        headlines=opening.headlines(found, expected),
+        facts=opening.facts(loaded, cases, measured_on),
+        sections=[section for section in sections if section is not None],
     )
 
 
-def _series(loaded: Loaded, ok: Sequence[Case]) -> list[Series]:
-    """The scaling series of every benchmark that can have one."""
-    found = []
-    # A server's rate of tokens belongs to its GPUs and its load, not to the cores beside them.
-    for benchmark in sorted(set(JUDGED) - {BENCHMARK}):
-        of_it = [case for case in ok if case.benchmark == benchmark]
-        if any(case.median(JUDGED[benchmark][0]) is not None for case in of_it):
-            found += series(loaded, benchmark=benchmark)
-    # Of what was not meant to scale, one count is no scaling.
-    return [one for one in found if one.benchmark == "devito" or one.table["best"].sum() > 1]
+def _health(loaded: Loaded, ours: Sequence[Case], expected: Expectations) -> NodeHealth | None:
+    """The verdicts on our records; None where all that was read is published."""
+    if not ours:
+        return None
+    pairs = [(case.run_id, node) for case in ours for node in case.nodes]
+    return node_health(examine(latest(ours), expected), expected_nodes(loaded.runs, pairs))
+
+
+def _bad(health: NodeHealth | None) -> frozenset[tuple[str, str]]:
+    """(node, benchmark) of what fails or warns."""
+    if health is None:
+        return frozenset()
+    return frozenset(
+        (node, item.benchmark)
+        for item in health.health.verdicts
+        if item.verdict in ("fail", "warn")
+        for node in item.nodes
+    )
+
+
+def _by_benchmark(found: Sequence[Group]) -> dict[str, list[Group]]:
+    members: dict[str, list[Group]] = {}
+    for group in found:
+        members.setdefault(group.benchmark, []).append(group)
+    return members
+
+
+def _series(loaded: Loaded, benchmark: str, expected: Expectations) -> list[Series]:
+    """The scaling series of a benchmark that have more than one count."""
+    try:
+        found = series(loaded, benchmark=benchmark, expectations=expected)
+    except BadInput:
+        # Records that do not say their cores or nodes can be shown and not scaled.
+        return []
+    return [one for one in found if one.table["best"].sum() > 1]
+
+
+def _more(
+    members: Sequence[Group], ok: Sequence[Case], scaled: Sequence[Series], judged: Judged
+) -> list[Part]:
+    benchmark = members[0].benchmark
+    view = views()[benchmark]
+    of_it = [case for case in ok if case.benchmark == benchmark]
+    return [
+        *(layout_parts(members) if view.layouts else ()),
+        *scaling_parts(scaled),
+        *roofline_parts(of_it, ok, judged.sizes),
+    ]
+
+
+@dataclass(frozen=True)
+class _Billed:
+    """What there is to say of costs."""
+
+    runs: CostTable | None
+    tokens: TokenTable | None
+
+    def sheets(self) -> list[Sheet]:
+        """What `trueup cost` writes."""
+        made = [] if self.runs is None else cost_sheets.cost(self.runs)
+        return made + ([] if self.tokens is None else token_sheets.tokens(self.tokens))
+
+    def section(self) -> Section | None:
+        """The costs; where no price is known one sentence, and how to give one."""
+        sheets = self.sheets()
+        if not sheets:
+            return None
+        priced = (self.runs is not None and self.runs.has_prices) or (
+            self.tokens is not None and bool(self.tokens.table["usd_per_hour"].notna().any())
+        )
+        if not priced:
+            unknown = opening.unique(
+                [
+                    *(self.runs.unknown if self.runs is not None else ()),
+                    *(self.tokens.unknown if self.tokens is not None else ()),
+                ]
+            )
+            why = " ".join(unknown)
+            part = Part(paragraphs=(f"No price is known, so no cost is shown. {why}".rstrip(),))
+            return Section("cost", "Cost", (part,), data=sheets)
+        # Prices that are unknown stand among the warnings at the top of the page.
+        parts = [Part(sheets=(replace(sheet, warnings=()),)) for sheet in sheets]
+        return Section("cost", "Cost", parts, data=sheets)
+
+
+def _billed(
+    loaded: Loaded,
+    found: Mapping[str, Sequence[Group]],
+    place: Path,
+    chosen: Prices,
+    expected: Expectations,
+) -> _Billed:
+    book = cost.read_prices(place / "prices.csv")
+    runs = serving = None
+    if cost.has_work(loaded):
+        runs = cost.table(
+            loaded,
+            prices=book,
+            region=chosen.region,
+            offer=chosen.offer,
+            price=chosen.price,
+            as_size=chosen.as_size,
+            expectations=expected,
+        )
+    if tokens.BENCHMARK in found:
+        serving = tokens.table(
+            loaded,
+            prices=book,
+            gpus=tokens.read_gpus(place / "vm_sizes.csv"),
+            region=chosen.region,
+            offer=chosen.offer,
+            price=chosen.price,
+            as_size=chosen.as_size,
+            published=chosen.region is not None or chosen.price is not None,
+        )
+    if serving is not None and serving.table.empty:
+        serving = None
+    return _Billed(runs, serving)
 
 
 def _empty(loaded: Loaded) -> Page:
@@ -135,17 +251,24 @@ def _empty(loaded: Loaded) -> Page:
     )
 
 
-def _title(cases: Sequence[Case], measured_on: Sequence[Machine]) -> str:
-    every = {case.benchmark for case in cases}
-    found = sorted(every - _ABOUT) or sorted(every)
-    names = [_BENCHMARKS.get(name, name) for name in found]
+def _title(cases: Sequence[Case], measured_on: Sequence[Machine], health: NodeHealth | None) -> str:
+    """What was measured, on what, and whether all is well."""
+    every = {case.benchmark for case in cases} - {_STATE}
+    found = sorted(every - _ABOUT) or sorted(every) or [_STATE]
+    names = [names_of(name) for name in found]
+    if len(names) > _NAMED:
+        names = [*names[: _NAMED - 1], f"{len(names) - _NAMED + 1} more benchmarks"]
     what = " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
-    nodes = sorted({node for machine in measured_on for node in machine.nodes.split("+")})
+    nodes = sorted({node for machine in measured_on for node in machine.nodes})
     where = nodes[0] if len(nodes) == 1 else plural(len(nodes), "node")
     if nodes == ["published"]:
         where = "published systems"
-    start = what[:1] if what.startswith("vLLM") else what[:1].upper()
-    return f"{start}{what[1:]} on {where} ({_sizes(measured_on)})"
+    title = f"{what[:1].upper() if not what.startswith('vLLM') else 'v'}{what[1:]} on {where}"
+    title += f" ({_sizes(measured_on)})"
+    failed = sum(case.outcome != "ok" for case in cases)
+    words = [] if health is None else [health.sentence]
+    words += [f"{plural(failed, 'record')} not ok"] if failed else []
+    return f"{title}: {', '.join(words)}" if words else title
 
 
 def _sizes(measured_on: Sequence[Machine]) -> str:
@@ -157,12 +280,16 @@ def _subtitle(loaded: Loaded, cases: Sequence[Case]) -> str:
     runs = sorted({case.run_id for case in cases})
     begun = [str(run["started_at"]) for run in loaded.runs if run.get("started_at")]
     days = sorted(begun + [case.started_at for case in cases if case.started_at])
-    when = moment(days[0]) if days else f"date {UNKNOWN}"
+    when = _moment(days[0]) if days else f"date {UNKNOWN}"
     ended = [run.get("finished_at") for run in loaded.runs]
     if len(runs) == 1:
-        until = f" to {moment(str(ended[0]))}" if len(ended) == 1 and ended[0] else ""
+        until = f" to {_moment(str(ended[0]))}" if len(ended) == 1 and ended[0] else ""
         return f"run {runs[0]} · {when}{until} UTC"
     return f"{len(runs)} runs, {runs[0]} to {runs[-1]} · from {when} UTC"
+
+
+def _moment(stamp: str) -> str:
+    return stamp.replace("T", " ").removesuffix("Z")
 
 
 def _summary(loaded: Loaded, cases: Sequence[Case]) -> tuple[str, ...]:

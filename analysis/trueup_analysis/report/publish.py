@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from trueup.errors import BadInput, TrueupError
 
-from ..render.html import render_csv, render_html
-from .page import gather
+from ..render.html import render_html
+from .page import Prices, gather
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,7 +60,7 @@ def write_report(
     if output_dir.exists() and not output_dir.is_dir():
         message = f"report folder {output_dir} is a file; name a folder"
         raise BadInput(message)
-    page = gather(loaded, catalog=catalog, region=region, offer=offer, price=price, as_size=as_size)
+    page = gather(loaded, catalog=catalog, prices=Prices(region, offer, price, as_size))
     try:
         _publish(files(page), output_dir)
     except OSError as error:
@@ -73,8 +73,9 @@ def files(page: Page) -> dict[str, bytes]:
     """What the report consists of: path below the report's folder -> content; index.html is the
     last.
     """
-    content = {f"plots/{figure.name}.png": figure.drawing.png for figure in page.figures()}
-    content |= {f"tables/{table.name}.csv": render_csv(table).encode() for table in page.tables()}
+    content = {f"plots/{figure.name}.png": figure.drawing.png() for figure in page.figures()}
+    tables = {section.name: section.csv() for section in page.every_section()}
+    content |= {f"tables/{name}.csv": text.encode() for name, text in tables.items() if text}
     content["index.html"] = render_html(page).encode()
     return content
 

@@ -2,147 +2,99 @@
 
 from __future__ import annotations
 
-from pathlib import PurePath
+from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from ..render.html import UNKNOWN, Column, Fact, Part, Row, Section, Table
-from ..render.units import seconds
-from .cells import moment
+from ..render import list_sheets, units
+from ..render.html import ROWS_SHOWN, Fact, Part, Section
+from ..render.sheet import Column, Sheet
+from ..views import names_of, view_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ..cases import Case
+    from ..health.expectations import Expectations
     from ..load import Loaded
-    from .cases import Case
 
 __all__ = ["excluded_section", "method_section", "records_section"]
 
 
-def records_section(cases: Sequence[Case]) -> Section:
-    several = len({case.run_id for case in cases}) > 1
-    columns = (
-        Column("Case"),
-        *((Column("Run"),) if several else ()),
-        Column("Node"),
-        Column("Outcome"),
-        Column("Reason", kind="text"),
-        Column("Started", "UTC"),
-        Column("Duration", "s", "number"),
-        Column("Command", kind="code"),
-        Column("Raw output", kind="code"),
-    )
-    rows = [
-        Row(
-            (
-                f"{case.benchmark} {case.name}",
-                *((case.run_id,) if several else ()),
-                case.machine.nodes,
-                case.outcome if case.measured else "published",
-                case.reason or ("" if case.outcome == "ok" else UNKNOWN),
-                moment(case.started_at) if case.started_at else UNKNOWN,
-                seconds(case.duration),
-                " ".join(case.command) or UNKNOWN,
-                _beside(case),
-            ),
-            mark="" if case.outcome == "ok" else "bad",
-        )
-        for case in cases
-    ]
-    listing = Table(
-        "records",
-        "Every record that was read, whatever its outcome.",
-        columns,
-        tuple(rows),
-        shown=500,
-    )
-    return Section("records", "All records", (Part(tables=(listing,)),))
+def records_section(loaded: Loaded, cases: Sequence[Case], expectations: Expectations) -> Section:
+    """Every record; of many their number by benchmark and outcome, and those that are not ok."""
+    sheets = list_sheets.cases(loaded, expectations)
+    data = [*sheets, *list_sheets.excluded(loaded)]
+    parts = [Part(sheets=(replace(sheet, name=""),)) for sheet in sheets]
+    if len(cases) > ROWS_SHOWN:
+        bad = [
+            replace(sheet, rows=[row for row in sheet.rows if row["outcome"] != "ok"], name="")
+            for sheet in sheets
+        ]
+        parts = [
+            Part(sheets=(_tally(cases),)),
+            *(Part(sheets=(sheet,)) for sheet in bad if sheet.rows),
+        ]
+        parts[-1] = replace(parts[-1], notes=("tables/list.csv has every record.",))
+    return Section("list", "All records", parts, data=data)
 
 
-def _beside(case: Case) -> str:
-    """The raw output's place below the results folder."""
-    if case.raw_path is None:
-        return "none kept" if case.measured else case.provenance
-    return "/".join(PurePath(case.raw_path).parts[-2:])
+def _tally(cases: Sequence[Case]) -> Sheet:
+    counts = Counter((case.benchmark, case.outcome) for case in cases)
+    names = list(dict.fromkeys(case.benchmark for case in cases))
+    return Sheet(
+        title=f"{units.plural(len(cases), 'record')} by benchmark and outcome",
+        columns=[
+            Column("benchmark", "benchmark", words=True),
+            *(Column(word, word, units.count) for word in ("ok", "failed", "invalid")),
+        ],
+        rows=[
+            {
+                "benchmark": names_of(name),
+                **{word: counts[name, word] for word in ("ok", "failed", "invalid")},
+            }
+            for name in names
+        ],
+        name="tally",
+    )
 
 
 def excluded_section(loaded: Loaded) -> Section | None:
-    if not loaded.excluded:
+    """What could not be read; its data stand in the list of records."""
+    sheets = list_sheets.excluded(loaded)
+    if not sheets:
         return None
-    columns = (Column("File", kind="code"), Column("Reason", kind="text"))
-    rows = tuple(Row((item.path, item.reason), mark="bad") for item in loaded.excluded)
-    listing = Table("left-out", "What could not be read, and why.", columns, rows)
-    return Section("left-out", "Files left out", (Part(tables=(listing,)),))
+    return Section("left-out", "Files left out", (Part(sheets=sheets),), data=())
 
 
 _METHOD: Final = (
     Fact(
-        "Median, n, spread",
-        "Each case is run n times after compilation and autotuning, which are not part of the"
-        " time. The median stands for"
-        " it; the spread is the least and the greatest measurement. It is no confidence interval.",
-    ),
-    Fact(
-        "Run time",
-        "s. The time of the forward operator in Devito's own acoustic benchmark, without set-up.",
-    ),
-    Fact(
-        "Point rate",
-        "GPts/s, 10⁹ grid points updated in a second: grid points × time steps / run time.",
-    ),
-    Fact(
-        "Floating-point rate",
-        "GFLOP/s, 10⁹ floating-point operations a second, counted by Devito from the generated"
-        " code, not by the CPU.",
-    ),
-    Fact(
-        "Operational intensity",
-        "flop/byte: the counted operations for each byte that must move between memory and the"
-        " CPU.",
-    ),
-    Fact(
-        "Memory bandwidth",
-        "GB/s, 10⁹ byte/s. Triad is a[i] = b[i] + q × c[i] over arrays at least four times the"
-        " last-level cache; three"
-        " arrays count 24 byte an element.",
-    ),
-    Fact(
-        "Roofline fraction",
-        "%. Floating-point rate / (measured triad bandwidth × operational intensity), or / peak"
-        " where that is lower.",
+        "Median, spread",
+        "The median of the repeats stands for a case; the spread is the least and the greatest"
+        " measurement. It is no confidence interval.",
     ),
     Fact(
         "Speed-up, efficiency",
-        "Strong scaling: run time of the baseline / run time. Efficiency is the speed-up / how"
-        " many times the resources of"
-        " the baseline were used; in weak scaling, where the work grows along, it is the"
-        " baseline's time / the time.",
-    ),
-    Fact(
-        "Serial fraction",
-        "Karp and Flatt's: (1/S - 1/p) / (1 - 1/p) for speed-up S on p times the resources."
-        " Growing with p, it means"
-        " overhead rather than serial work.",
-    ),
-    Fact(
-        "Amdahl, USL",
-        "Least-squares fits to the speed-ups. Amdahl: S = p / (1 + σ(p - 1)). Universal"
-        " scalability law:"
-        " S = p / (1 + σ(p - 1) + κp(p - 1)); σ is contention, κ coherency. ± is the standard"
-        " error of the fit.",
+        "Speed-up is how many times faster than the baseline; efficiency is that / how many times"
+        " the resources of the baseline were used. Where the work grows along, or a figure belongs"
+        " to each device, efficiency is the share of the baseline's figure that is kept.",
     ),
     Fact(
         "Cost",
-        "US$ = nodes × run time × price of a node-hour. Storage, network, provisioning and idle"
-        " time are not in it.",
+        "US$ = nodes × time × price of a node-hour. Storage, network, provisioning and idle time"
+        " are not in it.",
     ),
     Fact(
         "Sources",
-        "Measured figures come from the records of this run, each with the tool's own output"
-        " beside it. Sizes, prices and"
-        " published results come from the catalog, with the source and date that the tables name.",
+        "Measured figures come from the records of this run, each with the tool's own output beside"
+        " it. Sizes, prices, expectations and published results come from the catalog, with the"
+        " source and date that the tables name.",
     ),
 )
 
 
-def method_section() -> Section:
-    return Section("method", "Method and units", (Part(terms=_METHOD),))
+def method_section(cases: Sequence[Case]) -> Section:
+    """How the figures of what was measured here are made."""
+    benchmarks = list(dict.fromkeys(case.benchmark for case in cases))
+    terms = [Fact(view.title, view.method) for view in map(view_of, benchmarks) if view is not None]
+    return Section("method", "Method and units", (Part(terms=(*terms, *_METHOD)),), data=())

@@ -71,13 +71,16 @@ VIEW = View(
             ("request_rate", "request rate"),
         )
         for chart in (
-            Chart("lines", (_OUTPUT, _TOTAL), over, f"Throughput over {load}"),
+            Chart(
+                "lines", (_OUTPUT, _TOTAL), over, f"Throughput over {load}", along=("num_prompts",)
+            ),
             Chart(
                 "lines",
                 (_TTFT, _E2EL),
                 over,
                 f"TTFT and E2EL over {load}",
                 statistics=_TYPICAL_AND_TAIL,
+                along=("num_prompts",),
             ),
             Chart(
                 "lines",
@@ -85,6 +88,7 @@ VIEW = View(
                 over,
                 f"TPOT and ITL over {load}",
                 statistics=_TYPICAL_AND_TAIL,
+                along=("num_prompts",),
             ),
         )
     ),

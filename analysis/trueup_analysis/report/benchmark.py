@@ -1,0 +1,276 @@
+"""A section a benchmark: what it reached, its plots and its figures, from its view alone."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from ..groups import apart_words, pooled
+from ..render import units
+from ..render.html import Part, Section
+from ..render.list_sheets import place_text
+from ..render.sheet import Column, Sheet, short_size
+from ..render.units import in_unit, plural, size_of
+from ..views import judged_by, names_of, view_of
+from .charts import charts
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from trueup.view import Measure, View
+
+    from ..groups import Group, Pooled
+    from .charts import Judged
+
+__all__ = ["benchmark_section", "figures_sheet", "finding"]
+
+# Sentences about what was reached; the table has all.
+_FINDINGS: Final = 4
+_UNIT_WORDS: Final = {
+    "s": "seconds",
+    "byte/s": "bytes_per_second",
+    "bit/s": "bits_per_second",
+    "flop/s": "flop_per_second",
+    "point/s": "points_per_second",
+    "1/s": "per_second",
+    "byte": "bytes",
+}
+
+
+def benchmark_section(found: Sequence[Group], judged: Judged, more: Sequence[Part]) -> Section:
+    """One benchmark's section.
+
+    Args:
+        found: its groups.
+        more: what else is known of it (scaling, layouts, roofline), below its figures.
+    """
+    benchmark = found[0].benchmark
+    sheet = figures_sheet(found, judged)
+    plots = charts(found, judged)
+    wide = len(plots) % 2 == 0 or len(sheet.shown()) > 5
+    said = Part(paragraphs=[finding(group) for group in _told(found)])
+    first = Part(
+        figures=plots,
+        beside=() if wide and plots else (sheet,),
+        sheets=(sheet,) if wide and plots else (),
+    )
+    return Section(benchmark, names_of(benchmark), (said, first, *more), data=(sheet,))
+
+
+def _told(found: Sequence[Group]) -> list[Group]:
+    """The groups that sentences are about: most nodes first, then the best figure."""
+    headed = [group for group in found if group.head is not None]
+    if len(headed) <= _FINDINGS:
+        return headed
+
+    def rank(group: Group) -> tuple[int, float]:
+        assert group.head is not None  # noqa: S101 WHY: for mypy; filtered above
+        higher = group.head.measure.direction == "higher"
+        return -len(group.nodes), -group.head.value if higher else group.head.value
+
+    best: dict[object, Group] = {}
+    for group in sorted(headed, key=rank):
+        best.setdefault((group.machine, group.apart), group)
+    return list(best.values())[:_FINDINGS]
+
+
+def finding(group: Group) -> str:
+    """ "all_reduce on h100-01: bus bandwidth 484.20 GB/s at 16 GiB." """
+    head, view = group.head, view_of(group.benchmark)
+    layout = group.layout if view is not None and view.layouts else ""
+    start = f"{', '.join(filter(None, (group.label, layout)))} on {group.where}"
+    if head is None:
+        return f"{start}: no figure."
+    measure = head.measure
+    text = f"{start}: {measure.label} {in_unit(head.value, measure.shown)} {measure.shown}".rstrip()
+    if len(group.cases) == 1:
+        return f"{text}{place_text(head.shown)}."
+    ends = (head.value if end is None else end for end in (head.low, head.high))
+    low, high = (in_unit(end, measure.shown) for end in ends)
+    worst = f"; worst: {head.worst.node}" if len(group.nodes) > 1 else ""
+    return f"{text}{_at(head)} (median; {low} to {high}{worst})."
+
+
+def _at(head: Pooled) -> str:
+    size = head.shown.message_bytes
+    return "" if size is None else f" at {size_of(size)}"
+
+
+def figures_sheet(found: Sequence[Group], judged: Judged) -> Sheet:
+    """What the cases reached, a row for each thing that was measured; nodes that measured the same
+    are one row, with their median, the ends and the worst node.
+    """
+    view = view_of(found[0].benchmark)
+    assert view is not None  # noqa: S101 WHY: for mypy; groups have a view
+    rows = [_row(group, found, view, judged) for group in found]
+    _mark_best(rows, found)
+    heads = _headlines(found)
+    others = [
+        measure
+        for measure in view.figures
+        if any(row.get(_key(measure)) is not None for row in rows)
+        and _key(measure) not in {_key(one) for one in heads}
+    ]
+    sizes = len({row["vm_size"] for row in rows})
+    columns = [
+        Column("case", None if _told_apart(rows) else "case", words=True),
+        Column("differs", "case" if _told_apart(rows) else None, words=True),
+        Column("layout", "layout" if view.layouts else None, words=True),
+        Column("vm_size", "size\n(Standard_)" if sizes > 1 else None, short_size, words=True),
+        Column("where", "nodes", words=True, data=False),
+        Column("node_count", "nodes\na case" if _varies(rows, "node_count") else None, units.count),
+        Column("nodes"),
+        Column("n", "n", units.count),
+        Column("message_bytes", "at", _size),
+    ]
+    for measure in heads:
+        shown = partial(in_unit, shown=measure.shown)
+        columns += [
+            Column(_key(measure), _header(measure), shown),
+            Column(f"{_key(measure)}_min"),
+            Column(f"{_key(measure)}_max"),
+            Column(f"{_key(measure)}:span", "min to max", data=False),
+        ]
+    columns += [
+        Column("worst_node", "worst\nnode", words=True),
+        Column("device", "worst\ndevice", words=True),
+        Column("expected", "expected", data=False),
+        Column("expected_value"),
+        Column("peak_share", "of peak", partial(units.percent, digits=1)),
+        *(
+            Column(_key(measure), _header(measure), partial(in_unit, shown=measure.shown))
+            for measure in others
+        ),
+    ]
+    size = rows[0]["vm_size"] if sizes == 1 else None
+    title = f"{view.title}, {size}" if size else view.title
+    return Sheet(
+        title=title,
+        columns=columns,
+        rows=rows,
+        notes=_notes(found),
+        facts={"kind": "figures", "benchmark": found[0].benchmark},
+        marks="mark",
+        name=f"{found[0].benchmark}-figures",
+    )
+
+
+def _told_apart(rows: Sequence[dict[str, Any]]) -> bool:
+    """Whether rows need no name of a case: what differs says it."""
+    names = ("differs", "layout", "vm_size", "where")
+    told = {tuple(row[name] for name in names) for row in rows}
+    return len(rows) > 1 and len(told) == len(rows) and all(row["differs"] for row in rows)
+
+
+def _notes(found: Sequence[Group]) -> list[str]:
+    said = []
+    if any(len(group.cases) > 1 for group in found):
+        said.append(
+            "Figures are medians over the nodes and repeats of a row; min to max are the outermost"
+            " of them."
+        )
+    missed = [group for group in found if group.head and group.head.shown.judged_bytes]
+    if missed:
+        size = missed[0].head.shown.judged_bytes  # type: ignore[union-attr]
+        said.append(
+            f"The judged message size, {size_of(size or 0)}, was not reached by"
+            f" {plural(len(missed), 'row')}: the figure at the largest size stands there."
+        )
+    return said
+
+
+def _size(value: Any) -> str:
+    return units.UNKNOWN if value is None else size_of(int(value))
+
+
+def _varies(rows: Sequence[dict[str, Any]], key: str) -> bool:
+    return len({row[key] for row in rows}) > 1
+
+
+def _key(measure: Measure) -> str:
+    """The name of a column: the metric, its statistic, and the base unit."""
+    words = [measure.metric, measure.statistic, _UNIT_WORDS.get(measure.unit, "")]
+    return "_".join(word for word in words if word)
+
+
+def _header(measure: Measure) -> str:
+    label = measure.label
+    if " " in label:
+        first, _, rest = label.rpartition(" ")
+        label = f"{first}\n{rest}"
+    return f"{label}\n{measure.shown}".rstrip()
+
+
+def _headlines(found: Sequence[Group]) -> list[Measure]:
+    held = {id(group.head.measure): group.head.measure for group in found if group.head}
+    return list({_key(measure): measure for measure in held.values()}.values())
+
+
+def _row(group: Group, found: Sequence[Group], view: View, judged: Judged) -> dict[str, Any]:
+    first = group.cases[0]
+    row: dict[str, Any] = {
+        "case": group.label,
+        "differs": apart_words(group, found) or None,
+        "layout": group.layout or None,
+        "vm_size": first.vm_size,
+        "where": group.where,
+        "node_count": group.node_count,
+        "nodes": len(group.nodes),
+        "n": _repeats(group),
+        "mark": "",
+    }
+    for measure in view.figures:
+        other = pooled(group.cases, measure, judged.expectations)
+        row[_key(measure)] = None if other is None else other.value
+    head = group.head
+    if head is None:
+        return row
+    key = _key(head.measure)
+    row |= {
+        key: head.value,
+        f"{key}_min": head.low,
+        f"{key}_max": head.high,
+        f"{key}:span": units.UNKNOWN
+        if head.low is None or head.high is None
+        else f"{in_unit(head.low, head.measure.shown)} to {in_unit(head.high, head.measure.shown)}",
+        "message_bytes": head.shown.message_bytes,
+        "device": head.shown.device if head.shown.devices > 1 and len(group.cases) == 1 else None,
+        "worst_node": head.worst.node if len(group.nodes) > 1 and len(group.cases) > 1 else None,
+    }
+    expected = [
+        item
+        for item in judged_by(first, head.measure.metric, judged.expectations)
+        if item.message_bytes == head.shown.message_bytes
+        and item.expected.base_unit == head.measure.unit
+        and item.statistic is None
+    ]
+    if expected:
+        sign = {"at_least": "\u2265 ", "at_most": "\u2264 "}.get(expected[0].comparison, "")
+        row["expected_value"] = expected[0].expected.base
+        row["expected"] = sign + in_unit(expected[0].expected.base, head.measure.shown)
+    peak = judged.sizes.peak(first, head.measure.peak)
+    row["peak_share"] = None if peak is None else head.value / peak
+    return row
+
+
+def _repeats(group: Group) -> int | None:
+    """How many measurements the row is of: repeats over all cases, else the cases."""
+    counts = [
+        case.repeats(group.head.measure.metric) if group.head else None for case in group.cases
+    ]
+    known = [count for count in counts if count]
+    return sum(known) if len(known) == len(counts) else len(group.cases)
+
+
+def _mark_best(rows: Sequence[dict[str, Any]], found: Sequence[Group]) -> None:
+    """The best of the rows that ran the same problem."""
+    problems: dict[object, list[tuple[float, dict[str, Any]]]] = {}
+    for group, row in zip(found, rows, strict=True):
+        if group.head is None:
+            continue
+        measure = group.head.measure
+        value = group.head.value if measure.direction == "lower" else -group.head.value
+        problems.setdefault((group.apart, measure.metric), []).append((value, row))
+    for members in problems.values():
+        if len(members) > 1:
+            min(members, key=lambda pair: pair[0])[1]["mark"] = "best"

@@ -1,0 +1,336 @@
+"""The report's first section: how many nodes are well, which are not and why, and what to do."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from markupsafe import Markup
+
+from ..health.verdicts import WORST_FIRST
+from ..render import health_sheets
+from ..render.html import Part, Section
+from ..render.sheet import Column, Sheet
+from ..render.units import plural
+from ..views import names_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ..expected_nodes import ExpectedNode
+    from ..health.report import Health
+    from ..health.verdicts import Verdict
+
+__all__ = ["NodeHealth", "health_section", "node_health"]
+
+# Of what was judged, the worst counts; a figure that nothing is expected of makes no node worse.
+_NODE_ORDER: Final = ("fail", "not measured", "warn", "pass", "no verdict")
+# The order of the strip.
+_STRIP: Final = ("pass", "warn", "fail", "not measured", "no verdict")
+_CLASSES: Final = {word: word.replace(" ", "-") for word in _STRIP}
+# The map, in the units of its own drawing.
+_WIDTH, _LABELS, _ROW, _LEAST_CELL = 1080.0, 300.0, 22.0, 4.0
+_HEADS: Final = 16.0
+# How much of a row's height a cell takes: what is worse stands higher, also without colours.
+_HEIGHTS: Final = {"fail": 1.0, "not measured": 0.8, "warn": 0.6, "pass": 0.35, "no verdict": 0.15}
+_NAMES_SHOWN: Final = 24
+_ROW_GAP: Final = 4.0
+_LONGEST_LABEL: Final = 46
+_HOW_TO_READ: Final = (
+    "A column is a node, in the order of their names; what is worse stands higher. Checks without"
+    " any verdict are left out."
+)
+
+
+@dataclass(frozen=True)
+class NodeHealth:
+    """What became of the nodes that the runs expected.
+
+    Attributes:
+        health: all verdicts.
+        words: node -> its verdict, in the order of their names.
+        missing: the expected nodes without a record.
+    """
+
+    health: Health
+    words: Mapping[str, str]
+    missing: Sequence[ExpectedNode]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many nodes there are of each verdict."""
+        found = Counter(self.words.values())
+        return {word: found[word] for word in _STRIP}
+
+    @property
+    def sentence(self) -> str:
+        """Whether all is well, in a few words for the title of the page."""
+        counts, total = self.counts, len(self.words)
+        if total == 1 and counts["fail"]:
+            return "the node fails"
+        if counts["fail"] or counts["not measured"]:
+            verb = "fails" if counts["fail"] == 1 else "fail"
+            bad = f"{counts['fail']:,} of {plural(total, 'node')} {verb}" if counts["fail"] else ""
+            lost = f"{counts['not measured']:,}"
+            lost += " not measured" if bad else f" of {plural(total, 'node')} not measured"
+            return ", ".join(filter(None, (bad, lost if counts["not measured"] else "")))
+        if counts["warn"]:
+            return f"{counts['warn']:,} of {plural(total, 'node')} with warnings, none fails"
+        if counts["pass"] == total:
+            return "the node passes" if total == 1 else f"all {total:,} nodes pass"
+        if not counts["pass"]:
+            return "no verdict on health"
+        return f"{counts['pass']:,} of {plural(total, 'node')} pass, the others have no verdict"
+
+
+def node_health(health: Health, expected: Sequence[ExpectedNode]) -> NodeHealth:
+    """The verdict on each expected node, and on each that was measured without being expected."""
+    found: dict[str, set[str]] = {node: set() for node in health.nodes}
+    for item in health.verdicts:
+        if len(item.nodes) == 1:
+            found.setdefault(item.nodes[0], set()).add(item.verdict)
+    missing = [node for node in expected if not node.present]
+    for node in missing:
+        found.setdefault(node.name, set()).add("not measured")
+    words = {
+        node: next((word for word in _NODE_ORDER if word in verdicts), "no verdict")
+        for node, verdicts in sorted(found.items(), key=lambda pair: _natural(pair[0]))
+    }
+    return NodeHealth(health, words, missing)
+
+
+def _natural(name: str) -> tuple[list[tuple[int, str]], str]:
+    """An order in which node-9 stands before node-10."""
+    parts = re.split(r"([0-9]{1,18})", name)
+    return [(int(part), "") if part.isdigit() else (0, part) for part in parts], name
+
+
+def health_section(found: NodeHealth) -> Section:
+    """The strip, what fails, what warns, who is missing, and the map of nodes and checks."""
+    verdicts = found.health.verdicts
+    failures = [item for item in verdicts if item.verdict == "fail"]
+    unmeasured = [item for item in verdicts if item.verdict == "not measured"]
+    warnings = [item for item in verdicts if item.verdict == "warn"]
+    parts = [Part(drawn=_strip(found), paragraphs=_paragraphs(found))]
+    if failures:
+        parts.append(_table(failures, f"What fails: {plural(len(failures), 'figure')}"))
+    if found.missing:
+        parts.append(Part(sheets=(_missing_sheet(found.missing),)))
+    if unmeasured:
+        parts.append(_table(unmeasured, f"Not measured: {plural(len(unmeasured), 'check')}"))
+    judged = [item for item in verdicts if len(item.nodes) == 1 and item.verdict != "no verdict"]
+    if judged or found.missing:
+        parts.append(
+            Part(
+                title="Every node and every check",
+                drawn=_map(found),
+                notes=(_HOW_TO_READ,),
+            )
+        )
+    if warnings:
+        shown = _worst_of_each(warnings, failures)
+        title = f"Warnings: {plural(len(warnings), 'figure')}"
+        note = (
+            "One row for each node and benchmark: the figure that is furthest off. Of a benchmark"
+            " that fails on a node, no warning is repeated. tables/health.csv has every verdict."
+        )
+        parts.append(_table(shown, title, [note] if len(shown) < len(warnings) else []))
+    return Section("health", "Health", parts, data=(health_sheets.data(found.health),))
+
+
+def _table(found: Sequence[Verdict], title: str, notes: Sequence[str] = ()) -> Part:
+    """Verdicts of one kind, so without a column that says which."""
+    sheet = health_sheets.verdicts(found, title, notes)
+    columns = [column for column in sheet.columns if column.key != "verdict"]
+    return Part(sheets=(replace(sheet, columns=columns),) if sheet.rows else (), notes=())
+
+
+def _worst_of_each(warnings: Sequence[Verdict], failures: Sequence[Verdict]) -> list[Verdict]:
+    """The furthest off of the warnings of each node and benchmark, where that does not fail."""
+    failed = {(item.nodes, item.benchmark) for item in failures}
+    worst: dict[tuple[object, ...], Verdict] = {}
+    for item in warnings:
+        key = (item.nodes, item.benchmark)
+        if key not in failed and (key not in worst or _off(item) > _off(worst[key])):
+            worst[key] = item
+    return list(worst.values())
+
+
+def _off(item: Verdict) -> float:
+    """How far off what is expected, as a share."""
+    if item.measured is None or not item.expected:
+        return 0.0
+    return abs(item.measured / item.expected - 1)
+
+
+def _paragraphs(found: NodeHealth) -> list[str]:
+    if found.words and set(found.words.values()) == {"no verdict"}:
+        reasons = Counter(
+            item.reason for item in found.health.verdicts if item.verdict == "no verdict"
+        )
+        why = f": {reasons.most_common(1)[0][0]}" if reasons else ""
+        sized = any(item.vm_size for item in found.health.verdicts)
+        hint = "" if sized else " `trueup health --as-size SIZE` judges it as one."
+        return [f"No node could be judged{why}.{hint}"]
+    return []
+
+
+def _strip(found: NodeHealth) -> Markup:
+    total = len(found.words)
+    tiles = [
+        Markup(
+            '<div class="v-{}"><dt>{}</dt><dd>{}<span class="of"> of {}</span></dd></div>'
+        ).format(_CLASSES[word], word, f"{count:,}", f"{total:,}")
+        for word, count in found.counts.items()
+    ]
+    label = f"Verdicts on {plural(total, 'expected node')}"
+    return Markup('<dl class="strip" aria-label="{}">{}</dl>').format(label, Markup("").join(tiles))
+
+
+def _missing_sheet(missing: Sequence[ExpectedNode]) -> Sheet:
+    return Sheet(
+        title=f"Expected and not there: {plural(len(missing), 'node')}",
+        columns=[
+            Column("node", "node", words=True),
+            Column("run_id", "run", words=True),
+            Column("why", "why", words=True),
+        ],
+        rows=[
+            {"node": node.name, "run_id": node.run_id, "why": node.why, "mark": "bad"}
+            for node in missing
+        ],
+        marks="mark",
+        name="missing",
+    )
+
+
+def _map(found: NodeHealth) -> Markup:
+    """Nodes from left to right, checks from top to bottom, as one drawing.
+
+    Equal neighbours are one rectangle, so that a fleet stays small; what is not a pass is at least
+    some pixels wide, so that one node of 600 is seen.
+    """
+    nodes = list(found.words)
+    place = {node: number for number, node in enumerate(nodes)}
+    absent = {node.name for node in found.missing}
+    rows: dict[str, dict[int, str]] = {}
+    for item in found.health.verdicts:
+        if len(item.nodes) != 1 or item.nodes[0] not in place:
+            continue
+        row = rows.setdefault(_check(item), {})
+        number = place[item.nodes[0]]
+        if WORST_FIRST.index(item.verdict) < WORST_FIRST.index(row.get(number, "pass")):  # type: ignore[arg-type]
+            row[number] = item.verdict
+        row.setdefault(number, item.verdict)
+    rows = {check: row for check, row in rows.items() if set(row.values()) - {"no verdict"}}
+    order = sorted(rows, key=lambda check: (_worst(rows[check]), check))
+    if absent:
+        rows["any record"] = {
+            place[node]: "not measured" if node in absent else "pass" for node in nodes
+        }
+        order.append("any record")
+    cell = (_WIDTH - _LABELS) / max(len(nodes), 1)
+    named = len(nodes) <= _NAMES_SHOWN
+    top = _HEADS
+    drawn = [
+        Markup("").join(_cells(rows[check], nodes, cell, top + number * (_ROW + _ROW_GAP)))
+        for number, check in enumerate(order)
+    ]
+    texts = [
+        Markup('<text x="0" y="{:.1f}">{}</text>').format(
+            top + number * (_ROW + _ROW_GAP) + _ROW * 0.75, _shortened(check)
+        )
+        for number, check in enumerate(order)
+    ]
+    below = top + len(order) * (_ROW + _ROW_GAP) + 12
+    texts += _names(nodes, cell, below, named=named)
+    height = below + 8
+    return Markup(
+        '<div class="scroll map" role="region" tabindex="0" aria-label="Map of nodes and checks">'
+        '<svg viewBox="0 0 {:.0f} {:.0f}" role="img" aria-label="{}">{}{}</svg></div>{}'
+    ).format(
+        _WIDTH,
+        height,
+        _finding(found, rows, nodes),
+        Markup("").join(texts),
+        Markup("").join(drawn),
+        _legend(),
+    )
+
+
+def _legend() -> Markup:
+    items = [Markup('<li class="v-{}">{}</li>').format(_CLASSES[word], word) for word in _STRIP]
+    return Markup('<ul class="verdicts">{}</ul>').format(Markup("").join(items))
+
+
+def _check(item: Verdict) -> str:
+    """The row of a verdict: comparisons of one benchmark with the other nodes are one row."""
+    if item.comparison == "usual":
+        return f"{names_of(item.benchmark)} beside the other nodes"
+    return item.what
+
+
+def _worst(row: Mapping[int, str]) -> int:
+    return min(_NODE_ORDER.index(word) for word in row.values())
+
+
+def _shortened(check: str) -> str:
+    return check if len(check) <= _LONGEST_LABEL else check[: _LONGEST_LABEL - 1] + "…"
+
+
+def _cells(row: Mapping[int, str], nodes: Sequence[str], cell: float, top: float) -> list[Markup]:
+    runs: list[tuple[int, int, str]] = []
+    for number in range(len(nodes)):
+        word = row.get(number, "")
+        if runs and runs[-1][2] == word:
+            runs[-1] = (runs[-1][0], number, word)
+        else:
+            runs.append((number, number, word))
+    found = []
+    # What is bad is drawn last: it is wider than its place where nodes are many.
+    for first, last, word in sorted(runs, key=lambda run: run[2] not in ("pass", "no verdict")):
+        if not word:
+            continue
+        width = max((last - first + 1) * cell - min(1.0, cell / 6), 0.5)
+        if word in ("fail", "not measured", "warn"):
+            width = max(width, _LEAST_CELL)
+        high = _ROW * _HEIGHTS[word]
+        names = nodes[first] if first == last else f"{nodes[first]} to {nodes[last]}"
+        title = "" if word == "pass" else Markup("<title>{}: {}</title>").format(names, word)
+        found.append(
+            Markup(
+                '<rect class="v-{}" x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}">{}</rect>'
+            ).format(_CLASSES[word], _LABELS + first * cell, top + _ROW - high, width, high, title)
+        )
+    return found
+
+
+def _names(nodes: Sequence[str], cell: float, y: float, *, named: bool) -> list[Markup]:
+    """The names below: of a few nodes all, else the first and the last."""
+    if not nodes:
+        return []
+    text = Markup('<text x="{:.1f}" y="{:.1f}" text-anchor="{}">{}</text>')
+    widest = max(len(node) for node in nodes)
+    # A character of this size is about 7 units wide.
+    if named and widest * 7 < cell:
+        return [
+            text.format(_LABELS + (number + 0.5) * cell, y, "middle", node)
+            for number, node in enumerate(nodes)
+        ]
+    found = [text.format(_LABELS, y, "start", nodes[0])]
+    if len(nodes) > 1:
+        found.append(text.format(_WIDTH, y, "end", nodes[-1]))
+    return found
+
+
+def _finding(found: NodeHealth, rows: Mapping[str, Mapping[int, str]], nodes: Sequence[str]) -> str:
+    """What the map shows, in words."""
+    said = [f"{found.sentence}; {plural(len(rows), 'check')} of {plural(len(nodes), 'node')}"]
+    for check, row in rows.items():
+        bad = [nodes[number] for number, word in sorted(row.items()) if word == "fail"]
+        if bad:
+            more = f" and {len(bad) - 3} more" if len(bad) > 3 else ""
+            said.append(f"{check}: {', '.join(bad[:3])}{more}")
+    return ". ".join(said) + "."

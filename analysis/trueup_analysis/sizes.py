@@ -1,0 +1,86 @@
+"""What the catalog says that the hardware of a VM size can do at most."""
+
+from __future__ import annotations
+
+import csv
+from typing import TYPE_CHECKING, Final
+
+from trueup.errors import BadInput
+
+from .flops import peak_of_size
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from trueup.view import Peak
+
+    from .cases import Case
+
+__all__ = ["Sizes", "read_sizes"]
+
+# No column of vm_sizes.csv: the GPU's figure in catalog/training.yml.
+_BF16: Final = "gpu_peak_bf16_gflops_each"
+
+
+class Sizes:
+    """The rows of catalog/vm_sizes.csv by size, whatever its upper and lower case."""
+
+    def __init__(self, rows: Mapping[str, Mapping[str, str]], folder: Path) -> None:
+        self._rows = rows
+        self._folder = folder
+        self._bf16: dict[str, float | None] = {}
+
+    def figure(self, size: str | None, column: str) -> float | None:
+        """A figure of a size in the column's own unit, None where the catalog has none."""
+        row = self._rows.get((size or "").lower(), {})
+        if column == _BF16:
+            return self._bf16_of(size)
+        return float(row[column]) if row.get(column) else None
+
+    def _bf16_of(self, size: str | None) -> float | None:
+        """BF16 peak of a GPU in GFLOP/s, dense."""
+        if size is None:
+            return None
+        if size not in self._bf16:
+            try:
+                self._bf16[size] = peak_of_size(size, self._folder)[0] / 1e9
+            except BadInput:
+                self._bf16[size] = None
+        return self._bf16[size]
+
+    def peak(self, case: Case, peak: Peak | None) -> float | None:
+        """The peak of a measure of a case, in the measure's base unit; None where nobody says."""
+        while peak is not None and peak.parameter:
+            if str(case.parameters.get(peak.parameter)) == peak.value:
+                break
+            peak = peak.otherwise
+        if peak is None:
+            return None
+        value = self.figure(case.vm_size, peak.column)
+        if value is None:
+            return None
+        if peak.nodes:
+            value *= case.node_count or 1
+        if peak.gpus:
+            value *= case.gpus or 1
+        return value * peak.factor
+
+
+def read_sizes(folder: Path) -> Sizes:
+    """The sizes of a catalog.
+
+    Raises:
+        BadInput: vm_sizes.csv cannot be read, or a figure in it is no number.
+    """
+    path = folder / "vm_sizes.csv"
+    try:
+        with path.open(encoding="utf-8", newline="") as stream:
+            rows = {row["size"].lower(): row for row in csv.DictReader(stream)}
+        for row in rows.values():
+            for column in ("memory_bandwidth_gbps", "peak_fp64_gflops"):
+                float(row[column] or 0)
+    except (OSError, UnicodeDecodeError, csv.Error, KeyError, ValueError) as error:
+        message = f"{path} is not a readable table of VM sizes: {error}"
+        raise BadInput(message) from error
+    return Sizes(rows, folder)
