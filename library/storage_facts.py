@@ -75,8 +75,9 @@ from ansible.module_utils.trueup.errors import BadInput
 UNITS = "/etc/systemd/system"
 # The first line of the role's units.
 OURS = "# Written by trueup (role shared_storage)"
-# What is below a path says so at once, unless the path leads through another mount.
-LOOK_SECONDS = 5
+# What is below a path says so at once, unless the path leads through another mount or the node is
+# busy.
+LOOK_SECONDS = 30
 
 
 def mounted(path: str) -> Optional[mounts.Mount]:

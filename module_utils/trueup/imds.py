@@ -15,10 +15,13 @@ import queue
 import re
 import threading
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from .errors import BadInput
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = ["METADATA_URL", "Metadata", "ask"]
 
@@ -60,43 +63,55 @@ class _Answer:
     body: bytes
 
 
-class _AbsentError(Exception):
-    """Nothing accepted the connection."""
-
-
-def ask(url: str = METADATA_URL, timeout_seconds: float = 1.0) -> Metadata:
-    """Ask ``url`` once and say what came, in at most ``timeout_seconds`` altogether.
+def ask(
+    url: str = METADATA_URL, connect_seconds: float = 2.0, answer_seconds: float = 10.0
+) -> Metadata:
+    """Ask ``url`` once and say what came.
 
     Whatever answers, however slowly, no error leaves this function but for a bad ``url``.
+
+    Args:
+        connect_seconds: where nothing accepts the connection, as on every machine that is not of
+            Azure, no longer is waited.
+        answer_seconds: for the whole answer after that; a busy node gets it late.
 
     Raises:
         BadInput: ``url`` is not an http URL.
     """
     host, port, target = _split(url)
-    progress: list[str] = []
-    box: queue.SimpleQueue[_Answer | Exception] = queue.SimpleQueue()
+    # None once the connection stands, then how it went on.
+    box: queue.SimpleQueue[_Answer | Exception | None] = queue.SimpleQueue()
+    # No socket's timeout ends the wait, but the deadlines below.
+    connection = http.client.HTTPConnection(host, port, timeout=connect_seconds + answer_seconds)
 
     def fetch() -> None:
         try:
-            box.put(_get(host, port, target, timeout_seconds, progress))
-        except (OSError, http.client.HTTPException, _AbsentError) as error:
+            box.put(_get(connection, target, lambda: box.put(None)))
+        except (OSError, http.client.HTTPException) as error:
             box.put(error)
 
     # A socket's timeout starts anew with every byte, so a service that trickles would hold us for
     # ever; a thread that is abandoned at the deadline bounds the name look-up and the whole answer
     # as well.
     threading.Thread(target=fetch, daemon=True).start()
-    try:
-        answer = box.get(timeout=timeout_seconds)
-    except queue.Empty:
-        answer = TimeoutError()
+    if _next(box, connect_seconds) is not None:
+        return Metadata("absent", "nothing listens at the metadata address")
+    answer = _next(box, answer_seconds)
+    if isinstance(answer, queue.Empty):
+        return Metadata("unusable", f"no whole answer within {answer_seconds:g} s")
     if isinstance(answer, _Answer):
         return _understand(answer)
-    if isinstance(answer, _AbsentError) or not progress:
-        return Metadata("absent", "nothing listens at the metadata address")
-    if isinstance(answer, TimeoutError):
-        return Metadata("unusable", f"no whole answer within {timeout_seconds:g} s")
     return Metadata("unusable", f"the answer broke off or is not HTTP ({_shown(repr(answer))})")
+
+
+def _next(
+    box: queue.SimpleQueue[_Answer | Exception | None], seconds: float
+) -> _Answer | Exception | None:
+    """What comes next, or queue.Empty where nothing does in time."""
+    try:
+        return box.get(timeout=seconds)
+    except queue.Empty as error:
+        return error
 
 
 def _split(url: str) -> tuple[str, int, str]:
@@ -111,15 +126,13 @@ def _split(url: str) -> tuple[str, int, str]:
     return parts.hostname, port, (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
 
 
-def _get(host: str, port: int, target: str, timeout_seconds: float, progress: list[str]) -> _Answer:
+def _get(
+    connection: http.client.HTTPConnection, target: str, connected: Callable[[], None]
+) -> _Answer:
     """One GET. http.client, because it follows no redirect and knows no proxy."""
-    connection = http.client.HTTPConnection(host, port, timeout=timeout_seconds)
     try:
-        try:
-            connection.connect()
-        except OSError as error:
-            raise _AbsentError from error
-        progress.append("connected")
+        connection.connect()
+        connected()
         connection.request("GET", target, headers={"Metadata": "true"})
         response = connection.getresponse()
         headers = {name.lower(): value for name, value in response.getheaders()}

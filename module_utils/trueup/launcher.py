@@ -42,9 +42,10 @@ LAUNCHER_SPEC: Dict[str, Dict[str, Any]] = {
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _ABSENT = "takes no part in this play: it was lost, failed, was skipped, or is left out by --limit"
-_SSH_SECONDS = 10
+# A node that computes answers late; one that is gone is waited for once, before a run.
+_SSH_SECONDS = 30
 # Beyond connecting: keys, login, the shell's start.
-_SSH_MORE_SECONDS = 5.0
+_SSH_MORE_SECONDS = 15.0
 # Options of sbatch that this launcher sets itself, or with which there is no one job to wait for.
 _NOT_GIVEN = (
     *("--output", "--error", "--wrap", "--chdir", "--wait", "--array", "--clusters", "--cluster"),

@@ -36,6 +36,8 @@ __all__ = [
 _GIB = 1024**3
 _POLL_SECONDS = 1.0
 _ANSWER_SECONDS = 5.0
+# Of a server that has just said that it is well, on a node that may be busy.
+_MODELS_SECONDS = 60.0
 # A server that has failed this often while we wait will not come up.
 _MOST_RESTARTS = 2
 _JOURNAL_LINES = 60
@@ -114,7 +116,7 @@ class Api:
         Raises:
             BadInput: it wants another key, or its answer is not understood.
         """
-        status, text = self.get("/v1/models")
+        status, text = self.get("/v1/models", seconds=_MODELS_SECONDS)
         if status == 401:
             raise BadInput(f"{self.base_url} refuses the API key: set vllm_api_key to the server's")
         try:

@@ -97,33 +97,33 @@ def test_a_redirect_is_not_followed() -> None:
 
 def trickle_headers(handler: BaseHTTPRequestHandler) -> None:
     handler.wfile.write(b"HTTP/1.1 200 OK\r\n")
-    for number in range(200):
+    for number in range(1200):
         handler.wfile.write(f"X-{number}: 1\r\n".encode())
         time.sleep(0.05)
 
 
 def trickle_body(handler: BaseHTTPRequestHandler) -> None:
     handler.send_response(200)
-    handler.send_header("Content-Length", "1000")
+    handler.send_header("Content-Length", "2000")
     handler.end_headers()
-    for _ in range(200):
+    for _ in range(1200):
         handler.wfile.write(b" ")
         time.sleep(0.05)
 
 
 def say_nothing(_: BaseHTTPRequestHandler) -> None:
-    time.sleep(1)
+    time.sleep(60)
 
 
 @pytest.mark.parametrize("behave", [trickle_headers, trickle_body, say_nothing])
 def test_a_slow_answer_is_given_up(behave: Behaviour) -> None:
     with serving(behave) as (url, _):
         started = time.monotonic()
-        metadata = ask(url, timeout_seconds=0.3)
+        metadata = ask(url, connect_seconds=60, answer_seconds=0.3)
         took = time.monotonic() - started
     assert metadata == Metadata("unusable", "no whole answer within 0.3 s")
-    # 0.3 s and what a busy machine adds; the servers above take 1 s and more.
-    assert took < 0.9
+    # The servers above take a minute.
+    assert took < 50
 
 
 def raw_server(answer: bytes) -> tuple[str, socket.socket]:
@@ -165,13 +165,10 @@ def test_an_address_that_swallows_packets_is_absent() -> None:
         for client in waiting:
             client.setblocking(False)
             client.connect_ex(("127.0.0.1", port))
-        started = time.monotonic()
-        metadata = ask(f"http://127.0.0.1:{port}/", timeout_seconds=0.3)
-        took = time.monotonic() - started
+        metadata = ask(f"http://127.0.0.1:{port}/", connect_seconds=0.3, answer_seconds=60)
         for client in waiting:
             client.close()
     assert metadata.status == "absent"
-    assert took < 0.9
 
 
 @pytest.mark.parametrize(

@@ -399,8 +399,10 @@ case $last in
 bad*) echo "ssh: a warning" >&2; echo "ssh: connect to host $last port 22: No route to host" >&2
     exit 255;;
 mute*) exit 255;;
-slow*) sleep 30.25 & wait;;
-shared*) setsid sleep 3 & exit 0;;
+slow*) sleep 600.25 & wait;;
+shared*) setsid sleep 100 & exit 0;;
+twin1) until grep -q twin2 {folder}/asked; do sleep 0.05; done;;
+twin2) until grep -q twin1 {folder}/asked; do sleep 0.05; done;;
 esac
 """
 
@@ -412,46 +414,59 @@ def _ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     program.chmod(0o755)
     (tmp_path / "asked").touch()
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    monkeypatch.setattr(launchers, "_SSH_MORE_SECONDS", -8.0)
+    # Time for those that answer, on a busy machine too.
+    monkeypatch.setattr(launchers, "_SSH_MORE_SECONDS", 90.0)
     return tmp_path / "asked"
+
+
+@pytest.fixture(name="impatient")
+def _impatient(ssh: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """As ssh. Some do not answer: 5 s, in which those that do have to."""
+    monkeypatch.setattr(launchers, "_SSH_MORE_SECONDS", 5.0 - launchers._SSH_SECONDS)
+    return ssh
 
 
 NO_ROUTE = "ssh: connect to host bad port 22: No route to host"
 
 
-def test_nodes_that_do_not_answer_are_named_as_records_name_them(ssh: Path) -> None:
+def test_nodes_that_do_not_answer_are_named_as_records_name_them(impatient: Path) -> None:
     over = Launcher(
         "mpirun",
         ("node-1", "node-2", "node-3", "node-4", "node-5"),
         hosts=("good", "bad", "mute", "slow", "slow2"),
     )
-    started = time.monotonic()
     assert over.lost() == [
         f"node node-2 does not answer ssh from here ({NO_ROUTE})",
         "node node-3 does not answer ssh from here (no answer)",
         "node node-4 does not answer ssh from here (no answer)",
         "node node-5 does not answer ssh from here (no answer)",
     ]
-    # All were asked at the same time: two that hang take no longer than one.
-    assert time.monotonic() - started < 3.5
     options = (
-        "-o BatchMode=yes -o StrictHostKeyChecking=yes -o ControlPath=none -o ConnectTimeout=10"
+        "-o BatchMode=yes -o StrictHostKeyChecking=yes -o ControlPath=none -o ConnectTimeout=30"
     )
-    assert sorted(ssh.read_text().splitlines()) == sorted(
+    assert sorted(impatient.read_text().splitlines()) == sorted(
         f"{options} {host} true" for host in over.hosts
     )
 
 
-def test_an_ssh_that_hangs_is_gone_afterwards(ssh: Path) -> None:
+@pytest.mark.usefixtures("ssh")
+def test_all_are_asked_at_the_same_time() -> None:
+    # Each answers when the other was asked.
+    assert Launcher("mpirun", ("twin1", "twin2")).lost() == []
+
+
+@pytest.mark.usefixtures("impatient")
+def test_an_ssh_that_hangs_is_gone_afterwards() -> None:
     Launcher("mpirun", ("slow",)).lost()
     listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True)
-    assert [line for line in listed.stdout.splitlines() if "sleep 30.25" in line] == []
+    assert [line for line in listed.stdout.splitlines() if "sleep 600.25" in line] == []
 
 
 def test_what_an_ssh_leaves_behind_is_not_waited_for(ssh: Path) -> None:
     started = time.monotonic()
     assert Launcher("mpirun", ("shared",)).lost() == []
-    assert time.monotonic() - started < 2.5
+    # It stays for 100 s.
+    assert time.monotonic() - started < 80
 
 
 def test_this_node_is_not_asked(ssh: Path) -> None:
@@ -471,7 +486,7 @@ def test_without_ssh_it_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
 def test_nothing_is_started_when_a_node_is_not_there(ssh: Path, tmp_path: Path) -> None:
     over = Launcher("mpirun", ("node-1", "node-2"), hosts=("good", "bad"))
     with pytest.raises(ConnectionError) as error:
-        over.run(["touch", str(tmp_path / "ran")], timeout_seconds=5, environment={})
+        over.run(["touch", str(tmp_path / "ran")], timeout_seconds=300, environment={})
     assert str(error.value) == f"node node-2 does not answer ssh from here ({NO_ROUTE})"
     assert not (tmp_path / "ran").exists()
 
@@ -495,7 +510,7 @@ def test_no_job_is_submitted_without_its_folder_or_commands(tmp_path: Path) -> N
     none = Launcher("slurm", TWO, path=str(tmp_path), directory=str(tmp_path / "jobs"))
     message = f"job_directory {tmp_path}/jobs is no folder on this node"
     with pytest.raises(ConnectionError) as error:
-        none.run(["true"], timeout_seconds=5, environment={})
+        none.run(["true"], timeout_seconds=300, environment={})
     assert str(error.value) == message
     (tmp_path / "jobs").mkdir()
     assert none.lost() == [f"launcher slurm needs {tmp_path}/sbatch, which is not there"]
@@ -506,18 +521,16 @@ def test_a_node_that_is_lost_while_it_runs_ends_it(
 ) -> None:
     monkeypatch.setattr(process, "_ASK_SECONDS", 0.2)
     over = Launcher("mpirun", ("node-1", "node-2"), hosts=("good", "other"))
-    begun = time.monotonic()
     done = over.run(
-        ["sh", "-c", f"echo begun; sleep 0.3; touch {ssh.with_name('ssh.gone')}; sleep 20"],
-        timeout_seconds=15,
+        ["sh", "-c", f"echo begun; sleep 0.3; touch {ssh.with_name('ssh.gone')}; sleep 600"],
+        timeout_seconds=300,
         environment={},
     )
-    assert time.monotonic() - begun < 8
     assert done.reason == (
         f"node node-1 does not answer ssh from here ({NO_ROUTE});"
         f" node node-2 does not answer ssh from here ({NO_ROUTE})"
     )
-    assert done.failure(15) == done.reason
+    assert done.failure(300) == done.reason
     assert (done.stdout, done.timed_out) == ("begun\n", False)
     assert done.returncode != 0
 
@@ -543,13 +556,13 @@ def test_a_run_that_failed_is_asked_for_a_lost_node(
 ) -> None:
     over = Launcher("mpirun", ("node-1", "node-2"), hosts=("good", "other"))
     argv = ["sh", "-c", script.format(gone=ssh.with_name("ssh.gone"))]
-    done = over.run(argv, timeout_seconds=15, environment={})
+    done = over.run(argv, timeout_seconds=300, environment={})
     assert done.reason == reason
     assert done.returncode == (3 if "exit 3" in script else 0)
 
 
 def test_one_node_is_not_watched(ssh: Path) -> None:
-    Launcher("mpirun", ("good",)).run(["false"], timeout_seconds=5, environment={})
+    Launcher("mpirun", ("good",)).run(["false"], timeout_seconds=300, environment={})
     assert len(ssh.read_text().splitlines()) == 1
 
 
