@@ -573,7 +573,7 @@ def test_no_server(run: Run, cloud: StandInCycleCloud, time: Time) -> None:
 
 def test_a_server_that_never_answers(run: Run, cloud: StandInCycleCloud) -> None:
     hold = threading.Event()
-    cloud.faults = {STATUS: [lambda _: hold.wait(10)]}
+    cloud.faults = {STATUS: [lambda _: hold.wait(120)]}
     said = run(failed=True, request_timeout_seconds=1, retry_limit_seconds=0)
     hold.set()
     assert "timed out" in said["msg"]

@@ -285,7 +285,7 @@ def test_columns_are_found_by_name() -> None:
 
 def test_a_tool_that_hangs_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tool = tmp_path / "nvidia-smi"
-    tool.write_text("#!/bin/sh\nexec /bin/sleep 30\n")
+    tool.write_text("#!/bin/sh\nexec /bin/sleep 600\n")
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(gpu_clocks, "LIMIT_SECONDS", 0.2)

@@ -52,10 +52,11 @@ def test_every_two_nodes_meet_once(count: int) -> None:
 
 
 def test_six_hundred_nodes_are_quick() -> None:
-    started = time.monotonic()
+    started = time.process_time()
     rounds = pair_rounds([f"node-{number}" for number in range(600)])
     assert (len(rounds), {len(pairs) for pairs in rounds}) == (599, {300})
-    assert time.monotonic() - started < 2
+    # Of the processor, whatever else it does.
+    assert time.process_time() - started < 2
 
 
 def test_a_node_twice_is_refused() -> None:

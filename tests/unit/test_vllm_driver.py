@@ -42,12 +42,20 @@ vllm:gpu_prefix_cache_hits_total{engine="0"} %(hits)s
 vllm:gpu_prefix_cache_hits_total{engine="1"} 20.0
 """
 
-# Prints the table of a recorded run and saves its figures, where the driver says.
+# Prints the table of a recorded run and saves its figures, where the driver says. Before, it waits
+# until the server's metrics were read so often, or are not to be had any more.
 PROGRAM = """\
-import json, os, sys, time
+import json, os, sys, time, urllib.request
 where = dict(zip(sys.argv[1:], sys.argv[2:]))
 print("child starts", flush=True)
-time.sleep({seconds})
+def read():
+    try:
+        return int(urllib.request.urlopen({url!r} + "/read").read())
+    except OSError:
+        return float("inf")
+end = time.monotonic() + 120
+while {url!r} and read() < {reads} and time.monotonic() < end:
+    time.sleep(0.05)
 text = open({recorded!r}).read()
 line = next(line for line in text.splitlines() if line.startswith("trueup-vllm "))
 result = json.loads(line[12:])["result"]
@@ -85,9 +93,12 @@ class Answer(BaseHTTPRequestHandler):
     server: StandIn
 
     def do_GET(self) -> None:
-        self.server.keys.add(self.headers["Authorization"])
+        if self.path != "/read":
+            self.server.keys.add(self.headers["Authorization"])
         text = '{"version": "0.32.0"}'
-        if self.path == "/metrics":
+        if self.path == "/read":
+            text = str(self.server.count)
+        elif self.path == "/metrics":
             text = self.server.metrics(self.server.count)
             self.server.count += 1
         self.send_response(200)
@@ -125,15 +136,15 @@ def drive(url: str, program: str, **environment: str) -> subprocess.CompletedPro
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=300,
         env={**os.environ, **environment},
     )
 
 
 def program(
-    name: str = "vllm032_driver_random.log", *, seconds: float = 0.6, status: int = 0
+    name: str = "vllm032_driver_random.log", *, url: str = "", reads: float = 4, status: int = 0
 ) -> str:
-    return PROGRAM.format(recorded=str(DATA / name), seconds=seconds, status=status)
+    return PROGRAM.format(recorded=str(DATA / name), url=url, reads=reads, status=status)
 
 
 def last(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
@@ -165,7 +176,7 @@ def test_the_last_line_holds_the_result_and_the_servers_state(start: Any) -> Non
         return METRICS if count == 0 else busy if count < 3 else after
 
     server = start(metrics)
-    done = drive(server.url, program())
+    done = drive(server.url, program(url=server.url))
     assert done.returncode == 0
     assert done.stdout.startswith("child starts\n")
     assert "child ends" in done.stderr
@@ -196,7 +207,7 @@ def test_older_names_and_several_engines(start: Any) -> None:
         }
 
     server = start(metrics)
-    seen = last(drive(server.url, program()))["server"]
+    seen = last(drive(server.url, program(url=server.url)))["server"]
     n = seen["samples"]
     assert (seen["busy_samples"], seen["engines"]) == (n, 2)
     assert seen["kv_cache_usage_max"] == 0.5
@@ -223,9 +234,14 @@ def test_the_childs_status_is_passed_on(start: Any) -> None:
 
 
 def test_a_server_that_goes_away_is_said(start: Any) -> None:
-    server = start(lambda _: METRICS)
-    threading.Timer(0.5, server.end).start()
-    done = drive(server.url, program(seconds=1.5))
+    def metrics(count: int) -> str:
+        if count == 2:
+            threading.Thread(target=server.end).start()
+        return METRICS
+
+    server = start(metrics)
+    # Until it is gone.
+    done = drive(server.url, program(url=server.url, reads=1e9))
     assert done.returncode == 69
     said = done.stderr.splitlines()[-1]
     assert said.startswith(f"trueup-vllm: the server at {server.url} stopped answering while the")
@@ -235,7 +251,8 @@ def test_a_server_that_goes_away_is_said(start: Any) -> None:
 
 def test_a_server_that_was_restarted_is_said(start: Any) -> None:
     later = METRICS.replace("1.795293231e+09", "1.795299999e+09")
-    done = drive(start(lambda count: METRICS if count < 3 else later).url, program())
+    url = start(lambda count: METRICS if count < 3 else later).url
+    done = drive(url, program(url=url))
     assert done.returncode == 69
     assert "was restarted while the benchmark ran" in done.stderr
 
@@ -289,7 +306,7 @@ def test_a_port_of_another_program_is_no_traceback() -> None:
 
         threading.Thread(target=talk, daemon=True).start()
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        done = drive(url, program(seconds=0.3))
+        done = drive(url, program())
         listener.shutdown(socket.SHUT_RDWR)
     assert "Traceback" not in done.stderr
     seen = last(done)["server"]
@@ -300,13 +317,13 @@ def test_a_port_of_another_program_is_no_traceback() -> None:
 def test_what_it_started_ends_with_it(start: Any, tmp_path: Path) -> None:
     server = start(lambda _: METRICS)
     mark = tmp_path / "pid"
-    child = f"import os, time; open({str(mark)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
+    child = f"import os, time; open({str(mark)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
     with subprocess.Popen(argv(server.url, child), stdout=subprocess.DEVNULL) as driver:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 120
         while not (mark.exists() and mark.read_text()) and time.monotonic() < deadline:
             time.sleep(0.05)
         driver.send_signal(signal.SIGTERM)
-        assert driver.wait(20) == 143
+        assert driver.wait(120) == 143
     with pytest.raises(ProcessLookupError):
         os.kill(int(mark.read_text()), 0)
 

@@ -45,7 +45,7 @@ class StandIn:
                 number = sum(path == "/v1/completions" for path in outer.asked) - 1
                 status = outer.completions[min(number, len(outer.completions) - 1)]
                 if status == 0:
-                    hang.wait(10)
+                    hang.wait(120)
                 self._answer(status or 200, {"choices": []})
 
             def _answer(self, status: int, body: dict[str, Any]) -> None:
@@ -91,19 +91,19 @@ UNIT = ("trueup-vllm-tiny.service", "trueup-vllm")
 
 
 def wait(server: StandIn, key: str = KEY, **given: Any) -> float:
-    options = {"model": MODEL, "deadline_seconds": 5, "completions": 2, **given}
+    options = {"model": MODEL, "deadline_seconds": 300, "completions": 2, **given}
     return vllm_server.wait_until_ready(vllm_server.Api(server.url, key), UNIT, **options)
 
 
 def test_a_server_is_ready_when_completions_come_back(server: StandIn, service: list[str]) -> None:
-    assert wait(server) < 5
+    assert wait(server) < 300
     assert server.asked == ["/health", "/v1/models", "/v1/completions", "/v1/completions"]
 
 
 def test_health_alone_is_not_enough(server: StandIn, service: list[str]) -> None:
     server.completions = [200, 0]
     with pytest.raises(BadInput, match="answers /health, and completion 2 of 2 had no answer"):
-        wait(server, deadline_seconds=0.5)
+        wait(server, deadline_seconds=5)
 
 
 def test_a_completion_that_is_refused_is_told(server: StandIn, service: list[str]) -> None:
@@ -147,7 +147,7 @@ def test_a_program_that_does_not_speak_http_is_no_traceback(
         talking.start()
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         assert vllm_server.Api(url).get("/health") == expected
-        talking.join(5)
+        talking.join(60)
 
 
 def test_a_server_that_does_not_come_up_ends_at_the_deadline(
@@ -180,7 +180,7 @@ def test_a_service_that_failed_says_why_at_once(
     server.health = 503
     service[:] = ["ActiveState=failed\nNRestarts=5\n", log]
     with pytest.raises(BadInput, match=r"trueup-vllm-tiny\.service is not running") as refused:
-        wait(server, deadline_seconds=60)
+        wait(server, deadline_seconds=300)
     assert reason in str(refused.value)
 
 
@@ -199,14 +199,14 @@ def test_a_service_that_fails_again_and_again_is_not_waited_for(
         ),
     )
     with pytest.raises(BadInput, match="failed 2 times; its log ends: boom"):
-        wait(server, deadline_seconds=60)
+        wait(server, deadline_seconds=300)
 
 
 def test_a_headless_partner_has_to_stay_up(service: list[str]) -> None:
     assert vllm_server.wait_for_service(UNIT, settle_seconds=0.05) >= 0.05
     service[:] = ["ActiveState=failed\nNRestarts=1\n", "nothing known"]
     with pytest.raises(BadInput, match="is not running; its log ends: nothing known"):
-        vllm_server.wait_for_service(UNIT, settle_seconds=5)
+        vllm_server.wait_for_service(UNIT, settle_seconds=300)
 
 
 def test_a_taken_port_is_seen_before_anything_starts() -> None:
