@@ -87,7 +87,7 @@ def groups(found: Iterable[Case], expectations: Expectations | None = None) -> l
             continue
         shown = heads[id(case)] = headline(case, expectations)
         place = None if shown is None else (shown.measure.metric, shown.message_bytes)
-        key = (
+        key: tuple[object, ...] = (
             *(case.benchmark, _masked(case), case.machine, case.node_count or 1),
             *(_apart(case, view), case.short_layout, case.provenance, place),
             case.software.get(case.benchmark, ""),

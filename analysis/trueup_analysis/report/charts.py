@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from statistics import median, quantiles
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -72,12 +73,12 @@ def charts(found: Sequence[Group], judged: Judged) -> list[Figure]:
         drawn = list(_drawn(chart, found, judged))[:_PLOTS]
         for again, (plot, caption, said) in enumerate(drawn, 1):
             name = f"{found[0].benchmark}-{place}" + (f"-{again}" if len(drawn) > 1 else "")
-            made.append(Figure(name, caption, plot(name, said)))
+            made.append(Figure(name, caption, plot(name=name, description=said)))
     return made
 
 
 # How to draw it (by name and finding), its caption, and the finding in words.
-_Drawn = tuple[Callable[[str, str], Drawing], str, str]
+_Drawn = tuple[Callable[..., Drawing], str, str]
 
 
 def _drawn(chart: Chart, found: Sequence[Group], judged: Judged) -> Iterator[_Drawn]:
@@ -131,7 +132,7 @@ def _over_sizes(chart: Chart, found: Sequence[Group], judged: Judged) -> Iterato
                 "message size", _axis(measures), tuple(lines), "bytes", scale, references
             )
             yield (
-                lambda name, said, plot=plot: draw_lines(plot, name=name, description=said),
+                partial(draw_lines, plot),
                 _caption(title, lines),
                 _line_finding(title, lines, measures[0], references, size_of),
             )
@@ -306,9 +307,9 @@ def _over_parameter(chart: Chart, found: Sequence[Group]) -> Iterator[_Drawn]:
             title = f"{chart.title}."
             plot = LinesPlot(word, _axis(measures), tuple(lines), "log" if chart.log else "linear")
             yield (
-                lambda name, said, plot=plot: draw_lines(plot, name=name, description=said),
+                partial(draw_lines, plot),
                 title,
-                _line_finding(title, lines, measures[0], (), lambda x, word=word: f"{word} {x}"),
+                _line_finding(title, lines, measures[0], (), partial("{} {}".format, word)),
             )
 
 
@@ -388,7 +389,7 @@ def _rows(chart: Chart, found: Sequence[Group], judged: Judged) -> Iterator[_Dra
                 references,
             )
             yield (
-                lambda name, said, plot=plot: draw_rows(plot, name=name, description=said),
+                partial(draw_rows, plot),
                 title + few,
                 f"{title} Highest {max(values):.4g} {measures[0].shown},"
                 f" {shown[values.index(max(values))].label}; lowest {min(values):.4g}"
@@ -562,7 +563,7 @@ def _matrix(
         f" to {other}."
     )
     return (
-        lambda name, text: draw_matrix(plot, name=name, description=text),
+        partial(draw_matrix, plot),
         f"{title}{rule} The worst is {worst:.4g} {measure.shown}, from {one} to {other}.",
         said,
     )

@@ -221,7 +221,7 @@ def _map(found: NodeHealth) -> Markup:
             continue
         row = rows.setdefault(_check(item), {})
         number = place[item.nodes[0]]
-        if WORST_FIRST.index(item.verdict) < WORST_FIRST.index(row.get(number, "pass")):  # type: ignore[arg-type]
+        if WORST_FIRST.index(item.verdict) < WORST_FIRST.index(row.get(number, "pass")):
             row[number] = item.verdict
         row.setdefault(number, item.verdict)
     rows = {check: row for check, row in rows.items() if set(row.values()) - {"no verdict"}}
