@@ -69,10 +69,10 @@ def test_every_benchmark_has_a_parser_a_role_and_a_page(name: str) -> None:
     assert tool == parser.TOOL
     assert callable(getattr(parser, f"parse_{tool}"))
     assert callable(parser.recognises)
-    # What trueup scaling judges it by.
-    metric, unit, direction = parser.JUDGED_BY
-    assert direction in {"higher", "lower"}
-    assert {metric, unit} & {""} == set()
+    # What stands for a case, and what trueup scaling judges it by.
+    headlines = importlib.import_module(f"{benchmarks.__name__}.{tool}.view").VIEW.headlines
+    assert {one.direction for one in headlines} <= {"higher", "lower"}
+    assert {text for one in headlines for text in (one.metric, one.unit, one.label)} & {""} == set()
     role = getattr(parser, "ROLE", tool)  # a role that installs more than the one tool
     for path in (f"roles/{role}/tasks/benchmark.yml", f"docs/{role}.md"):
         assert (ROOT / path).is_file() is True, path

@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from trueup_analysis.scaling import axis, capital
+
 from . import units
 from .sheet import Column, Sheet, rows_of, short_size
 
@@ -26,11 +28,17 @@ _UNIT_WORDS = {
 }
 
 
-def scaling(series: Series) -> Sheet:
-    """One scaling table, with what its fits say below it."""
-    show = partial(units.measure, unit=series.unit)
-    what = units.DISPLAYED.get(series.unit, series.unit)
-    word = _UNIT_WORDS[series.unit]
+def scaling(series: Series, *, layouts: bool = True) -> Sheet:
+    """One scaling table, with what its fits say below it.
+
+    Args:
+        layouts: whether a table over nodes has the slower layouts too; those within a node always
+            stand there.
+    """
+    show = partial(units.in_unit, shown=series.shown)
+    what = series.shown
+    word = _UNIT_WORDS.get(series.unit) or series.unit.replace("/", "_per_")
+    on_gpus = series.over == "gpus" or bool((series.table["gpus"] > 0).any() and series.flat)
     frame = series.table.rename(
         columns={
             **{name: f"{name}_{word}" for name in ("median", "min", "max")},
@@ -39,14 +47,21 @@ def scaling(series: Series) -> Sheet:
             "work": "work_flop",
         }
     )
+    hidden = 0
+    if not layouts and series.over == "nodes":
+        hidden = int((~frame["best"]).sum())
+        frame = frame[frame["best"]]
     rows = rows_of(frame)
     several = not all(row["best"] for row in rows)
+    fastest = max(row["speedup"] for row in rows)
     for row in rows:
         row["wins"] = "*" if row["best"] and several else ""
+        row["mark"] = "best" if row["speedup"] == fastest else ""
     columns = [
         Column("resource"),
         *([Column("node_count", "nodes", units.count)] if series.over == "nodes" else []),
-        Column("cores", "cores", units.count),
+        *([Column("gpus", "GPUs", units.count)] if on_gpus else []),
+        Column("cores", None if on_gpus else "cores", units.count),
         *([] if series.over == "nodes" else [Column("node_count")]),
         # One size for all stands in the title.
         Column("vm_size", None if series.vm_size else "size\n(Standard_)", short_size, words=True),
@@ -70,16 +85,26 @@ def scaling(series: Series) -> Sheet:
         Column("published_speedup", "published\nspeed-up", _two),
     ]
     fits = [fit for fit in (series.amdahl, series.usl) if fit is not None]
-    notes = [fit_line(fit, series.over) for fit in fits]
+    notes = [fit_line(fit, axis(series.over)) for fit in fits]
     if series.stops_paying:
         notes.insert(0, series.stops_paying)
     if several:
         notes.append("Where several layouts ran on the same resource, the one marked * counts.")
+    if hidden:
+        notes.append(
+            f"The fastest layout of each count of {axis(series.over)} stands here;"
+            f" {units.plural(hidden, 'slower row')} with --layouts."
+        )
+    kind = f"{series.kind.capitalize()} scaling"
+    if series.flat:
+        kind = capital(series.label)
     return Sheet(
         title=(
-            f"{series.kind.capitalize()} scaling over {series.over}, baseline"
-            f" {units.plural(series.baseline, series.over.removesuffix('s'))}: {series.title}"
+            f"{kind} over {axis(series.over)}, baseline"
+            f" {units.plural(series.baseline, axis(series.over, 1))}: {series.title}"
         ),
+        name=f"scaling-{series.benchmark}",
+        marks="mark",
         columns=columns,
         rows=rows,
         notes=notes + series.notes,

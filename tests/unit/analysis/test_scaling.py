@@ -168,7 +168,7 @@ def test_repeats_over_runs_are_pooled_not_best_of(tmp_path: Path) -> None:
     [
         {"parameters": {"space_order": 12}},
         {"parameters": {"shape": "512x512x512"}},
-        {"parameters": {"something_new": 1}},
+        {"parameters": {"nbl": 10}},
         {"vm_size": "Standard_HB176rs_v4"},
         {"vm_size": None},
         {"software": {"devito": "4.9"}},
@@ -257,6 +257,20 @@ def test_weak_series_of_different_work_per_core_are_apart(tmp_path: Path) -> Non
     assert sorted(len(item.table) for item in found) == [1, 2]
 
 
+def test_other_parameters_that_differ_are_named(tmp_path: Path) -> None:
+    records = [
+        made.record(10.0),
+        made.record(5.0, threads=2, parameters={"new": 1}),
+        made.record(4.0, threads=2, parameters={"new": 2}),
+        made.record(2.5, threads=4, parameters={"new": 2}),
+    ]
+    [item] = series(measured(tmp_path, records))
+    assert list(zip(item.table["resource"], item.table["layout"], strict=True)) == [
+        *((1, "1x1"), (2, "1x2 new=2"), (2, "1x2 new=1"), (4, "1x4"))
+    ]
+    assert "The rows that count also differ in new (- at 1 core; 2 at 2 and 4 cores)." in item.notes
+
+
 def test_nodes_are_a_series_of_their_own(tmp_path: Path) -> None:
     records = [
         made.record(
@@ -271,9 +285,10 @@ def test_nodes_are_a_series_of_their_own(tmp_path: Path) -> None:
     found = series(measured(tmp_path, records))
     assert [(item.over, item.table["resource"].to_list()) for item in found] == [
         ("cores", [2, 4]),
-        ("nodes", [1, 2, 4]),
+        ("nodes", [1, 1, 2, 4]),
     ]
     assert best(found[1], "efficiency") == pytest.approx([1, 1, 1])
+    assert found[1].table["layout"].to_list()[:2] == ["4x1 basic", "2x1 basic"]
 
 
 def over_nodes(count: int, seconds: float, launcher: str, share: float | None = None) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from trueup_analysis.render import table as table_format
 from trueup_analysis.render import token_sheets, units
 from trueup_analysis.report import write_report
 from trueup_analysis.tokens import ApiPrices, TokenTable, read_gpus, table
+from trueup_analysis.views import view_of
 
 ROOT = Path(__file__).resolve().parents[3]
 CATALOG = ROOT / "catalog"
@@ -359,9 +361,11 @@ def test_other_commands_keep_working_with_vllm_records(run, tmp_path: Path) -> N
 def test_scaling_of_a_rate_in_any_unit_is_written(
     run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unit: str
 ) -> None:
-    monkeypatch.setattr(
-        "trueup_analysis.scaling.JUDGED", {"vllm": ("output_token_throughput", unit, "higher")}
-    )
+    view = view_of("vllm")
+    assert view is not None
+    measure = replace(view.headlines[0], unit=unit, shown=unit)
+    in_unit = replace(view, headlines=(measure,))
+    monkeypatch.setattr("trueup_analysis.scaling.view_of", lambda _: in_unit)
     folder = made.write(tmp_path, [vllm()])
     for form in ("table", "csv", "json"):
         assert run("scaling", folder, "--benchmark", "vllm", "-f", form)[0] == 0

@@ -20,7 +20,6 @@ from ...record import Metric
 
 __all__ = [
     "DRIVER_PREFIX",
-    "JUDGED_BY",
     "ROLE",
     "TOOL",
     "BlobCopyOutput",
@@ -32,7 +31,6 @@ __all__ = [
 
 TOOL = "blob_copy"
 ROLE = "blob_checkpoint"
-JUDGED_BY = ("upload_rate", "bit/s", "higher")
 DRIVER_PREFIX = "trueup-blob_copy "
 _DRIVER_FORMAT = 1
 _PROGRAMS = ("azcopy", "azure-storage-blob")

@@ -27,7 +27,6 @@ from ...record import Metric, summarise
 __all__ = [
     "DRIVER_PREFIX",
     "ERROR_PREFIX",
-    "JUDGED_BY",
     "TOOL",
     "DevitoOutput",
     "Repeat",
@@ -36,7 +35,6 @@ __all__ = [
 ]
 
 TOOL = "devito"
-JUDGED_BY = ("run_time", "s", "lower")
 DRIVER_PREFIX = "trueup-devito "
 ERROR_PREFIX = "trueup-devito-error "
 _DRIVER_FORMAT = 1

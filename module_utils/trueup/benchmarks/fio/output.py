@@ -26,10 +26,9 @@ from typing import Any, Dict, List, Mapping, NoReturn, Optional, Sequence, Tuple
 from ...errors import ParseError
 from ...record import Metric
 
-__all__ = ["JUDGED_BY", "TOOL", "Direction", "FioOutput", "Job", "parse_fio", "recognises"]
+__all__ = ["TOOL", "Direction", "FioOutput", "Job", "parse_fio", "recognises"]
 
 TOOL = "fio"
-JUDGED_BY = ("read_bandwidth", "byte/s", "higher")
 
 _DIRECTIONS = ("read", "write")
 _LATENCIES = ("slat_ns", "clat_ns", "lat_ns")

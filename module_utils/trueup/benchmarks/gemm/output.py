@@ -16,10 +16,9 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 from ...errors import ParseError
 from ...record import Metric, summarise
 
-__all__ = ["JUDGED_BY", "LARGEST_ERROR", "TOOL", "GemmOutput", "Gpu", "parse_gemm", "recognises"]
+__all__ = ["LARGEST_ERROR", "TOOL", "GemmOutput", "Gpu", "parse_gemm", "recognises"]
 
 TOOL = "gemm"
-JUDGED_BY = ("gemm_bf16", "flop/s", "higher")
 # The largest error of 4096 sampled elements, in units of their root mean square, for factors of
 # normally distributed numbers. What the format's own rounding gives, emulated with numpy for n 1024
 # to 16384: fp64 2e-15 (n 8192), tf32 1.2e-3, bf16 and fp8 1.3e-2 (both round their result to bf16).

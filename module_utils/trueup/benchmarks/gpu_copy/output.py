@@ -45,10 +45,9 @@ from typing import (
 from ...errors import ParseError
 from ...record import Metric, summarise
 
-__all__ = ["JUDGED_BY", "KINDS", "TOOL", "GpuCopyOutput", "parse_gpu_copy", "recognises"]
+__all__ = ["KINDS", "TOOL", "GpuCopyOutput", "parse_gpu_copy", "recognises"]
 
 TOOL = "gpu_copy"
-JUDGED_BY = ("h2d_bandwidth", "byte/s", "higher")
 # Host to device, device to host, within a device's memory, and from one device to another.
 KINDS = ("h2d", "d2h", "d2d", "p2p")
 

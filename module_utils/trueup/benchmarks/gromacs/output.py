@@ -22,7 +22,6 @@ from ...record import Metric
 
 __all__ = [
     "DRIVER_PREFIX",
-    "JUDGED_BY",
     "TOOL",
     "GromacsOutput",
     "fatal_error",
@@ -31,7 +30,6 @@ __all__ = [
 ]
 
 TOOL = "gromacs"
-JUDGED_BY = ("step_rate", "1/s", "higher")
 DRIVER_PREFIX = "trueup-gromacs "
 _DRIVER_FORMAT = 1
 _STANDARD_ERROR = "[standard error]"

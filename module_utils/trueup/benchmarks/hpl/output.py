@@ -21,10 +21,9 @@ from typing import Dict, List, Match, Optional, Pattern, Sequence, Set, Tuple
 from ...errors import ParseError
 from ...record import Metric, summarise
 
-__all__ = ["JUDGED_BY", "TOOL", "HplOutput", "HplTest", "parse_hpl", "recognises"]
+__all__ = ["TOOL", "HplOutput", "HplTest", "parse_hpl", "recognises"]
 
 TOOL = "hpl"
-JUDGED_BY = ("hpl_rate", "flop/s", "higher")
 
 _HEADER = re.compile(r"T/V\s+N\s+NB\s+P\s+Q\s+Time\s+Gflops(\s*\(\s*per GPU\s*\))?")
 _ROW = re.compile(

@@ -23,10 +23,9 @@ from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 from ...errors import ParseError
 from ...record import Metric
 
-__all__ = ["JUDGED_BY", "SIZES", "TOOL", "IbOutput", "IbRow", "parse_ib", "recognises"]
+__all__ = ["SIZES", "TOOL", "IbOutput", "IbRow", "parse_ib", "recognises"]
 
 TOOL = "ib"
-JUDGED_BY = ("ib_write_bandwidth", "bit/s", "higher")
 # What `--all` measures.
 SIZES = tuple(1 << power for power in range(1, 24))
 

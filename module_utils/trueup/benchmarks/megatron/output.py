@@ -41,7 +41,6 @@ from ...record import Metric, summarise
 __all__ = [
     "DRIVER_FIRST",
     "DRIVER_PREFIX",
-    "JUDGED_BY",
     "ROLE",
     "TOOL",
     "Iteration",
@@ -53,7 +52,6 @@ __all__ = [
 
 TOOL = "megatron"
 ROLE = "training"
-JUDGED_BY = ("step_time", "s", "lower")
 DRIVER_FIRST = "trueup gpt_driver begins"
 DRIVER_PREFIX = "trueup-megatron "
 _DRIVER_FORMAT = 1

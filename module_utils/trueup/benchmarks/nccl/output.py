@@ -31,10 +31,9 @@ from ...errors import ParseError
 from ...record import Metric, summarise
 from .log import LogLine, NcclLog, read_log
 
-__all__ = ["JUDGED_BY", "OPERATIONS", "TOOL", "NcclOutput", "parse_nccl", "recognises"]
+__all__ = ["OPERATIONS", "TOOL", "NcclOutput", "parse_nccl", "recognises"]
 
 TOOL = "nccl"
-JUDGED_BY = ("busbw", "byte/s", "higher")
 OPERATIONS = (
     "all_reduce",
     "all_gather",

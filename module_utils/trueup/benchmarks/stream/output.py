@@ -20,10 +20,9 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 from ...errors import ParseError
 from ...record import Metric, summarise
 
-__all__ = ["JUDGED_BY", "KERNELS", "TOOL", "StreamOutput", "parse_stream", "recognises"]
+__all__ = ["KERNELS", "TOOL", "StreamOutput", "parse_stream", "recognises"]
 
 TOOL = "stream"
-JUDGED_BY = ("triad_rate", "byte/s", "higher")
 KERNELS = ("copy", "scale", "add", "triad")
 _OUR_TOOL = "trueup-stream"
 _FORMAT = 1

@@ -32,7 +32,6 @@ from ...record import Metric
 
 __all__ = [
     "DRIVER_PREFIX",
-    "JUDGED_BY",
     "LEAST_TOKEN_SECONDS",
     "TOOL",
     "Latency",
@@ -44,7 +43,6 @@ __all__ = [
 ]
 
 TOOL = "vllm"
-JUDGED_BY = ("output_token_throughput", "1/s", "higher")
 DRIVER_PREFIX = "trueup-vllm "
 _DRIVER_FORMAT = 1
 _STANDARD_ERROR = "[standard error]"
