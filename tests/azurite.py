@@ -20,7 +20,7 @@ import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,7 +32,7 @@ VERSION = "3.37.0"
 ACCOUNT = "devstoreaccount1"
 # The emulator's own account key, the same everywhere and documented with it: no secret.
 KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
-START_SECONDS = 60.0
+START_SECONDS = 300.0
 
 
 class Unavailable(Exception):
@@ -94,7 +94,7 @@ def sas_token(python: Path, container: str) -> str:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=300,
     )
     return done.stdout.strip()
 
@@ -113,7 +113,7 @@ def _cached(name: str, pins: Path) -> Iterator[tuple[Path, bool]]:
 
 
 def _install(*argv: str, cwd: Path | None = None) -> None:
-    done = subprocess.run(argv, cwd=cwd, capture_output=True, text=True, timeout=600, check=False)
+    done = subprocess.run(argv, cwd=cwd, capture_output=True, text=True, timeout=1800, check=False)
     if done.returncode != 0:
         told = " ".join(done.stderr.split())[-300:]
         message = f"{argv[0]} could not install what the tests need: {told or done.returncode}"
@@ -191,6 +191,7 @@ class Faults:
             byte of its body is another).
         bytes_per_second: of all connections together; None for no limit.
         delay_seconds: before each block.
+        under_way: requests that have come and are not answered yet.
     """
 
     answer: Callable[[Request], int | str] = lambda _: 0
@@ -199,6 +200,7 @@ class Faults:
     blocks: list[str] = field(default_factory=list)
     block_bytes: int = 0
     requests: int = 0
+    under_way: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
     paid_until: float = 0.0
 
@@ -242,24 +244,43 @@ class StandIn:
                 method, target, _ = head.split(" ", 2)
                 with self.faults.lock:
                     self.faults.requests += 1
+                    self.faults.under_way += 1
                     request = Request(method, target, self.faults.requests)
                     wanted = self.faults.answer(request)
-                body = incoming.read(int(headers.get("content-length", "0")))
-                self._pace(len(body))
-                if wanted == "cut":
-                    return
-                if isinstance(wanted, int) and wanted:
-                    client.sendall(_refusal(wanted))
-                    continue
-                if wanted == "alter" and body:
-                    body = bytes([body[0] ^ 1]) + body[1:]
-                if request.is_block:
-                    time.sleep(self.faults.delay_seconds)
-                client.sendall(self._pass_on(head, headers, body, method))
-                if request.is_block:
+                try:
+                    if not self._answer(client, incoming, (head, headers), (request, wanted)):
+                        return
+                finally:
                     with self.faults.lock:
-                        self.faults.blocks.append(target)
-                        self.faults.block_bytes += len(body)
+                        self.faults.under_way -= 1
+
+    def _answer(
+        self,
+        client: socket.socket,
+        incoming: BinaryIO,
+        message: tuple[str, dict[str, str]],
+        ordered: tuple[Request, int | str],
+    ) -> bool:
+        """Answer one request; False where the connection ends in the middle of it."""
+        (head, headers), (request, wanted) = message, ordered
+        body = incoming.read(int(headers.get("content-length", "0")))
+        self._pace(len(body))
+        if wanted == "cut":
+            return False
+        if isinstance(wanted, int) and wanted:
+            client.sendall(_refusal(wanted))
+            return True
+        if wanted == "alter" and body:
+            body = bytes([body[0] ^ 1]) + body[1:]
+        if request.is_block:
+            time.sleep(self.faults.delay_seconds)
+        answer = self._pass_on(head, headers, body, request.method)
+        if request.is_block:
+            with self.faults.lock:
+                self.faults.blocks.append(request.target)
+                self.faults.block_bytes += len(body)
+        client.sendall(answer)
+        return True
 
     def _pace(self, count: int) -> None:
         rate = self.faults.bytes_per_second

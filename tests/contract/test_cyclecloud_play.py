@@ -70,7 +70,7 @@ def play(
         },
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
     assert PASSWORD not in run.stdout + run.stderr

@@ -53,7 +53,7 @@ def play(tmp_path: Path, **variables: str) -> tuple[str, dict[str, Any]]:
         },
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
     assert run.returncode == 0, run.stdout + run.stderr

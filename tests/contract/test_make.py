@@ -47,7 +47,7 @@ def make(folder: Path, *arguments: str, red: str = "") -> tuple[int, list[str], 
         stderr=subprocess.STDOUT,
         text=True,
         check=False,
-        timeout=120,
+        timeout=600,
     )
     ran = folder / "ran"
     return done.returncode, ran.read_text().split() if ran.exists() else [], done.stdout

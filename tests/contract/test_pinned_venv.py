@@ -74,7 +74,7 @@ def run(play: Path, *options: str, python: str = sys.executable) -> tuple[int, i
         },
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
         check=False,
     )
     said = done.stdout + done.stderr
@@ -90,7 +90,7 @@ def installed(play: Path) -> str:
     )
     python = play.parent / "made/venv/bin/python"
     done = subprocess.run(
-        [str(python), "-c", program], capture_output=True, text=True, check=True, timeout=60
+        [str(python), "-c", program], capture_output=True, text=True, check=True, timeout=300
     )
     return done.stdout.strip()
 
@@ -120,7 +120,7 @@ def look(path: Path, *pins: str, python: str = sys.executable) -> str:
         cwd=path.parent,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=900,
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")

@@ -170,7 +170,7 @@ def _play(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any]
             },
             capture_output=True,
             text=True,
-            timeout=180,
+            timeout=900,
             check=False,
         )
     assert run.returncode == 0, run.stdout + run.stderr

@@ -97,7 +97,7 @@ def _cluster(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, st
         folder,
         slurm_node_address="127.0.0.1",
         slurm_scratch="/scratch",
-        slurm_hook_timeout_seconds=1,
+        slurm_hook_timeout_seconds=5,
     )
     assert status == 0, said
     return written
@@ -194,11 +194,11 @@ def test_a_scratch_that_only_root_can_write_to_is_full(
     [
         ("echo no; exit 3", "reason=trueup: 10-one: no"),
         ("exit 3", "reason=trueup: 10-one: exit status 3"),
-        ("exec sleep 60", "reason=trueup: 10-one: no answer within 1 s"),
+        ("exec sleep 600", "reason=trueup: 10-one: no answer within 5 s"),
         # One that ignores the first signal is killed.
         (
-            "trap '' TERM; echo begun; sleep 8; sleep 60",
-            "reason=trueup: 10-one: no answer within 1 s",
+            "trap '' TERM; echo begun; sleep 8; sleep 600",
+            "reason=trueup: 10-one: no answer within 5 s",
         ),
     ],
 )

@@ -49,7 +49,7 @@ def test_a_relative_prefix_is_probed(tmp_path: Path) -> None:
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=True,
     )
     assert set(done.stdout.splitlines()) <= {"without azcopy"}

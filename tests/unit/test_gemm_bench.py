@@ -136,7 +136,7 @@ def program(*arguments: str, **environment: str) -> subprocess.CompletedProcess[
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=600,
         env={**os.environ, **environment},
     )
 

@@ -57,7 +57,7 @@ def shell(script: str, *argv: object) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=300,
     )
 
 
@@ -411,14 +411,6 @@ def test_a_narrow_terminal_keeps_every_column() -> None:
     assert "acoustic-so8-\n128x128x128-tn200\n" in "".join(
         line[:18].rstrip() + "\n" for line in shown.splitlines()
     )
-
-
-def test_a_name_without_hyphens_is_broken_anywhere() -> None:
-    columns = [Column("case", "case", words=True), Column("n", "n")]
-    rows = [{"case": "x" * 45, "n": "1" * 20}]
-    shown = table.render([Sheet(title="t", columns=columns, rows=rows)], width=40)
-    assert shown.count("x") == 45
-    assert max(map(len, shown.splitlines())) <= 42
 
 
 def _examples() -> list[tuple[str, str]]:

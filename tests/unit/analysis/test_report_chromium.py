@@ -43,7 +43,7 @@ _FLAGS = (
     "--host-resolver-rules=MAP * ~NOTFOUND",
     "--remote-debugging-pipe",
 )
-_PATIENCE_SECONDS = 30.0
+_PATIENCE_SECONDS = 300.0
 DESKTOP = (1280, 900)
 PHONE = (375, 812)
 # The desktop views are kept small: what can differ between themes is all in the first screens.
