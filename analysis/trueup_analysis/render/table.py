@@ -34,6 +34,8 @@ _GAP = "  "
 _INDENT = "  "
 _BOLD, _DIM, _PLAIN = "\x1b[1m", "\x1b[2m", "\x1b[0m"
 
+# A sign belongs to its number.
+_SIGN = r"(?<![\w)\]}>])[-+](?=\.?\d)"
 # Marks inside these do not end a piece: 12,345 and 09:13:20 and the exponent of 1e-05. A list of
 # more numbers than the longest of them may be broken.
 _FIGURE = (
@@ -45,13 +47,11 @@ _FIGURE = (
 
 def _pieces_after(marks: str) -> re.Pattern[str]:
     """Finds the pieces of a text, which end with blanks or marks. Marks that begin a word
-    (``--region``) and signs (``x=-5``) stay with what follows them.
+    (``--region``) stay with what follows them.
     """
-    any_mark = f"[{re.escape(marks)}]"
-    begin = rf"(?=.) *{any_mark}*"
-    inside = rf"(?:{_FIGURE}|[^ {re.escape(marks)}])*"
-    end = rf"(?:{any_mark}(?:(?![-+]\.?\d){any_mark})*[)\]}}>]*)? *"
-    return re.compile(begin + inside + end)
+    mark = f"[{re.escape(marks)}]"
+    inside = f"{_FIGURE}|{_SIGN}|[^ {re.escape(marks)}]"
+    return re.compile(rf"(?=.) *{mark}*(?:{inside})*(?:(?:(?!{_SIGN}){mark})+[)\]}}>]*)? *")
 
 
 _AT_BLANKS = re.compile(r" *[^ ]+ *")
@@ -176,7 +176,8 @@ def _widths(columns: Sequence[_Written], room: int) -> list[int]:
         yielding = [n for n, column in enumerate(columns) if widths[n] > column.least]
         if not yielding:
             break
-        widths[max(yielding, key=lambda n: widths[n])] -= 1
+        # What names a row leads, and is the last to become hard to read.
+        widths[max(yielding, key=lambda n: (widths[n], n if widths[n] <= NARROWEST else -n))] -= 1
     return widths
 
 
@@ -219,7 +220,7 @@ def _blocks(columns: Sequence[_Written], room: int) -> list[list[_Written]]:
 def _headings(columns: Sequence[_Written], widths: Sequence[int]) -> Iterator[str]:
     """The lines above the rule; short headings stand on it."""
     height = max(len(column.heading) for column in columns)
-    lifted = [["", *repeat("", height - 1 - len(c.heading)), *c.heading][-height:] for c in columns]
+    lifted = [[*repeat("", height - len(one.heading)), *one.heading] for one in columns]
     for texts in zip(*lifted, strict=True):
         yield _GAP.join(
             _padded(text, width, right=not column.words)
@@ -238,7 +239,7 @@ def _rows(columns: Sequence[_Written], widths: Sequence[int]) -> Iterator[list[s
         lines = [cell.split("\n") for cell in cells]
         height = max(map(len, lines))
         for cell, width in zip(lines, widths, strict=True):
-            cell += repeat(" " * width, height - len(cell))
+            cell.extend(repeat(" " * width, height - len(cell)))
         yield [_GAP.join(parts) for parts in zip(*lines, strict=True)]
 
 
