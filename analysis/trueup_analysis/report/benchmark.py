@@ -26,6 +26,8 @@ __all__ = ["benchmark_section", "figures_sheet", "finding"]
 
 # Sentences about what was reached; the table has all.
 _FINDINGS: Final = 4
+# Figures beside the headline that a page has room for; the CSV file has all.
+_FIGURES_SHOWN: Final = 7
 _UNIT_WORDS: Final = {
     "s": "seconds",
     "byte/s": "bytes_per_second",
@@ -34,6 +36,8 @@ _UNIT_WORDS: Final = {
     "point/s": "points_per_second",
     "1/s": "per_second",
     "byte": "bytes",
+    "ns/day": "ns_per_day",
+    "kJ/mol/ps": "kj_per_mol_and_ps",
 }
 
 
@@ -138,8 +142,12 @@ def figures_sheet(found: Sequence[Group], judged: Judged) -> Sheet:
         Column("expected_value"),
         Column("peak_share", "of peak", partial(units.percent, digits=1)),
         *(
-            Column(_key(measure), _header(measure), partial(in_unit, shown=measure.shown))
-            for measure in others
+            Column(
+                _key(measure),
+                _header(measure) if place < _FIGURES_SHOWN else None,
+                partial(in_unit, shown=measure.shown),
+            )
+            for place, measure in enumerate(others)
         ),
     ]
     size = rows[0]["vm_size"] if sizes == 1 else None
@@ -148,7 +156,7 @@ def figures_sheet(found: Sequence[Group], judged: Judged) -> Sheet:
         title=title,
         columns=columns,
         rows=rows,
-        notes=_notes(found),
+        notes=_notes(found, len(others) - _FIGURES_SHOWN),
         facts={"kind": "figures", "benchmark": found[0].benchmark},
         marks="mark",
         name=f"{found[0].benchmark}-figures",
@@ -159,11 +167,15 @@ def _told_apart(rows: Sequence[dict[str, Any]]) -> bool:
     """Whether rows need no name of a case: what differs says it."""
     names = ("differs", "layout", "vm_size", "where")
     told = {tuple(row[name] for name in names) for row in rows}
-    return len(rows) > 1 and len(told) == len(rows) and all(row["differs"] for row in rows)
+    named = all(row["differs"] or row["layout"] for row in rows)
+    return len(rows) > 1 and len(told) == len(rows) and named
 
 
-def _notes(found: Sequence[Group]) -> list[str]:
+def _notes(found: Sequence[Group], more: int) -> list[str]:
     said = []
+    if more > 0:
+        file = f"tables/{found[0].benchmark}.csv"
+        said.append(f"{file} has {plural(more, 'more figure')} of each row.")
     if any(len(group.cases) > 1 for group in found):
         said.append(
             "Figures are medians over the nodes and repeats of a row; min to max are the outermost"
