@@ -1,0 +1,103 @@
+"""A page of the report, read by the standard library's parser."""
+
+from __future__ import annotations
+
+import html.parser
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["Seen", "look"]
+
+_VOID = {"meta", "link", "br", "hr", "img", "input", "path", "use"}
+
+
+@dataclass
+class Seen(html.parser.HTMLParser):
+    """What a page consists of.
+
+    Attributes:
+        tables: the cells of each by its id, "table-" left out.
+        sections: the text of each by the name of its heading.
+    """
+
+    ids: list[str] = field(default_factory=list)
+    links: list[tuple[str, str]] = field(default_factory=list)
+    headings: list[tuple[int, str]] = field(default_factory=list)
+    tags: list[tuple[str, dict[str, str | None]]] = field(default_factory=list)
+    tables: dict[str, list[list[str]]] = field(default_factory=dict)
+    sections: dict[str, str] = field(default_factory=dict)
+    text: str = ""
+    open_tags: list[str] = field(default_factory=list)
+    _table: str = ""
+    _section: str = ""
+
+    def __post_init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = dict(attrs)
+        self.tags.append((tag, values))
+        if tag not in _VOID:
+            self.open_tags.append(tag)
+        self.ids += [values["id"]] if values.get("id") else []
+        self.links += [
+            (name, value or "")
+            for name, value in attrs
+            if name in ("href", "src", "xlink:href", "action")
+        ]
+        if re.fullmatch("h[1-6]", tag):
+            self.headings.append((int(tag[1]), ""))
+        if tag == "section":
+            self._section = str(values["aria-labelledby"])
+            self.sections[self._section] = ""
+        if tag == "table":
+            self._table = str(values["id"]).removeprefix("table-")
+            self.tables[self._table] = []
+        if tag == "tr":
+            self.tables[self._table].append([])
+        if tag in ("th", "td"):
+            self.tables[self._table][-1].append("")
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in _VOID:
+            self.open_tags.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in _VOID:
+            assert self.open_tags.pop() == tag
+        if tag == "section":
+            self._section = ""
+
+    def handle_data(self, data: str) -> None:
+        if "style" in self.open_tags:
+            return
+        self.text += data
+        if self._section:
+            self.sections[self._section] += data
+        if re.fullmatch("h[1-6]", self.open_tags[-1] if self.open_tags else ""):
+            level, so_far = self.headings[-1]
+            self.headings[-1] = (level, so_far + data)
+        if {"th", "td"} & set(self.open_tags) and self.tables[self._table][-1]:
+            self.tables[self._table][-1][-1] += data
+
+    @property
+    def words(self) -> str:
+        """All text with single blanks."""
+        return " ".join(self.text.split())
+
+    def section(self, name: str) -> str:
+        """The text of a section with single blanks."""
+        return " ".join(self.sections[name].split())
+
+
+def look(path: Path) -> Seen:
+    """Read a page."""
+    seen = Seen()
+    seen.feed(path.read_text(encoding="utf-8"))
+    seen.close()
+    return seen

@@ -1,0 +1,294 @@
+"""Each benchmark's headline figure, as its tool printed it, wherever figures are shown: `trueup
+list`, the report, its CSV files and `trueup cost`."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import recorded_runs as runs
+from report_pages import look
+from trueup import benchmarks
+from trueup_analysis import cli
+from trueup_analysis.load import load
+from trueup_analysis.report import write_report
+
+if TYPE_CHECKING:
+    from report_pages import Seen
+
+pytestmark = pytest.mark.xdist_group("every_benchmark")
+
+ROOT = Path(__file__).resolve().parents[3]
+# Outputs of others, which no checkout holds; beside it where they are.
+OUTPUTS = ROOT.parent / "shared" / "real_outputs"
+
+
+@dataclass(frozen=True)
+class Expected:
+    """A headline figure, read by eye.
+
+    Attributes:
+        base: in base units, worked out of what the output prints.
+        unit: the base unit, as records name it.
+        shown: what people are to read, and the unit beside or above it.
+        column: of the benchmark's CSV file in the report.
+        priced: what stands in the cost tables and the unit; None where nobody pays for the work.
+    """
+
+    base: float
+    unit: str
+    shown: str
+    shown_unit: str
+    column: str
+    priced: tuple[str, str] | None
+
+
+def gb(base: float, shown: str, column: str) -> Expected:
+    return Expected(
+        base, "byte/s", shown, "GB/s", f"{column}_bytes_per_second", (f"{shown} GB/s", "")
+    )
+
+
+def tokens(base: float, shown: str, priced: str) -> Expected:
+    column = "output_token_throughput_per_second"
+    return Expected(base, "1/s", shown, "tokens/s", column, (priced, "output tok/s"))
+
+
+def linpack(base: float, shown: str, unit: str) -> Expected:
+    column = "hpl_rate_flop_per_second"
+    return Expected(base, "flop/s", shown, unit, column, (f"{shown} {unit}", ""))
+
+
+def gromacs(base: float, shown: str) -> Expected:
+    column = "simulation_rate_ns_per_day"
+    return Expected(base, "ns/day", shown, "ns/day", column, (f"{shown} ns/day", ""))
+
+
+# (tool, case). tests/data/<tool> has the outputs; those of the second part are of OUTPUTS.
+HEADLINES = {
+    # 268435456 bytes in 5.021337836002203 s.
+    ("blob_copy", "8x100mbps-random"): Expected(
+        427671612.25,
+        *("bit/s", "0.4277", "Gb/s", "upload_rate_bits_per_second", ("0.4277 Gb/s", "")),
+    ),
+    # The middle one of 1.2047, 1.2640 and 1.2708 s.
+    ("devito", "acoustic-so8-128x128x128-tn200-r1t2-core"): Expected(
+        1.2640109, "s", "1.264", "s", "run_time_seconds", ("1.264", "s")
+    ),
+    # The slower one of two groups of jobs.
+    ("fio", "eda_mixed-direct"): gb(3604971, "0.003605", "read_bandwidth"),
+    # GPU 0: 16 products in 0.197236909 s, the middle one of five.
+    ("gemm", "n16384-g4-all-numa"): Expected(
+        2 * 16384**3 * 16 / 0.197236909,
+        *("flop/s", "713.55", "TFLOP/s", "gemm_bf16_flop_per_second", ("713.55 TFLOP/s", "")),
+    ),
+    ("gpu_copy", "nvbandwidth-g8-numa"): gb(54.92e9, "54.92", "h2d_bandwidth"),
+    ("gromacs", "water2.5nm-r1t2"): gromacs(69.864, "69.86"),
+    ("hpl", "n264192-nb1024-4x2-t12-numa"): linpack(1.229e14, "122.90", "TFLOP/s"),
+    ("ib", "write_bw-mlx5_ib4-8388608-gpu2"): Expected(
+        193.42e9, "bit/s", "193.42", "Gb/s", "ib_write_bandwidth_bits_per_second", None
+    ),
+    # The middle of the last 16 iterations: between 867.5 and 869.4 ms.
+    ("megatron", "megatron-l24h2048-s2048-mb8-n1p8"): Expected(
+        0.86845, "s", "0.8684", "s", "step_time_seconds", ("0.8684 s", "")
+    ),
+    ("nccl", "all_reduce-1x2"): gb(308.10e9, "308.10", "busbw"),
+    # The middle one of five: 805306368 bytes in 0.031806934 s.
+    ("stream", "streaming-t2-core"): gb(805306368 / 0.031806934, "25.32", "triad_rate"),
+    ("vllm", "random-tiny-i64o48-n40-rateinf-c8"): tokens(84.654533, "84.65", "84.7"),
+    # Of others.
+    ("fio", "fio_3_26"): gb(8876980, "0.008877", "write_bandwidth"),
+    ("gpu_copy", "bandwidthtest_a100"): gb(12.3e9, "12.30", "h2d_bandwidth"),
+    ("gpu_copy", "nvbandwidth_h100x8_h2d"): gb(55.33e9, "55.33", "h2d_bandwidth"),
+    ("gpu_copy", "nvbandwidth_v02"): gb(55.28e9, "55.28", "h2d_bandwidth"),
+    ("gromacs", "gromacs_2024_2"): gromacs(4.243, "4.243"),
+    ("hpl", "hpl_2_1"): linpack(1.71587e12, "1.716", "TFLOP/s"),
+    ("ib", "post_list"): Expected(
+        0.48e9, "bit/s", "0.4800", "Gb/s", "ib_write_bandwidth_bits_per_second", None
+    ),
+    # It prints its best rate; the average is what its average time makes of that.
+    ("stream", "stream_5_10"): gb(23314.0e6 * 0.276334 / 0.291828, "22.08", "triad_rate"),
+    ("vllm", "deepseek_v3"): tokens(61.00, "61.00", "61.0"),
+    ("vllm", "percentiles_90_95"): tokens(62.49, "62.49", "62.5"),
+}
+
+
+Key = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A run of all benchmarks as each command shows it.
+
+    Attributes:
+        found: (tool, case) of its ok records.
+        report: the report's folder. page: its page.
+    """
+
+    found: frozenset[Key]
+    listed: str
+    listed_csv: str
+    cost: str
+    cost_csv: str
+    report: Path
+    page: Seen
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> Shown:
+    folder = tmp_path_factory.mktemp("every")
+    run = runs.every_tool(OUTPUTS if OUTPUTS.is_dir() else None)
+    results = runs.write(folder / "results", run)
+    page = write_report(load([results]), folder / "report", region="eastus")
+
+    def command(*argv: str) -> str:
+        out = folder / "out"
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sys, "argv", ["trueup", *argv, str(results), "--output", str(out)])
+            with pytest.raises(SystemExit) as stopped:
+                cli.main()
+        assert stopped.value.code in (0, None)
+        return out.read_text(encoding="utf-8")
+
+    return Shown(
+        frozenset((r["benchmark"], r["case"]) for r in run.records if r["outcome"] == "ok"),
+        command("list", "--format", "markdown"),
+        command("list", "--format", "csv"),
+        command("cost", "--region", "eastus", "--format", "markdown"),
+        command("cost", "--region", "eastus", "--format", "csv"),
+        page.parent,
+        look(page),
+    )
+
+
+def every_row(text: str) -> list[dict[str, str]]:
+    """Rows of Markdown tables by their heads; of tables with a column "case"."""
+    rows, heads = [], None
+    for line in text.replace("\\", "").splitlines():
+        if not line.startswith("|"):
+            heads = None
+            continue
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if heads is None:
+            heads = cells
+        elif not cells[0].startswith(":-"):
+            rows.append(dict(zip(heads, cells, strict=True)))
+    return [row for row in rows if "case" in row]
+
+
+def data(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def close(text: str, base: float) -> bool:
+    """Whether a cell is the figure, to what its tool prints of it."""
+    return float(text) == pytest.approx(base, rel=1e-5)
+
+
+def test_every_benchmark_has_a_figure_here() -> None:
+    rooms = {path.parent.name for path in Path(benchmarks.__path__[0]).glob("*/output.py")}
+    own = {(record["benchmark"], record["case"]) for record in runs.every_tool().records}
+    assert rooms - {tool for tool, _ in HEADLINES} == set()
+    assert own - set(HEADLINES) == set()
+    assert {tool for tool, _ in own} == rooms
+
+
+def test_what_others_printed_has_a_figure_here(shown: Shown) -> None:
+    assert shown.found - set(HEADLINES) == set()
+
+
+def test_list_has_each_headline(shown: Shown) -> None:
+    said = {
+        (row["benchmark"], row["case"]): row["headline figure"]
+        for row in every_row(shown.listed)
+        if row["outcome"] == "ok"
+    }
+    assert set(said) == shown.found
+    wrong = {
+        key: text
+        for key, text in said.items()
+        if f" {HEADLINES[key].shown} {HEADLINES[key].shown_unit}" not in f"{text.split(',')[0]} "
+    }
+    assert wrong == {}
+
+
+def test_list_as_csv_has_each_headline_in_base_units(shown: Shown) -> None:
+    rows = {
+        (row["benchmark"], row["case"]): row
+        for row in data(shown.listed_csv)
+        if row["outcome"] == "ok"
+    }
+    assert set(rows) == shown.found
+    units = {
+        key: (row["unit"], close(row["value"], HEADLINES[key].base)) for key, row in rows.items()
+    }
+    assert units == {key: (HEADLINES[key].unit, True) for key in rows}
+
+
+def test_report_has_each_headline_below_its_unit(shown: Shown) -> None:
+    found = {}
+    for tool, case in shown.found:
+        want = HEADLINES[tool, case]
+        heads, *rows = shown.page.tables[f"{tool}-figures"]
+        of_unit = [
+            place for place, head in enumerate(heads) if head.endswith(f" {want.shown_unit}")
+        ]
+        found[tool, case] = [
+            row[place] for row in rows for place in of_unit if row[place] == want.shown
+        ][:1]
+    assert found == {key: [HEADLINES[key].shown] for key in shown.found}
+
+
+@pytest.mark.parametrize("tool", runs.TOOLS)
+def test_report_says_each_headline_in_words(shown: Shown, tool: str) -> None:
+    words = shown.page.section(tool)
+    said = [
+        f" {want.shown} {want.shown_unit}" in words
+        for (name, case), want in HEADLINES.items()
+        if name == tool and (name, case) in shown.found
+    ]
+    assert said.count(True) >= min(len(said), 1)
+
+
+def test_csv_of_the_report_has_each_headline_in_base_units(shown: Shown) -> None:
+    missing = []
+    for tool, case in sorted(shown.found):
+        want = HEADLINES[tool, case]
+        rows = data((shown.report / "tables" / f"{tool}.csv").read_text(encoding="utf-8"))
+        values = [row.get(want.column) for row in rows if row["case"] == case]
+        if not any(value and close(value, want.base) for value in values):
+            missing.append((tool, case, want.column, values))
+    assert missing == []
+
+
+def test_cost_has_each_headline_whose_work_is_paid_for(shown: Shown) -> None:
+    rows = every_row(shown.cost)
+    missing = []
+    for tool, case in sorted(shown.found):
+        want = HEADLINES[tool, case]
+        mine = [row for row in rows if row["case"].removesuffix(", random") == case]
+        if want.priced is None:
+            assert (case, mine) == (case, [])
+            continue
+        text, unit = want.priced
+        written = re.compile(rf"(^| ){re.escape(text)}($|,| at )")
+        if not any(
+            written.search(value) and head.endswith(unit)
+            for row in mine
+            for head, value in row.items()
+        ):
+            missing.append((tool, case, mine))
+    assert missing == []
+
+
+def test_cost_as_csv_is_in_the_report(shown: Shown) -> None:
+    written = (shown.report / "tables" / "cost.csv").read_text(encoding="utf-8")
+    assert written == shown.cost_csv
+    priced = {key for key in shown.found if HEADLINES[key].priced}
+    assert {row["case"] for row in data(written)} >= {case for _, case in priced}
