@@ -6,8 +6,13 @@ import sys
 from pathlib import Path
 
 import ansible.module_utils
+from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).resolve().parent.parent
+
+# On a busy machine an example takes as long as it takes.
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")
 
 # A module says ``from ansible.module_utils.trueup import ...``: on a node, the copy that Ansible
 # packs.
