@@ -268,7 +268,7 @@ def scaling(
 
 
 @app.command(
-    short_help="Node-hours and US$ of each run, and US$ per million tokens of vLLM.",
+    short_help="Node-hours and US$ of each run, and US$ by unit of work.",
     epilog=_examples(
         "trueup cost --region eastus",
         "trueup cost --region southcentralus --offer spot",
@@ -308,11 +308,13 @@ def cost(
     format_: FormatOption = Format.table,
     output: OutputOption = None,
 ) -> None:
-    """Node-hours (nodes x run time) and US$ per run, per GFLOP and per grid point; of vLLM, US$ per
-    million tokens. Published rates of tokens are priced on their article's own terms too."""
+    """Node-hours (nodes x run time), US$ per run, and US$ by the unit that each benchmark's work is
+    counted in (PFLOP, TB, ns, billion grid points, million samples or tokens), the cheapest marked.
+    Published rates of tokens are priced on their article's own terms too."""
     from . import cost as analysis
     from . import published_tokens, tokens
     from .catalog import folder
+    from .health import expectations
     from .render import cost_sheets, token_sheets
 
     api = tokens.ApiPrices(api_price, api_price_total)
@@ -349,7 +351,11 @@ def cost(
     if serving is not None and not serves:
         _say_all(serving.left_out)
     # Without either, it says that there is nothing to price.
-    if analysis.has_runs(loaded) or not serves:
+    if analysis.has_work(loaded) or not serves:
+        judged = place / "expectations.yml"
+        # They matter only to figures of several message sizes.
+        sized = judged.is_file() and bool(loaded.metrics["message_bytes"].notna().any())
+        expected = expectations.read(judged) if sized else None
         result = analysis.table(
             loaded,
             prices=prices,
@@ -359,6 +365,7 @@ def cost(
             price=price,
             as_size=as_size,
             price_date=price_date,
+            expectations=expected,
         )
         made += cost_sheets.cost(result)
         unknown += result.unknown

@@ -1,23 +1,33 @@
-"""What runs cost: node-hours and US$ from run times and catalog/prices.csv."""
+"""What runs and their work cost: node-hours and US$ from run times, rates of work and
+catalog/prices.csv."""
 
 from __future__ import annotations
 
 import csv
 import difflib
+import math
 import re
+import statistics
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
+import numpy as np
 import pandas as pd
 from trueup.errors import BadInput
 
+from .cases import TYPICAL, Case, Figure, read_cases
+from .load import Loaded
 from .render.sheet import rows_of
-from .scaling import figures, work_of
+from .scaling import HOW, figures, work_of
+from .views import amount_rate, headline, view_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from .load import Loaded
+    from trueup.view import Measure, View, Work
+
+    from .health.expectations import Expectations
 
 __all__ = [
     "CURRENCY",
@@ -28,9 +38,10 @@ __all__ = [
     "CostTable",
     "Pricing",
     "Quote",
-    "has_runs",
+    "has_work",
     "read_prices",
     "table",
+    "work_priced",
 ]
 
 CURRENCY = "USD"
@@ -48,18 +59,24 @@ class CostTable:
     ``pandas.isna``.
 
     Attributes:
-        table: one row a case (repeats over runs pooled; versions of the tool, other work under the
-            same name, and machines off Azure apart); columns: benchmark, version (of the tool, ""
-            when unknown), configuration (the publication's set-up or ""), case, vm_size (as
-            billed), node_count, cores, n, records, run_seconds (median), node_hours, region, os,
-            offer, currency ("USD"), usd_per_hour (one node), price_date (text; "" when undated),
-            price_source, usd_per_run, usd_per_gflop, usd_per_gpt (by work: 1e9 flop, 1e9 grid-point
-            updates), list_usd_per_hour (pay-as-you-go, same size and region), saving (fraction of
-            the list price; missing unless the offer is cheaper).
-        totals: one row a sweep: configuration, version, vm_size, region, offer, runs,
-            sum_run_hours (sum of run times, not node-hours), published_hours (what a publication
-            prints for it), node_hours, usd, usd_by_sum (what the sum of run times would bill),
-            underbilled (node_hours / sum_run_hours).
+        table: one row a case, in the order of reading, the benchmarks one after the other. Pooled
+            are repeats over runs and, on Azure, over nodes of a size; apart are versions of the
+            tool, other work under the same name, and machines off Azure. Columns: benchmark,
+            version (of the tool, "" when unknown), configuration (the publication's set-up or ""),
+            case, apart (what else tells it from rows of the same case, or ""), vm_size (as billed),
+            node_count, cores, n (repeats), records, metric, value, unit, message_bytes, device,
+            devices (the headline figure, median over the records, in base units; the device where
+            all have the same), run_seconds (median), node_hours, region, os, offer, currency
+            ("USD"), usd_per_hour (one node), price_date (text; "" when undated), price_source,
+            usd_per_run, ``<key>_per_node_hour`` and ``usd_per_<key>`` of every unit of work of the
+            benchmarks' views (missing in the rows of others), list_usd_per_hour (pay-as-you-go,
+            same size and region), saving (fraction of the list price; missing unless the offer is
+            cheaper), compared_by (the column by which rows of the same work are compared; "" where
+            a row is alone), cheapest (bool: the least of that column, ties included).
+        totals: one row a sweep of what has run times: configuration, version, vm_size, region,
+            offer, runs, sum_run_hours (sum of run times, not node-hours), published_hours (what a
+            publication prints for it), node_hours, usd, usd_by_sum (what the sum of run times would
+            bill), underbilled (node_hours / sum_run_hours).
         warnings: sentences. unknown: what has no price, and why, one sentence each.
     """
 
@@ -67,6 +84,11 @@ class CostTable:
     totals: pd.DataFrame
     warnings: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
+
+    @property
+    def has_prices(self) -> bool:
+        """Whether the price of any row is known."""
+        return bool(self.table["usd_per_hour"].notna().any())
 
 
 def read_prices(path: Path) -> pd.DataFrame:
@@ -132,6 +154,9 @@ class Book:
         for row in prices.itertuples():
             size, region, date = str(row.size), str(row.region), str(row.as_of_date)
             self.sizes[size.lower()] = size
+            usd = cast("float", row.usd_per_hour)
+            if not 0 < usd < math.inf:
+                continue
             # An undated price cannot be shown to have held on a given day, and gives way to any
             # dated one.
             if price_date is not None and (not date or date > price_date):
@@ -139,9 +164,7 @@ class Book:
             key = (size.lower(), region, str(row.os), str(row.offer))
             known = self.quotes.get(key)
             if known is None or date > known.date:
-                self.quotes[key] = Quote(
-                    cast("float", row.usd_per_hour), date, str(row.source), str(row.notes)
-                )
+                self.quotes[key] = Quote(usd, date, str(row.source), str(row.notes))
 
     def find(self, size: str, region: str, os: str, offer: str) -> Quote | None:
         return self.quotes.get((size.lower(), _region_name(region), os.lower(), offer.lower()))
@@ -181,8 +204,10 @@ def table(
     price: float | None = None,
     as_size: str | None = None,
     price_date: str | None = None,
+    expectations: Expectations | None = None,
 ) -> CostTable:
-    """Cost of every case with outcome ok and a run time.
+    """Cost of every case with outcome ok and a run time or a rate of work, published ones too; not
+    of vLLM's, whose tokens ``tokens.table`` prices.
 
     Args:
         region, offer: instead of the record's own; a record without an offer is priced as
@@ -190,16 +215,16 @@ def table(
         price: US$ per node-hour for all rows, instead of the catalog.
         as_size: price every row as this size (also records made off Azure).
         price_date: newest price on or before this day (YYYY-MM-DD) instead of the newest.
+        expectations: they say at which message size a figure counts; else the largest.
 
     Raises:
-        BadInput: no case with a run time, a case without a node count, or a price that is not
-            above zero.
+        BadInput: no such case, a case without a node count, or a price that is not above zero.
     """
-    if price is not None and not 0 < price < float("inf"):
+    if price is not None and not 0 < price < math.inf:
         message = f"a price of {price} US$ an hour is not above zero"
         raise BadInput(message)
     pricing = Pricing(Book(prices, price_date), os, price)
-    rows = _rows(loaded)
+    rows, mismatched = _rows(loaded, expectations)
     rows["vm_size"] = rows["vm_size"] if as_size is None else as_size
     rows["region"] = rows["region"] if region is None else region
     rows["offer"] = rows["offer"].fillna(LIST_OFFER) if offer is None else offer
@@ -209,88 +234,411 @@ def table(
     rows = pd.concat([rows, pd.DataFrame(quotes, index=rows.index)], axis=1)
     rows["node_hours"] = rows["node_count"].astype(float) * rows["run_seconds"] / 3600
     rows["usd_per_run"] = rows["node_hours"] * rows["usd_per_hour"]
-    rows["usd_per_gflop"] = rows["usd_per_run"] / _amount(rows, "flop_rate")
-    rows["usd_per_gpt"] = rows["usd_per_run"] / _amount(rows, "point_rate")
-    warnings = pricing.warnings()
+    keys = list(dict.fromkeys(work.key for name in rows["benchmark"] for work in work_priced(name)))
+    for key in keys:
+        rows[f"usd_per_{key}"] = rows["usd_per_hour"] / rows[f"{key}_per_node_hour"]
+    rows["compared_by"], rows["cheapest"] = _cheapest(rows)
+    warnings = [*mismatched, *pricing.warnings()]
     if as_size is not None:
         warnings.insert(
             0,
             f"Priced as {as_size}, whatever machine ran it: a statement on that price, not on that"
             " machine.",
         )
+    by_work = [name for key in keys for name in (f"{key}_per_node_hour", f"usd_per_{key}")]
     return CostTable(
-        table=rows[_TABLE],
+        table=rows[[*_TABLE, *by_work, *_TABLE_END]],
         totals=_totals(rows, loaded),
         warnings=warnings,
         unknown=pricing.unknown(),
     )
 
 
-def has_runs(loaded: Loaded) -> bool:
-    """Whether any record is ok and holds a run time, so that ``table`` has rows."""
-    ok = loaded.cases.loc[loaded.cases["outcome"] == "ok", "record"]
-    return bool(figures(loaded, [("run_time", None)])["run_time"].reindex(ok).notna().any())
+def has_work(loaded: Loaded) -> bool:
+    """Whether any record is ok and holds a run time or a rate of work, so that ``table`` has
+    rows."""
+    return next(_held(loaded), None) is not None
 
 
-def _amount(rows: pd.DataFrame, rate: str) -> pd.Series:
-    """The work of a run in 1e9 flop or points; missing where the record's rate is 0 or missing."""
-    return (rows[rate] * rows["run_seconds"] / 1e9).where(rows[rate] > 0)
+def work_priced(benchmark: str) -> tuple[Work, ...]:
+    """The units of work by which ``table`` prices a benchmark; none where it has no view."""
+    view = None if benchmark == _TOKENS else view_of(benchmark)
+    return () if view is None else view.work
 
 
+# What tokens.py prices. Its own name there cannot be imported: it imports from here.
+_TOKENS: Final = "vllm"
+_RUN_TIME: Final = "run_time"
 _TABLE = [
-    *("benchmark", "version", "configuration", "case", "vm_size", "node_count", "cores", "n"),
-    *("records", "run_seconds", "node_hours", "region", "os", "offer", "currency", "usd_per_hour"),
-    *("price_date", "price_source", "usd_per_run", "usd_per_gflop", "usd_per_gpt"),
-    *("list_usd_per_hour", "saving"),
+    *("benchmark", "version", "configuration", "case", "apart", "vm_size", "node_count", "cores"),
+    *("n", "records", "metric", "value", "unit", "message_bytes", "device", "devices"),
+    *("run_seconds", "node_hours", "region", "os", "offer", "currency", "usd_per_hour"),
+    *("price_date", "price_source", "usd_per_run"),
+]
+_TABLE_END = ["list_usd_per_hour", "saving", "compared_by", "cheapest"]
+_TOTALS = [
+    *("configuration", "version", "region", "offer", "vm_size", "runs", "sum_run_hours"),
+    *("published_hours", "node_hours", "usd", "usd_by_sum", "underbilled"),
 ]
 _CASE_KEYS = [
-    *("benchmark", "version", "configuration", "case", "work", "vm_size", "machine", "region"),
-    *("offer", "node_count", "cores"),
+    *("version", "configuration", "case", "work", "vm_size", "machine", "region", "offer"),
+    *("node_count", "ranks", "threads_per_rank", "cores", "metric", "message_bytes"),
+]
+# Below this, costs of the same work differ by rounding only.
+_TIE: Final = 1e-9
+# A single measurement is the median of one.
+_MEDIANS: Final = (None, "median", "single")
+# Rows that agree in these are of the same work.
+_COMPARED: Final = ("benchmark", "same_work", "metric", "message_bytes")
+
+
+@dataclass(frozen=True)
+class _Held:
+    """The records of one benchmark that can be priced.
+
+    Attributes:
+        works: what their work is counted in.
+        cases: rows of ``Loaded.cases``.
+    """
+
+    benchmark: str
+    view: View | None
+    works: tuple[Work, ...]
+    cases: pd.DataFrame
+
+    @property
+    def heads(self) -> tuple[Measure, ...]:
+        """The figures of which one stands for a case."""
+        return () if self.view is None else self.view.headlines
+
+    @property
+    def units(self) -> dict[str, str]:
+        """The unit of each figure that costs or the headline need, where the view says it."""
+        shown = () if self.view is None else self.view.figures
+        known = {measure.metric: measure.unit for measure in (*shown, *self.heads)}
+        return {_RUN_TIME: "s", **{name: known[name] for name in self.needed if name in known}}
+
+    @property
+    def needed(self) -> set[str]:
+        """The figures that costs or the headline need."""
+        rates = {metric for work in self.works for metric in (work.rate, *work.also)}
+        return {_RUN_TIME, *rates, *(measure.metric for measure in self.heads)}
+
+    def figures(self, metrics: pd.DataFrame, *, all_records: bool) -> pd.DataFrame:
+        """Their rows of ``Loaded.metrics``, of the statistics that stand for a figure."""
+        wanted = {*TYPICAL, *(measure.statistic for measure in self.heads)} - {None, ""}
+        typical = metrics["statistic"].isna() | metrics["statistic"].isin(wanted)
+        chosen = typical & metrics["name"].isin(self.needed)
+        return metrics[chosen if all_records else chosen & _among(metrics, self.cases)]
+
+
+def _among(metrics: pd.DataFrame, cases: pd.DataFrame) -> pd.Series:
+    """Which figures are of these records."""
+    return metrics["record"].isin(cases["record"])
+
+
+_KEPT = [
+    *("record", "benchmark", "case", "nodes", "vm_size", "region", "offer", "node_count", "ranks"),
+    *("threads_per_rank", "cores", "parameters", "software", "source"),
 ]
 
 
-def _rows(loaded: Loaded) -> pd.DataFrame:
-    """One row a case with a run time: repeats over runs pooled, in the order of reading."""
-    cases = loaded.cases[loaded.cases["outcome"] == "ok"]
-    wide = figures(loaded, [("run_time", None), ("flop_rate", None), ("point_rate", None)])
-    cases = cases.merge(wide, left_on="record", right_index=True, how="left", validate="one_to_one")
-    cases = cases[cases["run_time"].notna()]
-    if cases.empty:
+def _held(loaded: Loaded) -> Iterator[_Held]:
+    """The benchmarks that can be priced, in the order of reading."""
+    ok = (loaded.cases["outcome"] == "ok") & (loaded.cases["benchmark"] != _TOKENS)
+    cases = loaded.cases.loc[ok, _KEPT]
+    names, records = loaded.metrics["name"], loaded.metrics["record"]
+    for benchmark in cases["benchmark"].unique():
+        works = work_priced(benchmark)
+        group = cases[cases["benchmark"] == benchmark]
+        worked = group["record"].isin(records[names == _RUN_TIME].unique())
+        for work in works:
+            held = records[names.isin((work.rate, *work.also))].unique()
+            worked |= group["record"].isin(held) & _did(group["parameters"], work)
+        if worked.any():
+            view = view_of(benchmark) if works else None
+            yield _Held(benchmark, view, works, group[worked])
+
+
+def _did(parameters: pd.Series, work: Work) -> pd.Series | bool:
+    """Which cases did such work, as far as their parameters say."""
+    if not work.parameter:
+        return True
+    told = [str(item.get(work.parameter)) == work.value for item in parameters]
+    return pd.Series(told, index=parameters.index)
+
+
+def _rows(loaded: Loaded, expectations: Expectations | None) -> tuple[pd.DataFrame, list[str]]:
+    """One row a case, and what must be said of figures in another unit than their view's."""
+    made: list[dict[str, Any]] = []
+    warnings = []
+    for held in _held(loaded):
+        if held.cases["node_count"].isna().any():
+            row = held.cases[held.cases["node_count"].isna()].iloc[0]
+            message = (
+                f"case {row['case']} ({row['source']}) does not say on how many nodes it ran,"
+                " so it cannot be priced"
+            )
+            raise BadInput(message)
+        everything = len(held.cases) == len(loaded.cases)
+        rows, said = _in_units(held, held.figures(loaded.metrics, all_records=everything))
+        warnings += said
+        made += _pooled(held, Loaded(loaded.cases, rows), expectations)
+    if not made:
         message = (
-            f"none of {len(loaded.cases)} records is ok and holds a run time or a rate of tokens,"
-            " so there is nothing to price"
+            f"none of {len(loaded.cases)} records is ok and holds a run time or a rate of tokens"
+            " or of other work, so there is nothing to price"
         )
         raise BadInput(message)
-    if cases["node_count"].isna().any():
-        row = cases[cases["node_count"].isna()].iloc[0]
-        message = (
-            f"case {row['case']} ({row['source']}) does not say on how many nodes it ran,"
-            " so it cannot be priced"
-        )
-        raise BadInput(message)
-    works: dict[int, str] = {}
-    cases = cases.assign(
-        # Equal parameters are one object (see packed), so most texts are made once.
-        work=[
-            works.get(id(it)) or works.setdefault(id(it), work_of(it)) for it in cases["parameters"]
-        ],
-        version=[
-            str(software.get(benchmark, ""))
-            for software, benchmark in zip(cases["software"], cases["benchmark"], strict=True)
-        ],
-        configuration=[str(item.get("configuration", "")) for item in cases["parameters"]],
+    whole_numbers = ["node_count", "cores", "n", "message_bytes", "devices"]
+    return pd.DataFrame(made).astype(dict.fromkeys(whole_numbers, "Int64")), warnings
+
+
+def _in_units(held: _Held, rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """The figures in the view's units, and a sentence on each of the others."""
+    said = []
+    for name, unit in sorted(held.units.items()):
+        other = rows[(rows["name"] == name) & (rows["unit"] != unit)]
+        for found, group in other.groupby("unit", observed=True):
+            several = group["record"].nunique()
+            said.append(
+                f"{held.benchmark}: {name} is in {found}, not in {unit}, in"
+                f" {several} {'record' if several == 1 else 'records'}, and does not count there."
+            )
+        if not other.empty:
+            rows = rows.drop(other.index)
+    return rows, said
+
+
+def _pooled(held: _Held, needed: Loaded, expectations: Expectations | None) -> list[dict[str, Any]]:
+    """One row a case of one benchmark: its records pooled, in the order of reading."""
+    rows = needed.metrics
+    placed = (rows["message_bytes"].notna() | rows["device"].notna()).to_numpy()
+    single = _record_by_record(held, needed, set(rows.loc[placed, "record"]), expectations)
+    cases = _keyed(held, single)
+    number = cases.groupby(_CASE_KEYS, dropna=False, sort=False).ngroup().to_numpy()
+    of_record = pd.Series(number, index=cases["record"].to_numpy())
+    whole = _whole(rows[~placed], of_record)
+    parts: dict[int, list[dict[str, Any]]] = {}
+    for group, part in zip(of_record.reindex(list(single)), single.values(), strict=True):
+        parts.setdefault(int(group), []).append(part)
+    first = cases[~pd.Series(number).duplicated().to_numpy()]
+    kept = rows_of(first.drop(columns=["record", "metric", "message_bytes"]))
+    records = np.bincount(number)
+    for group, row in enumerate(kept):
+        case = _as_case(held, row["parameters"], whole.get(group, ()))
+        row.update(_of_parts(held, parts[group]) if group in parts else _of_case(held, case, None))
+        run = next(case.of(_RUN_TIME), None)
+        row["run_seconds"] = math.nan if run is None else run.value
+        # Where no record says its n, the sum is 0.
+        row["n"] = (row["n"] if run is None else run.n) or None
+        row["records"] = int(records[group])
+        row["same_work"] = row["case"]
+        if row["parameters"]:
+            row["same_work"] = _work(held.view, row["parameters"], HOW)
+        for work in held.works:
+            done = row.pop(f"rate:{work.key}") * 3600 / (work.amount * work.seconds)
+            row[f"{work.key}_per_node_hour"] = done / row["node_count"]
+    return [{**row, "apart": apart} for row, apart in zip(kept, _apart(held, kept), strict=True)]
+
+
+def _as_case(held: _Held, parameters: Mapping[str, Any], pooled: Sequence[Figure]) -> Case:
+    """Pooled figures as one case. They have no place, so it needs neither nodes nor a size."""
+    return Case(
+        nodes=(),
+        vm_size=None,
+        benchmark=held.benchmark,
+        case="",
+        outcome="ok",
+        reason=None,
+        parameters=parameters,
+        software={},
+        figures=pooled,
+    )
+
+
+def _keyed(held: _Held, single: Mapping[int, Mapping[str, Any]]) -> pd.DataFrame:
+    """The records with what tells rows apart."""
+    cases = held.cases
+    places = [single.get(record, {}) for record in cases["record"]] if single else [{}] * len(cases)
+    names = cases["case"].to_numpy(object, copy=True)
+    for place in np.flatnonzero((cases["node_count"] > 1).to_numpy()):
+        names[place] = _general(names[place], cases["nodes"].iloc[place])
+    return cases.drop(columns=["nodes", "software", "source"]).assign(
+        case=names,
+        work=_texts(cases["parameters"], lambda one: _work(held.view, one, ())),
+        configuration=_texts(cases["parameters"], lambda one: str(one.get("configuration", ""))),
+        version=_texts(cases["software"], lambda one: str(one.get(held.benchmark, ""))),
         # Off Azure the size says nothing, so machines are kept apart by name.
         machine=cases["nodes"].where(cases["vm_size"].isna(), ""),
+        metric=np.array([place.get("metric") for place in places], dtype=object),
+        message_bytes=np.array([place.get("message_bytes") for place in places], dtype=object),
     )
-    pooled = cases.groupby(_CASE_KEYS, dropna=False, sort=False).agg(
-        n=("run_time:n", "sum"),
-        records=("record", "size"),
-        run_seconds=("run_time", "median"),
-        flop_rate=("flop_rate", "median"),
-        point_rate=("point_rate", "median"),
-    )
-    # Where no record says its n, the sum is 0.
-    return pooled.assign(n=pooled["n"].replace(0, pd.NA)).reset_index()
+
+
+def _texts(column: pd.Series, text: Callable[[Mapping[str, Any]], str]) -> Any:
+    """A text for each mapping. Equal ones are one object (see packed), so most are made once."""
+    values = column.to_numpy()
+    codes, firsts = np.unique(list(map(id, values)), return_index=True, return_inverse=True)[2:0:-1]
+    return np.array([text(values[place]) for place in firsts], dtype=object)[codes]
+
+
+def _general(case: str, nodes: str) -> str:
+    """The name of a case with its nodes' names left out: that of a pair has both."""
+    for node in sorted(nodes.split("+"), key=len, reverse=True):
+        if node in case:
+            case = re.sub(rf"(?<![A-Za-z0-9]){re.escape(node)}(?![A-Za-z0-9])", "*", case)
+    return case
+
+
+def _work(view: View | None, parameters: Mapping[str, Any], without: Container[str]) -> str:
+    """Equal texts for equal work: the parameters by which the view tells cases apart, else all that
+    say which work it was."""
+    told = [
+        (name, str(parameters[name]))
+        for name in (() if view is None else view.apart)
+        if name not in without and parameters.get(name) not in (None, "")
+    ]
+    return repr(told) if told else work_of(parameters)
+
+
+def _whole(rows: pd.DataFrame, of_record: pd.Series) -> dict[int, list[Figure]]:
+    """Figures of whole cases, pooled over the records of each row: the median, and n added up."""
+    if rows.empty:
+        return {}
+    names, statistics = pd.Categorical(rows["name"]), pd.Categorical(rows["statistic"])
+    # A single measurement is the median of one; missing (-1) is either.
+    words = [*statistics.categories, None]
+    same = [words.index(one) if one not in _MEDIANS else -1 for one in words]
+    keys = [
+        of_record.reindex(rows["record"]).to_numpy(),
+        names.codes,
+        np.array(same)[statistics.codes],
+    ]
+    grouped = rows[["value", "n"]].groupby(keys, sort=False)
+    values, counts = grouped["value"].median(), grouped["n"].sum()
+    pooled: dict[int, list[Figure]] = {}
+    for (group, name, statistic), value, n in zip(values.index, values, counts, strict=True):
+        word = "median" if statistic == -1 else words[statistic]
+        figure = Figure(names.categories[name], value, "s", "lower", None, None, word, int(n))
+        pooled.setdefault(int(group), []).append(figure)
+    return pooled
+
+
+def _record_by_record(
+    held: _Held, needed: Loaded, records: set[int], expectations: Expectations | None
+) -> dict[int, dict[str, Any]]:
+    """Headline figure and rates of the records that hold figures of devices or message sizes."""
+    cases = read_cases(needed, records=records) if records else []
+    return {case.record: _of_case(held, case, expectations) for case in cases}
+
+
+def _of_case(held: _Held, case: Case, expectations: Expectations | None) -> dict[str, Any]:
+    """Headline figure and rates of one case; NaN where it lacks them."""
+    shown = headline(case, expectations)
+    rates = {work.key: amount_rate(case, work, expectations) for work in held.works}
+    return {
+        "metric": None if shown is None else shown.measure.metric,
+        "value": math.nan if shown is None else shown.value,
+        "unit": None if shown is None else shown.measure.unit,
+        "message_bytes": None if shown is None else shown.message_bytes,
+        "device": None if shown is None else shown.device,
+        # Where there is a figure of the whole case, it is no device's.
+        "devices": None if shown is None or shown.device is None else shown.devices,
+        "n": 0 if shown is None else shown.n or 0,
+        **{f"rate:{key}": math.nan if rate is None else rate for key, rate in rates.items()},
+    }
+
+
+def _of_parts(held: _Held, parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The same of several records of one case: medians, and n added up."""
+    devices = {part["device"] for part in parts}
+    medians = ["value", *(f"rate:{work.key}" for work in held.works)]
+    return {
+        **parts[0],
+        "device": devices.pop() if len(devices) == 1 else None,
+        "n": sum(part["n"] for part in parts),
+        **{name: _median(part[name] for part in parts) for name in medians},
+    }
+
+
+def _median(values: Iterable[float]) -> float:
+    """Of those that are known."""
+    known = [value for value in values if not math.isnan(value)]
+    return statistics.median(known) if known else math.nan
+
+
+def _apart(held: _Held, rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What else than the columns beside it tells each row from others of the same case."""
+    words: list[list[str]] = [[] for _ in rows]
+    cases: dict[str, list[int]] = {}
+    for place, row in enumerate(rows):
+        cases.setdefault(row["case"], []).append(place)
+    for same in cases.values():
+        among = [rows[place] for place in same]
+        differing = _differing(held.view, among)
+        layouts = [_layout(row) for row in among]
+        several = len(set(layouts)) > 1
+        for place, row, layout in zip(same, among, layouts, strict=True):
+            words[place] += [
+                f"{name.replace('_', ' ')} {row['parameters'].get(name, 'unknown')}"
+                for name in differing
+            ]
+            words[place] += [layout] if several else []
+    if len({row["machine"] for row in rows}) > 1:
+        for place, row in enumerate(rows):
+            words[place].append(_machine(row))
+    return [", ".join(filter(None, told)) for told in words]
+
+
+def _machine(row: Mapping[str, Any]) -> str:
+    name, *others = row["machine"].split("+")
+    return "" if not name else f"on {name}" + (f" and {len(others)} more" if others else "")
+
+
+def _differing(view: View | None, rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The parameters by which the work of rows differs."""
+    if len({row["work"] for row in rows}) == 1:
+        return []
+    held = dict.fromkeys(name for row in rows for name in row["parameters"])
+    named = [] if view is None else [name for name in view.apart if name in held]
+    return [
+        name
+        for name in named or (name for name in held if name not in HOW)
+        if len({str(row["parameters"].get(name)) for row in rows}) > 1
+    ]
+
+
+def _layout(row: Mapping[str, Any]) -> str:
+    if row["ranks"] is None or row["threads_per_rank"] is None:
+        return "" if row["cores"] is None else f"{row['cores']} cores"
+    return f"{row['ranks']}x{row['threads_per_rank']}"
+
+
+def _cheapest(rows: pd.DataFrame) -> tuple[list[str], list[bool]]:
+    """Of each row the column by which it is compared with others of the same work, and whether it
+    is the cheapest of them.
+
+    That column is the first unit of work that most of them have a cost in, else the run.
+    """
+    by, cheapest = [""] * len(rows), [False] * len(rows)
+    groups: dict[tuple[Any, ...], list[int]] = {}
+    for place, keys in enumerate(zip(*(rows[name].tolist() for name in _COMPARED), strict=True)):
+        groups.setdefault(tuple(str(key) for key in keys), []).append(place)
+    costs = {name: rows[name].tolist() for name in rows if str(name).startswith("usd_per_")}
+    for (benchmark, *_), same in groups.items():
+        columns = [*(f"usd_per_{work.key}" for work in work_priced(benchmark)), "usd_per_run"]
+        known = {
+            name: [place for place in same if not math.isnan(costs[name][place])]
+            for name in columns
+        }
+        column = max(columns, key=lambda name: len(known[name]))
+        if len(known[column]) > 1:
+            least = min(costs[column][place] for place in known[column])
+            for place in known[column]:
+                by[place] = column
+                cheapest[place] = costs[column][place] <= least * (1 + _TIE)
+    return by, cheapest
 
 
 class Pricing:
@@ -392,6 +740,7 @@ def _totals(rows: pd.DataFrame, loaded: Loaded) -> pd.DataFrame:
         parameters["configuration"]: float(published[record]) / 3600
         for record, parameters in zip(sums["record"], sums["parameters"], strict=True)
     }
+    rows = rows[rows["run_seconds"].notna()]
     # A publication's table is one sweep whatever its sizes; measured cases are one sweep for each
     # benchmark, version, machine and way of being billed, so that each case counts once.
     named = rows["configuration"] != ""
@@ -427,4 +776,4 @@ def _totals(rows: pd.DataFrame, loaded: Loaded) -> pd.DataFrame:
                 "underbilled": node_hours / hours,
             }
         )
-    return pd.DataFrame(found)
+    return pd.DataFrame(found, columns=_TOTALS)

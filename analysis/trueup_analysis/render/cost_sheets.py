@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import textwrap
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from trueup_analysis.cost import GIVEN
+from trueup_analysis.cost import GIVEN, work_priced
+from trueup_analysis.views import names_of, view_of
 
 from . import units
 from .sheet import Column, Sheet, rows_of, short_size, times
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     import pandas as pd
+    from trueup.view import Measure, Work
 
     from trueup_analysis.cost import CostTable
 
@@ -19,95 +25,213 @@ __all__ = ["cost"]
 
 _three = partial(units.fixed, digits=3)
 _hours = partial(units.fixed, digits=4)
+# A heading is no wider than its figures: its words stand one below the other.
+_HEADING: Final = 12
+# Columns that are shown only where they vary, with their headers.
+_PLACED: Final = {
+    "version": "version",
+    "vm_size": "size\n(Standard_)",
+    "node_count": "nodes",
+    "n": "n",
+    "records": "records",
+    "region": "region",
+    "offer": "offer",
+    "usd_per_hour": "US$ per\nnode-h",
+    "price_date": "price of",
+}
+# And what of them is named below the table otherwise (a price says the rest).
+_SAID: Final = {
+    "version": "Version",
+    "vm_size": "Size",
+    "node_count": "Nodes",
+    "n": "Repeats in each row (n)",
+    "records": "Records pooled in each row, by their median",
+}
+# The headline figure as data.
+_FIGURE: Final = ("metric", "value", "unit", "message_bytes", "device", "devices")
+_SET_UP: Final = "Measured time only: set-up bills too."
+_WHOLE_VM: Final = (
+    "US$ per unit of work = nodes x US$ per node-hour / work done in an hour at the measured rate:"
+    " whole VMs are billed, whatever part of them works."
+)
 
 
 def cost(result: CostTable) -> list[Sheet]:
-    """Cost by case, where the prices come from, and cost by sweep."""
-    table = result.table
-    # What is the same for all rows stands below the table, with the source of the price.
-    place = {
-        name: header if table[name].nunique(dropna=False) > 1 else None
-        for name, header in (
-            ("version", "version"),
-            ("region", "region"),
-            ("offer", "offer"),
-            ("price_date", "price of"),
-        )
-    }
-    columns = [
-        Column("benchmark"),
-        Column("configuration"),
-        Column("case", "case", words=True),
-        Column("version", place["version"], words=True),
-        Column("vm_size", "size\n(Standard_)", short_size, words=True),
-        Column("node_count", "nodes", units.count),
-        Column("cores"),
-        Column("n", "n", units.count),
-        Column("records"),
-        Column("run_seconds", "run\ns", units.seconds),
-        Column("node_hours", "node-\nhours", partial(units.significant, digits=4)),
-        Column("region", place["region"], words=True),
-        Column("os"),
-        Column("offer", place["offer"], words=True),
-        Column("currency"),
-        Column("usd_per_hour", "US$ per\nnode-h", _price),
-        Column("price_date", place["price_date"], words=True),
-        Column("price_source"),
-        Column("usd_per_run", "US$\nper run", _price),
-        Column("usd_per_gflop", "US$ per\n1e6 GFLOP", _per_million),
-        Column("usd_per_gpt", "US$ per\n1e6 GPts", _per_million),
-        Column("list_usd_per_hour"),
-        Column("saving", "below\nlist", units.percent),
-    ]
+    """Cost by case, a table for each benchmark, and where the prices come from; and cost by sweep
+    of what has run times."""
+    groups = {str(name): rows for name, rows in result.table.groupby("benchmark", sort=False)}
+    # What holds for all tables is said below the first.
+    by_work = [_WHOLE_VM] if any(map(work_priced, groups)) else []
+    made: list[Sheet] = []
+    for benchmark, rows in groups.items():
+        made.append(_benchmark(benchmark, rows, result, [] if made else by_work))
+    made[0] = replace(made[0], warnings=[*result.warnings, *result.unknown])
+    return made if result.totals.empty else [*made, _sweeps(result.totals)]
+
+
+def _benchmark(
+    benchmark: str, table: pd.DataFrame, result: CostTable, of_all: Sequence[str]
+) -> Sheet:
+    works = work_priced(benchmark)
+    rows = rows_of(table)
+    place = {name: None if _same(rows, name) else _PLACED[name] for name in _PLACED}
+    measures = {row["metric"]: _measure(benchmark, row["metric"]) for row in rows}
+    for row in rows:
+        row.update(_texts(row, works, measures))
+    what = "one run of each case" if table["run_seconds"].notna().any() else "the work of each case"
+    return Sheet(
+        title=f"Cost of {what}: {names_of(benchmark)}",
+        columns=[
+            Column("benchmark"),
+            Column("configuration"),
+            Column("case"),
+            Column("apart"),
+            Column("shown_case", "case", words=True, data=False),
+            Column("version", place["version"], words=True),
+            Column("vm_size", place["vm_size"], short_size, words=True),
+            Column("node_count", place["node_count"], units.count),
+            Column("cores"),
+            Column("n", place["n"], units.count),
+            Column("records", place["records"], units.count),
+            *(Column(name) for name in _FIGURE),
+            Column("shown_figure", _figure_header(measures), words=True, data=False),
+            Column("run_seconds", "run\ns", units.seconds),
+            Column("node_hours", "node-\nhours", partial(units.significant, digits=4)),
+            Column("region", place["region"], words=True),
+            Column("os"),
+            Column("offer", place["offer"], words=True),
+            Column("currency"),
+            Column("usd_per_hour", place["usd_per_hour"], _price),
+            Column("price_date", place["price_date"], words=True),
+            Column("price_source"),
+            Column("usd_per_run"),
+            Column("shown_usd_per_run", "US$\nper run", data=False),
+            *(column for work in works for column in _work_columns(work)),
+            Column("list_usd_per_hour"),
+            Column("saving", "below\nlist", units.percent),
+            Column("compared_by"),
+            Column("cheapest"),
+            Column("mark", "", _star, words=True, data=False),
+        ],
+        rows=rows,
+        notes=[*_common(rows), *_price_notes(table), _SET_UP, *of_all, *_best(table)],
+        facts={"kind": "cases", "currency": "USD", "unknown_prices": list(result.unknown)},
+        marks="mark",
+        name=f"cost-{benchmark}",
+    )
+
+
+def _same(rows: Sequence[Mapping[str, Any]], name: str) -> bool:
+    """Whether all rows have the same value there; of dates, those with a price."""
+    if name == "price_date":
+        rows = [row for row in rows if row["usd_per_hour"] is not None]
+    return len({row[name] for row in rows}) <= 1
+
+
+def _measure(benchmark: str, metric: str | None) -> Measure | None:
+    """How the benchmark's view shows its headline figure."""
+    view = view_of(benchmark)
+    shown = () if view is None else view.headlines
+    return next((measure for measure in shown if measure.metric == metric), None)
+
+
+def _work_columns(work: Work) -> list[Column]:
+    name = f"usd_per_{work.key}"
+    header = "\n".join(textwrap.wrap(f"US$ per {work.unit}", _HEADING))
     return [
-        Sheet(
-            title="Cost of one run of each case (run time of the operator only; set-up bills too)",
-            columns=columns,
-            rows=rows_of(table),
-            notes=[*_price_notes(table), *_amounts(table)],
-            warnings=[*result.warnings, *result.unknown],
-            facts={"kind": "cases", "currency": "USD", "unknown_prices": list(result.unknown)},
-        ),
-        _sweeps(result.totals, place),
+        Column(f"{work.key}_per_node_hour"),
+        Column(name),
+        Column(f"shown_{name}", header, data=False),
     ]
+
+
+def _figure_header(measures: Mapping[str | None, Measure | None]) -> str | None:
+    """The name of the headline figure; a run time has a column already."""
+    if set(measures) <= {"run_time", None}:
+        return None
+    labels = {measure.label for measure in measures.values() if measure is not None}
+    label = labels.pop() if len(labels) == 1 else "figure"
+    return "\n".join(textwrap.wrap(label, _HEADING))
+
+
+def _texts(
+    row: Mapping[str, Any], works: Sequence[Work], measures: Mapping[str | None, Measure | None]
+) -> dict[str, str]:
+    """What people read instead of a row's figures."""
+    costs = {"usd_per_run": row["run_seconds"]}
+    costs |= {f"usd_per_{work.key}": row[f"{work.key}_per_node_hour"] for work in works}
+    return {
+        "shown_case": ", ".join(word for word in (row["case"], row["apart"]) if word),
+        "shown_figure": _figure(row, measures[row["metric"]], several=len(measures) > 1),
+        # Without a rate there is no cost, whatever the price.
+        **{
+            f"shown_{name}": units.UNKNOWN if known is None else _price(row[name])
+            for name, known in costs.items()
+        },
+        "mark": "best" if row["cheapest"] else "",
+    }
+
+
+def _figure(row: Mapping[str, Any], measure: Measure | None, *, several: bool) -> str:
+    """ "484.20 GB/s at 16 GiB", with what it is where a table has several figures."""
+    if measure is None or row["value"] is None:
+        return units.UNKNOWN
+    words = [measure.label] if several else []
+    words += [units.in_unit(row["value"], measure.shown), measure.shown]
+    if row["message_bytes"] is not None:
+        words += ["at", units.size_of(row["message_bytes"])]
+    text = " ".join(word for word in words if word)
+    return f"{text}, slowest of {row['devices']}" if (row["devices"] or 0) > 1 else text
 
 
 def _price(value: Any) -> str:
     return "unknown" if units.is_missing(value) else units.money(value)
 
 
-def _per_million(value: Any) -> str:
-    return units.UNKNOWN if value is None else units.money(float(value) * 1e6)
+def _star(value: Any) -> str:
+    return "*" if value == "best" else ""
+
+
+def _common(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What is the same for all rows and has no column therefore."""
+    return [
+        f"{word}: {short_size(rows[0][name])}."
+        for name, word in _SAID.items()
+        if _same(rows, name) and rows[0][name] and (name, rows[0][name]) != ("records", 1)
+    ]
 
 
 def _price_notes(table: pd.DataFrame) -> list[str]:
     """Where the prices come from: one sentence for each region, offer, date and source."""
     priced = table[table["usd_per_hour"].notna()]
+    usd = set(table["usd_per_hour"])
+    what = f"{units.money(usd.pop())} US$ per node-hour" if len(usd) == 1 else "USD"
     notes = []
     for row in rows_of(priced, ("region", "os", "offer", "price_date", "price_source")):
         if row["price_source"] == GIVEN:
-            notes.append(f"Prices: USD, {GIVEN}.")
+            notes.append(f"Prices: {what}, {GIVEN}.")
             continue
         date = row["price_date"] or "unknown date"
         notes.append(
-            f"Prices: USD, {row['region']}, {row['os']}, {row['offer']}, as of {date},"
+            f"Prices: {what}, {row['region']}, {row['os']}, {row['offer']}, as of {date},"
             f" {row['price_source']}."
         )
     return list(dict.fromkeys(notes))
 
 
-def _amounts(table: pd.DataFrame) -> list[str]:
-    if table[["usd_per_gflop", "usd_per_gpt"]].isna().all(axis=None):
-        return []
-    return [
-        (
-            "GFLOP and GPts are amounts of work, not rates: 1e9 floating-point operations and 1e9"
-            " updates of a grid point. 1e6 of them are the unit of a column."
-        )
-    ]
+def _best(table: pd.DataFrame) -> list[str]:
+    """What the mark means, where there is one."""
+    units_of = {
+        f"usd_per_{work.key}": work.unit for work in work_priced(table["benchmark"].iloc[0])
+    }
+    by = table.loc[table["cheapest"], "compared_by"].unique()
+    words = " or ".join(units_of.get(name, "run") for name in by)
+    return [f"* The cheapest of the same work, by US$ per {words}."] if words else []
 
 
-def _sweeps(totals: pd.DataFrame, place: dict[str, str | None]) -> Sheet:
+def _sweeps(totals: pd.DataFrame) -> Sheet:
+    rows = rows_of(totals)
+    place = {name: None if _same(rows, name) else name for name in ("version", "region", "offer")}
     return Sheet(
         title="Cost of each sweep as a whole (every case once)",
         columns=[
@@ -124,7 +248,7 @@ def _sweeps(totals: pd.DataFrame, place: dict[str, str | None]) -> Sheet:
             Column("usd", "US$", units.money),
             Column("usd_by_sum", "US$ by\nthe sum", units.money),
         ],
-        rows=rows_of(totals),
+        rows=rows,
         notes=[
             (
                 "What is billed is node-hours. The sum of run times is not node-hours: it leaves"
@@ -132,4 +256,5 @@ def _sweeps(totals: pd.DataFrame, place: dict[str, str | None]) -> Sheet:
             )
         ],
         facts={"kind": "sweeps"},
+        name="cost-sweeps",
     )

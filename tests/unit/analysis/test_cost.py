@@ -9,8 +9,14 @@ import made
 import pandas as pd
 import pytest
 from trueup.errors import BadInput
-from trueup_analysis.cost import GIVEN, read_prices, table
+from trueup.view import Measure, View, Work
+from trueup_analysis import cli, views
+from trueup_analysis.cases import read_cases
+from trueup_analysis.cost import GIVEN, CostTable, has_work, read_prices, table, work_priced
+from trueup_analysis.health import expectations
 from trueup_analysis.load import Loaded, load
+from trueup_analysis.render import cost_sheets
+from trueup_analysis.render import table as table_format
 
 ROOT = Path(__file__).resolve().parents[3]
 PRICES = ROOT / "catalog" / "prices.csv"
@@ -19,6 +25,25 @@ SIZE = "Standard_HB120rs_v3"
 
 def measured(tmp_path: Path, records: list[dict[str, Any]]) -> Loaded:
     return load([made.write(tmp_path, records)])
+
+
+def figure(name: str, value: float, unit: str, **more: Any) -> dict[str, Any]:
+    return made.figure(name, value, unit, "higher", **more)
+
+
+def of(benchmark: str, metrics: list[dict[str, Any]], **changes: Any) -> dict[str, Any]:
+    """A record of another benchmark, with these parameters alone."""
+    parameters = changes.pop("parameters", {})
+    fields = {"case": "made", "software": {benchmark: "1.0"}, **changes}
+    return {
+        **made.record(benchmark=benchmark, metrics=metrics, **fields),
+        "parameters": parameters,
+    }
+
+
+def on(number: int, record: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    """The same on another node: records that agree in name, node and duration are one."""
+    return {**record, "nodes": [f"n{number}"], "duration_seconds": float(number), **changes}
 
 
 def prices(*rows: tuple[str, str, float, str]) -> pd.DataFrame:
@@ -68,8 +93,8 @@ def test_a_row_carries_all_that_a_price_depends_on(tmp_path: Path) -> None:
     row = table(loaded, prices=prices(("eastus", "payg", 3.6, "2026-06-18"))).table.iloc[0]
     assert row["node_hours"] == pytest.approx(0.02)
     assert row["usd_per_run"] == pytest.approx(0.072)
-    assert row["usd_per_gflop"] == pytest.approx(0.072 / (made.WORK / 1e9))
-    assert row["usd_per_gpt"] == pytest.approx(0.072 / (made.POINTS / 1e9))
+    assert row["usd_per_pflop"] == pytest.approx(0.072 / (made.WORK / 1e15))
+    assert row["usd_per_billion_grid_points"] == pytest.approx(0.072 / (made.POINTS / 1e9))
     shown = ["vm_size", "region", "os", "offer", "currency", "price_date", "price_source", "n"]
     assert row[shown].to_list() == [
         SIZE, "eastus", "linux", "payg", "USD", "2026-06-18", "made 2026-06-18", 3,
@@ -183,10 +208,31 @@ def test_a_case_without_a_node_count_is_refused(tmp_path: Path) -> None:
         table(Loaded(cases, loaded.metrics), prices=read_prices(PRICES))
 
 
-def test_records_without_run_times_cannot_be_priced(tmp_path: Path) -> None:
-    loaded = measured(tmp_path, [made.record(outcome="failed", reason="killed")])
+@pytest.mark.parametrize(
+    "record",
+    [
+        made.record(outcome="failed", reason="killed"),
+        # A loopback moves nothing for anyone, and vLLM's tokens are priced elsewhere.
+        of("ib", [figure("ib_write_bandwidth", 4e11, "bit/s")], parameters={"role": "loopback"}),
+        of("vllm", [figure("output_token_throughput", 1e3, "1/s")]),
+        of("ib", [figure("ib_send_latency", 2e-6, "s")], parameters={"role": "client"}),
+    ],
+)
+def test_records_without_work_cannot_be_priced(tmp_path: Path, record: dict[str, Any]) -> None:
+    loaded = measured(tmp_path, [record])
     with pytest.raises(BadInput, match=r"none of 1 records is ok and holds a run time"):
         table(loaded, prices=read_prices(PRICES))
+    assert has_work(loaded) is False
+
+
+def test_the_command_says_in_a_sentence_that_there_is_nothing_to_price(tmp_path: Path) -> None:
+    made.write(tmp_path, [of("ib", [figure("ib_send_latency", 2e-6, "s")])])
+    with pytest.raises(BadInput) as refused:
+        cli.app(["cost", str(tmp_path)], standalone_mode=False)
+    assert str(refused.value) == (
+        "none of 1 records is ok and holds a run time or a rate of tokens or of other work,"
+        " so there is nothing to price"
+    )
 
 
 @pytest.mark.parametrize(
@@ -211,3 +257,326 @@ def test_a_spoilt_price_table_is_refused_with_the_line(
 def test_a_price_date_that_is_none_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"'June' is not a date"):
         table(measured(tmp_path, [made.record()]), prices=prices(), price_date="June")
+
+
+# 16 GiB, the largest message here.
+LARGE = 16 * 1024**3
+
+
+@pytest.mark.parametrize(
+    ("record", "price", "key", "usd"),
+    [
+        # 4 nodes x 3.60 US$/h = 14.40 US$/h = 345.60 US$ a day; / 100 ns a day.
+        (
+            of("gromacs", [figure("simulation_rate", 100.0, "ns/day")], node_count=4),
+            *(3.60, "ns", 3.456),
+        ),
+        # 36 US$/h = 0.01 US$/s; / 0.2 TB/s. The headline's message size counts, not the smaller.
+        (
+            of(
+                "nccl",
+                [
+                    figure("busbw", 3.5e11, "byte/s", message_bytes=LARGE),
+                    figure("algbw", 2.0e11, "byte/s", message_bytes=LARGE),
+                    figure("algbw", 9.9e11, "byte/s", message_bytes=1024),
+                ],
+                parameters={"operation": "all_reduce"},
+            ),
+            *(36.0, "tb", 0.05),
+        ),
+        # 72 US$/h = 0.02 US$/s; 8 GPUs at once x 0.5 PFLOP/s = 4 PFLOP/s.
+        (
+            of(
+                "gemm",
+                [figure("gemm_bf16", 5e14, "flop/s", device=f"gpu{gpu}") for gpu in range(8)],
+                parameters={"gpus_at_once": "all"},
+            ),
+            *(72.0, "pflop_in_bf16", 0.005),
+        ),
+        # One GPU after the other: 0.02 US$/s / 0.05 TB/s, the slowest of them.
+        (
+            of(
+                "gpu_copy",
+                [
+                    figure("h2d_bandwidth", 5e10 + gpu * 1e9, "byte/s", device=f"gpu{gpu}")
+                    for gpu in range(8)
+                ],
+            ),
+            *(72.0, "tb", 0.4),
+        ),
+        # 2 nodes x 18 US$/h = 0.01 US$/s; / 50 samples/s = 0.0002 US$ each.
+        (
+            of("megatron", [figure("sample_throughput", 50.0, "1/s")], node_count=2),
+            *(18.0, "million_samples", 200.0),
+        ),
+        # 3.60 US$/h = 0.001 US$/s; 3 GB/s read and 1 GB/s written = 0.004 TB/s.
+        (
+            of(
+                "fio",
+                [
+                    figure(f"{way}_bandwidth", rate, "byte/s")
+                    for way, rate in (("read", 3e9), ("write", 1e9))
+                ],
+            ),
+            *(3.6, "tb", 0.25),
+        ),
+        # 72 US$/h = 0.02 US$/s; / 0.25 PFLOP/s.
+        (of("hpl", [figure("hpl_rate", 2.5e14, "flop/s")]), 72.0, "pflop", 0.08),
+    ],
+)
+def test_us_dollars_by_unit_of_work_are_those_worked_out_by_hand(
+    tmp_path: Path, record: dict[str, Any], price: float, key: str, usd: float
+) -> None:
+    nodes = [f"n{number}" for number in range(record["node_count"])]
+    loaded = measured(tmp_path, [{**record, "nodes": nodes}])
+    row = table(loaded, prices=read_prices(PRICES), price=price).table.iloc[0]
+    assert row[f"usd_per_{key}"] == pytest.approx(usd, rel=1e-12)
+    per_hour = row[f"{key}_per_node_hour"]
+    assert per_hour * usd == pytest.approx(price, rel=1e-12)
+    # None of these has a run time.
+    assert row[["run_seconds", "node_hours", "usd_per_run"]].isna().to_list() == [True] * 3
+
+
+def test_the_judged_message_size_counts_else_the_largest(tmp_path: Path) -> None:
+    size = "Standard_ND96isr_H100_v5"
+    sweep = [
+        figure(name, value * scale, "byte/s", message_bytes=LARGE * scale)
+        for name, value in (("busbw", 4e11), ("algbw", 2e11))
+        for scale in (1, 2)
+    ]
+    parameters = {"operation": "all_reduce", "transport": "nvlink"}
+    loaded = measured(tmp_path, [of("nccl", sweep, vm_size=size, parameters=parameters)])
+    judged = expectations.read(ROOT / "catalog" / "expectations.yml")
+    # 36 US$/h = 0.01 US$/s; / 0.2 TB/s at 16 GiB, / 0.4 TB/s at 32 GiB.
+    for expected, place, usd in ((judged, LARGE, 0.05), (None, 2 * LARGE, 0.025)):
+        found = table(loaded, prices=prices(), price=36.0, expectations=expected).table.iloc[0]
+        assert (found["message_bytes"], found["usd_per_tb"]) == (place, pytest.approx(usd))
+
+
+def test_nodes_of_one_size_that_ran_the_same_are_one_row(tmp_path: Path) -> None:
+    alone = [
+        on(number, of("nccl", [
+            figure(name, (1 + number / 100) * rate, "byte/s", message_bytes=LARGE, n=5)
+            for name, rate in (("busbw", 4e11), ("algbw", 2e11))
+        ], parameters={"operation": "all_reduce", "bytes_to": number}))
+        for number in range(21)
+    ]  # fmt: skip
+    copies = [
+        on(number, of("gpu_copy", [
+            figure("h2d_bandwidth", 5e10 + number * 1e9, "byte/s", device=f"gpu{number % 2}"),
+            figure("h2d_bandwidth", 9e10, "byte/s", device="gpu7"),
+        ]))
+        for number in range(3)
+    ]  # fmt: skip
+    pairs = [
+        on(number, of("ib", [figure("ib_write_bandwidth", 4e11, "bit/s", message_bytes=8)],
+           case=f"write_bw-n{number}-n{number + 1}", node_count=2, parameters={"role": "client"}),
+           nodes=[f"n{number}", f"n{number + 1}"])
+        for number in range(4)
+    ]  # fmt: skip
+    found = table(measured(tmp_path, [*alone, *copies, *pairs]), prices=prices(), price=36.0).table
+    shown = ["benchmark", "case", "apart", "records", "devices", "device"]
+    assert found[shown].astype(object).where(found[shown].notna(), None).to_numpy().tolist() == [
+        ["nccl", "made", "", 21, None, None],
+        # The slowest GPU is another one on each node.
+        ["gpu_copy", "made", "", 3, 2, None],
+        ["ib", "write_bw-*-*", "", 4, None, None],
+    ]
+    assert found["n"].iloc[0] == 21 * 5
+    # The medians: node 10 of 0 to 20, and node 1 of 0 to 2.
+    assert found["value"].to_list() == pytest.approx([4.4e11, 5.1e10, 4e11])
+    # 2 nodes x 0.01 US$/s / 0.05 TB/s for the pairs.
+    assert found["usd_per_tb"].to_list() == pytest.approx([0.01 / 0.22, 0.01 / 0.051, 0.4])
+
+
+def test_pooled_figures_are_those_of_each_record(tmp_path: Path) -> None:
+    records = [made.record(seconds, nodes=[f"n{seconds}"]) for seconds in (8.0, 10.0, 13.0)]
+    loaded = measured(tmp_path, records)
+    row = table(loaded, prices=prices(), price=3.6).table.iloc[0]
+    cases = read_cases(loaded)
+    one = sorted(cases, key=lambda case: case.plain("run_time") or 0)[1]
+    shown = views.headline(one)
+    assert shown is not None
+    assert (row["metric"], row["value"], row["unit"]) == (
+        shown.measure.metric, shown.value, shown.measure.unit,
+    )  # fmt: skip
+    for work in work_priced("devito"):
+        rate = views.amount_rate(one, work)
+        assert rate is not None
+        assert row[f"{work.key}_per_node_hour"] == pytest.approx(rate * 3600 / work.amount)
+
+
+def marked(result: CostTable) -> list[tuple[str, bool]]:
+    return list(zip(result.table["compared_by"], result.table["cheapest"], strict=True))
+
+
+def test_the_cheapest_of_the_same_work_is_marked(tmp_path: Path) -> None:
+    book = pd.concat([prices(("eastus", "payg", 3.6, "2026-06-18"))])
+    records = [
+        # Twice the nodes are not twice as fast.
+        made.record(10.0, case="one"),
+        made.record(6.0, case="two", node_count=2, nodes=["a", "b"]),
+        made.record(10.0, case="tie", ranks=2, threads=2),
+        # Other work, alone and without a price.
+        made.record(1.0, case="other", parameters={"space_order": 16}),
+        made.record(1.0, case="unpriced", vm_size=None),
+    ]
+    by = "usd_per_billion_grid_points"
+    found = marked(table(measured(tmp_path, records), prices=book))
+    assert found == [(by, True), (by, False), (by, True), ("", False), ("", False)]
+
+
+def test_one_row_of_a_work_is_not_called_the_cheapest(tmp_path: Path) -> None:
+    book = prices(("eastus", "payg", 3.6, "2026-06-18"))
+    assert marked(table(measured(tmp_path, [made.record()]), prices=book)) == [("", False)]
+    two = [made.record(), made.record(9.0, vm_size=None, case="off")]
+    assert marked(table(measured(tmp_path, two), prices=book)) == [("", False)] * 2
+
+
+def test_other_units_are_compared_where_the_first_is_not_known(tmp_path: Path) -> None:
+    def lacking(record: dict[str, Any], *names: str) -> dict[str, Any]:
+        metrics = [row for row in record["metrics"] if row["name"] not in names]
+        return {**record, "metrics": metrics}
+
+    records = [made.record(10.0, case="a"), made.record(5.0, case="b")]
+    for names, by in (
+        (["point_rate"], "usd_per_pflop"),
+        (["point_rate", "flop_rate"], "usd_per_run"),
+    ):
+        loaded = measured(tmp_path / by, [lacking(record, *names) for record in records])
+        assert marked(table(loaded, prices=prices(), price=1.0)) == [(by, False), (by, True)]
+
+
+def test_records_without_parameters_are_the_same_work_only_by_name(tmp_path: Path) -> None:
+    records = [
+        of("hpl", [figure("hpl_rate", rate, "flop/s")], case=case, node_count=nodes,
+           nodes=[f"n{number}" for number in range(nodes)])
+        for case, rate, nodes in (("a", 1e12, 1), ("a", 3e12, 2), ("b", 9e12, 1))
+    ]  # fmt: skip
+    found = table(measured(tmp_path, records), prices=prices(), price=3.6)
+    assert marked(found) == [("usd_per_pflop", False), ("usd_per_pflop", True), ("", False)]
+
+
+def test_a_rate_of_zero_is_no_cost(tmp_path: Path) -> None:
+    records = [of("hpl", [figure("hpl_rate", 0.0, "flop/s")])]
+    result = table(measured(tmp_path, records), prices=prices(), price=3.6)
+    assert result.table[["usd_per_pflop", "pflop_per_node_hour"]].isna().all(axis=None)
+    (sheet,) = cost_sheets.cost(result)
+    assert [column.key for column in sheet.shown()] == ["shown_case", "shown_figure"]
+
+
+@pytest.mark.parametrize("spoilt", [float("nan"), 0.0, -1.0, float("inf")])
+def test_a_price_that_cannot_be_one_counts_as_none(tmp_path: Path, spoilt: float) -> None:
+    book = prices(("eastus", "payg", spoilt, "2026-06-18"))
+    result = table(measured(tmp_path, [made.record()]), prices=book)
+    assert result.table["usd_per_run"].isna().to_list() == [True]
+    assert (result.has_prices, len(result.unknown)) == (False, 1)
+
+
+def test_a_figure_in_another_unit_gives_no_cost_and_is_said(tmp_path: Path) -> None:
+    records = [
+        of("hpl", [figure("hpl_rate", 2.5e14, "flop/s")], case="right"),
+        of("hpl", [figure("hpl_rate", 250.0, "TFLOP/s")], case="wrong"),
+    ]
+    result = table(measured(tmp_path, records), prices=prices(), price=72.0)
+    assert result.table["case"].to_list() == ["right", "wrong"]
+    assert result.table["usd_per_pflop"].isna().to_list() == [False, True]
+    assert result.warnings == [
+        "hpl: hpl_rate is in TFLOP/s, not in flop/s, in 1 record, and does not count there."
+    ]
+
+
+def test_a_new_benchmark_is_priced_by_its_view_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view = View(
+        "Made weather",
+        (Measure("day_rate", "forecast", "day/day", "higher", "days/day"),),
+        "Made.",
+        work=(Work("forecast day", "forecast_day", "day_rate", 1.0, seconds=86400.0),),
+    )
+    monkeypatch.setattr(views, "views", lambda: {"weather": view})
+    loaded = measured(tmp_path, [of("weather", [figure("day_rate", 48.0, "day/day")])])
+    result = table(loaded, prices=prices(), price=2.0)
+    # 2 US$/h x 24 h / 48 forecast days.
+    assert result.table["usd_per_forecast_day"].to_list() == [1.0]
+    (sheet,) = cost_sheets.cost(result)
+    assert (sheet.name, sheet.title) == (
+        "cost-weather", "Cost of the work of each case: Made weather",
+    )  # fmt: skip
+    shown = table_format.render([sheet], width=80)
+    assert "48.00 days/day" in shown
+    assert "US$ per\n" in shown.replace("   ", "")
+
+
+def test_units_of_work_are_columns_of_their_own() -> None:
+    keys = {work.key for name in views.views() for work in work_priced(name)}
+    assert keys & {"run", "hour", "node_hour"} == set()
+    assert work_priced("vllm") == ()
+    for name, view in views.views().items():
+        units = {work.unit for work in view.work}
+        assert (name, len({work.key for work in view.work})) == (name, len(units))
+
+
+def test_sheets_say_what_tells_rows_apart_and_leave_out_what_is_the_same(tmp_path: Path) -> None:
+    records = [
+        made.record(10.0, parameters={"nbl": 40}, region="eastus"),
+        made.record(12.0, parameters={"nbl": 99}, region="eastus"),
+    ]
+    book = prices(("eastus", "payg", 3.6, "2026-06-18"))
+    cases, sweeps = cost_sheets.cost(table(measured(tmp_path, records), prices=book))
+    assert (cases.name, cases.marks, sweeps.name) == ("cost-devito", "mark", "cost-sweeps")
+    assert [row["shown_case"] for row in cases.rows] == [
+        "acoustic-so8-r1t1, nbl 40", "acoustic-so8-r1t1, nbl 99",
+    ]  # fmt: skip
+    assert [column.key for column in cases.shown()] == [
+        *("shown_case", "run_seconds", "node_hours", "shown_usd_per_run"),
+        *("shown_usd_per_billion_grid_points", "shown_usd_per_pflop"),
+    ]
+    assert cases.notes[:5] == [
+        "Version: 4.8.23.",
+        "Size: HB120rs_v3.",
+        "Nodes: 1.",
+        "Repeats in each row (n): 3.",
+        "Prices: 3.600 US$ per node-hour, eastus, linux, payg, as of 2026-06-18, made 2026-06-18.",
+    ]
+
+
+def test_machines_off_azure_are_told_apart_by_name(tmp_path: Path) -> None:
+    records = [
+        made.record(vm_size=None, nodes=["a"]),
+        made.record(vm_size=None, nodes=["b", "c", "d"], node_count=3),
+    ]
+    result = table(measured(tmp_path, records), prices=prices())
+    assert result.table["apart"].to_list() == ["on a", "on b and 2 more"]
+    assert result.has_prices is False
+
+
+def test_a_cost_table_of_a_collective_fits_80_columns(tmp_path: Path) -> None:
+    records = [
+        on(number, of("nccl", [
+            figure(name, rate * nodes**-0.1, "byte/s", message_bytes=LARGE)
+            for name, rate in (("busbw", 4.842e11), ("algbw", 2.8e11))
+        ], case=f"{operation}-{nodes}x8", node_count=nodes, gpus=8 * nodes,
+           vm_size="Standard_ND96isr_H100_v5", parameters={"operation": operation}),
+           nodes=[f"n{one}" for one in range(nodes)])
+        for number, (operation, nodes) in enumerate(
+            (operation, nodes)
+            for operation in ("all_reduce", "all_gather") for nodes in (1, 2, 64)
+        )
+    ]  # fmt: skip
+    result = table(measured(tmp_path, records), prices=read_prices(PRICES))
+    shown = table_format.render(cost_sheets.cost(result), width=80).splitlines()
+    assert shown[:10] == [
+        "Cost of the work of each case: NCCL collectives",
+        "                        bus",
+        "case             nodes  bandwidth              US$ per TB",
+        "─" * 60,
+        "all_reduce-1x8       1  484.20 GB/s at 16 GiB     0.09754  *",
+        "all_reduce-2x8       2  451.77 GB/s at 16 GiB      0.2091",
+        "all_reduce-64x8     64  319.45 GB/s at 16 GiB       9.462",
+        "all_gather-1x8       1  484.20 GB/s at 16 GiB     0.09754  *",
+        "all_gather-2x8       2  451.77 GB/s at 16 GiB      0.2091",
+        "all_gather-64x8     64  319.45 GB/s at 16 GiB       9.462",
+    ]
+    assert shown[-1] == "  * The cheapest of the same work, by US$ per TB."
