@@ -312,19 +312,7 @@ def _points(
     )
     out = chosen.merge(judged, left_on="record", right_index=True, validate="one_to_one")
     out = out.merge(wide, left_on="record", right_index=True, how="left", validate="one_to_one")
-    batches = [_batch(*row) for row in zip(out["parameters"], out["ranks"], strict=True)]
-    out["weak"] = [
-        batch is not None or parameters.get("scaling") == "weak"
-        for batch, parameters in zip(batches, out["parameters"], strict=True)
-    ]
-    points = [
-        _number(parameters.get("points", parameters.get("array_elements")))
-        for parameters in out["parameters"]
-    ]
-    each = pd.Series(points, index=out.index) / out["cores"].astype(float)
-    out["points_each"] = each.where(
-        pd.Series([one is None for one in batches], index=out.index), 1.0
-    )
+    out["weak"], out["points_each"] = _amounts(out)
     out["work_key"] = _work_keys(out, benchmark, view, across_sizes=across_sizes)
     if at_sizes:
         out = _at_common_sizes(out, view, at_sizes)
@@ -344,14 +332,29 @@ def _require(cases: pd.DataFrame, name: str) -> None:
         raise BadInput(message)
 
 
-def _batch(parameters: Mapping[str, Any], ranks: Any) -> int | None:
-    """The batch of each process where a training run's whole batch is that times the processes:
-    its work grows with them. None otherwise.
-    """
-    each, whole = (parameters.get(name) for name in ("micro_batch", "global_batch"))
-    if not isinstance(each, int) or units.is_missing(ranks):
-        return None
-    return each if whole == each * int(ranks) else None
+def _amounts(cases: pd.DataFrame) -> tuple[list[bool], list[float]]:
+    """Whether each record's work grows with its resources, and how much of it each core has."""
+    weak, each = [], []
+    known: dict[int, tuple[bool, float, int | None, Any]] = {}
+    counts = (cases[name].astype(float).to_list() for name in ("ranks", "cores"))
+    for parameters, ranks, cores in zip(cases["parameters"], *counts, strict=True):
+        found = known.get(id(parameters))
+        if found is None:
+            points = _number(parameters.get("points", parameters.get("array_elements")))
+            micro, batch = parameters.get("micro_batch"), parameters.get("global_batch")
+            micro = micro if isinstance(micro, int) else None
+            found = known[id(parameters)] = (
+                parameters.get("scaling") == "weak",
+                points,
+                micro,
+                batch,
+            )
+        grows, points, micro, batch = found
+        # A training run whose whole batch is that of each process times the processes.
+        by_process = micro is not None and batch == micro * ranks
+        weak.append(grows or by_process)
+        each.append(1.0 if by_process else points / cores)
+    return weak, each
 
 
 def _headlines(
@@ -496,8 +499,9 @@ def _variants(cases: pd.DataFrame, view: View) -> list[str]:
     known = HOW | GROWS | _SPREAD | set(view.apart)
     names = set("+".join(cases["nodes"].unique()).split("+"))
     kinds: dict[str, dict[int, Mapping[str, Any]]] = {}
-    for work, parameters in zip(cases["work_key"], cases["parameters"], strict=True):
-        kinds.setdefault(work, {})[id(parameters)] = parameters
+    keys = list(zip(cases["work_key"].to_list(), map(id, cases["parameters"]), strict=True))
+    for (work, key), parameters in dict(zip(keys, cases["parameters"], strict=True)).items():
+        kinds.setdefault(work, {})[key] = parameters
     texts: dict[tuple[str, int], str] = {}
     for work, found in kinds.items():
         every = {name for parameters in found.values() for name in parameters} - known
@@ -510,10 +514,7 @@ def _variants(cases: pd.DataFrame, view: View) -> list[str]:
             texts[work, key] = "; ".join(
                 f"{name}={units.text(parameters.get(name))}" for name in varying
             )
-    return [
-        texts[work, id(parameters)]
-        for work, parameters in zip(cases["work_key"], cases["parameters"], strict=True)
-    ]
+    return [texts[key] for key in keys]
 
 
 def _work_keys(cases: pd.DataFrame, benchmark: str, view: View, *, across_sizes: bool) -> list[str]:
@@ -809,7 +810,8 @@ def _title(raw: _Raw) -> str:
     version = raw.rows["software"].iloc[0].get(benchmark)
     if version:
         words.append(f"{benchmark} {version}")
-    return ", ".join(words)
+    # A publication's case may be named after its profile.
+    return ", ".join(dict.fromkeys(words))
 
 
 def _machine(rows: pd.DataFrame) -> str:

@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from trueup_analysis.scaling import axis, capital
+from trueup_analysis.views import view_of
 
 from . import units
 from .sheet import Column, Sheet, rows_of, short_size
@@ -38,7 +39,9 @@ def scaling(series: Series, *, layouts: bool = True) -> Sheet:
     show = partial(units.in_unit, shown=series.shown)
     what = series.shown
     word = _UNIT_WORDS.get(series.unit) or series.unit.replace("/", "_per_")
-    on_gpus = series.over == "gpus" or bool((series.table["gpus"] > 0).any() and series.flat)
+    view = view_of(series.benchmark)
+    uses_gpus = view is not None and view.resource == "gpus" and (series.table["gpus"] > 0).any()
+    on_gpus = series.over == "gpus" or bool(uses_gpus)
     frame = series.table.rename(
         columns={
             **{name: f"{name}_{word}" for name in ("median", "min", "max")},
@@ -92,8 +95,8 @@ def scaling(series: Series, *, layouts: bool = True) -> Sheet:
         notes.append("Where several layouts ran on the same resource, the one marked * counts.")
     if hidden:
         notes.append(
-            f"The fastest layout of each count of {axis(series.over)} stands here;"
-            f" {units.plural(hidden, 'slower row')} with --layouts."
+            f"The fastest layout of each count of {axis(series.over)} stands here; trueup scaling"
+            f" --layouts shows {units.plural(hidden, 'slower row')} more."
         )
     kind = f"{series.kind.capitalize()} scaling"
     if series.flat:

@@ -8,8 +8,11 @@ from typing import Any
 import made
 import pytest
 from trueup.errors import BadInput
+from trueup_analysis.catalog import folder
+from trueup_analysis.cli import app
+from trueup_analysis.health import expectations
 from trueup_analysis.load import Loaded, load
-from trueup_analysis.scaling import Series, host_family, series
+from trueup_analysis.scaling import Series, host_family, left_out, series
 
 ROOT = Path(__file__).resolve().parents[3]
 REFERENCE = ROOT / "catalog" / "reference_results.csv"
@@ -379,3 +382,221 @@ def test_bandwidth_scales_by_its_rate(tmp_path: Path) -> None:
     item = series(measured(tmp_path, records), benchmark="stream")[0]
     assert (item.metric, item.unit) == ("triad_rate", "byte/s")
     assert item.table["speedup"].to_list() == pytest.approx([1, 1.25])
+
+
+GIB = 1024**3
+H100 = "Standard_ND96isr_H100_v5"
+
+
+def collective(
+    nodes: int, busbw: float, *, gpus: int = 8, largest: int = 16 * GIB, **changes: Any
+) -> dict[str, Any]:
+    """A made NCCL record: half of ``busbw`` at 1 GiB, all of it at the largest size."""
+    sizes = {GIB: busbw / 2, largest: busbw}
+    fields = {
+        "benchmark": "nccl",
+        "case": f"all_reduce-{nodes}x{gpus}-{largest}",
+        "vm_size": H100,
+        "nodes": [f"made-{number}" for number in range(nodes)],
+        "node_count": nodes,
+        "gpus": nodes * gpus,
+        "software": {},
+        "metrics": [
+            made.figure("busbw", value, "byte/s", "higher", message_bytes=size)
+            for size, value in sizes.items()
+        ],
+    }
+    parameters = {
+        "operation": "all_reduce",
+        "gpus_per_node": gpus,
+        "transport": "nvlink" if nodes == 1 else "ib",
+    }
+    return {**made.record(ranks=nodes * gpus), **fields, "parameters": parameters, **changes}
+
+
+def nccl(tmp_path: Path, records: list[dict[str, Any]], **options: Any) -> list[Series]:
+    return series(measured(tmp_path, records), benchmark="nccl", **options)
+
+
+def test_bus_bandwidth_over_nodes_stays_the_same_at_best(tmp_path: Path) -> None:
+    rates = {1: 480e9, 2: 480e9, 4: 460e9, 8: 240e9}
+    [item] = nccl(tmp_path, [collective(*pair) for pair in rates.items()])
+    assert (item.kind, item.over, item.flat, item.message_bytes) == (
+        "weak",
+        "nodes",
+        True,
+        16 * GIB,
+    )
+    assert (item.label, item.metric, item.shown) == ("bus bandwidth", "busbw", "GB/s")
+    assert item.title == f"nccl, all_reduce at 16 GiB, {H100}"
+    assert item.table["median"].to_list() == list(rates.values())
+    assert item.table["efficiency"].to_list() == pytest.approx([1, 1, 46 / 48, 0.5])
+    assert item.table["speedup"].to_list() == pytest.approx([1, 2, 4 * 46 / 48, 4])
+    assert item.table["gpus"].to_list() == [8, 16, 32, 64]
+    assert (item.amdahl, item.usl, item.warnings) == (None, None, [])
+    assert item.stops_paying == (
+        "Going from 4 to 8 nodes, bus bandwidth falls from 460.00 to 240.00 GB/s."
+    )
+    assert item.notes[0].startswith("Bus bandwidth stays the same where scaling is perfect:")
+    assert "transport (nvlink at 1 node; ib at 2, 4 and 8 nodes)" in item.notes[1]
+
+
+def test_more_bus_bandwidth_on_more_nodes_is_no_cache(tmp_path: Path) -> None:
+    [item] = nccl(tmp_path, [collective(2, 400e9), collective(4, 440e9)])
+    assert item.warnings[0].startswith("Better than perfect: an efficiency of 1.100 at 4 nodes (")
+
+
+def test_a_run_that_never_reached_the_judged_size_is_apart(tmp_path: Path) -> None:
+    judged = expectations.read(folder() / "expectations.yml")
+    records = [collective(1, 480e9), collective(2, 470e9), collective(2, 300e9, largest=4 * GIB)]
+    whole, short = nccl(tmp_path, records, expectations=judged)
+    assert (whole.message_bytes, best(whole, "median")) == (16 * GIB, [480e9, 470e9])
+    assert (short.message_bytes, best(short, "median")) == (4 * GIB, [300e9])
+    assert whole.title != short.title
+    note = "Judged at 16 GiB, which these runs did not reach; 4 GiB is their largest."
+    assert (note in short.notes, note in whole.notes) == (True, False)
+
+
+def test_one_node_judged_at_another_size_stays_in_the_series(tmp_path: Path) -> None:
+    size = "Standard_ND96asr_v4"  # 4 GiB on one node, 16 GiB on several
+    judged = expectations.read(folder() / "expectations.yml")
+    records = [collective(n, 200e9, vm_size=size) for n in (1, 2)]
+    for made_record in records:
+        made_record["metrics"].append(
+            made.figure("busbw", 190e9, "byte/s", "higher", message_bytes=4 * GIB)
+        )
+    [item] = nccl(tmp_path, records, expectations=judged)
+    assert (item.message_bytes, best(item, "median")) == (16 * GIB, [200e9, 200e9])
+
+
+def test_gpus_are_what_scales_within_a_node(tmp_path: Path) -> None:
+    records = [collective(1, 480e9, gpus=gpus) for gpus in (2, 4, 8)]
+    [item] = nccl(tmp_path, records)
+    assert (item.over, item.table["resource"].to_list()) == ("gpus", [2, 4, 8])
+    assert item.table["efficiency"].to_list() == [1, 1, 1]
+    assert [one.over for one in nccl(tmp_path, records, over="cores")] == ["cores"]
+    with pytest.raises(BadInput, match="no devito record says that it used GPUs"):
+        series(measured(tmp_path / "none", [made.record()]), over="gpus")
+
+
+def test_many_nodes_of_one_case_are_one_row(tmp_path: Path) -> None:
+    records = [
+        {**collective(1, 480e9 + number), "nodes": [f"made-{number}"]} for number in range(60)
+    ]
+    [item] = nccl(tmp_path, records)
+    assert item.table[["resource", "records"]].to_numpy().tolist() == [[8, 60]]
+    assert item.notes[0].startswith("Only one count of GPUs was measured")
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        (made.record(), r"no nccl record with outcome ok among 1 records \(devito 1\)"),
+        (
+            collective(1, 1e9, metrics=[made.figure("algbw", 1e9, "byte/s", "higher")]),
+            r"1 nccl record with outcome ok, but none holds bus bandwidth \(busbw\) .* hold algbw",
+        ),
+    ],
+)
+def test_what_is_not_there_is_said_as_it_is(
+    tmp_path: Path, record: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(BadInput, match=message):
+        nccl(tmp_path, [record])
+
+
+def test_a_figure_of_zero_is_left_out(tmp_path: Path) -> None:
+    loaded = measured(tmp_path, [collective(1, 480e9), collective(2, 0.0)])
+    assert [len(one.table) for one in series(loaded, benchmark="nccl")] == [1]
+    assert [text.endswith(": its figure is 0") for text in left_out(loaded, "nccl")] == [True]
+
+
+def rivals(counts: tuple[int, ...] = (1, 2, 8)) -> list[dict[str, Any]]:
+    """Layouts of 112 and of 120 cores a node; the one wins on one node, the other on several."""
+    return [
+        made.record(
+            seconds / nodes,
+            ranks=ranks * nodes,
+            threads=threads,
+            nodes=[f"made-{number}" for number in range(nodes)],
+            node_count=nodes,
+            parameters={"layout": f"{ranks}x{threads}"},
+        )
+        for nodes in counts
+        for ranks, threads, seconds in ((16, 7, 99.5 + nodes), (8, 15, 102))
+    ]
+
+
+def test_layouts_of_other_core_counts_are_one_table_over_nodes(tmp_path: Path) -> None:
+    [item] = series(measured(tmp_path, rivals()))
+    assert (item.over, item.baseline) == ("nodes", 1)
+    assert best(item, "cores") == [112, 224, 960]
+    assert best(item, "median") == [100.5, 50.75, 12.75]
+    assert item.table["cores"].to_list() == [112, 120, 224, 240, 960, 896]
+    assert item.table["efficiency"].to_list()[-2] == pytest.approx(100.5 / 102)
+
+
+def test_layouts_of_one_count_of_nodes_are_no_scaling_over_cores(tmp_path: Path) -> None:
+    [item] = series(measured(tmp_path, rivals((8,))))
+    assert (item.over, item.table["resource"].to_list()) == ("nodes", [8, 8])
+    assert item.notes[0].startswith("Only one count of nodes was measured")
+
+
+def test_slower_layouts_over_nodes_are_shown_when_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made.write(tmp_path, rivals())
+    written = {}
+    for options in ((), ("--layouts",), ("-f", "csv")):
+        app(["scaling", str(tmp_path), *options], standalone_mode=False)
+        written[options] = capsys.readouterr().out
+    written = {options: " ".join(text.split()) for options, text in written.items()}
+    lines = {options: text.count("basic") for options, text in written.items()}
+    assert lines == {(): 3, ("--layouts",): 6, ("-f", "csv"): 6}
+    assert "trueup scaling --layouts shows 3 slower rows more." in written[()]
+    assert "slower rows" not in written["--layouts",]
+
+
+def test_a_batch_that_grows_with_the_processes_is_weak_scaling(tmp_path: Path) -> None:
+    records = [
+        made.record(
+            benchmark="megatron",
+            case=f"made-n{nodes}",
+            vm_size=H100,
+            nodes=[f"made-{number}" for number in range(nodes)],
+            node_count=nodes,
+            ranks=8 * nodes,
+            gpus=8 * nodes,
+            parameters={"scaling": None, "micro_batch": 4, "global_batch": 4 * 8 * nodes},
+            metrics=[made.figure("step_time", seconds, "s", "lower", statistic="median", n=9)],
+        )
+        for nodes, seconds in ((1, 2.0), (2, 2.0), (4, 2.5))
+    ]
+    [item] = series(measured(tmp_path, records), benchmark="megatron")
+    assert (item.kind, item.over, item.flat) == ("weak", "nodes", False)
+    assert item.table["efficiency"].to_list() == pytest.approx([1, 1, 0.8])
+
+
+def test_tables_are_told_apart_by_their_titles(tmp_path: Path) -> None:
+    records = [made.record(parameters={"nbl": nbl}, case=f"nbl-{nbl}") for nbl in (10, 40)]
+    records += [weak(1, 9.0), made.record(parameters={"scaling": "weak", "points": 7})]
+    found = series(measured(tmp_path, records))
+    titles = [item.title for item in found if item.kind == "strong"]
+    assert [title.rsplit(", ", 1)[-1] for title in titles] == ["nbl 10", "nbl 40"]
+    assert len(found) == 4
+    assert len({(item.kind, item.over, item.title) for item in found}) == len(found)
+
+
+def test_reads_and_writes_are_series_of_their_own(tmp_path: Path) -> None:
+    records = [
+        made.record(
+            benchmark="fio",
+            case=name,
+            parameters={"workload": "mixed"},
+            metrics=[made.figure(f"{name}_bandwidth", 1e9, "byte/s", "higher")],
+        )
+        for name in ("read", "write")
+    ]
+    found = series(measured(tmp_path, records), benchmark="fio")
+    assert [item.metric for item in found] == ["read_bandwidth", "write_bandwidth"]
+    assert ["bandwidth" in item.title for item in found] == [True, True]
