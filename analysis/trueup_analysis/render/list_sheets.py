@@ -62,7 +62,7 @@ def records(
             Column("shown_nodes", "nodes", words=True, data=False),
             Column("vm_size", "size\n(Standard_)", short_size, words=True),
             Column("cores", "cores", units.count),
-            Column("figure", "headline figure", data=False),
+            Column("figure", "headline figure", words=True, data=False),
             Column("reason", "reason", words=True),
             *(Column(name) for name in _ALSO_LISTED),
         ],

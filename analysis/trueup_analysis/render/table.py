@@ -36,12 +36,13 @@ _BOLD, _DIM, _PLAIN = "\x1b[1m", "\x1b[2m", "\x1b[0m"
 
 # A sign belongs to its number.
 _SIGN = r"(?<![\w)\]}>])[-+](?=\.?\d)"
-# Marks inside these do not end a piece: 12,345 and 09:13:20 and the exponent of 1e-05. A list of
+# Marks inside these do not end a piece: 12,345, 09:13:20, the exponent of 1e-05, GB/s. A list of
 # more numbers than the longest of them may be broken.
 _FIGURE = (
     r"(?<![\d,])\d{1,3}(?:,\d{3}){1,4}(?![\d,])"
     r"|(?<![\d:])\d+(?::\d+){1,3}(?![\d:])"
     r"|(?<=\d[eE])[-+]\d{1,3}(?!\w)"
+    r"|(?<=\w)/s(?!\w)"
 )
 
 

@@ -47,11 +47,28 @@ def tokens(result: TokenTable) -> list[Sheet]:
             named = str(row["profile"]) in str(row["case"])
             row["shown_case"] = row["case"] if named else f"{row['case']}, {row['profile']}"
         _tell_servers_apart(rows)
+        _mark_cheapest(rows)
         of = f": {model!s}" if model else ""
         made += [_whole(rows, of, result), *_by_share(rows, of, result.api)]
     if made:
         made[0] = replace(made[0], warnings=[*result.warnings, *result.unknown])
     return made
+
+
+def _mark_cheapest(rows: Sequence[dict[str, Any]]) -> None:
+    """The row with the cheapest tokens of each case that ran on several sizes or servers."""
+    cases: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        row["cheapest"] = False
+        if row[_TOTAL] is not None:
+            cases.setdefault(row["case"], []).append(row)
+    for same in cases.values():
+        least = min(row[_TOTAL] for row in same)
+        for row in same:
+            row["cheapest"] = len(same) > 1 and row[_TOTAL] == least
+    for row in rows:
+        row["wins"] = "*" if row["cheapest"] else ""
+        row["mark"] = "best" if row["cheapest"] else ""
 
 
 def _tell_servers_apart(rows: Sequence[dict[str, Any]]) -> None:
@@ -119,10 +136,15 @@ def _whole(rows: Sequence[dict[str, Any]], of: str, result: TokenTable) -> Sheet
             Column("total_tokens_per_second_max"),
             Column("usd_per_million_output_tokens", "US$/1e6\noutput", _price),
             Column("usd_per_million_total_tokens", "US$/1e6\ntotal", _price),
+            Column("wins", "", words=True, data=False),
+            Column("cheapest"),
             *_break_evens(result.api, ""),
         ],
         rows=rows,
+        marks="mark",
+        name="cost-vllm",
         notes=[
+            *([_CHEAPEST] if any(row["cheapest"] for row in rows) else []),
             *(f"{_SAID[name]}: {constant[name]}." for name in _SAID if constant.get(name)),
             *_prices(rows),
             WHOLE_VM,
@@ -150,6 +172,8 @@ _PLACED: Final = {
     "offer": "offer",
 }
 _SAID: Final = {"version": "vLLM", "vm_size": "Size", "node_count": "Nodes"}
+_TOTAL: Final = "usd_per_million_total_tokens"
+_CHEAPEST: Final = "* The cheapest tokens in total of each case."
 _POOLED: Final = (
     "Rates are medians over n runs of a case, and costs follow from those; spread is (max - min) /"
     " median of the output rate."

@@ -33,7 +33,7 @@ def scaling_parts(found: Sequence[Series]) -> list[Part]:
 
 
 def _series_part(one: Series, name: str) -> Part:
-    sheet = replace(scaling_sheets.scaling(one), name=name)
+    sheet = replace(scaling_sheets.scaling(one, layouts=False), name=name)
     best = one.table[one.table["best"]]
     # One count is no scaling, and no plot.
     figures = (_scaling_figure(one, best, name),) if len(best) > 1 else ()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import re
 import sys
 from dataclasses import replace
@@ -345,8 +347,8 @@ def test_the_command_with_both_kinds_has_both_tables(run, tmp_path: Path) -> Non
 def test_other_commands_keep_working_with_vllm_records(run, tmp_path: Path) -> None:
     records = [vllm(), vllm(case="storm", outcome="invalid", reason="12 failed"), made.record()]
     folder = made.write(tmp_path / "results", records)
-    status, out, _ = run("list", folder)
-    assert (status, "output token throughput 1000.00 1/s" in out, "12 failed" in out) == (
+    status, out, _ = run("list", folder, "--format", "markdown")
+    assert (status, "output tokens 1000.00 tokens/s" in out, "12 failed" in out) == (
         0,
         True,
         True,
@@ -380,14 +382,17 @@ def test_the_report_has_a_section_only_when_there_are_such_records(tmp_path: Pat
     )
     alone = write_report(load([made.write(tmp_path / "c", [vllm()])]), tmp_path / "alone")
     pages = [page.read_text(encoding="utf-8") for page in (with_it, without, alone)]
-    assert ["Cost per million tokens" in page for page in pages] == [True, False, True]
+    title = "US$ per million tokens, the whole VM billed"
+    assert [title in page for page in pages] == [True, False, True]
     assert "<h1>vLLM on made-1" in pages[2]
-    line = (
-        (tmp_path / "alone" / "tables" / "tokens.csv").read_text(encoding="utf-8").splitlines()[1]
-    )
-    assert line.split(",")[6:15] == [
-        *("1 of 8", "1", "1000", "3000", "98.32", "27.31", "9.104", "3.414", "1.138")
+    table = (tmp_path / "alone" / "tables" / "cost.csv").read_text(encoding="utf-8")
+    [row, _] = csv.DictReader(io.StringIO(table))
+    assert [row[name] for name in ("gpus", "gpus_billed", "n", "usd_per_hour")] == [
+        *("1", "8", "1", "98.32")
     ]
+    assert [
+        round(float(row[f"usd_per_million_{kind}_tokens"]), 3) for kind in ("output", "total")
+    ] == [27.311, 9.104]
 
 
 def article(**options: Any) -> Article:
