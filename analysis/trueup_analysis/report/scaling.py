@@ -76,8 +76,8 @@ def _scaling_figure(one: Series, best: pd.DataFrame, name: str) -> Figure:
             measured=one.provenance == "measured",
         ),
         name=name,
-        description=f"Plot of the {what}: "
-        + "; ".join(f"{p.x:.0f} {one.over} {p.y:.2f}" for p in points)
+        description=f"{what[:1].upper()}{what[1:]}, {one.title}: "
+        + "; ".join(f"{plural(int(p.x), one.over[:-1])} {p.y:.2f}" for p in points)
         + ".",
     )
     spread = "Bars reach from the least to the greatest of the repeats"
