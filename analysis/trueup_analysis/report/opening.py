@@ -93,7 +93,8 @@ def notes(
     ]
     about = [Fact("", text) for run in loaded.runs for text in _said(run) if OFF_AZURE in text]
     about += [Fact("", text) for text in loaded.notes]
-    if billed and NO_SIZE in billed.unknown:
+    # Where no price is known at all, the section on costs says so.
+    if billed and billed.has_prices and NO_SIZE in billed.unknown:
         about.append(Fact("", NO_SIZE))
     single = sum(len(one.table) == 1 for one in scaled)
     if single:
