@@ -199,7 +199,7 @@ def render_html(page: Page) -> str:
     )
     environment.filters["known"] = _known
     template = environment.get_template("report.html.j2")
-    return template.render(
+    text = template.render(
         page=page,
         unknown=UNKNOWN,
         style=_style(),
@@ -208,6 +208,9 @@ def render_html(page: Page) -> str:
         # Matplotlib escaped the text in its SVG.
         svg={figure.name: Markup(figure.drawing.svg) for figure in page.figures()},  # noqa: S704
     )
+    # What a reader's screen would obey (bidirectional overrides) is shown as "?", in drawings too.
+    obeyed = [char for char in set(text) - {"\n"} if units.text(char) != char]
+    return text.translate(dict.fromkeys(map(ord, obeyed), "?"))
 
 
 def _tables(page: Page) -> Iterator[tuple[int, _Table]]:
