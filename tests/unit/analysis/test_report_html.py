@@ -4,231 +4,499 @@ from __future__ import annotations
 
 import csv
 import hashlib
-import html.parser
 import io
 import re
-from dataclasses import dataclass, field
+import sys
 from typing import TYPE_CHECKING, Any
 
+import fleet
 import pandas as pd
 import pytest
+import recorded_runs as runs
 import report_records as rr
+from report_pages import Seen, look
 from trueup.errors import BadInput, TrueupError
+from trueup_analysis import cli
 from trueup_analysis.catalog import folder
 from trueup_analysis.load import Excluded, Loaded, load
-from trueup_analysis.render.html import (
-    Column,
-    Page,
-    Part,
-    Row,
-    Section,
-    Table,
-    render_csv,
-    render_html,
-)
+from trueup_analysis.render.html import ROWS_SHOWN, VERDICTS, Page, Part, Section, render_html
 from trueup_analysis.render.plots import PALETTE
+from trueup_analysis.render.sheet import Column, Sheet
 from trueup_analysis.report import write_report
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
-_VOID = {"meta", "link", "br", "hr", "img", "input", "path", "use"}
-
-
-@dataclass
-class Seen(html.parser.HTMLParser):
-    """What a page consists of, read by the standard library's parser."""
-
-    ids: list[str] = field(default_factory=list)
-    links: list[tuple[str, str]] = field(default_factory=list)
-    headings: list[tuple[int, str]] = field(default_factory=list)
-    tags: list[tuple[str, dict[str, str | None]]] = field(default_factory=list)
-    tables: dict[str, list[list[str]]] = field(default_factory=dict)
-    text: str = ""
-    open_tags: list[str] = field(default_factory=list)
-    _table: str = ""
-
-    def __post_init__(self) -> None:
-        super().__init__(convert_charrefs=True)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        values = dict(attrs)
-        self.tags.append((tag, values))
-        if tag not in _VOID:
-            self.open_tags.append(tag)
-        self.ids += [values["id"]] if values.get("id") else []
-        self.links += [
-            (name, value or "")
-            for name, value in attrs
-            if name in ("href", "src", "xlink:href", "action")
-        ]
-        if re.fullmatch("h[1-6]", tag):
-            self.headings.append((int(tag[1]), ""))
-        if tag == "table":
-            self._table = str(values["id"]).removeprefix("table-")
-            self.tables[self._table] = []
-        if tag == "tr":
-            self.tables[self._table].append([])
-        if tag in ("th", "td"):
-            self.tables[self._table][-1].append("")
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.handle_starttag(tag, attrs)
-        if tag not in _VOID:
-            self.open_tags.pop()
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag not in _VOID:
-            assert self.open_tags.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        if "style" in self.open_tags:
-            return
-        self.text += data
-        if re.fullmatch("h[1-6]", self.open_tags[-1] if self.open_tags else ""):
-            level, so_far = self.headings[-1]
-            self.headings[-1] = (level, so_far + data)
-        if {"th", "td"} & set(self.open_tags) and self.tables[self._table][-1]:
-            self.tables[self._table][-1][-1] += data
-
-
-def look(path: Path) -> Seen:
-    seen = Seen()
-    seen.feed(path.read_text(encoding="utf-8"))
-    seen.close()
-    return seen
+pytestmark = pytest.mark.xdist_group("report_html")
 
 
 @pytest.fixture(scope="module")
 def usual(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The report of a usual run, with one unreadable file."""
-    folder = tmp_path_factory.mktemp("usual")
-    results = rr.write_run(folder, rr.usual(), rr.manifest())
+    place = tmp_path_factory.mktemp("usual")
+    results = rr.write_run(place, rr.usual(), rr.manifest())
     (results / rr.RUN_ID / "broken.json").write_text("{", encoding="utf-8")
-    return write_report(load([results]), folder / "report")
+    return write_report(load([results]), place / "report")
 
 
-def report_of(folder: Path, records: list[dict[str, Any]], **options: Any) -> Seen:
-    return look(write_report(load([rr.write_run(folder, records)]), folder / "report", **options))
+@pytest.fixture(scope="module")
+def of_fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report of 200 nodes with three planted faults, two of them without records."""
+    place = tmp_path_factory.mktemp("fleet")
+    results = runs.write(place / "results", runs.h100_fleet(200))
+    return write_report(load([results]), place / "report", region="eastus")
 
 
-def test_page_is_well_formed_and_accessible(usual: Path) -> None:
-    text, seen = usual.read_text(encoding="utf-8"), look(usual)
+@pytest.fixture(scope="module")
+def at_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report of a machine that is no VM of Azure."""
+    place = tmp_path_factory.mktemp("home")
+    results = runs.write(place / "results", runs.home_run())
+    return write_report(load([results]), place / "report")
+
+
+@pytest.fixture(scope="module")
+def of_nccl(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report of collectives on 1 and 2 nodes."""
+    place = tmp_path_factory.mktemp("nccl")
+    run = runs.nccl_sweep(largest=runs.GIB, counts=(1, 2))
+    results = runs.write(place / "results", run)
+    return write_report(load([results]), place / "report", region="eastus")
+
+
+@pytest.fixture(params=["usual", "of_fleet", "at_home", "of_nccl"])
+def any_report(request: pytest.FixtureRequest) -> Path:
+    return request.getfixturevalue(request.param)  # type: ignore[no-any-return]
+
+
+def report_of(place: Path, records: list[dict[str, Any]], **options: Any) -> Seen:
+    return look(write_report(load([rr.write_run(place, records)]), place / "report", **options))
+
+
+@pytest.fixture
+def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """What a command writes."""
+
+    def call(*argv: object, statuses: tuple[int | None, ...] = (0, None)) -> str:
+        out = tmp_path / "written"
+        monkeypatch.setattr(sys, "argv", ["trueup", *map(str, argv), "--output", str(out)])
+        with pytest.raises(SystemExit) as stopped:
+            cli.main()
+        assert stopped.value.code in statuses
+        return out.read_text(encoding="utf-8")
+
+    return call
+
+
+# --- the page ------------------------------------------------------------------------------------
+
+
+def test_page_is_well_formed_and_accessible(any_report: Path) -> None:
+    text, seen = any_report.read_text(encoding="utf-8"), look(any_report)
     assert text[:15] == "<!DOCTYPE html>"
     assert seen.open_tags == []
-    assert [count for count in map(seen.ids.count, seen.ids) if count > 1] == []
+    assert [name for name in seen.ids if seen.ids.count(name) > 1] == []
     assert ("html", {"lang": "en"}) in seen.tags
     assert [level for level, _ in seen.headings].count(1) == 1
     steps = [b - a for (a, _), (b, _) in zip(seen.headings, seen.headings[1:], strict=False)]
     assert max(steps) <= 1
     assert {values.get("scope") for tag, values in seen.tags if tag == "th"} == {"row", "col"}
     assert sum(tag == "caption" for tag, _ in seen.tags) == len(seen.tables)
-    svgs = [values for tag, values in seen.tags if tag == "svg"]
-    assert len(svgs) == 4
-    assert {values["role"] for values in svgs} == {"img"}
-    assert min(len(values["aria-label"] or "") for values in svgs) > 40
     for name, values in ((n, v) for n, v in seen.tags if "aria-labelledby" in v):
         assert (name, values["aria-labelledby"] in seen.ids) == (name, True)
 
 
-def test_page_needs_nothing_from_outside(usual: Path) -> None:
-    text, seen = usual.read_text(encoding="utf-8"), look(usual)
-    assert {value for _, value in seen.links if not value.startswith("#")} == {"data:,"}
+def test_every_drawing_says_a_finding(any_report: Path) -> None:
+    svgs = [values for tag, values in look(any_report).tags if tag == "svg"]
+    assert len(svgs) >= 2
+    assert {values["role"] for values in svgs} == {"img"}
+    said = [str(values["aria-label"]) for values in svgs]
+    assert [text for text in said if not re.search(r"\d", text) or len(text) < 40] == []
+    assert len(set(said)) == len(said)
+
+
+def test_page_needs_nothing_from_outside(any_report: Path) -> None:
+    text, seen = any_report.read_text(encoding="utf-8"), look(any_report)
+    others = [value for _, value in seen.links if not value.startswith("#")]
+    # The icon that is none, and the cells of a large matrix.
+    assert {value.split(",")[0] for value in others} <= {"data:", "data:image/png;base64"}
     anchors = {value[1:] for _, value in seen.links if value.startswith("#")}
     assert anchors - set(seen.ids) == set()
-    assert re.findall(r"https?://|@import|<script|<iframe|javascript:|[^-]\bon[a-z]+=", text) == []
-    assert set(re.findall(r"url\((.)", text)) == {"#"}
+    assert re.findall(r"@import|<script|<iframe|javascript:|[^-]\bon[a-z]+=\"", text) == []
+    assert re.findall(r"(?:src|href)=\"https?:", text) == []
+    assert set(re.findall(r"url\((.)", text)) <= {"#"}
     policy = next(
         v["content"] for t, v in seen.tags if v.get("http-equiv") == "Content-Security-Policy"
     )
     assert str(policy).startswith("default-src 'none'") is True
 
 
-def test_page_opens_with_warnings_then_headline_figures(usual: Path) -> None:
+def test_page_opens_with_health_then_warnings_then_headlines(usual: Path) -> None:
     seen = look(usual)
-    titles = [title for _, title in seen.headings]
-    assert titles[:2] == ["Devito and memory bandwidth on node01 (not an Azure size)", "Warnings"]
-    assert titles[2:5] == [
-        "1 record failed",
-        "1 record invalid (ran, but failed the correctness check)",
-        "1 file left out because unreadable",
-    ]
-    order = [
+    assert [title for level, title in seen.headings if level == 2] == [
+        "Health",
+        "Warnings",
         "Headline figures",
         "What it was measured on",
         "Notes",
-        "Scaling",
-        "Layouts compared",
-        "Roofline",
-        "Memory bandwidth",
+        "Devito",
+        "Memory bandwidth (STREAM)",
         "Cost",
         "Published results beside this run",
         "All records",
         "Files left out",
         "Method and units",
     ]
-    assert [title for level, title in seen.headings if level == 2][1:] == order
-    text = " ".join(seen.text.split())
-    assert f"run {rr.RUN_ID} · 2026-11-20 09:13:00 to 2026-11-20 09:18:30 UTC" in text
-    assert "killed by signal 9 after 12.0 s: out of memory" in text
-    assert "node01: install packages needs root, and become is off" in text
-    assert "12 records: 10 ok, 1 failed, 1 invalid. 1 file was left out because unreadable." in text
+    assert seen.headings[0][1].startswith(
+        "Devito and Memory bandwidth (STREAM) on node01 (not an Azure size)"
+    )
+    warned = seen.section("warnings")
+    for words in (
+        "1 record failed",
+        "1 record invalid (ran, but failed the correctness check)",
+        "1 file left out because unreadable",
+        "killed by signal 9 after 12.0 s: out of memory",
+        "the field's norm is 12.1, other layouts have 12.7",
+    ):
+        assert (words, words in warned) == (words, True)
+    assert f"run {rr.RUN_ID} · 2026-11-20 09:13:00 to 2026-11-20 09:18:30 UTC" in seen.words
+    assert "node01: install packages needs root, and become is off" in seen.section("notes")
+    records = "12 records: 10 ok, 1 failed, 1 invalid. 1 file was left out because unreadable."
+    assert records in seen.words
 
 
 def test_headline_is_the_fastest_case_in_the_fields_units(usual: Path) -> None:
-    text = " ".join(look(usual).text.split())
-    assert "Best run time 3.210 s 2 ranks × 2 threads, by l3, n = 3, 3.190 to 3.300 s" in text
-    assert "Floating-point rate 71.03 GFLOP/s" in text
-    assert "Point rate 1.307 GPts/s" in text
-    assert "Fraction of the roofline 85.6 %" in text
-    assert "Memory bandwidth, triad 43.00 GB/s 4 threads on node01" in text
-    assert "Cost of that run unknown no price is known" in text
+    said = look(usual).section("headline")
+    assert "Devito: run time 3.210 s node01, 2 ranks × 2 threads, by l3, 3.190 to 3.300" in said
+    assert "Memory bandwidth (STREAM): triad 43.00 GB/s node01, 42.14 to 43.43" in said
 
 
-def test_scaling_table_and_layouts(usual: Path) -> None:
+def test_tables_of_a_benchmark(usual: Path) -> None:
     tables = look(usual).tables
-    scaling = tables["scaling-1-devito-strong"]
-    assert scaling[0][:4] == ["Cores", "Layout", "n", "Run time median, s"]
-    assert scaling[1][:8] == [
-        "1",
-        "1 × 1",
-        "3",
-        "8.310",
-        "8.290 to 8.400",
-        "1.00",
-        "100.0",
-        "baseline",
+    heads = ["cores", "layout", "wins", "n", "median s", "min s", "max s", "speed-up"]
+    scaling = tables["devito-scaling-1"]
+    assert scaling[0][:8] == heads
+    assert scaling[1][:8] == ["1", "1x1", "*", "3", "8.310", "8.290", "8.400", "1.00"]
+    assert [row[2] for row in scaling[1:]].count("*") == 4
+    best = ["2 ranks × 2 threads, by l3", "node01", "3", "3.210", "3.190 to 3.300"]
+    assert [row[:5] for row in tables["devito-figures"] if row[3] == "3.210"] == [best]
+    roofline = ["2 ranks × 2 threads, by l3", "1.930", "71.03", "82.99", "85.6 %"]
+    assert tables["roofline-1"][1] == roofline
+    triads = [row[3] for row in tables["stream-figures"][1:]]
+    assert triads == ["24.60", "38.20", "43.00"]
+
+
+def test_only_what_was_measured_is_explained(of_nccl: Path, of_fleet: Path, at_home: Path) -> None:
+    for page in (of_nccl, of_fleet):
+        seen = look(page)
+        assert (page, re.findall("(?i)devito|grid point|seismic", seen.words)) == (page, [])
+        assert "reference" not in seen.sections
+        assert (page.parent / "tables" / "reference.csv").exists() is False
+    assert [name for name in look(of_fleet).sections if name in runs.TOOLS] == [
+        *("gemm", "gpu_copy", "ib", "nccl"),
     ]
-    assert [row[-1] for row in scaling[1:]] == ["yes", "yes", "no", "yes", "yes", "no", "no"]
-    assert tables["layouts-1"][1] == [
-        "2 ranks × 2 threads, by l3",
-        "3",
-        "3.210",
-        "3.190 to 3.300",
-        "fastest",
+    seen = look(at_home)
+    assert [name for name in seen.sections if name in runs.TOOLS] == ["devito", "stream"]
+    assert "NCCL" not in seen.words
+
+
+def test_long_tables_are_cut_on_the_page_only() -> None:
+    rows = [{"number": number} for number in range(ROWS_SHOWN + 2)]
+    sheet = Sheet("Many rows", [Column("number", "number")], rows, name="t")
+    section = Section("s", "S", (Part(sheets=(sheet,)),))
+    text = render_html(Page("p", "", (), sections=(section,)))
+    assert text.count("<tr>") == ROWS_SHOWN + 1
+    assert "2 more rows stand in tables/s.csv." in text
+    assert section.csv().count("\n") == ROWS_SHOWN + 3
+
+
+# --- health --------------------------------------------------------------------------------------
+
+
+def test_fleet_says_which_nodes_fail_and_why(of_fleet: Path) -> None:
+    seen = look(of_fleet)
+    assert seen.headings[0][1].endswith(": 3 of 200 nodes fail, 2 not measured")
+    assert seen.section("health").startswith(
+        "Health pass195 of 200warn0 of 200fail3 of 200not measured2 of 200no verdict0 of 200"
+    )
+    planted = sorted(fleet.node(number) for number in runs.PLANTED)
+    health = seen.section("health")
+    failing = next(rows for rows in seen.tables.values() if "measured" in rows[0])
+    assert sorted({row[0] for row in failing[1:]}) == planted
+    assert [row for row in failing[1:] if not row[-1]] == []
+    lost = seen.tables["missing"]
+    assert [(row[0], row[-1]) for row in lost[1:]] == [
+        (fleet.node(runs.UNREACHABLE), "unreachable"),
+        (fleet.node(runs.ROLE_FAILED), "failed in gpu_driver"),
     ]
-    assert tables["layouts-1"][2][-1] == "5.3"
-    assert tables["roofline-1"][1] == ["2 × 2 l3", "1.930", "71.03", "82.99", "85.6"]
-    assert [row[1] for row in tables["bandwidth"][1:]] == ["1", "2", "4"]
+    # Nobody else is named but as the ends of the map, and of its ranges of passing nodes.
+    told = {row[0] for name, rows in seen.tables.items() for row in rows if name != "missing"}
+    blamed = {name for name in told if re.fullmatch(r"h100-\d+", name)}
+    assert blamed == set(planted)
+    assert health.count("What fails") == 1
 
 
-def test_every_table_is_a_csv_file_with_the_same_cells(usual: Path) -> None:
-    seen = look(usual)
-    written = {path.stem for path in (usual.parent / "tables").iterdir()}
-    assert written == set(seen.tables)
-    for name, rows in seen.tables.items():
-        lines = list(csv.reader(io.StringIO((usual.parent / "tables" / f"{name}.csv").read_text())))
-        assert (name, lines[1:]) == (name, rows[1:])
-        titles = [re.sub(r" \[(.*)\]$", r" \1", title) for title in lines[0]]
-        assert titles == rows[0]
+def test_map_of_a_fleet_stays_small(of_fleet: Path) -> None:
+    text = of_fleet.read_text(encoding="utf-8")
+    box = '<div class="scroll map" role="region" tabindex="0" aria-label="Map of nodes and checks">'
+    drawn = text.partition(box)[2].partition("</svg>")[0]
+    assert 20 < drawn.count("<rect") < 1000
+    label = re.findall('role="img" aria-label="([^"]*)"', drawn)[0]
+    assert "3 of 200 nodes fail, 2 not measured" in label
+    assert [fleet.node(number) in label for number in sorted(runs.PLANTED)] == [True] * 3
 
 
-def test_every_plot_is_a_png_file_too(usual: Path) -> None:
-    seen = look(usual)
+def test_off_azure_says_once_that_there_is_no_price(at_home: Path) -> None:
+    seen = look(at_home)
+    assert "cost" in seen.sections
+    said = seen.section("cost")
+    assert said.startswith("Cost No price is known, so no cost is shown.")
+    assert seen.words.count("--as-size SIZE or --price US$") == 1
+    assert [name for name in seen.tables if name.startswith("cost")] == []
+    assert seen.words.count("US$") == said.count("US$") + seen.section("method").count("US$")
+
+
+# --- tables as CSV -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["usual", "of_fleet", "at_home", "of_nccl"])
+@pytest.mark.parametrize("table", ["list", "health", "cost", "reference"])
+def test_csv_of_the_report_is_that_of_the_command(
+    request: pytest.FixtureRequest, command: Callable[..., str], name: str, table: str
+) -> None:
+    page: Path = request.getfixturevalue(name)
+    priced = ("--region", "eastus") if name in ("of_fleet", "of_nccl") and table == "cost" else ()
+    file = page.parent / "tables" / f"{table}.csv"
+    if table == "reference" and name in ("of_fleet", "of_nccl"):
+        # What is published is beside Devito only.
+        assert file.exists() is False
+        return
+    # That of health says what it found.
+    statuses = (0, 1, 2) if table == "health" else (0, None)
+    where = page.parent.parent / "results"
+    asked = command(table, where, "--format", "csv", *priced, statuses=statuses)
+    assert file.read_text(encoding="utf-8") == asked
+
+
+# Columns of words that may look like numbers: the unit "1" of a ratio, a source of a whole year.
+_WORDS = {"unit", "date"}
+
+
+def test_number_columns_hold_no_words(any_report: Path) -> None:
+    mixed = []
+    for path in sorted((any_report.parent / "tables").glob("*.csv")):
+        rows = list(csv.DictReader(io.StringIO(path.read_text(encoding="utf-8"))))
+        assert (path.name, len(rows) > 0) == (path.name, True)
+        for column in rows[0]:
+            kinds = {number(row[column]) for row in rows if row[column]}
+            if len(kinds) > 1 and column not in _WORDS:
+                mixed.append((path.name, column))
+    assert mixed == []
+
+
+def number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def test_every_section_with_a_table_is_a_csv_file(any_report: Path) -> None:
+    seen = look(any_report)
+    written = {path.stem for path in (any_report.parent / "tables").iterdir()}
+    assert written <= set(seen.sections)
+    assert {name for name in seen.sections if name in runs.TOOLS} <= written
+    assert {"health", "list"} <= written
+
+
+def test_every_plot_is_a_png_file_too(any_report: Path) -> None:
+    seen = look(any_report)
     names = {str(v["id"]).removeprefix("figure-") for tag, v in seen.tags if tag == "figure"}
-    assert {path.stem for path in (usual.parent / "plots").iterdir()} == names
-    heads = {path.read_bytes()[:8] for path in (usual.parent / "plots").iterdir()}
+    assert {path.stem for path in (any_report.parent / "plots").iterdir()} == names
+    heads = {path.read_bytes()[:8] for path in (any_report.parent / "plots").iterdir()}
     assert heads == {b"\x89PNG\r\n\x1a\n"}
+
+
+# --- text from records ---------------------------------------------------------------------------
+
+_EVIL = "<script>alert(1)</script>"
+# Right-to-left override, escape, bell, a line separator, a zero-width space.
+_OBEYED = "\u202e\x1b[31m\x07\u2028\u200b"
+
+
+def test_text_from_records_is_shown_not_obeyed(tmp_path: Path) -> None:
+    records = [dict(one, nodes=[_EVIL]) for one in rr.usual()]
+    records[7]["reason"] = '"><img src=x onerror=alert(2)> & {{ 7*7 }}'
+    records[0]["software"] = {"devito": "</style><b>4"}
+    records[9]["parameters"]["binding"] = "'\"><svg onload=alert(3)>"
+    seen = report_of(tmp_path, records)
+    assert [tag for tag, _ in seen.tags if tag in ("script", "img")] == []
+    assert [name for _, values in seen.tags for name in values if name.startswith("on")] == []
+    assert f"on {_EVIL}" in seen.text
+    assert '"><img src=x onerror=alert(2)> & {{ 7*7 }}' in seen.text
+    assert seen.open_tags == []
+
+
+def test_names_of_nodes_are_harmless_in_map_and_cells(tmp_path: Path) -> None:
+    names = {f"h{number}{_EVIL}{_OBEYED}</svg>" for number in range(3)}
+    records = [
+        dict(one, nodes=[name], vm_size="Standard_HB120rs_v3", reason=f"because {name}")
+        for one in (rr.stream(4, 43.0), dict(rr.usual()[7]))
+        for name in sorted(names)
+    ]
+    place = write_report(load([rr.write_run(tmp_path, records)]), tmp_path / "report")
+    text, seen = place.read_text(encoding="utf-8"), look(place)
+    assert [tag for tag, _ in seen.tags if tag in ("script", "img")] == []
+    assert seen.open_tags == []
+    assert [name for name, rows in seen.tables.items() if _EVIL in str(rows)] != []
+    assert (_EVIL in seen.text, [char for char in _OBEYED if char in text and char > "\x7f"]) == (
+        True,
+        [],
+    )
+    assert [char for char in "\x1b\x07" if char in text] == []
+
+
+# --- looks ---------------------------------------------------------------------------------------
+
+
+def test_colours_of_plots_are_the_pages_variables(usual: Path) -> None:
+    text = usual.read_text(encoding="utf-8")
+    plots = "".join(re.findall(r"<svg.*?</svg>", text, flags=re.DOTALL))
+    assert re.findall(r"#[0-9a-fA-F]{6}\b", plots) == []
+    assert set(re.findall(r"var\(--([a-z]+)\)", plots)) <= {*PALETTE, *VERDICTS}
+    assert "DejaVu" not in plots
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance, WCAG 2.2."""
+    parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(name: str, theme: int) -> float:
+    pair = ((PALETTE | VERDICTS)[name][theme], PALETTE["paper"][theme])
+    low, high = sorted(luminance(colour) for colour in pair)
+    return (high + 0.05) / (low + 0.05)
+
+
+# Text needs 4.5, lines and marks 3 (WCAG 2.2, 1.4.3 and 1.4.11); rules say nothing.
+_TEXTS = ("ink", "muted", "accent", "second", "third")
+_MARKS = ("fourth", "fifth", "sixth", "seventh", "eighth", "pass", "warn", "fail", "lost")
+_QUIET = ("paper", "rule")
+
+
+@pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
+@pytest.mark.parametrize("name", [*_TEXTS, *_MARKS])
+def test_contrast(name: str, theme: int) -> None:
+    assert contrast(name, theme) >= (4.5 if name in _TEXTS else 3)
+
+
+def test_contrast_of_every_colour_is_checked() -> None:
+    assert set(PALETTE | VERDICTS) - {*_TEXTS, *_MARKS} == set(_QUIET)
+
+
+# --- few or no records ---------------------------------------------------------------------------
+
+
+def test_one_record(tmp_path: Path) -> None:
+    seen = report_of(tmp_path, rr.usual()[:1])
+    assert "1 record: 1 ok." in seen.words
+    assert [tag for tag, _ in seen.tags if tag == "figure"] == []
+    assert [name for name in seen.tables if "scaling" in name] == []
+    assert seen.tables["devito-figures"][1][-1] != ""
+
+
+def test_no_record_ok(tmp_path: Path) -> None:
+    run = rr.manifest(
+        finished_at=None,
+        hosts={"node01": {"ok": 3, "failed": 1, "unreachable": 1}},
+        warnings=["odd"],
+    )
+    results = rr.write_run(tmp_path, [rr.usual()[7], rr.usual()[8]], run)
+    seen = look(write_report(load([results]), tmp_path / "report"))
+    assert "No record is ok, so there is no figure to report: the reasons follow." in seen.words
+    assert "did not finish: it was interrupted, or it is still running." in seen.words
+    assert f"{rr.RUN_ID} node01: 1 task failed, unreachable." in seen.words
+    assert f"{rr.RUN_ID} odd" in seen.words
+    assert [row[2] for row in seen.tables["list"][1:]] == ["failed", "invalid"]
+    assert [name for name in seen.sections if name in ("headline", "devito", "cost")] == []
+
+
+def test_nothing_loaded(tmp_path: Path) -> None:
+    empty = Loaded(pd.DataFrame(), pd.DataFrame(), excluded=[Excluded("a.json", "it is truncated")])
+    seen = look(write_report(empty, tmp_path / "report"))
+    assert (
+        "There is no record to report on: run `make run`, or name the folder of the records."
+        in seen.text
+    )
+    assert seen.tables["left-out"][1] == ["a.json", "it is truncated"]
+
+
+# --- prices, nodes, several runs, publications ---------------------------------------------------
+
+
+def test_priced_as_a_size(tmp_path: Path) -> None:
+    seen = report_of(tmp_path, rr.usual(), as_size="Standard_HB120rs_v3", region="eastus")
+    heads, *rows = next(rows for name, rows in seen.tables.items() if name.startswith("cost"))
+    row = next(dict(zip(heads, row, strict=True)) for row in rows if "r2t2-l3" in row[0])
+    assert (row["run s"], row["node-hours"]) == ("3.210", "0.0008917")
+    assert row["US$ per run"] == "0.003210"
+    said = seen.section("cost")
+    assert "3.600 US$ per node-hour, eastus, linux, payg, as of 2026-06-18" in said
+    assert "Azure/karpenter-provider-azure@" in said
+
+
+def test_nodes_of_a_cluster(tmp_path: Path) -> None:
+    records = []
+    for nodes, seconds in ((1, 121.7), (2, 75.7), (4, 60.8), (8, 51.9)):
+        records.append(
+            rr.devito(16 * nodes, 4, [seconds, seconds * 1.01, seconds * 0.98], "l3")
+            | {
+                "nodes": [f"hb{number}" for number in range(nodes)],
+                "node_count": nodes,
+                "vm_size": "Standard_HB120-64rs_v3",
+                "region": "eastus",
+            }
+        )
+    seen = report_of(tmp_path, records)
+    assert seen.headings[0][1].startswith("Devito on 8 nodes (Standard_HB120-64rs_v3)")
+    heads, *rows = seen.tables["devito-scaling-1"]
+    assert [row[0] for row in rows] == ["1", "2", "4", "8"]
+    assert [row[heads.index("speed-up")] for row in rows] == ["1.00", "1.61", "2.00", "2.34"]
+    beside = seen.tables["reference-2"]
+    own = beside[0].index("own s")
+    assert (beside[2][:4], beside[2][own]) == (["2", "128", "75.68", "514.86"], "75.70")
+
+
+def test_two_runs_are_pooled_by_layout(tmp_path: Path) -> None:
+    again = [
+        dict(one, run_id="20261121T101500Z-0a0b", started_at="2026-11-21T10:15:10Z")
+        for one in (rr.devito(1, 4, [3.0, 3.1, 3.2]), rr.devito(2, 2, [3.4, 3.5, 3.6], "l3"))
+    ]
+    seen = report_of(tmp_path, [*rr.usual()[4:6], *again])
+    assert "2 runs" in seen.text
+    rows = [(row[0], row[3], row[4]) for row in seen.tables["devito-figures"][1:]]
+    assert rows == [
+        ("1 rank × 4 threads", "3.240", "3.000 to 3.520"),
+        ("2 ranks × 2 threads, by l3", "3.355", "3.190 to 3.600"),
+    ]
+
+
+def test_published_results_are_not_called_measured(tmp_path: Path) -> None:
+    seen = look(write_report(load([folder() / "reference_results.csv"]), tmp_path, region="eastus"))
+    assert "on published systems (10 sizes)" in seen.headings[0][1]
+    assert "health" not in seen.sections
+    assert "measured: median, min to max" not in seen.words
+    assert "The publication states no spread." in seen.words
+    heads, *rows = seen.tables["devito-scaling-1"]
+    place = heads.index("parallel effic.")
+    assert [row[place] for row in rows] == ["1.000", "0.731", "0.392", "0.231", "0.164"]
+
+
+# --- files ---------------------------------------------------------------------------------------
 
 
 def test_same_input_gives_the_same_bytes(tmp_path: Path) -> None:
@@ -248,139 +516,18 @@ def test_same_input_gives_the_same_bytes(tmp_path: Path) -> None:
     assert len(found[0]) > 10
 
 
-def test_text_from_records_is_shown_not_obeyed(tmp_path: Path) -> None:
-    evil = "<script>alert(1)</script>"
-    records = [dict(one, nodes=[evil]) for one in rr.usual()]
-    records[7]["reason"] = '"><img src=x onerror=alert(2)> & {{ 7*7 }}'
-    records[0]["software"] = {"devito": "</style><b>4"}
-    records[9]["parameters"]["binding"] = "'\"><svg onload=alert(3)>"
-    seen = report_of(tmp_path, records)
-    assert [tag for tag, _ in seen.tags if tag in ("script", "img")] == []
-    assert [name for _, values in seen.tags for name in values if name.startswith("on")] == []
-    assert f"on {evil}" in seen.text
-    assert '"><img src=x onerror=alert(2)> & {{ 7*7 }}' in seen.text
-    assert seen.open_tags == []
-
-
-def test_colours_of_plots_are_the_pages_variables(usual: Path) -> None:
-    text = usual.read_text(encoding="utf-8")
-    plots = "".join(re.findall(r"<svg.*?</svg>", text, flags=re.DOTALL))
-    assert re.findall(r"#[0-9a-fA-F]{6}\b", plots) == []
-    assert set(re.findall(r"var\(--([a-z]+)\)", plots)) <= set(PALETTE)
-    assert "DejaVu" not in plots
-
-
-def luminance(colour: str) -> float:
-    """Relative luminance, WCAG 2.2."""
-    parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
-    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-@pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
-@pytest.mark.parametrize("name", ["ink", "muted", "accent", "second", "third"])
-def test_contrast(name: str, theme: int) -> None:
-    pair = sorted((luminance(PALETTE[name][theme]), luminance(PALETTE["paper"][theme])))
-    assert (pair[1] + 0.05) / (pair[0] + 0.05) >= 4.5
-
-
-def test_one_record(tmp_path: Path) -> None:
-    seen = report_of(tmp_path, rr.usual()[:1])
-    assert "1 record: 1 ok." in seen.text
-    assert [tag for tag, _ in seen.tags].count("svg") == 0
-    assert "Only one count of cores was measured" in seen.text
-    assert seen.tables["roofline-1"][1][3] == "unknown"
-
-
-def test_no_record_ok(tmp_path: Path) -> None:
-    run = rr.manifest(
-        finished_at=None,
-        hosts={"node01": {"ok": 3, "failed": 1, "unreachable": 1}},
-        warnings=["odd"],
-    )
-    results = rr.write_run(tmp_path, [rr.usual()[7], rr.usual()[8]], run)
-    seen = look(write_report(load([results]), tmp_path / "report"))
-    text = " ".join(seen.text.split())
-    assert "No record is ok, so there is no figure to report: the reasons follow." in text
-    assert "did not finish: it was interrupted, or it is still running." in text
-    assert f"{rr.RUN_ID} node01: 1 task failed, unreachable." in text
-    assert f"{rr.RUN_ID} odd" in text
-    assert sorted(seen.tables) == ["records"]
-    assert [row[2] for row in seen.tables["records"][1:]] == ["failed", "invalid"]
-
-
-def test_nothing_loaded(tmp_path: Path) -> None:
-    empty = Loaded(pd.DataFrame(), pd.DataFrame(), excluded=[Excluded("a.json", "it is truncated")])
-    seen = look(write_report(empty, tmp_path / "report"))
-    assert (
-        "There is no record to report on: run `make run`, or name the folder of the records."
-        in seen.text
-    )
-    assert seen.tables["left-out"][1] == ["a.json", "it is truncated"]
-
-
-def test_priced_as_a_size(tmp_path: Path) -> None:
-    seen = report_of(tmp_path, rr.usual(), as_size="Standard_HB120rs_v3", region="eastus")
-    row = next(row for row in seen.tables["cost"] if row[0].endswith("r2t2-l3"))
-    assert row[1:4] == ["Standard_HB120rs_v3", "eastus", "payg"]
-    assert row[4:10] == ["1", "3.210", "0.0008917", "3.600", "0.003210", "14.08"]
-    assert row[11] == "2026-06-18"
-    assert row[12].startswith("Azure/karpenter-provider-azure@") is True
-    text = " ".join(seen.text.split())
-    assert (
-        "Cost of that run 0.003210 US$ Standard_HB120rs_v3, eastus, payg, price of 2026-06-18"
-        in text
-    )
-
-
-def test_nodes_of_a_cluster(tmp_path: Path) -> None:
-    records = []
-    for nodes, seconds in ((1, 121.7), (2, 75.7), (4, 60.8), (8, 51.9)):
-        records.append(
-            rr.devito(16 * nodes, 4, [seconds, seconds * 1.01, seconds * 0.98], "l3")
-            | {
-                "nodes": [f"hb{number}" for number in range(nodes)],
-                "node_count": nodes,
-                "vm_size": "Standard_HB120-64rs_v3",
-                "region": "eastus",
-            }
-        )
-    seen = report_of(tmp_path, records)
-    assert seen.headings[0] == (1, "Devito on 8 nodes (Standard_HB120-64rs_v3)")
-    rows = seen.tables["scaling-1-devito-strong"]
-    assert [row[0] for row in rows[1:]] == ["1", "2", "4", "8"]
-    assert [row[6] for row in rows[1:]] == ["1.00", "1.61", "2.00", "2.34"]
-    beside = seen.tables["reference-2"]
-    assert beside[2][:6] == ["128", "2", "Standard_HB120-64rs_v3", "75.68", "514.86", "1.61"]
-    assert beside[2][9] == "75.70"
-
-
-def test_two_runs_are_pooled_by_layout(tmp_path: Path) -> None:
-    again = [
-        dict(one, run_id="20261121T101500Z-0a0b", started_at="2026-11-21T10:15:10Z")
-        for one in (rr.devito(1, 4, [3.0, 3.1, 3.2]), rr.devito(2, 2, [3.4, 3.5, 3.6], "l3"))
-    ]
-    seen = report_of(tmp_path, [*rr.usual()[4:6], *again])
-    assert "2 runs" in seen.text
-    assert seen.tables["layouts-1"][1:] == [
-        ["1 rank × 4 threads", "6", "3.240", "3.000 to 3.520", "fastest"],
-        ["2 ranks × 2 threads, by l3", "6", "3.355", "3.190 to 3.600", "3.5"],
-    ]
-    assert "may be chance" in seen.text
-    assert seen.tables["records"][0][1] == "Run"
-
-
 def test_files_of_an_earlier_report_go_and_those_of_others_stay(tmp_path: Path) -> None:
     results = rr.write_run(tmp_path, rr.usual())
     out = tmp_path / "report"
     write_report(load([results]), out)
     (out / "plots" / "mine.png").write_bytes(b"mine")
-    (out / "tables" / "layouts-1.csv").write_text("changed by hand\n", encoding="utf-8")
-    assert (out / "plots" / "layouts-1.png").is_file() is True
-    write_report(load([rr.write_run(tmp_path / "b", rr.usual()[:1])]), out)
-    assert sorted(path.name for path in (out / "plots").iterdir()) == ["mine.png"]
-    assert (out / "tables" / "layouts-1.csv").read_text(encoding="utf-8") == "changed by hand\n"
-    assert (out / "tables" / "bandwidth.csv").exists() is False
+    (out / "tables" / "reference.csv").write_text("changed by hand\n", encoding="utf-8")
+    written = [out / "plots" / "devito-layouts-1.png", out / "tables" / "devito.csv"]
+    assert [path.is_file() for path in written] == [True, True]
+    write_report(load([rr.write_run(tmp_path / "b", rr.usual()[9:10])]), out)
+    assert sorted(path.name for path in (out / "plots").iterdir()) == ["mine.png", "stream-1.png"]
+    assert (out / "tables" / "reference.csv").read_text(encoding="utf-8") == "changed by hand\n"
+    assert [path.exists() for path in written] == [False, False]
     assert sorted(path.name for path in out.iterdir()) == [
         "SHA256SUMS",
         "index.html",
@@ -415,29 +562,3 @@ def test_output_that_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(TrueupError, match="could not be written"):
         write_report(load([rr.write_run(tmp_path / "c", rr.usual())]), tmp_path / "report")
     assert sorted(path.name for path in (tmp_path / "report").iterdir()) == ["plots"]
-
-
-def test_long_tables_are_cut_on_the_page_only() -> None:
-    rows = tuple(Row((str(number),)) for number in range(5))
-    table = Table("t", "Five rows.", (Column("number", "1", "number"),), rows, shown=3)
-    page = Page("p", "", (), sections=(Section("s", "S", (Part(tables=(table,)),)),))
-    text = render_html(page)
-    assert text.count("<tr>") == 4
-    assert "2 more rows stand in tables/t.csv." in text
-    assert render_csv(table) == "number [1]\n0\n1\n2\n3\n4\n"
-
-
-def test_published_results_are_not_called_measured(tmp_path: Path) -> None:
-    seen = look(write_report(load([folder() / "reference_results.csv"]), tmp_path, region="eastus"))
-    assert seen.headings[0] == (1, "Devito and vLLM on published systems (10 sizes)")
-    text = " ".join(seen.text.split())
-    assert "Best run time 117.61 s layout unknown" in text
-    assert "measured: median, min to max" not in text
-    assert "The publication states no spread." in text
-    assert [row[6] for row in seen.tables["scaling-1-devito-strong"][1:]] == [
-        "100.0",
-        "73.1",
-        "39.2",
-        "23.1",
-        "16.4",
-    ]
