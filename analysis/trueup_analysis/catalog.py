@@ -7,7 +7,7 @@ from pathlib import Path
 
 from trueup.errors import BadInput
 
-__all__ = ["folder"]
+__all__ = ["find", "folder"]
 
 
 def folder(chosen: Path | None = None) -> Path:
@@ -25,9 +25,24 @@ def folder(chosen: Path | None = None) -> Path:
             message = f"catalog folder {named} holds no prices.csv; name the folder that holds it"
             raise BadInput(message)
         return named
-    here = Path(__file__).resolve().parent
-    for place in (here / "catalog", here.parents[1] / "catalog"):
-        if (place / "prices.csv").is_file():
-            return place
+    if (_built_in() / "prices.csv").is_file():
+        return _built_in()
     message = "no catalog found; set TRUEUP_CATALOG or give --catalog with the folder of prices.csv"
     raise BadInput(message)
+
+
+def find(name: str, chosen: Path | None = None) -> Path:
+    """A file of the catalog: the chosen folder's, else the built-in one, since a site may bring
+    only its own prices.
+
+    Raises:
+        BadInput: as ``folder``.
+    """
+    own = folder(chosen) / name
+    return own if own.is_file() else _built_in() / name
+
+
+def _built_in() -> Path:
+    here = Path(__file__).resolve().parent
+    places = (here / "catalog", here.parents[1] / "catalog")
+    return next((place for place in places if (place / "prices.csv").is_file()), places[0])

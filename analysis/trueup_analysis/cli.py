@@ -174,13 +174,13 @@ def list_cases(
     output: OutputOption = None,
 ) -> None:
     """What was measured, run by run, with what failed and what could not be read."""
-    from .catalog import folder
+    from .catalog import find
     from .health import expectations
     from .load import verify as verify_raw
     from .render import list_sheets
 
     loaded = _load(sources)
-    expected = expectations.read(folder(catalog) / "expectations.yml")
+    expected = expectations.read(find("expectations.yml", catalog))
     _write([*list_sheets.cases(loaded, expected), *list_sheets.excluded(loaded)], format_, output)
     _say_notes(loaded)
     if not verify:
@@ -243,7 +243,7 @@ def scaling(
 ) -> None:
     """Speed-up, efficiency, serial fraction, fits, and where adding cores or nodes stops paying."""
     from . import scaling as analysis
-    from .catalog import folder
+    from .catalog import find
     from .health import expectations
     from .render import scaling_sheets
 
@@ -257,7 +257,7 @@ def scaling(
         baseline=baseline,
         across_sizes=across_sizes,
         threshold=threshold,
-        expectations=expectations.read(folder() / "expectations.yml") if sized else None,
+        expectations=expectations.read(find("expectations.yml")) if sized else None,
     )
     every = layouts or format_ in {Format.csv, Format.json}
     made = [scaling_sheets.scaling(series, layouts=every) for series in found]
@@ -313,7 +313,7 @@ def cost(
     Published rates of tokens are priced on their article's own terms too."""
     from . import cost as analysis
     from . import published_tokens, tokens
-    from .catalog import folder
+    from .catalog import find, folder
     from .health import expectations
     from .render import cost_sheets, token_sheets
 
@@ -352,10 +352,9 @@ def cost(
         _say_all(serving.left_out)
     # Without either, it says that there is nothing to price.
     if analysis.has_work(loaded) or not serves:
-        judged = place / "expectations.yml"
         # They matter only to figures of several message sizes.
-        sized = judged.is_file() and bool(loaded.metrics["message_bytes"].notna().any())
-        expected = expectations.read(judged) if sized else None
+        sized = bool(loaded.metrics["message_bytes"].notna().any())
+        expected = expectations.read(find("expectations.yml", catalog)) if sized else None
         result = analysis.table(
             loaded,
             prices=prices,
@@ -541,12 +540,12 @@ def health(
     """Each figure against what its VM size must reach (catalog/expectations.yml), at the message
     size that the source names; then the nodes of one size beside each other, and pairs of nodes
     reduced to whom they blame."""
-    from .catalog import folder
+    from .catalog import find
     from .health import expectations, report, verdicts
     from .render import health_sheets
 
     loaded = _load(sources)
-    expected = expectations.read(folder(catalog) / "expectations.yml")
+    expected = expectations.read(find("expectations.yml", catalog))
     if as_size is not None and not expected.knows(as_size):
         message = f"nothing is expected of the size {as_size}{_near(as_size, expected.sizes)}"
         raise BadInput(message)
@@ -963,10 +962,10 @@ def _judged(
     readings: Sequence[Reading], size: str, node_count: int, catalog: Path | None
 ) -> list[list[Verdict]]:
     """The verdicts on each reading, as if it were a record of that size."""
-    from .catalog import folder
+    from .catalog import find
     from .health import expectations, verdicts
 
-    expected = expectations.read(folder(catalog) / "expectations.yml")
+    expected = expectations.read(find("expectations.yml", catalog))
     if not expected.knows(size):
         message = f"nothing is expected of the size {size}{_near(size, expected.sizes)}"
         raise BadInput(message)

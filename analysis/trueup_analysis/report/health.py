@@ -248,7 +248,7 @@ def _map(found: NodeHealth) -> Markup:
     texts += _names(nodes, cell, below, named=named)
     height = below + 8
     return Markup(
-        '<div class="scroll map" role="region" tabindex="0" aria-label="Map of nodes and checks">'
+        '<div class="scroll map" role="group" tabindex="0" aria-label="Map of nodes and checks">'
         '<svg viewBox="0 0 {:.0f} {:.0f}" role="img" aria-label="{}">{}{}</svg></div>{}'
     ).format(
         _WIDTH,

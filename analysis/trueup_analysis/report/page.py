@@ -9,7 +9,7 @@ from trueup.errors import BadInput
 
 from .. import cost, tokens
 from ..cases import read_cases
-from ..catalog import folder
+from ..catalog import find, folder
 from ..expected_nodes import expected_nodes
 from ..groups import groups
 from ..health import expectations
@@ -82,7 +82,7 @@ def gather(loaded: Loaded, *, catalog: Path | None = None, prices: Prices | None
     if not cases:
         return _empty(loaded)
     place = folder(catalog)
-    expected = expectations.read(place / "expectations.yml")
+    expected = expectations.read(find("expectations.yml", catalog))
     ok = [case for case in cases if case.outcome == "ok"]
     ours = [case for case in cases if case.measured]
     measured_on = machines(ours or cases)

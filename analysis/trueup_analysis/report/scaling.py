@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from ..render import scaling_sheets
 from ..render.html import Figure, Part
 from ..render.plots import Curve, Point, ScalingPlot, draw_scaling
-from ..render.units import plural
+from ..scaling import axis
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,13 +63,13 @@ def _scaling_figure(one: Series, best: pd.DataFrame, name: str) -> Figure:
     if one.usl:
         curves.append(_law(one.usl, "usl", one.baseline, last))
     what = (
-        f"speed-up over {plural(one.baseline, one.over[:-1])}"
+        f"speed-up over {f'{one.baseline:,} {axis(one.over, one.baseline)}'}"
         if strong
         else "parallel efficiency, 1 = ideal"
     )
     drawing = draw_scaling(
         ScalingPlot(
-            x_label=one.over,
+            x_label=axis(one.over),
             y_label=what,
             points=tuple(points),
             curves=tuple(curves),
@@ -77,13 +77,15 @@ def _scaling_figure(one: Series, best: pd.DataFrame, name: str) -> Figure:
         ),
         name=name,
         description=f"{what[:1].upper()}{what[1:]}, {one.title}: "
-        + "; ".join(f"{plural(int(p.x), one.over[:-1])} {p.y:.2f}" for p in points)
+        + "; ".join(f"{p.x:,.0f} {axis(one.over, int(p.x))} {p.y:.2f}" for p in points)
         + ".",
     )
     spread = "Bars reach from the least to the greatest of the repeats"
     if one.provenance != "measured":
         spread = "The publication states no spread"
-    growth = "" if strong else "; the work grows with the cores"
+    growth = "" if strong else f"; the work grows with the {axis(one.over)}"
+    if one.flat:
+        growth = f"; the {one.label} stays the same where scaling is perfect"
     caption = f"{what[:1].upper()}{what[1:]}; the fastest layout at each count. {spread}{growth}."
     return Figure(name, caption, drawing)
 
