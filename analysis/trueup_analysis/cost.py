@@ -436,6 +436,9 @@ def _pooled(held: _Held, needed: Loaded, expectations: Expectations | None) -> l
         row["same_work"] = row["case"]
         if row["parameters"]:
             row["same_work"] = _work(held.view, row["parameters"], HOW)
+        if held.view is not None and not held.view.headlines[0].grows:
+            # A figure of each rank: more nodes move more at the same figure, at no other cost.
+            row["same_work"] += f" on {row['node_count']} nodes"
         for work in held.works:
             done = row.pop(f"rate:{work.key}") * 3600 / (work.amount * work.seconds)
             row[f"{work.key}_per_node_hour"] = done / row["node_count"]
