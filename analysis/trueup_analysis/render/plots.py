@@ -285,23 +285,30 @@ class RooflinePlot:
     points: tuple[Point, ...]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Drawing:
     """A finished plot: ``svg`` to be put inline into HTML, ``png()`` to be written to a file."""
 
     svg: str
-    _figure: Figure = field(repr=False, compare=False)
+    _figure: Figure | None = field(repr=False, compare=False)
+    _png: bytes = field(default=b"", repr=False, compare=False)
 
     def png(self) -> bytes:
-        """The same plot, in its light colours, as a PNG file."""
-        pixels = io.BytesIO()
-        with _styled():
-            self._figure.set_dpi(_PNG_DPI)
-            self._figure.set_facecolor(_LIGHT["paper"])
-            # Without a version in it, the same numbers give the same file whatever drew it.
-            canvas: Any = FigureCanvasAgg(self._figure)
-            canvas.print_png(pixels, metadata={"Software": None})
-        return pixels.getvalue()
+        """The same plot, in its light colours, as a PNG file; made when first asked for."""
+        if self._figure is not None:
+            pixels = io.BytesIO()
+            with _styled():
+                self._figure.set_dpi(_PNG_DPI)
+                self._figure.set_facecolor(_LIGHT["paper"])
+                canvas: Any = FigureCanvasAgg(self._figure)
+                # Without a version in it, the same numbers give the same file whatever drew it.
+                canvas.print_png(pixels, metadata={"Software": None})
+            self._png = pixels.getvalue()
+            self._figure = None
+            # The figure waits for the garbage collector, and every text in it holds the renderer
+            # with its pixels: 2 MB a plot.
+            vars(canvas.renderer).clear()
+        return self._png
 
 
 def draw_scaling(plot: ScalingPlot, *, name: str, description: str) -> Drawing:
