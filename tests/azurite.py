@@ -53,14 +53,26 @@ def install() -> Path:
     Raises:
         Unavailable: there is no npm or node, or npm could not install.
     """
+    return npm_folder("azurite", VERSION, PINS)
+
+
+def npm_folder(name: str, version: str, pins: Path) -> Path:
+    """A folder of the cache with what a ``package-lock.json`` pins; also for other tests.
+
+    Args:
+        pins: the folder of package.json and package-lock.json.
+
+    Raises:
+        Unavailable: there is no npm or node, or npm could not install.
+    """
     for program in ("node", "npm"):
         if not shutil.which(program):
-            message = f"{program} is not installed: Azurite {VERSION} cannot be had"
+            message = f"{program} is not installed: {name} {version} cannot be had"
             raise Unavailable(message)
-    with _cached(f"azurite-{VERSION}", PINS / "package-lock.json") as (folder, there):
+    with _cached(f"{name}-{version}", pins / "package-lock.json") as (folder, there):
         if not there:
-            for name in ("package.json", "package-lock.json"):
-                shutil.copy(PINS / name, folder / name)
+            for file in ("package.json", "package-lock.json"):
+                shutil.copy(pins / file, folder / file)
             _install("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", cwd=folder)
     return folder
 

@@ -239,7 +239,7 @@ def test_fleet_says_which_nodes_fail_and_why(of_fleet: Path) -> None:
 
 def test_map_of_a_fleet_stays_small(of_fleet: Path) -> None:
     text = of_fleet.read_text(encoding="utf-8")
-    box = '<div class="scroll map" role="region" tabindex="0" aria-label="Map of nodes and checks">'
+    box = '<div class="scroll map" role="group" tabindex="0" aria-label="Map of nodes and checks">'
     drawn = text.partition(box)[2].partition("</svg>")[0]
     assert 20 < drawn.count("<rect") < 1000
     label = re.findall('role="img" aria-label="([^"]*)"', drawn)[0]
