@@ -12,7 +12,7 @@ import shutil
 import sys
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from trueup.errors import BadInput, TrueupError
@@ -206,8 +206,9 @@ def scaling(
     sources: Sources = None,
     *,
     benchmark: Annotated[
-        str, typer.Option(help="Any benchmark: devito, stream, nccl and so on.")
-    ] = "devito",
+        str | None,
+        typer.Option(metavar="NAME", help="One benchmark: devito, nccl, ...; else all that scale."),
+    ] = None,
     over: Annotated[
         Over, typer.Option(help="What scales; auto: cores or GPUs in a node, and nodes.")
     ] = Over.auto,
@@ -250,20 +251,23 @@ def scaling(
     loaded = _load(sources)
     # Only of what is measured at several message sizes one is judged.
     sized = bool(loaded.metrics["message_bytes"].notna().any())
-    found = analysis.series(
-        loaded,
-        benchmark=benchmark,
-        over=over.value,
-        baseline=baseline,
-        across_sizes=across_sizes,
-        threshold=threshold,
-        expectations=expectations.read(find("expectations.yml")) if sized else None,
-    )
+    options: dict[str, Any] = {
+        "over": over.value,
+        "baseline": baseline,
+        "across_sizes": across_sizes,
+        "threshold": threshold,
+        "expectations": expectations.read(find("expectations.yml")) if sized else None,
+    }
+    if benchmark is None:
+        found = analysis.every_series(loaded, **options)
+    else:
+        found = analysis.series(loaded, benchmark=benchmark, **options)
     every = layouts or format_ in {Format.csv, Format.json}
     made = [scaling_sheets.scaling(series, layouts=every) for series in found]
     _write(made, format_, output)
     _say_notes(loaded)
-    _say_all(analysis.left_out(loaded, benchmark))
+    for name in dict.fromkeys(series.benchmark for series in found):
+        _say_all(analysis.left_out(loaded, name))
     _say_warnings(made)
 
 

@@ -25,7 +25,17 @@ if TYPE_CHECKING:
     from .health.expectations import Expectations
     from .load import Loaded
 
-__all__ = ["Fit", "Series", "axis", "capital", "figures", "left_out", "series", "work_of"]
+__all__ = [
+    "Fit",
+    "Series",
+    "axis",
+    "capital",
+    "every_series",
+    "figures",
+    "left_out",
+    "series",
+    "work_of",
+]
 
 Over = Literal["cores", "gpus", "nodes"]
 Kind = Literal["strong", "weak"]
@@ -238,6 +248,38 @@ def figures(loaded: Loaded, names: Sequence[tuple[str, str | None]]) -> pd.DataF
             rows = rows[rows["statistic"] == statistic].drop_duplicates("record")
             out[f"{name}:{statistic}"] = rows.set_index("record")["value"]
     return out
+
+
+def every_series(loaded: Loaded, **options: Any) -> list[Series]:
+    """The series of every benchmark that has several counts of something, and of those that are run
+    in several layouts; ``options`` are those of ``series`` without the benchmark.
+
+    Raises:
+        BadInput: nothing among the records scales.
+    """
+    cases = loaded.cases
+    names = [
+        name for name in views() if name in set(cases.loc[cases["outcome"] == "ok", "benchmark"])
+    ]
+    found: list[Series] = []
+    refused: list[BadInput] = []
+    for name in names:
+        try:
+            of_it = series(loaded, benchmark=name, **options)
+        except BadInput as error:
+            refused.append(error)
+            continue
+        found += [one for one in of_it if views()[name].layouts or one.table["best"].sum() > 1]
+    if found:
+        return found
+    if refused and len(refused) == len(names):
+        raise refused[0]
+    ran = ", ".join(names) or "none with outcome ok"
+    message = (
+        f"nothing scales among {len(cases)} records: no benchmark ({ran}) was run on several counts"
+        " of nodes, cores or GPUs"
+    )
+    raise BadInput(message)
 
 
 def left_out(loaded: Loaded, benchmark: str) -> list[str]:
