@@ -47,6 +47,8 @@ _OUTLIERS: Final = 5
 # Plots of one kind in one section; the table has what is not drawn.
 _PLOTS: Final = 6
 _PAIR: Final = 2
+# Rows and columns of a matrix: those in the worst pairs, where there are more.
+_CELLS: Final = 600
 _SIGNS: Final = {"at_least": "at least", "at_most": "at most", "exactly": "exactly"}
 
 
@@ -539,8 +541,10 @@ def _matrix(
     cells: dict[tuple[str, str], float],
     judged: Judged,
 ) -> _Drawn:
-    labels = sorted({label for pair in cells for label in pair}, key=_by_number)
     pick = min if measure.direction == "higher" else max
+    worst_first = sorted(cells, key=lambda pair: cells[pair], reverse=pick is max)
+    kept = list(dict.fromkeys(label for pair in worst_first for label in pair))[:_CELLS]
+    labels = sorted(kept, key=_by_number)
     (one, other), worst = pick(cells.items(), key=lambda item: item[1])
     nodes = list(dict.fromkeys(node for group in members for node in group.nodes))
     where = f"on {nodes[0]}" if len(nodes) == 1 else f"on {len(nodes):,} nodes"
