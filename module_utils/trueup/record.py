@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from .errors import BadInput, TrueupError
+from .redaction import redact
 
 __all__ = [
     "SCHEMA",
@@ -36,30 +37,6 @@ Record = Dict[str, Any]
 _RUN_ID = re.compile(r"\A\d{8}T\d{6}Z-[0-9a-f]{4}\Z")
 # What those who look up a run's cases use; analysis validates records whole.
 _NEEDED = ("benchmark", "case", "outcome", "nodes", "parameters", "metrics", "started_at")
-_HIDDEN = "***"
-# "tokens" and "tokenizer" are no secrets: language models count the one and load the other.
-_SECRET_NAME = re.compile(
-    r"token(?!s|iz)|secret|passw|api[_-]?key|credential|connection[_-]?string|sas[_-]?url",
-    re.IGNORECASE,
-)
-# A switch is no token, and neither is a count or a rate whose name goes on after that word
-# ("total_token_throughput": 311.7); either may be a password.
-_SWITCH = re.compile(r"(?:true|false|null|none)[)\]}]*", re.IGNORECASE)
-_PLAIN = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?[)\]}]*", re.IGNORECASE)
-_ENDS_AS_TOKEN = re.compile(r"(?<!per_)(?<!per_output_)token[\"']?\s*[=:]?\s*\Z", re.IGNORECASE)
-# Value shapes of common credentials: Hugging Face and GitHub tokens, bearer headers, SAS
-# signatures, and
-# anything assigned to a name that says it is a secret.
-_SECRET_VALUE = re.compile(
-    r"\b(?:hf_[A-Za-z0-9]{16,}|gh[pousr]_[A-Za-z0-9]{20,})\b"
-    r"|(?<=Bearer )[A-Za-z0-9._~+/=-]{12,}"
-    r"|(?<=[?&]sig=)[A-Za-z0-9%+/=]{12,}"
-)
-_SECRET_ASSIGNMENT = re.compile(
-    r"([\w-]*(?:token(?!s|iz)|secret|passw(?:or)?d|api[_-]?key|credential)[\w-]*[\"']?\s*[=:]\s*)"
-    r"(?!\*\*\*)(\"[^\"]*\"|'[^']*'|[^\s,;&\"']+)",
-    re.IGNORECASE,
-)
 
 
 @dataclass(frozen=True)
@@ -103,44 +80,6 @@ def summarise(name: str, values: Sequence[float], unit: str, direction: str) -> 
         Metric(name, value, unit, direction, statistic=statistic, n=len(ordered))
         for statistic, value in picked
     ]
-
-
-def redact(value: Any, name: str = "") -> Any:
-    """The same structure with what looks like a credential replaced by ``***``.
-
-    Works on strings, lists and mappings; a mapping's entry whose name says that it is a secret
-    loses its whole value.
-    """
-    if isinstance(value, dict):
-        return {key: redact(item, str(key)) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        items = [redact(item) for item in value]
-        # `--token X`: the name and the secret are two arguments.
-        for index in range(1, len(items)):
-            option = str(value[index - 1])
-            if option.startswith("-") and "=" not in option and _is_secret(option, value[index]):
-                items[index] = _HIDDEN
-        return items
-    if not isinstance(value, str):
-        return value
-    if _is_secret(name, value):
-        return _HIDDEN
-    return _SECRET_ASSIGNMENT.sub(_hide, _SECRET_VALUE.sub(_HIDDEN, value))
-
-
-def _is_secret(name: str, value: Any) -> bool:
-    """Whether ``name`` says that it is a secret, and ``value`` can be one."""
-    words = {word.lower() for word in _SECRET_NAME.findall(name)}
-    if words != {"token"}:
-        return bool(words)
-    if _SWITCH.fullmatch(str(value)):
-        return False
-    return bool(_ENDS_AS_TOKEN.search(name)) or not _PLAIN.fullmatch(str(value))
-
-
-def _hide(assignment: re.Match[str]) -> str:
-    name, value = assignment.groups()
-    return name + (_HIDDEN if _is_secret(name, value) else value)
 
 
 def new_run_id(utc_time: str) -> str:

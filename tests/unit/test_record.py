@@ -5,6 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import jsonschema
@@ -114,6 +117,203 @@ def test_a_number_that_json_cannot_carry_is_refused(tmp_path: Path) -> None:
 )
 def test_redaction(given_value: object, expected: object) -> None:
     assert records.redact(given_value) == expected
+
+
+KEY_86 = "Abc+/9" * 14 + "xY=="
+KEY_44 = "q8Zr0" * 8 + "abc="
+JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk"
+SAS = "sv=2024-11-04&ss=b&se=2026-11-21T00%3A00%3A00Z"
+PEM = "\n".join(
+    [
+        "-----BEGIN RSA PRIVATE KEY-----",
+        "Proc-Type: 4,ENCRYPTED",
+        "DEK-Info: AES-128-CBC,0123456789ABCDEF",
+        "",
+        *["MIIEpAIBAAKCAQEA" + "x9Kq" * 12] * 3,
+        "s3cr3tTail==",
+        "-----END RSA PRIVATE KEY-----",
+    ]
+)
+# What is written, with the secret in it as {}.
+SECRETS = [
+    ("DefaultEndpointsProtocol=https;AccountName=lab;AccountKey={};EndpointSuffix=x.net", KEY_86),
+    ("Endpoint=sb://a.net/;SharedAccessKeyName=Root;SharedAccessKey={};EntityPath=q", KEY_44),
+    ("BlobEndpoint=https://a.net/;SharedAccessSignature={}", SAS + "&sig=x%2BQ9ab8kL2mN%3D"),
+    ("HostName=a.net;DeviceId=d;SharedAccessKey={}", KEY_44),
+    ("Server=tcp:a.net,1433;User ID=me;Pwd={};Encrypt=True", "hunter2"),
+    ("AZURE_STORAGE_KEY={}", KEY_86),
+    ("export AZURE_STORAGE_ACCOUNT_KEY='{}'", KEY_86),
+    ("AccountKey%3D{}", "Abc9%2B8d%3D%3D"),
+    ('{{"accountKey": "{}", "x": 1}}', KEY_86),
+    ('"primaryKey": "{}",', KEY_44),
+    ("Ocp-Apim-Subscription-Key: {}", "0123456789abcdef0123456789abcdef"),
+    ("a key by its shape alone: {} .", KEY_86),
+    ("the secret of an application: {}", "a1B8Q~" + "kL3_mN.pQ-" * 3 + "abcd"),
+    ("one of the newer keys: {}", "Ab3" * 17 + "xJQQJ99ALACYeBjFXJ3w3AAAEACOGaBcD"),
+    ("az storage blob list --account-key {} --output table", KEY_86),
+    ("vllm serve --api-key {} --port 8000", "s3cr3t"),
+    ("https://a.net/c?" + SAS + "&sig={}&sp=r", "AbCdEfGh12345678"),
+    (SAS.replace("&", "\n") + "\nsig={}", "AbCdEfGh12345678%3D"),
+    ("sig={}", "AbCdEfGh12345678%3D"),
+    ("u=https%3A%2F%2Fa.net%2Fc%3Fsv%3D2024%26sig%3D{}%26se%3D2026", "AbCdEfGh%252B12345678%253D"),
+    ('{{"url":"https://a.net/c?sv=2024\\u0026sig={}\\u0026se=2026"}}', "AbCdEfGh12345678%3D"),
+    ("<a href='https://a.net/c?sv=2024&amp;sig={}&amp;se=x'>", "AbCdEfGh12345678%3D"),
+    ("Authorization: Basic {}", "dXNlcjpwYXNz"),
+    ('"authorization": "Basic {}"', "dXNlcjpwYXNz"),
+    ("> proxy-authorization: basic {}", "dXNlcjpwYXNz"),
+    ("Authorization: Bearer {}", "abcdefghijklmnop"),
+    ("curl -H 'Authorization: SharedKey {}' https://a.net", "lab:" + KEY_44),
+    ("used bearer {} and went on", "abcdef1234567890"),
+    ("git clone https://me:{}@github.com/a/b", "p4ss"),
+    ("amqp://:{}@a.net:5671/x", "p@ss:word"),
+    ("http_proxy=http://me:{}@10.0.0.4:3128", "p4ss"),
+    ("got {} from the login", JWT),
+    ("?access=1&id_jwt={}&x=1", JWT),
+    ("Bearer%20{}", JWT),
+    ("HF_TOKEN={}", "4711abc"),
+    ("found {} in the cache", "hf_abcdefghijklmnopqrst"),
+    ("found {} in the cache", "ghp_abcdefghijklmnopqrst0123"),
+    ("found {} in the cache", "github_pat_11ABCDEFG0_abcdefghijklmnop"),
+    ("found {} in the cache", "nvapi-abcdefghijklmnop_0123456789"),
+    ('password="{}', "cut off at the line's end"),
+    (r'{{"env": "{{\"password\": \"{}\"}}"}}', "hunter2"),
+    ("'client_secret' => '{}'", "hunter2"),
+]
+NO_SECRETS = [
+    "id 3f2504e0-4f89-41d3-9a0c-0305e82c3301, tenant=72f988bf-86f1-41af-91ab-2d7cd011db47",
+    "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08  model.safetensors",
+    "sha512-" + KEY_86,
+    "commit 1ca8cc5f0b1a2c3d4e5f60718293a4b5c6d7e8f9",
+    "numactl --membind=0 --physcpubind=0-23,48-71 mask 0xffffffff,00000000",
+    "Cpus_allowed: ffffffff,ffffffff,ffffffff",
+    "tokens_per_second=5 max_tokens: 512 --max-tokens 5 tokenizer=/models/a total_tokens=7",
+    "--tokenizer-mode auto --max-num-batched-tokens 8192 --long-prefill-token-threshold 9",
+    "Latency per token: 12.5 ms, per output token: 9, inter-token: 3.5",
+    '{"long_token_threshold": "2048"}',
+    "https://host:8080/path@1.0 ssh://git@github.com/a http://[::1]:8000/v1 tcp://10.0.0.4:41041",
+    "AccountName=lab;SharedAccessKeyName=Root;EndpointSuffix=core.windows.net",
+    "aws_access_key_id = AKIAIOSFODNN7EXAMPLE",
+    "signal=SIGTERM design=abcdefghijklmnop sig=SIGTERM",
+    "WWW-Authenticate: Basic realm=x; bearer certificate-holders; basic aarch64 build",
+    "json::token::parse at lib.so, token ring, no token was given, keys: 7, monkey=4",
+    "PWD=/root/work OLDPWD=/root",
+    "-----BEGIN CERTIFICATE-----\nMIIEpAIBAAKCAQEA\n-----END CERTIFICATE-----",
+    "-----BEGIN PUBLIC KEY-----\nMIIEpAIBAAKCAQEA\n-----END PUBLIC KEY-----",
+    "eyJ is how one begins; eyJhbGciOiJIUzI1NiJ9 alone is a header",
+    "----------Inter-token Latency----------",
+]
+
+
+@pytest.mark.parametrize(("text", "secret"), SECRETS)
+def test_a_secret_is_hidden_and_what_stands_around_it_is_not(text: str, secret: str) -> None:
+    redacted = records.redact(text.format(secret))
+    assert (secret in redacted, "***" in redacted) == (False, True)
+    assert redacted.startswith(re.split(r"[\"']?\{\}", text.replace("{{", "{"))[0][:-1])
+    assert records.redact(redacted) == redacted
+
+
+@pytest.mark.parametrize("text", NO_SECRETS)
+def test_what_only_resembles_a_secret_stays(text: str) -> None:
+    assert records.redact(text) == text
+
+
+def test_a_private_key_over_several_lines_is_hidden() -> None:
+    begin, *_, end = PEM.splitlines()
+    assert records.redact(f"a\n{PEM}\nb\n{PEM}") == f"a\n{begin}***{end}\nb\n{begin}***{end}"
+    assert records.redact(json.dumps({"k": PEM})) == json.dumps({"k": f"{begin}***{end}"})
+    assert records.redact(PEM.replace("RSA ", "OPENSSH ")).count("***") == 1
+    # Cut off, as the end of a long output may be; and one that is only spoken of.
+    assert records.redact(PEM[: PEM.index("s3cr3t") + 8]) == f"{begin}***"
+    assert records.redact(f"{begin} is missing\nstep 1\n{PEM}") == (
+        f"{begin}*** is missing\nstep 1\n{begin}***{end}"
+    )
+
+
+def test_names_in_mappings_and_options_in_lists_hide_their_values() -> None:
+    assert records.redact({"AccountKey": "x", "authorization": ["Basic x"], "sig": "x"}) == {
+        "AccountKey": "***",
+        "authorization": ["***"],
+        "sig": "***",
+    }
+    assert records.redact(["azcopy", "--storage-key", "x", -5, "y"]) == [
+        *("azcopy", "--storage-key", "***", -5, "y")
+    ]
+
+
+# Units that a search could begin again at each of their characters.
+FLOODS = [
+    *(
+        "a",
+        "1",
+        " ",
+        "\n",
+        "\\",
+        '"',
+        "'",
+        "-",
+        "=",
+        "a=",
+        "a=a=",
+        "token",
+        "token ",
+        "token=",
+        "key",
+    ),
+    *(
+        'token="',
+        "token='\"",
+        'token="\\',
+        "token\\",
+        '\\"token\\": ',
+        "account_key",
+        "--token ",
+        "--a-",
+    ),
+    *("per_token", "eyJ", "eyJaaaaaaaaaaaa.", "://", "://a:", "://a:b@", "sig=", "&sig", "sig%3D"),
+    *("-----BEGIN PRIVATE KEY-----\n", "-----BEGIN ", "-----END PRIVATE KEY-----", "PRIVATE KEY"),
+    *(
+        "bearer ",
+        "authorization: ",
+        "authorization: basic ",
+        "a8Q~",
+        "JQQJ99",
+        "hf_",
+        "sk-",
+        ";pwd=",
+    ),
+    "Abc9+/xY",
+]
+
+
+# Each of the given texts has ten seconds of this process's own time; then SIGPROF ends it.
+REDACT_EACH = """
+import json, signal, sys
+from trueup.record import redact
+for text in json.load(sys.stdin):
+    print(text[:40], flush=True)
+    signal.setitimer(signal.ITIMER_PROF, 10)
+    redact(text)
+"""
+
+
+def test_the_time_is_linear_in_the_length_of_any_text() -> None:
+    """Each takes less than half a second; squared, what took 27 s at 32,000 would take 27 min."""
+    length = 250_000
+    texts = [unit * (length // len(unit)) for unit in FLOODS]
+    texts += [
+        begin + unit * length
+        for begin in ("token", "token=", "authorization:", "://", "://a:", "eyJ", "--token")
+        for unit in (" ", "a")
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", REDACT_EACH],
+        input=json.dumps(texts),
+        env={"PYTHONPATH": str(Path(records.__file__).parents[1])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, ""), f"too slow: {done.stdout[-40:]!r}"
 
 
 @pytest.mark.parametrize("path", OUTPUTS, ids=lambda path: str(path.relative_to(DATA)))
