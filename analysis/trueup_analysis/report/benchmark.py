@@ -168,7 +168,9 @@ def _told_apart(rows: Sequence[dict[str, Any]]) -> bool:
     names = ("differs", "layout", "vm_size", "where")
     told = {tuple(row[name] for name in names) for row in rows}
     named = all(row["differs"] or row["layout"] for row in rows)
-    return len(rows) > 1 and len(told) == len(rows) and named
+    # Of many parameters the case's own name is the shorter one.
+    short = all(len(row["differs"] or "") <= len(row["case"]) for row in rows)
+    return len(rows) > 1 and len(told) == len(rows) and named and short
 
 
 def _notes(found: Sequence[Group], more: int) -> list[str]:

@@ -31,13 +31,13 @@ _NODE_ORDER: Final = ("fail", "not measured", "warn", "pass", "no verdict")
 _STRIP: Final = ("pass", "warn", "fail", "not measured", "no verdict")
 _CLASSES: Final = {word: word.replace(" ", "-") for word in _STRIP}
 # The map, in the units of its own drawing.
-_WIDTH, _LABELS, _ROW, _LEAST_CELL = 1080.0, 300.0, 22.0, 4.0
+_WIDTH, _LABELS, _ROW, _LEAST_CELL = 1080.0, 340.0, 22.0, 4.0
 _HEADS: Final = 16.0
 # How much of a row's height a cell takes: what is worse stands higher, also without colours.
 _HEIGHTS: Final = {"fail": 1.0, "not measured": 0.8, "warn": 0.6, "pass": 0.35, "no verdict": 0.15}
 _NAMES_SHOWN: Final = 24
 _ROW_GAP: Final = 4.0
-_LONGEST_LABEL: Final = 46
+_LONGEST_LABEL: Final = 40
 _HOW_TO_READ: Final = (
     "A column is a node, in the order of their names; what is worse stands higher. Checks without"
     " any verdict are left out."
