@@ -6,6 +6,7 @@ them.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -27,6 +28,7 @@ __all__ = [
     "read_records",
     "redact",
     "summarise",
+    "write_manifest",
     "write_record",
 ]
 
@@ -140,9 +142,31 @@ def write_record(results_dir: str, record: Record, raw: Optional[str] = None) ->
         ) from error
 
 
-def _place(directory: str, stem: str, suffix: str, content: bytes) -> str:
-    """Put ``content`` under the first free name ``stem[.k]suffix``: temporary file, fsync, then a
-    name that is new."""
+def write_manifest(results_dir: str, manifest: Dict[str, Any]) -> str:
+    """Write a run's ``run.json`` into ``results_dir/<run_id>/`` in the place of the one before,
+    whole or not at all and without credentials, and return its path.
+
+    Raises:
+        TrueupError: the disk refuses, or the manifest holds what JSON cannot carry.
+    """
+    directory = os.path.join(results_dir, str(manifest["run_id"]))
+    path = os.path.join(directory, "run.json")
+    try:
+        body = json.dumps(redact(manifest), indent=2, sort_keys=True, allow_nan=False) + "\n"
+        os.makedirs(directory, exist_ok=True)
+        with _written(directory, body.encode()) as temporary:
+            os.rename(temporary, path)
+        _sync(directory)
+    except OSError as error:
+        raise TrueupError(f"{path} could not be written: {error.strerror}") from error
+    except (TypeError, ValueError) as error:
+        raise TrueupError(f"{path} would hold what JSON cannot carry: {error}") from error
+    return path
+
+
+@contextlib.contextmanager
+def _written(directory: str, content: bytes) -> Iterator[str]:
+    """A temporary file with that content, on the disk; gone afterwards unless it was renamed."""
     handle, temporary = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=directory)
     try:
         with os.fdopen(handle, "wb") as stream:
@@ -150,6 +174,25 @@ def _place(directory: str, stem: str, suffix: str, content: bytes) -> str:
             stream.flush()
             os.fsync(stream.fileno())
         os.chmod(temporary, 0o644)
+        yield temporary
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+
+
+def _sync(directory: str) -> None:
+    """Bring the folder's names to the disk."""
+    folder = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _place(directory: str, stem: str, suffix: str, content: bytes) -> str:
+    """Put ``content`` under the first free name ``stem[.k]suffix``: temporary file, fsync, then a
+    name that is new."""
+    with _written(directory, content) as temporary:
         attempt = 1
         while True:
             path = os.path.join(directory, stem + ("" if attempt == 1 else f".{attempt}") + suffix)
@@ -159,13 +202,7 @@ def _place(directory: str, stem: str, suffix: str, content: bytes) -> str:
                 break
             except FileExistsError:
                 attempt += 1
-    finally:
-        os.unlink(temporary)
-    folder = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    _sync(directory)
     return path
 
 

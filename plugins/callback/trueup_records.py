@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import ansible.context
 import jsonschema
@@ -42,6 +42,9 @@ options:
 # Ansible's words and ours.
 _COUNTS = {"failures": "failed"}
 _SCHEMA = Path(records.__file__).with_name("record.schema.json")
+# What of an earlier manifest is kept.
+_KEPT = {"hosts": dict, "failed_in": dict, "chosen": dict}
+_KEPT |= {"expected": list, "skipped": list, "warnings": list}
 
 
 class CallbackModule(CallbackBase):
@@ -163,10 +166,7 @@ class CallbackModule(CallbackBase):
             status = written.returncode
             why = f"trueup report ended with status {status}" if status else ""
         if why:
-            # As in _write: an exception here would be a warning, and the run would look well.
-            self._display.error(f"no report: {why}")
-            sys.stdout.flush()
-            os._exit(1)
+            self._stop(f"no report: {why}")
 
     def _write_manifest(
         self,
@@ -201,10 +201,10 @@ class CallbackModule(CallbackBase):
             "chosen": {**before.get("chosen", {}), **(chosen or {})},
             "warnings": _joined(before.get("warnings", []), self._warnings),
         }
-        temporary = target.with_suffix(".tmp")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(json.dumps(manifest, indent=2, sort_keys=True) + "\n")
-        temporary.replace(target)
+        try:
+            records.write_manifest(str(self.get_option("results_dir")), manifest)
+        except TrueupError as error:
+            self._stop(f"{error}; the run is stopped")
 
     def _keep(self, result: Any) -> None:
         returned = result._result
@@ -215,11 +215,31 @@ class CallbackModule(CallbackBase):
         if "trueup_run_id" in facts and not self._run_id:
             self._run_id = str(facts["trueup_run_id"])
             self._write_manifest()
-            if os.environ.get("TRUEUP_RUN_FILE"):  # make run asks which run it was
-                Path(os.environ["TRUEUP_RUN_FILE"]).write_text(self._run_id)
+            self._name_run()
         record = returned.get("record")
         if isinstance(record, dict) and record.get("schema") == records.SCHEMA:
             self._write(record, returned.get("raw"))
+
+    def _name_run(self) -> None:
+        """Answer ``make run``, which asks by ``TRUEUP_RUN_FILE`` which run it was."""
+        asked = os.environ.get("TRUEUP_RUN_FILE")
+        if not asked:
+            return
+        try:
+            Path(asked).write_text(self._run_id)
+        except OSError as error:
+            why = error.strerror
+            self._stop(f"TRUEUP_RUN_FILE {asked} could not be written: {why}; the run is stopped")
+
+    def _stop(self, why: str) -> NoReturn:
+        """End the run with status 1.
+
+        Ansible turns a callback's exception into a warning and goes on: a run whose records are
+        lost must not look like a good one, and measuring on would only burn money.
+        """
+        self._display.error(why)
+        sys.stdout.flush()
+        os._exit(1)
 
     def _write(self, record: dict[str, Any], raw: str | None) -> None:
         try:
@@ -230,11 +250,7 @@ class CallbackModule(CallbackBase):
                 raise TrueupError(message)
             path = records.write_record(str(self.get_option("results_dir")), record, raw)
         except TrueupError as error:
-            # Ansible turns a callback's exception into a warning and goes on: a run whose records
-            # are lost must not look like a good one, and measuring on would only burn money.
-            self._display.error(f"{error}; the run is stopped")
-            sys.stdout.flush()
-            os._exit(1)
+            self._stop(f"{error}; the run is stopped")
         self._display.display(f"recorded {record['outcome']}: {path}", color="bright blue")
 
 
@@ -244,7 +260,10 @@ def _read(path: Path) -> dict[str, Any]:
         found = json.loads(path.read_text())
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    if not isinstance(found, dict):
+        return {}
+    known = all(isinstance(found.get(name, kind()), kind) for name, kind in _KEPT.items())
+    return found if known else {}
 
 
 def _joined(before: list[Any], now: list[Any]) -> list[Any]:

@@ -72,13 +72,22 @@ PLAY = """
       returns_record:
         record: "{{ lookup('ansible.builtin.file', item) | from_json }}"
         fails: "{{ item is search('bad') }}"
+        spoils: "{{ spoils }}"
       loop: "{{ files }}"
 """
 MODULE = """#!/usr/bin/python
+import os
 from ansible.module_utils.basic import AnsibleModule
 def main():
-    module = AnsibleModule(argument_spec={"record": {"type": "dict"}, "fails": {"type": "bool"}})
+    module = AnsibleModule(
+        argument_spec={
+            "record": {"type": "dict"}, "fails": {"type": "bool"}, "spoils": {"type": "str"}
+        }
+    )
     given = module.params
+    if given["spoils"]:
+        os.remove(given["spoils"])
+        os.mkdir(given["spoils"])
     if given["fails"]:
         module.fail_json(msg="it failed", record=given["record"], raw="words")
     module.exit_json(changed=False, record=given["record"], raw="words")
@@ -87,9 +96,16 @@ main()
 
 
 def play(
-    tmp_path: Path, *files: tuple[str, dict[str, object]], check: bool = False, report: str = ""
+    tmp_path: Path,
+    *files: tuple[str, dict[str, object]],
+    check: bool = False,
+    report: str = "",
+    spoils: str = "",
+    run_file: str = "",
 ) -> subprocess.CompletedProcess[str]:
-    """Run a play whose module returns the given records, with the product's callback."""
+    """Run a play whose module returns the given records, with the product's callback; the module
+    puts a folder in the place of the file ``spoils``.
+    """
     (tmp_path / "library").mkdir(exist_ok=True)
     (tmp_path / "ansible.cfg").touch()
     (tmp_path / "library" / "returns_record.py").write_text(MODULE)
@@ -99,7 +115,11 @@ def play(
     for name, record in files:
         (tmp_path / name).write_text(json.dumps(record))
     names = json.dumps(
-        {"files": [str(tmp_path / name) for name, _ in files], "trueup_report": report}
+        {
+            "files": [str(tmp_path / name) for name, _ in files],
+            "trueup_report": report,
+            "spoils": spoils,
+        }
     )
     return subprocess.run(
         [
@@ -117,6 +137,7 @@ def play(
             "ANSIBLE_CALLBACKS_ENABLED": "trueup_records",
             "ANSIBLE_LIBRARY": str(tmp_path / "library"),
             "TRUEUP_RESULTS": str(tmp_path / "results"),
+            "TRUEUP_RUN_FILE": run_file,
             "LC_ALL": "C.UTF-8",
         },
         capture_output=True,
@@ -211,3 +232,47 @@ def test_a_record_that_cannot_be_written_stops_the_run(tmp_path: Path) -> None:
     done = play(tmp_path, ("good.json", a_record("good")))
     assert done.returncode != 0
     assert "the run is stopped" in done.stderr
+
+
+def test_a_run_json_that_cannot_be_written_stops_the_run_before_it_measures(
+    tmp_path: Path,
+) -> None:
+    run_json = tmp_path / "results" / "20261120T091300Z-7c1e" / "run.json"
+    run_json.mkdir(parents=True)
+    done = play(tmp_path, ("good.json", a_record("good")))
+    said = " ".join(done.stderr.split())
+    assert done.returncode == 1
+    assert f"{run_json} could not be written: Is a directory; the run is stopped" in said
+    assert [path.name for path in run_json.parent.iterdir()] == ["run.json"]
+
+
+def test_a_run_json_that_cannot_be_finished_fails_the_run(tmp_path: Path) -> None:
+    run_json = tmp_path / "results" / "20261120T091300Z-7c1e" / "run.json"
+    done = play(tmp_path, ("good.json", a_record("good")), spoils=str(run_json))
+    said = " ".join(done.stderr.split())
+    assert done.returncode == 1
+    assert f"{run_json} could not be written: Is a directory; the run is stopped" in said
+    assert "PLAY RECAP" in done.stdout
+    assert len(load([tmp_path / "results"]).cases) == 1
+
+
+def test_a_run_that_cannot_be_named_to_make_is_stopped(tmp_path: Path) -> None:
+    done = play(tmp_path, ("good.json", a_record("good")), run_file=str(tmp_path))
+    said = " ".join(done.stderr.split())
+    assert done.returncode == 1
+    assert f"TRUEUP_RUN_FILE {tmp_path} could not be written: Is a directory" in said
+
+
+def test_a_damaged_run_json_is_replaced_and_secrets_stay_out_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(CallbackModule, "get_option", lambda _self, _name: str(tmp_path))
+    callback = CallbackModule()
+    callback._run_id = "20261120T091300Z-7c1e"
+    callback._warnings = ["node-1: sig=AbCdEfGh12345678 was refused"]
+    run_json = tmp_path / callback._run_id / "run.json"
+    run_json.parent.mkdir()
+    run_json.write_text('{"hosts": [], "warnings": ["before"]}')
+    callback._write_manifest()
+    assert json.loads(run_json.read_text())["warnings"] == ["node-1: sig=*** was refused"]
+    assert [path.name for path in run_json.parent.iterdir()] == ["run.json"]
