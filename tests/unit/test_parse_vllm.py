@@ -228,9 +228,9 @@ END = "=" * 50
         (sealed(RANDOM, "server", "busy_samples", value=500), "more busy samples than"),
         (sealed(RANDOM, "server", "samples", value=-1), "samples -1 is not a count"),
         (sealed(RANDOM, "answers", value=3), "answers 3 are no counts"),
-        (sealed(RANDOM, "answers", value={"without_token": 0}), "in_one_piece None is not a count"),
+        (sealed(RANDOM, "answers", value={"empty": 0}), "in_one_piece None is not a count"),
         (
-            sealed(RANDOM, "answers", value={"without_token": 0, "in_one_piece": 41}),
+            sealed(RANDOM, "answers", value={"empty": 0, "in_one_piece": 41}),
             "more arrived in one piece than there are",
         ),
         (sealed(RANDOM, "server", "requests_waiting_max", value="0"), "is not a number"),
@@ -312,7 +312,7 @@ def test_answers_in_one_piece_are_counted_and_leave_no_tpot(pieces: int) -> None
 
 
 def test_answers_in_one_piece_are_counted_by_the_driver() -> None:
-    counted = {"without_token": 0, "in_one_piece": 4}
+    counted = {"empty": 0, "in_one_piece": 4}
     output = parse_vllm(sealed("vllm032_driver_storm.log", "answers", value=counted))
     # 1 % of 400: what it does to a mean is within what the runs differ by.
     assert (output.in_one_piece, sorted(output.latencies)) == (4, ["e2el", "itl", "tpot", "ttft"])
@@ -330,7 +330,7 @@ def test_answers_in_one_piece_are_counted_by_the_driver() -> None:
 def test_answers_without_a_token_are_refused() -> None:
     message = "2 of 40 requests without a token were counted as successful"
     with pytest.raises(ParseError, match=message):
-        parse_vllm(sealed(RANDOM, "answers", value={"without_token": 2, "in_one_piece": 0}))
+        parse_vllm(sealed(RANDOM, "answers", value={"empty": 2, "in_one_piece": 0}))
     text = changed(DETAILED, r'"output_lens": \[6, 6', '"output_lens": [0, 12')
     with pytest.raises(ParseError, match="1 of 8 requests without a token were counted"):
         parse_vllm(text)

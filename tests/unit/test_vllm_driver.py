@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from trueup import record as records
 from trueup.benchmarks.vllm.output import DRIVER_PREFIX, LEAST_TOKEN_SECONDS, parse_vllm
 
 if TYPE_CHECKING:
@@ -184,13 +185,15 @@ def test_the_last_line_holds_the_result_and_the_servers_state(start: Any) -> Non
     assert data["server_vllm"] == "0.32.0"
     assert data["result"]["completed"] == 40
     assert not {"latencies", "output_lens", "itls"} & set(data["result"])
-    assert data["answers"] == {"without_token": 0, "in_one_piece": 0}
+    assert data["answers"] == {"empty": 0, "in_one_piece": 0}
     seen = data["server"]
     assert seen["samples"] == seen["asked"] == server.count
     assert (seen["busy_samples"], seen["engines"], seen["refused"]) == (2, 1, 0)
     assert (seen["kv_cache_usage_max"], seen["kv_cache_usage_mean"]) == (0.25, 0.25)
     assert (seen["requests_running_max"], seen["requests_waiting_max"]) == (6.0, 0.0)
     assert (seen["prefix_cache_queries"], seen["prefix_cache_hits"]) == (200.0, 50.0)
+    # It is kept with records, in which what looks like a secret is hidden.
+    assert records.redact(done.stdout) == done.stdout
     output = parse_vllm(done.stdout)
     assert output.server is not None
     assert output.server.hit_rate == 0.25
@@ -333,14 +336,14 @@ def test_answers_are_counted_as_the_parser_counts_them() -> None:
     assert functions["LEAST_TOKEN_SECONDS"] == LEAST_TOKEN_SECONDS
     saved = json.loads((DATA / "vllm032_detailed.json").read_text())
     answers = functions["answers_of"]
-    assert answers(saved) == {"without_token": 0, "in_one_piece": 0}
+    assert answers(saved) == {"empty": 0, "in_one_piece": 0}
     # One piece; five that were read at once; and just slow enough.
     at_once = LEAST_TOKEN_SECONDS * 0.99
     saved["itls"][:3] = [[], [at_once] * 5, [LEAST_TOKEN_SECONDS] * 5]
-    assert answers(saved) == {"without_token": 0, "in_one_piece": 2}
+    assert answers(saved) == {"empty": 0, "in_one_piece": 2}
     assert parse_vllm(json.dumps(saved)).in_one_piece == 2
     saved.update(completed=5, failed=3, output_lens=[6, 6, 6, 6, 0, 0, 0, 0])
-    assert answers(saved) == {"without_token": 1, "in_one_piece": 2}
+    assert answers(saved) == {"empty": 1, "in_one_piece": 2}
     assert answers({key: saved[key] for key in ("failed", "output_lens")}) is None
 
 

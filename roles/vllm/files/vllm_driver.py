@@ -237,7 +237,7 @@ def answers_of(saved):
     pieces = sum(
         tokens > 1 and seconds < LEAST_TOKEN_SECONDS * (tokens - 1) for tokens, seconds in answers
     )
-    return {"without_token": max(empty, 0), "in_one_piece": pieces}
+    return {"empty": max(empty, 0), "in_one_piece": pieces}
 
 
 def version(names):

@@ -927,8 +927,8 @@ def _driver(lines: Sequence[str], number: int, title: Optional[int]) -> VllmOutp
         server=_server(data.get("server"), number, line),
         first_error=first_error(lines[:title]),
     )
-    if answers.get("without_token"):
-        raise ParseError(_empty(answers["without_token"], output.completed), number, line)
+    if answers.get("empty"):
+        raise ParseError(_empty(answers["empty"], output.completed), number, line)
     if answers.get("in_one_piece", 0) > output.completed:
         raise ParseError("answers: more arrived in one piece than there are", number, line)
     table.output()
@@ -977,7 +977,7 @@ def _whole(data: Mapping[str, Any], key: str, what: str, number: int, line: str)
     return value
 
 
-_ANSWERS = ("without_token", "in_one_piece")
+_ANSWERS = ("empty", "in_one_piece")
 _SEEN = (
     *("kv_cache_usage_max", "kv_cache_usage_mean"),
     *("prefix_cache_queries", "prefix_cache_hits"),
