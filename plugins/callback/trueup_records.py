@@ -43,8 +43,10 @@ options:
 _COUNTS = {"failures": "failed"}
 _SCHEMA = Path(records.__file__).with_name("record.schema.json")
 # What of an earlier manifest is kept.
-_KEPT = {"hosts": dict, "failed_in": dict, "chosen": dict}
-_KEPT |= {"expected": list, "skipped": list, "warnings": list}
+_KEPT: dict[str, type[dict[str, Any]] | type[list[Any]]] = {
+    **dict.fromkeys(("hosts", "failed_in", "chosen"), dict),
+    **dict.fromkeys(("expected", "skipped", "warnings"), list),
+}
 
 
 class CallbackModule(CallbackBase):
