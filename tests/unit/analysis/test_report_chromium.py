@@ -338,6 +338,18 @@ def test_labels_of_plots_do_not_overlap(browser: Browser, page: Path) -> None:
     assert browser.value("document.querySelectorAll('figure svg text').length") > 30
 
 
+def test_names_of_checks_end_before_the_map(browser: Browser, reports: dict[str, Path]) -> None:
+    for name in ("h100_fleet_600", "every_tool"):
+        browser.open(reports[name], WIDE, "light")
+        left = (
+            "Math.min(...[...document.querySelectorAll('.map rect')].map(r => r.x.baseVal.value))"
+        )
+        names = "[...document.querySelectorAll('.map text[x=\"0\"]')]"
+        assert browser.value(f"{names}.length") >= 5
+        wide = f"{names}.filter(t => t.getBBox().width > {left} - 4).map(t => t.textContent)"
+        assert (name, browser.value(wide)) == (name, [])
+
+
 def test_prints_light_on_pages(browser: Browser, page: Path, tmp_path: Path) -> None:
     browser.open(page, DESKTOP, "dark")
     data = browser.send("Page.printToPDF", preferCSSPageSize=True)["data"]
