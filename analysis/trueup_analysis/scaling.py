@@ -258,9 +258,8 @@ def every_series(loaded: Loaded, **options: Any) -> list[Series]:
         BadInput: nothing among the records scales.
     """
     cases = loaded.cases
-    names = [
-        name for name in views() if name in set(cases.loc[cases["outcome"] == "ok", "benchmark"])
-    ]
+    ran = set(cases.loc[cases["outcome"] == "ok", "benchmark"])
+    names = [name for name, view in views().items() if name in ran and view.scales]
     found: list[Series] = []
     refused: list[BadInput] = []
     for name in names:
@@ -274,10 +273,10 @@ def every_series(loaded: Loaded, **options: Any) -> list[Series]:
         return found
     if refused and len(refused) == len(names):
         raise refused[0]
-    ran = ", ".join(names) or "none with outcome ok"
+    tried = ", ".join(names) or "none that can scale"
     message = (
-        f"nothing scales among {len(cases)} records: no benchmark ({ran}) was run on several counts"
-        " of nodes, cores or GPUs"
+        f"nothing scales among {len(cases)} records: no benchmark ({tried}) was run on several"
+        " counts of nodes, cores or GPUs"
     )
     raise BadInput(message)
 

@@ -140,6 +140,8 @@ class View:
         method: two sentences: what is measured and how, what is not in it.
         resource: what a case uses within a node, and scaling within a node runs over: "cores" or
             "gpus".
+        scales: whether nodes or cores do its work together, so that more of them may be compared
+            with fewer; not where each device is measured by itself.
         layouts: whether the same work is run in several layouts of ranks and threads, so that the
             fastest is looked for.
     """
@@ -152,4 +154,5 @@ class View:
     charts: Tuple[Chart, ...] = ()
     work: Tuple[Work, ...] = ()
     resource: str = "cores"
+    scales: bool = True
     layouts: bool = False

@@ -284,7 +284,8 @@ def _mark_best(rows: Sequence[dict[str, Any]], found: Sequence[Group]) -> None:
             continue
         measure = group.head.measure
         value = group.head.value if measure.direction == "lower" else -group.head.value
-        problems.setdefault((group.apart, measure.metric), []).append((value, row))
+        key = (group.apart, measure.metric, group.node_count)
+        problems.setdefault(key, []).append((value, row))
     for members in problems.values():
         if len(members) > 1:
             min(members, key=lambda pair: pair[0])[1]["mark"] = "best"

@@ -99,7 +99,9 @@ def _axis(measures: Sequence[Measure]) -> str:
     """ "bus bandwidth, GB/s": the title of the axis of figures."""
     labels = list(dict.fromkeys(measure.label for measure in measures))
     unit = measures[0].shown
-    return f"{' and '.join(labels[:2])}{', ' + unit if unit else ''}"
+    if len(labels) > _PAIR and unit:
+        return unit
+    return f"{' and '.join(labels[:_PAIR])}{', ' + unit if unit else ''}"
 
 
 def _typical(case: Case, measure: Measure, statistic: str = "") -> list[Row]:
@@ -374,6 +376,10 @@ def _rows(chart: Chart, found: Sequence[Group], judged: Judged) -> Iterator[_Dra
             best, worst = values.index(max(values)), values.index(min(values))
             if not higher:
                 best, worst = worst, best
+            if chart.over == "device":
+                # Of many nodes one bad device is seen at the end of its bar, not in the median.
+                ends = [point.low if higher else -point.high for point in shown]
+                worst = ends.index(min(ends))
             references = _references(measures, members, judged) + _peaks(measures, members, judged)
             words = apart_words(members[0], found) if chart.over == "device" else ""
             place = (
@@ -381,23 +387,44 @@ def _rows(chart: Chart, found: Sequence[Group], judged: Judged) -> Iterator[_Dra
                 if len({group.machine for group in members}) == 1 and chart.over == "device"
                 else ""
             )
-            title = f"{chart.title}{place}."
+            which = f", {measures[0].label}" if alone_of(measures, chart) else ""
+            title = f"{chart.title}{which}{place}."
             few = "" if len(shown) == len(points) else f" {len(shown)} of {len(points)} are drawn."
             plot = RowsPlot(
                 _axis(measures),
                 shown,
-                best if chart.over != "device" else None,
+                best if chart.over != "device" and len(measures) == 1 else None,
                 worst if chart.over == "device" else None,
                 references,
             )
             yield (
                 partial(draw_rows, plot),
-                title + few,
+                title + few + _worst_device(members[0], measures[0], chart),
                 f"{title} Highest {max(values):.4g} {measures[0].shown},"
                 f" {shown[values.index(max(values))].label}; lowest {min(values):.4g}"
                 f" {measures[0].shown}, {shown[values.index(min(values))].label}."
                 + "".join(f" {one.label[:1].upper()}{one.label[1:]}." for one in references),
             )
+
+
+def alone_of(measures: Sequence[Measure], chart: Chart) -> bool:
+    """Whether a plot has one of several measures of its chart."""
+    return len(measures) == 1 < len(chart.measures)
+
+
+def _worst_device(group: Group, measure: Measure, chart: Chart) -> str:
+    """Which device of which node has the worst figure, where many nodes are one row."""
+    if chart.over != "device" or len(group.cases) == 1:
+        return ""
+    pick = min if measure.direction == "higher" else max
+    rows = [
+        (row.value, row.device, case.node)
+        for case in group.cases
+        for row in _typical(case, measure)
+        if row.device and ">" not in row.device
+    ]
+    value, device, node = pick(rows)
+    return f" The worst: {in_unit(value, measure.shown)} {measure.shown}, {device} of {node}."
 
 
 def _peaks(

@@ -115,7 +115,9 @@ def health_section(found: NodeHealth) -> Section:
     warnings = [item for item in verdicts if item.verdict == "warn"]
     parts = [Part(drawn=_strip(found), paragraphs=_paragraphs(found))]
     if failures:
-        parts.append(_table(failures, f"What fails: {plural(len(failures), 'figure')}"))
+        nodes = len({node for item in failures for node in item.nodes})
+        figures = plural(len(failures), "figure")
+        parts.append(_table(failures, f"What fails: {figures} of {plural(nodes, 'node')}"))
     if found.missing:
         parts.append(Part(sheets=(_missing_sheet(found.missing),)))
     if unmeasured:
@@ -216,6 +218,7 @@ def _map(found: NodeHealth) -> Markup:
     place = {node: number for number, node in enumerate(nodes)}
     absent = {node.name for node in found.missing}
     rows: dict[str, dict[int, str]] = {}
+    compared: dict[str, dict[int, str]] = {}
     for item in found.health.verdicts:
         if len(item.nodes) != 1 or item.nodes[0] not in place:
             continue
@@ -224,6 +227,12 @@ def _map(found: NodeHealth) -> Markup:
         if WORST_FIRST.index(item.verdict) < WORST_FIRST.index(row.get(number, "pass")):
             row[number] = item.verdict
         row.setdefault(number, item.verdict)
+        if item.comparison == "usual":
+            # Whoever was measured and is no outlier is like the others.
+            compared.setdefault(item.benchmark, row)
+    for item in found.health.verdicts:
+        if item.benchmark in compared and len(item.nodes) == 1 and item.nodes[0] in place:
+            compared[item.benchmark].setdefault(place[item.nodes[0]], "pass")
     rows = {check: row for check, row in rows.items() if set(row.values()) - {"no verdict"}}
     order = sorted(rows, key=lambda check: (_worst(rows[check]), check))
     if absent:

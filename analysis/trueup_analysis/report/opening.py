@@ -15,7 +15,7 @@ from ..render.units import count, in_unit, plural
 from ..views import at_headline, judged_by, view_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from ..cases import Case
     from ..cost import CostTable
@@ -51,9 +51,15 @@ _MIB: Final = 1024**2
 
 
 def warnings(
-    loaded: Loaded, cases: Sequence[Case], scaled: Sequence[Series], billed: CostTable | None
+    loaded: Loaded,
+    cases: Sequence[Case],
+    scaled: Sequence[Series],
+    billed: CostTable | None,
+    missing: Collection[str] = (),
 ) -> tuple[Warnings, ...]:
-    """What went wrong, or puts a figure in doubt, worst first."""
+    """What went wrong, or puts a figure in doubt, worst first. Why the ``missing`` nodes have no
+    record stands above it.
+    """
     failed = [case for case in cases if case.outcome == "failed"]
     invalid = [case for case in cases if case.outcome == "invalid"]
     doubts = [Fact(one.title, text) for one in scaled for text in one.warnings]
@@ -75,7 +81,7 @@ def warnings(
             [Fact(item.path, item.reason) for item in loaded.excluded],
             "Files left out lists the rest.",
         ),
-        _group("The run", _run_troubles(loaded)),
+        _group("The run", _run_troubles(loaded, missing)),
         _group("Scaling", doubts, "The rest stands in the Scaling section."),
         _group("Prices that are unknown", [Fact("", text) for text in unknown]),
         _group("Prices", [Fact("", text) for text in prices]),
@@ -131,7 +137,7 @@ def _reasons(cases: Sequence[Case]) -> list[Fact]:
     ]
 
 
-def _run_troubles(loaded: Loaded) -> list[Fact]:
+def _run_troubles(loaded: Loaded, missing: Collection[str]) -> list[Fact]:
     lines = []
     for run in loaded.runs:
         name = str(run.get("run_id", UNKNOWN))
@@ -140,7 +146,7 @@ def _run_troubles(loaded: Loaded) -> list[Fact]:
         for host, tally in sorted((run.get("hosts") or {}).items()):
             bad = [f"{plural(tally['failed'], 'task')} failed"] if tally.get("failed") else []
             bad += ["unreachable"] if tally.get("unreachable") else []
-            if bad:
+            if bad and host not in missing:
                 lines.append(Fact(name, f"{host}: {', '.join(bad)}."))
         lines += [Fact(name, text) for text in _said(run) if OFF_AZURE not in text]
     return lines
@@ -317,7 +323,8 @@ def _machine(machine: Machine) -> list[tuple[str, str]]:
     ]
     if machine.vm_size:
         rows.append(("Image", str(machine.system.get("image") or UNKNOWN)))
-    return rows
+    # What nobody recorded of a machine is no fact of it.
+    return [(title, text) for title, text in rows if text not in (UNKNOWN, units.UNKNOWN)]
 
 
 def machines_section(measured_on: Sequence[Machine]) -> Section | None:

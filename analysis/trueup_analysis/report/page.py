@@ -103,13 +103,14 @@ def gather(loaded: Loaded, *, catalog: Path | None = None, prices: Prices | None
         excluded_section(loaded),
         method_section(cases),
     ]
+    missing = {node.name for node in health.missing} if health is not None else set()
     every = [one for of_it in scaled.values() for one in of_it]
     return Page(
         title=_title(cases, measured_on, health),
         subtitle=_subtitle(loaded, cases),
         summary=_summary(loaded, cases),
         first=() if health is None else (health_section(health),),
-        warnings=opening.warnings(loaded, cases, every, billed.runs),
+        warnings=opening.warnings(loaded, cases, every, billed.runs, missing),
         notes=opening.notes(loaded, every, billed.runs),
         headlines=opening.headlines(found, expected),
         facts=opening.facts(loaded, cases, measured_on),
@@ -146,6 +147,8 @@ def _by_benchmark(found: Sequence[Group]) -> dict[str, list[Group]]:
 
 def _series(loaded: Loaded, benchmark: str, expected: Expectations) -> list[Series]:
     """The scaling series of a benchmark that have more than one count."""
+    if not views()[benchmark].scales:
+        return []
     try:
         found = series(loaded, benchmark=benchmark, expectations=expected)
     except BadInput:
@@ -260,7 +263,8 @@ def _title(cases: Sequence[Case], measured_on: Sequence[Machine], health: NodeHe
         names = [*names[: _NAMED - 1], f"{len(names) - _NAMED + 1} more benchmarks"]
     what = " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
     nodes = sorted({node for machine in measured_on for node in machine.nodes})
-    where = nodes[0] if len(nodes) == 1 else plural(len(nodes), "node")
+    expected = len(nodes) if health is None else len(health.words)
+    where = nodes[0] if expected == 1 else plural(expected, "node")
     if nodes == ["published"]:
         where = "published systems"
     title = f"{what[:1].upper() if not what.startswith('vLLM') else 'v'}{what[1:]} on {where}"

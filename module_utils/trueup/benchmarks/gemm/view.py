@@ -50,4 +50,5 @@ VIEW = View(
     " operations. Making the matrices, copying them to the GPU and checking the product are not"
     " in it.",
     resource="gpus",
+    scales=False,
 )

@@ -37,4 +37,5 @@ VIEW = View(
     " bytes copied count once. Pageable host memory and copies of several GPUs at the same time"
     " are not in it.",
     resource="gpus",
+    scales=False,
 )

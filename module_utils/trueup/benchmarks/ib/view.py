@@ -44,4 +44,5 @@ VIEW = View(
     " bandwidth is the average of the iterations in one direction, latency half the time of a send"
     " and its answer. Making the connection and several adapters at once are not in it, and of an"
     " adapter that sends to itself nor is the fabric.",
+    scales=False,
 )
