@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -233,8 +232,3 @@ def kind_of(case: Case) -> str:
         name = repr([str(case.parameters.get(one)) for one in pair])
         names = tuple(sorted(names))
     return repr((names, case.benchmark, name))
-
-
-def is_number(value: float | None) -> bool:
-    """Whether a figure is there and finite."""
-    return value is not None and math.isfinite(value)

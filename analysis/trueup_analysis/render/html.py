@@ -147,7 +147,6 @@ class Page:
     warnings: Sequence[Warnings] = ()
     notes: Sequence[Warnings] = ()
     headlines: Sequence[Headline] = ()
-    headline_note: str = ""
     facts: Sequence[Fact] = ()
     sections: Sequence[Section] = field(default=())
 

@@ -387,7 +387,7 @@ def _rows(chart: Chart, found: Sequence[Group], judged: Judged) -> Iterator[_Dra
                 if len({group.machine for group in members}) == 1 and chart.over == "device"
                 else ""
             )
-            which = f", {measures[0].label}" if alone_of(measures, chart) else ""
+            which = f", {measures[0].label}" if _alone_of(measures, chart) else ""
             title = f"{chart.title}{which}{place}."
             few = "" if len(shown) == len(points) else f" {len(shown)} of {len(points)} are drawn."
             plot = RowsPlot(
@@ -407,7 +407,7 @@ def _rows(chart: Chart, found: Sequence[Group], judged: Judged) -> Iterator[_Dra
             )
 
 
-def alone_of(measures: Sequence[Measure], chart: Chart) -> bool:
+def _alone_of(measures: Sequence[Measure], chart: Chart) -> bool:
     """Whether a plot has one of several measures of its chart."""
     return len(measures) == 1 < len(chart.measures)
 
