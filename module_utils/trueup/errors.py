@@ -3,9 +3,13 @@ and the mend."""
 
 from __future__ import annotations
 
+import re
 from typing import Optional
 
-__all__ = ["BadInput", "ParseError", "TrueupError"]
+__all__ = ["BadInput", "ParseError", "TrueupError", "refuse_long_numbers"]
+
+# int() refuses 4300 digits and more, and its time is quadratic where it does not.
+_LONG_NUMBER = re.compile(r"(?<!\d)\d{4000}")
 
 
 class TrueupError(Exception):
@@ -31,3 +35,17 @@ class ParseError(TrueupError):
         self.line = line
         where = "" if line_number is None else f" (line {line_number}: {line.strip()[:200]!r})"
         super().__init__(message + where)
+
+
+def refuse_long_numbers(text: str) -> None:
+    """Refuse an output with a number that no tool prints and no Python reads.
+
+    Raises:
+        ParseError: a number has 4000 digits or more.
+    """
+    found = _LONG_NUMBER.search(text)
+    if found:
+        begin = text.rfind("\n", 0, found.start()) + 1
+        line = text[begin : begin + 200]
+        number = text.count("\n", 0, begin) + 1
+        raise ParseError("a number of 4000 digits or more", number, line)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from ..errors import ParseError
+from ..errors import ParseError, refuse_long_numbers
 
 __all__ = ["Port", "parse_ibstat"]
 
@@ -53,6 +53,7 @@ def parse_ibstat(text: str) -> tuple[Port, ...]:
         ParseError: a line, state or rate of another shape, an adapter with fewer ports than it
             says, a port that lacks a value, or no adapter.
     """
+    refuse_long_numbers(text)
     lines = [(n, line) for n, line in enumerate(text.splitlines(), start=1) if line.strip()]
     ports: list[Port] = []
     device = ""

@@ -11,7 +11,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ParseError
+from ..errors import ParseError, refuse_long_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,6 +38,7 @@ def parse_lscpu(text: str) -> Lscpu:
     Raises:
         ParseError: not JSON, not lscpu's shape, or no architecture.
     """
+    refuse_long_numbers(text)
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -54,7 +55,7 @@ def parse_lscpu(text: str) -> Lscpu:
     sockets = fields.get("Socket(s)", "")
     return Lscpu(
         model=fields.get("Model name") or None,
-        sockets=int(sockets) if sockets.isdigit() else None,
+        sockets=int(sockets) if sockets.isdecimal() else None,
     )
 
 

@@ -12,7 +12,7 @@ import io
 import re
 from dataclasses import dataclass
 
-from ..errors import ParseError
+from ..errors import ParseError, refuse_long_numbers
 
 __all__ = ["GPU_QUERY", "Gpu", "parse_nvidia_smi"]
 
@@ -42,7 +42,12 @@ def parse_nvidia_smi(text: str) -> tuple[Gpu, ...]:
     Raises:
         ParseError: another header, a row of another shape, or no rows.
     """
-    rows = list(csv.reader(io.StringIO(text), skipinitialspace=True))
+    refuse_long_numbers(text)
+    try:
+        rows = list(csv.reader(io.StringIO(text), skipinitialspace=True))
+    except csv.Error as error:
+        message = f"nvidia-smi: expected a table with commas ({error})"
+        raise ParseError(message) from error
     if not rows or tuple(cell.strip() for cell in rows[0]) != _COLUMNS:
         message = f"nvidia-smi: expected the columns {', '.join(_COLUMNS)}"
         raise ParseError(message, 1, text.split("\n", 1)[0])

@@ -15,7 +15,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Mapping, NoReturn, Optional, Sequence, Tuple
 
-from ...errors import ParseError
+from ...errors import ParseError, refuse_long_numbers
 from ...record import Metric
 
 __all__ = [
@@ -207,6 +207,7 @@ def parse_blob_copy(text: str) -> BlobCopyOutput:
         ParseError: there is no result line, or a second one; it is cut off, altered, or its figures
             contradict each other.
     """
+    refuse_long_numbers(text)
     lines = text.splitlines()
     found = [
         (number, line) for number, line in enumerate(lines, 1) if line.startswith(DRIVER_PREFIX)

@@ -21,7 +21,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-from ...errors import ParseError
+from ...errors import ParseError, refuse_long_numbers
 from ...record import Metric, summarise
 
 __all__ = [
@@ -165,6 +165,7 @@ def parse_devito(text: str) -> DevitoOutput:
             driver's line and
             the log beside it contradict each other.
     """
+    refuse_long_numbers(text)
     lines = text.splitlines()
     logged = _logged(lines)
     found = [
@@ -257,7 +258,7 @@ def _finite(text: str, name: str, number: int, line: str) -> float:
 def _driver(number: int, line: str) -> DevitoOutput:
     try:
         data = json.loads(line[len(DRIVER_PREFIX) :])
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ParseError(
             f"the driver's line is cut off or damaged ({error})", number, line
         ) from None

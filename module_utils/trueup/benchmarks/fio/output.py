@@ -23,7 +23,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Mapping, NoReturn, Optional, Sequence, Tuple
 
-from ...errors import ParseError
+from ...errors import ParseError, refuse_long_numbers
 from ...record import Metric
 
 __all__ = ["TOOL", "Direction", "FioOutput", "Job", "parse_fio", "recognises"]
@@ -33,7 +33,7 @@ TOOL = "fio"
 _DIRECTIONS = ("read", "write")
 _LATENCIES = ("slat_ns", "clat_ns", "lat_ns")
 _STATISTICS = ((50.0, "median"), (99.0, "p99"))
-_VERSION = re.compile(r"fio-(3\.\d+\S*)")
+_VERSION = re.compile(r"fio-(3\.\d\S*)")
 _NS = 1e-9
 # fio's histogram has 64 bins for each power of two: a bin's middle is off by 1/128 at most.
 _BIN_ERROR = 1 / 64
@@ -179,6 +179,7 @@ def parse_fio(text: str) -> FioOutput:
             did no I/O, a figure that is missing or no number, or figures that contradict each
             other.
     """
+    refuse_long_numbers(text)
     return _Reader(text).output()
 
 

@@ -13,7 +13,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-from ...errors import ParseError
+from ...errors import ParseError, refuse_long_numbers
 from ...record import Metric, summarise
 
 __all__ = ["LARGEST_ERROR", "TOOL", "GemmOutput", "Gpu", "parse_gemm", "recognises"]
@@ -131,6 +131,7 @@ def parse_gemm(text: str) -> GemmOutput:
         ParseError: no line of the program or several, a wrong checksum, or a figure that is
             missing, stands twice or cannot be.
     """
+    refuse_long_numbers(text)
     found = [
         (number, line)
         for number, line in enumerate(text.split("\n"), 1)

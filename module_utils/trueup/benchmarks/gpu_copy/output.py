@@ -42,7 +42,7 @@ from typing import (
     Tuple,
 )
 
-from ...errors import ParseError
+from ...errors import ParseError, refuse_long_numbers
 from ...record import Metric, summarise
 
 __all__ = ["KINDS", "TOOL", "GpuCopyOutput", "parse_gpu_copy", "recognises"]
@@ -203,7 +203,7 @@ def recognises(text: str) -> bool:
         _MARK in text
         or f'"tool": "{_OUR_TOOL}"' in text
         or "nvbandwidth Version" in text
-        or re.search(r'^\s*"nvbandwidth"\s*:', text, re.MULTILINE) is not None
+        or re.search(r'^[ \t]*"nvbandwidth"\s*:', text, re.MULTILINE) is not None
         or '{"nvbandwidth"' in text
         or "[CUDA Bandwidth Test]" in text
         or "bandwidthTest-" in text
@@ -217,6 +217,7 @@ def parse_gpu_copy(text: str) -> GpuCopyOutput:
         ParseError: a section, a matrix, a sum or a figure is missing, damaged, doubled or does not
             fit the others; or there is nothing that is reported.
     """
+    refuse_long_numbers(text)
     lines = text.split("\n")
     if _MARK in text:
         return _of_sections(lines)

@@ -17,7 +17,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Dict, List, Mapping, Match, NoReturn, Optional, Pattern, Tuple
 
-from ...errors import ParseError
+from ...errors import ParseError, refuse_long_numbers
 from ...record import Metric
 
 __all__ = [
@@ -219,6 +219,7 @@ def parse_gromacs(text: str) -> GromacsOutput:
         ParseError: a fatal error, energies that are not finite, no ``Finished`` line, two runs in
             one log, a figure that is missing or no number, or figures that contradict each other.
     """
+    refuse_long_numbers(text)
     driver, log = _split(text)
     return _Reader(log, driver).output()
 
@@ -236,7 +237,7 @@ def _split(text: str) -> Tuple[Dict[str, str], str]:
     line = lines[at]
     try:
         data = json.loads(line[len(DRIVER_PREFIX) :])
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         message = f"the driver's line is cut off or damaged ({error})"
         raise ParseError(message, at + 1, line) from None
     if not isinstance(data, dict) or data.get("format") != _DRIVER_FORMAT:

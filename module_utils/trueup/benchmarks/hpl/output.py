@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from typing import Dict, List, Match, Optional, Pattern, Sequence, Set, Tuple
 
-from ...errors import ParseError
+from ...errors import ParseError, refuse_long_numbers
 from ...record import Metric, summarise
 
 __all__ = ["TOOL", "HplOutput", "HplTest", "parse_hpl", "recognises"]
@@ -35,7 +35,7 @@ _RESIDUAL = re.compile(
 )
 _THRESHOLD = re.compile(r"- Computational tests pass if scaled residuals are less than\s+(\S+)")
 _ECHO = re.compile(r"(N|NB|P|Q)\s+:((?:\s+\d+)+)")
-_MORE = re.compile(r"(?:\d+\s*)+")
+_MORE = re.compile(r"\d[\d\s]*")
 _ENDING = (
     re.compile(r"Finished\s+(\d+) tests with the following results:"),
     re.compile(r"(\d+) tests completed and passed residual checks,"),
@@ -157,6 +157,7 @@ def parse_hpl(text: str) -> HplOutput:
             that are missing or differ, figures that are no positive numbers or contradict each
             other.
     """
+    refuse_long_numbers(text)
     lines = [line.strip() for line in text.splitlines()]
     summary = _summary(lines)
     hpcc = _first(_HPCC, lines)

@@ -20,7 +20,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
-from ...errors import ParseError
+from ...errors import ParseError, refuse_long_numbers
 from ...record import Metric
 
 __all__ = ["SIZES", "TOOL", "IbOutput", "IbRow", "parse_ib", "recognises"]
@@ -58,15 +58,17 @@ _DEPTHS = (("TX depth", "client"), ("RX depth", "server"))
 # In a stream of mixed lines each end draws four: around its banner, above its table and below.
 _DASHED_LINES_OF_TWO = 8
 
-_BANNER = re.compile(r" {2,}(\S+) ((?:[A-Z]\w* )*)(BW|Latency) ((?:\w+ )*)Test")
+_BANNER = re.compile(r" {2,}(\S+) ((?:(?!BW |Latency )[A-Z]\w* )*)(BW|Latency) ((?:\w+ )*)Test")
+_TITLE = re.compile(r" {2,}(?:Send|RDMA_\w+|Atomic)\b")
 _HEADER_START = re.compile(r"\s*#bytes\b")
+_HEADER_LIKE = re.compile(r"\s*#bytes\s+#iterations\s+(?:BW peak|t_min|t_avg)")
 _COLUMN = re.compile(
     r"#\w+|99(?:\.9)?% percentile\[usec\]|BW (?:peak|average)\[[\w/]+\]|MsgRate\[Mpps\]"
-    r"|t_\w+\[usec\]|tps average|CPU_Util\[%+\]"
+    r"|\bt_\w+\[usec\]|tps average|CPU_Util\[%+\]"
 )
 _ROW = re.compile(r"\s*[0-9]+\s+[0-9]+(?:\s+\S+){2,}\s*")
 _DASHES = re.compile(r"\s*-{20,}\s*")
-_SETTING = re.compile(r"\s*([A-Za-z][^:\t]*?)\s*: ([^\t:]+?)\s*(?:\t+|$)")
+_SETTING = re.compile(r"([A-Za-z][^:]*): ([^:]+)")
 _LABEL = re.compile(r"\[(?:(server|client)(: standard error)?|(standard error))\]")
 _WAITING = re.compile(r"\*{20,}|\* Waiting for client to connect\.\.\. \*")
 _ADDRESS = re.compile(r"\s*(?:local|remote) address: |\s*M?GID: ")
@@ -201,11 +203,14 @@ class _End:
 
 def recognises(text: str) -> bool:
     """Whether this is an output of perftest."""
-    return bool(
-        re.search(
-            r"^ {2,}(?:Send|RDMA_\w+|Atomic)\b.* (?:BW|Latency) .*Test\s*$", text, re.MULTILINE
+    return any(
+        (
+            _TITLE.match(line)
+            and line.rstrip().endswith("Test")
+            and {"BW", "Latency"} & {*line.split()}
         )
-        or re.search(r"^\s*#bytes\s+#iterations\s+(?:BW peak|t_min|t_avg)", text, re.MULTILINE)
+        or _HEADER_LIKE.match(line)
+        for line in text.splitlines()
     )
 
 
@@ -217,6 +222,7 @@ def parse_ib(text: str) -> IbOutput:
             test; a row contradicts itself; the ends contradict each other; perftest says that
             something failed.
     """
+    refuse_long_numbers(text)
     ends = [end for side, lines in _labelled(text) for end in _ends(side, lines)]
     cautions = [caution for end in ends for caution in end.warnings]
     ends = [end for end in ends if end.banners or end.headers or end.rows]
@@ -358,8 +364,11 @@ def _read_setting(end: _End, number: int, line: str, *, mixed: bool) -> None:
         return
     if _ADDRESS.match(line):
         return
-    pairs = _SETTING.findall(line)
-    if not pairs or _SETTING.sub("", line).strip():
+    # Two settings in a line have tabs between them; one name ends in a tab: "rdma_cm QPs\t : OFF".
+    fields = line.replace("\t :", " :").split("\t")
+    found = [_SETTING.fullmatch(field.strip()) for field in fields if field.strip()]
+    pairs = [(match[1].rstrip(), match[2].lstrip()) for match in found if match]
+    if len(pairs) < len(found):
         end.warnings.append(f"perftest also printed, line {number}: {line.strip()}")
         return
     for name, value in pairs:

@@ -35,7 +35,7 @@ import zlib
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from ...errors import ParseError
+from ...errors import ParseError, refuse_long_numbers
 from ...record import Metric, summarise
 
 __all__ = [
@@ -245,6 +245,7 @@ def parse_megatron(text: str) -> MegatronOutput:
         ParseError: there are fewer than 3 iteration lines, one is damaged, missing or out of order,
             or figures that follow from each other do not.
     """
+    refuse_long_numbers(text)
     logged, arguments, ended = _logged(text)
     _check_order(logged, ended)
     _check_rates(logged)

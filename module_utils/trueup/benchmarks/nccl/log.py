@@ -33,14 +33,14 @@ _COLLNET = re.compile(
 )
 _NET = re.compile(r"NET/(.+?)/(\d+)(?:\(\d+\))?((?:/GDRDMA)?)")
 _ADAPTERS = re.compile(r"NET/IB ?: Using( \[\d+\].*?)(?:;|$)")
-_ADAPTER = re.compile(r"\[(\d+)\]([\w.-]+):\d+[\d:]*/(\w+)")
+_ADAPTER = re.compile(r"\[(\d+)\]([\w.-]+):\d[\d:]*/(\w+)")
 _VERSION = re.compile(r"NCCL version ((\d+)\.(\d+)\.\d+\S*)")
 _NETWORK = re.compile(r"Using network (\S.*)")
 _PLUGIN = re.compile(r"NET/Plugin ?: Loaded (net|collnet) plugin (\S+)")
 _TOPOLOGY = re.compile(r"Loading topology file (\S+)")
 _NO_TOPOLOGY = re.compile(r"Could not open XML topology file (\S+) : ")
 _PATHS = re.compile(r"GPU/\S+ :")
-_GPU_PATH = re.compile(r"GPU/\S+ \(\d+/[\d.]+/([A-Z0-9]+)\)")
+_GPU_PATH = re.compile(r"GPU/[^\s/]+ \(\d+/[\d.]+/([A-Z0-9]+)\)")
 _GRAPH = re.compile(r"=== System : max(?:Bw|Width) ")
 
 

@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from ...errors import ParseError
+from ...errors import ParseError, refuse_long_numbers
 from ...record import Metric, summarise
 from .log import LogLine, NcclLog, read_log
 
@@ -62,10 +62,10 @@ _STANDARD_ERROR = "[standard error]"  # what bench.py puts before the second str
 _TAG = re.compile(r"\[(?:[^\]\s]*@)?\d+,\d+\]<(stdout|stderr|stddiag)>: ?")
 _LABEL = re.compile(r" *\d+: ")
 _LOG = re.compile(
-    r"(?:\[[0-9][^\]]*\] )?([\w.-]+):\d+:\d+ (?:\[-?\d+\] )?[^ ]* ?(?:\([^)]*\) )?"
+    r"(?:\[[0-9][^][]*\] )?(?<![\w.-])([\w.-]+):\d+:\d+ (?:\[-?\d+\] )?[^ ]* ?(?:\([^()]*\) )?"
     r"NCCL (INFO|WARN|CALL|TRACE|ABORT) ?(.*)"
 )
-_BARE_VERSION = re.compile(r"NCCL version \d+\.\d+\.\d+\S*")
+_BARE_VERSION = re.compile(r"NCCL version \d+\.\d+\.\d\S*")
 _UCX = re.compile(r"\[[\d.]+\] .*\bUCX +(?:FATAL|ERROR|WARN|INFO|DIAG|DEBUG)\b")
 
 _TESTS = re.compile(r"# nccl-tests version (\S+) nccl-headers=(\d+) nccl-library=(\d+)")
@@ -92,12 +92,10 @@ _ERROR = re.compile(r"# error: (\S.*)")
 _PROGRAM = re.compile(r"(?:.*/)?([a-z_]+)_perf")
 
 _OURS = re.compile(
-    r"^.*# (?:nccl-tests version|nThread \d+ nGpus|Collective test (?:starting|concluded):"
+    r"# (?:nccl-tests version|nThread \d+ nGpus|Collective test (?:starting|concluded):"
     r"|Out of bounds values|Avg bus bandwidth| *Rank +\d+ (?:Group|Pid))"
-    r"|^.*# +size +count +type\b.*\balgbw\b",
-    re.MULTILINE,
+    r"|# +size +count +type\b[^#\n]*\balgbw\b"
 )
-_OUR_JSON = re.compile(r'\A\s*\{"version".*"nccl_version"|"alg_bw".*"bus_bw"', re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -435,7 +433,9 @@ def _rows(
 
 def recognises(text: str) -> bool:
     """Whether this is nccl-tests' output, whole or damaged."""
-    return bool(_OURS.search(text) or _OUR_JSON.search(text))
+    if _OURS.search(text) or (re.match(r'\s*\{"version"', text) and '"nccl_version"' in text):
+        return True
+    return '"bus_bw"' in text.partition('"alg_bw"')[2]
 
 
 def parse_nccl(text: str) -> NcclOutput:
@@ -445,6 +445,7 @@ def parse_nccl(text: str) -> NcclOutput:
         ParseError: the table has no beginning or no end, a size is missing, stands twice or out of
             order, a line in it is none of nccl-tests' or NCCL's, or figures do not fit together.
     """
+    refuse_long_numbers(text)
     if text.lstrip().startswith("{"):
         return _from_json(text.strip())
     return _Table(text).output()

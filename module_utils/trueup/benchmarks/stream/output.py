@@ -17,7 +17,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-from ...errors import ParseError
+from ...errors import ParseError, refuse_long_numbers
 from ...record import Metric, summarise
 
 __all__ = ["KERNELS", "TOOL", "StreamOutput", "parse_stream", "recognises"]
@@ -109,6 +109,7 @@ def parse_stream(text: str) -> StreamOutput:
     Raises:
         ParseError: a kernel, the verdict or a figure is missing, stands twice or is no number.
     """
+    refuse_long_numbers(text)
     for number, line in enumerate(text.splitlines(), 1):
         if line.startswith(f'{{"tool": "{_OUR_TOOL}"'):
             return _ours(number, line)
@@ -118,7 +119,7 @@ def parse_stream(text: str) -> StreamOutput:
 def _ours(number: int, line: str) -> StreamOutput:
     try:
         data = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ParseError(
             f"the kernel's line is cut off or damaged ({error})", number, line
         ) from None

@@ -27,7 +27,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Mapping, NoReturn, Optional, Sequence, Tuple
 
-from ...errors import ParseError
+from ...errors import ParseError, refuse_long_numbers
 from ...record import Metric
 
 __all__ = [
@@ -273,6 +273,7 @@ def parse_vllm(text: str) -> VllmOutput:
             figure that is missing or no number, figures that contradict each other, or requests
             without a token that were counted as successful.
     """
+    refuse_long_numbers(text)
     lines = text.splitlines()
     titles = [number for number, line in enumerate(lines, 1) if "Serving Benchmark Result" in line]
     sealed = [number for number, line in enumerate(lines, 1) if line.startswith(DRIVER_PREFIX)]

@@ -1,0 +1,59 @@
+"""No output keeps a parser busy, and none ends it otherwise than by ParseError."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).resolve().parent.parent
+# Recordings that hold most kinds of lines of each tool, and are short.
+RECORDINGS = {
+    "blob_copy": ["resumed.txt"],
+    "devito": ["driver_openmp.log"],
+    "fio": ["fio333_write_psync.json"],
+    "gemm": ["a100_1gpu.json"],
+    "gpu_copy": ["sections_4gpu.txt", "nvbandwidth_0.4_one_gpu.txt", "bandwidthtest.txt"],
+    "gromacs": ["driver_no_gpu.txt", "md_killed.log"],
+    "hpl": ["nvidia_8gpu.txt"],
+    "ib": ["write_bw_client.txt", "no_device.txt"],
+    "megatron": ["gpt_driver_killed.log", "synthetic_megatron_lm.log"],
+    "nccl": ["infiniband.txt", "old_layout.txt"],
+    "stream": ["stream510.txt", "kernel_streaming.json"],
+    "vllm": ["vllm032_driver_killed.log", "vllm032_table.log"],
+}
+PARSERS = [
+    (f"trueup.benchmarks.{tool}.output", f"parse_{tool}", [f"{tool}/{name}" for name in names])
+    for tool, names in RECORDINGS.items()
+]
+PARSERS += [
+    ("trueup.parsers.ibstat", "parse_ibstat", ["ibstat/nd96asr_v4.txt"]),
+    ("trueup.parsers.lscpu", "parse_lscpu", ["machines/hb120rs_v3/lscpu.json"]),
+    ("trueup.parsers.nvidia_smi", "parse_nvidia_smi", ["machines/nd96asr_v4/nvidia-smi.csv"]),
+]
+
+
+@pytest.mark.parametrize(("module", "function", "recordings"), PARSERS, ids=str)
+def test_no_flood_takes_long_or_ends_in_another_error(
+    module: str, function: str, recordings: list[str]
+) -> None:
+    done = subprocess.run(
+        [
+            *(sys.executable, str(TESTS / "flood.py"), module, function),
+            *(str(TESTS / "data" / name) for name in recordings),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    last = done.stdout.splitlines()[-1:]
+    assert (done.returncode, last, done.stderr[-1000:]) == (0, ["done"], "")
+
+
+def test_every_parser_is_flooded() -> None:
+    rooms = TESTS.parent / "module_utils" / "trueup"
+    found = {path.parent.name for path in rooms.glob("benchmarks/*/output.py")}
+    found |= {path.stem for path in rooms.glob("parsers/[a-z]*.py")}
+    assert {function.removeprefix("parse_") for _, function, _ in PARSERS} == found
