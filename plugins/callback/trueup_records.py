@@ -43,7 +43,7 @@ options:
 _COUNTS = {"failures": "failed"}
 _SCHEMA = Path(records.__file__).with_name("record.schema.json")
 # What of an earlier manifest is kept.
-_KEPT: dict[str, type[dict[str, Any]] | type[list[Any]]] = {
+_KEPT: dict[str, type[dict[str, Any] | list[Any]]] = {
     **dict.fromkeys(("hosts", "failed_in", "chosen"), dict),
     **dict.fromkeys(("expected", "skipped", "warnings"), list),
 }

@@ -348,9 +348,7 @@ def test_what_is_said_of_the_driver_and_the_pair_says_why(examined: report.Healt
     assert pair.reason == "each of the two is fast with others: look at the way between them"
 
 
-def pairs_of(
-    bad: set[tuple[int, int]], nodes: int = 8, device: str = "mlx5_ib0"
-) -> list[Case]:
+def pairs_of(bad: set[tuple[int, int]], nodes: int = 8, device: str = "mlx5_ib0") -> list[Case]:
     """Every pair of a few nodes; those in ``bad`` at half the speed."""
     return [
         case(
