@@ -204,7 +204,7 @@ endef
 .PHONY: unit
 unit: test-venv ## Unit tests (under a minute)
 	@$(call heading,'unit')
-	$(call pytest,unit,tests/unit)
+	$(call pytest,unit,tests/unit -n 2 --dist loadfile)
 
 .PHONY: contract
 contract: test-venv ## Contracts between the rooms: specs, schemas, catalog, requirements
