@@ -17,6 +17,7 @@ from trueup.errors import ParseError
 
 DATA = Path(__file__).parent.parent / "data" / "vllm"
 RANDOM = "vllm032_driver_random.log"
+ONE_PIECE = "vllm032_driver_one_piece.log"
 
 
 def text_of(name: str) -> str:
@@ -327,6 +328,18 @@ def test_answers_in_one_piece_are_counted_by_the_driver() -> None:
     )
 
 
+def test_a_recorded_run_whose_answers_came_in_one_piece_keeps_its_throughput() -> None:
+    output = parse_vllm(text_of(ONE_PIECE))
+    # Printed: a median TPOT, a median ITL and a P99 ITL of 0.00.
+    assert (output.in_one_piece, sorted(output.latencies)) == (76, ["e2el", "ttft"])
+    assert output.warnings == [f"76 of 81 {PIECE}"]
+    assert output.checks == {"no_failed_requests": True}
+    assert output.output_tokens == 81 * 32
+    assert output.output_throughput == pytest.approx(2592 / output.duration_seconds)
+    table = text_of(ONE_PIECE).split("trueup-vllm {")[0]
+    assert parse_vllm(table).warnings[0] == PIECE
+
+
 def test_answers_without_a_token_are_refused() -> None:
     message = "2 of 40 requests without a token were counted as successful"
     with pytest.raises(ParseError, match=message):
@@ -347,7 +360,7 @@ def test_only_vllms_output_is_recognised() -> None:
     assert recognises("") is False
 
 
-EXACT = [RANDOM, "vllm032_driver_ramp_goodput.log", DETAILED, TABLE, OLD]
+EXACT = [RANDOM, ONE_PIECE, "vllm032_driver_ramp_goodput.log", DETAILED, TABLE, OLD]
 
 
 @settings(max_examples=60, deadline=None)

@@ -6,14 +6,17 @@ from __future__ import annotations
 import json
 import socket
 import threading
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pytest
 import vllm_bench
 from ansible.module_utils.trueup import folders, vllm
+from ansible.module_utils.trueup.benchmarks.vllm.output import parse_vllm
 from ansible.module_utils.trueup.errors import BadInput
 from bench_modules import FakeRun, Runner
 from trueup import record as records
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
 
 DATA = Path(__file__).parent.parent / "data" / "vllm"
 RANDOM = (DATA / "vllm032_driver_random.log").read_text()
+ONE_PIECE = (DATA / "vllm032_driver_one_piece.log").read_text()
+RAMP = (DATA / "vllm032_driver_ramp_goodput.log").read_text()
 KILLED, KILLED_ERROR = (DATA / "vllm032_driver_killed.log").read_text().split("[standard error]\n")
 NO_MODEL, NO_MODEL_ERROR = (
     (DATA / "vllm032_driver_no_model.log").read_text().split("[standard error]\n")
@@ -285,6 +290,41 @@ def test_a_run_that_does_not_count_is_invalid(
     assert result["record"]["outcome"] == "invalid"
     assert reason in result["record"]["reason"]
     assert "requests_completed" in {row["name"] for row in result["record"]["metrics"]}
+
+
+def test_answers_in_one_piece_count_without_the_latencies_between_tokens(
+    run_module: Any, server: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warned: list[str] = []
+    monkeypatch.setattr(vllm_bench.AnsibleModule, "warn", lambda _, text: warned.append(text))
+    server.models = '{"data": [{"id": "trueup/tiny-random-llama"}]}'
+    options = {"num_prompts": 81, "random_input_tokens": 32, "random_output_tokens": 32}
+    record = run_module(
+        FakeRun(stdout=ONE_PIECE), served_model_name="trueup/tiny-random-llama", **options
+    )["record"]
+    jsonschema.validate(record, SCHEMA)
+    assert (record["outcome"], record["reason"]) == ("ok", None)
+    rows = {row["name"]: row["value"] for row in record["metrics"]}
+    assert {"ttft", "e2el"} - set(rows) == set()
+    assert {"tpot", "itl"} & set(rows) == set()
+    assert (rows["answers_in_one_piece"], rows["output_tokens"]) == (76, 2592)
+    (warning,) = warned
+    assert warning == (
+        "76 of 81 answers arrived in one piece: TPOT and ITL cannot be known and are left out, "
+        "TTFT is the time to the first piece; the throughput holds"
+    )
+
+
+@pytest.mark.parametrize(("limit", "kept"), [("ttft", 1), ("tpot", 0)])
+def test_a_goodput_by_a_tpot_that_cannot_be_known_is_left_out(limit: str, kept: int) -> None:
+    output = parse_vllm(RAMP)
+    assert output.goodput is not None
+    chosen = SimpleNamespace(goodput_ms={limit: 400.0})
+    unknown = {name: output.latencies[name] for name in ("ttft", "e2el")}
+    rows = vllm.measured(replace(output, latencies=unknown), chosen)
+    assert [row.name for row in rows].count("request_goodput") == kept
+    # With a TPOT it stays.
+    assert vllm.measured(output, chosen) == output.metrics()
 
 
 def test_another_model_is_invalid(run_module: Any, server: StandIn) -> None:
