@@ -202,7 +202,7 @@ define pytest
 endef
 
 .PHONY: unit
-unit: test-venv ## Unit tests (under a minute)
+unit: test-venv ## Unit tests (three minutes)
 	@$(call heading,'unit')
 	$(call pytest,unit,tests/unit -n 2 --dist loadfile)
 
@@ -232,8 +232,11 @@ molecule: test-venv ## The roles on real systems: this machine (local), systemd 
 	      --target .cache/nothing "$$torch" >/dev/null 2>&1 || lack="pip finds no $$torch, the build of torch for CPUs (docs/lab.md)"
 	  fi
 	  if [ -n "$$lack" ]; then echo "skipped: molecule $$scenario: $$lack"; continue; fi
+	  # Its nodes have fixed names: another checkout's run of the same scenario would take them away.
+	  exec 9> "/tmp/trueup-molecule-$$scenario.lock"
+	  flock --nonblock 9 || { echo "waiting: another run of molecule $$scenario on this machine"; flock 9; }
 	  begun=$$SECONDS
-	  NO_COLOR=1 molecule test --scenario-name "$$scenario" || failed+=" $$scenario"
+	  NO_COLOR=1 molecule test --scenario-name "$$scenario" 9>&- || failed+=" $$scenario"
 	  echo "molecule $$scenario took $$((SECONDS - begun)) s"
 	done
 	if [ -n "$$failed" ]; then
