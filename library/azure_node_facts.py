@@ -281,11 +281,12 @@ import platform
 from typing import TYPE_CHECKING
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.trueup import identify, imds, tools
 from ansible.module_utils.trueup.errors import TrueupError
-from ansible.module_utils.trueup.parsers.lscpu import parse_lscpu
-from ansible.module_utils.trueup.parsers.nvidia_smi import GPU_QUERY, parse_nvidia_smi
-from ansible.module_utils.trueup.topology import read_topology
+from ansible.module_utils.trueup.node import identify, tools
+from ansible.module_utils.trueup.node import metadata as imds
+from ansible.module_utils.trueup.node.lscpu import parse_lscpu
+from ansible.module_utils.trueup.node.nvidia_smi import GPU_QUERY, parse_nvidia_smi
+from ansible.module_utils.trueup.node.topology import read_topology
 
 # What roles look for before they install it.
 PROGRAMS = ("gcc", "mdadm", "mkfs.xfs", "mpirun")

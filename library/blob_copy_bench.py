@@ -143,10 +143,11 @@ import os
 from typing import Any, Dict, List, Optional
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.trueup import blob_copy, folders
-from ansible.module_utils.trueup.bench import COMMON_SPEC, Bench
+from ansible.module_utils.trueup.benchmarks.blob_copy import case as blob_copy
 from ansible.module_utils.trueup.benchmarks.blob_copy.output import BlobCopyOutput, parse_blob_copy
 from ansible.module_utils.trueup.errors import BadInput
+from ansible.module_utils.trueup.node import folders
+from ansible.module_utils.trueup.run.bench import COMMON_SPEC, Bench
 
 
 def argument_spec() -> Dict[str, Dict[str, Any]]:

@@ -300,7 +300,7 @@ import os
 from typing import Any, Dict
 
 from ansible.module_utils.basic import AnsibleModule, env_fallback
-from ansible.module_utils.trueup import cyclecloud, cyclecloud_api
+from ansible.module_utils.trueup.cluster import cyclecloud, cyclecloud_api
 from ansible.module_utils.trueup.errors import BadInput, TrueupError
 from ansible.module_utils.urls import open_url
 

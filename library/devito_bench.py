@@ -163,14 +163,14 @@ import os
 from typing import Any, Dict
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.trueup import devito
-from ansible.module_utils.trueup.affinity import plan
-from ansible.module_utils.trueup.bench import COMMON_SPEC, Bench
+from ansible.module_utils.trueup.benchmarks.devito import case as devito
 from ansible.module_utils.trueup.benchmarks.devito.output import parse_devito
 from ansible.module_utils.trueup.errors import BadInput
-from ansible.module_utils.trueup.launcher import LAUNCHER_SPEC, Launcher
-from ansible.module_utils.trueup.memory import available_memory_bytes
-from ansible.module_utils.trueup.topology import read_topology
+from ansible.module_utils.trueup.node.affinity import plan
+from ansible.module_utils.trueup.node.memory import available_memory_bytes
+from ansible.module_utils.trueup.node.topology import read_topology
+from ansible.module_utils.trueup.run.bench import COMMON_SPEC, Bench
+from ansible.module_utils.trueup.run.launcher import LAUNCHER_SPEC, Launcher
 
 
 def argument_spec() -> Dict[str, Dict[str, Any]]:

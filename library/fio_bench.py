@@ -141,10 +141,11 @@ import os
 from typing import Any, Dict
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.trueup import fio, folders, mounts
-from ansible.module_utils.trueup.bench import COMMON_SPEC, Bench
+from ansible.module_utils.trueup.benchmarks.fio import case as fio
 from ansible.module_utils.trueup.benchmarks.fio.output import parse_fio
 from ansible.module_utils.trueup.errors import BadInput
+from ansible.module_utils.trueup.node import folders, mounts
+from ansible.module_utils.trueup.run.bench import COMMON_SPEC, Bench
 
 # A file system that needs longer to say how full it is has lost its server.
 _ANSWERS_WITHIN = 30

@@ -100,11 +100,12 @@ import os
 from typing import Any, Dict
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.trueup import gemm, gpu_copy
-from ansible.module_utils.trueup.bench import COMMON_SPEC, Bench
+from ansible.module_utils.trueup.benchmarks.gemm import case as gemm
 from ansible.module_utils.trueup.benchmarks.gemm.output import parse_gemm
+from ansible.module_utils.trueup.benchmarks.gpu_copy import case as gpu_copy
 from ansible.module_utils.trueup.errors import BadInput, TrueupError
-from ansible.module_utils.trueup.topology import read_topology
+from ansible.module_utils.trueup.node.topology import read_topology
+from ansible.module_utils.trueup.run.bench import COMMON_SPEC, Bench
 
 PRECISIONS = ["fp64", "tf32", "bf16", "fp8"]
 

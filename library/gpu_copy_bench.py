@@ -101,11 +101,11 @@ import os
 from typing import Any, Dict
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.trueup import gpu_copy
-from ansible.module_utils.trueup.bench import COMMON_SPEC, Bench
+from ansible.module_utils.trueup.benchmarks.gpu_copy import case as gpu_copy
 from ansible.module_utils.trueup.benchmarks.gpu_copy.output import parse_gpu_copy
 from ansible.module_utils.trueup.errors import TrueupError
-from ansible.module_utils.trueup.topology import read_topology
+from ansible.module_utils.trueup.node.topology import read_topology
+from ansible.module_utils.trueup.run.bench import COMMON_SPEC, Bench
 
 
 def argument_spec() -> Dict[str, Dict[str, Any]]:

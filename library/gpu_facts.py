@@ -154,8 +154,8 @@ import time
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.trueup import gpu_driver, gpu_state, tools
 from ansible.module_utils.trueup.errors import ParseError, TrueupError
+from ansible.module_utils.trueup.node import gpu_driver, gpu_state, tools
 
 # Of the driver's own version; 8 GPUs without persistence mode take some 20 s to answer.
 DRIVER_SECONDS = 60

@@ -127,13 +127,13 @@ import tempfile
 from typing import Any, Dict
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.trueup import hpl
-from ansible.module_utils.trueup.affinity import plan
-from ansible.module_utils.trueup.bench import COMMON_SPEC, Bench
+from ansible.module_utils.trueup.benchmarks.hpl import case as hpl
 from ansible.module_utils.trueup.benchmarks.hpl.output import parse_hpl
 from ansible.module_utils.trueup.errors import BadInput
-from ansible.module_utils.trueup.memory import available_memory_bytes
-from ansible.module_utils.trueup.topology import read_topology
+from ansible.module_utils.trueup.node.affinity import plan
+from ansible.module_utils.trueup.node.memory import available_memory_bytes
+from ansible.module_utils.trueup.node.topology import read_topology
+from ansible.module_utils.trueup.run.bench import COMMON_SPEC, Bench
 
 
 def argument_spec() -> Dict[str, Dict[str, Any]]:

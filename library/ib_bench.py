@@ -139,12 +139,13 @@ import re
 from typing import Any, Dict
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.trueup import ib, infiniband
-from ansible.module_utils.trueup.affinity import taskset_argv
-from ansible.module_utils.trueup.bench import COMMON_SPEC
+from ansible.module_utils.trueup.benchmarks.ib import case as ib
 from ansible.module_utils.trueup.benchmarks.ib.output import parse_ib
 from ansible.module_utils.trueup.errors import BadInput
-from ansible.module_utils.trueup.topology import format_cpu_list, read_topology
+from ansible.module_utils.trueup.node import infiniband
+from ansible.module_utils.trueup.node.affinity import taskset_argv
+from ansible.module_utils.trueup.node.topology import format_cpu_list, read_topology
+from ansible.module_utils.trueup.run.bench import COMMON_SPEC
 
 LOOPBACK = "127.0.0.1"
 

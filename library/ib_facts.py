@@ -157,8 +157,8 @@ import os
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.trueup import infiniband, tools
 from ansible.module_utils.trueup.errors import TrueupError
+from ansible.module_utils.trueup.node import infiniband, tools
 
 NAMING_SERVICE = "/etc/systemd/system/azure_persistent_rdma_naming.service"
 WAAGENT_CONF = "/etc/waagent.conf"

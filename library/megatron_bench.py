@@ -196,11 +196,11 @@ import os
 from typing import Any, Dict, Optional
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.trueup import megatron
-from ansible.module_utils.trueup.bench import COMMON_SPEC, Bench
+from ansible.module_utils.trueup.benchmarks.megatron import case as megatron
 from ansible.module_utils.trueup.benchmarks.megatron.output import parse_megatron
 from ansible.module_utils.trueup.errors import BadInput
-from ansible.module_utils.trueup.launcher import LAUNCHER_SPEC, Launcher
+from ansible.module_utils.trueup.run.bench import COMMON_SPEC, Bench
+from ansible.module_utils.trueup.run.launcher import LAUNCHER_SPEC, Launcher
 
 _NUMBERS = {
     "layers": 2,

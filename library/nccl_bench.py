@@ -139,11 +139,11 @@ ansible_facts:
 from typing import Any, Dict
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.trueup import nccl
-from ansible.module_utils.trueup.bench import COMMON_SPEC, Bench
+from ansible.module_utils.trueup.benchmarks.nccl import case as nccl
 from ansible.module_utils.trueup.benchmarks.nccl.output import OPERATIONS, parse_nccl
 from ansible.module_utils.trueup.errors import BadInput
-from ansible.module_utils.trueup.launcher import LAUNCHER_SPEC, Launcher
+from ansible.module_utils.trueup.run.bench import COMMON_SPEC, Bench
+from ansible.module_utils.trueup.run.launcher import LAUNCHER_SPEC, Launcher
 
 
 def argument_spec() -> Dict[str, Dict[str, Any]]:

@@ -76,8 +76,8 @@ ansible_facts:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.trueup import node_state
-from ansible.module_utils.trueup.bench import Case
+from ansible.module_utils.trueup.node import state as node_state
+from ansible.module_utils.trueup.run.bench import Case
 
 
 def main() -> None:

@@ -84,12 +84,12 @@ import os
 from typing import Any, Dict
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.trueup import ranks
-from ansible.module_utils.trueup.affinity import plan
 from ansible.module_utils.trueup.errors import BadInput, ParseError
-from ansible.module_utils.trueup.launcher import LAUNCHER_SPEC, Launcher
-from ansible.module_utils.trueup.process import Orphaned
-from ansible.module_utils.trueup.topology import read_topology
+from ansible.module_utils.trueup.node.affinity import plan
+from ansible.module_utils.trueup.node.topology import read_topology
+from ansible.module_utils.trueup.run import ranks
+from ansible.module_utils.trueup.run.launcher import LAUNCHER_SPEC, Launcher
+from ansible.module_utils.trueup.run.process import Orphaned
 
 
 def argument_spec() -> Dict[str, Dict[str, Any]]:

@@ -69,8 +69,8 @@ import subprocess
 from typing import Any, Dict, Optional, Tuple
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.trueup import mounts
 from ansible.module_utils.trueup.errors import BadInput
+from ansible.module_utils.trueup.node import mounts
 
 UNITS = "/etc/systemd/system"
 # The first line of the role's units.

@@ -92,13 +92,13 @@ import os
 from typing import Any, Dict
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.trueup import stream
-from ansible.module_utils.trueup.affinity import plan
-from ansible.module_utils.trueup.bench import COMMON_SPEC, Bench
+from ansible.module_utils.trueup.benchmarks.stream import case as stream
 from ansible.module_utils.trueup.benchmarks.stream.output import parse_stream
 from ansible.module_utils.trueup.errors import BadInput
-from ansible.module_utils.trueup.memory import available_memory_bytes
-from ansible.module_utils.trueup.topology import read_topology
+from ansible.module_utils.trueup.node.affinity import plan
+from ansible.module_utils.trueup.node.memory import available_memory_bytes
+from ansible.module_utils.trueup.node.topology import read_topology
+from ansible.module_utils.trueup.run.bench import COMMON_SPEC, Bench
 
 
 def argument_spec() -> Dict[str, Dict[str, Any]]:

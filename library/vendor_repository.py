@@ -105,8 +105,8 @@ import os
 import tempfile
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.trueup import packages
 from ansible.module_utils.trueup.errors import TrueupError
+from ansible.module_utils.trueup.node import packages
 from ansible.module_utils.urls import open_url
 
 KEY_FOLDERS = {"apt": "/etc/apt/keyrings", "dnf": "/etc/pki/rpm-gpg"}

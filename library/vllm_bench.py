@@ -224,10 +224,11 @@ import tempfile
 from typing import Any, Dict
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.trueup import folders, vllm
-from ansible.module_utils.trueup.bench import COMMON_SPEC, Bench
+from ansible.module_utils.trueup.benchmarks.vllm import case as vllm
 from ansible.module_utils.trueup.benchmarks.vllm.output import parse_vllm
 from ansible.module_utils.trueup.errors import BadInput
+from ansible.module_utils.trueup.node import folders
+from ansible.module_utils.trueup.run.bench import COMMON_SPEC, Bench
 
 
 def argument_spec() -> Dict[str, Dict[str, Any]]:

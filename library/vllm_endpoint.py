@@ -133,7 +133,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, Sequence
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.trueup import vllm_server
+from ansible.module_utils.trueup.benchmarks.vllm import server as vllm_server
 from ansible.module_utils.trueup.errors import BadInput
 
 _UNITS = Path("/etc/systemd/system")

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
-from ansible.module_utils.trueup import bench, process, slurm
-from ansible.module_utils.trueup.launcher import Launcher
+from ansible.module_utils.trueup.run import bench, process
+from ansible.module_utils.trueup.run import slurm_job as slurm
+from ansible.module_utils.trueup.run.launcher import Launcher
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,7 +8,13 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from trueup.topology import Topology, format_cpu_list, mask_words, parse_cpu_list, read_topology
+from trueup.node.topology import (
+    Topology,
+    format_cpu_list,
+    mask_words,
+    parse_cpu_list,
+    read_topology,
+)
 
 DATA = Path(__file__).parent / "data" / "machines"
 _SHARED = tempfile.TemporaryDirectory()

@@ -23,14 +23,21 @@ from typing import Any
 
 import fleet
 import machines
-from trueup import blob_copy, devito, fio, gromacs, megatron, nccl, node_state, vllm
-from trueup.affinity import Placement, plan
-from trueup.bench import Case
+from trueup.benchmarks.blob_copy import case as blob_copy
+from trueup.benchmarks.devito import case as devito
+from trueup.benchmarks.fio import case as fio
+from trueup.benchmarks.gromacs import case as gromacs
+from trueup.benchmarks.megatron import case as megatron
+from trueup.benchmarks.nccl import case as nccl
+from trueup.benchmarks.vllm import case as vllm
 from trueup.benchmarks.vllm.output import DRIVER_PREFIX as VLLM_PREFIX
 from trueup.errors import ParseError
-from trueup.launcher import Launcher
+from trueup.node import state as node_state
+from trueup.node.affinity import Placement, plan
+from trueup.node.topology import format_cpu_list
 from trueup.record import Metric, write_record
-from trueup.topology import format_cpu_list
+from trueup.run.bench import Case
+from trueup.run.launcher import Launcher
 
 __all__ = [
     "H100",
@@ -200,7 +207,7 @@ def record_of(
         figures: the rows made of the parser's result; its own where this is not given.
         judge: why the parser's result is not valid, by the module's rule; the failed checks where
             this is not given.
-        fields: of ``trueup.bench.Case``: case, ranks, threads_per_rank, gpus, command,
+        fields: of ``trueup.run.bench.Case``: case, ranks, threads_per_rank, gpus, command,
             environment, software, seconds.
 
     Raises:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from trueup.blob_copy import capped
+from trueup.benchmarks.blob_copy.case import capped
 from trueup.errors import BadInput
 
 __all__ = ["Intervals", "Transfer", "intervals", "transfer"]

@@ -20,7 +20,7 @@ from trueup.errors import BadInput, TrueupError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trueup.nccl_topology import Layout
+    from trueup.node.nccl_topology import Layout
 
     from .health.verdicts import Verdict
     from .load import Loaded
@@ -709,7 +709,7 @@ def flops(
     each of them: step time, samples/s, tokens/s, percent of peak. Rates of one run differ by a
     third between formulas: article counts recomputed activations (hardware FLOPs), megatron does
     not (model FLOPs), megatron_lm, which Megatron-LM prints, also halves the attention scores."""
-    from trueup.flops import Model, parameters
+    from trueup.benchmarks.megatron.flops import Model, parameters
 
     from . import flops as analysis
     from .catalog import folder

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import yaml
-from trueup import flops
+from trueup.benchmarks.megatron import flops
 from trueup.errors import BadInput
 
 if TYPE_CHECKING:

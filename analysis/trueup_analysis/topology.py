@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import yaml
 from trueup.errors import BadInput
-from trueup.nccl_topology import (
+from trueup.node.nccl_topology import (
     Layout,
     check,
     check_gpu_masks,

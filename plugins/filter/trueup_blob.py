@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from trueup.blob_copy import account, capped, listed
+from trueup.benchmarks.blob_copy.case import account, capped, listed
 from trueup.errors import BadInput
 
 DOCUMENTATION = r"""
@@ -22,7 +22,7 @@ description:
 
 
 def blob_cap(copies: int, limit_mbps: float, cap_mbps: float = 0.0) -> dict[str, Any]:
-    """The cap by the rule of ``trueup.blob_copy``."""
+    """The cap by the rule of ``trueup.benchmarks.blob_copy.case``."""
     try:
         cap = capped(int(copies), float(limit_mbps) * 1e6, float(cap_mbps) * 1e6 or None)
     except (BadInput, ValueError) as error:

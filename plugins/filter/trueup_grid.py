@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleFilterError
-from trueup import grid
 from trueup.errors import TrueupError
+from trueup.node import grid_driver as grid
 
 if TYPE_CHECKING:
     from collections.abc import Callable

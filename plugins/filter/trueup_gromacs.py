@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from trueup import gromacs
+from trueup.benchmarks.gromacs import case as gromacs
 
 DOCUMENTATION = r"""
 name: trueup_gromacs
@@ -17,7 +17,7 @@ description:
 def gromacs_layouts(
     cores: int, *, numa: int, l3_groups: int, gpus: int, pme: str, water_box: float
 ) -> list[dict[str, int]]:
-    """As ``trueup.gromacs.layouts``; values of templates may be text."""
+    """As ``trueup.benchmarks.gromacs.case.layouts``; values of templates may be text."""
     return gromacs.layouts(
         int(cores),
         numa=int(numa),

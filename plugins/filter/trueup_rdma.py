@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 from ansible.errors import AnsibleFilterError
-from trueup import nccl_topology
 from trueup.errors import TrueupError
+from trueup.node import nccl_topology
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 from ansible.errors import AnsibleFilterError
-from trueup import nccl_topology
 from trueup.errors import TrueupError
-from trueup.topology import format_cpu_list
+from trueup.node import nccl_topology
+from trueup.node.topology import format_cpu_list
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -10,7 +10,7 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 from trueup.errors import BadInput
-from trueup.mounts import unit_name
+from trueup.node.mounts import unit_name
 
 DOCUMENTATION = r"""
 name: trueup_storage

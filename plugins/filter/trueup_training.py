@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleFilterError
-from trueup import megatron
+from trueup.benchmarks.megatron import case as megatron
 from trueup.errors import BadInput
 
 if TYPE_CHECKING:

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 from ansible.errors import AnsibleFilterError
-from trueup import serving, vllm, vllm_recipes
+from trueup.benchmarks.vllm import case as vllm
+from trueup.benchmarks.vllm import endpoints as serving
+from trueup.benchmarks.vllm import recipes as vllm_recipes
 from trueup.errors import TrueupError
 
 if TYPE_CHECKING:

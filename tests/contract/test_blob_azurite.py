@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import azurite
 import pytest
 from azurite import Faults, Request
-from trueup import blob_copy
+from trueup.benchmarks.blob_copy import case as blob_copy
 from trueup.benchmarks.blob_copy.output import DRIVER_PREFIX, BlobCopyOutput, parse_blob_copy
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible.module_utils.trueup.bench import COMMON_SPEC
+from ansible.module_utils.trueup.run.bench import COMMON_SPEC
 from trueup import benchmarks
 from trueup_bench import ModuleDocFragment
 from trueup_launcher import ModuleDocFragment as LauncherFragment

@@ -21,9 +21,9 @@ import pytest
 import yaml
 from machines import DATA, build, description
 from metadata_server import document, send, serving
-from trueup.affinity import openmpi_rankfile, plan, srun_cpu_bind
-from trueup.parsers.nvidia_smi import GPU_QUERY
-from trueup.topology import cpu_mask, mask_words, parse_cpu_list, read_topology
+from trueup.node.affinity import openmpi_rankfile, plan, srun_cpu_bind
+from trueup.node.nvidia_smi import GPU_QUERY
+from trueup.node.topology import cpu_mask, mask_words, parse_cpu_list, read_topology
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

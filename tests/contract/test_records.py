@@ -12,7 +12,7 @@ from types import ModuleType
 import devito_bench
 import pytest
 import stream_bench
-from ansible.module_utils.trueup.topology import Topology
+from ansible.module_utils.trueup.node.topology import Topology
 from bench_modules import FakeRun, Runner
 from trueup import record as records
 from trueup_analysis.load import load

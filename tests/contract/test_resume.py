@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from trueup.topology import read_topology
+from trueup.node.topology import read_topology
 
 ROOT = Path(__file__).parent.parent.parent
 # Bytes that a case moves in all: some seconds, long enough to be killed in. How many repeats that

@@ -14,12 +14,12 @@ import blob_copy_bench
 import jsonschema
 import pytest
 import yaml
-from ansible.module_utils.trueup import blob_copy
+from ansible.module_utils.trueup.benchmarks.blob_copy import case as blob_copy
 from bench_modules import FakeRun, Runner
 from hypothesis import given
 from hypothesis import strategies as st
-from trueup import blob_copy as rule
 from trueup import record as records
+from trueup.benchmarks.blob_copy import case as rule
 from trueup.benchmarks.blob_copy.output import DRIVER_PREFIX
 from trueup.errors import BadInput
 from trueup_blob import blob_listed

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from trueup import blob_copy
+from trueup.benchmarks.blob_copy import case as blob_copy
 from trueup.errors import BadInput
 
 DRIVER = Path(__file__).parents[2] / "roles" / "blob_checkpoint" / "files" / "blob_copy_driver.py"

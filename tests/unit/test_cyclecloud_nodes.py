@@ -15,7 +15,7 @@ import cyclecloud_nodes
 import pytest
 import yaml
 from ansible.module_utils.testing import patch_module_args
-from ansible.module_utils.trueup import cyclecloud, cyclecloud_api
+from ansible.module_utils.trueup.cluster import cyclecloud, cyclecloud_api
 from ansible.module_utils.trueup.errors import TrueupError
 from ansible.module_utils.urls import open_url
 from cryptography import x509

@@ -12,8 +12,9 @@ from typing import Any
 import devito_bench
 import jsonschema
 import pytest
-from ansible.module_utils.trueup import devito, process
-from ansible.module_utils.trueup.topology import Topology
+from ansible.module_utils.trueup.benchmarks.devito import case as devito
+from ansible.module_utils.trueup.node.topology import Topology
+from ansible.module_utils.trueup.run import process
 from bench_modules import FakeRun, Runner
 from trueup import record as records
 

@@ -15,7 +15,8 @@ from typing import Any
 import fio_bench
 import jsonschema
 import pytest
-from ansible.module_utils.trueup import fio, folders, mounts
+from ansible.module_utils.trueup.benchmarks.fio import case as fio
+from ansible.module_utils.trueup.node import folders, mounts
 from bench_modules import FakeRun, Runner
 from trueup import record as records
 from trueup.benchmarks.fio.output import parse_fio

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trueup.errors import BadInput
-from trueup.flops import (
+from trueup.benchmarks.megatron.flops import (
     FORMULAS,
     Model,
     article_flops,
@@ -16,6 +15,7 @@ from trueup.flops import (
     rate,
     seconds_for,
 )
+from trueup.errors import BadInput
 
 GPT3 = Model(96, 12288, 512, 51200, 96)
 

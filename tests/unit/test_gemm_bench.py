@@ -12,7 +12,7 @@ from typing import Any
 import gemm_bench
 import jsonschema
 import pytest
-from ansible.module_utils.trueup.topology import Topology
+from ansible.module_utils.trueup.node.topology import Topology
 from bench_modules import FakeRun, Runner
 from test_parse_gemm import sealed
 from trueup import record as records

@@ -13,12 +13,12 @@ import gpu_copy_bench
 import jsonschema
 import machines
 import pytest
-from ansible.module_utils.trueup.topology import Topology
+from ansible.module_utils.trueup.node.topology import Topology
 from bench_modules import FakeRun, Runner
 from trueup import record as records
+from trueup.benchmarks.gpu_copy.case import cpus_beside
 from trueup.benchmarks.gpu_copy.output import parse_gpu_copy
 from trueup.errors import BadInput
-from trueup.gpu_copy import cpus_beside
 
 ROOT = Path(__file__).parents[2]
 DATA = Path(__file__).parent.parent / "data" / "gpu_copy"

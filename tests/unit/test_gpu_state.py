@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from trueup.errors import ParseError
-from trueup.gpu_state import (
+from trueup.node.gpu_state import (
     QUERIES,
     REMAP_QUERY,
     XID_MEANING,

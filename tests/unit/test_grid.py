@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from ansible.errors import AnsibleFilterError
 from trueup.errors import BadInput, ParseError
-from trueup.grid import GridDriver, choose, parse_manifest, refusals
+from trueup.node.grid_driver import GridDriver, choose, parse_manifest, refusals
 from trueup_grid import grid_driver, grid_refusals
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import Any
 import gromacs_bench
 import jsonschema
 import pytest
-from ansible.module_utils.trueup import gromacs
+from ansible.module_utils.trueup.benchmarks.gromacs import case as gromacs
 from ansible.module_utils.trueup.benchmarks.gromacs.output import parse_gromacs
 from bench_modules import FakeRun, Runner
 from trueup import record as records

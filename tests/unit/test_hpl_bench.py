@@ -11,9 +11,9 @@ from typing import Any
 import hpl_bench
 import jsonschema
 import pytest
-from ansible.module_utils.trueup import hpl
+from ansible.module_utils.trueup.benchmarks.hpl import case as hpl
 from ansible.module_utils.trueup.errors import BadInput
-from ansible.module_utils.trueup.topology import Topology
+from ansible.module_utils.trueup.node.topology import Topology
 from bench_modules import FakeRun, Runner
 from trueup import record as records
 from trueup.benchmarks.hpl.output import parse_hpl

@@ -17,7 +17,8 @@ import ib_bench
 import jsonschema
 import pytest
 from ansible.module_utils.testing import patch_module_args
-from ansible.module_utils.trueup import bench, ib
+from ansible.module_utils.trueup.benchmarks.ib import case as ib
+from ansible.module_utils.trueup.run import bench
 from trueup import record as records
 
 DATA = Path(__file__).parent.parent / "data" / "ib"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from machines import DATA, build, root_of, topology_of
 from trueup.errors import ParseError
-from trueup.identify import (
+from trueup.node.identify import (
     Observed,
     describe,
     identify,
@@ -24,9 +24,9 @@ from trueup.identify import (
     read_os_release,
     read_secure_boot,
 )
-from trueup.imds import Metadata
-from trueup.parsers.lscpu import Lscpu, parse_lscpu
-from trueup.parsers.nvidia_smi import Gpu, parse_nvidia_smi
+from trueup.node.lscpu import Lscpu, parse_lscpu
+from trueup.node.metadata import Metadata
+from trueup.node.nvidia_smi import Gpu, parse_nvidia_smi
 
 if TYPE_CHECKING:
     from pathlib import Path

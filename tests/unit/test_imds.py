@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from metadata_server import document, send, serving
 from trueup.errors import BadInput
-from trueup.imds import Metadata, ask
+from trueup.node.metadata import Metadata, ask
 
 if TYPE_CHECKING:
     from http.server import BaseHTTPRequestHandler

@@ -8,7 +8,7 @@ import pytest
 from ansible.errors import AnsibleFilterError
 from machines import DATA, build, description, root_of
 from trueup.errors import BadInput
-from trueup.infiniband import (
+from trueup.node.infiniband import (
     Expected,
     counter_problems,
     persistent_names,

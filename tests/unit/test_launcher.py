@@ -13,12 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_affinity import topologies
-from trueup import launcher as launchers
-from trueup import process, slurm
-from trueup.affinity import BINDINGS, Placement, plan, srun_cpu_bind
 from trueup.errors import BadInput
-from trueup.launcher import LAUNCHER_SPEC, Launcher
-from trueup.topology import Topology, parse_cpu_list, parse_cpu_mask
+from trueup.node.affinity import BINDINGS, Placement, plan, srun_cpu_bind
+from trueup.node.topology import Topology, parse_cpu_list, parse_cpu_mask
+from trueup.run import launcher as launchers
+from trueup.run import process
+from trueup.run import slurm_job as slurm
+from trueup.run.launcher import LAUNCHER_SPEC, Launcher
 
 PROGRAM = ["/opt/it/bin/program", "--size", "64"]
 BOUND = Placement(2, 2, "numa", ((0, 1), (2, 3)))

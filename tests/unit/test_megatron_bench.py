@@ -15,10 +15,10 @@ import jsonschema
 import megatron_bench
 import pytest
 import yaml
-from ansible.module_utils.trueup import launcher
+from ansible.module_utils.trueup.run import launcher
 from bench_modules import FakeRun, Runner
 from trueup import record as records
-from trueup.flops import Model, article_flops, megatron_flops, parameters
+from trueup.benchmarks.megatron.flops import Model, article_flops, megatron_flops, parameters
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "tests" / "data" / "megatron"

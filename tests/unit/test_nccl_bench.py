@@ -10,7 +10,8 @@ from typing import Any
 import jsonschema
 import nccl_bench
 import pytest
-from ansible.module_utils.trueup import launcher, nccl
+from ansible.module_utils.trueup.benchmarks.nccl import case as nccl
+from ansible.module_utils.trueup.run import launcher
 from bench_modules import FakeRun, Runner
 from trueup import record as records
 

@@ -15,7 +15,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from trueup.errors import BadInput
-from trueup.nccl_topology import (
+from trueup.node.nccl_topology import (
     check,
     check_gpu_masks,
     generate,

@@ -8,7 +8,7 @@ from typing import Any
 import node_state as module
 import pytest
 from ansible.module_utils.testing import patch_module_args
-from trueup import node_state
+from trueup.node import state as node_state
 
 NODE = {
     "vm_size": "Standard_ND96isr_H100_v5",

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from machines import root_of
-from trueup import infiniband
 from trueup.errors import ParseError
-from trueup.parsers.ibstat import Port, parse_ibstat
+from trueup.node import infiniband
+from trueup.node.ibstat import Port, parse_ibstat
 
 DATA = Path(__file__).parent.parent / "data" / "ibstat"
 NDV4 = (DATA / "nd96asr_v4.txt").read_text()

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from trueup.benchmarks.megatron.flops import Model, article_flops, megatron_lm_flops
 from trueup.benchmarks.megatron.output import parse_megatron, recognises, warm_up
 from trueup.errors import ParseError
-from trueup.flops import Model, article_flops, megatron_lm_flops
 
 DATA = Path(__file__).parent.parent / "data" / "megatron"
 ONE = (DATA / "gpt_driver_one.log").read_text()

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import bench_modules
 import pytest
 import rank_facts
-from ansible.module_utils.trueup import launcher, process, ranks
-from ansible.module_utils.trueup.affinity import Placement
 from ansible.module_utils.trueup.errors import ParseError
-from ansible.module_utils.trueup.ranks import Rank
-from ansible.module_utils.trueup.topology import read_topology
+from ansible.module_utils.trueup.node.affinity import Placement
+from ansible.module_utils.trueup.node.topology import read_topology
+from ansible.module_utils.trueup.run import launcher, process, ranks
+from ansible.module_utils.trueup.run.ranks import Rank
 from bench_modules import FakeRun, Runner
 
 if TYPE_CHECKING:

@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trueup import process, slurm
 from trueup.errors import ParseError
-from trueup.slurm import State, parse_nodes, parse_state
+from trueup.run import process
+from trueup.run import slurm_job as slurm
+from trueup.run.slurm_job import State, parse_nodes, parse_state
 
 DATA = Path(__file__).parent.parent / "data" / "slurm"
 UNREACHED = "slurm_load_jobs error: Unable to contact slurm controller (connect failure)"
@@ -469,7 +470,8 @@ def test_signals_are_handled_as_before_afterwards(cluster: Cluster) -> None:
 # What runs the tests may have had signals ignored, as a shell does for what it puts behind.
 CHILD = """
 import signal, sys
-from trueup import process, slurm
+from trueup.run import process
+from trueup.run import slurm_job as slurm
 for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
     signal.signal(number, signal.SIG_DFL)
 slurm._POLL_SECONDS, slurm._END_SECONDS = 0.05, 60

@@ -10,8 +10,8 @@ import pytest
 import storage_facts
 from hypothesis import given
 from hypothesis import strategies as st
-from trueup import mounts
 from trueup.errors import BadInput
+from trueup.node import mounts
 
 # proc(5)'s fields: id, parent, device, root, point, options, tags - type source options. The first
 # three are of a Debian 12; the share is the same table with an NFS mount of the lab's VM.

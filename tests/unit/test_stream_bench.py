@@ -9,7 +9,7 @@ from typing import Any
 import jsonschema
 import pytest
 import stream_bench
-from ansible.module_utils.trueup.topology import Topology
+from ansible.module_utils.trueup.node.topology import Topology
 from bench_modules import FakeRun, Runner
 from trueup import record as records
 

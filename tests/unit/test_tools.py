@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from trueup.tools import Answer, ask
+from trueup.node.tools import Answer, ask
 
 
 class Module:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from machines import build, root_of, topology_of
 from trueup.errors import BadInput, ParseError
-from trueup.topology import (
+from trueup.node.topology import (
     cpu_mask,
     format_cpu_list,
     mask_words,

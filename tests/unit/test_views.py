@@ -12,7 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from trueup import benchmarks, devito, fio, megatron
+from trueup import benchmarks
+from trueup.benchmarks.devito import case as devito
+from trueup.benchmarks.fio import case as fio
+from trueup.benchmarks.megatron import case as megatron
 from trueup.errors import ParseError
 from trueup.view import Chart, Measure, Peak, View
 
@@ -99,9 +102,8 @@ def recorded(tool: str) -> frozenset[Row]:
 @cache
 def parameters_of(tool: str) -> str:
     """The code in which the parameters of a record are named, published ones included."""
-    shared = ROOT / "module_utils" / "trueup"
-    paths = [ROOT / "library" / f"{tool}_bench.py", *shared.glob(f"{tool}.py")]
-    paths += (shared / "benchmarks" / tool).glob("output.py")
+    room = ROOT / "module_utils" / "trueup" / "benchmarks" / tool
+    paths = [ROOT / "library" / f"{tool}_bench.py", room / "case.py", room / "output.py"]
     paths += [ROOT / "analysis" / "trueup_analysis" / "published.py"]
     return "\n".join(path.read_text() for path in paths)
 

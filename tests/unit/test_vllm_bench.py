@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 import jsonschema
 import pytest
 import vllm_bench
-from ansible.module_utils.trueup import folders, vllm
+from ansible.module_utils.trueup.benchmarks.vllm import case as vllm
 from ansible.module_utils.trueup.benchmarks.vllm.output import parse_vllm
 from ansible.module_utils.trueup.errors import BadInput
+from ansible.module_utils.trueup.node import folders
 from bench_modules import FakeRun, Runner
 from trueup import record as records
 

@@ -12,7 +12,7 @@ import pytest
 import vllm_endpoint
 import yaml
 from ansible.module_utils.testing import patch_module_args
-from ansible.module_utils.trueup import vllm_server
+from ansible.module_utils.trueup.benchmarks.vllm import server as vllm_server
 from ansible.module_utils.trueup.errors import BadInput
 
 if TYPE_CHECKING:

@@ -11,9 +11,17 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trueup import vllm_recipes
+from trueup.benchmarks.vllm import recipes as vllm_recipes
+from trueup.benchmarks.vllm.recipes import (
+    GIB,
+    Machine,
+    fit,
+    gpu_word,
+    kv_bytes_per_token,
+    machine_of,
+    serve,
+)
 from trueup.errors import BadInput
-from trueup.vllm_recipes import GIB, Machine, fit, gpu_word, kv_bytes_per_token, machine_of, serve
 from trueup_catalog import catalog_sizes
 
 ROOT = Path(__file__).parents[2]

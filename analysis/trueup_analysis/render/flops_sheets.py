@@ -10,7 +10,7 @@ from .sheet import Column, Sheet
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trueup.flops import Model
+    from trueup.benchmarks.megatron.flops import Model
 
     from trueup_analysis.flops import Count, Published
 

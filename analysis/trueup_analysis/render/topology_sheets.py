@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trueup.nccl_topology import gpu_masks
-from trueup.topology import format_cpu_list, mask_words
+from trueup.node.nccl_topology import gpu_masks
+from trueup.node.topology import format_cpu_list, mask_words
 
 from . import units
 from .sheet import Column, Sheet
@@ -13,7 +13,7 @@ from .sheet import Column, Sheet
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trueup.nccl_topology import Finding, Layout
+    from trueup.node.nccl_topology import Finding, Layout
 
 __all__ = ["findings", "layout"]
 

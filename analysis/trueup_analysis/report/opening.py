@@ -38,8 +38,8 @@ __all__ = [
 
 NOT_AZURE: Final = "not an Azure size"
 
-# How module_utils/trueup/identify.py ends its warning where no metadata service answers: true of
-# every machine at home, and no trouble there.
+# How identify ends its warning where no metadata service answers: true of every machine at home,
+# and no trouble there.
 OFF_AZURE: Final = "taken for a machine outside Azure"
 
 # More lines than these of one kind are counted, not listed: the tables below list them all.

@@ -193,8 +193,8 @@ def read_credentials_file(path):
 def most_cap(copies, limit):
     """The most that each copy may take, in steps of 100 Mb/s, with all of them below the limit.
 
-    The same rule as module_utils/trueup/blob_copy.py, which no node program can import; a test
-    compares the two.
+    The same rule as benchmarks/blob_copy/case.py, which no node program can import; a test compares
+    the two.
     """
     return (math.ceil(limit / copies / CAP_STEP) - 1) * CAP_STEP
 

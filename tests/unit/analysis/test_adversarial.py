@@ -17,7 +17,7 @@ import made
 import numpy as np
 import pytest
 import typer
-from trueup import identify
+from trueup.node import identify
 from trueup_analysis import cli, cost
 from trueup_analysis.fits import fit_laws
 from trueup_analysis.load import load, pack

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from trueup.benchmarks.megatron.flops import Model, article_flops
 from trueup.errors import BadInput
-from trueup.flops import Model, article_flops
 from trueup_analysis import cli
 from trueup_analysis.flops import count, peak_of_size, published
 

@@ -1,0 +1,292 @@
+"""Devito's benchmark as a case: what may be asked for, what it needs, and how it is started."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from dataclasses import dataclass
+from typing import Any, Dict, List, Mapping, Optional, Tuple
+
+from ...errors import BadInput
+from ...node.affinity import Placement
+from ...node.topology import format_cpu_list
+from ...record import Metric
+from .output import ERROR_PREFIX, DevitoOutput
+
+__all__ = [
+    "FIELDS",
+    "Problem",
+    "case_name",
+    "environment",
+    "explain",
+    "jit_key",
+    "judge",
+    "memory_bytes",
+    "program",
+    "require_memory",
+    "roofline_fraction",
+]
+
+# Full-grid single-precision arrays that the run holds at once, by model. Acoustic: u (3 time
+# levels), vp, damp and
+# three more while the model is built (docs/devito.md has the measurements behind the figure).
+FIELDS = {"acoustic": 8}
+
+_BASE_BYTES = 300 * 1024**2  # one rank of Python with Devito imported
+_BYTES_PER_POINT = 4  # the benchmark computes in single precision
+# A lower bound of the benchmark's time step at 20 m spacing: it is 2.4 ms at vp 3.5 km/s, order 8.
+_STEP_MS = 2.0
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is computed, whatever the layout.
+
+    Attributes:
+        model: one of FIELDS.
+        shape: grid points along x, y and z, without the absorbing layers.
+        space_order: even, at least 2.
+        tn_ms: simulated time.
+        nbl: absorbing boundary layers on each side.
+    """
+
+    model: str
+    shape: Tuple[int, int, int]
+    space_order: int
+    tn_ms: int
+    nbl: int
+
+    @classmethod
+    def parse(cls, *, model: str, shape: str, space_order: int, tn_ms: int, nbl: int) -> Problem:
+        """The problem that a user's parameters describe.
+
+        Raises:
+            BadInput: naming the parameter and the number that is wrong.
+        """
+        if model not in FIELDS:
+            raise BadInput(f"model {model!r} is unknown; there are: {', '.join(sorted(FIELDS))}")
+        if not re.fullmatch(r"\d+x\d+x\d+", shape):
+            raise BadInput(f"shape {shape!r} is not three extents such as 256x256x256")
+        extents = tuple(int(extent) for extent in shape.split("x"))
+        # Devito takes an odd order silently and divides by zero at 0: both are refused here.
+        if space_order < 2 or space_order % 2:
+            raise BadInput(f"space_order {space_order} is not an even number of at least 2")
+        if min(extents) < space_order + 1:
+            raise BadInput(
+                f"shape {shape}: an extent of {min(extents)} is smaller than the stencil of "
+                f"space_order {space_order} ({space_order + 1} points)"
+            )
+        if tn_ms < 1:
+            raise BadInput(f"tn_ms {tn_ms} is not a positive time")
+        if nbl < 0:
+            raise BadInput(f"nbl {nbl} is negative")
+        return cls(model, (extents[0], extents[1], extents[2]), space_order, tn_ms, nbl)
+
+    @property
+    def shape_text(self) -> str:
+        """The shape as users and records write it."""
+        return "x".join(str(extent) for extent in self.shape)
+
+    def parameters(self) -> Dict[str, Any]:
+        """The part of a record's parameters that says what was computed."""
+        return {
+            "model": self.model,
+            "shape": self.shape_text,
+            "points": math.prod(self.shape),
+            "space_order": self.space_order,
+            "time_order": 2,
+            "tn_ms": self.tn_ms,
+            "nbl": self.nbl,
+        }
+
+
+def memory_bytes(problem: Problem, ranks: int = 1) -> int:
+    """An estimate of the memory that the whole run takes: arrays with their halos, receivers, and
+    the ranks' base."""
+    halo = 2 * (problem.nbl + problem.space_order)
+    points = math.prod(extent + halo for extent in problem.shape)
+    receivers = math.prod(problem.shape[:2]) * math.ceil(problem.tn_ms / _STEP_MS)
+    arrays = (FIELDS[problem.model] * points + receivers) * _BYTES_PER_POINT
+    return int(arrays + ranks * _BASE_BYTES)
+
+
+def require_memory(
+    problem: Problem, ranks: int, available: Optional[int], node_count: int = 1
+) -> None:
+    """Refuse a problem whose share of each node will not fit.
+
+    Raises:
+        BadInput: with both figures.
+    """
+    needed = memory_bytes(problem, ranks * node_count) // node_count
+    if available is not None and needed > available:
+        where = "" if node_count == 1 else f" on each of {node_count} nodes"
+        raise BadInput(
+            f"shape {problem.shape_text} needs about {needed / 1024**3:.1f} GiB{where} with "
+            f"{ranks} rank(s), and {available / 1024**3:.1f} GiB are available: choose a "
+            "smaller shape or a larger size"
+        )
+
+
+def program(
+    problem: Problem,
+    placement: Placement,
+    *,
+    python: str,
+    driver: str,
+    repeats: int,
+    autotune: str,
+) -> List[str]:
+    """The argv of one rank: the driver, which binds each rank of a node to the CPUs of our plan and
+    each of its threads to one of them."""
+    argv = [python, driver, "--model", problem.model, "--shape", problem.shape_text]
+    argv += ["--space-order", str(problem.space_order), "--tn", str(problem.tn_ms)]
+    argv += ["--nbl", str(problem.nbl), "--autotune", autotune, "--repeats", str(repeats)]
+    if placement.binding != "none":
+        argv += ["--cpus", "/".join(format_cpu_list(cpus) for cpus in placement.per_rank)]
+    return argv
+
+
+def environment(
+    *, ranks: int, threads_per_rank: int, mpi_mode: str, jit_dir: str
+) -> Dict[str, str]:
+    """The variables that are set for the ranks of a case."""
+    variables = {
+        "DEVITO_ARCH": "gcc",
+        "DEVITO_LANGUAGE": "openmp",
+        "DEVITO_LOGGING": "PERF",
+        "OMP_NUM_THREADS": str(threads_per_rank),
+        # Devito keeps compiled kernels under the temporary folder; -march=native makes them this
+        # CPU's alone.
+        "TMPDIR": jit_dir,
+    }
+    if ranks > 1:
+        variables["DEVITO_MPI"] = mpi_mode
+    return variables
+
+
+def jit_key(cpuinfo: str = "/proc/cpuinfo") -> str:
+    """A name for this kind of CPU, so that machines that share a file system never share compiled
+    kernels."""
+    kept = []
+    with open(cpuinfo, encoding="utf-8", errors="replace") as stream:
+        for line in stream:
+            name, _, value = line.partition(":")
+            if name.strip() in ("model name", "flags", "Features", "CPU part"):
+                kept.append(value.strip())
+            if not line.strip():
+                break  # the first CPU stands for all
+    return hashlib.sha256("\n".join(kept).encode()).hexdigest()[:12]
+
+
+def roofline_fraction(
+    output: DevitoOutput,
+    memory_bandwidth: Optional[float],
+    peak_flops: Optional[float],
+) -> Optional[Metric]:
+    """The fraction of the roofline reached: flop rate over min(peak, bandwidth x operational
+    intensity).
+
+    Args:
+        output: the run.
+        memory_bandwidth: byte/s, the node's measured triad.
+        peak_flops: flop/s in single precision, where known.
+
+    Returns:
+        None when the roof is unknown.
+    """
+    rows = {(row.name, row.statistic): row for row in output.metrics()}
+    rate, intensity = (
+        rows.get(("flop_rate", "median")),
+        rows.get(("operational_intensity", "median")),
+    )
+    if not (memory_bandwidth and rate and intensity):
+        return None
+    roof = memory_bandwidth * intensity.value
+    if peak_flops:
+        roof = min(roof, peak_flops)
+    return Metric(
+        "roofline_fraction", rate.value / roof, "1", "higher", statistic="median", n=rate.n
+    )
+
+
+def explain(text: str) -> Optional[str]:
+    """What the driver said was wrong in a run that ended with another exit status than 0, with the
+    node; None where it said nothing."""
+    found = re.search(rf"(?m)^(?:.*\s)?{re.escape(ERROR_PREFIX)}(.+)$", text)
+    return found.group(1).strip() if found else None
+
+
+def judge(
+    output: DevitoOutput,
+    placement: Placement,
+    *,
+    repeats: int,
+    reference_norms: Mapping[str, float],
+    tolerance: float,
+    node_count: int = 1,
+) -> Optional[str]:
+    """Why a run that ended is not a valid measurement, or None.
+
+    Checked: the number of repeats, ranks and nodes, that every rank ran where it should, that the
+        norms are finite, and
+    that they equal those of the other layouts of the same problem.
+    """
+    if not output.exact:
+        return "the driver's result line is missing: Devito's log alone is rounded"
+    if len(output.repeats) != repeats:
+        return f"{len(output.repeats)} repeats came out of {repeats}"
+    if output.ranks != placement.ranks * node_count:
+        return f"{output.ranks} ranks ran instead of {placement.ranks * node_count}"
+    if node_count > 1:
+        if not output.hosts:
+            return "the driver does not say its nodes: run the role devito again on all of them"
+        on = [output.hosts.count(host) for host in dict.fromkeys(output.hosts)]
+        if on != [placement.ranks] * node_count:
+            return (
+                f"{'+'.join(map(str, on))} ranks ran on {len(on)} nodes instead of "
+                f"{placement.ranks} on each of {node_count}"
+            )
+    if placement.binding != "none":
+        planned = tuple(format_cpu_list(cpus) for cpus in placement.per_rank) * node_count
+        if output.cpus != planned:
+            return f"ranks ran on CPUs {'/'.join(output.cpus)} instead of {'/'.join(planned)}"
+    broken = sorted(name for name, passed in output.checks.items() if not passed)
+    if broken:
+        return f"the result is not finite: {', '.join(broken)} failed"
+    return _compare_norms(output.norms, reference_norms, tolerance)
+
+
+def _compare_norms(
+    norms: Mapping[str, float], reference: Mapping[str, float], tolerance: float
+) -> Optional[str]:
+    for name, expected in sorted(reference.items()):
+        got = norms.get(name)
+        if got is None:
+            return f"the norm of the {name} is missing; other layouts gave {expected:.9g}"
+        if abs(got - expected) > tolerance * abs(expected):
+            return (
+                f"the norm of the {name} is {got:.9g}, other layouts of the same problem gave "
+                f"{expected:.9g} (tolerance {tolerance:g})"
+            )
+    return None
+
+
+def case_name(
+    problem: Problem,
+    placement: Placement,
+    mpi_mode: str,
+    *,
+    node_count: int = 1,
+    launcher: str = "local",
+) -> str:
+    """The case's name: problem and layout of each node, stable from run to run."""
+    layout = f"r{placement.ranks}t{placement.threads_per_rank}-{placement.binding}"
+    if placement.ranks * node_count > 1:
+        layout += f"-{mpi_mode}"
+    if launcher != "local":
+        layout = f"n{node_count}{layout}-{launcher}"
+    return (
+        f"{problem.model}-so{problem.space_order}-{problem.shape_text}-tn{problem.tn_ms}-{layout}"
+    )

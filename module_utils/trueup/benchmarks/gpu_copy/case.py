@@ -1,0 +1,103 @@
+"""The GPU copy benchmark as a case: the CPUs beside each GPU, and whether a run counts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Optional, Sequence
+
+from ...errors import BadInput, ParseError
+from ...node.topology import Topology, format_cpu_list, parse_cpu_mask
+from .output import GpuCopyOutput
+
+__all__ = ["ENVIRONMENT", "Beside", "cpus_beside", "judge"]
+
+# GPU numbers are then those of nvidia-smi, on every run.
+ENVIRONMENT = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+
+
+class Beside:
+    """The CPUs beside each GPU.
+
+    Attributes:
+        cpus: for each GPU by number, a list such as ``24-47``.
+        known: the NUMA node of every GPU is known; otherwise some may run on all CPUs.
+    """
+
+    def __init__(self, cpus: Sequence[str], *, known: bool) -> None:
+        self.cpus: List[str] = list(cpus)
+        self.known = known
+
+    @property
+    def binding(self) -> str:
+        """``numa``, or ``none`` where a GPU's NUMA node is not known."""
+        return "numa" if self.known else "none"
+
+
+def cpus_beside(
+    gpus: Sequence[Mapping[str, Any]],
+    masks: Sequence[str],
+    topology: Topology,
+    sysfs_root: str = "/sys",
+) -> Beside:
+    """The CPUs that each GPU's program is to run on.
+
+    Args:
+        gpus: of the node, in PCI order, each with its address ``pci``.
+        masks: hexadecimal CPU masks, one a GPU, as the catalog knows them for a VM size; empty for
+            what sysfs says of each address.
+        topology: the machine's usable CPUs.
+        sysfs_root: where sysfs is mounted.
+
+    Raises:
+        BadInput: no GPU, another number of masks than GPUs, or a mask of which no CPU may be used.
+    """
+    if not gpus:
+        raise BadInput("the node shows no GPU: nothing to measure")
+    if masks and len(masks) != len(gpus):
+        raise BadInput(f"{len(masks)} CPU masks for {len(gpus)} GPUs: give one a GPU, or none")
+    found: List[str] = []
+    known = True
+    for number, gpu in enumerate(gpus):
+        if masks:
+            try:
+                wanted = parse_cpu_mask(str(masks[number]))
+            except ParseError as error:
+                raise BadInput(f"mask of GPU {number}: {error}") from None
+            usable = [cpu for cpu in wanted if cpu in topology.cpus]
+            if not usable:
+                raise BadInput(f"mask of GPU {number}: none of its CPUs may be used here")
+            found.append(format_cpu_list(usable))
+            continue
+        node = _numa_node(sysfs_root, str(gpu.get("pci", "")))
+        if node is None and len(topology.numa) == 1:
+            node = next(iter(topology.numa))
+        # A node without usable CPUs is as good as an unknown one.
+        here = topology.numa.get(-1 if node is None else node)
+        known = known and here is not None
+        found.append(format_cpu_list(here or topology.cpus))
+    return Beside(found, known=known)
+
+
+def _numa_node(sysfs_root: str, pci: str) -> Optional[int]:
+    """A PCI device's NUMA node; None where the machine does not say (-1, or no such file)."""
+    path = Path(sysfs_root, "bus", "pci", "devices", pci, "numa_node")
+    try:
+        text = path.read_text(encoding="ascii", errors="replace").strip()
+    except (OSError, ValueError):
+        return None
+    return int(text) if text.isdigit() else None
+
+
+def judge(output: GpuCopyOutput, wanted: Mapping[str, str]) -> Optional[str]:
+    """Why a run that ended is not a valid measurement, or None.
+
+    Args:
+        output: what was read.
+        wanted: section (``gpu0``) to the CPUs that it was to run on.
+    """
+    if not output.correct:
+        return "copied data differ from what was sent"
+    ran: Dict[str, str] = {name: cpus for name, cpus in output.cpus.items() if name != "peers"}
+    if ran != dict(wanted):
+        return f"it ran on CPUs {ran} instead of {dict(wanted)}"
+    return None

@@ -1,0 +1,358 @@
+"""A GROMACS benchmark as a case: what may be asked for, and whether the run was as asked."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from typing import Any, Dict, List, Mapping, Optional, Sequence
+
+from ...errors import BadInput
+from .output import GromacsOutput, fatal_error
+
+__all__ = [
+    "OFFLOAD",
+    "RUNTIMES",
+    "SOURCES",
+    "Settings",
+    "command",
+    "judge",
+    "layouts",
+    "settings",
+    "why_failed",
+]
+
+# mdrun's options for what runs on a GPU, in its own order.
+OFFLOAD = ("nb", "pme", "bonded", "update")
+
+# The cut-offs are 0.9 nm and the pair list reaches further: a smaller box would see itself.
+_SMALLEST_BOX = 2.4
+_LARGEST_BOX = 60.0
+# The counters are reset when that part of the steps is done: then mdrun has settled.
+_DEFAULT_RESET = 0.5
+_FEWEST_STEPS = 100
+
+# GROMACS is built for 64 OpenMP threads a rank at least.
+_MOST_THREADS = 64
+# Up to so many cores a rank for each is worth a run.
+_MOST_SINGLE_RANKS = 16
+# A domain is not smaller than the cut-off and what the pair list reaches beyond it.
+_NM_FOR_A_RANK = 1.2
+
+# Where the program comes from, and what runs an image.
+SOURCES = ("system", "eessi", "container")
+RUNTIMES = ("apptainer", "enroot")
+# The whole driver runs in EESSI's environment: initialised once, and mpirun is that of the module.
+_IN_EESSI = '. "$1" >/dev/null || exit 1; module load "$2" || exit 1; shift 2; exec "$@"'
+_EESSI_INIT = re.compile(r"/.*/versions/([^/]+)/init/.+")
+_LMOD_ERROR = "Lmod has detected the following error:"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """One run of mdrun.
+
+    Attributes:
+        tpr, sha256: the input file and its sum; empty for water.
+        water_box: edge of the box of water in nm; 0 for an input file.
+        reset_step: time is counted from it.
+        offload: for each of OFFLOAD: auto, cpu or gpu.
+        pme_ranks: ranks for PME alone; -1 leaves it to mdrun.
+        eessi: EESSI's file to source and the module to load; empty for another source.
+        image: an image's runtime, path and sha256; empty for another source.
+    """
+
+    tpr: str
+    sha256: str
+    water_box: float
+    ranks: int
+    threads: int
+    steps: int
+    reset_step: int
+    offload: Mapping[str, str]
+    pin: str
+    tune_pme: bool
+    pme_ranks: int = -1
+    eessi: Sequence[str] = ()
+    image: Sequence[str] = ()
+
+    @property
+    def source(self) -> str:
+        """Where the program comes from, whole: two of them are never the same case."""
+        if self.eessi:
+            return f"eessi {self.software()['eessi']} {self.eessi[1]}"
+        return f"container {self.image[2]}" if self.image else "system"
+
+    def software(self) -> Dict[str, str]:
+        """What a record's software holds besides GROMACS' own version."""
+        if self.eessi:
+            found = _EESSI_INIT.fullmatch(self.eessi[0])
+            version = found.group(1) if found else self.eessi[0]
+            return {"eessi": version, "gromacs_module": self.eessi[1]}
+        return {"container_sha256": self.image[2]} if self.image else {}
+
+    @property
+    def case(self) -> str:
+        """The case's name: problem and layout, stable from run to run."""
+        stem = re.sub(r"[^A-Za-z0-9._-]", "_", os.path.splitext(os.path.basename(self.tpr))[0])
+        what = f"water{self.water_box:g}nm" if self.water_box else (stem.strip("._-") or "tpr")
+        placed = [f"{n}_{self.offload[n]}" for n in OFFLOAD if self.offload[n] != "auto"]
+        layout = f"r{self.ranks}t{self.threads}"
+        if self.pme_ranks >= 0:
+            layout += f"p{self.pme_ranks}"
+        return "-".join([what, layout, *placed])
+
+    def parameters(self) -> Dict[str, Any]:
+        """What a record says of what was asked for."""
+        return {
+            "tpr": os.path.basename(self.tpr),
+            "sha256_asked": self.sha256,
+            "water_box_nm": self.water_box,
+            "layout": f"{self.ranks}x{self.threads}",
+            "steps": self.steps,
+            "reset_step": self.reset_step,
+            "source": self.source,
+            "pme_ranks_asked": self.pme_ranks,
+            "pin": self.pin,
+            "tune_pme": self.tune_pme,
+            **{f"{name}_asked": self.offload[name] for name in OFFLOAD},
+        }
+
+
+def layouts(
+    cores: int, *, numa: int, l3_groups: int, gpus: int, pme: str, water_box: float
+) -> List[Dict[str, int]]:
+    """The layouts worth measuring on a node: ranks, threads_per_rank and, on GPUs, pme_ranks.
+
+    Args:
+        numa, l3_groups: how many the cores are in; 0 where that is not known.
+        gpus: that the program uses.
+        pme: where long-ranged electrostatics are to be: auto, cpu or gpu.
+        water_box: edge in nm; 0 for an input whose size is not known.
+    """
+    most = int(water_box / _NM_FOR_A_RANK) ** 3 if water_box else cores
+    if gpus > 1:
+        counts = [1, gpus]
+        share = cores // gpus
+    elif gpus:
+        counts, share = [1], cores
+    else:
+        counts = [1, numa, l3_groups, *([cores] if cores <= _MOST_SINGLE_RANKS else [])]
+        share = 0
+    found = []
+    for ranks in sorted({n for n in counts if 0 < n <= max(most, 1)}):
+        # Uneven groups would leave cores idle.
+        if cores % ranks and not share:
+            continue
+        threads = min(share or cores // ranks, _MOST_THREADS)
+        if threads < 1:
+            continue
+        layout = {"ranks": ranks, "threads_per_rank": threads}
+        # PME on a GPU is one rank's work; mdrun itself leaves it on the CPU with several.
+        if gpus > 1 and ranks > 1 and pme != "cpu":
+            layout["pme_ranks"] = 1
+        found.append(layout)
+    return found
+
+
+def settings(given: Mapping[str, Any], *, cpus: int) -> Settings:
+    """What the module's parameters ask for.
+
+    Args:
+        given: the module's parameters.
+        cpus: that the run may use.
+
+    Raises:
+        BadInput: naming the parameter that is wrong.
+    """
+    tpr, sha256, box = given["tpr"] or "", (given["tpr_sha256"] or "").lower(), given["water_box"]
+    _require_input(tpr, sha256, box)
+    for name in ("ranks", "threads_per_rank"):
+        if given[name] < 1:
+            raise BadInput(f"{name} {given[name]} is not at least 1")
+    ranks, threads = given["ranks"], given["threads_per_rank"]
+    # mdrun only warns, and its ranks wait for each other busily: minutes for what takes a second.
+    if ranks * threads > cpus:
+        raise BadInput(f"{ranks} ranks x {threads} threads are more than the {cpus} CPUs there are")
+    steps, reset = given["steps"], given["reset_step"]
+    if steps < _FEWEST_STEPS:
+        raise BadInput(f"steps {steps} are below {_FEWEST_STEPS}: nothing is measured in so few")
+    if reset < 0:
+        reset = int(steps * _DEFAULT_RESET)
+    if reset >= steps:
+        raise BadInput(f"reset_step {reset} is not before the end at {steps} steps")
+    if not given["drift_allowed"] > 0:
+        raise BadInput(f"drift_allowed {given['drift_allowed']} is not a positive energy")
+    offload = {name: given[name] for name in OFFLOAD}
+    # mdrun's own rule, said before anything is built.
+    if offload["nb"] == "cpu" and "gpu" in offload.values():
+        raise BadInput("nb is cpu: pme, bonded and update can be on a GPU only where nb is")
+    if not -1 <= given["pme_ranks"] < ranks:
+        raise BadInput(
+            f"pme_ranks {given['pme_ranks']} is not -1 (mdrun's choice) to {ranks - 1}, one less"
+            " than there are ranks"
+        )
+    return Settings(
+        tpr=tpr,
+        sha256=sha256,
+        water_box=box,
+        ranks=ranks,
+        threads=threads,
+        steps=steps,
+        reset_step=reset,
+        offload=offload,
+        pin=given["pin"],
+        tune_pme=given["tune_pme"],
+        pme_ranks=given["pme_ranks"],
+        eessi=_eessi(given),
+        image=_image(given),
+    )
+
+
+def _eessi(given: Mapping[str, Any]) -> Sequence[str]:
+    if given["source"] != "eessi":
+        return ()
+    init, module = given["eessi_init"] or "", given["eessi_module"] or ""
+    if not init.startswith("/") or not re.fullmatch(r"[A-Za-z0-9._+-]+/[A-Za-z0-9._+-]+", module):
+        raise BadInput(
+            f"source is eessi: give eessi_init {init!r} as an absolute path, and eessi_module "
+            f"{module!r} as name/version"
+        )
+    return (init, module)
+
+
+def _image(given: Mapping[str, Any]) -> Sequence[str]:
+    if given["source"] != "container":
+        return ()
+    image, sha256 = given["container_image"] or "", (given["container_sha256"] or "").lower()
+    if not image.startswith("/") or not re.fullmatch(r"[0-9a-f]{64}", sha256):
+        raise BadInput(
+            f"source is container: give container_image {image!r} as an absolute path, and its "
+            f"sha256 in container_sha256 ({sha256!r} is none)"
+        )
+    return (given["container_runtime"], image, sha256)
+
+
+def _inside(chosen: Settings, folder: str, variables: Sequence[str]) -> List[str]:
+    """What stands before each program of GROMACS to run it in the image."""
+    if not chosen.image:
+        return []
+    runtime, image, _ = chosen.image
+    folders = [folder, *([os.path.dirname(chosen.tpr)] if chosen.tpr else [])]
+    if runtime == "enroot":
+        mounts = [word for each in folders for word in ("--mount", f"{each}:{each}")]
+        passed = [word for name in variables for word in ("--env", name)]
+        return ["enroot", "start", *passed, *mounts, image, "env", "--chdir", folder]
+    # --nv is harmless without a GPU: it warns.
+    nv = ["--nv"] if "gpu" in chosen.offload.values() else []
+    binds = [word for each in folders for word in ("--bind", each)]
+    return ["apptainer", "exec", *nv, *binds, "--pwd", folder, image]
+
+
+def _require_input(tpr: str, sha256: str, box: float) -> None:
+    """One input, and a whole one."""
+    if bool(tpr) == bool(box):
+        raise BadInput("give either tpr with tpr_sha256, or water_box, the edge of a box in nm")
+    if tpr and not re.fullmatch(r"[0-9a-f]{64}", sha256):
+        raise BadInput(f"tpr_sha256 {sha256!r} is no sha256: sha256sum {tpr} prints it")
+    if sha256 and not tpr:
+        raise BadInput("tpr_sha256 is of an input file, and water_box builds one: leave it out")
+    if box and not _SMALLEST_BOX <= box <= _LARGEST_BOX:
+        raise BadInput(
+            f"water_box {box:g} nm is not between {_SMALLEST_BOX:g} (the cut-offs) and "
+            f"{_LARGEST_BOX:g} nm"
+        )
+
+
+def command(
+    chosen: Settings,
+    *,
+    python: str,
+    driver: str,
+    program: str,
+    mpirun: str,
+    folder: str,
+    variables: Sequence[str] = (),
+) -> List[str]:
+    """The argv: the driver, which builds the input, runs mdrun and prints its log.
+
+    Args:
+        variables: names of those that an image is to see too.
+    """
+    enter = ["bash", "-c", _IN_EESSI, "bash", *chosen.eessi] if chosen.eessi else []
+    argv = [*enter, python, driver, "--program", program, "--mpirun", mpirun, "--folder", folder]
+    if chosen.eessi:
+        # EasyBuild's variable in each of its modules: else a gmx of the node could be what ran.
+        argv += ["--below", "EBROOTGROMACS"]
+    if chosen.image:
+        argv += ["--image", chosen.image[1], "--image-sha256", chosen.image[2]]
+        argv += [f"--inside={word}" for word in _inside(chosen, folder, variables)]
+    if chosen.tpr:
+        argv += ["--tpr", chosen.tpr, "--sha256", chosen.sha256]
+    else:
+        argv += ["--water-box", f"{chosen.water_box:g}"]
+    argv += ["--ranks", str(chosen.ranks), "--threads", str(chosen.threads)]
+    argv += ["--steps", str(chosen.steps), "--reset-step", str(chosen.reset_step)]
+    argv += ["--pme-ranks", str(chosen.pme_ranks)]
+    argv += ["--pin", chosen.pin, *(["--tune-pme"] if chosen.tune_pme else [])]
+    for name in OFFLOAD:
+        argv += [f"--{name}", chosen.offload[name]]
+    return argv
+
+
+def why_failed(text: str) -> Optional[str]:
+    """The sentence that says why a run failed: GROMACS', or that of EESSI's module command."""
+    for line in text.splitlines():
+        if _LMOD_ERROR in line:
+            return line.strip()
+    return fatal_error(text)
+
+
+def judge(output: GromacsOutput, chosen: Settings, *, drift_allowed: float) -> Optional[str]:
+    """Why a run that ended is not a valid measurement, or None.
+
+    Args:
+        drift_allowed: of the conserved energy, kJ/mol/ps per atom.
+    """
+    reason = _not_as_asked(output, chosen)
+    if reason:
+        return reason
+    if output.unsettled:
+        return f"constraints did not hold: {output.unsettled[0]}"
+    if output.drift is None:
+        return "the log has no energies, so that their drift is not known: set nstlog in the input"
+    if abs(output.drift) > drift_allowed:
+        return (
+            f"the conserved energy drifts by {output.drift:.3g} kJ/mol/ps per atom, and "
+            f"{drift_allowed:g} are allowed"
+        )
+    return None
+
+
+def _not_as_asked(output: GromacsOutput, chosen: Settings) -> Optional[str]:
+    if not output.driver:
+        return "the driver's result line is missing"
+    if chosen.sha256 and output.driver["tpr_sha256"] != chosen.sha256:
+        return f"{chosen.tpr} was another file when it ran: {output.driver['tpr_sha256']}"
+    if output.ranks != chosen.ranks:
+        return f"{output.ranks} ranks ran instead of {chosen.ranks}"
+    if chosen.pme_ranks >= 0 and output.pme_ranks != chosen.pme_ranks:
+        return f"{output.pme_ranks} ranks did PME alone instead of {chosen.pme_ranks}"
+    if output.threads != chosen.threads:
+        return f"{output.threads} threads ran in a rank instead of {chosen.threads}"
+    if output.steps_done != chosen.steps:
+        why = f" ({output.stopped})" if output.stopped else ""
+        return f"{output.steps_done} of {chosen.steps} steps were done{why}"
+    if output.steps_timed != chosen.steps - chosen.reset_step + 1:
+        return f"{output.steps_timed} steps were timed: the counters were not reset as asked"
+    return _elsewhere(output, chosen)
+
+
+def _elsewhere(output: GromacsOutput, chosen: Settings) -> Optional[str]:
+    for name in OFFLOAD:
+        asked, ran = chosen.offload[name], output.offload[name]
+        if asked == "cpu" and ran != "cpu":
+            return f"{name} ran on a GPU, and the CPU was asked for"
+        if asked == "gpu" and ran == "cpu":
+            return f"{name} ran on the CPU, and a GPU was asked for"
+    return None

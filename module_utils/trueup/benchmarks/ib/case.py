@@ -1,0 +1,383 @@
+"""perftest as a case: the commands of server and client, running them, and whether a run counts."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import re
+import time
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, List, Mapping, NoReturn, Optional, Sequence, Tuple, TypeVar
+
+from ...errors import BadInput, ParseError
+from ...run import process
+from ...run.bench import Bench
+from .output import SIZES, IbOutput
+
+__all__ = [
+    "PROGRAMS",
+    "Ended",
+    "IbBench",
+    "Test",
+    "judge",
+    "numa_cpus",
+    "run_client",
+    "run_pair",
+    "run_server",
+]
+
+Output = TypeVar("Output")
+
+PROGRAMS = {"write_bw": "ib_write_bw", "read_bw": "ib_read_bw", "send_lat": "ib_send_lat"}
+_MEASURES = {
+    "write_bw": ("write", "BW"),
+    "read_bw": ("read", "BW"),
+    "send_lat": ("send", "Latency"),
+}
+# perftest's fewest; where it measures no peak, and where a port may begin.
+_LEAST_ITERATIONS = 5
+_PORTS = range(1024, 65536)
+_LOOPBACK = "127.0.0.1"
+_POLL_SECONDS = 0.05
+_RETRY_SECONDS = 1.0
+# How long an end may outlive the other: perftest ends both within a second of each other.
+_GRACE_SECONDS = 10.0
+_SHORT_GRACE_SECONDS = 2.0
+_REFUSED = "Couldn't connect to "
+
+
+@dataclass(frozen=True)
+class Test:
+    """One perftest test.
+
+    Attributes:
+        test: a key of PROGRAMS.
+        device: the RDMA device of this end.
+        folder: folder of perftest's programs.
+        message_bytes: the size, or None for all powers of two up to 8 MiB.
+        iterations, duration_seconds: how long it runs; a duration replaces the iterations.
+        gpu: the GPU whose memory is used, or None for the host's.
+        gid_index: the index of the GID, which RoCE needs.
+        port: TCP port of perftest's server.
+    """
+
+    test: str
+    device: str
+    folder: str
+    port: int
+    message_bytes: Optional[int] = None
+    iterations: int = 5000
+    duration_seconds: int = 0
+    gpu: Optional[int] = None
+    gid_index: Optional[int] = None
+
+    def check(self) -> None:
+        """Refuse what perftest would take for something else.
+
+        Raises:
+            BadInput: a size, number, port or duration that cannot be.
+        """
+        if self.message_bytes is not None and not 1 <= self.message_bytes <= 2**31 - 1:
+            raise BadInput(f"message_bytes {self.message_bytes} is not from 1 to 2147483647")
+        if self.message_bytes is None and self.duration_seconds:
+            raise BadInput(
+                f"duration_seconds {self.duration_seconds}: perftest measures all sizes by "
+                "iterations only; give message_bytes"
+            )
+        if self.duration_seconds < 0 or self.iterations < _LEAST_ITERATIONS:
+            raise BadInput(
+                f"iterations {self.iterations} must be at least {_LEAST_ITERATIONS} and "
+                f"duration_seconds {self.duration_seconds} at least 0"
+            )
+        if self.port not in _PORTS:
+            raise BadInput(f"port {self.port} is not from {_PORTS[0]} to {_PORTS[-1]}")
+        if (self.gpu or 0) < 0 or (self.gid_index or 0) < 0:
+            raise BadInput(f"gpu {self.gpu} and gid_index {self.gid_index} must be at least 0")
+
+    @property
+    def program(self) -> str:
+        """The program's path."""
+        return os.path.join(self.folder, PROGRAMS[self.test])
+
+    def argv(self, before: Sequence[str], address: str = "") -> List[str]:
+        """The command of the server, or of the client of a server at ``address``."""
+        words = [
+            *before,
+            self.program,
+            f"--ib-dev={self.device}",
+            f"--port={self.port}",
+        ]
+        words.append("--all" if self.message_bytes is None else f"--size={self.message_bytes}")
+        words.append(
+            f"--duration={self.duration_seconds}"
+            if self.duration_seconds
+            else f"--iters={self.iterations}"
+        )
+        if self.test.endswith("_bw"):
+            words.append("--report_gbits")
+        if self.gid_index is not None:
+            words.append(f"--gid-index={self.gid_index}")
+        if self.gpu is not None:
+            words.append(f"--use_cuda={self.gpu}")
+        return [*words, address] if address else words
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a run of one or both ends came out.
+
+    Attributes:
+        text: what they printed, each end under its label.
+        seconds: wall time.
+        failure: why it counts as failed, as one sentence, or None.
+    """
+
+    text: str
+    seconds: float
+    failure: Optional[str]
+
+    def tail(self, lines: int = 50) -> str:
+        """The last lines, for an error message."""
+        return "\n".join(self.text.strip().splitlines()[-lines:])
+
+
+def judge(output: IbOutput, wanted: Test, *, ends: int) -> Optional[str]:
+    """Why a run that ended is not the measurement that was asked for, or None."""
+    sizes = SIZES if wanted.message_bytes is None else (wanted.message_bytes,)
+    gdr = "no" if wanted.gpu is None else "yes"
+    for name, got, asked in (
+        ("test", (output.verb, output.kind), _MEASURES[wanted.test]),
+        ("device", output.device, wanted.device),
+        ("sizes", tuple(row.message_bytes for row in output.rows), tuple(sizes)),
+        ("GPU memory", output.parameters["gdr"], gdr),
+    ):
+        if got != asked:
+            return f"{name}: perftest measured {_words(got)}, not {_words(asked)} as asked"
+    if ends == 2 and len(output.ends) < 2:
+        return "the server's end printed no figures"
+    return None
+
+
+def _words(value: object) -> str:
+    return " ".join(str(one) for one in value) if isinstance(value, tuple) else str(value)
+
+
+def run_server(
+    argv: Sequence[str], *, port: int, timeout_seconds: float, environment: Mapping[str, str]
+) -> Ended:
+    """Serve one client.
+
+    Raises:
+        OSError: the program cannot be started.
+        Orphaned: whoever started this process is gone.
+    """
+    done = process.run(argv, timeout_seconds=timeout_seconds, environment=environment)
+    failure = done.failure(timeout_seconds)
+    if done.timed_out:
+        failure = (
+            f"the server was ended at its time limit of {timeout_seconds:g} s: no client came to "
+            f"TCP port {port}, or one that did not end"
+        )
+    return Ended(_labelled("server", done), done.seconds, failure)
+
+
+def run_client(
+    argv: Sequence[str],
+    *,
+    connect_seconds: float,
+    timeout_seconds: float,
+    environment: Mapping[str, str],
+) -> Ended:
+    """Measure against a server that may come up later: tried again for ``connect_seconds``.
+
+    Raises:
+        OSError, Orphaned: as run_server.
+    """
+    started = time.monotonic()
+    while True:
+        tried = time.monotonic() - started
+        left = max(1.0, timeout_seconds - tried)
+        done = process.run(argv, timeout_seconds=left, environment=environment)
+        refused = done.returncode != 0 and _REFUSED in done.stdout + done.stderr
+        waited = time.monotonic() - started
+        if not refused or waited + _RETRY_SECONDS > min(connect_seconds, timeout_seconds):
+            break
+        time.sleep(_RETRY_SECONDS)
+    failure = done.failure(left)
+    if refused:
+        failure = (
+            f"no server answered at {argv[-1]} within {connect_seconds:g} s: is TCP port "
+            f"{_port(argv)} open between the nodes, and did the server's end start?"
+        )
+    return Ended(_labelled("client", done), done.seconds, failure)
+
+
+def run_pair(
+    server: Sequence[str],
+    client: Sequence[str],
+    *,
+    port: int,
+    timeout_seconds: float,
+    environment: Mapping[str, str],
+    proc_root: str = "/proc",
+) -> Ended:
+    """Run both ends on this node; nothing of either is left when this returns.
+
+    Each end has a process of its own that watches over it (process.run).
+
+    Raises:
+        OSError: a program cannot be started, or the port is taken.
+    """
+    if _listening(port, proc_root):
+        raise OSError(f"TCP port {port} is taken by another program on this node")
+    started = time.monotonic()
+    ends: Dict[str, _Watcher] = {}
+    try:
+        ends["server"] = _Watcher(server, timeout_seconds, environment)
+        while not _listening(port, proc_root) and not ends["server"].ended(0):
+            time.sleep(_POLL_SECONDS)
+        if not ends["server"].ended(0):
+            left = max(1.0, timeout_seconds - (time.monotonic() - started))
+            ends["client"] = _Watcher(client, left, environment)
+            ends["client"].ended(left + _GRACE_SECONDS)
+            went_well = ends["client"].done is not None and ends["client"].done.returncode == 0
+            ends["server"].ended(_GRACE_SECONDS if went_well else _SHORT_GRACE_SECONDS)
+    finally:
+        for end in ends.values():
+            end.close()
+    text = "\n".join(
+        _labelled(side, ends[side].done) for side in ("client", "server") if side in ends
+    )
+    seconds = time.monotonic() - started
+    return Ended(text, seconds, _why(ends, port, timeout_seconds))
+
+
+def _why(ends: Mapping[str, _Watcher], port: int, timeout_seconds: float) -> Optional[str]:
+    """Why both ends together count as failed: of two reasons the client's."""
+    for side in ("client", "server"):
+        if side not in ends:
+            continue
+        done = ends[side].done
+        failure = "it did not end" if done is None else done.failure(timeout_seconds)
+        if failure and "client" not in ends:
+            return f"the server ended before it listened on TCP port {port}: {failure}"
+        if failure:
+            return f"the {side}'s end: {failure}"
+    return None
+
+
+class _Watcher:
+    """A process that runs one command through process.run and hands over how it ended."""
+
+    def __init__(
+        self, argv: Sequence[str], timeout_seconds: float, environment: Mapping[str, str]
+    ) -> None:
+        context = multiprocessing.get_context("fork")
+        self.done: Optional[process.Completed] = None
+        self._receiver, sender = context.Pipe(duplex=False)
+        self._process = context.Process(
+            target=_watch, args=(sender, argv, timeout_seconds, environment), daemon=True
+        )
+        self._process.start()
+        sender.close()
+
+    def ended(self, seconds: float) -> bool:
+        """Wait so long for the command's end.
+
+        Raises:
+            OSError: it could not be started.
+        """
+        if self.done is None and self._receiver.poll(seconds):
+            try:
+                answer = self._receiver.recv()
+            except EOFError:
+                return True
+            if isinstance(answer, OSError):
+                raise answer
+            self.done = answer
+        return self.done is not None
+
+    def close(self) -> None:
+        """End the command if it still runs: it dies with its watcher."""
+        self._process.kill()
+        self._process.join()
+        self._receiver.close()
+
+
+def _watch(
+    sender: Any, argv: Sequence[str], timeout_seconds: float, environment: Mapping[str, str]
+) -> None:
+    answer: object
+    try:
+        answer = process.run(argv, timeout_seconds=timeout_seconds, environment=environment)
+    except OSError as error:
+        answer = error
+    sender.send(answer)
+
+
+def _listening(port: int, proc_root: str) -> bool:
+    """Whether a program listens on the TCP port (proc_net_tcp of the Linux kernel, state 0A)."""
+    for name in ("tcp", "tcp6"):
+        try:
+            with open(os.path.join(proc_root, "net", name), encoding="ascii") as stream:
+                rows = [line.split() for line in stream][1:]
+        except OSError:
+            continue
+        if any(row[3] == "0A" and int(row[1].rpartition(":")[2], 16) == port for row in rows):
+            return True
+    return False
+
+
+def _labelled(side: str, done: Optional[process.Completed]) -> str:
+    """An end's output under its label."""
+    if done is None:
+        return f"[{side}]\n"
+    text = f"[{side}]\n{done.stdout}"
+    return text + (f"\n[{side}: standard error]\n{done.stderr}" if done.stderr else "")
+
+
+def _port(argv: Sequence[str]) -> str:
+    return next(word.partition("=")[2] for word in argv if word.startswith("--port="))
+
+
+class IbBench(Bench):
+    """A case of one or two ends; the server's end leaves no record of its own where it went well,
+    since the client's is the record of the same measurement."""
+
+    def version(self, program: str) -> str:
+        """What perftest calls its version; end with a failed record where there is no perftest."""
+        if not os.access(program, os.X_OK):
+            self._end("failed", f"{program} is not on this node: install the package perftest")
+        # perftest says it with exit status 1.
+        _, output, _ = self._module.run_command([program, "--version"])
+        found = re.search(r"Version: (\S+)", output)
+        return found.group(1) if found else "unknown"
+
+    def run_ends(self, start: Callable[[], Ended], parse: Callable[[str], Output]) -> Output:
+        """Run what ``start`` starts alone on the node and parse what it printed; end with a failed
+        record where that fails."""
+        ended = self._start(start)
+        try:
+            return parse(ended.text)
+        except ParseError as error:
+            self._end("failed", f"ib output not understood: {error}", tail=ended.tail())
+
+    def serve(self, start: Callable[[], Ended]) -> NoReturn:
+        """Run the server's end, and end the module without a record."""
+        self._start(start)
+        self._module.exit_json(changed=False, record=None, ansible_facts={}, **self._common())
+        raise AssertionError("exit_json does not return")
+
+    def _start(self, start: Callable[[], Ended]) -> Ended:
+        ended = self._alone(start, program="perftest")
+        self.case.seconds = ended.seconds
+        self._raw = ended.text
+        if ended.failure:
+            self._end("failed", ended.failure, tail=ended.tail())
+        return ended
+
+
+def numa_cpus(device: Mapping[str, Any], numa: Mapping[int, Tuple[int, ...]]) -> Tuple[int, ...]:
+    """The CPUs next to the device; none where the machine does not say, or has one node only."""
+    node = device["numa_node"]
+    return tuple(numa.get(node, ())) if len(numa) > 1 and node is not None else ()

@@ -1,0 +1,477 @@
+"""A training run as a case: model, layout, command, and what its rates are."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from dataclasses import dataclass
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+
+from ...errors import BadInput
+from ...record import Metric, summarise
+from ...run.launcher import Launcher
+from .flops import Model, article_flops, megatron_flops
+from .output import MegatronOutput, warm_up
+
+__all__ = [
+    "PROGRAMS",
+    "TORCHRUN",
+    "Run",
+    "asked",
+    "case_name",
+    "command",
+    "environment",
+    "explain",
+    "judge",
+    "parameters",
+    "rates",
+]
+
+PROGRAMS = ("gpt_driver", "megatron", "megatron_deepspeed")
+_FEWEST_ITERATIONS = 6
+_PADDING = 128  # Megatron-LM pads the vocabulary to a multiple of it
+TORCHRUN = "torchrun"
+# How a process that mpirun or srun started learns its place, as torchrun would tell it. Of mpirun's
+# processes inside a Slurm job Slurm's numbers are those of mpirun itself.
+_PLACE = {
+    "mpirun": (
+        "RANK=${OMPI_COMM_WORLD_RANK:?this is no mpirun of Open MPI}"
+        " LOCAL_RANK=$OMPI_COMM_WORLD_LOCAL_RANK WORLD_SIZE=$OMPI_COMM_WORLD_SIZE"
+    ),
+    "slurm": "RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS",
+}
+# What sh says of a node where that cannot be: no Python at the prefix, another MPI, no scontrol.
+_NO_PLACE = re.compile(
+    r"(?m)^(sh: .*(?:\bexec: |/venv/bin/python: |OMPI_COMM_WORLD_RANK: |MASTER_ADDR: ).*)$"
+)
+_EXEC = 'export RANK LOCAL_RANK WORLD_SIZE; exec "$@"'
+
+
+@dataclass(frozen=True)
+class Run:
+    """What is trained, by what, where.
+
+    Attributes:
+        program: one of PROGRAMS.
+        model: l, h, s, V and the heads.
+        micro_batch: samples of each process in an iteration; there is no accumulation.
+        processes: of each node; one a GPU where there are GPUs.
+        nodes: names; the first is where the others meet.
+        node_rank: this node's place in it.
+        backend: nccl on nodes with GPUs, gloo elsewhere.
+        rendezvous: address of the first node; with slurm it is found in the job where it is empty.
+        launcher: torchrun (on each node, by somebody else), mpirun or slurm (from one of them).
+    """
+
+    program: str
+    model: Model
+    micro_batch: int
+    iterations: int
+    processes: int
+    nodes: Sequence[str]
+    node_rank: int
+    backend: str
+    zero_stage: int
+    offload: str
+    recompute: bool
+    precision: str
+    rendezvous: str
+    port: int
+    threads: int
+    launcher: str = TORCHRUN
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot run.
+
+        Raises:
+            BadInput: naming what is wrong, and the mend.
+        """
+        for wrong, message in [*self._numbers(), *self._places(), *self._combinations()]:
+            if wrong:
+                raise BadInput(message)
+
+    def _numbers(self) -> Iterator[Tuple[bool, str]]:
+        numbers = {
+            "micro_batch": self.micro_batch,
+            "processes": self.processes,
+            "rendezvous_port": self.port,
+        }
+        for name, number in numbers.items():
+            yield number < 1, f"{name} {number} is not a positive number"
+        yield self.threads < 0, f"threads {self.threads} is negative; 0 leaves it to PyTorch"
+        yield (
+            self.iterations < _FEWEST_ITERATIONS,
+            (
+                f"iterations {self.iterations} is below {_FEWEST_ITERATIONS}: up to"
+                f" {warm_up(100)} are warm-up, and a median needs some more"
+            ),
+        )
+        yield not 0 <= self.zero_stage <= 3, f"zero_stage {self.zero_stage} is not 0, 1, 2 or 3"
+        yield self.model.attention_heads is None, "attention_heads is not given"
+
+    def _places(self) -> Iterator[Tuple[bool, str]]:
+        count = len(self.nodes)
+        yield (
+            not 0 <= self.node_rank < count,
+            f"node_rank {self.node_rank} is not one of {count} nodes, from 0",
+        )
+        yield (
+            self.node_rank > 0 and self.launcher != TORCHRUN,
+            (
+                f"node_rank {self.node_rank}: with {self.launcher} the first node starts the"
+                " processes of all, and the others run nothing"
+            ),
+        )
+        yield len(set(self.nodes)) != count, f"nodes has one twice: {', '.join(self.nodes)}"
+        yield (
+            count > 1 and not self.rendezvous and self.launcher != "slurm",
+            (
+                f"{count} nodes need rendezvous_address: that of {self.nodes[0]}, as the others"
+                " reach it"
+            ),
+        )
+
+    def _combinations(self) -> Iterator[Tuple[bool, str]]:
+        ours, zero = self.program == "gpt_driver", self.zero_stage
+        yield (
+            not ours and self.backend != "nccl",
+            f"{self.program} needs GPUs; program gpt_driver runs without",
+        )
+        yield (
+            self.offload != "none" and zero != 3,
+            f"offload {self.offload} needs zero_stage 3, not {zero}",
+        )
+        yield (
+            self.program == "megatron" and zero > 1,
+            (
+                "program megatron has zero_stage 0 and 1 (its distributed optimizer); for"
+                f" {zero} take megatron_deepspeed or gpt_driver"
+            ),
+        )
+        yield (
+            self.precision == "fp32" and not ours,
+            f"{self.program} is run in bf16 or fp16 only",
+        )
+        yield (
+            self.precision == "fp16" and ours,
+            "gpt_driver has no fp16, whose skipped steps it could not show: take bf16 or fp32",
+        )
+        words = self.model.vocabulary_size
+        yield (
+            self.program == "megatron" and words % _PADDING > 0,
+            (
+                f"vocabulary_size {words} is not a multiple of {_PADDING}, to which Megatron-LM"
+                " would pad it"
+            ),
+        )
+
+    @property
+    def world_size(self) -> int:
+        """Processes on all nodes."""
+        return self.processes * len(self.nodes)
+
+    @property
+    def global_batch(self) -> int:
+        """Samples of one iteration."""
+        return self.micro_batch * self.world_size
+
+    @property
+    def deepspeed(self) -> bool:
+        """Whether DeepSpeed takes part."""
+        return self.program == "megatron_deepspeed" or (
+            self.program == "gpt_driver" and self.zero_stage > 0
+        )
+
+    @property
+    def framework(self) -> str:
+        """What trains."""
+        if self.program == "gpt_driver":
+            return "deepspeed" if self.deepspeed else "pytorch"
+        return "megatron_lm" if self.program == "megatron" else "megatron_deepspeed"
+
+
+def asked(given: Mapping[str, Any]) -> Run:
+    """The run that parameters by the names of megatron_bench describe; what starts it may be called
+    as the module does (local) or as records do (torchrun).
+
+    Raises:
+        BadInput: it cannot be.
+    """
+    model = ("layers", "hidden_size", "sequence_length", "vocabulary_size", "attention_heads")
+    same = ("program", "micro_batch", "iterations", "processes", "nodes", "node_rank", "backend")
+    more = ("zero_stage", "offload", "recompute", "precision", "threads")
+    return Run(
+        model=Model(**{name: given[name] for name in model}),
+        rendezvous=given["rendezvous_address"],
+        port=given["rendezvous_port"],
+        launcher=TORCHRUN if given["launcher"] == "local" else given["launcher"],
+        **{name: given[name] for name in same + more},
+    )
+
+
+def case_name(run: Run) -> str:
+    """The case's name: program, model and layout, stable from run to run."""
+    model = run.model
+    zero = f"-zero{run.zero_stage}" if run.zero_stage else ""
+    zero += "-offload" if run.offload != "none" else ""
+    by = f"-{run.launcher}" if run.launcher != TORCHRUN else ""
+    return (
+        f"{run.program}-l{model.layers}h{model.hidden_size}-s{model.sequence_length}"
+        f"-mb{run.micro_batch}-n{len(run.nodes)}p{run.processes}{zero}{by}"
+    )
+
+
+def parameters(run: Run) -> Dict[str, Any]:
+    """A record's parameters: what was asked for."""
+    model = run.model
+    return {
+        "program": "gpt_driver" if run.program == "gpt_driver" else "megatron",
+        "framework": run.framework,
+        "backend": run.backend,
+        "layers": model.layers,
+        "hidden_size": model.hidden_size,
+        "attention_heads": model.attention_heads,
+        "sequence_length": model.sequence_length,
+        "vocabulary_size": model.vocabulary_size,
+        "micro_batch": run.micro_batch,
+        "global_batch": run.global_batch,
+        "iterations": run.iterations,
+        "processes_per_node": run.processes,
+        "threads": run.threads,
+        "zero_stage": run.zero_stage,
+        "offload": run.offload,
+        "recompute": run.recompute,
+        "precision": run.precision,
+        "launcher": run.launcher,
+    }
+
+
+def command(
+    run: Run,
+    *,
+    launcher: Optional[Launcher],
+    variables: Mapping[str, str],
+    limit_seconds: int,
+    prefix: str,
+    deepspeed_config: str,
+    data: Mapping[str, str],
+    arguments: Sequence[str],
+) -> List[str]:
+    """The argv: torchrun on this node or a launcher over all of them, and the program with its
+    options.
+
+    Args:
+        launcher: mpirun or slurm; None is torchrun.
+        variables: those of the run, which mpirun has to be told the names of.
+        limit_seconds: a Slurm job's own time limit.
+        prefix: where role training installed it, on all nodes.
+        deepspeed_config: DeepSpeed's JSON file, where DeepSpeed takes part.
+        data: path, vocabulary and merges, which megatron_deepspeed needs.
+        arguments: more of the program's own, at the end.
+
+    Raises:
+        BadInput: DeepSpeed without a configuration, or megatron_deepspeed without data.
+    """
+    if run.deepspeed and not deepspeed_config:
+        raise BadInput(f"zero_stage {run.zero_stage} needs deepspeed_config")
+    python = os.path.join(prefix, "venv", "bin", "python")
+    program = [*_program(run, prefix, deepspeed_config, data), *arguments]
+    if launcher is None:
+        # With underscores: hyphens came with PyTorch 2.0.
+        argv = [python, "-m", "torch.distributed.run"]
+        argv += ["--nnodes", str(len(run.nodes)), "--nproc_per_node", str(run.processes)]
+        argv += ["--node_rank", str(run.node_rank)]
+        argv += ["--master_addr", run.rendezvous or "127.0.0.1", "--master_port", str(run.port)]
+        return argv + program
+    return launcher.command(
+        ["sh", "-c", _place(run, launcher), "sh", python, *program],
+        per_node=run.processes,
+        variables=variables,
+        gpus_per_node=run.processes if run.backend == "nccl" else 0,
+        name="trueup-training",
+        limit_seconds=limit_seconds,
+    )
+
+
+def _place(run: Run, launcher: Launcher) -> str:
+    """Shell code that tells a process its place and becomes it."""
+    parts = [_PLACE[run.launcher]]
+    if run.launcher == "slurm" and len(run.nodes) > 1 and not run.rendezvous:
+        # Slurm has an order of its own, whatever that of --nodelist; its first node has rank 0.
+        scontrol = shlex.quote(os.path.join(launcher.path, "scontrol"))
+        first = f'$({scontrol} show hostnames "$SLURM_JOB_NODELIST" | head -n 1)'
+        parts += [f"MASTER_ADDR={first}", ": ${MASTER_ADDR:?scontrol does not say it}"]
+        parts += ["export MASTER_ADDR"]
+    return "; ".join([*parts, _EXEC])
+
+
+def _program(run: Run, prefix: str, deepspeed_config: str, data: Mapping[str, str]) -> List[str]:
+    if run.program == "gpt_driver":
+        return _driver(run, prefix, deepspeed_config)
+    argv = [os.path.join(prefix, "megatron", "pretrain_gpt.py"), *_megatron(run)]
+    if run.program == "megatron":
+        argv += ["--mock-data", "--tokenizer-type", "NullTokenizer", "--log-throughput"]
+        # The tokenizer adds one token for the end of a document.
+        argv += ["--vocab-size", str(run.model.vocabulary_size - 1)]
+        # Without Transformer Engine and Apex, which are not in the version set.
+        argv += ["--transformer-impl", "local", "--no-persist-layer-norm"]
+        argv += ["--no-gradient-accumulation-fusion"]
+        argv += ["--use-distributed-optimizer"] if run.zero_stage == 1 else []
+        recompute = ["--recompute-granularity", "full", "--recompute-method", "uniform"]
+        argv += [*recompute, "--recompute-num-layers", "1"] if run.recompute else []
+    else:
+        lacking = [name for name in ("path", "vocabulary", "merges") if not data.get(name)]
+        if lacking:
+            raise BadInput(
+                f"megatron_deepspeed has no made-up data: data lacks {', '.join(lacking)}"
+            )
+        argv += ["--data-path", data["path"], "--data-impl", "mmap"]
+        argv += ["--vocab-file", data["vocabulary"], "--merge-file", data["merges"]]
+        # It pads the tokenizer's vocabulary to a multiple of this.
+        argv += ["--make-vocab-size-divisible-by", str(run.model.vocabulary_size)]
+        argv += ["--deepspeed", "--deepspeed_config", deepspeed_config]
+        argv += ["--zero-stage", str(run.zero_stage), "--no-pipeline-parallel"]
+        argv += ["--cpu-optimizer"] if run.offload == "cpu" else []
+        recompute = ["--checkpoint-activations", "--deepspeed-activation-checkpointing"]
+        argv += recompute if run.recompute else []
+    return argv
+
+
+def _driver(run: Run, prefix: str, deepspeed_config: str) -> List[str]:
+    model = run.model
+    argv = [os.path.join(prefix, "gpt_driver.py")]
+    for name, value in (
+        ("layers", model.layers),
+        ("hidden-size", model.hidden_size),
+        ("attention-heads", model.attention_heads),
+        ("sequence-length", model.sequence_length),
+        ("vocabulary-size", model.vocabulary_size),
+        ("micro-batch", run.micro_batch),
+        ("iterations", run.iterations),
+        ("backend", run.backend),
+    ):
+        argv += [f"--{name}", str(value)]
+    argv += ["--threads", str(run.threads)] if run.threads else []
+    argv += ["--recompute"] if run.recompute else []
+    argv += ["--bf16"] if run.precision == "bf16" else []
+    return argv + (["--deepspeed", deepspeed_config] if run.deepspeed else [])
+
+
+def _megatron(run: Run) -> List[str]:
+    """Options that both Megatrons have."""
+    model = run.model
+    argv = []
+    for name, value in (
+        ("num-layers", model.layers),
+        ("hidden-size", model.hidden_size),
+        ("num-attention-heads", model.attention_heads),
+        ("seq-length", model.sequence_length),
+        ("max-position-embeddings", model.sequence_length),
+        ("micro-batch-size", run.micro_batch),
+        ("global-batch-size", run.global_batch),
+        ("train-iters", run.iterations),
+        ("tensor-model-parallel-size", 1),
+        ("pipeline-model-parallel-size", 1),
+        ("lr", "1.0e-4"),
+        ("lr-decay-style", "constant"),
+        ("init-method-std", "0.006"),
+        ("clip-grad", "1.0"),
+        ("log-interval", 1),
+        ("eval-iters", 0),
+        ("eval-interval", run.iterations + 1),
+        ("split", "98,2,0"),
+    ):
+        argv += [f"--{name}", str(value)]
+    return [*argv, f"--{run.precision}"]
+
+
+def environment(run: Run, interface: str, variables: Mapping[str, str]) -> Dict[str, str]:
+    """The variables of the run: the interface that processes meet over, threads, and NCCL's; and
+    what torchrun would set by itself, where it does not start them."""
+    found: Dict[str, str] = {}
+    if run.launcher != TORCHRUN:
+        address = run.rendezvous or ("127.0.0.1" if len(run.nodes) == 1 else "")
+        found.update({"MASTER_ADDR": address} if address else {})
+        found["MASTER_PORT"] = str(run.port)
+        if run.processes > 1:
+            found["OMP_NUM_THREADS"] = "1"
+    if interface:
+        found["GLOO_SOCKET_IFNAME"] = interface
+        if run.backend == "nccl":
+            found["NCCL_SOCKET_IFNAME"] = interface
+    if run.threads:
+        found["OMP_NUM_THREADS"] = str(run.threads)
+    if run.program != "gpt_driver":
+        found["CUDA_DEVICE_MAX_CONNECTIONS"] = "1"  # Megatron's order of kernels asks for it
+    if run.backend == "gloo":
+        found["CUDA_VISIBLE_DEVICES"] = ""
+    found.update({str(name): str(value) for name, value in variables.items()})
+    return found
+
+
+def explain(text: str) -> Optional[str]:
+    """Why a launcher's processes did not become Python on a node, from what was printed."""
+    found = _NO_PLACE.search(text)
+    return f"on a node, {found.group(1)}" if found else None
+
+
+def rates(run: Run, output: MegatronOutput) -> List[Metric]:
+    """Rates of each GPU (of each process, without GPUs) by both formulas [flop/s], and tokens a
+    second where the log did not say the length."""
+    seconds = [item.seconds for item in output.measured]
+    rows: List[Metric] = []
+    for name, formula in (
+        ("train_flops_article", article_flops),
+        ("train_flops_megatron", megatron_flops),
+    ):
+        work = formula(run.model, run.global_batch) / run.world_size
+        rows += summarise(name, [work / time for time in seconds], "flop/s", "higher")
+    if output.sequence_length is None:
+        tokens = run.global_batch * run.model.sequence_length
+        rows += summarise("token_throughput", [tokens / time for time in seconds], "1/s", "higher")
+    return rows
+
+
+def _told(run: Run, output: MegatronOutput) -> Dict[str, Any]:
+    """What the log must say of what was asked for, where it says it."""
+    wanted = {**parameters(run), "world_size": run.world_size}
+    if output.exact and run.world_size == 1 and not run.deepspeed:
+        wanted["backend"] = "none"  # one process exchanges nothing
+    if not run.threads:
+        del wanted["threads"]  # PyTorch's choice
+    return wanted
+
+
+def judge(run: Run, output: MegatronOutput) -> Optional[str]:
+    """Why a run that ended is not a valid measurement, or None."""
+    ran = "gpt_driver" if output.exact else "megatron"
+    wanted = _told(run, output)
+    if ran != wanted["program"]:
+        return f"{ran} ran instead of {wanted['program']}"
+    last = output.iterations[-1]
+    if last.number != run.iterations:
+        return f"{last.number} iterations ran instead of {run.iterations}"
+    if last.batch != run.global_batch:
+        return f"the global batch was {last.batch} instead of {run.global_batch}"
+    device = output.parameters.get("device")
+    if device is not None and (device == "cpu") != (run.backend == "gloo"):
+        return f"it ran on {device}, which is not what backend {run.backend} is for"
+    for name, value in output.parameters.items():
+        if name in wanted and value != str(wanted[name]):
+            return f"{name} was {value} instead of {wanted[name]}"
+    hosts = sorted(set(output.hosts))
+    # With torchrun each node starts its own.
+    if hosts and run.launcher != TORCHRUN and len(hosts) != len(run.nodes):
+        return f"its processes ran on {', '.join(hosts)} instead of {len(run.nodes)} node(s)"
+    if output.sequence_length not in (None, run.model.sequence_length):
+        return (
+            f"the sequence length was {output.sequence_length} instead of"
+            f" {run.model.sequence_length}"
+        )
+    broken = [name for name, passed in output.checks.items() if not passed]
+    if broken:
+        losses = [item.loss for item in output.iterations if item.loss is not None]
+        seen = f"{losses[0]:.4f} to {losses[-1]:.4f}" if len(losses) > 1 else "not finite"
+        return f"it did not train: {', '.join(broken)} failed (loss {seen})"
+    return None

@@ -1,0 +1,811 @@
+"""A server's benchmark as a case: profiles as data, the server's state, prompts, command, and
+whether a run counts."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import http.client
+import json
+import os
+import random
+import re
+import socket
+import urllib.error
+import urllib.parse
+import urllib.request
+from dataclasses import dataclass
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+
+from ...errors import BadInput
+from ...record import Metric
+from .output import VllmOutput, first_error
+
+__all__ = [
+    "LOAD",
+    "PROFILES",
+    "Endpoint",
+    "Lengths",
+    "Profile",
+    "Settings",
+    "arguments_text",
+    "asked_text",
+    "case_name",
+    "command",
+    "data_parameters",
+    "environment",
+    "explain",
+    "fingerprint",
+    "judge",
+    "measured",
+    "require_dataset",
+    "require_length",
+    "settings",
+    "write_prompts",
+]
+
+_PROMPTS = "prompts.jsonl"
+_ANSWER_SECONDS = 60.0
+_STATED = re.compile(r"^trueup-vllm: (.+)$", re.MULTILINE)
+_RAISED = re.compile(r"^\w*(?:Error|Exception): .+$", re.MULTILINE)
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_GOODPUT = ("ttft", "tpot", "e2el")
+_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+# The module's options that say what is sent, and their defaults, where 0 is the profile's own.
+LOAD: Dict[str, Any] = {
+    "num_prompts": 0,
+    "request_rate": 0.0,
+    "ramp_up_start": 0,
+    "ramp_up_end": 0,
+    "max_concurrency": 0,
+    "random_input_tokens": 1024,
+    "random_output_tokens": 128,
+    "seed": 42,
+    "dataset_path": "",
+    "dataset_sha256": "",
+    "goodput_ms": {},
+    "failed_share_allowed": 0.0,
+}
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """Tokens, drawn from a normal distribution and clipped."""
+
+    middle: int
+    deviation: int
+    shortest: int
+    longest: int
+
+    def draw(self, source: random.Random) -> int:
+        drawn = int(source.gauss(self.middle, self.deviation))
+        return min(max(drawn, self.shortest), self.longest)
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What is asked of the server.
+
+    Attributes:
+        data: where prompts come from: random (vLLM makes them), conversations (a file of the
+            inference benchmarker, from which prompts are written), problems (vLLM's own reader of
+            the AIME set), prompts (the user's file).
+        file: what the user must have, by name.
+        source: where that comes from.
+        inputs, outputs: lengths, where the profile sets them.
+        num_prompts, max_concurrency, ramp: what a user may change; 0 or None is without.
+        cpu_num_prompts, cpu_ramp: on a server without GPUs, where they differ.
+        endpoint: completions or chat.
+    """
+
+    data: str
+    file: str = ""
+    source: str = ""
+    inputs: Optional[Lengths] = None
+    outputs: Optional[Lengths] = None
+    num_prompts: int = 400
+    max_concurrency: int = 0
+    ramp: Optional[Tuple[int, int]] = None
+    cpu_num_prompts: int = 0
+    cpu_ramp: Optional[Tuple[int, int]] = None
+    endpoint: str = "completions"
+
+
+def _conversations(file: str, outputs: Lengths, inputs: Optional[Lengths] = None) -> Profile:
+    """A profile of Hugging Face's inference-benchmarker (src/profiles.rs): at most 128 users, chat
+    completions, temperature 0."""
+    return Profile(
+        "conversations",
+        file,
+        f"https://huggingface.co/datasets/hlarcher/inference-benchmarker/resolve/main/{file}",
+        inputs=inputs,
+        outputs=outputs,
+        max_concurrency=128,
+        endpoint="chat",
+    )
+
+
+# Source of the loads: the Azure HPC blog's "Inference performance of Llama 3.1 8B using vLLM across
+# various GPUs and CPUs" (its table gives shortest, longest and "variance", which the benchmarker
+# takes as a standard deviation; the middles are those of its profiles), and its DeepSeek R1 article
+# for the AIME set. That set has 90 problems: 400 prompts repeat each of them four times or more.
+PROFILES: Dict[str, Profile] = {
+    "random": Profile("random", num_prompts=100),
+    "chat": _conversations("share_gpt_turns.json", Lengths(800, 100, 50, 800)),
+    "classification": _conversations(
+        "classification.json",
+        Lengths(50, 10, 30, 80),
+        Lengths(10000, 5000, 8000, 12000),
+    ),
+    "code_generation": _conversations(
+        "github_code.json", Lengths(50, 10, 30, 80), Lengths(4096, 1000, 3000, 6000)
+    ),
+    "aime": Profile(
+        "problems",
+        "AI-MO/aimo-validation-aime",
+        "https://huggingface.co/datasets/AI-MO/aimo-validation-aime",
+        ramp=(1, 10),
+        cpu_num_prompts=200,
+        cpu_ramp=(1, 2),
+    ),
+    "custom": Profile("prompts", "a .jsonl file of objects with prompt and output_tokens", "you"),
+}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A profile with the user's numbers in it; request_rate 0 sends all requests at once."""
+
+    profile: str
+    base_url: str
+    model: str
+    tokenizer: str
+    dataset_path: str
+    dataset_sha256: str
+    downloads_allowed: bool
+    num_prompts: int
+    request_rate: float
+    ramp: Optional[Tuple[int, int]]
+    max_concurrency: int
+    endpoint: str
+    random_input_tokens: int
+    random_output_tokens: int
+    seed: int
+    goodput_ms: Mapping[str, float]
+    failed_share_allowed: float
+    sample_seconds: float
+
+    @property
+    def data(self) -> Profile:
+        return PROFILES[self.profile]
+
+    @property
+    def pace(self) -> str:
+        """How requests come, for the case's name."""
+        if self.ramp:
+            return f"ramp{self.ramp[0]}to{self.ramp[1]}"
+        return f"rate{self.request_rate:g}" if self.request_rate else "rateinf"
+
+
+def settings(given: Mapping[str, Any]) -> Settings:
+    """The profile with the user's numbers; 0 means the profile's own.
+
+    Args:
+        given: the module's parameters.
+
+    Raises:
+        BadInput: naming the parameter that is wrong.
+    """
+    profile = PROFILES[given["profile"]]
+    for name in ("num_prompts", "max_concurrency", "ramp_up_start", "ramp_up_end", "gpus"):
+        if given[name] < 0:
+            raise BadInput(f"{name} {given[name]} is negative")
+    for name in ("random_input_tokens", "random_output_tokens"):
+        if given[name] < 1:
+            raise BadInput(f"{name} {given[name]} is not a positive number of tokens")
+    for name in ("tensor_parallel", "data_parallel"):
+        if given[name] < 1:
+            raise BadInput(f"{name} {given[name]} is not a positive number")
+    if not 0 < given["sample_seconds"] <= 60:
+        raise BadInput(f"sample_seconds {given['sample_seconds']:g} is not above 0 and up to 60")
+    if not 0 <= given["failed_share_allowed"] < 1:
+        raise BadInput(
+            f"failed_share_allowed {given['failed_share_allowed']:g} is not a fraction below 1"
+        )
+    model = given["served_model_name"] or given["model"]
+    if not model:
+        raise BadInput("model is empty: set it to what the server serves")
+    cpu = not given["gpus"]
+    return Settings(
+        profile=given["profile"],
+        base_url=_base_url(given["base_url"]),
+        model=model,
+        tokenizer=given["tokenizer"] or given["model"] or model,
+        dataset_path=_dataset_path(profile, given),
+        dataset_sha256=_sha256(given["dataset_sha256"]),
+        downloads_allowed=given["downloads_allowed"],
+        num_prompts=given["num_prompts"]
+        or (profile.cpu_num_prompts if cpu else 0)
+        or profile.num_prompts,
+        request_rate=_rate(given["request_rate"]),
+        ramp=_ramp(given, profile.cpu_ramp if cpu and profile.cpu_ramp else profile.ramp),
+        max_concurrency=given["max_concurrency"] or profile.max_concurrency,
+        endpoint=profile.endpoint if given["endpoint"] == "profile" else given["endpoint"],
+        random_input_tokens=given["random_input_tokens"],
+        random_output_tokens=given["random_output_tokens"],
+        seed=given["seed"],
+        goodput_ms=_goodput(given["goodput_ms"]),
+        failed_share_allowed=given["failed_share_allowed"],
+        sample_seconds=given["sample_seconds"],
+    )
+
+
+def _base_url(text: str) -> str:
+    wrong = BadInput(f"base_url {text!r} is not an address such as http://127.0.0.1:8000")
+    try:
+        parts = urllib.parse.urlsplit(text)
+        port = parts.port
+    except ValueError:  # an open bracket; a port that is none
+        raise wrong from None
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or port == 0:
+        raise wrong
+    if parts.username or parts.password:
+        raise BadInput("base_url holds a user or password: give the key as api_key")
+    return text.rstrip("/")
+
+
+def _dataset_path(profile: Profile, given: Mapping[str, Any]) -> str:
+    # Not of Ansible's type path: what was asked is recorded as it was asked.
+    path = os.path.expandvars(os.path.expanduser(str(given["dataset_path"] or "")))
+    if profile.data == "random":
+        if path:
+            raise BadInput(f"profile random takes no dataset_path, and has {path}")
+        return ""
+    if path:
+        if profile.data == "prompts" and not path.endswith(".jsonl"):
+            raise BadInput(f"dataset_path {path} does not end in .jsonl, as vLLM wants it")
+        return path
+    if profile.data == "problems" and given["downloads_allowed"]:
+        return ""
+    raise BadInput(
+        f"profile {given['profile']} needs {profile.file} on the node (from {profile.source}): "
+        "set dataset_path"
+    )
+
+
+def _sha256(text: str) -> str:
+    if text and not _SHA256.fullmatch(text):
+        raise BadInput(f"dataset_sha256 {text!r} is not 64 lower-case hex digits")
+    return text
+
+
+def _rate(rate: float) -> float:
+    if not 0 <= rate < float("inf"):
+        raise BadInput(f"request_rate {rate:g} is not a rate; 0 sends all requests at once")
+    return float(rate)
+
+
+def _ramp(given: Mapping[str, Any], own: Optional[Tuple[int, int]]) -> Optional[Tuple[int, int]]:
+    start, end = given["ramp_up_start"], given["ramp_up_end"]
+    if not end:
+        if start:
+            raise BadInput(f"ramp_up_start {start} stands without ramp_up_end")
+        return None if given["request_rate"] else own
+    if given["request_rate"]:
+        raise BadInput(
+            f"request_rate {given['request_rate']:g} and ramp_up_end {end} exclude each other"
+        )
+    if start > end:
+        raise BadInput(f"ramp_up_start {start} is above ramp_up_end {end}")
+    return start, end
+
+
+def _goodput(given: Mapping[str, Any]) -> Dict[str, float]:
+    found = {}
+    for name in sorted(given):
+        if name not in _GOODPUT:
+            raise BadInput(f"goodput_ms {name!r} is unknown; there are: {', '.join(_GOODPUT)}")
+        try:
+            found[name] = float(given[name])
+        except (TypeError, ValueError):
+            raise BadInput(f"goodput_ms {name} {given[name]!r} is not a number") from None
+        if not 0 < found[name] < float("inf"):
+            raise BadInput(f"goodput_ms {name} {given[name]!r} is not a positive number")
+    return found
+
+
+def asked_text(options: Mapping[str, Any]) -> str:
+    """What was asked for, before the profile's own numbers: equal texts for equal options.
+
+    Args:
+        options: those of LOAD; numbers may be text, as Ansible's variables are, and what is not
+            there has its default. Others are passed over.
+
+    Raises:
+        BadInput: a value is of another kind than the option's.
+    """
+    asked = {name: _like(name, options.get(name, usual), usual) for name, usual in LOAD.items()}
+    return _sorted_json("what is asked", asked)
+
+
+def arguments_text(arguments: Mapping[str, Any]) -> str:
+    """A server's arguments: equal texts for what ``vllm serve`` takes for the same.
+
+    Raises:
+        BadInput: a value that JSON cannot hold.
+    """
+    return _sorted_json(
+        "server_arguments", {str(name): _plain(value) for name, value in arguments.items()}
+    )
+
+
+def _like(name: str, value: Any, usual: Any) -> Any:
+    try:
+        if isinstance(usual, dict):
+            return {str(key): float(limit) for key, limit in (value or {}).items()}
+        if isinstance(usual, float):
+            return float(value)
+        return int(value) if isinstance(usual, int) else str(value or "")
+    except (TypeError, ValueError, AttributeError, OverflowError):
+        kind = {dict: "mapping of numbers", float: "number", int: "whole number", str: "text"}
+        raise BadInput(f"{name} {value!r} is no {kind[type(usual)]}") from None
+
+
+def _plain(value: Any) -> Any:
+    """A number or a switch that is given as text as what it says."""
+    if isinstance(value, str) and value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    if isinstance(value, (str, float)):
+        with contextlib.suppress(ValueError, OverflowError):
+            number = float(value)
+            return int(number) if number == int(number) else number
+    return value
+
+
+def _sorted_json(what: str, value: Mapping[str, Any]) -> str:
+    try:
+        return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise BadInput(f"{what} cannot be written as JSON: {error}") from None
+
+
+# --- the server ----------------------------------------------------------------------------------
+
+
+class Endpoint:
+    """The server that is measured, asked before anything runs.
+
+    Args:
+        base_url: without a path.
+        key: its API key, or empty.
+    """
+
+    def __init__(self, base_url: str, key: str) -> None:
+        self._base_url, self._key = base_url, key
+
+    def require(self, model: str, *, endpoint: str = "completions", requests: int = 1) -> int:
+        """That the server is well, takes the key, serves the model and answers; the longest request
+        in tokens that it takes, 0 where it does not say.
+
+        Args:
+            model: by the name that the server gives it.
+            endpoint: completions or chat.
+            requests: how many are sent, so that each of several engines gets some.
+
+        Raises:
+            BadInput: one sentence with what is wrong and the mend.
+        """
+        self._ask("/health")
+        listed = self._of(self._ask("/v1/models"), "data", list)
+        models = {str(item.get("id")): item for item in listed if isinstance(item, dict)}
+        if model not in models:
+            raise BadInput(
+                f"the server at {self._base_url} serves {', '.join(sorted(models)) or 'nothing'} "
+                f"and not {model}: set served_model_name"
+            )
+        asked: Dict[str, Any] = {"model": model, "max_tokens": 1, "temperature": 0}
+        path = "/v1/completions"
+        if endpoint == "chat":
+            path = "/v1/chat/completions"
+            asked["messages"] = [{"role": "user", "content": "ready?"}]
+        else:
+            asked["prompt"] = "ready?"
+        for _ in range(requests):
+            # /health stays well while an engine on another node is lost.
+            self._ask(path, asked)
+        longest = models[model].get("max_model_len")
+        return longest if isinstance(longest, int) else 0
+
+    def tokens(self, model: str, text: str) -> List[int]:
+        """The server's tokens of a text."""
+        body = {"model": model, "prompt": text, "add_special_tokens": False}
+        return list(self._of(self._ask("/tokenize", body), "tokens", list))
+
+    def text(self, model: str, tokens: Sequence[int]) -> str:
+        """The text of the server's tokens."""
+        body = {"model": model, "tokens": list(tokens)}
+        return str(self._of(self._ask("/detokenize", body), "prompt", str))
+
+    def _ask(self, path: str, body: Optional[Mapping[str, Any]] = None) -> str:
+        request = urllib.request.Request(  # noqa: S310 WHY: _base_url allows http and https only
+            self._base_url + path,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Content-Type": "application/json"},
+        )
+        if self._key:
+            request.add_header("Authorization", f"Bearer {self._key}")
+        try:
+            # The server is what is measured: never a proxy.
+            with _OPENER.open(request, timeout=_ANSWER_SECONDS) as answer:
+                return str(answer.read().decode("utf-8", "replace"))
+        except urllib.error.HTTPError as error:
+            raise BadInput(self._refusal(path, error)) from None
+        except (socket.timeout, TimeoutError):
+            raise BadInput(self._silent(path)) from None
+        except (http.client.RemoteDisconnected, http.client.IncompleteRead):
+            raise BadInput(self._gone("it closed the connection before an answer")) from None
+        except http.client.HTTPException:
+            raise BadInput(
+                f"what answers at {self._base_url} does not speak HTTP: set base_url"
+            ) from None
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "reason", None) or error
+            if isinstance(reason, (socket.timeout, TimeoutError)):
+                raise BadInput(self._silent(path)) from None
+            why = getattr(reason, "strerror", None) or reason
+            raise BadInput(self._gone(why)) from None
+
+    def _gone(self, why: Any) -> str:
+        return f"no server answers at {self._base_url} ({why}): start it, or set base_url"
+
+    def _silent(self, path: str) -> str:
+        return (
+            f"the server at {self._base_url} did not answer {path} within {_ANSWER_SECONDS:g} s: "
+            "see its log; of a server on several nodes, a node may be lost"
+        )
+
+    def _refusal(self, path: str, error: urllib.error.HTTPError) -> str:
+        if error.code == 401:
+            if self._key:
+                return (
+                    f"the server at {self._base_url} refuses the API key (HTTP 401): set api_key "
+                    "to the one that it was started with"
+                )
+            return f"the server at {self._base_url} wants an API key (HTTP 401): set api_key"
+        said = ""
+        with contextlib.suppress(OSError, ValueError, AttributeError, http.client.HTTPException):
+            answer = json.loads(error.read().decode("utf-8", "replace"))
+            said = str((answer.get("error") or answer).get("message") or "")[:200]
+        what = f": {said}" if said else ""
+        if path == "/health":
+            return f"the server at {self._base_url} is not well (HTTP {error.code}{what})"
+        return f"the server at {self._base_url} answers {path} with HTTP {error.code}{what}"
+
+    def _of(self, text: str, member: str, kind: type) -> Any:
+        """A member of an answer, which must be of that kind."""
+        try:
+            answer = json.loads(text)
+        except ValueError:
+            answer = None
+        found = answer.get(member) if isinstance(answer, dict) else None
+        if not isinstance(found, kind):
+            raise BadInput(f"what answers at {self._base_url} is no vLLM server: set base_url")
+        return found
+
+
+# --- data ----------------------------------------------------------------------------------------
+
+
+def fingerprint(path: str) -> str:
+    """The sha256 of a file; of a folder, that of what ``sha256sum`` prints of its files in order.
+
+    Raises:
+        BadInput: it cannot be read.
+    """
+    try:
+        if not os.path.isdir(path):
+            return _file_sha256(path)
+        names = sorted(
+            os.path.relpath(os.path.join(folder, name), path)
+            for folder, _, names in os.walk(path)
+            for name in names
+        )
+        lines = [f"{_file_sha256(os.path.join(path, name))}  {name}\n" for name in names]
+        return hashlib.sha256("".join(lines).encode()).hexdigest()
+    except OSError as error:
+        raise BadInput(f"dataset_path {path} cannot be read: {error.strerror}") from error
+
+
+def _file_sha256(path: str) -> str:
+    digest = hashlib.sha256()
+    with open(path, "rb") as stream:
+        for block in iter(lambda: stream.read(1 << 20), b""):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def require_dataset(chosen: Settings) -> str:
+    """The data's sha256; empty where the profile needs no file.
+
+    Raises:
+        BadInput: it is missing, is another, or is not laid out as it must be.
+    """
+    path, profile = chosen.dataset_path, chosen.data
+    if not path:
+        return ""
+    if not os.path.exists(path):
+        raise BadInput(
+            f"dataset_path {path} is not on this node: profile {chosen.profile} needs "
+            f"{profile.file} (from {profile.source})"
+        )
+    if os.path.isdir(path) != (profile.data == "problems"):
+        kind = "folder with the files of" if profile.data == "problems" else "file:"
+        raise BadInput(f"dataset_path {path} is not the {kind} {profile.file}")
+    found = fingerprint(path)
+    if chosen.dataset_sha256 and chosen.dataset_sha256 != found:
+        raise BadInput(
+            f"dataset_path {path} has sha256 {found}, and dataset_sha256 is {chosen.dataset_sha256}"
+        )
+    if profile.data == "prompts":
+        _require_prompts(path)
+    return found
+
+
+def _require_prompts(path: str) -> None:
+    count = 0
+    try:
+        with open(path, encoding="utf-8") as stream:
+            for number, line in enumerate(stream, 1):
+                if not line.strip():
+                    continue
+                item = json.loads(line)
+                tokens = item.get("output_tokens") if isinstance(item, dict) else None
+                if not isinstance(tokens, int) or tokens < 1 or not item.get("prompt"):
+                    raise BadInput(
+                        f"dataset_path {path}, line {number}: an object with prompt and a "
+                        "positive output_tokens is expected"
+                    )
+                count += 1
+    except (OSError, ValueError) as error:
+        raise BadInput(f"dataset_path {path} is not UTF-8 JSON lines: {error}") from error
+    if not count:
+        raise BadInput(f"dataset_path {path} holds no prompts")
+
+
+def _conversation_prompts(path: str) -> List[str]:
+    """The first user's turn of each conversation."""
+    try:
+        with open(path, encoding="utf-8") as stream:
+            entries = json.load(stream)
+        prompts = [
+            next(turn["content"] for turn in entry["conversations"] if turn["role"] == "user")
+            for entry in entries
+            if any(turn["role"] == "user" for turn in entry["conversations"])
+        ]
+    except (OSError, ValueError, RecursionError) as error:
+        raise BadInput(f"dataset_path {path} is not UTF-8 JSON: {error}") from error
+    except (KeyError, TypeError):
+        prompts = []
+    if not prompts or not all(isinstance(prompt, str) for prompt in prompts):
+        raise BadInput(
+            f"dataset_path {path} is not a list of conversations with role and content, as the "
+            "files of hlarcher/inference-benchmarker are"
+        )
+    return prompts
+
+
+def write_prompts(chosen: Settings, server: Endpoint, folder: str) -> int:
+    """Write the prompts of a conversations profile, each with its number of output tokens, as
+    vLLM's custom dataset; how many different ones there are.
+
+    Inputs are cut to a drawn length by the server's own tokenizer; a text that is shorter is passed
+    over, as the inference benchmarker does.
+
+    Raises:
+        BadInput: the file cannot be used, or holds no text that is long enough.
+    """
+    source = random.Random(chosen.seed)  # noqa: S311 WHY: lengths, no secrets
+    profile = chosen.data
+    prompts = _conversation_prompts(chosen.dataset_path)
+    source.shuffle(prompts)
+    rows: List[Dict[str, Any]] = []
+    for prompt in prompts:
+        if len(rows) == chosen.num_prompts:
+            break
+        text: Optional[str] = prompt
+        if profile.inputs:
+            text = _cut(prompt, profile.inputs.draw(source), chosen.model, server)
+        if text and profile.outputs:
+            rows.append({"prompt": text, "output_tokens": profile.outputs.draw(source)})
+    if not rows:
+        raise BadInput(
+            f"dataset_path {chosen.dataset_path} holds no prompt that is long enough for profile "
+            f"{chosen.profile}"
+        )
+    try:
+        with open(os.path.join(folder, _PROMPTS), "w", encoding="utf-8") as stream:
+            stream.writelines(json.dumps(row) + "\n" for row in rows)
+    except OSError as error:
+        raise BadInput(f"no prompts can be written in {folder}: {error.strerror}") from error
+    return len(rows)
+
+
+def _cut(text: str, tokens: int, model: str, server: Endpoint) -> Optional[str]:
+    # A token stands for one byte at least.
+    if len(text.encode()) < tokens:
+        return None
+    # Most texts are far longer than what is kept: 16 bytes a token are more than enough.
+    found = server.tokens(model, text[: tokens * 16])
+    return server.text(model, found[:tokens]) if len(found) >= tokens else None
+
+
+def require_length(chosen: Settings, longest: int) -> None:
+    """Refuse requests that the server would refuse.
+
+    Args:
+        longest: tokens of a request, input and output together, that the server takes; 0 unknown.
+
+    Raises:
+        BadInput: with both figures.
+    """
+    profile = chosen.data
+    if profile.data == "random":
+        needed = chosen.random_input_tokens + chosen.random_output_tokens
+    else:
+        lengths = [part.longest for part in (profile.inputs, profile.outputs) if part]
+        needed = sum(lengths)
+    if longest and needed > longest:
+        raise BadInput(
+            f"profile {chosen.profile} asks for {needed} tokens in one request, and the server "
+            f"takes {longest}: start it with a larger max_model_len, or ask for less"
+        )
+
+
+# --- the command ---------------------------------------------------------------------------------
+
+
+def command(chosen: Settings, *, python: str, driver: str, program: str, folder: str) -> List[str]:
+    """The argv: the driver, and after ``--`` what it runs."""
+    argv = [python, driver, "--base-url", chosen.base_url]
+    argv += ["--sample-seconds", f"{chosen.sample_seconds:g}", "--"]
+    argv += [program, "bench", "serve", "--base-url", chosen.base_url]
+    if chosen.endpoint == "chat":
+        argv += ["--backend", "openai-chat", "--endpoint", "/v1/chat/completions"]
+    else:
+        argv += ["--backend", "vllm", "--endpoint", "/v1/completions"]
+    # By its served name: vLLM asks the server's tokenizer for the model by --model.
+    argv += ["--model", chosen.model, "--tokenizer", chosen.tokenizer]
+    argv += _data_options(chosen, folder)
+    argv += ["--num-prompts", str(chosen.num_prompts), "--seed", str(chosen.seed)]
+    # vLLM 0.32 leaves it to the server otherwise; greedy is what older versions and the articles
+    # used.
+    argv += ["--temperature", "0"]
+    if chosen.ramp:
+        argv += ["--ramp-up-strategy", "linear", "--ramp-up-start-rps", str(chosen.ramp[0])]
+        argv += ["--ramp-up-end-rps", str(chosen.ramp[1])]
+    elif chosen.request_rate:
+        argv += ["--request-rate", f"{chosen.request_rate:g}"]
+    if chosen.max_concurrency:
+        argv += ["--max-concurrency", str(chosen.max_concurrency)]
+    if chosen.goodput_ms:
+        argv += ["--goodput", *(f"{name}:{ms:g}" for name, ms in chosen.goodput_ms.items())]
+    argv += ["--percentile-metrics", "ttft,tpot,itl,e2el", "--metric-percentiles", "99"]
+    return [*argv, "--disable-tqdm"]
+
+
+def _data_options(chosen: Settings, folder: str) -> List[str]:
+    kind = chosen.data.data
+    if kind == "random":
+        return [
+            *("--dataset-name", "random"),
+            *("--random-input-len", str(chosen.random_input_tokens)),
+            *("--random-output-len", str(chosen.random_output_tokens)),
+        ]
+    if kind == "problems":
+        options = [
+            "--dataset-name",
+            "hf",
+            "--dataset-path",
+            chosen.dataset_path or chosen.data.file,
+        ]
+        return options + (["--hf-name", chosen.data.file] if chosen.dataset_path else [])
+    path = os.path.join(folder, _PROMPTS) if kind == "conversations" else chosen.dataset_path
+    # -1: each prompt's own number of output tokens. The prompts are sent as they are: the server
+    # applies the chat template where there is one to apply.
+    return [
+        *("--dataset-name", "custom", "--dataset-path", path),
+        *("--custom-output-len", "-1", "--skip-chat-template"),
+    ]
+
+
+def data_parameters(chosen: Settings) -> Dict[str, Any]:
+    """The part of a record's parameters that says what the requests were."""
+    profile = chosen.data
+    if profile.data == "random":
+        return {
+            "random_input_tokens": chosen.random_input_tokens,
+            "random_output_tokens": chosen.random_output_tokens,
+        }
+    found: Dict[str, Any] = {"dataset": os.path.basename(chosen.dataset_path) or profile.file}
+    for name, lengths in (("input", profile.inputs), ("output", profile.outputs)):
+        if lengths:
+            found[f"{name}_tokens"] = (
+                f"normal({lengths.middle}, {lengths.deviation}) in "
+                f"{lengths.shortest}..{lengths.longest}"
+            )
+    return found
+
+
+def environment(*, downloads_allowed: bool, hf_home: str) -> Dict[str, str]:
+    """The variables set for it: no usage statistics, and no downloads unless allowed."""
+    variables = {"DO_NOT_TRACK": "1", "VLLM_NO_USAGE_STATS": "1"}
+    if hf_home:
+        variables["HF_HOME"] = hf_home
+    if not downloads_allowed:
+        variables["HF_HUB_OFFLINE"] = "1"
+    return variables
+
+
+def case_name(chosen: Settings, server: str) -> str:
+    """The case's name: profile, server and load, stable from run to run.
+
+    Args:
+        server: the name of its endpoint or recipe; where it has none, the model's.
+    """
+    parts = [chosen.profile, server or os.path.basename(chosen.model.rstrip("/"))]
+    if chosen.profile == "random":
+        parts.append(f"i{chosen.random_input_tokens}o{chosen.random_output_tokens}")
+    parts += [f"n{chosen.num_prompts}", chosen.pace]
+    if chosen.max_concurrency:
+        parts.append(f"c{chosen.max_concurrency}")
+    return re.sub(r"[^A-Za-z0-9._-]", "_", "-".join(parts))
+
+
+# --- the outcome ---------------------------------------------------------------------------------
+
+
+def explain(text: str) -> Optional[str]:
+    """Why a run that ended with another status than 0 failed, from what it printed."""
+    stated = _STATED.findall(text)
+    if stated:
+        error = first_error(text.splitlines())
+        return str(stated[-1]) + (f"; the first: {error}" if error else "")
+    raised = _RAISED.findall(text)
+    return str(raised[-1]).strip()[:300] if raised else None
+
+
+def judge(output: VllmOutput, chosen: Settings) -> Optional[str]:
+    """Why a run that ended is not a valid measurement, or None."""
+    if not output.exact or output.server is None or output.failed is None:
+        return "the driver's result line is missing: vLLM's table alone is rounded"
+    requests = output.completed + output.failed
+    if requests != chosen.num_prompts:
+        return f"{requests} requests were sent instead of {chosen.num_prompts}"
+    if output.parameters.get("model_id") != chosen.model:
+        return f"the model {output.parameters.get('model_id')} was asked for, not {chosen.model}"
+    share = output.failed / requests
+    if share > chosen.failed_share_allowed:
+        first = f", the first: {output.first_error}" if output.first_error else ""
+        return (
+            f"{output.failed} of {requests} requests failed ({share:.2%}; allowed are "
+            f"{chosen.failed_share_allowed:.2%}){first}"
+        )
+    if chosen.data.data == "random":
+        # The end-of-text token is ignored there: every answer is as long as was asked for. Of the
+        # other profiles the number is a maximum, and says nothing of a shorter answer.
+        asked = output.completed * chosen.random_output_tokens
+        if output.output_tokens != asked:
+            return (
+                f"{output.completed} requests brought {output.output_tokens} tokens and asked for "
+                f"{asked}"
+            )
+    return None
+
+
+def measured(output: VllmOutput, chosen: Settings) -> List[Metric]:
+    """The rows of the record: without the goodput where it is by a TPOT that cannot be known."""
+    rows = output.metrics()
+    if "tpot" in chosen.goodput_ms and "tpot" not in output.latencies:
+        return [row for row in rows if row.name != "request_goodput"]
+    return rows

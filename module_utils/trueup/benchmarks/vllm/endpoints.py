@@ -1,0 +1,128 @@
+"""What a node serves, out of what the user says."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Dict, List, Optional, Set
+
+from ...errors import BadInput
+
+__all__ = ["endpoints_of", "reachable"]
+
+_NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?\Z")
+_MEMBERS = {
+    "name": str,
+    "recipe": str,
+    "port": int,
+    "host": str,
+    "model": str,
+    "nodes": list,
+    "arguments": dict,
+    "addresses": list,
+}
+
+
+def endpoints_of(
+    endpoints: List[Dict[str, Any]], host: str, hosts: List[str], api_key: str = ""
+) -> List[Dict[str, Any]]:
+    """The endpoints that ``host`` has a part in.
+
+    Args:
+        endpoints: as a user gives them (``vllm_endpoints``).
+        host: this node's name in the inventory.
+        hosts: all of its names.
+        api_key: empty where clients need none.
+
+    Returns:
+        In their order, each with all of its members, ``rank`` (0 for the node with the API) and
+        ``unit``, its systemd service.
+
+    Raises:
+        BadInput: what is given cannot be meant.
+    """
+    if not isinstance(endpoints, list):
+        message = f"vllm_endpoints is no list but {endpoints!r}"
+        raise BadInput(message)
+    mine = []
+    names: Set[str] = set()
+    ports: Dict[int, str] = {}
+    for endpoint in endpoints:
+        whole = _endpoint(endpoint, host, hosts, api_key)
+        if whole["name"] in names:
+            message = f"vllm_endpoints: two are called {whole['name']}"
+            raise BadInput(message)
+        names.add(whole["name"])
+        if host not in whole["nodes"]:
+            continue
+        if whole["rank"] == 0:
+            if whole["port"] in ports:
+                message = (
+                    f"vllm_endpoints: {ports[whole['port']]} and {whole['name']} both want port"
+                    f" {whole['port']} of {host}"
+                )
+                raise BadInput(message)
+            ports[whole["port"]] = whole["name"]
+        mine.append(whole)
+    return mine
+
+
+def reachable(host: str) -> str:
+    """The address by which a node reaches its own server that listens on ``host``, as in a URL."""
+    if host in ("0.0.0.0", "::"):  # noqa: S104 WHY: compared, not listened on
+        return "127.0.0.1"
+    return f"[{host}]" if ":" in host else host
+
+
+def _endpoint(given: Any, host: str, hosts: List[str], api_key: str) -> Dict[str, Any]:
+    if not isinstance(given, dict) or not {"name", "recipe"} <= given.keys():
+        message = f"vllm_endpoints: {given!r} needs name and recipe"
+        raise BadInput(message)
+    whole: Dict[str, Any] = {
+        "port": 8000,
+        "host": "127.0.0.1",
+        "model": "",
+        "nodes": [host],
+        "arguments": {},
+        "addresses": [],
+        **given,
+    }
+    wrong = _wrong_member(whole) or _wrong_value(whole, hosts, api_key)
+    if wrong:
+        message = f"vllm_endpoints, {given['name']}: {wrong}"
+        raise BadInput(message)
+    return {
+        **whole,
+        "rank": whole["nodes"].index(host) if host in whole["nodes"] else None,
+        "unit": f"trueup-vllm-{whole['name']}.service",
+        "base_url": f"http://{reachable(whole['host'])}:{whole['port']}",
+    }
+
+
+def _wrong_member(whole: Dict[str, Any]) -> Optional[str]:
+    for member, value in whole.items():
+        wanted = _MEMBERS.get(member)
+        if wanted is None:
+            return f"no member is called {member}; there are {', '.join(_MEMBERS)}"
+        if not isinstance(value, wanted) or isinstance(value, bool):
+            return f"{member} {value!r} is no {wanted.__name__}"
+    return None
+
+
+def _wrong_value(whole: Dict[str, Any], hosts: List[str], api_key: str) -> Optional[str]:
+    nodes, addresses = whole["nodes"], whole["addresses"]
+    strangers = [str(name) for name in nodes if name not in hosts]
+    listens = whole["host"]
+    outside = listens not in ("127.0.0.1", "::1", "localhost")
+    # The first that is so.
+    wrong = {
+        "a name holds small letters, digits and dashes": not _NAME.match(whole["name"]),
+        f"{whole['port']} is no port": not 0 < whole["port"] < 1 << 16,
+        "nodes is empty": not nodes,
+        "a node stands twice in nodes": len(set(map(str, nodes))) < len(nodes),
+        f"the inventory has no host {', '.join(strangers)}": bool(strangers),
+        f"{len(addresses)} addresses for {len(nodes)} nodes": bool(addresses)
+        and len(addresses) != len(nodes),
+        f"a server that listens on {listens} needs a key: set vllm_api_key, or leave host at"
+        " 127.0.0.1": outside and not api_key,
+    }
+    return next((text for text, so in wrong.items() if so), None)

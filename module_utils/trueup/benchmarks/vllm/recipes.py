@@ -1,0 +1,930 @@
+"""vLLM recipes: what is in one, whether it fits a machine, and the command that serves it.
+
+A recipe is a mapping, as in catalog/vllm_recipes.yml, whose head describes every member. No YAML,
+Ansible, files, network or clock in here.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Callable, Optional, Union
+
+from ...errors import BadInput, ParseError
+from ...node.topology import format_cpu_list, parse_cpu_list
+
+__all__ = [
+    "Fit",
+    "Machine",
+    "Served",
+    "choose",
+    "fit",
+    "gpu_word",
+    "kv_bytes_per_token",
+    "machine_of",
+    "serve",
+    "validate",
+]
+
+GIB = 1024**3
+# More nodes than any single deployment here; the search for enough nodes ends there.
+_MOST_NODES = 64
+_NAME = r"[a-z0-9][a-z0-9._-]*"
+_FLAG = r"[a-z0-9][a-z0-9-]*"
+_VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
+# vLLM's --api-key, --hf-token and the like; max-num-batched-tokens and its kin are none.
+_SECRET_FLAG = re.compile(
+    r"(^|-)(api-?keys?|(hf|auth|access|bearer)-token|token|secret|password)(-|$)"
+)
+_SECRET_VARIABLE = re.compile(
+    r"(API_?KEY|(^|_)TOKEN($|_)|SECRET|PASSWORD|ACCESS_KEY|CREDENTIAL)", re.IGNORECASE
+)
+# What Hugging Face's and OpenAI's keys look like.
+_SECRET_VALUE = re.compile(r"\b(hf_[A-Za-z0-9]{16,}|sk-[A-Za-z0-9_-]{16,})\b")
+# Flags that follow from the recipe and the nodes; given twice, vLLM takes the last in silence.
+_OWN_FLAGS = {
+    "model",
+    "revision",
+    "served-model-name",
+    "host",
+    "port",
+    "headless",
+    "tensor-parallel-size",
+    "enable-expert-parallel",
+}
+# The two that memory goes by: overrides of them count when the fit is computed.
+_MEMORY_FLAGS = {"max-model-len": "max_model_len", "gpu-memory-utilization": "memory_share"}
+
+Value = Union[str, int, float, bool]
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a fit needs of the machines: nodes of one kind.
+
+    Attributes:
+        name: how a sentence calls one, the VM size where it has one.
+        nodes: how many of them.
+        gpus: GPUs of one node; 0 on a CPU machine.
+        gpu_memory_bytes: of the smallest GPU; None where not known.
+        gpu_model: its name or the catalog's word for it.
+        numa_memory_bytes: of the smallest NUMA node; None where not known.
+        numa_cpus: the CPUs of each NUMA node; empty where not shown.
+        numa_nodes: their numbers.
+        smt: a core shows as more than one CPU.
+    """
+
+    name: str
+    nodes: int = 1
+    gpus: int = 0
+    gpu_memory_bytes: Optional[int] = None
+    gpu_model: str = ""
+    numa_memory_bytes: Optional[int] = None
+    numa_cpus: tuple[tuple[int, ...], ...] = ()
+    numa_nodes: tuple[int, ...] = ()
+    smt: bool = False
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Whether a recipe fits. Bytes are sums over the devices that it uses (GPUs, or NUMA nodes).
+
+    Attributes:
+        fits: it can start; else ``reason`` says why not, with both figures where they are known.
+        devices: GPUs, or ranks on a CPU machine, over all nodes.
+        model_bytes: the weights once, as vLLM loads them; a checkpoint can hold more (DeepSeek R1's
+            a layer for multi-token prediction, 2 %).
+        kv_cache_bytes: one sequence of ``max_model_len`` in each engine; on a CPU what is reserved.
+        smallest_size: the smallest size of the catalog that would do, None where none does.
+        smallest_nodes: how many nodes of it.
+        more_nodes: how many nodes of this machine's own size would do; None where none or no more.
+    """
+
+    fits: bool
+    reason: str
+    devices: int
+    needed_bytes: int
+    available_bytes: Optional[int]
+    weights_bytes: int
+    kv_cache_bytes: int
+    workspace_bytes: int
+    kv_bytes_per_token: int
+    model_bytes: int
+    smallest_size: Optional[str] = None
+    smallest_nodes: Optional[int] = None
+    more_nodes: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class Served:
+    """What one node runs: the words after ``vllm``, and the variables to set."""
+
+    argv: list[str] = field(default_factory=list)
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+# ---- what is in a recipe --------------------------------------------------------------------
+
+
+def _text(value: Any) -> Optional[str]:
+    return None if isinstance(value, str) and value.strip() else "must be text"
+
+
+def _text_or_none(value: Any) -> Optional[str]:
+    return None if isinstance(value, str) else "must be text"
+
+
+def _whole(least: int) -> Callable[[Any], Optional[str]]:
+    def check(value: Any) -> Optional[str]:
+        good = isinstance(value, int) and not isinstance(value, bool) and value >= least
+        return None if good else f"must be a whole number of at least {least}"
+
+    return check
+
+
+def _number(value: Any) -> Optional[str]:
+    good = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return None if good and math.isfinite(value) and value >= 0 else "must be a number, 0 or more"
+
+
+def _share(value: Any) -> Optional[str]:
+    return None if _number(value) is None and 0 < value <= 1 else "must be above 0 and at most 1"
+
+
+def _boolean(value: Any) -> Optional[str]:
+    return None if isinstance(value, bool) else "must be true or false"
+
+
+def _one_of(*words: str) -> Callable[[Any], Optional[str]]:
+    return lambda value: None if value in words else f"must be one of {', '.join(words)}"
+
+
+def _like(pattern: str, what: str) -> Callable[[Any], Optional[str]]:
+    def check(value: Any) -> Optional[str]:
+        good = isinstance(value, str) and re.fullmatch(pattern, value)
+        return None if good else f"must be {what}"
+
+    return check
+
+
+def _texts(value: Any) -> Optional[str]:
+    good = isinstance(value, list) and all(isinstance(item, str) and item for item in value)
+    return None if good else "must be a list of texts"
+
+
+def _flags(value: Any) -> Optional[str]:
+    if not isinstance(value, Mapping):
+        return "must be a mapping of flag to value"
+    for name, given in value.items():
+        if not isinstance(name, str) or not re.fullmatch(_FLAG, name):
+            return f"has {name!r}, which is not a flag's name without its dashes, such as dtype"
+        if isinstance(given, str):
+            if not given or "\n" in given:
+                return f"has no value of one line for {name}"
+        elif not isinstance(given, (bool, int, float)) or not math.isfinite(given):
+            return f"has a value for {name} that is neither text, number nor boolean"
+        wrong = _forbidden_flag(name, given)
+        if wrong:
+            return wrong
+    return None
+
+
+def _forbidden_flag(name: str, value: Value) -> Optional[str]:
+    if _SECRET_FLAG.search(name) or _SECRET_VALUE.search(str(value)):
+        return (
+            f"has {name}, which would show a secret in the command line; "
+            "keys and tokens go into the role's own variables, which keep them in a file"
+        )
+    if name in _OWN_FLAGS or name.startswith("data-parallel-"):
+        return f"has {name}, which follows from the recipe's other members and the nodes"
+    return None
+
+
+def _flags_by_word(value: Any) -> Optional[str]:
+    if not isinstance(value, Mapping) or not all(isinstance(word, str) for word in value):
+        return "must be a mapping of GPU to flags"
+    return next((f"{word} {wrong}" for word, one in value.items() if (wrong := _flags(one))), None)
+
+
+def _variables(value: Any) -> Optional[str]:
+    if not isinstance(value, Mapping):
+        return "must be a mapping of variable to value"
+    for name, given in value.items():
+        if not isinstance(name, str) or not re.fullmatch(_VARIABLE, name):
+            return f"has {name!r}, which is not the name of a variable"
+        if not isinstance(given, str) or "\n" in given:
+            return f"has a value for {name} that is not text of one line (quote numbers)"
+        if _SECRET_VARIABLE.search(name) or _SECRET_VALUE.search(given):
+            return (
+                f"has {name}, which looks like a secret; "
+                "keys and tokens go into the role's own variables, which keep them in a file"
+            )
+    return None
+
+
+def _plain_variables(value: Any) -> Optional[str]:
+    good = isinstance(value, Mapping) and all(
+        isinstance(name, str) and re.fullmatch(_VARIABLE, name) and isinstance(given, str)
+        for name, given in value.items()
+    )
+    return None if good else "must be a mapping of names to texts"
+
+
+def _date(value: Any) -> Optional[str]:
+    return None if re.fullmatch(r"\d{4}(-\d{2}-\d{2})?", str(value)) else "must be a date or a year"
+
+
+_Checks = Mapping[str, Callable[[Any], Optional[str]]]
+
+_REQUIRED: _Checks = {
+    "model": _text,
+    "device": _one_of("cuda", "cpu"),
+    "max_model_len": _whole(1),
+    "facts": lambda value: None if isinstance(value, Mapping) else "must be a mapping",
+    "source": _text,
+    "date": _date,
+}
+_OPTIONAL: Mapping[str, tuple[Callable[[Any], Optional[str]], Any]] = {
+    "revision": (_like(r"|[0-9a-f]{40}", "a commit of 40 hexadecimal digits, or empty"), ""),
+    "sizes": (_texts, []),
+    "gpu_models": (_texts, []),
+    "nodes": (_whole(1), 1),
+    "gpus": (_whole(0), None),
+    "tensor_parallel": (_whole(1), 1),
+    "data_parallel_per_node": (_whole(1), 1),
+    "expert_parallel": (_boolean, False),
+    "rpc_port": (_whole(1), 29550),
+    "memory_share": (_share, 0.9),
+    "workspace_gib": (_number, 0),
+    "why": (_text, ""),
+    "arguments": (_flags, {}),
+    "arguments_by_gpu": (_flags_by_word, {}),
+    "head_arguments": (_flags, {}),
+    "environment": (_variables, {}),
+    "cpu": (lambda value: None if isinstance(value, Mapping) else "must be a mapping", {}),
+    "kernels": (lambda value: None if isinstance(value, list) else "must be a list", []),
+    "measured": (_text, ""),
+}
+_FACTS: _Checks = {
+    "parameters": _whole(1),
+    "expert_parameters": _whole(0),
+    "bytes_per_parameter": _number,
+    "layers": _whole(1),
+    "kv_bytes": _whole(1),
+    "source": _text,
+}
+_ATTENTION = (("kv_heads", "head_dim"), ("kv_lora_rank", "qk_rope_head_dim"))
+_CPU: _Checks = {"kv_cache_gib": _whole(1), "bind": _one_of("numa", "none")}
+_COMMIT = _like(r"[0-9a-f]{40}", "a commit of 40 hexadecimal digits")
+# What unpacks a name into a path or a URL into an option of git has no business here.
+_URL = _like(r"(https|ssh|file)://[^\s]+", "a URL with https, ssh or file")
+_KERNELS: Mapping[str, tuple[_Checks, _Checks]] = {
+    "git": (
+        {
+            "url": _URL,
+            "commit": _COMMIT,
+            "distribution": _like(_VARIABLE, "a name"),
+            "build": _texts,
+        },
+        {
+            "environment": _plain_variables,
+            "reboot_needed": _boolean,
+            "driver_parameters": _plain_variables,
+        },
+    ),
+    "pip": (
+        {
+            "package": _like(r"[A-Za-z0-9][A-Za-z0-9._-]*", "the name of a package"),
+            "version": _like(r"[0-9][A-Za-z0-9.!+_-]*", "one version"),
+        },
+        {"sha256": _like(r"[0-9a-f]{64}", "64 hexadecimal digits")},
+    ),
+    "vendored": ({"module": _like(r"[A-Za-z_][A-Za-z0-9_.]*", "a module's name")}, {}),
+}
+
+
+def validate(name: str, recipe: Any) -> dict[str, Any]:
+    """The recipe with every member present, defaults filled in.
+
+    Raises:
+        BadInput: an unknown or missing member, or a value that cannot be; names recipe and member.
+    """
+    if not isinstance(name, str) or not re.fullmatch(_NAME, name):
+        message = f"vLLM recipe {name!r}: a name has lower case, digits, dots, dashes, underscores"
+        raise BadInput(message)
+    if not isinstance(recipe, Mapping):
+        message = f"vLLM recipe {name}: must be a mapping"
+        raise BadInput(message)
+    _members(name, "", recipe, _REQUIRED, {key: check for key, (check, _) in _OPTIONAL.items()})
+    whole = {key: recipe.get(key, default) for key, (_, default) in _OPTIONAL.items()}
+    whole.update({key: recipe[key] for key in _REQUIRED})
+    whole["name"] = name
+    whole["date"] = str(whole["date"])
+    whole["facts"] = _facts(name, whole["facts"])
+    _devices(name, whole)
+    for flag, member in _MEMORY_FLAGS.items():
+        if flag in whole["arguments"]:
+            raise _wrong(name, "arguments", f"has {flag}; give it as {member}")
+    whole["kernels"] = [_kernel(name, index, one) for index, one in enumerate(whole["kernels"])]
+    return whole
+
+
+def _devices(name: str, whole: dict[str, Any]) -> None:
+    """What GPUs and ranks must agree on."""
+    ranks = whole["tensor_parallel"] * whole["data_parallel_per_node"]
+    if whole["device"] == "cuda":
+        if whole["gpus"] is None:
+            whole["gpus"] = ranks
+        if not whole["gpu_models"]:
+            raise _wrong(name, "gpu_models", "must name the GPUs that it runs on")
+        if whole["gpus"] != ranks:
+            raise _wrong(
+                name,
+                "gpus",
+                f"is {whole['gpus']}, but tensor_parallel x data_parallel_per_node is {ranks}",
+            )
+        if whole["cpu"]:
+            raise _wrong(name, "cpu", "is for recipes with device cpu")
+    else:
+        if whole["gpus"] not in {None, 0} or whole["gpu_models"]:
+            raise _wrong(name, "gpus", "must be 0 and without gpu_models with device cpu")
+        whole["gpus"] = 0
+        _members(name, "cpu.", whole["cpu"], _CPU, {})
+    strange = [word for word in whole["arguments_by_gpu"] if word not in whole["gpu_models"]]
+    if strange:
+        raise _wrong(name, "arguments_by_gpu", f"has {strange[0]}, which gpu_models has not")
+
+
+def _wrong(name: str, key: str, what: str) -> BadInput:
+    return BadInput(f"vLLM recipe {name}: {key} {what}")
+
+
+def _members(
+    name: str, where: str, given: Mapping[str, Any], required: _Checks, optional: _Checks
+) -> None:
+    """Refuse members that are unknown, missing or of the wrong kind."""
+    # `name` is what validate itself adds, so that its result can be validated again.
+    known = {*required, *optional, *([] if where else ["name"])}
+    for key in given:
+        if key not in known:
+            near = difflib.get_close_matches(str(key), sorted(known), n=1)
+            hint = f" (did you mean {near[0]}?)" if near else ""
+            raise _wrong(name, f"{where}{key}", f"is not a member of a recipe{hint}")
+    for key, check in required.items():
+        if key not in given:
+            raise _wrong(name, f"{where}{key}", "is missing")
+        found = check(given[key])
+        if found:
+            raise _wrong(name, f"{where}{key}", found)
+    for key, check in optional.items():
+        found = check(given[key]) if key in given else None
+        # A default need not pass: it stands for what was not given.
+        if found and given[key] != _OPTIONAL.get(key, (None, object()))[1]:
+            raise _wrong(name, f"{where}{key}", found)
+
+
+def _facts(name: str, facts: Mapping[str, Any]) -> dict[str, Any]:
+    pairs = [pair for pair in _ATTENTION if set(pair) & set(facts)]
+    if len(pairs) != 1:
+        words = " or ".join(" and ".join(pair) for pair in _ATTENTION)
+        raise _wrong(name, "facts", f"must have either {words}")
+    attention = dict.fromkeys(pairs[0], _whole(1))
+    _members(name, "facts.", facts, {**_FACTS, **attention}, {"other_bytes": _whole(0)})
+    if facts["expert_parameters"] > facts["parameters"]:
+        raise _wrong(name, "facts.expert_parameters", "is more than all parameters")
+    return {"other_bytes": 0, **facts}
+
+
+def _kernel(name: str, index: int, kernel: Any) -> dict[str, Any]:
+    where = f"kernels[{index}]."
+    if not isinstance(kernel, Mapping) or kernel.get("kind") not in _KERNELS:
+        raise _wrong(name, where + "kind", f"must be one of {', '.join(_KERNELS)}")
+    required, optional = _KERNELS[kernel["kind"]]
+    common: _Checks = {"name": _like(_NAME, "a plain name"), "kind": _text, "source": _text}
+    _members(name, where, kernel, {**common, **required}, optional)
+    if kernel["kind"] != "git":
+        return dict(kernel)
+    if not kernel["build"]:
+        raise _wrong(name, where + "build", "must be a command")
+    return {"environment": {}, "reboot_needed": False, "driver_parameters": {}, **kernel}
+
+
+def choose(recipes: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """The recipe of that name, validated.
+
+    Raises:
+        BadInput: there is none (says which are near, or which there are), or it is wrong.
+    """
+    if name in recipes:
+        return validate(name, recipes[name])
+    near = difflib.get_close_matches(str(name), list(recipes), n=3)
+    hint = f"near it: {', '.join(near)}" if near else f"there are {', '.join(sorted(recipes))}"
+    message = f"there is no vLLM recipe {name!r}; {hint}"
+    raise BadInput(message)
+
+
+# ---- whether it fits ------------------------------------------------------------------------
+
+
+def gpu_word(recipe: Mapping[str, Any], model: str) -> Optional[str]:
+    """Which of the recipe's GPUs ``model`` is: ``NVIDIA H100 80GB HBM3`` is H100.
+
+    GH200 is no H200.
+    """
+    for word in recipe["gpu_models"]:
+        if re.search(rf"(?<![A-Za-z0-9]){re.escape(word)}(?![A-Za-z0-9])", model):
+            return str(word)
+    return None
+
+
+def machine_of(node: Mapping[str, Any], nodes: int = 1) -> Machine:
+    """The machine that the fact ``trueup_node`` describes, ``nodes`` times.
+
+    What the machine shows goes before the catalog; a GPU without a driver shows neither name nor
+    memory.
+    """
+    row = node.get("catalog") or {}
+    gpus = node.get("gpus") or []
+    seen = [gpu.get("memory_bytes") for gpu in gpus]
+    nominal = row.get("gpu_memory_gib")
+    gpu_memory = (
+        min(seen)
+        if seen and all(seen)
+        else (None if nominal is None else int(float(nominal) * GIB))
+    )
+    names = [gpu.get("name") for gpu in gpus if gpu.get("name")]
+    numa = node.get("numa") or []
+    numa_memory = [one.get("memory_bytes") for one in numa]
+    if numa_memory and all(numa_memory):
+        smallest: Optional[int] = min(numa_memory)
+    else:
+        nominal_total = None if row.get("memory_gib") is None else row["memory_gib"] * GIB
+        total = node.get("memory_bytes") or nominal_total
+        count = len(numa) or int(row.get("numa_nodes") or 1)
+        smallest = None if total is None else int(total) // count
+    cpus, cores = node.get("cpus"), node.get("cores")
+    return Machine(
+        name=str(node.get("vm_size") or "this machine"),
+        nodes=nodes,
+        gpus=len(gpus) or int(row.get("gpus") or 0),
+        gpu_memory_bytes=gpu_memory,
+        gpu_model=str(names[0] if names else row.get("gpu_model") or ""),
+        numa_memory_bytes=smallest,
+        numa_cpus=tuple(_cpus(one.get("cpus")) for one in numa),
+        numa_nodes=tuple(int(one.get("node", number)) for number, one in enumerate(numa)),
+        smt=bool(cpus and cores and cpus != cores),
+    )
+
+
+def _cpus(text: Any) -> tuple[int, ...]:
+    try:
+        return tuple(parse_cpu_list(str(text or "")))
+    except ParseError as error:
+        message = f"vLLM: the fact trueup_node has numa with the CPUs {text!r}: {error}"
+        raise BadInput(message) from error
+
+
+def kv_bytes_per_token(facts: Mapping[str, Any]) -> int:
+    """Bytes of KV cache that one token takes in one engine, all layers.
+
+    With GQA keys and values of each KV head; with MLA the latent vector and the rotary part of the
+    key, once for all heads.
+    """
+    if "kv_lora_rank" in facts:
+        values = facts["kv_lora_rank"] + facts["qk_rope_head_dim"]
+    else:
+        values = 2 * facts["kv_heads"] * facts["head_dim"]
+    return int(facts["layers"] * values * facts["kv_bytes"])
+
+
+def fit(
+    recipe: Mapping[str, Any],
+    machine: Machine,
+    *,
+    sizes: Optional[Mapping[str, Mapping[str, Any]]] = None,
+    overrides: Optional[Mapping[str, Value]] = None,
+) -> Fit:
+    """Whether the recipe's weights and KV cache fit the machine.
+
+    Args:
+        recipe: as ``validate`` returns it.
+        machine: what is there.
+        sizes: the catalog's sizes, as the filter catalog_sizes returns them, to name one that fits.
+        overrides: further arguments of ``vllm serve``; the two that memory goes by count.
+
+    Raises:
+        BadInput: the recipe or an override is wrong.
+    """
+    recipe = _overridden(recipe, overrides or {})
+    need = _need(recipe, machine)
+    available = _available(recipe, machine, need.ranks)
+    reasons = _unfit(recipe, machine, need, available)
+    size, nodes = _smallest(recipe, sizes or {})
+    more = None if not reasons else _more_nodes(recipe, machine)
+    where = f"{recipe['name']} on {_counted(machine.nodes, 'node')} ({machine.name})"
+    if reasons:
+        mend = _would_do(size, nodes, more, machine, bool(sizes))
+        reason = f"{where} does not fit: {'; '.join(reasons)}. {mend}."
+    else:
+        reason = f"{where} fits: {_figures(recipe, need, available)}."
+    return Fit(
+        fits=not reasons,
+        reason=reason,
+        devices=need.ranks,
+        needed_bytes=need.total,
+        available_bytes=available,
+        weights_bytes=need.weights,
+        kv_cache_bytes=need.kv_cache,
+        workspace_bytes=need.workspace,
+        kv_bytes_per_token=kv_bytes_per_token(recipe["facts"]),
+        model_bytes=_model_bytes(recipe["facts"]),
+        smallest_size=size,
+        smallest_nodes=nodes,
+        more_nodes=more,
+    )
+
+
+@dataclass(frozen=True)
+class _Need:
+    """Bytes, over all ranks."""
+
+    ranks: int
+    weights: int
+    kv_cache: int
+    workspace: int
+
+    @property
+    def total(self) -> int:
+        return self.weights + self.kv_cache + self.workspace
+
+
+def _overridden(recipe: Mapping[str, Any], overrides: Mapping[str, Value]) -> dict[str, Any]:
+    wrong = _flags(overrides)
+    if wrong:
+        message = f"vLLM recipe {recipe.get('name')}: what is to override its arguments {wrong}"
+        raise BadInput(message)
+    arguments = dict(recipe["arguments"])
+    members = {}
+    for flag, value in overrides.items():
+        if flag in _MEMORY_FLAGS:
+            members[_MEMORY_FLAGS[flag]] = _memory_value(recipe, flag, value)
+        else:
+            arguments[flag] = value
+    return validate(recipe["name"], {**recipe, **members, "arguments": arguments})
+
+
+def _memory_value(recipe: Mapping[str, Any], flag: str, value: Value) -> Value:
+    """The number, which may be given as text, as a template's result is."""
+    member = _MEMORY_FLAGS[flag]
+    if isinstance(value, str) and re.fullmatch(r"\d+(\.\d+)?", value):
+        value = float(value) if "." in value else int(value)
+    wrong = {**_REQUIRED, "memory_share": _share}[member](value)
+    if wrong:
+        message = f"vLLM recipe {recipe.get('name')}: {flag} {value!r}, which is to override its"
+        raise BadInput(f"{message} {member}, {wrong}")
+    return value
+
+
+def _need(recipe: Mapping[str, Any], machine: Machine) -> _Need:
+    facts, tensor = recipe["facts"], recipe["tensor_parallel"]
+    ranks = machine.nodes * recipe["data_parallel_per_node"] * tensor
+    width = facts["bytes_per_parameter"]
+    experts = facts["expert_parameters"] * width
+    rest = (facts["parameters"] - facts["expert_parameters"]) * width + facts["other_bytes"]
+    each = experts / (ranks if recipe["expert_parallel"] else tensor) + rest / tensor
+    if recipe["device"] == "cpu":
+        cache = recipe["cpu"]["kv_cache_gib"] * GIB
+    else:
+        # Tensor parallel ranks share out the KV heads; MLA's one latent vector is on all of them.
+        parts = min(tensor, facts.get("kv_heads", 1))
+        cache = math.ceil(kv_bytes_per_token(facts) * recipe["max_model_len"] / parts)
+    workspace = math.ceil(recipe["workspace_gib"] * GIB)
+    return _Need(ranks, math.ceil(each * ranks), cache * ranks, workspace * ranks)
+
+
+def _model_bytes(facts: Mapping[str, Any]) -> int:
+    weights: float = facts["parameters"] * facts["bytes_per_parameter"] + facts["other_bytes"]
+    return math.ceil(weights)
+
+
+def _available(recipe: Mapping[str, Any], machine: Machine, ranks: int) -> Optional[int]:
+    share: float = recipe["memory_share"]
+    if recipe["device"] == "cuda":
+        memory = machine.gpu_memory_bytes
+        return None if memory is None or machine.gpus == 0 else int(memory * share) * ranks
+    if machine.numa_memory_bytes is None:
+        return None
+    # Each rank has a NUMA node of its own while there are enough; then they share them.
+    here: int = recipe["data_parallel_per_node"] * recipe["tensor_parallel"]
+    nodes = min(here, len(machine.numa_cpus) or 1)
+    return int(machine.numa_memory_bytes * share) * nodes * machine.nodes
+
+
+def _figures(recipe: Mapping[str, Any], need: _Need, available: Optional[int]) -> str:
+    what = "GPU" if recipe["device"] == "cuda" else "rank"
+    share = f"{recipe['memory_share']:g} of what is there"
+    there = "unknown" if available is None else f"{_gib(available)} ({share})"
+    return (
+        f"it needs {_gib(need.total)} on {_counted(need.ranks, what)} "
+        f"(weights {_gib(need.weights)}, KV cache {_gib(need.kv_cache)}, "
+        f"workspace {_gib(need.workspace)}), available is {there}"
+    )
+
+
+def _unfit(
+    recipe: Mapping[str, Any], machine: Machine, need: _Need, available: Optional[int]
+) -> list[str]:
+    """Why it does not fit; the first is that of memory."""
+    found = []
+    if available is None or need.total > available:
+        found.append(_figures(recipe, need, available))
+    if recipe["device"] == "cuda":
+        if machine.gpus < recipe["gpus"]:
+            gpus = _counted(recipe["gpus"], "GPU")
+            found.append(f"it needs {gpus} on a node, and {machine.gpus} are there")
+        elif gpu_word(recipe, machine.gpu_model) is None:
+            found.append(
+                f"it is for {', '.join(recipe['gpu_models'])}, not {machine.gpu_model or 'unknown'}"
+            )
+    else:
+        one = kv_bytes_per_token(recipe["facts"]) * recipe["max_model_len"]
+        if one > recipe["cpu"]["kv_cache_gib"] * GIB * recipe["tensor_parallel"]:
+            found.append(
+                f"one sequence of {recipe['max_model_len']} tokens takes {_gib(one)} of KV cache, "
+                f"more than cpu.kv_cache_gib, {recipe['cpu']['kv_cache_gib']} GiB"
+            )
+    return found
+
+
+def _would_do(
+    size: Optional[str], nodes: Optional[int], more: Optional[int], machine: Machine, asked: bool
+) -> str:
+    ways = []
+    if size is not None and nodes is not None:
+        ways.append(size if nodes == 1 else f"no single node, but {nodes} nodes of {size}")
+    if more is not None and (size, nodes) != (machine.name, more):
+        ways.append(f"{more} nodes of {machine.name}")
+    if ways:
+        return f"The smallest that would do: {', or '.join(ways)}"
+    return "No size of the catalog would do" if asked else "No catalog was given to name a size"
+
+
+def _smallest(
+    recipe: Mapping[str, Any], sizes: Mapping[str, Mapping[str, Any]]
+) -> tuple[Optional[str], Optional[int]]:
+    """The smallest size that would do and how many: fewest GPUs x memory, then memory, then name.
+
+    One node goes before several. Sizes that are no longer to be had are left out, as are those
+    whose figures the catalog does not know.
+    """
+    machines = []
+    for size, row in sizes.items():
+        retired = str(row.get("status", "")).startswith("retired")
+        machine = None if retired else _of_catalog(recipe, size, row)
+        if machine is not None:
+            weight = machine.gpus * (machine.gpu_memory_bytes or 0)
+            machines.append((weight, row["memory_gib"], size, machine, row))
+    machines.sort(key=lambda one: one[:3])
+    for *_, size, machine, _row in machines:
+        if _fits(recipe, machine):
+            return size, 1
+    found = [
+        (nodes * weight, nodes * memory, size, nodes)
+        for weight, memory, size, machine, row in machines
+        if row.get("rdma_nics") and (nodes := _more_nodes(recipe, machine)) is not None
+    ]
+    return (min(found)[2], min(found)[3]) if found else (None, None)
+
+
+def _of_catalog(recipe: Mapping[str, Any], size: str, row: Mapping[str, Any]) -> Optional[Machine]:
+    if recipe["device"] == "cuda":
+        if not row.get("gpus") or row.get("gpu_memory_gib") is None:
+            return None
+        return Machine(
+            name=size,
+            gpus=row["gpus"],
+            gpu_memory_bytes=int(row["gpu_memory_gib"] * GIB),
+            gpu_model=str(row.get("gpu_model", "")),
+        )
+    # One NUMA node is what a rank gets: without their number there is nothing to go by.
+    if row.get("gpus") or not row.get("numa_nodes") or row.get("architecture") != "x86_64":
+        return None
+    return Machine(
+        name=size,
+        numa_memory_bytes=int(row["memory_gib"] * GIB / row["numa_nodes"]),
+        numa_cpus=((),) * row["numa_nodes"],
+    )
+
+
+def _fits(recipe: Mapping[str, Any], machine: Machine) -> bool:
+    need = _need(recipe, machine)
+    return not _unfit(recipe, machine, need, _available(recipe, machine, need.ranks))
+
+
+def _more_nodes(recipe: Mapping[str, Any], machine: Machine) -> Optional[int]:
+    """How many nodes of this machine would do, where the experts are shared out over nodes."""
+    if not recipe["expert_parallel"] or recipe["device"] != "cuda":
+        return None
+    for nodes in range(machine.nodes + 1, _MOST_NODES + 1):
+        many = Machine(
+            name=machine.name,
+            nodes=nodes,
+            gpus=machine.gpus,
+            gpu_memory_bytes=machine.gpu_memory_bytes,
+            gpu_model=machine.gpu_model,
+        )
+        if _fits(recipe, many):
+            return nodes
+    return None
+
+
+def _gib(value: int) -> str:
+    return f"{value / GIB:.1f} GiB"
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" + ("" if number == 1 else "s")
+
+
+# ---- the command ----------------------------------------------------------------------------
+
+
+def serve(
+    recipe: Mapping[str, Any],
+    *,
+    port: int,
+    host: str = "127.0.0.1",
+    model_path: Optional[str] = None,
+    rank: int = 0,
+    nodes: Sequence[str] = (),
+    machine: Optional[Machine] = None,
+    overrides: Optional[Mapping[str, Value]] = None,
+    tcmalloc: Optional[str] = None,
+    first_gpu: int = 0,
+    first_numa: int = 0,
+) -> Served:
+    """What the node ``rank`` runs.
+
+    Args:
+        recipe: as ``validate`` returns it.
+        port: of the endpoint, on the head node.
+        host: the address that the head node listens on.
+        model_path: a folder with the model, instead of fetching it; the model keeps its name.
+        rank: of this node in ``nodes``; 0 is the head node, which has the endpoint.
+        nodes: the nodes' addresses, in order; empty for one node.
+        machine: this node, for arguments that depend on the GPU and for the CPUs to bind to.
+        overrides: further arguments, a flag's name to its value; they replace those of the recipe.
+        tcmalloc: path of libtcmalloc on the node, to preload on a CPU.
+        first_gpu: how many of the node's GPUs other servers have; this one takes the next.
+        first_numa: the same, of its NUMA nodes with CPUs, where threads are bound to those.
+
+    Raises:
+        BadInput: a rank that is not there, an override that is not allowed, an address twice, or
+            fewer GPUs or NUMA nodes left than are asked for.
+    """
+    recipe = _overridden(recipe, overrides or {})
+    addresses = list(nodes) or ["127.0.0.1"]
+    if not 0 <= rank < len(addresses):
+        message = f"vLLM recipe {recipe['name']}: there is no node {rank} of {len(addresses)}"
+        raise BadInput(message)
+    if len(set(addresses)) != len(addresses) or not all(addresses):
+        message = f"vLLM recipe {recipe['name']}: an address of a node is empty or stands twice"
+        raise BadInput(message)
+    word = None if machine is None else gpu_word(recipe, machine.gpu_model)
+    by_gpu = recipe["arguments_by_gpu"].get(word, {})
+    flags: dict[str, Value] = {}
+    if model_path:
+        flags["served-model-name"] = recipe["model"]
+    elif recipe["revision"]:
+        flags["revision"] = recipe["revision"]
+    if rank == 0:
+        flags["host"] = host
+    flags["port"] = port
+    flags.update(_parallel(recipe, rank, addresses))
+    flags["max-model-len"] = recipe["max_model_len"]
+    if recipe["device"] == "cuda":
+        flags["gpu-memory-utilization"] = recipe["memory_share"]
+    # What the GPU asks for gives way to what the user says; that is in arguments by now.
+    chosen = {**recipe["arguments"], **by_gpu, **(overrides or {})}
+    flags.update({flag: value for flag, value in chosen.items() if flag not in _MEMORY_FLAGS})
+    argv = ["serve", model_path or recipe["model"]]
+    for flag, value in flags.items():
+        argv += _words(flag, value)
+    environment = {
+        # Which of a node's addresses the others are to use.
+        **({"VLLM_HOST_IP": addresses[rank]} if len(addresses) > 1 else {}),
+        **_devices_of(recipe, machine, first_gpu, first_numa),
+        **({"LD_PRELOAD": tcmalloc} if tcmalloc and recipe["device"] == "cpu" else {}),
+        # The recipe's own win.
+        **recipe["environment"],
+    }
+    return Served(argv, environment)
+
+
+def _parallel(recipe: Mapping[str, Any], rank: int, addresses: Sequence[str]) -> dict[str, Value]:
+    here, nodes = recipe["data_parallel_per_node"], len(addresses)
+    flags: dict[str, Value] = {"tensor-parallel-size": recipe["tensor_parallel"]}
+    if recipe["expert_parallel"]:
+        flags["enable-expert-parallel"] = True
+    if here * nodes > 1:
+        flags["data-parallel-size"] = here * nodes
+    if nodes > 1:
+        flags["data-parallel-size-local"] = here
+        if rank:
+            flags["data-parallel-start-rank"] = rank * here
+        flags["data-parallel-address"] = addresses[0]
+        flags["data-parallel-rpc-port"] = recipe["rpc_port"]
+        if rank:
+            flags["headless"] = True
+        else:
+            flags.update(recipe["head_arguments"])
+    return flags
+
+
+def _words(flag: str, value: Value) -> list[str]:
+    if isinstance(value, bool):
+        return [f"--{flag}" if value else f"--no-{flag}"]
+    return [f"--{flag}", f"{value:g}" if isinstance(value, float) else str(value)]
+
+
+def _devices_of(
+    recipe: Mapping[str, Any], machine: Optional[Machine], first_gpu: int, first_numa: int
+) -> dict[str, str]:
+    """The variables that say which GPUs, or which CPUs, are this server's."""
+    if recipe["device"] == "cuda":
+        return _visible_gpus(recipe, machine, first_gpu)
+    environment = {"VLLM_CPU_KVCACHE_SPACE": str(recipe["cpu"]["kv_cache_gib"])}
+    binding = _binding(recipe, machine, first_numa)
+    environment["VLLM_CPU_OMP_THREADS_BIND"] = binding
+    if binding == "auto" and machine is not None and first_numa:
+        # The NUMA nodes among which vLLM then chooses.
+        mine = _numa_left(recipe, machine, first_numa)
+        environment["CPU_VISIBLE_MEMORY_NODES"] = ",".join(str(number) for number, _ in mine)
+    return environment
+
+
+def _visible_gpus(
+    recipe: Mapping[str, Any], machine: Optional[Machine], first: int
+) -> dict[str, str]:
+    gpus: int = recipe["gpus"]
+    if machine is not None and first + gpus > machine.gpus:
+        others = f", of which other servers have {first}" if first else ""
+        message = (
+            f"vLLM recipe {recipe['name']}: {_counted(gpus, 'GPU')} asked for on a node of"
+            f" {machine.gpus}{others}"
+        )
+        raise BadInput(message)
+    if not first and (machine is None or machine.gpus == gpus):
+        return {}
+    return {"CUDA_VISIBLE_DEVICES": ",".join(str(gpu) for gpu in range(first, first + gpus))}
+
+
+def _numa_left(
+    recipe: Mapping[str, Any], machine: Machine, first: int
+) -> list[tuple[int, tuple[int, ...]]]:
+    """Number and CPUs of the NUMA nodes for the ranks of a server that is not the first."""
+    with_cpus = [one for one in zip(machine.numa_nodes, machine.numa_cpus) if one[1]]
+    ranks = recipe["data_parallel_per_node"] * recipe["tensor_parallel"]
+    if first + ranks > len(with_cpus):
+        message = (
+            f"vLLM recipe {recipe['name']}: {_counted(ranks, 'rank')} to be bound to a NUMA node"
+            f" each, on a node of {len(with_cpus)}, of which other servers have {first}: set"
+            " cpu.bind to none in the recipes to let them share CPUs"
+        )
+        raise BadInput(message)
+    return with_cpus[first : first + ranks]
+
+
+def _binding(recipe: Mapping[str, Any], machine: Optional[Machine], first: int) -> str:
+    """The CPUs of each rank on this node, ranks separated by ``|``; no CPU twice.
+
+    A rank gets the CPUs of one NUMA node, since vLLM takes its memory from one alone, and leaves
+    the last of them to the scheduler. With more ranks than NUMA nodes they share out all CPUs,
+    where no other server has some.
+    Where a core shows as two CPUs or NUMA nodes are not shown, vLLM chooses (``auto``): one CPU of
+    each core, which siblings the fact does not say.
+    """
+    if recipe["cpu"]["bind"] == "none":
+        return "nobind"
+    if machine is None or machine.smt or not any(machine.numa_cpus):
+        return "auto"
+    ranks = recipe["data_parallel_per_node"] * recipe["tensor_parallel"]
+    groups = [cpus for cpus in machine.numa_cpus if cpus]
+    if first:
+        groups = [cpus for _, cpus in _numa_left(recipe, machine, first)]
+    if ranks > len(groups):
+        every = sorted(cpu for cpus in groups for cpu in cpus)
+        if ranks > len(every):
+            message = (
+                f"vLLM recipe {recipe['name']}: {ranks} ranks on a node of {len(every)} CPUs; "
+                "each needs one of its own"
+            )
+            raise BadInput(message)
+        step = len(every) // ranks
+        groups = [tuple(every[step * rank : step * (rank + 1)]) for rank in range(ranks)]
+    return "|".join(
+        format_cpu_list(cpus[:-1] if len(cpus) > 1 else cpus) for cpus in groups[:ranks]
+    )

@@ -1,0 +1,1 @@
+"""What many machines are told."""

@@ -1,0 +1,200 @@
+"""Ask Azure's instance metadata service what this machine is.
+
+The service answers ``GET http://169.254.169.254/metadata/instance`` with JSON to a caller on the
+machine who sends ``Metadata: true`` and no ``X-Forwarded-For``; proxies must be bypassed, and more
+than five requests a second get status 429. All its values are strings. Off Azure that address
+answers nothing, or belongs to another cloud's service. Source:
+learn.microsoft.com/azure/virtual-machines/instance-metadata-service.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import queue
+import re
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from ..errors import BadInput
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["METADATA_URL", "Metadata", "ask"]
+
+METADATA_URL = "http://169.254.169.254/metadata/instance?api-version=2025-04-07"
+
+# A real answer is 3 to 5 kB; tags and data disks can make it some tens of kB.
+_MAX_BYTES = 256 * 1024
+_SHOWN_CHARACTERS = 60
+_REDIRECTS = range(300, 400)
+_OFFERS = {"": "payg", "regular": "payg", "spot": "spot"}
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """What came back, without all that could identify the machine, its owner or its network.
+
+    Attributes:
+        status: ``ok``; ``absent`` (nothing listens there: not on Azure, or the service is blocked);
+            or ``unusable`` (something answered, but not with a usable document).
+        detail: what came instead, as a sentence without a full stop; empty when ok.
+        vm_size, region, image, zone: as Azure names them; None when the document does not say.
+        offer: ``payg``, ``spot``, or None for a priority that is neither.
+    """
+
+    status: str
+    detail: str = ""
+    vm_size: str | None = None
+    region: str | None = None
+    zone: str | None = None
+    offer: str | None = None
+    image: str | None = None
+
+
+@dataclass(frozen=True)
+class _Answer:
+    status: int
+    reason: str
+    headers: dict[str, str]
+    body: bytes
+
+
+def ask(
+    url: str = METADATA_URL, connect_seconds: float = 2.0, answer_seconds: float = 10.0
+) -> Metadata:
+    """Ask ``url`` once and say what came.
+
+    Whatever answers, however slowly, no error leaves this function but for a bad ``url``.
+
+    Args:
+        connect_seconds: where nothing accepts the connection, as on every machine that is not of
+            Azure, no longer is waited.
+        answer_seconds: for the whole answer after that; a busy node gets it late.
+
+    Raises:
+        BadInput: ``url`` is not an http URL.
+    """
+    host, port, target = _split(url)
+    # None once the connection stands, then how it went on.
+    box: queue.SimpleQueue[_Answer | Exception | None] = queue.SimpleQueue()
+    # No socket's timeout ends the wait, but the deadlines below.
+    connection = http.client.HTTPConnection(host, port, timeout=connect_seconds + answer_seconds)
+
+    def fetch() -> None:
+        try:
+            box.put(_get(connection, target, lambda: box.put(None)))
+        except (OSError, http.client.HTTPException) as error:
+            box.put(error)
+
+    # A socket's timeout starts anew with every byte, so a service that trickles would hold us for
+    # ever; a thread that is abandoned at the deadline bounds the name look-up and the whole answer
+    # as well.
+    threading.Thread(target=fetch, daemon=True).start()
+    if _next(box, connect_seconds) is not None:
+        return Metadata("absent", "nothing listens at the metadata address")
+    answer = _next(box, answer_seconds)
+    if isinstance(answer, queue.Empty):
+        return Metadata("unusable", f"no whole answer within {answer_seconds:g} s")
+    if isinstance(answer, _Answer):
+        return _understand(answer)
+    return Metadata("unusable", f"the answer broke off or is not HTTP ({_shown(repr(answer))})")
+
+
+def _next(
+    box: queue.SimpleQueue[_Answer | Exception | None], seconds: float
+) -> _Answer | Exception | None:
+    """What comes next, or queue.Empty where nothing does in time."""
+    try:
+        return box.get(timeout=seconds)
+    except queue.Empty as error:
+        return error
+
+
+def _split(url: str) -> tuple[str, int, str]:
+    message = f"metadata_url {url!r} is not a URL like {METADATA_URL}"
+    try:
+        parts = urlsplit(url)
+        port = parts.port or 80
+    except ValueError as error:
+        raise BadInput(message) from error
+    if parts.scheme != "http" or not parts.hostname or not url.isascii() or not url.isprintable():
+        raise BadInput(message)
+    return parts.hostname, port, (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+
+
+def _get(
+    connection: http.client.HTTPConnection, target: str, connected: Callable[[], None]
+) -> _Answer:
+    """One GET. http.client, because it follows no redirect and knows no proxy."""
+    try:
+        connection.connect()
+        connected()
+        connection.request("GET", target, headers={"Metadata": "true"})
+        response = connection.getresponse()
+        headers = {name.lower(): value for name, value in response.getheaders()}
+        body = response.read(_MAX_BYTES + 1)
+        return _Answer(response.status, response.reason, headers, body)
+    finally:
+        connection.close()
+
+
+def _understand(answer: _Answer) -> Metadata:
+    problem = _refusal(answer)
+    if problem:
+        return Metadata("unusable", problem)
+    try:
+        document = json.loads(answer.body)
+    except (ValueError, RecursionError):
+        return Metadata("unusable", f"an answer that is not JSON ({_shown(answer.body)})")
+    compute = document.get("compute") if isinstance(document, dict) else None
+    if not isinstance(compute, dict):
+        return Metadata("unusable", "JSON without a 'compute' object")
+    vm_size = _word(compute, "vmSize")
+    if vm_size is None:
+        return Metadata("unusable", f"a vmSize that is no size ({_shown(compute.get('vmSize'))})")
+    image = [_word(compute, key) for key in ("publisher", "offer", "sku", "version")]
+    priority = compute.get("priority")
+    return Metadata(
+        status="ok",
+        vm_size=vm_size,
+        region=_word(compute, "location"),
+        zone=_word(compute, "zone"),
+        offer=_OFFERS.get(priority.lower()) if isinstance(priority, str) else None,
+        image=":".join(part or "" for part in image) if image[0] else None,
+    )
+
+
+def _refusal(answer: _Answer) -> str:
+    if answer.status in _REDIRECTS:
+        target = _shown(answer.headers.get("location", ""))
+        return f"a redirect (status {answer.status} to {target})"
+    if answer.status == http.client.TOO_MANY_REQUESTS:
+        return "status 429: asked more often than five times a second"
+    if answer.status != http.client.OK:
+        return f"status {answer.status} {_shown(answer.reason)}"
+    if len(answer.body) > _MAX_BYTES:
+        return f"more than {_MAX_BYTES // 1024} KiB"
+    declared = answer.headers.get("content-length", "")
+    if declared.isdigit() and len(answer.body) < int(declared):
+        return f"an answer cut short ({len(answer.body)} of {declared} bytes)"
+    return ""
+
+
+def _word(compute: dict[str, Any], key: str) -> str | None:
+    """A value that is one plain word, as all those are that we use; None for anything else."""
+    value = compute.get(key)
+    if isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9._-]{1,100}", value):
+        return value
+    return None
+
+
+def _shown(value: object) -> str:
+    """A short, printable form of something foreign."""
+    text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+    printable = "".join(character if character.isprintable() else " " for character in text)
+    short = printable.strip()[:_SHOWN_CHARACTERS]
+    return repr(short) + ("..." if len(printable) > _SHOWN_CHARACTERS else "")

@@ -1,0 +1,133 @@
+"""What a node is and what state it is in, as the figures that expectations speak of."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Mapping, Optional
+
+from ..record import Metric
+
+__all__ = ["metrics", "problems", "software"]
+
+_GIGA = 1e9
+# The kernel's name of a counter, and ours.
+_COUNTERS = {
+    "symbol_error": "symbol_errors",
+    "link_error_recovery": "link_recoveries",
+    "link_downed": "link_downs",
+}
+
+
+def metrics(
+    node: Mapping[str, Any],
+    gpu: Optional[Mapping[str, Any]],
+    ib: Optional[Mapping[str, Any]],
+) -> List[Metric]:
+    """One row a figure that is known; what is unknown has no row.
+
+    Args:
+        node: the fact ``trueup_node``.
+        gpu: the fact ``trueup_gpu``, None where nobody looked.
+        ib: the fact ``trueup_rdma``, likewise.
+    """
+    rows = [
+        _count("cores", node.get("cores")),
+        _row("memory", node.get("memory_bytes"), "byte", "none"),
+        _count("gpus", _number_of(node.get("gpus"))),
+        _count("nvme_disks", _number_of(node.get("nvme"), local=True)),
+    ]
+    for device in ib["devices"] if ib else []:
+        rows += _of_device(device)
+    if ib:
+        of_infiniband = [item for item in ib["devices"] if item["kind"] == "infiniband"]
+        rows.append(_count("rdma_nics", len(of_infiniband)))
+    for number, state in enumerate((gpu or {}).get("devices") or []):
+        rows += _of_gpu(f"gpu{number}", state)
+    return [row for row in rows if row is not None]
+
+
+def _of_device(device: Mapping[str, Any]) -> List[Optional[Metric]]:
+    name = str(device["device"])
+    metric = {"infiniband": "link_rate", "ethernet": "ethernet_link_rate"}.get(device["kind"])
+    rows = []
+    if metric and device.get("rate_gbps") is not None:
+        # A link that is down has a rate all the same, which it does not carry.
+        rate = device["rate_gbps"] if device.get("state") == "ACTIVE" else 0
+        rows.append(_row(metric, rate * _GIGA, "bit/s", "none", name))
+    counters = device.get("counters") or {}
+    return rows + [_count(own, counters.get(kernels), name) for kernels, own in _COUNTERS.items()]
+
+
+def _of_gpu(name: str, state: Mapping[str, Any]) -> List[Optional[Metric]]:
+    ecc, remap = state.get("ecc_by_memory") or {}, state.get("row_remap") or {}
+    nvlinks, clocks = state.get("nvlinks") or {}, state.get("clocks") or {}
+    total, active = nvlinks.get("total"), nvlinks.get("active")
+    inactive = None if total is None or active is None else total - active
+    if nvlinks.get("all_inactive"):
+        # All of them, and nvidia-smi does not say how many that is: at least one.
+        inactive = 1
+    return [
+        _count("ecc_sram_corrected", ecc.get("sram_corrected"), name),
+        _count("ecc_sram_uncorrected", ecc.get("sram_uncorrected"), name),
+        _count("ecc_dram_corrected", ecc.get("dram_corrected"), name),
+        _count("ecc_dram_uncorrected", ecc.get("dram_uncorrected"), name),
+        _count("rows_remapped_correctable", remap.get("correctable"), name),
+        _count("rows_remapped_uncorrectable", remap.get("uncorrectable"), name),
+        _count("row_remap_pending", _whole(remap.get("pending")), name),
+        _count("row_remap_failures", _whole(remap.get("failure")), name),
+        _count("nvlinks_inactive", inactive, name),
+        _row("gpu_clock", _hertz(clocks.get("sm_mhz")), "Hz", "none", name),
+        _row("gpu_clock_limit", _hertz(clocks.get("max_sm_mhz")), "Hz", "none", name),
+    ]
+
+
+def _whole(value: Any) -> Optional[int]:
+    return None if value is None else int(value)
+
+
+def _hertz(megahertz: Optional[float]) -> Optional[float]:
+    return None if megahertz is None else megahertz * 1e6
+
+
+def _number_of(items: Any, *, local: bool = False) -> Optional[int]:
+    if items is None:
+        return None
+    return sum(1 for item in items if not local or item.get("local"))
+
+
+def _count(name: str, value: Optional[float], device: Optional[str] = None) -> Optional[Metric]:
+    return _row(name, value, "1", "none", device)
+
+
+def _row(
+    name: str, value: Optional[float], unit: str, direction: str, device: Optional[str] = None
+) -> Optional[Metric]:
+    if value is None:
+        return None
+    return Metric(name, float(value), unit, direction, device=device)
+
+
+def software(
+    node: Mapping[str, Any],
+    gpu: Optional[Mapping[str, Any]],
+    ib: Optional[Mapping[str, Any]],
+) -> Dict[str, str]:
+    """Versions in which the nodes of one size should not differ."""
+    found = {
+        "kernel": node.get("kernel"),
+        "nvidia_driver": (gpu or {}).get("kernel_module"),
+        "fabric_manager": (gpu or {}).get("fabric_manager"),
+    }
+    firmware = {
+        str(item["firmware"])
+        for item in (ib or {}).get("devices", [])
+        if item["kind"] == "infiniband" and item.get("firmware")
+    }
+    if firmware:
+        found["infiniband_firmware"] = "+".join(sorted(firmware))
+    return {name: str(version) for name, version in found.items() if version}
+
+
+def problems(gpu: Optional[Mapping[str, Any]], ib: Optional[Mapping[str, Any]]) -> List[str]:
+    """What gpu_facts and ib_facts found wrong, a sentence each."""
+    of_gpus = [str(item["message"]) for item in (gpu or {}).get("problems", [])]
+    return of_gpus + [str(item) for item in (ib or {}).get("problems", [])]

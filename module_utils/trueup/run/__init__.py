@@ -1,0 +1,1 @@
+"""How a case is started and ended."""

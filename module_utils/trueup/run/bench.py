@@ -1,0 +1,235 @@
+"""What all benchmark modules share: their common parameters, and the way from one run to one
+record.
+
+A module builds a ``Bench``, refuses bad input, prepares the case, runs it through a parser and
+finishes. Every way out of it returns the same keys: ``record``, ``raw``, ``command``,
+``environment``.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from dataclasses import dataclass, field, replace
+from typing import Any, Callable, Dict, List, Mapping, NoReturn, Optional, Sequence, TypeVar
+
+from ..errors import ParseError
+from ..record import SCHEMA, Metric, Record
+from . import process
+from .launcher import Launcher
+
+__all__ = ["COMMON_SPEC", "Bench", "Case", "utc_now"]
+
+Output = TypeVar("Output")
+_BLOTTED = "********"
+
+# Parameters that every benchmark module takes.
+COMMON_SPEC: Dict[str, Dict[str, Any]] = {
+    "run_id": {"type": "str", "required": True},
+    "node_name": {"type": "str", "required": True},
+    "node": {"type": "dict", "default": {}},
+    "timeout_seconds": {"type": "int", "default": 1800},
+}
+
+_SYSTEM_FIELDS = (
+    "family",
+    "os",
+    "kernel",
+    "image",
+    "cpu_model",
+    "cores",
+    "memory_bytes",
+    "last_level_cache_bytes",
+)
+
+
+def utc_now() -> str:
+    """The time as records write it, ``2026-11-20T09:13:00Z``."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+@dataclass
+class Case:
+    """One case of one benchmark."""
+
+    benchmark: str
+    run_id: str
+    node_name: str
+    node: Dict[str, Any]
+    # Of a case over several nodes, all of them; the one that started it first.
+    nodes: List[str] = field(default_factory=list)
+    case: str = ""
+    parameters: Dict[str, Any] = field(default_factory=dict)
+    ranks: int = 1
+    threads_per_rank: int = 1
+    gpus: int = 0
+    command: List[str] = field(default_factory=list)
+    environment: Dict[str, str] = field(default_factory=dict)
+    software: Dict[str, str] = field(default_factory=dict)
+    started_at: str = ""
+    seconds: float = 0.0
+
+    def record(
+        self, outcome: str, *, reason: Optional[str] = None, metrics: Sequence[Metric] = ()
+    ) -> Record:
+        """The record of this case: ``outcome`` is ok, failed or invalid; the last two need a
+        reason."""
+        return {
+            "schema": SCHEMA,
+            "run_id": self.run_id,
+            "benchmark": self.benchmark,
+            "case": self.case,
+            "outcome": outcome,
+            "reason": reason,
+            "nodes": list(self.nodes) or [self.node_name],
+            "vm_size": self.node.get("vm_size"),
+            "region": self.node.get("region"),
+            "offer": self.node.get("offer"),
+            "node_count": len(self.nodes) or 1,
+            "ranks": self.ranks,
+            "threads_per_rank": self.threads_per_rank,
+            "gpus": self.gpus,
+            "parameters": self.parameters,
+            "command": list(self.command),
+            "environment": dict(self.environment),
+            "software": dict(self.software),
+            "system": {
+                name: self.node[name]
+                for name in _SYSTEM_FIELDS
+                if isinstance(self.node.get(name), (str, int, float))
+            },
+            "started_at": self.started_at or utc_now(),
+            "duration_seconds": round(self.seconds, 6),
+            "metrics": [metric.as_row() for metric in metrics],
+            "raw": None,
+        }
+
+
+class Bench:
+    """One benchmark module's way through one case.
+
+    Args:
+        module: the AnsibleModule, whose parameters include COMMON_SPEC's.
+        benchmark: the benchmark's name in records, and of the fact ``trueup_<benchmark>``.
+    """
+
+    def __init__(self, module: Any, benchmark: str) -> None:
+        self._module = module
+        self._raw: Optional[str] = None
+        self._timeout_seconds: int = module.params["timeout_seconds"]
+        self.case = Case(
+            benchmark=benchmark,
+            run_id=module.params["run_id"],
+            node_name=module.params["node_name"],
+            node=module.params["node"],
+        )
+
+    def refuse(self, reason: str) -> NoReturn:
+        """End before anything ran: the input cannot be used."""
+        self._fail(reason, record=None)
+
+    def prepare(self, **fields: Any) -> None:
+        """Set the case's fields (see Case). In check mode this ends the module with the command
+        that would run."""
+        for name, value in fields.items():
+            setattr(self.case, name, value)
+        if self._timeout_seconds < 1:
+            self.refuse(f"timeout_seconds {self._timeout_seconds} is not a positive time")
+        if self._module.check_mode:
+            self._module.exit_json(changed=False, record=None, ansible_facts={}, **self._common())
+
+    def run(
+        self,
+        parse: Callable[[str], Output],
+        *,
+        explain: Optional[Callable[[str], Optional[str]]] = None,
+        secrets: Optional[Mapping[str, str]] = None,
+        launcher: Optional[Launcher] = None,
+    ) -> Output:
+        """Run the command alone on the node and parse what it printed; end with a failed record
+        where that fails.
+
+        Args:
+            parse: the tool's parser.
+            explain: why a run whose exit status is not 0 failed, from what it printed; None where
+                the output does not say.
+            secrets: variables for the command that are in no record; their values are blotted out
+                of what it printed.
+            launcher: what starts the ranks; without it the command is run as it is.
+        """
+        case = self.case
+        start = launcher.run if launcher else process.run
+        done = self._alone(
+            lambda: start(
+                case.command,
+                timeout_seconds=self._timeout_seconds,
+                environment={**case.environment, **(secrets or {})},
+            ),
+            program=case.command[0],
+        )
+        for secret in filter(None, (secrets or {}).values()):
+            done = replace(
+                done,
+                stdout=done.stdout.replace(secret, _BLOTTED),
+                stderr=done.stderr.replace(secret, _BLOTTED),
+            )
+        case.seconds = done.seconds
+        self._raw = done.stdout + (f"\n[standard error]\n{done.stderr}" if done.stderr else "")
+        failure = done.failure(self._timeout_seconds)
+        if failure:
+            why = explain(self._raw) if explain else None
+            self._end("failed", f"{failure}: {why}" if why else failure, tail=done.tail())
+        try:
+            return parse(self._raw)
+        except ParseError as error:
+            self._end(
+                "failed", f"{case.benchmark} output not understood: {error}", tail=done.tail()
+            )
+
+    def _alone(self, start: Callable[[], Output], *, program: str) -> Output:
+        """What ``start`` returns, while no other benchmark runs on the node; end with a failed
+        record where it cannot run."""
+        self.case.started_at = utc_now()
+        lock = os.path.join(tempfile.gettempdir(), "trueup-benchmark.lock")
+        try:
+            with process.locked(lock, timeout_seconds=5.0):
+                return start()
+        except ConnectionError as error:  # a node of several
+            self._end("failed", str(error))
+        except OSError as error:  # TimeoutError is one: the node is taken
+            self._end("failed", f"{program} cannot be run: {error.strerror or error}")
+        except process.Orphaned as error:
+            self._end("failed", str(error))
+
+    def finish(self, *, metrics: Sequence[Metric], invalid: Optional[str] = None) -> NoReturn:
+        """End with the record: ok, or invalid for the reason given."""
+        if invalid:
+            self._end("invalid", invalid, metrics=metrics)
+        record = self.case.record("ok", metrics=metrics)
+        self._module.exit_json(
+            changed=False,
+            record=record,
+            ansible_facts={f"trueup_{self.case.benchmark}": record},
+            **self._common(),
+        )
+        raise AssertionError("exit_json does not return")
+
+    def _end(
+        self, outcome: str, reason: str, *, metrics: Sequence[Metric] = (), tail: str = ""
+    ) -> NoReturn:
+        record = self.case.record(outcome, reason=reason, metrics=metrics)
+        self._fail(f"{self.case.benchmark} {self.case.case}: {reason}", record=record, tail=tail)
+
+    def _fail(self, message: str, *, record: Optional[Record], tail: str = "") -> NoReturn:
+        self._module.fail_json(
+            msg=message, record=record, output_tail=tail.splitlines(), **self._common()
+        )
+        raise AssertionError("fail_json does not return")
+
+    def _common(self) -> Dict[str, Any]:
+        return {
+            "raw": self._raw,
+            "command": list(self.case.command),
+            "environment": dict(self.case.environment),
+        }

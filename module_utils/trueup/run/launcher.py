@@ -1,0 +1,364 @@
+"""How a benchmark of several ranks or nodes is started, and what is known of its nodes meanwhile.
+
+Three launchers, one interface: ``local`` (this node alone; several ranks by its mpirun), ``mpirun``
+(over ssh) and ``slurm`` (srun inside a job of sbatch, see slurm.py). Where ranks go comes from
+``affinity`` and is the same whichever launcher starts them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shlex
+import signal
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass, replace
+from typing import IO, Any, Dict, List, Mapping, Optional, Sequence, Tuple
+
+from ..errors import BadInput
+from ..node.affinity import Placement, srun_cpu_bind, taskset_argv
+from ..node.topology import format_cpu_list
+from . import process
+from . import slurm_job as slurm
+
+__all__ = ["LAUNCHERS", "LAUNCHER_SPEC", "Launcher"]
+
+LAUNCHERS = ("local", "mpirun", "slurm")
+
+# Parameters of a module whose benchmark runs on several nodes (plugins/doc_fragments).
+LAUNCHER_SPEC: Dict[str, Dict[str, Any]] = {
+    "nodes": {"type": "list", "elements": "str", "default": []},
+    "hosts": {"type": "list", "elements": "str", "default": []},
+    "absent": {"type": "list", "elements": "str", "default": []},
+    "launcher": {"type": "str", "choices": list(LAUNCHERS), "default": "local"},
+    "launcher_path": {"type": "path"},
+    "launcher_arguments": {"type": "list", "elements": "str", "default": []},
+    "job_directory": {"type": "path"},
+    "job_options": {"type": "list", "elements": "str", "default": []},
+    "queue_seconds": {"type": "int", "default": 3600},
+}
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_ABSENT = "takes no part in this play: it was lost, failed, was skipped, or is left out by --limit"
+# A node that computes answers late; one that is gone is waited for once, before a run.
+_SSH_SECONDS = 30
+# Beyond connecting: keys, login, the shell's start.
+_SSH_MORE_SECONDS = 15.0
+# Options of sbatch that this launcher sets itself, or with which there is no one job to wait for.
+_NOT_GIVEN = (
+    *("--output", "--error", "--wrap", "--chdir", "--wait", "--array", "--clusters", "--cluster"),
+    *("--test-only", "-o", "-e", "-D", "-W", "-a", "-M"),
+)
+# Options of sbatch and srun that would make another run of it than the record says.
+_ANOTHER = (
+    *("--nodelist", "--nodefile", "--nodes", "--ntasks", "--ntasks-per-node", "--export"),
+    *("--export-file", "-w", "-F", "-N", "-n"),
+)
+# Gives a rank the CPUs at its place of a list such as 0-3/4-7. Open MPI, MPICH and Intel MPI number
+# the ranks of a node by these variables.
+_BIND = (
+    "rank=${OMPI_COMM_WORLD_LOCAL_RANK:-${MPI_LOCALRANKID:?mpirun numbers no ranks of a node}};"
+    ' cpus=$(printf %s "$1" | cut -d/ -f$((rank + 1))); shift; exec taskset -c "$cpus" "$@"'
+)
+
+
+@dataclass(frozen=True)
+class Launcher:
+    """A launcher and the nodes that it starts ranks on.
+
+    Attributes:
+        kind: one of LAUNCHERS.
+        nodes: names as in records; empty means this node alone.
+        hosts: the same nodes as ssh or Slurm knows them; empty means by ``nodes``.
+        absent: those of ``nodes`` that must not be used; with any, nothing is run.
+        path: the program mpirun, or the folder of Slurm's commands; empty means those on PATH.
+        arguments: more of mpirun's or srun's, before the program.
+        directory: slurm: a folder that this node and the job's nodes share, for the job's output.
+        options: slurm: more of sbatch's, such as --partition.
+        queue_seconds: slurm: how long a job may wait for its nodes.
+    """
+
+    kind: str = "local"
+    nodes: Tuple[str, ...] = ()
+    hosts: Tuple[str, ...] = ()
+    absent: Tuple[str, ...] = ()
+    path: str = ""
+    arguments: Tuple[str, ...] = ()
+    directory: str = ""
+    options: Tuple[str, ...] = ()
+    queue_seconds: int = 3600
+
+    @classmethod
+    def asked(cls, given: Mapping[str, Any]) -> Launcher:
+        """The launcher that a module's parameters (LAUNCHER_SPEC) describe.
+
+        Raises:
+            BadInput: it cannot be.
+        """
+        made = cls(
+            kind=given["launcher"],
+            nodes=tuple(given["nodes"]),
+            hosts=tuple(given["hosts"]),
+            absent=tuple(given["absent"]),
+            path=given["launcher_path"] or "",
+            arguments=tuple(given["launcher_arguments"]),
+            directory=given["job_directory"] or "",
+            options=tuple(given["job_options"]),
+            queue_seconds=given["queue_seconds"],
+        )
+        made.check()
+        return made
+
+    def check(self) -> None:
+        """Refuse what cannot start anything.
+
+        Raises:
+            BadInput: naming the parameter and what is wrong with it.
+        """
+        for name, listed in (("nodes", self.nodes), ("hosts", self.hosts)):
+            doubled = sorted({item for item in listed if listed.count(item) > 1})
+            if doubled:
+                raise BadInput(f"{name} has {', '.join(doubled)} twice")
+        odd = [host for host in self._hosts if not _NAME.fullmatch(host)]
+        if odd:
+            raise BadInput(f"{odd[0]!r} among the nodes is no host name or address")
+        if self.hosts and len(self.hosts) != len(self.nodes):
+            raise BadInput(f"hosts has {len(self.hosts)} names for {len(self.nodes)} nodes")
+        if self.kind == "local" and len(self.nodes) > 1:
+            raise BadInput(
+                f"launcher local cannot run on {len(self.nodes)} nodes: set it to mpirun or slurm"
+            )
+        if self.kind == "slurm" and not self.nodes:
+            raise BadInput(
+                "launcher slurm needs nodes: a node that Slurm chooses is not known to the record"
+            )
+        if self.kind == "slurm" and not os.path.isabs(self.directory):
+            raise BadInput(
+                "launcher slurm needs job_directory: a folder that this node and the job's nodes"
+                " share, for the job's output"
+            )
+        self._check_options()
+        if self.queue_seconds < 1:
+            raise BadInput(f"queue_seconds {self.queue_seconds} is not a positive time")
+
+    def _check_options(self) -> None:
+        refused = _among(self.options, _NOT_GIVEN)
+        if refused:
+            raise BadInput(
+                f"job_options has {refused[0]}: with it the job's output or end would not be found"
+            )
+        for name, words in (("job_options", self.options), ("launcher_arguments", self.arguments)):
+            refused = _among(words, _ANOTHER) if self.kind == "slurm" else []
+            if refused:
+                raise BadInput(
+                    f"{name} has {refused[0]}: nodes, ranks and variables are those that the"
+                    " record says"
+                )
+
+    @property
+    def node_count(self) -> int:
+        """How many nodes take part."""
+        return len(self.nodes) or 1
+
+    @property
+    def _hosts(self) -> Tuple[str, ...]:
+        return self.hosts or self.nodes
+
+    def command(
+        self,
+        program: Sequence[str],
+        *,
+        per_node: int,
+        variables: Mapping[str, str],
+        placement: Optional[Placement] = None,
+        binds_itself: bool = False,
+        gpus_per_node: int = 0,
+        name: str = "trueup",
+        limit_seconds: int = 0,
+    ) -> List[str]:
+        """The argv that starts ``program`` on all nodes.
+
+        Args:
+            program: argv of one rank.
+            per_node: ranks of each node.
+            variables: those that the ranks need; mpirun has to be told their names.
+            placement: CPUs of a node's ranks; None leaves them unbound.
+            binds_itself: the program binds its ranks by the same placement; only Slurm, which
+                would bind them otherwise, is told it too.
+            gpus_per_node: GPUs that Slurm is asked for.
+            name: of the Slurm job.
+            limit_seconds: the Slurm job's own time limit.
+        """
+        bound = [] if binds_itself else _bound(placement)
+        if self.kind == "local":
+            if per_node == 1:
+                return [
+                    *(taskset_argv(placement.per_rank[0]) if bound and placement else []),
+                    *program,
+                ]
+            alone = [self.path or "mpirun", "--bind-to", "none", "-np", str(per_node)]
+            return [*alone, *self.arguments, *bound, *program]
+        if self.kind == "mpirun":
+            return [*self._mpirun(per_node, variables), *bound, *program]
+        step = [
+            *(self._slurm("srun"), f"--ntasks={self.node_count * per_node}"),
+            f"--ntasks-per-node={per_node}",
+            # Without it a rank that dies leaves the others waiting for it.
+            "--kill-on-bad-exit=1",
+            f"--cpu-bind={srun_cpu_bind(placement) if placement else 'none'}",
+            *self.arguments,
+            *program,
+        ]
+        return [
+            *(self._slurm("sbatch"), "--parsable", f"--job-name={name}"),
+            f"--nodes={self.node_count}",
+            f"--ntasks-per-node={per_node}",
+            *((f"--gpus-per-node={gpus_per_node}",) if gpus_per_node else ()),
+            *((f"--nodelist={','.join(self._hosts)}",) if self._hosts else ()),
+            # The whole of each node, and never a second time by itself.
+            *("--exclusive", "--mem=0", "--no-requeue"),
+            *((f"--time={-(-limit_seconds // 60) + 1}",) if limit_seconds else ()),
+            f"--chdir={self.directory}",
+            f"--output={os.path.join(self.directory, slurm.OUTPUT)}",
+            f"--error={os.path.join(self.directory, slurm.ERRORS)}",
+            *self.options,
+            # By exec the job ends with srun's status.
+            f"--wrap=exec {' '.join(shlex.quote(word) for word in step)}",
+        ]
+
+    def _mpirun(self, per_node: int, variables: Mapping[str, str]) -> List[str]:
+        hosts = [f"{host}:{per_node}" for host in self._hosts]
+        return [
+            *(self.path or "mpirun", "-np", str(self.node_count * per_node)),
+            *("--map-by", f"ppr:{per_node}:node", "--bind-to", "none"),
+            *(("--host", ",".join(hosts)) if hosts else ()),
+            *(word for variable in sorted(variables) for word in ("-x", variable)),
+            *self.arguments,
+        ]
+
+    def _slurm(self, program: str) -> str:
+        return os.path.join(self.path, program) if self.path else program
+
+    def variables(self, ranks: int) -> Dict[str, str]:
+        """What mpirun itself needs to be told on this node by variables."""
+        if self.kind == "slurm" or (self.kind == "local" and ranks == 1):
+            return {}
+        # Open MPI's sockets: a long TMPDIR does not fit into their names.
+        found = {"OMPI_MCA_orte_tmpdir_base": tempfile.gettempdir()}
+        if os.geteuid() == 0:
+            found["OMPI_ALLOW_RUN_AS_ROOT"] = found["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"
+        return found
+
+    def run(
+        self, argv: Sequence[str], *, timeout_seconds: float, environment: Mapping[str, str]
+    ) -> process.Completed:
+        """Run what ``command`` gave, as process.run does; a node that is not there is named.
+
+        Raises:
+            OSError: the launcher cannot be started, or a node does not answer before anything ran.
+            Orphaned: whoever started this process is gone; the job was cancelled.
+        """
+        gone = [f"node {name} {_ABSENT}" for name in self.absent]
+        lost = gone or self.lost()
+        if lost:
+            raise ConnectionError("; ".join(lost))
+        if self.kind == "slurm":
+            return slurm.run(
+                argv,
+                timeout_seconds=timeout_seconds,
+                queue_seconds=self.queue_seconds,
+                environment=environment,
+                directory=self.directory,
+                commands=self.path,
+                names=dict(zip(self._hosts, self.nodes)),
+            )
+        watch = self.lost if self.kind == "mpirun" and self.node_count > 1 else None
+        done = process.run(
+            argv, timeout_seconds=timeout_seconds, environment=environment, watch=watch
+        )
+        if watch and done.returncode != 0 and not done.timed_out and not done.reason:
+            lost = watch()
+            if lost:
+                return replace(done, reason="; ".join(lost))
+        return done
+
+    def lost(self) -> List[str]:
+        """Of each node that cannot take part now, a sentence; empty when all can."""
+        if self.kind == "slurm":
+            if not os.path.isdir(self.directory):
+                return [f"job_directory {self.directory} is no folder on this node"]
+            return slurm.lost(self._hosts, commands=self.path, names=self._names)
+        if self.kind == "mpirun":
+            return _unreachable(self._hosts, self._names)
+        return []
+
+    @property
+    def _names(self) -> Dict[str, str]:
+        return dict(zip(self._hosts, self.nodes))
+
+
+def _among(words: Sequence[str], options: Sequence[str]) -> List[str]:
+    """Those of the words that are one of Slurm's options, which may be shortened."""
+    given = [word.split("=")[0] for word in words if word.startswith("--")]
+    given = [word for word in given if any(option.startswith(word) for option in options)]
+    return given + [word[:2] for word in words if word[:2] in options]
+
+
+def _bound(placement: Optional[Placement]) -> List[str]:
+    if placement is None or not all(placement.per_rank):
+        return []
+    cpus = "/".join(format_cpu_list(cpus) for cpus in placement.per_rank)
+    return ["sh", "-c", _BIND, "sh", cpus]
+
+
+def _unreachable(hosts: Sequence[str], names: Mapping[str, str]) -> List[str]:
+    """What keeps ssh from each host, asked of all at the same time. This node needs none."""
+    here = {os.uname().nodename, os.uname().nodename.split(".")[0], "localhost", "127.0.0.1"}
+    # A connection that another ssh keeps open would answer for a node that is gone.
+    options = ("BatchMode=yes", "StrictHostKeyChecking=yes", "ControlPath=none")
+    argv = ["ssh", *(word for option in options for word in ("-o", option))]
+    argv += ["-o", f"ConnectTimeout={_SSH_SECONDS}"]
+    deadline = time.monotonic() + _SSH_SECONDS + _SSH_MORE_SECONDS
+    asked = {}
+    found = []
+    with contextlib.ExitStack() as kept:
+        for host in hosts:
+            if host in here:
+                continue
+            # No pipe: a program that ssh leaves behind would keep it open.
+            said = kept.enter_context(tempfile.TemporaryFile())
+            try:
+                asked[host] = _asking([*argv, host, "true"], said), said
+            except OSError as error:
+                return [f"mpirun needs ssh, which cannot be run: {error.strerror}"]
+            kept.callback(_ended, asked[host][0])
+        for host, (child, said) in asked.items():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.wait(timeout=max(0.0, deadline - time.monotonic()))
+            if child.poll() != 0:
+                said.seek(0)
+                lines = said.read().decode("utf-8", "replace").strip().splitlines()
+                why = lines[-1].strip() if lines else "no answer"
+                found.append(f"node {names.get(host, host)} does not answer ssh from here ({why})")
+    return found
+
+
+def _asking(argv: Sequence[str], said: IO[bytes]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        list(argv),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=said,
+        start_new_session=True,
+    )
+
+
+def _ended(child: subprocess.Popen[bytes]) -> None:
+    """With its whole group: ssh's ProxyCommand is in it."""
+    if child.poll() is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
