@@ -209,6 +209,25 @@ ansible_facts:
             numa_node:
               description: NUMA node that it is attached to.
               type: int
+        has_gpu:
+          description: Whether it has NVIDIA GPUs, by what is found or by the catalog.
+          type: bool
+        gpu_count:
+          description: GPUs that are found.
+          type: int
+        gpu_count_expected:
+          description: GPUs that the size has by the catalog, or null.
+          type: int
+        has_rdma:
+          description: Whether it has InfiniBand devices, by what is found or by the catalog.
+          type: bool
+        rdma_count:
+          description: InfiniBand devices that are found; the Ethernet function of accelerated
+            networking is none.
+          type: int
+        rdma_count_expected:
+          description: InfiniBand devices that the size has by the catalog, or null.
+          type: int
         layouts:
           description:
             - Layouts of ranks and threads that are worth measuring on this machine, made from its

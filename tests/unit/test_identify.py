@@ -171,6 +171,36 @@ def test_devices_unlike_the_catalogs_are_warned_of(
 
 
 @pytest.mark.parametrize(
+    ("row", "gpus", "layers", "counts"),
+    [
+        # What is found counts without a row of the catalog, and the row before drivers are there.
+        (None, 8, [], (True, 8, None, False, 0, None)),
+        ({"gpus": 8, "rdma_nics": 8}, 0, [], (True, 0, 8, True, 0, 8)),
+        ({"gpus": 8, "rdma_nics": 8}, 7, ["InfiniBand"], (True, 7, 8, True, 1, 8)),
+        ({"gpus": 0, "rdma_nics": 0}, 0, ["Ethernet"], (False, 0, 0, False, 0, 0)),
+        ({"gpus": 0}, 1, ["InfiniBand", "Ethernet", None], (True, 1, 0, True, 1, None)),
+    ],
+)
+def test_whether_there_are_gpus_and_rdma_has_one_answer(
+    row: dict[str, Any] | None, gpus: int, layers: list[str | None], counts: tuple[Any, ...]
+) -> None:
+    identity = identify(
+        HB120,
+        given_size=None,
+        catalog={} if row is None else {"Standard_HB120rs_v3": {"family": "hbv3", **row}},
+        azure_chassis=True,
+    )
+    shown = {
+        "gpus": [Gpu(None, f"000{i}:00:00.0", None) for i in range(gpus)],
+        "infiniband": [{"device": f"d{i}", "link_layer": x} for i, x in enumerate(layers)],
+    }
+    node = describe(identity, observed("hb120rs_v3", **shown))
+    names = [f"{part}{end}" for part in ("gpu", "rdma") for end in ("_count", "_count_expected")]
+    told = (node["has_gpu"], *(node[x] for x in names[:2]), node["has_rdma"])
+    assert (*told, *(node[name] for name in names[2:])) == counts
+
+
+@pytest.mark.parametrize(
     ("row", "changes", "warnings"),
     [
         (

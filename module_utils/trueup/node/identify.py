@@ -201,6 +201,7 @@ def describe(identity: Identity, observed: Observed) -> dict[str, Any]:
             for gpu in observed.gpus
         ],
         "infiniband": [dict(device) for device in observed.infiniband],
+        **_counted(identity, observed),
         "nvme": [dict(disk) for disk in observed.nvme],
         "privilege": observed.privilege,
         "container": observed.container,
@@ -213,10 +214,34 @@ def describe(identity: Identity, observed: Observed) -> dict[str, Any]:
     }
 
 
+def _counted(identity: Identity, observed: Observed) -> dict[str, Any]:
+    """How many GPUs and InfiniBand devices are found, how many the size has by the catalog (None
+    where that says nothing), and whether the machine has any by either of them.
+
+    A machine without drivers shows none, which the roles mend. The Ethernet function of accelerated
+    networking is an RDMA device too, and not counted.
+    """
+    row = identity.catalog or {}
+    counts: dict[str, Any] = {}
+    for name, found, column in (
+        ("gpu", len(observed.gpus), "gpus"),
+        ("rdma", len(_ports(observed)), "rdma_nics"),
+    ):
+        expected = row.get(column)
+        counts[f"has_{name}"] = bool(found or expected)
+        counts[f"{name}_count"] = found
+        counts[f"{name}_count_expected"] = expected
+    return counts
+
+
+def _ports(observed: Observed) -> list[Mapping[str, Any]]:
+    return [device for device in observed.infiniband if device["link_layer"] == "InfiniBand"]
+
+
 def _unlike_the_catalog(identity: Identity, observed: Observed) -> list[str]:
     """Devices that the size has by the catalog and the machine does not show."""
     row = identity.catalog or {}
-    ports = [device for device in observed.infiniband if device["link_layer"] == "InfiniBand"]
+    ports = _ports(observed)
     # None of them is what a machine without drivers shows, which the roles mend; some is a fault.
     shown = {
         "gpus": ("GPUs", len(observed.gpus)),
