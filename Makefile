@@ -246,6 +246,10 @@ molecule: test-venv ## The roles on real systems: this machine (local), systemd 
 	  exit 1
 	fi
 
+.PHONY: house
+house: test-venv ## The measures of docs/house.md: Jinja by place, complexity, options, names of tasks, lines
+	@python tests/house.py
+
 .PHONY: bench
 bench: test-venv ## The promises about speed, as ratios of two measurements of one run
 	@python -m pytest bench $(PYTEST_ARGS) $(ARGS)

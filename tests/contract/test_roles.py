@@ -13,8 +13,6 @@ ROOT = Path(__file__).parent.parent.parent
 ROLES = sorted(
     path.parent.parent.name for path in (ROOT / "roles").glob("*/meta/argument_specs.yml")
 )
-LONGEST_TASK_FILE = 60
-MOST_TASKS = 20
 
 
 def read(path: Path) -> Any:
@@ -64,16 +62,6 @@ def test_every_default_has_a_comment(role: str) -> None:
         elif line[0].isalpha() and not commented:
             bare.append(line)
     assert bare == []
-
-
-@pytest.mark.parametrize("role", ROLES)
-def test_a_role_stays_small(role: str) -> None:
-    files = sorted((ROOT / "roles" / role / "tasks").glob("*.yml"))
-    tasks = [task for path in files for task in read(path)]
-    assert {
-        p.name: n for p in files if (n := len(p.read_text().splitlines())) > LONGEST_TASK_FILE
-    } == {}
-    assert len(tasks) <= MOST_TASKS
 
 
 def booleans(role: str) -> list[str]:

@@ -1,0 +1,81 @@
+"""What the house may cost at most (docs/house.md).
+
+A number here only ever goes down: after a change that lowers one, write what `make house` says.
+What would raise one belongs into a typed function with tests.
+"""
+
+from __future__ import annotations
+
+from dataclasses import astuple
+from pathlib import Path
+
+import house
+import pytest
+
+# By place: expressions, characters of the longest, ifs, statements.
+MOST = {
+    "vars": (958, 1583, 296, 20),
+    "all YAML": (2538, 1583, 363, 22),
+    "templates": (185, 608, 5, 94),
+    "python": (0, 0, 0, 0),
+}
+MOST_COMPLEX = 42
+
+
+@pytest.fixture(scope="module")
+def checkout() -> house.House:
+    return house.checkout(Path(__file__).parent.parent.parent)
+
+
+def test_jinja_does_not_grow(checkout: house.House) -> None:
+    now = house.jinja_by_place(checkout)
+    names = ("expressions", "longest", "ifs", "statements")
+    assert {
+        f"{where}: {name}": f"{is_now}, at most {most}"
+        for where, caps in MOST.items()
+        for name, is_now, most in zip(names, astuple(now[where]), caps)
+        if is_now > most
+    } == {}
+
+
+def test_no_function_is_more_complex_than_the_worst_one(checkout: house.House) -> None:
+    assert [found for found in house.complexities(checkout) if found[0] > MOST_COMPLEX] == []
+
+
+def test_jinja_is_counted_where_it_stands() -> None:
+    task = {"name": "Check {{ a }}", "when": ["b if c else d", True], "vars": {"x": "{{ 1\n+ 2 }}"}}
+    assert house.jinja(house.texts([task])) == house.Jinja(3, 13, 1, 0)
+    source = 'EXAMPLES = "{{ shown }}"\nTEXT = "{{ evaluated }}{% if x %}"\n'
+    assert house.jinja(house.python_texts(source)) == house.Jinja(1, 9, 0, 1)
+
+
+def test_a_functions_branches_are_counted() -> None:
+    source = (
+        "def f(a):\n"
+        "    if a and a > 1:\n"
+        "        return [b for b in a if b]\n"
+        "    return 1 if a else 2\n"
+    )
+    checkout = house.House(Path(), {"library/a.py": source, "tests/b.py": source})
+    assert house.complexities(checkout) == [(6, "library/a.py:1 f")]
+
+
+def test_an_option_is_counted_in_the_files_of_its_benchmark() -> None:
+    files = {
+        "module_utils/trueup/benchmarks/gemm/output.py": "repeats = 1",
+        "module_utils/trueup/benchmarks/fio/output.py": "repeats = 1",
+        "library/gemm_bench.py": "repeats",
+        "roles/gemm/defaults/main.yml": "gemm_repeats: 5",
+        "roles/gemm/tasks/benchmark.yml": "x: '{{ gemm_repeats }}'",
+        "playbooks/health.yml": "x: '{{ gemm_repeats }}'",
+    }
+    assert house.files_that_name_an_option(house.House(Path(), files)) == {"gemm_repeats": 5}
+
+
+def test_names_of_tasks_in_blocks_are_found() -> None:
+    tasks = [
+        {"name": "Install, then check", "block": [{"name": "See whether", "loop": [{"name": "x"}]}]}
+    ]
+    names = list(house.names_of_tasks(tasks))
+    assert names == ["Install, then check", "See whether"]
+    assert house.begin_with(names, house.STYLE_VERBS) == 1
