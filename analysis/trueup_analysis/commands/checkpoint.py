@@ -1,0 +1,66 @@
+"""``trueup checkpoint``: times of checkpoints to Blob."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from .options import Format, FormatOption, OutputOption, examples
+from .output import write
+
+__all__ = ["app"]
+
+app = typer.Typer()
+
+
+@app.command(
+    short_help="How long a checkpoint to Blob takes, and how often to write one.",
+    epilog=examples(
+        "trueup checkpoint --gigabytes 2400",
+        "trueup checkpoint --gigabytes 2400 --cap-mbps 2300 --limit-gbps 20",
+        "trueup checkpoint --gigabytes 2400 --nodes 16 --node-mtbf-hours 20000",
+    ),
+)
+def checkpoint(
+    *,
+    gigabytes: Annotated[
+        float, typer.Option(metavar="GB", help="The whole checkpoint, in GB (10^9 bytes).")
+    ],
+    copies: Annotated[
+        int, typer.Option(metavar="N", help="Files that are copied at the same time.")
+    ] = 8,
+    cap_mbps: Annotated[
+        float | None,
+        typer.Option(metavar="MBIT", help="The most that each copy takes, Mb/s; else what fits."),
+    ] = None,
+    limit_gbps: Annotated[
+        float, typer.Option(metavar="GBIT", help="What the account takes in, Gb/s.")
+    ] = 20.0,
+    overhead: Annotated[
+        float, typer.Option(metavar="SHARE", help="Share of the time for checkpoints.")
+    ] = 0.05,
+    nodes: Annotated[int, typer.Option(metavar="N", help="Nodes of the job.")] = 1,
+    node_mtbf_hours: Annotated[
+        float | None,
+        typer.Option(metavar="HOURS", help="Mean time between failures of one node."),
+    ] = None,
+    format_: FormatOption = Format.table,
+    output: OutputOption = None,
+) -> None:
+    """How long a checkpoint takes through copies that stay below the storage account's limit, the
+    fewest seconds between two for a given overhead, and, with a rate of failures, the interval that
+    loses the least time (Young, Daly). No work is done while one is written."""
+    from .. import checkpoint as analysis
+    from ..render import checkpoint_sheets
+
+    sent = analysis.transfer(
+        gigabytes * 1e9,
+        copies=copies,
+        limit=limit_gbps * 1e9,
+        cap=None if cap_mbps is None else cap_mbps * 1e6,
+    )
+    found = analysis.intervals(
+        sent.seconds, overhead=overhead, nodes=nodes, node_hours=node_mtbf_hours
+    )
+    write([checkpoint_sheets.checkpoint(gigabytes * 1e9, sent, overhead, found)], format_, output)

@@ -1,0 +1,142 @@
+"""``trueup cost``: what the records cost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from trueup.errors import BadInput
+
+from .inputs import expectations_at_sizes, load_results
+from .options import (
+    AsSizeOption,
+    CatalogOption,
+    Format,
+    FormatOption,
+    OfferOption,
+    OutputOption,
+    PriceOption,
+    RegionOption,
+    Sources,
+    examples,
+)
+from .output import say_all, say_notes, say_warnings, write
+
+if TYPE_CHECKING:
+    from ..render.sheet import Sheet
+
+__all__ = ["app"]
+
+app = typer.Typer()
+
+
+@app.command(
+    short_help="Node-hours and US$ of each run, and US$ by unit of work.",
+    epilog=examples(
+        "trueup cost --region eastus",
+        "trueup cost --region southcentralus --offer spot",
+        "trueup cost --as-size Standard_HB120rs_v3 --region eastus  # as if there",
+        "trueup cost --price 3.60 --format json",
+        "trueup cost --region eastus2 --api-price 0.60   # vLLM against an API",
+        "trueup cost catalog/reference_results.csv       # published tables",
+    ),
+)
+def cost(
+    sources: Sources = None,
+    *,
+    region: RegionOption = None,
+    offer: OfferOption = None,
+    os_: Annotated[str, typer.Option("--os", metavar="OS", help="linux or windows.")] = "linux",
+    price: PriceOption = None,
+    as_size: AsSizeOption = None,
+    price_date: Annotated[
+        str | None,
+        typer.Option(metavar="YYYY-MM-DD", help="The newest price on or before this day."),
+    ] = None,
+    api_price: Annotated[
+        float | None,
+        typer.Option(
+            metavar="US$",
+            help="What an API asks per million output tokens: how busy must the node be to match?",
+        ),
+    ] = None,
+    api_price_total: Annotated[
+        float | None,
+        typer.Option(metavar="US$", help="The same, per million tokens in total."),
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit 1 when a price is unknown.")
+    ] = False,
+    catalog: CatalogOption = None,
+    format_: FormatOption = Format.table,
+    output: OutputOption = None,
+) -> None:
+    """Node-hours (nodes x run time), US$ per run, and US$ by the unit that each benchmark's work is
+    counted in (PFLOP, TB, ns, billion grid points, million samples or tokens), the cheapest marked.
+    Published rates of tokens are priced on their article's own terms too."""
+    from .. import cost as analysis
+    from .. import published_tokens, tokens
+    from ..catalog import folder
+    from ..render import cost_sheets, token_sheets
+
+    api = tokens.ApiPrices(api_price, api_price_total)
+    loaded = load_results(sources)
+    place = folder(catalog)
+    prices = analysis.read_prices(place / "prices.csv")
+    gpus = tokens.read_gpus(place / "vm_sizes.csv")
+    serving = tokens.table(
+        loaded,
+        prices=prices,
+        gpus=gpus,
+        region=region,
+        offer=offer,
+        os=os_,
+        price=price,
+        as_size=as_size,
+        price_date=price_date,
+        api=api,
+        # Published rates name no region, so there is a price only where one is asked for.
+        published=region is not None or price is not None,
+    )
+    article = published_tokens.recompute(
+        loaded, prices=prices, gpus=gpus, price_date=price_date, api=api
+    )
+    if api.given and serving is None and article is None:
+        message = (
+            f"an API's price compares with rates of tokens, and none of {len(loaded.cases)} records"
+            f" is of {tokens.BENCHMARK}"
+        )
+        raise BadInput(message)
+    made: list[Sheet] = []
+    unknown: list[str] = []
+    serves = article is not None or (serving is not None and not serving.table.empty)
+    if serving is not None and not serves:
+        say_all(serving.left_out)
+    # Without either, it says that there is nothing to price.
+    if analysis.has_work(loaded) or not serves:
+        result = analysis.table(
+            loaded,
+            prices=prices,
+            region=region,
+            offer=offer,
+            os=os_,
+            price=price,
+            as_size=as_size,
+            price_date=price_date,
+            expectations=expectations_at_sizes(loaded, catalog),
+        )
+        made += cost_sheets.cost(result)
+        unknown += result.unknown
+    if serving is not None:
+        made += token_sheets.tokens(serving)
+        unknown += serving.unknown
+    if article is not None:
+        made += token_sheets.article(article)
+        unknown += article.unknown
+    write(made, format_, output)
+    say_notes(loaded)
+    if serving is not None and serves:
+        say_all(serving.left_out)
+    say_warnings(made)
+    if strict and unknown:
+        raise typer.Exit(1)

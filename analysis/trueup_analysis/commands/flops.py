@@ -1,0 +1,151 @@
+"""``trueup flops``: operations of a training step."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from trueup.errors import BadInput
+
+from .options import CatalogOption, Format, FormatOption, OutputOption, examples
+from .output import write
+
+__all__ = ["app"]
+
+app = typer.Typer()
+
+
+@app.command(
+    short_help="What a training step computes, and what a TFLOP/s or a step time means.",
+    epilog=examples(
+        "trueup flops --published      # DeepSpeed on Azure, with % of peak",
+        "trueup flops --layers 96 --hidden 12288 --sequence 512 --micro-batch 32",
+        "trueup flops --layers 96 --hidden 12288 --sequence 512 --micro-batch 32",
+        "    --gpus 256 --tflops-per-gpu 204.49 --size Standard_ND96amsr_A100_v4",
+        "trueup flops --layers 32 --hidden 4096 --sequence 8192 --micro-batch 1",
+        "    --gpus 8 --step-seconds 1.6 --ffn 14336 --heads 32 --query-groups 8",
+        "    --gated --untied --vocabulary 128256 --peak 989.4     # Llama 3.1 8B",
+    ),
+)
+def flops(
+    context: typer.Context,
+    *,
+    layers: Annotated[
+        int | None, typer.Option(metavar="L", help="Decoder layers.", show_default=False)
+    ] = None,
+    hidden: Annotated[
+        int | None, typer.Option(metavar="H", help="Hidden size.", show_default=False)
+    ] = None,
+    sequence: Annotated[
+        int | None,
+        typer.Option(metavar="S", help="Sequence length, tokens.", show_default=False),
+    ] = None,
+    vocabulary: Annotated[
+        int | None,
+        typer.Option(metavar="V", help="Padded vocabulary; else GPT-2's, 51200."),
+    ] = None,
+    micro_batch: Annotated[
+        int, typer.Option(metavar="N", help="Samples of each GPU in an iteration.")
+    ] = 1,
+    global_batch: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Samples of all GPUs; else micro batch x GPUs."),
+    ] = None,
+    gpus: Annotated[int, typer.Option(metavar="N", help="GPUs of the job.")] = 1,
+    step_seconds: Annotated[
+        float | None, typer.Option(metavar="S", help="The time of an iteration.")
+    ] = None,
+    tflops_per_gpu: Annotated[
+        float | None,
+        typer.Option(metavar="TFLOP/S", help="Instead: each GPU's rate by --formula."),
+    ] = None,
+    formula: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME", help="How that rate was counted: article, megatron or megatron_lm."
+        ),
+    ] = "article",
+    peak: Annotated[
+        float | None, typer.Option(metavar="TFLOP/S", help="Peak of one GPU (312 for an A100).")
+    ] = None,
+    size: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="Instead: that of this VM size's GPUs (BF16, dense)."),
+    ] = None,
+    heads: Annotated[
+        int | None, typer.Option(metavar="N", help="Attention heads; for --query-groups.")
+    ] = None,
+    query_groups: Annotated[
+        int | None, typer.Option(metavar="N", help="Key and value heads of grouped attention.")
+    ] = None,
+    ffn: Annotated[
+        int | None, typer.Option(metavar="N", help="Feed-forward size; else 4 x hidden.")
+    ] = None,
+    gated: Annotated[bool, typer.Option("--gated", help="SwiGLU: a third matrix.")] = False,
+    untied: Annotated[
+        bool, typer.Option("--untied", help="Input and output embeddings are two matrices.")
+    ] = False,
+    published: Annotated[
+        bool, typer.Option("--published", help="The published rates instead of a model.")
+    ] = False,
+    catalog: CatalogOption = None,
+    format_: FormatOption = Format.table,
+    output: OutputOption = None,
+) -> None:
+    """Operations of one training step by three formulas, and what a rate or a step time means by
+    each of them: step time, samples/s, tokens/s, percent of peak. Rates of one run differ by a
+    third between formulas: article counts recomputed activations (hardware FLOPs), megatron does
+    not (model FLOPs), megatron_lm, which Megatron-LM prints, also halves the attention scores."""
+    from trueup.benchmarks.megatron.flops import Model, parameters
+
+    from .. import flops as analysis
+    from ..catalog import folder
+    from ..render import flops_sheets
+
+    place = folder(catalog)
+    if published:
+        taken = {"published", "catalog", "format_", "output"}
+        for option in context.command.params:
+            name = option.name or ""
+            source = context.get_parameter_source(name)
+            if name not in taken and source is not None and source.name == "COMMANDLINE":
+                message = f"--published takes no {option.opts[0]}: its rates are the catalog's"
+                raise BadInput(message)
+        write([flops_sheets.published(analysis.published(place))], format_, output)
+        return
+    if layers is None or hidden is None or sequence is None:
+        message = "give --layers, --hidden and --sequence of a model, or --published"
+        raise BadInput(message)
+    if peak is not None and size is not None:
+        message = "--peak and --size both say the peak; give one of them"
+        raise BadInput(message)
+    model = Model(
+        layers=layers,
+        hidden_size=hidden,
+        sequence_length=sequence,
+        vocabulary_size=analysis.vocabulary(place) if vocabulary is None else vocabulary,
+        attention_heads=heads,
+        ffn_hidden_size=ffn,
+        query_groups=query_groups,
+        gated=gated,
+        tied=not untied,
+        learned_positions=not (gated or query_groups),
+    )
+    most = None if peak is None else peak * 1e12
+    if size is not None:
+        most, _ = analysis.peak_of_size(size, place)
+    found = analysis.count(
+        model,
+        micro_batch=micro_batch,
+        gpus=gpus,
+        global_batch=global_batch,
+        seconds=step_seconds,
+        rate=None if tflops_per_gpu is None else tflops_per_gpu * 1e12,
+        rate_by=formula,
+        peak=most,
+    )
+    batch = micro_batch * gpus if global_batch is None else global_batch
+    sheet = flops_sheets.counts(
+        found, model, batch=batch, gpus=gpus, parameters=parameters(model), peak=most
+    )
+    write([sheet], format_, output)

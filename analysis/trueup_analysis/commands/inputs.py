@@ -1,0 +1,64 @@
+"""What the commands read: records, a tool's output, the catalog's expectations."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trueup.errors import BadInput
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..health.expectations import Expectations
+    from ..load import Loaded
+
+__all__ = ["RESULTS", "expectations_at_sizes", "expectations_for", "load_results", "read_bytes"]
+
+RESULTS = Path("results")
+
+
+def load_results(sources: Sequence[Path] | None) -> Loaded:
+    from ..load import load
+
+    return load(list(sources) if sources else [RESULTS])
+
+
+def read_bytes(name: str) -> bytes:
+    try:
+        return sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+    except OSError as error:
+        message = f"{name} cannot be read: {error.strerror}"
+        raise BadInput(message) from error
+
+
+def expectations_for(size: str | None, catalog: Path | None) -> Expectations:
+    """What the catalog expects.
+
+    Raises:
+        BadInput: nothing of that size.
+    """
+    from ..catalog import find
+    from ..health import expectations
+
+    expected = expectations.read(find("expectations.yml", catalog))
+    if size is not None and not expected.knows(size):
+        message = f"nothing is expected of the size {size}{_near(size, expected.sizes)}"
+        raise BadInput(message)
+    return expected
+
+
+def expectations_at_sizes(loaded: Loaded, catalog: Path | None = None) -> Expectations | None:
+    """The same, where any figure was measured at several message sizes: of these the judged one
+    counts."""
+    sized = bool(loaded.metrics["message_bytes"].notna().any())
+    return expectations_for(None, catalog) if sized else None
+
+
+def _near(word: str, known: Sequence[str]) -> str:
+    """A hint at what may have been meant."""
+    import difflib
+
+    near = difflib.get_close_matches(word.lower(), known, n=1, cutoff=0.8)
+    return f"; did you mean {near[0]}?" if near else ""

@@ -1,0 +1,51 @@
+"""``trueup list``: what was measured."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from .inputs import expectations_for, load_results
+from .options import CatalogOption, Format, FormatOption, OutputOption, Sources, examples
+from .output import say, say_all, say_notes, write
+
+__all__ = ["app"]
+
+app = typer.Typer()
+
+
+@app.command(
+    "list",
+    epilog=examples(
+        "trueup list",
+        "trueup list results/ --verify   # raw outputs still as recorded?",
+        "trueup list packed.parquet --format csv",
+    ),
+)
+def list_cases(
+    sources: Sources = None,
+    *,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Check raw outputs; exit 1 when one differs.")
+    ] = False,
+    catalog: CatalogOption = None,
+    format_: FormatOption = Format.table,
+    output: OutputOption = None,
+) -> None:
+    """What was measured, run by run, with what failed and what could not be read."""
+    from ..load import verify as verify_raw
+    from ..render import list_sheets
+
+    loaded = load_results(sources)
+    expected = expectations_for(None, catalog)
+    write([*list_sheets.cases(loaded, expected), *list_sheets.excluded(loaded)], format_, output)
+    say_notes(loaded)
+    if not verify:
+        return
+    problems = verify_raw(loaded)
+    checked = int(loaded.cases["raw_sha256"].notna().sum())
+    say(f"{checked - len(problems)} of {checked} raw outputs are as recorded.")
+    say_all([f"{problem.path}: {problem.reason}" for problem in problems])
+    if problems:
+        raise typer.Exit(1)

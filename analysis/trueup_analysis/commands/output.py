@@ -1,0 +1,106 @@
+"""What the commands write: data to standard output or a file, messages to standard
+error."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trueup.errors import BadInput
+
+from .options import Format
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..load import Loaded
+    from ..render.sheet import Sheet
+
+__all__ = [
+    "print_",
+    "put",
+    "say",
+    "say_all",
+    "say_notes",
+    "say_warnings",
+    "write",
+]
+
+# A folder with a thousand bad files must not bury the table; `trueup list` names them all.
+MESSAGES_SHOWN = 20
+
+
+def write(made: Sequence[Sheet], format_: Format, output: Path | None) -> None:
+    from ..render import csv, json, markdown, table
+
+    if format_ is Format.table:
+        colour = output is None and sys.stdout.isatty() and "NO_COLOR" not in os.environ
+        looked_at = output is None and sys.stdout.isatty()
+        # Not os.get_terminal_size, which knows neither COLUMNS nor terminals that say 0.
+        width = shutil.get_terminal_size((table.WIDTH, 24)).columns if looked_at else table.WIDTH
+        put(table.render(made, width=width, colour=colour), output)
+    else:
+        render = {
+            Format.markdown: markdown.render,
+            Format.csv: csv.render,
+            Format.json: json.render,
+        }[format_]
+        put(render(made), output)
+
+
+def put(text: str, output: Path | None) -> None:
+    if output is None:
+        print_(text)
+        return
+    # Whole or not at all: who reads a file that is written again and again must not see half of it.
+    beside = output.with_name(f".{output.name}.{os.getpid()}")
+    try:
+        if output.exists() and not output.is_file():
+            output.write_text(text, encoding="utf-8", errors="replace")  # /dev/stderr, a pipe
+            return
+        beside.write_text(text, encoding="utf-8", errors="replace")
+        beside.replace(output)
+    except OSError as error:
+        message = f"{output} could not be written: {error.strerror}"
+        raise BadInput(message) from error
+
+
+def print_(text: str) -> None:
+    """Write and flush, while an error can still be told; typer ends quietly on a broken pipe."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        # What is left in the buffer would fail once more when the interpreter ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        message = f"standard output could not be written: {error.strerror}"
+        raise BadInput(message) from error
+
+
+def say(text: str) -> None:
+    from ..render import units
+
+    sys.stderr.write(units.text(text) + "\n")
+
+
+def say_all(texts: Sequence[str]) -> None:
+    for text in texts[:MESSAGES_SHOWN]:
+        say(f"warning: {text}")
+    if len(texts) > MESSAGES_SHOWN:
+        say(f"warning: and {len(texts) - MESSAGES_SHOWN} more like these")
+
+
+def say_warnings(made: Sequence[Sheet]) -> None:
+    say_all(list(dict.fromkeys(text for sheet in made for text in sheet.warnings)))
+
+
+def say_notes(loaded: Loaded) -> None:
+    """What was not read, and what else the reader has to say."""
+    for note in loaded.notes:
+        say(f"note: {note}")
+    say_all([f"not read: {item.path}: {item.reason}" for item in loaded.excluded])

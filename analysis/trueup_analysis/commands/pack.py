@@ -1,0 +1,44 @@
+"""``trueup pack``: many records in one file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from trueup.errors import BadInput
+
+from .inputs import load_results
+from .options import Sources, examples
+from .output import say, say_notes
+
+__all__ = ["app"]
+
+app = typer.Typer()
+
+
+@app.command(
+    short_help="Put many records into one Parquet file, which reads much faster.",
+    epilog=examples(
+        "trueup pack results/ --output all.parquet",
+        "trueup scaling all.parquet",
+    ),
+)
+def pack(
+    sources: Sources = None,
+    *,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="The file to write.")
+    ] = Path("results.parquet"),
+) -> None:
+    """Put many records into one Parquet file, which reads a hundred times faster than its
+    records."""
+    from ..load import pack as pack_
+
+    if output.suffix != ".parquet":
+        message = f"{output}: the name of a packed file must end in .parquet"
+        raise BadInput(message)
+    loaded = load_results(sources)
+    pack_(loaded, output)
+    say_notes(loaded)
+    say(f"{len(loaded.cases)} records packed into {output}.")

@@ -1,0 +1,130 @@
+"""``trueup read``: a tool's own output."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .inputs import expectations_for, read_bytes
+from .options import CatalogOption, Format, FormatOption, OutputOption, examples
+from .output import put, say_all, write
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..health.verdicts import Verdict
+    from ..read import Reading
+    from ..render.sheet import Sheet
+
+__all__ = ["app"]
+
+app = typer.Typer()
+
+
+@app.command(
+    short_help="Figures, checks and warnings in a tool's own output.",
+    epilog=examples(
+        "trueup read devito.log",
+        "trueup read - < devito.log      # standard input",
+        "trueup read --tool stream --format json triad-*.txt",
+        "trueup read nccl.log --size Standard_ND96isr_H100_v5     # with a verdict",
+    ),
+)
+def read(
+    files: Annotated[
+        list[str], typer.Argument(metavar="FILE", help="Outputs of a tool; - is standard input.")
+    ],
+    *,
+    tool: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Which tool wrote them (nccl, stream, ...); else found out."
+        ),
+    ] = None,
+    size: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="Judge the figures as measured on this VM size."),
+    ] = None,
+    node_count: Annotated[
+        int, typer.Option("--nodes", min=1, metavar="N", help="Nodes that the case ran on.")
+    ] = 1,
+    catalog: CatalogOption = None,
+    format_: FormatOption = Format.table,
+    output: OutputOption = None,
+) -> None:
+    """Read a tool's own output: its figures, the tool's checks (exit 1 when one failed), and
+    warnings on the figures; with --size also the verdict (exit 1 for a failure, 2 where nothing
+    could be judged). JSON has one object a file: tool, tool_version, rows, checks, warnings."""
+    from .. import read as reading
+    from ..render import json
+
+    readings = [
+        reading.read(_text(name), source="standard input" if name == "-" else name, tool=tool)
+        for name in files
+    ]
+    judged = None if size is None else _judged(readings, size, node_count, catalog)
+    if format_ is Format.json:
+        objects = [dict(vars(item)) for item in readings]
+        for written, found in zip(objects, judged or [], strict=judged is not None):
+            written["verdicts"] = [vars(verdict) for verdict in found]
+        put(json.dump(objects), output)
+    else:
+        write(_sheets(readings, judged, size, for_programs=format_ is Format.csv), format_, output)
+    failed = _say_checks(readings)
+    words = {verdict.verdict for found in judged or [] for verdict in found}
+    if failed or "fail" in words:
+        raise typer.Exit(1)
+    if judged is not None and not words & {"pass", "warn"}:
+        raise typer.Exit(2)
+
+
+def _judged(
+    readings: Sequence[Reading], size: str, node_count: int, catalog: Path | None
+) -> list[list[Verdict]]:
+    """The verdicts on each reading, as if it were a record of that size."""
+    from ..health import verdicts
+
+    expected = expectations_for(size, catalog)
+    return [
+        verdicts.judge_case(verdicts.of_reading(item, size, node_count), expected)
+        for item in readings
+    ]
+
+
+def _sheets(
+    readings: Sequence[Reading],
+    judged: Sequence[Sequence[Verdict]] | None,
+    size: str | None,
+    *,
+    for_programs: bool,
+) -> list[Sheet]:
+    from ..render import reading_sheets
+
+    if for_programs:
+        return [reading_sheets.reading(item) for item in readings]
+    made = [reading_sheets.reading_for_people(item) for item in readings]
+    if judged is not None:
+        from ..render import health_sheets
+
+        made += [
+            health_sheets.verdicts(found, f"{item.source} as {size}")
+            for item, found in zip(readings, judged, strict=True)
+        ]
+    return made
+
+
+def _say_checks(readings: Sequence[Reading]) -> bool:
+    """Name warnings and failed checks; whether any check failed."""
+    failed = []
+    for item in readings:
+        say_all([f"{item.source}: {text}" for text in item.warnings])
+        bad = [name for name, passed in item.checks.items() if not passed]
+        failed += [f"{item.source}: failed checks: {', '.join(bad)}"] if bad else []
+    say_all(failed)
+    return bool(failed)
+
+
+def _text(name: str) -> str:
+    return read_bytes(name).decode("utf-8", errors="replace")

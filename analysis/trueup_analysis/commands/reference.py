@@ -1,0 +1,51 @@
+"""``trueup reference``: published tables."""
+
+from __future__ import annotations
+
+import typer
+
+from .inputs import RESULTS, load_results
+from .options import CatalogOption, Format, FormatOption, OutputOption, Sources, examples
+from .output import say, say_notes, write
+
+__all__ = ["app"]
+
+app = typer.Typer()
+
+
+@app.command(
+    epilog=examples(
+        "trueup reference                # results/ beside them, if it exists",
+        "trueup reference results/20261120T091300Z-7c1e --format markdown",
+    )
+)
+def reference(
+    sources: Sources = None,
+    *,
+    catalog: CatalogOption = None,
+    format_: FormatOption = Format.table,
+    output: OutputOption = None,
+) -> None:
+    """Published tables, what is wrong with them, and this run beside."""
+    from .. import reference as analysis
+    from ..catalog import folder
+    from ..load import load
+    from ..render import reference_sheets
+
+    path = folder(catalog) / "reference_results.csv"
+    published = load([path])
+    mine = None
+    if sources or RESULTS.is_dir():
+        mine = load_results(sources)
+        say_notes(mine)
+    else:
+        say("No results/ here: the published tables stand alone.")
+    write(
+        reference_sheets.reference(
+            analysis.compare(published, mine),
+            analysis.sums(published),
+            analysis.storage(path, mine),
+        ),
+        format_,
+        output,
+    )

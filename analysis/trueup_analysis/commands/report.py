@@ -1,0 +1,60 @@
+"""``trueup report``: one page of everything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .inputs import load_results
+from .options import (
+    AsSizeOption,
+    CatalogOption,
+    OfferOption,
+    PriceOption,
+    RegionOption,
+    Sources,
+    examples,
+)
+from .output import print_, say_notes
+
+__all__ = ["app"]
+
+app = typer.Typer()
+
+
+@app.command(
+    epilog=examples(
+        "trueup report",
+        "trueup report results/20261120T091300Z-7c1e --output report --region eastus",
+    )
+)
+def report(
+    sources: Sources = None,
+    *,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FOLDER", help="The folder to write.")
+    ] = Path("report"),
+    region: RegionOption = None,
+    offer: OfferOption = None,
+    price: PriceOption = None,
+    as_size: AsSizeOption = None,
+    catalog: CatalogOption = None,
+) -> None:
+    """Write one self-contained HTML page, with its plots as PNG and its tables as CSV."""
+    from ..catalog import folder
+    from ..report import write_report
+
+    loaded = load_results(sources)
+    page = write_report(
+        loaded,
+        output,
+        catalog=folder(catalog),
+        region=region,
+        offer=offer,
+        price=price,
+        as_size=as_size,
+    )
+    say_notes(loaded)
+    print_(f"{page}\n")

@@ -1,0 +1,99 @@
+"""``trueup scaling``: how the records scale."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Annotated, Any
+
+import typer
+
+from .inputs import expectations_at_sizes, load_results
+from .options import Format, FormatOption, OutputOption, Sources, examples
+from .output import say_all, say_notes, say_warnings, write
+
+__all__ = ["app"]
+
+app = typer.Typer()
+
+
+class Over(str, Enum):
+    """What scales."""
+
+    auto = "auto"
+    cores = "cores"
+    gpus = "gpus"
+    nodes = "nodes"
+
+
+@app.command(
+    epilog=examples(
+        "trueup scaling",
+        "trueup scaling --baseline 2 --over cores",
+        "trueup scaling --benchmark nccl                 # bus bandwidth over nodes",
+        "trueup scaling run-a/ run-b/ --format csv --output scaling.csv",
+        "trueup scaling catalog/reference_results.csv    # published tables",
+    )
+)
+def scaling(
+    sources: Sources = None,
+    *,
+    benchmark: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="One benchmark: devito, nccl, ...; else all that scale."),
+    ] = None,
+    over: Annotated[
+        Over, typer.Option(help="What scales; auto: cores or GPUs in a node, and nodes.")
+    ] = Over.auto,
+    baseline: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Cores, GPUs or nodes that speed-ups refer to; else the fewest.",
+        ),
+    ] = None,
+    across_sizes: Annotated[
+        bool,
+        typer.Option(
+            "--across-sizes", help="Compare the constrained sizes of one host in one table."
+        ),
+    ] = False,
+    threshold: Annotated[
+        float,
+        typer.Option(
+            min=0, max=1, help="A step pays when this much of what it adds arrives as speed."
+        ),
+    ] = 0.5,
+    layouts: Annotated[
+        bool,
+        typer.Option(
+            "--layouts",
+            help="Tables over nodes with the slower layouts too; csv and json have them.",
+        ),
+    ] = False,
+    format_: FormatOption = Format.table,
+    output: OutputOption = None,
+) -> None:
+    """Speed-up, efficiency, serial fraction, fits, and where adding cores or nodes stops paying."""
+    from .. import scaling as analysis
+    from ..render import scaling_sheets
+
+    loaded = load_results(sources)
+    options: dict[str, Any] = {
+        "over": over.value,
+        "baseline": baseline,
+        "across_sizes": across_sizes,
+        "threshold": threshold,
+        "expectations": expectations_at_sizes(loaded),
+    }
+    if benchmark is None:
+        found = analysis.every_series(loaded, **options)
+    else:
+        found = analysis.series(loaded, benchmark=benchmark, **options)
+    every = layouts or format_ in {Format.csv, Format.json}
+    made = [scaling_sheets.scaling(series, layouts=every) for series in found]
+    write(made, format_, output)
+    say_notes(loaded)
+    for name in dict.fromkeys(series.benchmark for series in found):
+        say_all(analysis.left_out(loaded, name))
+    say_warnings(made)

@@ -1,0 +1,135 @@
+"""``trueup topology``: NCCL topology files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from trueup.errors import BadInput
+
+from .inputs import read_bytes
+from .options import CatalogOption, Format, FormatOption, OutputOption, SizeOption, examples
+from .output import put, say, write
+
+if TYPE_CHECKING:
+    from trueup.node.nccl_topology import Layout
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    name="topology",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    short_help="NCCL topology files of Azure's GPU sizes: check, write, show.",
+)
+
+
+@app.callback(
+    epilog=examples(
+        "trueup topology check /opt/microsoft/ndv4-topo.xml --size Standard_ND96asr_v4",
+        "trueup topology write --size Standard_ND96isr_H100_v5 --output topo.xml",
+        "trueup topology show --size Standard_ND96asr_v4",
+    )
+)
+def _topology() -> None:
+    """NCCL topology files. Inside a VM the PCI bus does not show which GPU, adapter and cores
+    belong together; the file (NCCL_TOPO_FILE) says it."""
+
+
+@app.command(
+    "check",
+    short_help="Explain what is wrong with a file, or with a list of CPU masks.",
+    epilog=examples(
+        "trueup topology check topo.xml --size Standard_ND96isr_H100_v5",
+        "ssh node cat /opt/microsoft/ndv4-topo.xml |",
+        "    trueup topology check - --size Standard_ND96asr_v4",
+        "trueup topology check --masks ffffff000000,... --size Standard_ND96asr_v4",
+    )
+    + "\n\nExit status: 0 NCCL reads it as it should; 1 it does not, or a known error; 2 usage.",
+)
+def topology_check(
+    file: Annotated[
+        str | None,
+        typer.Argument(metavar="FILE", help="The file; - is standard input.", show_default=False),
+    ] = None,
+    *,
+    size: SizeOption,
+    masks: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MASKS",
+            help="Also, or instead: masks as given to srun --cpu-bind=mask_cpu, one a GPU.",
+        ),
+    ] = None,
+    catalog: CatalogOption = None,
+    format_: FormatOption = Format.table,
+    output: OutputOption = None,
+) -> None:
+    """What is wrong with a topology file, what NCCL does with it, and the mend. An error changes
+    what NCCL does; with a warning it works as it should."""
+    from .. import topology as analysis
+    from ..render import topology_sheets
+
+    if file is None and masks is None:
+        message = "nothing to check; name a FILE, or give --masks"
+        raise BadInput(message)
+    layout, others = _layout(size, catalog)
+    findings = [] if file is None else analysis.check(read_bytes(file), layout, others)
+    if masks is not None:
+        findings += analysis.check_gpu_masks(masks.strip().split(","), layout)
+    checked = {None: "masks", "-": "standard input"}.get(file, file)
+    write([topology_sheets.findings(findings, str(checked), layout, size)], format_, output)
+    wrong = sum(finding.severity == "error" for finding in findings)
+    if wrong:
+        say(f"{checked}: wrong for {size} in {wrong} place{'s' if wrong > 1 else ''}.")
+        raise typer.Exit(1)
+
+
+@app.command(
+    "write",
+    short_help="Write the file of a size, from the catalog.",
+    epilog=examples(
+        "trueup topology write --size Standard_ND96asr_v4 > ndv4-topo.xml",
+        "NCCL_TOPO_FILE=$PWD/ndv4-topo.xml NCCL_DEBUG=INFO mpirun ... |",
+        "    grep 'Loading topology file'   # needs NCCL_DEBUG_SUBSYS=GRAPH,INIT,ENV",
+    ),
+)
+def topology_write(
+    *, size: SizeOption, catalog: CatalogOption = None, output: OutputOption = None
+) -> None:
+    """The topology file of a size, from the catalog."""
+    from .. import topology as analysis
+
+    put(analysis.generate(_layout(size, catalog)[0]), output)
+
+
+@app.command(
+    "show",
+    short_help="GPUs, adapters, NUMA nodes and CPU masks of a size.",
+    epilog=examples(
+        "trueup topology show --size Standard_ND96asr_v4",
+        "trueup topology show --size Standard_ND96isr_H100_v5 --format json",
+    ),
+)
+def topology_show(
+    *,
+    size: SizeOption,
+    catalog: CatalogOption = None,
+    format_: FormatOption = Format.table,
+    output: OutputOption = None,
+) -> None:
+    """Which GPU, adapter, NUMA node and cores belong together on a size, and the masks that srun
+    and mpirun need to put one rank beside each GPU."""
+    from ..render import topology_sheets
+
+    write(topology_sheets.layout(_layout(size, catalog)[0], size), format_, output)
+
+
+def _layout(size: str, catalog: Path | None) -> tuple[Layout, list[Layout]]:
+    """A size's layout, and those of all sizes."""
+    from .. import topology as analysis
+    from ..catalog import folder
+
+    layouts = analysis.read(folder(catalog) / "topologies.yml")
+    return analysis.layout_for(size, layouts), list(layouts.values())
