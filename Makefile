@@ -288,6 +288,10 @@ lock: test-venv ## Pin the *.in again (ARGS=--upgrade, or ARGS="--upgrade-packag
 	  $(pip_compile) --allow-unsafe $(ARGS) --output-file $$pins.txt $$pins.in
 	done
 
+.PHONY: options
+options: test-venv ## Write roles' defaults and argument_specs from the options that benchmarks declare
+	@PYTHONPATH=tests python tests/role_options.py
+
 .PHONY: clean
 clean: ## Remove what the verbs made here, except results/
 	@if [ -e '$(venv)/.trueup-place' ]; then rm -rf '$(venv)'; fi

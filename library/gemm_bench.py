@@ -12,47 +12,7 @@ description:
     the CPUs of its NUMA node, and returns the rates of each precision as a record.
   - A sampled block of each product is compared with one that the CPU makes in fp64; an error beyond
     what the precision's rounding explains gives a record with outcome C(invalid).
-options:
-  prefix:
-    description: Folder into which the role gemm put its program.
-    type: path
-    required: true
-  python:
-    description: Python that has torch with CUDA.
-    type: path
-    required: true
-  precisions:
-    description: What to measure; C(fp8) is skipped by name on a GPU that has none.
-    type: list
-    elements: str
-    choices: [fp64, tf32, bf16, fp8]
-    default: [fp64, tf32, bf16, fp8]
-  n:
-    description: Rows and columns of the matrices, a multiple of 16.
-    type: int
-    default: 16384
-  n_fp64:
-    description: The same for C(fp64).
-    type: int
-    default: 8192
-  repeats:
-    description: Repeats of each precision, each of about 0.2 s; 3 at least.
-    type: int
-    default: 5
-  gpus_at_once:
-    description:
-      - C(all) loads power and cooling as a job does; C(one) measures one GPU after the other.
-    type: str
-    choices: [all, one]
-    default: all
-  gpu_masks:
-    description:
-      - Hexadecimal masks of the CPUs beside each GPU, in PCI order, as catalog/topologies.yml has
-        them for a VM size. Empty means what sysfs says of each GPU's NUMA node.
-    type: list
-    elements: str
-    default: []
-extends_documentation_fragment: [trueup_bench]
+extends_documentation_fragment: [trueup_options.gemm, trueup_bench]
 author: trueup contributors (@trueup)
 """
 
@@ -85,6 +45,10 @@ environment:
   description: The variables set for it.
   returned: always
   type: dict
+resumed:
+  description: Which of O(earlier) stands for this case, from 0; null where it was measured.
+  returned: always
+  type: int
 ansible_facts:
   description: The record once more, as the fact C(trueup_gemm).
   returned: success
@@ -103,46 +67,23 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.trueup.benchmarks.gemm import case as gemm
 from ansible.module_utils.trueup.benchmarks.gemm.output import parse_gemm
 from ansible.module_utils.trueup.benchmarks.gpu_copy import case as gpu_copy
-from ansible.module_utils.trueup.errors import BadInput, TrueupError
+from ansible.module_utils.trueup.errors import TrueupError
 from ansible.module_utils.trueup.node.topology import read_topology
+from ansible.module_utils.trueup.options import module_spec
 from ansible.module_utils.trueup.run.bench import COMMON_SPEC, Bench
-
-PRECISIONS = ["fp64", "tf32", "bf16", "fp8"]
 
 
 def argument_spec() -> Dict[str, Dict[str, Any]]:
-    return dict(
-        COMMON_SPEC,
-        prefix={"type": "path", "required": True},
-        python={"type": "path", "required": True},
-        precisions={
-            "type": "list",
-            "elements": "str",
-            "choices": PRECISIONS,
-            "default": PRECISIONS,
-        },
-        n={"type": "int", "default": 16384},
-        n_fp64={"type": "int", "default": 8192},
-        repeats={"type": "int", "default": 5},
-        gpus_at_once={"type": "str", "choices": ["all", "one"], "default": "all"},
-        gpu_masks={"type": "list", "elements": "str", "default": []},
-    )
+    return {**COMMON_SPEC, **module_spec(gemm.OPTIONS)}
 
 
 def main() -> None:
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     given = module.params
-    bench = Bench(module, "gemm")
+    bench = Bench(module, "gemm", gemm.OPTIONS)
     gpus = given["node"].get("gpus") or []
-    precisions = [name for name in PRECISIONS if name in given["precisions"]]
+    precisions = [name for name in gemm.PRECISIONS if name in given["precisions"]]
     try:
-        if given["repeats"] < 3:
-            raise BadInput(f"repeats {given['repeats']} is below 3: no median and spread without")
-        if not precisions:
-            raise BadInput("precisions is empty: nothing to measure")
-        for name in ("n", "n_fp64"):
-            if given[name] < 64 or given[name] % 16:
-                raise BadInput(f"{name} {given[name]} is not a multiple of 16 and at least 64")
         topology = read_topology(allowed=os.sched_getaffinity(0))
         beside = gpu_copy.cpus_beside(gpus, given["gpu_masks"], topology)
     except TrueupError as error:

@@ -111,6 +111,10 @@ environment:
   description: The variables set for it.
   returned: always
   type: dict
+resumed:
+  description: Which of O(earlier) stands for this case, from 0; null where it was measured.
+  returned: always
+  type: int
 ansible_facts:
   description: The record once more, as the fact C(trueup_hpl).
   returned: success

@@ -15,37 +15,7 @@ description:
   - Each array is at least four times the sum of the last-level caches, and what the kernels leave
     in the arrays is
     checked; a wrong result gives a record with outcome C(invalid).
-options:
-  prefix:
-    description: Folder into which the role stream installed the kernel.
-    type: path
-    required: true
-  threads:
-    description: Threads, spread evenly; 0 means one on each core that may be used.
-    type: int
-    default: 0
-  binding:
-    description: C(core) pins each thread to a core of its own, spread over the NUMA nodes, C(l3)
-      likewise, spread over the L3 caches; C(none) leaves it to the operating system.
-    type: str
-    choices: [core, l3, none]
-    default: core
-  stores:
-    description:
-      - C(streaming) writes past the caches, which is what published figures are measured with;
-        C(regular) reads every
-        line before it is written, as most applications do.
-    type: str
-    choices: [streaming, regular]
-    default: streaming
-  array_bytes:
-    description: Size of one of the three arrays; the default is the smallest that counts.
-    type: int
-  repeats:
-    description: How often each kernel is run; 3 at least.
-    type: int
-    default: 10
-extends_documentation_fragment: [trueup_bench]
+extends_documentation_fragment: [trueup_options.stream, trueup_bench]
 author: trueup contributors (@trueup)
 """
 
@@ -77,6 +47,10 @@ environment:
   description: The variables set for it.
   returned: always
   type: dict
+resumed:
+  description: Which of O(earlier) stands for this case, from 0; null where it was measured.
+  returned: always
+  type: int
 ansible_facts:
   description: The record once more, as the fact C(trueup_stream).
   returned: success
@@ -98,34 +72,25 @@ from ansible.module_utils.trueup.errors import BadInput
 from ansible.module_utils.trueup.node.affinity import plan
 from ansible.module_utils.trueup.node.memory import available_memory_bytes
 from ansible.module_utils.trueup.node.topology import read_topology
+from ansible.module_utils.trueup.options import module_spec
 from ansible.module_utils.trueup.run.bench import COMMON_SPEC, Bench
 
 
 def argument_spec() -> Dict[str, Dict[str, Any]]:
-    return dict(
-        COMMON_SPEC,
-        prefix={"type": "path", "required": True},
-        threads={"type": "int", "default": 0},
-        binding={"type": "str", "choices": ["core", "l3", "none"], "default": "core"},
-        stores={"type": "str", "choices": ["streaming", "regular"], "default": "streaming"},
-        array_bytes={"type": "int"},
-        repeats={"type": "int", "default": 10},
-    )
+    return {**COMMON_SPEC, **module_spec(stream.OPTIONS)}
 
 
 def main() -> None:
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     given = module.params
-    bench = Bench(module, "stream")
+    bench = Bench(module, "stream", stream.OPTIONS)
     try:
-        if given["repeats"] < 3:
-            raise BadInput(f"repeats {given['repeats']} is below 3: no median and spread without")
         topology = read_topology(allowed=os.sched_getaffinity(0))
         threads = given["threads"] or len(topology.cores)
         # Each thread is placed as a rank of one thread would be: spread over the NUMA nodes.
         placement = plan(topology, ranks=threads, threads_per_rank=1, binding=given["binding"])
         elements = stream.array_elements(
-            requested_bytes=given["array_bytes"],
+            requested_bytes=given["array_bytes"] or None,
             last_level_cache_bytes=topology.last_level_cache_bytes,
             available_bytes=available_memory_bytes(),
         )

@@ -10,9 +10,10 @@ from ansible.module_utils.testing import patch_module_args
 from ansible.module_utils.trueup.run import bench, process
 from ansible.module_utils.trueup.run import slurm_job as slurm
 from ansible.module_utils.trueup.run.launcher import Launcher
+from ansible.module_utils.trueup.run.resume import identity
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
     from types import ModuleType
 
@@ -75,3 +76,34 @@ class Runner:
         result: dict[str, Any] = json.loads(self._capsys.readouterr().out)
         assert bool(ended.value.code) == bool(result.get("failed"))
         return result
+
+
+def resumes(
+    run_module: Any, good: Callable[[], FakeRun], module: ModuleType, changed: Mapping[str, Any]
+) -> None:
+    """A record of the run stands for the same case, and for none in which one option differs.
+
+    Args:
+        run_module: runs the module with arguments.
+        good: a new run that ends well.
+        module: the module.
+        changed: for every option of the module, another value of it.
+    """
+    common = {*bench.COMMON_SPEC, "timeout_seconds"}
+    assert set(changed) == set(module.argument_spec()) - common
+    record = run_module(good())["record"]
+    earlier = json.loads(json.dumps([identity(record)]))
+    again = good()
+    taken = run_module(again, earlier=earlier)
+    assert (taken["resumed"], taken["record"], again.calls) == (0, None, [])
+    measured = {
+        name
+        for name, value in changed.items()
+        if run_module(good(), check=True, earlier=earlier, **{name: value})["resumed"] is None
+    }
+    assert measured == set(changed)
+    # How long it may take changes no figure.
+    assert run_module(good(), earlier=earlier, timeout_seconds=77)["resumed"] == 0
+    # A record of another kernel or node does not stand for this one.
+    for other in ({"nodes": ["node-9"]}, {"system": {}}, {"program": "0" * 12}):
+        assert run_module(good(), earlier=[{**earlier[0], **other}])["resumed"] is None

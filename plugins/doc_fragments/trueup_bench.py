@@ -24,6 +24,13 @@ options:
     description: Time limit of the whole case; what still runs then is ended.
     type: int
     default: 1800
+  earlier:
+    description:
+      - Of the records of the run, what must be equal for one to stand for this case; nothing is
+        measured then. The action C(trueup_measure) gives them.
+    type: list
+    elements: dict
+    default: []
 attributes:
   check_mode:
     support: full

@@ -13,7 +13,7 @@ import gemm_bench
 import jsonschema
 import pytest
 from ansible.module_utils.trueup.node.topology import Topology
-from bench_modules import FakeRun, Runner
+from bench_modules import FakeRun, Runner, resumes
 from test_parse_gemm import sealed
 from trueup import record as records
 
@@ -48,7 +48,7 @@ def _run_module(
         "prefix": "/opt/gemm",
         "python": "/opt/torch/bin/python",
         "gpu_masks": ["1", "2", "1", "2"],
-        "node": {"gpus": GPUS},
+        "node": {"gpus": GPUS, "os": "Ubuntu 24.04", "kernel": "6.8.0-1017-azure"},
     }
     return lambda run, **arguments: runner(run, **{**defaults, **arguments})
 
@@ -112,10 +112,10 @@ def test_a_bad_end_gives_a_record_with_the_reason(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"repeats": 1}, "repeats 1 is below 3"),
+        ({"repeats": 1}, "repeats is 1: it must be 3 or more"),
         ({"precisions": []}, "precisions is empty"),
-        ({"n": 1000}, "n 1000 is not a multiple of 16"),
-        ({"n_fp64": 16}, "n_fp64 16 is not a multiple of 16 and at least 64"),
+        ({"n": 1000}, "n is 1000: it must be a multiple of 16, 64 or more"),
+        ({"n_fp64": 16}, "n_fp64 is 16: it must be a multiple of 16, 64 or more"),
         ({"node": {}}, "the node shows no GPU"),
         ({"gpu_masks": ["1"]}, "1 CPU masks for 4 GPUs"),
     ],
@@ -175,3 +175,17 @@ def test_without_cuda_it_says_so(tmp_path: Path) -> None:
     done = program("--measure", PYTHONPATH=str(tmp_path))
     assert (done.returncode, done.stdout) == (3, "")
     assert done.stderr == "gemm: PyTorch 2.9.0 finds no CUDA device\n"
+
+
+def test_a_record_of_the_run_stands_for_its_case(run_module: Any) -> None:
+    changed = {
+        "prefix": "/srv/gemm",
+        "python": "/usr/bin/python4",
+        "precisions": ["fp64"],
+        "n": 8192,
+        "n_fp64": 4096,
+        "repeats": 6,
+        "gpus_at_once": "one",
+        "gpu_masks": ["2", "1", "2", "1"],
+    }
+    resumes(run_module, lambda: FakeRun(stdout=H100), gemm_bench, changed)

@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 import stream_bench
 from ansible.module_utils.trueup.node.topology import Topology
-from bench_modules import FakeRun, Runner
+from bench_modules import FakeRun, Runner, resumes
 from trueup import record as records
 
 DATA = Path(__file__).parent.parent / "data" / "stream"
@@ -33,7 +33,9 @@ def _run_module(
     monkeypatch.setattr(stream_bench, "read_topology", lambda **_: MACHINE)
     monkeypatch.setattr(stream_bench, "available_memory_bytes", lambda: 4096 * MIB)
     runner = Runner(stream_bench, monkeypatch, capsys, tmp_path)
-    return lambda run, **arguments: runner(run, prefix="/opt/stream", **arguments)
+    node = {"os": "Ubuntu 24.04", "kernel": "6.8.0-1017-azure"}
+    given = {"prefix": "/opt/stream", "node": node}
+    return lambda run, **arguments: runner(run, **{**given, **arguments})
 
 
 def test_a_good_run_gives_a_record(run_module: Any) -> None:
@@ -93,9 +95,9 @@ def test_a_bad_end_gives_a_record_with_the_reason(
     [
         ({"array_bytes": 8 * MIB}, "array_bytes 8388608 is below 268435456"),
         ({"array_bytes": 2048 * MIB}, "need 6.0 GiB, and 4.0 GiB are available"),
-        ({"repeats": 1}, "repeats 1 is below 3"),
+        ({"repeats": 1}, "repeats is 1: it must be 3 or more"),
         ({"threads": 3}, "3"),
-        ({"threads": -1}, "-1"),
+        ({"threads": -1}, "threads is -1: it must be 0 or more"),
     ],
 )
 def test_bad_input_is_refused_before_anything_runs(
@@ -106,3 +108,15 @@ def test_bad_input_is_refused_before_anything_runs(
     assert result["failed"] is True
     assert message in result["msg"]
     assert (result["record"], run.calls) == (None, [])
+
+
+def test_a_record_of_the_run_stands_for_its_case(run_module: Any) -> None:
+    changed = {
+        "prefix": "/srv/stream",
+        "threads": 1,
+        "binding": "l3",
+        "stores": "regular",
+        "array_bytes": 512 * MIB,
+        "repeats": 11,
+    }
+    resumes(run_module, lambda: FakeRun(stdout=KERNEL), stream_bench, changed)

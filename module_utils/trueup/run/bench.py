@@ -15,9 +15,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Callable, Dict, List, Mapping, NoReturn, Optional, Sequence, TypeVar
 
 from ..errors import ParseError
+from ..options import Option, refusals
 from ..record import SCHEMA, Metric, Record
 from . import process
 from .launcher import Launcher
+from .resume import PROGRAM, program_digest, standing
 
 __all__ = ["COMMON_SPEC", "Bench", "Case", "utc_now"]
 
@@ -30,6 +32,7 @@ COMMON_SPEC: Dict[str, Dict[str, Any]] = {
     "node_name": {"type": "str", "required": True},
     "node": {"type": "dict", "default": {}},
     "timeout_seconds": {"type": "int", "default": 1800},
+    "earlier": {"type": "list", "elements": "dict", "default": []},
 }
 
 _SYSTEM_FIELDS = (
@@ -112,9 +115,10 @@ class Bench:
     Args:
         module: the AnsibleModule, whose parameters include COMMON_SPEC's.
         benchmark: the benchmark's name in records, and of the fact ``trueup_<benchmark>``.
+        options: those of the module, whose ranges are checked here.
     """
 
-    def __init__(self, module: Any, benchmark: str) -> None:
+    def __init__(self, module: Any, benchmark: str, options: Sequence[Option] = ()) -> None:
         self._module = module
         self._raw: Optional[str] = None
         self._timeout_seconds: int = module.params["timeout_seconds"]
@@ -124,20 +128,32 @@ class Bench:
             node_name=module.params["node_name"],
             node=module.params["node"],
         )
+        wrong = refusals(options, module.params)
+        if wrong:
+            self.refuse("; ".join(wrong))
 
     def refuse(self, reason: str) -> NoReturn:
         """End before anything ran: the input cannot be used."""
         self._fail(reason, record=None)
 
-    def prepare(self, **fields: Any) -> None:
+    def prepare(self, *, momentary: Sequence[str] = (), **fields: Any) -> None:
         """Set the case's fields (see Case). In check mode this ends the module with the command
-        that would run."""
+        that would run; where an earlier record of the run stands for the case (run/resume.py, also
+        on ``momentary``), with that."""
         for name, value in fields.items():
             setattr(self.case, name, value)
         if self._timeout_seconds < 1:
             self.refuse(f"timeout_seconds {self._timeout_seconds} is not a positive time")
-        if self._module.check_mode:
-            self._module.exit_json(changed=False, record=None, ansible_facts={}, **self._common())
+        digest = program_digest(self.case.command)
+        if digest:
+            self.case.software.setdefault(PROGRAM, digest)
+        taken = standing(
+            self._module.params["earlier"], self.case.record("ok"), momentary=momentary
+        )
+        if taken is not None or self._module.check_mode:
+            self._module.exit_json(
+                changed=False, record=None, resumed=taken, ansible_facts={}, **self._common()
+            )
 
     def run(
         self,
@@ -210,6 +226,7 @@ class Bench:
         self._module.exit_json(
             changed=False,
             record=record,
+            resumed=None,
             ansible_facts={f"trueup_{self.case.benchmark}": record},
             **self._common(),
         )

@@ -1,0 +1,120 @@
+#!/usr/bin/python
+"""Ansible module: which programs the node has, and what a Python of it can import."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: program_facts
+short_description: Find programs on the node, and what a Python can import
+version_added: "0.3.0"
+description:
+  - Looks for programs in PATH, or at the path given, and asks a Python for its version and
+    modules, without importing them.
+options:
+  programs:
+    description: Names or paths of programs.
+    type: list
+    elements: str
+    default: []
+  files:
+    description: Paths of files.
+    type: list
+    elements: path
+    default: []
+  python:
+    description: A Python to ask; empty for none.
+    type: str
+    default: ""
+  imports:
+    description: Modules to look for with O(python).
+    type: list
+    elements: str
+    default: []
+attributes:
+  check_mode:
+    support: full
+    description: Changes nothing.
+author: trueup contributors (@trueup)
+"""
+
+EXAMPLES = r"""
+- name: Look for fio, and for PyTorch
+  program_facts:
+    programs: [fio]
+    python: /opt/pytorch/bin/python
+    imports: [torch]
+"""
+
+RETURN = r"""
+programs:
+  description: Path of each program; null where it is not there.
+  returned: always
+  type: dict
+files:
+  description: Whether each file is there.
+  returned: always
+  type: dict
+python:
+  description: Path, C(version) (three numbers) and C(missing) modules; null where there is no such
+    Python, or none was asked for.
+  returned: always
+  type: dict
+"""
+
+import json
+import os
+from typing import Any, Dict, List, Optional
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.trueup.node import tools
+
+_ASK = (
+    "import importlib.util, json, sys; print(json.dumps({'path': sys.executable,"
+    " 'version': list(sys.version_info[:3]),"
+    " 'missing': [name for name in sys.argv[1:] if importlib.util.find_spec(name) is None]}))"
+)
+
+
+def argument_spec() -> Dict[str, Dict[str, Any]]:
+    return {
+        "programs": {"type": "list", "elements": "str", "default": []},
+        "files": {"type": "list", "elements": "path", "default": []},
+        "python": {"type": "str", "default": ""},
+        "imports": {"type": "list", "elements": "str", "default": []},
+    }
+
+
+def main() -> None:
+    module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
+    given = module.params
+    module.exit_json(
+        changed=False,
+        programs={name: found(module, name) for name in given["programs"]},
+        files={name: os.path.exists(name) for name in given["files"]},
+        python=asked(module, given["python"], given["imports"]) if given["python"] else None,
+    )
+
+
+def found(module: Any, name: str) -> Optional[str]:
+    """The path of a program; None where it is not there or cannot be run."""
+    if "/" in name:
+        path = os.path.expanduser(name)
+        return path if os.path.isfile(path) and os.access(path, os.X_OK) else None
+    path = module.get_bin_path(name)
+    return str(path) if path else None
+
+
+def asked(module: Any, python: str, imports: List[str]) -> Optional[Dict[str, Any]]:
+    """What a Python says of itself; None where there is none."""
+    path = found(module, python)
+    if path is None:
+        return None
+    answer = tools.ask(module, [path, "-c", _ASK, *imports])
+    if not answer.ok:
+        module.fail_json(msg=f"{python}: {answer.note}")
+    said: Dict[str, Any] = json.loads(answer.output)
+    return said
+
+
+if __name__ == "__main__":
+    main()

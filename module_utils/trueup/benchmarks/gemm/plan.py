@@ -1,0 +1,50 @@
+"""The role gemm, planned: what a node cannot have, and the one case that it measures."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Mapping, Optional
+
+from ...node import nccl_topology
+from ...plan import Asked, Plan, Skipped
+
+__all__ = ["plan", "programs"]
+
+_OLDEST = [3, 9]
+
+
+def programs(options: Mapping[str, Any]) -> Dict[str, Any]:
+    """What preflight asks the node for, as arguments of program_facts."""
+    return {"python": options["python"], "imports": ["torch"]}
+
+
+def plan(asked: Asked) -> Plan:
+    """One case of every GPU at once, or of each in turn."""
+    gpus = asked.node.get("gpus") or []
+    masks = asked.options["gpu_masks"]
+    if masks and len(masks) != len(gpus):
+        return Plan(
+            refused=[f"gemm_gpu_masks holds {len(masks)} masks for {len(gpus)} GPUs: one each"]
+        )
+    lacking = _lacking(asked.options["python"], len(gpus), asked.found.get("python"))
+    if not masks:
+        size = asked.node.get("vm_size") or ""
+        masks = nccl_topology.catalog_masks(size, len(gpus), asked.catalog("topologies.yml"))
+    return Plan(
+        skipped=[Skipped("gemm", lacking)] if lacking else [],
+        cases=[{**asked.options, "gpu_masks": masks}],
+    )
+
+
+def _lacking(python: str, gpus: int, found: Optional[Mapping[str, Any]]) -> str:
+    if gpus == 0:
+        return "nvidia-smi and PCI show no GPU"
+    if found is None:
+        return f"no {python} on this node"
+    version: List[int] = found["version"]
+    if version[:2] < _OLDEST:
+        return (
+            f"{found['path']} is Python {version[0]}.{version[1]}, older than 3.9: set gemm_python"
+        )
+    if found["missing"]:
+        return f"{found['path']} has no torch: set gemm_python to a Python that has it"
+    return ""

@@ -1,0 +1,129 @@
+"""An option of a benchmark, written once: name, type, unit, default, range and help.
+
+A room's ``case.py`` declares ``OPTIONS``. From them follow the module's argument spec and page
+(plugins/doc_fragments/trueup_options.py), the role's ``defaults`` and ``argument_specs`` (``make
+options`` writes them, a contract says when they are stale), and what preflight and module refuse.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+
+__all__ = ["BOTH", "MODULE", "ROLE", "Option", "module_spec", "refusals"]
+
+# Whose option it is: the role's and the module's alike, or of one of them alone. The role's plan
+# makes of its own options what the module is given.
+BOTH, ROLE, MODULE = "both", "role", "module"
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option.
+
+    Attributes:
+        name: the module's name of it, units included; the role's is ``<role>_<name>``.
+        type: of Ansible's: str, int, float, bool, path, list, dict, raw.
+        help: what it is, in its unit, in one or two sentences; the range is added to it.
+        default: where nothing is given. None: nothing is, or it must be given (``required``).
+        why: why this default, with its source; only the role's defaults say it.
+        choices: the values that it may have; of a list, its elements.
+        elements: type of a list's elements.
+        least: the smallest number, of a list each of them.
+        most: the largest.
+        multiple_of: what the number is a whole multiple of.
+        filled: an empty list or text is refused.
+        of: BOTH, ROLE or MODULE.
+        required: the module has no default of it.
+        secret: it is in no log, plan or record.
+    """
+
+    name: str
+    type: str
+    help: str
+    default: Any = None
+    why: str = ""
+    choices: Tuple[str, ...] = ()
+    elements: str = ""
+    least: Optional[float] = None
+    most: Optional[float] = None
+    multiple_of: Optional[int] = None
+    filled: bool = False
+    of: str = BOTH
+    required: bool = False
+    secret: bool = False
+
+    def described(self) -> str:
+        """The help, with the range where there is one."""
+        limits = self._limits()
+        return f"{self.help[:-1]}: {limits}." if limits else self.help
+
+    def spec(self) -> Dict[str, Any]:
+        """The option as Ansible's argument specs have it, of modules and roles."""
+        found: Dict[str, Any] = {"type": self.type}
+        if self.elements:
+            found["elements"] = self.elements
+        if self.choices:
+            found["choices"] = list(self.choices)
+        if self.required:
+            found["required"] = True
+        elif self.default is not None:
+            found["default"] = self.default
+        if self.secret:
+            found["no_log"] = True
+        return found
+
+    def refusal(self, value: Any, name: str) -> Optional[str]:
+        """Why ``value``, which has the type, cannot be used; None where it can."""
+        if value is None:
+            return None
+        if self.filled and not value:
+            return f"{name} is empty: {self._wanted()}"
+        numbers = value if isinstance(value, (list, tuple)) else [value]
+        for number in numbers:
+            if isinstance(number, (int, float)) and not self._fits(number):
+                return f"{name} is {number}: {self._wanted()}"
+        return None
+
+    def _fits(self, number: float) -> bool:
+        return (
+            (self.least is None or number >= self.least)
+            and (self.most is None or number <= self.most)
+            and (self.multiple_of is None or number % self.multiple_of == 0)
+        )
+
+    def _wanted(self) -> str:
+        return f"it must be {self._limits()}"
+
+    def _limits(self) -> str:
+        parts = []
+        if self.multiple_of is not None:
+            parts.append(f"a multiple of {self.multiple_of}")
+        if self.least is not None:
+            parts.append(f"{self.least:g} or more")
+        if self.most is not None:
+            parts.append(f"{self.most:g} or less")
+        if self.filled:
+            parts.append("not empty")
+        return ", ".join(parts)
+
+
+def module_spec(options: Iterable[Option]) -> Dict[str, Dict[str, Any]]:
+    """The module's part of an argument spec."""
+    return {one.name: one.spec() for one in options if one.of != ROLE}
+
+
+def refusals(options: Sequence[Option], values: Mapping[str, Any], prefix: str = "") -> List[str]:
+    """What of ``values`` is out of range, a sentence each.
+
+    Args:
+        options: the declared ones; those without a value in ``values`` are passed over.
+        values: typed, by the options' names.
+        prefix: before each name in a sentence: the role's and ``_``.
+    """
+    found = (
+        one.refusal(values[one.name], f"{prefix}{one.name}")
+        for one in options
+        if one.name in values
+    )
+    return [text for text in found if text is not None]

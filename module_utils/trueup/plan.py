@@ -1,0 +1,96 @@
+"""A role is planned once, in Python: what it is asked goes in, and data that its tasks go through
+comes out.
+
+The action ``trueup_plan`` collects what is asked, calls ``plan(asked)`` of the role's room
+(``node/<role>.py``, ``cluster/<role>.py`` or ``benchmarks/<tool>/plan.py``), fails with what the
+plan refuses, and returns the rest. Tests plan a role without a node and without root.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Mapping, Optional
+
+from .errors import BadInput
+
+__all__ = ["Asked", "Plan", "Skipped"]
+
+
+def _no_catalog(name: str) -> Any:
+    message = f"no catalog was handed over, and catalog/{name} is asked for"
+    raise BadInput(message)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a role is asked.
+
+    Attributes:
+        options: the role's variables without its prefix, of the types that its argument_specs say.
+        node: the fact ``trueup_node``; empty where nobody has identified the node.
+        host: the node's name in the inventory.
+        found: what modules found out about the node, as the task hands it over.
+        hostvars: variables of every host of the inventory, by name.
+        hosts: the names of the hosts that this play has not lost.
+        groups: the inventory's groups: the names of their hosts.
+        variables: the play's own that a role may look at: ``trueup_*``.
+        project: the folder with catalog/ and roles/.
+        catalog: gives a YAML file of catalog/ by its name, read.
+    """
+
+    options: Mapping[str, Any]
+    node: Mapping[str, Any] = field(default_factory=dict)
+    host: str = ""
+    found: Mapping[str, Any] = field(default_factory=dict)
+    hostvars: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    hosts: List[str] = field(default_factory=list)
+    groups: Mapping[str, List[str]] = field(default_factory=dict)
+    variables: Mapping[str, Any] = field(default_factory=dict)
+    project: Path = field(default_factory=Path)
+    catalog: Callable[[str], Any] = _no_catalog
+
+    def text(self, path: str) -> str:
+        """A file of the project, such as ``roles/stream/files/stream_kernel.c``."""
+        return (self.project / path).read_text(encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """What this node cannot have, and why; reports name it."""
+
+    what: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a role's tasks go through.
+
+    Attributes:
+        values: by name, as JSON has them; each is one key of what the action returns.
+        skipped: what this node cannot have.
+        refused: what is wrong with what was asked, a sentence each, with what to do. Any fails the
+            task.
+        cases: of a benchmark, what the module is given for each case, in the order of measuring;
+            without ``None`` members.
+    """
+
+    values: Mapping[str, Any] = field(default_factory=dict)
+    skipped: List[Skipped] = field(default_factory=list)
+    refused: List[str] = field(default_factory=list)
+    cases: Optional[List[Dict[str, Any]]] = None
+
+    def as_result(self) -> Dict[str, Any]:
+        """The keys of the registered result."""
+        result = dict(self.values)
+        result["skipped_here"] = [{"what": one.what, "why": one.why} for one in self.skipped]
+        if self.cases is not None:
+            result["cases"] = [
+                {name: value for name, value in case.items() if value is not None}
+                for case in self.cases
+            ]
+        # A plan is data: what JSON cannot hold is found here and not in a worker of Ansible.
+        plain: Dict[str, Any] = json.loads(json.dumps(result))
+        return plain

@@ -1,0 +1,111 @@
+"""Whether an earlier record of a run stands for a case that is to be measured now.
+
+It does where nothing differs that could change a figure: nodes, placement, parameters, command,
+environment, the programs themselves and the system they run on. What a case learns only while it
+runs (a GPU's name) is in the record alone and compared by nobody.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+from typing import Any, Dict, List, Mapping, Optional, Sequence
+
+from ..redaction import redact
+
+__all__ = ["PROGRAM", "identity", "program_digest", "same", "standing"]
+
+# The key of a record's ``software`` that holds program_digest.
+PROGRAM = "program_digest"
+_FIELDS = ("nodes", "vm_size", "ranks", "threads_per_rank", "gpus", "environment")
+_SYSTEM = ("os", "kernel", "image")
+# Larger ones are told apart by size and time of change.
+_WHOLE_BYTES = 64 * 1024**2
+# A folder that a case makes for itself, and which has another name each time (node/folders.py).
+_OWN_FOLDER = re.compile(r"(trueup-[a-z_]+-)[A-Za-z0-9_]{8}(?=/|$)")
+
+
+def identity(record: Mapping[str, Any]) -> Dict[str, Any]:
+    """Of a record, or of a case that has not run, what must be equal for one to stand for the
+    other."""
+    found: Dict[str, Any] = {name: record[name] for name in _FIELDS}
+    found["command"] = [_OWN_FOLDER.sub(r"\1", str(part)) for part in record["command"]]
+    found["parameters"] = dict(record["parameters"])
+    found["system"] = {name: record["system"].get(name) for name in _SYSTEM}
+    found["program"] = record["software"].get(PROGRAM)
+    return found
+
+
+def standing(
+    earlier: Sequence[Mapping[str, Any]],
+    record: Mapping[str, Any],
+    *,
+    momentary: Sequence[str] = (),
+) -> Optional[int]:
+    """Which of the earlier identities, the last of them, stands for a case that would be
+    ``record``; None where none does.
+
+    Args:
+        earlier: what ``identity`` made of records that ended ok.
+        record: the case, before it runs.
+        momentary: parameters that the machine's state of the moment decides, such as an order that
+            fits the free memory. Neither they nor the command, which may hold them, are compared.
+    """
+    now = identity(redact(dict(record)))
+    places = range(len(earlier) - 1, -1, -1)
+    return next((place for place in places if same(earlier[place], now, momentary)), None)
+
+
+def same(before: Mapping[str, Any], now: Mapping[str, Any], momentary: Sequence[str] = ()) -> bool:
+    """Whether two identities are of one case; a parameter that is in ``before`` alone was learnt
+    while it ran."""
+    fixed = [name for name in now if name != "parameters" and not (name == "command" and momentary)]
+    asked = {name: value for name, value in now["parameters"].items() if name not in momentary}
+    return all(before.get(name) == now[name] for name in fixed) and all(
+        name in before["parameters"] and before["parameters"][name] == value
+        for name, value in asked.items()
+    )
+
+
+def program_digest(command: Sequence[str]) -> Optional[str]:
+    """What a command runs: twelve digits over the files that it names and, where its program stands
+    in a virtual environment, over the distributions in there; None where it names no file."""
+    paths = _files(command)
+    if not paths:
+        return None
+    digest = hashlib.sha256()
+    for path in paths:
+        state = os.stat(path)
+        digest.update(f"{os.path.basename(path)} {state.st_size}\n".encode())
+        if state.st_size <= _WHOLE_BYTES:
+            with open(path, "rb") as stream:
+                digest.update(stream.read())
+        else:
+            digest.update(str(state.st_mtime_ns).encode())
+        digest.update("\n".join(_distributions(path)).encode())
+    return digest.hexdigest()[:12]
+
+
+def _files(command: Sequence[str]) -> List[str]:
+    """The program, and every argument that is the path of a file that can be read."""
+    program = shutil.which(command[0]) if command else None
+    named = [part for part in command[1:] if os.path.isabs(part)]
+    found = ([program] if program else []) + named
+    return [path for path in found if os.path.isfile(path) and os.access(path, os.R_OK)]
+
+
+def _distributions(program: str) -> List[str]:
+    """Names and versions of what is installed in the virtual environment of a program."""
+    home = os.path.dirname(os.path.dirname(program))
+    if not os.path.isfile(os.path.join(home, "pyvenv.cfg")):
+        return []
+    library = os.path.join(home, "lib")
+    return sorted(
+        name
+        for python in os.listdir(library)
+        if os.path.isdir(os.path.join(library, python, "site-packages"))
+        for name in os.listdir(os.path.join(library, python, "site-packages"))
+        if name.endswith(".dist-info")
+    )

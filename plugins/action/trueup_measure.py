@@ -1,0 +1,78 @@
+"""Measure one case of a benchmark, unless this run has its record already."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+from trueup import record as records
+from trueup.run.resume import identity
+
+DOCUMENTATION = r"""
+name: trueup_measure
+short_description: Measure one case of a benchmark, or take its record of this run
+description:
+  - Runs the module C(<benchmark>_bench) on the node with the case's arguments, the run, the node
+    and what this run has recorded of the benchmark. The module compares, since it alone knows
+    the command, environment and versions that the case would have now.
+options:
+  benchmark:
+    description: The benchmark, as records name it.
+    type: str
+    required: true
+  case:
+    description: What the module is given for this case; one of the plan's C(cases).
+    type: dict
+    required: true
+"""
+
+
+class ActionModule(ActionBase):
+    """Ansible's entry."""
+
+    TRANSFERS_FILES = False
+    _VALID_ARGS = frozenset({"benchmark", "case"})
+
+    def run(
+        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """The module's result; of a case that is recorded, the fact with its record."""
+        super().run(tmp, task_vars)
+        variables: dict[str, Any] = task_vars or {}
+        benchmark = str(self._task.args["benchmark"])
+        for name in ("trueup_run_id", "trueup_results"):
+            if name not in variables:
+                message = f"{name} is not set: run site.yml or playbooks/benchmark.yml"
+                raise AnsibleActionFail(message)
+        run = self._templar.template(variables["trueup_run_id"])
+        folder = Path(self._templar.template(variables["trueup_results"])).expanduser() / run
+        host = str(variables["inventory_hostname"])
+        earlier = recorded(folder, benchmark, host)
+        given = {
+            **self._task.args["case"],
+            "run_id": run,
+            "node_name": host,
+            "node": (variables.get("ansible_facts") or {}).get("trueup_node") or {},
+            "earlier": [identity(record) for record in earlier],
+        }
+        result: dict[str, Any] = self._execute_module(
+            module_name=f"{benchmark}_bench", module_args=given, task_vars=variables
+        )
+        taken = result.get("resumed")
+        if taken is not None:
+            result["ansible_facts"] = {f"trueup_{benchmark}": earlier[taken]}
+        return result
+
+
+def recorded(folder: Path, benchmark: str, host: str) -> list[dict[str, Any]]:
+    """The ok records of a run of one benchmark in which the host took part, oldest first."""
+    found = [
+        record
+        for _, record, _ in records.read_records(str(folder))
+        if record is not None
+        and (record["benchmark"], record["outcome"]) == (benchmark, "ok")
+        and host in record["nodes"]
+    ]
+    return sorted(found, key=lambda record: str(record["started_at"]))

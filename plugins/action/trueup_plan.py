@@ -1,0 +1,216 @@
+"""Plan a role: its variables are checked, and what its tasks go through is worked out in Python."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import importlib
+import importlib.util
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+from ansible.errors import AnsibleActionFail
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from ansible.plugins.action import ActionBase
+from trueup import benchmarks
+from trueup.errors import TrueupError
+from trueup.options import refusals
+from trueup.plan import Asked
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import ModuleType
+
+    from trueup.options import Option
+
+DOCUMENTATION = r"""
+name: trueup_plan
+short_description: Plan a role once, in Python
+description:
+  - Takes the variables of the role that it stands in, of the types that its argument_specs say, and
+    refuses those that the role does not have, that are out of range, and what the plan refuses.
+  - Returns what the plan of the role's room says (C(trueup.plan.Plan)). Nothing is changed; the
+    node is asked for the programs that the room's C(programs) names, with M(program_facts).
+options:
+  found:
+    description: What modules found out about the node, for the plan.
+    type: dict
+    default: {}
+"""
+
+_PROJECT = Path(benchmarks.__file__).parents[3]
+# Where the plan of a role may stand.
+_ROOMS = ("node", "cluster")
+_SPEC_KEYS = ("type", "elements", "choices", "no_log", "options")
+
+
+class ActionModule(ActionBase):
+    """Ansible's entry."""
+
+    TRANSFERS_FILES = False
+    _VALID_ARGS = frozenset({"found"})
+
+    def run(
+        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """The plan's values, ``skipped_here`` and, of a benchmark, ``cases``."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        variables: dict[str, Any] = task_vars or {}
+        role = self._task._role
+        if role is None:
+            message = "trueup_plan stands in no role, and plans the role that it stands in"
+            raise AnsibleActionFail(message)
+        name = str(role.get_name()).rpartition(".")[2]
+        options = _checked(self, name, Path(role._role_path), variables)
+        room = room_of(name)
+        found = self._task.args.get("found") or {}
+        if hasattr(room, "programs"):
+            found = {**found, **self._programs(room.programs(options), variables)}
+        asked = Asked(
+            options=options,
+            node=(variables.get("ansible_facts") or {}).get("trueup_node") or {},
+            host=str(variables.get("inventory_hostname", "")),
+            found=found,
+            hostvars=variables.get("hostvars") or {},
+            hosts=list(variables.get("ansible_play_hosts") or []),
+            groups=variables.get("groups") or {},
+            variables=_Templated(self, variables, "trueup_"),
+            project=_PROJECT,
+            catalog=_catalog,
+        )
+        try:
+            plan = room.plan(asked)
+        except TrueupError as error:
+            raise AnsibleActionFail(f"{name}: {error}") from error
+        if plan.refused:
+            raise AnsibleActionFail(" ".join(plan.refused))
+        result.update(plan.as_result())
+        return result
+
+    def _programs(self, wanted: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+        """What program_facts finds on the node."""
+        found: dict[str, Any] = self._execute_module(
+            module_name="program_facts", module_args=wanted, task_vars=variables
+        )
+        if found.get("failed"):
+            raise AnsibleActionFail(str(found.get("msg")), result=found)
+        return found
+
+
+class _Templated(dict[str, Any]):
+    """The play's variables of one prefix; a value is worked out when it is looked at."""
+
+    def __init__(self, action: Any, variables: Mapping[str, Any], prefix: str) -> None:
+        super().__init__(
+            {name: value for name, value in variables.items() if name.startswith(prefix)}
+        )
+        self._action = action
+
+    def __getitem__(self, name: str) -> Any:
+        return self._action._templar.template(super().__getitem__(name))
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self[name] if name in self else default  # noqa: SIM401 WHY: it is this method
+
+
+def _checked(action: Any, role: str, path: Path, variables: Mapping[str, Any]) -> dict[str, Any]:
+    """The role's variables without its prefix, typed; or fail with all that is wrong of them."""
+    specs = described(path / "meta" / "argument_specs.yml")
+    prefix = f"{role}_"
+    given = {name for name in variables if name.startswith(prefix)}
+    wrong = [_unknown(name, role, specs) for name in sorted(given - set(specs))]
+    values = {
+        name: action._templar.template(variables[name]) for name in specs if name in variables
+    }
+    validator = ArgumentSpecValidator(
+        {
+            name: {key: spec[key] for key in _SPEC_KEYS if key in spec}
+            for name, spec in specs.items()
+        }
+    )
+    checked = validator.validate(values)
+    wrong += [f"{text}." for text in checked.error_messages]
+    typed = {
+        name.removeprefix(prefix): value
+        for name, value in checked.validated_parameters.items()
+        if name in values
+    }
+    if not checked.error_messages:
+        wrong += [f"{text}." for text in refusals(options_of(role), typed, prefix)]
+    if wrong:
+        raise AnsibleActionFail(" ".join(wrong))
+    return typed
+
+
+def _unknown(name: str, role: str, specs: Mapping[str, Any]) -> str:
+    near = difflib.get_close_matches(name, specs, n=1)
+    hint = (
+        f"did you mean {near[0]}?"
+        if near
+        else f"roles/{role}/defaults/main.yml lists its variables."
+    )
+    return f"{name}: the role {role} has no such variable; {hint}"
+
+
+def described(path: Path) -> dict[str, dict[str, Any]]:
+    """Every variable that a role's argument_specs describe, by name."""
+    try:
+        return _described(path, path.stat().st_mtime_ns)
+    except (OSError, KeyError, TypeError, yaml.YAMLError) as error:
+        raise AnsibleActionFail(f"{path}: no readable argument_specs ({error})") from error
+
+
+# Each of a play's 600 hosts asks for the same files; their times tell whether they changed.
+@functools.lru_cache(maxsize=64)
+def _described(path: Path, _changed_ns: int) -> dict[str, dict[str, Any]]:
+    specs = yaml.safe_load(path.read_text(encoding="utf-8"))["argument_specs"]
+    return {
+        name: spec for entry in specs.values() for name, spec in entry.get("options", {}).items()
+    }
+
+
+def _catalog(name: str) -> Any:
+    path = _PROJECT / "catalog" / name
+    return _read(path, path.stat().st_mtime_ns)
+
+
+@functools.lru_cache(maxsize=16)
+def _read(path: Path, _changed_ns: int) -> Any:
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
+@functools.lru_cache(maxsize=64)
+def tool_of(role: str) -> str:
+    """The benchmark that a role measures; empty where it measures none."""
+    for folder in sorted(Path(benchmarks.__file__).parent.iterdir()):
+        if folder.name == role and (folder / "output.py").is_file():
+            return role
+        if (folder / "output.py").is_file():
+            output = importlib.import_module(f"trueup.benchmarks.{folder.name}.output")
+            if getattr(output, "ROLE", None) == role:
+                return folder.name
+    return ""
+
+
+def options_of(role: str) -> tuple[Option, ...]:
+    """What a benchmark's room declares; of other roles nothing: argument_specs.yml says it all."""
+    tool = tool_of(role)
+    if not tool:
+        return ()
+    return tuple(getattr(importlib.import_module(f"trueup.benchmarks.{tool}.case"), "OPTIONS", ()))
+
+
+@functools.lru_cache(maxsize=64)
+def room_of(role: str) -> ModuleType:
+    """The module with ``plan`` of a role."""
+    tool = tool_of(role)
+    names = [f"trueup.benchmarks.{tool}.plan"] if tool else []
+    names += [f"trueup.{room}.{role}" for room in _ROOMS]
+    for name in names:
+        if importlib.util.find_spec(name) is not None:
+            module = importlib.import_module(name)
+            if hasattr(module, "plan"):
+                return module
+    message = f"no room plans the role {role}: one of {', '.join(names)} must have plan(asked)"
+    raise AnsibleActionFail(message)

@@ -1,0 +1,93 @@
+"""Write what follows from the options that the benchmarks' rooms declare: each role's ``defaults``
+and the options in its ``argument_specs``. ``make options`` runs it; a contract compares."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+from trueup import benchmarks
+from trueup.options import MODULE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from trueup.options import Option
+
+ROOT = Path(__file__).parent.parent
+WIDTH = 120
+HEAD = "# Written by `make options` from module_utils/trueup/benchmarks/{}/case.py.\n"
+
+
+def declared() -> Iterator[tuple[str, str, tuple[Option, ...]]]:
+    """(role, benchmark, its role's options) of every room that declares them."""
+    for path in sorted(Path(benchmarks.__file__).parent.glob("*/case.py")):
+        tool = path.parent.name
+        case = importlib.import_module(f"trueup.benchmarks.{tool}.case")
+        output = importlib.import_module(f"trueup.benchmarks.{tool}.output")
+        if hasattr(case, "OPTIONS"):
+            options = tuple(one for one in case.OPTIONS if one.of != MODULE)
+            yield getattr(output, "ROLE", tool), tool, options
+
+
+def defaults(role: str, tool: str, options: tuple[Option, ...]) -> str:
+    """``defaults/main.yml``: each variable with what it is and why."""
+    parts = ["---\n" + HEAD.format(tool)]
+    for one in options:
+        text = " ".join(filter(None, (one.described(), one.why)))
+        comment = textwrap.fill(text, WIDTH, initial_indent="# ", subsequent_indent="# ")
+        parts.append(f"{comment}\n{_dumped({f'{role}_{one.name}': one.default})}")
+    return "\n".join(parts)
+
+
+def argument_specs(role: str, tool: str, options: tuple[Option, ...]) -> str:
+    """``meta/argument_specs.yml``: its entry points as they are, with these options."""
+    path = ROOT / "roles" / role / "meta" / "argument_specs.yml"
+    entries = yaml.safe_load(path.read_text(encoding="utf-8"))["argument_specs"]
+    lines = ["---", HEAD.format(tool).rstrip(), "argument_specs:"]
+    for place, (name, entry) in enumerate(entries.items()):
+        lines.append(f"  {name}:")
+        said = {key: value for key, value in entry.items() if key != "options"}
+        lines.append(textwrap.indent(_dumped(said), " " * 4).rstrip())
+        lines.append("    options: *options" if place else "    options: &options")
+        if not place:
+            shown = {f"{role}_{one.name}": _specified(one) for one in options}
+            lines.append(textwrap.indent(_dumped(shown), " " * 6).rstrip())
+    return "\n".join(lines) + "\n"
+
+
+def _specified(one: Option) -> dict[str, Any]:
+    spec = {key: value for key, value in one.spec().items() if key != "required"}
+    if one.secret:
+        # Ansible shows every default when it refuses a variable.
+        spec.pop("default", None)
+    return {"description": one.described(), **spec}
+
+
+class _Dumper(yaml.SafeDumper):
+    """Lists stand indented, as yamllint asks."""
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        return super().increase_indent(flow, False)
+
+
+def _dumped(value: Any) -> str:
+    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, width=WIDTH - 10, allow_unicode=True)
+
+
+def files() -> Iterator[tuple[Path, str]]:
+    """Every file that follows from a declaration, and its text."""
+    for role, tool, options in declared():
+        yield ROOT / "roles" / role / "defaults" / "main.yml", defaults(role, tool, options)
+        path = ROOT / "roles" / role / "meta" / "argument_specs.yml"
+        yield path, argument_specs(role, tool, options)
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT / "module_utils"))
+    for path, text in files():
+        path.write_text(text, encoding="utf-8")

@@ -1,0 +1,58 @@
+"""An option declared once: its argument spec, its help and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from trueup.options import MODULE, ROLE, Option, module_spec, refusals
+
+OPTIONS = (
+    Option("repeats", "int", "Repeats.", 5, least=3),
+    Option("n", "int", "Order.", 64, least=64, most=1024, multiple_of=16),
+    Option("fraction", "float", "Part of the memory.", 0.8, most=0.95),
+    Option("counts", "list", "Ranks.", [1], elements="int", least=1, filled=True),
+    Option("key", "str", "Key of the server.", secret=True),
+    Option("stores", "list", "Kinds.", ["a"], elements="str", choices=("a", "b"), of=ROLE),
+    Option("stores", "str", "The kind.", required=True, choices=("a", "b"), of=MODULE),
+)
+
+
+def test_the_spec_is_the_modules_part() -> None:
+    assert module_spec(OPTIONS) == {
+        "repeats": {"type": "int", "default": 5},
+        "n": {"type": "int", "default": 64},
+        "fraction": {"type": "float", "default": 0.8},
+        "counts": {"type": "list", "elements": "int", "default": [1]},
+        "key": {"type": "str", "no_log": True},
+        "stores": {"type": "str", "choices": ["a", "b"], "required": True},
+    }
+
+
+def test_the_help_says_the_range() -> None:
+    assert [one.described() for one in OPTIONS[:4]] == [
+        "Repeats: 3 or more.",
+        "Order: a multiple of 16, 64 or more, 1024 or less.",
+        "Part of the memory: 0.95 or less.",
+        "Ranks: 1 or more, not empty.",
+    ]
+    assert OPTIONS[4].described() == "Key of the server."
+
+
+@pytest.mark.parametrize(
+    ("values", "wanted"),
+    [
+        ({"repeats": 3, "n": 64, "fraction": 0.95, "counts": [1, 2], "key": None}, []),
+        ({"repeats": 2}, ["x_repeats is 2: it must be 3 or more"]),
+        ({"n": 65}, ["x_n is 65: it must be a multiple of 16, 64 or more, 1024 or less"]),
+        ({"n": 2048}, ["x_n is 2048: it must be a multiple of 16, 64 or more, 1024 or less"]),
+        ({"counts": [2, 0]}, ["x_counts is 0: it must be 1 or more, not empty"]),
+        ({"counts": []}, ["x_counts is empty: it must be 1 or more, not empty"]),
+        (
+            {"fraction": 0.96, "repeats": 0},
+            ["x_repeats is 0: it must be 3 or more", "x_fraction is 0.96: it must be 0.95 or less"],
+        ),
+    ],
+)
+def test_what_is_out_of_range_is_refused(values: dict[str, Any], wanted: list[str]) -> None:
+    assert refusals(OPTIONS, values, "x_") == wanted

@@ -1,0 +1,96 @@
+"""Whether an earlier record of a run stands for a case."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from trueup.redaction import redact
+from trueup.run.resume import identity, program_digest, same, standing
+
+RECORD: dict[str, Any] = {
+    "nodes": ["a"],
+    "vm_size": "Standard_HB120rs_v3",
+    "ranks": 1,
+    "threads_per_rank": 2,
+    "gpus": 0,
+    "environment": {"OMP_NUM_THREADS": "2"},
+    "command": ["/opt/kernel", "/mnt/trueup-fio-a1b2c3d4/data", "64"],
+    "parameters": {"repeats": 5, "n": 64},
+    "system": {"os": "Ubuntu 24.04", "kernel": "6.8", "image": None, "cores": 2},
+    "software": {"program_digest": "0123456789ab", "torch": "2.9"},
+}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"nodes": ["b"]},
+        {"vm_size": None},
+        {"ranks": 2},
+        {"threads_per_rank": 1},
+        {"gpus": 1},
+        {"environment": {}},
+        {"command": ["/opt/kernel", "65"]},
+        {"parameters": {"repeats": 6, "n": 64}},
+        {"parameters": {"repeats": 5, "n": 64, "new": 1}},
+        {"system": {**RECORD["system"], "kernel": "6.9"}},
+        {"software": {"program_digest": "ffffffffffff"}},
+        {"software": {}},
+    ],
+)
+def test_a_difference_measures_again(change: dict[str, Any]) -> None:
+    before = identity(RECORD)
+    assert standing([before], RECORD) == 0
+    assert standing([before], {**RECORD, **change}) is None
+
+
+def test_what_was_learnt_while_it_ran_is_no_difference() -> None:
+    learnt = {**RECORD, "parameters": {**RECORD["parameters"], "gpu_name": "A100"}}
+    learnt["software"] = {"program_digest": "0123456789ab"}
+    learnt["command"] = ["/opt/kernel", "/mnt/trueup-fio-zzzzzzzz/data", "64"]
+    assert standing([identity(learnt)], RECORD) == 0
+
+
+def test_the_last_that_stands_is_taken() -> None:
+    other = {**RECORD, "ranks": 2}
+    earlier = [identity(one) for one in (RECORD, RECORD, other)]
+    assert (standing(earlier, RECORD), standing([], RECORD)) == (1, None)
+
+
+def test_what_the_moment_decides_is_not_compared() -> None:
+    now = {**RECORD, "parameters": {"repeats": 5, "n": 80}, "command": ["/opt/kernel", "80"]}
+    before, asked = identity(RECORD), identity(now)
+    assert (same(before, asked, ["n"]), same(before, asked)) == (True, False)
+    assert same(before, {**asked, "parameters": {"repeats": 6, "n": 80}}, ["n"]) is False
+
+
+def test_credentials_are_compared_as_records_hold_them() -> None:
+    asked = {**RECORD, "environment": {"HF_TOKEN": "hf_" + "a" * 34}}
+    kept = redact(asked)
+    assert kept["environment"] != asked["environment"]
+    assert standing([identity(kept)], asked) == 0
+
+
+def test_a_digest_follows_every_file_of_the_command(tmp_path: Path) -> None:
+    program, data = tmp_path / "venv" / "bin" / "python", tmp_path / "driver.py"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    data.write_text("one")
+    command = [str(program), str(data), "64", "/nowhere"]
+    digests = [program_digest(command)]
+    data.write_text("two")
+    digests.append(program_digest(command))
+    packages = tmp_path / "venv" / "lib" / "python3.11" / "site-packages"
+    (packages / "torch-2.8.dist-info").mkdir(parents=True)
+    (tmp_path / "venv" / "pyvenv.cfg").write_text("")
+    digests.append(program_digest(command))
+    os.rename(packages / "torch-2.8.dist-info", packages / "torch-2.9.dist-info")
+    digests.append(program_digest(command))
+    assert len(set(digests)) == 4
+    assert {len(digest or "") for digest in digests} == {12}
+    assert program_digest(["trueup-no-such-program", "/nowhere"]) is None
+    assert program_digest([]) is None
