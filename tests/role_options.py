@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parent.parent
 WIDTH = 120
+# PyYAML ends a line only after it, and what is dumped is indented by up to six.
+_DUMPED = 90
 HEAD = "# Written by `make options` from module_utils/trueup/benchmarks/{}/case.py.\n"
 
 
@@ -76,7 +78,7 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _dumped(value: Any) -> str:
-    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, width=WIDTH - 10, allow_unicode=True)
+    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, width=_DUMPED, allow_unicode=True)
 
 
 def files() -> Iterator[tuple[Path, str]]:
