@@ -18,8 +18,9 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
-from trueup_analysis.render import table, units
-from trueup_analysis.render.sheet import Column, Sheet
+from trueup_analysis import units
+from trueup_analysis.render import table
+from trueup_analysis.sheets.sheet import Column, Sheet
 
 if TYPE_CHECKING:
     from collections.abc import Callable

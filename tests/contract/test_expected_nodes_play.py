@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from trueup_analysis.expected_nodes import ExpectedNode, expected_nodes, silent_runs
+from trueup_analysis.figures.expected_nodes import ExpectedNode, expected_nodes, silent_runs
 from trueup_analysis.load import load
 
 ROOT = Path(__file__).parent.parent.parent

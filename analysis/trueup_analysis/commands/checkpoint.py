@@ -51,8 +51,8 @@ def checkpoint(
     """How long a checkpoint takes through copies that stay below the storage account's limit, the
     fewest seconds between two for a given overhead, and, with a rate of failures, the interval that
     loses the least time (Young, Daly). No work is done while one is written."""
-    from .. import checkpoint as analysis
-    from ..render import checkpoint_sheets
+    from ..figures import checkpoint as analysis
+    from ..sheets import checkpoint as checkpoint_sheets
 
     sent = analysis.transfer(
         gigabytes * 1e9,

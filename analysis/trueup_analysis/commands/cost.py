@@ -23,7 +23,7 @@ from .options import (
 from .output import say_all, say_notes, say_warnings, write
 
 if TYPE_CHECKING:
-    from ..render.sheet import Sheet
+    from ..sheets.sheet import Sheet
 
 __all__ = ["app"]
 
@@ -74,15 +74,17 @@ def cost(
     """Node-hours (nodes x run time), US$ per run, and US$ by the unit that each benchmark's work is
     counted in (PFLOP, TB, ns, billion grid points, million samples or tokens), the cheapest marked.
     Published rates of tokens are priced on their article's own terms too."""
-    from .. import cost as analysis
-    from .. import published_tokens, tokens
     from ..catalog import folder
-    from ..render import cost_sheets, token_sheets
+    from ..figures import cost as analysis
+    from ..figures import published_tokens, tokens
+    from ..figures.prices import read_prices
+    from ..sheets import cost as cost_sheets
+    from ..sheets import tokens as token_sheets
 
     api = tokens.ApiPrices(api_price, api_price_total)
     loaded = load_results(sources)
     place = folder(catalog)
-    prices = analysis.read_prices(place / "prices.csv")
+    prices = read_prices(place / "prices.csv")
     gpus = tokens.read_gpus(place / "vm_sizes.csv")
     serving = tokens.table(
         loaded,

@@ -98,9 +98,9 @@ def flops(
     not (model FLOPs), megatron_lm, which Megatron-LM prints, also halves the attention scores."""
     from trueup.benchmarks.megatron.flops import Model, parameters
 
-    from .. import flops as analysis
     from ..catalog import folder
-    from ..render import flops_sheets
+    from ..figures import flops as analysis
+    from ..sheets import flops as flops_sheets
 
     place = folder(catalog)
     if published:

@@ -71,18 +71,18 @@ def health(
     """Each figure against what its VM size must reach (catalog/expectations.yml), at the message
     size that the source names; then the nodes of one size beside each other, and pairs of nodes
     reduced to whom they blame."""
-    from ..health import report, verdicts
-    from ..render import health_sheets
+    from ..figures.health import verdicts
+    from ..figures.health.examine import examine
+    from ..render import junit, prometheus
+    from ..sheets import health as health_sheets
 
     loaded = load_results(sources)
     expected = expectations_for(as_size, catalog)
-    found = report.examine(
-        verdicts.cases(loaded, as_size=as_size), expected, required=require or []
-    )
+    found = examine(verdicts.cases(loaded, as_size=as_size), expected, required=require or [])
     if format_ is HealthFormat.junit:
-        put(report.junit(found), output)
+        put(junit.render(found), output)
     elif format_ is HealthFormat.prometheus:
-        put(report.prometheus(found), output)
+        put(prometheus.render(found), output)
     else:
         form = Format(format_.value)
         for_programs = form in (Format.csv, Format.json)

@@ -11,7 +11,7 @@ from trueup.errors import BadInput
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..health.expectations import Expectations
+    from ..figures.health.expectations import Expectations
     from ..load import Loaded
 
 __all__ = ["RESULTS", "expectations_at_sizes", "expectations_for", "load_results", "read_bytes"]
@@ -40,7 +40,7 @@ def expectations_for(size: str | None, catalog: Path | None) -> Expectations:
         BadInput: nothing of that size.
     """
     from ..catalog import find
-    from ..health import expectations
+    from ..figures.health import expectations
 
     expected = expectations.read(find("expectations.yml", catalog))
     if size is not None and not expected.knows(size):

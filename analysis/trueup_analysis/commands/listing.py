@@ -35,7 +35,7 @@ def list_cases(
 ) -> None:
     """What was measured, run by run, with what failed and what could not be read."""
     from ..load import verify as verify_raw
-    from ..render import list_sheets
+    from ..sheets import listing as list_sheets
 
     loaded = load_results(sources)
     expected = expectations_for(None, catalog)

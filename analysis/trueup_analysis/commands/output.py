@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..load import Loaded
-    from ..render.sheet import Sheet
+    from ..sheets.sheet import Sheet
 
 __all__ = [
     "print_",
@@ -83,7 +83,7 @@ def print_(text: str) -> None:
 
 
 def say(text: str) -> None:
-    from ..render import units
+    from .. import units
 
     sys.stderr.write(units.text(text) + "\n")
 

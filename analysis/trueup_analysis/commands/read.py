@@ -14,9 +14,9 @@ from .output import put, say_all, write
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..health.verdicts import Verdict
+    from ..figures.health.verdicts import Verdict
     from ..read import Reading
-    from ..render.sheet import Sheet
+    from ..sheets.sheet import Sheet
 
 __all__ = ["app"]
 
@@ -84,7 +84,7 @@ def _judged(
     readings: Sequence[Reading], size: str, node_count: int, catalog: Path | None
 ) -> list[list[Verdict]]:
     """The verdicts on each reading, as if it were a record of that size."""
-    from ..health import verdicts
+    from ..figures.health import verdicts
 
     expected = expectations_for(size, catalog)
     return [
@@ -100,13 +100,13 @@ def _sheets(
     *,
     for_programs: bool,
 ) -> list[Sheet]:
-    from ..render import reading_sheets
+    from ..sheets import reading as reading_sheets
 
     if for_programs:
         return [reading_sheets.reading(item) for item in readings]
     made = [reading_sheets.reading_for_people(item) for item in readings]
     if judged is not None:
-        from ..render import health_sheets
+        from ..sheets import health as health_sheets
 
         made += [
             health_sheets.verdicts(found, f"{item.source} as {size}")

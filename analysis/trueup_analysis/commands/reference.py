@@ -27,10 +27,10 @@ def reference(
     output: OutputOption = None,
 ) -> None:
     """Published tables, what is wrong with them, and this run beside."""
-    from .. import reference as analysis
     from ..catalog import folder
+    from ..figures import reference as analysis
     from ..load import load
-    from ..render import reference_sheets
+    from ..sheets import reference as reference_sheets
 
     path = folder(catalog) / "reference_results.csv"
     published = load([path])

@@ -75,8 +75,8 @@ def scaling(
     output: OutputOption = None,
 ) -> None:
     """Speed-up, efficiency, serial fraction, fits, and where adding cores or nodes stops paying."""
-    from .. import scaling as analysis
-    from ..render import scaling_sheets
+    from ..figures import scaling as analysis
+    from ..sheets import scaling as scaling_sheets
 
     loaded = load_results(sources)
     options: dict[str, Any] = {

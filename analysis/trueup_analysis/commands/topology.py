@@ -68,8 +68,8 @@ def topology_check(
 ) -> None:
     """What is wrong with a topology file, what NCCL does with it, and the mend. An error changes
     what NCCL does; with a warning it works as it should."""
-    from .. import topology as analysis
-    from ..render import topology_sheets
+    from ..figures import topology as analysis
+    from ..sheets import topology as topology_sheets
 
     if file is None and masks is None:
         message = "nothing to check; name a FILE, or give --masks"
@@ -99,7 +99,7 @@ def topology_write(
     *, size: SizeOption, catalog: CatalogOption = None, output: OutputOption = None
 ) -> None:
     """The topology file of a size, from the catalog."""
-    from .. import topology as analysis
+    from ..figures import topology as analysis
 
     put(analysis.generate(_layout(size, catalog)[0]), output)
 
@@ -121,15 +121,15 @@ def topology_show(
 ) -> None:
     """Which GPU, adapter, NUMA node and cores belong together on a size, and the masks that srun
     and mpirun need to put one rank beside each GPU."""
-    from ..render import topology_sheets
+    from ..sheets import topology as topology_sheets
 
     write(topology_sheets.layout(_layout(size, catalog)[0], size), format_, output)
 
 
 def _layout(size: str, catalog: Path | None) -> tuple[Layout, list[Layout]]:
     """A size's layout, and those of all sizes."""
-    from .. import topology as analysis
     from ..catalog import folder
+    from ..figures import topology as analysis
 
     layouts = analysis.read(folder(catalog) / "topologies.yml")
     return analysis.layout_for(size, layouts), list(layouts.values())

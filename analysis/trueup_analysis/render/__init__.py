@@ -1,1 +1,1 @@
-"""Units, rounding and formats: one file a format. Nothing outside this package rounds a figure."""
+"""Formats, one file each. What a figure looks like in a column is the sheet's."""

@@ -7,12 +7,12 @@ import csv
 import io
 from typing import TYPE_CHECKING, Any
 
-from . import units
+from .. import units
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .sheet import Sheet
+    from ..sheets.sheet import Sheet
 
 __all__ = ["render"]
 

@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from . import csv, units
+from .. import units
+from . import csv
 from .plots import PALETTE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from ..sheets.sheet import Column, Sheet
     from .plots import Drawing
-    from .sheet import Column, Sheet
 
 __all__ = [
     "ROWS_SHOWN",

@@ -6,12 +6,12 @@ import json
 import math
 from typing import TYPE_CHECKING, Any
 
-from . import units
+from .. import units
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .sheet import Sheet
+    from ..sheets.sheet import Sheet
 
 __all__ = ["dump", "render"]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from . import units
+from .. import units
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .sheet import Sheet
+    from ..sheets.sheet import Sheet
 
 __all__ = ["render"]
 

@@ -29,7 +29,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 from PIL import Image
 
-from . import units
+from .. import units
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -17,12 +17,12 @@ from functools import cached_property, lru_cache
 from itertools import chain, repeat, takewhile
 from typing import TYPE_CHECKING
 
-from . import units
+from .. import units
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from .sheet import Column, Sheet
+    from ..sheets.sheet import Column, Sheet
 
 __all__ = ["WIDTH", "render"]
 

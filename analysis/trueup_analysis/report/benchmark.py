@@ -5,13 +5,13 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from ..groups import apart_words, pooled
-from ..render import units
+from .. import units
+from ..figures.groups import apart_words, pooled
+from ..figures.views import judged_by, names_of, view_of
 from ..render.html import Part, Section
-from ..render.list_sheets import place_text
-from ..render.sheet import Column, Sheet, short_size
-from ..render.units import in_unit, plural, size_of
-from ..views import judged_by, names_of, view_of
+from ..sheets.listing import place_text
+from ..sheets.sheet import Column, Sheet, short_size
+from ..units import in_unit, plural, size_of
 from .charts import charts
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from trueup.view import Measure, View
 
-    from ..groups import Group, Pooled
+    from ..figures.groups import Group, Pooled
     from .charts import Judged
 
 __all__ = ["benchmark_section", "figures_sheet", "finding"]

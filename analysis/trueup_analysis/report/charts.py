@@ -9,7 +9,8 @@ from statistics import median, quantiles
 from typing import TYPE_CHECKING, Final, Literal
 
 from ..cases import TYPICAL
-from ..groups import apart_words
+from ..figures.groups import apart_words
+from ..figures.views import judged_by, view_of
 from ..render.html import Figure
 from ..render.plots import (
     Drawing,
@@ -23,8 +24,7 @@ from ..render.plots import (
     draw_matrix,
     draw_rows,
 )
-from ..render.units import in_unit, number, plural, scaled_to, size_of
-from ..views import judged_by, view_of
+from ..units import in_unit, number, plural, scaled_to, size_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
     from ..cases import Case
     from ..cases import Figure as Row
-    from ..groups import Group
-    from ..health.expectations import Expectations
-    from ..sizes import Sizes
+    from ..figures.groups import Group
+    from ..figures.health.expectations import Expectations
+    from ..figures.sizes import Sizes
 
 __all__ = ["Judged", "charts"]
 

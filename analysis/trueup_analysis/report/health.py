@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Final
 
 from markupsafe import Markup
 
-from ..health.verdicts import WORST_FIRST
-from ..render import health_sheets
+from ..figures.health.verdicts import WORST_FIRST
+from ..figures.views import names_of
 from ..render.html import Part, Section
-from ..render.sheet import Column, Sheet
-from ..render.units import plural
-from ..views import names_of
+from ..sheets import health as health_sheets
+from ..sheets.sheet import Column, Sheet
+from ..units import plural
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ..expected_nodes import ExpectedNode
-    from ..health.report import Health
-    from ..health.verdicts import Verdict
+    from ..figures.expected_nodes import ExpectedNode
+    from ..figures.health.examine import Health
+    from ..figures.health.verdicts import Verdict
 
 __all__ = ["NodeHealth", "health_section", "node_health"]
 

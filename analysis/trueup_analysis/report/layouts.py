@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ..groups import apart_words
+from ..figures.groups import apart_words
 from ..render.html import Figure, Part
 from ..render.plots import Point, RowsPlot, draw_rows
-from ..render.units import in_unit, percent_figure, scaled_to
+from ..units import in_unit, percent_figure, scaled_to
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..groups import Group, Pooled
+    from ..figures.groups import Group, Pooled
 
 __all__ = ["layout_parts"]
 

@@ -6,23 +6,23 @@ from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final
 
-from ..cost import NO_SIZE
-from ..render import units
+from .. import units
+from ..figures.prices import NO_SIZE
+from ..figures.views import at_headline, judged_by, view_of
 from ..render.html import UNKNOWN, Fact, Headline, Part, Section, Warnings
-from ..render.list_sheets import place_text
-from ..render.sheet import Column, Sheet
-from ..render.units import count, in_unit, plural
-from ..views import at_headline, judged_by, view_of
+from ..sheets.listing import place_text
+from ..sheets.sheet import Column, Sheet
+from ..units import count, in_unit, plural
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from ..cases import Case
-    from ..cost import CostTable
-    from ..groups import Group
-    from ..health.expectations import Expectations
+    from ..figures.cost import CostTable
+    from ..figures.groups import Group
+    from ..figures.health.expectations import Expectations
+    from ..figures.scaling import Series
     from ..load import Loaded
-    from ..scaling import Series
 
 __all__ = [
     "NOT_AZURE",

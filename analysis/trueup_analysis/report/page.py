@@ -7,20 +7,22 @@ from typing import TYPE_CHECKING, Final
 
 from trueup.errors import BadInput
 
-from .. import cost, tokens
 from ..cases import read_cases
 from ..catalog import find, folder
-from ..expected_nodes import expected_nodes
-from ..groups import groups
-from ..health import expectations
-from ..health.report import examine
-from ..health.verdicts import latest
-from ..render import cost_sheets, token_sheets
+from ..figures import cost, tokens
+from ..figures.expected_nodes import expected_nodes
+from ..figures.groups import groups
+from ..figures.health import expectations
+from ..figures.health.examine import examine
+from ..figures.health.verdicts import latest
+from ..figures.prices import read_prices
+from ..figures.scaling import series
+from ..figures.sizes import read_sizes
+from ..figures.views import names_of, views
 from ..render.html import UNKNOWN, Page, Part, Section
-from ..render.units import plural
-from ..scaling import series
-from ..sizes import read_sizes
-from ..views import names_of, views
+from ..sheets import cost as cost_sheets
+from ..sheets import tokens as token_sheets
+from ..units import plural
 from . import opening
 from .benchmark import benchmark_section
 from .charts import Judged
@@ -37,13 +39,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ..cases import Case
-    from ..cost import CostTable
-    from ..groups import Group
-    from ..health.expectations import Expectations
+    from ..figures.cost import CostTable
+    from ..figures.groups import Group
+    from ..figures.health.expectations import Expectations
+    from ..figures.scaling import Series
+    from ..figures.tokens import TokenTable
     from ..load import Loaded
-    from ..render.sheet import Sheet
-    from ..scaling import Series
-    from ..tokens import TokenTable
+    from ..sheets.sheet import Sheet
     from .health import NodeHealth
     from .opening import Machine
 
@@ -212,7 +214,7 @@ def _billed(
     chosen: Prices,
     expected: Expectations,
 ) -> _Billed:
-    book = cost.read_prices(place / "prices.csv")
+    book = read_prices(place / "prices.csv")
     runs = serving = None
     if cost.has_work(loaded):
         runs = cost.table(

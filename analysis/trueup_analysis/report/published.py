@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ..figures.reference import compare, storage, sums
 from ..load import load
-from ..reference import compare, storage, sums
-from ..render import reference_sheets
 from ..render.html import Part, Section
+from ..sheets import reference as reference_sheets
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,16 +6,17 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from ..render import list_sheets, units
+from .. import units
+from ..figures.views import names_of, view_of
 from ..render.html import ROWS_SHOWN, Fact, Part, Section
-from ..render.sheet import Column, Sheet
-from ..views import names_of, view_of
+from ..sheets import listing as list_sheets
+from ..sheets.sheet import Column, Sheet
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..cases import Case
-    from ..health.expectations import Expectations
+    from ..figures.health.expectations import Expectations
     from ..load import Loaded
 
 __all__ = ["excluded_section", "method_section", "records_section"]

@@ -6,17 +6,17 @@ import math
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from ..render import units
+from .. import units
 from ..render.html import Figure, Part
 from ..render.plots import Point, RooflinePlot, draw_roofline
-from ..render.sheet import Column, Sheet
-from ..render.units import measure, plural, scaled
+from ..sheets.sheet import Column, Sheet
+from ..units import measure, plural, scaled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..cases import Case
-    from ..sizes import Sizes
+    from ..figures.sizes import Sizes
 
 __all__ = ["roofline_parts"]
 

@@ -6,18 +6,18 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from ..render import scaling_sheets
+from ..figures.scaling import axis
 from ..render.html import Figure, Part
 from ..render.plots import Curve, Point, ScalingPlot, draw_scaling
-from ..scaling import axis
+from ..sheets import scaling as scaling_sheets
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pandas as pd
 
-    from ..fits import Fit
-    from ..scaling import Series
+    from ..figures.fits import Fit
+    from ..figures.scaling import Series
 
 __all__ = ["scaling_parts"]
 

@@ -6,7 +6,7 @@ import json
 import os
 from pathlib import Path
 
-from trueup_analysis import scaling
+from trueup_analysis.figures import scaling
 from trueup_analysis.load import load
 
 RESULTS = Path(os.environ["TRUEUP_RESULTS"])

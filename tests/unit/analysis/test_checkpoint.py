@@ -8,7 +8,7 @@ import math
 import pytest
 from trueup.errors import BadInput
 from trueup_analysis import cli
-from trueup_analysis.checkpoint import intervals, transfer
+from trueup_analysis.figures.checkpoint import intervals, transfer
 
 
 def test_the_articles_eight_copies_stay_below_twenty_gigabits() -> None:

@@ -10,13 +10,15 @@ import pandas as pd
 import pytest
 from trueup.errors import BadInput
 from trueup.view import Measure, View, Work
-from trueup_analysis import cli, views
+from trueup_analysis import cli
 from trueup_analysis.cases import read_cases
-from trueup_analysis.cost import GIVEN, CostTable, has_work, read_prices, table, work_priced
-from trueup_analysis.health import expectations
+from trueup_analysis.figures import views
+from trueup_analysis.figures.cost import CostTable, has_work, table, work_priced
+from trueup_analysis.figures.health import expectations
+from trueup_analysis.figures.prices import GIVEN, read_prices
 from trueup_analysis.load import Loaded, load
-from trueup_analysis.render import cost_sheets
 from trueup_analysis.render import table as table_format
+from trueup_analysis.sheets import cost as cost_sheets
 
 ROOT = Path(__file__).resolve().parents[3]
 PRICES = ROOT / "catalog" / "prices.csv"

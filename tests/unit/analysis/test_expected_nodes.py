@@ -8,7 +8,7 @@ from typing import Any
 
 import made
 import pytest
-from trueup_analysis.expected_nodes import ExpectedNode, expected_nodes, silent_runs
+from trueup_analysis.figures.expected_nodes import ExpectedNode, expected_nodes, silent_runs
 from trueup_analysis.load import load
 
 OLD, NEW = "20261120T091300Z-7c1e", "20261121T080000Z-0a1b"

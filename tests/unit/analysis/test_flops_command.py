@@ -11,7 +11,7 @@ import pytest
 from trueup.benchmarks.megatron.flops import Model, article_flops
 from trueup.errors import BadInput
 from trueup_analysis import cli
-from trueup_analysis.flops import count, peak_of_size, published
+from trueup_analysis.figures.flops import count, peak_of_size, published
 
 CATALOG = Path(__file__).resolve().parents[3] / "catalog"
 GPT3 = ["--layers", "96", "--hidden", "12288", "--sequence", "512", "--micro-batch", "32"]

@@ -17,9 +17,11 @@ from made import figure, record, write
 from trueup.errors import BadInput
 from trueup_analysis import cli
 from trueup_analysis.cases import Case, Figure
-from trueup_analysis.health import expectations, report, verdicts
-from trueup_analysis.health.quantity import Quantity
+from trueup_analysis.figures.health import expectations, verdicts
+from trueup_analysis.figures.health.examine import Health, examine
 from trueup_analysis.load import load
+from trueup_analysis.quantity import Quantity
+from trueup_analysis.render import junit, prometheus
 
 ROOT = Path(__file__).resolve().parents[3]
 CATALOG = ROOT / "catalog" / "expectations.yml"
@@ -307,12 +309,12 @@ def six_hundred(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def examined(six_hundred: Path) -> report.Health:
-    return report.examine(verdicts.cases(load([six_hundred])), FACTS)
+def examined(six_hundred: Path) -> Health:
+    return examine(verdicts.cases(load([six_hundred])), FACTS)
 
 
 def test_all_seven_planted_faults_are_found_and_no_other_node_is_blamed(
-    examined: report.Health,
+    examined: Health,
 ) -> None:
     assert len(examined.nodes) == 600
     found = {
@@ -339,7 +341,7 @@ def test_all_seven_planted_faults_are_found_and_no_other_node_is_blamed(
     assert examined.status == 1
 
 
-def test_what_is_said_of_the_driver_and_the_pair_says_why(examined: report.Health) -> None:
+def test_what_is_said_of_the_driver_and_the_pair_says_why(examined: Health) -> None:
     [driver] = [item for item in examined.verdicts if item.what == "version of nvidia_driver"]
     assert driver.reason == (
         "nvidia_driver is 570.211.01, and 599 of 600 nodes of this size have 580.173.02"
@@ -370,7 +372,7 @@ def pairs_of(bad: set[tuple[int, int]], nodes: int = 8, device: str = "mlx5_ib0"
 
 
 def blamed_in(found: list[Case]) -> list[tuple[str, ...]]:
-    health = report.examine(found, FACTS)
+    health = examine(found, FACTS)
     return sorted({item.nodes for item in health.verdicts if item.verdict in ("fail", "warn")})
 
 
@@ -417,13 +419,13 @@ def test_a_pair_that_is_measured_again_the_other_way_round_is_judged_by_that(
     slow = measured(["a", "b"], 150e9, "2026-11-20T09:00:00Z")
     mended = measured(["b", "a"], 392e9, "2026-11-20T10:00:00Z")
     write(tmp_path, [mended, slow])
-    health = report.examine(verdicts.cases(load([tmp_path])), FACTS)
+    health = examine(verdicts.cases(load([tmp_path])), FACTS)
     assert [item.verdict for item in health.verdicts] == ["pass"]
 
 
 def test_a_plus_in_a_name_does_not_make_two_nodes(tmp_path: Path) -> None:
     source = nccl_record(tmp_path, 250.0, nodes=["rack+1"])
-    health = report.examine(verdicts.cases(load([source])), FACTS)
+    health = examine(verdicts.cases(load([source])), FACTS)
     assert list(health.nodes) == ["rack+1"]
 
 
@@ -432,13 +434,13 @@ def test_another_compiler_is_no_failure_and_another_kernel_is() -> None:
         return case(benchmark, nodes=(f"n{number}",), software=software)
 
     found = [node(n, "stream", compiler="13" if n == 3 else "12") for n in range(6)]
-    assert report.examine(found, FACTS).blamed == {}
+    assert examine(found, FACTS).blamed == {}
     found = [node(n, "node_state", kernel="6.9" if n == 3 else "6.8") for n in range(6)]
-    assert list(report.examine(found, FACTS).blamed) == ["n3"]
+    assert list(examine(found, FACTS).blamed) == ["n3"]
 
 
 def test_two_nodes_alone_are_blamed_as_a_pair() -> None:
-    health = report.examine(pairs_of({(0, 1)}, nodes=2), FACTS)
+    health = examine(pairs_of({(0, 1)}, nodes=2), FACTS)
     [verdict] = health.verdicts
     assert (verdict.nodes, verdict.verdict) == (("n0", "n1"), "fail")
     assert verdict.reason == "look at the way between them, and measure each with other nodes"
@@ -453,11 +455,11 @@ def test_an_outlier_is_a_warning_even_where_nothing_is_expected() -> None:
         )
         for number in range(10)
     ]
-    health = report.examine(found, FACTS)
+    health = examine(found, FACTS)
     warned = [(item.nodes, item.reason) for item in health.verdicts if item.verdict == "warn"]
     assert warned == [(("n4",), "39% worse than the median of 10 figures of this size")]
     # Fewer nodes than five have no usual value.
-    assert report.examine(found[1:5], FACTS).counts["warn"] == 0
+    assert examine(found[1:5], FACTS).counts["warn"] == 0
 
 
 def test_a_repaired_node_is_judged_by_what_it_does_now(tmp_path: Path) -> None:
@@ -472,7 +474,7 @@ def test_a_repaired_node_is_judged_by_what_it_does_now(tmp_path: Path) -> None:
         )
 
     write(tmp_path, [measured(250, "2026-11-20T10:00:00Z"), measured(100, "2026-11-20T09:00:00Z")])
-    health = report.examine(verdicts.cases(load([tmp_path])), FACTS)
+    health = examine(verdicts.cases(load([tmp_path])), FACTS)
     assert [item.verdict for item in health.verdicts] == ["pass"]
 
 
@@ -598,8 +600,8 @@ def test_a_name_of_a_node_cannot_break_out_of_a_label(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source = nccl_record(tmp_path, 250.0, nodes=['a"} 1\n\x01<b>'])
-    health = report.examine(verdicts.cases(load([source])), FACTS)
-    [line] = [line for line in report.prometheus(health).splitlines() if "verdict{" in line]
+    health = examine(verdicts.cases(load([source])), FACTS)
+    [line] = [line for line in prometheus.render(health).splitlines() if "verdict{" in line]
     assert 'node="a\\"} 1\\n\x01<b>"' in line
-    suite = next(iter(ET.fromstring(report.junit(health))))
+    suite = next(iter(ET.fromstring(junit.render(health))))
     assert suite.get("name") == 'a"} 1 ?<b>' or suite.get("name") == 'a"} 1\n?<b>'

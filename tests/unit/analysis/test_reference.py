@@ -7,8 +7,8 @@ from pathlib import Path
 import made
 import pytest
 from trueup.errors import BadInput
+from trueup_analysis.figures.reference import compare, storage, sums
 from trueup_analysis.load import load
-from trueup_analysis.reference import compare, storage, sums
 
 REFERENCE = Path(__file__).resolve().parents[3] / "catalog" / "reference_results.csv"
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import made
 import pytest
-from trueup_analysis import cli
-from trueup_analysis.render import csv, markdown, table, units
+from trueup_analysis import cli, units
+from trueup_analysis.render import csv, markdown, table
 from trueup_analysis.render import json as json_format
-from trueup_analysis.render.sheet import Column, Sheet
+from trueup_analysis.sheets.sheet import Column, Sheet
 
 ROOT = Path(__file__).resolve().parents[3]
 GOLDEN_FOLDER = ROOT / "tests" / "data" / "records" / "golden"

@@ -10,9 +10,9 @@ import pytest
 from trueup.errors import BadInput
 from trueup_analysis.catalog import folder
 from trueup_analysis.cli import app
-from trueup_analysis.health import expectations
+from trueup_analysis.figures.health import expectations
+from trueup_analysis.figures.scaling import Series, host_family, left_out, series
 from trueup_analysis.load import Loaded, load
-from trueup_analysis.scaling import Series, host_family, left_out, series
 
 ROOT = Path(__file__).resolve().parents[3]
 REFERENCE = ROOT / "catalog" / "reference_results.csv"

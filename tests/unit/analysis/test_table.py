@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
-from trueup_analysis.render import table, units
-from trueup_analysis.render.sheet import Column, Sheet
+from trueup_analysis import units
+from trueup_analysis.render import table
+from trueup_analysis.sheets.sheet import Column, Sheet
 
 
 def sheet(*columns: Column, rows: list[tuple[Any, ...]], **options: Any) -> Sheet:

@@ -14,15 +14,15 @@ import made
 import pandas as pd
 import pytest
 from trueup.errors import BadInput
-from trueup_analysis import cli
-from trueup_analysis.cost import read_prices
+from trueup_analysis import cli, units
+from trueup_analysis.figures.prices import read_prices
+from trueup_analysis.figures.published_tokens import Article, recompute
+from trueup_analysis.figures.tokens import ApiPrices, TokenTable, read_gpus, table
+from trueup_analysis.figures.views import view_of
 from trueup_analysis.load import load
-from trueup_analysis.published_tokens import Article, recompute
 from trueup_analysis.render import table as table_format
-from trueup_analysis.render import token_sheets, units
 from trueup_analysis.report import write_report
-from trueup_analysis.tokens import ApiPrices, TokenTable, read_gpus, table
-from trueup_analysis.views import view_of
+from trueup_analysis.sheets import tokens as token_sheets
 
 ROOT = Path(__file__).resolve().parents[3]
 CATALOG = ROOT / "catalog"
@@ -367,7 +367,7 @@ def test_scaling_of_a_rate_in_any_unit_is_written(
     assert view is not None
     measure = replace(view.headlines[0], unit=unit, shown=unit)
     in_unit = replace(view, headlines=(measure,))
-    monkeypatch.setattr("trueup_analysis.scaling.view_of", lambda _: in_unit)
+    monkeypatch.setattr("trueup_analysis.figures.scaling.view_of", lambda _: in_unit)
     folder = made.write(tmp_path, [vllm()])
     for form in ("table", "csv", "json"):
         assert run("scaling", folder, "--benchmark", "vllm", "-f", form)[0] == 0

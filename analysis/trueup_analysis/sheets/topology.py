@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from trueup.node.nccl_topology import gpu_masks
 from trueup.node.topology import format_cpu_list, mask_words
 
-from . import units
+from .. import units
 from .sheet import Column, Sheet
 
 if TYPE_CHECKING:

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Final
 from trueup import benchmarks
 from trueup.view import Measure, View
 
-from .cases import TYPICAL
+from ..cases import TYPICAL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from trueup.view import Work
 
-    from .cases import Case, Figure
+    from ..cases import Case, Figure
     from .health.expectations import Expectation, Expectations
 
 __all__ = [

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from . import units
+from .. import units
 from .sheet import Column, Sheet
 
 if TYPE_CHECKING:
-    from trueup_analysis.read import Reading
+    from ..read import Reading
 
 __all__ = ["reading", "reading_for_people"]
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import pandas as pd
 from trueup.errors import BadInput
 
+from .. import units
+from ..published import read_storage
 from . import cost, scaling
-from .published import read_storage
-from .render import units
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from .load import Loaded
+    from ..load import Loaded
     from .scaling import Series
 
 __all__ = ["Comparison", "Storage", "Sums", "compare", "storage", "sums"]

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, Final
 import pandas as pd
 from trueup.errors import BadInput
 
-from .cost import CURRENCY, LIST_OFFER, Book, Pricing
-from .render.sheet import rows_of
-from .scaling import HOW, figures, work_of
+from ..frames import figures, rows_of
+from .prices import CURRENCY, LIST_OFFER, Book, Pricing
+from .work import HOW, work_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from .load import Loaded
+    from ..load import Loaded
 
 __all__ = [
     "BENCHMARK",

@@ -13,7 +13,7 @@ from .verdicts import Verdict, of_figure
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from ..cases import Case, Figure
+    from ...cases import Case, Figure
     from .expectations import Expectations
 
 __all__ = ["differences", "outliers", "pairs"]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from trueup.view import Peak
 
-    from .cases import Case
+    from ..cases import Case
 
 __all__ = ["Sizes", "read_sizes"]
 

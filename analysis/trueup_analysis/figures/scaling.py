@@ -10,20 +10,21 @@ from typing import TYPE_CHECKING, Any, Literal
 import pandas as pd
 from trueup.errors import BadInput
 
-from .cases import TYPICAL, read_cases
+from .. import units
+from ..cases import TYPICAL, read_cases
+from ..frames import figures, rows_of
 from .fits import Fit, fit_laws
-from .render import units
-from .render.sheet import rows_of
 from .views import at_headline, headline, view_of, views
+from .work import HOW, work_of
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from trueup.view import Measure, View
 
-    from .cases import Case
+    from ..cases import Case
+    from ..load import Loaded
     from .health.expectations import Expectations
-    from .load import Loaded
 
 __all__ = [
     "Fit",
@@ -31,34 +32,13 @@ __all__ = [
     "axis",
     "capital",
     "every_series",
-    "figures",
     "left_out",
     "series",
-    "work_of",
 ]
 
 Over = Literal["cores", "gpus", "nodes"]
 Kind = Literal["strong", "weak"]
 
-# Parameters that say how the work was done. All others say which work it was; only equal work is
-# compared.
-HOW = frozenset(
-    {
-        "asked",
-        "autotune",
-        "binding",
-        "block_shape",
-        "language",
-        "launcher",
-        "layout",
-        "mpi",
-        "ranks",
-        "repeats",
-        "scaling",
-        "threads",
-        "threads_per_rank",
-    }
-)
 # And these say over how many GPUs or ranks the work was spread.
 _SPREAD = frozenset(
     {"data_parallel", "gpus", "gpus_per_node", "processes_per_node", "tensor_parallel"}
@@ -229,27 +209,6 @@ class _Raw:
         return None if pd.isna(size) else int(size)
 
 
-def figures(loaded: Loaded, names: Sequence[tuple[str, str | None]]) -> pd.DataFrame:
-    """Chosen figures side by side, indexed by record: a column for each (metric, statistic), named
-    ``metric`` for the median (or the single value) and ``metric:statistic`` otherwise; ``metric:n``
-    beside each median.
-    """
-    wanted = loaded.metrics[loaded.metrics["name"].isin({name for name, _ in names})]
-    wanted = wanted[wanted["message_bytes"].isna() & wanted["device"].isna()]
-    out = pd.DataFrame(index=loaded.cases["record"])
-    for name, statistic in names:
-        rows = wanted[wanted["name"] == name]
-        if statistic in (None, "median"):
-            rows = rows[rows["statistic"].isna() | rows["statistic"].isin(["median", "single"])]
-            rows = rows.drop_duplicates("record").set_index("record")
-            out[name] = rows["value"]
-            out[f"{name}:n"] = rows["n"]
-        else:
-            rows = rows[rows["statistic"] == statistic].drop_duplicates("record")
-            out[f"{name}:{statistic}"] = rows.set_index("record")["value"]
-    return out
-
-
 def every_series(loaded: Loaded, **options: Any) -> list[Series]:
     """The series of every benchmark that has several counts of something, and of those that are run
     in several layouts; ``options`` are those of ``series`` without the benchmark.
@@ -300,13 +259,6 @@ def left_out(loaded: Loaded, benchmark: str) -> list[str]:
         + (reason if outcome != "ok" else "its figure is 0" if record in zero else why)
         for outcome, case, nodes, run_id, reason, record in bad[columns].itertuples(index=False)
     ]
-
-
-def work_of(parameters: Mapping[str, Any], without: Container[str] = HOW) -> str:
-    """Equal texts for equal work: the parameters less those that say how it was done."""
-    return repr(
-        sorted((name, str(value)) for name, value in parameters.items() if name not in without)
-    )
 
 
 def host_family(vm_size: str) -> str:

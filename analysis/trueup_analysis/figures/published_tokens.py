@@ -14,16 +14,15 @@ from typing import TYPE_CHECKING, Final
 
 import pandas as pd
 
-from .cost import CURRENCY, LIST_OFFER, Book, Quote
-from .render import units
-from .render.sheet import rows_of
-from .scaling import figures
+from .. import units
+from ..frames import figures, rows_of
+from .prices import CURRENCY, LIST_OFFER, Book, Quote
 from .tokens import BENCHMARK, COSTS, costs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from .load import Loaded
+    from ..load import Loaded
     from .tokens import ApiPrices
 
 __all__ = ["Article", "PriceSet", "recompute"]

@@ -10,7 +10,7 @@ import numbers
 import unicodedata
 from typing import Any, Final
 
-from trueup_analysis.health.quantity import UNITS
+from .quantity import UNITS
 
 __all__ = [
     "DISPLAYED",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast
 import yaml
 from trueup.errors import BadInput
 
-from .quantity import Quantity
+from ...quantity import Quantity
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -3,54 +3,32 @@ catalog/prices.csv."""
 
 from __future__ import annotations
 
-import csv
-import difflib
 import math
 import re
 import statistics
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pandas as pd
 from trueup.errors import BadInput
 
-from .cases import TYPICAL, Case, Figure, read_cases
-from .load import Loaded
-from .render.sheet import rows_of
-from .scaling import HOW, figures, work_of
+from ..cases import TYPICAL, Case, Figure, read_cases
+from ..frames import figures, rows_of
+from ..load import Loaded
+from . import tokens
+from .prices import CURRENCY, LIST_OFFER, Book, Pricing
 from .views import amount_rate, headline, view_of
+from .work import HOW, work_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from trueup.view import Measure, View, Work
 
     from .health.expectations import Expectations
 
-__all__ = [
-    "CURRENCY",
-    "GIVEN",
-    "LIST_OFFER",
-    "NO_SIZE",
-    "Book",
-    "CostTable",
-    "Pricing",
-    "Quote",
-    "has_work",
-    "read_prices",
-    "table",
-    "work_priced",
-]
-
-CURRENCY = "USD"
-# Expected off Azure, so the report takes it for a note.
-NO_SIZE = "A machine without an Azure size has no price; give --as-size SIZE or --price US$."
-GIVEN = "given on the command line"
-_DATE = re.compile(r"\A[0-9]{4}-[0-9]{2}-[0-9]{2}\Z")
-_PRICE_COLUMNS = ("size", "region", "os", "offer", "usd_per_hour", "as_of_date", "source", "notes")
-LIST_OFFER = "payg"
+__all__ = ["CostTable", "has_work", "table", "work_priced"]
 
 
 @dataclass(frozen=True)
@@ -89,109 +67,6 @@ class CostTable:
     def has_prices(self) -> bool:
         """Whether the price of any row is known."""
         return bool(self.table["usd_per_hour"].notna().any())
-
-
-def read_prices(path: Path) -> pd.DataFrame:
-    """catalog/prices.csv: size, region, os, offer, usd_per_hour (float), as_of_date ("" when
-    undated), source, notes.
-
-    Raises:
-        BadInput: not such a file, or a row with a price or date that cannot be one.
-    """
-    try:
-        with path.open(encoding="utf-8", newline="") as stream:
-            reader = csv.DictReader(stream, strict=True)
-            lacking = [name for name in _PRICE_COLUMNS if name not in (reader.fieldnames or ())]
-            if lacking:
-                message = f"{path} is not a price table: its header lacks {', '.join(lacking)}"
-                raise BadInput(message)
-            rows = [_price_row(row, f"{path} line {reader.line_num}") for row in reader]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        message = f"{path} cannot be read: {error}"
-        raise BadInput(message) from error
-    return pd.DataFrame(rows, columns=list(_PRICE_COLUMNS))
-
-
-def _price_row(row: dict[str, str], where: str) -> dict[str, Any]:
-    try:
-        price = float(row["usd_per_hour"])
-    except ValueError as error:
-        message = f"{where}: {row['usd_per_hour']!r} is not a price"
-        raise BadInput(message) from error
-    if not price > 0:
-        message = f"{where}: a price of {price} is not above zero"
-        raise BadInput(message)
-    if row["as_of_date"] and not _DATE.match(row["as_of_date"]):
-        message = f"{where}: {row['as_of_date']!r} is not a date like 2026-06-18"
-        raise BadInput(message)
-    return {**{name: row[name] for name in _PRICE_COLUMNS}, "usd_per_hour": price}
-
-
-def _region_name(region: str) -> str:
-    """ "East US" and "EastUS" as "eastus"."""
-    return region.lower().replace(" ", "")
-
-
-@dataclass(frozen=True)
-class Quote:
-    """The price found for a row: US$ an hour and node."""
-
-    usd_per_hour: float
-    date: str
-    source: str
-    notes: str
-
-
-class Book:
-    """The price that counts for a size, region, operating system and offer."""
-
-    def __init__(self, prices: pd.DataFrame, price_date: str | None) -> None:
-        if price_date is not None and not _DATE.match(price_date):
-            message = f"price date {price_date!r} is not a date like 2026-06-18"
-            raise BadInput(message)
-        self.quotes: dict[tuple[str, str, str, str], Quote] = {}
-        self.sizes: dict[str, str] = {}
-        for row in prices.itertuples():
-            size, region, date = str(row.size), str(row.region), str(row.as_of_date)
-            self.sizes[size.lower()] = size
-            usd = cast("float", row.usd_per_hour)
-            if not 0 < usd < math.inf:
-                continue
-            # An undated price cannot be shown to have held on a given day, and gives way to any
-            # dated one.
-            if price_date is not None and (not date or date > price_date):
-                continue
-            key = (size.lower(), region, str(row.os), str(row.offer))
-            known = self.quotes.get(key)
-            if known is None or date > known.date:
-                self.quotes[key] = Quote(usd, date, str(row.source), str(row.notes))
-
-    def find(self, size: str, region: str, os: str, offer: str) -> Quote | None:
-        return self.quotes.get((size.lower(), _region_name(region), os.lower(), offer.lower()))
-
-    def knows(self, size: str) -> bool:
-        return size.lower() in self.sizes
-
-    def stranger(self, size: str) -> str:
-        """That a size is not in the table, and which one may have been meant."""
-        close = difflib.get_close_matches(size, list(self.sizes.values()), n=1)
-        hint = f" (did you mean {close[0]}?)" if close else ""
-        return f"{size} is not in the price table{hint}"
-
-    def why_not(self, size: str, region: str, os: str, offer: str) -> str:
-        """Why there is no price, and what would help."""
-        if not self.knows(size):
-            return self.stranger(size)
-        regions = sorted(
-            key[1]
-            for key in self.quotes
-            if key[0] == size.lower() and key[2:] == (os.lower(), offer.lower())
-        )
-        what = f"{size} in {region} ({os}, {offer}) has no price"
-        if regions:
-            return f"{what}; the table has it for {', '.join(regions)}"
-        offers = sorted({f"{key[2]} {key[3]}" for key in self.quotes if key[0] == size.lower()})
-        return f"{what} in any region" + (f"; the table has {', '.join(offers)}" if offers else "")
 
 
 def table(
@@ -262,12 +137,10 @@ def has_work(loaded: Loaded) -> bool:
 
 def work_priced(benchmark: str) -> tuple[Work, ...]:
     """The units of work by which ``table`` prices a benchmark; none where it has no view."""
-    view = None if benchmark == _TOKENS else view_of(benchmark)
+    view = None if benchmark == tokens.BENCHMARK else view_of(benchmark)
     return () if view is None else view.work
 
 
-# What tokens.py prices. Its own name there cannot be imported: it imports from here.
-_TOKENS: Final = "vllm"
 _RUN_TIME: Final = "run_time"
 _TABLE = [
     *("benchmark", "version", "configuration", "case", "apart", "vm_size", "node_count", "cores"),
@@ -345,7 +218,7 @@ _KEPT = [
 
 def _held(loaded: Loaded) -> Iterator[_Held]:
     """The benchmarks that can be priced, in the order of reading."""
-    ok = (loaded.cases["outcome"] == "ok") & (loaded.cases["benchmark"] != _TOKENS)
+    ok = (loaded.cases["outcome"] == "ok") & (loaded.cases["benchmark"] != tokens.BENCHMARK)
     cases = loaded.cases.loc[ok, _KEPT]
     names, records = loaded.metrics["name"], loaded.metrics["record"]
     for benchmark in cases["benchmark"].unique():
@@ -642,97 +515,6 @@ def _cheapest(rows: pd.DataFrame) -> tuple[list[str], list[bool]]:
                 by[place] = column
                 cheapest[place] = costs[column][place] <= least * (1 + _TIE)
     return by, cheapest
-
-
-class Pricing:
-    """Finds prices, and collects what must be said about them, once for all sizes it holds for."""
-
-    def __init__(self, book: Book, os: str, price: float | None) -> None:
-        self._book = book
-        self._os = os
-        self._price = price
-        self._known: dict[tuple[Any, Any, Any], dict[str, Any]] = {}
-        # sentence with {sizes} in it -> the sizes
-        self._warnings: dict[str, list[str]] = {}
-        self._unknown: dict[str, list[str]] = {}
-
-    def warnings(self) -> list[str]:
-        return _filled(self._warnings)
-
-    def unknown(self) -> list[str]:
-        return _filled(self._unknown)
-
-    def quote(self, vm_size: str | None, region: str | None, offer: str) -> dict[str, Any]:
-        """The price columns of rows of one size, region and offer."""
-        key = (vm_size, region, offer)
-        if key not in self._known:
-            self._known[key] = {
-                "usd_per_hour": float("nan"),
-                "price_date": "",
-                "price_source": "unknown",
-                "list_usd_per_hour": float("nan"),
-                "saving": float("nan"),
-                **self._columns(vm_size, region, offer),
-            }
-        return self._known[key]
-
-    def _columns(self, size: str | None, region: str | None, offer: str) -> dict[str, Any]:
-        if self._price is not None:
-            return {"usd_per_hour": self._price, "price_source": GIVEN}
-        if size is None:
-            self._unknown.setdefault(NO_SIZE, [])
-            return {}
-        if region is None and not self._book.knows(size):
-            self._unknown.setdefault(
-                self._book.stranger(size).replace("{", "{{").replace("}", "}}") + ".", []
-            )
-            return {}
-        if region is None:
-            why = "No price without a region for {sizes}; give --region, such as --region eastus."
-            self._unknown.setdefault(why, []).append(size)
-            return {}
-        found = self._book.find(size, region, self._os, offer)
-        if found is None:
-            why = self._book.why_not(size, region, self._os, offer).replace("{", "{{")
-            self._unknown.setdefault(why.replace("}", "}}") + ".", [])
-            return {}
-        self._judge(found, size, region, offer)
-        listed = self._book.find(size, region, self._os, LIST_OFFER)
-        columns: dict[str, Any] = {
-            "usd_per_hour": found.usd_per_hour,
-            "price_date": found.date,
-            "price_source": found.source,
-        }
-        if offer != LIST_OFFER and listed is not None:
-            columns["list_usd_per_hour"] = listed.usd_per_hour
-            if found.usd_per_hour < listed.usd_per_hour:
-                columns["saving"] = 1 - found.usd_per_hour / listed.usd_per_hour
-            else:
-                same = found.usd_per_hour == listed.usd_per_hour
-                how = "equals" if same else "exceeds"
-                self._warn(
-                    f"The {offer} price in {region} {how} the list price: no saving for", size
-                )
-        return columns
-
-    def _judge(self, found: Quote, size: str, region: str, offer: str) -> None:
-        if not found.date:
-            self._warn(
-                f"Undated {offer} prices in {region}, to be taken as a hint ({found.source}):", size
-            )
-        if "test fixture" in found.notes:
-            self._warn(f"The catalog marks the {offer} price in {region} '{found.notes}':", size)
-
-    def _warn(self, start: str, size: str) -> None:
-        start = start.replace("{", "{{").replace("}", "}}")
-        self._warnings.setdefault(start + " {sizes}.", []).append(size)
-
-
-def _filled(sentences: dict[str, list[str]]) -> list[str]:
-    return [
-        sentence.format(sizes=", ".join(dict.fromkeys(sizes)))
-        for sentence, sizes in sentences.items()
-    ]
 
 
 def _totals(rows: pd.DataFrame, loaded: Loaded) -> pd.DataFrame:

@@ -7,13 +7,13 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal
 
-from ..cases import Case, Figure, kind_of, read_cases
+from ...cases import Case, Figure, kind_of, read_cases
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ..load import Loaded
-    from ..read import Reading
+    from ...load import Loaded
+    from ...read import Reading
     from .expectations import Expectation, Expectations
 
 __all__ = [

@@ -5,14 +5,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from trueup_analysis.scaling import axis, capital
-from trueup_analysis.views import view_of
-
-from . import units
-from .sheet import Column, Sheet, rows_of, short_size
+from .. import units
+from ..figures.scaling import axis, capital
+from ..figures.views import view_of
+from ..frames import rows_of
+from .sheet import Column, Sheet, short_size
 
 if TYPE_CHECKING:
-    from trueup_analysis.scaling import Fit, Series
+    from ..figures.scaling import Fit, Series
 
 __all__ = ["fit_line", "scaling"]
 

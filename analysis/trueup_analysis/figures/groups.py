@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from trueup.view import Measure, View
 
-    from .cases import Case
+    from ..cases import Case
     from .health.expectations import Expectations
     from .views import Headline
 

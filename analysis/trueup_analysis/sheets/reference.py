@@ -5,15 +5,16 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from . import units
-from .sheet import Column, Sheet, rows_of, times
+from .. import units
+from ..frames import rows_of
+from .sheet import Column, Sheet, times
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pandas as pd
 
-    from trueup_analysis.reference import Comparison, Storage, Sums
+    from ..figures.reference import Comparison, Storage, Sums
 
 __all__ = ["reference", "storage_sheets"]
 

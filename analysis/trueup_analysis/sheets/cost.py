@@ -7,11 +7,12 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from trueup_analysis.cost import GIVEN, work_priced
-from trueup_analysis.views import names_of, view_of
-
-from . import units
-from .sheet import Column, Sheet, rows_of, short_size, times
+from .. import units
+from ..figures.cost import work_priced
+from ..figures.prices import GIVEN
+from ..figures.views import names_of, view_of
+from ..frames import rows_of
+from .sheet import Column, Sheet, short_size, times
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from trueup.view import Measure, Work
 
-    from trueup_analysis.cost import CostTable
+    from ..figures.cost import CostTable
 
 __all__ = ["cost"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from . import units
+from .. import units
 from .sheet import Column, Sheet
 
 if TYPE_CHECKING:
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from trueup.benchmarks.megatron.flops import Model
 
-    from trueup_analysis.flops import Count, Published
+    from ..figures.flops import Count, Published
 
 __all__ = ["counts", "published"]
 

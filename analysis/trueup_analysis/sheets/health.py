@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from trueup_analysis.health.quantity import Quantity
-from trueup_analysis.health.verdicts import WORST_FIRST
-
-from . import units
+from .. import units
+from ..figures.health.verdicts import WORST_FIRST
+from ..quantity import Quantity
 from .sheet import Column, Sheet
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from trueup_analysis.health.report import Health
-    from trueup_analysis.health.verdicts import Verdict
+    from ..figures.health.examine import Health
+    from ..figures.health.verdicts import Verdict
 
 __all__ = ["data", "health", "verdicts"]
 

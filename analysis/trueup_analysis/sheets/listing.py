@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
-from trueup_analysis.cases import read_cases
-from trueup_analysis.views import headline, views
-
-from . import units
+from .. import units
+from ..cases import read_cases
+from ..figures.views import headline, views
 from .sheet import Column, Sheet, short_size
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trueup_analysis.cases import Case
-    from trueup_analysis.health.expectations import Expectations
-    from trueup_analysis.load import Loaded
-    from trueup_analysis.views import Headline
+    from ..cases import Case
+    from ..figures.health.expectations import Expectations
+    from ..figures.views import Headline
+    from ..load import Loaded
 
 __all__ = ["cases", "excluded", "figure_text", "place_text", "records"]
 

@@ -7,16 +7,16 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from trueup_analysis.cost import GIVEN
-
-from . import units
-from .sheet import Column, Sheet, rows_of, short_size
+from .. import units
+from ..figures.prices import GIVEN
+from ..frames import rows_of
+from .sheet import Column, Sheet, short_size
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from trueup_analysis.published_tokens import Article, PriceSet
-    from trueup_analysis.tokens import ApiPrices, TokenTable
+    from ..figures.published_tokens import Article, PriceSet
+    from ..figures.tokens import ApiPrices, TokenTable
 
 __all__ = ["WHOLE_VM", "article", "break_even_notes", "rate", "tokens", "used_of"]
 

@@ -6,14 +6,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from . import units
+from .. import units
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    import pandas as pd
 
-__all__ = ["Column", "Sheet", "rows_of", "short_size", "times"]
+__all__ = ["Column", "Sheet", "short_size", "times"]
 
 
 @dataclass(frozen=True)
@@ -73,19 +72,6 @@ class Sheet:
                 column.show(row.get(column.key)) not in {units.UNKNOWN, ""} for row in self.rows
             )
         ]
-
-
-def rows_of(frame: pd.DataFrame, keys: Iterable[str] | None = None) -> list[dict[str, Any]]:
-    """A frame's rows as plain Python values, what is missing as None."""
-    names = list(frame.columns if keys is None else keys)
-    columns = [[_plain(value) for value in frame[name]] for name in names]
-    return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
-
-
-def _plain(value: Any) -> Any:
-    if units.is_missing(value):
-        return None
-    return value.item() if hasattr(value, "item") else value
 
 
 def short_size(value: Any) -> str:

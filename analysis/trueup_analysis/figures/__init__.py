@@ -1,0 +1,1 @@
+"""What follows from the records: pure functions from frames and cases to figures in base units."""

@@ -1,0 +1,83 @@
+"""Verdicts as JUnit XML, which CI shows."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from collections import Counter
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..figures.health.examine import Health
+    from ..figures.health.verdicts import Verdict
+
+__all__ = ["render"]
+
+
+def render(health: Health) -> str:
+    """JUnit XML: a test suite for each node (or pair), a test case for each verdict."""
+    counts = health.counts
+    root = ET.Element(
+        "testsuites",
+        name="trueup health",
+        tests=str(len(health.verdicts)),
+        failures=str(counts["fail"]),
+        errors=str(counts["not measured"]),
+        skipped=str(counts["no verdict"]),
+    )
+    by_nodes: dict[tuple[str, ...], list[Verdict]] = {}
+    for item in health.verdicts:
+        by_nodes.setdefault(item.nodes, []).append(item)
+    for nodes, its in sorted(by_nodes.items()):
+        found = Counter(item.verdict for item in its)
+        suite = ET.SubElement(
+            root,
+            "testsuite",
+            name=_plain("+".join(nodes)),
+            tests=str(len(its)),
+            failures=str(found["fail"]),
+            errors=str(found["not measured"]),
+            skipped=str(found["no verdict"]),
+        )
+        for item in its:
+            name = " ".join(str(part) for part in (item.what, item.device) if part)
+            case = ET.SubElement(
+                suite, "testcase", classname=_plain(f"trueup.{item.benchmark}"), name=_plain(name)
+            )
+            kind = {"fail": "failure", "not measured": "error", "no verdict": "skipped"}
+            if item.verdict in kind:
+                attributes = {"message": _sentence(item)}
+                if item.verdict == "fail":
+                    attributes["type"] = item.fault or "fail"
+                ET.SubElement(case, kind[item.verdict], attributes)
+            else:
+                prefix = "warning: " if item.verdict == "warn" else ""
+                ET.SubElement(case, "system-out").text = prefix + _sentence(item)
+    ET.indent(root)
+    return ET.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _sentence(item: Verdict) -> str:
+    """A verdict in one line, figures in base units as records hold them."""
+    parts = [item.what]
+    if item.device:
+        parts.append(f"on {item.device}")
+    if item.message_bytes is not None:
+        parts.append(f"at {item.message_bytes} bytes")
+    if item.measured is not None:
+        parts.append(f"measured {item.measured:.6g} {item.unit},")
+    if item.expected is not None:
+        words = str(item.comparison).replace("_", " ")
+        parts.append(f"expected {words} {item.expected:.6g} {item.unit}")
+    if item.reason:
+        parts.append(f"({item.reason})" if item.measured is not None else f": {item.reason}")
+    if item.source:
+        parts.append(f"[{item.source}]")
+    if item.fault:
+        parts.append(item.fault)
+    return _plain(" ".join(parts).replace(" :", ":"))
+
+
+def _plain(text: str) -> str:
+    """Text without what XML 1.0 cannot carry."""
+    return re.sub("[^\t\n\r\x20-\ud7ff\ue000-\ufffd]", "?", text)
