@@ -209,7 +209,7 @@ unit: test-venv ## Unit tests (three minutes)
 .PHONY: contract
 contract: test-venv ## Contracts between the rooms: specs, schemas, catalog, requirements
 	@$(call heading,'contract')
-	$(call pytest,contract,tests/contract -n 2 --dist loadfile)
+	$(call pytest,contract,tests/contract -n 2 --dist loadfile --no-loadscope-reorder)
 
 .PHONY: molecule
 molecule: test-venv ## The roles on real systems: this machine (local), systemd containers, an emulated machine (vm)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from simulate import Cost
 
 RECORDINGS = sorted((ROOT / "tests" / "data" / "controller").glob("*.json"))
-NODES = 3
+NODES = 2
 # A node costs the controller about 20 ms of CPU for each of them; this project's promise for NDv4.
 MOST_TASKS = {"ndv4": 90}
 

@@ -62,8 +62,7 @@ def play(
             **os.environ,
             "ANSIBLE_NOCOLOR": "1",
             "ANSIBLE_CACHE_PLUGIN_CONNECTION": str(tmp_path / "facts"),
-            # In place of the callback that writes records: this play has none.
-            "ANSIBLE_CALLBACKS_ENABLED": "ansible.posix.timer",
+            "TRUEUP_RESULTS": str(tmp_path / "results"),
             "CYCLECLOUD_URL": cloud.url,
             "CYCLECLOUD_USERNAME": USERNAME,
             "CYCLECLOUD_PASSWORD": PASSWORD,

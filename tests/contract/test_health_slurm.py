@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-# Answers `show` with a file, and keeps every other call.
+# Answers `show` with the node's file, and keeps every other call.
 SCONTROL = """#!/bin/sh
 case "$1" in
-    --oneliner) cat "$SHOWN" ;;
+    --oneliner) cat "$SHOWN/$4" ;;
     *) printf '%s\\n' "$*" >> "$CALLED" ;;
 esac
 """
@@ -26,26 +26,54 @@ THEIRS = "NodeName=n1 State=DOWN+DRAIN CPUTot=96 Reason=cooling [root@2026-11-21
 
 def row(verdict: str, benchmark: str = "node_state") -> dict[str, Any]:
     empty = ("device", "measured", "expected", "comparison", "unit", "reason", "fault")
-    made = {"node": "n1", "verdict": verdict, "what": "link rate", "benchmark": benchmark}
+    made = {"verdict": verdict, "what": "link rate", "benchmark": benchmark}
     return {**dict.fromkeys(empty), **made}
 
 
-def calls(tmp_path: Path, shown: str, *rows: dict[str, Any], planned: tuple[str, ...]) -> list[str]:
-    """What scontrol was asked to change."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    (folder / "scontrol").write_text(SCONTROL)
-    (folder / "scontrol").chmod(0o755)
-    (tmp_path / "shown").write_text(shown)
+# By node: what Slurm shows of it, what was judged, and what Slurm is asked for then.
+NODES: dict[str, tuple[str, list[dict[str, Any]], list[str]]] = {
+    "fails": (
+        IDLE,
+        [row("fail")],
+        ["update nodename=fails state=drain reason=trueup: fails: fail: link rate."],
+    ),
+    # Once is enough, and the reason that stands there stays.
+    "fails-again": (THEIRS, [row("fail")], []),
+    "mended": (
+        OURS,
+        [row("pass"), row("pass", "ib")],
+        ["update nodename=mended state=resume"],
+    ),
+    # One that somebody else drained is theirs to give back.
+    "theirs": (THEIRS, [row("pass"), row("pass", "ib")], []),
+    # What was not measured is not known to be well.
+    "half": (OURS, [row("pass")], []),
+    "unmeasured": (OURS, [row("pass"), row("not measured", "ib")], []),
+    "warned": (IDLE, [row("pass"), row("warn", "ib")], []),
+}
+
+
+@pytest.fixture(scope="module", name="calls")
+def _calls(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """What scontrol was asked to change, by one play over all nodes."""
+    folder = tmp_path_factory.mktemp("slurm")
+    (folder / "bin").mkdir()
+    (folder / "bin" / "scontrol").write_text(SCONTROL)
+    (folder / "bin" / "scontrol").chmod(0o755)
+    (folder / "shown").mkdir()
+    hosts: dict[str, dict[str, Any]] = {}
+    for node, (shown, rows, _) in NODES.items():
+        (folder / "shown" / node).write_text(shown)
+        judged = [{"node": node, **each} for each in rows]
+        hosts[node] = {"trueup_health": {"stdout": json.dumps({"tables": [{"rows": judged}]})}}
     play = [
         {
-            "hosts": "n1",
+            "hosts": "all",
             "connection": "local",
             "gather_facts": False,
             "vars": {
-                "trueup_health": {"stdout": json.dumps({"tables": [{"rows": list(rows)}]})},
-                "trueup_health_measured": list(planned),
-                "trueup_health_slurm_host": "n1",
+                "trueup_health_measured": ["node_state", "ib"],
+                "trueup_health_slurm_host": "{{ inventory_hostname }}",
                 "ansible_python_interpreter": sys.executable,
             },
             "tasks": [
@@ -53,19 +81,20 @@ def calls(tmp_path: Path, shown: str, *rows: dict[str, Any], planned: tuple[str,
             ],
         }
     ]
-    (tmp_path / "play.yml").write_text(json.dumps(play))
+    (folder / "play.yml").write_text(json.dumps(play))
+    (folder / "hosts.json").write_text(json.dumps({"all": {"hosts": hosts}}))
     done = subprocess.run(
         [
             str(Path(sys.executable).with_name("ansible-playbook")),
-            *("--inventory", "n1,", str(tmp_path / "play.yml")),
+            *("--inventory", str(folder / "hosts.json"), str(folder / "play.yml")),
         ],
         env={
             **os.environ,
             "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
-            "ANSIBLE_CACHE_PLUGIN_CONNECTION": str(tmp_path / "facts"),
-            "PATH": f"{folder}:{os.environ['PATH']}",
-            "SHOWN": str(tmp_path / "shown"),
-            "CALLED": str(tmp_path / "called"),
+            "ANSIBLE_CACHE_PLUGIN_CONNECTION": str(folder / "facts"),
+            "PATH": f"{folder}/bin:{os.environ['PATH']}",
+            "SHOWN": str(folder / "shown"),
+            "CALLED": str(folder / "called"),
         },
         cwd=ROOT,
         capture_output=True,
@@ -73,30 +102,10 @@ def calls(tmp_path: Path, shown: str, *rows: dict[str, Any], planned: tuple[str,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    called = tmp_path / "called"
-    return called.read_text().splitlines() if called.exists() else []
+    return (folder / "called").read_text().splitlines()
 
 
-DRAIN = "update nodename=n1 state=drain reason=trueup: n1: fail: link rate."
-BACK = "update nodename=n1 state=resume"
-
-
-@pytest.mark.parametrize(
-    ("shown", "rows", "expected"),
-    [
-        (IDLE, [row("fail"), row("pass", "ib")], [DRAIN]),
-        # Once is enough, and the reason that stands there stays.
-        (THEIRS, [row("fail")], []),
-        (OURS, [row("pass"), row("pass", "ib")], [BACK]),
-        # One that somebody else drained is theirs to give back.
-        (THEIRS, [row("pass"), row("pass", "ib")], []),
-        # What was not measured is not known to be well.
-        (OURS, [row("pass")], []),
-        (OURS, [row("pass"), row("not measured", "ib")], []),
-        (IDLE, [row("pass"), row("warn", "ib")], []),
-    ],
-)
-def test_who_is_drained_and_who_is_given_back(
-    tmp_path: Path, shown: str, rows: list[dict[str, Any]], expected: list[str]
-) -> None:
-    assert calls(tmp_path, shown, *rows, planned=("node_state", "ib")) == expected
+@pytest.mark.parametrize("node", NODES)
+def test_who_is_drained_and_who_is_given_back(calls: list[str], node: str) -> None:
+    asked = [call for call in calls if f"nodename={node} " in call]
+    assert asked == NODES[node][2]

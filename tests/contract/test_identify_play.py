@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,10 +20,29 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 
 
-def play(tmp_path: Path, **variables: str) -> tuple[str, dict[str, Any]]:
-    """Run the playbook on this machine; its output, and the node's fact and groups."""
-    after = tmp_path / "after.yml"
-    result = tmp_path / "result.json"
+# By node: how its metadata service answers, and what else is given.
+NODES: dict[str, tuple[Behaviour, dict[str, str]]] = {
+    "as-found": (send(document()), {}),
+    "redirect": (send(b"", 302, {"Location": "http://127.0.0.1:9/"}), {}),
+    "page": (send(b"<html>"), {}),
+    "by-hand": (send(b"", 404), {"trueup_vm_size": "standard_nd96isr_h100_v5"}),
+}
+
+
+@dataclass(frozen=True)
+class Identified:
+    """What one play over all nodes printed, and of each its fact, groups and requests."""
+
+    output: str
+    kept: dict[str, dict[str, Any]]
+    requests: dict[str, int]
+
+
+@pytest.fixture(scope="module", name="play")
+def _play(tmp_path_factory: pytest.TempPathFactory) -> Identified:
+    """The playbook on this machine, which is all the nodes."""
+    folder = tmp_path_factory.mktemp("identify")
+    after = folder / "after.yml"
     after.write_text(
         f"""---
 - ansible.builtin.import_playbook: {ROOT}/playbooks/identify.yml
@@ -33,39 +54,45 @@ def play(tmp_path: Path, **variables: str) -> tuple[str, dict[str, Any]]:
       ansible.builtin.copy:
         content: >-
           {{{{ {{'node': ansible_facts['trueup_node'], 'groups': group_names}} | to_json }}}}
-        dest: {result}
+        dest: "{folder}/{{{{ inventory_hostname }}}}.json"
         mode: "0600"
 """
     )
-    extra = {"ansible_python_interpreter": sys.executable, **variables}
-    run = subprocess.run(
-        [
-            *(str(Path(sys.executable).parent / "ansible-playbook"), str(after)),
-            *("-i", "localhost,", "-c", "local", "-e", json.dumps(extra)),
-        ],
-        cwd=ROOT,
-        env={
-            **os.environ,
-            "ANSIBLE_NOCOLOR": "1",
-            "ANSIBLE_CACHE_PLUGIN_CONNECTION": str(tmp_path / "facts"),
-            # In place of the callback that writes records: this play has none.
-            "ANSIBLE_CALLBACKS_ENABLED": "ansible.posix.timer",
-        },
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
+    with contextlib.ExitStack() as stack:
+        served = {name: stack.enter_context(serving(behave)) for name, (behave, _) in NODES.items()}
+        hosts = {
+            name: {"trueup_metadata_url": served[name][0], **given}
+            for name, (_, given) in NODES.items()
+        }
+        inventory = folder / "hosts.json"
+        inventory.write_text(json.dumps({"all": {"hosts": hosts}}))
+        run = subprocess.run(
+            [
+                *(str(Path(sys.executable).parent / "ansible-playbook"), str(after)),
+                *("-i", str(inventory), "-c", "local"),
+                *("-e", f"ansible_python_interpreter={sys.executable}"),
+            ],
+            cwd=ROOT,
+            env={
+                **os.environ,
+                "ANSIBLE_NOCOLOR": "1",
+                "ANSIBLE_CACHE_PLUGIN_CONNECTION": str(folder / "facts"),
+                "TRUEUP_RESULTS": str(folder / "results"),
+            },
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=False,
+        )
     assert run.returncode == 0, run.stdout + run.stderr
-    kept: dict[str, Any] = json.loads(result.read_text())
-    return run.stdout, kept
+    kept = {name: json.loads((folder / f"{name}.json").read_text()) for name in NODES}
+    return Identified(run.stdout, kept, {name: len(served[name][1]) for name in NODES})
 
 
-def test_a_node_joins_the_group_of_its_family(tmp_path: Path) -> None:
-    with serving(send(document())) as (url, requests):
-        output, kept = play(tmp_path, trueup_metadata_url=url)
+def test_a_node_joins_the_group_of_its_family(play: Identified) -> None:
+    kept = play.kept["as-found"]
     node = kept["node"]
-    assert len(requests) == 1
+    assert play.requests["as-found"] == 1
     assert kept["groups"] == ["hbv3"]
     assert (node["vm_size"], node["family"], node["region"], node["offer"]) == (
         "Standard_HB120rs_v3",
@@ -75,27 +102,22 @@ def test_a_node_joins_the_group_of_its_family(tmp_path: Path) -> None:
     )
     assert node["catalog"]["memory_bandwidth_gbps"] == 350
     assert node["cores"] >= 1
-    assert "hbv3: Standard_HB120rs_v3" in output
-    assert output.partition("Keep what came out")[0].count("changed: ") == 0
+    assert "hbv3: Standard_HB120rs_v3" in play.output
+    assert play.output.partition("Keep what came out")[0].count("changed: ") == 0
 
 
 @pytest.mark.parametrize(
-    ("behave", "warning"),
-    [
-        (send(b"", 302, {"Location": "http://127.0.0.1:9/"}), "a redirect (status 302"),
-        (send(b"<html>"), "not JSON"),
-    ],
+    ("name", "warning"), [("redirect", "a redirect (status 302"), ("page", "not JSON")]
 )
-def test_a_strange_answer_is_a_warning(behave: Behaviour, warning: str, tmp_path: Path) -> None:
-    with serving(behave) as (url, _):
-        output, kept = play(tmp_path, trueup_metadata_url=url)
+def test_a_strange_answer_is_a_warning(play: Identified, name: str, warning: str) -> None:
+    kept = play.kept[name]
     assert kept["groups"] == [kept["node"]["family"]]
     assert kept["node"]["metadata_status"] == "unusable"
-    assert warning in output.replace("\n", " ")
+    assert warning in " ".join(kept["node"]["warnings"])
+    assert warning in play.output.replace("\n", " ")
 
 
-def test_a_size_given_by_hand(tmp_path: Path) -> None:
-    with serving(send(b"", 404)) as (url, _):
-        _, kept = play(tmp_path, trueup_metadata_url=url, trueup_vm_size="standard_nd96isr_h100_v5")
+def test_a_size_given_by_hand(play: Identified) -> None:
+    kept = play.kept["by-hand"]
     assert kept["groups"] == ["nd_h100_v5"]
     assert kept["node"]["vm_size"] == "Standard_ND96isr_H100_v5"

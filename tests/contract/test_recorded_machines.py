@@ -166,7 +166,7 @@ def _play(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any]
                 **os.environ,
                 "ANSIBLE_NOCOLOR": "1",
                 "ANSIBLE_CACHE_PLUGIN_CONNECTION": str(folder / "facts"),
-                "ANSIBLE_CALLBACKS_ENABLED": "ansible.posix.timer",
+                "TRUEUP_RESULTS": str(folder / "results"),
             },
             capture_output=True,
             text=True,
