@@ -17,6 +17,8 @@ PRICE ?=
 AS_SIZE ?=
 OUTPUT ?= report
 PYTEST_ARGS ?=
+# Where a run of a scenario holds its lock: one for the machine, since the names of its nodes are.
+LOCKS ?= /tmp
 SCENARIOS ?= local benchmarks devito default alternative failures vm vllm cluster
 TRUEUP_CACHE ?= $(or $(XDG_CACHE_HOME),$(or $(HOME),/root)/.cache)/trueup
 
@@ -233,7 +235,7 @@ molecule: test-venv ## The roles on real systems: this machine (local), systemd 
 	  fi
 	  if [ -n "$$lack" ]; then echo "skipped: molecule $$scenario: $$lack"; continue; fi
 	  # Its nodes have fixed names: another checkout's run of the same scenario would take them away.
-	  exec 9> "/tmp/trueup-molecule-$$scenario.lock"
+	  exec 9> "$(LOCKS)/trueup-molecule-$$scenario.lock"
 	  flock --nonblock 9 || { echo "waiting: another run of molecule $$scenario on this machine"; flock 9; }
 	  begun=$$SECONDS
 	  NO_COLOR=1 molecule test --scenario-name "$$scenario" 9>&- || failed+=" $$scenario"
