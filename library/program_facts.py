@@ -16,6 +16,12 @@ options:
     type: list
     elements: str
     default: []
+  module:
+    description:
+      - A module of Lmod to look for O(programs) in - C(init), the file to source first, and
+        C(name). Without them no module is loaded.
+    type: dict
+    default: {}
   files:
     description: Paths of files.
     type: list
@@ -43,11 +49,18 @@ EXAMPLES = r"""
     programs: [fio]
     python: /opt/pytorch/bin/python
     imports: [torch]
+
+- name: Look for the GROMACS of EESSI
+  program_facts:
+    programs: [gmx]
+    module:
+      init: /cvmfs/software.eessi.io/versions/2023.06/init/lmod/bash
+      name: GROMACS/2024.4-foss-2023b
 """
 
 RETURN = r"""
 programs:
-  description: Path of each program; null where it is not there.
+  description: Path of each program; null where it, or the module, is not there.
   returned: always
   type: dict
 files:
@@ -68,6 +81,7 @@ from typing import Any, Dict, List, Optional
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.trueup.node import tools
 
+_IN_MODULE = '. "$1" >/dev/null && module load "$2" && command -v "$3"'
 _ASK = (
     "import importlib.util, json, sys; print(json.dumps({'path': sys.executable,"
     " 'version': list(sys.version_info[:3]),"
@@ -78,6 +92,7 @@ _ASK = (
 def argument_spec() -> Dict[str, Dict[str, Any]]:
     return {
         "programs": {"type": "list", "elements": "str", "default": []},
+        "module": {"type": "dict", "default": {}},
         "files": {"type": "list", "elements": "path", "default": []},
         "python": {"type": "str", "default": ""},
         "imports": {"type": "list", "elements": "str", "default": []},
@@ -89,7 +104,12 @@ def main() -> None:
     given = module.params
     module.exit_json(
         changed=False,
-        programs={name: found(module, name) for name in given["programs"]},
+        programs={
+            name: in_module(module, given["module"], name)
+            if given["module"]
+            else found(module, name)
+            for name in given["programs"]
+        },
         files={name: os.path.exists(name) for name in given["files"]},
         python=asked(module, given["python"], given["imports"]) if given["python"] else None,
     )
@@ -102,6 +122,13 @@ def found(module: Any, name: str) -> Optional[str]:
         return path if os.path.isfile(path) and os.access(path, os.X_OK) else None
     path = module.get_bin_path(name)
     return str(path) if path else None
+
+
+def in_module(module: Any, lmod: Dict[str, Any], name: str) -> Optional[str]:
+    """The path of a program once a module is loaded; None where either is not there."""
+    answer = tools.ask(module, ["bash", "-c", _IN_MODULE, "bash", lmod["init"], lmod["name"], name])
+    lines = answer.output.splitlines()
+    return lines[-1] if answer.ok and lines else None
 
 
 def asked(module: Any, python: str, imports: List[str]) -> Optional[Dict[str, Any]]:

@@ -6,6 +6,7 @@ import difflib
 import functools
 import importlib
 import importlib.util
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,14 +65,11 @@ class ActionModule(ActionBase):
         name = str(role.get_name()).rpartition(".")[2]
         options = _checked(self, name, Path(role._role_path), variables)
         room = room_of(name)
-        found = self._task.args.get("found") or {}
-        if hasattr(room, "programs"):
-            found = {**found, **self._programs(room.programs(options), variables)}
         asked = Asked(
             options=options,
             node=(variables.get("ansible_facts") or {}).get("trueup_node") or {},
             host=str(variables.get("inventory_hostname", "")),
-            found=found,
+            found=self._task.args.get("found") or {},
             hostvars=variables.get("hostvars") or {},
             hosts=list(variables.get("ansible_play_hosts") or []),
             groups=variables.get("groups") or {},
@@ -79,6 +77,9 @@ class ActionModule(ActionBase):
             project=_PROJECT,
             catalog=_catalog,
         )
+        if hasattr(room, "programs"):
+            more = self._programs(room.programs(asked), variables)
+            asked = replace(asked, found={**asked.found, **more})
         try:
             plan = room.plan(asked)
         except TrueupError as error:

@@ -12,9 +12,9 @@ __all__ = ["plan", "programs"]
 _OLDEST = [3, 9]
 
 
-def programs(options: Mapping[str, Any]) -> Dict[str, Any]:
+def programs(asked: Asked) -> Dict[str, Any]:
     """What preflight asks the node for, as arguments of program_facts."""
-    return {"python": options["python"], "imports": ["torch"]}
+    return {"python": asked.options["python"], "imports": ["torch"]}
 
 
 def plan(asked: Asked) -> Plan:

@@ -1,0 +1,69 @@
+"""The module program_facts: programs in PATH, by path and of a module of Lmod; Pythons."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import program_facts
+import pytest
+from ansible.module_utils.testing import patch_module_args
+
+INIT = """module() {{
+    [ "$2" = GROMACS/1 ] || return 1
+    echo "it says a lot"  >&2
+    PATH="{folder}:$PATH"
+}}
+echo welcome
+"""
+
+
+def facts(capsys: pytest.CaptureFixture[str], **given: Any) -> dict[str, Any]:
+    with patch_module_args(given), pytest.raises(SystemExit):
+        program_facts.main()
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_programs_files_and_a_python(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    found = facts(
+        capsys,
+        programs=["sh", "no-such-program", "/no/such/path", sys.executable],
+        files=[str(tmp_path), str(tmp_path / "none")],
+        python=sys.executable,
+        imports=["json", "no_such_module"],
+    )
+    assert found["programs"]["sh"].endswith("/sh")
+    assert [path for path in found["programs"].values() if path is None] == [None, None]
+    assert found["files"] == {str(tmp_path): True, str(tmp_path / "none"): False}
+    assert found["python"]["version"] == list(sys.version_info[:3])
+    assert found["python"]["missing"] == ["no_such_module"]
+    assert facts(capsys, python="/no/python")["python"] is None
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "there"),
+    [
+        ("GROMACS/1", "gmx-of-module", True),
+        ("GROMACS/2", "gmx-of-module", False),
+        ("GROMACS/1", "gmx-of-nobody", False),
+    ],
+)
+def test_a_program_of_a_module(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, module: str, name: str, there: bool
+) -> None:
+    program = tmp_path / "gmx-of-module"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    init = tmp_path / "init"
+    init.write_text(INIT.format(folder=tmp_path))
+    given = {"init": str(init), "name": module}
+    found = facts(capsys, programs=[name], module=given)["programs"]
+    assert found == {name: str(program) if there else None}
+
+
+def test_no_module_without_its_file(capsys: pytest.CaptureFixture[str]) -> None:
+    found = facts(capsys, programs=["sh"], module={"init": "/no/init", "name": "GROMACS/1"})
+    assert found["programs"] == {"sh": None}
