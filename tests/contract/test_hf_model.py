@@ -7,11 +7,15 @@ import pwd
 import stat
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).parent.parent.parent
 TOKEN = "4711-is-the-token-of-the-test"
@@ -28,9 +32,6 @@ class Node:
     """A folder of this machine that stands for a node."""
 
     def __init__(self, folder: Path) -> None:
-        # pytest's own folders are root's alone.
-        for above in (folder, *folder.parents[:3]):
-            above.chmod(above.stat().st_mode | 0o055)
         self.folder = folder
         self.cache = folder / "cache"
         self.cache.mkdir()
@@ -85,8 +86,11 @@ class Node:
 
 
 @pytest.fixture
-def node(tmp_path: Path) -> Node:
-    return Node(tmp_path)
+def node() -> Iterator[Node]:
+    # Not below pytest's folder, which every start of a pytest makes root's alone again.
+    with tempfile.TemporaryDirectory(prefix="trueup-hf-") as folder:
+        Path(folder).chmod(0o755)
+        yield Node(Path(folder))
 
 
 def test_a_model_is_downloaded_once_as_its_user(node: Node) -> None:
