@@ -17,120 +17,7 @@ description:
     to be on a GPU, whose constraints did not hold, or whose conserved energy drifts more than
     O(drift_allowed), gives a record with outcome C(invalid).
   - One node; the role P(gromacs#role) installs what it needs.
-options:
-  prefix:
-    description: Folder on the node where the role put its driver.
-    type: path
-    required: true
-  source:
-    description: Where the program comes from - V(system) is what the node has, V(eessi) a module of
-      EESSI, V(container) an image.
-    type: str
-    choices: [system, eessi, container]
-    default: system
-  eessi_init:
-    description: EESSI's file to source, C(init/lmod/bash) of a version.
-    type: path
-  eessi_module:
-    description: Module to load, name and version.
-    type: str
-  container_runtime:
-    description: What runs the image.
-    type: str
-    choices: [apptainer, enroot]
-    default: apptainer
-  container_image:
-    description: Image on the node. Needs O(container_sha256).
-    type: path
-  container_sha256:
-    description: Its sha256; another file is refused.
-    type: str
-  program:
-    description: GROMACS' program, C(gmx) or C(gmx_mpi), by name or as an absolute path.
-    type: str
-    default: gmx
-  mpirun:
-    description: Launcher for a program that was built with an MPI library.
-    type: str
-    default: mpirun
-  environment:
-    description: Variables for the program, such as UCX_TLS; they stand in the record.
-    type: dict
-    default: {}
-  directory:
-    description: Existing folder for the files of the run; empty means the system's for temporary
-      files.
-    type: path
-    default: ""
-  tpr:
-    description: Input file on the node. Needs O(tpr_sha256).
-    type: path
-  tpr_sha256:
-    description: Its sha256; another file is refused.
-    type: str
-  water_box:
-    description: Edge in nm of a box of water to build; 0 means that O(tpr) is given. 2.5 nm are
-      about 1500 atoms, 10 nm about 100000.
-    type: float
-    default: 0.0
-  ranks:
-    description: MPI ranks, or thread-MPI ranks where the program was built with that.
-    type: int
-    default: 1
-  pme_ranks:
-    description: Of the ranks, how many do PME alone; V(-1) leaves it to mdrun. PME on a GPU with
-      more than one rank wants V(1).
-    type: int
-    default: -1
-  threads_per_rank:
-    description: OpenMP threads of each rank.
-    type: int
-    default: 1
-  nb:
-    description: Where short-ranged interactions are computed.
-    type: str
-    choices: [auto, cpu, gpu]
-    default: auto
-  pme:
-    description: Where long-ranged electrostatics are computed.
-    type: str
-    choices: [auto, cpu, gpu]
-    default: auto
-  bonded:
-    description: Where bonded interactions are computed.
-    type: str
-    choices: [auto, cpu, gpu]
-    default: auto
-  update:
-    description: Where positions are updated and constrained.
-    type: str
-    choices: [auto, cpu, gpu]
-    default: auto
-  steps:
-    description: Steps to do, whatever the input says.
-    type: int
-    default: 10000
-  reset_step:
-    description: Step from which time is counted; -1 means half of O(steps).
-    type: int
-    default: -1
-  pin:
-    description: Whether mdrun pins its threads to cores.
-    type: str
-    choices: ["on", "off", auto]
-    default: "on"
-  tune_pme:
-    description: Let mdrun shift work between PME and short-ranged interactions during the run, as
-      it does by itself. The work then depends on the run, and O(reset_step) must be after the
-      tuning.
-    type: bool
-    default: false
-  drift_allowed:
-    description: Drift of the conserved energy above which a run is invalid, in kJ/mol/ps per atom.
-      0.005 is what GROMACS' pair-list buffer is chosen for.
-    type: float
-    default: 0.005
-extends_documentation_fragment: [trueup_bench]
+extends_documentation_fragment: [trueup_options.gromacs, trueup_bench]
 author: trueup contributors (@trueup)
 """
 
@@ -208,41 +95,12 @@ from ansible.module_utils.trueup.benchmarks.gromacs import case as gromacs
 from ansible.module_utils.trueup.benchmarks.gromacs.output import parse_gromacs
 from ansible.module_utils.trueup.errors import BadInput
 from ansible.module_utils.trueup.node import folders
+from ansible.module_utils.trueup.options import module_spec
 from ansible.module_utils.trueup.run.bench import COMMON_SPEC, Bench
 
 
 def argument_spec() -> Dict[str, Dict[str, Any]]:
-    places = ["auto", "cpu", "gpu"]
-    return dict(
-        COMMON_SPEC,
-        prefix={"type": "path", "required": True},
-        source={"type": "str", "choices": list(gromacs.SOURCES), "default": "system"},
-        eessi_init={"type": "path"},
-        eessi_module={"type": "str"},
-        container_runtime={
-            "type": "str",
-            "choices": list(gromacs.RUNTIMES),
-            "default": "apptainer",
-        },
-        container_image={"type": "path"},
-        container_sha256={"type": "str"},
-        program={"type": "str", "default": "gmx"},
-        mpirun={"type": "str", "default": "mpirun"},
-        environment={"type": "dict", "default": {}},
-        directory={"type": "path", "default": ""},
-        tpr={"type": "path"},
-        tpr_sha256={"type": "str"},
-        water_box={"type": "float", "default": 0.0},
-        ranks={"type": "int", "default": 1},
-        pme_ranks={"type": "int", "default": -1},
-        threads_per_rank={"type": "int", "default": 1},
-        steps={"type": "int", "default": 10000},
-        reset_step={"type": "int", "default": -1},
-        pin={"type": "str", "choices": ["on", "off", "auto"], "default": "on"},
-        tune_pme={"type": "bool", "default": False},
-        drift_allowed={"type": "float", "default": 0.005},
-        **{name: {"type": "str", "choices": places, "default": "auto"} for name in gromacs.OFFLOAD},
-    )
+    return {**COMMON_SPEC, **module_spec(gromacs.OPTIONS)}
 
 
 def variables(given: Dict[str, Any]) -> Dict[str, str]:
@@ -281,7 +139,7 @@ def prepare(bench: Bench, chosen: gromacs.Settings, given: Dict[str, Any], folde
 def main() -> None:
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     given = module.params
-    bench = Bench(module, "gromacs")
+    bench = Bench(module, "gromacs", gromacs.OPTIONS)
     directory = given["directory"] or tempfile.gettempdir()
     try:
         chosen = gromacs.settings(given, cpus=len(os.sched_getaffinity(0)))

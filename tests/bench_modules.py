@@ -81,7 +81,12 @@ class Runner:
 
 
 def resumes(
-    run_module: Any, good: Callable[[], FakeRun], module: ModuleType, changed: Mapping[str, Any]
+    run_module: Any,
+    good: Callable[[], FakeRun],
+    module: ModuleType,
+    changed: Mapping[str, Any],
+    *,
+    along: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> None:
     """A record of the run stands for the same case, and for none in which one option differs.
 
@@ -90,22 +95,28 @@ def resumes(
         good: a new run that ends well.
         module: the module.
         changed: for every option of the module, another value of it.
+        along: of an option that counts with others only, those others, in both cases.
     """
     common = {*bench.COMMON_SPEC, "timeout_seconds"}
     assert set(changed) == set(module.argument_spec()) - common
-    record = run_module(good())["record"]
-    earlier = json.loads(json.dumps([identity(record)]))
+    earlier = _recorded(run_module, good)
     again = good()
     taken = run_module(again, earlier=earlier)
     assert (taken["resumed"], taken["record"], again.calls) == (0, None, [])
-    measured = {
-        name
-        for name, value in changed.items()
-        if run_module(good(), check=True, earlier=earlier, **{name: value})["resumed"] is None
-    }
+    measured = set()
+    for name, value in changed.items():
+        others = (along or {}).get(name, {})
+        before = _recorded(run_module, good, **others) if others else earlier
+        again = run_module(good(), check=True, earlier=before, **{**others, name: value})
+        measured |= {name} if again["resumed"] is None else set()
     assert measured == set(changed)
     # How long it may take changes no figure.
     assert run_module(good(), earlier=earlier, timeout_seconds=77)["resumed"] == 0
     # A record of another kernel or node does not stand for this one.
     for other in ({"nodes": ["node-9"]}, {"system": {}}, {"program": "0" * 12}):
         assert run_module(good(), earlier=[{**earlier[0], **other}])["resumed"] is None
+
+
+def _recorded(run_module: Any, good: Callable[[], FakeRun], **given: Any) -> list[dict[str, Any]]:
+    """What is compared of a record of a case."""
+    return list(json.loads(json.dumps([identity(run_module(good(), **given)["record"])])))

@@ -124,12 +124,7 @@ def _checked(action: Any, role: str, path: Path, variables: Mapping[str, Any]) -
     values = {
         name: action._templar.template(variables[name]) for name in specs if name in variables
     }
-    validator = ArgumentSpecValidator(
-        {
-            name: {key: spec[key] for key in _SPEC_KEYS if key in spec}
-            for name, spec in specs.items()
-        }
-    )
+    validator = ArgumentSpecValidator({name: _typed(spec) for name, spec in specs.items()})
     checked = validator.validate(values)
     wrong += [f"{text}." for text in checked.error_messages]
     typed = {
@@ -142,6 +137,16 @@ def _checked(action: Any, role: str, path: Path, variables: Mapping[str, Any]) -
     if wrong:
         raise AnsibleActionFail(" ".join(wrong))
     return typed
+
+
+def _typed(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a described variable says its type. A path stays as it is written: ``~`` is the home
+    of the user on the node, and would be made this machine's here."""
+    kept = {key: spec[key] for key in _SPEC_KEYS if key in spec}
+    for key in ("type", "elements"):
+        if kept.get(key) == "path":
+            kept[key] = "str"
+    return kept
 
 
 def _unknown(name: str, role: str, specs: Mapping[str, Any]) -> str:

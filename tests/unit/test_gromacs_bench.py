@@ -16,7 +16,7 @@ import jsonschema
 import pytest
 from ansible.module_utils.trueup.benchmarks.gromacs import case as gromacs
 from ansible.module_utils.trueup.benchmarks.gromacs.output import parse_gromacs
-from bench_modules import FakeRun, Runner
+from bench_modules import FakeRun, Runner, resumes
 from trueup import record as records
 
 ROOT = Path(__file__).parent.parent.parent
@@ -133,20 +133,18 @@ def test_a_run_that_was_not_as_asked_is_invalid(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"water_box": 0.0}, "give either tpr with tpr_sha256, or water_box"),
-        ({"tpr": "/data/a.tpr"}, "give either tpr with tpr_sha256, or water_box"),
-        ({"tpr": "/data/a.tpr", "water_box": 0.0}, "is no sha256"),
+        ({"tpr": "/data/a.tpr"}, "is no sha256"),
         ({"tpr_sha256": SUM}, "leave it out"),
-        ({"tpr": "/no/a.tpr", "tpr_sha256": SUM, "water_box": 0.0}, "is not a file on this node"),
-        ({"water_box": 1.0}, "water_box 1 nm is not between"),
-        ({"ranks": 0}, "ranks 0 is not at least 1"),
+        ({"tpr": "/no/a.tpr", "tpr_sha256": SUM}, "is not a file on this node"),
+        ({"water_box": 1.0}, "water_box is 1.0: it must be 2.4 or more, 60 or less"),
+        ({"ranks": 0}, "ranks is 0: it must be 1 or more"),
         ({"ranks": 5}, "5 ranks x 2 threads are more than the 8 CPUs there are"),
-        ({"steps": 10}, "steps 10 are below 100"),
+        ({"steps": 10}, "steps is 10: it must be 100 or more"),
         ({"reset_step": 2000}, "reset_step 2000 is not before the end"),
-        ({"drift_allowed": 0}, "drift_allowed 0.0 is not a positive energy"),
+        ({"drift_allowed": 0}, "drift_allowed is 0.0: it must be 1e-09 or more"),
         ({"nb": "cpu", "pme": "gpu"}, "nb is cpu"),
         ({"directory": "/no/such/folder"}, "/no/such/folder is not a folder on this node"),
-        ({"timeout_seconds": 0}, "timeout_seconds 0"),
+        ({"timeout_seconds": 0}, "timeout_seconds is 0: it must be 1 or more"),
     ],
 )
 def test_bad_input_is_refused_before_anything_runs(
@@ -213,7 +211,7 @@ def test_each_program_runs_within_the_image(run_module: Any, runtime: str) -> No
         ({**EESSI, "eessi_module": "GROMACS"}, "as name/version"),
         ({**EESSI, "eessi_init": None}, "give eessi_init '' as an absolute path"),
         ({**IMAGE, "container_sha256": "ab"}, "sha256 in container_sha256 ('ab' is none)"),
-        ({**IMAGE, "container_image": None}, "give container_image ''"),
+        ({**IMAGE, "container_image": ""}, "give container_image ''"),
         ({"pme_ranks": 1}, "pme_ranks 1 is not -1 (mdrun's choice) to 0"),
     ],
 )
@@ -324,8 +322,50 @@ def test_the_driver_says_why_it_failed(
 
 
 def test_ranks_for_pme_alone_make_another_case() -> None:
-    given = {"tpr": None, "tpr_sha256": None, "water_box": 4.0, "ranks": 4, "threads_per_rank": 1}
+    given = {"tpr": "", "tpr_sha256": "", "water_box": 4.0, "ranks": 4, "threads_per_rank": 1}
     given |= {"steps": 1000, "reset_step": -1, "drift_allowed": 0.005, "pin": "on"}
     given |= {"tune_pme": False, "source": "system", **dict.fromkeys(gromacs.OFFLOAD, "auto")}
     cases = [gromacs.settings({**given, "pme_ranks": n}, cpus=4).case for n in (-1, 1, 2)]
     assert cases == ["water4nm-r4t1", "water4nm-r4t1p1", "water4nm-r4t1p2"]
+
+
+def test_a_record_of_the_run_stands_for_its_case(run_module: Any, tmp_path: Path) -> None:
+    driver = json.loads(GOOD.splitlines()[-1].removeprefix("trueup-gromacs "))
+    for name in ("a.tpr", "b.tpr", "init", "a.sif", "b.sif"):
+        (tmp_path / name).touch()
+    (tmp_path / "elsewhere").mkdir()
+    eessi = {**EESSI, "eessi_init": str(tmp_path / "init")}
+    image = {**IMAGE, "container_image": str(tmp_path / "a.sif"), "nb": "auto"}
+    file = {"tpr": str(tmp_path / "a.tpr"), "tpr_sha256": driver["tpr_sha256"]}
+    changed = {
+        "prefix": "/srv/trueup",
+        "source": "system",
+        "eessi_init": str(tmp_path / "b.sif"),
+        "eessi_module": "GROMACS/2025.4-foss-2025b",
+        "container_image": str(tmp_path / "b.sif"),
+        "container_sha256": "cd" * 32,
+        "container_runtime": "enroot",
+        "program": "gmx_mpi",
+        "mpirun": "/opt/mpirun",
+        "environment": {"UCX_TLS": "rc"},
+        "directory": str(tmp_path / "elsewhere"),
+        "tpr": str(tmp_path / "b.tpr"),
+        "tpr_sha256": SUM,
+        "water_box": 3.0,
+        "ranks": 2,
+        "pme_ranks": 0,
+        "threads_per_rank": 1,
+        **dict.fromkeys(gromacs.OFFLOAD, "cpu"),
+        "steps": 3000,
+        "reset_step": 500,
+        "pin": "off",
+        "tune_pme": True,
+        "drift_allowed": 0.004,
+    }
+    along = {
+        "source": eessi,
+        **dict.fromkeys(("eessi_init", "eessi_module"), eessi),
+        **dict.fromkeys(("container_image", "container_sha256", "container_runtime"), image),
+        **dict.fromkeys(("tpr", "tpr_sha256"), file),
+    }
+    resumes(run_module, lambda: FakeRun(stdout=GOOD), gromacs_bench, changed, along=along)

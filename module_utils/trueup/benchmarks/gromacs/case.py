@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from ...errors import BadInput
+from ...options import MODULE, ROLE, Option
 from .output import GromacsOutput, fatal_error
 
 __all__ = [
     "OFFLOAD",
-    "RUNTIMES",
-    "SOURCES",
+    "OPTIONS",
     "Settings",
     "command",
     "judge",
@@ -25,12 +25,8 @@ __all__ = [
 # mdrun's options for what runs on a GPU, in its own order.
 OFFLOAD = ("nb", "pme", "bonded", "update")
 
-# The cut-offs are 0.9 nm and the pair list reaches further: a smaller box would see itself.
-_SMALLEST_BOX = 2.4
-_LARGEST_BOX = 60.0
 # The counters are reset when that part of the steps is done: then mdrun has settled.
 _DEFAULT_RESET = 0.5
-_FEWEST_STEPS = 100
 
 # GROMACS is built for 64 OpenMP threads a rank at least.
 _MOST_THREADS = 64
@@ -39,9 +35,183 @@ _MOST_SINGLE_RANKS = 16
 # A domain is not smaller than the cut-off and what the pair list reaches beyond it.
 _NM_FOR_A_RANK = 1.2
 
-# Where the program comes from, and what runs an image.
-SOURCES = ("system", "eessi", "container")
-RUNTIMES = ("apptainer", "enroot")
+_PLACES = ("auto", "cpu", "gpu")
+_ELSEWHERE = "A part that ran elsewhere than asked for makes the run invalid."
+OPTIONS = (
+    Option(
+        "prefix",
+        "path",
+        "Folder on the node for the driver, one file.",
+        "~/.local/share/trueup/gromacs",
+    ),
+    Option(
+        "source",
+        "str",
+        "Where the program comes from: system (the node's, or the distribution's package), eessi (a"
+        " module of what the role eessi mounts) or container (an image).",
+        "system",
+        choices=("system", "eessi", "container"),
+    ),
+    Option("eessi_version", "str", "With source eessi: its version.", "2023.06", of=ROLE),
+    Option(
+        "eessi_init",
+        "path",
+        "With source eessi: its file to source, init/lmod/bash of a version.",
+        of=MODULE,
+    ),
+    Option(
+        "eessi_module",
+        "str",
+        "With source eessi: the module to load, name and version. Of an empty one the role makes"
+        " that of catalog/eessi.yml for the version, the CUDA build where the node has GPUs.",
+        "",
+    ),
+    Option("container_image", "path", "With source container: an image on the node.", ""),
+    Option("container_sha256", "str", "Its sha256; another file is refused.", ""),
+    Option(
+        "container_runtime",
+        "str",
+        "What runs the image: apptainer (.sif) or enroot (.sqsh).",
+        "apptainer",
+        choices=("apptainer", "enroot"),
+    ),
+    Option(
+        "program",
+        "str",
+        "GROMACS' program, by name or as an absolute path: gmx, or gmx_mpi of a build with an MPI"
+        " library. Where the node's own is asked for and there is no gmx, the role installs"
+        " Debian's and Ubuntu's package; other distributions have none in their own repositories.",
+        "gmx",
+        filled=True,
+    ),
+    Option(
+        "mpirun",
+        "str",
+        "Launcher for a program that was built with an MPI library (gmx_mpi). One built with"
+        " thread-MPI needs none.",
+        "mpirun",
+        filled=True,
+    ),
+    Option(
+        "environment",
+        "dict",
+        "Variables for the program, such as UCX_TLS; they stand in the record.",
+        {},
+    ),
+    Option(
+        "directory",
+        "path",
+        "Existing folder for the files of a run, removed at its end. Empty: the system's for"
+        " temporary files.",
+        "",
+    ),
+    Option(
+        "tpr",
+        "path",
+        "Input file on the node, an absolute path. Empty: a box of water that is built there.",
+        "",
+    ),
+    Option("tpr_sha256", "str", "Its sha256; another file is refused.", ""),
+    Option(
+        "water_box",
+        "float",
+        "Edge in nm of the box of water, where there is no input file: 4 nm are about 6300 atoms,"
+        " enough for 2 cores; 10 nm about 100000 atoms.",
+        4.0,
+        why="The cut-offs are 0.9 nm and the pair list reaches further: a smaller box than 2.4 nm"
+        " would see itself.",
+        least=2.4,
+        most=60,
+    ),
+    Option(
+        "layouts",
+        "list",
+        "Layouts to measure: a list of ranks and threads_per_rank, and pme_ranks where some ranks"
+        " are to do PME alone. Empty: from the topology. Without GPUs all cores as one rank, a rank"
+        " for each NUMA node and for each L3 group, and up to 16 cores a rank for each core; with"
+        " GPUs one rank on one GPU, and one for each GPU with the cores that are its share. A box"
+        " of water has too few atoms for more than (edge / 1.2 nm)^3 ranks, and gets none of these"
+        " layouts.",
+        [],
+        elements="dict",
+        of=ROLE,
+    ),
+    Option(
+        "ranks",
+        "int",
+        "MPI ranks, or thread-MPI ranks where the program was built with that.",
+        1,
+        least=1,
+        of=MODULE,
+    ),
+    Option(
+        "pme_ranks",
+        "int",
+        "Of the ranks, how many do PME alone; -1 leaves it to mdrun. PME on a GPU with more than"
+        " one rank wants 1.",
+        -1,
+        least=-1,
+        of=MODULE,
+    ),
+    Option("threads_per_rank", "int", "OpenMP threads of each rank.", 1, least=1, of=MODULE),
+    *(
+        Option(name, "str", f"Where {what}. {_ELSEWHERE}", "auto", choices=_PLACES)
+        for name, what in (
+            ("nb", "short-ranged interactions are computed"),
+            ("pme", "long-ranged electrostatics are computed"),
+            ("bonded", "bonded interactions are computed"),
+            ("update", "positions are updated and constrained"),
+        )
+    ),
+    Option(
+        "steps",
+        "int",
+        "Steps of each run, whatever the input says.",
+        5000,
+        why="5000 of the default box take about half a minute on 2 cores; take more on a large"
+        " node, so that the run is not shorter than its own noise.",
+        least=100,
+    ),
+    Option(
+        "reset_step",
+        "int",
+        "Step from which time is counted, since load balancing settles in the first ones; -1 means"
+        " half of the steps.",
+        -1,
+        least=-1,
+    ),
+    Option(
+        "pin",
+        "str",
+        "Whether mdrun pins its threads to cores.",
+        "on",
+        choices=("on", "off", "auto"),
+    ),
+    Option(
+        "tune_pme",
+        "bool",
+        "Let mdrun shift work between PME and short-ranged interactions while it runs, as it does"
+        " by itself in production. The work then differs from run to run, and reset_step must come"
+        " after the tuning (thousands of steps).",
+        default=False,
+    ),
+    Option(
+        "drift_allowed",
+        "float",
+        "Drift of the conserved energy in kJ/mol/ps per atom above which a run is invalid.",
+        0.005,
+        why="0.005 is verlet-buffer-tolerance's default, the error that GROMACS chooses its pair"
+        " list for; SPC water in mixed precision stays below 0.001.",
+        least=1e-9,
+    ),
+    Option(
+        "timeout_seconds",
+        "int",
+        "Time limit of one case in seconds, the building of the water included.",
+        1800,
+        least=1,
+    ),
+)
 # The whole driver runs in EESSI's environment: initialised once, and mpirun is that of the module.
 _IN_EESSI = '. "$1" >/dev/null || exit 1; module load "$2" || exit 1; shift 2; exec "$@"'
 _EESSI_INIT = re.compile(r"/.*/versions/([^/]+)/init/.+")
@@ -155,39 +325,35 @@ def layouts(
     return found
 
 
-def settings(given: Mapping[str, Any], *, cpus: int) -> Settings:
+def settings(given: Mapping[str, Any], *, cpus: Optional[int] = None) -> Settings:
     """What the module's parameters ask for.
 
     Args:
-        given: the module's parameters.
-        cpus: that the run may use.
+        given: the module's parameters, each in its range.
+        cpus: that the run may use; None where that is not known yet.
 
     Raises:
-        BadInput: naming the parameter that is wrong.
+        BadInput: parameters that do not go together, naming them.
     """
-    tpr, sha256, box = given["tpr"] or "", (given["tpr_sha256"] or "").lower(), given["water_box"]
-    _require_input(tpr, sha256, box)
-    for name in ("ranks", "threads_per_rank"):
-        if given[name] < 1:
-            raise BadInput(f"{name} {given[name]} is not at least 1")
+    tpr, sha256 = given["tpr"], given["tpr_sha256"].lower()
+    if tpr and not re.fullmatch(r"[0-9a-f]{64}", sha256):
+        raise BadInput(f"tpr_sha256 {sha256!r} is no sha256: sha256sum {tpr} prints it")
+    if sha256 and not tpr:
+        raise BadInput("tpr_sha256 is of an input file, and water_box builds one: leave it out")
     ranks, threads = given["ranks"], given["threads_per_rank"]
     # mdrun only warns, and its ranks wait for each other busily: minutes for what takes a second.
-    if ranks * threads > cpus:
+    if cpus is not None and ranks * threads > cpus:
         raise BadInput(f"{ranks} ranks x {threads} threads are more than the {cpus} CPUs there are")
     steps, reset = given["steps"], given["reset_step"]
-    if steps < _FEWEST_STEPS:
-        raise BadInput(f"steps {steps} are below {_FEWEST_STEPS}: nothing is measured in so few")
     if reset < 0:
         reset = int(steps * _DEFAULT_RESET)
     if reset >= steps:
         raise BadInput(f"reset_step {reset} is not before the end at {steps} steps")
-    if not given["drift_allowed"] > 0:
-        raise BadInput(f"drift_allowed {given['drift_allowed']} is not a positive energy")
     offload = {name: given[name] for name in OFFLOAD}
     # mdrun's own rule, said before anything is built.
     if offload["nb"] == "cpu" and "gpu" in offload.values():
         raise BadInput("nb is cpu: pme, bonded and update can be on a GPU only where nb is")
-    if not -1 <= given["pme_ranks"] < ranks:
+    if given["pme_ranks"] >= ranks:
         raise BadInput(
             f"pme_ranks {given['pme_ranks']} is not -1 (mdrun's choice) to {ranks - 1}, one less"
             " than there are ranks"
@@ -195,7 +361,7 @@ def settings(given: Mapping[str, Any], *, cpus: int) -> Settings:
     return Settings(
         tpr=tpr,
         sha256=sha256,
-        water_box=box,
+        water_box=0.0 if tpr else given["water_box"],
         ranks=ranks,
         threads=threads,
         steps=steps,
@@ -212,7 +378,7 @@ def settings(given: Mapping[str, Any], *, cpus: int) -> Settings:
 def _eessi(given: Mapping[str, Any]) -> Sequence[str]:
     if given["source"] != "eessi":
         return ()
-    init, module = given["eessi_init"] or "", given["eessi_module"] or ""
+    init, module = given["eessi_init"] or "", given["eessi_module"]
     if not init.startswith("/") or not re.fullmatch(r"[A-Za-z0-9._+-]+/[A-Za-z0-9._+-]+", module):
         raise BadInput(
             f"source is eessi: give eessi_init {init!r} as an absolute path, and eessi_module "
@@ -224,7 +390,7 @@ def _eessi(given: Mapping[str, Any]) -> Sequence[str]:
 def _image(given: Mapping[str, Any]) -> Sequence[str]:
     if given["source"] != "container":
         return ()
-    image, sha256 = given["container_image"] or "", (given["container_sha256"] or "").lower()
+    image, sha256 = given["container_image"], given["container_sha256"].lower()
     if not image.startswith("/") or not re.fullmatch(r"[0-9a-f]{64}", sha256):
         raise BadInput(
             f"source is container: give container_image {image!r} as an absolute path, and its "
@@ -247,21 +413,6 @@ def _inside(chosen: Settings, folder: str, variables: Sequence[str]) -> List[str
     nv = ["--nv"] if "gpu" in chosen.offload.values() else []
     binds = [word for each in folders for word in ("--bind", each)]
     return ["apptainer", "exec", *nv, *binds, "--pwd", folder, image]
-
-
-def _require_input(tpr: str, sha256: str, box: float) -> None:
-    """One input, and a whole one."""
-    if bool(tpr) == bool(box):
-        raise BadInput("give either tpr with tpr_sha256, or water_box, the edge of a box in nm")
-    if tpr and not re.fullmatch(r"[0-9a-f]{64}", sha256):
-        raise BadInput(f"tpr_sha256 {sha256!r} is no sha256: sha256sum {tpr} prints it")
-    if sha256 and not tpr:
-        raise BadInput("tpr_sha256 is of an input file, and water_box builds one: leave it out")
-    if box and not _SMALLEST_BOX <= box <= _LARGEST_BOX:
-        raise BadInput(
-            f"water_box {box:g} nm is not between {_SMALLEST_BOX:g} (the cut-offs) and "
-            f"{_LARGEST_BOX:g} nm"
-        )
 
 
 def command(

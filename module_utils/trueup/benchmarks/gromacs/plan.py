@@ -1,0 +1,147 @@
+"""The role gromacs, planned: where the program comes from, and the layouts that are measured."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Mapping, Optional
+
+from ...options import module_spec, refusals
+from ...plan import Asked, Plan, Skipped
+from . import case as gromacs
+
+__all__ = ["plan", "programs"]
+
+_MOUNT = "/cvmfs/software.eessi.io/versions"
+_LAYOUT = {"ranks", "threads_per_rank"}
+_MAY_HAVE = {*_LAYOUT, "pme_ranks"}
+
+
+def programs(asked: Asked) -> Dict[str, Any]:
+    """What preflight asks the node for, as arguments of program_facts. EESSI's module is loaded; an
+    image is only looked for, and its sum compared before each run."""
+    options = asked.options
+    if options["source"] == "container":
+        return {"programs": [options["container_runtime"]], "files": [options["container_image"]]}
+    found: Dict[str, Any] = {"programs": [options["program"]]}
+    if options["source"] == "eessi":
+        found["module"] = {"init": _init(options), "name": _module(asked)}
+    return found
+
+
+def plan(asked: Asked) -> Plan:
+    """A case for each layout.
+
+    Raises:
+        BadInput: options that do not go together.
+    """
+    options = asked.options
+    refused = [] if options["source"] != "eessi" or _module(asked) else [_no_module(options)]
+    layouts = options["layouts"] or _layouts(asked)
+    for layout in layouts:
+        numbers = all(isinstance(number, int) for number in layout.values())
+        if not (numbers and _LAYOUT <= set(layout) <= _MAY_HAVE):
+            refused.append(
+                "each of gromacs_layouts has the numbers ranks and threads_per_rank, and may have"
+                f" pme_ranks: {dict(layout)}"
+            )
+        refused += refusals(gromacs.OPTIONS, layout, "gromacs_layouts: ")
+    if refused:
+        return Plan(refused=refused)
+    cases = [_case(asked, layout) for layout in layouts]
+    for case in cases:
+        gromacs.settings({"pme_ranks": -1, "eessi_init": "", **case})
+    lacking = _lacking(asked)
+    return Plan(
+        values={"install_package": _installs(asked)},
+        skipped=[Skipped("gromacs", lacking)] if lacking else [],
+        cases=cases,
+    )
+
+
+def _case(asked: Asked, layout: Mapping[str, int]) -> Dict[str, Any]:
+    taken = module_spec(gromacs.OPTIONS)
+    case = {name: value for name, value in asked.options.items() if name in taken}
+    if asked.options["source"] == "eessi":
+        case.update(eessi_init=_init(asked.options), eessi_module=_module(asked))
+    return {**case, **layout}
+
+
+def _layouts(asked: Asked) -> List[Dict[str, int]]:
+    node, options = asked.node, asked.options
+    # The distribution's build leaves GPUs alone, whatever the node has.
+    unused = options["nb"] == "cpu" or (options["source"] == "system" and options["nb"] != "gpu")
+    return gromacs.layouts(
+        node.get("cores") or 1,
+        numa=len(node.get("numa") or []),
+        l3_groups=len(node.get("l3_groups") or []),
+        gpus=0 if unused else _gpus(asked),
+        pme=options["pme"],
+        water_box=0.0 if options["tpr"] else options["water_box"],
+    )
+
+
+def _gpus(asked: Asked) -> int:
+    return len(asked.node.get("gpus") or [])
+
+
+def _init(options: Mapping[str, Any]) -> str:
+    """EESSI's file to source."""
+    return f"{_MOUNT}/{options['eessi_version']}/init/lmod/bash"
+
+
+def _module(asked: Asked) -> str:
+    """EESSI's module; empty where none is named and the catalog knows none."""
+    if asked.options["eessi_module"]:
+        return str(asked.options["eessi_module"])
+    version = asked.catalog("eessi.yml")["versions"].get(asked.options["eessi_version"], {})
+    return str(version.get("gromacs", {}).get("gpu" if _gpus(asked) else "cpu", ""))
+
+
+def _no_module(options: Mapping[str, Any]) -> str:
+    return (
+        f"of EESSI {options['eessi_version']} catalog/eessi.yml knows no module for this node: set"
+        " gromacs_eessi_module"
+    )
+
+
+def _found(asked: Asked) -> Optional[str]:
+    options = asked.options
+    if options["source"] != "container":
+        path: Optional[str] = asked.found["programs"][options["program"]]
+        return path
+    there = all(asked.found["files"].values())
+    runtime: Optional[str] = asked.found["programs"][options["container_runtime"]]
+    return runtime if there else None
+
+
+def _installs(asked: Asked) -> bool:
+    """Whether the role installs the distribution's package."""
+    return bool(
+        _found(asked) is None
+        and asked.options["source"] == "system"
+        and asked.node.get("privilege") is not None
+    )
+
+
+def _lacking(asked: Asked) -> str:
+    options = asked.options
+    program = options["program"]
+    if _found(asked) is not None:
+        return ""
+    if options["source"] == "eessi":
+        # It is not there yet in the preflight of the run that mounts it.
+        if "eessi" in asked.variables.get("trueup_cluster_roles", []):
+            return ""
+        return (
+            f"the module {_module(asked)} cannot be loaded from {_init(options)}: give the node the"
+            " role eessi"
+        )
+    if options["source"] == "container":
+        return f"{options['container_runtime']} or {options['container_image']} is not on this node"
+    if program != "gmx" or asked.node.get("package_manager") != "apt":
+        return (
+            f"no {program} on this node, and no package of its distribution that has it: set"
+            " gromacs_program to one, such as EESSI's or a build of yours"
+        )
+    if asked.node.get("privilege"):
+        return ""
+    return "no gmx on this node, and installing it needs root or sudo without a password"

@@ -1,0 +1,146 @@
+"""The role gromacs, planned: what is asked for, what is skipped, refused and measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from trueup.benchmarks.gromacs.case import OPTIONS
+from trueup.benchmarks.gromacs.plan import plan, programs
+from trueup.errors import BadInput
+from trueup.options import MODULE, module_spec
+from trueup.plan import Asked
+
+CATALOG = Path(__file__).parents[2] / "catalog"
+DEFAULTS = {one.name: one.default for one in OPTIONS if one.of != MODULE}
+HBV3 = {"cores": 120, "numa": [1] * 4, "l3_groups": [1] * 16, "package_manager": "apt"}
+SUM = "ab" * 32
+EESSI = {"source": "eessi"}
+IMAGE = {
+    "source": "container",
+    "container_image": "/images/gromacs.sif",
+    "container_sha256": SUM,
+}
+INIT = "/cvmfs/software.eessi.io/versions/2023.06/init/lmod/bash"
+
+
+def asked(found: str | None = "/usr/bin/gmx", *, node: Any = None, **options: Any) -> Asked:
+    variables = options.pop("variables", {})
+    given = {**DEFAULTS, **options}
+    return Asked(
+        options=given,
+        node={"privilege": None, **HBV3, **(node or {})},
+        found={
+            "programs": {given["program"]: found, given["container_runtime"]: found},
+            "files": {"/images/gromacs.sif": True},
+        },
+        variables=variables,
+        catalog=lambda name: yaml.safe_load((CATALOG / name).read_text()),
+    )
+
+
+def layouts(wanted: Asked) -> list[tuple[int, int]]:
+    return [(case["ranks"], case["threads_per_rank"]) for case in plan(wanted).cases or []]
+
+
+def test_cases_of_the_topology_with_the_options_that_the_module_takes() -> None:
+    made = plan(asked(water_box=10.0))
+    assert layouts(asked(water_box=10.0)) == [(1, 64), (4, 30)]
+    assert (made.skipped, made.values) == ([], {"install_package": False})
+    case = (made.cases or [])[0]
+    assert set(case) <= set(module_spec(OPTIONS))
+    assert (case["steps"], case["pin"], case["eessi_module"]) == (5000, "on", "")
+    assert programs(asked()) == {"programs": ["gmx"]}
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        # The distribution's build leaves GPUs alone.
+        ({}, [(1, 64)]),
+        ({"nb": "gpu"}, [(1, 12), (8, 12)]),
+        ({"program": "/opt/gmx", "nb": "cpu"}, [(1, 64)]),
+        ({**EESSI}, [(1, 12), (8, 12)]),
+        ({"layouts": [{"ranks": 2, "threads_per_rank": 3, "pme_ranks": 1}]}, [(2, 3)]),
+    ],
+)
+def test_gpus_count_where_the_program_uses_them(
+    options: dict[str, Any], wanted: list[tuple[int, int]]
+) -> None:
+    node = {"cores": 96, "gpus": [{}] * 8, "numa": [], "l3_groups": []}
+    assert layouts(asked(node=node, water_box=10.0, **options)) == wanted
+
+
+def test_an_input_file_has_no_box() -> None:
+    wanted = {"tpr": "/data/a.tpr", "tpr_sha256": SUM, "water_box": 2.4}
+    assert layouts(asked(**wanted)) == [(1, 64), (4, 30)]
+
+
+@pytest.mark.parametrize(
+    ("gpus", "module"),
+    [(0, "GROMACS/2024.4-foss-2023b"), (1, "GROMACS/2024.4-foss-2023b-CUDA-12.4.0")],
+)
+def test_the_module_of_eessi_follows_the_node(gpus: int, module: str) -> None:
+    wanted = asked(node={"gpus": [{}] * gpus}, **EESSI)
+    assert programs(wanted) == {"programs": ["gmx"], "module": {"init": INIT, "name": module}}
+    case = (plan(wanted).cases or [])[0]
+    assert (case["eessi_init"], case["eessi_module"]) == (INIT, module)
+
+
+def test_an_image_is_looked_for() -> None:
+    wanted = asked(**IMAGE)
+    assert programs(wanted) == {"programs": ["apptainer"], "files": ["/images/gromacs.sif"]}
+    assert plan(wanted).skipped == []
+
+
+@pytest.mark.parametrize(
+    ("given", "why", "install"),
+    [
+        ({}, "installing it needs root", False),
+        ({"node": {"privilege": "sudo"}}, "", True),
+        ({"node": {"package_manager": "dnf"}}, "no package of its distribution", False),
+        ({"program": "gmx_mpi"}, "no gmx_mpi on this node", False),
+        ({**EESSI}, "cannot be loaded from /cvmfs", False),
+        ({**EESSI, "variables": {"trueup_cluster_roles": ["eessi"]}}, "", False),
+        ({**IMAGE}, "apptainer or /images/gromacs.sif is not on this node", False),
+    ],
+)
+def test_what_a_node_without_the_program_gets(
+    given: dict[str, Any], why: str, install: bool
+) -> None:
+    made = plan(asked(None, **given))
+    assert [why in one.why for one in made.skipped] == ([True] if why else [])
+    assert made.values == {"install_package": install}
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({**EESSI, "eessi_version": "2026.06"}, "catalog/eessi.yml knows no module"),
+        ({**EESSI, "eessi_version": "1999"}, "catalog/eessi.yml knows no module"),
+        ({"layouts": [{"ranks": 2}]}, "each of gromacs_layouts has"),
+        ({"layouts": [{"ranks": 2, "threads_per_rank": "x"}]}, "each of gromacs_layouts has"),
+        ({"layouts": [{"ranks": 1, "threads_per_rank": 1, "pin": 1}]}, "each of gromacs_layouts"),
+        ({"layouts": [{"ranks": 0, "threads_per_rank": 1}]}, "gromacs_layouts: ranks is 0"),
+    ],
+)
+def test_what_is_refused(given: dict[str, Any], said: str) -> None:
+    made = plan(asked(**given))
+    assert made.cases is None
+    assert said in " ".join(made.refused)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"reset_step": 5000}, "reset_step 5000 is not before the end"),
+        ({"tpr": "/data/a.tpr"}, "is no sha256"),
+        ({"nb": "cpu", "pme": "gpu"}, "nb is cpu"),
+        ({**IMAGE, "container_sha256": "ab"}, "is none"),
+    ],
+)
+def test_options_that_do_not_go_together(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(BadInput, match=said):
+        plan(asked(**given))
