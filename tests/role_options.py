@@ -1,10 +1,10 @@
 """Write what follows from the options that the benchmarks' rooms declare: each role's ``defaults``
-and the options in its ``argument_specs``. ``make options`` runs it; a contract compares."""
+and the options in its ``argument_specs``, and of a new role the files that all of them begin with.
+``make options`` runs it; a contract compares."""
 
 from __future__ import annotations
 
 import importlib
-import sys
 import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,55 @@ WIDTH = 120
 # PyYAML ends a line only after it, and what is dumped is indented by up to six.
 _DUMPED = 90
 HEAD = "# Written by `make options` from module_utils/trueup/benchmarks/{}/case.py.\n"
+
+# Of a new role: what its files hold until somebody writes more into them.
+ENTRIES = {
+    "main": {"short_description": "Install the benchmark"},
+    "benchmark": {"short_description": "Measure, and record each case as it ends"},
+    "preflight": {"short_description": "Check variables and programs"},
+}
+SKELETON = {
+    "meta/main.yml": """\
+---
+galaxy_info:
+  author: trueup contributors
+  description: The benchmark TOOL
+  license: MIT
+  min_ansible_version: "2.19"
+  platforms:
+    - name: Ubuntu
+      versions: [jammy, noble]
+dependencies: []
+""",
+    "tasks/main.yml": """\
+---
+- name: Check variables and programs
+  ansible.builtin.include_tasks: preflight.yml
+  when: "'ROLE' not in trueup_preflighted | default([])"
+""",
+    "tasks/preflight.yml": """\
+---
+- name: Plan ROLE
+  trueup_plan:
+  register: __ROLE_plan
+
+- name: Record what is skipped
+  ansible.builtin.set_fact:
+    __ROLE_skipped: "{{ __ROLE_plan.skipped_here }}"
+""",
+    "tasks/benchmark.yml": """\
+---
+- name: Plan ROLE
+  trueup_plan:
+  register: __ROLE_plan
+
+- name: Measure TOOL
+  ansible.builtin.include_tasks: "{{ role_path }}/../../playbooks/tasks/cases.yml"
+  vars:
+    cases_benchmark: TOOL
+    cases_plan: "{{ __ROLE_plan }}"
+""",
+}
 
 
 def declared() -> Iterator[tuple[str, str, tuple[Option, ...]]]:
@@ -46,10 +95,12 @@ def defaults(role: str, tool: str, options: tuple[Option, ...]) -> str:
     return "\n".join(parts)
 
 
-def argument_specs(role: str, tool: str, options: tuple[Option, ...]) -> str:
+def argument_specs(root: Path, role: str, tool: str, options: tuple[Option, ...]) -> str:
     """``meta/argument_specs.yml``: its entry points as they are, with these options."""
-    path = ROOT / "roles" / role / "meta" / "argument_specs.yml"
-    entries = yaml.safe_load(path.read_text(encoding="utf-8"))["argument_specs"]
+    path = root / "roles" / role / "meta" / "argument_specs.yml"
+    entries = ENTRIES
+    if path.exists():
+        entries = yaml.safe_load(path.read_text(encoding="utf-8"))["argument_specs"]
     lines = ["---", HEAD.format(tool).rstrip(), "argument_specs:"]
     for place, (name, entry) in enumerate(entries.items()):
         lines.append(f"  {name}:")
@@ -81,15 +132,18 @@ def _dumped(value: Any) -> str:
     return yaml.dump(value, Dumper=_Dumper, sort_keys=False, width=_DUMPED, allow_unicode=True)
 
 
-def files() -> Iterator[tuple[Path, str]]:
+def files(root: Path = ROOT) -> Iterator[tuple[Path, str]]:
     """Every file that follows from a declaration, and its text."""
     for role, tool, options in declared():
-        yield ROOT / "roles" / role / "defaults" / "main.yml", defaults(role, tool, options)
-        path = ROOT / "roles" / role / "meta" / "argument_specs.yml"
-        yield path, argument_specs(role, tool, options)
+        folder = root / "roles" / role
+        yield folder / "defaults" / "main.yml", defaults(role, tool, options)
+        yield folder / "meta" / "argument_specs.yml", argument_specs(root, role, tool, options)
+        for name, text in SKELETON.items():
+            if not (folder / name).exists():
+                yield folder / name, text.replace("TOOL", tool).replace("ROLE", role)
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(ROOT / "module_utils"))
-    for path, text in files():
+    for path, text in files(Path.cwd()):
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")

@@ -211,7 +211,8 @@ def options_of(role: str) -> tuple[Option, ...]:
 def room_of(role: str) -> ModuleType:
     """The module with ``plan`` of a role."""
     tool = tool_of(role)
-    names = [f"trueup.benchmarks.{tool}.plan"] if tool else []
+    rooms = ("plan", "case") if tool else ()
+    names = [f"trueup.benchmarks.{tool}.{room}" for room in rooms]
     names += [f"trueup.{room}.{role}" for room in _ROOMS]
     for name in names:
         if importlib.util.find_spec(name) is not None:
