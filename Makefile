@@ -34,8 +34,10 @@ export ANSIBLE_NOCOWS := 1
 check_cache := .cache/check
 # What failed of a `make test`, one a line.
 failures := $(check_cache)/failures
-# Scenarios that mostly wait, for an emulated machine, for servers, for jobs: they run beside the rest.
-beside := vm vllm cluster
+# Scenarios that mostly wait, for an emulated machine, for servers, for jobs: two lanes beside the rest.
+lane_machine := vm cluster
+lane_server := vllm
+beside := $(lane_machine) $(lane_server)
 heading = printf '\n==== %s ====\n' $(1)
 
 .PHONY: help
@@ -159,17 +161,25 @@ test: test-venv ## Everything CI checks: lint, types, unit, contract, molecule
 	trap 'exit 130' INT
 	# What fails is named at the end; the others run all the same.
 	check() { $(MAKE) "$$@" || { status=1; [ "$$1" = molecule ] || echo "$$1" >> $(failures); }; }
+	lanes=()
+	logs=()
+	lane() {
+	  [ -n "$$2" ] || return 0
+	  logs+=("$(check_cache)/$$1.log")
+	  setsid $(MAKE) molecule SCENARIOS="$$2" > "$(check_cache)/$$1.log" 2>&1 & lanes+=($$!)
+	}
+	trap 'for lane in "$${lanes[@]}"; do kill -- -$$lane 2>/dev/null || true; done' EXIT
+	# The longest first. What the lanes print stands below.
+	lane machine '$(filter $(lane_machine),$(SCENARIOS))'
+	lane server '$(filter $(lane_server),$(SCENARIOS))'
 	check lint
 	check types
-	# Its output stands below.
-	setsid $(MAKE) molecule SCENARIOS='$(filter $(beside),$(SCENARIOS))' > $(check_cache)/beside.log 2>&1 & beside=$$!
-	trap 'kill -- -$$beside 2>/dev/null || true' EXIT
 	check unit
 	check contract
 	check molecule SCENARIOS='$(filter-out $(beside),$(SCENARIOS))'
-	wait $$beside || status=1
+	for lane in "$${lanes[@]}"; do wait $$lane || status=1; done
 	trap - EXIT
-	cat $(check_cache)/beside.log
+	[ $${#logs[@]} = 0 ] || cat "$${logs[@]}"
 	if [ $$status != 0 ]; then
 	  $(call heading,'make test failed in')
 	  cat $(failures)
