@@ -155,25 +155,25 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.trueup.errors import ParseError, TrueupError
-from ansible.module_utils.trueup.node import gpu_driver, gpu_state, tools
+from ansible.module_utils.trueup.node import gpu_state, nvidia_driver, tools
 
 # Of the driver's own version; 8 GPUs without persistence mode take some 20 s to answer.
 DRIVER_SECONDS = 60
 
 
-def _driver(module: AnsibleModule) -> gpu_driver.Driver | None:
+def _driver(module: AnsibleModule) -> nvidia_driver.Driver | None:
     """What nvidia-smi says; None where it is not installed."""
     answer = tools.ask(
         module,
-        ["nvidia-smi", f"--query-gpu={gpu_driver.DRIVER_QUERY}", "--format=csv"],
+        ["nvidia-smi", f"--query-gpu={nvidia_driver.DRIVER_QUERY}", "--format=csv"],
         limit_seconds=DRIVER_SECONDS,
     )
     if answer.absent:
         return None
     if answer.status is None:
-        return gpu_driver.Driver(version=None, gpus=None, persistent=None, error=answer.note)
+        return nvidia_driver.Driver(version=None, gpus=None, persistent=None, error=answer.note)
     text = answer.output if answer.ok else answer.output + answer.complaint
-    return gpu_driver.parse_driver_query(answer.status, text)
+    return nvidia_driver.parse_driver_query(answer.status, text)
 
 
 def _fabric_manager(module: AnsibleModule) -> str | None:
@@ -181,15 +181,15 @@ def _fabric_manager(module: AnsibleModule) -> str | None:
     answer = tools.ask(module, ["nv-fabricmanager", "--version"])
     if answer.absent:
         return None
-    return gpu_driver.parse_fabric_manager(answer.output + answer.complaint)
+    return nvidia_driver.parse_fabric_manager(answer.output + answer.complaint)
 
 
 def _units(module: AnsibleModule, settle_seconds: int) -> dict[str, str]:
     """The units' states, once none is starting."""
     end = time.monotonic() + settle_seconds
-    argv = ["systemctl", "show", "--property=Id,LoadState,ActiveState", *gpu_driver.UNITS]
+    argv = ["systemctl", "show", "--property=Id,LoadState,ActiveState", *nvidia_driver.UNITS]
     while True:
-        units = gpu_driver.parse_units(tools.ask(module, argv).output)
+        units = nvidia_driver.parse_units(tools.ask(module, argv).output)
         if "activating" not in units.values() or time.monotonic() > end:
             return units
         time.sleep(1)
@@ -269,7 +269,7 @@ def main() -> None:
         units = _units(module, wanted["settle_seconds"])
         driver, fabric_manager = _driver(module), _fabric_manager(module)
         found = dataclasses.replace(
-            gpu_driver.read_found(wanted["sysfs_root"], wanted["procfs_root"]),
+            nvidia_driver.read_found(wanted["sysfs_root"], wanted["procfs_root"]),
             units=units,
             driver=driver,
             fabric_manager=fabric_manager,
@@ -283,7 +283,7 @@ def main() -> None:
         xids = _xids(module, notes)
     else:
         notes.append("XIDs are not known: a recorded machine has no kernel log")
-    problems = gpu_driver.find_problems(found, wanted["expected"])
+    problems = nvidia_driver.find_problems(found, wanted["expected"])
     problems += gpu_state.judge(devices or [], xids)
     fact = {
         "kernel_module": found.kernel_module,

@@ -38,6 +38,9 @@ class Asked:
         variables: the play's own that a role may look at: ``trueup_*``.
         project: the folder with catalog/ and roles/.
         catalog: gives a YAML file of catalog/ by its name, read.
+        data: the role's vars/main.yml as it is written, names without ``__<role>_``: versions, URLs
+            and names by operating system.
+        python: the Python that Ansible uses on the node.
     """
 
     options: Mapping[str, Any]
@@ -50,6 +53,8 @@ class Asked:
     variables: Mapping[str, Any] = field(default_factory=dict)
     project: Path = field(default_factory=Path)
     catalog: Callable[[str], Any] = _no_catalog
+    data: Mapping[str, Any] = field(default_factory=dict)
+    python: str = "/usr/bin/python3"
 
     def text(self, path: str) -> str:
         """A file of the project, such as ``roles/stream/files/stream_kernel.c``."""

@@ -67,7 +67,7 @@ class ActionModule(ActionBase):
         room = room_of(name)
         asked = Asked(
             options=options,
-            node=(variables.get("ansible_facts") or {}).get("trueup_node") or {},
+            node=self._node(variables),
             host=str(variables.get("inventory_hostname", "")),
             found=self._task.args.get("found") or {},
             hostvars=variables.get("hostvars") or {},
@@ -76,6 +76,8 @@ class ActionModule(ActionBase):
             variables=_Templated(self, variables, "trueup_"),
             project=_PROJECT,
             catalog=_catalog,
+            data=_data(name, Path(role._role_path)),
+            python=self._python(variables),
         )
         if hasattr(room, "programs"):
             more = self._programs(room.programs(asked), variables)
@@ -88,6 +90,21 @@ class ActionModule(ActionBase):
             raise AnsibleActionFail(" ".join(plan.refused))
         result.update(plan.as_result())
         return result
+
+    def _node(self, variables: dict[str, Any]) -> dict[str, Any]:
+        """What the node is: the play's ``trueup_node``, which is the fact of that name."""
+        if "trueup_node" in variables:
+            node: dict[str, Any] = self._templar.template(variables["trueup_node"])
+            return node
+        return (variables.get("ansible_facts") or {}).get("trueup_node") or {}
+
+    def _python(self, variables: dict[str, Any]) -> str:
+        """The path that is given as ansible_python_interpreter, or that Ansible found."""
+        given = str(self._templar.template(variables.get("ansible_python_interpreter") or ""))
+        if given.startswith("/"):
+            return given
+        found = (variables.get("ansible_facts") or {}).get("discovered_interpreter_python")
+        return str(found or "/usr/bin/python3")
 
     def _programs(self, wanted: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         """What program_facts finds on the node."""
@@ -176,12 +193,20 @@ def _described(path: Path, _changed_ns: int) -> dict[str, dict[str, Any]]:
     }
 
 
+def _data(role: str, path: Path) -> dict[str, Any]:
+    file = path / "vars" / "main.yml"
+    if not file.is_file():
+        return {}
+    read = _read(file, file.stat().st_mtime_ns)
+    return {name.removeprefix(f"__{role}_"): value for name, value in (read or {}).items()}
+
+
 def _catalog(name: str) -> Any:
     path = _PROJECT / "catalog" / name
     return _read(path, path.stat().st_mtime_ns)
 
 
-@functools.lru_cache(maxsize=16)
+@functools.lru_cache(maxsize=64)
 def _read(path: Path, _changed_ns: int) -> Any:
     return yaml.safe_load(path.read_text(encoding="utf-8"))
 

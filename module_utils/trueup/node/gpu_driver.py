@@ -1,304 +1,196 @@
-"""Is the NVIDIA driver one whole? Kernel module, user space, fabric manager, GPUs.
+"""The role gpu_driver, planned: packages at one version, drop-ins, units, and what must come of it.
 
-Reads procfs and sysfs; the module ``gpu_facts`` runs nvidia-smi, nv-fabricmanager and systemctl and
-passes their output. Everything that disagrees is a named problem with what was found, what was
-expected and the mend.
+What the driver of a node is, and what disagrees in it, is read in ``nvidia_driver``.
 """
 
 from __future__ import annotations
 
-import csv
-import io
-import re
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping
 
-from ..errors import ParseError
-from .identify import read_gpus
+from ..plan import Asked, Plan, Skipped
+from .system import catalog_of, headers, in_image, release, short_of
 
-__all__ = [
-    "DRIVER_QUERY",
-    "UNITS",
-    "Driver",
-    "Found",
-    "find_problems",
-    "parse_driver_query",
-    "parse_fabric_manager",
-    "parse_units",
-    "read_found",
-]
+__all__ = ["plan"]
 
-DRIVER_QUERY = "pci.bus_id,driver_version,persistence_mode"
-UNITS = ("nvidia-fabricmanager.service", "nvidia-persistenced.service", "nvidia-dcgm.service")
-_MODULES = ("nvidia", "nvidia_uvm", "nvidia_peermem", "gdrdrv", "nouveau")
-_VERSION = r"[0-9]+\.[0-9]+(?:\.[0-9]+)?"
+_HEADER = "# Written by trueup (role gpu_driver).\n"
+_MODPROBE = """\
+# nouveau would take the GPUs before NVIDIA's driver; lbm-nouveau is its backport.
+blacklist nouveau
+blacklist lbm-nouveau
+options nouveau modeset=0
+"""
+# Ubuntu's unit says --no-persistence-mode. Without it the driver is loaded anew for each program,
+# seconds a GPU.
+_PERSISTENCE = """\
+[Service]
+ExecStart=
+ExecStart=/usr/bin/nvidia-persistenced --verbose --persistence-mode
+"""
+# openibd loads the RDMA modules anew, which unloads peermem or finds it loaded too early.
+_OPENIBD = """\
+[Service]
+ExecStartPost=-/sbin/modprobe nvidia-peermem
+"""
+# From this branch on the fabric manager's package has no branch in its name (azhpc-images
+# install_nvidia_fabric_manager.sh).
+_UNBRANCHED = 580
+_GIB = 1024**3
+# Bytes, estimated and not measured: for the driver and what dkms builds, and for the downloads.
+_SPACE = {"/": 3 * _GIB, "/var": _GIB}
 
 
-@dataclass(frozen=True)
-class Driver:
-    """What nvidia-smi says of the driver.
+def plan(asked: Asked) -> Plan:
+    """The whole of a node's driver; skipped where there is no GPU.
 
-    Attributes:
-        version: of the user-space libraries; only the first two numbers where they refuse the
-            loaded kernel module; None where nvidia-smi cannot say.
-        gpus: how many GPUs it shows; None where it failed.
-        persistent: how many of them keep the driver loaded.
-        error: its first line where it failed.
+    Values: ``kept`` (an image's driver is verified and not installed), ``build_packages``,
+    ``repository`` and ``pins`` as the role vendor_packages takes them, ``files`` as config_files
+    takes them, ``modules`` to load now, ``units`` to start, ``expected`` as gpu_facts takes it.
     """
-
-    version: Optional[str]
-    gpus: Optional[int]
-    persistent: Optional[int]
-    error: Optional[str] = None
-
-
-@dataclass(frozen=True)
-class Found:
-    """What a machine has. None is unknown or absent."""
-
-    kernel_module: Optional[str]
-    modules: Tuple[str, ...]
-    gpus_on_pci: int
-    driver: Optional[Driver] = None
-    fabric_manager: Optional[str] = None
-    units: Mapping[str, str] = field(default_factory=dict)
-
-
-def read_found(sysfs_root: str, procfs_root: str) -> Found:
-    """What procfs and sysfs show: the loaded modules, the driver's version, the GPUs on PCI."""
-    folder = Path(sysfs_root, "module")
-    modules = tuple(name for name in _MODULES if (folder / name).is_dir())
-    return Found(
-        kernel_module=_kernel_module(Path(procfs_root), folder) if "nvidia" in modules else None,
-        modules=modules,
-        gpus_on_pci=len(read_gpus(sysfs_root)),
+    node = asked.node
+    kept = asked.options["from_image"] == "keep" and bool(in_image(node, "NVIDIA"))
+    platform = asked.data["platforms"].get(release(node), {})
+    wanted = (
+        in_image(node, "NVIDIA") if kept else asked.options["version"] or platform.get("driver", "")
+    )
+    nvswitch = catalog_of(node).get("gpu_fabric") == "nvswitch"
+    if not node["has_gpu"]:
+        why = "no NVIDIA GPU on this node, and none by the catalog"
+        return Plan(skipped=[Skipped("gpu_driver", why)])
+    refused = _refused(asked, platform, wanted, kept=kept)
+    if refused:
+        return Plan(refused=refused)
+    modules = _modules(asked)
+    return Plan(
+        values={
+            "kept": kept,
+            "build_packages": [] if kept or node["container"] else _build_packages(asked),
+            "repository": {} if kept else _repository(asked, platform),
+            "pins": [] if kept else _pins(asked, platform, wanted, nvswitch=nvswitch),
+            "files": _files(asked, modules),
+            "modules": [] if node["container"] else modules,
+            "units": [
+                *(["nvidia-fabricmanager"] if nvswitch else []),
+                *("nvidia-persistenced", "nvidia-dcgm"),
+            ],
+            "expected": {
+                "driver_version": wanted,
+                "gpus": node["gpu_count_expected"] or 0,
+                "fabric_manager": nvswitch,
+                "peermem": node["has_rdma"],
+                "persistence": True,
+                "dcgm": True,
+                "secure_boot": bool(node["secure_boot"]),
+            },
+        }
     )
 
 
-def _kernel_module(procfs: Path, modules: Path) -> Optional[str]:
-    """The version of the loaded module nvidia.
-
-    /proc/driver/nvidia/version begins "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64
-    580.126.16  Release Build"; sysfs has the bare version.
-    """
-    for path, pattern in (
-        (procfs / "driver" / "nvidia" / "version", rf"Kernel Module.*?\s({_VERSION})\s"),
-        (modules / "nvidia" / "version", rf"^({_VERSION})\s*$"),
-    ):
-        try:
-            match = re.search(pattern, path.read_text(encoding="utf-8", errors="replace"))
-        except OSError:
-            continue
-        if match:
-            return match.group(1)
-    return None
+def _modules(asked: Asked) -> List[str]:
+    wanted = {
+        "nvidia_peermem": asked.node["has_rdma"],
+        "gdrdrv": asked.options["gdrcopy"] == "from_repository",
+    }
+    return [module for module, is_wanted in wanted.items() if is_wanted]
 
 
-def parse_driver_query(status: int, text: str) -> Driver:
-    """What ``nvidia-smi --query-gpu=DRIVER_QUERY --format=csv`` printed, with its exit status.
+def _build_packages(asked: Asked) -> List[str]:
+    """What dkms builds with. On Enterprise Linux dkms is in EPEL, which the node has to have."""
+    more = [] if asked.node["package_manager"] == "apt" else ["kernel-headers"]
+    return [headers(asked.node), *more, "dkms", "gcc", "make"]
 
-    A failure is an answer: it says which library is installed when that does not fit the loaded
-    kernel module ("NVML library version: 580.126").
 
-    Raises:
-        ParseError: status 0 with another header, or a row of another shape.
-    """
-    if status != 0:
-        library = re.search(rf"NVML library version: *({_VERSION})", text)
-        lines = [line.strip() for line in text.splitlines() if line.strip()]
-        return Driver(
-            version=library.group(1) if library else None,
-            gpus=None,
-            persistent=None,
-            error=lines[0] if lines else f"exit status {status}",
+def _repository(asked: Asked, platform: Mapping[str, str]) -> Mapping[str, str]:
+    if asked.options["repository"]:
+        given: Mapping[str, str] = asked.options["repository"]
+        return given
+    key = asked.data["keys"][asked.node["package_manager"]]
+    url = f"{asked.data['nvidia']}/{platform['repository']}/x86_64/"
+    return {
+        "name": "cuda",
+        "url": url,
+        "key_url": url + key["file"],
+        "key_fingerprint": key["fingerprint"],
+    }
+
+
+def _pins(
+    asked: Asked, platform: Mapping[str, str], wanted: str, *, nvswitch: bool
+) -> List[Dict[str, Any]]:
+    """The packages at their versions. ``-*`` is NVIDIA's packaging release, which differs between
+    its packages (-1, -1ubuntu1, -1.el9)."""
+    apt = asked.node["package_manager"] == "apt"
+    names = asked.data["packages"][asked.node["package_manager"]]
+    release_of = f"{wanted}-*"
+    pins: List[Dict[str, Any]] = []
+    if apt:
+        pinning = f"nvidia-driver-pinning-{wanted}"
+        pins.append({"name": pinning, "version": release_of, "first": True})
+    of_driver = release_of if apt else f"3:{release_of}"
+    pins += [{"name": name, "version": of_driver} for name in names["driver"]]
+    if nvswitch:
+        branch = wanted.split(".", maxsplit=1)[0]
+        old = names["fabric_manager_of_branch"].format(branch=branch)
+        name = "nvidia-fabricmanager" if int(branch) >= _UNBRANCHED else old
+        pins.append({"name": name, "version": release_of})
+    dcgm = asked.options["dcgm_version"] or platform.get("dcgm", "")
+    pins += [{"name": name, "version": dcgm} for name in asked.data["dcgm_packages"]]
+    if asked.options["gdrcopy"] == "from_repository":
+        version = asked.options["gdrcopy_version"] or platform.get("gdrcopy", "")
+        version += "" if apt else "*"
+        pins += [{"name": name, "version": version} for name in names["gdrcopy"]]
+    return pins
+
+
+def _files(asked: Asked, modules: List[str]) -> List[Dict[str, str]]:
+    """Drop-ins, each a file of our own."""
+    for_all = asked.options["profiling_for_all"]
+    profiling = "options nvidia NVreg_RestrictProfilingToAdminUsers=0\n" if for_all else ""
+    contents = {
+        "/etc/modprobe.d/trueup-gpu-driver.conf": _MODPROBE + profiling,
+        "/etc/systemd/system/nvidia-persistenced.service.d/trueup.conf": _PERSISTENCE,
+    }
+    if modules:
+        contents["/etc/modules-load.d/trueup-gpu-driver.conf"] = "\n".join([*modules, ""])
+    if asked.node["has_rdma"]:
+        contents["/etc/systemd/system/openibd.service.d/trueup-peermem.conf"] = _OPENIBD
+    return [{"path": path, "content": _HEADER + text} for path, text in contents.items()]
+
+
+def _refused(asked: Asked, platform: Mapping[str, str], wanted: str, *, kept: bool) -> List[str]:
+    node = asked.node
+    refused = []
+    if not kept and not platform:
+        refused.append(
+            f"gpu_driver does not know {node['distribution']} {node['distribution_version']} (it"
+            f" knows {', '.join(sorted(asked.data['platforms']))}): take one of these systems."
         )
-    rows = [row for row in csv.reader(io.StringIO(text), skipinitialspace=True) if row]
-    columns = DRIVER_QUERY.split(",")
-    if not rows or [cell.strip() for cell in rows[0]] != columns:
-        message = f"nvidia-smi: expected the columns {', '.join(columns)}"
-        raise ParseError(message, 1, text.split("\n", 1)[0])
-    gpus = []
-    for number, row in enumerate(rows[1:], start=2):
-        if len(row) != len(columns) or not re.fullmatch(_VERSION, row[1].strip()):
-            message = "nvidia-smi: expected a PCI address, a version and a mode"
-            raise ParseError(message, number, ", ".join(row))
-        gpus.append([cell.strip() for cell in row])
-    if not gpus:
-        message = "nvidia-smi: no GPU in its answer"
-        raise ParseError(message)
-    return Driver(
-        version=gpus[0][1],
-        gpus=len(gpus),
-        persistent=sum(1 for gpu in gpus if gpu[2] == "Enabled"),
-    )
-
-
-def parse_fabric_manager(text: str) -> str:
-    """The version in ``nv-fabricmanager --version``: "Fabric Manager version is : 580.126.16".
-
-    Raises:
-        ParseError: it says no version.
-    """
-    match = re.search(rf"Fabric Manager version is\s*:\s*({_VERSION})\s*$", text, re.MULTILINE)
-    if match is None:
-        message = "nv-fabricmanager --version: expected 'Fabric Manager version is : X'"
-        raise ParseError(message, 1, text.strip().split("\n", 1)[0])
-    return match.group(1)
-
-
-def parse_units(text: str) -> Dict[str, str]:
-    """Unit -> ActiveState, from ``systemctl show --property=Id,LoadState,ActiveState``; a unit that
-    is not installed is left out."""
-    units = {}
-    for block in text.split("\n\n"):
-        fields = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
-        if fields.get("LoadState") not in (None, "not-found"):
-            units[fields.get("Id", "")] = fields.get("ActiveState", "unknown")
-    return units
-
-
-def find_problems(found: Found, expected: Mapping[str, Any]) -> List[Dict[str, Any]]:
-    """What disagrees: ``name``, ``message`` and whether a ``reboot`` mends it.
-
-    ``expected`` may hold ``driver_version``, ``gpus`` (a count), and the booleans
-    ``fabric_manager``, ``peermem``, ``persistence``, ``dcgm`` and ``secure_boot``; what it lacks is
-    not judged.
-    """
-    problems: List[Dict[str, Any]] = []
-
-    def problem(name: str, message: str, *, reboot: bool = False) -> None:
-        problems.append({"name": name, "message": message, "reboot": reboot})
-
-    _judge_kernel(found, expected, problem)
-    _judge_user_space(found, expected, problem)
-    if expected.get("fabric_manager"):
-        _judge_fabric_manager(found, expected, problem)
-    _judge_rest(found, expected, problem)
-    return problems
-
-
-def _judge_kernel(found: Found, expected: Mapping[str, Any], problem: Any) -> None:
-    wanted = expected.get("driver_version")
-    if "nouveau" in found.modules:
-        problem(
-            "nouveau_loaded",
-            "The kernel module nouveau is loaded and holds the GPUs, expected is NVIDIA's: it is"
-            " kept off from the next boot: reboot.",
-            reboot=True,
+    manager = asked.options["fabric_manager_version"]
+    if manager and manager != wanted:
+        refused.append(
+            f"gpu_driver_fabric_manager_version is {manager} and the driver is {wanted}: CUDA does"
+            " not start unless they are equal; leave gpu_driver_fabric_manager_version empty."
         )
-    if found.kernel_module is None:
-        why = (
-            "Secure Boot is on and refuses a module that is not signed: switch Secure Boot off for"
-            " this VM"
-            if expected.get("secure_boot")
-            else "after an installation, reboot; else see `modprobe nvidia` and `dmesg`"
+    if node["secure_boot"] and not kept:
+        refused.append(
+            "Secure Boot is on, and kernel modules that are built on the node, are not signed: they"
+            " would not load. Switch Secure Boot off for this VM (az vm update"
+            " --enable-secure-boot false, deallocated)."
         )
-        problem(
-            "kernel_module_missing",
-            f"The kernel module nvidia is not loaded, expected is {wanted or 'a loaded one'}:"
-            f" {why}.",
-            reboot=not expected.get("secure_boot"),
+    if node["privilege"] is None:
+        refused.append(
+            "gpu_driver needs root, and this node gives neither root nor sudo without a password."
         )
-    elif wanted and found.kernel_module != wanted:
-        problem(
-            "kernel_module_version",
-            f"The loaded kernel module nvidia is {found.kernel_module}, expected is {wanted}:"
-            f" reboot, so that the installed one is loaded.",
-            reboot=True,
+    if node["family"] == "nv_a10_v5":
+        refused.append(
+            f"The family {node['family']} has virtual GPUs, which need the GRID driver: use the"
+            " role gpu_grid."
         )
-
-
-def _judge_user_space(found: Found, expected: Mapping[str, Any], problem: Any) -> None:
-    driver, wanted = found.driver, expected.get("driver_version")
-    if driver is None:
-        problem(
-            "user_space_missing",
-            f"There is no nvidia-smi, expected is the driver {wanted or ''}: install it.".replace(
-                " :", ":"
-            ),
+    # A driver that names the GPUs is there already, and needs no more space.
+    short = [] if kept or any(gpu["name"] for gpu in node["gpus"]) else short_of(node, _SPACE)
+    if short:
+        sizes = ", ".join(f"{needed / _GIB:.2f} GB" for needed in _SPACE.values())
+        refused.append(
+            f"On {', '.join(short)} less space is free than the driver takes ({sizes} on"
+            f" {', '.join(_SPACE)}): free some or enlarge the disk."
         )
-        return
-    if driver.version is not None and found.kernel_module is not None:
-        # Libraries that are as expected leave the kernel module to blame, which is said already.
-        fits = [one for one in (found.kernel_module, wanted) if one]
-        if not any((one + ".").startswith(driver.version + ".") for one in fits):
-            problem(
-                "driver_mismatch",
-                f"The loaded kernel module is {found.kernel_module} and the user-space libraries"
-                f" are {driver.version}, expected is the same: reboot, so that the kernel module"
-                f" of the installed driver is loaded.",
-                reboot=True,
-            )
-    elif driver.error is not None and found.kernel_module is not None:
-        problem(
-            "nvidia_smi_failed",
-            f"nvidia-smi failed ({driver.error}) although the kernel module is loaded: see"
-            f" `nvidia-smi` and `dmesg | grep -i nvrm`.",
-        )
-    if wanted and driver.gpus and driver.version != wanted:
-        problem(
-            "user_space_version",
-            f"The user-space libraries are {driver.version}, expected is {wanted}: install the"
-            f" driver {wanted}.",
-        )
-
-
-def _judge_fabric_manager(found: Found, expected: Mapping[str, Any], problem: Any) -> None:
-    wanted = expected.get("driver_version") or found.kernel_module
-    unit = "nvidia-fabricmanager.service"
-    state = found.units.get(unit, "not installed")
-    if found.fabric_manager is None:
-        problem(
-            "fabric_manager_missing",
-            f"There is no nv-fabricmanager, expected is {wanted}: without it cuInit fails on GPUs"
-            f" behind NVSwitch: install nvidia-fabricmanager {wanted}.",
-        )
-    elif wanted and found.fabric_manager != wanted:
-        problem(
-            "fabric_manager_version",
-            f"The fabric manager is {found.fabric_manager} and the driver is {wanted}, expected is"
-            f" the same: cuInit fails until they are: install nvidia-fabricmanager {wanted} and"
-            f" restart {unit}.",
-        )
-    elif state != "active" and found.kernel_module == found.fabric_manager:
-        problem(
-            "fabric_manager_stopped",
-            f"{unit} is {state}, expected is active: cuInit fails until it runs: see"
-            f" `journalctl -u {unit}` and start it.",
-        )
-
-
-def _judge_rest(found: Found, expected: Mapping[str, Any], problem: Any) -> None:
-    driver, loaded = found.driver, found.kernel_module is not None
-    if loaded and expected.get("peermem") and "nvidia_peermem" not in found.modules:
-        problem(
-            "peermem_missing",
-            "The kernel module nvidia_peermem is not loaded, expected for RDMA from GPU memory:"
-            " `modprobe nvidia-peermem` after the RDMA drivers, or reboot.",
-        )
-    if driver is not None and driver.gpus is not None:
-        if expected.get("persistence") and driver.persistent != driver.gpus:
-            problem(
-                "persistence_off",
-                f"Persistence mode is on for {driver.persistent} of {driver.gpus} GPUs, expected"
-                f" is all: start nvidia-persistenced.service.",
-            )
-        if driver.gpus < found.gpus_on_pci:
-            problem(
-                "gpus_without_driver",
-                f"nvidia-smi shows {driver.gpus} GPUs of the {found.gpus_on_pci} on PCI: see"
-                f" `dmesg | grep -i -e nvrm -e xid`; a GPU that stays away needs a new VM.",
-            )
-    if expected.get("gpus") and found.gpus_on_pci < expected["gpus"]:
-        problem(
-            "gpus_missing",
-            f"{found.gpus_on_pci} GPUs are on PCI, the catalog says {expected['gpus']}: deallocate"
-            f" the VM and start it again, so that it comes to another host, and report it.",
-        )
-    state = found.units.get("nvidia-dcgm.service", "not installed")
-    if expected.get("dcgm") and state != "active":
-        problem(
-            "dcgm_stopped",
-            f"nvidia-dcgm.service is {state}, expected is active: see `journalctl -u nvidia-dcgm`.",
-        )
+    return refused

@@ -9,7 +9,7 @@ from typing import Any
 import machines
 import pytest
 from trueup.errors import ParseError
-from trueup.node.gpu_driver import (
+from trueup.node.nvidia_driver import (
     Driver,
     Found,
     find_problems,

@@ -1,0 +1,304 @@
+"""Is the NVIDIA driver one whole? Kernel module, user space, fabric manager, GPUs.
+
+Reads procfs and sysfs; the module ``gpu_facts`` runs nvidia-smi, nv-fabricmanager and systemctl and
+passes their output. Everything that disagrees is a named problem with what was found, what was
+expected and the mend.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Optional, Tuple
+
+from ..errors import ParseError
+from .identify import read_gpus
+
+__all__ = [
+    "DRIVER_QUERY",
+    "UNITS",
+    "Driver",
+    "Found",
+    "find_problems",
+    "parse_driver_query",
+    "parse_fabric_manager",
+    "parse_units",
+    "read_found",
+]
+
+DRIVER_QUERY = "pci.bus_id,driver_version,persistence_mode"
+UNITS = ("nvidia-fabricmanager.service", "nvidia-persistenced.service", "nvidia-dcgm.service")
+_MODULES = ("nvidia", "nvidia_uvm", "nvidia_peermem", "gdrdrv", "nouveau")
+_VERSION = r"[0-9]+\.[0-9]+(?:\.[0-9]+)?"
+
+
+@dataclass(frozen=True)
+class Driver:
+    """What nvidia-smi says of the driver.
+
+    Attributes:
+        version: of the user-space libraries; only the first two numbers where they refuse the
+            loaded kernel module; None where nvidia-smi cannot say.
+        gpus: how many GPUs it shows; None where it failed.
+        persistent: how many of them keep the driver loaded.
+        error: its first line where it failed.
+    """
+
+    version: Optional[str]
+    gpus: Optional[int]
+    persistent: Optional[int]
+    error: Optional[str] = None
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a machine has. None is unknown or absent."""
+
+    kernel_module: Optional[str]
+    modules: Tuple[str, ...]
+    gpus_on_pci: int
+    driver: Optional[Driver] = None
+    fabric_manager: Optional[str] = None
+    units: Mapping[str, str] = field(default_factory=dict)
+
+
+def read_found(sysfs_root: str, procfs_root: str) -> Found:
+    """What procfs and sysfs show: the loaded modules, the driver's version, the GPUs on PCI."""
+    folder = Path(sysfs_root, "module")
+    modules = tuple(name for name in _MODULES if (folder / name).is_dir())
+    return Found(
+        kernel_module=_kernel_module(Path(procfs_root), folder) if "nvidia" in modules else None,
+        modules=modules,
+        gpus_on_pci=len(read_gpus(sysfs_root)),
+    )
+
+
+def _kernel_module(procfs: Path, modules: Path) -> Optional[str]:
+    """The version of the loaded module nvidia.
+
+    /proc/driver/nvidia/version begins "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64
+    580.126.16  Release Build"; sysfs has the bare version.
+    """
+    for path, pattern in (
+        (procfs / "driver" / "nvidia" / "version", rf"Kernel Module.*?\s({_VERSION})\s"),
+        (modules / "nvidia" / "version", rf"^({_VERSION})\s*$"),
+    ):
+        try:
+            match = re.search(pattern, path.read_text(encoding="utf-8", errors="replace"))
+        except OSError:
+            continue
+        if match:
+            return match.group(1)
+    return None
+
+
+def parse_driver_query(status: int, text: str) -> Driver:
+    """What ``nvidia-smi --query-gpu=DRIVER_QUERY --format=csv`` printed, with its exit status.
+
+    A failure is an answer: it says which library is installed when that does not fit the loaded
+    kernel module ("NVML library version: 580.126").
+
+    Raises:
+        ParseError: status 0 with another header, or a row of another shape.
+    """
+    if status != 0:
+        library = re.search(rf"NVML library version: *({_VERSION})", text)
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        return Driver(
+            version=library.group(1) if library else None,
+            gpus=None,
+            persistent=None,
+            error=lines[0] if lines else f"exit status {status}",
+        )
+    rows = [row for row in csv.reader(io.StringIO(text), skipinitialspace=True) if row]
+    columns = DRIVER_QUERY.split(",")
+    if not rows or [cell.strip() for cell in rows[0]] != columns:
+        message = f"nvidia-smi: expected the columns {', '.join(columns)}"
+        raise ParseError(message, 1, text.split("\n", 1)[0])
+    gpus = []
+    for number, row in enumerate(rows[1:], start=2):
+        if len(row) != len(columns) or not re.fullmatch(_VERSION, row[1].strip()):
+            message = "nvidia-smi: expected a PCI address, a version and a mode"
+            raise ParseError(message, number, ", ".join(row))
+        gpus.append([cell.strip() for cell in row])
+    if not gpus:
+        message = "nvidia-smi: no GPU in its answer"
+        raise ParseError(message)
+    return Driver(
+        version=gpus[0][1],
+        gpus=len(gpus),
+        persistent=sum(1 for gpu in gpus if gpu[2] == "Enabled"),
+    )
+
+
+def parse_fabric_manager(text: str) -> str:
+    """The version in ``nv-fabricmanager --version``: "Fabric Manager version is : 580.126.16".
+
+    Raises:
+        ParseError: it says no version.
+    """
+    match = re.search(rf"Fabric Manager version is\s*:\s*({_VERSION})\s*$", text, re.MULTILINE)
+    if match is None:
+        message = "nv-fabricmanager --version: expected 'Fabric Manager version is : X'"
+        raise ParseError(message, 1, text.strip().split("\n", 1)[0])
+    return match.group(1)
+
+
+def parse_units(text: str) -> Dict[str, str]:
+    """Unit -> ActiveState, from ``systemctl show --property=Id,LoadState,ActiveState``; a unit that
+    is not installed is left out."""
+    units = {}
+    for block in text.split("\n\n"):
+        fields = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
+        if fields.get("LoadState") not in (None, "not-found"):
+            units[fields.get("Id", "")] = fields.get("ActiveState", "unknown")
+    return units
+
+
+def find_problems(found: Found, expected: Mapping[str, Any]) -> List[Dict[str, Any]]:
+    """What disagrees: ``name``, ``message`` and whether a ``reboot`` mends it.
+
+    ``expected`` may hold ``driver_version``, ``gpus`` (a count), and the booleans
+    ``fabric_manager``, ``peermem``, ``persistence``, ``dcgm`` and ``secure_boot``; what it lacks is
+    not judged.
+    """
+    problems: List[Dict[str, Any]] = []
+
+    def problem(name: str, message: str, *, reboot: bool = False) -> None:
+        problems.append({"name": name, "message": message, "reboot": reboot})
+
+    _judge_kernel(found, expected, problem)
+    _judge_user_space(found, expected, problem)
+    if expected.get("fabric_manager"):
+        _judge_fabric_manager(found, expected, problem)
+    _judge_rest(found, expected, problem)
+    return problems
+
+
+def _judge_kernel(found: Found, expected: Mapping[str, Any], problem: Any) -> None:
+    wanted = expected.get("driver_version")
+    if "nouveau" in found.modules:
+        problem(
+            "nouveau_loaded",
+            "The kernel module nouveau is loaded and holds the GPUs, expected is NVIDIA's: it is"
+            " kept off from the next boot: reboot.",
+            reboot=True,
+        )
+    if found.kernel_module is None:
+        why = (
+            "Secure Boot is on and refuses a module that is not signed: switch Secure Boot off for"
+            " this VM"
+            if expected.get("secure_boot")
+            else "after an installation, reboot; else see `modprobe nvidia` and `dmesg`"
+        )
+        problem(
+            "kernel_module_missing",
+            f"The kernel module nvidia is not loaded, expected is {wanted or 'a loaded one'}:"
+            f" {why}.",
+            reboot=not expected.get("secure_boot"),
+        )
+    elif wanted and found.kernel_module != wanted:
+        problem(
+            "kernel_module_version",
+            f"The loaded kernel module nvidia is {found.kernel_module}, expected is {wanted}:"
+            f" reboot, so that the installed one is loaded.",
+            reboot=True,
+        )
+
+
+def _judge_user_space(found: Found, expected: Mapping[str, Any], problem: Any) -> None:
+    driver, wanted = found.driver, expected.get("driver_version")
+    if driver is None:
+        problem(
+            "user_space_missing",
+            f"There is no nvidia-smi, expected is the driver {wanted or ''}: install it.".replace(
+                " :", ":"
+            ),
+        )
+        return
+    if driver.version is not None and found.kernel_module is not None:
+        # Libraries that are as expected leave the kernel module to blame, which is said already.
+        fits = [one for one in (found.kernel_module, wanted) if one]
+        if not any((one + ".").startswith(driver.version + ".") for one in fits):
+            problem(
+                "driver_mismatch",
+                f"The loaded kernel module is {found.kernel_module} and the user-space libraries"
+                f" are {driver.version}, expected is the same: reboot, so that the kernel module"
+                f" of the installed driver is loaded.",
+                reboot=True,
+            )
+    elif driver.error is not None and found.kernel_module is not None:
+        problem(
+            "nvidia_smi_failed",
+            f"nvidia-smi failed ({driver.error}) although the kernel module is loaded: see"
+            f" `nvidia-smi` and `dmesg | grep -i nvrm`.",
+        )
+    if wanted and driver.gpus and driver.version != wanted:
+        problem(
+            "user_space_version",
+            f"The user-space libraries are {driver.version}, expected is {wanted}: install the"
+            f" driver {wanted}.",
+        )
+
+
+def _judge_fabric_manager(found: Found, expected: Mapping[str, Any], problem: Any) -> None:
+    wanted = expected.get("driver_version") or found.kernel_module
+    unit = "nvidia-fabricmanager.service"
+    state = found.units.get(unit, "not installed")
+    if found.fabric_manager is None:
+        problem(
+            "fabric_manager_missing",
+            f"There is no nv-fabricmanager, expected is {wanted}: without it cuInit fails on GPUs"
+            f" behind NVSwitch: install nvidia-fabricmanager {wanted}.",
+        )
+    elif wanted and found.fabric_manager != wanted:
+        problem(
+            "fabric_manager_version",
+            f"The fabric manager is {found.fabric_manager} and the driver is {wanted}, expected is"
+            f" the same: cuInit fails until they are: install nvidia-fabricmanager {wanted} and"
+            f" restart {unit}.",
+        )
+    elif state != "active" and found.kernel_module == found.fabric_manager:
+        problem(
+            "fabric_manager_stopped",
+            f"{unit} is {state}, expected is active: cuInit fails until it runs: see"
+            f" `journalctl -u {unit}` and start it.",
+        )
+
+
+def _judge_rest(found: Found, expected: Mapping[str, Any], problem: Any) -> None:
+    driver, loaded = found.driver, found.kernel_module is not None
+    if loaded and expected.get("peermem") and "nvidia_peermem" not in found.modules:
+        problem(
+            "peermem_missing",
+            "The kernel module nvidia_peermem is not loaded, expected for RDMA from GPU memory:"
+            " `modprobe nvidia-peermem` after the RDMA drivers, or reboot.",
+        )
+    if driver is not None and driver.gpus is not None:
+        if expected.get("persistence") and driver.persistent != driver.gpus:
+            problem(
+                "persistence_off",
+                f"Persistence mode is on for {driver.persistent} of {driver.gpus} GPUs, expected"
+                f" is all: start nvidia-persistenced.service.",
+            )
+        if driver.gpus < found.gpus_on_pci:
+            problem(
+                "gpus_without_driver",
+                f"nvidia-smi shows {driver.gpus} GPUs of the {found.gpus_on_pci} on PCI: see"
+                f" `dmesg | grep -i -e nvrm -e xid`; a GPU that stays away needs a new VM.",
+            )
+    if expected.get("gpus") and found.gpus_on_pci < expected["gpus"]:
+        problem(
+            "gpus_missing",
+            f"{found.gpus_on_pci} GPUs are on PCI, the catalog says {expected['gpus']}: deallocate"
+            f" the VM and start it again, so that it comes to another host, and report it.",
+        )
+    state = found.units.get("nvidia-dcgm.service", "not installed")
+    if expected.get("dcgm") and state != "active":
+        problem(
+            "dcgm_stopped",
+            f"nvidia-dcgm.service is {state}, expected is active: see `journalctl -u nvidia-dcgm`.",
+        )

@@ -1,0 +1,42 @@
+"""What the plans of several roles ask of a node: its release, its size, its free space."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Mapping, Optional
+
+__all__ = ["catalog_of", "headers", "in_image", "release", "short_of"]
+
+
+def release(node: Mapping[str, Any]) -> str:
+    """Of apt's systems name and version, ``ubuntu-24.04``; of dnf's ``el`` and the major version,
+    ``el-9``, whoever rebuilt it."""
+    version = node["distribution_version"] or ""
+    if node["package_manager"] == "apt":
+        return f"{node['distribution']}-{version}"
+    return f"el-{version.split('.')[0]}"
+
+
+def catalog_of(node: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The size's row of the catalog; empty for a size that it lacks."""
+    row: Optional[Mapping[str, Any]] = node["catalog"]
+    return row or {}
+
+
+def in_image(node: Mapping[str, Any], *components: str) -> str:
+    """The version that an Azure HPC image says it has of the first of ``components`` that it lists;
+    empty where it lists none, or the image is another."""
+    listed: Dict[str, str] = node["hpc_image"] or {}
+    return next((listed[name] for name in components if name in listed), "")
+
+
+def headers(node: Mapping[str, Any]) -> str:
+    """The package with the running kernel's headers, without which dkms builds nothing and says
+    nothing."""
+    name = "linux-headers" if node["package_manager"] == "apt" else "kernel-devel"
+    return f"{name}-{node['kernel']}"
+
+
+def short_of(node: Mapping[str, Any], needs: Mapping[str, int]) -> List[str]:
+    """The paths with less free than ``needs`` says, in bytes. Unknown free space is not judged."""
+    free: Mapping[str, int] = node["free_bytes"] or {}
+    return [path for path, needed in needs.items() if free.get(path, needed) < needed]

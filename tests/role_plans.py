@@ -1,0 +1,73 @@
+"""Asks a role's plan for a size of the catalog and an operating system, without node and root."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+from trueup.node.identify import Observed, describe, identify
+from trueup.node.metadata import Metadata
+from trueup.node.nvidia_smi import Gpu
+from trueup.plan import Asked
+from trueup_catalog import catalog_sizes
+
+ROOT = Path(__file__).parents[1]
+SIZES = catalog_sizes(str(ROOT / "catalog" / "vm_sizes.csv"))
+SYSTEMS = {
+    "ubuntu-22.04": {"ID": "ubuntu", "ID_LIKE": "debian", "VERSION_ID": "22.04"},
+    "ubuntu-24.04": {"ID": "ubuntu", "ID_LIKE": "debian", "VERSION_ID": "24.04"},
+    "almalinux-9": {"ID": "almalinux", "ID_LIKE": "rhel centos fedora", "VERSION_ID": "9.6"},
+    "debian-12": {"ID": "debian", "VERSION_ID": "12"},
+}
+LOCAL_NVME = "Microsoft NVMe Direct Disk v2"
+GIB = 1024**3
+
+
+def size_of(family: str) -> str:
+    """The catalog's first size of a family."""
+    return next(size for size, row in SIZES.items() if row["family"] == family)
+
+
+def node(family: str, system: str = "ubuntu-24.04", /, **changes: Any) -> dict[str, Any]:
+    """``trueup_node`` of a freshly deployed machine that shows what the catalog says it has."""
+    size = None if family == "local" else size_of(family)
+    row = SIZES.get(size or "", {})
+    found = Observed(
+        topology=None,
+        lscpu=None,
+        gpus=[Gpu(None, f"000{n}:00:00.0", None) for n in range(row.get("gpus", 0))],
+        infiniband=[],
+        nvme=[
+            {"device": f"nvme{n}n1", "model": LOCAL_NVME, "size_bytes": 960 * GIB, "local": True}
+            for n in range(row.get("nvme_disks", 0))
+        ],
+        memory_bytes=None,
+        os_release=SYSTEMS[system],
+        kernel="6.8.0-1030-azure",
+        architecture="x86_64",
+        privilege="root",
+        secure_boot=False,
+        free_bytes=dict.fromkeys(("/", "/opt", "/tmp", "/var"), 50 * GIB),
+        programs={},
+    )
+    identity = identify(
+        Metadata("absent"), given_size=size, catalog=SIZES, azure_chassis=size is not None
+    )
+    return {**describe(identity, found), **changes}
+
+
+def asked(role: str, on: dict[str, Any], **options: Any) -> Asked:
+    """The role's defaults, but for ``options``, on a node."""
+    folder = ROOT / "roles" / role
+    defaults = yaml.safe_load((folder / "defaults" / "main.yml").read_text())
+    data = yaml.safe_load((folder / "vars" / "main.yml").read_text()) or {}
+    given = {name.removeprefix(f"{role}_"): value for name, value in defaults.items()}
+    return Asked(
+        options={**given, **options},
+        node=on,
+        host="node-1",
+        project=ROOT,
+        catalog=lambda name: yaml.safe_load((ROOT / "catalog" / name).read_text()),
+        data={name.removeprefix(f"__{role}_"): value for name, value in data.items()},
+    )
