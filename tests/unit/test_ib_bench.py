@@ -19,6 +19,7 @@ import pytest
 from ansible.module_utils.testing import patch_module_args
 from ansible.module_utils.trueup.benchmarks.ib import case as ib
 from ansible.module_utils.trueup.run import bench
+from ansible.module_utils.trueup.run.resume import program_digest
 from trueup import record as records
 
 DATA = Path(__file__).parent.parent / "data" / "ib"
@@ -145,7 +146,8 @@ def test_a_loopback_gives_one_record_of_both_ends(
     ]
     wanted = {"role": "loopback", "gdr": "no", "link": "IB", "rate_gbps": 200.0, "server": None}
     assert {name: record["parameters"][name] for name in wanted} == wanted
-    assert record["software"] == {"perftest": "6.06"}
+    digest = program_digest(result["command"])
+    assert record["software"] == {"perftest": "6.06", "program_digest": digest}
     assert result["ansible_facts"] == {"trueup_ib": record}
     assert result["raw"].startswith(f"[client]\n{CLIENT_TEXT}")
     assert SERVER_TEXT in result["raw"]
@@ -247,7 +249,7 @@ def test_a_server_that_ended_well_leaves_no_record(run_module: Any, machine: Mac
 
     threading.Thread(target=call, daemon=True).start()
     result = run_module(role="server")
-    assert (result["record"], result["ansible_facts"]) == (None, {})
+    assert (result["record"], result["resumed"], result["ansible_facts"]) == (None, None, {})
     assert result["raw"] == f"[server]\n{SERVER_TEXT}"
 
 

@@ -365,7 +365,9 @@ class IbBench(Bench):
     def serve(self, start: Callable[[], Ended]) -> NoReturn:
         """Run the server's end, and end the module without a record."""
         self._start(start)
-        self._module.exit_json(changed=False, record=None, ansible_facts={}, **self._common())
+        self._module.exit_json(
+            changed=False, record=None, resumed=None, ansible_facts={}, **self._common()
+        )
         raise AssertionError("exit_json does not return")
 
     def _start(self, start: Callable[[], Ended]) -> Ended:
