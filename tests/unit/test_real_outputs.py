@@ -1,0 +1,94 @@
+"""Outputs of real machines that nobody of this project wrote, in ../shared/real_outputs: what
+``trueup read`` makes of each. Its README.md says where they are from and what a user expects."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from trueup.errors import BadInput
+from trueup_analysis.read import read
+
+OUTPUTS = Path(__file__).parents[3] / "shared" / "real_outputs"
+pytestmark = pytest.mark.skipif(
+    not OUTPUTS.is_dir(), reason="no folder ../shared/real_outputs here"
+)
+
+# By file: tool, its version, and the first figure of one kind.
+READ = {
+    "fio/fio_3_26.txt": ("fio", "3.26", "write_bandwidth", 8876980.0, "byte/s"),
+    "gpu_copy/bandwidthtest_a100.txt": ("gpu_copy", None, "h2d_bandwidth", 12.3e9, "byte/s"),
+    "gpu_copy/nvbandwidth_h100x8_h2d.txt": (
+        *("gpu_copy", "0.10.0", "h2d_bandwidth", 55.37e9, "byte/s"),
+    ),
+    "gpu_copy/nvbandwidth_v02.txt": ("gpu_copy", "0.2", "h2d_bandwidth", 55.28e9, "byte/s"),
+    "gromacs/gromacs_2024_2.log": ("gromacs", "2024.2", "simulation_rate", 4.243, "ns/day"),
+    "hpl/hpl_2_1.out": ("hpl", "2.1", "hpl_rate", 1.71587e12, "flop/s"),
+    "ib/post_list.txt": ("ib", None, "ib_write_bandwidth", 480e6, "bit/s"),
+    "stream/stream_5_10.txt": ("stream", "5.10", "triad_rate", 23314e6, "byte/s"),
+    "vllm/deepseek_v3.txt": ("vllm", None, "output_token_throughput", 61.0, "1/s"),
+    "vllm/kimi_k2_failed_requests.txt": ("vllm", None, "output_token_throughput", 485.78, "1/s"),
+    "vllm/percentiles_90_95.txt": ("vllm", None, "output_token_throughput", 62.49, "1/s"),
+}
+UNHEALTHY = {"vllm/kimi_k2_failed_requests.txt": ["no_failed_requests"]}
+# By file: the sentence that says why.
+REFUSED = {
+    "devito/elastic_notebook.txt": "no line 'Operator `Forward` ran in ... s'",
+    "devito/faq_fragment.txt": "no line 'Operator `Forward` ran in ... s'",
+    "gromacs/gromacs_2021_1_cut.log": "no averages: the log is cut off or damaged",
+    # Right to refuse, for it is older than what is supported; the reason is a false one.
+    "gromacs/gromacs_5_0_4.log": "two runs in one log",
+    "hpl/edited_one_test_twice.txt": "HPL counts 1 passed and 0 failed tests, the table holds 2",
+    "ib/run_infinitely_cut.txt": "no closing line of dashes below the last row: cut off",
+    "nccl/fork_4090.txt": "the row has 7 columns and its header 11",
+    "vllm/edited_contradiction.txt": "output_throughput 2200.83 is not 127152 in 54.65 s",
+}
+# What a user expects to be read, and is refused: a parser that learns to moves its row up.
+NOT_YET = [
+    "fio/fio_2_1_4.json",
+    "gpu_copy/bandwidthtest_after_prompt.txt",
+    "gpu_copy/bandwidthtest_csv.txt",
+    "gpu_copy/nvbandwidth_h100x8_d2d_read.txt",
+    "megatron/first_iterations.txt",
+    "megatron/resumed.txt",
+    "nccl/markdown_lost_hashes.txt",
+    "nccl/old_times_k80.txt",
+    "nccl/readme_without_header.txt",
+    "nccl/readme_without_ranks.txt",
+    "nccl/srun_2node.txt",
+    "stream/stream_5_8.txt",
+]
+
+
+def text(name: str) -> str:
+    return (OUTPUTS / name).read_text(encoding="utf-8", errors="replace")
+
+
+@pytest.mark.parametrize("name", READ)
+def test_the_figures_of_a_real_output_are_read(name: str) -> None:
+    reading = read(text(name), source=name)
+    metric = READ[name][2]
+    [first, *_] = [row for row in reading.rows if row["name"] == metric]
+    got = (reading.tool, reading.tool_version, metric, first["value"], first["unit"])
+    assert got == READ[name]
+    assert [check for check, passed in reading.checks.items() if not passed] == UNHEALTHY.get(
+        name, []
+    )
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_real_output_that_contradicts_itself_is_refused(name: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        read(text(name), source=name)
+    assert REFUSED[name] in str(refused.value)
+
+
+@pytest.mark.xfail(raises=BadInput, strict=True, reason="refused, and should be read")
+@pytest.mark.parametrize("name", NOT_YET)
+def test_a_real_output_that_is_not_read_yet(name: str) -> None:
+    assert read(text(name), source=name).tool == name.split("/", maxsplit=1)[0]
+
+
+def test_each_real_output_has_its_row() -> None:
+    there = {f"{path.parent.name}/{path.name}" for path in OUTPUTS.glob("*/*")}
+    assert sorted(there - {*READ, *REFUSED, *NOT_YET}) == []
