@@ -1,0 +1,50 @@
+"""The plots of a benchmark's section, from what its view says and nothing else."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ...figures.views import view_of
+from ...render.html import Figure
+from .common import Drawn, Judged
+from .lines import over_parameter, over_sizes
+from .matrices import matrices
+from .rows import over_cases, over_devices
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from trueup.view import Chart
+
+    from ...figures.groups import Group
+
+__all__ = ["Judged", "charts"]
+
+# Plots of one kind in one section; the table has what is not drawn.
+_PLOTS: Final = 6
+
+
+def charts(found: Sequence[Group], judged: Judged) -> list[Figure]:
+    """The plots of one benchmark's groups, in the order of its view."""
+    if not found:
+        return []
+    view = view_of(found[0].benchmark)
+    made: list[Figure] = []
+    for place, chart in enumerate(view.charts if view is not None else (), 1):
+        drawn = list(_drawn(chart, found, judged))[:_PLOTS]
+        for again, (plot, caption, said) in enumerate(drawn, 1):
+            name = f"{found[0].benchmark}-{place}" + (f"-{again}" if len(drawn) > 1 else "")
+            made.append(Figure(name, caption, plot(name=name, description=said)))
+    return made
+
+
+def _drawn(chart: Chart, found: Sequence[Group], judged: Judged) -> Iterator[Drawn]:
+    """The plots of one chart: how to draw, the caption, and the finding in words."""
+    if chart.kind == "matrix":
+        return matrices(chart, found, judged)
+    if chart.kind == "rows":
+        over = over_devices if chart.over == "device" else over_cases
+        return over(chart, found, judged)
+    if chart.over == "message_bytes":
+        return over_sizes(chart, found, judged)
+    return over_parameter(chart, found)
