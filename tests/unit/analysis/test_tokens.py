@@ -367,7 +367,7 @@ def test_scaling_of_a_rate_in_any_unit_is_written(
     assert view is not None
     measure = replace(view.headlines[0], unit=unit, shown=unit)
     in_unit = replace(view, headlines=(measure,))
-    monkeypatch.setattr("trueup_analysis.figures.scaling.view_of", lambda _: in_unit)
+    monkeypatch.setattr("trueup_analysis.figures.scaling.tables.view_of", lambda _: in_unit)
     folder = made.write(tmp_path, [vllm()])
     for form in ("table", "csv", "json"):
         assert run("scaling", folder, "--benchmark", "vllm", "-f", form)[0] == 0

@@ -1,0 +1,116 @@
+"""What a series is called."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from ... import units
+from ..work import HOW
+from .points import GROWS, SPREAD, host_family
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .split import Raw
+
+__all__ = ["told_apart_titles"]
+
+# Parameters that a title names in words of its own.
+_IN_TITLE = frozenset({"model", "configuration", "shape", "space_order", "tn_ms"})
+
+
+def told_apart_titles(found: Sequence[Raw]) -> list[str]:
+    """A title each; where two of one kind would be the same, with what they differ in."""
+    titles = [_title(raw) for raw in found]
+    alike: dict[tuple[str, str, str], list[int]] = {}
+    for place, (raw, title) in enumerate(zip(found, titles, strict=True)):
+        alike.setdefault((raw.kind, raw.over, title), []).append(place)
+    for places in alike.values():
+        if len(places) < 2:
+            continue
+        about = {place: _about(found[place]) for place in places}
+        names = dict.fromkeys(name for each in about.values() for name in each)
+        differing = [
+            name for name in names if len({about[place].get(name) for place in places}) > 1
+        ]
+        words = [
+            ", ".join(
+                f"{name.replace('_', ' ')} {about[place].get(name) or 'not said'}"
+                for name in differing
+            )
+            for place in places
+        ]
+        for number, (place, text) in enumerate(zip(places, words, strict=True), 1):
+            own = text if text and words.count(text) == 1 else f"{text} number {number}".strip()
+            titles[place] += f", {own}"
+    return titles
+
+
+def _title(raw: Raw) -> str:
+    parameters, benchmark = raw.first, raw.benchmark
+    words = [benchmark if "model" not in parameters else f"{benchmark} {parameters['model']}"]
+    named = [name for name in raw.view.apart if name not in HOW | _IN_TITLE | SPREAD]
+    values = [(name, parameters.get(name)) for name in named]
+    words += [
+        f"{name} {value}" if value == "yes" else value
+        for name, value in values
+        if isinstance(value, str) and value not in {"", "no", "none", "off"}
+    ]
+    words += [raw.measure.label] if len(raw.view.headlines) > 1 else []
+    if raw.message_bytes is not None:
+        words[-1] += f" at {units.size_of(raw.message_bytes)}"
+    if "configuration" in parameters:
+        words.append(str(parameters["configuration"]))
+    if "shape" in parameters and raw.kind != "weak":
+        words.append(str(parameters["shape"]))
+    if "space_order" in parameters:
+        words.append(f"space order {parameters['space_order']}")
+    if "tn_ms" in parameters:
+        words.append(f"{_plain(parameters['tn_ms'])} ms")
+    words.append(_machine(raw.rows))
+    version = raw.rows["software"].iloc[0].get(benchmark)
+    if version:
+        words.append(f"{benchmark} {version}")
+    # A publication's case may be named after its profile.
+    return ", ".join(dict.fromkeys(words))
+
+
+def _machine(rows: pd.DataFrame) -> str:
+    sizes = rows["vm_size"].dropna().unique()
+    if len(sizes) == 1:
+        return str(sizes[0])
+    if len(sizes) > 1:
+        return f"{host_family(str(sizes[-1]))} and its constrained sizes"
+    return str(rows["system"].iloc[0].get("cpu_model") or rows["nodes"].iloc[0])
+
+
+def _about(raw: Raw) -> dict[str, str]:
+    """What may tell a series from another of the same title."""
+    rows = raw.rows
+    names = [*raw.view.apart, *sorted(GROWS)]
+    shown = {
+        name: _plain(raw.first[name])
+        for name in names
+        if name in raw.first
+        and name not in HOW | SPREAD
+        and not (raw.kind == "weak" and name in GROWS)
+    }
+    if not raw.view.apart:
+        shown |= {
+            name: _plain(value)
+            for name, value in sorted(raw.first.items())
+            if name not in HOW | SPREAD
+        }
+    each = rows["points_each"].iloc[0]
+    if raw.kind == "weak":
+        shown["points of each core"] = units.UNKNOWN if pd.isna(each) else f"{each:,.0f}"
+    shown["CPU"] = units.text(rows["system"].iloc[0].get("cpu_model"))
+    shown["source"] = str(rows["provenance"].iloc[0])
+    return shown
+
+
+def _plain(value: Any) -> str:
+    """200.0 as "200"."""
+    return f"{value:.6g}" if isinstance(value, float) else units.text(value)
