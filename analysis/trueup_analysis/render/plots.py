@@ -602,16 +602,23 @@ def _number_axis(axes: Axes, plot: LinesPlot) -> Callable[[float], float]:
     others.
     """
     xs = sorted({x for line in plot.lines for x in line.xs} | _judged(plot.references))
-    low, high = next((x for x in xs if x > 0), 1.0), xs[-1]
     if plot.x_scale == "linear":
-        margin = (xs[-1] - xs[0]) * 0.05 or 0.5
-        axes.set_xlim(xs[0] - margin, xs[-1] + margin)
-        whole = all(x == int(x) for x in xs)
-        between = MaxNLocator(8, integer=whole, steps=[1, 2, 5, 10])
-        axes.xaxis.set_major_locator(between if len(xs) > 1 else FixedLocator(xs))
-        axes.xaxis.set_major_formatter(FuncFormatter(_plain))
-        return lambda x: x
-    in_bytes = plot.x_scale == "bytes"
+        return _linear_axis(axes, xs)
+    return _log_axis(axes, xs, in_bytes=plot.x_scale == "bytes")
+
+
+def _linear_axis(axes: Axes, xs: Sequence[float]) -> Callable[[float], float]:
+    margin = (xs[-1] - xs[0]) * 0.05 or 0.5
+    axes.set_xlim(xs[0] - margin, xs[-1] + margin)
+    whole = all(x == int(x) for x in xs)
+    between = MaxNLocator(8, integer=whole, steps=[1, 2, 5, 10])
+    axes.xaxis.set_major_locator(between if len(xs) > 1 else FixedLocator(xs))
+    axes.xaxis.set_major_formatter(FuncFormatter(_plain))
+    return lambda x: x
+
+
+def _log_axis(axes: Axes, xs: Sequence[float], *, in_bytes: bool) -> Callable[[float], float]:
+    low, high = next((x for x in xs if x > 0), 1.0), xs[-1]
     zero = low / 4
     # Labels like 512 KiB take an eighth of the axis, numbers less.
     widest = (high / low) ** (0.13 if in_bytes else 0.08)

@@ -12,6 +12,8 @@ from ..frames import rows_of
 from .sheet import Column, Sheet, short_size
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ..figures.scaling import Fit, Series
 
 __all__ = ["fit_line", "scaling"]
@@ -36,12 +38,7 @@ def scaling(series: Series, *, layouts: bool = True) -> Sheet:
         layouts: whether a table over nodes has the slower layouts too; those within a node always
             stand there.
     """
-    show = partial(units.in_unit, shown=series.shown)
-    what = series.shown
     word = _UNIT_WORDS.get(series.unit) or series.unit.replace("/", "_per_")
-    view = view_of(series.benchmark)
-    uses_gpus = view is not None and view.resource == "gpus" and (series.table["gpus"] > 0).any()
-    on_gpus = series.over == "gpus" or bool(uses_gpus)
     frame = series.table.rename(
         columns={
             **{name: f"{name}_{word}" for name in ("median", "min", "max")},
@@ -60,47 +57,8 @@ def scaling(series: Series, *, layouts: bool = True) -> Sheet:
     for row in rows:
         row["wins"] = "*" if row["best"] and several else ""
         row["mark"] = "best" if row["speedup"] == fastest else ""
-    columns = [
-        Column("resource"),
-        *([Column("node_count", "nodes", units.count)] if series.over == "nodes" else []),
-        *([Column("gpus", "GPUs", units.count)] if on_gpus else []),
-        Column("cores", None if on_gpus else "cores", units.count),
-        *([] if series.over == "nodes" else [Column("node_count")]),
-        # One size for all stands in the title.
-        Column("vm_size", None if series.vm_size else "size\n(Standard_)", short_size, words=True),
-        Column("layout", "layout", words=True),
-        Column("wins", "wins", words=True, data=False),
-        Column("best"),
-        Column("baseline"),
-        Column("n", "n", units.count),
-        Column("records"),
-        Column(f"median_{word}", f"median\n{what}", show),
-        Column(f"min_{word}", f"min\n{what}", show),
-        Column(f"max_{word}", f"max\n{what}", show),
-        Column("speedup", "speed-\nup", _two),
-        Column("efficiency", "parallel\neffic.", _three),
-        Column("serial_fraction", "serial\nfraction", _three),
-        Column("flop_per_second", "GFLOP/s", _flops),
-        Column("points_per_second", "GPts/s", partial(units.measure, unit="point/s")),
-        Column("roofline_fraction", "of\nroofline", units.percent),
-        Column("halo_share", "in halo\nexchange", units.percent),
-        Column("work_flop"),
-        Column("published_speedup", "published\nspeed-up", _two),
-    ]
     fits = [fit for fit in (series.amdahl, series.usl) if fit is not None]
-    notes = [fit_line(fit, axis(series.over)) for fit in fits]
-    if series.stops_paying:
-        notes.insert(0, series.stops_paying)
-    if several:
-        notes.append("Where several layouts ran on the same resource, the one marked * counts.")
-    if hidden:
-        notes.append(
-            f"The fastest layout of each count of {axis(series.over)} stands here; trueup scaling"
-            f" --layouts shows {units.plural(hidden, 'slower row')} more."
-        )
-    kind = f"{series.kind.capitalize()} scaling"
-    if series.flat:
-        kind = capital(series.label)
+    kind = capital(series.label) if series.flat else f"{series.kind.capitalize()} scaling"
     return Sheet(
         title=(
             f"{kind} over {axis(series.over)}, baseline"
@@ -108,9 +66,9 @@ def scaling(series: Series, *, layouts: bool = True) -> Sheet:
         ),
         name=f"scaling-{series.benchmark}",
         marks="mark",
-        columns=columns,
+        columns=_columns(series, word),
         rows=rows,
-        notes=notes + series.notes,
+        notes=[*_notes(series, fits, several=several, hidden=hidden), *series.notes],
         warnings=series.warnings,
         faint="best",
         facts={
@@ -124,6 +82,56 @@ def scaling(series: Series, *, layouts: bool = True) -> Sheet:
             "fits": [_fit_facts(fit) for fit in fits],
         },
     )
+
+
+def _columns(series: Series, word: str) -> list[Column]:
+    """The columns; ``word`` ends the names of the measured ones."""
+    show = partial(units.in_unit, shown=series.shown)
+    view = view_of(series.benchmark)
+    uses_gpus = view is not None and view.resource == "gpus" and (series.table["gpus"] > 0).any()
+    on_gpus = series.over == "gpus" or bool(uses_gpus)
+    return [
+        Column("resource"),
+        *([Column("node_count", "nodes", units.count)] if series.over == "nodes" else []),
+        *([Column("gpus", "GPUs", units.count)] if on_gpus else []),
+        Column("cores", None if on_gpus else "cores", units.count),
+        *([] if series.over == "nodes" else [Column("node_count")]),
+        # One size for all stands in the title.
+        Column("vm_size", None if series.vm_size else "size\n(Standard_)", short_size, words=True),
+        Column("layout", "layout", words=True),
+        Column("wins", "wins", words=True, data=False),
+        Column("best"),
+        Column("baseline"),
+        Column("n", "n", units.count),
+        Column("records"),
+        Column(f"median_{word}", f"median\n{series.shown}", show),
+        Column(f"min_{word}", f"min\n{series.shown}", show),
+        Column(f"max_{word}", f"max\n{series.shown}", show),
+        Column("speedup", "speed-\nup", _two),
+        Column("efficiency", "parallel\neffic.", _three),
+        Column("serial_fraction", "serial\nfraction", _three),
+        Column("flop_per_second", "GFLOP/s", _flops),
+        Column("points_per_second", "GPts/s", partial(units.measure, unit="point/s")),
+        Column("roofline_fraction", "of\nroofline", units.percent),
+        Column("halo_share", "in halo\nexchange", units.percent),
+        Column("work_flop"),
+        Column("published_speedup", "published\nspeed-up", _two),
+    ]
+
+
+def _notes(series: Series, fits: Sequence[Fit], *, several: bool, hidden: int) -> list[str]:
+    """What stands below the table: where adding resources stops paying, the fits, the layouts."""
+    over = axis(series.over)
+    notes = [series.stops_paying] if series.stops_paying else []
+    notes += [fit_line(fit, over) for fit in fits]
+    if several:
+        notes.append("Where several layouts ran on the same resource, the one marked * counts.")
+    if hidden:
+        notes.append(
+            f"The fastest layout of each count of {over} stands here; trueup scaling --layouts"
+            f" shows {units.plural(hidden, 'slower row')} more."
+        )
+    return notes
 
 
 def fit_line(fit: Fit, over: str) -> str:

@@ -188,24 +188,31 @@ def _blame(
     well = totals - Counter(node for pair in by_pair for node in pair)
     left = set(by_pair)
     blamed = []
-    while left:
-        counts = Counter(node for pair in left for node in pair)
-
-        def guilty(node: str, left: set[frozenset[str]] = left) -> bool:
-            partners = [other for pair in left if node in pair for other in pair - {node}]
-            others_well = sum(well[other] > 0 for other in partners)
-            many = len(partners) >= _PAIR and 2 * len(partners) > totals[node]
-            return many and 2 * others_well > len(partners)
-
-        suspects = sorted(node for node in counts if guilty(node))
-        if not suspects:
-            break
-        node = max(suspects, key=lambda one: (counts[one] / totals[one], counts[one]))
+    while (node := _guilty(left, totals, well)) is not None:
         its = [by_pair[pair] for pair in left if node in pair]
         left = {pair for pair in left if node not in pair}
         blamed.append(_of_node(node, its, totals))
     rest = sorted(left, key=sorted)
     return blamed, [_of_pair(by_pair[pair], all(well[node] > 0 for node in pair)) for pair in rest]
+
+
+def _guilty(
+    left: Iterable[frozenset[str]], totals: Mapping[str, int], well: Mapping[str, int]
+) -> str | None:
+    """The node that is in most of the bad pairs that are left, None where none is to blame."""
+    partners: dict[str, list[str]] = defaultdict(list)
+    for pair in left:
+        for node in pair:
+            partners[node] += pair - {node}
+    suspects = [
+        node
+        for node, others in sorted(partners.items())
+        if len(others) >= _PAIR
+        and 2 * len(others) > totals[node]
+        and 2 * sum(well[other] > 0 for other in others) > len(others)
+    ]
+    count = {node: len(partners[node]) for node in suspects}
+    return max(suspects, key=lambda one: (count[one] / totals[one], count[one]), default=None)
 
 
 def _of_node(node: str, its: Sequence[Verdict], totals: Mapping[str, int]) -> Verdict:

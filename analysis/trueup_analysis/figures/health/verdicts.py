@@ -144,19 +144,24 @@ def judge_case(case: Case, expectations: Expectations) -> list[Verdict]:
         return [_of_case(case, "no verdict", why)]
     for item in expected:
         if refused := item.refuses(case.parameters, len(case.nodes)):
-            allowed = " or ".join(
-                value
-                for name, values in item.parameters.items()
-                if refused.startswith(f"{name} ")
-                for value in values
-            )
-            why = f"{item.what}: {refused}, expected {allowed}; the figures do not count"
-            return [replace(_of_case(case, "fail", why, item.fault or None), fix=item.fix or None)]
+            return [_refused(case, item, refused)]
     fitting = [item for item in expected if item.applies(case.parameters, len(case.nodes))]
     if not fitting:
         what = "; ".join(dict.fromkeys(_needs(item) for item in expected))
         return [_of_case(case, "no verdict", f"expected is {what}, and this case is another")]
     return _figures(case, fitting)
+
+
+def _refused(case: Case, item: Expectation, refused: str) -> Verdict:
+    """The failure of a case with a parameter that healthy nodes do not have."""
+    allowed = " or ".join(
+        value
+        for name, values in item.parameters.items()
+        if refused.startswith(f"{name} ")
+        for value in values
+    )
+    why = f"{item.what}: {refused}, expected {allowed}; the figures do not count"
+    return replace(_of_case(case, "fail", why, item.fault or None), fix=item.fix or None)
 
 
 def _figures(case: Case, fitting: Iterable[Expectation]) -> list[Verdict]:
