@@ -29,16 +29,18 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 UNIT = "tests/unit"
 FIGURES = "analysis/trueup_analysis/figures"
-# A room's file, and the tests that are its own. Each parser is added with those named for it.
+# What a room's files are called, and the tests that are its own; a parser's are named for it.
 ROOMS = {
-    "module_utils/trueup/node/affinity.py": [f"{UNIT}/test_affinity.py"],
-    "module_utils/trueup/node/ibstat.py": [f"{UNIT}/test_parse_ibstat.py"],
-    "module_utils/trueup/record.py": [f"{UNIT}/test_record.py"],
-    "module_utils/trueup/run/resume.py": [f"{UNIT}/test_resume.py"],
-    f"{FIGURES}/cost.py": [f"{UNIT}/analysis/test_cost.py"],
-    f"{FIGURES}/scaling.py": [f"{UNIT}/analysis/test_scaling.py"],
-    f"{FIGURES}/health/verdicts.py": [f"{UNIT}/analysis/test_health.py"],
-    f"{FIGURES}/health/fleet.py": [f"{UNIT}/analysis/test_health.py"],
+    "module_utils/trueup/node/affinity.py": ("test_affinity.py",),
+    "module_utils/trueup/node/ibstat.py": ("test_parse_ibstat.py",),
+    "module_utils/trueup/record.py": ("test_record.py",),
+    "module_utils/trueup/run/resume.py": ("test_resume.py", "test_stream_bench.py"),
+    f"{FIGURES}/cost*/**/*.py": ("analysis/test_cost.py",),
+    f"{FIGURES}/cost*.py": ("analysis/test_cost.py",),
+    f"{FIGURES}/scaling*/**/*.py": ("analysis/test_scaling.py",),
+    f"{FIGURES}/scaling*.py": ("analysis/test_scaling.py",),
+    f"{FIGURES}/health/*.py": ("analysis/test_health.py",),
+    "module_utils/trueup/benchmarks/*/output.py": ("test_parse_{room}.py", "test_{room}_bench.py"),
 }
 # Imported once, before any fork; none of them imports a room.
 LIBRARIES = (
@@ -270,11 +272,12 @@ def trials(
 
 def all_rooms() -> dict[str, list[str]]:
     """Every file that is judged, and its tests."""
-    rooms = dict(ROOMS)
-    for path in sorted(ROOT.glob("module_utils/trueup/benchmarks/*/output.py")):
-        tool = path.parent.name
-        tests = [f"{UNIT}/test_parse_{tool}.py", f"{UNIT}/test_{tool}_bench.py"]
-        rooms[str(path.relative_to(ROOT))] = [test for test in tests if (ROOT / test).exists()]
+    rooms: dict[str, list[str]] = {}
+    for pattern, names in ROOMS.items():
+        for path in sorted(ROOT.glob(pattern)):
+            tests = [f"{UNIT}/{name.format(room=path.parent.name)}" for name in names]
+            there = [test for test in tests if (ROOT / test).is_file()]
+            rooms[str(path.relative_to(ROOT))] = there
     return rooms
 
 
