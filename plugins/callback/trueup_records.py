@@ -68,13 +68,15 @@ class CallbackModule(CallbackBase):
         self._play_hosts: set[str] = set()
         self._batch: set[str] = set()
         self._failed_roles: dict[str, list[str]] = {}
+        # Roles that failed on a host while it was configured, which fail the run at its end.
+        self._lost_roles: dict[str, list[str]] = {}
         # The last failure on each host: where, and which hosts it ended.
         self._failures: dict[str, tuple[str, set[str]]] = {}
 
     def v2_playbook_on_start(self, playbook: Any) -> None:
         # Workers are forked from this process, one for every task of every node: what is loaded
         # here they need not load again (docs/controller_cost.md).
-        filter_loader.get("roles_of")
+        filter_loader.get("trueup_family")
         test_loader.get("match")
         self._playbook = os.path.basename(str(playbook._file_name))
 
@@ -135,7 +137,8 @@ class CallbackModule(CallbackBase):
         roles = self._failed_roles.setdefault(host, [])
         if task._role is None:
             # A play that fails at its end, after roles that did (playbooks/benchmark.yml).
-            where = ", ".join(roles) or str(result.task_name)
+            lost = self._lost_roles.get(host, [])
+            where = ", ".join(dict.fromkeys([*lost, *roles])) or str(result.task_name)
         else:
             where = str(task._role.get_name())
             if where not in roles:
@@ -214,6 +217,8 @@ class CallbackModule(CallbackBase):
         if "trueup_node" in facts:
             host = result._host.get_name()
             self._warnings += [f"{host}: {text}" for text in facts["trueup_node"]["warnings"]]
+        if "trueup_failed_roles" in facts:
+            self._lost_roles[result._host.get_name()] = list(facts["trueup_failed_roles"])
         if "trueup_run_id" in facts and not self._run_id:
             self._run_id = str(facts["trueup_run_id"])
             self._write_manifest()

@@ -33,8 +33,9 @@ def launcher_absent(
     hostvars: Mapping[str, Any],
     role: str = "",
 ) -> list[str]:
-    """Hosts of the inventory among ``nodes`` that the play has lost or left out, or on which
-    preflight skipped ``role``. A name that is no host of the inventory is nobody's to leave out.
+    """Hosts of the inventory among ``nodes`` that the play has lost or left out, on which
+    preflight skipped ``role``, or of which a role failed while they were configured. A name that is
+    no host of the inventory is nobody's to leave out.
     """
     return [
         node
@@ -42,6 +43,7 @@ def launcher_absent(
         if node in hostvars
         and (
             node not in play_hosts
+            or hostvars[node].get("trueup_failed_roles")
             or any(item["what"] == role for item in hostvars[node].get("trueup_skipped") or [])
         )
     ]

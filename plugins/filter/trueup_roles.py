@@ -1,10 +1,9 @@
-"""Filters over roles and plays. Misspelt variables are found here, since a typo passes an argument
+"""Filters over roles. Misspelt variables are found here, since a typo passes an argument
 spec silently: the default stands."""
 
 from __future__ import annotations
 
 import functools
-import re
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ description:
   - C(unknown_variables) takes variable names and the role's path and returns those that no entry
     point describes.
   - C(benchmark_roles) lists the roles of a folder that have an entry point C(benchmark).
-  - C(roles_of) takes a playbook and a host's groups and returns the roles that its plays give it.
   - C(trueup_read) gives the text of a file of the role.
 """
 
@@ -41,29 +39,6 @@ def _described(path: Path, _changed_ns: int) -> frozenset[str]:
     return frozenset(name for entry in specs.values() for name in entry.get("options", {}))
 
 
-def roles_of(playbook: str, groups: list[str]) -> list[str]:
-    """The roles that the plays of ``playbook`` give to a host of these groups, each once, in order.
-
-    Plays of this project name their groups, colon by colon, and list their roles under ``roles``.
-    """
-    path = Path(playbook)
-    try:
-        plays = _plays(path, path.stat().st_mtime_ns)
-    except (OSError, KeyError, TypeError, yaml.YAMLError) as error:
-        message = f"{path}: not a playbook ({error})"
-        raise AnsibleFilterError(message) from error
-    mine = [role for hosts, roles in plays if hosts & set(groups) for role in roles]
-    return list(dict.fromkeys(mine))
-
-
-@functools.lru_cache(maxsize=4)
-def _plays(path: Path, _changed_ns: int) -> tuple[tuple[frozenset[str], tuple[str, ...]], ...]:
-    return tuple(
-        (frozenset(re.split(r"[:,]", play["hosts"])), tuple(play.get("roles", [])))
-        for play in yaml.safe_load(path.read_text(encoding="utf-8"))
-    )
-
-
 def trueup_read(name: str, folder: str) -> str:
     """The text of a file of the role, for pins that are read where they stand."""
     return (Path(folder) / name).read_text(encoding="utf-8")
@@ -80,7 +55,6 @@ class FilterModule:
     def filters(self) -> dict[str, Any]:
         return {
             "benchmark_roles": benchmark_roles,
-            "roles_of": roles_of,
             "trueup_read": trueup_read,
             "unknown_variables": unknown_variables,
         }

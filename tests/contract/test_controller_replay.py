@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
 RECORDINGS = sorted((ROOT / "tests" / "data" / "controller").glob("*.json"))
 NODES = 2
 # A node costs the controller about 20 ms of CPU for each of them; this project's promise for NDv4.
-MOST_TASKS = {"ndv4": 90}
+# Each of its eight roles is included by itself, twice a task, so that it can fail alone.
+MOST_TASKS = {"ndv4": 100}
 
 
 def test_there_is_a_recording() -> None:
@@ -56,11 +58,15 @@ def test_nodes_that_are_alike_run_the_same_tasks(cost: tuple[Path, Cost]) -> Non
     tasks = [counts["tasks"] for counts in measured.counts.values()]
     assert tasks == [measured.tasks] * NODES
     assert measured.by_task[0]["action"] == "azure_node_facts"
-    # `meta` (flush_handlers) is the controller's own and has no result.
-    own = [task for task in measured.by_task if not task["action"].endswith("meta")]
-    assert {task["ok"] + task["skipped"] for task in own} == {NODES}
+    # Nodes that go at their own pace have tasks of their own. `meta` (flush_handlers) is the
+    # controller's own and has no result.
+    own: Counter[tuple[str, str]] = Counter()
+    for task in measured.by_task:
+        if not task["action"].endswith("meta"):
+            own[task["name"], task["action"]] += task["ok"] + task["skipped"]
+    assert {number % NODES for number in own.values()} == {0}
     # Ansible's recap counts a loop of includes once for each of its items, and so do we.
-    assert len(measured.by_task) <= measured.tasks
+    assert len(own) <= measured.tasks
     recap = re.findall(r"ok=(\d+) .* skipped=(\d+)", measured.output)
     assert [int(ok) + int(skipped) for ok, skipped in recap] == tasks
 

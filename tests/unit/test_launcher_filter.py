@@ -28,7 +28,8 @@ HOSTVARS = Hostvars(
     {
         "n1": {"trueup_skipped": [{"what": "devito layouts of several ranks", "why": "no mpirun"}]},
         "n2": {"slurm_node_name": "hb-2", "trueup_skipped": [{"what": "devito", "why": "no gcc"}]},
-        "n3": {"slurm_node_name": ""},
+        "n3": {"slurm_node_name": "", "trueup_failed_roles": []},
+        "half": {"trueup_failed_roles": ["gpu_driver"]},
     }
 )
 
@@ -55,6 +56,7 @@ def test_who_is_lost_left_out_or_skipped_is_absent(
 ) -> None:
     # In the order in which they were named; a name that the inventory does not have is let be.
     assert launcher_absent(["n1", "n2", "n3", "else"], play, HOSTVARS, role) == absent
+    assert launcher_absent(["half", "n3"], ["half", "n3"], HOSTVARS, role) == ["half"]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from ansible.errors import AnsibleFilterError
 from helpers import a_record
 from trueup import record as records
-from trueup_roles import benchmark_roles, roles_of, unknown_variables
+from trueup_roles import benchmark_roles, unknown_variables
 from trueup_runs import best, metric, recorded, recorded_like, run_id
 
 RUN = a_record()["run_id"]
@@ -95,40 +95,3 @@ def test_a_misspelt_variable_is_found() -> None:
 def test_a_role_without_specification_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(AnsibleFilterError, match="no readable argument_specs"):
         unknown_variables(["x_y"], str(tmp_path))
-
-
-PLAYS = """---
-- hosts: hbv3:hbv4
-  roles: [hpc_limits, rdma]
-- hosts: ndv4
-  roles: [hpc_limits, gpu_driver]
-- hosts: all
-  tasks: []
-"""
-
-
-@pytest.mark.parametrize(
-    ("groups", "roles"),
-    [
-        (["hbv4"], ["hpc_limits", "rdma"]),
-        (["ndv4"], ["hpc_limits", "gpu_driver"]),
-        (["hbv3", "ndv4"], ["hpc_limits", "rdma", "gpu_driver"]),
-        (["local"], []),
-        ([], []),
-    ],
-)
-def test_the_roles_that_plays_give_to_groups(
-    groups: list[str], roles: list[str], tmp_path: Path
-) -> None:
-    playbook = tmp_path / "configure.yml"
-    playbook.write_text(PLAYS)
-    assert roles_of(str(playbook), groups) == roles
-
-
-@pytest.mark.parametrize("text", [None, "hosts: all", "- roles: []"])
-def test_what_is_no_playbook_is_said(text: str | None, tmp_path: Path) -> None:
-    playbook = tmp_path / "configure.yml"
-    if text is not None:
-        playbook.write_text(text)
-    with pytest.raises(AnsibleFilterError, match=r"configure\.yml: not a playbook"):
-        roles_of(str(playbook), ["hbv3"])

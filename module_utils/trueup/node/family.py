@@ -1,0 +1,178 @@
+"""What a node gets: the roles and the benchmarks of its family, and what is left out of them.
+
+The lists themselves are data (playbooks/group_vars/all.yml); groups are those of the inventory, one
+of which is the node's family.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..errors import BadInput
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+__all__ = [
+    "benchmark_roles",
+    "family_lists",
+    "health_benchmarks",
+    "lost_roles",
+    "node_problems",
+    "roles_of_groups",
+    "skipped_on_node",
+    "steps",
+    "without_list",
+]
+
+# The lists of a node without a family of its own, by whether it has GPUs.
+_UNLISTED = {False: "unlisted", True: "unlisted_gpu"}
+# A machine outside Azure gets no roles, and nobody expects any.
+_LOCAL = "local"
+
+
+def family_lists(
+    families: Sequence[Mapping[str, Any]], groups: Collection[str], *, has_gpu: bool
+) -> dict[str, Any]:
+    """The lists of the families among a node's groups, each name once, in order.
+
+    Args:
+        families: objects with ``families`` (names), ``roles`` and ``benchmarks``.
+        groups: the node's groups.
+        has_gpu: whether the node has GPUs, for one without a list.
+
+    Returns:
+        ``roles``, ``benchmarks``, and ``listed``: whether one of the groups has a list.
+
+    Raises:
+        BadInput: a family has two lists, or the lists for nodes without one are missing.
+    """
+    by_name: dict[str, Mapping[str, Any]] = {}
+    for lists in families:
+        for name in lists["families"]:
+            if name in by_name:
+                raise BadInput(f"families: {name} has two lists")
+            by_name[name] = lists
+    unlisted = _UNLISTED[has_gpu]
+    if unlisted not in by_name:
+        raise BadInput(f"families: there is no list {unlisted}")
+    mine = [lists for name, lists in by_name.items() if name in groups]
+    chosen = mine or [by_name[unlisted]]
+    return {
+        "roles": _once(role for lists in chosen for role in lists["roles"]),
+        "benchmarks": _once(name for lists in chosen for name in lists["benchmarks"]),
+        "listed": bool(mine),
+    }
+
+
+def roles_of_groups(roles: Mapping[str, Collection[str]], groups: Collection[str]) -> list[str]:
+    """The roles for which the node is in one of the groups, in order."""
+    return [role for role, wanted in roles.items() if set(wanted) & set(groups)]
+
+
+def steps(roles: Sequence[str], name: str) -> list[dict[str, str]]:
+    """A loop's items for the roles that a node is given, each with the node's name.
+
+    Ansible puts equal items of several nodes' loops of includes together, in the order in which it
+    first meets them, which may be another node's order. No two nodes' items are equal here.
+    """
+    return [{"node": name, "role": role} for role in roles]
+
+
+def benchmark_roles(
+    node: Mapping[str, Any], benchmarks: Sequence[str], family_roles: Sequence[str]
+) -> list[str]:
+    """The roles of benchmarks that the family's roles have not brought, and before them a compiler
+    where the node has none."""
+    compiler = ["compiler"] if benchmarks and node["programs"]["gcc"] is None else []
+    return [*compiler, *(name for name in benchmarks if name not in family_roles)]
+
+
+def lost_roles(needs: Mapping[str, Sequence[str]], failed: Sequence[str]) -> dict[str, str]:
+    """Each role that cannot be had to the failed role that it is or needs, directly or not."""
+    lost = {role: role for role in failed}
+    found = True
+    while found:
+        found = False
+        for role, needed in needs.items():
+            missing = [name for name in needed if name in lost]
+            if missing and role not in lost:
+                lost[role] = lost[missing[0]]
+                found = True
+    return lost
+
+
+def skipped_on_node(lost: Mapping[str, str], names: Iterable[str]) -> list[dict[str, str]]:
+    """Those of the names that are lost, each with the reason."""
+    return [
+        {
+            "what": name,
+            "why": "the role failed" if lost[name] == name else f"role {lost[name]} failed",
+        }
+        for name in _once(names)
+        if name in lost
+    ]
+
+
+def health_benchmarks(node: Mapping[str, Any]) -> list[str]:
+    """What health measures: what the node's size has expectations of, nothing without a size."""
+    if not node["catalog"]:
+        return []
+    gpus, nics = node["gpu_count_expected"] or 0, node["rdma_count_expected"] or 0
+    return [
+        *(["gpu_copy", "nccl"] if gpus > 1 else []),
+        *(["ib"] if nics else []),
+        *(["stream"] if not gpus else []),
+    ]
+
+
+def node_problems(
+    node: Mapping[str, Any],
+    *,
+    name: str,
+    roles: Sequence[str],
+    benchmarks: Sequence[str],
+    known: Sequence[str],
+) -> list[str]:
+    """Why the node cannot be configured or measured as planned, a sentence each with the fix.
+
+    Args:
+        node: the fact ``trueup_node``.
+        name: its name in the inventory.
+        roles: the roles that need root.
+        benchmarks: what is to be measured.
+        known: all benchmarks.
+    """
+    problems = []
+    strange = [benchmark for benchmark in benchmarks if benchmark not in known]
+    if strange:
+        problems.append(
+            f"{', '.join(strange)}: no benchmark of that name; trueup_benchmarks may hold"
+            f" {', '.join(known)}."
+        )
+    if roles and node["privilege"] is None:
+        problems.append(
+            f"Configuring a node ({', '.join(roles)}) needs root, and {name}, of the family"
+            f" {node['family']}, gives neither root nor sudo without a password: connect as such a"
+            " user (ansible_user)."
+        )
+    # Its dnf has bindings for Python 3.6 alone, and ansible-core 2.19 needs 3.8 or newer.
+    version = str(node["distribution_version"] or "").split(".")[0]
+    if roles and node["package_manager"] == "dnf" and version == "8":
+        problems.append(
+            f"{node['os']}: its packages cannot be managed by this release of Ansible (Python 3.6"
+            " of its dnf); use Enterprise Linux 9."
+        )
+    return problems
+
+
+def without_list(node: Mapping[str, Any], lists: Mapping[str, Any]) -> list[dict[str, str]]:
+    """What is skipped on a node whose family has no list; nothing on a machine outside Azure."""
+    if lists["listed"] or node["family"] == _LOCAL:
+        return []
+    why = f"no list of roles for the family {node['family']} (trueup_families)"
+    return [{"what": "configure", "why": why}]
+
+
+def _once(names: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(names))

@@ -1,0 +1,82 @@
+"""What a node gets and what it has to do without, for plays: trueup.node.family as filters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ansible.errors import AnsibleFilterError
+from trueup.errors import TrueupError
+from trueup.node import family
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+DOCUMENTATION = r"""
+name: trueup_family
+short_description: Roles and benchmarks of a node, as data
+description:
+  - C(trueup_family) takes the families' lists, a node's groups and whether it has GPUs, and returns
+    its C(roles), its C(benchmarks), and whether it is C(listed).
+  - C(trueup_roles_of_groups) takes roles with their groups and a node's groups, and returns its
+    roles.
+  - C(trueup_benchmark_roles) takes the fact C(trueup_node), the node's benchmarks and its family's
+    roles, and returns the roles that are still to be configured.
+  - C(trueup_steps) takes roles and the node's name, and returns the items of a loop over them.
+  - C(trueup_health_benchmarks) takes the fact C(trueup_node) and returns what health measures.
+  - C(trueup_lost) takes what roles need and the roles that failed, and returns each role that
+    cannot be had with the failed one.
+  - C(trueup_skipped_for) takes that and names, and returns those that are lost with their reasons.
+  - C(trueup_skips) takes lists of what roles skip, the fact C(trueup_node) and its family's lists,
+    and returns all that is skipped on the node.
+  - C(trueup_without) takes names and what is skipped, and returns the names that are left.
+  - C(trueup_node_problems) takes the fact C(trueup_node), the node's name, roles and benchmarks and
+    all benchmarks, and returns why these cannot be had, a sentence each.
+"""
+
+
+def trueup_family(
+    families: list[dict[str, Any]], groups: list[str], has_gpu: bool
+) -> dict[str, Any]:
+    """The lists of a node."""
+    try:
+        return family.family_lists(families, groups, has_gpu=has_gpu)
+    except TrueupError as error:
+        raise AnsibleFilterError(str(error)) from error
+
+
+def trueup_skips(
+    skipped: list[list[dict[str, str]]], node: dict[str, Any], lists: dict[str, Any]
+) -> list[dict[str, str]]:
+    """What roles skip, and the node's family where it has no list."""
+    return [*(item for items in skipped for item in items), *family.without_list(node, lists)]
+
+
+def trueup_without(names: list[str], skipped: list[dict[str, str]]) -> list[str]:
+    """The names that are not skipped."""
+    left_out = {item["what"] for item in skipped}
+    return [name for name in names if name not in left_out]
+
+
+def trueup_node_problems(
+    node: dict[str, Any], name: str, roles: list[str], benchmarks: list[str], known: list[str]
+) -> list[str]:
+    """Why the node cannot have what is planned."""
+    return family.node_problems(node, name=name, roles=roles, benchmarks=benchmarks, known=known)
+
+
+class FilterModule:
+    """Ansible's entry."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {
+            "trueup_benchmark_roles": family.benchmark_roles,
+            "trueup_family": trueup_family,
+            "trueup_health_benchmarks": family.health_benchmarks,
+            "trueup_lost": family.lost_roles,
+            "trueup_node_problems": trueup_node_problems,
+            "trueup_roles_of_groups": family.roles_of_groups,
+            "trueup_skipped_for": family.skipped_on_node,
+            "trueup_skips": trueup_skips,
+            "trueup_steps": family.steps,
+            "trueup_without": trueup_without,
+        }

@@ -1,0 +1,179 @@
+"""What a node gets, and what failed roles take with them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible.errors import AnsibleFilterError
+from trueup.errors import BadInput
+from trueup.node import family
+from trueup_family import trueup_family, trueup_skips, trueup_without
+
+LISTS = [
+    {"families": ["hbv3", "hbv4"], "roles": ["limits", "rdma"], "benchmarks": ["stream"]},
+    {"families": ["ndv4"], "roles": ["limits", "driver"], "benchmarks": ["nccl", "stream"]},
+    {"families": ["unlisted"], "roles": [], "benchmarks": ["stream"]},
+    {"families": ["unlisted_gpu"], "roles": [], "benchmarks": ["gemm"]},
+]
+
+
+@pytest.mark.parametrize(
+    ("groups", "has_gpu", "expected"),
+    [
+        (["hbv4", "slurm"], False, (["limits", "rdma"], ["stream"], True)),
+        (["ndv4"], True, (["limits", "driver"], ["nccl", "stream"], True)),
+        (["ndv4", "hbv3"], True, (["limits", "rdma", "driver"], ["stream", "nccl"], True)),
+        (["local"], False, ([], ["stream"], False)),
+        (["ndv2"], True, ([], ["gemm"], False)),
+        ([], False, ([], ["stream"], False)),
+    ],
+)
+def test_a_nodes_lists(groups: list[str], has_gpu: bool, expected: tuple[Any, ...]) -> None:
+    found = trueup_family(LISTS, groups, has_gpu)
+    assert (found["roles"], found["benchmarks"], found["listed"]) == expected
+
+
+@pytest.mark.parametrize(
+    ("lists", "message"),
+    [
+        ([*LISTS, LISTS[0]], "families: hbv3 has two lists"),
+        (LISTS[:2], "families: there is no list unlisted"),
+    ],
+)
+def test_lists_that_cannot_be_used(lists: list[dict[str, Any]], message: str) -> None:
+    with pytest.raises(AnsibleFilterError, match=f"^{message}$"):
+        trueup_family(lists, ["ndv4"], False)
+    with pytest.raises(BadInput, match=f"^{message}$"):
+        family.family_lists(lists, ["ndv4"], has_gpu=False)
+
+
+def test_roles_by_group_in_the_order_of_the_roles() -> None:
+    roles = {"nfs": ["nfs"], "slurm": ["controller", "compute"], "eessi": ["eessi"]}
+    assert family.roles_of_groups(roles, ["eessi", "compute", "all"]) == ["slurm", "eessi"]
+
+
+@pytest.mark.parametrize(
+    ("gcc", "benchmarks", "expected"),
+    [
+        ("/usr/bin/gcc", ["nccl", "stream"], ["stream"]),
+        (None, ["nccl", "stream"], ["compiler", "stream"]),
+        (None, [], []),
+    ],
+)
+def test_roles_of_benchmarks(gcc: str | None, benchmarks: list[str], expected: list[str]) -> None:
+    node = {"programs": {"gcc": gcc}}
+    assert family.benchmark_roles(node, benchmarks, ["limits", "nccl"]) == expected
+
+
+def test_items_of_a_loop_are_no_other_nodes() -> None:
+    assert family.steps(["a", "b"], "n1") == [
+        {"node": "n1", "role": "a"},
+        {"node": "n1", "role": "b"},
+    ]
+
+
+NEEDS = {"tests": ["nccl"], "nccl": ["driver", "hpcx"], "clocks": ["driver"], "ib": ["rdma"]}
+
+
+@pytest.mark.parametrize(
+    ("failed", "lost"),
+    [
+        ([], {}),
+        (["rdma"], {"rdma": "rdma", "ib": "rdma"}),
+        (["hpcx"], {"hpcx": "hpcx", "nccl": "hpcx", "tests": "hpcx"}),
+        (
+            ["hpcx", "driver"],
+            {
+                "hpcx": "hpcx",
+                "driver": "driver",
+                "nccl": "driver",
+                "clocks": "driver",
+                "tests": "driver",
+            },
+        ),
+    ],
+)
+def test_what_failed_roles_take_with_them(failed: list[str], lost: dict[str, str]) -> None:
+    assert family.lost_roles(NEEDS, failed) == lost
+
+
+def test_what_is_lost_is_said_by_name() -> None:
+    lost = {"driver": "driver", "nccl": "driver", "clocks": "driver"}
+    skipped = family.skipped_on_node(lost, ["driver", "hpcx", "nccl", "nccl"])
+    assert skipped == [
+        {"what": "driver", "why": "the role failed"},
+        {"what": "nccl", "why": "role driver failed"},
+    ]
+    assert trueup_without(["nccl", "ib"], skipped) == ["ib"]
+
+
+def node(**members: Any) -> dict[str, Any]:
+    made = {"catalog": {}, "gpu_count_expected": None, "rdma_count_expected": None}
+    return {
+        **made,
+        "family": "ndv4",
+        "privilege": "root",
+        "distribution_version": "24.04",
+        "package_manager": "apt",
+        "os": "Linux",
+        **members,
+    }
+
+
+@pytest.mark.parametrize(
+    ("row", "gpus", "nics", "expected"),
+    [
+        (None, None, None, []),
+        ({"family": "hbv3"}, 0, 1, ["ib", "stream"]),
+        ({"family": "ndv4"}, 8, 8, ["gpu_copy", "nccl", "ib"]),
+        ({"family": "nc_a100_v4"}, 1, 0, []),
+        ({"family": "general"}, None, None, ["stream"]),
+    ],
+)
+def test_health_measures_what_the_size_has(
+    row: dict[str, Any] | None, gpus: int | None, nics: int | None, expected: list[str]
+) -> None:
+    made = node(catalog=row, gpu_count_expected=gpus, rdma_count_expected=nics)
+    assert family.health_benchmarks(made) == expected
+
+
+@pytest.mark.parametrize(
+    ("members", "roles", "benchmarks", "problems"),
+    [
+        ({}, ["rdma"], ["stream"], []),
+        ({"privilege": None}, [], ["stream"], []),
+        ({"privilege": None}, ["rdma"], ["stream"], ["Configuring a node (rdma) needs root, and"]),
+        ({}, [], ["straem", "stream"], ["straem: no benchmark of that name; trueup_benchmarks"]),
+        (
+            {"package_manager": "dnf", "distribution_version": "8.10", "os": "Alma 8.10"},
+            ["rdma"],
+            [],
+            ["Alma 8.10: its packages cannot be managed"],
+        ),
+        ({"package_manager": "dnf", "distribution_version": "8.10"}, [], [], []),
+        ({"package_manager": "dnf", "distribution_version": "9.5"}, ["rdma"], [], []),
+        ({"package_manager": None, "distribution_version": None}, ["rdma"], [], []),
+    ],
+)
+def test_what_keeps_a_node_from_its_plan(
+    members: dict[str, Any], roles: list[str], benchmarks: list[str], problems: list[str]
+) -> None:
+    found = family.node_problems(
+        node(**members), name="n1", roles=roles, benchmarks=benchmarks, known=["nccl", "stream"]
+    )
+    assert [text[: len(begin)] for text, begin in zip(found, problems, strict=True)] == problems
+
+
+@pytest.mark.parametrize(
+    ("name", "listed", "whats"),
+    [("local", False, ["nccl"]), ("ndv4", True, ["nccl"]), ("ndv2", False, ["nccl", "configure"])],
+)
+def test_a_family_without_a_list_is_named(name: str, listed: bool, whats: list[str]) -> None:
+    skips = trueup_skips(
+        [[], [{"what": "nccl", "why": "x"}]], node(family=name), {"listed": listed}
+    )
+    assert [item["what"] for item in skips] == whats
+    assert [item["why"] for item in skips if item["what"] == "configure"] == [
+        f"no list of roles for the family {name} (trueup_families)" for _ in whats[1:]
+    ]
