@@ -37,7 +37,8 @@ class CallbackModule(CallbackBase):
 
     def __init__(self) -> None:
         super().__init__()
-        self._tasks: list[dict[str, Any]] = []
+        # By the task's id: nodes that go at their own pace answer while others begin.
+        self._tasks: dict[str, dict[str, Any]] = {}
         recording = os.environ.get("TRUEUP_COST_RECORDING")
         if recording:
             module = __import__(
@@ -70,16 +71,16 @@ class CallbackModule(CallbackBase):
                 host: {"tasks": sum(counts[name] for name in _COUNTED), **counts}
                 for host, counts in hosts.items()
             },
-            "tasks": self._tasks,
+            "tasks": list(self._tasks.values()),
         }
         Path(os.environ["TRUEUP_COST_FILE"]).write_text(json.dumps(report, indent=1) + "\n")
 
     def _begin(self, task: Any) -> None:
         about = {"name": task.get_name(), "action": task.action, "ok": 0, "skipped": 0, "failed": 0}
-        self._tasks.append({**about, "begun": time.monotonic(), "seconds": 0.0})
+        begun = {**about, "begun": time.monotonic(), "seconds": 0.0}
+        self._tasks.setdefault(task._uuid, begun)
 
     def _end(self, result: Any, what: str) -> None:
-        del result
-        task = self._tasks[-1]
+        task = self._tasks[result._task._uuid]
         task[what] += 1
         task["seconds"] = time.monotonic() - task["begun"]
