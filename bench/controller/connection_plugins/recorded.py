@@ -161,7 +161,7 @@ class Connection(ConnectionBase):
 
     def _connect(self) -> Connection:
         if self._inner is not None:
-            self._inner._connect()  # noqa: SLF001 (a connection that wraps another)
+            self._inner._connect()
         self._connected = True
         return self
 
