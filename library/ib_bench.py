@@ -188,6 +188,14 @@ def find_device(name: str, sysfs_root: str) -> Dict[str, Any]:
     return dict(devices[name])
 
 
+def case_name(test: ib.Test, role: str, peer: str | None) -> str:
+    """ "ib_write_bw-mlx5_0-65536-to-node2"."""
+    ways = {"loopback": "", "server": "-server", "client": f"-to-{peer}"}
+    gpu = "" if test.gpu is None else f"-gpu{test.gpu}"
+    case = f"{test.test}-{test.device}-{test.message_bytes or 'all'}{gpu}{ways[role]}"
+    return re.sub(r"[^A-Za-z0-9._-]", "_", case)
+
+
 def main() -> None:
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     given = module.params
@@ -207,12 +215,8 @@ def main() -> None:
 
     server = test.argv(taskset_argv(cpus))
     client = test.argv(taskset_argv(cpus), given["address"] if role == "client" else LOOPBACK)
-    size = given["message_bytes"] or "all"
-    ways = {"loopback": "", "server": "-server", "client": f"-to-{given['peer_name']}"}
-    gpu = "" if test.gpu is None else f"-gpu{test.gpu}"
-    case = f"{test.test}-{test.device}-{size}{gpu}{ways[role]}"
     bench.prepare(
-        case=re.sub(r"[^A-Za-z0-9._-]", "_", case),
+        case=case_name(test, role, given["peer_name"]),
         command=server if role == "server" else client,
         nodes=[given["node_name"], given["peer_name"]] if role == "client" else [],
         gpus=0 if test.gpu is None else 1 + (role == "client"),
@@ -222,7 +226,7 @@ def main() -> None:
             "device": test.device,
             "kind": device["kind"],
             "server": given["peer_name"] if role == "client" else None,
-            "message_bytes": size,
+            "message_bytes": test.message_bytes or "all",
             "iterations": None if test.duration_seconds else test.iterations,
             "duration_seconds": test.duration_seconds or None,
             "gpu": test.gpu,

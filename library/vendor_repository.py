@@ -240,6 +240,55 @@ def _locks(module: AnsibleModule, manager: str, names: list[str]) -> dict[str, l
         return {}
 
 
+def _held(
+    manager: str,
+    locks: dict[str, list[str]],
+    pins: dict[str, str],
+    wrong: list[dict[str, str]],
+) -> list[str]:
+    """The packages whose lock keeps them from their pin."""
+    if manager == "apt":
+        return [name for name in locks if any(pin["name"] == name for pin in wrong)]
+    return [
+        name
+        for name, versions in locks.items()
+        if not any(packages.satisfies(version, pins[name]) for version in versions)
+    ]
+
+
+def _lock_problem(manager: str, name: str, at: str | None, pin: str) -> str:
+    mend = f"apt-mark unhold {name}" if manager == "apt" else f"dnf versionlock delete {name}"
+    return (
+        f"The package {name} is held at {at} and {pin} is pinned: run `{mend}`, or set"
+        " vendor_packages_replace_held to true."
+    )
+
+
+def _downgrade_problem(name: str, there: str, pin: str) -> str:
+    return (
+        f"The package {name} is installed at {there}, which is newer than the pinned {pin}: set"
+        " vendor_packages_downgrade_allowed to true to go back, or pin the newer version."
+    )
+
+
+def _repository(
+    module: AnsibleModule, manager: str, repository: dict[str, str]
+) -> tuple[str, bool]:
+    """The file that names the repository, and whether something changed. One that another wrote
+    stays as it is."""
+    key = f"{KEY_FOLDERS[manager]}/trueup-{repository['name']}.asc"
+    source = SOURCES[manager].format(**repository)
+    try:
+        theirs = _named_elsewhere(module, source, repository) if manager == "apt" else None
+        if theirs:
+            return theirs, False
+        changed = _key(module, repository, key)
+    except TrueupError as error:
+        module.fail_json(msg=f"The repository {repository['name']}: {error}.")
+    text = packages.source_text(manager, repository, key)
+    return source, _write(module, source, text.encode()) or changed
+
+
 def main() -> None:
     """Leave the repository, compare, refuse or report."""
     module = AnsibleModule(
@@ -262,58 +311,32 @@ def main() -> None:
         for pin in wanted["pins"]
         if not packages.satisfies(installed.get(pin["name"], ""), pin["version"])
     ]
-    held = [
-        name
-        for name, versions in locks.items()
-        if (
-            any(pin["name"] == name for pin in wrong)
-            if manager == "apt"
-            else not any(packages.satisfies(version, pins[name]) for version in versions)
-        )
-    ]
+    held = _held(manager, locks, pins, wrong)
     problems = []
     for name in held if not wanted["replace_held"] else []:
-        mend = f"apt-mark unhold {name}" if manager == "apt" else f"dnf versionlock delete {name}"
         at = installed.get(name) if manager == "apt" else " and ".join(locks[name])
-        problems.append(
-            f"The package {name} is held at {at} and {pins[name]} is pinned: run `{mend}`, or set"
-            f" vendor_packages_replace_held to true."
-        )
+        problems.append(_lock_problem(manager, name, at, pins[name]))
     for pin in wrong if not wanted["downgrade_allowed"] else []:
         name, version = pin["name"], pin["version"]
         there = installed.get(name)
         if there is None or name in held:
             continue
         if _newer(module, manager, *packages.compared_part(there, version)):
-            problems.append(
-                f"The package {name} is installed at {there}, which is newer than the pinned"
-                f" {version}: set vendor_packages_downgrade_allowed to true to go back, or pin the"
-                f" newer version."
-            )
+            problems.append(_downgrade_problem(name, there, version))
     if problems:
         module.fail_json(msg=" ".join(problems))
     source, changed = None, False
-    result = {
-        "changed": False,
-        "wrong": wrong,
-        "unheld": [name for name in pins if name not in locks or name in held],
-        "stale_locks": held if manager == "dnf" else [],
-        "can_hold": manager == "apt" or os.path.exists("/etc/dnf/plugins/versionlock.conf"),
-        "installed": installed,
-    }
     if repository:
-        key = f"{KEY_FOLDERS[manager]}/trueup-{repository['name']}.asc"
-        source = SOURCES[manager].format(**repository)
-        try:
-            theirs = _named_elsewhere(module, source, repository) if manager == "apt" else None
-            changed = theirs is None and _key(module, repository, key)
-        except TrueupError as error:
-            module.fail_json(msg=f"The repository {repository['name']}: {error}.")
-        if theirs:
-            module.exit_json(**{**result, "source": theirs})
-        text = packages.source_text(manager, repository, key)
-        changed = _write(module, source, text.encode()) or changed
-    module.exit_json(**{**result, "changed": changed, "source": source})
+        source, changed = _repository(module, manager, repository)
+    module.exit_json(
+        changed=changed,
+        source=source,
+        wrong=wrong,
+        unheld=[name for name in pins if name not in locks or name in held],
+        stale_locks=held if manager == "dnf" else [],
+        can_hold=manager == "apt" or os.path.exists("/etc/dnf/plugins/versionlock.conf"),
+        installed=installed,
+    )
 
 
 if __name__ == "__main__":

@@ -43,6 +43,7 @@ _KINDS = {BRIDGE: "bridge", GPU: "GPU", NIC: "NIC"}
 _BUS_ID = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _ANY_BUS_ID = re.compile(r"([0-9a-fA-F]{1,8}):([0-9a-fA-F]{1,2}):([0-9a-fA-F]{1,2})\.([0-7])")
 _BRIDGE_ID_KEYS = ("vendor", "device", "subsystem_vendor", "subsystem_device")
+_PINS = "NCCL pins its threads by it (NCCL_IGNORE_CPU_AFFINITY=1 leaves nothing else)"
 _WORD_DIGITS = 8
 # The largest file of Azure's images has under 4 KB, and NCCL reads 255 elements (its table of 256,
 # NCCL_TOPO_XML_MAX_NODES, must not be full at the end): whatever is much larger is something else.
@@ -216,24 +217,29 @@ def _consistent(layout: Layout) -> None:
     ids += [pair.nic for pair in pairs if pair.nic is not None]
     cores = [core for numa in layout.numa for core in numa.cores]
     numbers = [pair.number for pair in sorted(pairs, key=lambda pair: pair.gpu)]
+    problems = {
+        "it has no GPU": not pairs,
+        **_bus_id_problems(ids),
+        "the NUMA nodes do not share out the cores 0 to n": sorted(cores)
+        != list(range(len(cores))),
+        "the ids are not the places of the GPUs in the order of their bus ids": (
+            numbers != list(range(len(pairs)))
+        ),
+        f"NCCL knows no link_speed {layout.link_speed!r}": _lane(layout.link_speed) is None,
+    }
+    for problem, there in problems.items():
+        if there:
+            message = f"topologies.yml, layout {layout.name}: {problem}"
+            raise BadInput(message)
+
+
+def _bus_id_problems(ids: Sequence[str]) -> dict[str, bool]:
+    """Sentence -> True for the first id that is none, and the first that stands there twice."""
     wrong = [bus_id for bus_id in ids if not _BUS_ID.fullmatch(str(bus_id))]
     twice = [bus_id for bus_id, times in Counter(ids).items() if times > 1]
-    problem = ""
-    if not pairs:
-        problem = "it has no GPU"
-    elif wrong:
-        problem = f"{wrong[0]} is no bus id like 0001:00:00.0"
-    elif twice:
-        problem = f"bus id {twice[0]} stands there twice"
-    elif sorted(cores) != list(range(len(cores))):
-        problem = "the NUMA nodes do not share out the cores 0 to n"
-    elif numbers != list(range(len(pairs))):
-        problem = "the ids are not the places of the GPUs in the order of their bus ids"
-    elif _lane(layout.link_speed) is None:
-        problem = f"NCCL knows no link_speed {layout.link_speed!r}"
-    if problem:
-        message = f"topologies.yml, layout {layout.name}: {problem}"
-        raise BadInput(message)
+    found = [f"{bus_id} is no bus id like 0001:00:00.0" for bus_id in wrong[:1]]
+    found += [f"bus id {bus_id} stands there twice" for bus_id in twice[:1]]
+    return dict.fromkeys(found, True)
 
 
 def layout_of(size: str, layouts: Mapping[str, Layout]) -> Optional[Layout]:
@@ -725,7 +731,6 @@ class _Checker:
         width = self._layout.width
         want = "" if numa is None else mask_words(numa.cores, width)
         mend = f'write affinity="{want}"' if want else "give each node the cores that it has"
-        pins = "NCCL pins its threads by it (NCCL_IGNORE_CPU_AFFINITY=1 leaves nothing else)"
         if not mask:
             found, effect = "empty", "NCCL pins its threads to no core"
             if mask is None:
@@ -737,17 +742,29 @@ class _Checker:
             what = f"affinity {mask!r} is not hexadecimal words with commas between"
             self._add("error", "mask-text", cpu, what, "NCCL reads another mask", mend)
             return
-        odd = [word for word in words if len(word) != _WORD_DIGITS]
-        meant = [word for word in words if len(word) > _WORD_DIGITS] or [
-            word for word in words[1:] if len(word) != _WORD_DIGITS
-        ]
         cores = _as_nccl(words)
-        count = -(-width // 32)
         right = numa is None or cores == numa.cores
         what = f"affinity {mask} is cores {format_cpu_list(cores) or 'none'}"
         if numa is not None and not right:
             what += f", expected {want}: cores {format_cpu_list(numa.cores)}"
-            self._add("error", "mask", cpu, what, pins, mend)
+            self._add("error", "mask", cpu, what, _PINS, mend)
+        self._mask_words(cpu, words, mend, right=right)
+        shared = sorted(core for core in cores if core in claimed)
+        if shared:
+            node = claimed[shared[0]]
+            what = f"cores {format_cpu_list(shared)} are also in the mask of NUMA node {node}"
+            effect = "threads for GPUs of two nodes share these cores"
+            self._add("error", "mask-overlap", cpu, what, effect, "a core is in one node's mask")
+        claimed.update({core: cpu.get("numaid") for core in cores if core not in claimed})
+
+    def _mask_words(self, cpu: _Element, words: Sequence[str], mend: str, *, right: bool) -> None:
+        """The words of a mask and their digits; ``right``: its cores are those meant."""
+        mask, width = ",".join(words), self._layout.width
+        odd = [word for word in words if len(word) != _WORD_DIGITS]
+        meant = [word for word in words if len(word) > _WORD_DIGITS] or [
+            word for word in words[1:] if len(word) != _WORD_DIGITS
+        ]
+        count = -(-width // 32)
         if meant:
             what = f"the word {meant[0]} of affinity has {len(meant[0])} digits, expected 8"
             effect = "NCCL reads each word as 32 CPUs, so that the cores are not those meant"
@@ -758,14 +775,7 @@ class _Checker:
             self._add("warning", "mask-short", cpu, what, effect, mend)
         elif len(words) != count:
             what = f"affinity {mask} has {len(words)} words, expected {count} for {width} cores"
-            self._add("error", "mask-width", cpu, what, pins, mend)
-        shared = sorted(core for core in cores if core in claimed)
-        if shared:
-            node = claimed[shared[0]]
-            what = f"cores {format_cpu_list(shared)} are also in the mask of NUMA node {node}"
-            effect = "threads for GPUs of two nodes share these cores"
-            self._add("error", "mask-overlap", cpu, what, effect, "a core is in one node's mask")
-        claimed.update({core: cpu.get("numaid") for core in cores if core not in claimed})
+            self._add("error", "mask-width", cpu, what, _PINS, mend)
 
     # PCI
 

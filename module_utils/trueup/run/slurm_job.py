@@ -395,12 +395,7 @@ class _Job:
         returncode = -number if state.signal else number
         ran = self.started is not None or (why is None and state.host is not None)
         if why is None and state.name != "COMPLETED":
-            why = f"it ended {state.name}"
-            why += f" with exit status {state.status}" if state.status else ""
-            why += f" by {_signal(state.signal)}" if state.signal else ""
-            why += f" ({state.reason})" if state.reason else ""
-            with contextlib.suppress(ParseError):
-                why += "".join(f"; {sentence}" for sentence in self._unfit(_DEAD + _CLOSED))
+            why = self._ending()
         stdout = stderr = ""
         if ran or state.name == "COMPLETED":
             found, stdout, stderr = outputs.read(self._number)
@@ -424,6 +419,17 @@ class _Job:
             out_of_memory=state.name == "OUT_OF_MEMORY",
             reason=f"Slurm job {self._number}: {why}" if why else None,
         )
+
+    def _ending(self) -> str:
+        """How a job ended that did not complete, and what ails the nodes that it waited for."""
+        state = self.state
+        why = f"it ended {state.name}"
+        why += f" with exit status {state.status}" if state.status else ""
+        why += f" by {_signal(state.signal)}" if state.signal else ""
+        why += f" ({state.reason})" if state.reason else ""
+        with contextlib.suppress(ParseError):
+            why += "".join(f"; {sentence}" for sentence in self._unfit(_DEAD + _CLOSED))
+        return why
 
 
 class _Outputs:

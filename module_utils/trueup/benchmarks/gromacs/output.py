@@ -414,22 +414,15 @@ class _Reader:
     def _gpus(self) -> Tuple[Dict[str, str], int]:
         """What ran on GPUs, and on how many."""
         offload = dict.fromkeys(("nb", "pme", "bonded", "update"), "cpu")
-        mapping = self._all(_MAPPING)
-        said = [self._all(pattern) for pattern in (_ON_GPU, _UPDATE, _PME)]
-        for found in (mapping, *said):
-            if len(found) > 1:
-                self._refuse("this line stands twice: two runs in one log", found[1][0])
-        on_gpu, update, pme = (found[0] if found else None for found in said)
-        if not mapping:
+        mapping, on_gpu, update, pme = map(self._at_most_one, (_MAPPING, _ON_GPU, _UPDATE, _PME))
+        if mapping is None:
             stray = on_gpu or update or pme
             if stray:
                 self._refuse("work on a GPU, and no 'Mapping of GPU IDs'", stray[0])
             return offload, 0
-        at, match = mapping[0]
-        tasks = _TASKS.match(self._lines[at + 1]) if at + 1 < len(self._lines) else None
-        listed = tasks.group(1).split(",") if tasks else []
-        if len(listed) != int(match.group(1)):
-            self._refuse(f"{match.group(1)} GPU tasks, and {len(listed)} are listed", at)
+        at, match = mapping
+        listed = self._gpu_tasks(at, int(match.group(1)))
+        devices = len({task.partition(":")[2] for task in listed})
         kinds = {task.partition(":")[0] for task in listed}
         offload["nb"] = "gpu"  # whatever else is there, the short-ranged interactions are
         if ("PME" in kinds) != (pme is not None) and on_gpu:
@@ -442,7 +435,22 @@ class _Reader:
             offload["bonded"] = "gpu"
         if update and update[1].group(1) == "GPU":
             offload["update"] = "gpu"
-        return offload, len({task.partition(":")[2] for task in listed})
+        return offload, devices
+
+    def _gpu_tasks(self, at: int, count: int) -> List[str]:
+        """The tasks that the line below ``at`` lists: "PP:0", "PME:1"."""
+        tasks = _TASKS.match(self._lines[at + 1]) if at + 1 < len(self._lines) else None
+        listed = tasks.group(1).split(",") if tasks else []
+        if len(listed) != count:
+            self._refuse(f"{count} GPU tasks, and {len(listed)} are listed", at)
+        return listed
+
+    def _at_most_one(self, pattern: Pattern[str]) -> Optional[Tuple[int, Match[str]]]:
+        """The only line that fits, and where it stands."""
+        found = self._all(pattern)
+        if len(found) > 1:
+            self._refuse("this line stands twice: two runs in one log", found[1][0])
+        return found[0] if found else None
 
     # --- the steps
 

@@ -161,8 +161,7 @@ def parse_hpl(text: str) -> HplOutput:
     lines = [line.strip() for line in text.splitlines()]
     summary = _summary(lines)
     hpcc = _first(_HPCC, lines)
-    is_hpcc = bool(summary) or hpcc is not None
-    if is_hpcc and (_HPCC_END not in lines) and hpcc is not None:
+    if hpcc is not None and _HPCC_END not in lines:
         raise ParseError(f"no {_HPCC_END!r} at the end: the output is cut off")
     tests: List[HplTest] = []
     skipped = 0
@@ -183,11 +182,14 @@ def parse_hpl(text: str) -> HplOutput:
         warnings.append(
             f"{len(tests)} tests of {len(problems)} kinds: their rates are not repeats of one"
         )
-    banner, nvidia = _first(_BANNER, lines), _first(_NVIDIA, lines)
-    names = [banner.group(1)] if banner else []
-    names += [f"HPL-NVIDIA {nvidia.group(1)}"] if nvidia else []
-    names += [f"hpcc {hpcc.group(1)}"] if hpcc else []
-    return HplOutput(tuple(tests), skipped, success, ", ".join(names) or None, warnings)
+    return HplOutput(tuple(tests), skipped, success, _version(lines), warnings)
+
+
+def _version(lines: Sequence[str]) -> Optional[str]:
+    """What the program calls itself: "2.3", "hpcc 1.5.0"; None where it does not."""
+    said = {"{}": _BANNER, "HPL-NVIDIA {}": _NVIDIA, "hpcc {}": _HPCC}
+    found = {words: _first(pattern, lines) for words, pattern in said.items()}
+    return ", ".join(words.format(one.group(1)) for words, one in found.items() if one) or None
 
 
 def _first(pattern: Pattern[str], lines: Sequence[str]) -> Optional[Match[str]]:

@@ -288,21 +288,21 @@ def _logged(text: str) -> Tuple[List[Iteration], Dict[str, str], Optional[int]]:
                 raise ParseError(f"{argument[0]} stands twice, otherwise", number, line)
             continue
         fields = _fields(match.group("fields"), number, line)
-        broken = fields.get(_LM_LOSS) is None or not math.isfinite(fields[_LM_LOSS])
-        shape = [
-            name
-            for name in fields
-            if not (_LOSSES.fullmatch(name) or name in _LACKING or name == "skipped samples")
-        ]
-        shape += [] if broken else [name for name in fields if name in _LACKING]
-        if names is None and not broken:
-            names = shape
-        if names is not None and not broken and shape != names:
-            raise ParseError(
-                f"the fields {', '.join(shape)} are not those of the lines before", number, line
-            )
+        shape = _shape(fields)
+        names = shape if names is None else names
+        if None not in (shape, names) and shape != names:
+            words = ", ".join(shape or ())
+            raise ParseError(f"the fields {words} are not those of the lines before", number, line)
         found.append(_iteration(match, fields, number, line))
     return found, arguments, ended
+
+
+def _shape(fields: Mapping[str, float]) -> Optional[List[str]]:
+    """The fields that every line has; None for a line whose loss is no number, which has others."""
+    if fields.get(_LM_LOSS) is None or not math.isfinite(fields[_LM_LOSS]):
+        return None
+    said = [name for name in fields if name != "skipped samples" and not _LOSSES.fullmatch(name)]
+    return sorted(said, key=lambda name: name in _LACKING)
 
 
 def _argument(line: str) -> Optional[Tuple[str, str]]:

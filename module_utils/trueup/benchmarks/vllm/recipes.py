@@ -457,14 +457,6 @@ def machine_of(node: Mapping[str, Any], nodes: int = 1) -> Machine:
     )
     names = [gpu.get("name") for gpu in gpus if gpu.get("name")]
     numa = node.get("numa") or []
-    numa_memory = [one.get("memory_bytes") for one in numa]
-    if numa_memory and all(numa_memory):
-        smallest: Optional[int] = min(numa_memory)
-    else:
-        nominal_total = None if row.get("memory_gib") is None else row["memory_gib"] * GIB
-        total = node.get("memory_bytes") or nominal_total
-        count = len(numa) or int(row.get("numa_nodes") or 1)
-        smallest = None if total is None else int(total) // count
     cpus, cores = node.get("cpus"), node.get("cores")
     return Machine(
         name=str(node.get("vm_size") or "this machine"),
@@ -472,11 +464,22 @@ def machine_of(node: Mapping[str, Any], nodes: int = 1) -> Machine:
         gpus=len(gpus) or int(row.get("gpus") or 0),
         gpu_memory_bytes=gpu_memory,
         gpu_model=str(names[0] if names else row.get("gpu_model") or ""),
-        numa_memory_bytes=smallest,
+        numa_memory_bytes=_numa_memory(node, row),
         numa_cpus=tuple(_cpus(one.get("cpus")) for one in numa),
         numa_nodes=tuple(int(one.get("node", number)) for number, one in enumerate(numa)),
         smt=bool(cpus and cores and cpus != cores),
     )
+
+
+def _numa_memory(node: Mapping[str, Any], row: Mapping[str, Any]) -> Optional[int]:
+    """Bytes of the smallest NUMA node; an equal share of all memory where they do not say."""
+    numa = node.get("numa") or []
+    seen = [one.get("memory_bytes") for one in numa]
+    if seen and all(seen):
+        return int(min(seen))
+    nominal = None if row.get("memory_gib") is None else row["memory_gib"] * GIB
+    total = node.get("memory_bytes") or nominal
+    return None if total is None else int(total) // (len(numa) or int(row.get("numa_nodes") or 1))
 
 
 def _cpus(text: Any) -> tuple[int, ...]:
