@@ -18,81 +18,7 @@ description:
   - Free space is checked before. A run that is shorter than asked for, or that did not do every
     part of its workload, gives a record with outcome C(invalid).
   - The role P(fio#role) installs fio.
-options:
-  directory:
-    description: Existing folder on the storage to measure.
-    type: path
-    required: true
-  workload:
-    description:
-      - C(sequential_read), C(sequential_write) (1 MiB), C(random_read) and C(random_write) (4 KiB)
-        are for NVMe scratch.
-      - C(eda_frontend) reads and writes many small files at random, C(eda_backend) larger files in
-        sequence, C(eda_mixed) does both at once; they are for shared storage.
-      - C(metadata_create), C(metadata_stat) and C(metadata_delete) create, stat or unlink each of
-        O(files) files a process, all in one folder; they need fio 3.33 or newer. On a shared file
-        system whose client caches attributes, the figures of the stats are called
-        C(cached_stat_rate) and C(cached_stat_latency), for no server was asked.
-    type: str
-    choices:
-      - sequential_read
-      - sequential_write
-      - random_read
-      - random_write
-      - eda_frontend
-      - eda_backend
-      - eda_mixed
-      - metadata_create
-      - metadata_stat
-      - metadata_delete
-    required: true
-  jobs:
-    description: Processes of each part of the workload; 0 means the workload's own number.
-    type: int
-    default: 0
-  files:
-    description:
-      - Files of each process of a metadata workload; 0 means 10000. It alone and O(jobs) make such
-        a workload; the options below are for the others.
-    type: int
-    default: 0
-  filesystem:
-    description:
-      - The type of file system that O(directory) must be on, such as C(nfs4), C(lustre) or C(xfs);
-        a share that is not mounted would otherwise be measured as the disk below it. Empty means
-        any.
-    type: str
-    default: ""
-  iodepth:
-    description: I/Os that each process keeps in flight; 0 means the workload's own number.
-    type: int
-    default: 0
-  block_bytes:
-    description: Size of an I/O, a multiple of 4096; 0 means the workload's own.
-    type: int
-    default: 0
-  job_bytes:
-    description: Size of the files of each process; 0 means the workload's own.
-    type: int
-    default: 0
-  runtime_seconds:
-    description: How long to measure. Laying out the files comes before it.
-    type: int
-    default: 30
-  engine:
-    description: fio's I/O engine.
-    type: str
-    choices: [libaio, io_uring]
-    default: libaio
-  direct:
-    description:
-      - Whether to pass the page cache by (O_DIRECT). C(required) refuses a file system that cannot;
-        C(preferred) then measures through the cache; C(off) always does.
-      - The record's parameter C(direct) says what was done.
-    type: str
-    choices: [required, preferred, "off"]
-    default: required
-extends_documentation_fragment: [trueup_bench]
+extends_documentation_fragment: [trueup_options.fio, trueup_bench]
 author: trueup contributors (@trueup)
 """
 
@@ -149,6 +75,7 @@ from ansible.module_utils.trueup.benchmarks.fio import case as fio
 from ansible.module_utils.trueup.benchmarks.fio.output import parse_fio
 from ansible.module_utils.trueup.errors import BadInput
 from ansible.module_utils.trueup.node import folders, mounts
+from ansible.module_utils.trueup.options import module_spec
 from ansible.module_utils.trueup.run.bench import COMMON_SPEC, Bench
 
 # A file system that needs longer to say how full it is has lost its server.
@@ -156,24 +83,7 @@ _ANSWERS_WITHIN = 30
 
 
 def argument_spec() -> Dict[str, Dict[str, Any]]:
-    return dict(
-        COMMON_SPEC,
-        directory={"type": "path", "required": True},
-        workload={
-            "type": "str",
-            "choices": [*fio.WORKLOADS, *fio.OPERATIONS],
-            "required": True,
-        },
-        jobs={"type": "int", "default": 0},
-        files={"type": "int", "default": 0},
-        filesystem={"type": "str", "default": ""},
-        iodepth={"type": "int", "default": 0},
-        block_bytes={"type": "int", "default": 0},
-        job_bytes={"type": "int", "default": 0},
-        runtime_seconds={"type": "int", "default": 30},
-        engine={"type": "str", "choices": ["libaio", "io_uring"], "default": "libaio"},
-        direct={"type": "str", "choices": ["required", "preferred", "off"], "default": "required"},
-    )
+    return {**COMMON_SPEC, **module_spec(fio.OPTIONS)}
 
 
 def storage(directory: str, wanted: str) -> Dict[str, str]:
@@ -278,7 +188,7 @@ def measure_data(bench: Bench, given: Dict[str, Any], *, check: bool) -> None:
 def main() -> None:
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     given = module.params
-    bench = Bench(module, "fio")
+    bench = Bench(module, "fio", fio.OPTIONS)
     try:
         if given["workload"] in fio.OPERATIONS:
             measure_files(bench, given, check=module.check_mode)

@@ -87,6 +87,7 @@ def resumes(
     changed: Mapping[str, Any],
     *,
     along: Mapping[str, Mapping[str, Any]] | None = None,
+    idle: Mapping[str, Any] | None = None,
 ) -> None:
     """A record of the run stands for the same case, and for none in which one option differs.
 
@@ -96,9 +97,10 @@ def resumes(
         module: the module.
         changed: for every option of the module, another value of it.
         along: of an option that counts with others only, those others, in both cases.
+        idle: another value of the options that change no figure: the record stands all the same.
     """
     common = {*bench.COMMON_SPEC, "timeout_seconds"}
-    assert set(changed) == set(module.argument_spec()) - common
+    assert {*changed, *(idle or {})} == set(module.argument_spec()) - common
     earlier = _recorded(run_module, good)
     again = good()
     taken = run_module(again, earlier=earlier)
@@ -111,7 +113,8 @@ def resumes(
         measured |= {name} if again["resumed"] is None else set()
     assert measured == set(changed)
     # How long it may take changes no figure.
-    assert run_module(good(), earlier=earlier, timeout_seconds=77)["resumed"] == 0
+    for name, value in {**(idle or {}), "timeout_seconds": 77}.items():
+        assert run_module(good(), earlier=earlier, **{name: value})["resumed"] == 0
     # A record of another kernel or node does not stand for this one.
     for other in ({"nodes": ["node-9"]}, {"system": {}}, {"program": "0" * 12}):
         assert run_module(good(), earlier=[{**earlier[0], **other}])["resumed"] is None

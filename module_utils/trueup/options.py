@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
-__all__ = ["BOTH", "MODULE", "ROLE", "Option", "module_spec", "refusals"]
+__all__ = ["BOTH", "MODULE", "ROLE", "Option", "for_module", "module_spec", "refusals"]
 
 # Whose option it is: the role's and the module's alike, or of one of them alone. The role's plan
 # makes of its own options what the module is given.
@@ -111,6 +111,11 @@ class Option:
 def module_spec(options: Iterable[Option]) -> Dict[str, Dict[str, Any]]:
     """The module's part of an argument spec."""
     return {one.name: one.spec() for one in options if one.of != ROLE}
+
+
+def for_module(options: Iterable[Option], values: Mapping[str, Any]) -> Dict[str, Any]:
+    """Of a role's values those that its module takes too, under the same name."""
+    return {one.name: values[one.name] for one in options if one.of == BOTH and one.name in values}
 
 
 def refusals(options: Sequence[Option], values: Mapping[str, Any], prefix: str = "") -> List[str]:

@@ -17,7 +17,7 @@ import jsonschema
 import pytest
 from ansible.module_utils.trueup.benchmarks.fio import case as fio
 from ansible.module_utils.trueup.node import folders, mounts
-from bench_modules import FakeRun, Runner
+from bench_modules import FakeRun, Runner, resumes
 from trueup import record as records
 from trueup.benchmarks.fio.output import parse_fio
 
@@ -62,7 +62,12 @@ def _run_module(
     tmp_path: Path,
 ) -> Any:
     runner = Runner(fio_bench, monkeypatch, capsys, tmp_path)
-    given = {"directory": str(store), "workload": "eda_frontend", "runtime_seconds": 1}
+    given = {
+        "directory": str(store),
+        "workload": "eda_frontend",
+        "runtime_seconds": 1,
+        "node": {"os": "Ubuntu 24.04", "kernel": "6.8.0-1017-azure"},
+    }
     return lambda run, **arguments: runner(run, **{**given, **arguments})
 
 
@@ -130,7 +135,7 @@ def test_check_mode_returns_the_same_keys_and_runs_nothing(run_module: Any, stor
         ({"stdout": NO_SPACE}, "failed", "job full ended with error 28"),
         ({"stdout": FRONTEND[:3000]}, "failed", "cut off or damaged"),
         ({"stdout": ""}, "failed", "no JSON object"),
-        ({"timed_out": True}, "failed", "time limit of 1800 s"),
+        ({"timed_out": True}, "failed", "time limit of 900 s"),
         ({"stdout": MIXED}, "invalid", "fio ran the jobs random instead of frontend"),
         ({"stdout": GROUPS}, "invalid", "frontend, backend instead of frontend"),
         (
@@ -165,12 +170,12 @@ def test_a_run_that_ended_early_or_in_one_direction_is_invalid(run_module: Any) 
         ({"directory": "/no/such/folder"}, "/no/such/folder is not a folder on this node"),
         ({"workload": "random_read", "job_bytes": 20 * GIB}, "has 100.00 GiB free, and the files"),
         ({"workload": "random_read", "job_bytes": 20 * GIB}, "need 168.00 GiB"),
-        ({"jobs": -1}, "jobs -1 is negative"),
-        ({"runtime_seconds": 0}, "runtime_seconds 0 is not a positive time"),
-        ({"block_bytes": 1000}, "block_bytes 1000 is not a multiple of 4096"),
+        ({"jobs": -1}, "jobs is -1: it must be 0 or more"),
+        ({"runtime_seconds": 0}, "runtime_seconds is 0: it must be 1 or more"),
+        ({"block_bytes": 1000}, "block_bytes is 1000: it must be a multiple of 4096, 0 or more"),
         ({"block_bytes": 32768}, "larger than the files of frontend"),
         ({"job_bytes": 4096}, "smaller than one unit of 16384"),
-        ({"timeout_seconds": 0}, "timeout_seconds 0"),
+        ({"timeout_seconds": 0}, "timeout_seconds is 0: it must be 1 or more"),
     ],
 )
 def test_bad_input_is_refused_before_anything_runs(
@@ -337,8 +342,8 @@ def test_a_bad_end_of_operations_gives_a_record_with_the_reason(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"files": -1}, "files -1 is negative"),
-        ({"jobs": -1}, "jobs -1 is negative"),
+        ({"files": -1}, "files is -1: it must be 0 or more"),
+        ({"jobs": -1}, "jobs is -1: it must be 0 or more"),
         ({"files": 50_000_000}, "need 801.09 GiB: set files or jobs lower"),
         ({"files": 200_000}, "has room for 100000 more files, and 800000 are to be made"),
         ({"directory": "/no/such/folder"}, "/no/such/folder is not a folder on this node"),
@@ -375,3 +380,37 @@ def test_a_lost_server_is_refused_and_not_waited_for(
     result = run_module(run)
     assert f"{store} has not answered in 30 s" in result["msg"]
     assert run.calls == []
+
+
+class AsAsked(FakeRun):
+    """Answers a workload of files or one of data, as it is called."""
+
+    def __call__(self, argv: list[str], **options: Any) -> Any:
+        files = "--ioengine=filestat" in argv
+        self.ending["stdout"] = METADATA["stat"] if files else FRONTEND
+        return super().__call__(argv, **options)
+
+
+def test_a_record_of_the_run_stands_for_its_case(
+    run_module: Any, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fio, "_SHORTEST_FILES", 0.01)
+    files = {"workload": "metadata_stat", "jobs": 2, "files": 2000}
+    table = store.parent / "mountinfo"
+    table.write_text(f"1 0 254:0 / {store} rw - xfs /dev/vda rw\n")
+    monkeypatch.setattr(mounts, "MOUNTINFO", str(table))
+    changed = {
+        "directory": "/srv/scratch",
+        "workload": "eda_backend",
+        "jobs": 4,
+        "files": 1000,
+        "iodepth": 8,
+        "block_bytes": 8192,
+        "job_bytes": 1024**2,
+        "runtime_seconds": 2,
+        "engine": "io_uring",
+        "direct": "off",
+    }
+    # It says what is refused, and the record what the folder is on.
+    idle = {"filesystem": "xfs"}
+    resumes(run_module, AsAsked, fio_bench, changed, along={"files": files}, idle=idle)

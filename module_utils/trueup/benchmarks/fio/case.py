@@ -12,11 +12,13 @@ from dataclasses import dataclass, field, replace
 from typing import Dict, List, Mapping, Optional, Tuple
 
 from ...errors import BadInput
+from ...options import MODULE, ROLE, Option
 from ...record import Metric
 from .output import FioOutput
 
 __all__ = [
     "OPERATIONS",
+    "OPTIONS",
     "WORKLOADS",
     "Files",
     "Part",
@@ -128,6 +130,125 @@ WORKLOADS: Dict[str, Tuple[Part, ...]] = {
 }
 
 
+# Workload of operations of files to fio's engine. Each process makes one operation of each of its
+# files, in a folder that all share. Files are one block of 4 KiB where there must be files.
+OPERATIONS: Dict[str, str] = {
+    "metadata_create": "filecreate",
+    "metadata_stat": "filestat",
+    "metadata_delete": "filedelete",
+}
+
+OPTIONS = (
+    Option(
+        "directory",
+        "path",
+        "Existing folder on the storage to measure, such as a mounted NVMe scratch; where it is"
+        " empty the role skips fio, by name.",
+        "",
+        why="No default would be the storage that you mean.",
+    ),
+    Option(
+        "filesystem",
+        "str",
+        "Type of file system that the folder must be on, such as nfs4, lustre or xfs; empty: any. A"
+        " share that is not mounted would otherwise be measured as the disk below it.",
+        "",
+    ),
+    Option(
+        "workloads",
+        "list",
+        "Workloads, one case each. sequential_* (1 MiB) and random_* (4 KiB) are for NVMe scratch;"
+        " eda_frontend, eda_backend and eda_mixed for shared storage, and so are metadata_create,"
+        " metadata_stat and metadata_delete, which need fio 3.33 (Ubuntu 22.04 has 3.28).",
+        ["sequential_read", "sequential_write", "random_read", "random_write"],
+        elements="str",
+        choices=(*WORKLOADS, *OPERATIONS),
+        filled=True,
+        of=ROLE,
+    ),
+    Option(
+        "workload",
+        "str",
+        "The case's workload. sequential_* are of 1 MiB, random_* of 4 KiB; eda_frontend reads and"
+        " writes many small files at random, eda_backend larger files in sequence, eda_mixed does"
+        " both at once; metadata_* create, stat or unlink each of a number of files, all in one"
+        " folder, and their stats of a share whose client caches attributes are called cached.",
+        choices=(*WORKLOADS, *OPERATIONS),
+        of=MODULE,
+        required=True,
+    ),
+    Option(
+        "jobs",
+        "int",
+        "Processes of each part of a workload; 0 means its own number (docs/fio.md).",
+        0,
+        least=0,
+    ),
+    Option(
+        "files",
+        "int",
+        "Files of each process of a metadata workload; 0 means 10000, in all 40000 of 4 KiB. These"
+        " workloads take no other number but the processes.",
+        0,
+        why="A local disk stats these in less than the 0.05 s that a figure needs: give it 100000.",
+        least=0,
+    ),
+    Option(
+        "iodepth",
+        "int",
+        "I/Os that each process keeps in flight; 0 means the workload's own number.",
+        0,
+        least=0,
+    ),
+    Option(
+        "block_bytes",
+        "int",
+        "Size of an I/O in bytes; 0 means the workload's own.",
+        0,
+        least=0,
+        multiple_of=_ALIGNMENT,
+        of=MODULE,
+    ),
+    Option(
+        "job_bytes",
+        "int",
+        "Bytes of the files of each process; 0 means the workload's own: 2 GiB for NVMe scratch.",
+        0,
+        least=0,
+    ),
+    Option(
+        "runtime_seconds",
+        "int",
+        "Seconds of measuring, after the files are laid out.",
+        30,
+        least=1,
+    ),
+    Option(
+        "engine",
+        "str",
+        "fio's I/O engine; every kernel has libaio.",
+        "libaio",
+        choices=("libaio", "io_uring"),
+    ),
+    Option(
+        "direct",
+        "str",
+        "Whether to pass the page cache by (O_DIRECT): required refuses a file system that cannot;"
+        " preferred then measures through the cache, and the record says so; off always does.",
+        "required",
+        choices=("required", "preferred", "off"),
+    ),
+    Option(
+        "timeout_seconds",
+        "int",
+        "Time limit of one case in seconds, more than the measuring takes.",
+        900,
+        why="Laying out 16 GiB at 200 MB/s takes 80 s.",
+        least=1,
+    ),
+)
+
+
 @dataclass(frozen=True)
 class Settings:
     """A workload with the user's numbers in it."""
@@ -160,13 +281,6 @@ def settings(
         "block_bytes": block_bytes,
         "job_bytes": job_bytes,
     }
-    for name, number in numbers.items():
-        if number < 0:
-            raise BadInput(f"{name} {number} is negative; 0 means the workload's own")
-    if runtime_seconds < 1:
-        raise BadInput(f"runtime_seconds {runtime_seconds} is not a positive time")
-    if block_bytes % _ALIGNMENT:
-        raise BadInput(f"block_bytes {block_bytes} is not a multiple of {_ALIGNMENT}")
     parts = []
     for part in WORKLOADS[workload]:
         changed = {name: numbers[name] or getattr(part, name) for name in numbers}
@@ -259,13 +373,6 @@ def judge(output: FioOutput, chosen: Settings) -> Optional[str]:
     return None
 
 
-# Workload of operations of files to fio's engine. Each process makes one operation of each of its
-# files, in a folder that all share. Files are one block of 4 KiB where there must be files.
-OPERATIONS: Dict[str, str] = {
-    "metadata_create": "filecreate",
-    "metadata_stat": "filestat",
-    "metadata_delete": "filedelete",
-}
 _FILE_BYTES = 4096
 # Other shared file systems whose client keeps attributes.
 _CACHING = ("lustre", "cifs", "smb3", "ceph")
@@ -293,14 +400,7 @@ class Files:
 
 
 def files_settings(workload: str, *, jobs: int, files: int) -> Files:
-    """The workload with the user's numbers; 0 means 4 processes and 10000 files each.
-
-    Raises:
-        BadInput: naming the number that is wrong.
-    """
-    for name, number in (("jobs", jobs), ("files", files)):
-        if number < 0:
-            raise BadInput(f"{name} {number} is negative; 0 means the workload's own")
+    """The workload with the user's numbers; 0 means 4 processes and 10000 files each."""
     return Files(workload, jobs or 4, files or 10000)
 
 

@@ -1,0 +1,60 @@
+"""The role fio, planned: a case for each workload, what is skipped and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from trueup.benchmarks.fio.case import OPTIONS
+from trueup.benchmarks.fio.plan import plan, programs
+from trueup.options import MODULE, module_spec
+from trueup.plan import Asked
+
+DEFAULTS = {one.name: one.default for one in OPTIONS if one.of != MODULE}
+NO_FOLDER = "fio_directory is not set to a folder on the storage to measure"
+NO_FIO = "no fio on this node, and installing it needs root or sudo without a password"
+
+
+def asked(path: str | None = "/usr/bin/fio", privilege: str | None = None, **options: Any) -> Asked:
+    return Asked(
+        options={**DEFAULTS, "directory": "/mnt/nvme", **options},
+        node={"privilege": privilege},
+        found={"programs": {"fio": path}},
+    )
+
+
+def test_a_case_for_each_workload_with_what_the_module_takes() -> None:
+    made = plan(asked(jobs=3, workloads=["random_read", "metadata_stat"]))
+    assert (made.refused, made.skipped, made.values) == ([], [], {"install": False})
+    cases = made.cases or []
+    assert [case["workload"] for case in cases] == ["random_read", "metadata_stat"]
+    assert {case["directory"] for case in cases} == {"/mnt/nvme"}
+    assert {case["jobs"] for case in cases} == {3}
+    assert set(cases[0]) == set(module_spec(OPTIONS)) - {"block_bytes"}
+    assert programs(asked()) == {"programs": ["fio"]}
+    assert len(plan(asked()).cases or []) == 4
+
+
+@pytest.mark.parametrize(
+    ("wanted", "why", "install"),
+    [
+        (asked(None), [NO_FIO], False),
+        (asked(None, "sudo"), [], True),
+        (asked(None, "root"), [], True),
+        (asked("/opt/fio", "root"), [], False),
+        (asked(directory=""), [NO_FOLDER], False),
+        (asked(None, directory=""), [NO_FOLDER, NO_FIO], False),
+    ],
+)
+def test_what_a_node_cannot_have_is_skipped(wanted: Asked, why: list[str], install: bool) -> None:
+    made = plan(wanted)
+    assert [one.why for one in made.skipped] == why
+    assert made.values == {"install": install}
+
+
+def test_what_cannot_be_measured_is_refused() -> None:
+    refused = plan(asked(directory="scratch", runtime_seconds=60, timeout_seconds=60)).refused
+    assert refused == [
+        "fio_directory is scratch: give a path that begins with /",
+        "fio_timeout_seconds 60 must be longer than fio_runtime_seconds 60",
+    ]
