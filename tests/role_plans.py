@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,9 @@ SYSTEMS = {
     "almalinux-9": {"ID": "almalinux", "ID_LIKE": "rhel centos fedora", "VERSION_ID": "9.6"},
     "debian-12": {"ID": "debian", "VERSION_ID": "12"},
 }
+# The families that playbooks/configure.yml gives InfiniBand's roles, and GPUs'.
+HPC = ("hbv2", "hbv3", "hbv4", "hbv5", "hx", "hc")
+ND = ("ndv4", "ndm_a100_v4", "nd_h100_v5", "nd_h200_v5")
 LOCAL_NVME = "Microsoft NVMe Direct Disk v2"
 GIB = 1024**3
 
@@ -57,8 +61,10 @@ def node(family: str, system: str = "ubuntu-24.04", /, **changes: Any) -> dict[s
     return {**describe(identity, found), **changes}
 
 
-def asked(role: str, on: dict[str, Any], **options: Any) -> Asked:
-    """The role's defaults, but for ``options``, on a node."""
+def asked(
+    role: str, on: dict[str, Any], /, found: dict[str, Any] | None = None, **options: Any
+) -> Asked:
+    """The role's defaults, but for ``options``, on a node, of which ``found`` was found out."""
     folder = ROOT / "roles" / role
     defaults = yaml.safe_load((folder / "defaults" / "main.yml").read_text())
     data = yaml.safe_load((folder / "vars" / "main.yml").read_text()) or {}
@@ -67,7 +73,13 @@ def asked(role: str, on: dict[str, Any], **options: Any) -> Asked:
         options={**given, **options},
         node=on,
         host="node-1",
+        found=found or {},
         project=ROOT,
-        catalog=lambda name: yaml.safe_load((ROOT / "catalog" / name).read_text()),
+        catalog=_catalog,
         data={name.removeprefix(f"__{role}_"): value for name, value in data.items()},
     )
+
+
+@functools.cache
+def _catalog(name: str) -> Any:
+    return yaml.safe_load((ROOT / "catalog" / name).read_text())

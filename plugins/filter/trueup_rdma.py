@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from ansible.errors import AnsibleFilterError
 from trueup.errors import TrueupError
-from trueup.node import nccl_topology
+from trueup.node import nccl_topology, rdma
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,25 +23,10 @@ description:
     catalog, NUMA nodes by PCI address from its layout. What neither says is left out.
 """
 
-# PCI class of an InfiniBand controller.
-_INFINIBAND_CLASS = "0x020700"
-
 
 def rdma_expected(node: dict[str, Any], path: str) -> dict[str, Any]:
     """What is expected of the node's InfiniBand devices; empty for a size of neither catalog."""
-    row = node.get("catalog") or {}
-    expected: dict[str, Any] = {
-        name: row[column]
-        for name, column in (("rate_gbps", "rdma_gbps_per_nic"), ("nics", "rdma_nics"))
-        if row.get(column) is not None
-    }
-    layout = nccl_topology.layout_of(node.get("vm_size") or "", _layouts(path))
-    if layout is not None:
-        places = layout.places().items()
-        expected["numa"] = {
-            place: where[1] for place, where in places if where[0] == _INFINIBAND_CLASS
-        }
-    return expected
+    return rdma.expected_of(node, _layouts(path))
 
 
 def _layouts(path: str) -> dict[str, nccl_topology.Layout]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from role_plans import asked, node
+from role_plans import ND, asked, node
 from trueup.node.gpu_driver import plan
 
-NVSWITCH = ("ndv4", "ndm_a100_v4", "nd_h100_v5", "nd_h200_v5")
 REPOSITORIES = {"ubuntu-22.04": "ubuntu2204", "ubuntu-24.04": "ubuntu2404", "almalinux-9": "rhel9"}
 DCGM = [
     f"datacenter-gpu-manager-4-{name}"
@@ -30,12 +29,12 @@ def contents(result: dict[str, Any]) -> dict[str, str]:
     return {file["path"]: file["content"] for file in result["files"]}
 
 
-@pytest.mark.parametrize("family", [*NVSWITCH, "nc_a100_v4"])
+@pytest.mark.parametrize("family", [*ND, "nc_a100_v4"])
 @pytest.mark.parametrize("system", REPOSITORIES)
 def test_what_a_family_gets_on_each_system(family: str, system: str) -> None:
     result = values(family, system)
     on = node(family, system)
-    nvswitch = family in NVSWITCH
+    nvswitch = family in ND
     names = [pin["name"] for pin in result["pins"]]
     manager = ["nvidia-fabricmanager"] if nvswitch else []
     assert names[-len(DCGM) - len(manager) :] == [*manager, *DCGM]

@@ -1,0 +1,247 @@
+"""The role rdma, planned: DOCA-OFED or the inbox stack, names of devices, modules, soft-RoCE.
+
+What the devices are is read in ``infiniband``. They show after the drivers are installed: the role
+plans once before, and again with what ib_facts has found.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Dict, List, Mapping
+
+from ..plan import Asked, Plan
+from . import nccl_topology
+from .system import catalog_of, headers, in_image, release, short_of
+
+__all__ = ["expected_of", "plan"]
+
+# PCI class of an InfiniBand controller.
+_INFINIBAND_CLASS = "0x020700"
+_DOWNLOADS = "/var/tmp"  # noqa: S108 WHY: of the node, and the file's sha256 is compared
+_SOFT_ROCE_UNIT = "trueup-soft-roce.service"
+# Before 60-rdma-persistent-naming.rules of rdma-core: the first to rename wins.
+_NAMING_RULES = "/etc/udev/rules.d/59-trueup-rdma-naming.rules"
+_MODULES = "/etc/modules-load.d/trueup-rdma.conf"
+_OPENIBD_DROP_IN = "/etc/systemd/system/openibd.service.d/trueup.conf"
+_SOFT_ROCE_FILE = f"/etc/systemd/system/{_SOFT_ROCE_UNIT}"
+_WRITTEN = "# Written by trueup (role rdma)"
+_NAMING = f"""\
+{_WRITTEN}: RDMA devices named by their place on the PCI bus. Before rdma-core's own rules (60-...).
+# rdma_rename knows NAME_FIXED from rdma-core 34 on.
+"""
+_OPENIBD = f"""\
+{_WRITTEN}: DOCA-OFED's service starts when the devices have their names, and again if it fails.
+[Unit]
+Wants=systemd-udev-settle.service
+After=systemd-udev-settle.service
+
+[Service]
+Restart=on-failure
+RestartSec=5
+"""
+_SOFT_ROCE_SAID = (
+    ": soft-RoCE is the kernel's emulation of RDMA; `rdma link add` does not outlast a boot.\n"
+)
+_SOFT_ROCE = """\
+[Unit]
+Description=Soft-RoCE device rxe0 on {interface}
+BindsTo=sys-subsystem-net-devices-{unit}.device
+After=sys-subsystem-net-devices-{unit}.device
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStartPre=/usr/bin/env modprobe rdma_rxe
+ExecStartPre=/usr/bin/env ip link set dev {interface} up
+# One that is there already is made anew.
+ExecStartPre=-/usr/bin/env rdma link delete rxe0
+ExecStart=/usr/bin/env rdma link add rxe0 type rxe netdev {interface}
+ExecStop=/usr/bin/env rdma link delete rxe0
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def plan(asked: Asked) -> Plan:
+    """The stack of a node. ``asked.found`` is the fact trueup_rdma, or empty before it is there.
+
+    Values: ``kept`` (an image's stack is verified and not installed), ``installs_doca``, ``doca``
+    (what is pinned for this release), ``pins`` and whether they are ``held`` as vendor_packages
+    takes them, ``build_packages``, ``package_file`` and ``install`` (doca-host's file and the
+    command that installs it), ``files`` as config_files takes them, ``modules`` to load now,
+    ``soft_roce_unit`` to start, ``expected`` as ib_facts takes it, and ``wrong``: what is wrong
+    with what was found, a sentence each.
+    """
+    node, options = asked.node, asked.options
+    kept = options["from_image"] == "keep" and bool(in_image(node, "DOCA", "OFED"))
+    installs_doca = options["stack"] == "doca_ofed" and not kept
+    doca = options["doca_hosts"].get(release(node), {})
+    refused = _refused(asked, doca if installs_doca else None)
+    if refused:
+        return Plan(refused=refused)
+    package_file = f"{_DOWNLOADS}/trueup-{doca.get('url', '').rpartition('/')[2]}"
+    interface = options["soft_roce_interface"]
+    return Plan(
+        values={
+            "kept": kept,
+            "installs_doca": installs_doca,
+            "doca": doca,
+            "pins": [] if kept else _pins(asked, doca),
+            "held": options["stack"] == "doca_ofed",
+            "build_packages": [] if node["container"] else _build_packages(node),
+            "package_file": package_file,
+            "install": [*asked.data["install_file"][node["package_manager"]], package_file],
+            "files": [
+                *_files(asked, installs_doca=installs_doca),
+                {"path": package_file, "state": "absent"},
+            ],
+            "modules": [] if node["container"] else options["modules"],
+            "soft_roce_unit": _SOFT_ROCE_UNIT if interface and not node["container"] else "",
+            "expected": expected_of(
+                node, nccl_topology.read_layouts(asked.catalog("topologies.yml"))
+            ),
+            "wrong": _wrong(asked, installs_doca=installs_doca) if asked.found else [],
+        }
+    )
+
+
+def expected_of(
+    node: Mapping[str, Any], layouts: Mapping[str, nccl_topology.Layout]
+) -> Dict[str, Any]:
+    """What is expected of the node's InfiniBand devices, as ib_facts takes it; empty for a size of
+    neither catalog. Rate and number are those of the size's row, NUMA nodes those of its layout."""
+    row = catalog_of(node)
+    expected: Dict[str, Any] = {
+        name: row[column]
+        for name, column in (("rate_gbps", "rdma_gbps_per_nic"), ("nics", "rdma_nics"))
+        if row.get(column) is not None
+    }
+    layout = nccl_topology.layout_of(node.get("vm_size") or "", dict(layouts))
+    if layout is not None:
+        places = layout.places().items()
+        expected["numa"] = {
+            place: where[1] for place, where in places if where[0] == _INFINIBAND_CLASS
+        }
+    return expected
+
+
+def _pins(asked: Asked, doca: Mapping[str, str]) -> List[Dict[str, str]]:
+    """The packages. ``*``: doca-host fixes the whole set of versions by its sha256."""
+    if asked.options["stack"] == "inbox":
+        names = asked.data["inbox"][asked.node["package_manager"]]
+        return [{"name": name, "version": "*"} for name in names]
+    pins = {"doca-host": doca.get("host_version", ""), "doca-ofed": doca.get("ofed_version", "")}
+    if "library_version" in doca:
+        pins.update(dict.fromkeys(asked.data["libraries"], doca["library_version"]))
+    return [{"name": name, "version": version} for name, version in pins.items()]
+
+
+def _build_packages(node: Mapping[str, Any]) -> List[str]:
+    return [*(["dkms"] if node["package_manager"] == "apt" else []), headers(node)]
+
+
+def _files(asked: Asked, *, installs_doca: bool) -> List[Dict[str, str]]:
+    """The role's files: there when wanted, otherwise removed."""
+    options = asked.options
+    names: Mapping[str, str] = asked.found.get("names", {})
+    interface = options["soft_roce_interface"]
+    contents: Dict[str, str] = {}
+    if options["persistent_names"] and names and not asked.found["naming_service"]:
+        contents[_NAMING_RULES] = _NAMING + "".join(
+            f'ACTION=="add", SUBSYSTEM=="infiniband", KERNELS=="{address}",'
+            f' PROGRAM="rdma_rename %k NAME_FIXED {name}"\n'
+            for address, name in names.items()
+        )
+    if options["modules"]:
+        contents[_MODULES] = "\n".join([f"{_WRITTEN}.", *options["modules"], ""])
+    if installs_doca:
+        contents[_OPENIBD_DROP_IN] = _OPENIBD
+    if interface:
+        unit = interface.replace("-", "\\x2d")
+        service = _SOFT_ROCE.format(interface=interface, unit=unit)
+        contents[_SOFT_ROCE_FILE] = _WRITTEN + _SOFT_ROCE_SAID + service
+    return [
+        {"path": path, "content": contents[path]}
+        if path in contents
+        else {"path": path, "state": "absent"}
+        for path in (_NAMING_RULES, _MODULES, _OPENIBD_DROP_IN, _SOFT_ROCE_FILE)
+    ]
+
+
+def _wrong(asked: Asked, *, installs_doca: bool) -> List[str]:
+    """What is wrong in the end, a sentence each."""
+    found, driver = asked.found, asked.found["driver"]
+    wrong = list(found["problems"])
+    path = driver["path"] or ""
+    if driver["reboot_required"]:
+        wrong.append(
+            "rdma_reboot_required: the node runs another mlx5_core than the one that is installed"
+            f" ({path}): reboot it and run again, or set rdma_reboot_allowed."
+        )
+    # The inbox driver lies below kernel/drivers; DOCA-OFED's below updates, extra or weak-updates.
+    if installs_doca and "/kernel/drivers/" in path:
+        wrong.append(
+            f"DOCA-OFED is installed, and the kernel {asked.node['kernel']} would load its own"
+            f" driver {path}: the modules were not built; see `dkms status` and"
+            " /var/lib/dkms/*/*/build/make.log (kernels of Enterprise Linux 9.8 need a patch to"
+            " DOCA 3.2: boot an older kernel or set rdma_stack=inbox)."
+        )
+    interface = asked.options["soft_roce_interface"]
+    active = [
+        name
+        for device in found["devices"]
+        if device["kind"] == "soft-roce" and device["state"] == "ACTIVE"
+        for name in device["interfaces"]
+    ]
+    if interface and not asked.node["container"] and interface not in active:
+        wrong.append(
+            f"soft-RoCE: no active device on {interface}: see `systemctl status {_SOFT_ROCE_UNIT}`;"
+            " the kernel needs the module rdma_rxe (the cloud kernel of Debian lacks it)."
+        )
+    return wrong
+
+
+def _refused(asked: Asked, doca: Any) -> List[str]:
+    """What the stack cannot be installed with; ``doca`` is None where DOCA-OFED is not."""
+    node, options = asked.node, asked.options
+    refused = []
+    if doca is not None:
+        refused += _refused_of_doca(asked, doca)
+    interface = options["soft_roce_interface"]
+    if interface and not re.fullmatch(r"[A-Za-z0-9_.-]{1,15}", interface):
+        refused.append(
+            f"rdma: rdma_soft_roce_interface is {interface}: give the name of a network interface."
+        )
+    if node["package_manager"] not in asked.data["install_file"]:
+        refused.append(f"rdma: {node['os']} has neither apt nor dnf.")
+    return refused
+
+
+def _refused_of_doca(asked: Asked, doca: Mapping[str, str]) -> List[str]:
+    node, options = asked.node, asked.options
+    refused = []
+    if not doca:
+        pinned = ", ".join(sorted(options["doca_hosts"]))
+        refused.append(
+            f"rdma: no DOCA-OFED is pinned for {release(node)} (pinned: {pinned}): add it to"
+            " rdma_doca_hosts, or set rdma_stack=inbox."
+        )
+    elif node["architecture"] != "x86_64" and re.search("amd64|x86_64", doca["url"]):
+        refused.append(
+            f"rdma: {node['architecture']} has no DOCA-OFED in rdma_doca_hosts, whose packages are"
+            " for x86_64: set rdma_doca_hosts or rdma_stack=inbox."
+        )
+    if node["secure_boot"] and not node["container"]:
+        refused.append(
+            "rdma: Secure Boot is on, and the kernel modules of DOCA-OFED, built on this node,"
+            " carry no signature that it accepts: deploy the VM without Secure Boot, or set"
+            " rdma_stack=inbox."
+        )
+    if short_of(node, {"/": options["free_bytes"]}):
+        refused.append(
+            f"rdma: {node['free_bytes']['/']} bytes are free below / and DOCA-OFED needs"
+            f" {options['free_bytes']}: make room, or set rdma_free_bytes where it is installed"
+            " already."
+        )
+    return refused
