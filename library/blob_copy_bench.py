@@ -20,77 +20,7 @@ description:
     O(run_id).
   - The credential is read from the file C(credentials) in O(prefix), which the role
     P(blob_checkpoint#role) writes with mode 0600; it is in no argument, record or output.
-options:
-  prefix:
-    description: Folder into which the role blob_checkpoint installed the program.
-    type: path
-    required: true
-  account_url:
-    description: C(https://ACCOUNT.blob.core.windows.net); empty with a connection string.
-    type: str
-    default: ""
-  container:
-    description: Existing container.
-    type: str
-    required: true
-  files:
-    description: Files to copy, one copy each; empty means files of random data.
-    type: list
-    elements: path
-    default: []
-  directory:
-    description: Existing folder for the files of random data, and for blobs that azcopy reads back.
-    type: path
-    default: /tmp
-  copies:
-    description: Copies at the same time, where O(files) is empty.
-    type: int
-    default: 8
-  size_bytes:
-    description: Bytes of each file of random data.
-    type: int
-    default: 1073741824
-  limit_mbps:
-    description: The storage account's limit for what comes in, in Mb/s.
-    type: float
-    default: 20000.0
-  cap_mbps:
-    description:
-      - The most that each copy may take, in Mb/s. 0 means the most, in steps of 100 Mb/s, that
-        keeps all of them below O(limit_mbps).
-    type: float
-    default: 0.0
-  cores_kept:
-    description: Cores left for others; -1 means a sixth of them.
-    type: int
-    default: -1
-  block_mib:
-    description: Size of a block in MiB.
-    type: int
-    default: 8
-  connections:
-    description: Blocks in flight of each copy.
-    type: int
-    default: 4
-  verify:
-    description:
-      - C(properties) compares the file's MD5 with the blob's Content-MD5; each block's MD5 was
-        compared by the service when it arrived. C(download) reads every blob back.
-    type: str
-    choices: [properties, download]
-    default: properties
-  retries:
-    description: Retries of one request.
-    type: int
-    default: 8
-  program:
-    description:
-      - C(auto) is azcopy with the node's managed identity where there is no credential, else
-        azure-storage-blob. azcopy takes a SAS only as an argument, which is refused.
-    type: str
-    choices: [auto, azcopy, azure-storage-blob]
-    default: auto
-extends_documentation_fragment: [trueup_bench]
+extends_documentation_fragment: [trueup_options.blob_copy, trueup_bench]
 author: trueup contributors (@trueup)
 """
 
@@ -151,32 +81,12 @@ from ansible.module_utils.trueup.benchmarks.blob_copy import case as blob_copy
 from ansible.module_utils.trueup.benchmarks.blob_copy.output import BlobCopyOutput, parse_blob_copy
 from ansible.module_utils.trueup.errors import BadInput
 from ansible.module_utils.trueup.node import folders
+from ansible.module_utils.trueup.options import module_spec
 from ansible.module_utils.trueup.run.bench import COMMON_SPEC, Bench
 
 
 def argument_spec() -> Dict[str, Dict[str, Any]]:
-    return dict(
-        COMMON_SPEC,
-        prefix={"type": "path", "required": True},
-        account_url={"type": "str", "default": ""},
-        container={"type": "str", "required": True},
-        files={"type": "list", "elements": "path", "default": []},
-        directory={"type": "path", "default": "/tmp"},  # noqa: S108 WHY: a default; own_folder makes a private one in it
-        copies={"type": "int", "default": 8},
-        size_bytes={"type": "int", "default": 1073741824},
-        limit_mbps={"type": "float", "default": 20000.0},
-        cap_mbps={"type": "float", "default": 0.0},
-        cores_kept={"type": "int", "default": -1},
-        block_mib={"type": "int", "default": 8},
-        connections={"type": "int", "default": 4},
-        verify={"type": "str", "choices": ["properties", "download"], "default": "properties"},
-        retries={"type": "int", "default": 8},
-        program={
-            "type": "str",
-            "choices": ["auto", "azcopy", "azure-storage-blob"],
-            "default": "auto",
-        },
-    )
+    return {**COMMON_SPEC, **module_spec(blob_copy.OPTIONS)}
 
 
 def prepare(
@@ -189,14 +99,11 @@ def prepare(
     account: str,
     folder: Optional[str],
 ) -> None:
-    """Set the case; in check mode this ends the module."""
-    # Blobs of their own for each run: nothing of others' is written over, and the same run goes on
-    # where it was interrupted.
-    name = f"trueup/{given['run_id']}/{given['node_name']}"
+    """Set the case; in check mode, and where a record stands for it, this ends the module."""
     own = bool(given["files"])
     bench.prepare(
         case=f"{len(files)}x{cap / 1e6:.0f}mbps-{'files' if own else 'random'}",
-        command=blob_copy.command(given, files=files, cap=cap, name=name),
+        command=blob_copy.command(given, files=files, cap=cap),
         environment={"TMPDIR": folder} if folder else {},
         ranks=len(files),
         parameters={
@@ -224,48 +131,47 @@ def measure(
 ) -> BlobCopyOutput:
     """Make the files where there are none, and copy them; in check mode neither."""
     files: List[str] = given["files"]
-    count = len(files) or given["copies"]
-    sizes = [given["size_bytes"]] * count
+    sizes = [given["size_bytes"]] * (len(files) or given["copies"])
+    if not check:
+        sizes = blob_copy.require_files(files) or sizes
     # The library hashes what it reads back; azcopy writes it into a folder.
     read_back = given["verify"] == "download" and not (
         credentials or given["program"] == "azure-storage-blob"
     )
+    folder = folders.placeholder(given["directory"], "blob-copy")
+    prepare(
+        bench,
+        given,
+        files or blob_copy.random_names(folder, sizes),
+        sizes,
+        cap=cap,
+        account=blob_copy.account(
+            given["account_url"], credentials.get(blob_copy.CREDENTIALS[0], "")
+        ),
+        folder=folder if read_back else None,
+    )
+    needed = sum(sizes) * ((not files) + read_back)
     with contextlib.ExitStack() as stack:
-        folder = folders.placeholder(given["directory"], "blob-copy")
-        if not check:
-            sizes = blob_copy.require_files(files) or sizes
-            needed = sum(sizes) * ((not files) + read_back)
-            if needed:
-                folders.require_folder(given["directory"])
-                folders.require_space(given["directory"], needed, "set size_bytes or copies lower")
-                folder = stack.enter_context(folders.own_folder(given["directory"], "blob-copy"))
-        if not files:
-            make = blob_copy.random_names if check else blob_copy.random_files
-            files = make(folder, sizes)
-        prepare(
-            bench,
-            given,
-            files,
-            sizes,
-            cap=cap,
-            account=blob_copy.account(
-                given["account_url"], credentials.get(blob_copy.CREDENTIALS[0], "")
-            ),
-            folder=folder if read_back else None,
-        )
+        if needed:
+            folders.require_folder(given["directory"])
+            folders.require_space(given["directory"], needed, "set size_bytes or copies lower")
+            folder = stack.enter_context(folders.own_folder(given["directory"], "blob-copy"))
+            if not files:
+                files = blob_copy.random_files(folder, sizes)
+            bench.case.command = blob_copy.command(given, files=files, cap=cap)
+        if read_back:
+            bench.case.environment = {"TMPDIR": folder}
         return bench.run(parse_blob_copy, explain=blob_copy.explain, secrets=credentials)
 
 
 def main() -> None:
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     given = module.params
-    bench = Bench(module, "blob_copy")
+    bench = Bench(module, "blob_copy", blob_copy.OPTIONS)
     count = len(given["files"]) or given["copies"]
     try:
         blob_copy.require_address(given["account_url"], given["container"])
         cap = blob_copy.capped(count, given["limit_mbps"] * 1e6, (given["cap_mbps"] * 1e6) or None)
-        if given["size_bytes"] < 1:
-            raise BadInput(f"size_bytes {given['size_bytes']} is not a size")
         credentials = blob_copy.read_credentials(os.path.join(given["prefix"], "credentials"))
         output = measure(bench, given, cap, credentials, check=module.check_mode)
     except BadInput as error:

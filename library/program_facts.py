@@ -27,6 +27,11 @@ options:
     type: list
     elements: path
     default: []
+  folders:
+    description: Paths of folders, which need not be there yet.
+    type: list
+    elements: str
+    default: []
   python:
     description: A Python to ask; empty for none.
     type: str
@@ -67,6 +72,11 @@ files:
   description: Whether each file is there.
   returned: always
   type: dict
+folders:
+  description: Of each folder as it was given, whether it is there (C(there)) and is a link
+    (C(link)), and of the nearest one above that is there, or itself, C(path) and C(free_bytes).
+  returned: always
+  type: dict
 python:
   description: Path, C(version) (three numbers) and C(missing) modules; null where there is no such
     Python, or none was asked for.
@@ -94,6 +104,7 @@ def argument_spec() -> Dict[str, Dict[str, Any]]:
         "programs": {"type": "list", "elements": "str", "default": []},
         "module": {"type": "dict", "default": {}},
         "files": {"type": "list", "elements": "path", "default": []},
+        "folders": {"type": "list", "elements": "str", "default": []},
         "python": {"type": "str", "default": ""},
         "imports": {"type": "list", "elements": "str", "default": []},
     }
@@ -111,6 +122,7 @@ def main() -> None:
             for name in given["programs"]
         },
         files={name: os.path.exists(name) for name in given["files"]},
+        folders={name: space(name) for name in given["folders"]},
         python=asked(module, given["python"], given["imports"]) if given["python"] else None,
     )
 
@@ -122,6 +134,21 @@ def found(module: Any, name: str) -> Optional[str]:
         return path if os.path.isfile(path) and os.access(path, os.X_OK) else None
     path = module.get_bin_path(name)
     return str(path) if path else None
+
+
+def space(name: str) -> Dict[str, Any]:
+    """A folder, and the space where it is or would be."""
+    whole = os.path.abspath(os.path.expanduser(name))
+    path = whole
+    while not os.path.isdir(path):
+        path = os.path.dirname(path)
+    disk = os.statvfs(path)
+    return {
+        "there": os.path.exists(whole),
+        "link": os.path.islink(whole),
+        "path": path,
+        "free_bytes": disk.f_bavail * disk.f_frsize,
+    }
 
 
 def in_module(module: Any, lmod: Dict[str, Any], name: str) -> Optional[str]:

@@ -28,7 +28,9 @@ class Asked:
     """What a role is asked.
 
     Attributes:
-        options: the role's variables without its prefix, of the types that its argument_specs say.
+        options: the role's variables without its prefix, of the types that its argument_specs say,
+            but for the secret ones: what is made of these ends in a registered result.
+        secrets: the secret ones.
         node: the fact ``trueup_node``; empty where nobody has identified the node.
         host: the node's name in the inventory.
         found: what modules found out about the node, as the task hands it over.
@@ -44,6 +46,7 @@ class Asked:
     """
 
     options: Mapping[str, Any]
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     node: Mapping[str, Any] = field(default_factory=dict)
     host: str = ""
     found: Mapping[str, Any] = field(default_factory=dict)

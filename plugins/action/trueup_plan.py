@@ -63,10 +63,13 @@ class ActionModule(ActionBase):
             message = "trueup_plan stands in no role, and plans the role that it stands in"
             raise AnsibleActionFail(message)
         name = str(role.get_name()).rpartition(".")[2]
-        options = _checked(self, name, Path(role._role_path), variables)
+        path = Path(role._role_path)
+        given = _checked(self, name, path, variables)
+        hidden = secrets_of(path / "meta" / "argument_specs.yml", name)
         room = room_of(name)
         asked = Asked(
-            options=options,
+            options={key: value for key, value in given.items() if key not in hidden},
+            secrets={key: value for key, value in given.items() if key in hidden},
             node=self._node(variables),
             host=str(variables.get("inventory_hostname", "")),
             found=self._task.args.get("found") or {},
@@ -76,7 +79,7 @@ class ActionModule(ActionBase):
             variables=_Templated(self, variables, "trueup_"),
             project=_PROJECT,
             catalog=_catalog,
-            data=_data(name, Path(role._role_path)),
+            data=_data(name, path),
             python=self._python(variables),
         )
         if hasattr(room, "programs"):
@@ -174,6 +177,12 @@ def _unknown(name: str, role: str, specs: Mapping[str, Any]) -> str:
         else f"roles/{role}/defaults/main.yml lists its variables."
     )
     return f"{name}: the role {role} has no such variable; {hint}"
+
+
+def secrets_of(path: Path, role: str) -> set[str]:
+    """The variables whose values no result may show, without the role's prefix."""
+    specs = described(path).items()
+    return {name.removeprefix(f"{role}_") for name, spec in specs if spec.get("no_log")}
 
 
 def described(path: Path) -> dict[str, dict[str, Any]]:

@@ -13,16 +13,15 @@ from typing import Any
 import blob_copy_bench
 import jsonschema
 import pytest
-import yaml
 from ansible.module_utils.trueup.benchmarks.blob_copy import case as blob_copy
-from bench_modules import FakeRun, Runner
+from ansible.module_utils.trueup.run.resume import identity
+from bench_modules import FakeRun, Runner, resumes
 from hypothesis import given
 from hypothesis import strategies as st
 from trueup import record as records
 from trueup.benchmarks.blob_copy import case as rule
 from trueup.benchmarks.blob_copy.output import DRIVER_PREFIX
 from trueup.errors import BadInput
-from trueup_blob import blob_listed
 
 DATA = Path(__file__).parent.parent / "data" / "blob_copy"
 EIGHT = (DATA / "eight_copies.txt").read_text()
@@ -178,31 +177,53 @@ def test_given_files_are_copied_and_kept(run_module: Any, tmp_path: Path) -> Non
     assert [path.exists() for path in files] == [True] * 8
 
 
-ROLE = Path(__file__).parents[2] / "roles" / "blob_checkpoint"
+def test_a_record_of_the_run_stands_for_its_case(run_module: Any, tmp_path: Path) -> None:
+    """Files that the case makes for itself have other names and bytes each time."""
+    file, other = tmp_path / "f.pt", tmp_path / "other"
+    file.write_bytes(b"x" * 4096)
+    other.mkdir()
+    (tmp_path / "copy").mkdir()
+    credentials = (tmp_path / "prefix" / "credentials").read_text()
+    (tmp_path / "copy" / "credentials").write_text(credentials)
+    (tmp_path / "copy" / "credentials").chmod(0o600)
+    options = {
+        "prefix": str(tmp_path / "copy"),
+        "account_url": "https://b.blob.core.windows.net",
+        "container": "others",
+        "program": "azure-storage-blob",
+        "copies": 7,
+        "limit_mbps": 10000.0,
+        "cap_mbps": 50.0,
+        "cores_kept": 1,
+        "block_mib": 4,
+        "connections": 2,
+        "verify": "download",
+        "retries": 9,
+        "files": [str(file)],
+        "size_bytes": 8192,
+        "directory": str(other),
+    }
+    resumes(run_module, lambda: FakeRun(stdout=SMALL), blob_copy_bench, options)
+    assert list((tmp_path / "scratch").iterdir()) == []
 
 
-def test_resume_compares_what_the_record_holds(run_module: Any, tmp_path: Path) -> None:
-    """The role's names are the record's; the files are told by path and size."""
-    files = []
-    for number in range(8):
-        files.append(tmp_path / f"f{number}.pt")
-        files[-1].write_bytes(b"x" * 4096)
-    variables = yaml.safe_load((ROLE / "vars" / "main.yml").read_text())
-    wanted = set(variables["__blob_checkpoint_wanted_settings"])
-    for chosen in (files, []):
-        record = run_module(FakeRun(stdout=SMALL), files=[str(path) for path in chosen])["record"]
-        parameters = record["parameters"]
-        assert wanted <= set(parameters)
-        stats = [
-            {"item": "~/f.pt", "stat": {"exists": True, "path": str(path), "size": 4096}}
-            for path in chosen
-        ]
-        assert blob_listed(stats).items() <= parameters.items()
-    assert parameters["account"] == "https://a.blob.core.windows.net"
-    other = [{"item": "/f0.pt", "stat": {"exists": True, "path": "/f0.pt", "size": 4097}}]
-    assert blob_listed(other) != blob_listed([{**other[0], "item": "", "stat": {"path": "/f0.pt"}}])
-    missing = [{"item": "/f0.pt", "stat": {"exists": False}}]
-    assert blob_listed(missing)["files"] == "/f0.pt"
+def test_a_record_stands_for_files_of_the_same_size(run_module: Any, tmp_path: Path) -> None:
+    files = [str(tmp_path / f"f{number}.pt") for number in range(8)]
+    for path in files:
+        Path(path).write_bytes(b"x" * 4096)
+    record = run_module(FakeRun(stdout=SMALL), files=files)["record"]
+    earlier = [json.loads(json.dumps(identity(record)))]
+    assert run_module(FakeRun(), files=files, earlier=earlier)["resumed"] == 0
+    # azcopy has a folder of its own each time.
+    (tmp_path / "prefix" / "credentials").unlink()
+    azcopy = {"verify": "download", "account_url": "https://a.blob.core.windows.net"}
+    record = run_module(FakeRun(stdout=SMALL), files=files, **azcopy)["record"]
+    read_back = [json.loads(json.dumps(identity(record)))]
+    assert run_module(FakeRun(), files=files, earlier=read_back, **azcopy)["resumed"] == 0
+    Path(files[0]).write_bytes(b"x" * 4097)
+    again = FakeRun(returncode=1)
+    assert run_module(again, files=files, earlier=earlier)["failed"] is True
+    assert len(again.calls) == 1
 
 
 @pytest.mark.parametrize(
@@ -252,19 +273,19 @@ def test_azcopy_reads_back_into_the_folder_of_the_case(run_module: Any, tmp_path
     ("arguments", "reason"),
     [
         ({"cap_mbps": 2500}, "8 copies of 2500 Mb/s are 20 Gb/s, and the account takes 20 Gb/s"),
-        ({"copies": 0}, "copies 0 is not a positive number"),
+        ({"copies": 0}, "copies is 0: it must be 1 or more"),
         ({"copies": 200, "cap_mbps": 0}, "less than 100 Mb/s each: take fewer"),
-        ({"limit_mbps": -1}, "is not a positive number"),
+        ({"limit_mbps": -1}, "limit_mbps is -1.0: it must be 1 or more"),
         ({"container": ""}, "container is empty"),
         ({"account_url": "https://a.blob.core.windows.net?sv=1&sig=x"}, "holds a query"),
-        ({"size_bytes": 0}, "size_bytes 0 is not a size"),
+        ({"size_bytes": 0}, "size_bytes is 0: it must be 1 or more"),
         (
             {"directory": "/no/such/folder"},
             "is not a folder on this node: mount it, or set directory",
         ),
         ({"files": ["/no/such/file"]}, "/no/such/file is not a file on this node"),
         ({"files": ["/dev/null"]}, "/dev/null is not a file on this node"),
-        ({"timeout_seconds": 0}, "timeout_seconds 0 is not a positive time"),
+        ({"timeout_seconds": 0}, "timeout_seconds is 0: it must be 1 or more"),
     ],
 )
 def test_bad_input_is_refused_in_one_sentence(

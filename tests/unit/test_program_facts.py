@@ -43,6 +43,24 @@ def test_programs_files_and_a_python(capsys: pytest.CaptureFixture[str], tmp_pat
     assert facts(capsys, python="/no/python")["python"] is None
 
 
+def test_folders_and_the_space_where_they_would_be(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "link").symlink_to(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    names = ["~/link", str(tmp_path / "no" / "such"), "no/such"]
+    monkeypatch.chdir(tmp_path)
+    found = facts(capsys, folders=names)["folders"]
+    free = {folder.pop("free_bytes") > 0 for folder in found.values()}
+    assert free == {True}
+    absent = {"there": False, "link": False, "path": str(tmp_path)}
+    assert found == {
+        "~/link": {"there": True, "link": True, "path": str(tmp_path / "link")},
+        names[1]: absent,
+        "no/such": absent,
+    }
+
+
 @pytest.mark.parametrize(
     ("module", "name", "there"),
     [

@@ -30,7 +30,6 @@ RECORD: dict[str, Any] = {
         {"nodes": ["b"]},
         {"vm_size": None},
         {"ranks": 2},
-        {"threads_per_rank": 1},
         {"gpus": 1},
         {"environment": {}},
         {"command": ["/opt/kernel", "65"]},
@@ -92,5 +91,9 @@ def test_a_digest_follows_every_file_of_the_command(tmp_path: Path) -> None:
     digests.append(program_digest(command))
     assert len(set(digests)) == 4
     assert {len(digest or "") for digest in digests} == {12}
+    own = tmp_path / "trueup-blob-copy-a1b2c3d4"
+    own.mkdir()
+    (own / "rank00.bin").write_bytes(b"made for this case")
+    assert program_digest([*command, str(own / "rank00.bin")]) == digests[-1]
     assert program_digest(["trueup-no-such-program", "/nowhere"]) is None
     assert program_digest([]) is None

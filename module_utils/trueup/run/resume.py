@@ -19,18 +19,22 @@ __all__ = ["PROGRAM", "identity", "program_digest", "same", "standing"]
 
 # The key of a record's ``software`` that holds program_digest.
 PROGRAM = "program_digest"
-_FIELDS = ("nodes", "vm_size", "ranks", "threads_per_rank", "gpus", "environment")
+# Not threads_per_rank: some programs choose it while they run, and who does says it in parameters,
+# command or environment.
+_FIELDS = ("nodes", "vm_size", "ranks", "gpus", "environment")
 _SYSTEM = ("os", "kernel", "image")
 # Larger ones are told apart by size and time of change.
 _WHOLE_BYTES = 64 * 1024**2
 # A folder that a case makes for itself, and which has another name each time (node/folders.py).
-_OWN_FOLDER = re.compile(r"(trueup-[a-z_]+-)[A-Za-z0-9_]{8}(?=/|$)")
+_OWN_FOLDER = re.compile(r"(trueup-[a-z_-]+-)[A-Za-z0-9_]{8}(?=/|$)")
 
 
 def identity(record: Mapping[str, Any]) -> Dict[str, Any]:
     """Of a record, or of a case that has not run, what must be equal for one to stand for the
     other."""
     found: Dict[str, Any] = {name: record[name] for name in _FIELDS}
+    variables = record["environment"].items()
+    found["environment"] = {name: _OWN_FOLDER.sub(r"\1", str(text)) for name, text in variables}
     found["command"] = [_OWN_FOLDER.sub(r"\1", str(part)) for part in record["command"]]
     found["parameters"] = dict(record["parameters"])
     found["system"] = {name: record["system"].get(name) for name in _SYSTEM}
@@ -89,9 +93,10 @@ def program_digest(command: Sequence[str]) -> Optional[str]:
 
 
 def _files(command: Sequence[str]) -> List[str]:
-    """The program, and every argument that is the path of a file that can be read."""
+    """The program, and every argument that is the path of a file that can be read and that the case
+    has not made for itself."""
     program = shutil.which(command[0]) if command else None
-    named = [part for part in command[1:] if os.path.isabs(part)]
+    named = [part for part in command[1:] if os.path.isabs(part) and not _OWN_FOLDER.search(part)]
     found = ([program] if program else []) + named
     return [path for path in found if os.path.isfile(path) and os.access(path, os.R_OK)]
 

@@ -1,5 +1,5 @@
-"""Copies to Blob storage as a case: the rule of the caps, command, credential, files of random
-data, and whether a run counts."""
+"""Copies to Blob storage as a case: options, the rule of the caps, command, credential, files of
+random data, and whether a run counts."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ import stat
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from ...errors import BadInput
+from ...options import ROLE, Option
 from .output import BlobCopyOutput
 
 __all__ = [
     "CAP_STEP",
     "CREDENTIALS",
+    "OPTIONS",
     "TOLERANCE",
     "account",
     "capped",
@@ -36,9 +38,170 @@ CAP_STEP = 100e6
 # may vary slightly from the cap; ours is paid before it is sent and is never above.
 TOLERANCE = 1.10
 CREDENTIALS = ("AZURE_STORAGE_CONNECTION_STRING", "AZURE_STORAGE_SAS_TOKEN")
-_SPARE = 1.05
-_MIB, _GIB = 1024**2, 1024**3
+_MIB = 1024**2
 _SAID = re.compile(r"^trueup-blob-copy: (?!copy \d+: \d+ of )(.*)$", re.MULTILINE)
+
+OPTIONS = (
+    Option(
+        "prefix",
+        "path",
+        "Folder on the node for the program trueup-blob-copy, its virtual environment (about 56"
+        " MiB) and the credential.",
+        "~/.local/share/trueup/blob_checkpoint",
+        why="Yours without root.",
+    ),
+    Option(
+        "python",
+        "str",
+        "Python for the virtual environment, 3.10 or newer.",
+        "python3",
+        why="azure-storage-blob 12.31.1 asks for 3.10.",
+        of=ROLE,
+    ),
+    Option(
+        "pip_find_links",
+        "str",
+        "Folder on the node with the wheels of files/requirements.txt, for sites without internet;"
+        " empty: the node's own pip configuration decides where from. Whatever the source, every"
+        " file must match the pinned sha256.",
+        "",
+        of=ROLE,
+    ),
+    Option(
+        "pip_no_index",
+        "bool",
+        "Install from blob_checkpoint_pip_find_links alone.",
+        False,
+        of=ROLE,
+    ),
+    Option(
+        "account_url",
+        "str",
+        "The storage account, https://ACCOUNT.blob.core.windows.net; empty with a connection"
+        " string, which names it.",
+        "",
+    ),
+    Option(
+        "container",
+        "str",
+        "An existing container in it; empty: the role is skipped by name, since nobody else can say"
+        " where checkpoints go.",
+        "",
+    ),
+    Option(
+        "connection_string",
+        "str",
+        "Connection string of the account, from a vault. It or the SAS token is the credential;"
+        " both empty: azcopy with the node's managed identity.",
+        "",
+        why="Written to the file credentials in blob_checkpoint_prefix with mode 0600; it stands in"
+        " no argument, record or fact.",
+        of=ROLE,
+        secret=True,
+    ),
+    Option(
+        "sas_token",
+        "str",
+        "Shared access signature for the container, from a vault.",
+        "",
+        why="Kept as the connection string is.",
+        of=ROLE,
+        secret=True,
+    ),
+    Option(
+        "program",
+        "str",
+        "What copies; auto: azure-storage-blob where there is a credential, else azcopy with the"
+        " node's managed identity. azcopy takes a SAS only as an argument, which is refused.",
+        "auto",
+        choices=("auto", "azcopy", "azure-storage-blob"),
+    ),
+    Option(
+        "copies",
+        "int",
+        "Files copied at the same time.",
+        8,
+        why="One for each GPU of a node that writes its share of the model (article on NDv4: 8).",
+        least=1,
+    ),
+    Option(
+        "limit_mbps",
+        "float",
+        "The storage account's limit for what comes in, in Mb/s.",
+        20000.0,
+        why="20 Gb/s is the ingress limit in the article on NDv4. Look yours up; nodes share it.",
+        least=1,
+    ),
+    Option(
+        "cap_mbps",
+        "float",
+        "The most that each copy may take, in Mb/s; 0 means the most, in steps of 100 Mb/s, that"
+        " keeps all of them below the limit.",
+        0.0,
+        why="The article takes 2300: 8 x 2300 = 18400 < 20000.",
+        least=0,
+    ),
+    Option(
+        "cores_kept",
+        "int",
+        "Cores left for others; -1 means a sixth of them. Each copy gets floor((cores - kept) /"
+        " copies); too few, and none is bound.",
+        -1,
+        why="A sixth gives the article's 10 of 96 for each of 8 copies.",
+        least=-1,
+    ),
+    Option(
+        "block_mib",
+        "int",
+        "Size of a block in MiB; a file of more than 50,000 of them gets larger ones.",
+        8,
+        why="A lost block is what is sent again.",
+        least=1,
+    ),
+    Option(
+        "connections",
+        "int",
+        "Blocks in flight of each copy.",
+        4,
+        why="One connection does not fill a cap of gigabits.",
+        least=1,
+    ),
+    Option(
+        "verify",
+        "str",
+        "properties compares the file's MD5 with the blob's Content-MD5, and each block's MD5 was"
+        " compared by the service when it arrived; download reads every blob back.",
+        "properties",
+        choices=("properties", "download"),
+    ),
+    Option(
+        "retries",
+        "int",
+        "Retries of one request that was throttled (429, 503), failed (500, 502, 504) or lost its"
+        " connection.",
+        8,
+        least=0,
+    ),
+    Option(
+        "files",
+        "list",
+        "Benchmark: files to copy, one copy each; empty means files of random data.",
+        [],
+        elements="path",
+    ),
+    Option("size_bytes", "int", "Bytes of each file of random data.", 1073741824, least=1),
+    Option(
+        "directory",
+        "path",
+        "Existing folder for the files of random data, which are removed at the end, and for blobs"
+        " that azcopy reads back.",
+        "/tmp",  # noqa: S108 WHY: a default; own_folder makes a private one in it
+        why="An NVMe scratch is fast enough.",
+    ),
+    Option(
+        "timeout_seconds", "int", "Benchmark: time limit of the case in seconds.", 1800, least=1
+    ),
+)
 
 
 def most_cap(copies: float, limit: float) -> float:
@@ -81,8 +244,13 @@ def capped(copies: float, limit: float, cap: Optional[float] = None) -> float:
     return cap
 
 
-def command(given: Mapping[str, Any], *, files: Sequence[str], cap: float, name: str) -> List[str]:
-    """The argv. No credential is in it; rates are whole, for what ran is compared with them."""
+def command(given: Mapping[str, Any], *, files: Sequence[str], cap: float) -> List[str]:
+    """The argv. No credential is in it; rates are whole, for what ran is compared with them.
+
+    Blobs have names of their own for each run: nothing of others' is written over, and the same run
+    goes on where it was interrupted.
+    """
+    name = f"trueup/{given['run_id']}/{given['node_name']}"
     argv = [
         os.path.join(given["prefix"], "venv", "bin", "python"),
         os.path.join(given["prefix"], "blob_copy_driver.py"),
