@@ -17,59 +17,7 @@ description:
     and some of them take longer the larger the matrix is - minutes at an order of 6000, see
     docs/hpl.md.
   - The role P(hpl#role) installs the distribution's hpcc.
-options:
-  program:
-    description:
-      - Path or name of an xhpl or hpcc, or of a script that starts one (NVIDIA's hpl.sh). A name
-        with C(hpcc) in it is given hpccinf.txt, any other HPL.dat, in its working folder.
-    type: str
-    default: hpcc
-  arguments:
-    description: Arguments of the program. NVIDIA's script takes C(--dat HPL.dat).
-    type: list
-    elements: str
-    default: []
-  ranks:
-    description: MPI ranks; 0 means one on each GPU, or else on each NUMA node. Above 1 they are
-      started by mpirun.
-    type: int
-    default: 0
-  threads_per_rank:
-    description: Threads of each rank; 0 means all cores, shared evenly.
-    type: int
-    default: 0
-  gpus:
-    description: GPUs that the program uses, one on each rank; 0 for a program that uses CPUs.
-    type: int
-    default: 0
-  binding:
-    description: What each rank is pinned to, from the machine's own topology.
-    type: str
-    choices: [none, core, l3, numa]
-    default: numa
-  n:
-    description: Order of the matrix; 0 means the largest multiple of O(nb) that fits in
-      O(memory_fraction).
-    type: int
-    default: 0
-  nb:
-    description: Block size. 192 suits most CPUs with OpenBLAS, 1024 NVIDIA's HPL.
-    type: int
-    default: 192
-  max_n:
-    description: Upper bound of the order, for short runs; 0 means none.
-    type: int
-    default: 0
-  memory_fraction:
-    description: Share of the memory that the matrix takes.
-    type: float
-    default: 0.8
-  memory_bytes:
-    description: Memory that O(memory_fraction) is of; 0 means what is available on the node. A run
-      on GPUs needs it, the sum of the GPUs' memory.
-    type: int
-    default: 0
-extends_documentation_fragment: [trueup_bench]
+extends_documentation_fragment: [trueup_options.hpl, trueup_bench]
 author: trueup contributors (@trueup)
 """
 
@@ -137,49 +85,35 @@ from ansible.module_utils.trueup.errors import BadInput
 from ansible.module_utils.trueup.node.affinity import plan
 from ansible.module_utils.trueup.node.memory import available_memory_bytes
 from ansible.module_utils.trueup.node.topology import read_topology
+from ansible.module_utils.trueup.options import module_spec
 from ansible.module_utils.trueup.run.bench import COMMON_SPEC, Bench
 
 
 def argument_spec() -> Dict[str, Dict[str, Any]]:
-    return dict(
-        COMMON_SPEC,
-        program={"type": "str", "default": "hpcc"},
-        arguments={"type": "list", "elements": "str", "default": []},
-        ranks={"type": "int", "default": 0},
-        threads_per_rank={"type": "int", "default": 0},
-        gpus={"type": "int", "default": 0},
-        binding={"type": "str", "choices": ["none", "core", "l3", "numa"], "default": "numa"},
-        n={"type": "int", "default": 0},
-        nb={"type": "int", "default": 192},
-        max_n={"type": "int", "default": 0},
-        memory_fraction={"type": "float", "default": 0.8},
-        memory_bytes={"type": "int", "default": 0},
-    )
+    return {**COMMON_SPEC, **module_spec(hpl.OPTIONS)}
 
 
 def main() -> None:
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     given = module.params
-    bench = Bench(module, "hpl")
+    bench = Bench(module, "hpl", hpl.OPTIONS)
+    wanted = given["program"] or hpl.HPCC
     # A node that is not set up yet has no program: check mode then shows its name.
-    program = module.get_bin_path(given["program"])
+    program = module.get_bin_path(wanted)
     try:
         topology = read_topology(allowed=os.sched_getaffinity(0))
         ranks, threads = hpl.layout(
             topology, **{key: given[key] for key in ("ranks", "threads_per_rank", "gpus")}
         )
         placement = plan(topology, ranks=ranks, threads_per_rank=threads, binding=given["binding"])
-        if given["memory_bytes"] < 0 or (given["gpus"] and not given["memory_bytes"]):
-            raise BadInput(
-                f"memory_bytes {given['memory_bytes']}: a run on GPUs needs the sum of their memory"
-            )
+        hpl.require_memory_of_gpus(given["gpus"], given["memory_bytes"])
         order = hpl.order(
             **{key: given[key] for key in ("n", "nb", "max_n", "memory_fraction")},
             memory_bytes=given["memory_bytes"] or available_memory_bytes(),
         )
         mpirun = module.get_bin_path("mpirun")
         if not module.check_mode:
-            hpl.require(given["program"], program, mpirun, ranks)
+            hpl.require(wanted, program, mpirun, ranks)
         blas = None
         if program and not module.check_mode:
             blas = hpl.blas_of(module.run_command(["ldd", program])[1])
@@ -189,17 +123,19 @@ def main() -> None:
     problem = hpl.Problem(order, given["nb"], *hpl.grid(ranks))
     with tempfile.TemporaryDirectory(prefix="trueup-hpl-") as folder:
         bench.prepare(
+            # What fits in the memory that is free differs from one time to the next.
+            momentary=() if given["n"] or given["memory_bytes"] else ("n",),
             case=f"n{order}-nb{given['nb']}-{problem.grid}-t{threads}-{given['binding']}",
             command=hpl.command(
                 placement,
-                program=program or given["program"],
+                program=program or wanted,
                 arguments=given["arguments"],
                 mpirun=mpirun or "mpirun",
                 folder=folder,
             ),
             environment=hpl.environment(placement, root=os.geteuid() == 0),
             parameters={
-                "program": given["program"],
+                "program": wanted,
                 "n": order,
                 "nb": given["nb"],
                 "grid": problem.grid,
@@ -210,12 +146,13 @@ def main() -> None:
                 "n_asked": given["n"],
                 "max_n": given["max_n"],
                 "memory_fraction": given["memory_fraction"],
+                "memory_asked": given["memory_bytes"],
             },
             ranks=ranks,
             threads_per_rank=threads,
             gpus=given["gpus"],
         )
-        with open(os.path.join(folder, hpl.input_name(given["program"])), "w") as stream:
+        with open(os.path.join(folder, hpl.input_name(wanted)), "w") as stream:
             stream.write(hpl.input_file(problem))
         output = bench.run(parse_hpl)
     bench.case.software.update({"hpl": output.tool_version or "unknown"})

@@ -14,7 +14,8 @@ import pytest
 from ansible.module_utils.trueup.benchmarks.hpl import case as hpl
 from ansible.module_utils.trueup.errors import BadInput
 from ansible.module_utils.trueup.node.topology import Topology
-from bench_modules import FakeRun, Runner
+from ansible.module_utils.trueup.run.resume import identity
+from bench_modules import FakeRun, Runner, resumes
 from trueup import record as records
 from trueup.benchmarks.hpl.output import parse_hpl
 
@@ -50,7 +51,8 @@ def _run_module(
     monkeypatch.setattr(module, "get_bin_path", lambda _, name, **__: programs.get(name))
     monkeypatch.setattr(module, "run_command", lambda *_, **__: (0, OPENBLAS, ""))
     runner = Runner(hpl_bench, monkeypatch, capsys, tmp_path)
-    return lambda run, **arguments: runner(run, **{"max_n": 1600, **arguments})
+    node = {"os": "Ubuntu 24.04", "kernel": "6.8.0-1017-azure"}
+    return lambda run, **arguments: runner(run, **{"max_n": 1600, "node": node, **arguments})
 
 
 class Watch(FakeRun):
@@ -163,13 +165,13 @@ def test_a_failed_residual_is_invalid() -> None:
     ("arguments", "message"),
     [
         ({"program": "/opt/none"}, "/opt/none is not on this node"),
-        ({"nb": 0}, "nb 0"),
+        ({"nb": 0}, "nb is 0: it must be 1 or more"),
         ({"nb": 2000}, "order 1600 is smaller than one block, nb 2000"),
         ({"n": 40000}, "n 40000 needs 11.9 GiB, and 4.0 GiB are available"),
         ({"n": 100}, "n 100 is smaller than one block"),
-        ({"memory_fraction": 1.0}, "memory_fraction 1.0"),
+        ({"memory_fraction": 1.0}, "memory_fraction is 1.0: it must be 0.001 or more, 0.95"),
         ({"ranks": 3}, "3 ranks"),
-        ({"ranks": -1}, "ranks -1"),
+        ({"ranks": -1}, "ranks is -1: it must be 0 or more"),
         ({"gpus": 2}, "memory_bytes 0: a run on GPUs needs"),
         ({"gpus": 2, "ranks": 1}, "1 ranks for 2 GPUs"),
     ],
@@ -224,3 +226,27 @@ def test_one_rank_on_each_numa_node() -> None:
     assert hpl.layout(machine, ranks=0, threads_per_rank=0, gpus=0) == (2, 3)
     assert hpl.layout(machine, ranks=4, threads_per_rank=0, gpus=0) == (4, 1)
     assert hpl.layout(machine, ranks=0, threads_per_rank=2, gpus=1) == (1, 2)
+
+
+def test_a_record_of_the_run_stands_for_its_case(
+    run_module: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changed = {
+        "program": "/opt/xhpl",
+        "arguments": ["--dat", "HPL.dat"],
+        "ranks": 2,
+        "threads_per_rank": 1,
+        "binding": "core",
+        "gpus": 1,
+        "n": 1536,
+        "nb": 96,
+        "max_n": 1700,
+        "memory_fraction": 0.7,
+        "memory_bytes": 4 * GIB,
+    }
+    along = {"gpus": {"memory_bytes": 4 * GIB}}
+    resumes(run_module, lambda: FakeRun(stdout=ONE_RANK), hpl_bench, changed, along=along)
+    # Less memory is free than when it was recorded, and a smaller matrix fits.
+    earlier = [identity(run_module(FakeRun(stdout=ONE_RANK))["record"])]
+    monkeypatch.setattr(hpl_bench, "available_memory_bytes", lambda: GIB // 64)
+    assert run_module(FakeRun(), earlier=earlier)["resumed"] == 0

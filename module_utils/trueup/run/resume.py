@@ -55,7 +55,7 @@ def standing(
         earlier: what ``identity`` made of records that ended ok.
         record: the case, before it runs.
         momentary: parameters that the machine's state of the moment decides, such as an order that
-            fits the free memory. Neither they nor the command, which may hold them, are compared.
+            fits the free memory. They are not compared.
     """
     now = identity(redact(dict(record)))
     places = range(len(earlier) - 1, -1, -1)
@@ -65,7 +65,7 @@ def standing(
 def same(before: Mapping[str, Any], now: Mapping[str, Any], momentary: Sequence[str] = ()) -> bool:
     """Whether two identities are of one case; a parameter that is in ``before`` alone was learnt
     while it ran."""
-    fixed = [name for name in now if name != "parameters" and not (name == "command" and momentary)]
+    fixed = [name for name in now if name != "parameters"]
     asked = {name: value for name, value in now["parameters"].items() if name not in momentary}
     return all(before.get(name) == now[name] for name in fixed) and all(
         name in before["parameters"] and before["parameters"][name] == value

@@ -11,9 +11,12 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 from ...errors import BadInput
 from ...node.affinity import Placement, openmpi_mpmd_argv, taskset_argv
 from ...node.topology import Topology
+from ...options import MODULE, ROLE, Option
 from .output import HplOutput
 
 __all__ = [
+    "HPCC",
+    "OPTIONS",
     "Problem",
     "blas_of",
     "command",
@@ -25,7 +28,117 @@ __all__ = [
     "layout",
     "order",
     "require",
+    "require_memory_of_gpus",
 ]
+
+# The distribution's program.
+HPCC = "hpcc"
+_RANKS = Option(
+    "ranks",
+    "int",
+    "MPI ranks; 0 means one on each GPU, or else on each NUMA node. Above 1 they are started by"
+    " mpirun.",
+    0,
+    least=0,
+    of=MODULE,
+)
+_THREADS = Option(
+    "threads_per_rank",
+    "int",
+    "Threads of each rank; 0 means all cores, shared evenly.",
+    0,
+    least=0,
+    of=MODULE,
+)
+_BINDING = Option(
+    "binding",
+    "str",
+    "What each rank is pinned to, from the machine's own topology.",
+    "numa",
+    choices=("none", "core", "l3", "numa"),
+    of=MODULE,
+)
+LAYOUT = (_RANKS, _THREADS, _BINDING)
+
+OPTIONS = (
+    Option(
+        "program",
+        "str",
+        "Path of an xhpl or hpcc, or of a script that starts one (NVIDIA's /workspace/hpl.sh);"
+        " empty: the distribution's hpcc. A name with hpcc in it is given hpccinf.txt, any other"
+        " HPL.dat, in its working folder.",
+        "",
+        why="Debian and Ubuntu have an hpcc.",
+    ),
+    Option(
+        "arguments",
+        "list",
+        "Arguments of the program. NVIDIA's hpl.sh takes [--dat, HPL.dat].",
+        [],
+        elements="str",
+    ),
+    Option(
+        "layouts",
+        "list",
+        "Layouts to measure, one case each. ranks 0: one on each GPU or else NUMA node;"
+        " threads_per_rank 0: all cores, shared evenly; binding: none, core, l3 or numa.",
+        [{one.name: one.default for one in LAYOUT}],
+        elements="dict",
+        filled=True,
+        of=ROLE,
+    ),
+    *LAYOUT,
+    Option(
+        "gpus",
+        "int",
+        "GPUs that the program uses, one on each rank; 0 for a program that uses CPUs.",
+        0,
+        least=0,
+    ),
+    Option(
+        "n",
+        "int",
+        "Order of the matrix; 0 means the largest multiple of the block size that fits in the"
+        " share of the memory.",
+        0,
+        least=0,
+    ),
+    Option(
+        "nb",
+        "int",
+        "Block size. 192 suits most CPUs with OpenBLAS, 1024 NVIDIA's HPL.",
+        192,
+        least=1,
+    ),
+    Option(
+        "max_n",
+        "int",
+        "Upper bound of the order, for short runs; 0 means none, and of the role 20000 with the"
+        " distribution's hpcc, whose other tests would take an hour at the size of the machine.",
+        0,
+        why="80 % of HBv3's 448 GiB gives an order of about 219000, which takes about half an hour"
+        " at 3.5 TFLOP/s.",
+        least=0,
+    ),
+    Option(
+        "memory_fraction",
+        "float",
+        "Share of the memory that the matrix takes.",
+        0.8,
+        why="More leaves too little for the BLAS's own buffers.",
+        least=0.001,
+        most=0.95,
+    ),
+    Option(
+        "memory_bytes",
+        "int",
+        "Bytes that the share is of; 0 means what is available on the node. A run on GPUs needs it:"
+        " the sum of their memory.",
+        0,
+        least=0,
+    ),
+    Option("timeout_seconds", "int", "Time limit of one case in seconds.", 7200, least=1),
+)
 
 _BYTES = 8  # double precision
 # The run's folder: hpcc writes its result into a file, and its standard output stays empty.
@@ -55,13 +168,8 @@ def layout(topology: Topology, *, ranks: int, threads_per_rank: int, gpus: int) 
     node; as many threads as the smallest share of the cores has.
 
     Raises:
-        BadInput: a negative count, or other ranks than GPUs.
+        BadInput: other ranks than GPUs.
     """
-    if min(ranks, threads_per_rank, gpus) < 0:
-        raise BadInput(
-            f"ranks {ranks}, threads_per_rank {threads_per_rank} and gpus {gpus} must not be "
-            "negative"
-        )
     home = {cpu: node for node, cpus in topology.numa.items() for cpu in cpus}
     in_node: Dict[int, int] = {}
     for core in topology.cores:
@@ -100,12 +208,8 @@ def order(
         memory_bytes: memory that may be taken, None when unknown.
 
     Raises:
-        BadInput: figures out of range, or a matrix that does not fit; with both figures.
+        BadInput: a matrix that does not fit, or is smaller than a block; with both figures.
     """
-    if not 0 < memory_fraction <= 0.95:
-        raise BadInput(f"memory_fraction {memory_fraction} is not above 0 and at most 0.95")
-    if nb < 1 or n < 0 or max_n < 0:
-        raise BadInput(f"nb {nb}, n {n} and max_n {max_n}: nb must be at least 1, n and max_n 0")
     if n:
         if n < nb:
             raise BadInput(f"n {n} is smaller than one block, nb {nb}")
@@ -235,6 +339,16 @@ def require(name: str, program: Optional[str], mpirun: Optional[str], ranks: int
         raise BadInput(f"{name} is not on this node: the role hpl installs hpcc, or set program")
     if mpirun is None and ranks > 1:
         raise BadInput(f"no mpirun on this node for {ranks} ranks: set ranks to 1, or install MPI")
+
+
+def require_memory_of_gpus(gpus: int, memory_bytes: int) -> None:
+    """Refuse a run on GPUs whose memory nobody has said.
+
+    Raises:
+        BadInput: naming the option.
+    """
+    if gpus and not memory_bytes:
+        raise BadInput("memory_bytes 0: a run on GPUs needs the sum of their memory")
 
 
 def judge(output: HplOutput, problem: Problem) -> Optional[str]:
