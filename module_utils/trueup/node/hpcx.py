@@ -1,0 +1,148 @@
+"""The role hpcx, planned: which HPC-X a node uses, and the variables that load with it."""
+
+from __future__ import annotations
+
+import shlex
+import textwrap
+from typing import Any, Dict, List, Mapping
+
+from ..plan import Asked, Plan
+from .system import in_image, short_of
+
+__all__ = ["plan"]
+
+_WRITTEN = "# Written by trueup (role hpcx). Changes here are lost.\n"
+
+
+def plan(asked: Asked) -> Plan:
+    """The HPC-X of a node. ``asked.found`` holds ``files``, the folders of HPC-X in /opt as the
+    module find lists them, and ``rdma_persistent_names``, whether devices are called mlx5_ib0, ...
+
+    Values: ``kept`` (an image's is used), ``folder`` of the one that is used, and whether it is
+    ``missing``; ``packages``, ``url``, ``sha256`` and ``name`` (the archive's folder) to unpack it;
+    ``files`` as config_files takes them; ``mpirun``, its ``environment``, what it is ``expected``
+    to print first, and the ``mend`` where it does not.
+    """
+    node, options = asked.node, asked.options
+    version = in_image(node, "HPCX")
+    kept = options["from_image"] == "keep" and bool(version)
+    archive = options["archives"].get(_release(node), {"file": "", "sha256": ""})
+    refused = [] if kept else _refused(asked, archive["file"])
+    if refused:
+        return Plan(refused=refused)
+    there = sorted(row["path"] for row in asked.found["files"])
+    name = archive["file"].rpartition("/")[2].removesuffix(".tbz")
+    of_image = [path for path in there if path.startswith(f"/opt/hpcx-v{version}-")]
+    folder = next(iter(of_image), f"/opt/hpcx-v{version}") if kept else f"/opt/{name}"
+    return Plan(
+        values={
+            "kept": kept,
+            "folder": folder,
+            "missing": not kept and folder not in there,
+            # bzip2 unpacks the archive; environment-modules reads module files, where no other
+            # implementation's folder is given.
+            "packages": [
+                "bzip2",
+                *([] if options["modulefiles_dir"] else ["environment-modules"]),
+            ],
+            "url": f"{options['base_url']}/{archive['file']}",
+            "sha256": archive["sha256"],
+            "name": name,
+            "files": _files(asked, folder, kept=kept),
+            "mpirun": f"{folder}/ompi/bin/mpirun",
+            "environment": {
+                "LC_ALL": "C",
+                # The archive was built to be unpacked anywhere: Open MPI finds its files by this.
+                "OPAL_PREFIX": f"{folder}/ompi",
+                "LD_LIBRARY_PATH": ":".join(
+                    f"{folder}/{part}/lib" for part in ("ompi", "ucx", "hcoll")
+                ),
+            },
+            "expected": "mpirun (Open MPI) " + ("" if kept else f"{options['openmpi_series']}."),
+            "mend": "set hpcx_from_image=replace to unpack another HPC-X"
+            if kept
+            else (
+                "remove the folder and run again to unpack it anew, or correct hpcx_openmpi_series"
+            ),
+        }
+    )
+
+
+def _release(node: Mapping[str, Any]) -> str:
+    """As the archives' files are named: ``ubuntu24.04``, ``redhat9``."""
+    version = node["distribution_version"] or ""
+    if node["package_manager"] == "dnf":
+        return f"redhat{version.split('.')[0]}"
+    return f"{node['distribution'] or ''}{version}"
+
+
+def _files(asked: Asked, folder: str, *, kept: bool) -> List[Dict[str, str]]:
+    variables = _variables(asked)
+    # An image brings its own mpi/hpcx, which stays as it is.
+    modulefiles = (
+        asked.options["modulefiles_dir"]
+        or asked.data["modulefiles_dirs"][asked.node["package_manager"]]
+    )
+    module = "".join(
+        f"\n{_why(asked, name)}\nsetenv {name} {{{value}}}\n" for name, value in variables.items()
+    )
+    script = "".join(
+        f"\n{_why(asked, name)}\nexport {name}={shlex.quote(value)}\n"
+        for name, value in variables.items()
+    )
+    return [
+        {
+            "path": f"{modulefiles}/mpi/hpcx{'-trueup' if kept else ''}",
+            "content": f"#%Module1.0\n{_WRITTEN}conflict mpi\n"
+            f"module load {folder}/modulefiles/hpcx\n{module}",
+        },
+        {
+            "path": "/opt/trueup/hpcx/hpcx.sh",
+            "content": f"{_WRITTEN}# Source it in a shell or job script: . /opt/trueup/hpcx/hpcx.sh"
+            f"\n. {folder}/hpcx-init.sh\nhpcx_load\n{script}",
+        },
+        {"path": "/opt/hpcx", "state": "link", "target": folder},
+    ]
+
+
+def _variables(asked: Asked) -> Dict[str, str]:
+    """What loads with HPC-X; a site's own variables win."""
+    variables = {}
+    nics = asked.node["rdma_count_expected"] or 0
+    if nics and asked.found["rdma_persistent_names"]:
+        variables["UCX_NET_DEVICES"] = ",".join(f"mlx5_ib{number}:1" for number in range(nics))
+        variables["UCX_IB_PCI_RELAXED_ORDERING"] = "on"
+    hcoll = asked.options["hcoll"]
+    if hcoll == "unused" or (hcoll == "by_gpus" and asked.node["has_gpu"]):
+        variables["OMPI_MCA_coll_hcoll_enable"] = "0"
+    site = {name: str(value) for name, value in asked.options["variables"].items()}
+    return {**variables, **site}
+
+
+def _why(asked: Asked, name: str) -> str:
+    """A variable's reason as a comment."""
+    by_site = name in asked.options["variables"]
+    text = "Set by this site (hpcx_variables)." if by_site else asked.data["reasons"][name]
+    return "\n".join(f"# {line}" for line in textwrap.wrap(text, 96))
+
+
+def _refused(asked: Asked, file: str) -> List[str]:
+    node, options = asked.node, asked.options
+    refused = []
+    if not file:
+        known = ", ".join(sorted(options["archives"]))
+        refused.append(
+            f"hpcx: there is no HPC-X for {_release(node)}; hpcx_archives has {known}: add its file"
+            " and sha256."
+        )
+    if node["architecture"] != "x86_64":
+        refused.append(
+            f"hpcx: the archives are for x86_64, and this node is {node['architecture']}."
+        )
+    if short_of(node, {"/opt": options["free_bytes"]}):
+        refused.append(
+            f"hpcx: /opt has {node['free_bytes']['/opt']} bytes free, and HPC-X needs"
+            f" {options['free_bytes']} (hpcx_free_bytes): free some, or mount a larger file system"
+            " there."
+        )
+    return refused
