@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import jsonschema
 import pytest
 from ansible.module_utils.testing import patch_module_args
 from ansible.module_utils.trueup.run import bench, process
 from ansible.module_utils.trueup.run import slurm_job as slurm
 from ansible.module_utils.trueup.run.launcher import Launcher
 from ansible.module_utils.trueup.run.resume import identity
+from trueup import record as records
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
     from types import ModuleType
 
+SCHEMA = json.loads(Path(records.__file__).with_name("record.schema.json").read_text())
 COMMON = {"run_id": "20261120T091300Z-7c1e", "node_name": "node-1"}
 
 
@@ -78,6 +81,40 @@ class Runner:
         result: dict[str, Any] = json.loads(self._capsys.readouterr().out)
         assert bool(ended.value.code) == bool(result.get("failed"))
         return result
+
+
+def checks_only(run_module: Any, output: str, **given: Any) -> None:
+    """In check mode a module runs nothing, says what it would run, and has all keys."""
+    run = FakeRun(stdout=output)
+    result = run_module(run, check=True, **given)
+    real = run_module(FakeRun(stdout=output), **given)
+    assert run.calls == []
+    assert set(result) == set(real)
+    assert (result["record"], result["raw"], result["ansible_facts"]) == (None, None, {})
+    assert (result["command"], result["environment"]) == (real["command"], real["environment"])
+
+
+def ends_badly(
+    run_module: Any, ending: Mapping[str, Any], outcome: str, reason: str, **given: Any
+) -> None:
+    """A benchmark that ends so fails the module, with a record that says why."""
+    result = run_module(FakeRun(**ending), **given)
+    record = result["record"]
+    jsonschema.validate(record, SCHEMA)
+    assert (result["failed"], record["outcome"]) == (True, outcome)
+    assert (reason in record["reason"], reason in result["msg"]) == (True, True)
+    if outcome == "failed":
+        assert (record["metrics"], "ansible_facts" in result) == ([], False)
+
+
+def refuses(run_module: Any, message: str, **given: Any) -> None:
+    """Input that cannot work fails the module in one sentence, before anything runs."""
+    run = FakeRun()
+    result = run_module(run, **given)
+    assert result["failed"] is True
+    assert message in result["msg"]
+    assert "\n" not in result["msg"]
+    assert (result["record"], run.calls) == (None, [])
 
 
 def resumes(

@@ -15,7 +15,7 @@ import jsonschema
 import pytest
 from ansible.module_utils.trueup.benchmarks.blob_copy import case as blob_copy
 from ansible.module_utils.trueup.run.resume import identity
-from bench_modules import FakeRun, Runner, resumes
+from bench_modules import FakeRun, Runner, ends_badly, resumes
 from hypothesis import given
 from hypothesis import strategies as st
 from trueup import record as records
@@ -157,11 +157,7 @@ def test_check_mode_returns_the_same_keys_and_runs_nothing(run_module: Any, tmp_
 def test_a_bad_end_gives_a_record_with_the_reason_and_leaves_nothing(
     run_module: Any, tmp_path: Path, ending: dict[str, Any], outcome: str, reason: str
 ) -> None:
-    result = run_module(FakeRun(**ending))
-    jsonschema.validate(result["record"], SCHEMA)
-    assert result["failed"] is True
-    assert result["record"]["outcome"] == outcome
-    assert reason in result["record"]["reason"]
+    ends_badly(run_module, ending, outcome, reason)
     assert list((tmp_path / "scratch").iterdir()) == []
 
 

@@ -15,7 +15,7 @@ import pytest
 from ansible.module_utils.trueup.benchmarks.devito import case as devito
 from ansible.module_utils.trueup.node.topology import Topology
 from ansible.module_utils.trueup.run import process
-from bench_modules import FakeRun, Runner
+from bench_modules import FakeRun, Runner, checks_only, ends_badly, refuses
 from trueup import record as records
 
 DATA = Path(__file__).parent.parent / "data" / "devito"
@@ -253,14 +253,7 @@ def test_a_record_of_one_node_by_another_launcher_is_another_case(run_module: An
 
 
 def test_check_mode_returns_the_same_keys_and_runs_nothing(run_module: Any) -> None:
-    run = FakeRun(stdout=driver_output())
-    result = run_module(run, check=True, threads_per_rank=2)
-    real = run_module(FakeRun(stdout=driver_output()), threads_per_rank=2)
-    assert run.calls == []
-    assert set(result) == set(real)
-    assert (result["record"], result["raw"], result["ansible_facts"]) == (None, None, {})
-    assert result["command"] == real["command"]
-    assert result["environment"] == real["environment"]
+    checks_only(run_module, driver_output(), threads_per_rank=2)
 
 
 ENDINGS: list[tuple[str, dict[str, Any], str]] = [
@@ -287,15 +280,7 @@ ENDINGS: list[tuple[str, dict[str, Any], str]] = [
 def test_a_bad_end_gives_a_failed_record_with_the_reason(
     run_module: Any, ending: dict[str, Any], reason: str
 ) -> None:
-    result = run_module(FakeRun(**ending), threads_per_rank=2)
-    record = result["record"]
-    assert result["failed"] is True
-    jsonschema.validate(record, SCHEMA)
-    assert record["outcome"] == "failed"
-    assert reason in record["reason"]
-    assert reason in result["msg"]
-    assert record["metrics"] == []
-    assert "ansible_facts" not in result
+    ends_badly(run_module, ending, "failed", reason, threads_per_rank=2)
 
 
 def test_a_prefix_that_cannot_be_written_is_refused(run_module: Any, tmp_path: Path) -> None:
@@ -372,12 +357,7 @@ def test_a_norm_within_single_precision_is_the_same(run_module: Any) -> None:
 def test_bad_input_is_refused_before_anything_runs(
     run_module: Any, arguments: dict[str, Any], message: str
 ) -> None:
-    run = FakeRun(stdout=driver_output())
-    result = run_module(run, **{"threads_per_rank": 1, **arguments})
-    assert result["failed"] is True
-    assert message in result["msg"]
-    assert result["record"] is None
-    assert run.calls == []
+    refuses(run_module, message, **{"threads_per_rank": 1, **arguments})
 
 
 def test_the_memory_estimate_matches_what_was_measured() -> None:

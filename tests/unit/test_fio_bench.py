@@ -17,7 +17,7 @@ import jsonschema
 import pytest
 from ansible.module_utils.trueup.benchmarks.fio import case as fio
 from ansible.module_utils.trueup.node import folders, mounts
-from bench_modules import FakeRun, Runner, resumes
+from bench_modules import FakeRun, Runner, ends_badly, refuses, resumes
 from trueup import record as records
 from trueup.benchmarks.fio.output import parse_fio
 
@@ -148,11 +148,7 @@ def test_check_mode_returns_the_same_keys_and_runs_nothing(run_module: Any, stor
 def test_a_bad_end_gives_a_record_with_the_reason_and_leaves_nothing(
     run_module: Any, store: Path, ending: dict[str, Any], outcome: str, reason: str
 ) -> None:
-    result = run_module(FakeRun(**ending))
-    jsonschema.validate(result["record"], SCHEMA)
-    assert result["failed"] is True
-    assert result["record"]["outcome"] == outcome
-    assert reason in result["record"]["reason"]
+    ends_badly(run_module, ending, outcome, reason)
     assert list(store.iterdir()) == []
 
 
@@ -181,11 +177,8 @@ def test_a_run_that_ended_early_or_in_one_direction_is_invalid(run_module: Any) 
 def test_bad_input_is_refused_before_anything_runs(
     run_module: Any, store: Path, arguments: dict[str, Any], message: str
 ) -> None:
-    run = FakeRun(stdout=FRONTEND)
-    result = run_module(run, **arguments)
-    assert result["failed"] is True
-    assert message in result["msg"]
-    assert (result["record"], run.calls, list(store.iterdir())) == (None, [], [])
+    refuses(run_module, message, **arguments)
+    assert list(store.iterdir()) == []
 
 
 @pytest.fixture(name="no_direct")
@@ -332,10 +325,7 @@ def test_a_bad_end_of_operations_gives_a_record_with_the_reason(
     reason: str,
 ) -> None:
     given = {"workload": "metadata_stat", "jobs": 2, "files": 2000, **arguments}
-    result = run_module(FakeRun(**ending), **given)
-    jsonschema.validate(result["record"], SCHEMA)
-    assert (result["failed"], result["record"]["outcome"]) == (True, outcome)
-    assert reason in result["record"]["reason"]
+    ends_badly(run_module, ending, outcome, reason, **given)
     assert list(store.iterdir()) == []
 
 

@@ -14,7 +14,7 @@ import jsonschema
 import machines
 import pytest
 from ansible.module_utils.trueup.node.topology import Topology
-from bench_modules import FakeRun, Runner
+from bench_modules import FakeRun, Runner, checks_only, ends_badly, refuses
 from trueup import record as records
 from trueup.benchmarks.gpu_copy.case import cpus_beside
 from trueup.benchmarks.gpu_copy.output import parse_gpu_copy
@@ -92,12 +92,7 @@ def test_a_good_run_gives_a_record(run_module: Any) -> None:
 
 
 def test_check_mode_returns_the_same_keys_and_runs_nothing(run_module: Any) -> None:
-    run = FakeRun(stdout=SECTIONS)
-    result = run_module(run, check=True)
-    real = run_module(FakeRun(stdout=SECTIONS))
-    assert run.calls == []
-    assert set(result) == set(real)
-    assert (result["record"], result["command"]) == (None, real["command"])
+    checks_only(run_module, SECTIONS)
 
 
 @pytest.mark.parametrize(
@@ -123,11 +118,7 @@ def test_check_mode_returns_the_same_keys_and_runs_nothing(run_module: Any) -> N
 def test_a_bad_end_gives_a_record_with_the_reason(
     run_module: Any, ending: dict[str, Any], outcome: str, reason: str
 ) -> None:
-    result = run_module(FakeRun(**ending))
-    jsonschema.validate(result["record"], SCHEMA)
-    assert result["failed"] is True
-    assert result["record"]["outcome"] == outcome
-    assert reason in result["record"]["reason"]
+    ends_badly(run_module, ending, outcome, reason)
 
 
 @pytest.mark.parametrize(
@@ -144,11 +135,7 @@ def test_a_bad_end_gives_a_record_with_the_reason(
 def test_bad_input_is_refused_before_anything_runs(
     run_module: Any, arguments: dict[str, Any], message: str
 ) -> None:
-    run = FakeRun(stdout=SECTIONS)
-    result = run_module(run, **arguments)
-    assert result["failed"] is True
-    assert message in result["msg"]
-    assert (result["record"], run.calls) == (None, [])
+    refuses(run_module, message, **arguments)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ import jsonschema
 import pytest
 from ansible.module_utils.trueup.benchmarks.gromacs import case as gromacs
 from ansible.module_utils.trueup.benchmarks.gromacs.output import parse_gromacs
-from bench_modules import FakeRun, Runner, resumes
+from bench_modules import FakeRun, Runner, ends_badly, refuses, resumes
 from trueup import record as records
 
 ROOT = Path(__file__).parent.parent.parent
@@ -105,10 +105,7 @@ def test_check_mode_returns_the_same_keys_and_runs_nothing(run_module: Any, tmp_
 def test_a_bad_end_gives_a_record_with_the_reason_and_leaves_nothing(
     run_module: Any, tmp_path: Path, ending: dict[str, Any], outcome: str, reason: str
 ) -> None:
-    result = run_module(FakeRun(**ending))
-    jsonschema.validate(result["record"], SCHEMA)
-    assert (result["failed"], result["record"]["outcome"]) == (True, outcome)
-    assert reason in result["record"]["reason"]
+    ends_badly(run_module, ending, outcome, reason)
     assert list((tmp_path / "runs").iterdir()) == []
 
 
@@ -150,11 +147,7 @@ def test_a_run_that_was_not_as_asked_is_invalid(
 def test_bad_input_is_refused_before_anything_runs(
     run_module: Any, arguments: dict[str, Any], message: str
 ) -> None:
-    run = FakeRun(stdout=GOOD)
-    result = run_module(run, **arguments)
-    assert result["failed"] is True
-    assert message in result["msg"]
-    assert (result["record"], run.calls) == (None, [])
+    refuses(run_module, message, **arguments)
 
 
 def test_a_part_on_the_gpu_that_was_to_be_on_the_cpu() -> None:

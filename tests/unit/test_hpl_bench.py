@@ -15,7 +15,7 @@ from ansible.module_utils.trueup.benchmarks.hpl import case as hpl
 from ansible.module_utils.trueup.errors import BadInput
 from ansible.module_utils.trueup.node.topology import Topology
 from ansible.module_utils.trueup.run.resume import identity
-from bench_modules import FakeRun, Runner, resumes
+from bench_modules import FakeRun, Runner, ends_badly, refuses, resumes
 from trueup import record as records
 from trueup.benchmarks.hpl.output import parse_hpl
 
@@ -145,11 +145,7 @@ def test_check_mode_returns_the_same_keys_and_runs_nothing(
 def test_a_bad_end_gives_a_record_with_the_reason(
     run_module: Any, ending: dict[str, Any], outcome: str, reason: str
 ) -> None:
-    result = run_module(FakeRun(**ending), ranks=2)
-    jsonschema.validate(result["record"], SCHEMA)
-    assert result["failed"] is True
-    assert result["record"]["outcome"] == outcome
-    assert reason in result["record"]["reason"]
+    ends_badly(run_module, ending, outcome, reason, ranks=2)
 
 
 def test_a_failed_residual_is_invalid() -> None:
@@ -179,11 +175,7 @@ def test_a_failed_residual_is_invalid() -> None:
 def test_bad_input_is_refused_before_anything_runs(
     run_module: Any, arguments: dict[str, Any], message: str
 ) -> None:
-    run = FakeRun(stdout=ONE_RANK)
-    result = run_module(run, **arguments)
-    assert result["failed"] is True
-    assert message in result["msg"]
-    assert (result["record"], run.calls) == (None, [])
+    refuses(run_module, message, **arguments)
 
 
 def test_several_ranks_without_mpirun_are_refused(

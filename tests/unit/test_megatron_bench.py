@@ -16,7 +16,7 @@ import megatron_bench
 import pytest
 import yaml
 from ansible.module_utils.trueup.run import launcher
-from bench_modules import FakeRun, Runner
+from bench_modules import FakeRun, Runner, ends_badly, refuses
 from trueup import record as records
 from trueup.benchmarks.megatron.flops import Model, article_flops, megatron_flops, parameters
 
@@ -452,11 +452,7 @@ def test_check_mode_returns_the_same_keys_and_runs_nothing(
 def test_a_bad_end_gives_a_record_with_the_reason(
     run_module: Any, ending: dict[str, Any], outcome: str, reason: str
 ) -> None:
-    result = run_module(FakeRun(**ending))
-    jsonschema.validate(result["record"], SCHEMA)
-    assert result["failed"] is True
-    assert result["record"]["outcome"] == outcome
-    assert reason in result["record"]["reason"]
+    ends_badly(run_module, ending, outcome, reason)
 
 
 @pytest.mark.parametrize(
@@ -523,11 +519,7 @@ def test_another_run_than_asked_for_is_invalid(
 def test_bad_input_is_refused_before_anything_runs(
     run_module: Any, arguments: dict[str, Any], message: str
 ) -> None:
-    run = FakeRun(stdout=TWO)
-    result = run_module(run, **arguments)
-    assert result["failed"] is True
-    assert message in result["msg"]
-    assert (result["record"], run.calls) == (None, [])
+    refuses(run_module, message, **arguments)
 
 
 def test_the_catalogs_models_are_the_articles() -> None:

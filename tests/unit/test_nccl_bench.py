@@ -12,7 +12,7 @@ import nccl_bench
 import pytest
 from ansible.module_utils.trueup.benchmarks.nccl import case as nccl
 from ansible.module_utils.trueup.run import launcher
-from bench_modules import FakeRun, Runner
+from bench_modules import FakeRun, Runner, checks_only, ends_badly, refuses
 from trueup import record as records
 
 DATA = Path(__file__).parent.parent / "data" / "nccl"
@@ -116,12 +116,7 @@ def test_several_nodes_by_slurm(run_module: Any) -> None:
 
 
 def test_check_mode_returns_the_same_keys_and_runs_nothing(run_module: Any) -> None:
-    run = FakeRun(stdout=NVLINK)
-    result = run_module(run, check=True, **ONE_NODE)
-    real = run_module(FakeRun(stdout=NVLINK), **ONE_NODE)
-    assert run.calls == []
-    assert set(result) == set(real)
-    assert (result["record"], result["command"]) == (None, real["command"])
+    checks_only(run_module, NVLINK, **ONE_NODE)
 
 
 @pytest.mark.parametrize(
@@ -177,16 +172,15 @@ def test_check_mode_returns_the_same_keys_and_runs_nothing(run_module: Any) -> N
 def test_a_bad_end_gives_a_record_with_the_reason(
     run_module: Any, ending: dict[str, Any], outcome: str, reason: str
 ) -> None:
-    result = run_module(
-        FakeRun(**ending),
+    ends_badly(
+        run_module,
+        ending,
+        outcome,
+        reason,
         **ONE_NODE,
         transports=["nvlink"],
         variables={"NCCL_TOPO_FILE": TOPOLOGY},
     )
-    jsonschema.validate(result["record"], SCHEMA)
-    assert result["failed"] is True
-    assert result["record"]["outcome"] == outcome
-    assert reason in result["record"]["reason"]
 
 
 @pytest.mark.parametrize(
@@ -255,8 +249,4 @@ def test_wrong_values_come_before_the_way() -> None:
 def test_bad_input_is_refused_before_anything_runs(
     run_module: Any, arguments: dict[str, Any], message: str
 ) -> None:
-    run = FakeRun(stdout=NVLINK)
-    result = run_module(run, **{**ONE_NODE, **arguments})
-    assert result["failed"] is True
-    assert message in result["msg"]
-    assert (result["record"], run.calls) == (None, [])
+    refuses(run_module, message, **{**ONE_NODE, **arguments})

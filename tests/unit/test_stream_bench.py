@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 import stream_bench
 from ansible.module_utils.trueup.node.topology import Topology
-from bench_modules import FakeRun, Runner, resumes
+from bench_modules import FakeRun, Runner, checks_only, ends_badly, refuses, resumes
 from trueup import record as records
 
 DATA = Path(__file__).parent.parent / "data" / "stream"
@@ -61,12 +61,7 @@ def test_a_good_run_gives_a_record(run_module: Any) -> None:
 
 
 def test_check_mode_returns_the_same_keys_and_runs_nothing(run_module: Any) -> None:
-    run = FakeRun(stdout=KERNEL)
-    result = run_module(run, check=True)
-    real = run_module(FakeRun(stdout=KERNEL))
-    assert run.calls == []
-    assert set(result) == set(real)
-    assert (result["record"], result["command"]) == (None, real["command"])
+    checks_only(run_module, KERNEL)
 
 
 @pytest.mark.parametrize(
@@ -83,11 +78,7 @@ def test_check_mode_returns_the_same_keys_and_runs_nothing(run_module: Any) -> N
 def test_a_bad_end_gives_a_record_with_the_reason(
     run_module: Any, ending: dict[str, Any], outcome: str, reason: str
 ) -> None:
-    result = run_module(FakeRun(**ending))
-    jsonschema.validate(result["record"], SCHEMA)
-    assert result["failed"] is True
-    assert result["record"]["outcome"] == outcome
-    assert reason in result["record"]["reason"]
+    ends_badly(run_module, ending, outcome, reason)
 
 
 @pytest.mark.parametrize(
@@ -103,11 +94,7 @@ def test_a_bad_end_gives_a_record_with_the_reason(
 def test_bad_input_is_refused_before_anything_runs(
     run_module: Any, arguments: dict[str, Any], message: str
 ) -> None:
-    run = FakeRun(stdout=KERNEL)
-    result = run_module(run, **arguments)
-    assert result["failed"] is True
-    assert message in result["msg"]
-    assert (result["record"], run.calls) == (None, [])
+    refuses(run_module, message, **arguments)
 
 
 def test_a_record_of_the_run_stands_for_its_case(run_module: Any) -> None:

@@ -19,7 +19,7 @@ from ansible.module_utils.trueup.benchmarks.vllm import case as vllm
 from ansible.module_utils.trueup.benchmarks.vllm.output import parse_vllm
 from ansible.module_utils.trueup.errors import BadInput
 from ansible.module_utils.trueup.node import folders
-from bench_modules import FakeRun, Runner
+from bench_modules import FakeRun, Runner, ends_badly, refuses
 from trueup import record as records
 
 if TYPE_CHECKING:
@@ -251,13 +251,7 @@ ENDINGS: list[tuple[str, dict[str, Any], str]] = [
 def test_a_bad_end_gives_a_failed_record_with_the_reason(
     run_module: Any, ending: dict[str, Any], reason: str
 ) -> None:
-    result = run_module(FakeRun(**ending))
-    record = result["record"]
-    assert result["failed"] is True
-    jsonschema.validate(record, SCHEMA)
-    assert record["outcome"] == "failed"
-    assert reason in record["reason"]
-    assert record["metrics"] == []
+    ends_badly(run_module, ending, "failed", reason)
 
 
 @pytest.mark.parametrize(
@@ -382,12 +376,7 @@ def test_failures_within_the_share_are_allowed_and_shown(run_module: Any) -> Non
 def test_bad_input_is_refused_before_anything_runs(
     run_module: Any, arguments: dict[str, Any], message: str
 ) -> None:
-    run = FakeRun(stdout=RANDOM)
-    result = run_module(run, **arguments)
-    assert result["failed"] is True
-    assert message in result["msg"]
-    assert "\n" not in result["msg"]
-    assert (result["record"], run.calls) == (None, [])
+    refuses(run_module, message, **arguments)
 
 
 def test_a_server_that_is_not_fit_is_refused(run_module: Any, server: StandIn) -> None:
