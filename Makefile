@@ -204,14 +204,16 @@ lint: test-venv ## ruff, vermin, yamllint and ansible-lint (production profile),
 	yamllint --strict .
 	# Nine tenths of the time: not again while what it read when it passed is the same.
 	passed=$(check_cache)/ansible-lint
-	key=$$(git ls-files -coz --exclude-standard -- $(foreach path,$(linted),'$(path)') \
-	  | xargs -0 sha256sum 2>/dev/null | sha256sum) || key=
+	digest() {
+	  git ls-files -coz --exclude-standard -- $(foreach path,$(linted),'$(path)') | xargs -0 sha256sum 2>/dev/null | sha256sum
+	}
+	key=$$(digest) || key=
 	if [ -n "$$key" ] && [ "$$(cat $$passed 2>/dev/null)" = "$$key" ]; then
 	  echo 'ansible-lint: passed before on these files'
 	else
 	  ansible-lint --offline --strict
 	  mkdir -p $(check_cache)
-	  echo "$$key" > $$passed
+	  [ -z "$$key" ] || [ "$$(digest)" != "$$key" ] || echo "$$key" > $$passed
 	fi
 
 # Modules import ansible.module_utils.trueup, which exists only while Ansible runs them: the folder

@@ -88,3 +88,35 @@ def test_scenarios_run_on_after_one_that_failed(tmp_path: Path) -> None:
     )
     assert (status, ran) == (2, ["local", "default", "failures"])
     assert "make molecule: failed: local failures\n" in said
+
+
+def test_ansible_lint_is_run_again_only_on_other_files_or_after_a_failure(tmp_path: Path) -> None:
+    programs = tmp_path / ".venv" / "bin"
+    programs.mkdir(parents=True)
+    says = '#!/bin/sh\necho "${0##*/}" >> ran\n'
+    tools = dict.fromkeys(("ruff", "vermin", "yamllint"), says)
+    tools["ansible-lint"] = f"{says}[ ! -e red ]\n"
+    for name, text in tools.items():
+        (programs / name).write_text(text)
+        (programs / name).chmod(0o755)
+    (tmp_path / "Makefile").write_text(
+        f"include {ROOT / 'Makefile'}\n.PHONY: test-venv\ntest-venv:\n\t@:\n"
+    )
+    (tmp_path / ".gitignore").write_text(".venv\n.cache\nran\nred\n")
+    (tmp_path / "roles").mkdir()
+    (tmp_path / "docs").mkdir()
+    subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
+
+    def linted() -> tuple[int, int]:
+        (tmp_path / "ran").unlink(missing_ok=True)
+        done = subprocess.run(["make", "lint"], cwd=tmp_path, capture_output=True, check=False)
+        return done.returncode, (tmp_path / "ran").read_text().count("ansible-lint")
+
+    assert [linted(), linted()] == [(0, 1), (0, 0)]
+    (tmp_path / "docs" / "page.md").write_text("a page")
+    assert linted() == (0, 0)
+    (tmp_path / "roles" / "new.yml").write_text("a role")
+    (tmp_path / "red").touch()
+    assert [linted(), linted()] == [(2, 1), (2, 1)]
+    (tmp_path / "red").unlink()
+    assert [linted(), linted()] == [(0, 1), (0, 0)]
