@@ -67,7 +67,8 @@ def asked(
     """The role's defaults, but for ``options``, on a node, of which ``found`` was found out."""
     folder = ROOT / "roles" / role
     defaults = yaml.safe_load((folder / "defaults" / "main.yml").read_text())
-    data = yaml.safe_load((folder / "vars" / "main.yml").read_text()) or {}
+    file = folder / "vars" / "main.yml"
+    data = yaml.safe_load(file.read_text()) if file.is_file() else {}
     given = {name.removeprefix(f"{role}_"): value for name, value in defaults.items()}
     return Asked(
         options={**given, **options},

@@ -1,0 +1,135 @@
+"""The role hpc_limits, planned: drop-ins for limits and kernel settings, and their values."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Dict, List
+
+from ..plan import Asked, Plan, Skipped
+
+__all__ = ["plan"]
+
+_HEADER = "# Written by trueup (role hpc_limits).\n"
+# The kernel's fs.nr_open where nobody sets it.
+_NR_OPEN = 1048576
+
+
+def plan(asked: Asked) -> Plan:
+    """The limits of a node; a container's kernel and logins are its host's.
+
+    Values: ``files`` as config_files takes them, ``compare`` and ``enforce``, the arguments with
+    which the program enforce.py, on standard input, says and mends what differs.
+    """
+    refused = _refused(asked.options)
+    if refused:
+        return Plan(refused=refused)
+    container = asked.node["container"]
+    wanted = _of_all(asked.options)
+    contents = {
+        "/etc/systemd/system.conf.d/99-trueup.conf": _manager(wanted["manager"]),
+        "/etc/systemd/user.conf.d/99-trueup.conf": _manager(wanted["manager"]),
+    }
+    if not container:
+        wanted.update(_of_hosts(asked.options))
+        contents.update(_files_of_hosts(asked.options, wanted["login"]))
+    compare = [asked.python, "-I", "-", "--wanted", json.dumps(wanted)]
+    left_out = Skipped(
+        "limits of logins, sysctl, sunrpc, NFS read-ahead and transparent huge pages",
+        "a container's limits and kernel are its host's",
+    )
+    return Plan(
+        values={
+            "files": [{"path": path, "content": _HEADER + text} for path, text in contents.items()],
+            "compare": compare,
+            "enforce": [*compare, "--apply"],
+        },
+        skipped=[left_out] if container else [],
+    )
+
+
+def _of_all(options: Any) -> Dict[str, Any]:
+    """What must be in force everywhere."""
+    return {
+        "manager": {
+            "DefaultLimitMEMLOCK": _in_bytes(options["memlock"]),
+            "DefaultLimitSTACK": _in_bytes(options["stack"]),
+            "DefaultLimitNOFILE": str(options["nofile"]),
+        },
+        "services_off": options["services_off"],
+    }
+
+
+def _in_bytes(limit: str) -> str:
+    """A limit of KiB, as a shell's ulimit has it, for systemd."""
+    return "infinity" if limit == "unlimited" else str(int(limit) * 1024)
+
+
+def _of_hosts(options: Any) -> Dict[str, Any]:
+    """What must be in force where the kernel is the node's own."""
+    hugepages = options["transparent_hugepages"]
+    return {
+        "login": {name: str(options[name]) for name in ("memlock", "stack", "nofile")},
+        "sysctl": options["sysctl"],
+        "sunrpc_tcp_slots": options["sunrpc_tcp_slots"],
+        "nfs_read_ahead_kib": options["nfs_read_ahead_kib"],
+        "transparent_hugepages": "" if hugepages == "keep" else hugepages,
+    }
+
+
+def _manager(limits: Dict[str, str]) -> str:
+    return "[Manager]\n" + "".join(f"{name}={value}\n" for name, value in limits.items())
+
+
+def _files_of_hosts(options: Any, login: Dict[str, str]) -> Dict[str, str]:
+    hugepages = options["transparent_hugepages"]
+    return {
+        # A * does not mean root.
+        "/etc/security/limits.d/99-trueup.conf": "".join(
+            f"{who} - {name} {value}\n" for who in ("*", "root") for name, value in login.items()
+        ),
+        # 99-trueup comes after 99-sysctl.conf, which is the site's or the image's /etc/sysctl.conf.
+        "/etc/sysctl.d/99-trueup.conf": "".join(
+            f"{name} = {value}\n" for name, value in options["sysctl"].items()
+        ),
+        "/etc/modprobe.d/trueup-sunrpc.conf": (
+            f"options sunrpc tcp_slot_table_entries={options['sunrpc_tcp_slots']}\n"
+        ),
+        # An NFS mount has an anonymous device, which the kernel lists with the mounts of NFS.
+        # nfs-utils' own rule (99-nfs.rules) writes its default of 128 KiB: this comes after it.
+        "/etc/udev/rules.d/99-trueup-nfs-read-ahead.rules": (
+            'SUBSYSTEM=="bdi", ACTION=="add", KERNEL=="0:*",'
+            ' PROGRAM=="/usr/bin/grep -qw %k /proc/fs/nfsfs/volumes",'
+            f' ATTR{{read_ahead_kb}}="{options["nfs_read_ahead_kib"]}"\n'
+        ),
+        "/etc/tmpfiles.d/trueup-hugepages.conf": ""
+        if hugepages == "keep"
+        else f"w /sys/kernel/mm/transparent_hugepage/enabled - - - - {hugepages}\n",
+    }
+
+
+def _refused(options: Any) -> List[str]:
+    refused = []
+    memlock, stack, nofile = options["memlock"], options["stack"], options["nofile"]
+    if not all(re.fullmatch("unlimited|[0-9]+", str(limit)) for limit in (memlock, stack)):
+        refused.append(
+            f"hpc_limits_memlock and hpc_limits_stack are {memlock} and {stack}: give a number of"
+            " KiB or unlimited."
+        )
+    # The kernel refuses more than fs.nr_open, and a login whose limit cannot be set is refused.
+    if not 1024 <= nofile <= int(options["sysctl"].get("fs.nr_open", _NR_OPEN)):
+        refused.append(
+            f"hpc_limits_nofile is {nofile}: give 1024 to {_NR_OPEN}, or raise fs.nr_open in"
+            " hpc_limits_sysctl. Past fs.nr_open no one could log in."
+        )
+    without = [
+        unit
+        for unit in options["services_off"]
+        if not re.search(r"[.](service|socket|timer)$", unit)
+    ]
+    if without:
+        refused.append(
+            f"hpc_limits_services_off holds {', '.join(without)}: give units with their ending, as"
+            " in ufw.service."
+        )
+    return refused
