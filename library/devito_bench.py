@@ -22,82 +22,7 @@ description:
   - Over several nodes (O(nodes)) the ranks are started by O(launcher), and the record also says how
     much of the time went into the exchange of halos.
   - Needs what the role P(devito#role) installs, on every node at the same path.
-options:
-  prefix:
-    description: Folder into which the role devito installed Devito and the driver.
-    type: path
-    required: true
-  model:
-    description: The seismic model. C(acoustic) is the one that published figures exist for.
-    type: str
-    default: acoustic
-  shape:
-    description: Grid points along x, y and z, without the absorbing layers.
-    type: str
-    default: 256x256x256
-  space_order:
-    description: Order of the stencil in space; even and at least 2.
-    type: int
-    default: 8
-  tn_ms:
-    description: Simulated time in milliseconds.
-    type: int
-    default: 200
-  nbl:
-    description: Absorbing boundary layers on each side, in points.
-    type: int
-    default: 10
-  ranks:
-    description: MPI ranks of each node; O(launcher) starts them where there are several.
-    type: int
-    default: 1
-  threads_per_rank:
-    description: OpenMP threads of each rank.
-    type: int
-    default: 1
-  binding:
-    description:
-      - What each rank is bound to, from the machine's own topology. C(none) leaves it to the
-        operating system.
-    type: str
-    choices: [none, core, l3, numa]
-    default: core
-  mpi_mode:
-    description: Devito's halo-exchange scheme when there is more than one rank (C(DEVITO_MPI)).
-    type: str
-    choices: [basic, diag, diag2, overlap, overlap2, full]
-    default: basic
-  autotune:
-    description: Devito's search for the block shape; C(aggressive) is what its own benchmark takes.
-    type: str
-    choices: ["off", basic, aggressive, max]
-    default: aggressive
-  repeats:
-    description: How often the operator is run; 3 at least, so that there is a median and a spread.
-    type: int
-    default: 3
-  scaling:
-    description: Whether the case belongs to a strong or a weak scaling series; recorded only.
-    type: str
-    choices: [strong, weak]
-    default: strong
-  memory_bandwidth:
-    description: The node's measured triad bandwidth in byte/s; with it the record has a roofline
-      fraction.
-    type: float
-  peak_flops:
-    description: The node's peak rate in single precision, flop/s, where it is known.
-    type: float
-  reference_norms:
-    description: Norms that other layouts of the same problem gave (C(field), C(receivers)).
-    type: dict
-    default: {}
-  norm_tolerance:
-    description: Largest relative difference of the norms. Layouts differ by about 1e-7 in single
-      precision.
-    type: float
-    default: 1.0e-5
-extends_documentation_fragment: [trueup_bench, trueup_launcher]
+extends_documentation_fragment: [trueup_options.devito, trueup_bench, trueup_launcher]
 author: trueup contributors (@trueup)
 """
 
@@ -173,49 +98,20 @@ from ansible.module_utils.trueup.errors import BadInput
 from ansible.module_utils.trueup.node.affinity import plan
 from ansible.module_utils.trueup.node.memory import available_memory_bytes
 from ansible.module_utils.trueup.node.topology import read_topology
+from ansible.module_utils.trueup.options import module_spec
 from ansible.module_utils.trueup.run.bench import COMMON_SPEC, Bench
 from ansible.module_utils.trueup.run.launcher import LAUNCHER_SPEC, Launcher
 
 
 def argument_spec() -> Dict[str, Dict[str, Any]]:
-    return dict(
-        COMMON_SPEC,
-        **LAUNCHER_SPEC,
-        prefix={"type": "path", "required": True},
-        model={"type": "str", "default": "acoustic"},
-        shape={"type": "str", "default": "256x256x256"},
-        space_order={"type": "int", "default": 8},
-        tn_ms={"type": "int", "default": 200},
-        nbl={"type": "int", "default": 10},
-        ranks={"type": "int", "default": 1},
-        threads_per_rank={"type": "int", "default": 1},
-        binding={"type": "str", "choices": ["none", "core", "l3", "numa"], "default": "core"},
-        mpi_mode={
-            "type": "str",
-            "choices": ["basic", "diag", "diag2", "overlap", "overlap2", "full"],
-            "default": "basic",
-        },
-        autotune={
-            "type": "str",
-            "choices": ["off", "basic", "aggressive", "max"],
-            "default": "aggressive",
-        },
-        repeats={"type": "int", "default": 3},
-        scaling={"type": "str", "choices": ["strong", "weak"], "default": "strong"},
-        memory_bandwidth={"type": "float"},
-        peak_flops={"type": "float"},
-        reference_norms={"type": "dict", "default": {}},
-        norm_tolerance={"type": "float", "default": 1.0e-5},
-    )
+    return {**COMMON_SPEC, **LAUNCHER_SPEC, **module_spec(devito.OPTIONS)}
 
 
 def main() -> None:
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     given = module.params
-    bench = Bench(module, "devito")
+    bench = Bench(module, "devito", devito.OPTIONS)
     try:
-        if given["repeats"] < 3:
-            raise BadInput(f"repeats {given['repeats']} is below 3: no median and spread without")
         problem = devito.Problem.parse(
             **{key: given[key] for key in ("model", "shape", "space_order", "tn_ms", "nbl")}
         )

@@ -154,7 +154,8 @@ def resumes(
         assert run_module(good(), earlier=earlier, **{name: value})["resumed"] == 0
     # A record of another kernel or node does not stand for this one.
     for other in ({"nodes": ["node-9"]}, {"system": {}}, {"program": "0" * 12}):
-        assert run_module(good(), earlier=[{**earlier[0], **other}])["resumed"] is None
+        again = run_module(good(), check=True, earlier=[{**earlier[0], **other}])
+        assert again["resumed"] is None
 
 
 def _recorded(run_module: Any, good: Callable[[], FakeRun], **given: Any) -> list[dict[str, Any]]:

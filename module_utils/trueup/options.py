@@ -10,7 +10,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
-__all__ = ["BOTH", "MODULE", "ROLE", "Option", "for_module", "module_spec", "refusals"]
+__all__ = [
+    "BOTH",
+    "MODULE",
+    "ROLE",
+    "Option",
+    "for_module",
+    "module_spec",
+    "refusals",
+    "row_refusals",
+]
 
 # Whose option it is: the role's and the module's alike, or of one of them alone. The role's plan
 # makes of its own options what the module is given.
@@ -132,3 +141,36 @@ def refusals(options: Sequence[Option], values: Mapping[str, Any], prefix: str =
         if one.name in values
     )
     return [text for text in found if text is not None]
+
+
+def row_refusals(
+    options: Sequence[Option],
+    rows: Sequence[Mapping[str, Any]],
+    name: str,
+    needed: Sequence[str],
+    may: Sequence[str] = (),
+) -> List[str]:
+    """What is wrong with a list of dicts of module options, a sentence each.
+
+    Args:
+        options: the declared ones.
+        rows: the list.
+        name: of the list, for a sentence.
+        needed: options that each row has.
+        may: those that it may have beside them.
+    """
+    declared = {one.name: one for one in options if one.of != ROLE}
+    found = []
+    for row in rows:
+        if not set(needed) <= set(row) <= {*needed, *may}:
+            more = f", and may have {', '.join(may)}" if may else ""
+            found.append(f"each of {name} has {', '.join(needed)}{more}: {dict(row)}")
+            continue
+        for key, value in row.items():
+            one = declared[key]
+            if one.choices and value not in one.choices:
+                found.append(f"{name}: {key} is {value}: it must be {' or '.join(one.choices)}")
+            elif one.type == "int" and not isinstance(value, int):
+                found.append(f"{name}: {key} is {value}: it must be a whole number")
+        found += refusals(list(declared.values()), row, f"{name}: ")
+    return found

@@ -11,11 +11,11 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, Optional
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
 from .errors import BadInput
 
-__all__ = ["Asked", "Plan", "Skipped"]
+__all__ = ["Asked", "Now", "Plan", "Skipped"]
 
 
 def _no_catalog(name: str) -> Any:
@@ -62,6 +62,24 @@ class Asked:
     def text(self, path: str) -> str:
         """A file of the project, such as ``roles/stream/files/stream_kernel.c``."""
         return (self.project / path).read_text(encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class Now:
+    """What is known when a case of a benchmark begins, beyond what its plan knew. A room that needs
+    it has ``completed(case, now)``, which gives the case that is measured.
+
+    Attributes:
+        host: the node's name in the inventory.
+        records: those of this run that ended ok, of all benchmarks and nodes, oldest first.
+        hosts: the names of the hosts that this play has not lost.
+        hostvars: variables of every host of the inventory, by name.
+    """
+
+    host: str
+    records: Sequence[Mapping[str, Any]]
+    hosts: Sequence[str]
+    hostvars: Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from trueup import record as records
+from trueup.plan import Now
 from trueup.run.resume import identity
 
 DOCUMENTATION = r"""
@@ -49,9 +52,23 @@ class ActionModule(ActionBase):
         run = self._templar.template(variables["trueup_run_id"])
         folder = Path(self._templar.template(variables["trueup_results"])).expanduser() / run
         host = str(variables["inventory_hostname"])
-        earlier = recorded(folder, benchmark, host)
+        made = recorded(folder)
+        now = Now(
+            host=host,
+            records=made,
+            hosts=list(variables.get("ansible_play_hosts") or []),
+            hostvars=variables.get("hostvars") or {},
+        )
+        case = completed(benchmark, self._task.args["case"], now)
+        # Of several nodes another may have begun.
+        earlier = [
+            record
+            for record in made
+            if record["benchmark"] == benchmark
+            and (host in record["nodes"] or record["nodes"] == case.get("nodes"))
+        ]
         given = {
-            **self._task.args["case"],
+            **case,
             "run_id": run,
             "node_name": host,
             "node": (variables.get("ansible_facts") or {}).get("trueup_node") or {},
@@ -66,13 +83,21 @@ class ActionModule(ActionBase):
         return result
 
 
-def recorded(folder: Path, benchmark: str, host: str) -> list[dict[str, Any]]:
-    """The ok records of a run of one benchmark in which the host took part, oldest first."""
+def recorded(folder: Path) -> list[dict[str, Any]]:
+    """The ok records of a run, oldest first."""
     found = [
         record
         for _, record, _ in records.read_records(str(folder))
-        if record is not None
-        and (record["benchmark"], record["outcome"]) == (benchmark, "ok")
-        and host in record["nodes"]
+        if record is not None and record["outcome"] == "ok"
     ]
     return sorted(found, key=lambda record: str(record["started_at"]))
+
+
+def completed(benchmark: str, case: dict[str, Any], now: Now) -> dict[str, Any]:
+    """The case, with what its room adds when it begins."""
+    name = f"trueup.benchmarks.{benchmark}.plan"
+    if importlib.util.find_spec(name) is None:
+        return case
+    room = importlib.import_module(name)
+    found: dict[str, Any] = room.completed(case, now) if hasattr(room, "completed") else case
+    return found

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Container, Mapping, Sequence
+from trueup.run import nodes
 
 DOCUMENTATION = r"""
 name: trueup_launcher
@@ -18,59 +17,6 @@ description:
   - C(launcher_unlike) says in one sentence how nodes differ that one record is to hold; empty where
     they do not.
 """
-# What a record has once, whatever its nodes; cost and comparisons go by it.
-_ONE = ("vm_size", "region", "offer")
-
-
-def launcher_hosts(nodes: Sequence[str], hostvars: Mapping[str, Any]) -> list[str]:
-    """Each node's ``slurm_node_name`` where the inventory gives it one, else its own name."""
-    return [str(_known(node, hostvars).get("slurm_node_name") or node) for node in nodes]
-
-
-def launcher_absent(
-    nodes: Sequence[str],
-    play_hosts: Container[str],
-    hostvars: Mapping[str, Any],
-    role: str = "",
-) -> list[str]:
-    """Hosts of the inventory among ``nodes`` that the play has lost or left out, on which
-    preflight skipped ``role``, or of which a role failed while they were configured. A name that is
-    no host of the inventory is nobody's to leave out.
-    """
-    return [
-        node
-        for node in nodes
-        if node in hostvars
-        and (
-            node not in play_hosts
-            or hostvars[node].get("trueup_failed_roles")
-            or any(item["what"] == role for item in hostvars[node].get("trueup_skipped") or [])
-        )
-    ]
-
-
-def launcher_unlike(nodes: Sequence[str], hostvars: Mapping[str, Any]) -> str:
-    """How the nodes differ in what a record says of all of them; what is not known differs from
-    nothing."""
-    for name in _ONE:
-        found = {}
-        for node in nodes:
-            facts = _known(node, hostvars).get("ansible_facts") or {}
-            value = (facts.get("trueup_node") or {}).get(name)
-            if value:
-                found[node] = str(value)
-        if len(set(found.values())) > 1:
-            told = ", ".join(f"{node} {value}" for node, value in found.items())
-            return f"nodes measured together differ in {name}, of which a record has one: {told}"
-    return ""
-
-
-def _known(node: str, hostvars: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Ansible's own ``get`` of a host that the inventory does not have fails as undefined."""
-    if node not in hostvars:
-        return {}
-    found: Mapping[str, Any] = hostvars[node]
-    return found
 
 
 class FilterModule:
@@ -78,7 +24,7 @@ class FilterModule:
 
     def filters(self) -> dict[str, Any]:
         return {
-            "launcher_absent": launcher_absent,
-            "launcher_hosts": launcher_hosts,
-            "launcher_unlike": launcher_unlike,
+            "launcher_absent": nodes.absent,
+            "launcher_hosts": nodes.hosts,
+            "launcher_unlike": nodes.unlike,
         }

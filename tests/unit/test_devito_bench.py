@@ -15,7 +15,7 @@ import pytest
 from ansible.module_utils.trueup.benchmarks.devito import case as devito
 from ansible.module_utils.trueup.node.topology import Topology
 from ansible.module_utils.trueup.run import process
-from bench_modules import FakeRun, Runner, checks_only, ends_badly, refuses
+from bench_modules import FakeRun, Runner, checks_only, ends_badly, refuses, resumes
 from trueup import record as records
 
 DATA = Path(__file__).parent.parent / "data" / "devito"
@@ -332,20 +332,19 @@ def test_a_norm_within_single_precision_is_the_same(run_module: Any) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"space_order": 7}, "space_order 7 is not an even number"),
-        ({"space_order": 0}, "space_order 0 is not an even number"),
-        ({"space_order": -8}, "space_order -8 is not an even number"),
+        ({"space_order": 7}, "space_order is 7: it must be a multiple of 2, 2 or more"),
+        ({"space_order": 0}, "space_order is 0: it must be a multiple of 2, 2 or more"),
+        ({"space_order": -8}, "space_order is -8: it must be a multiple of 2, 2 or more"),
         ({"shape": "4000x4000x4000"}, "needs about 1965.6 GiB with 1 rank(s), and 8.0 GiB are"),
         ({"shape": "128x128"}, "shape '128x128' is not three extents"),
         ({"shape": "4x128x128"}, "an extent of 4 is smaller than the stencil"),
-        ({"model": "plastic"}, "model 'plastic' is unknown; there are: acoustic"),
         ({"ranks": 5}, "5"),
         ({"ranks": 0}, "0"),
         ({"ranks": 1, "threads_per_rank": 3, "binding": "numa"}, "3"),
-        ({"repeats": 2}, "repeats 2 is below 3"),
-        ({"tn_ms": 0}, "tn_ms 0 is not a positive time"),
-        ({"nbl": -1}, "nbl -1 is negative"),
-        ({"timeout_seconds": 0}, "timeout_seconds 0 is not a positive time"),
+        ({"repeats": 2}, "repeats is 2: it must be 3 or more"),
+        ({"tn_ms": 0}, "tn_ms is 0: it must be 1 or more"),
+        ({"nbl": -1}, "nbl is -1: it must be 0 or more"),
+        ({"timeout_seconds": 0}, "timeout_seconds is 0: it must be 1 or more"),
         ({"nodes": ["a", "b"]}, "launcher local cannot run on 2 nodes"),
         ({"nodes": ["a"], "launcher": "slurm"}, "launcher slurm needs job_directory"),
         (
@@ -439,4 +438,55 @@ def test_a_node_that_cannot_compile_is_named(run_module: Any) -> None:
     result = run_module(FakeRun(returncode=1, stderr=f"[hb-1] mpirun noise\n{said}\n"))
     assert result["record"]["reason"].endswith(
         "after 4.5 s: hb-2: no kernels in /k: No space left on device"
+    )
+
+
+def test_a_record_of_the_run_stands_for_its_case(run_module: Any, tmp_path: Path) -> None:
+    several = {"launcher": "mpirun", "nodes": ["node-1", "node-2"]}
+    job = {**several, "launcher": "slurm", "job_directory": str(tmp_path)}
+    changed = {
+        "prefix": str(tmp_path / "else"),
+        "shape": "64x64x64",
+        "space_order": 4,
+        "tn_ms": 100,
+        "nbl": 20,
+        "ranks": 2,
+        "threads_per_rank": 2,
+        "binding": "numa",
+        "mpi_mode": "full",
+        "autotune": "off",
+        "repeats": 4,
+        "scaling": "weak",
+        "launcher": "mpirun",
+        "nodes": ["node-2", "node-1"],
+        "hosts": ["a", "b"],
+        "launcher_path": "/opt/mpirun",
+        "launcher_arguments": ["-v"],
+        "job_directory": "/shared",
+        "job_options": ["--partition=hbv3"],
+    }
+    several_too = ("nodes", "hosts", "launcher_path", "launcher_arguments", "mpi_mode")
+    along = {
+        **dict.fromkeys(several_too, several),
+        **dict.fromkeys(("job_directory", "job_options"), job),
+    }
+    idle = {
+        # There is one model.
+        "model": "acoustic",
+        "queue_seconds": 7,
+        # These judge a run, and come of the run itself: other layouts' norms, STREAM's triad.
+        "memory_bandwidth": 1e9,
+        "peak_flops": 1e12,
+        "reference_norms": {"field": 1.0},
+        "norm_tolerance": 0.1,
+        # A case that is recorded needs its nodes no more.
+        "absent": ["node-2"],
+    }
+    resumes(
+        run_module,
+        lambda: FakeRun(stdout=driver_output()),
+        devito_bench,
+        changed,
+        along=along,
+        idle=idle,
     )

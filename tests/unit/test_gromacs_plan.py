@@ -121,7 +121,7 @@ def test_what_a_node_without_the_program_gets(
         ({**EESSI, "eessi_version": "2026.06"}, "catalog/eessi.yml knows no module"),
         ({**EESSI, "eessi_version": "1999"}, "catalog/eessi.yml knows no module"),
         ({"layouts": [{"ranks": 2}]}, "each of gromacs_layouts has"),
-        ({"layouts": [{"ranks": 2, "threads_per_rank": "x"}]}, "each of gromacs_layouts has"),
+        ({"layouts": [{"ranks": 2, "threads_per_rank": "x"}]}, "x: it must be a whole number"),
         ({"layouts": [{"ranks": 1, "threads_per_rank": 1, "pin": 1}]}, "each of gromacs_layouts"),
         ({"layouts": [{"ranks": 0, "threads_per_rank": 1}]}, "gromacs_layouts: ranks is 0"),
     ],

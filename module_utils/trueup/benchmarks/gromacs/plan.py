@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, Optional
 
-from ...options import module_spec, refusals
+from ...options import for_module, row_refusals
 from ...plan import Asked, Plan, Skipped
 from . import case as gromacs
 
 __all__ = ["plan", "programs"]
 
 _MOUNT = "/cvmfs/software.eessi.io/versions"
-_LAYOUT = {"ranks", "threads_per_rank"}
-_MAY_HAVE = {*_LAYOUT, "pme_ranks"}
 
 
 def programs(asked: Asked) -> Dict[str, Any]:
@@ -36,14 +34,9 @@ def plan(asked: Asked) -> Plan:
     options = asked.options
     refused = [] if options["source"] != "eessi" or _module(asked) else [_no_module(options)]
     layouts = options["layouts"] or _layouts(asked)
-    for layout in layouts:
-        numbers = all(isinstance(number, int) for number in layout.values())
-        if not (numbers and _LAYOUT <= set(layout) <= _MAY_HAVE):
-            refused.append(
-                "each of gromacs_layouts has the numbers ranks and threads_per_rank, and may have"
-                f" pme_ranks: {dict(layout)}"
-            )
-        refused += refusals(gromacs.OPTIONS, layout, "gromacs_layouts: ")
+    refused += row_refusals(
+        gromacs.OPTIONS, layouts, "gromacs_layouts", ("ranks", "threads_per_rank"), ("pme_ranks",)
+    )
     if refused:
         return Plan(refused=refused)
     cases = [_case(asked, layout) for layout in layouts]
@@ -58,8 +51,7 @@ def plan(asked: Asked) -> Plan:
 
 
 def _case(asked: Asked, layout: Mapping[str, int]) -> Dict[str, Any]:
-    taken = module_spec(gromacs.OPTIONS)
-    case = {name: value for name, value in asked.options.items() if name in taken}
+    case = for_module(gromacs.OPTIONS, asked.options)
     if asked.options["source"] == "eessi":
         case.update(eessi_init=_init(asked.options), eessi_module=_module(asked))
     return {**case, **layout}

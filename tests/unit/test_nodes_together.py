@@ -1,19 +1,11 @@
-"""Filters for launchers: names of nodes, and which of them may be used together."""
+"""Names of nodes for launchers, and which of them may be used together."""
 
 from __future__ import annotations
 
-import runpy
-from pathlib import Path
 from typing import Any
 
 import pytest
-
-# By its path: a documentation fragment has the same name.
-FILE = Path(__file__).parents[2] / "plugins" / "filter" / "trueup_launcher.py"
-FILTERS = runpy.run_path(str(FILE))["FilterModule"]().filters()
-launcher_absent, launcher_hosts, launcher_unlike = (
-    FILTERS[f"launcher_{name}"] for name in ("absent", "hosts", "unlike")
-)
+from trueup.run.nodes import absent, hosts, unlike
 
 
 class Hostvars(dict[str, dict[str, Any]]):
@@ -39,11 +31,11 @@ def machine(**facts: Any) -> dict[str, Any]:
 
 
 def test_nodes_have_the_names_that_the_inventory_gives_launchers() -> None:
-    assert launcher_hosts(["n1", "n2", "n3", "else"], HOSTVARS) == ["n1", "hb-2", "n3", "else"]
+    assert hosts(["n1", "n2", "n3", "else"], HOSTVARS) == ["n1", "hb-2", "n3", "else"]
 
 
 @pytest.mark.parametrize(
-    ("play", "role", "absent"),
+    ("play", "role", "gone"),
     [
         (["n1", "n2", "n3"], "", []),
         (["n1", "n2", "n3"], "devito", ["n2"]),
@@ -52,11 +44,11 @@ def test_nodes_have_the_names_that_the_inventory_gives_launchers() -> None:
     ],
 )
 def test_who_is_lost_left_out_or_skipped_is_absent(
-    play: list[str], role: str, absent: list[str]
+    play: list[str], role: str, gone: list[str]
 ) -> None:
     # In the order in which they were named; a name that the inventory does not have is let be.
-    assert launcher_absent(["n1", "n2", "n3", "else"], play, HOSTVARS, role) == absent
-    assert launcher_absent(["half", "n3"], ["half", "n3"], HOSTVARS, role) == ["half"]
+    assert absent(["n1", "n2", "n3", "else"], play, HOSTVARS, role) == gone
+    assert absent(["half", "n3"], ["half", "n3"], HOSTVARS, role) == ["half"]
 
 
 @pytest.mark.parametrize(
@@ -74,5 +66,5 @@ def test_who_is_lost_left_out_or_skipped_is_absent(
 )
 def test_nodes_of_one_record_are_alike(others: dict[str, Any], said: str) -> None:
     hostvars = Hostvars({"n1": machine(vm_size="A", region="west", offer="spot"), **others})
-    found = launcher_unlike(["n1", "n2"], hostvars)
+    found = unlike(["n1", "n2"], hostvars)
     assert (said in found) if said else (found == "")

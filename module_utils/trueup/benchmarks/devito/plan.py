@@ -1,0 +1,258 @@
+"""The role devito, planned: what a node needs, its own sweep over layouts, and that over nodes."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Dict, List, Mapping, Sequence
+
+from ...options import for_module, row_refusals
+from ...plan import Asked, Now, Plan, Skipped
+from ...run import nodes as together
+from . import case as devito
+
+__all__ = ["completed", "plan", "programs"]
+
+# The environment takes 480 MiB, compiled kernels a few.
+_SPACE_MIB = 1024
+_OLDEST = [3, 10]
+_LAYOUT = ("ranks", "threads_per_rank", "binding")
+_PROBLEM = ("model", "shape", "space_order", "tn_ms", "nbl")
+# Single precision: twice the catalog's double-precision peak on these CPUs (HBv3: 4 and 8 TF,
+# hbv3-series-overview).
+_SINGLE_PER_DOUBLE = 2
+_NORMS = {"field": "field_norm", "receivers": "rec_norm"}
+
+
+def programs(asked: Asked) -> Dict[str, Any]:
+    """What preflight asks the node for, as arguments of program_facts."""
+    prefix = asked.options["prefix"]
+    return {
+        "python": asked.options["python"],
+        "imports": ["venv", "ensurepip"],
+        "folders": [prefix, f"{prefix}/venv"],
+    }
+
+
+def plan(asked: Asked) -> Plan:
+    """A case for each layout; on the first of several nodes that may be used, those over nodes.
+
+    ``lead`` is that node, ``taken_over`` what is measured where ``found["lead"]``, the lead before,
+    is lost: this node records then which cases failed of it.
+
+    Raises:
+        BadInput: a problem that cannot be.
+    """
+    options, node = asked.options, asked.node
+    refused = _refused(asked)
+    if refused:
+        return Plan(refused=refused)
+    alone = [_case(asked, layout) for layout in _layouts(asked)]
+    over = _node_cases(asked) if options["nodes"] else []
+    for case in (*alone, *over):
+        devito.Problem.parse(**{name: case[name] for name in _PROBLEM})
+    away = together.absent(options["nodes"], asked.hosts, asked.hostvars, "devito")
+    lead = next((name for name in options["nodes"] if name not in away), "")
+    before = asked.found.get("lead", lead)
+    lost = before != lead and before not in asked.hosts
+    leads = lead == asked.host
+    return Plan(
+        values={
+            "requirements": _requirements(node),
+            "lead": lead,
+            "taken_over": over if leads and lost else [],
+        },
+        skipped=_skipped(asked),
+        cases=[*alone, *(over if leads else [])],
+    )
+
+
+def completed(case: Mapping[str, Any], now: Now) -> Dict[str, Any]:
+    """The case with what the run says meanwhile: which of its nodes are gone, the norms that the
+    first layout of its problem gave, which every other must give too, and the memory bandwidth."""
+    several = "nodes" in case
+    found = dict(case)
+    if several:
+        found["absent"] = together.absent(case["nodes"], now.hosts, now.hostvars, "devito")
+    for record in now.records:
+        mine = several or now.host in record["nodes"]
+        if (
+            record["benchmark"] == "devito"
+            and mine
+            and all(record["parameters"].get(name) == case[name] for name in _PROBLEM)
+        ):
+            found["reference_norms"] = {
+                name: value
+                for name, figure in _NORMS.items()
+                for value in _figures(record, figure, "single")
+            }
+            break
+    triads = [
+        rate
+        for record in now.records
+        if record["benchmark"] == "stream" and now.host in record["nodes"]
+        for rate in _figures(record, "triad_rate", "median")
+    ]
+    if triads and not several:
+        found["memory_bandwidth"] = max(triads)
+    return found
+
+
+def _figures(record: Mapping[str, Any], name: str, statistic: str) -> List[float]:
+    return [
+        float(row["value"])
+        for row in record["metrics"]
+        if row["name"] == name and row.get("statistic") == statistic
+    ]
+
+
+def _refused(asked: Asked) -> List[str]:
+    options = asked.options
+    refused = [
+        text
+        for name in ("layouts", "node_layouts")
+        for text in row_refusals(devito.OPTIONS, options[name], f"devito_{name}", _LAYOUT)
+    ]
+    refused += [
+        f"devito_{name} is {options[name]!r}: it must be like 256x256x256"
+        for name in ("shape", "node_shape")
+        if (options[name] or name == "shape") and not re.fullmatch(devito.SHAPE, options[name])
+    ]
+    nodes = options["nodes"]
+    strange = [name for name in nodes if name not in asked.hostvars]
+    if strange:
+        refused.append(f"devito_nodes: {', '.join(strange)} must be hosts of this inventory")
+    wrong = [count for count in options["node_counts"] if not 1 <= count <= len(nodes)]
+    if nodes and wrong:
+        refused.append(
+            f"devito_node_counts has {wrong[0]}, and devito_nodes has {len(nodes)} nodes: counts"
+            " are from 1 to that"
+        )
+    folder = options["job_directory"]
+    if nodes and "slurm" in options["launchers"] and not folder.startswith("/"):
+        refused.append(
+            f"the launcher slurm needs devito_job_directory {folder!r}: a folder that all nodes"
+            " share"
+        )
+    unlike = together.unlike(nodes, asked.hostvars)
+    return [*refused, *([f"devito_nodes: {unlike}"] if unlike else [])]
+
+
+def _layouts(asked: Asked) -> List[Mapping[str, Any]]:
+    """What the user wants, or the sweep of the node's topology; without mpirun, of one rank."""
+    layouts: Sequence[Mapping[str, Any]] = asked.options["layouts"] or asked.node["layouts"]
+    return [one for one in layouts if one["ranks"] == 1 or asked.node["programs"]["mpirun"]]
+
+
+def _case(asked: Asked, layout: Mapping[str, Any]) -> Dict[str, Any]:
+    options = asked.options
+    share = layout["ranks"] * layout["threads_per_rank"] if options["scaling"] == "weak" else 1
+    peak = ((asked.node.get("catalog") or {}).get("peak_fp64_gflops") or 0) * 1e9
+    return {
+        **for_module(devito.OPTIONS, asked.options),
+        **_layout(layout),
+        "shape": _grown(options["shape"], share),
+        "peak_flops": peak * _SINGLE_PER_DOUBLE or None,
+    }
+
+
+def _node_cases(asked: Asked) -> List[Dict[str, Any]]:
+    """A case for each number of nodes, layout, launcher and halo exchange, in this order: from few
+    nodes to many, so that what a lost node leaves behind is the whole of the smaller ones. One rank
+    alone exchanges nothing, so it has one case."""
+    options = asked.options
+    names, modes = options["nodes"], options["node_mpi_modes"]
+    total = len(names)
+    powers = [2**power for power in range(total.bit_length()) if 2**power < total]
+    cases = []
+    for count in sorted(set(options["node_counts"])) or [*powers, total]:
+        share = count if options["node_scaling"] == "weak" else 1
+        for layout in options["node_layouts"] or [_most_ranks(asked.node["layouts"])]:
+            several = count * layout["ranks"] > 1
+            cases += [
+                {
+                    **for_module(devito.OPTIONS, asked.options),
+                    **_layout(layout),
+                    **_launched(asked, launcher, names[:count]),
+                    "shape": _grown(options["node_shape"] or options["shape"], share),
+                    "mpi_mode": mode,
+                    "scaling": options["node_scaling"],
+                }
+                for launcher in options["launchers"]
+                for mode in (modes if several else [options["mpi_mode"]])
+            ]
+    return cases
+
+
+def _layout(layout: Mapping[str, Any]) -> Dict[str, Any]:
+    return {name: layout[name] for name in _LAYOUT}
+
+
+def _launched(asked: Asked, launcher: str, names: Sequence[str]) -> Dict[str, Any]:
+    options = asked.options
+    by = "mpirun" if launcher == "mpirun" else "srun"
+    return {
+        "nodes": list(names),
+        "hosts": together.hosts(names, asked.hostvars),
+        "launcher": launcher,
+        "launcher_arguments": options[f"{by}_arguments"],
+        "job_directory": options["job_directory"] or None,
+        "job_options": options["job_options"],
+        "queue_seconds": options["queue_seconds"],
+    }
+
+
+def _grown(shape: str, times: int) -> str:
+    """The shape with its first extent so many times."""
+    first, rest = shape.split("x", 1)
+    return f"{int(first) * times}x{rest}"
+
+
+def _most_ranks(layouts: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """The layout that uses most cores, and of those the one of most ranks."""
+    return max(layouts, key=lambda one: (one["ranks"] * one["threads_per_rank"], one["ranks"]))
+
+
+def _requirements(node: Mapping[str, Any]) -> List[str]:
+    """Files of the role. mpi4py only where an MPI library is: without one it cannot be imported,
+    and Devito runs without it."""
+    names = ["requirements-pip.txt", "requirements-build.txt", "requirements.txt"]
+    return [*names, *(["requirements-mpi.txt"] if node["programs"]["mpirun"] else [])]
+
+
+def _skipped(asked: Asked) -> List[Skipped]:
+    programs = asked.node["programs"]
+    whole = []
+    if not (programs["gcc"] or asked.node["privilege"]):
+        whole.append(
+            "no C compiler gcc on this node, and installing one needs root or sudo without a"
+            " password"
+        )
+    whole += _lacking(asked)
+    skipped = [Skipped("devito", why) for why in whole]
+    if not programs["mpirun"]:
+        why = "no mpirun on this node, and installing an MPI needs root"
+        skipped.append(Skipped("devito layouts of several ranks", why))
+    return skipped
+
+
+def _lacking(asked: Asked) -> List[str]:
+    python = asked.found["python"]
+    if python is None:
+        return [f"no {asked.options['python']} on this node"]
+    found = []
+    if python["version"][:2] < _OLDEST:
+        found.append(
+            f"Python {python['version'][0]}.{python['version'][1]} is older than the 3.10 that"
+            " Devito needs: set devito_python"
+        )
+    if python["missing"]:
+        found.append(f"{python['path']} has no venv module (package python3-venv)")
+    prefix, environment = asked.found["folders"].values()
+    free = prefix["free_bytes"] // 1024**2
+    # An installation that is there needs no more space.
+    if free < _SPACE_MIB and not environment["there"]:
+        found.append(
+            f"{free} MiB are free in {prefix['path']} and {_SPACE_MIB} are needed: set"
+            " devito_prefix"
+        )
+    return found

@@ -1,0 +1,61 @@
+"""What launchers call nodes, and which of them may be used together."""
+
+from __future__ import annotations
+
+from typing import Any, Container, Dict, List, Mapping, Sequence
+
+__all__ = ["absent", "hosts", "unlike"]
+
+# What a record has once, whatever its nodes; cost and comparisons go by it.
+_ONE = ("vm_size", "region", "offer")
+
+
+def hosts(nodes: Sequence[str], hostvars: Mapping[str, Any]) -> List[str]:
+    """Each node's ``slurm_node_name`` where the inventory gives it one, else its own name."""
+    return [str(_known(node, hostvars).get("slurm_node_name") or node) for node in nodes]
+
+
+def absent(
+    nodes: Sequence[str],
+    play_hosts: Container[str],
+    hostvars: Mapping[str, Any],
+    role: str = "",
+) -> List[str]:
+    """Hosts of the inventory among ``nodes`` that the play has lost or left out, on which
+    preflight skipped ``role``, or of which a role failed while they were configured. A name that is
+    no host of the inventory is nobody's to leave out.
+    """
+    return [
+        node
+        for node in nodes
+        if node in hostvars
+        and (
+            node not in play_hosts
+            or hostvars[node].get("trueup_failed_roles")
+            or any(item["what"] == role for item in hostvars[node].get("trueup_skipped") or [])
+        )
+    ]
+
+
+def unlike(nodes: Sequence[str], hostvars: Mapping[str, Any]) -> str:
+    """How the nodes differ in what a record says of all of them; what is not known differs from
+    nothing."""
+    for name in _ONE:
+        found: Dict[str, str] = {}
+        for node in nodes:
+            facts = _known(node, hostvars).get("ansible_facts") or {}
+            value = (facts.get("trueup_node") or {}).get(name)
+            if value:
+                found[node] = str(value)
+        if len(set(found.values())) > 1:
+            told = ", ".join(f"{node} {value}" for node, value in found.items())
+            return f"nodes measured together differ in {name}, of which a record has one: {told}"
+    return ""
+
+
+def _known(node: str, hostvars: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Ansible's own ``get`` of a host that the inventory does not have fails as undefined."""
+    if node not in hostvars:
+        return {}
+    found: Mapping[str, Any] = hostvars[node]
+    return found

@@ -1,0 +1,284 @@
+"""The role devito, planned: its sweeps over layouts and nodes, what is skipped and refused, and
+what a case is told when it begins."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from trueup.benchmarks.devito.case import OPTIONS
+from trueup.benchmarks.devito.plan import completed, plan, programs
+from trueup.errors import BadInput
+from trueup.options import MODULE, module_spec
+from trueup.plan import Asked, Now
+from trueup.run.launcher import LAUNCHER_SPEC
+
+DEFAULTS = {one.name: one.default for one in OPTIONS if one.of != MODULE}
+NAMES = [f"node-{number}" for number in range(1, 12)]
+EACH: dict[str, dict[str, Any]] = {name: {} for name in NAMES}
+ONE = {"ranks": 1, "threads_per_rank": 4, "binding": "core"}
+FOUR = {"ranks": 4, "threads_per_rank": 1, "binding": "numa"}
+NODE = {
+    "layouts": [ONE, FOUR],
+    "programs": {"gcc": "/usr/bin/gcc", "mpirun": "/usr/bin/mpirun"},
+    "privilege": None,
+    "catalog": {"peak_fp64_gflops": 4000.0},
+}
+FOUND = {
+    "python": {"path": "/usr/bin/python3", "version": [3, 12, 1], "missing": []},
+    "folders": {
+        "prefix": {"path": "/home", "free_bytes": 2 * 1024**3, "there": False},
+        "venv": {"path": "/home", "free_bytes": 2 * 1024**3, "there": False},
+    },
+}
+
+
+def asked(count: int = 0, *, host: str = "node-1", found: Any = None, **options: Any) -> Asked:
+    """Of a play over all nodes; ``count`` of them are measured together."""
+    node = {**NODE, **options.pop("node", {})}
+    hosts = options.pop("hosts", NAMES)
+    hostvars = options.pop("hostvars", EACH)
+    return Asked(
+        options={**DEFAULTS, "nodes": NAMES[:count], **options},
+        node=node,
+        host=host,
+        found={**FOUND, **(found or {})},
+        hostvars=hostvars,
+        hosts=hosts,
+    )
+
+
+def sweep(count: int, **options: Any) -> list[dict[str, Any]]:
+    """The cases over nodes."""
+    given = {"node_mpi_modes": ["basic"], "node_layouts": [FOUR], "shape": "256x128x64", **options}
+    return [case for case in plan(asked(count, **given)).cases or [] if "nodes" in case]
+
+
+def test_the_nodes_own_sweep() -> None:
+    made = plan(asked())
+    cases = made.cases or []
+    assert [(case["ranks"], case["binding"]) for case in cases] == [(1, "core"), (4, "numa")]
+    assert {case["peak_flops"] for case in cases} == {8e12}
+    assert {case["shape"] for case in cases} == {"256x256x256"}
+    assert set(cases[0]) <= {*module_spec(OPTIONS), *LAUNCHER_SPEC}
+    assert (made.skipped, made.values["lead"], made.values["taken_over"]) == ([], "", [])
+    assert made.values["requirements"][-1] == "requirements-mpi.txt"
+
+
+def test_a_weak_series_grows_with_the_cores() -> None:
+    shapes = [case["shape"] for case in plan(asked(scaling="weak", layouts=[ONE])).cases or []]
+    assert shapes == ["1024x256x256"]
+
+
+def test_an_unknown_peak_is_not_given() -> None:
+    for catalog in (None, {}, {"peak_fp64_gflops": None}):
+        assert (plan(asked(node={"catalog": catalog})).cases or [])[0]["peak_flops"] is None
+
+
+def test_what_preflight_asks_the_node() -> None:
+    assert programs(asked(prefix="/opt/devito", python="python3.12")) == {
+        "python": "python3.12",
+        "imports": ["venv", "ensurepip"],
+        "folders": ["/opt/devito", "/opt/devito/venv"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("node", "found", "why"),
+    [
+        ({"programs": {"gcc": None, "mpirun": "/x"}}, {}, ["no C compiler gcc"]),
+        ({"programs": {"gcc": None, "mpirun": "/x"}, "privilege": "sudo"}, {}, []),
+        ({"programs": {"gcc": "/x", "mpirun": None}}, {}, ["no mpirun on this node"]),
+        ({}, {"python": None}, ["no python3 on this node"]),
+        (
+            {},
+            {"python": {"path": "/p", "version": [3, 9, 1], "missing": ["venv"]}},
+            ["Python 3.9 is older than the 3.10", "/p has no venv module"],
+        ),
+    ],
+)
+def test_what_is_skipped(node: Any, found: Any, why: list[str]) -> None:
+    skipped = plan(asked(node=node, found=found)).skipped
+    assert [said in one.why for said, one in zip(why, skipped, strict=True)] == [True] * len(why)
+
+
+@pytest.mark.parametrize(("there", "why"), [(False, ["10 MiB are free in /home"]), (True, [])])
+def test_an_installation_that_is_there_needs_no_space(there: bool, why: list[str]) -> None:
+    folder = {"path": "/home", "free_bytes": 10 * 1024**2, "there": there}
+    made = plan(asked(found={"folders": {"prefix": folder, "venv": folder}}))
+    assert [one.why.split(" and ")[0] for one in made.skipped] == why
+
+
+def test_without_mpirun_layouts_have_one_rank() -> None:
+    made = plan(asked(node={"programs": {"gcc": "/x", "mpirun": None}}))
+    assert [case["ranks"] for case in made.cases or []] == [1]
+    assert "requirements-mpi.txt" not in made.values["requirements"]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "counts", "swept"),
+    [
+        (1, [], [1]),
+        (2, [], [1, 2]),
+        (3, [], [1, 2, 3]),
+        (4, [], [1, 2, 4]),
+        (11, [], [1, 2, 4, 8, 11]),
+        (4, [4, 2, 2], [2, 4]),
+    ],
+)
+def test_few_nodes_come_first(nodes: int, counts: list[int], swept: list[int]) -> None:
+    cases = sweep(nodes, node_counts=counts)
+    assert [case["nodes"] for case in cases] == [NAMES[:count] for count in swept]
+    assert [case["hosts"] for case in cases] == [NAMES[:count] for count in swept]
+
+
+def test_the_order_is_nodes_layouts_launchers_exchanges() -> None:
+    cases = sweep(
+        2,
+        node_layouts=[ONE, FOUR],
+        launchers=["mpirun", "slurm"],
+        node_mpi_modes=["diag", "full"],
+        job_directory="/shared",
+        srun_arguments=["--mpi=pmix"],
+        mpirun_arguments=["-v"],
+    )
+    found = [
+        (len(case["nodes"]), case["ranks"], case["launcher"], case["mpi_mode"]) for case in cases
+    ]
+    assert found == [
+        # One rank alone exchanges nothing.
+        *((1, 1, "mpirun", "basic"), (1, 1, "slurm", "basic")),
+        *((1, 4, "mpirun", "diag"), (1, 4, "mpirun", "full")),
+        *((1, 4, "slurm", "diag"), (1, 4, "slurm", "full")),
+        *((2, 1, "mpirun", "diag"), (2, 1, "mpirun", "full")),
+        *((2, 1, "slurm", "diag"), (2, 1, "slurm", "full")),
+        *((2, 4, "mpirun", "diag"), (2, 4, "mpirun", "full")),
+        *((2, 4, "slurm", "diag"), (2, 4, "slurm", "full")),
+    ]
+    arguments = {case["launcher"]: case["launcher_arguments"] for case in cases}
+    assert arguments == {"mpirun": ["-v"], "slurm": ["--mpi=pmix"]}
+
+
+@pytest.mark.parametrize(
+    ("layouts", "chosen"),
+    [
+        ([ONE, FOUR], FOUR),
+        ([FOUR, ONE], FOUR),
+        # All cores go before many ranks.
+        ([ONE, {"ranks": 3, "threads_per_rank": 1, "binding": "core"}], ONE),
+    ],
+)
+def test_the_layout_over_nodes_is_the_one_of_most_ranks(
+    layouts: list[dict[str, Any]], chosen: dict[str, Any]
+) -> None:
+    case = sweep(1, node_layouts=[], node={"layouts": layouts})[0]
+    assert {name: case[name] for name in chosen} == chosen
+
+
+def test_a_weak_series_grows_with_the_nodes() -> None:
+    shapes = [case["shape"] for case in sweep(4, node_scaling="weak")]
+    assert shapes == ["256x128x64", "512x128x64", "1024x128x64"]
+    assert sweep(1, node_shape="64x64x64")[0]["shape"] == "64x64x64"
+
+
+def test_the_first_node_that_may_be_used_leads() -> None:
+    assert [len(sweep(2, host=host)) for host in NAMES[:3]] == [2, 0, 0]
+    assert [len(sweep(2, host=host, hosts=NAMES[1:])) for host in NAMES[:3]] == [0, 2, 0]
+    unwell = {**EACH, "node-1": {"trueup_skipped": [{"what": "devito"}]}}
+    assert [len(sweep(2, host=host, hostvars=unwell)) for host in NAMES[:3]] == [0, 2, 0]
+
+
+@pytest.mark.parametrize(
+    ("host", "hosts", "lead", "taken"),
+    [
+        ("node-2", NAMES[1:], "node-1", True),
+        ("node-3", NAMES[1:], "node-1", False),
+        ("node-1", NAMES, "node-1", False),
+        ("node-2", NAMES[1:], "node-2", False),
+        # It was skipped all along, and is not lost.
+        ("node-2", NAMES, "node-1", False),
+    ],
+)
+def test_a_lost_leads_sweep_is_taken_over(
+    host: str, hosts: list[str], lead: str, taken: bool
+) -> None:
+    made = plan(asked(2, host=host, hosts=hosts, found={"lead": lead}))
+    assert bool(made.values["taken_over"]) == taken
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"shape": "256"}, "devito_shape is '256': it must be like"),
+        ({"node_shape": "256"}, "devito_node_shape is '256'"),
+        (
+            {"layouts": [{**ONE, "binding": "x"}]},
+            "devito_layouts: binding is x: it must be none or",
+        ),
+        ({"node_layouts": [{"ranks": 1}]}, "each of devito_node_layouts has ranks, threads"),
+        ({"layouts": [{**ONE, "ranks": 0}]}, "devito_layouts: ranks is 0"),
+        ({"nodes": ["elsewhere"]}, "devito_nodes: elsewhere must be hosts of this inventory"),
+        ({"count": 4, "node_counts": [2, 5]}, "devito_node_counts has 5, and devito_nodes has 4"),
+        ({"count": 4, "node_counts": [0]}, "devito_node_counts has 0"),
+        ({"count": 2, "launchers": ["slurm"]}, "slurm needs devito_job_directory ''"),
+    ],
+)
+def test_what_is_refused(given: dict[str, Any], said: str) -> None:
+    made = plan(asked(given.pop("count", 0), **given))
+    assert made.cases is None
+    assert said in " ".join(made.refused)
+
+
+def test_nodes_of_one_record_are_alike() -> None:
+    sizes = {name: {"ansible_facts": {"trueup_node": {"vm_size": name}}} for name in NAMES}
+    refused = plan(asked(2, hostvars=sizes)).refused
+    said = "nodes measured together differ in vm_size, of which a record has one"
+    assert refused == [f"devito_nodes: {said}: node-1 node-1, node-2 node-2"]
+
+
+def test_a_problem_that_cannot_be() -> None:
+    with pytest.raises(BadInput, match="smaller than the stencil"):
+        plan(asked(shape="4x4x4"))
+
+
+def record(benchmark: str = "devito", **changes: Any) -> dict[str, Any]:
+    problem = {"model": "acoustic", "shape": "256x256x256", "space_order": 8, "tn_ms": 200}
+    rows = [
+        {"name": "field_norm", "statistic": "single", "value": 1.5},
+        {"name": "rec_norm", "statistic": "single", "value": 2.5},
+        {"name": "triad_rate", "statistic": "median", "value": changes.pop("triad", 1e9)},
+        {"name": "triad_rate", "statistic": "max", "value": 9e9},
+    ]
+    usual = {"nodes": ["node-1"], "parameters": {**problem, "nbl": 10}, "metrics": rows}
+    return {"benchmark": benchmark, **usual, **changes}
+
+
+@pytest.mark.parametrize(
+    ("records", "norms", "bandwidth"),
+    [
+        ([], None, None),
+        ([record()], {"field": 1.5, "receivers": 2.5}, None),
+        ([record(nodes=["node-2"])], None, None),
+        ([record(parameters={})], None, None),
+        ([record("stream"), record("stream", triad=3e9)], None, 3e9),
+        ([record("stream", nodes=["node-2"])], None, None),
+    ],
+)
+def test_a_case_is_told_what_the_run_has(
+    records: list[dict[str, Any]], norms: Any, bandwidth: float | None
+) -> None:
+    case = (plan(asked()).cases or [])[0]
+    now = Now("node-1", records, NAMES, EACH)
+    found = completed(case, now)
+    assert (found.get("reference_norms"), found.get("memory_bandwidth")) == (norms, bandwidth)
+    assert "absent" not in found
+
+
+def test_a_case_over_nodes_is_told_who_is_gone_and_any_nodes_norms() -> None:
+    case = sweep(2, shape="256x256x256")[1]
+    records = [record(nodes=["node-9"]), record("stream")]
+    now = Now("node-1", records, ["node-1"], EACH)
+    found = completed(case, now)
+    assert found["absent"] == ["node-2"]
+    assert found["reference_norms"] == {"field": 1.5, "receivers": 2.5}
+    assert "memory_bandwidth" not in found
