@@ -14,44 +14,7 @@ description:
     other one, each with the least of the node.
   - A test that the machine cannot have (waived) gives a warning and no figure; copied data that
     differ from what was sent give a record with outcome C(invalid).
-options:
-  prefix:
-    description: Folder into which the role gpu_copy put its program.
-    type: path
-    required: true
-  tool:
-    description: What measures. C(bandwidthTest) has no figures of peers.
-    type: str
-    choices: [nvbandwidth, bandwidthTest, pytorch]
-    required: true
-  program:
-    description: Path of nvbandwidth or bandwidthTest.
-    type: path
-  python:
-    description: Python that runs the role's program; for C(pytorch) one that has torch.
-    type: path
-    required: true
-  gpu_masks:
-    description:
-      - Hexadecimal masks of the CPUs beside each GPU, in PCI order, as catalog/topologies.yml has
-        them for a VM size.
-      - Empty means what sysfs says of each GPU's NUMA node. Where it does not say, nothing is bound
-        and the record's parameter C(binding) is C(none).
-    type: list
-    elements: str
-    default: []
-  samples:
-    description: Samples of each figure; 3 at least. bandwidthTest has a number of its own.
-    type: int
-    default: 5
-  peers:
-    description:
-      - Which way peers are measured with nvbandwidth; C(read) is what Azure's node health checks
-        take. C(none) leaves them out. PyTorch writes.
-    type: str
-    choices: [read, write, none]
-    default: read
-extends_documentation_fragment: [trueup_bench]
+extends_documentation_fragment: [trueup_options.gpu_copy, trueup_bench]
 author: trueup contributors (@trueup)
 """
 
@@ -109,24 +72,12 @@ from ansible.module_utils.trueup.benchmarks.gpu_copy import case as gpu_copy
 from ansible.module_utils.trueup.benchmarks.gpu_copy.output import parse_gpu_copy
 from ansible.module_utils.trueup.errors import TrueupError
 from ansible.module_utils.trueup.node.topology import read_topology
+from ansible.module_utils.trueup.options import module_spec
 from ansible.module_utils.trueup.run.bench import COMMON_SPEC, Bench
 
 
 def argument_spec() -> Dict[str, Dict[str, Any]]:
-    return dict(
-        COMMON_SPEC,
-        prefix={"type": "path", "required": True},
-        tool={
-            "type": "str",
-            "choices": ["nvbandwidth", "bandwidthTest", "pytorch"],
-            "required": True,
-        },
-        program={"type": "path"},
-        python={"type": "path", "required": True},
-        gpu_masks={"type": "list", "elements": "str", "default": []},
-        samples={"type": "int", "default": 5},
-        peers={"type": "str", "choices": ["read", "write", "none"], "default": "read"},
-    )
+    return {**COMMON_SPEC, **module_spec(gpu_copy.OPTIONS)}
 
 
 def main() -> None:
@@ -139,10 +90,8 @@ def main() -> None:
         supports_check_mode=True,
     )
     given = module.params
-    bench = Bench(module, "gpu_copy")
+    bench = Bench(module, "gpu_copy", gpu_copy.OPTIONS)
     gpus = given["node"].get("gpus") or []
-    if given["samples"] < 3:
-        bench.refuse(f"samples {given['samples']} is below 3: no median and spread without")
     try:
         topology = read_topology(allowed=os.sched_getaffinity(0))
         beside = gpu_copy.cpus_beside(gpus, given["gpu_masks"], topology)

@@ -14,7 +14,7 @@ import jsonschema
 import machines
 import pytest
 from ansible.module_utils.trueup.node.topology import Topology
-from bench_modules import FakeRun, Runner, checks_only, ends_badly, refuses
+from bench_modules import FakeRun, Runner, checks_only, ends_badly, refuses, resumes
 from trueup import record as records
 from trueup.benchmarks.gpu_copy.case import cpus_beside
 from trueup.benchmarks.gpu_copy.output import parse_gpu_copy
@@ -42,7 +42,7 @@ def _run_module(
         "tool": "nvbandwidth",
         "program": "/usr/local/bin/nvbandwidth",
         "gpu_masks": MASKS,
-        "node": {"gpus": GPUS},
+        "node": {"gpus": GPUS, "os": "Ubuntu 24.04", "kernel": "6.8.0-1017-azure"},
     }
     return lambda run, **arguments: runner(run, **{**defaults, **arguments})
 
@@ -124,12 +124,12 @@ def test_a_bad_end_gives_a_record_with_the_reason(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"samples": 1}, "samples 1 is below 3"),
+        ({"samples": 1}, "samples is 1: it must be 3 or more"),
         ({"node": {}}, "the node shows no GPU"),
         ({"gpu_masks": ["1"]}, "1 CPU masks for 4 GPUs"),
         ({"gpu_masks": ["1", "2", "1", "f0"]}, "mask of GPU 3: none of its CPUs may be used"),
         ({"gpu_masks": ["1", "2", "1", "x"]}, "mask of GPU 3: CPU mask: expected hexadecimal"),
-        ({"timeout_seconds": 0}, "timeout_seconds 0"),
+        ({"timeout_seconds": 0}, "timeout_seconds is 0: it must be 1 or more"),
     ],
 )
 def test_bad_input_is_refused_before_anything_runs(
@@ -148,6 +148,19 @@ def test_each_tool_gets_the_peers_that_it_can(
     command = run_module(FakeRun(), check=True, **arguments)["command"]
     assert command[command.index("--peers") + 1] == peers
     assert ("--program" in command) is (arguments["tool"] != "pytorch")
+
+
+def test_a_record_of_the_run_stands_for_its_case(run_module: Any) -> None:
+    changed = {
+        "prefix": "/srv/gpu_copy",
+        "tool": "bandwidthTest",
+        "program": "/opt/nvbandwidth",
+        "python": "/opt/python3",
+        "gpu_masks": ["2", "1", "2", "1"],
+        "samples": 6,
+        "peers": "write",
+    }
+    resumes(run_module, lambda: FakeRun(stdout=SECTIONS), gpu_copy_bench, changed)
 
 
 def test_masks_of_the_catalog_win() -> None:

@@ -7,12 +7,90 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from ...errors import BadInput, ParseError
 from ...node.topology import Topology, format_cpu_list, parse_cpu_mask
+from ...options import MODULE, ROLE, Option
 from .output import GpuCopyOutput
 
-__all__ = ["ENVIRONMENT", "Beside", "cpus_beside", "judge"]
+__all__ = ["ENVIRONMENT", "OPTIONS", "TOOLS", "Beside", "cpus_beside", "judge"]
 
 # GPU numbers are then those of nvidia-smi, on every run.
 ENVIRONMENT = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+# What can measure, the best first.
+TOOLS = ("nvbandwidth", "bandwidthTest", "pytorch")
+
+OPTIONS = (
+    Option(
+        "prefix",
+        "path",
+        "Folder on the node for the program that runs the tool once for each GPU.",
+        "~/.local/share/trueup/gpu_copy",
+        why="Yours without root.",
+    ),
+    Option(
+        "tool",
+        "str",
+        "What measures; first_found: the first of the others that the node has. bandwidthTest is in"
+        " the CUDA samples up to 12.8, and has no figures of peers.",
+        "first_found",
+        choices=("first_found", *TOOLS),
+        of=ROLE,
+    ),
+    Option("tool", "str", "What measures.", choices=TOOLS, of=MODULE, required=True),
+    Option(
+        "search",
+        "list",
+        "Where nvbandwidth and bandwidthTest are looked for, after PATH.",
+        [
+            "/opt/nvidia/nvbandwidth",
+            "/usr/local/bin",
+            "/usr/local/cuda/extras/demo_suite",
+            "/usr/local/cuda/samples/bin/x86_64/linux/release",
+        ],
+        why="Azure's HPC images have nvbandwidth in the first (Azure/azhpc-images,"
+        " components/install_nvbandwidth_tool.sh).",
+        elements="path",
+        of=ROLE,
+    ),
+    Option("program", "path", "Path of nvbandwidth or bandwidthTest.", of=MODULE),
+    Option(
+        "python",
+        "str",
+        "Python that runs the role's program, 3.9 or newer; for pytorch one that has torch.",
+        "python3",
+    ),
+    Option(
+        "gpu_masks",
+        "list",
+        "Hexadecimal masks of the CPUs beside each GPU, in PCI order; empty: the role takes those"
+        " of catalog/topologies.yml for the node's size, and what sysfs says where it has none."
+        " Where sysfs does not say, nothing is bound and the record's binding is none.",
+        [],
+        elements="str",
+    ),
+    Option(
+        "samples",
+        "int",
+        "Samples of each figure; bandwidthTest has a number of its own.",
+        5,
+        why="nvbandwidth's own default is 3.",
+        least=3,
+    ),
+    Option(
+        "peers",
+        "str",
+        "Which way peers are measured with nvbandwidth: read is what Azure's node health checks"
+        " take, none leaves them out. PyTorch writes.",
+        "read",
+        choices=("read", "write", "none"),
+    ),
+    Option(
+        "timeout_seconds",
+        "int",
+        "Time limit of the case in seconds.",
+        900,
+        why="8 GPUs: 8 runs of some 10 s and one of 56 pairs.",
+        least=1,
+    ),
+)
 
 
 class Beside:

@@ -1,0 +1,110 @@
+"""The role gpu_copy, planned: the tool that is found, what is skipped and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from trueup.benchmarks.gpu_copy.case import OPTIONS
+from trueup.benchmarks.gpu_copy.plan import plan, programs
+from trueup.options import MODULE, module_spec
+from trueup.plan import Asked
+
+CATALOG = Path(__file__).parents[2] / "catalog"
+DEFAULTS = {one.name: one.default for one in OPTIONS if one.of != MODULE}
+SEARCH = DEFAULTS["search"]
+TORCH = {"path": "/usr/bin/python3.12", "version": [3, 12, 3], "missing": []}
+PYTHON = {**TORCH, "missing": ["torch"]}
+NOTHING = (
+    "neither nvbandwidth nor bandwidthTest is in PATH or gpu_copy_search, and python3 has no torch"
+)
+NDV4 = {"vm_size": "Standard_ND96asr_v4", "gpus": [{"pci": f"000{n}:0"} for n in range(8)]}
+
+
+def asked(*there: str, python: Any = PYTHON, node: Any = NDV4, **options: Any) -> Asked:
+    given = Asked(
+        options={**DEFAULTS, **options},
+        node=node,
+        catalog=lambda name: yaml.safe_load((CATALOG / name).read_text()),
+    )
+    places = programs(given)["programs"]
+    paths = {place: place if place in there else None for place in places}
+    return Asked(
+        options=given.options,
+        node=node,
+        found={"programs": paths, "python": python},
+        catalog=given.catalog,
+    )
+
+
+def test_the_node_is_asked_in_path_and_in_each_folder() -> None:
+    names = ("nvbandwidth", "bandwidthTest")
+    wanted = [place for name in names for place in (name, *(f"{one}/{name}" for one in SEARCH))]
+    assert programs(asked()) == {"programs": wanted, "python": "python3", "imports": ["torch"]}
+    assert programs(asked(tool="pytorch"))["programs"] == []
+
+
+@pytest.mark.parametrize(
+    ("wanted", "tool", "program"),
+    [
+        (asked("nvbandwidth", "bandwidthTest"), "nvbandwidth", "nvbandwidth"),
+        (asked(f"{SEARCH[0]}/nvbandwidth"), "nvbandwidth", f"{SEARCH[0]}/nvbandwidth"),
+        (asked("bandwidthTest", python=TORCH), "bandwidthTest", "bandwidthTest"),
+        (asked(python=TORCH), "pytorch", None),
+        (asked("nvbandwidth", python=TORCH, tool="pytorch"), "pytorch", None),
+        (
+            asked("nvbandwidth", "bandwidthTest", tool="bandwidthTest"),
+            "bandwidthTest",
+            "bandwidthTest",
+        ),
+    ],
+)
+def test_the_first_tool_that_is_there_measures(
+    wanted: Asked, tool: str, program: str | None
+) -> None:
+    made = plan(wanted)
+    assert (made.skipped, made.refused) == ([], [])
+    (case,) = made.cases or []
+    assert (case["tool"], case["program"]) == (tool, program)
+    assert case["python"] == "/usr/bin/python3.12"
+    assert set(case) == set(module_spec(OPTIONS))
+    # The masks of the catalog, one for each GPU.
+    assert (len(case["gpu_masks"]), case["gpu_masks"][0]) == (8, "ffffff000000")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "why"),
+    [
+        (asked("nvbandwidth", node={}), "nvidia-smi and PCI show no GPU"),
+        (asked("nvbandwidth", python=None), "no python3 on this node"),
+        (
+            asked("nvbandwidth", python={**TORCH, "version": [3, 8, 10]}),
+            "python3 is older than 3.9: set gpu_copy_python",
+        ),
+        (
+            asked(),
+            NOTHING,
+        ),
+        (
+            asked("nvbandwidth", tool="bandwidthTest"),
+            "there is no bandwidthTest (gpu_copy_search, gpu_copy_python)",
+        ),
+        (asked(tool="pytorch"), "there is no pytorch (gpu_copy_search, gpu_copy_python)"),
+    ],
+)
+def test_what_a_node_cannot_have_is_skipped(wanted: Asked, why: str) -> None:
+    assert [one.why for one in plan(wanted).skipped] == [why]
+
+
+def test_masks_are_one_for_each_gpu() -> None:
+    assert plan(asked("nvbandwidth", gpu_masks=["1"])).refused == [
+        "gpu_copy_gpu_masks has 1 masks for 8 GPUs: one each"
+    ]
+    masks = [str(number) for number in range(8)]
+    (case,) = plan(asked("nvbandwidth", gpu_masks=masks)).cases or []
+    assert case["gpu_masks"] == masks
+    two = {**NDV4, "gpus": NDV4["gpus"][:2]}
+    (case,) = plan(asked("nvbandwidth", node=two)).cases or []
+    assert case["gpu_masks"] == []
