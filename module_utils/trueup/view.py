@@ -144,6 +144,15 @@ class View:
             with fewer; not where each device is measured by itself.
         layouts: whether the same work is run in several layouts of ranks and threads, so that the
             fastest is looked for.
+        spread: parameters that say over how many GPUs or ranks the work was spread; they tell no
+            work apart.
+        grows: parameters that a weak series changes along its way; in a strong one they are the
+            same.
+        amount: the parameter that counts the work ("points"): a weak series has the same of it on
+            each core.
+        batch: the parameters that count the work of one process and of all of them: where that is
+            one process' times the processes, the case is part of a weak series.
+        titled: what a series' title says of parameters: ("space_order", "space order {}").
     """
 
     title: str
@@ -156,3 +165,8 @@ class View:
     resource: str = "cores"
     scales: bool = True
     layouts: bool = False
+    spread: Tuple[str, ...] = ()
+    grows: Tuple[str, ...] = ()
+    amount: str = ""
+    batch: Optional[Tuple[str, str]] = None
+    titled: Tuple[Tuple[str, str], ...] = ()

@@ -24,15 +24,9 @@ if TYPE_CHECKING:
     from ...load import Loaded
     from ..health.expectations import Expectations
 
-__all__ = ["GROWS", "SPREAD", "headlines", "host_family", "points", "require"]
+__all__ = ["headlines", "host_family", "points", "require"]
 
-# And these say over how many GPUs or ranks the work was spread.
-SPREAD = frozenset(
-    {"data_parallel", "gpus", "gpus_per_node", "processes_per_node", "tensor_parallel"}
-)
 _NOT_USED = (None, "", "none", "off", "local", "torchrun", False)
-# A weak series changes these along its way. In a strong one they are the same.
-GROWS = frozenset({"shape", "points", "array_elements", "array_bytes", "global_batch"})
 # A parameter that takes more values than this, or a longer one, is a finding of each run (the name
 # of a peer, a checksum), not a setting.
 _MOST_SETTINGS, _LONGEST_SETTING = 6, 40
@@ -83,7 +77,7 @@ def points(
     )
     out = chosen.merge(judged, left_on="record", right_index=True, validate="one_to_one")
     out = out.merge(wide, left_on="record", right_index=True, how="left", validate="one_to_one")
-    out["weak"], out["points_each"] = _amounts(out)
+    out["weak"], out["points_each"] = _amounts(out, view)
     out["work_key"] = _work_keys(out, benchmark, view, across_sizes=across_sizes)
     if at_sizes:
         out = _at_common_sizes(out, view, at_sizes)
@@ -103,7 +97,7 @@ def require(cases: pd.DataFrame, name: str) -> None:
         raise BadInput(message)
 
 
-def _amounts(cases: pd.DataFrame) -> tuple[list[bool], list[float]]:
+def _amounts(cases: pd.DataFrame, view: View) -> tuple[list[bool], list[float]]:
     """Whether each record's work grows with its resources, and how much of it each core has."""
     weak, each = [], []
     known: dict[int, tuple[bool, float, int | None, Any]] = {}
@@ -111,8 +105,8 @@ def _amounts(cases: pd.DataFrame) -> tuple[list[bool], list[float]]:
     for parameters, ranks, cores in zip(cases["parameters"], *counts, strict=True):
         found = known.get(id(parameters))
         if found is None:
-            points = _number(parameters.get("points", parameters.get("array_elements")))
-            micro, batch = parameters.get("micro_batch"), parameters.get("global_batch")
+            points = _number(parameters.get(view.amount))
+            micro, batch = (parameters.get(name) for name in view.batch or ("", ""))
             micro = micro if isinstance(micro, int) else None
             found = known[id(parameters)] = (
                 parameters.get("scaling") == "weak",
@@ -264,7 +258,7 @@ def _variants(cases: pd.DataFrame, view: View) -> list[str]:
     """The settings of each record that others of the same work have otherwise: "transport=ib". They
     are not pooled.
     """
-    known = HOW | GROWS | SPREAD | set(view.apart)
+    known = HOW.union(view.grows, view.spread, view.apart)
     names = set("+".join(cases["nodes"].unique()).split("+"))
     kinds: dict[str, dict[int, Mapping[str, Any]]] = {}
     keys = list(zip(cases["work_key"].to_list(), map(id, cases["parameters"]), strict=True))
@@ -300,9 +294,9 @@ def _work_keys(cases: pd.DataFrame, benchmark: str, view: View, *, across_sizes:
         key = (id(parameters), id(software), id(system), vm_size, nodes, weak, provenance, place)
         found = known.get(key)
         if found is None:
-            how = HOW | SPREAD | GROWS if weak else HOW | SPREAD
+            how = HOW.union(view.spread, view.grows if weak else ())
             if apart:
-                how |= set(parameters) - apart - GROWS
+                how |= set(parameters) - apart - set(view.grows)
             if "configuration" in parameters:
                 # A publication's table compares what it compares, also over constrained sizes.
                 machine = ""

@@ -8,7 +8,7 @@ import pandas as pd
 
 from ... import units
 from ..work import HOW
-from .points import GROWS, SPREAD, host_family
+from .points import host_family
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["told_apart_titles"]
 
-# Parameters that a title names in words of its own.
-_IN_TITLE = frozenset({"model", "configuration", "shape", "space_order", "tn_ms"})
+# Parameters that every title names where a record has them.
+_ALWAYS = frozenset({"model", "configuration"})
 
 
 def told_apart_titles(found: Sequence[Raw]) -> list[str]:
@@ -51,7 +51,8 @@ def told_apart_titles(found: Sequence[Raw]) -> list[str]:
 def _title(raw: Raw) -> str:
     parameters, benchmark = raw.first, raw.benchmark
     words = [benchmark if "model" not in parameters else f"{benchmark} {parameters['model']}"]
-    named = [name for name in raw.view.apart if name not in HOW | _IN_TITLE | SPREAD]
+    view, titled = raw.view, dict(raw.view.titled)
+    named = [name for name in view.apart if name not in HOW.union(_ALWAYS, titled, view.spread)]
     values = [(name, parameters.get(name)) for name in named]
     words += [
         f"{name} {value}" if value == "yes" else value
@@ -63,12 +64,11 @@ def _title(raw: Raw) -> str:
         words[-1] += f" at {units.size_of(raw.message_bytes)}"
     if "configuration" in parameters:
         words.append(str(parameters["configuration"]))
-    if "shape" in parameters and raw.kind != "weak":
-        words.append(str(parameters["shape"]))
-    if "space_order" in parameters:
-        words.append(f"space order {parameters['space_order']}")
-    if "tn_ms" in parameters:
-        words.append(f"{_plain(parameters['tn_ms'])} ms")
+    words += [
+        text.format(_plain(parameters[name]))
+        for name, text in titled.items()
+        if name in parameters and not (raw.kind == "weak" and name in view.grows)
+    ]
     words.append(_machine(raw.rows))
     version = raw.rows["software"].iloc[0].get(benchmark)
     if version:
@@ -89,19 +89,17 @@ def _machine(rows: pd.DataFrame) -> str:
 def _about(raw: Raw) -> dict[str, str]:
     """What may tell a series from another of the same title."""
     rows = raw.rows
-    names = [*raw.view.apart, *sorted(GROWS)]
+    view = raw.view
+    names = [*view.apart, *sorted(view.grows)]
+    untold = HOW.union(view.spread, view.grows if raw.kind == "weak" else ())
     shown = {
-        name: _plain(raw.first[name])
-        for name in names
-        if name in raw.first
-        and name not in HOW | SPREAD
-        and not (raw.kind == "weak" and name in GROWS)
+        name: _plain(raw.first[name]) for name in names if name in raw.first and name not in untold
     }
     if not raw.view.apart:
         shown |= {
             name: _plain(value)
             for name, value in sorted(raw.first.items())
-            if name not in HOW | SPREAD
+            if name not in HOW.union(view.spread)
         }
     each = rows["points_each"].iloc[0]
     if raw.kind == "weak":

@@ -26,4 +26,7 @@ VIEW = View(
     " operations and of grid points (absorbing layers included) over that time. Compilation,"
     " autotuning and the set-up of the model are not in it.",
     layouts=True,
+    grows=("shape", "points"),
+    amount="points",
+    titled=(("shape", "{}"), ("space_order", "space order {}"), ("tn_ms", "{} ms")),
 )

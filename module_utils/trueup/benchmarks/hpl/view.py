@@ -30,4 +30,5 @@ VIEW = View(
     " 2/3 N^3 + 3/2 N^2 operations over the time to solve it. Making the matrix, checking the"
     " residual and hpcc's other tests are not in it.",
     layouts=True,
+    spread=("gpus",),
 )

@@ -71,4 +71,7 @@ VIEW = View(
     " three passes, nothing recomputed, unless the column says otherwise. Start-up, the first"
     " quarter of the logged lines (2 to 4 of them), evaluation and checkpoints are not in it.",
     resource="gpus",
+    spread=("processes_per_node", "tensor_parallel"),
+    grows=("global_batch",),
+    batch=("micro_batch", "global_batch"),
 )

@@ -24,4 +24,5 @@ VIEW = View(
     " that times the share of the data that crosses the busiest link. Start-up of the job and"
     " loading of data are not in it.",
     resource="gpus",
+    spread=("gpus_per_node",),
 )

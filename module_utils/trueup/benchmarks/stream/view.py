@@ -22,4 +22,6 @@ VIEW = View(
     method="Pinned threads run copy, scale, add and triad over arrays of at least four times the"
     " last-level caches, and bytes are counted as STREAM counts them. Filling the arrays is not in"
     " it, nor is the reading of each line before regular stores write it.",
+    grows=("array_elements", "array_bytes"),
+    amount="array_elements",
 )

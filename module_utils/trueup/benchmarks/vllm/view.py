@@ -101,4 +101,5 @@ VIEW = View(
     " are the client's, over the requests that succeeded. Loading the model, starting the server"
     " and failed requests are not in it.",
     resource="gpus",
+    spread=("tensor_parallel", "data_parallel"),
 )
