@@ -1,15 +1,17 @@
-"""The loaded frames as plain objects, a ``Case`` a record: what is judged, listed and reported."""
+"""The loaded frames as plain objects, a ``Case`` a record: what is judged, listed and reported.
+
+Neither pandas nor numpy is imported here, because ``trueup read`` judges figures without a frame.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-import numpy as np
-import pandas as pd
-
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+    import pandas as pd
 
     from .load import Loaded
 
@@ -201,17 +203,17 @@ def _figures(
         map(Figure._make, zip(*(_values(metrics[name]) for name in Figure._fields), strict=True))
     )
     numbers = metrics["record"].to_numpy()
-    if (np.diff(numbers) < 0).any():
-        order = np.argsort(numbers, kind="stable")
+    if (numbers[1:] < numbers[:-1]).any():
+        order = numbers.argsort(kind="stable")
         numbers, rows = numbers[order], [rows[place] for place in order]
-    starts = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist()]
+    starts = [0, *((numbers[1:] != numbers[:-1]).nonzero()[0] + 1).tolist()]
     ends = [*starts[1:], len(rows)]
     return {int(numbers[start]): rows[start:end] for start, end in zip(starts, ends, strict=True)}
 
 
 def _values(column: pd.Series) -> list[Any]:
     """A column as plain values, what is missing as None."""
-    if isinstance(column.dtype, pd.CategoricalDtype):
+    if column.dtype == "category":
         words = [*column.cat.categories, None]
         return [words[code] for code in column.cat.codes.tolist()]
     missing = column.isna()
