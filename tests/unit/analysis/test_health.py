@@ -6,6 +6,8 @@ import csv
 import io
 import json
 import xml.etree.ElementTree as ET
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from trueup.errors import BadInput
 from trueup_analysis import cli
 from trueup_analysis.cases import Case, Figure
 from trueup_analysis.figures.health import expectations, verdicts
+from trueup_analysis.figures.health import fleet as fleets
 from trueup_analysis.figures.health.examine import Health, examine
 from trueup_analysis.load import load
 from trueup_analysis.quantity import Quantity
@@ -70,6 +73,12 @@ def test_a_figure_fails_below_what_is_expected_and_warns_within_5_percent(
     assert (verdict.measured, verdict.expected, verdict.unit) == (measured * 1e9, 228e9, "byte/s")
     assert verdict.source == "Azure/azurehpc-health-checks@0e0a1ac conf/"
     assert verdict.fault == ("NHC2010" if word == "fail" else None)
+
+
+def test_what_must_not_be_exceeded_warns_within_5_percent_below() -> None:
+    most = Quantity(100.0, "s")
+    assert expectations._warn(most, "at_most", None, 0.05) == Quantity(95.0, "s")
+    assert expectations._warn(most, "at_least", None, 0.05) == Quantity(105.0, "s")
 
 
 def test_a_sweep_is_judged_at_the_size_that_is_named_and_not_by_its_average() -> None:
@@ -391,6 +400,43 @@ def test_where_all_are_slow_nobody_is_to_blame() -> None:
     assert blamed_in(pairs_of(every, nodes=4)) == sorted((f"n{a}", f"n{b}") for a, b in every)
 
 
+@pytest.mark.parametrize(
+    ("well", "guilty"), [({"b": 1, "c": 1}, "a"), ({"b": 1}, None), ({"b": 1, "c": 0}, None)]
+)
+def test_a_node_is_guilty_when_more_than_half_of_its_partners_are_well_with_others(
+    well: dict[str, int], guilty: str | None
+) -> None:
+    left = [frozenset("ab"), frozenset("ac")]
+    totals = {"a": 2, "b": 9, "c": 9}
+    assert fleets._guilty(left, totals, Counter(well)) == guilty
+
+
+def test_a_pair_is_not_judged_by_what_another_size_of_message_must_reach() -> None:
+    slow = [
+        replace(item, figures=[item.figures[0]._replace(value=1e9, message_bytes=4096)])
+        for item in pairs_of(set())
+    ]
+    assert {item.verdict for item in examine(slow, FACTS).verdicts} == {"no verdict"}
+
+
+def test_a_pair_that_takes_longer_than_the_others_is_found_where_nothing_is_expected() -> None:
+    found = [
+        replace(
+            item,
+            figures=[
+                item.figures[0]._replace(
+                    name="ib_send_latency",
+                    unit="s",
+                    direction="lower",
+                    value=2e-6 if item.nodes == ("n2", "n6") else 1e-6,
+                )
+            ],
+        )
+        for item in pairs_of(set())
+    ]
+    assert blamed_in(found) == [("n2", "n6")]
+
+
 def test_an_adapter_that_is_slow_with_everybody_is_its_nodes() -> None:
     of_two = {(one, other) for one in range(4) for other in range(4) if 2 in (one, other)}
     others = pairs_of(set(), nodes=4) + pairs_of(set(), nodes=4, device="mlx5_ib2")
@@ -437,6 +483,12 @@ def test_another_compiler_is_no_failure_and_another_kernel_is() -> None:
     assert examine(found, FACTS).blamed == {}
     found = [node(n, "node_state", kernel="6.9" if n == 3 else "6.8") for n in range(6)]
     assert list(examine(found, FACTS).blamed) == ["n3"]
+
+    # What nine tenths have is usual; what fewer have is not.
+    found = [node(n, "node_state", kernel="6.9" if n < 2 else "6.8") for n in range(20)]
+    assert sorted(examine(found, FACTS).blamed) == ["n0", "n1"]
+    found = [node(n, "node_state", kernel="6.9" if n < 3 else "6.8") for n in range(20)]
+    assert examine(found, FACTS).blamed == {}
 
 
 def test_two_nodes_alone_are_blamed_as_a_pair() -> None:
