@@ -1,0 +1,163 @@
+"""The role nvme_scratch, planned: the program that makes the file system, its settings, units."""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from typing import Any, Dict, List, Optional
+
+from ..plan import Asked, Plan, Skipped
+from .mounts import unit_name
+from .system import catalog_of
+
+__all__ = ["plan"]
+
+# Ansible's filter to_uuid has it: the file system's name stays what it was.
+_NAMESPACE = uuid.UUID("361E6D51-FAEC-444A-9079-341386DA8E2E")
+_PROGRAM = "/usr/local/libexec/trueup/nvme_scratch"
+# How long making the file system may take: mkfs.xfs first discards every block of every disk.
+_MAKE_SECONDS = 900
+_WRITTEN = "# Written by trueup (role nvme_scratch).\n"
+_SERVICE = f"""\
+{_WRITTEN}[Unit]
+Description=Make or find the scratch file system over the local NVMe disks
+Documentation=file://{_PROGRAM}
+
+# No RemainAfterExit: each start of the mount unit runs it again, so that what is mounted was looked at just before.
+[Service]
+Type=oneshot
+ExecStart={_PROGRAM} --wait
+TimeoutStartSec={_MAKE_SECONDS}
+"""  # noqa: E501 WHY: a line of the file
+_MOUNT = """\
+{written}[Unit]
+Description=Scratch file system over the local NVMe disks
+Requires=trueup-nvme-scratch.service
+After=trueup-nvme-scratch.service
+
+# nofail among the options also keeps it out of what local-fs.target waits for (systemd.mount(5)).
+[Mount]
+What={device}
+Where={mount_point}
+Type=xfs
+Options={options}
+
+[Install]
+WantedBy=multi-user.target
+"""
+# systemd.mount(5): a mount waits for its device, and gives up after 90 s unless the device's unit
+# says otherwise.
+_DEVICE = f"""\
+{_WRITTEN}# The mount may wait for the device as long as trueup-nvme-scratch.service may take to make it; when that fails, the
+# mount fails at once.
+[Unit]
+JobRunningTimeoutSec={_MAKE_SECONDS}
+"""  # noqa: E501 WHY: a line of the file
+
+
+def plan(asked: Asked) -> Plan:
+    """The scratch file system of a node; skipped in a container and where there is no local disk.
+
+    Values: ``disks``, ``packages`` that are missing, ``files`` as config_files takes them, the
+    ``program`` where it is installed, ``source`` and ``look``, the program and the arguments with
+    which a Python that reads it says what it would do, and the mount's ``unit``.
+    """
+    node, options = asked.node, asked.options
+    models = ", ".join(options["models"])
+    disks = [
+        disk["device"]
+        for disk in node["nvme"]
+        if disk["model"] and disk["model"].startswith(tuple(options["models"]))
+    ]
+    expected = catalog_of(node).get("nvme_disks")
+    refused = _refused(asked, disks, expected)
+    if refused:
+        return Plan(refused=refused)
+    why_not = ""
+    if node["container"]:
+        why_not = "a container: its disks belong to its host"
+    elif not disks:
+        why_not = f"no local NVMe disk of the model(s) {models}"
+    if why_not:
+        return Plan(skipped=[Skipped("nvme_scratch", why_not)])
+    settings = _settings(options, len(disks) if expected is None else expected)
+    source = asked.text("roles/nvme_scratch/files/nvme_scratch.py")
+    there = all(node["programs"].get(name) for name in ("mdadm", "mkfs.xfs"))
+    return Plan(
+        values={
+            "disks": disks,
+            "packages": [] if there else ["mdadm", "xfsprogs"],
+            "files": _files(asked, settings, source),
+            "program": _PROGRAM,
+            "source": source,
+            "look": [asked.python, "-I", "-", "--check", "--settings", json.dumps(settings)],
+            "unit": unit_name(options["mount_point"]),
+        }
+    )
+
+
+def _settings(options: Any, disks: int) -> Dict[str, Any]:
+    """What the program is told. Where the catalog does not know the number of disks, it is what
+    there is now, so that a boot knows when all have appeared."""
+    same = ("models", "mount_point", "chunk_kib", "owner", "group", "mode")
+    later = ("fewer_disks_allowed", "existing", "wait_seconds")
+    return {
+        **{name: options[name] for name in (*same, *later)},
+        # The same from one mount point on every node and after every deallocation: the mount unit
+        # stays true.
+        "uuid": str(uuid.uuid5(_NAMESPACE, options["mount_point"])),
+        "array": "trueup-scratch",
+        "expected_disks": disks,
+    }
+
+
+def _files(asked: Asked, settings: Dict[str, Any], source: str) -> List[Dict[str, str]]:
+    device = f"/dev/disk/by-uuid/{settings['uuid']}"
+    where = asked.options["mount_point"]
+    mount = _MOUNT.format(
+        written=_WRITTEN,
+        device=device,
+        mount_point=where,
+        options=",".join(asked.options["mount_options"]),
+    )
+    units = "/etc/systemd/system"
+    return [
+        {"path": _PROGRAM, "mode": "0755", "content": f"#!{asked.python} -I\n{source}"},
+        {
+            "path": "/etc/trueup/nvme_scratch.json",
+            "content": json.dumps(settings, indent=4, sort_keys=True) + "\n",
+        },
+        {"path": f"{units}/trueup-nvme-scratch.service", "content": _SERVICE},
+        {"path": f"{units}/{unit_name(where)}", "content": mount},
+        {"path": f"{units}/{unit_name(device, 'device')}.d/trueup.conf", "content": _DEVICE},
+    ]
+
+
+def _refused(asked: Asked, disks: List[str], expected: Optional[int]) -> List[str]:
+    node, options = asked.node, asked.options
+    where, models, mode = options["mount_point"], options["models"], options["mode"]
+    refused = []
+    if not re.fullmatch("(/[A-Za-z0-9_-]+)+", where):
+        refused.append(
+            f"nvme_scratch_mount_point is {where}: give an absolute path of letters, digits, - and"
+            " _."
+        )
+    if not models or not all(models):
+        refused.append(
+            "nvme_scratch_models is empty or holds an empty name, which every disk has: name the"
+            " models."
+        )
+    if not re.fullmatch("[0-7]{3,4}", mode):
+        refused.append(f"nvme_scratch_mode is {mode}: give three or four octal digits in quotes.")
+    chunk = options["chunk_kib"]
+    if chunk < 4 or chunk % 4:
+        refused.append(f"nvme_scratch_chunk_kib is {chunk}: give a multiple of 4, a page.")
+    may_lack = node["container"] or options["fewer_disks_allowed"]
+    if expected and not disks and not may_lack:
+        refused.append(
+            f"{node['vm_size']} has {expected} local NVMe disks and this machine shows none of the"
+            f" model(s) {', '.join(models)}: redeploy the VM, or set"
+            " nvme_scratch_fewer_disks_allowed."
+        )
+    return refused

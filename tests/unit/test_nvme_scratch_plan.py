@@ -1,0 +1,138 @@
+"""The role nvme_scratch, planned for the families and systems that get it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from role_plans import HPC, LOCAL_NVME, ND, SYSTEMS, asked, node
+from trueup.node.nvme_scratch import plan
+
+PROGRAMS = {"programs": {"mdadm": "/sbin/mdadm", "mkfs.xfs": "/sbin/mkfs.xfs"}}
+UUID = "c25b211f-add0-5772-b403-f6827eb1a18b"
+DEVICE = "dev-disk-by\\x2duuid-c25b211f\\x2dadd0\\x2d5772\\x2db403\\x2df6827eb1a18b.device"
+
+
+def values(on: dict[str, Any], **options: Any) -> dict[str, Any]:
+    planned = plan(asked("nvme_scratch", on, **options))
+    assert (planned.refused, planned.skipped) == ([], [])
+    return planned.as_result()
+
+
+def settings(result: dict[str, Any]) -> dict[str, Any]:
+    """What the program is told at once, and at each boot."""
+    python, *words, text = result["look"]
+    assert (python, words) == ("/usr/bin/python3", ["-I", "-", "--check", "--settings"])
+    told: dict[str, Any] = json.loads(text)
+    assert json.loads(result["files"][1]["content"]) == told
+    return told
+
+
+def disk(device: str, model: str | None = LOCAL_NVME) -> dict[str, Any]:
+    return {"device": device, "model": model, "size_bytes": 1, "local": True}
+
+
+@pytest.mark.parametrize("family", [*HPC, *ND, "nc_a100_v4"])
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_a_familys_disks_become_one_file_system(family: str, system: str) -> None:
+    on = node(family, system)
+    number = on["catalog"].get("nvme_disks") or 0
+    planned = plan(asked("nvme_scratch", on))
+    if not number:
+        why = "no local NVMe disk of the model(s) Microsoft NVMe Direct Disk"
+        assert [(one.what, one.why) for one in planned.skipped] == [("nvme_scratch", why)]
+        return
+    result = values(on)
+    assert result["disks"] == [f"nvme{n}n1" for n in range(number)]
+    assert settings(result)["expected_disks"] == number
+    assert result["packages"] == ["mdadm", "xfsprogs"]
+    assert [file["path"] for file in result["files"]] == [
+        result["program"],
+        "/etc/trueup/nvme_scratch.json",
+        "/etc/systemd/system/trueup-nvme-scratch.service",
+        "/etc/systemd/system/mnt-resource_nvme.mount",
+        f"/etc/systemd/system/{DEVICE}.d/trueup.conf",
+    ]
+
+
+def test_the_program_is_that_of_the_role() -> None:
+    result = values(node("ndv4", **PROGRAMS))
+    program = result["files"][0]
+    assert (program["mode"], result["packages"]) == ("0755", [])
+    assert program["content"] == "#!/usr/bin/python3 -I\n" + result["source"]
+    assert result["source"].startswith('"""')
+
+
+def test_what_the_program_is_told() -> None:
+    told = settings(values(node("ndv4"), owner="hpc", wait_seconds=5, existing="keep"))
+    assert told == {
+        "models": ["Microsoft NVMe Direct Disk"],
+        "mount_point": "/mnt/resource_nvme",
+        "uuid": UUID,
+        "array": "trueup-scratch",
+        "chunk_kib": 512,
+        "owner": "hpc",
+        "group": "root",
+        "mode": "1777",
+        "expected_disks": 8,
+        "fewer_disks_allowed": False,
+        "existing": "keep",
+        "wait_seconds": 5,
+    }
+
+
+def test_the_units_wait_for_the_file_system() -> None:
+    result = values(node("ndv4"), mount_point="/scratch/a-b", mount_options=["noatime"])
+    service, mount, device = (file["content"] for file in result["files"][2:])
+    assert result["unit"] == "scratch-a\\x2db.mount"
+    assert result["files"][3]["path"] == "/etc/systemd/system/scratch-a\\x2db.mount"
+    uuid = settings(result)["uuid"]
+    assert uuid != UUID
+    assert f"What=/dev/disk/by-uuid/{uuid}\nWhere=/scratch/a-b\n" in mount
+    assert "Type=xfs\nOptions=noatime\n" in mount
+    assert "ExecStart=/usr/local/libexec/trueup/nvme_scratch --wait\n" in service
+    assert service.splitlines()[-1] == "TimeoutStartSec=900"
+    assert device.splitlines()[-1] == "JobRunningTimeoutSec=900"
+
+
+def test_only_disks_of_the_models_are_used() -> None:
+    others = [disk("nvme1n1", "MSFT NVMe Accelerator"), disk("nvme2n1", None)]
+    on = node("ndv4", nvme=[disk("nvme0n1"), *others])
+    assert values(on)["disks"] == ["nvme0n1"]
+
+
+def test_of_an_unknown_size_those_that_are_there_count() -> None:
+    on = node("local", nvme=[disk("nvme0n1"), disk("nvme1n1")])
+    assert settings(values(on))["expected_disks"] == 2
+
+
+def test_a_containers_disks_are_its_hosts() -> None:
+    planned = plan(asked("nvme_scratch", node("ndv4", container=True, nvme=[])))
+    assert [one.why for one in planned.skipped] == ["a container: its disks belong to its host"]
+    assert planned.refused == []
+
+
+def test_a_machine_that_lost_its_disks_is_refused() -> None:
+    lost = node("ndv4", nvme=[])
+    said = "Standard_ND96asr_v4 has 8 local NVMe disks and this machine shows none"
+    assert [one[: len(said)] for one in plan(asked("nvme_scratch", lost)).refused] == [said]
+    allowed = plan(asked("nvme_scratch", lost, fewer_disks_allowed=True))
+    assert (allowed.refused, len(allowed.skipped)) == ([], 1)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"mount_point": "/mnt/a b"}, "nvme_scratch_mount_point is /mnt/a b"),
+        ({"mount_point": "/mnt/"}, "nvme_scratch_mount_point is /mnt/"),
+        ({"models": []}, "nvme_scratch_models is empty"),
+        ({"models": ["Microsoft", ""]}, "nvme_scratch_models is empty or holds an empty name"),
+        ({"mode": "0o777"}, "nvme_scratch_mode is 0o777"),
+        ({"chunk_kib": 6}, "nvme_scratch_chunk_kib is 6"),
+        ({"chunk_kib": 0}, "nvme_scratch_chunk_kib is 0"),
+    ],
+)
+def test_wrong_values_are_refused(options: dict[str, Any], said: str) -> None:
+    refused = plan(asked("nvme_scratch", node("local"), **options)).refused
+    assert [one[: len(said)] for one in refused] == [said]
