@@ -29,116 +29,7 @@ description:
     O(prefix) is the same on all nodes. A run of C(gpt_driver) whose processes were on another
     number of hosts is C(invalid).
   - Needs what the role P(training#role) installs.
-options:
-  prefix:
-    description: Folder into which the role training installed the environment and the programs, on
-      every node.
-    type: path
-    required: true
-  program:
-    description:
-      - C(gpt_driver) runs on CPUs (gloo) and GPUs (nccl). C(megatron) is Megatron-LM with made-up
-        data. C(megatron_deepspeed) needs O(data).
-    type: str
-    choices: [gpt_driver, megatron, megatron_deepspeed]
-    default: gpt_driver
-  layers:
-    description: Decoder layers.
-    type: int
-    default: 2
-  hidden_size:
-    description: Hidden size, a multiple of O(attention_heads).
-    type: int
-    default: 128
-  attention_heads:
-    description: Attention heads.
-    type: int
-    default: 4
-  sequence_length:
-    description: Tokens of one sample.
-    type: int
-    default: 64
-  vocabulary_size:
-    description: Vocabulary, as padded.
-    type: int
-    default: 512
-  micro_batch:
-    description: Samples of each process in an iteration; the global batch is that of all of them.
-    type: int
-    default: 4
-  iterations:
-    description: How many to run; 6 at least.
-    type: int
-    default: 20
-  processes:
-    description: Processes of each node; one a GPU where O(backend=nccl).
-    type: int
-    default: 1
-  node_rank:
-    description: With O(launcher=local), this node's place among O(nodes), from 0; the others meet
-      at the first.
-    type: int
-    default: 0
-  rendezvous_address:
-    description:
-      - Address of the first node, as the others reach it. Several nodes need it, but for
-        O(launcher=slurm); there it is by default the first node of the job, by the name that Slurm
-        has for it. Slurm has an order of its own, whatever that of O(nodes).
-    type: str
-    default: ""
-  rendezvous_port:
-    description: Port there.
-    type: int
-    default: 29500
-  interface:
-    description: Network interface over which processes meet, and gloo sends; empty leaves it to
-      them.
-    type: str
-    default: ""
-  backend:
-    description: nccl on nodes with GPUs, gloo on those without, where GPUs are hidden from it.
-    type: str
-    choices: [gloo, nccl]
-    default: gloo
-  zero_stage:
-    description: DeepSpeed's ZeRO stage; with C(megatron) 1 is its distributed optimizer.
-    type: int
-    default: 0
-  offload:
-    description: Where the optimizer's state is kept; C(cpu) with O(zero_stage=3) alone.
-    type: str
-    choices: [none, cpu]
-    default: none
-  deepspeed_config:
-    description: DeepSpeed's configuration, a JSON file; where DeepSpeed takes part.
-    type: path
-  recompute:
-    description: Whether activations are computed again in the backward pass.
-    type: bool
-    default: false
-  precision:
-    description: What is computed in; C(gpt_driver) has no C(fp16).
-    type: str
-    choices: [fp32, bf16, fp16]
-    default: fp32
-  threads:
-    description: CPU threads of each process; 0 leaves it to PyTorch.
-    type: int
-    default: 0
-  data:
-    description: What C(megatron_deepspeed) trains on.
-    type: dict
-    default: {}
-  arguments:
-    description: More options of the program's own, at the end.
-    type: list
-    elements: str
-    default: []
-  variables:
-    description: Environment variables of the run, such as NCCL's.
-    type: dict
-    default: {}
-extends_documentation_fragment: [trueup_bench, trueup_launcher]
+extends_documentation_fragment: [trueup_options.megatron, trueup_bench, trueup_launcher]
 author: trueup contributors (@trueup)
 """
 
@@ -197,49 +88,20 @@ ansible_facts:
 """
 
 import os
+from dataclasses import replace
 from typing import Any, Dict, Optional
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.trueup.benchmarks.megatron import case as megatron
 from ansible.module_utils.trueup.benchmarks.megatron.output import parse_megatron
 from ansible.module_utils.trueup.errors import BadInput
+from ansible.module_utils.trueup.options import module_spec
 from ansible.module_utils.trueup.run.bench import COMMON_SPEC, Bench
 from ansible.module_utils.trueup.run.launcher import LAUNCHER_SPEC, Launcher
 
-_NUMBERS = {
-    "layers": 2,
-    "hidden_size": 128,
-    "attention_heads": 4,
-    "sequence_length": 64,
-    "vocabulary_size": 512,
-    "micro_batch": 4,
-    "iterations": 20,
-    "processes": 1,
-    "node_rank": 0,
-    "rendezvous_port": 29500,
-    "zero_stage": 0,
-    "threads": 0,
-}
-
 
 def argument_spec() -> Dict[str, Dict[str, Any]]:
-    return dict(
-        COMMON_SPEC,
-        **LAUNCHER_SPEC,
-        **{name: {"type": "int", "default": default} for name, default in _NUMBERS.items()},
-        prefix={"type": "path", "required": True},
-        program={"type": "str", "choices": list(megatron.PROGRAMS), "default": "gpt_driver"},
-        rendezvous_address={"type": "str", "default": ""},
-        interface={"type": "str", "default": ""},
-        backend={"type": "str", "choices": ["gloo", "nccl"], "default": "gloo"},
-        offload={"type": "str", "choices": ["none", "cpu"], "default": "none"},
-        deepspeed_config={"type": "path"},
-        recompute={"type": "bool", "default": False},
-        precision={"type": "str", "choices": ["fp32", "bf16", "fp16"], "default": "fp32"},
-        data={"type": "dict", "default": {}},
-        arguments={"type": "list", "elements": "str", "default": []},
-        variables={"type": "dict", "default": {}},
-    )
+    return {**COMMON_SPEC, **LAUNCHER_SPEC, **module_spec(megatron.OPTIONS)}
 
 
 def _launcher(given: Dict[str, Any]) -> Optional[Launcher]:
@@ -254,21 +116,25 @@ def _launcher(given: Dict[str, Any]) -> Optional[Launcher]:
 def main() -> None:
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     given = module.params
-    bench = Bench(module, "megatron")
+    bench = Bench(module, "megatron", megatron.OPTIONS)
     try:
         run = megatron.asked(dict(given, nodes=given["nodes"] or [given["node_name"]]))
         launcher = _launcher(given)
         variables = megatron.environment(run, given["interface"], given["variables"])
         config = given["deepspeed_config"] or ""
-        command = megatron.command(
-            run,
-            launcher=launcher,
-            variables=variables,
-            limit_seconds=given["timeout_seconds"],
-            prefix=given["prefix"],
-            deepspeed_config=config,
-            data=given["data"],
-            arguments=given["arguments"],
+        # That of the first node is in the record.
+        first, command = (
+            megatron.command(
+                one,
+                launcher=launcher,
+                variables=variables,
+                limit_seconds=given["timeout_seconds"],
+                prefix=given["prefix"],
+                deepspeed_config=config,
+                data=given["data"],
+                arguments=given["arguments"],
+            )
+            for one in (replace(run, node_rank=0), run)
         )
         if run.deepspeed and not module.check_mode and not os.path.isfile(config):
             raise BadInput(f"deepspeed_config {config} is not a file on this node")
@@ -277,6 +143,7 @@ def main() -> None:
     bench.prepare(
         case=megatron.case_name(run),
         command=command,
+        recorded_as=first,
         environment={**variables, **(launcher.variables(run.world_size) if launcher else {})},
         parameters=megatron.parameters(run),
         nodes=list(run.nodes),
@@ -292,6 +159,7 @@ def main() -> None:
             changed=False,
             record=None,
             raw=None,
+            resumed=None,
             command=command,
             environment=bench.case.environment,
             ansible_facts={},

@@ -68,10 +68,11 @@ class ActionModule(ActionBase):
             and (host in record["nodes"] or record["nodes"] == case.get("nodes"))
         ]
         given = {
+            # A plan may give the facts of the node whose record it is.
+            "node": (variables.get("ansible_facts") or {}).get("trueup_node") or {},
             **case,
             "run_id": run,
             "node_name": host,
-            "node": (variables.get("ansible_facts") or {}).get("trueup_node") or {},
             "earlier": [identity(record) for record in earlier],
         }
         result: dict[str, Any] = self._execute_module(

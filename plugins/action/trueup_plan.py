@@ -16,7 +16,7 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.plugins.action import ActionBase
 from trueup import benchmarks
 from trueup.errors import TrueupError
-from trueup.options import refusals
+from trueup.options import MODULE, refusals
 from trueup.plan import Asked
 
 if TYPE_CHECKING:
@@ -234,11 +234,13 @@ def tool_of(role: str) -> str:
 
 
 def options_of(role: str) -> tuple[Option, ...]:
-    """What a benchmark's room declares; of other roles nothing: argument_specs.yml says it all."""
+    """The role's options that a benchmark's room declares; of other roles nothing:
+    argument_specs.yml says it all."""
     tool = tool_of(role)
     if not tool:
         return ()
-    return tuple(getattr(importlib.import_module(f"trueup.benchmarks.{tool}.case"), "OPTIONS", ()))
+    case = importlib.import_module(f"trueup.benchmarks.{tool}.case")
+    return tuple(one for one in getattr(case, "OPTIONS", ()) if one.of != MODULE)
 
 
 @functools.lru_cache(maxsize=64)

@@ -16,6 +16,8 @@ import megatron_bench
 import pytest
 import yaml
 from ansible.module_utils.trueup.run import launcher
+from ansible.module_utils.trueup.run.bench import COMMON_SPEC
+from ansible.module_utils.trueup.run.resume import identity
 from bench_modules import FakeRun, Runner, ends_badly, refuses
 from trueup import record as records
 from trueup.benchmarks.megatron.flops import Model, article_flops, megatron_flops, parameters
@@ -489,12 +491,12 @@ def test_another_run_than_asked_for_is_invalid(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"iterations": 5}, "iterations 5 is below 6"),
-        ({"layers": 0}, "layers 0 is not a whole number"),
+        ({"iterations": 5}, "iterations is 5: it must be 6 or more"),
+        ({"layers": 0}, "layers is 0: it must be 1 or more"),
         ({"hidden_size": 130}, "hidden_size 130 cannot be divided among 4 attention_heads"),
-        ({"processes": 0}, "processes 0 is not a positive number"),
-        ({"threads": -1}, "threads -1 is negative"),
-        ({"zero_stage": 4}, "zero_stage 4 is not 0, 1, 2 or 3"),
+        ({"processes": 0}, "processes is 0: it must be 1 or more"),
+        ({"threads": -1}, "threads is -1: it must be 0 or more"),
+        ({"zero_stage": 4}, "zero_stage is 4: it must be 0 or more, 3 or less"),
         ({"zero_stage": 1}, "zero_stage 1 needs deepspeed_config"),
         ({"zero_stage": 1, "deepspeed_config": "/no/such"}, "/no/such is not a file on this node"),
         ({"offload": "cpu"}, "offload cpu needs zero_stage 3, not 0"),
@@ -513,13 +515,94 @@ def test_another_run_than_asked_for_is_invalid(
         ({**LM_MODEL, "vocabulary_size": 50257}, "50257 is not a multiple of 128"),
         ({"precision": "fp16"}, "gpt_driver has no fp16"),
         ({"precision": "fp16", "zero_stage": 3}, "gpt_driver has no fp16"),
-        ({"timeout_seconds": 0}, "timeout_seconds 0"),
+        ({"timeout_seconds": 0}, "timeout_seconds is 0: it must be 1 or more"),
     ],
 )
 def test_bad_input_is_refused_before_anything_runs(
     run_module: Any, arguments: dict[str, Any], message: str
 ) -> None:
     refuses(run_module, message, **arguments)
+
+
+def recorded(record: dict[str, Any]) -> list[dict[str, Any]]:
+    return [json.loads(json.dumps(identity(record)))]
+
+
+# Of what a launcher takes alone, and of DeepSpeed, in a run that has them.
+MPIRUN = {**HERE, "launcher": "mpirun", "hosts": ["a", "b"]}
+JOB = {**HERE, **SLURM, "rendezvous_address": ""}
+CHANGED: list[tuple[str, Any, dict[str, Any]]] = [
+    ("prefix", "/srv/training", {}),
+    ("program", "megatron_deepspeed", {**LM_MODEL, "deepspeed_config": "zero.json"}),
+    ("layers", 3, {}),
+    ("hidden_size", 256, {}),
+    ("attention_heads", 8, {}),
+    ("vocabulary_size", 1024, {}),
+    ("sequence_length", 128, {}),
+    ("micro_batch", 2, {}),
+    ("iterations", 21, {}),
+    ("processes", 4, {}),
+    ("threads", 2, {}),
+    ("rendezvous_address", "10.0.0.5", HERE),
+    ("rendezvous_port", 29501, {}),
+    ("interface", "eth1", {}),
+    ("backend", "nccl", {}),
+    ("zero_stage", 1, {"deepspeed_config": "zero.json"}),
+    ("offload", "cpu", {"zero_stage": 3, "deepspeed_config": "zero.json"}),
+    ("deepspeed_config", "other.json", {"zero_stage": 1, "deepspeed_config": "zero.json"}),
+    ("recompute", True, {}),
+    ("precision", "bf16", {}),
+    (
+        "data",
+        {"path": "/e", "vocabulary": "/v", "merges": "/m"},
+        {**LM_MODEL, "program": "megatron_deepspeed", "deepspeed_config": "zero.json"},
+    ),
+    ("arguments", ["--seed", "2"], {}),
+    ("variables", {"NCCL_ALGO": "Tree"}, {}),
+    ("nodes", ["node-1", "node-3"], HERE),
+    ("hosts", ["a", "c"], MPIRUN),
+    ("launcher", "mpirun", HERE),
+    ("launcher_path", "/opt/ompi/bin/mpirun", MPIRUN),
+    ("launcher_arguments", ["--mca", "btl", "tcp"], MPIRUN),
+    ("job_directory", "/shared/others", JOB),
+    ("job_options", ["--partition=all"], JOB),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "others"), CHANGED, ids=lambda item: str(item)[:20])
+def test_a_changed_option_measures_again(
+    run_module: Any, tmp_path: Path, name: str, value: Any, others: dict[str, Any]
+) -> None:
+    monkeypatch = pytest.MonkeyPatch()
+    monkeypatch.chdir(tmp_path)
+    for config in ("zero.json", "other.json"):
+        (tmp_path / config).write_text("{}")
+    data = {"path": "/d", "vocabulary": "/v", "merges": "/m"}
+    given = {"data": data, **others}
+    # What ended otherwise than ok has the same identity.
+    run = FakeRun(stdout=LM if "layers" in others else TWO)
+    earlier = recorded(run_module(run, **given)["record"])
+    again = run_module(FakeRun(), check=True, **given, earlier=earlier)
+    assert again["resumed"] == 0
+    given[name] = value
+    assert run_module(FakeRun(), check=True, **given, earlier=earlier)["resumed"] is None
+    monkeypatch.undo()
+
+
+def test_every_option_is_changed_but_those_that_change_no_figure() -> None:
+    """A node's place is asked of the first one's record, and who waits how long is no figure's."""
+    others = {"node_rank", "absent", "queue_seconds", *COMMON_SPEC}
+    assert {name for name, _, _ in CHANGED} == set(megatron_bench.argument_spec()) - others
+
+
+def test_every_node_of_torchrun_takes_the_first_ones_record(run_module: Any) -> None:
+    """One that measured alone would wait for the others until the time limit."""
+    earlier = recorded(run_module(FakeRun(stdout=TWO), **HERE)["record"])
+    for rank in (0, 1):
+        run = FakeRun()
+        assert run_module(run, **HERE, node_rank=rank, earlier=earlier)["resumed"] == 0
+        changed = run_module(run, **HERE, node_rank=rank, layers=3, check=True, earlier=earlier)
+        assert (changed["resumed"], run.calls) == (None, [])
 
 
 def test_the_catalogs_models_are_the_articles() -> None:

@@ -16,7 +16,7 @@ VALUES = {
     "training_interface": "eth1",
     "training_rendezvous_port": 29500,
     "training_variables": {"NCCL_DEBUG": "INFO WARN"},
-    "__training_processes": 2,
+    "__training_plan": {"processes": 2},
 }
 SAY = '#!/bin/bash\npwd -P\nprintf "%s\\n" "$@"\nenv | grep IFNAME || true\n'
 

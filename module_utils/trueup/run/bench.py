@@ -136,10 +136,19 @@ class Bench:
         """End before anything ran: the input cannot be used."""
         self._fail(reason, record=None)
 
-    def prepare(self, *, momentary: Sequence[str] = (), **fields: Any) -> None:
+    def prepare(
+        self,
+        *,
+        momentary: Sequence[str] = (),
+        recorded_as: Sequence[str] = (),
+        **fields: Any,
+    ) -> None:
         """Set the case's fields (see Case). In check mode this ends the module with the command
         that would run; where an earlier record of the run stands for the case (run/resume.py, also
-        on ``momentary``), with that."""
+        on ``momentary``), with that.
+
+        ``recorded_as`` is the command that the record has, where another node makes it.
+        """
         for name, value in fields.items():
             setattr(self.case, name, value)
         if self._timeout_seconds < 1:
@@ -147,9 +156,8 @@ class Bench:
         digest = program_digest(self.case.command)
         if digest:
             self.case.software.setdefault(PROGRAM, digest)
-        taken = standing(
-            self._module.params["earlier"], self.case.record("ok"), momentary=momentary
-        )
+        case = replace(self.case, command=list(recorded_as)) if recorded_as else self.case
+        taken = standing(self._module.params["earlier"], case.record("ok"), momentary=momentary)
         if taken is not None or self._module.check_mode:
             self._module.exit_json(
                 changed=False, record=None, resumed=taken, ansible_facts={}, **self._common()

@@ -1,0 +1,395 @@
+"""The role training, planned: version set, program, model and layout, DeepSpeed's configurations,
+and the one case."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Dict, List, Mapping, Optional
+
+from ...errors import BadInput
+from ...options import ROLE, refusals
+from ...plan import Asked, Plan, Skipped
+from ...run import nodes as together
+from .case import CATALOG, OPTIONS, TORCHRUN
+from .case import asked as run_of
+
+__all__ = ["deepspeed_configuration", "plan", "programs"]
+
+_NEEDED_MIB = {True: 8192, False: 1024}
+_OWN_MODEL = ("layers", "hidden_size", "attention_heads")
+_RECOMPUTE = {"true": True, "yes": True, "false": False, "no": False}
+_SAME = (
+    *("prefix", "iterations", "rendezvous_port", "interface", "data", "variables"),
+    *("timeout_seconds", "launcher_arguments", "job_options"),
+)
+
+
+def programs(asked: Asked) -> Dict[str, Any]:
+    """What preflight asks the node for, as arguments of program_facts."""
+    prefix = asked.options["prefix"]
+    return {
+        "python": asked.options["python"],
+        "imports": ["venv", "ensurepip"],
+        "programs": ["git"],
+        "folders": [prefix, f"{prefix}/venv"],
+    }
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """What ``auto`` and ``catalog`` come to on this node.
+
+    Attributes:
+        gpus: how many the node has.
+        set_name, versions: the version set of catalog/training.yml.
+        program: what trains.
+        model: of the catalog or the user's own, with ``runs``.
+        parallelism: how the catalog's runs of it were made.
+    """
+
+    gpus: int
+    set_name: str
+    versions: Mapping[str, Any]
+    program: str
+    model: Mapping[str, Any]
+    parallelism: Mapping[str, Any]
+    zero_stage: int
+
+    @property
+    def torch(self) -> str:
+        return str(self.versions["versions"].get("pytorch", "none"))
+
+    @property
+    def old_torch(self) -> bool:
+        """gpt_driver is for PyTorch 2.0."""
+        return self.program == "gpt_driver" and self.torch.split(".")[0] in ("none", "0", "1")
+
+    @property
+    def clone(self) -> Mapping[str, Any]:
+        return {} if self.program == "gpt_driver" else self.versions["megatron"]
+
+
+def plan(asked: Asked) -> Plan:
+    """One case, on each node that has a part in it.
+
+    ``requirements`` are those of the version set, ``clone`` is Megatron's repository and commit,
+    or empty, ``files`` DeepSpeed's configurations, ``stale_link`` says whether ``venv`` is a link
+    to an environment that is taken no more; ``processes``, ``node_count`` and ``gpus`` are for the
+    launchers of the user's own jobs.
+    """
+    options, catalog = asked.options, asked.catalog("training.yml")
+    hosts = [name.strip() for name in options["hosts"] if name.strip()]
+    refused = _wrong(options, hosts, catalog, asked.hostvars)
+    if refused:
+        return Plan(refused=refused)
+    chosen = _choose(asked, catalog)
+    nodes = hosts or [asked.host]
+    case = _case(asked, chosen, nodes)
+    lacking = _lacking(asked, chosen)
+    mine = asked.host in (nodes if options["launcher"] == TORCHRUN else nodes[:1])
+    refused = _impossible(asked, chosen, nodes)
+    if mine and not lacking:
+        refused += _no_run(case, nodes)
+    clone = chosen.clone and {
+        "repository": options["megatron_repository"] or chosen.clone["repository"],
+        "commit": chosen.clone["commit"],
+    }
+    return Plan(
+        values={
+            "requirements": chosen.versions["requirements"],
+            "clone": clone,
+            "files": _files(case, chosen, catalog),
+            "stale_link": not options["venv"] and _venv(asked)["link"],
+            "processes": case["processes"],
+            "node_count": len(nodes),
+            "gpus": chosen.gpus,
+        },
+        skipped=[Skipped("training", why) for why in lacking],
+        refused=[f"training: {text}." for text in refused],
+        cases=[case] if mine else [],
+    )
+
+
+def _wrong(
+    options: Mapping[str, Any],
+    hosts: List[str],
+    catalog: Mapping[str, Any],
+    hostvars: Mapping[str, Any],
+) -> List[str]:
+    """What no node could make of the variables, a sentence each."""
+    models, own = catalog["models"], options["custom_model"]
+    refused = []
+    if options["model"] not in ("auto", "custom", *models):
+        refused.append(
+            f"training_model {options['model']} is none of auto, custom, {', '.join(models)}."
+        )
+    may = {*_OWN_MODEL, "vocabulary_size"}
+    if not set(own) <= may or (options["model"] == "custom" and not set(_OWN_MODEL) <= set(own)):
+        refused.append(
+            f"training_custom_model has {', '.join(own) or 'nothing'}: it has"
+            f" {', '.join(_OWN_MODEL)}, may have vocabulary_size, and nothing else."
+        )
+    if options["recompute"].lower() not in (CATALOG, *_RECOMPUTE):
+        refused.append(
+            f"training_recompute is {options['recompute']}: it must be {CATALOG}, true or false."
+        )
+    if options["prefix"][:1] not in ("/", "~"):
+        refused.append(f"training_prefix {options['prefix']} is not an absolute path.")
+    strange = [name for name in hosts if name not in hostvars]
+    if strange or len(set(hosts)) < len(hosts):
+        refused.append(
+            f"training_hosts {', '.join(hosts)} must be hosts of the inventory, each once."
+        )
+    return refused
+
+
+def _choose(asked: Asked, catalog: Mapping[str, Any]) -> _Chosen:
+    options, gpus = asked.options, len(asked.node.get("gpus") or [])
+    set_name, program, name = options["version_set"], options["program"], options["model"]
+    if set_name == "auto":
+        set_name = "current" if gpus else "cpu"
+    versions = catalog["sets"][set_name]
+    if name == "auto":
+        name = "1.3B" if gpus else "tiny"
+    own = {"runs": [{"sequence_length": 1024, "micro_batch": [1]}], **options["custom_model"]}
+    model = own if name == "custom" else catalog["models"][name]
+    parallelism = catalog["parallelism"].get(name, {})
+    asked_stage = options["zero_stage"]
+    stage = parallelism.get("zero_stage", 0) if asked_stage == CATALOG else asked_stage
+    if program == "auto":
+        program = versions["megatron"].get("program", "gpt_driver") if gpus else "gpt_driver"
+        # Megatron-LM has no ZeRO-2 and 3: gpt_driver takes those of DeepSpeed.
+        if program == "megatron" and int(stage) > 1:
+            program = "gpt_driver"
+    return _Chosen(
+        gpus=gpus,
+        set_name=set_name,
+        versions=versions,
+        program=program,
+        model={"vocabulary_size": catalog["vocabulary"]["padded"], **model},
+        parallelism=parallelism,
+        zero_stage=int(stage),
+    )
+
+
+def _case(asked: Asked, chosen: _Chosen, nodes: List[str]) -> Dict[str, Any]:
+    options, run = asked.options, chosen.model["runs"][-1]
+    processes = options["processes"] or chosen.gpus or 2
+    cores = asked.node.get("cores") or 1
+    threads = options["threads"] or (0 if chosen.gpus else max(1, cores // processes))
+    launcher, offload = options["launcher"], options["offload"]
+    recompute = options["recompute"].lower()
+    # mpirun on one node needs no name for it, nor ssh.
+    named = [] if launcher == "mpirun" and len(nodes) == 1 else nodes
+    rank = nodes.index(asked.host) if asked.host in nodes else 0
+    return {
+        **{name: options[name] for name in _SAME},
+        **{name: chosen.model[name] for name in (*_OWN_MODEL, "vocabulary_size")},
+        "program": chosen.program,
+        "sequence_length": options["sequence_length"] or run["sequence_length"],
+        "micro_batch": options["micro_batch"] or run["micro_batch"][-1],
+        "processes": processes,
+        "threads": threads,
+        "nodes": named,
+        "hosts": together.hosts(named, asked.hostvars),
+        "absent": together.absent(nodes, asked.hosts, asked.hostvars, "training"),
+        "launcher": "local" if launcher == TORCHRUN else launcher,
+        "launcher_path": options["launcher_path"] or None,
+        "job_directory": options["job_directory"] or None,
+        "node_rank": rank,
+        # The record is the first one's.
+        "node": _facts(asked.hostvars, nodes[0]) if rank else None,
+        "rendezvous_address": options["rendezvous_address"] or _first(asked, nodes),
+        "backend": "nccl" if chosen.gpus else "gloo",
+        "zero_stage": chosen.zero_stage,
+        "offload": chosen.parallelism.get("offload", "none") if offload == CATALOG else offload,
+        "deepspeed_config": f"{options['prefix']}/zero.json",
+        "recompute": _RECOMPUTE.get(recompute, chosen.parallelism.get("recompute", False)),
+        "precision": _precision(options["precision"], chosen),
+    }
+
+
+def _facts(hostvars: Mapping[str, Any], name: str) -> Dict[str, Any]:
+    facts: Dict[str, Any] = (hostvars[name].get("ansible_facts") or {}).get("trueup_node") or {}
+    return facts
+
+
+def _first(asked: Asked, nodes: List[str]) -> str:
+    """Where the others meet; of a Slurm job and one node, nowhere that must be said."""
+    if len(nodes) == 1 or asked.options["launcher"] == "slurm":
+        return ""
+    return str(asked.hostvars[nodes[0]].get("ansible_host") or nodes[0])
+
+
+def _precision(wanted: str, chosen: _Chosen) -> str:
+    if wanted != "auto":
+        return wanted
+    return _of_set(chosen) if chosen.gpus else "fp32"
+
+
+def _of_set(chosen: _Chosen) -> str:
+    return "fp16" if chosen.set_name == "article-2022" else "bf16"
+
+
+def _venv(asked: Asked) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = asked.found["folders"][f"{asked.options['prefix']}/venv"]
+    return found
+
+
+def _lacking(asked: Asked, chosen: _Chosen) -> List[str]:
+    """Why this node cannot have the role, a sentence each."""
+    options = asked.options
+    megatron = chosen.program != "gpt_driver"
+    sharded = not megatron and chosen.zero_stage > 0
+    found = [] if options["venv"] else _environment(asked, chosen)
+    if not chosen.versions["requirements"] and not options["venv"]:
+        found.append(
+            f"the version set {chosen.set_name} was built from source and has no wheels to install:"
+            " set training_venv to an environment that has it"
+        )
+    if chosen.clone and not asked.found["programs"]["git"]:
+        found.append("no git on this node, which Megatron is fetched with")
+    if megatron and not chosen.gpus:
+        found.append(
+            f"{chosen.program} needs NVIDIA GPUs, and there is none: gpt_driver runs without"
+        )
+    if chosen.old_torch:
+        found.append(_needs_torch(chosen))
+    if sharded and not options["venv"] and "deepspeed" not in chosen.versions["versions"]:
+        found.append(
+            f"zero_stage {chosen.zero_stage} needs DeepSpeed, which the version set"
+            f" {chosen.set_name} does not have"
+        )
+    if chosen.program == "megatron_deepspeed" and not options["data"]:
+        found.append("megatron_deepspeed has no made-up data, and training_data is not set")
+    return found
+
+
+def _environment(asked: Asked, chosen: _Chosen) -> List[str]:
+    """What keeps the role from making its own."""
+    python: Optional[Mapping[str, Any]] = asked.found["python"]
+    if python is None:
+        return [f"no {asked.options['python']} on this node"]
+    found = []
+    oldest, newest = chosen.versions["python"]
+    if not _numbers(oldest) <= python["version"][:2] <= _numbers(newest):
+        has = ".".join(str(part) for part in python["version"][:2])
+        found.append(
+            f"Python {has} is not one of {oldest} to {newest} that the version set is pinned for:"
+            " set training_python"
+        )
+    if python["missing"]:
+        found.append(f"{python['path']} has no venv module (package python3-venv)")
+    space, venv = asked.found["folders"][asked.options["prefix"]], _venv(asked)
+    free, needed = space["free_bytes"] // 1024**2, _NEEDED_MIB[bool(chosen.gpus)]
+    # An installation that is there needs no more space.
+    if free < needed and (venv["link"] or not venv["there"]):
+        found.append(
+            f"{free} MiB are free in {space['path']} and {needed} are needed: set training_prefix"
+        )
+    return found
+
+
+def _numbers(version: str) -> List[int]:
+    return [int(part) for part in version.split(".")]
+
+
+def _needs_torch(chosen: _Chosen) -> str:
+    return (
+        f"gpt_driver needs PyTorch 2.0, and the version set {chosen.set_name} has {chosen.torch}:"
+        " take training_program megatron_deepspeed, or another training_version_set"
+    )
+
+
+def _impossible(asked: Asked, chosen: _Chosen, nodes: List[str]) -> List[str]:
+    """What this node refuses."""
+    options, venv = asked.options, _venv(asked)
+    refused = []
+    # gpt_driver that was not named is no mistake: the node is skipped.
+    if chosen.old_torch and options["program"] == "gpt_driver":
+        refused.append(_needs_torch(chosen))
+    if options["venv"] and venv["there"] and not venv["link"]:
+        refused.append(
+            f"training_venv {options['venv']} would stand at {options['prefix']}/venv, where the"
+            " role's own environment is: remove that, or set training_prefix to another folder"
+        )
+    if options["launcher"] == "slurm" and not options["job_directory"].startswith("/"):
+        refused.append(
+            "training_launcher slurm needs training_job_directory, the absolute path of a folder"
+            f" that all nodes share, and not '{options['job_directory']}'"
+        )
+    unlike = together.unlike(nodes, asked.hostvars)
+    return [*refused, *([f"training_hosts: {unlike}"] if unlike else [])]
+
+
+def _no_run(case: Mapping[str, Any], nodes: List[str]) -> List[str]:
+    """Why the case cannot be run, by the module's own rules; empty where it can."""
+    of_the_module = [one for one in OPTIONS if one.of != ROLE]
+    try:
+        whole = {name: int(case[name]) for name in (*_OWN_MODEL, "vocabulary_size")}
+    except (TypeError, ValueError):
+        return ["training_custom_model has a number that is not whole"]
+    refused = refusals(of_the_module, {**case, **whole})
+    if not refused:
+        try:
+            run_of({**case, **whole, "nodes": nodes})
+        except BadInput as error:
+            refused = [str(error)]
+    return refused
+
+
+def _files(
+    case: Mapping[str, Any], chosen: _Chosen, catalog: Mapping[str, Any]
+) -> List[Dict[str, str]]:
+    """DeepSpeed's configuration of this node's run, and of each catalog model's."""
+    found = {
+        "zero.json": deepspeed_configuration(
+            case["micro_batch"], case["zero_stage"], case["offload"], case["precision"]
+        )
+    }
+    for name, made in catalog["parallelism"].items():
+        micro_batch = catalog["models"][name]["runs"][-1]["micro_batch"][-1]
+        found[f"zero-{name}.json"] = deepspeed_configuration(
+            micro_batch, made["zero_stage"], made["offload"], _of_set(chosen)
+        )
+    return [
+        {
+            "path": f"{case['prefix']}/{name}",
+            "content": json.dumps(content, indent=2, sort_keys=True) + "\n",
+        }
+        for name, content in found.items()
+    ]
+
+
+def deepspeed_configuration(
+    micro_batch: int, zero_stage: int, offload: str, precision: str
+) -> Dict[str, Any]:
+    """DeepSpeed's configuration, as its documentation names the members; sizes are those of the
+    article's recipes (Megatron-DeepSpeed, examples/azure)."""
+    zero: Dict[str, Any] = {
+        "stage": zero_stage,
+        "contiguous_gradients": True,
+        "overlap_comm": True,
+        "reduce_bucket_size": 90000000,
+        "stage3_prefetch_bucket_size": 50000000,
+        "stage3_param_persistence_threshold": 100000,
+        "stage3_max_live_parameters": 3000000000,
+        "stage3_max_reuse_distance": 3000000000,
+        "sub_group_size": 1000000000,
+    }
+    if offload == "cpu":
+        zero["offload_optimizer"] = {"device": "cpu", "pin_memory": True}
+    half: Dict[str, Any] = {"enabled": precision == "fp16"}
+    if precision == "fp16":
+        half.update(initial_scale_power=15, loss_scale_window=1000, hysteresis=2, min_loss_scale=1)
+    return {
+        "train_micro_batch_size_per_gpu": micro_batch,
+        "gradient_accumulation_steps": 1,
+        "steps_per_print": 1000000,
+        "gradient_clipping": 1.0,
+        "zero_allow_untested_optimizer": False,
+        "zero_optimization": zero,
+        "bf16": {"enabled": precision == "bf16"},
+        "fp16": half,
+    }

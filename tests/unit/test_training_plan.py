@@ -1,0 +1,292 @@
+"""The role training planned, without a node and without root."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from trueup.benchmarks.megatron.case import OPTIONS
+from trueup.benchmarks.megatron.plan import deepspeed_configuration, plan, programs
+from trueup.options import MODULE, module_spec
+from trueup.plan import Asked, Plan
+from trueup.run.launcher import LAUNCHER_SPEC
+
+CATALOG = Path(__file__).parents[2] / "catalog"
+GIB = 1024**3
+CPUS = {"gpus": [], "cores": 8}
+GPUS = {"gpus": [{"name": "A100"}] * 8, "cores": 96}
+FREE = {"there": False, "link": False, "path": "/home", "free_bytes": 9 * GIB}
+HOSTS = {"n1": {}, "n2": {"ansible_host": "10.0.0.2"}, "n3": {}}
+
+
+def asked(
+    node: dict[str, Any] | None = None, found: dict[str, Any] | None = None, **given: Any
+) -> Asked:
+    """What the role is asked on n1, which has all that it needs."""
+    values = {one.name: one.default for one in OPTIONS if one.of != MODULE}
+    values.update(given)
+    prefix = values["prefix"]
+    here = node or CPUS
+    return Asked(
+        options=values,
+        node=here,
+        host="n1",
+        hosts=list(HOSTS),
+        hostvars={name: {**HOSTS[name], "ansible_facts": {"trueup_node": here}} for name in HOSTS},
+        found={
+            "python": {"path": "/usr/bin/python3", "version": [3, 11, 2], "missing": []},
+            "programs": {"git": "/usr/bin/git"},
+            "folders": {prefix: FREE, f"{prefix}/venv": FREE},
+            **(found or {}),
+        },
+        catalog=lambda name: yaml.safe_load((CATALOG / name).read_text()),
+    )
+
+
+def case(made: Plan) -> dict[str, Any]:
+    [only] = made.cases or []
+    return only
+
+
+def whys(made: Plan) -> list[str]:
+    return [one.why for one in made.skipped]
+
+
+def test_without_gpus_a_tiny_model_is_trained() -> None:
+    made = plan(asked())
+    assert (made.refused, made.skipped) == ([], [])
+    assert made.values["requirements"] == ["requirements-pip.txt", "requirements-cpu.txt"]
+    assert (made.values["clone"], made.values["stale_link"]) == ({}, False)
+    chosen = case(made)
+    assert set(chosen) - {"node"} == set(module_spec(OPTIONS)) - {"arguments"} | (
+        set(LAUNCHER_SPEC) - {"queue_seconds"}
+    )
+    assert {
+        name: chosen[name]
+        for name in ("program", "layers", "processes", "threads", "backend", "precision", "nodes")
+    } == {
+        "program": "gpt_driver",
+        "layers": 2,
+        "processes": 2,
+        "threads": 4,
+        "backend": "gloo",
+        "precision": "fp32",
+        "nodes": ["n1"],
+    }
+    assert (chosen["launcher"], chosen["rendezvous_address"], chosen["absent"]) == ("local", "", [])
+    assert (chosen["sequence_length"], chosen["micro_batch"], chosen["zero_stage"]) == (64, 4, 0)
+
+
+def test_with_gpus_megatron_trains_the_catalogs_model() -> None:
+    made = plan(asked(GPUS))
+    chosen = case(made)
+    assert (chosen["program"], chosen["layers"], chosen["precision"]) == ("megatron", 24, "bf16")
+    assert (chosen["processes"], chosen["threads"], chosen["backend"]) == (8, 0, "nccl")
+    assert (chosen["vocabulary_size"], chosen["recompute"]) == (51200, False)
+    assert made.values["clone"]["repository"].endswith("NVIDIA/Megatron-LM.git")
+    mirror = plan(asked(GPUS, megatron_repository="/srv/Megatron-LM"))
+    assert mirror.values["clone"]["repository"] == "/srv/Megatron-LM"
+
+
+def test_the_catalogs_large_model_is_run_as_it_was() -> None:
+    """Megatron-LM has no ZeRO-3, so gpt_driver takes DeepSpeed's."""
+    chosen = case(plan(asked(GPUS, model="1T")))
+    assert (chosen["program"], chosen["zero_stage"], chosen["offload"]) == ("gpt_driver", 3, "cpu")
+    assert (chosen["recompute"], chosen["micro_batch"]) == (True, 8)
+    assert case(plan(asked(GPUS, model="1T", recompute="False")))["recompute"] is False
+    stage = case(plan(asked(GPUS, model="1T", zero_stage="1", offload="none")))
+    assert (stage["program"], stage["zero_stage"]) == ("megatron", 1)
+
+
+def test_a_model_of_ones_own() -> None:
+    own = {"layers": 3, "hidden_size": 256, "attention_heads": 8}
+    chosen = case(plan(asked(model="custom", custom_model=own, micro_batch=2, threads=1)))
+    assert {name: chosen[name] for name in own} == own
+    assert (chosen["vocabulary_size"], chosen["sequence_length"]) == (51200, 1024)
+    assert (chosen["micro_batch"], chosen["threads"]) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("launcher", "hosts", "nodes", "address", "rank"),
+    [
+        ("torchrun", ["n1", " n2"], ["n1", "n2"], "n1", 0),
+        ("torchrun", ["n2", "n1"], ["n2", "n1"], "10.0.0.2", 1),
+        ("mpirun", ["n1", "n2"], ["n1", "n2"], "n1", 0),
+        ("mpirun", ["n1"], [], "", 0),
+        ("mpirun", [], [], "", 0),
+        ("slurm", ["n1", "n2"], ["n1", "n2"], "", 0),
+    ],
+)
+def test_where_nodes_meet(
+    launcher: str, hosts: list[str], nodes: list[str], address: str, rank: int
+) -> None:
+    made = plan(asked(launcher=launcher, hosts=hosts, job_directory="/shared"))
+    chosen = case(made)
+    assert made.refused == []
+    assert (chosen["nodes"], chosen["hosts"]) == (nodes, nodes)
+    assert (chosen["rendezvous_address"], chosen["node_rank"]) == (address, rank)
+    # The record is the first one's, and is compared with what that one is.
+    assert chosen["node"] == (CPUS if rank else None)
+
+
+@pytest.mark.parametrize(
+    ("launcher", "hosts", "measures"),
+    [
+        ("torchrun", ["n2", "n3"], False),
+        ("torchrun", ["n2", "n1"], True),
+        ("mpirun", ["n2", "n1"], False),
+        ("slurm", ["n1", "n2"], True),
+    ],
+)
+def test_a_node_measures_where_it_has_a_part(
+    launcher: str, hosts: list[str], measures: bool
+) -> None:
+    made = plan(asked(launcher=launcher, hosts=hosts, job_directory="/shared"))
+    assert (len(made.cases or []), made.refused) == (int(measures), [])
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"model": "3B"}, "training_model 3B is none of auto, custom, tiny"),
+        ({"model": "custom"}, "training_custom_model has nothing: it has layers"),
+        ({"custom_model": {"depth": 3}}, "training_custom_model has depth"),
+        ({"recompute": "perhaps"}, "training_recompute is perhaps"),
+        ({"prefix": "training"}, "training_prefix training is not an absolute path"),
+        ({"hosts": ["n1", "n1"]}, "each once"),
+        ({"hosts": ["n1", "n9"]}, "must be hosts of the inventory"),
+        ({"launcher": "slurm"}, "needs training_job_directory"),
+        ({"offload": "cpu"}, "offload cpu needs zero_stage 3, not 0"),
+        ({"precision": "fp16"}, "gpt_driver has no fp16"),
+        (
+            {
+                "model": "custom",
+                "custom_model": {"layers": 1, "hidden_size": 10, "attention_heads": 3},
+            },
+            "hidden_size 10 cannot be divided among 3",
+        ),
+        (
+            {
+                "model": "custom",
+                "custom_model": {"layers": "x", "hidden_size": 10, "attention_heads": 3},
+            },
+            "has a number that is not whole",
+        ),
+        (
+            {
+                "model": "custom",
+                "custom_model": {"layers": 0, "hidden_size": 10, "attention_heads": 2},
+            },
+            "layers is 0: it must be 1 or more",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused(given: dict[str, Any], sentence: str) -> None:
+    [refused] = plan(asked(**given)).refused
+    assert sentence in refused
+
+
+def test_nodes_that_one_record_cannot_hold_are_refused() -> None:
+    question = asked({**CPUS, "vm_size": "A"}, hosts=["n1", "n2"])
+    hostvars = dict(question.hostvars)
+    hostvars["n2"] = {"ansible_facts": {"trueup_node": {"vm_size": "B"}}}
+    unlike = Asked(**{**question.__dict__, "hostvars": hostvars})
+    [refused] = plan(unlike).refused
+    assert refused.startswith("training: training_hosts: nodes measured together differ in vm_size")
+
+
+@pytest.mark.parametrize(
+    ("node", "found", "given", "why"),
+    [
+        (CPUS, {"python": None}, {}, "no python3 on this node"),
+        (
+            CPUS,
+            {"python": {"path": "/p", "version": [3, 12, 1], "missing": []}},
+            {},
+            "Python 3.12 is not one of 3.11 to 3.11",
+        ),
+        (
+            CPUS,
+            {"python": {"path": "/p", "version": [3, 11, 1], "missing": ["venv"]}},
+            {},
+            "/p has no venv module",
+        ),
+        (GPUS, {"programs": {"git": None}}, {}, "no git on this node"),
+        (CPUS, {}, {"zero_stage": "1"}, "zero_stage 1 needs DeepSpeed, which the version set cpu"),
+    ],
+)
+def test_what_a_node_lacks_is_named(
+    node: dict[str, Any], found: dict[str, Any], given: dict[str, Any], why: str
+) -> None:
+    made = plan(asked(node, found, **given))
+    [only] = whys(made)
+    assert (why in only, made.refused) == (True, [])
+
+
+def test_what_was_built_from_source_is_not_installed() -> None:
+    made = plan(asked(version_set="article-2022", program="megatron_deepspeed"))
+    assert [why.split(",", maxsplit=1)[0].split(":")[0] for why in whys(made)] == [
+        "Python 3.11 is not one of 3.6 to 3.9 that the version set is pinned for",
+        "the version set article-2022 was built from source and has no wheels to install",
+        "megatron_deepspeed needs NVIDIA GPUs",
+        "megatron_deepspeed has no made-up data",
+    ]
+    data = {"path": "/d", "vocabulary": "/v", "merges": "/m"}
+    taken = plan(asked(GPUS, version_set="article-2022", venv="/opt/ds", data=data))
+    assert (whys(taken), case(taken)["precision"]) == ([], "fp16")
+
+
+def test_gpt_driver_needs_a_newer_pytorch_than_the_articles() -> None:
+    """Named, it is refused; chosen by itself, the node is skipped."""
+    of_2022 = {"version_set": "article-2022", "venv": "/opt/ds"}
+    [why] = whys(plan(asked(**of_2022)))
+    assert "has 1.10.2: take training_program megatron_deepspeed" in why
+    assert plan(asked(**of_2022)).refused == []
+    [refused] = plan(asked(**of_2022, program="gpt_driver")).refused
+    assert why in refused
+
+
+def test_space_is_needed_for_a_new_environment_alone() -> None:
+    prefix = asked().options["prefix"]
+    assert programs(asked())["folders"] == [prefix, f"{prefix}/venv"]
+    full = {**FREE, "free_bytes": GIB - 1}
+
+    def skipped(**venv: bool) -> list[str]:
+        return whys(
+            plan(asked(found={"folders": {prefix: full, f"{prefix}/venv": {**full, **venv}}}))
+        )
+
+    assert skipped() == ["1023 MiB are free in /home and 1024 are needed: set training_prefix"]
+    assert skipped(there=True) == []
+    # A link leads to an environment that is not the role's.
+    assert len(skipped(there=True, link=True)) == 1
+
+
+def test_links_and_environments_are_told_apart() -> None:
+    prefix = asked().options["prefix"]
+
+    def made(venv: str, **there: bool) -> Plan:
+        folders = {prefix: FREE, f"{prefix}/venv": {**FREE, **there}}
+        return plan(asked(found={"folders": folders}, venv=venv))
+
+    assert made("", there=True, link=True).values["stale_link"] is True
+    assert made("/opt/ds", there=True, link=True).refused == []
+    [refused] = made("/opt/ds", there=True).refused
+    assert "where the role's own environment is" in refused
+
+
+def test_deepspeeds_configurations_are_those_of_the_run_and_of_the_catalog() -> None:
+    files = {
+        Path(one["path"]).name: json.loads(one["content"])
+        for one in plan(asked(GPUS, micro_batch=3)).values["files"]
+    }
+    assert set(files) == {f"zero{name}.json" for name in ("", "-175B", "-530B", "-1T", "-2T")}
+    assert files["zero.json"]["train_micro_batch_size_per_gpu"] == 3
+    assert files["zero-1T.json"] == deepspeed_configuration(8, 3, "cpu", "bf16")
+    assert files["zero-1T.json"]["zero_optimization"]["offload_optimizer"]["device"] == "cpu"
+    assert "offload_optimizer" not in files["zero-175B.json"]["zero_optimization"]
+    assert deepspeed_configuration(1, 0, "none", "fp16")["fp16"]["initial_scale_power"] == 15
+    assert files["zero.json"]["fp16"] == {"enabled": False}
