@@ -21,11 +21,18 @@ SYSTEMS = {
     "almalinux-9": {"ID": "almalinux", "ID_LIKE": "rhel centos fedora", "VERSION_ID": "9.6"},
     "debian-12": {"ID": "debian", "VERSION_ID": "12"},
 }
-# The families that playbooks/configure.yml gives InfiniBand's roles, and GPUs'.
+FAMILIES = yaml.safe_load((ROOT / "playbooks" / "group_vars" / "all.yml").read_text())
+# Families with InfiniBand: without GPUs, and with eight.
 HPC = ("hbv2", "hbv3", "hbv4", "hbv5", "hx", "hc")
 ND = ("ndv4", "ndm_a100_v4", "nd_h100_v5", "nd_h200_v5")
 LOCAL_NVME = "Microsoft NVMe Direct Disk v2"
 GIB = 1024**3
+
+
+def families_of(role: str) -> list[str]:
+    """The families whose nodes get a role."""
+    rows = FAMILIES["trueup_families"]
+    return [family for row in rows if role in row["roles"] for family in row["families"]]
 
 
 def size_of(family: str) -> str:

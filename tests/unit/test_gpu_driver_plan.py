@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from role_plans import ND, asked, node
+from role_plans import ND, asked, families_of, node
 from trueup.node.gpu_driver import plan
 
 REPOSITORIES = {"ubuntu-22.04": "ubuntu2204", "ubuntu-24.04": "ubuntu2404", "almalinux-9": "rhel9"}
@@ -29,7 +29,7 @@ def contents(result: dict[str, Any]) -> dict[str, str]:
     return {file["path"]: file["content"] for file in result["files"]}
 
 
-@pytest.mark.parametrize("family", [*ND, "nc_a100_v4"])
+@pytest.mark.parametrize("family", families_of("gpu_driver"))
 @pytest.mark.parametrize("system", REPOSITORIES)
 def test_what_a_family_gets_on_each_system(family: str, system: str) -> None:
     result = values(family, system)

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from role_plans import HPC, ND, SYSTEMS, asked, node
+from role_plans import SYSTEMS, asked, families_of, node
 from trueup.node.hpc_limits import plan
 
 HEADER = "# Written by trueup (role hpc_limits).\n"
@@ -64,7 +64,7 @@ def wanted(result: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("family", [*HPC, *ND, "nc_a100_v4", "nv_a10_v5"])
+@pytest.mark.parametrize("family", families_of("hpc_limits"))
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_every_node_gets_the_same(family: str, system: str) -> None:
     result = values(node(family, system))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from role_plans import HPC, ND, asked, node
+from role_plans import HPC, ND, asked, families_of, node
 from trueup.node.hpcx import plan
 
 BUILDS = {
@@ -40,7 +40,7 @@ def variables(result: dict[str, Any]) -> dict[str, str]:
     return dict(line.split("=", 1) for line in lines)
 
 
-@pytest.mark.parametrize("family", [*HPC, *ND, "nc_a100_v4"])
+@pytest.mark.parametrize("family", families_of("hpcx"))
 @pytest.mark.parametrize("system", BUILDS)
 def test_what_a_family_gets_on_each_system(family: str, system: str) -> None:
     result = values(node(family, system))
@@ -49,7 +49,8 @@ def test_what_a_family_gets_on_each_system(family: str, system: str) -> None:
     assert (result["missing"], result["kept"]) == (True, False)
     assert result["url"].endswith(f"/v2.25.1_cuda13/{name}.tbz")
     assert len(result["sha256"]) == 64
-    nics = {"nc_a100_v4": 0, "hbv5": 4}.get(family, 8 if family in ND else 1)
+    others = {"nc_a100_v4": 0, "nc_h100_v5": 0, "hbv5": 4}
+    nics = others.get(family, 8 if family in ND else 1)
     devices = [f"mlx5_ib{number}:1" for number in range(nics)]
     rdma = {"UCX_NET_DEVICES": ",".join(devices), "UCX_IB_PCI_RELAXED_ORDERING": "on"}
     hcoll = {} if family in HPC else {"OMPI_MCA_coll_hcoll_enable": "0"}

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from role_plans import HPC, LOCAL_NVME, ND, SYSTEMS, asked, node
+from role_plans import LOCAL_NVME, SYSTEMS, asked, families_of, node
 from trueup.node.nvme_scratch import plan
 
 PROGRAMS = {"programs": {"mdadm": "/sbin/mdadm", "mkfs.xfs": "/sbin/mkfs.xfs"}}
@@ -33,7 +33,7 @@ def disk(device: str, model: str | None = LOCAL_NVME) -> dict[str, Any]:
     return {"device": device, "model": model, "size_bytes": 1, "local": True}
 
 
-@pytest.mark.parametrize("family", [*HPC, *ND, "nc_a100_v4"])
+@pytest.mark.parametrize("family", families_of("nvme_scratch"))
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_a_familys_disks_become_one_file_system(family: str, system: str) -> None:
     on = node(family, system)

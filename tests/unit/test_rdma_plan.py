@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from role_plans import HPC, ND, asked, node
+from role_plans import ND, asked, families_of, node
 from trueup.node.rdma import plan
 
 SYSTEMS = ("ubuntu-22.04", "ubuntu-24.04", "almalinux-9")
@@ -37,7 +37,7 @@ def contents(result: dict[str, Any]) -> dict[str, str | None]:
     return {file["path"]: file.get("content") for file in result["files"]}
 
 
-@pytest.mark.parametrize("family", [*HPC, *ND])
+@pytest.mark.parametrize("family", families_of("rdma"))
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_what_a_family_gets_on_each_system(family: str, system: str) -> None:
     on = node(family, system)

@@ -1,0 +1,60 @@
+"""The role gpu_clocks, planned: the program that locks the GPUs' clocks, and its unit."""
+
+from __future__ import annotations
+
+from ..plan import Asked, Plan
+
+__all__ = ["plan"]
+
+_PROGRAM = "/usr/local/libexec/trueup/gpu_clocks"
+_UNIT = "trueup-gpu-clocks.service"
+_UNIT_FILE = f"/etc/systemd/system/{_UNIT}"
+_SERVICE = f"""\
+# Written by trueup (role gpu_clocks).
+[Unit]
+Description=Lock the GPUs' clocks to their maximum
+Documentation=file://{_PROGRAM}
+After=nvidia-persistenced.service nvidia-fabricmanager.service
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart={_PROGRAM} lock
+ExecStop={_PROGRAM} reset
+# Eight GPUs, two clocks each; nvidia-smi takes about a second where nothing keeps the driver loaded.
+TimeoutStartSec=180
+
+[Install]
+WantedBy=multi-user.target
+"""  # noqa: E501 WHY: a line of the file
+
+
+def plan(asked: Asked) -> Plan:
+    """When the clocks are locked.
+
+    Values: ``files`` as config_files takes them, the installed ``program``, the ``unit`` and its
+    ``unit_file``; ``enabled``, whether it starts at boot, and the ``state`` that it is in now:
+    stopping it puts the clocks back.
+    """
+    locked = asked.options["locked"]
+    if locked != "never" and not asked.node["gpus"]:
+        message = (
+            "gpu_clocks: this machine shows no NVIDIA GPU: see lspci -d 10de:, redeploy the VM, or"
+            " set gpu_clocks_locked=never."
+        )
+        return Plan(refused=[message])
+    source = asked.text("roles/gpu_clocks/files/gpu_clocks.py")
+    program = {"path": _PROGRAM, "mode": "0755", "content": f"#!{asked.python} -I\n{source}"}
+    files = [program, {"path": _UNIT_FILE, "content": _SERVICE}]
+    if locked == "never":
+        files = [{"path": file["path"], "state": "absent"} for file in files]
+    return Plan(
+        values={
+            "files": files,
+            "program": _PROGRAM,
+            "unit": _UNIT,
+            "unit_file": _UNIT_FILE,
+            "enabled": locked == "boot",
+            "state": "started" if locked == "boot" else "stopped",
+        }
+    )
