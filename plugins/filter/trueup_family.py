@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleFilterError
 from trueup.errors import TrueupError
-from trueup.node import family
+from trueup.node import family, identify
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,6 +29,7 @@ description:
   - C(trueup_skips) takes lists of what roles skip, the fact C(trueup_node) and its family's lists,
     and returns all that is skipped on the node.
   - C(trueup_without) takes names and what is skipped, and returns the names that are left.
+  - C(trueup_node_summary) takes the fact C(trueup_node) and returns one line for a reader.
   - C(trueup_node_problems) takes the fact C(trueup_node), the node's name, roles and benchmarks and
     all benchmarks, and returns why these cannot be had, a sentence each.
 """
@@ -74,6 +75,7 @@ class FilterModule:
             "trueup_health_benchmarks": family.health_benchmarks,
             "trueup_lost": family.lost_roles,
             "trueup_node_problems": trueup_node_problems,
+            "trueup_node_summary": identify.summary,
             "trueup_roles_of_groups": family.roles_of_groups,
             "trueup_skipped_for": family.skipped_on_node,
             "trueup_skips": trueup_skips,

@@ -13,7 +13,7 @@ DOCUMENTATION = r"""
 name: trueup_runs
 short_description: Run ids and recorded cases of a results folder
 description:
-  - C(run_id) gives the id of a new run, or of the run to resume.
+  - C(trueup_run_id) gives the id of a new run, or of the run to resume.
   - C(recorded) gives the records of one benchmark and node in a run that ended ok.
   - C(recorded_like) keeps the records whose parameters are as given.
   - C(best) gives the record with the best value of a metric.
@@ -97,7 +97,7 @@ class FilterModule:
 
     def filters(self) -> dict[str, Any]:
         return {
-            "run_id": run_id,
+            "trueup_run_id": run_id,
             "recorded": recorded,
             "recorded_like": recorded_like,
             "metric": metric,

@@ -74,6 +74,11 @@ def _calls(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
             "vars": {
                 "trueup_health_measured": ["node_state", "ib"],
                 "trueup_health_slurm_host": "{{ inventory_hostname }}",
+                "trueup_health_slurm_node": "{{ inventory_hostname }}",
+                "trueup_verdict": (
+                    "{{ trueup_health.stdout"
+                    " | trueup_verdict(inventory_hostname, trueup_health_measured) }}"
+                ),
                 "ansible_python_interpreter": sys.executable,
             },
             "tasks": [

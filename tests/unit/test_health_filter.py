@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from ansible.errors import AnsibleFilterError
-from trueup_health import health_lacking, health_of, health_sentences
+from trueup.cluster.verdicts import slurm_update
+from trueup_health import trueup_health_findings, trueup_verdict
 
 
 def row(node: str, verdict: str, **more: Any) -> dict[str, Any]:
@@ -57,25 +58,61 @@ TOLD = json.dumps(
     ],
 )
 def test_the_worst_verdict_on_a_node_counts(node: str, word: str) -> None:
-    assert health_of(TOLD, node) == word
+    assert trueup_verdict(TOLD, node, [])["verdict"] == word
 
 
 def test_each_sentence_has_figures_unit_and_code() -> None:
-    assert health_sentences(TOLD) == [
+    assert trueup_health_findings(TOLD) == [
         "n1: fail: copies on gpu3 is 2e+10 byte/s, expected at least 4.8e+10 byte/s [NHC2020].",
         "n4: not measured: copies (time limit).",
         "n5+n6: fail: copies (look at the way between them).",
     ]
-    assert health_sentences(TOLD, "n4") == ["n4: not measured: copies (time limit)."]
-    assert health_sentences(TOLD, "n2") == ["Nothing is wrong with what could be judged."]
+    assert trueup_verdict(TOLD, "n4", [])["findings"] == ["n4: not measured: copies (time limit)."]
+    assert trueup_verdict(TOLD, "n2", [])["findings"] == []
+    well = json.dumps({"tables": [{"rows": [row("n2", "pass")]}]})
+    assert trueup_health_findings(well) == ["Nothing is wrong with what could be judged."]
 
 
 def test_what_is_not_its_json_is_refused() -> None:
     with pytest.raises(AnsibleFilterError, match="not the JSON of"):
-        health_of("Traceback", "n1")
+        trueup_verdict("Traceback", "n1", [])
+    with pytest.raises(AnsibleFilterError, match="not the JSON of"):
+        trueup_health_findings("{}")
 
 
-def test_what_was_planned_and_not_measured_is_lacking() -> None:
-    assert health_lacking(TOLD, "n2", ["gpu_copy", "nccl"]) == ["nccl"]
+def test_what_was_planned_and_not_measured_is_unmeasured() -> None:
+    assert trueup_verdict(TOLD, "n2", ["gpu_copy", "nccl"])["unmeasured"] == ["nccl"]
     # A record that failed measured nothing.
-    assert health_lacking(TOLD, "n4", ["gpu_copy"]) == ["gpu_copy"]
+    assert trueup_verdict(TOLD, "n4", ["gpu_copy"])["unmeasured"] == ["gpu_copy"]
+
+
+IDLE = "NodeName=n1 State=IDLE CPUTot=96"
+OURS = "NodeName=n1 State=IDLE+DRAIN Reason=trueup: link rate [root]"
+THEIRS = "NodeName=n1 State=DOWN+DRAIN Reason=cooling [root]"
+
+
+@pytest.mark.parametrize(
+    ("shown", "verdict", "unmeasured", "change"),
+    [
+        (IDLE, "fail", [], ["state=drain", "reason=trueup: bad link"]),
+        (IDLE, "pass", [], []),
+        (THEIRS, "fail", [], []),
+        (THEIRS, "pass", [], []),
+        (OURS, "fail", [], []),
+        (OURS, "warn", [], ["state=resume"]),
+        (OURS, "pass", ["ib"], []),
+        (OURS, "not measured", [], []),
+        (OURS, "no verdict", [], []),
+    ],
+)
+def test_what_slurm_is_told(
+    shown: str, verdict: str, unmeasured: list[str], change: list[str]
+) -> None:
+    told = {"verdict": verdict, "findings": ["bad link"], "unmeasured": unmeasured}
+    expected = ["update", "nodename=n1", *change] if change else []
+    assert slurm_update(shown, told, "n1") == expected
+
+
+def test_a_long_reason_is_cut() -> None:
+    told = {"verdict": "fail", "findings": ["x" * 300], "unmeasured": []}
+    assert slurm_update(IDLE, told, "n1")[-1] == f"reason=trueup: {'x' * 177}..."

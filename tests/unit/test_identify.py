@@ -23,6 +23,7 @@ from trueup.node.identify import (
     read_nvme,
     read_os_release,
     read_secure_boot,
+    summary,
 )
 from trueup.node.lscpu import Lscpu, parse_lscpu
 from trueup.node.metadata import Metadata
@@ -139,6 +140,19 @@ def test_a_node_is_described_in_plain_json() -> None:
     assert node["last_level_cache_bytes"] == 1536 * 1024**2
     assert node["os"] == "Ubuntu 24.04.3 LTS"
     assert node["warnings"] == []
+
+
+def test_a_node_in_one_line() -> None:
+    identity = identify(HB120, given_size=None, catalog=CATALOG, azure_chassis=True)
+    assert summary(describe(identity, observed("hb120rs_v3", memory_bytes=456 * 2**30))) == (
+        "hbv3: Standard_HB120rs_v3, AMD EPYC 7V73X 64-Core Processor, 120 cores in 4 NUMA node(s)"
+        " and 16 L3 group(s), 456.0 GiB, 0 GPU(s), 0 RDMA device(s), 0 NVMe disk(s)"
+    )
+    nothing = observed("hb120rs_v3", topology=None, lscpu=None, memory_bytes=None)
+    unknown = identify(Metadata("absent"), given_size=None, catalog={}, azure_chassis=False)
+    assert summary(describe(unknown, nothing)).startswith(
+        "local: no Azure size, unnamed CPU, unknown cores in 0 NUMA node(s)"
+    )
 
 
 def test_a_machine_of_another_size_than_claimed_is_warned_of() -> None:

@@ -40,6 +40,7 @@ __all__ = [
     "read_nvme",
     "read_os_release",
     "read_secure_boot",
+    "summary",
 ]
 
 # DMI chassis asset tag of every Azure VM, "MSFT AZURE VM" in ASCII codes; cloud-init goes by it too
@@ -212,6 +213,18 @@ def describe(identity: Identity, observed: Observed) -> dict[str, Any]:
         "catalog": None if identity.catalog is None else dict(identity.catalog),
         "warnings": warnings,
     }
+
+
+def summary(node: Mapping[str, Any]) -> str:
+    """One line of what the fact ``trueup_node`` says, for a reader."""
+    gib = (node["memory_bytes"] or 0) / _GIB
+    return (
+        f"{node['family']}: {node['vm_size'] or 'no Azure size'},"
+        f" {node['cpu_model'] or 'unnamed CPU'}, {node['cores'] or 'unknown'} cores in"
+        f" {len(node['numa'])} NUMA node(s) and {len(node['l3_groups'])} L3 group(s),"
+        f" {gib:.1f} GiB, {len(node['gpus'])} GPU(s), {len(node['infiniband'])} RDMA device(s),"
+        f" {len(node['nvme'])} NVMe disk(s)"
+    )
 
 
 def _counted(identity: Identity, observed: Observed) -> dict[str, Any]:

@@ -1,0 +1,105 @@
+"""What `trueup health --format json` says of nodes, and what Slurm is told of one."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+from ..errors import BadInput
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["findings", "node_verdict", "slurm_update"]
+
+# From the worst; a node of which anything passed, and nothing worse was found, passes.
+_ORDER = ("fail", "not measured", "warn", "pass", "no verdict")
+_FINDINGS = ("fail", "not measured", "warn")
+# Slurm cuts long reasons.
+_REASON_CHARACTERS = 180
+
+
+def node_verdict(text: str, node: str, planned: Sequence[str]) -> dict[str, Any]:
+    """The verdict on one node.
+
+    Args:
+        text: the JSON of `trueup health`.
+        node: the node's name.
+        planned: the benchmarks that were to be measured on it.
+
+    Returns:
+        ``verdict``: the worst on the node; ``findings``: what is neither a pass nor without a
+        verdict, a sentence each; ``unmeasured``: the planned benchmarks that measured nothing.
+
+    Raises:
+        BadInput: the text is not that JSON.
+    """
+    rows = [row for row in _rows(text) if row["node"] == node]
+    found = {row["verdict"] for row in rows}
+    measured = {row["benchmark"] for row in rows if row["verdict"] != "not measured"}
+    return {
+        "verdict": next((word for word in _ORDER if word in found), "no verdict"),
+        "findings": [_sentence(row) for row in rows if row["verdict"] in _FINDINGS],
+        "unmeasured": [name for name in planned if name not in measured],
+    }
+
+
+def findings(text: str) -> list[str]:
+    """What is not well on any node, a sentence each; one for all where everything is.
+
+    Raises:
+        BadInput: the text is not the JSON of `trueup health`.
+    """
+    found = [_sentence(row) for row in _rows(text) if row["verdict"] in _FINDINGS]
+    return found or ["Nothing is wrong with what could be judged."]
+
+
+def slurm_update(shown: str, verdict: Mapping[str, Any], node: str) -> list[str]:
+    """The arguments of the `scontrol` that drains a node or gives it back; empty where none is due.
+
+    A node that fails is drained with the first finding as the reason, unless it is drained. One
+    that does not is given back if everything planned was measured and its reason is ours.
+
+    Args:
+        shown: what `scontrol --oneliner show node` prints.
+        verdict: what ``node_verdict`` says of the node.
+        node: its name in Slurm.
+    """
+    drained = re.search(r"State=[A-Z+*~#]*DRAIN", shown) is not None
+    update = ["update", f"nodename={node}"]
+    if verdict["verdict"] == "fail" and not drained:
+        reason = verdict["findings"][0]
+        if len(reason) > _REASON_CHARACTERS:
+            reason = reason[: _REASON_CHARACTERS - 3] + "..."
+        return [*update, "state=drain", f"reason=trueup: {reason}"]
+    well = verdict["verdict"] in {"pass", "warn"} and not verdict["unmeasured"]
+    if well and drained and "Reason=trueup:" in shown:
+        return [*update, "state=resume"]
+    return []
+
+
+def _rows(text: str) -> list[dict[str, Any]]:
+    try:
+        [table] = json.loads(text)["tables"]
+        rows: list[dict[str, Any]] = table["rows"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise BadInput(f"this is not the JSON of `trueup health`: {error}") from error
+    return rows
+
+
+def _sentence(row: Mapping[str, Any]) -> str:
+    parts = [f"{row['node']}: {row['verdict']}: {row['what']}"]
+    if row["device"]:
+        parts.append(f"on {row['device']}")
+    if row["measured"] is not None and row["expected"] is not None:
+        words = str(row["comparison"]).replace("_", " ")
+        unit = "" if row["unit"] == "1" else f" {row['unit']}"
+        parts.append(
+            f"is {row['measured']:.6g}{unit}, expected {words} {row['expected']:.6g}{unit}"
+        )
+    if row["reason"]:
+        parts.append(f"({row['reason']})")
+    if row["fault"]:
+        parts.append(f"[{row['fault']}]")
+    return " ".join(parts) + "."
