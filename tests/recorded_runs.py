@@ -1099,8 +1099,8 @@ def _gromacs(name: str, *, cpus: int = 120, software: str = "gmx", **changed: An
     """A recorded run of GROMACS; ``changed`` are gromacs_bench's options that are not at their
     defaults."""
     given = {
-        "tpr": None,
-        "tpr_sha256": None,
+        "tpr": "",
+        "tpr_sha256": "",
         "water_box": 0.0,
         "ranks": 1,
         "pme_ranks": -1,
