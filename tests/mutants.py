@@ -211,7 +211,7 @@ def child(mutant: Mutant | None, tests: list[str], folder: str) -> None:
 
 def started(mutant: Mutant | None, tests: list[str]) -> tuple[int, str]:
     """A fork's process id and its folder."""
-    folder = tempfile.mkdtemp(prefix="trueup-mutant-")
+    folder = tempfile.mkdtemp(prefix="mutant-")
     sys.stdout.flush()
     number = os.fork()
     if number == 0:
