@@ -74,6 +74,17 @@ def test_a_case_or_node_cannot_lead_out_of_the_run_folder(tmp_path: Path) -> Non
     assert Path(path).parent.parent == tmp_path
 
 
+@pytest.mark.parametrize("value", [float("nan"), {1, 2}])
+def test_a_manifest_that_json_cannot_carry_leaves_the_one_before(
+    tmp_path: Path, value: object
+) -> None:
+    manifest = {"run_id": "20261120T091300Z-7c1e", "hosts": {}}
+    path = Path(records.write_manifest(str(tmp_path), manifest))
+    with pytest.raises(TrueupError, match=r"run.json would hold what JSON cannot carry"):
+        records.write_manifest(str(tmp_path), {**manifest, "odd": value})
+    assert json.loads(path.read_text()) == manifest
+
+
 def test_a_number_that_json_cannot_carry_is_refused(tmp_path: Path) -> None:
     broken = a_record()
     broken["metrics"][0]["value"] = float("nan")
