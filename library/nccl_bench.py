@@ -14,66 +14,7 @@ description:
     O(transports) says, another topology file than O(variables) names, and a log that cannot tell;
     NCCL's own log (C(NCCL_DEBUG=INFO)) is read for that and is always on.
   - A table without its end or with sizes missing is a failure, never a number.
-options:
-  operation:
-    description: The collective; nccl-tests' program is named after it.
-    type: str
-    required: true
-    choices: [all_reduce, all_gather, reduce_scatter, alltoall, broadcast, reduce, sendrecv]
-  binary_dir:
-    description: Folder of nccl-tests' programs, on every node.
-    type: path
-    default: /opt/nccl-tests/build
-  bytes_from:
-    description: Smallest message in bytes.
-    type: int
-    default: 1024
-  bytes_to:
-    description: Largest message in bytes. nccl-tests reduces it to what fits in the GPU's memory.
-    type: int
-    default: 8589934592
-  factor:
-    description: Each size is the one before times this.
-    type: int
-    default: 2
-  iterations:
-    description: Timed operations of each size; nccl-tests prints their mean.
-    type: int
-    default: 20
-  warmup:
-    description: Operations of each size that are not timed.
-    type: int
-    default: 5
-  cycles:
-    description: How often all sizes are gone through; from 2 on each size has median, minimum and
-      maximum.
-    type: int
-    default: 1
-  gpus_per_node:
-    description: GPUs used on each node.
-    type: int
-    required: true
-  variables:
-    description:
-      - Environment variables of the run, name to value; inherited ones of NCCL, UCX and MPI are
-        left out. Passed to all nodes.
-      - Where C(NCCL_TOPO_FILE) is among them, that file must have been loaded, or none where it is
-        empty.
-    type: dict
-    default: {}
-  transports:
-    description:
-      - What must have been used. C(nvlink) is between the GPUs of a node; C(ib) is InfiniBand
-        between nodes, or on one node where NCCL was told to use nothing else. Empty judges nothing.
-    type: list
-    elements: str
-    choices: [nvlink, ib]
-    default: []
-  gpudirect:
-    description: Whether networks must have read and written GPU memory (GPUDirect RDMA).
-    type: bool
-    default: false
-extends_documentation_fragment: [trueup_bench, trueup_launcher]
+extends_documentation_fragment: [trueup_options.nccl, trueup_bench, trueup_launcher]
 author: trueup contributors (@trueup)
 """
 
@@ -144,47 +85,28 @@ from typing import Any, Dict
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.trueup.benchmarks.nccl import case as nccl
-from ansible.module_utils.trueup.benchmarks.nccl.output import OPERATIONS, parse_nccl
+from ansible.module_utils.trueup.benchmarks.nccl.output import parse_nccl
 from ansible.module_utils.trueup.errors import BadInput
+from ansible.module_utils.trueup.options import module_spec
 from ansible.module_utils.trueup.run.bench import COMMON_SPEC, Bench
 from ansible.module_utils.trueup.run.launcher import LAUNCHER_SPEC, Launcher
 
 
 def argument_spec() -> Dict[str, Dict[str, Any]]:
-    return dict(
-        COMMON_SPEC,
-        **LAUNCHER_SPEC,
-        operation={"type": "str", "required": True, "choices": list(OPERATIONS)},
-        binary_dir={"type": "path", "default": "/opt/nccl-tests/build"},
-        bytes_from={"type": "int", "default": 1024},
-        bytes_to={"type": "int", "default": 8589934592},
-        factor={"type": "int", "default": 2},
-        iterations={"type": "int", "default": 20},
-        warmup={"type": "int", "default": 5},
-        cycles={"type": "int", "default": 1},
-        gpus_per_node={"type": "int", "required": True},
-        variables={"type": "dict", "default": {}},
-        transports={
-            "type": "list",
-            "elements": "str",
-            "choices": list(nccl.TRANSPORTS),
-            "default": [],
-        },
-        gpudirect={"type": "bool", "default": False},
-    )
+    return {**COMMON_SPEC, **LAUNCHER_SPEC, **module_spec(nccl.OPTIONS)}
 
 
 def main() -> None:
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     given = module.params
-    bench = Bench(module, "nccl")
+    bench = Bench(module, "nccl", nccl.OPTIONS)
     sweep = ("bytes_from", "bytes_to", "factor", "iterations", "warmup", "cycles")
     try:
         launcher = Launcher.asked(given)
         job = nccl.Job(
             binary_dir=given["binary_dir"],
             operation=given["operation"],
-            gpus_per_node=given["gpus_per_node"],
+            gpus_per_node=given["gpus_per_node"] or len(given["node"].get("gpus") or []),
             launcher=launcher,
             **{name: given[name] for name in sweep},
         )

@@ -12,8 +12,11 @@ import nccl_bench
 import pytest
 from ansible.module_utils.trueup.benchmarks.nccl import case as nccl
 from ansible.module_utils.trueup.run import launcher
-from bench_modules import FakeRun, Runner, checks_only, ends_badly, refuses
+from ansible.module_utils.trueup.run.resume import identity
+from bench_modules import FakeRun, Runner, checks_only, ends_badly, refuses, resumes
+from role_plans import asked, node
 from trueup import record as records
+from trueup.benchmarks.nccl.plan import plan
 
 DATA = Path(__file__).parent.parent / "data" / "nccl"
 SCHEMA = json.loads(Path(records.__file__).with_name("record.schema.json").read_text())
@@ -229,13 +232,14 @@ def test_wrong_values_come_before_the_way() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"bytes_from": 0}, "bytes_from 0"),
+        ({"bytes_from": 0}, "bytes_from is 0: it must be 1 or more"),
         ({"bytes_to": 8}, "bytes_from 1024 and bytes_to 8"),
-        ({"factor": 1}, "factor 1 is below 2"),
-        ({"iterations": 0}, "iterations 0 is below 1"),
-        ({"warmup": -1}, "warmup -1 is below 0"),
-        ({"cycles": 0}, "cycles 0 is below 1"),
-        ({"gpus_per_node": 0}, "gpus_per_node 0 is below 1"),
+        ({"factor": 1}, "factor is 1: it must be 2 or more"),
+        ({"iterations": 0}, "iterations is 0: it must be 1 or more"),
+        ({"warmup": -1}, "warmup is -1: it must be 0 or more"),
+        ({"cycles": 0}, "cycles is 0: it must be 1 or more"),
+        ({"gpus_per_node": -1}, "gpus_per_node is -1: it must be 0 or more"),
+        ({"gpus_per_node": 0}, "1 GPU on 1 node has nobody to talk to"),
         ({"gpus_per_node": 1}, "1 GPU on 1 node has nobody to talk to"),
         ({"nodes": ["a", "b"]}, "launcher local cannot run on 2 nodes"),
         ({"nodes": ["a", "a"], "launcher": "mpirun"}, "nodes has a twice"),
@@ -243,10 +247,81 @@ def test_wrong_values_come_before_the_way() -> None:
         ({"variables": {"NCCL_DEBUG": "WARN"}}, "variables sets NCCL_DEBUG"),
         ({"variables": {"NCCL_DEBUG_FILE": "/tmp/log"}}, "variables sets NCCL_DEBUG_FILE"),
         ({"variables": {"A B": "1"}}, "'A B', which is no variable's name"),
-        ({"timeout_seconds": 0}, "timeout_seconds 0"),
+        ({"timeout_seconds": 0}, "timeout_seconds is 0: it must be 1 or more"),
     ],
 )
 def test_bad_input_is_refused_before_anything_runs(
     run_module: Any, arguments: dict[str, Any], message: str
 ) -> None:
     refuses(run_module, message, **{**ONE_NODE, **arguments})
+
+
+def test_a_record_of_the_run_stands_for_its_case(run_module: Any) -> None:
+    several = {"launcher": "mpirun", "nodes": ["gpu-1", "gpu-2"]}
+    job = {**several, "launcher": "slurm", "job_directory": "/shared"}
+    changed = {
+        "operation": "alltoall",
+        "binary_dir": "/opt/other",
+        "bytes_from": 8,
+        "bytes_to": 1 << 20,
+        "factor": 4,
+        "iterations": 30,
+        "warmup": 2,
+        "cycles": 3,
+        "gpus_per_node": 3,
+        "variables": {"NCCL_ALGO": "Tree"},
+        "launcher": "mpirun",
+        "nodes": ["gpu-2", "gpu-1"],
+        "hosts": ["a", "b"],
+        "launcher_path": "/opt/mpirun",
+        "launcher_arguments": ["-v"],
+        "job_directory": "/else",
+        "job_options": ["--partition=nd"],
+    }
+    along = {
+        # A record made with Ring does not stand for Tree.
+        "variables": {"variables": {"NCCL_ALGO": "Ring"}},
+        **dict.fromkeys(("nodes", "hosts", "launcher_path", "launcher_arguments"), several),
+        **dict.fromkeys(("job_directory", "job_options"), job),
+    }
+    idle = {
+        "queue_seconds": 7,
+        # A case that is recorded needs its nodes no more.
+        "absent": ["gpu-2"],
+        # These judge a run.
+        "transports": ["nvlink"],
+        "gpudirect": True,
+    }
+    fixed = {"operation": "all_reduce", "gpus_per_node": 2, **SIZES}
+
+    def run(asked: FakeRun, **arguments: Any) -> Any:
+        return run_module(asked, **{**fixed, **arguments})
+
+    resumes(run, lambda: FakeRun(stdout=NVLINK), nccl_bench, changed, along=along, idle=idle)
+
+
+@pytest.mark.parametrize(
+    ("given", "stands"),
+    [
+        ({}, True),
+        ({"variables": {"NCCL_ALGO": "Tree"}}, False),
+        ({"variables": {}}, False),
+        ({"warmup": 50}, False),
+        ({"topology_file_used": "always"}, False),
+        ({"timeout_seconds": 60}, True),
+    ],
+)
+def test_a_run_made_with_ring_is_not_taken_over_by_another_algorithm(
+    run_module: Any, given: dict[str, Any], stands: bool
+) -> None:
+    ring = {"gpus_per_node": 2, "variables": {"NCCL_ALGO": "Ring"}}
+
+    def measured(**options: Any) -> dict[str, Any]:
+        on = node("nd_h100_v5")
+        [case] = plan(asked("nccl", on, {}, **{**ring, **options})).as_result()["cases"]
+        return {**case, "node": on, "transports": []}
+
+    record = run_module(FakeRun(stdout=NVLINK), **measured())["record"]
+    earlier = [identity(record)]
+    result = run_module(FakeRun(stdout=NVLINK), check=True, earlier=earlier, **measured(**given))
+    assert (result["resumed"] == 0) == stands

@@ -1,4 +1,4 @@
-"""What nccl_facts says of a node's files, and what of role nccl's settings applies where."""
+"""What nccl_facts says of a node's files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from trueup_topology import nccl_settings, nccl_topology_used
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMIT = "a0b82b2260cf5152b9f8c061bbf7eaf0ba096432"
@@ -96,48 +95,3 @@ def test_a_missing_binary_is_unbuilt_whatever_the_commit(node: dict[str, Any]) -
     Path(node["builds"][0]["made"], "all_reduce_perf").unlink()
     said = facts(**node)
     assert (said["unbuilt"], said["outdated"]) == (["nccl-tests"], ["nccl-tests"])
-
-
-NDV5 = {"name": "ndv5", "used": {"single_node": False, "multi_node": True, "container": True}}
-
-
-@pytest.mark.parametrize(
-    ("layout", "choice", "expected"),
-    [
-        (NDV5, "by_context", [True, False, True, True]),
-        (NDV5, "always", [True, True, True, True]),
-        (NDV5, "never", [False, False, False, False]),
-        ({}, "by_context", [False, False, False, False]),
-        ({}, "always", [False, False, False, False]),
-    ],
-)
-def test_whether_the_file_is_used(
-    layout: dict[str, Any], choice: str, expected: list[bool]
-) -> None:
-    contexts = ["conf", "single_node", "multi_node", "container"]
-    assert nccl_topology_used(layout, choice) == dict(zip(contexts, expected, strict=True))
-
-
-SETTINGS = [
-    {"name": "NCCL_A", "value": "1", "in": ["conf", "multi_node"]},
-    {"name": "NCCL_B", "value": "1", "for": ["ndv5"]},
-    {"name": "UCX_C", "value": "1"},
-    {"name": "NCCL_D", "value": "1", "rdma": True},
-    {"name": "NCCL_A", "value": "2"},
-]
-
-
-@pytest.mark.parametrize(
-    ("context", "layout", "rdma", "expected"),
-    [
-        # Only NCCL's variables stand in NCCL's file; the last of a name wins.
-        ("conf", "ndv4", False, ["NCCL_A=2"]),
-        ("single_node", "ndv5", False, ["NCCL_B=1", "UCX_C=1", "NCCL_A=2"]),
-        ("multi_node", "", True, ["UCX_C=1", "NCCL_D=1", "NCCL_A=2"]),
-    ],
-)
-def test_the_settings_that_apply(
-    context: str, layout: str, rdma: bool, expected: list[str]
-) -> None:
-    chosen = nccl_settings(SETTINGS, context, layout, rdma)
-    assert [f"{item['name']}={item['value']}" for item in chosen] == expected

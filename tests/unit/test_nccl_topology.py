@@ -23,7 +23,6 @@ from trueup.node.nccl_topology import (
     layout_of,
     read_layouts,
 )
-from trueup_topology import nccl_layout, nccl_topology_findings
 
 ROOT = Path(__file__).resolve().parents[2]
 CATALOG = ROOT / "catalog" / "topologies.yml"
@@ -408,18 +407,3 @@ def test_a_wrong_catalog_is_refused_by_name(
         inner[path[-1]] = value
     with pytest.raises(BadInput, match=message):
         read_layouts(entries)
-
-
-def test_the_filters_give_a_role_what_it_needs() -> None:
-    given_ = nccl_layout(str(CATALOG), "standard_nd96amsr_a100_v4")
-    assert (given_["name"], given_["file"], given_["link"]) == (
-        "ndv4",
-        "/opt/microsoft/ndv4-topo.xml",
-        "/opt/microsoft/ndv4/topo.xml",
-    )
-    assert given_["xml"] == generate(NDV4)
-    assert nccl_layout(str(CATALOG), "Standard_HB120rs_v3") == {}
-    assert nccl_layout(str(CATALOG), None) == {}
-    spoilt = given_["xml"].replace('"0003:', '"00000003:')
-    (sentence,) = nccl_topology_findings(spoilt, str(CATALOG), "Standard_ND96asr_v4")
-    assert sentence.startswith("line 4, pci 00000003:00:00.0: the domain of")

@@ -1,0 +1,128 @@
+"""The role nccl, planned: what a node is given of NCCL, and the collectives that are measured."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Mapping
+
+from ...node.nccl_setup import SHARP_PLUGIN, Setup
+from ...node.system import catalog_of
+from ...options import for_module
+from ...plan import Asked, Now, Plan, Skipped
+from ...run import nodes as together
+from . import case as nccl
+
+__all__ = ["completed", "plan"]
+
+
+def plan(asked: Asked) -> Plan:
+    """A case for each collective.
+
+    Values: ``kept`` (the image's NCCL is used), ``repository`` and ``packages``, ``builds`` and the
+    topology's ``file`` and ``link``, as nccl_facts takes them. With ``found["state"]``, its answer,
+    also ``to_build``, ``files`` as config_files takes them, and what is ``wrong``. ``topology`` is
+    what run.json keeps.
+    """
+    setup = Setup.of(asked)
+    unlike = together.unlike(asked.options["nodes"], asked.hostvars)
+    refused = [*setup.refused(), *([f"nccl_nodes: {unlike}."] if unlike else [])]
+    if refused:
+        return Plan(refused=refused)
+    values: Dict[str, Any] = {
+        "kept": setup.kept,
+        "repository": setup.repository(),
+        "packages": asked.options["packages"][asked.node["package_manager"]],
+        "builds": setup.builds(),
+        "file": setup.layout.file if setup.layout else "",
+        "link": setup.layout.link if setup.layout else "",
+        "topology": setup.chosen(),
+    }
+    state = asked.found.get("state")
+    if state is not None:
+        values.update(
+            to_build=setup.to_build(state), files=setup.files(state), wrong=setup.wrong(state)
+        )
+    return Plan(values=values, skipped=_skipped(asked), cases=_cases(asked, setup))
+
+
+def completed(case: Mapping[str, Any], now: Now) -> Dict[str, Any]:
+    """The case with those of its nodes that the play has lost or left out meanwhile."""
+    return {**case, "absent": together.absent(case["nodes"], now.hosts, now.hostvars)}
+
+
+def _gpus(asked: Asked) -> int:
+    """GPUs used on each node."""
+    in_catalog: int = catalog_of(asked.node).get("gpus") or 0
+    return asked.options["gpus_per_node"] or len(asked.node["gpus"] or []) or in_catalog
+
+
+def _skipped(asked: Asked) -> List[Skipped]:
+    """The benchmark only: what a node's family gets of NCCL is configured all the same."""
+    measured = [name for key in ("plan", "health_plan") for name in _planned(asked, key)]
+    nodes, gpus = asked.options["nodes"], _gpus(asked)
+    why = ""
+    if gpus == 0:
+        why = "no GPU on this node"
+    elif gpus == 1 and len(nodes) < 2:
+        why = "one GPU has nobody to talk to; nccl_nodes can name several nodes"
+    elif nodes and asked.host != nodes[0]:
+        why = f"measured from {nodes[0]}, the first of nccl_nodes"
+    return [Skipped("nccl", why)] if why and "nccl" in measured else []
+
+
+def _planned(asked: Asked, key: str) -> List[str]:
+    names: List[str] = asked.variables.get(f"trueup_{key}", [])
+    return names
+
+
+def _cases(asked: Asked, setup: Setup) -> List[Dict[str, Any]]:
+    options = asked.options
+    launcher = options["launcher"]
+    transports = _transports(asked, setup)
+    by_size = options["transport_expected"] == "by_size"
+    return [
+        {
+            **for_module(nccl.OPTIONS, options),
+            "operation": operation,
+            "gpus_per_node": _gpus(asked),
+            "nodes": options["nodes"],
+            "hosts": together.hosts(options["nodes"], asked.hostvars),
+            "launcher": launcher,
+            "launcher_path": f"{options['mpi_home']}/bin/mpirun" if launcher == "mpirun" else None,
+            "launcher_arguments": options["launcher_arguments"],
+            "job_directory": options["job_directory"] or None,
+            "job_options": options["job_options"],
+            "variables": _variables(asked, setup),
+            "transports": transports,
+            "gpudirect": by_size and "ib" in transports,
+        }
+        for operation in options["operations"]
+    ]
+
+
+def _transports(asked: Asked, setup: Setup) -> List[str]:
+    """What NCCL's log must show."""
+    expected = asked.options["transport_expected"]
+    if expected != "by_size":
+        return [] if expected == "any" else [expected]
+    switched = catalog_of(asked.node).get("gpu_fabric") == "nvswitch"
+    found = ["nvlink"] if switched and _gpus(asked) > 1 else []
+    return [*found, *(["ib"] if setup.rdma and _several(asked) else [])]
+
+
+def _several(asked: Asked) -> bool:
+    return len(asked.options["nodes"]) > 1
+
+
+def _variables(asked: Asked, setup: Setup) -> Dict[str, Any]:
+    """The profile's, and where libraries are."""
+    mpi = asked.options["mpi_home"]
+    context = "multi_node" if _several(asked) else "single_node"
+    found = {one["name"]: one["value"] for one in setup.settings(context)}
+    # NCCL's plugin and MPI's libraries lie where the loader does not look, and HPC-X was built for
+    # another folder.
+    libraries = [f"{mpi}/lib", f"{mpi.rpartition('/')[0]}/ucx/lib"]
+    libraries += [f"{SHARP_PLUGIN}/lib"] if setup.rdma and _several(asked) else []
+    found["LD_LIBRARY_PATH"] = ":".join(libraries)
+    if "hpcx" in mpi:
+        found["OPAL_PREFIX"] = mpi
+    return found

@@ -1,0 +1,360 @@
+"""What NCCL is installed with and told on a node: packages, builds, topology file, settings of each
+kind of job, and what is wrong with them in the end. The role nccl's plan goes through it."""
+
+from __future__ import annotations
+
+import base64
+import re
+import shlex
+import textwrap
+from dataclasses import dataclass
+from typing import Any, Dict, List, Mapping, Optional, Sequence
+
+from ..plan import Asked
+from . import nccl_topology
+from .nccl_topology import Layout
+from .system import catalog_of, in_image
+
+__all__ = ["SHARP_PLUGIN", "Setup", "settings_that_apply", "topology_used"]
+
+SHARP_PLUGIN = "/usr/local/nccl-rdma-sharp-plugins"
+_PROFILES = "/opt/trueup/nccl/profiles"
+_WRITTEN = "# Written by trueup (role nccl). Changes here are lost.\n"
+_CONF = "/etc/nccl.conf"
+_JOBS = {
+    "single_node": "jobs on one node",
+    "multi_node": "jobs on several nodes",
+    "container": "jobs in containers",
+}
+_TESTS = ("all_reduce", "all_gather", "alltoall", "broadcast", "reduce_scatter", "sendrecv")
+# Device code for the GPU that the size has: nccl-tests' own default compiles for every generation
+# since Turing.
+_GENERATIONS = {"A100": 80, "A10": 86, "H100": 90, "H200": 90}
+_MOST_JOBS = 16
+_SITE = "Set by this site (nccl_variables)."
+
+
+def topology_used(layout: Optional[Layout], choice: str) -> Dict[str, bool]:
+    """Whether NCCL is given the topology file: by context, and ``conf`` for /etc/nccl.conf.
+
+    That file reaches every job that sources no profile. It goes by what jobs on several nodes want,
+    since those lose most without the file.
+
+    Args:
+        layout: the size's; None where the catalog has none.
+        choice: by_context, always or never.
+    """
+    by_catalog = layout.used if layout else dict.fromkeys(nccl_topology.CONTEXTS, False)
+    chosen = {
+        context: used if choice == "by_context" else layout is not None and choice == "always"
+        for context, used in by_catalog.items()
+    }
+    return {"conf": chosen["multi_node"], **chosen}
+
+
+def settings_that_apply(
+    settings: Sequence[Mapping[str, Any]], context: str, layout: str, *, rdma: bool
+) -> List[Mapping[str, Any]]:
+    """Those of ``settings`` that apply in a context, each variable once; of several the last.
+
+    A setting without ``in``, ``for`` or ``rdma`` applies in every context, layout and machine.
+    NCCL's own file takes NCCL's variables only.
+    """
+    chosen: Dict[str, Mapping[str, Any]] = {}
+    for setting in settings:
+        name = setting["name"]
+        if (
+            context in setting.get("in", [context])
+            and layout in setting.get("for", [layout])
+            and (rdma or not setting.get("rdma"))
+            and (context != "conf" or name.startswith("NCCL_"))
+        ):
+            chosen.pop(name, None)
+            chosen[name] = setting
+    return list(chosen.values())
+
+
+@dataclass(frozen=True)
+class Setup:
+    """NCCL on one node.
+
+    Attributes:
+        asked: options, node, catalog and the role's data.
+        layout: the topology of the node's size; None where the catalog has none.
+        layouts: all of the catalog's.
+    """
+
+    asked: Asked
+    layout: Optional[Layout]
+    layouts: Mapping[str, Layout]
+
+    @classmethod
+    def of(cls, asked: Asked) -> Setup:
+        """That of the node that is asked about.
+
+        Raises:
+            BadInput: the catalog's layouts are wrong.
+        """
+        layouts = nccl_topology.read_layouts(asked.catalog("topologies.yml"))
+        size = asked.node["vm_size"] or ""
+        return cls(asked, nccl_topology.layout_of(size, layouts), layouts)
+
+    @property
+    def rdma(self) -> bool:
+        """Whether the size has InfiniBand."""
+        return bool(catalog_of(self.asked.node).get("rdma_nics"))
+
+    @property
+    def kept(self) -> bool:
+        """Whether the image's NCCL is used as it is."""
+        image = in_image(self.asked.node, "NCCL")
+        return self.asked.options["from_image"] == "keep" and bool(image)
+
+    @property
+    def used(self) -> Dict[str, bool]:
+        """By context, whether NCCL is given the topology file."""
+        return topology_used(self.layout, self.asked.options["topology_file_used"])
+
+    def chosen(self) -> Dict[str, Any]:
+        """What run.json says of the topology file."""
+        return {
+            "layout": self.layout.name if self.layout else None,
+            "file": self.layout.file if self.layout else None,
+            "choice": self.asked.options["topology_file_used"],
+            "used": self.used,
+            "reason": self._reason(),
+        }
+
+    def refused(self) -> List[str]:
+        """What NCCL cannot be installed with."""
+        node, options = self.asked.node, self.asked.options
+        refused = []
+        names = ("tests_commit", "sharp_plugin_commit")
+        loose = [name for name in names if not re.fullmatch(r"[0-9a-f]{40}", options[name])]
+        if loose:
+            refused.append(
+                ", ".join(f"nccl_{name}" for name in loose)
+                + ": give the whole commit, 40 hexadecimal digits; a branch or tag may move."
+            )
+        if node["package_manager"] not in options["packages"]:
+            refused.append(
+                "nccl: there are no packages for this node, whose package manager is"
+                f" {node['package_manager'] or 'neither apt nor dnf'}; nccl_packages has"
+                f" {', '.join(sorted(options['packages']))}."
+            )
+        own = self._findings(nccl_topology.generate(self.layout).encode()) if self.layout else []
+        if own:
+            refused.append(
+                "nccl: the topology file of the catalog does not pass its own check"
+                f" ({'; '.join(own)}): correct catalog/topologies.yml."
+            )
+        return refused
+
+    def repository(self) -> Mapping[str, Any]:
+        """The packages' repository as role vendor_packages takes it: this role's, that of the
+        driver (``found["gpu_driver_repository"]``), or NVIDIA's for the distribution."""
+        node = self.asked.node
+        drivers = self.asked.found.get("gpu_driver_repository")
+        given: Optional[Mapping[str, Any]] = self.asked.options["repository"] or drivers
+        if given:
+            return given
+        manager, version = node["package_manager"], node["distribution_version"] or ""
+        folder = f"{node['distribution']}{version.replace('.', '')}"
+        if manager == "dnf":
+            folder = f"rhel{version.split('.')[0]}"
+        key = self.asked.data["cuda_keys"][manager]
+        url = f"{self.asked.data['cuda_repositories']}/{folder}/{node['architecture']}/"
+        return {
+            "name": "cuda",
+            "url": url,
+            "key_url": url + key["file"],
+            "key_fingerprint": key["fingerprint"],
+        }
+
+    def builds(self) -> List[Dict[str, Any]]:
+        """What is built from source, as nccl_facts takes it, and the commands that build it."""
+        options = self.asked.options
+        cuda, mpi = options["cuda_home"], options["mpi_home"]
+        make = ["make", f"--jobs={min(self.asked.node['cores'] or 1, _MOST_JOBS)}"]
+        tests = {
+            "name": "nccl-tests",
+            "repository": options["tests_repository"],
+            "commit": options["tests_commit"],
+            "source": "/opt/nccl-tests",
+            "made": "/opt/nccl-tests/build",
+            "files": [f"{name}_perf" for name in _TESTS],
+            "commands": [
+                [*make, "MPI=1", f"MPI_HOME={mpi}", f"CUDA_HOME={cuda}", *self._device_code()]
+            ],
+        }
+        sharp = {
+            "name": "nccl-rdma-sharp-plugins",
+            "repository": options["sharp_plugin_repository"],
+            "commit": options["sharp_plugin_commit"],
+            "source": "/usr/local/src/nccl-rdma-sharp-plugins",
+            "made": SHARP_PLUGIN,
+            "files": ["lib/libnccl-net.so"],
+            "commands": [
+                ["./autogen.sh"],
+                [
+                    "./configure",
+                    f"--prefix={SHARP_PLUGIN}",
+                    f"--with-cuda={cuda}",
+                    f"--with-sharp={_above(mpi)}/sharp",
+                ],
+                make,
+                ["make", "install"],
+            ],
+        }
+        return [tests, *([sharp] if self.rdma else [])]
+
+    def to_build(self, state: Mapping[str, Any]) -> List[Dict[str, Any]]:
+        """Those of the builds that are missing or of another commit, by what nccl_facts says."""
+        outdated = [] if self.kept else state["outdated"]
+        return [build for build in self.builds() if build["name"] in outdated]
+
+    def settings(self, context: str) -> List[Mapping[str, Any]]:
+        """What NCCL is told in a context: name, value and why."""
+        used = self.used
+        told = f"nccl_topology_file_used ({self.asked.options['topology_file_used']})"
+        because = f"{told}: {self._reason()}"
+        name = "NCCL_TOPO_FILE"
+        file = {
+            "name": name,
+            "value": self.layout.link if self.layout else "",
+            "in": [context for context in used if used[context]],
+            "why": "The topology file: which GPU, adapter and cores are near each other, which the"
+            f" VM does not show. Chosen by {because}. A container needs /opt/microsoft mounted.",
+        }
+        none = {
+            "name": name,
+            "value": "",
+            "in": [context for context in used if not used[context] and context != "conf"],
+            "why": f"No topology file, also where {_CONF} names one: NCCL finds no file of an empty"
+            f" name and goes by what the VM shows. Chosen by {because}.",
+        }
+        site = [
+            {"name": key, "value": value, "why": _SITE}
+            for key, value in self.asked.options["variables"].items()
+        ]
+        return settings_that_apply(
+            [file, none, *self.asked.data["settings"], *site],
+            context,
+            self.layout.name if self.layout else "",
+            rdma=self.rdma,
+        )
+
+    def files(self, state: Mapping[str, Any]) -> List[Dict[str, str]]:
+        """What config_files puts in place: nccl.conf, the profiles, the topology file with its
+        link. The topology file is written where it is wanted and not the image's to keep."""
+        files = [{"path": _CONF, "content": self._conf()}]
+        files += [{"path": f"{_PROFILES}/{job}.sh", "content": self._profile(job)} for job in _JOBS]
+        if self.layout is None:
+            return files
+        node, layout = self.asked.node, self.layout
+        kept = self.asked.options["topology_from_image"] == "keep" and node["hpc_image"] is not None
+        files.append({"path": layout.link, "state": "link", "target": layout.file})
+        if not (kept and state["topology"]["exists"]):
+            files.append({"path": layout.file, "content": nccl_topology.generate(layout)})
+        return files
+
+    def wrong(self, state: Mapping[str, Any]) -> List[str]:
+        """What is wrong on the node in the end, by what nccl_facts says, a sentence each."""
+        mend = (
+            "set nccl_from_image=replace to install over the image"
+            if self.kept
+            else "run this role again"
+        )
+        image = in_image(self.asked.node, "NCCL").split("-")[0]
+        expected = image if self.kept else self.asked.options["version"]
+        wrong = []
+        if state["libraries"] != [expected]:
+            found = ", ".join(state["libraries"]) or "missing"
+            wrong.append(f"nccl: the library is {found}, expected {expected}; {mend}")
+        lacking = state["unbuilt" if self.kept else "outdated"]
+        unbuilt = [build["made"] for build in self.builds() if build["name"] in lacking]
+        if unbuilt:
+            wrong.append(f"nccl: not built: {', '.join(unbuilt)}; {mend}")
+        return [*wrong, *self._wrong_topology(state["topology"], mend)]
+
+    def _wrong_topology(self, there: Mapping[str, Any], mend: str) -> List[str]:
+        layout = self.layout
+        if layout is None:
+            return []
+        wrong = []
+        if not there["exists"]:
+            wrong.append(f"nccl: {layout.file} is missing; {mend}")
+        elif any(self.used.values()):
+            found = self._findings(base64.b64decode(there["content"] or ""))
+            if found:
+                wrong.append(
+                    f"nccl: {layout.file} is wrong for {self.asked.node['vm_size']}:"
+                    f" {'; '.join(found)}. Mend it by nccl_topology_from_image=replace;"
+                    " nccl_topology_file_used=never does without it."
+                )
+        if there["link"] != layout.file:
+            leads = there["link"] or "nowhere"
+            wrong.append(f"nccl: {layout.link} leads to {leads}, expected {layout.file}")
+        return wrong
+
+    def _findings(self, content: bytes) -> List[str]:
+        if self.layout is None:
+            return []
+        found = nccl_topology.check(content, self.layout, self.layouts.values())
+        return [finding.sentence() for finding in found if finding.severity == "error"]
+
+    def _reason(self) -> str:
+        choice = self.asked.options["topology_file_used"]
+        if self.layout is None:
+            size = self.asked.node["vm_size"] or "this machine"
+            return f"the catalog has no topology of {size}"
+        return self.layout.why if choice == "by_context" else f"nccl_topology_file_used is {choice}"
+
+    def _device_code(self) -> List[str]:
+        model = str(catalog_of(self.asked.node).get("gpu_model") or "").split("-")[0]
+        made = _GENERATIONS.get(model)
+        return [f"NVCC_GENCODE=-gencode=arch=compute_{made},code=sm_{made}"] if made else []
+
+    def _conf(self) -> str:
+        told = "".join(
+            f"\n{_why(one)}\n{one['name']}={one['value']}\n" for one in self.settings("conf")
+        )
+        return (
+            f"{_WRITTEN}# NCCL reads this for every job; a variable that the job has, also an empty"
+            " one, wins. Profiles for jobs on one node, on\n# several and in containers, to be"
+            f" sourced: {_PROFILES}\n{told}"
+        )
+
+    def _profile(self, job: str) -> str:
+        seen = (
+            "# In the container nothing of /etc/nccl.conf is seen: pass these variables on, and"
+            " mount what they name.\n"
+        )
+        told = "".join(
+            f"\n{_why(one)}\nexport {one['name']}={_quoted(one['value'])}\n"
+            for one in self.settings(job)
+        )
+        plugin = (
+            "\n# NCCL finds the RDMA-SHARP plugin (libnccl-net.so) where the loader looks.\n"
+            f"export LD_LIBRARY_PATH={SHARP_PLUGIN}/lib${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}\n"
+        )
+        return (
+            f"{_WRITTEN}# NCCL for {_JOBS[job]}: . {_PROFILES}/{job}.sh\n"
+            + (seen if job == "container" else "")
+            + told
+            + (plugin if job == "multi_node" and self.rdma else "")
+        )
+
+
+def _above(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def _quoted(value: Any) -> str:
+    """As a shell takes it; nothing stays nothing."""
+    return shlex.quote(str(value)) if value else ""
+
+
+def _why(setting: Mapping[str, Any]) -> str:
+    """A setting's reason as a comment."""
+    return "\n".join(f"# {line}" for line in textwrap.wrap(setting["why"], 110))

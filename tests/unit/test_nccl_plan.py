@@ -1,0 +1,403 @@
+"""The role nccl, planned for every family and package manager: packages, builds, topology file,
+settings, what is wrong in the end, and the collectives that are measured."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+from typing import Any
+
+import pytest
+from role_plans import ROOT, asked, node
+from trueup.benchmarks.nccl.case import OPTIONS
+from trueup.benchmarks.nccl.plan import completed, plan
+from trueup.node.nccl_setup import settings_that_apply, topology_used
+from trueup.node.nccl_topology import Layout, generate, read_layouts
+from trueup.options import module_spec
+from trueup.plan import Asked, Now
+from trueup.run.launcher import LAUNCHER_SPEC
+
+SYSTEMS = ("ubuntu-24.04", "almalinux-9")
+FAMILIES = ("hbv3", "ndv4", "nd_h100_v5", "nc_a100_v4", "nv_a10_v5")
+IMAGE = {"hpc_image": {"NCCL": "2.29.1-1"}}
+CONTEXTS = ("conf", "single_node", "multi_node", "container")
+NAMES = ["node-1", "node-2"]
+MULTI = {"nodes": NAMES, "launcher": "mpirun"}
+NDV4_FILE = "/opt/microsoft/ndv4-topo.xml"
+NDV4_LINK = "/opt/microsoft/ndv4/topo.xml"
+
+
+@pytest.fixture(name="layouts")
+def _layouts() -> dict[str, Layout]:
+    return read_layouts(asked("nccl", node("local")).catalog("topologies.yml"))
+
+
+def of(family: str, system: str = "ubuntu-24.04", /, **given: Any) -> Asked:
+    """What the plan is asked; ``node`` and ``found`` change the node and what was found."""
+    on = node(family, system, **given.pop("node", {}))
+    variables = given.pop("play", {"trueup_plan": ["nccl"]})
+    found = given.pop("found", {})
+    made = asked("nccl", on, found, **given)
+    hostvars: dict[str, dict[str, Any]] = {name: {} for name in NAMES}
+    return dataclasses.replace(made, variables=variables, hostvars=hostvars, hosts=NAMES)
+
+
+def state(**changes: Any) -> dict[str, Any]:
+    """What nccl_facts says of a node on which everything is as it should be."""
+    there = {"exists": False, "content": None, "link": None, **changes.pop("topology", {})}
+    return {"libraries": ["2.30.4"], "unbuilt": [], "outdated": [], "topology": there, **changes}
+
+
+def values(wanted: Asked) -> dict[str, Any]:
+    made = plan(wanted)
+    assert made.refused == []
+    return dict(made.values)
+
+
+def exported(text: str) -> dict[str, str]:
+    lines = [line.removeprefix("export ") for line in text.splitlines() if "=" in line]
+    return dict(line.split("=", 1) for line in lines if not line.startswith("#"))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_packages_and_repository_of_each_system(family: str, system: str) -> None:
+    made = values(of(family, system))
+    folder, key, first = {
+        "ubuntu-24.04": ("ubuntu2404", "3bf863cc.pub", "libnccl2"),
+        "almalinux-9": ("rhel9", "D42D0685.pub", "libnccl"),
+    }[system]
+    url = f"https://developer.download.nvidia.com/compute/cuda/repos/{folder}/x86_64/"
+    assert (made["repository"]["url"], made["repository"]["key_url"]) == (url, url + key)
+    assert len(made["repository"]["key_fingerprint"]) == 40
+    assert (made["packages"][0]["name"], made["kept"]) == (first, False)
+
+
+def test_a_mirror_goes_before_the_drivers_repository() -> None:
+    mirror, drivers = {"name": "mirror"}, {"name": "drivers"}
+    found = {"gpu_driver_repository": drivers}
+    assert values(of("ndv4", found=found))["repository"] == drivers
+    assert values(of("ndv4", found=found, repository=mirror))["repository"] == mirror
+
+
+@pytest.mark.parametrize(
+    ("family", "code", "plugin"),
+    [
+        ("hbv3", None, True),
+        ("ndv4", 80, True),
+        ("nd_h100_v5", 90, True),
+        ("nc_a100_v4", 80, False),
+        ("nv_a10_v5", 86, False),
+    ],
+)
+def test_what_is_built_for_each_family(family: str, code: int | None, plugin: bool) -> None:
+    tests, *others = values(of(family, mpi_home="/opt/mpi/ompi"))["builds"]
+    assert (tests["name"], [build["name"] for build in others]) == (
+        "nccl-tests",
+        ["nccl-rdma-sharp-plugins"] if plugin else [],
+    )
+    made = [f"NVCC_GENCODE=-gencode=arch=compute_{code},code=sm_{code}"] if code else []
+    [command] = tests["commands"]
+    assert command[0] == "make"
+    assert command[2:] == [
+        *("MPI=1", "MPI_HOME=/opt/mpi/ompi", "CUDA_HOME=/usr/local/cuda-13.0"),
+        *made,
+    ]
+    if plugin:
+        assert others[0]["commands"][1][-1] == "--with-sharp=/opt/mpi/sharp"
+        assert others[0]["commands"][2] == command[:2]
+
+
+@pytest.mark.parametrize(
+    ("family", "given", "built"),
+    [
+        ("ndv4", {}, ["nccl-tests", "nccl-rdma-sharp-plugins"]),
+        ("nc_a100_v4", {}, ["nccl-tests"]),
+        ("ndv4", {"node": IMAGE}, []),
+        (
+            "ndv4",
+            {"node": IMAGE, "from_image": "replace"},
+            ["nccl-tests", "nccl-rdma-sharp-plugins"],
+        ),
+        ("ndv4", {"node": {"hpc_image": {}}}, ["nccl-tests", "nccl-rdma-sharp-plugins"]),
+    ],
+)
+def test_what_is_built_now(family: str, given: dict[str, Any], built: list[str]) -> None:
+    old = state(outdated=["nccl-tests", "nccl-rdma-sharp-plugins"])
+    made = values(of(family, found={"state": old}, **given))
+    assert [build["name"] for build in made["to_build"]] == built
+
+
+@pytest.mark.parametrize(
+    ("family", "given", "exists", "written"),
+    [
+        ("hbv3", {}, False, []),
+        ("nc_a100_v4", {}, False, []),
+        ("nv_a10_v5", {}, False, []),
+        ("ndv4", {}, True, [NDV4_LINK, NDV4_FILE]),
+        ("ndv4", {"node": IMAGE}, True, [NDV4_LINK]),
+        ("ndv4", {"node": IMAGE}, False, [NDV4_LINK, NDV4_FILE]),
+        ("ndv4", {"node": IMAGE, "topology_from_image": "replace"}, True, [NDV4_LINK, NDV4_FILE]),
+    ],
+)
+def test_the_topology_file_is_written_where_no_image_keeps_it(
+    family: str, given: dict[str, Any], exists: bool, written: list[str]
+) -> None:
+    found = {"state": state(topology={"exists": exists})}
+    files = values(of(family, found=found, **given))["files"]
+    profiles = [f"/opt/trueup/nccl/profiles/{context}.sh" for context in CONTEXTS[1:]]
+    assert [file["path"] for file in files] == ["/etc/nccl.conf", *profiles, *written]
+
+
+def test_the_topology_file_is_that_of_the_catalog(layouts: dict[str, Layout]) -> None:
+    files = {file["path"]: file for file in values(of("ndv4", found={"state": state()}))["files"]}
+    assert files[NDV4_FILE]["content"] == generate(layouts["ndv4"])
+    assert files[NDV4_LINK] == {"path": NDV4_LINK, "state": "link", "target": NDV4_FILE}
+
+
+@pytest.mark.parametrize(
+    ("family", "told"),
+    [
+        ("hbv3", [["NCCL_IB_PCI_RELAXED_ORDERING"], 6, 4, 3]),
+        ("ndv4", [3, 7, 6, 4]),
+        ("nd_h100_v5", [3, 7, 15, 4]),
+        ("nc_a100_v4", [[], 5, 3, 2]),
+        ("nv_a10_v5", [[], 5, 3, 2]),
+    ],
+)
+def test_what_each_family_is_told(family: str, told: list[Any]) -> None:
+    files = values(of(family, found={"state": state()}))["files"][:4]
+    found = [exported(file["content"]) for file in files]
+    # The plugin's folder is no setting.
+    names = [[name for name in each if name != "LD_LIBRARY_PATH"] for each in found]
+    shown = [
+        each if isinstance(wanted, list) else len(each)
+        for each, wanted in zip(names, told, strict=True)
+    ]
+    assert shown == told
+    plugin = family in {"hbv3", "ndv4", "nd_h100_v5"}
+    assert ("LD_LIBRARY_PATH" in found[2], "LD_LIBRARY_PATH" in found[1]) == (plugin, False)
+
+
+def test_a_sites_variables_win_and_each_line_says_why() -> None:
+    given = {"variables": {"NCCL_NET_GDR_LEVEL": 3, "FOO": "a b"}, "found": {"state": state()}}
+    conf, _, multi, container = values(of("ndv4", **given))["files"][:4]
+    said = "\n# Set by this site (nccl_variables).\n"
+    assert multi["content"].count("NCCL_NET_GDR_LEVEL=") == 1
+    assert f"{said}export NCCL_NET_GDR_LEVEL=3\n" in multi["content"]
+    assert f"{said}export FOO='a b'\n" in container["content"]
+    # NCCL's own file takes NCCL's variables only.
+    assert f"{said}NCCL_NET_GDR_LEVEL=3\n" in conf["content"]
+    assert "FOO" not in conf["content"]
+    lines = [line for file in (conf, multi, container) for line in file["content"].splitlines()]
+    assert max(map(len, lines)) <= 120
+    assert "# In the container nothing of /etc/nccl.conf is seen" in container["content"]
+
+
+@pytest.mark.parametrize(
+    ("choice", "expected"),
+    [
+        ("by_context", [True, False, True, True]),
+        ("always", [True, True, True, True]),
+        ("never", [False, False, False, False]),
+    ],
+)
+def test_whether_the_file_is_used(
+    layouts: dict[str, Layout], choice: str, expected: list[bool]
+) -> None:
+    used = {"single_node": False, "multi_node": True, "container": True}
+    layout = dataclasses.replace(layouts["ndv5"], used=used)
+    assert topology_used(layout, choice) == dict(zip(CONTEXTS, expected, strict=True))
+    assert topology_used(None, choice) == dict.fromkeys(CONTEXTS, False)
+
+
+@pytest.mark.parametrize(
+    ("family", "choice", "layout", "reason"),
+    [
+        ("hbv3", "always", None, "the catalog has no topology of Standard_HB"),
+        ("local", "by_context", None, "the catalog has no topology of this machine"),
+        ("ndv4", "never", "ndv4", "nccl_topology_file_used is never"),
+    ],
+)
+def test_what_run_json_says_of_the_topology(
+    family: str, choice: str, layout: str | None, reason: str
+) -> None:
+    told = values(of(family, topology_file_used=choice))["topology"]
+    assert (told["layout"], told["choice"]) == (layout, choice)
+    assert told["reason"].startswith(reason)
+    assert told["used"] == dict.fromkeys(CONTEXTS, False)
+
+
+def test_the_catalogs_reason_is_told(layouts: dict[str, Layout]) -> None:
+    told = values(of("ndv4"))["topology"]
+    assert (told["reason"], told["file"]) == (layouts["ndv4"].why, NDV4_FILE)
+
+
+SETTINGS = [
+    {"name": "NCCL_A", "value": "1", "in": ["conf", "multi_node"]},
+    {"name": "NCCL_B", "value": "1", "for": ["ndv5"]},
+    {"name": "UCX_C", "value": "1"},
+    {"name": "NCCL_D", "value": "1", "rdma": True},
+    {"name": "NCCL_A", "value": "2"},
+]
+
+
+@pytest.mark.parametrize(
+    ("context", "layout", "rdma", "expected"),
+    [
+        # Only NCCL's variables stand in NCCL's file; the last of a name wins.
+        ("conf", "ndv4", False, ["NCCL_A=2"]),
+        ("single_node", "ndv5", False, ["NCCL_B=1", "UCX_C=1", "NCCL_A=2"]),
+        ("multi_node", "", True, ["UCX_C=1", "NCCL_D=1", "NCCL_A=2"]),
+    ],
+)
+def test_the_settings_that_apply(
+    context: str, layout: str, rdma: bool, expected: list[str]
+) -> None:
+    chosen = settings_that_apply(SETTINGS, context, layout, rdma=rdma)
+    assert [f"{item['name']}={item['value']}" for item in chosen] == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"tests_commit": "v2.19.6"}, "nccl_tests_commit: give the whole commit"),
+        ({"sharp_plugin_commit": "AB" * 20}, "nccl_sharp_plugin_commit: give the whole commit"),
+        ({"packages": {"dnf": []}}, "whose package manager is apt; nccl_packages has dnf"),
+        ({"node": {"package_manager": None}}, "is neither apt nor dnf"),
+    ],
+)
+def test_what_is_refused(given: dict[str, Any], said: str) -> None:
+    assert said in " ".join(plan(of("ndv4", **given)).refused)
+
+
+def test_nodes_of_one_record_are_alike() -> None:
+    sizes = {name: {"ansible_facts": {"trueup_node": {"vm_size": name}}} for name in NAMES}
+    [refused] = plan(dataclasses.replace(of("ndv4", **MULTI), hostvars=sizes)).refused
+    assert refused.startswith("nccl_nodes: nodes measured together differ in vm_size")
+
+
+def good_topology(layout: Layout) -> dict[str, Any]:
+    content = base64.b64encode(generate(layout).encode()).decode()
+    return {"exists": True, "content": content, "link": layout.file}
+
+
+def test_nothing_is_wrong_in_the_end(layouts: dict[str, Layout]) -> None:
+    whole = state(topology=good_topology(layouts["ndv4"]))
+    assert values(of("ndv4", found={"state": whole}))["wrong"] == []
+    kept = {**whole, "libraries": ["2.29.1"], "outdated": ["nccl-tests"]}
+    assert values(of("ndv4", node=IMAGE, found={"state": kept}))["wrong"] == []
+    assert values(of("hbv3", found={"state": state()}))["wrong"] == []
+
+
+@pytest.mark.parametrize(
+    ("given", "changes", "said"),
+    [
+        ({}, {"libraries": []}, "library is missing, expected 2.30.4; run this role again"),
+        ({}, {"libraries": ["2.28", "2.30.4"]}, "library is 2.28, 2.30.4, expected 2.30.4"),
+        (
+            {"node": IMAGE},
+            {},
+            "expected 2.29.1; set nccl_from_image=replace to install over the image",
+        ),
+        ({}, {"outdated": ["nccl-tests"]}, "not built: /opt/nccl-tests/build; run"),
+        (
+            {"node": IMAGE},
+            {"libraries": ["2.29.1"], "unbuilt": ["nccl-tests"]},
+            "not built: /opt/nccl-tests/build; set nccl_from_image",
+        ),
+    ],
+)
+def test_what_is_wrong_in_the_end(
+    layouts: dict[str, Layout], given: dict[str, Any], changes: dict[str, Any], said: str
+) -> None:
+    there = state(topology=good_topology(layouts["ndv4"]), **changes)
+    [wrong] = values(of("ndv4", found={"state": there}, **given))["wrong"]
+    assert said in wrong
+
+
+def test_what_is_wrong_with_the_topology_file(layouts: dict[str, Layout]) -> None:
+    missing = values(of("ndv4", found={"state": state()}))["wrong"]
+    assert [one.split(": ", 1)[1].split(";")[0] for one in missing] == [
+        f"{NDV4_FILE} is missing",
+        f"{NDV4_LINK} leads to nowhere, expected {NDV4_FILE}",
+    ]
+    good = good_topology(layouts["ndv4"])
+    spoilt = generate(layouts["ndv4"]).replace('"0003:', '"00000003:').encode()
+    bad = state(topology={**good, "content": base64.b64encode(spoilt).decode()})
+    [wrong] = values(of("ndv4", found={"state": bad}))["wrong"]
+    assert "line 4, pci 00000003:00:00.0: the domain of" in wrong
+    assert values(of("ndv4", topology_file_used="never", found={"state": bad}))["wrong"] == []
+
+
+@pytest.mark.parametrize(
+    ("family", "given", "host", "why"),
+    [
+        ("hbv3", {}, "node-1", "no GPU on this node"),
+        ("ndv4", {}, "node-1", ""),
+        ("ndv4", {"gpus_per_node": 1}, "node-1", "one GPU has nobody to talk to"),
+        ("ndv4", {"gpus_per_node": 1, **MULTI}, "node-1", ""),
+        ("ndv4", MULTI, "node-2", "measured from node-1, the first of nccl_nodes"),
+        # It is configured without being measured.
+        ("hbv3", {"play": {"trueup_plan": ["stream"]}}, "node-1", ""),
+        ("hbv3", {"play": {"trueup_health_plan": ["nccl"]}}, "node-1", "no GPU on this node"),
+    ],
+)
+def test_where_it_is_not_measured(family: str, given: dict[str, Any], host: str, why: str) -> None:
+    skipped = plan(dataclasses.replace(of(family, **given), host=host)).skipped
+    assert [one.why.startswith(why) for one in skipped] == ([True] if why else [])
+
+
+def case(family: str, **given: Any) -> dict[str, Any]:
+    return (plan(of(family, **given)).cases or [])[0]
+
+
+@pytest.mark.parametrize(
+    ("family", "given", "transports", "gpudirect"),
+    [
+        ("ndv4", {}, ["nvlink"], False),
+        ("ndv4", MULTI, ["nvlink", "ib"], True),
+        ("nd_h100_v5", MULTI, ["nvlink", "ib"], True),
+        ("ndv4", {**MULTI, "gpus_per_node": 1}, ["ib"], True),
+        ("nc_a100_v4", MULTI, [], False),
+        ("nv_a10_v5", {}, [], False),
+        ("ndv4", {"transport_expected": "any"}, [], False),
+        ("ndv4", {"transport_expected": "ib"}, ["ib"], False),
+    ],
+)
+def test_the_transport_that_a_size_must_show(
+    family: str, given: dict[str, Any], transports: list[str], gpudirect: bool
+) -> None:
+    made = case(family, **given)
+    assert (made["transports"], made["gpudirect"]) == (transports, gpudirect)
+
+
+def test_a_case_for_each_collective_with_what_the_module_takes() -> None:
+    cases = plan(of("ndv4", operations=["all_reduce", "alltoall"])).cases or []
+    assert [each["operation"] for each in cases] == ["all_reduce", "alltoall"]
+    assert set(cases[0]) <= {*module_spec(OPTIONS), *LAUNCHER_SPEC}
+    assert (cases[0]["gpus_per_node"], cases[0]["bytes_to"], cases[0]["warmup"]) == (8, 1 << 34, 5)
+    assert (cases[0]["launcher_path"], cases[0]["job_directory"]) == (None, None)
+
+
+def test_the_variables_of_a_case_are_its_profiles() -> None:
+    alone, several = case("ndv4")["variables"], case("ndv4", **MULTI)["variables"]
+    assert (alone["UCX_TLS"], alone["OPAL_PREFIX"]) == ("tcp", "/opt/hpcx/ompi")
+    assert alone["LD_LIBRARY_PATH"] == "/opt/hpcx/ompi/lib:/opt/hpcx/ucx/lib"
+    assert several["LD_LIBRARY_PATH"].endswith(":/usr/local/nccl-rdma-sharp-plugins/lib")
+    assert (several["NCCL_NET_GDR_LEVEL"], several["NCCL_TOPO_FILE"]) == ("5", NDV4_LINK)
+    assert "OPAL_PREFIX" not in case("ndv4", mpi_home="/usr/mpi")["variables"]
+    assert case("ndv4", **MULTI)["launcher_path"] == "/opt/hpcx/ompi/bin/mpirun"
+    site = case("ndv4", variables={"NCCL_ALGO": "Tree"})["variables"]
+    assert site["NCCL_ALGO"] == "Tree"
+
+
+def test_a_case_is_told_who_is_gone_when_it_begins() -> None:
+    each: dict[str, dict[str, Any]] = {name: {} for name in NAMES}
+    now = Now("node-1", [], ["node-1"], each)
+    assert completed(case("ndv4", **MULTI), now)["absent"] == ["node-2"]
+    assert completed(case("ndv4"), now)["absent"] == []
+
+
+def test_yaml_has_data_and_no_expressions() -> None:
+    assert "{{" not in (ROOT / "roles" / "nccl" / "vars" / "main.yml").read_text()
