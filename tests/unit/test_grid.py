@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
-from ansible.errors import AnsibleFilterError
 from trueup.errors import BadInput, ParseError
 from trueup.node.grid_driver import GridDriver, choose, parse_manifest, refusals
-from trueup_grid import grid_driver, grid_refusals
-
-if TYPE_CHECKING:
-    from typing import Any
 
 MANIFEST = Path(__file__).parent.parent / "data" / "grid" / "resources.json"
 TEXT = MANIFEST.read_text()
-SHA256 = hashlib.sha256(MANIFEST.read_bytes()).hexdigest()
 
 
 def chosen(distribution: str, version: str, branch: str, number: str, **more: bool) -> GridDriver:
@@ -149,21 +140,3 @@ def test_the_guards(branch: str, kernel: str, cuda_needed: bool, said: list[str]
     assert [
         text for text, start in zip(found, said, strict=True) if not text.startswith(start)
     ] == []
-    assert grid_refusals(branch, kernel, cuda_needed=cuda_needed) == found
-
-
-def test_the_filter_compares_the_manifests_sha256(tmp_path: Path) -> None:
-    node: dict[str, Any] = {"distribution": "ubuntu", "distribution_version": "24.04"}
-    assert grid_driver(str(MANIFEST), SHA256.upper(), node, "18.6", "570.211.01") == {
-        "version": "570.211.01",
-        "branch": "18.6",
-        "url": "https://example.invalid/570.211.01.run",
-    }
-    changed = tmp_path / "resources.json"
-    changed.write_text(json.dumps(json.loads(TEXT)))
-    with pytest.raises(AnsibleFilterError, match=rf"sha256 [0-9a-f]+, expected {SHA256}$"):
-        grid_driver(str(changed), SHA256, node, "18.6", "570.211.01")
-    with pytest.raises(AnsibleFilterError, match=r"gpu_grid: .*No such file"):
-        grid_driver(str(tmp_path / "none"), SHA256, node, "18.6", "570.211.01")
-    with pytest.raises(AnsibleFilterError, match=r"gpu_grid: the driver manifest has no GRID 9\.9"):
-        grid_driver(str(MANIFEST), SHA256, node, "9.9", "570.211.01")

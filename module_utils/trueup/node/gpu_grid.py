@@ -1,0 +1,144 @@
+"""The role gpu_grid, planned: NVIDIA's GRID driver for the slices of an A10.
+
+What Azure's manifest says of drivers is read in ``grid_driver``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import List, Tuple
+
+from ..errors import BadInput
+from ..plan import Asked, Plan
+from . import grid_driver
+from .system import headers, short_of
+
+__all__ = ["plan"]
+
+_MODPROBE = """\
+# Written by trueup (role gpu_grid): nouveau would take the GPU before the GRID driver.
+blacklist nouveau
+blacklist lbm-nouveau
+options nouveau modeset=0
+"""
+_DOWNLOADS = "/var/tmp"  # noqa: S108 WHY: of the node, and the file's sha256 is compared
+
+
+def plan(asked: Asked) -> Plan:
+    """The driver of a node. Its address is in Azure's manifest, which is on the controller when it
+    has been fetched: where a driver is to be installed the role plans again, with ``installing`` in
+    ``asked.found``.
+
+    Values: ``packages`` to build with, the ``library`` that is there when the driver is, ``file``,
+    its ``checksum`` (empty where nobody knows it), ``installer`` (an argv) and ``files`` as
+    config_files takes them, that against nouveau first; ``manifest``, its path on the controller,
+    and whether it ``is_fetched`` there; ``url``, empty before ``installing``.
+    """
+    refused = _refused(asked)
+    if refused:
+        return Plan(refused=refused)
+    node, options = asked.node, asked.options
+    version, container = options["version"], node["container"]
+    file = f"{_DOWNLOADS}/NVIDIA-Linux-x86_64-{version}-grid-azure.run"
+    sha256 = options["checksums"].get(version, "")
+    licence = "".join(f"{name}={value}\n" for name, value in options["licence_settings"].items())
+    manifest, is_remote = _manifest(asked)
+    url = options["url"]
+    if not url and asked.found.get("installing"):
+        url = _address(asked, manifest)
+    return Plan(
+        values={
+            # dkms is in EPEL on Enterprise Linux. A container has its host's kernel modules.
+            "packages": ["gcc", "make", *([] if container else ["dkms", headers(node)])],
+            # Of the driver's own version: there when the installer has been through.
+            "library": f"{asked.data['libraries'][node['package_manager']]}"
+            f"/libnvidia-ml.so.{version}",
+            "file": file,
+            "checksum": f"sha256:{sha256}" if sha256 else "",
+            "installer": [
+                *("sh", file, "--silent"),
+                "--no-kernel-modules" if container else "--dkms",
+                *options["installer_options"],
+            ],
+            "files": [
+                {"path": "/etc/modprobe.d/trueup-gpu-grid.conf", "content": _MODPROBE},
+                {
+                    "path": "/etc/nvidia/gridd.conf",
+                    "content": f"# Written by trueup (role gpu_grid).\n{licence}",
+                },
+            ],
+            "manifest": str(manifest),
+            "is_fetched": is_remote and not options["url"],
+            "url": url,
+        }
+    )
+
+
+def _manifest(asked: Asked) -> Tuple[Path, bool]:
+    """Where the manifest is on the controller, and whether it comes from elsewhere."""
+    given: str = asked.options["manifest"]
+    if "://" in given:
+        return Path.home() / f".trueup-grid-{asked.options['manifest_sha256'][:12]}", True
+    return Path(given).expanduser(), False
+
+
+def _address(asked: Asked, manifest: Path) -> str:
+    """Where the manifest says that the node's driver is.
+
+    Raises:
+        BadInput: the manifest cannot be read, is another one, or has no such driver.
+    """
+    node, options = asked.node, asked.options
+    try:
+        content = manifest.read_bytes()
+        text = content.decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(str(error)) from error
+    found, wanted = hashlib.sha256(content).hexdigest(), options["manifest_sha256"]
+    if found != wanted.lower():
+        message = f"the driver manifest {manifest} has the sha256 {found}, expected {wanted}"
+        raise BadInput(message)
+    return grid_driver.choose(
+        grid_driver.parse_manifest(text),
+        branch=options["branch"],
+        version=options["version"],
+        distribution=node["distribution"] or "",
+        distribution_version=node["distribution_version"] or "",
+        unlisted_allowed=options["unlisted_os_allowed"],
+    ).url
+
+
+def _refused(asked: Asked) -> List[str]:
+    node, options = asked.node, asked.options
+    refused = []
+    if node["family"] != "nv_a10_v5":
+        refused.append(
+            f"gpu_grid: {node['vm_size'] or 'this machine'} is of the family {node['family']}, and"
+            " the GRID driver is for nv_a10_v5: other GPUs get the role gpu_driver."
+        )
+    if not node["gpus"]:
+        refused.append(
+            "gpu_grid: this machine shows no NVIDIA GPU: see lspci -d 10de:, or redeploy the VM."
+        )
+    if node["secure_boot"] and not node["container"]:
+        refused.append(
+            "gpu_grid: Secure Boot is on, and the kernel modules of the driver, built on this node,"
+            " carry no signature that it accepts: deploy the VM without Secure Boot."
+        )
+    refused += grid_driver.refusals(
+        options["branch"], kernel=node["kernel"], cuda_needed=options["cuda_needed"]
+    )
+    version = options["version"]
+    if version not in options["checksums"] and not options["unverified_allowed"]:
+        refused.append(
+            f"gpu_grid: no sha256 is known for driver {version}, and nobody publishes one: download"
+            " it where you trust the way and put its sha256 into gpu_grid_checksums, or set"
+            " gpu_grid_unverified_allowed to take download.microsoft.com at its word."
+        )
+    if short_of(node, {"/": options["free_bytes"]}):
+        refused.append(
+            f"gpu_grid: {node['free_bytes']['/']} bytes are free below / and the driver needs"
+            f" {options['free_bytes']}: make room."
+        )
+    return refused
