@@ -16,67 +16,7 @@ description:
     is one record; one that failed returns a failed record.
   - perftest does not compare what arrives with what was sent. A test, device, size or memory other
     than asked for gives a record with outcome C(invalid).
-options:
-  test:
-    description: C(write_bw) and C(read_bw) are bandwidths of RDMA write and read in one direction;
-      C(send_lat) is half the time of a send and its answer.
-    type: str
-    choices: [write_bw, read_bw, send_lat]
-    default: write_bw
-  role:
-    description: Which end this node is.
-    type: str
-    choices: [loopback, server, client]
-    default: loopback
-  device:
-    description: The RDMA device of this node.
-    type: str
-    required: true
-  address:
-    description: Host name or IPv4 address of the server, over which the ends find each other. The
-      client needs it.
-    type: str
-    default: ""
-  peer_name:
-    description: The other end's name in the record. The client needs it.
-    type: str
-    default: ""
-  port:
-    description: TCP port of the server.
-    type: int
-    default: 18515
-  message_bytes:
-    description: Size of a message; without it all powers of two from 2 to 8388608 are measured.
-    type: int
-  iterations:
-    description: Messages of each size, 5 at least. Beyond 20000 perftest gives no peak.
-    type: int
-    default: 5000
-  duration_seconds:
-    description: Measures for so long instead; 0 means by iterations. Of a latency it gives the mean
-      only.
-    type: int
-    default: 0
-  gpu:
-    description: Number of the GPU whose memory is used (GPUDirect RDMA); without it the host's is.
-      perftest must be built with CUDA.
-    type: int
-  gid_index:
-    description: Index of the GID, which RoCE needs and InfiniBand does not.
-    type: int
-  folder:
-    description: Folder of perftest's programs.
-    type: path
-    default: /usr/bin
-  connect_seconds:
-    description: How long the client tries until its server answers.
-    type: int
-    default: 60
-  sysfs_root:
-    description: Where the devices are read from.
-    type: path
-    default: /sys
-extends_documentation_fragment: [trueup_bench]
+extends_documentation_fragment: [trueup_options.ib, trueup_bench]
 author: trueup contributors (@trueup)
 """
 
@@ -149,29 +89,14 @@ from ansible.module_utils.trueup.errors import BadInput
 from ansible.module_utils.trueup.node import infiniband
 from ansible.module_utils.trueup.node.affinity import taskset_argv
 from ansible.module_utils.trueup.node.topology import format_cpu_list, read_topology
+from ansible.module_utils.trueup.options import module_spec
 from ansible.module_utils.trueup.run.bench import COMMON_SPEC
 
 LOOPBACK = "127.0.0.1"
 
 
 def argument_spec() -> Dict[str, Dict[str, Any]]:
-    return dict(
-        COMMON_SPEC,
-        test={"type": "str", "choices": ["write_bw", "read_bw", "send_lat"], "default": "write_bw"},
-        role={"type": "str", "choices": ["loopback", "server", "client"], "default": "loopback"},
-        device={"type": "str", "required": True},
-        address={"type": "str", "default": ""},
-        peer_name={"type": "str", "default": ""},
-        port={"type": "int", "default": 18515},
-        message_bytes={"type": "int"},
-        iterations={"type": "int", "default": 5000},
-        duration_seconds={"type": "int", "default": 0},
-        gpu={"type": "int"},
-        gid_index={"type": "int"},
-        folder={"type": "path", "default": "/usr/bin"},
-        connect_seconds={"type": "int", "default": 60},
-        sysfs_root={"type": "path", "default": "/sys"},
-    )
+    return {**COMMON_SPEC, **module_spec(ib.OPTIONS)}
 
 
 def find_device(name: str, sysfs_root: str) -> Dict[str, Any]:
@@ -199,13 +124,16 @@ def case_name(test: ib.Test, role: str, peer: str | None) -> str:
 def main() -> None:
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     given = module.params
-    bench = ib.IbBench(module, "ib")
+    bench = ib.IbBench(module, "ib", ib.OPTIONS)
     role = given["role"]
-    names = ("test", "device", "folder", "port", "message_bytes", "iterations")
-    more = ("duration_seconds", "gpu", "gid_index")
-    test = ib.Test(**{name: given[name] for name in (*names, *more)})
+    names = ("test", "device", "folder", "port", "iterations", "duration_seconds", "gpu")
+    test = ib.Test(
+        message_bytes=given["message_bytes"] or None,
+        gid_index=None if given["gid_index"] < 0 else given["gid_index"],
+        **{name: given[name] for name in names},
+    )
     try:
-        test.check()
+        ib.require_one_size(given["message_bytes"], test.duration_seconds)
         if role == "client" and not (given["address"] and given["peer_name"]):
             raise BadInput("role client needs address and peer_name of its server")
         device = find_device(given["device"], given["sysfs_root"])

@@ -118,6 +118,9 @@ def _specified(one: Option) -> dict[str, Any]:
     if one.secret:
         # Ansible shows every default when it refuses a variable.
         spec.pop("default", None)
+    if one.fields:
+        parts = {part.name: {"description": part.described(), **part.spec()} for part in one.fields}
+        spec["options"] = parts
     return {"description": one.described(), **spec}
 
 

@@ -45,6 +45,7 @@ class Option:
         of: BOTH, ROLE or MODULE.
         required: the module has no default of it.
         secret: it is in no log, plan or record.
+        fields: what a dictionary holds, or each in a list of them.
     """
 
     name: str
@@ -61,6 +62,7 @@ class Option:
     of: str = BOTH
     required: bool = False
     secret: bool = False
+    fields: Tuple[Option, ...] = ()
 
     def described(self) -> str:
         """The help, with the range where there is one."""
@@ -80,6 +82,8 @@ class Option:
             found["default"] = self.default
         if self.secret:
             found["no_log"] = True
+        if self.fields:
+            found["options"] = {one.name: one.spec() for one in self.fields}
         return found
 
     def refusal(self, value: Any, name: str) -> Optional[str]:
@@ -88,10 +92,13 @@ class Option:
             return None
         if self.filled and not value:
             return f"{name} is empty: {self._wanted()}"
-        numbers = value if isinstance(value, (list, tuple)) else [value]
-        for number in numbers:
-            if isinstance(number, (int, float)) and not self._fits(number):
-                return f"{name} is {number}: {self._wanted()}"
+        for part in value if isinstance(value, (list, tuple)) else [value]:
+            if isinstance(part, (int, float)) and not self._fits(part):
+                return f"{name} is {part}: {self._wanted()}"
+            if isinstance(part, Mapping) and self.fields:
+                wrong = refusals(self.fields, part, f"{name}: ")
+                if wrong:
+                    return "; ".join(wrong)
         return None
 
     def _fits(self, number: float) -> bool:
@@ -109,12 +116,17 @@ class Option:
         if self.multiple_of is not None:
             parts.append(f"a multiple of {self.multiple_of}")
         if self.least is not None:
-            parts.append(f"{self.least:g} or more")
+            parts.append(f"{_plain(self.least)} or more")
         if self.most is not None:
-            parts.append(f"{self.most:g} or less")
+            parts.append(f"{_plain(self.most)} or less")
         if self.filled:
             parts.append("not empty")
         return ", ".join(parts)
+
+
+def _plain(number: float) -> str:
+    """Without an exponent where it is whole."""
+    return str(int(number)) if float(number).is_integer() else f"{number:g}"
 
 
 def module_spec(options: Iterable[Option]) -> Dict[str, Dict[str, Any]]:

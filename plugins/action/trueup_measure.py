@@ -36,6 +36,8 @@ class ActionModule(ActionBase):
     """Ansible's entry."""
 
     TRANSFERS_FILES = False
+    # The server of two nodes runs beside its client.
+    _supports_async = True
     _VALID_ARGS = frozenset({"benchmark", "case"})
 
     def run(
@@ -76,7 +78,10 @@ class ActionModule(ActionBase):
             "earlier": [identity(record) for record in earlier],
         }
         result: dict[str, Any] = self._execute_module(
-            module_name=f"{benchmark}_bench", module_args=given, task_vars=variables
+            module_name=f"{benchmark}_bench",
+            module_args=given,
+            task_vars=variables,
+            wrap_async=bool(self._task.async_val) and not self._connection.has_native_async,
         )
         taken = result.get("resumed")
         if taken is not None:

@@ -20,6 +20,7 @@ from ansible.module_utils.testing import patch_module_args
 from ansible.module_utils.trueup.benchmarks.ib import case as ib
 from ansible.module_utils.trueup.run import bench
 from ansible.module_utils.trueup.run.resume import program_digest
+from bench_modules import FakeRun, resumes
 from trueup import record as records
 
 DATA = Path(__file__).parent.parent / "data" / "ib"
@@ -192,7 +193,7 @@ def test_each_end_is_bound_to_the_devices_numa_node(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"message_bytes": None}, ["--all", "--iters=5000", "--report_gbits"]),
+        ({"message_bytes": 0}, ["--all", "--iters=5000", "--report_gbits"]),
         ({"duration_seconds": 10}, ["--size=1048576", "--duration=10", "--report_gbits"]),
         ({"gid_index": 1, "gpu": 2}, ["--report_gbits", "--gid-index=1", "--use_cuda=2"]),
         ({"test": "send_lat", "message_bytes": 8}, ["--size=8", "--iters=5000", "127.0.0.1"]),
@@ -347,12 +348,12 @@ def test_a_port_that_is_taken_is_not_measured_against(run_module: Any, machine: 
         ({"device": "mlx5_ib9"}, "device 'mlx5_ib9': this node has mlx5_ib3, mlx5_ib4"),
         ({"device": "mlx5_ib4"}, "device mlx5_ib4: its link is DOWN, not ACTIVE"),
         ({"sysfs_root": "/nonexistent"}, "this node has no RDMA device"),
-        ({"message_bytes": 0}, "message_bytes 0 is not from 1"),
-        ({"iterations": 4}, "iterations 4 must be at least 5"),
-        ({"duration_seconds": -1}, "duration_seconds -1"),
-        ({"duration_seconds": 3, "message_bytes": None}, "by iterations only"),
-        ({"port": 80}, "port 80 is not from 1024 to 65535"),
-        ({"gpu": -1}, "gpu -1 and gid_index None must be at least 0"),
+        ({"message_bytes": -1}, "message_bytes is -1: it must be 0 or more"),
+        ({"iterations": 4}, "iterations is 4: it must be 5 or more"),
+        ({"duration_seconds": -1}, "duration_seconds is -1: it must be 0 or more"),
+        ({"duration_seconds": 3, "message_bytes": 0}, "by iterations only"),
+        ({"port": 80}, "port is 80: it must be 1024 or more, 65535 or less"),
+        ({"gpu": -1}, "gpu is -1: it must be 0 or more"),
         ({"role": "client"}, "role client needs address and peer_name"),
     ],
 )
@@ -364,3 +365,43 @@ def test_bad_input_is_refused_before_anything_runs(
     assert message in result["msg"]
     assert result["record"] is None
     assert not (machine.folder / "pid").exists()
+
+
+def test_a_record_of_the_run_stands_for_its_case(
+    run_module: Any, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = machine.sysfs / "class" / "infiniband" / "mlx5_ib4" / "ports" / "1" / "state"
+    state.write_text("4: ACTIVE\n")
+    (machine.sysfs.parent / "sys2").symlink_to(machine.sysfs)
+
+    def measured(run: FakeRun, **given: Any) -> dict[str, Any]:
+        def both(*argv: Any, **_: Any) -> ib.Ended:
+            run.calls.append({"argv": argv})
+            return ib.Ended(f"[client]\n{CLIENT_TEXT}[server]\n{SERVER_TEXT}", 1.0, None)
+
+        monkeypatch.setattr(ib, "run_pair", both)
+        monkeypatch.setattr(ib, "run_client", both)
+        node = {"os": "Ubuntu 24.04", "kernel": "6.8.0-1017-azure"}
+        result: dict[str, Any] = run_module(**{"node": node, **given})
+        return result
+
+    other = {"address": "127.0.0.1", "peer_name": "node-2"}
+    client = {"role": "client", **other}
+    changed = {
+        "test": "read_bw",
+        "role": "client",
+        "device": "mlx5_ib4",
+        "address": "10.0.0.7",
+        "peer_name": "node-3",
+        "port": 18516,
+        "message_bytes": 8,
+        "iterations": 6000,
+        "duration_seconds": 10,
+        "gpu": 1,
+        "gid_index": 1,
+        "folder": "/opt/perftest",
+    }
+    along = {"role": other, "address": client, "peer_name": client}
+    # How long a client tries, and by which path its device is read.
+    idle = {"connect_seconds": 99, "sysfs_root": str(machine.sysfs.parent / "sys2")}
+    resumes(measured, FakeRun, ib_bench, changed, along=along, idle=idle)

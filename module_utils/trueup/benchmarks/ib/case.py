@@ -6,21 +6,24 @@ import multiprocessing
 import os
 import re
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Callable, Dict, List, Mapping, NoReturn, Optional, Sequence, Tuple, TypeVar
 
 from ...errors import BadInput, ParseError
+from ...options import MODULE, ROLE, Option
 from ...run import process
 from ...run.bench import Bench
 from .output import SIZES, IbOutput
 
 __all__ = [
+    "OPTIONS",
     "PROGRAMS",
     "Ended",
     "IbBench",
     "Test",
     "judge",
     "numa_cpus",
+    "require_one_size",
     "run_client",
     "run_pair",
     "run_server",
@@ -34,9 +37,192 @@ _MEASURES = {
     "read_bw": ("read", "BW"),
     "send_lat": ("send", "Latency"),
 }
-# perftest's fewest; where it measures no peak, and where a port may begin.
-_LEAST_ITERATIONS = 5
-_PORTS = range(1024, 65536)
+_MIB = 1024**2
+_TEST = Option(
+    "test",
+    "str",
+    "write_bw and read_bw are bandwidths of RDMA write and read in one direction; send_lat is half"
+    " the time of a send and its answer.",
+    "write_bw",
+    choices=tuple(PROGRAMS),
+    of=MODULE,
+)
+_SIZE = Option(
+    "message_bytes",
+    "int",
+    "Size of a message in bytes; 0 means all powers of two from 2 to 8388608.",
+    0,
+    least=0,
+    most=2**31 - 1,
+    of=MODULE,
+)
+_CASE = (replace(_TEST, default=None, required=True), replace(_SIZE, default=None, required=True))
+
+OPTIONS = (
+    Option(
+        "devices",
+        "list",
+        "RDMA devices to measure, by name; empty: all InfiniBand devices of the node. The Ethernet"
+        " function of accelerated networking and soft-RoCE are measured only where they are named.",
+        [],
+        elements="str",
+        of=ROLE,
+    ),
+    Option("device", "str", "The RDMA device of this node.", of=MODULE, required=True),
+    Option(
+        "cases",
+        "list",
+        "What is measured of each device against itself.",
+        [
+            {"test": "write_bw", "message_bytes": _MIB},
+            {"test": "read_bw", "message_bytes": _MIB},
+            {"test": "send_lat", "message_bytes": 8},
+        ],
+        why="1 MiB from host memory and 8 MiB from GPU memory are what catalog/expectations.yml"
+        " judges.",
+        elements="dict",
+        fields=_CASE,
+        of=ROLE,
+    ),
+    _TEST,
+    _SIZE,
+    Option(
+        "gpus",
+        "dict",
+        "GPUDirect RDMA: device to the number of the GPU on the same PCI switch, such as"
+        " {mlx5_ib0: 0}; empty: host memory only.",
+        {},
+        why="perftest must be built with CUDA; that of the distributions is not.",
+        of=ROLE,
+    ),
+    Option(
+        "gpu",
+        "int",
+        "Number of the GPU whose memory is used (GPUDirect RDMA); without it the host's is.",
+        least=0,
+        of=MODULE,
+    ),
+    Option(
+        "gpu_cases",
+        "list",
+        "The cases of the devices that have a GPU, from GPU memory to GPU memory.",
+        [{"test": "write_bw", "message_bytes": 8 * _MIB}],
+        elements="dict",
+        fields=_CASE,
+        of=ROLE,
+    ),
+    Option(
+        "pairwise_device",
+        "str",
+        "The device that nodes are measured pair by pair with; empty: the first of the node's.",
+        "",
+        of=ROLE,
+    ),
+    Option(
+        "pairwise_cases",
+        "list",
+        "What is measured between two nodes.",
+        [{"test": "write_bw", "message_bytes": _MIB}],
+        elements="dict",
+        fields=_CASE,
+        of=ROLE,
+    ),
+    Option(
+        "pairwise_gpu_memory",
+        "bool",
+        "Whether nodes are measured from GPU memory to GPU memory; ib_gpus then holds the device.",
+        False,
+        of=ROLE,
+    ),
+    Option(
+        "role",
+        "str",
+        "Which end this node is; loopback: both.",
+        "loopback",
+        choices=("loopback", "server", "client"),
+        of=MODULE,
+    ),
+    Option(
+        "address",
+        "str",
+        "Address of this node for the other nodes' perftest: a host name or an IPv4 address inside"
+        " the virtual network; empty: ansible_host, or the inventory's name. Set it where Ansible"
+        " connects over a public address.",
+        "",
+        of=ROLE,
+    ),
+    Option(
+        "address",
+        "str",
+        "Host name or IPv4 address of the server, over which the ends find each other. The client"
+        " needs it.",
+        "",
+        of=MODULE,
+    ),
+    Option(
+        "peer_name",
+        "str",
+        "The other end's name in the record. The client needs it.",
+        "",
+        of=MODULE,
+    ),
+    Option(
+        "port",
+        "int",
+        "TCP port of perftest's server. The nodes must reach each other on it.",
+        18515,
+        why="perftest's own.",
+        least=1024,
+        most=65535,
+    ),
+    Option(
+        "gid_index",
+        "int",
+        "Index of the GID, which RoCE needs (1 for soft-RoCE with IPv4); -1: none, as InfiniBand"
+        " wants it.",
+        -1,
+        least=-1,
+    ),
+    Option(
+        "iterations",
+        "int",
+        "Messages of each size. Beyond 20000 perftest gives no peak.",
+        5000,
+        why="perftest's own default for bandwidths.",
+        least=5,
+    ),
+    Option(
+        "duration_seconds",
+        "int",
+        "Seconds that a size is measured for instead; 0: by iterations. Of a latency it gives the"
+        " mean only.",
+        0,
+        least=0,
+    ),
+    Option(
+        "folder",
+        "path",
+        "Folder of perftest's programs. One of your own (CUDA) is not installed by the role.",
+        "/usr/bin",
+    ),
+    Option(
+        "connect_seconds",
+        "int",
+        "Seconds that a client tries until its server answers.",
+        60,
+        why="A controller with few forks starts the servers late.",
+        least=0,
+    ),
+    Option(
+        "timeout_seconds",
+        "int",
+        "Time limit of one case in seconds.",
+        300,
+        why="All sizes at 200 Gb/s take 4 s, on soft-RoCE half an hour.",
+        least=1,
+    ),
+    Option("sysfs_root", "path", "Where the devices are read from.", "/sys", of=MODULE),
+)
 _LOOPBACK = "127.0.0.1"
 _POLL_SECONDS = 0.05
 _RETRY_SECONDS = 1.0
@@ -70,29 +256,6 @@ class Test:
     duration_seconds: int = 0
     gpu: Optional[int] = None
     gid_index: Optional[int] = None
-
-    def check(self) -> None:
-        """Refuse what perftest would take for something else.
-
-        Raises:
-            BadInput: a size, number, port or duration that cannot be.
-        """
-        if self.message_bytes is not None and not 1 <= self.message_bytes <= 2**31 - 1:
-            raise BadInput(f"message_bytes {self.message_bytes} is not from 1 to 2147483647")
-        if self.message_bytes is None and self.duration_seconds:
-            raise BadInput(
-                f"duration_seconds {self.duration_seconds}: perftest measures all sizes by "
-                "iterations only; give message_bytes"
-            )
-        if self.duration_seconds < 0 or self.iterations < _LEAST_ITERATIONS:
-            raise BadInput(
-                f"iterations {self.iterations} must be at least {_LEAST_ITERATIONS} and "
-                f"duration_seconds {self.duration_seconds} at least 0"
-            )
-        if self.port not in _PORTS:
-            raise BadInput(f"port {self.port} is not from {_PORTS[0]} to {_PORTS[-1]}")
-        if (self.gpu or 0) < 0 or (self.gid_index or 0) < 0:
-            raise BadInput(f"gpu {self.gpu} and gid_index {self.gid_index} must be at least 0")
 
     @property
     def program(self) -> str:
@@ -139,6 +302,19 @@ class Ended:
     def tail(self, lines: int = 50) -> str:
         """The last lines, for an error message."""
         return "\n".join(self.text.strip().splitlines()[-lines:])
+
+
+def require_one_size(message_bytes: int, duration_seconds: int) -> None:
+    """Refuse a duration with all sizes.
+
+    Raises:
+        BadInput: perftest would take it for something else.
+    """
+    if not message_bytes and duration_seconds:
+        raise BadInput(
+            f"duration_seconds {duration_seconds}: perftest measures all sizes by iterations only;"
+            " give message_bytes"
+        )
 
 
 def judge(output: IbOutput, wanted: Test, *, ends: int) -> Optional[str]:

@@ -1,0 +1,164 @@
+"""The role ib, planned: each device against itself, and every two nodes in rounds.
+
+Preflight runs before the role rdma has brought devices: the cases are of the devices that the task
+hands over (``found``), and there are none without.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Dict, List, Mapping, Optional, Sequence
+
+from ...errors import BadInput
+from ...options import for_module
+from ...plan import Asked, Plan, Skipped
+from .case import OPTIONS, PROGRAMS, require_one_size
+from .pairs import round_pair
+
+__all__ = ["plan", "programs"]
+
+_PACKAGED = "/usr/bin"
+
+
+def programs(asked: Asked) -> Dict[str, Any]:
+    """What preflight asks the node for, as arguments of program_facts."""
+    return {"programs": [_perftest(asked)]}
+
+
+def plan(asked: Asked) -> Plan:
+    """Cases of each device, and with ``found["nodes"]`` this node's part in each round of pairs.
+
+    ``found`` holds what is known of: ``devices``, as ib_facts has them; ``nodes``, each node with
+    its address; ``batch``, hosts of the batch; ``forks`` of the controller.
+
+    Raises:
+        BadInput: options that do not go together, no device, or nodes that cannot be paired.
+    """
+    options = asked.options
+    for case in (*options["cases"], *options["gpu_cases"], *options["pairwise_cases"]):
+        require_one_size(case["message_bytes"], options["duration_seconds"])
+    elsewhere = sorted(set(options["gpus"]) - set(options["devices"]))
+    if options["devices"] and elsewhere:
+        raise BadInput(f"ib_gpus holds {', '.join(elsewhere)}, which ib_devices does not")
+    packaged = options["folder"] == _PACKAGED
+    there = asked.found["programs"][_perftest(asked)] is not None
+    lacking = _lacking(asked, can=there or (packaged and asked.node["privilege"] is not None))
+    devices = _devices(asked)
+    return Plan(
+        values={"install": packaged and not there, **_pairwise(asked, devices or [])},
+        skipped=[Skipped("ib", lacking)] if lacking else [],
+        refused=_refused(asked, devices),
+        cases=_cases(asked, devices or []),
+    )
+
+
+def _perftest(asked: Asked) -> str:
+    return f"{asked.options['folder']}/{PROGRAMS['write_bw']}"
+
+
+def _lacking(asked: Asked, *, can: bool) -> str:
+    node = asked.node
+    there = any(one["link_layer"] == "InfiniBand" for one in node.get("infiniband") or [])
+    expected = (node.get("catalog") or {}).get("rdma_nics") or 0
+    if not (asked.options["devices"] or there or expected):
+        return "no InfiniBand device on this node, its size has none, and ib_devices names no other"
+    if not can:
+        return (
+            f"no {_perftest(asked)} on this node, and installing perftest needs root or sudo"
+            " without a password"
+        )
+    return ""
+
+
+def _devices(asked: Asked) -> Optional[List[str]]:
+    """Names of what is measured; None where nobody has looked yet."""
+    if "devices" not in asked.found:
+        return None
+    found = [row["device"] for row in asked.found["devices"] if row["kind"] == "infiniband"]
+    return list(asked.options["devices"]) or found
+
+
+def _refused(asked: Asked, devices: Optional[Sequence[str]]) -> List[str]:
+    if "nodes" not in asked.found:
+        if devices == [] and not asked.found.get("may_rest"):
+            return [
+                "no InfiniBand device on this node; see role rdma, or name others in ib_devices"
+            ]
+        return []
+    nodes, batch, hosts = len(asked.found["nodes"]), asked.found["batch"], len(asked.hosts)
+    if nodes >= 2 and batch == hosts:
+        return []
+    why = (
+        f"{nodes} nodes with an InfiniBand device (or ib_pairwise_device) in a batch of {batch} of"
+        f" {hosts} hosts: pairs need two nodes, and a play without serial"
+    )
+    return [why]
+
+
+def _case(asked: Asked, case: Mapping[str, Any], device: str, **more: Any) -> Dict[str, Any]:
+    given = {**for_module(OPTIONS, asked.options), "device": device, **case, **more}
+    if "trueup_sysfs_root" in asked.variables:
+        given["sysfs_root"] = asked.variables["trueup_sysfs_root"]
+    return given
+
+
+def _cases(asked: Asked, devices: Sequence[str]) -> List[Dict[str, Any]]:
+    """Every device from host memory, then those that have a GPU from GPU memory."""
+    options, gpus = asked.options, asked.options["gpus"]
+    of_host = [_case(asked, case, device) for device in devices for case in options["cases"]]
+    return of_host + [
+        _case(asked, case, device, gpu=gpus[device])
+        for device in devices
+        if device in gpus
+        for case in options["gpu_cases"]
+    ]
+
+
+def _pairwise(asked: Asked, devices: Sequence[str]) -> Dict[str, Any]:
+    """This node for the others, and once all are known its part in each round."""
+    options = asked.options
+    device = options["pairwise_device"] or next(iter(devices), "")
+    reached = asked.hostvars.get(asked.host, {}).get("ansible_host")
+    own = {
+        "pair_device": device,
+        "pair_node": [asked.host, options["address"] or reached or asked.host],
+    }
+    nodes: Optional[Mapping[str, str]] = asked.found.get("nodes")
+    if nodes is None:
+        return own
+    memory = {}
+    if options["pairwise_gpu_memory"] and device:
+        if device not in options["gpus"]:
+            raise BadInput(f"ib_pairwise_gpu_memory: ib_gpus has no GPU for {device}")
+        memory = {"gpu": options["gpus"][device]}
+    cases = [_case(asked, case, device, **memory) for case in options["pairwise_cases"]]
+    seconds = _server_seconds(asked, len(nodes))
+    names = list(nodes)
+    pairs = [
+        round_pair(names, number, asked.host) for number in range(len(names) - 1 + len(names) % 2)
+    ]
+    return {
+        **own,
+        "pair_cases": cases,
+        "rounds": [_part(pair, asked.host, nodes, seconds) for pair in pairs],
+        "server_seconds": seconds,
+    }
+
+
+def _part(pair: Sequence[str], host: str, nodes: Mapping[str, str], seconds: int) -> Dict[str, Any]:
+    """What a node does in a round: ``peer``, and what the module is given besides the case."""
+    if not pair:
+        return {"peer": "", "end": {"role": "rests"}}
+    server, client = pair
+    if host == server:
+        return {"peer": client, "end": {"role": "server", "timeout_seconds": seconds}}
+    end = {"role": "client", "address": nodes[server], "peer_name": server}
+    return {"peer": server, "end": end}
+
+
+def _server_seconds(asked: Asked, nodes: int) -> int:
+    """Clients start in waves of as many as the controller has forks: the last server waits for all
+    of them."""
+    waves = math.ceil(nodes / 2 / asked.found["forks"])
+    seconds: int = asked.options["connect_seconds"] + asked.options["timeout_seconds"] * waves
+    return seconds
