@@ -18,7 +18,6 @@ import numpy as np
 import pytest
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from PIL import Image
-from trueup_analysis.render import plots
 from trueup_analysis.render.plots import (
     PALETTE,
     Curve,
@@ -36,7 +35,9 @@ from trueup_analysis.render.plots import (
     draw_roofline,
     draw_rows,
     draw_scaling,
+    drawing,
 )
+from trueup_analysis.render.plots.palette import LINE_COLOURS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -255,16 +256,16 @@ def oklab(colour: str, cones: str) -> NDArray[np.float64]:
 
 @pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
 def test_lines_stand_out_from_the_page(theme: int) -> None:
-    names = [*plots._LINE_COLOURS, "muted", "ink"]
+    names = [*LINE_COLOURS, "muted", "ink"]
     paper = PALETTE["paper"][theme]
     assert [name for name in names if contrast(PALETTE[name][theme], paper) < 3] == []
-    assert len(set(plots._LINE_COLOURS)) == 8
+    assert len(set(LINE_COLOURS)) == 8
 
 
 @pytest.mark.parametrize("cones", _SEEN)
 @pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
 def test_lines_differ_for_the_colour_blind(theme: int, cones: str) -> None:
-    seen = {n: oklab(PALETTE[n][theme], cones) for n in (*plots._LINE_COLOURS, "muted")}
+    seen = {n: oklab(PALETTE[n][theme], cones) for n in (*LINE_COLOURS, "muted")}
     alike = [
         pair
         for pair in itertools.combinations(seen, 2)
@@ -442,7 +443,7 @@ def test_600_nodes_are_small_and_soon_drawn() -> None:
 def test_pixels_are_those_that_matplotlib_drew(monkeypatch: pytest.MonkeyPatch) -> None:
     values = np.random.default_rng(2).uniform(1, 50, (40, 40))
     packed = images(drawn(draw_matrix, square(40, values)))
-    monkeypatch.setattr(plots, "_repack", lambda image: None)
+    monkeypatch.setattr(drawing, "_repack", lambda image: None)
     svg = drawn(draw_matrix, square(40, values))
     for element in svg.iter("image"):
         element.attrib["href"] = element.attrib["href"].replace("\n", "").replace(" ", "")

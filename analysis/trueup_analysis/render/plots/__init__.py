@@ -1,0 +1,43 @@
+"""The report's plots, drawn once by matplotlib: PNG for papers, SVG that follows the page's theme.
+
+Every colour comes from ``PALETTE``. A PNG keeps its light values; in the SVG each becomes a CSS
+variable of the page, so that one drawing serves the light, the dark and the printed page. What a
+colour says, a marker, a dash or a number says too. Values arrive in the units that the axis titles
+name.
+"""
+
+from .cells import draw_matrix
+from .curves import draw_lines, draw_roofline, draw_scaling
+from .data import (
+    Curve,
+    Line,
+    LinesPlot,
+    MatrixPlot,
+    Point,
+    Reference,
+    RooflinePlot,
+    RowsPlot,
+    ScalingPlot,
+)
+from .drawing import Drawing
+from .palette import PALETTE
+from .rows import draw_rows
+
+__all__ = [
+    "PALETTE",
+    "Curve",
+    "Drawing",
+    "Line",
+    "LinesPlot",
+    "MatrixPlot",
+    "Point",
+    "Reference",
+    "RooflinePlot",
+    "RowsPlot",
+    "ScalingPlot",
+    "draw_lines",
+    "draw_matrix",
+    "draw_roofline",
+    "draw_rows",
+    "draw_scaling",
+]

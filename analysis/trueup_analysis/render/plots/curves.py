@@ -1,0 +1,164 @@
+"""Lines over numbers: scaling, figures over sizes and parameters, rooflines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
+
+from .axes import (
+    legend,
+    legend_inches,
+    log2_axis,
+    measured,
+    number_axis,
+    one_two_five,
+    plain,
+    references,
+    shortened,
+    title_y,
+    value_axis,
+)
+from .data import LinesPlot, RooflinePlot, ScalingPlot
+from .drawing import Drawing, draw
+from .palette import LEGEND_LABEL, LIGHT, LINE_COLOURS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["draw_lines", "draw_roofline", "draw_scaling"]
+
+_LINE_DASHES: Final[tuple[Any, ...]] = (
+    "-",
+    (0, (6, 2)),
+    (0, (1.5, 1.5)),
+    (0, (7, 2, 1.5, 2)),
+    (0, (10, 3)),
+    (0, (3, 1.5)),
+    (0, (7, 2, 1.5, 2, 1.5, 2)),
+    (0, (1, 3)),
+)
+_LINE_MARKERS: Final = "os^DvPX*"
+_MOST_LINES: Final = 8
+_DASHES: Final = {"ideal": (0, (1, 2)), "amdahl": (0, (6, 2.5)), "usl": (0, (7, 2, 1.5, 2))}
+_MEASURED: Final = "measured: median, min to max"
+_ROLE_COLOUR: Final = {"ideal": "muted", "amdahl": "second", "usl": "third"}
+
+
+def draw_scaling(plot: ScalingPlot, *, name: str, description: str) -> Drawing:
+    """Measured points with their spread, and the curves that were fitted to them; both axes base
+    2.
+    """
+
+    def paint(axes: Axes) -> None:
+        for curve in plot.curves:
+            colour = LIGHT[_ROLE_COLOUR[curve.role]]
+            style = _DASHES[curve.role]
+            axes.plot(curve.xs, curve.ys, color=colour, ls=style, lw=1.5, label=curve.label)
+        label = _MEASURED if plot.measured else "published"
+        measured(axes, plot.points, label=label, line=True)
+        xs = [point.x for point in plot.points]
+        ys = [point.high for point in plot.points] + [y for c in plot.curves for y in c.ys]
+        log2_axis(axes, "x", xs, marks=xs)
+        if max(ys) / min(point.low for point in plot.points) >= 2:  # one octave
+            log2_axis(axes, "y", [*ys, *(point.low for point in plot.points)], marks=())
+        else:
+            axes.set_ylim(0, max(ys) * 1.15)
+            axes.yaxis.set_major_locator(MaxNLocator(5))
+        axes.set_xlabel(plot.x_label)
+        title_y(axes, plot.y_label)
+        legend(axes)
+
+    return draw(paint, name=name, description=description, height_inches=4.2)
+
+
+def draw_lines(plot: LinesPlot, *, name: str, description: str) -> Drawing:
+    """Lines that differ in colour, marker and dash, their spread as bands, and what they are held
+    against.
+
+    Raises:
+        ValueError: there are more than eight lines, too many to be told apart.
+    """
+    if len(plot.lines) > _MOST_LINES:
+        raise ValueError(f"{len(plot.lines)} lines are too many for one plot")
+    grey = next((line for line in plot.lines if line.role == "usual"), None)
+    named = [*(line.label for line in plot.lines), *(one.label for one in plot.references)]
+    labels = [shortened(label, LEGEND_LABEL) for label in named]
+
+    def paint(axes: Axes) -> None:
+        at = number_axis(axes, plot)
+        handles: list[Any] = []
+        for number, line in enumerate(plot.lines):
+            colour = LIGHT["muted" if line is grey else LINE_COLOURS[number]]
+            xs = [at(x) for x in line.xs]
+            (drawn,) = axes.plot(
+                xs,
+                line.ys,
+                color=colour,
+                ls=_LINE_DASHES[number],
+                lw=2.2 if line.role == "outlier" else 1.6,
+                marker=_LINE_MARKERS[number],
+                ms=5,
+                # A marker at each of a hundred points would hide the dash.
+                markevery=max(1, len(xs) // 12),
+                zorder={"usual": 2.1, "main": 2.2, "outlier": 2.3}[line.role],
+            )
+            if line.low and line.high:
+                band = axes.fill_between(xs, line.low, line.high, color=colour, alpha=0.2, lw=0)
+                handles.append((band, drawn))
+            else:
+                handles.append(drawn)
+        values = [y for line in plot.lines for y in (*line.ys, *line.low, *line.high)]
+        values += [reference.value for reference in plot.references]
+        value_axis(axes, "y", values, scale=plot.y_scale)
+        handles += references(axes, plot.references, at)
+        axes.set_xlabel(plot.x_label)
+        title_y(axes, plot.y_label)
+        legend(axes, handles, labels)
+
+    height = 3.1 + legend_inches(labels)
+    return draw(paint, name=name, description=description, height_inches=height)
+
+
+def draw_roofline(plot: RooflinePlot, *, name: str, description: str) -> Drawing:
+    """The roof of memory bandwidth (and of peak flops where known) with the measured points
+    beneath; log-log.
+    """
+
+    def paint(axes: Axes) -> None:
+        intensities = [point.x for point in plot.points]
+        ridge = plot.peak / plot.bandwidth if plot.peak else max(intensities)
+        left = min([*intensities, ridge]) / 2.5
+        right = max([*intensities, ridge]) * 3
+        roof_end = min(ridge, right) if plot.peak else right
+        axes.plot(
+            [left, roof_end],
+            [left * plot.bandwidth, roof_end * plot.bandwidth],
+            color=LIGHT["second"],
+            lw=1.8,
+            label=plot.bandwidth_label,
+        )
+        if plot.peak:
+            axes.plot(
+                [ridge, right],
+                [plot.peak, plot.peak],
+                color=LIGHT["third"],
+                lw=1.8,
+                label=plot.peak_label,
+            )
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        measured(axes, plot.points, label=_MEASURED, line=False)
+        lowest = min(point.low for point in plot.points)
+        highest = max(plot.peak or 0, right * plot.bandwidth if not plot.peak else 0)
+        axes.set_xlim(left, right)
+        axes.set_ylim(min(lowest, left * plot.bandwidth) / 1.5, highest * 1.6)
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_locator(FixedLocator(one_two_five(*axis.get_view_interval())))
+            axis.set_minor_locator(NullLocator())
+            axis.set_major_formatter(FuncFormatter(plain))
+        axes.set_xlabel("operational intensity, flop/byte")
+        title_y(axes, "GFLOP/s")
+        legend(axes)
+
+    return draw(paint, name=name, description=description, height_inches=4.0)

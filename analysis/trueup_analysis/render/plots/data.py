@@ -1,0 +1,138 @@
+"""What is drawn: the figures of each kind of plot, in the units that its axes name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = [
+    "Curve",
+    "Line",
+    "LinesPlot",
+    "MatrixPlot",
+    "Point",
+    "Reference",
+    "RooflinePlot",
+    "RowsPlot",
+    "ScalingPlot",
+]
+
+
+@dataclass(frozen=True)
+class Point:
+    """One measured figure: its median with the least and the greatest measurement."""
+
+    x: float
+    y: float
+    low: float
+    high: float
+    label: str = ""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A line that was computed, not measured. ``role`` is ``ideal``, ``amdahl`` or ``usl``."""
+
+    label: str
+    role: str
+    xs: tuple[float, ...]
+    ys: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class ScalingPlot:
+    """Speed-up or efficiency (1) over a count of resources; not ``measured`` means published."""
+
+    x_label: str
+    y_label: str
+    points: tuple[Point, ...]
+    curves: tuple[Curve, ...]
+    measured: bool = True
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What measurements are held against: a peak, an expectation.
+
+    ``x`` is where it holds, None for everywhere; rows have no x.
+    """
+
+    value: float
+    label: str
+    x: float | None = None
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of measurements, with its spread where ``low`` and ``high`` are given.
+
+    ``role`` is "main"; "usual" for the median of many, drawn in grey; "outlier" for one that the
+    reader must find, drawn on top and thicker.
+    """
+
+    label: str
+    xs: tuple[float, ...]
+    ys: tuple[float, ...]
+    low: tuple[float, ...] = ()
+    high: tuple[float, ...] = ()
+    role: Literal["main", "usual", "outlier"] = "main"
+
+
+@dataclass(frozen=True)
+class LinesPlot:
+    """Up to eight lines over a number; ``x_scale`` "bytes" is logarithmic and written as 1 KiB.
+
+    ``y_scale`` "auto" starts at 0, and is logarithmic where values span more than two decades.
+    """
+
+    x_label: str
+    y_label: str
+    lines: tuple[Line, ...]
+    x_scale: Literal["bytes", "linear", "log"] = "linear"
+    y_scale: Literal["auto", "linear", "log"] = "auto"
+    references: tuple[Reference, ...] = ()
+
+
+@dataclass(frozen=True)
+class MatrixPlot:
+    """A figure for each pair of row and column; None was not measured.
+
+    ``value_label`` names what is measured and its unit. Labels in ``marked`` are written even where
+    there is room for a few only.
+    """
+
+    row_title: str
+    column_title: str
+    value_label: str
+    row_labels: tuple[str, ...]
+    column_labels: tuple[str, ...]
+    values: tuple[tuple[float | None, ...], ...]
+    marked: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class RowsPlot:
+    """Up to 24 labels, one above the other; each ``Point.x`` is the figure, in the unit that
+    ``x_label`` names. ``best`` and ``worst`` are the numbers of the rows to be marked.
+    """
+
+    x_label: str
+    points: tuple[Point, ...]
+    best: int | None = None
+    worst: int | None = None
+    references: tuple[Reference, ...] = ()
+
+
+@dataclass(frozen=True)
+class RooflinePlot:
+    """Measured points under the bandwidth roof.
+
+    ``bandwidth`` is in GB/s, ``peak`` in GFLOP/s or None when it is not known; points are
+    (flop/byte, GFLOP/s).
+    """
+
+    bandwidth: float
+    bandwidth_label: str
+    peak: float | None
+    peak_label: str
+    points: tuple[Point, ...]
