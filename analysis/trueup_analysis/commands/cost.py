@@ -105,8 +105,8 @@ def cost(
     )
     if api.given and serving is None and article is None:
         message = (
-            f"an API's price compares with rates of tokens, and none of {len(loaded.cases)} records"
-            f" is of {tokens.BENCHMARK}"
+            f"--api-price compares with records of {tokens.BENCHMARK}, and none of the"
+            f" {len(loaded.cases)} records is one"
         )
         raise BadInput(message)
     made: list[Sheet] = []

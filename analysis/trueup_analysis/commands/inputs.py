@@ -44,7 +44,7 @@ def expectations_for(size: str | None, catalog: Path | None) -> Expectations:
 
     expected = expectations.read(find("expectations.yml", catalog))
     if size is not None and not expected.knows(size):
-        message = f"nothing is expected of the size {size}{_near(size, expected.sizes)}"
+        message = f"size {size} has no expectations{_near(size, expected.sizes)}"
         raise BadInput(message)
     return expected
 

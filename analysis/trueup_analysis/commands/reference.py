@@ -39,7 +39,7 @@ def reference(
         mine = load_results(sources)
         say_notes(mine)
     else:
-        say("No results/ here: the published tables stand alone.")
+        say("results/ does not exist here: published tables only")
     write(
         reference_sheets.reference(
             analysis.compare(published, mine),

@@ -66,7 +66,7 @@ def topology_check(
     format_: FormatOption = Format.table,
     output: OutputOption = None,
 ) -> None:
-    """What is wrong with a topology file, what NCCL does with it, and the mend. An error changes
+    """What is wrong with a topology file, what NCCL does with it, and the fix. An error changes
     what NCCL does; with a warning it works as it should."""
     from ..figures import topology as analysis
     from ..sheets import topology as topology_sheets
@@ -82,7 +82,7 @@ def topology_check(
     write([topology_sheets.findings(findings, str(checked), layout, size)], format_, output)
     wrong = sum(finding.severity == "error" for finding in findings)
     if wrong:
-        say(f"{checked}: wrong for {size} in {wrong} place{'s' if wrong > 1 else ''}.")
+        say(f"{checked}: {wrong} error{'s' if wrong > 1 else ''} for {size}")
         raise typer.Exit(1)
 
 

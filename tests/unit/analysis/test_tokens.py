@@ -324,7 +324,7 @@ def test_an_api_price_that_is_none_is_refused(run, tmp_path: Path, option: str, 
 def test_an_api_price_without_rates_of_tokens_is_refused(run, tmp_path: Path) -> None:
     status, out, err = run("cost", made.write(tmp_path, [made.record()]), "--api-price", "1")
     assert (status, out) == (1, "")
-    assert "none of 1 records is of vllm" in err
+    assert "none of the 1 records is one" in err
 
 
 def test_the_command_with_vllm_records_alone_has_no_table_of_run_times(run, tmp_path: Path) -> None:

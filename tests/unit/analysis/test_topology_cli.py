@@ -116,7 +116,7 @@ def test_check_explains_each_fault_once_and_exits_1(run, spoilt: Path) -> None:
     done = run("check", spoilt, "--size", NDV4)
     assert done.status == 1
     assert done.out == SPOILT
-    assert done.err == f"{spoilt}: wrong for {NDV4} in 2 places.\n"
+    assert done.err == f"{spoilt}: 2 errors for {NDV4}\n"
 
 
 def test_check_as_csv_and_json(run, spoilt: Path) -> None:
