@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from trueup.benchmarks.devito.case import OPTIONS
-from trueup.benchmarks.devito.plan import completed, plan, programs
+from trueup.benchmarks.devito.plan import completed, fastest, plan, programs
 from trueup.errors import BadInput
 from trueup.options import MODULE, module_spec
 from trueup.plan import Asked, Now
@@ -282,3 +282,35 @@ def test_a_case_over_nodes_is_told_who_is_gone_and_any_nodes_norms() -> None:
     assert found["absent"] == ["node-2"]
     assert found["reference_norms"] == {"field": 1.5, "receivers": 2.5}
     assert "memory_bandwidth" not in found
+
+
+def timed(seconds: float, **changes: Any) -> dict[str, Any]:
+    row = {"name": "run_time", "statistic": "median", "value": seconds}
+    parameters = {
+        **record()["parameters"],
+        "launcher": "local",
+        "binding": "numa",
+        "repeats": 3,
+        **changes.pop("parameters", {}),
+    }
+    made = record(parameters=parameters, metrics=[row], ranks=4, threads_per_rank=30)
+    return {**made, **changes}
+
+
+def test_the_fastest_of_the_nodes_own_layouts() -> None:
+    cases = plan(asked()).cases or []
+    others = [
+        timed(1.0, nodes=["node-2"]),
+        timed(1.0, nodes=["node-1", "node-2"]),
+        timed(1.0, parameters={"launcher": "slurm"}),
+        timed(1.0, parameters={"shape": "64x64x64"}),
+        timed(1.0, benchmark="stream"),
+    ]
+    made = [*others, timed(7.5), timed(6.25, ranks=1), timed(6.25)]
+    assert fastest(cases, made, "node-1") == (
+        "node-1: 1 rank(s) x 30 thread(s), binding numa, is the fastest of 3 layouts: 6.250 s"
+        " median of 3 repeats"
+    )
+    assert fastest(cases, others, "node-1") == ""
+    assert fastest(plan(asked(scaling="weak")).cases or [], made, "node-1") == ""
+    assert fastest([], made, "node-1") == ""

@@ -10,7 +10,7 @@ from ...plan import Asked, Now, Plan, Skipped
 from ...run import nodes as together
 from . import case as devito
 
-__all__ = ["completed", "plan", "programs"]
+__all__ = ["completed", "fastest", "plan", "programs"]
 
 # The environment takes 480 MiB, compiled kernels a few.
 _SPACE_MIB = 1024
@@ -75,11 +75,7 @@ def completed(case: Mapping[str, Any], now: Now) -> Dict[str, Any]:
         found["absent"] = together.absent(case["nodes"], now.hosts, now.hostvars, "devito")
     for record in now.records:
         mine = several or now.host in record["nodes"]
-        if (
-            record["benchmark"] == "devito"
-            and mine
-            and all(record["parameters"].get(name) == case[name] for name in _PROBLEM)
-        ):
+        if record["benchmark"] == "devito" and mine and _is_of(record, case):
             found["reference_norms"] = {
                 name: value
                 for name, figure in _NORMS.items()
@@ -95,6 +91,43 @@ def completed(case: Mapping[str, Any], now: Now) -> Dict[str, Any]:
     if triads and not several:
         found["memory_bandwidth"] = max(triads)
     return found
+
+
+def fastest(
+    cases: Sequence[Mapping[str, Any]], records: Sequence[Mapping[str, Any]], host: str
+) -> str:
+    """Which of a node's own layouts won, in a sentence; empty where none is recorded, and in a weak
+    series, each layout of which has work of its own.
+
+    Args:
+        cases: the plan's.
+        records: of the run, those that ended ok.
+        host: the node.
+    """
+    own = [case for case in cases if "nodes" not in case and case["scaling"] == "strong"]
+    ranked = [
+        (seconds, place, record)
+        for case in own[:1]
+        for place, record in enumerate(records)
+        if record["benchmark"] == "devito"
+        and record["nodes"] == [host]
+        and record["parameters"].get("launcher") == "local"
+        and _is_of(record, case)
+        for seconds in _figures(record, "run_time", "median")
+    ]
+    if not ranked:
+        return ""
+    seconds, _, best = min(ranked, key=lambda one: one[:2])
+    return (
+        f"{host}: {best['ranks']} rank(s) x {best['threads_per_rank']} thread(s), binding"
+        f" {best['parameters']['binding']}, is the fastest of {len(ranked)} layouts:"
+        f" {seconds:.3f} s median of {best['parameters']['repeats']} repeats"
+    )
+
+
+def _is_of(record: Mapping[str, Any], case: Mapping[str, Any]) -> bool:
+    """Whether the record is of the case's problem, in whichever layout."""
+    return all(record["parameters"].get(name) == case[name] for name in _PROBLEM)
 
 
 def _figures(record: Mapping[str, Any], name: str, statistic: str) -> List[float]:
