@@ -56,3 +56,13 @@ def test_the_help_says_the_range() -> None:
 )
 def test_what_is_out_of_range_is_refused(values: dict[str, Any], wanted: list[str]) -> None:
     assert refusals(OPTIONS, values, "x_") == wanted
+
+
+def test_what_a_dictionary_holds_is_declared_too() -> None:
+    size = Option("size", "int", "Bytes.", required=True, least=0, most=2**31 - 1)
+    cases = Option("cases", "list", "Cases.", [], elements="dict", fields=(size,))
+    assert cases.spec()["options"] == {"size": {"type": "int", "required": True}}
+    wrong = {"cases": [{"size": 8}, {"size": -1}]}
+    limits = "it must be 0 or more, 2147483647 or less"
+    assert refusals([cases], wrong, "x_") == [f"x_cases: size is -1: {limits}"]
+    assert refusals([cases], {"cases": [{"size": 8}]}, "x_") == []

@@ -58,7 +58,7 @@ _BINDING = Option(
     choices=("none", "core", "l3", "numa"),
     of=MODULE,
 )
-LAYOUT = (_RANKS, _THREADS, _BINDING)
+_LAYOUT = (_RANKS, _THREADS, _BINDING)
 
 OPTIONS = (
     Option(
@@ -82,12 +82,13 @@ OPTIONS = (
         "list",
         "Layouts to measure, one case each. ranks 0: one on each GPU or else NUMA node;"
         " threads_per_rank 0: all cores, shared evenly; binding: none, core, l3 or numa.",
-        [{one.name: one.default for one in LAYOUT}],
+        [{one.name: one.default for one in _LAYOUT}],
         elements="dict",
+        fields=_LAYOUT,
         filled=True,
         of=ROLE,
     ),
-    *LAYOUT,
+    *_LAYOUT,
     Option(
         "gpus",
         "int",

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List
+from typing import Any, Dict
 
-from ...options import for_module, refusals
+from ...options import for_module
 from ...plan import Asked, Plan, Skipped
-from .case import HPCC, LAYOUT, OPTIONS, require_memory_of_gpus
+from .case import HPCC, OPTIONS, require_memory_of_gpus
 
 __all__ = ["plan", "programs"]
 
@@ -30,7 +30,6 @@ def plan(asked: Asked) -> Plan:
     """
     options = asked.options
     require_memory_of_gpus(options["gpus"], options["memory_bytes"])
-    refused = _refused(options["layouts"])
     own = not options["program"]
     packaged = own and asked.node["package_manager"] == "apt"
     installs = packaged and asked.node["privilege"] is not None
@@ -42,23 +41,12 @@ def plan(asked: Asked) -> Plan:
     return Plan(
         values={"packages": list(_PACKAGES) if installs else []},
         skipped=[Skipped("hpl", lacking)] if lacking else [],
-        refused=refused,
         cases=[{**given, **layout} for layout in options["layouts"]],
     )
 
 
 def _program(asked: Asked) -> str:
     return asked.options["program"] or HPCC
-
-
-def _refused(layouts: List[Dict[str, Any]]) -> List[str]:
-    names = [one.name for one in LAYOUT]
-    refused = [text for layout in layouts for text in refusals(LAYOUT, layout, "hpl_layouts: ")]
-    for layout in layouts:
-        other = sorted(set(layout) - set(names))
-        if other:
-            refused.append(f"hpl_layouts hold {', '.join(names)}, not {', '.join(other)}")
-    return refused
 
 
 def _lacking(asked: Asked) -> str:
