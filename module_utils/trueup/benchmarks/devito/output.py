@@ -176,7 +176,7 @@ def parse_devito(text: str) -> DevitoOutput:
     if found:
         number, line = found[0]
         output = _driver(number, line)
-        _compare(output, logged, number, line)
+        _compare(output, logged, lines, number)
         return output
     if not logged:
         raise ParseError(
@@ -314,16 +314,16 @@ def _driver_repeat(item: Mapping[str, Any], number: int, line: str) -> Repeat:
 
 
 def _compare(
-    output: DevitoOutput, logged: List[Tuple[int, Repeat]], number: int, line: str
+    output: DevitoOutput, logged: List[Tuple[int, Repeat]], lines: List[str], number: int
 ) -> None:
-    """The log beside the driver's line must tell the same story, rounded."""
+    """The log beside the driver's line, which has that number, must tell the same, rounded."""
     if not logged:
         return
     if len(logged) != len(output.repeats):
         raise ParseError(
             f"the driver says {len(output.repeats)} repeats, the log shows {len(logged)}",
             number,
-            line,
+            lines[number - 1],
         )
     for (log_number, log), exact in zip(logged, output.repeats):
         # Over ranks the driver takes the slowest, the log rank 0's: the log may be the shorter of
@@ -332,5 +332,5 @@ def _compare(
             raise ParseError(
                 f"the log says {log.seconds} s where the driver says {exact.seconds} s",
                 log_number,
-                line,
+                lines[log_number - 1],
             )
