@@ -23,6 +23,7 @@ for _folder in (
     "module_utils",
     "analysis",
     "plugins",
+    "plugins/action",
     "plugins/filter",
     "plugins/callback",
     "plugins/doc_fragments",

@@ -91,8 +91,14 @@ def defaults(role: str, tool: str, options: tuple[Option, ...]) -> str:
     for one in options:
         text = " ".join(filter(None, (one.described(), one.why)))
         comment = textwrap.fill(text, WIDTH, initial_indent="# ", subsequent_indent="# ")
-        parts.append(f"{comment}\n{_dumped({f'{role}_{one.name}': one.default})}")
+        parts.append(f"{comment}\n{_dumped({f'{role}_{one.name}': _default(one)})}")
     return "\n".join(parts)
+
+
+def _default(one: Option) -> Any:
+    if one.variable:
+        return f"{{{{ lookup('ansible.builtin.env', '{one.variable}') }}}}"
+    return one.default
 
 
 def argument_specs(root: Path, role: str, tool: str, options: tuple[Option, ...]) -> str:

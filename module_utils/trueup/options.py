@@ -46,6 +46,7 @@ class Option:
         required: the module has no default of it.
         secret: it is in no log, plan or record.
         fields: what a dictionary holds, or each in a list of them.
+        variable: of the controller's environment, which is the role's default.
     """
 
     name: str
@@ -63,6 +64,7 @@ class Option:
     required: bool = False
     secret: bool = False
     fields: Tuple[Option, ...] = ()
+    variable: str = ""
 
     def described(self) -> str:
         """The help, with the range where there is one."""
@@ -131,7 +133,12 @@ def _plain(number: float) -> str:
 
 def module_spec(options: Iterable[Option]) -> Dict[str, Dict[str, Any]]:
     """The module's part of an argument spec."""
-    return {one.name: one.spec() for one in options if one.of != ROLE}
+    spec = {one.name: one.spec() for one in options if one.of != ROLE}
+    for one in options:
+        # Ansible takes a parameter with "token" in its name for a secret, and warns.
+        if one.name in spec and "token" in one.name and not one.secret:
+            spec[one.name]["no_log"] = False
+    return spec
 
 
 def for_module(options: Iterable[Option], values: Mapping[str, Any]) -> Dict[str, Any]:

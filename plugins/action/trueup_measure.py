@@ -10,6 +10,7 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from trueup import record as records
+from trueup.options import ROLE
 from trueup.plan import Now
 from trueup.run.resume import identity
 
@@ -20,6 +21,7 @@ description:
   - Runs the module C(<benchmark>_bench) on the node with the case's arguments, the run, the node
     and what this run has recorded of the benchmark. The module compares, since it alone knows
     the command, environment and versions that the case would have now.
+  - Secret options of the module are taken from the role's variables of the same names.
 options:
   benchmark:
     description: The benchmark, as records name it.
@@ -73,6 +75,7 @@ class ActionModule(ActionBase):
             # A plan may give the facts of the node whose record it is.
             "node": (variables.get("ansible_facts") or {}).get("trueup_node") or {},
             **case,
+            **self._secrets(benchmark, variables),
             "run_id": run,
             "node_name": host,
             "earlier": [identity(record) for record in earlier],
@@ -87,6 +90,29 @@ class ActionModule(ActionBase):
         if taken is not None:
             result["ansible_facts"] = {f"trueup_{benchmark}": earlier[taken]}
         return result
+
+    def _secrets(self, benchmark: str, variables: dict[str, Any]) -> dict[str, str]:
+        """What the module takes and no plan, task or log may show: the role's variables of the same
+        names, templated here, so that they are in no task's arguments."""
+        names = {name: f"{role_of(benchmark)}_{name}" for name in secrets_of(benchmark)}
+        return {
+            name: str(self._templar.template(variables[variable]))
+            for name, variable in names.items()
+            if variable in variables
+        }
+
+
+def role_of(benchmark: str) -> str:
+    """The role that measures it."""
+    output = importlib.import_module(f"trueup.benchmarks.{benchmark}.output")
+    return str(getattr(output, "ROLE", benchmark))
+
+
+def secrets_of(benchmark: str) -> list[str]:
+    """The secret options that its module takes."""
+    case = importlib.import_module(f"trueup.benchmarks.{benchmark}.case")
+    options = getattr(case, "OPTIONS", ())
+    return [one.name for one in options if one.secret and one.of != ROLE]
 
 
 def recorded(folder: Path) -> list[dict[str, Any]]:

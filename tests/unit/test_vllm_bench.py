@@ -3,6 +3,7 @@ API key is nowhere. The server is a stand-in on the loopback interface, the outp
 
 from __future__ import annotations
 
+import hashlib
 import json
 import socket
 import threading
@@ -19,7 +20,7 @@ from ansible.module_utils.trueup.benchmarks.vllm import case as vllm
 from ansible.module_utils.trueup.benchmarks.vllm.output import parse_vllm
 from ansible.module_utils.trueup.errors import BadInput
 from ansible.module_utils.trueup.node import folders
-from bench_modules import FakeRun, Runner, ends_badly, refuses
+from bench_modules import FakeRun, Runner, ends_badly, refuses, resumes
 from trueup import record as records
 
 if TYPE_CHECKING:
@@ -224,7 +225,7 @@ def test_check_mode_needs_no_dataset_yet(run_module: Any) -> None:
 
 ENDINGS: list[tuple[str, dict[str, Any], str]] = [
     ("missing", {"error": FileNotFoundError(2, "No such file or directory")}, "cannot be run"),
-    ("late", {"returncode": -9, "timed_out": True}, "ended at its time limit of 1800 s"),
+    ("late", {"returncode": -9, "timed_out": True}, "ended at its time limit of 3600 s"),
     ("empty", {"stdout": ""}, "output not understood: no result of vLLM's"),
     ("garbage", {"stdout": "\x00nonsense"}, "output not understood"),
     (
@@ -345,12 +346,15 @@ def test_failures_within_the_share_are_allowed_and_shown(run_module: Any) -> Non
         ({"base_url": "http://[::1"}, "'http://[::1' is not an address such as"),
         ({"base_url": "http://me:word@host"}, "holds a user or password"),
         ({"model": "", "served_model_name": ""}, "model is empty"),
-        ({"num_prompts": -1}, "num_prompts -1 is negative"),
-        ({"random_input_tokens": 0}, "random_input_tokens 0 is not a positive number"),
-        ({"data_parallel": 0}, "data_parallel 0 is not a positive number"),
-        ({"sample_seconds": 0}, "sample_seconds 0 is not above 0"),
-        ({"failed_share_allowed": 1}, "failed_share_allowed 1 is not a fraction below 1"),
-        ({"request_rate": -1}, "request_rate -1 is not a rate"),
+        ({"num_prompts": -1}, "num_prompts is -1: it must be 0 or more"),
+        ({"random_input_tokens": 0}, "random_input_tokens is 0: it must be 1 or more"),
+        ({"data_parallel": 0}, "data_parallel is 0: it must be 1 or more"),
+        ({"sample_seconds": 0}, "sample_seconds is 0.0: it must be 0.1 or more, 60 or less"),
+        (
+            {"failed_share_allowed": 1},
+            "failed_share_allowed is 1.0: it must be 0 or more, 0.99 or less",
+        ),
+        ({"request_rate": -1}, "request_rate is -1.0: it must be 0 or more"),
         ({"ramp_up_start": 2}, "ramp_up_start 2 stands without ramp_up_end"),
         ({"ramp_up_start": 5, "ramp_up_end": 2}, "ramp_up_start 5 is above ramp_up_end 2"),
         ({"request_rate": 1, "ramp_up_end": 2}, "exclude each other"),
@@ -657,3 +661,57 @@ def test_a_folders_fingerprint_is_that_of_sha256sum(tmp_path: Path) -> None:
     )
     with pytest.raises(BadInput, match="cannot be read"):
         vllm.fingerprint(str(tmp_path / "none"))
+
+
+def test_a_record_of_the_run_stands_for_its_case(
+    run_module: Any, server: StandIn, tmp_path: Path
+) -> None:
+    one, other = tmp_path / "one.jsonl", tmp_path / "other.jsonl"
+    for path in (one, other):
+        path.write_text('{"prompt": "p", "output_tokens": 2}\n')
+    own = {"profile": "custom", "dataset_path": str(one)}
+    changed = {
+        "prefix": "/opt/vllm",
+        "base_url": "http://127.0.0.1:9",
+        "model": "/srv/vllm/other",
+        "served_model_name": "other",
+        "tokenizer": "/srv/tokenizer",
+        "recipe": "llama-3.1-8b",
+        "endpoint_name": "chat",
+        "server_arguments": {"max-num-seqs": 64},
+        "profile": "aime",
+        "dataset_path": str(other),
+        "dataset_sha256": hashlib.sha256(one.read_bytes()).hexdigest(),
+        "downloads_allowed": True,
+        "hf_home": "/srv/hf",
+        "num_prompts": 20,
+        "request_rate": 2.0,
+        "ramp_up_start": 2,
+        "ramp_up_end": 9,
+        "max_concurrency": 4,
+        "endpoint": "chat",
+        "random_input_tokens": 32,
+        "random_output_tokens": 32,
+        "seed": 7,
+        "goodput_ms": {"ttft": 500},
+        "failed_share_allowed": 0.5,
+        "sample_seconds": 1.0,
+        "gpus": 1,
+        "tensor_parallel": 2,
+        "data_parallel": 2,
+        "nodes": ["node-1", "node-2"],
+    }
+    along = {
+        "profile": {"downloads_allowed": True},
+        "dataset_path": own,
+        "dataset_sha256": own,
+        "ramp_up_start": {"ramp_up_end": 10},
+    }
+    resumes(
+        run_module,
+        lambda: FakeRun(stdout=RANDOM),
+        vllm_bench,
+        changed,
+        along=along,
+        idle={"api_key": KEY},
+    )

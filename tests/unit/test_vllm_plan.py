@@ -6,10 +6,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from trueup.benchmarks.vllm.case import OPTIONS
+from trueup.benchmarks.vllm.plan import plan as planned
+from trueup.benchmarks.vllm.plan import served
+from trueup.benchmarks.vllm.recipes import choose
+from trueup.options import MODULE, module_spec
+from trueup.plan import Asked, Plan
 from trueup_catalog import catalog_sizes
-from trueup_vllm import vllm_case, vllm_plan, vllm_recipe
+from trueup_measure import role_of, secrets_of
 
-CATALOG = str(Path(__file__).parents[2] / "catalog")
+ROOT = Path(__file__).parents[2]
+CATALOG = str(ROOT / "catalog")
+RECIPES = yaml.safe_load((ROOT / "catalog" / "vllm_recipes.yml").read_text())
 SIZES = catalog_sizes(f"{CATALOG}/vm_sizes.csv")
 HOSTS = {"node1": {"ansible_host": "10.0.0.4"}, "node2": {}}
 H100 = {
@@ -37,19 +46,10 @@ ON_CPU = {"name": "cpu", "recipe": "llama-3.1-8b-cpu"}
 
 
 def plan(*endpoints: dict[str, Any], node: dict[str, Any] = H100, **given: Any) -> dict[str, Any]:
-    return vllm_plan(
-        list(endpoints),
-        {},
-        **{
-            "host": "node1",
-            "hosts": HOSTS,
-            "node": node,
-            "catalog": CATALOG,
-            "sizes": SIZES,
-            "cache": "/scratch",
-            **given,
-        },
-    )
+    usual = {"host": "node1", "hosts": HOSTS, "node": node, "sizes": SIZES, "cache": "/scratch"}
+    own = given.pop("recipes", {})
+    found = served(list(endpoints), {**RECIPES["recipes"], **own}, **{**usual, **given})
+    return {"problems": found.problems, "device": found.build, "endpoints": found.endpoints}
 
 
 def test_an_endpoint_is_planned_whole() -> None:
@@ -109,20 +109,11 @@ def test_one_node_has_one_build() -> None:
 
 
 def test_two_servers_over_the_same_nodes_want_ports_of_their_own() -> None:
-    recipe = vllm_recipe(CATALOG, "deepseek-r1")
+    recipe = choose(RECIPES["recipes"], "deepseek-r1")
     facts = {**recipe["facts"], "parameters": 10**9, "expert_parameters": 0}
     half = {**recipe, "name": "half", "facts": facts, "gpus": 4, "data_parallel_per_node": 4}
     both = {"recipe": "half", "nodes": ["node1", "node2"]}
-    found = vllm_plan(
-        [{**both, "name": "a"}, {**both, "name": "b", "port": 8001}],
-        {"half": half},
-        host="node1",
-        hosts=HOSTS,
-        node=H100,
-        catalog=CATALOG,
-        sizes=SIZES,
-        cache="/scratch",
-    )
+    found = plan({**both, "name": "a"}, {**both, "name": "b", "port": 8001}, recipes={"half": half})
     assert found["problems"] == [
         "a and b both want port 23345 for their ranks: give one of their recipes another rpc_port"
     ]
@@ -147,7 +138,7 @@ def test_nodes_reach_each_other_by_the_inventorys_addresses() -> None:
     ("endpoint", "says"),
     [
         ({**LLAMA, "port": 0}, "vllm_endpoints, llama: 0 is no port"),
-        ({**LLAMA, "recipe": "lama"}, "llama: vllm: there is no vLLM recipe"),
+        ({**LLAMA, "recipe": "lama"}, "llama: there is no vLLM recipe"),
         ({**LLAMA, "recipe": "deepseek-r1"}, "Standard_ND96isr_H200_v5"),
         ({**LLAMA, "arguments": {"api-key": "4711"}}, "api-key"),
     ],
@@ -158,16 +149,166 @@ def test_what_is_wrong_is_a_sentence(endpoint: dict[str, Any], says: str) -> Non
     assert "4711" not in problem
 
 
-def test_a_case_is_the_same_only_for_the_same_server_and_load() -> None:
-    (endpoint,) = plan(LLAMA)["endpoints"]
-    asked = {"num_prompts": "20", "request_rate": 0}
-    case = vllm_case(endpoint, "random", asked)
-    assert case == vllm_case(endpoint, "random", {"num_prompts": 20, "request_rate": 0.0})
-    assert case != vllm_case(endpoint, "random", {})
-    (other,) = plan({**LLAMA, "arguments": {"max-num-seqs": 64}})["endpoints"]
-    assert case["server_arguments"] != vllm_case(other, "random", asked)["server_arguments"]
-    (tuned,) = plan({**LLAMA, "model": "/srv/finetuned"})["endpoints"]
-    assert case["model"] != vllm_case(tuned, "random", asked)["model"]
-    (elsewhere,) = plan(LLAMA, node=A100)["endpoints"]
-    assert "8192" in case["server_arguments"]
-    assert "2048" in vllm_case(elsewhere, "random", asked)["server_arguments"]
+# --- the role ------------------------------------------------------------------------------------
+
+
+def asked(
+    *endpoints: dict[str, Any],
+    node: dict[str, Any] = HBV3,
+    key: str = "4711-key",
+    families: Any = (),
+    **given: Any,
+) -> Asked:
+    """What the role is asked on node1."""
+    values = {one.name: one.default for one in OPTIONS if one.of != MODULE and not one.secret}
+    return Asked(
+        options={**values, "endpoints": list(endpoints), **given},
+        secrets={"api_key": key, "hf_token": "hf_4711"},
+        node={"privilege": "root", "package_manager": "apt", **node},
+        host="node1",
+        hosts=list(HOSTS),
+        hostvars=HOSTS,
+        found={"sizes": SIZES},
+        variables={"trueup_family_roles": list(families)},
+        project=ROOT,
+        catalog=lambda name: yaml.safe_load((ROOT / "catalog" / name).read_text()),
+    )
+
+
+def cases(made: Plan) -> list[dict[str, Any]]:
+    return made.cases or []
+
+
+def test_a_case_for_each_endpoint_and_profile() -> None:
+    second = {**ON_CPU, "name": "second", "port": 8001}
+    datasets = {"chat": "/data/chat.json"}
+    made = planned(asked(ON_CPU, second, profiles=["random", "chat"], datasets=datasets))
+    assert (made.refused, made.skipped) == ([], [])
+    told = [(one["endpoint_name"], one["profile"], one["dataset_path"]) for one in cases(made)]
+    assert told == [
+        ("cpu", "random", ""),
+        ("cpu", "chat", "/data/chat.json"),
+        ("second", "random", ""),
+        ("second", "chat", "/data/chat.json"),
+    ]
+    # The rest are the module's own defaults, and the key.
+    left = {"api_key", "dataset_sha256", "ramp_up_start", "ramp_up_end", "endpoint", "seed"}
+    left |= {"goodput_ms", "sample_seconds"}
+    assert set(cases(made)[0]) == set(module_spec(OPTIONS)) - left
+    assert [one["base_url"][-4:] for one in cases(made)] == ["8000", "8000", "8001", "8001"]
+
+
+def test_no_key_is_in_the_plan() -> None:
+    question = asked({**ON_CPU, "host": "0.0.0.0"})
+    made = planned(question)
+    assert made.refused == []
+    assert "4711" not in str(made.as_result()) + str(question)
+    [refused] = planned(asked({**ON_CPU, "host": "0.0.0.0"}, key="")).refused
+    assert "needs a key: set vllm_api_key" in refused
+
+
+def test_the_module_is_given_the_key_beside_the_plan() -> None:
+    assert (secrets_of("vllm"), role_of("vllm")) == (["api_key"], "vllm")
+    # The role puts it into a file.
+    assert (secrets_of("blob_copy"), role_of("blob_copy")) == ([], "blob_checkpoint")
+
+
+def test_a_case_differs_by_server_and_node() -> None:
+    def case(endpoint: dict[str, Any], **given: Any) -> dict[str, Any]:
+        return cases(planned(asked(endpoint, **given)))[0]
+
+    usual = case(LLAMA, node=H100)
+    assert usual == case(LLAMA, node=H100)
+    other = case({**LLAMA, "arguments": {"max-num-seqs": 64}}, node=H100)
+    assert usual["server_arguments"] != other["server_arguments"]
+    assert case({**LLAMA, "model": "/srv/finetuned"}, node=H100)["model"] == "/srv/finetuned"
+    assert usual["server_arguments"]["max-num-batched-tokens"] == 8192
+    elsewhere = case(LLAMA, node=A100)
+    assert elsewhere["server_arguments"]["max-num-batched-tokens"] == 2048
+    assert [one["tensor_parallel"] for one in (usual, elsewhere)] == [1, 1]
+
+
+def test_only_the_first_node_of_an_endpoint_measures() -> None:
+    both = {"name": "r1", "recipe": "deepseek-r1", "nodes": ["node2", "node1"]}
+    made = planned(asked(both, node=H100))
+    assert (cases(made), made.refused) == ([], [])
+    assert made.values["endpoints"][0]["rank"] == 1
+
+
+def test_downloads_are_for_the_set_that_vllm_fetches() -> None:
+    made = planned(asked(ON_CPU, profiles=["random", "aime"]))
+    assert [one["downloads_allowed"] for one in cases(made)] == [False, True]
+    [refused] = planned(asked(ON_CPU, downloads_allowed=False)).refused
+    assert refused.startswith("cpu: downloads are not allowed, and no folder with the model")
+    own = {**ON_CPU, "model": "/srv/model"}
+    assert planned(asked(own, downloads_allowed=False)).refused == []
+
+
+@pytest.mark.parametrize(
+    ("endpoints", "node", "why"),
+    [
+        ([], {}, "no member of vllm_endpoints names this node"),
+        ([ON_CPU], {"privilege": ""}, "needs root or sudo"),
+    ],
+)
+def test_what_a_node_lacks_is_named(
+    endpoints: list[dict[str, Any]], node: dict[str, Any], why: str
+) -> None:
+    made = planned(asked(*endpoints, node={**HBV3, **node}))
+    [only] = made.skipped
+    assert (why in only.why, only.what, made.refused) == (True, "vllm", [])
+
+
+def test_each_build_has_its_pins_and_python() -> None:
+    cpu, cuda = (planned(asked(one, node=node)) for one, node in ((ON_CPU, HBV3), (LLAMA, H100)))
+    assert [made.values["python_version"] for made in (cpu, cuda)] == ["3.11", "3.12"]
+    assert [made.values["home"] for made in (cpu, cuda)] == [
+        "/opt/trueup/vllm/cpu",
+        "/opt/trueup/vllm/cuda",
+    ]
+    assert [len(made.values["requirements"]) for made in (cpu, cuda)] == [3, 2]
+    # vLLM looks for a distribution of its CPU build that is called otherwise.
+    assert [len(made.values["files"]) for made in (cpu, cuda)] == [3, 2]
+    assert [made.values["allocator"] for made in (cpu, cuda)] == ["libtcmalloc-minimal4", ""]
+    assert cpu.values["pins"] != cuda.values["pins"]
+    assert planned(asked(ON_CPU, tcmalloc=False)).values["allocator"] == ""
+    redhat = planned(asked(ON_CPU, node={**HBV3, "package_manager": "dnf"}))
+    assert redhat.values["allocator"] == "gperftools-libs"
+
+
+def test_a_server_downloads_nothing_and_tells_nobody() -> None:
+    [endpoint] = planned(asked(ON_CPU)).values["endpoints"]
+    assert endpoint["command"][:2] == ["/opt/trueup/vllm/cpu/venv/bin/vllm", "serve"]
+    variables = endpoint["environment"]
+    assert (variables["HF_HUB_OFFLINE"], variables["DO_NOT_TRACK"]) == ("1", "1")
+    assert variables["HF_HOME"] == "/var/lib/trueup-vllm"
+    assert endpoint["secrets"] == "/etc/trueup/vllm/cpu.env"
+
+
+def test_models_are_on_the_scratch_of_nodes_that_get_one() -> None:
+    disk = {**HBV3, "nvme": [{"local": True}]}
+    for families, node, cache in (
+        (["nvme_scratch"], disk, "/mnt/resource_nvme/trueup-vllm"),
+        (["nvme_scratch"], HBV3, "/var/lib/trueup-vllm"),
+        ([], disk, "/var/lib/trueup-vllm"),
+    ):
+        made = planned(asked(ON_CPU, node=node, families=families))
+        assert made.values["cache"] == cache
+    mine = planned(asked(ON_CPU, node=disk, families=["nvme_scratch"], model_cache="/models"))
+    assert mine.values["cache"] == "/models"
+
+
+def test_what_must_be_free_is_named_once() -> None:
+    second = {**ON_CPU, "name": "second", "port": 8001}
+    own = {**ON_CPU, "name": "own", "port": 8002, "model": "/srv/model"}
+    spaces = planned(asked(ON_CPU, second, own)).values["spaces"]
+    assert [one["what"] for one in spaces] == [
+        "vLLM's environment",
+        "the model meta-llama/Llama-3.1-8B-Instruct",
+        *(f"what the processes of {name} share" for name in ("cpu", "second", "own")),
+    ]
+    assert (spaces[0]["unless"], spaces[2]["bytes"]) == (
+        "/opt/trueup/vllm/cpu/venv/bin/vllm",
+        256 * 1024**2,
+    )
+    assert spaces[1]["bytes"] == int(16060522496 * 1.02)

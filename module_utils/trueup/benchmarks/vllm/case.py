@@ -1,5 +1,5 @@
-"""A server's benchmark as a case: profiles as data, the server's state, prompts, command, and
-whether a run counts."""
+"""A server's benchmark as a case: options, profiles as data, the server's state, prompts, command,
+and whether a run counts."""
 
 from __future__ import annotations
 
@@ -18,11 +18,13 @@ from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ...errors import BadInput
+from ...options import MODULE, ROLE, Option
 from ...record import Metric
 from .output import VllmOutput, first_error
 
 __all__ = [
     "LOAD",
+    "OPTIONS",
     "PROFILES",
     "Endpoint",
     "Lengths",
@@ -52,21 +54,393 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 _GOODPUT = ("ttft", "tpot", "e2el")
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
+OPTIONS = (
+    Option(
+        "endpoints",
+        "list",
+        "What this node serves, each with name (of the service, trueup-vllm-<name>: letters,"
+        " digits, dashes), recipe (of catalog/vllm_recipes.yml or vllm_recipes), and if wanted"
+        " port (8000), host (address that it listens on, 127.0.0.1; another one makes"
+        " vllm_api_key necessary), model (folder on the node, instead of the download of the"
+        " recipe's), nodes (hosts of the inventory that serve it together, the one with the API"
+        " first), addresses (of these nodes, as they reach each other; ansible_host of each) and"
+        " arguments (more of vllm serve, such as {max-model-len: 8192}). Empty: vLLM is skipped"
+        " by name.",
+        [],
+        elements="dict",
+        of=ROLE,
+    ),
+    Option(
+        "recipes",
+        "dict",
+        "Recipes of your own, in the form of catalog/vllm_recipes.yml; one of the same name takes"
+        " the catalog's place.",
+        {},
+        of=ROLE,
+    ),
+    Option(
+        "prefix",
+        "path",
+        "Folder for the virtual environment and the sources of kernels: 2.5 GiB for the CPU build,"
+        " about 12 GiB for CUDA.",
+        "/opt/trueup/vllm",
+        of=ROLE,
+    ),
+    Option(
+        "prefix",
+        "path",
+        "Folder into which the role vllm installed vLLM (C(venv)) and the driver.",
+        required=True,
+        of=MODULE,
+    ),
+    Option(
+        "python",
+        "str",
+        "Python that the environment is made with.",
+        "python3",
+        why="The CPU build's pins are for Python 3.11, CUDA's for 3.12.",
+        of=ROLE,
+    ),
+    Option(
+        "pip_find_links",
+        "str",
+        "Folder or page with the wheels, for sites without internet and for torch's CPU build,"
+        " which is not on PyPI.",
+        "",
+        of=ROLE,
+    ),
+    Option("pip_no_index", "bool", "Install from vllm_pip_find_links alone.", False, of=ROLE),
+    Option(
+        "kernel_mirror",
+        "dict",
+        "Where kernels are cloned from instead of their recipe's addresses, such as {deepep:"
+        " https://mirror/DeepEP.git}.",
+        {},
+        of=ROLE,
+    ),
+    Option(
+        "reboot_allowed",
+        "bool",
+        "Whether a kernel that wants a reboot (DeepEP's driver setting) may have it.",
+        False,
+        of=ROLE,
+    ),
+    Option("user", "str", "User that serves; made without a shell.", "trueup-vllm", of=ROLE),
+    Option(
+        "model_cache",
+        "str",
+        "Folder for models; empty: on the local NVMe scratch of nodes that get one (role"
+        " nvme_scratch), else /var/lib/trueup-vllm. Scratch is lost when the VM is deallocated: the"
+        " model is downloaded again then.",
+        "",
+        of=ROLE,
+    ),
+    Option(
+        "downloads_allowed",
+        "bool",
+        "Whether models may be downloaded from Hugging Face. Off: every endpoint must give its"
+        " model as a folder.",
+        True,
+        of=ROLE,
+    ),
+    Option(
+        "hf_token",
+        "str",
+        "Hugging Face token, for models behind a licence, from a vault or the controller's"
+        " environment.",
+        "",
+        why="Put into a file of its reader's alone, never into a unit or an argv.",
+        of=ROLE,
+        secret=True,
+        variable="HF_TOKEN",
+    ),
+    Option(
+        "api_key",
+        "str",
+        "Key that clients of the API must show, from a vault or the controller's environment;"
+        " empty: no key is asked for, which only a server that listens on 127.0.0.1 may do.",
+        "",
+        why="Put into a file of its reader's alone, never into a unit or an argv.",
+        of=ROLE,
+        secret=True,
+        variable="VLLM_API_KEY",
+    ),
+    Option(
+        "api_key",
+        "str",
+        "The server's API key; it is in no record, command line or output.",
+        "",
+        of=MODULE,
+        secret=True,
+    ),
+    Option(
+        "tcmalloc",
+        "bool",
+        "Whether the CPU build gets the allocator tcmalloc, as vLLM's guide for CPUs asks: its"
+        " package, preloaded.",
+        True,
+        of=ROLE,
+    ),
+    Option(
+        "ready_seconds",
+        "int",
+        "Seconds until a started server must answer.",
+        1800,
+        why="DeepSeek R1's 640 GiB take minutes to load from NVMe.",
+        least=1,
+        of=ROLE,
+    ),
+    Option(
+        "restart_seconds",
+        "int",
+        "Seconds between the end of a server that failed and its next start; after 5 starts in 10"
+        " minutes systemd gives up.",
+        5,
+        least=0,
+        of=ROLE,
+    ),
+    Option(
+        "log_mib",
+        "int",
+        "What the logs of all servers may take in the journal's namespace trueup-vllm (journald's"
+        " SystemMaxUse), in MiB.",
+        512,
+        least=1,
+        of=ROLE,
+    ),
+    Option(
+        "profiles",
+        "list",
+        "Load profiles to measure each endpoint with (docs/vllm.md).",
+        ["random"],
+        elements="str",
+        choices=("random", "chat", "classification", "code_generation", "aime"),
+        of=ROLE,
+    ),
+    Option(
+        "datasets",
+        "dict",
+        "Dataset files on the node, by profile, such as {chat: /data/share_gpt_turns.json}.",
+        {},
+        of=ROLE,
+    ),
+    Option(
+        "base_url",
+        "str",
+        "The server's address, without a path.",
+        "http://127.0.0.1:8000",
+        of=MODULE,
+    ),
+    Option(
+        "model",
+        "str",
+        "The model as the server was given it, a name on Hugging Face or a folder.",
+        required=True,
+        of=MODULE,
+    ),
+    Option(
+        "served_model_name",
+        "str",
+        "The model's name in the API; empty means O(model).",
+        "",
+        of=MODULE,
+    ),
+    Option(
+        "tokenizer",
+        "str",
+        "Name or folder of the tokenizer on this node; empty means O(model).",
+        "",
+        of=MODULE,
+    ),
+    Option(
+        "recipe",
+        "str",
+        "The recipe that the server runs; recorded, and part of the case's name where"
+        " O(endpoint_name) is empty.",
+        "",
+        of=MODULE,
+    ),
+    Option(
+        "endpoint_name",
+        "str",
+        "The endpoint's name; recorded, and part of the case's name.",
+        "",
+        of=MODULE,
+    ),
+    Option(
+        "server_arguments",
+        "dict",
+        "The arguments that the server was started with, a flag's name to its value. They are"
+        " recorded, as one parameter (JSON), and records that differ in them are no repeats.",
+        {},
+        of=MODULE,
+    ),
+    Option(
+        "profile",
+        "str",
+        "C(random) makes its prompts and needs no file. C(chat), C(classification) and"
+        " C(code_generation) draw them from the inference benchmarker's files, C(aime) from the"
+        " AIME validation set. C(custom) sends the prompts of a file of yours.",
+        "random",
+        choices=("random", "chat", "classification", "code_generation", "aime", "custom"),
+        of=MODULE,
+    ),
+    Option(
+        "dataset_path",
+        "str",
+        "The profile's file on this node; of C(aime) a folder.",
+        "",
+        of=MODULE,
+    ),
+    Option(
+        "dataset_sha256",
+        "str",
+        "What O(dataset_path) must have; of a folder, the sha256 of what C(sha256sum) prints of its"
+        " files in order of their names. Empty checks nothing. The record holds it in any case.",
+        "",
+        of=MODULE,
+    ),
+    Option(
+        "downloads_allowed",
+        "bool",
+        "Whether vLLM may ask Hugging Face for the tokenizer and the AIME set.",
+        False,
+        of=MODULE,
+    ),
+    Option(
+        "hf_home",
+        "str",
+        "Hugging Face's folder on this node (C(HF_HOME)); empty leaves it alone.",
+        "",
+        of=MODULE,
+    ),
+    Option(
+        "num_prompts", "int", "Requests of a case; 0 means the profile's own number.", 0, least=0
+    ),
+    Option(
+        "request_rate",
+        "float",
+        "Requests a second, with exponential gaps; 0 means the profile's own rate, which is all at"
+        " once except for aime.",
+        0.0,
+        least=0,
+    ),
+    Option(
+        "ramp_up_start",
+        "int",
+        "Requests a second at the start of a linear ramp.",
+        0,
+        least=0,
+        of=MODULE,
+    ),
+    Option(
+        "ramp_up_end",
+        "int",
+        "Requests a second at its end; 0 means the profile's own ramp, if it has one.",
+        0,
+        least=0,
+        of=MODULE,
+    ),
+    Option(
+        "max_concurrency",
+        "int",
+        "Most requests at the same time; 0 means the profile's own: 128 for chat, classification"
+        " and code_generation, else no limit.",
+        0,
+        least=0,
+    ),
+    Option(
+        "endpoint",
+        "str",
+        "The API that is asked. C(profile) is chat completions for those of the inference"
+        " benchmarker, and completions for the others.",
+        "profile",
+        choices=("profile", "completions", "chat"),
+        of=MODULE,
+    ),
+    Option(
+        "random_input_tokens",
+        "int",
+        "Tokens of each prompt of the profile random, give or take one or two.",
+        1024,
+        least=1,
+    ),
+    Option(
+        "random_output_tokens",
+        "int",
+        "Tokens that are generated for each of these prompts.",
+        128,
+        least=1,
+    ),
+    Option("seed", "int", "Seed of prompts, lengths and gaps.", 42, of=MODULE),
+    Option(
+        "goodput_ms",
+        "dict",
+        "Latencies in milliseconds that a good request stays within, of C(ttft), C(tpot), C(e2el)."
+        " With them the record has the metric C(request_goodput).",
+        {},
+        of=MODULE,
+    ),
+    Option(
+        "failed_share_allowed",
+        "float",
+        "Share of the requests that may fail before the record is invalid. Failed requests are"
+        " always shown.",
+        0.0,
+        least=0,
+        most=0.99,
+    ),
+    Option(
+        "sample_seconds",
+        "float",
+        "Time between two readings of the server's metrics.",
+        2.0,
+        least=0.1,
+        most=60,
+        of=MODULE,
+    ),
+    Option(
+        "gpus",
+        "int",
+        "GPUs that the server uses, on all its nodes; 0 is a server on CPUs.",
+        0,
+        least=0,
+        of=MODULE,
+    ),
+    Option(
+        "tensor_parallel",
+        "int",
+        "The server's tensor-parallel size; recorded only.",
+        1,
+        least=1,
+        of=MODULE,
+    ),
+    Option(
+        "data_parallel",
+        "int",
+        "The server's data-parallel size. That many engines are asked before the run.",
+        1,
+        least=1,
+        of=MODULE,
+    ),
+    Option(
+        "nodes",
+        "list",
+        "Host names of the server's nodes, the first one this one; empty means this node alone.",
+        [],
+        elements="str",
+        of=MODULE,
+    ),
+    Option("timeout_seconds", "int", "Time limit of one case in seconds.", 3600, least=1),
+)
+
 # The module's options that say what is sent, and their defaults, where 0 is the profile's own.
-LOAD: Dict[str, Any] = {
-    "num_prompts": 0,
-    "request_rate": 0.0,
-    "ramp_up_start": 0,
-    "ramp_up_end": 0,
-    "max_concurrency": 0,
-    "random_input_tokens": 1024,
-    "random_output_tokens": 128,
-    "seed": 42,
-    "dataset_path": "",
-    "dataset_sha256": "",
-    "goodput_ms": {},
-    "failed_share_allowed": 0.0,
-}
+_SENT = (
+    *("num_prompts", "request_rate", "ramp_up_start", "ramp_up_end", "max_concurrency"),
+    *("random_input_tokens", "random_output_tokens", "seed", "dataset_path", "dataset_sha256"),
+    *("goodput_ms", "failed_share_allowed"),
+)
+LOAD: Dict[str, Any] = {one.name: one.default for one in OPTIONS if one.name in _SENT}
 
 
 @dataclass(frozen=True)
@@ -192,27 +566,12 @@ def settings(given: Mapping[str, Any]) -> Settings:
     """The profile with the user's numbers; 0 means the profile's own.
 
     Args:
-        given: the module's parameters.
+        given: the module's parameters, each in its range.
 
     Raises:
         BadInput: naming the parameter that is wrong.
     """
     profile = PROFILES[given["profile"]]
-    for name in ("num_prompts", "max_concurrency", "ramp_up_start", "ramp_up_end", "gpus"):
-        if given[name] < 0:
-            raise BadInput(f"{name} {given[name]} is negative")
-    for name in ("random_input_tokens", "random_output_tokens"):
-        if given[name] < 1:
-            raise BadInput(f"{name} {given[name]} is not a positive number of tokens")
-    for name in ("tensor_parallel", "data_parallel"):
-        if given[name] < 1:
-            raise BadInput(f"{name} {given[name]} is not a positive number")
-    if not 0 < given["sample_seconds"] <= 60:
-        raise BadInput(f"sample_seconds {given['sample_seconds']:g} is not above 0 and up to 60")
-    if not 0 <= given["failed_share_allowed"] < 1:
-        raise BadInput(
-            f"failed_share_allowed {given['failed_share_allowed']:g} is not a fraction below 1"
-        )
     model = given["served_model_name"] or given["model"]
     if not model:
         raise BadInput("model is empty: set it to what the server serves")

