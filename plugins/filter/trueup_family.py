@@ -28,6 +28,9 @@ description:
   - C(trueup_skipped_for) takes that and names, and returns those that are lost with their reasons.
   - C(trueup_skips) takes lists of what roles skip, the fact C(trueup_node) and its family's lists,
     and returns all that is skipped on the node.
+  - C(trueup_skips_of) takes lists of what is skipped and a benchmark, and returns what of them is
+    the whole benchmark.
+  - C(trueup_skip_lines) takes what is skipped and returns lines for a reader.
   - C(trueup_without) takes names and what is skipped, and returns the names that are left.
   - C(trueup_node_summary) takes the fact C(trueup_node) and returns one line for a reader.
   - C(trueup_node_problems) takes the fact C(trueup_node), the node's name, roles and benchmarks and
@@ -50,6 +53,16 @@ def trueup_skips(
 ) -> list[dict[str, str]]:
     """What roles skip, and the node's family where it has no list."""
     return [*(item for items in skipped for item in items), *family.without_list(node, lists)]
+
+
+def trueup_skips_of(skipped: list[list[dict[str, str]]], name: str) -> list[dict[str, str]]:
+    """What of the lists is the whole of ``name``, and not a part of it."""
+    return [item for items in skipped for item in items if item["what"] == name]
+
+
+def trueup_skip_lines(skipped: list[dict[str, str]]) -> list[str]:
+    """A line for each, for a reader."""
+    return [f"skipped: {item['what']}: {item['why']}" for item in skipped]
 
 
 def trueup_without(names: list[str], skipped: list[dict[str, str]]) -> list[str]:
@@ -77,8 +90,10 @@ class FilterModule:
             "trueup_node_problems": trueup_node_problems,
             "trueup_node_summary": identify.summary,
             "trueup_roles_of_groups": family.roles_of_groups,
+            "trueup_skip_lines": trueup_skip_lines,
             "trueup_skipped_for": family.skipped_on_node,
             "trueup_skips": trueup_skips,
+            "trueup_skips_of": trueup_skips_of,
             "trueup_steps": family.steps,
             "trueup_without": trueup_without,
         }

@@ -8,7 +8,13 @@ import pytest
 from ansible.errors import AnsibleFilterError
 from trueup.errors import BadInput
 from trueup.node import family
-from trueup_family import trueup_family, trueup_skips, trueup_without
+from trueup_family import (
+    trueup_family,
+    trueup_skip_lines,
+    trueup_skips,
+    trueup_skips_of,
+    trueup_without,
+)
 
 LISTS = [
     {"families": ["hbv3", "hbv4"], "roles": ["limits", "rdma"], "benchmarks": ["stream"]},
@@ -177,3 +183,10 @@ def test_a_family_without_a_list_is_named(name: str, listed: bool, whats: list[s
     assert [item["why"] for item in skips if item["what"] == "configure"] == [
         f"no list of roles for the family {name} (trueup_families)" for _ in whats[1:]
     ]
+
+
+def test_a_part_of_a_benchmark_that_is_skipped_is_not_the_whole() -> None:
+    part, whole = ({"what": what, "why": "no gcc"} for what in ("devito over nodes", "devito"))
+    assert trueup_skips_of([[part], [], [whole]], "devito") == [whole]
+    assert trueup_skips_of([[part]], "devito") == []
+    assert trueup_skip_lines([part]) == ["skipped: devito over nodes: no gcc"]
