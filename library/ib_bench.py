@@ -113,6 +113,16 @@ def find_device(name: str, sysfs_root: str) -> Dict[str, Any]:
     return dict(devices[name])
 
 
+def asked(given: dict[str, Any]) -> ib.Test:
+    """The test that the module's parameters ask for."""
+    names = ("test", "device", "folder", "port", "iterations", "duration_seconds", "gpu")
+    return ib.Test(
+        message_bytes=given["message_bytes"] or None,
+        gid_index=None if given["gid_index"] < 0 else given["gid_index"],
+        **{name: given[name] for name in names},
+    )
+
+
 def case_name(test: ib.Test, role: str, peer: str | None) -> str:
     """ "ib_write_bw-mlx5_0-65536-to-node2"."""
     ways = {"loopback": "", "server": "-server", "client": f"-to-{peer}"}
@@ -126,12 +136,7 @@ def main() -> None:
     given = module.params
     bench = ib.IbBench(module, "ib", ib.OPTIONS)
     role = given["role"]
-    names = ("test", "device", "folder", "port", "iterations", "duration_seconds", "gpu")
-    test = ib.Test(
-        message_bytes=given["message_bytes"] or None,
-        gid_index=None if given["gid_index"] < 0 else given["gid_index"],
-        **{name: given[name] for name in names},
-    )
+    test = asked(given)
     try:
         ib.require_one_size(given["message_bytes"], test.duration_seconds)
         if role == "client" and not (given["address"] and given["peer_name"]):

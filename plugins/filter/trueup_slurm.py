@@ -83,13 +83,7 @@ def slurm_plan(
     hosts = {host: _host(host, hostvars[host]) for host in names}
     _check_parts(parts, hosts, plan)
     compute = [hosts[host] for host in parts.get("compute", [])]
-    plan.problems += [
-        f"{one.host} is in slurm_compute and has never said what it is: run identify over it once"
-        " (ansible-playbook playbooks/identify.yml)"
-        for one in compute
-        if not one.node
-    ]
-    known = [one for one in compute if one.node]
+    known = _identified(compute, plan)
     layouts = _layouts(str(settings["topologies"])) if known else {}
     nodes = [_node(one, settings, layouts, plan) for one in known]
     partitions = _partitions(known, nodes, settings, plan)
@@ -114,6 +108,17 @@ def slurm_plan(
         "notes": plan.notes,
         "problems": plan.problems,
     }
+
+
+def _identified(compute: Sequence[Host], plan: Plan) -> list[Host]:
+    """The compute nodes that have said what they are; a problem for each other one."""
+    plan.problems += [
+        f"{one.host} is in slurm_compute and has never said what it is: run identify over it once"
+        " (ansible-playbook playbooks/identify.yml)"
+        for one in compute
+        if not one.node
+    ]
+    return [one for one in compute if one.node]
 
 
 def slurm_key_problem(key: str) -> str:
@@ -501,13 +506,6 @@ def _common(compute: Sequence[Host], cgroup: str, mpi: str, plan: Plan) -> dict[
             f"jobs are not bound to CPUs: slurmd on {', '.join(one.host for one in bound)} lacks"
             " the capability SYS_NICE"
         )
-    without_pmix = [one.host for one in looked if "mpi_pmix" not in one.look.get("plugins", [])]
-    if mpi == "auto":
-        mpi = "none" if without_pmix or not looked else "pmix"
-        if without_pmix:
-            plan.notes.append(
-                f"MpiDefault is none: no plugin mpi_pmix on {', '.join(without_pmix)}"
-            )
     affinity = "task/none" if bound else "task/affinity"
     return {
         "cgroups": cgroups,
@@ -515,8 +513,16 @@ def _common(compute: Sequence[Host], cgroup: str, mpi: str, plan: Plan) -> dict[
         "proctrack": "proctrack/cgroup" if cgroups else "proctrack/linuxproc",
         "task_plugin": "task/cgroup,task/affinity" if cgroups else affinity,
         "jobacct_gather": "jobacct_gather/cgroup" if cgroups else "jobacct_gather/linux",
-        "mpi": mpi,
+        "mpi": _mpi_default(looked, plan) if mpi == "auto" else mpi,
     }
+
+
+def _mpi_default(looked: Sequence[Host], plan: Plan) -> str:
+    """pmix where every node that was looked at has the plugin."""
+    lacking = [one.host for one in looked if "mpi_pmix" not in one.look.get("plugins", [])]
+    if lacking:
+        plan.notes.append(f"MpiDefault is none: no plugin mpi_pmix on {', '.join(lacking)}")
+    return "none" if lacking or not looked else "pmix"
 
 
 def _cgroup(look: Mapping[str, Any], wanted: str) -> tuple[str, str]:

@@ -19,7 +19,7 @@ MOST = {
     "templates": (146, 119, 4, 76),
     "python": (0, 0, 0, 0),
 }
-MOST_COMPLEX = 42
+MOST_COMPLEX = 20
 
 
 @pytest.fixture(scope="module")

@@ -140,18 +140,8 @@ def decide(settings: Settings, machine: Machine) -> Plan:
     """What is to be done on such a machine. Reads and changes nothing."""
     chosen = [disk for disk in machine.disks if disk.model.startswith(settings.models)]
     names = tuple(disk.name for disk in chosen)
-    theirs = [array for array in machine.arrays if not _is_our_label(settings, array.label)]
     if machine.mounted and not _is_ours(settings, machine, machine.mounted):
-        below = next((a.members for a in theirs if a.device.name == machine.mounted), ())
-        local = set(below or (machine.mounted,)) <= set(names)
-        if local and settings.existing == "keep":
-            return Plan("kept", tuple(below or (machine.mounted,)), device=machine.mounted)
-        what = _array_words(machine, machine.mounted) or machine.mounted
-        mend = "Choose another nvme_scratch_mount_point."
-        if local:
-            mend = "Set nvme_scratch_existing to keep to leave it as it is."
-        problem = f"{settings.mount_point} is the mount point of {what}, which something else made."
-        return _refused(names, f"{problem} {mend}")
+        return _mounted_by_another(settings, machine, names)
     problems = tuple(filter(None, (_wrong_with(settings, machine, disk) for disk in chosen)))
     if problems:
         return _refused(names, *problems)
@@ -163,19 +153,29 @@ def decide(settings: Settings, machine: Machine) -> Plan:
     return _over(settings, machine, chosen)
 
 
+def _mounted_by_another(settings: Settings, machine: Machine, names: tuple[str, ...]) -> Plan:
+    """What something else made stands at the mount point: it is kept, or this is refused."""
+    theirs = [array for array in machine.arrays if not _is_our_label(settings, array.label)]
+    below = next((a.members for a in theirs if a.device.name == machine.mounted), ())
+    below = tuple(below or (machine.mounted,))
+    local = set(below) <= set(names)
+    if local and settings.existing == "keep":
+        return Plan("kept", below, device=machine.mounted)
+    what = _array_words(machine, machine.mounted) or machine.mounted
+    mend = "Choose another nvme_scratch_mount_point."
+    if local:
+        mend = "Set nvme_scratch_existing to keep to leave it as it is."
+    problem = f"{settings.mount_point} is the mount point of {what}, which something else made."
+    return _refused(names, f"{problem} {mend}")
+
+
 def _over(settings: Settings, machine: Machine, chosen: list[Device]) -> Plan:
     """The plan for disks that are blank or our own."""
     names = tuple(disk.name for disk in chosen)
     arrays = [array for array in machine.arrays if _is_our_label(settings, array.label)]
     members = [disk for disk in chosen if _array_uuid(settings, disk)]
     single = [disk for disk in chosen if _has_our_file_system(settings, disk)]
-    blank = [disk for disk in chosen if not disk.signatures]
-    complete = (
-        len({_array_uuid(settings, disk) for disk in members}) == 1
-        and members[0].raid_devices == len(members)
-        if members
-        else False
-    )
+    complete = _is_complete(settings, members)
     if (single and len(chosen) > 1) or (complete and len(members) < len(chosen)):
         intact = ", ".join(disk.name for disk in single or members)
         problem = f"{intact} hold(s) an intact scratch file system, but {_words(names)} are here:"
@@ -183,21 +183,39 @@ def _over(settings: Settings, machine: Machine, chosen: list[Device]) -> Plan:
         return _refused(names, f"{problem} {mend} on {intact}.")
     if single:
         return _with_file_system(settings, machine, Plan("ready", names, device=names[0]))
-    running = [array for array in arrays if _runs(array, names)]
     if complete and len(names) > 1:
-        stale = tuple(a.device.name for a in arrays if a not in running)
-        if not running:
-            steps = (*(f"stop {name}" for name in stale), f"assemble the array of {_words(names)}")
-            return Plan("assemble", names, stop=stale, steps=steps)
+        return _complete(settings, machine, names, arrays)
+    return _made_anew(chosen, names, arrays)
+
+
+def _is_complete(settings: Settings, members: list[Device]) -> bool:
+    """Whether the disks are all members of one array of ours."""
+    arrays = {_array_uuid(settings, disk) for disk in members}
+    return len(arrays) == 1 and members[0].raid_devices == len(members)
+
+
+def _complete(
+    settings: Settings, machine: Machine, names: tuple[str, ...], arrays: list[Array]
+) -> Plan:
+    """The plan for an array of ours whose members are all there: it runs, or is assembled."""
+    running = [array for array in arrays if _runs(array, names)]
+    if running:
         plan = Plan("ready", names, device=running[0].device.name)
         return _with_file_system(settings, machine, plan)
+    stale = tuple(array.device.name for array in arrays)
+    steps = (*(f"stop {name}" for name in stale), f"assemble the array of {_words(names)}")
+    return Plan("assemble", names, stop=stale, steps=steps)
+
+
+def _made_anew(chosen: list[Device], names: tuple[str, ...], arrays: list[Array]) -> Plan:
+    """The plan for disks that are blank, or what is left of an array that lost a member."""
     mounted = [a.device for a in arrays if a.device.mounts]
     if mounted:
         where = ", ".join(mounted[0].mounts)
         problem = f"the array {mounted[0].name} has lost a member and is still mounted at {where}:"
         return _refused(names, f"{problem} end what uses it, unmount it, then run again.")
     stop = tuple(array.device.name for array in arrays)
-    forget = tuple(disk.name for disk in chosen if disk not in blank)
+    forget = tuple(disk.name for disk in chosen if disk.signatures)
     make = f"make RAID 0 over {_words(names)}" if len(names) > 1 else ""
     steps = (
         *(f"stop the array {name}" for name in stop),
@@ -335,62 +353,74 @@ def _words(names: tuple[str, ...]) -> str:
 def read_machine(settings: Settings, run: Run, root: str = "/") -> Machine:
     """The NVMe disks and md arrays as sysfs, procfs, wipefs and mdadm show them."""
     mounts = _read_mounts(Path(root, "proc/self/mountinfo"))
-    swaps = {
+    swaps = frozenset(
         Path(line.split()[0]).name for line in _text(Path(root, "proc/swaps")).splitlines()[1:]
-    }
+    )
+    system = _System(root, run, mounts, swaps)
     block = Path(root, "sys/block")
     names = sorted((p.name for p in block.iterdir()), key=_numbered) if block.is_dir() else []
+    disks = tuple(
+        system.device(name, look=_text(block / name / "device/model").startswith(settings.models))
+        for name in names
+        if re.fullmatch(r"nvme[0-9]+n[0-9]+", name)
+    )
+    arrays = tuple(
+        system.array(name)
+        for name in names
+        if re.fullmatch(r"md.+", name) and (block / name / "md").is_dir()
+    )
+    here = [number for number, places in mounts.items() if settings.mount_point in places]
+    if not here:
+        return Machine(disks, arrays)
+    by_number = {_text(block / name / "dev"): name for name in names}
+    mounted = by_number.get(here[-1], f"a file system ({here[-1]})")
+    place = Path(root, settings.mount_point.lstrip("/"))
+    return Machine(disks, arrays, mounted, _read_permissions(place))
 
-    def read(name: str, *, look: bool) -> Device:
-        folder = block / name
+
+@dataclass(frozen=True)
+class _System:
+    """Where devices are read: sysfs below ``root``, mounts by device number, names that swap."""
+
+    root: str
+    run: Run
+    mounts: dict[str, tuple[str, ...]]
+    swaps: frozenset[str]
+
+    def device(self, name: str, *, look: bool) -> Device:
+        """One device; its content only where ``look``."""
+        folder = Path(self.root, "sys/block", name)
         parts = sorted((p.parent.name for p in folder.glob("*/partition")), key=_numbered)
         numbers = [_text(folder / part / "dev") for part in ("", *parts)]
-        places = [m for number in numbers for m in mounts.get(number, ())]
-        signatures = _read_signatures(run, name) if look else ()
+        signatures = _read_signatures(self.run, name) if look else ()
         member = any(s.type == "linux_raid_member" for s in signatures)
-        holders = [p.name for p in folder.glob("holders/*")]
-        holders += [p.name for part in parts for p in folder.glob(f"{part}/holders/*")]
+        holders = [p.name for part in ("", *parts) for p in (folder / part).glob("holders/*")]
         return Device(
             name=name,
             model=_text(folder / "device/model"),
             bytes=int(_text(folder / "size") or 0) * SECTOR_BYTES,
             signatures=signatures,
             partitions=tuple(parts),
-            mounts=tuple(places),
-            swap=bool(swaps & {name, *parts}),
+            mounts=tuple(place for number in numbers for place in self.mounts.get(number, ())),
+            swap=bool(self.swaps & {name, *parts}),
             holders=tuple(sorted(holders)),
-            busy=look and _is_busy(Path(root, "dev", name)),
-            raid_devices=_read_raid_devices(run, name) if member else 0,
+            busy=look and _is_busy(Path(self.root, "dev", name)),
+            raid_devices=_read_raid_devices(self.run, name) if member else 0,
         )
 
-    disks = []
-    for name in names:
-        if re.fullmatch(r"nvme[0-9]+n[0-9]+", name):
-            model = _text(block / name / "device/model")
-            disks.append(read(name, look=model.startswith(settings.models)))
-    arrays = []
-    for name in names:
-        folder = block / name / "md"
-        if re.fullmatch(r"md.+", name) and folder.is_dir():
-            label = _export(run("mdadm", "--detail", "--export", f"/dev/{name}", check=False))
-            state = _text(folder / "array_state")
-            arrays.append(
-                Array(
-                    device=read(name, look=state not in ("", "clear", "inactive")),
-                    label=label.get("MD_NAME", ""),
-                    level=_text(folder / "level"),
-                    state=state,
-                    raid_devices=int(_text(folder / "raid_disks") or 0),
-                    members=tuple(sorted(p.name for p in (block / name / "slaves").glob("*"))),
-                )
-            )
-    here = [number for number, places in mounts.items() if settings.mount_point in places]
-    if not here:
-        return Machine(tuple(disks), tuple(arrays))
-    by_number = {_text(block / name / "dev"): name for name in names}
-    mounted = by_number.get(here[-1], f"a file system ({here[-1]})")
-    place = Path(root, settings.mount_point.lstrip("/"))
-    return Machine(tuple(disks), tuple(arrays), mounted, _read_permissions(place))
+    def array(self, name: str) -> Array:
+        """One md array."""
+        block = Path(self.root, "sys/block", name)
+        label = _export(self.run("mdadm", "--detail", "--export", f"/dev/{name}", check=False))
+        state = _text(block / "md/array_state")
+        return Array(
+            device=self.device(name, look=state not in ("", "clear", "inactive")),
+            label=label.get("MD_NAME", ""),
+            level=_text(block / "md/level"),
+            state=state,
+            raid_devices=int(_text(block / "md/raid_disks") or 0),
+            members=tuple(sorted(p.name for p in (block / "slaves").glob("*"))),
+        )
 
 
 def _read_mounts(path: Path) -> dict[str, tuple[str, ...]]:
