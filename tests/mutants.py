@@ -303,10 +303,13 @@ def main() -> None:
         importlib.import_module(name)
     begun = time.monotonic()
     by_file: dict[str, Counter[str]] = {}
-    for mutant, came in trials(chosen, rooms, asked.jobs):
-        by_file.setdefault(mutant.path, Counter())[came] += 1
-        if came != KILLED:
-            print(f"{came}: {mutant.path}:{mutant.line}: {mutant.what}", flush=True)
+    try:
+        for mutant, came in trials(chosen, rooms, asked.jobs):
+            by_file.setdefault(mutant.path, Counter())[came] += 1
+            if came != KILLED:
+                print(f"{came}: {mutant.path}:{mutant.line}: {mutant.what}", flush=True)
+    except KeyboardInterrupt:
+        print("stopped: what follows is of those that were tried")
     total = sum(by_file.values(), Counter())
     for path, counted in [*sorted(by_file.items()), ("all", total)]:
         noticed = counted[KILLED] + counted[LATE]
