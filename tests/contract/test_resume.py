@@ -72,7 +72,14 @@ def wait_for(condition: Callable[[], object]) -> None:
 
 
 def test_kill_in_the_middle_then_resume(tmp_path: Path) -> None:
-    environment = dict(os.environ, TRUEUP_RESULTS=str(tmp_path / "results"), LC_ALL="C.UTF-8")
+    (tmp_path / "tmp").mkdir()
+    environment = {
+        **os.environ,
+        "TRUEUP_RESULTS": str(tmp_path / "results"),
+        "LC_ALL": "C.UTF-8",
+        # Where a benchmark's lock is: the tests of another process run one too.
+        "TMPDIR": str(tmp_path / "tmp"),
+    }
     log = (tmp_path / "first.log").open("w")
     first = subprocess.Popen(
         command(tmp_path), cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT

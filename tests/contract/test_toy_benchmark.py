@@ -63,8 +63,11 @@ class Copy:
             (folder / place).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(TOY / name, folder / place)
         (folder / ROOM / "__init__.py").write_text('"""dd."""\n')
+        (folder / "tmp").mkdir()
         self.environment = {
             **os.environ,
+            # Where a benchmark's lock is: the tests of another process run one too.
+            "TMPDIR": str(folder / "tmp"),
             "PYTHONPATH": os.pathsep.join(
                 str(folder / name) for name in ("module_utils", "analysis", "tests")
             ),
