@@ -14,7 +14,9 @@ __all__ = [
     "BOTH",
     "MODULE",
     "ROLE",
+    "ModuleOption",
     "Option",
+    "RoleOption",
     "for_module",
     "module_spec",
     "refusals",
@@ -24,6 +26,8 @@ __all__ = [
 # Whose option it is: the role's and the module's alike, or of one of them alone. The role's plan
 # makes of its own options what the module is given.
 BOTH, ROLE, MODULE = "both", "role", "module"
+# Of Ansible's types those that a default tells; without one it is a text.
+_TYPES = {bool: "bool", int: "int", float: "float", list: "list", dict: "dict"}
 
 
 @dataclass(frozen=True)
@@ -32,12 +36,12 @@ class Option:
 
     Attributes:
         name: the module's name of it, units included; the role's is ``<role>_<name>``.
-        type: of Ansible's: str, int, float, bool, path, list, dict, raw.
         help: what it is, in its unit, in one or two sentences; the range is added to it.
         default: where nothing is given. None: nothing is, or it must be given (``required``).
+        type: of Ansible's, where the default does not tell it: path, or float of a whole number.
         why: why this default, with its source; only the role's defaults say it.
         choices: the values that it may have; of a list, its elements.
-        elements: type of a list's elements.
+        elements: type of a list's elements; else dict where it has ``fields``, else str.
         least: the smallest number, of a list each of them.
         most: the largest.
         multiple_of: what the number is a whole multiple of.
@@ -50,9 +54,9 @@ class Option:
     """
 
     name: str
-    type: str
     help: str
     default: Any = None
+    type: str = ""
     why: str = ""
     choices: Tuple[str, ...] = ()
     elements: str = ""
@@ -65,6 +69,12 @@ class Option:
     secret: bool = False
     fields: Tuple[Option, ...] = ()
     variable: str = ""
+
+    def __post_init__(self) -> None:
+        told = self.type or _TYPES.get(type(self.default), "str")
+        object.__setattr__(self, "type", told)
+        if told == "list" and not self.elements:
+            object.__setattr__(self, "elements", "dict" if self.fields else "str")
 
     def described(self) -> str:
         """The help, with the range where there is one."""
@@ -124,6 +134,20 @@ class Option:
         if self.filled:
             parts.append("not empty")
         return ", ".join(parts)
+
+
+@dataclass(frozen=True)
+class RoleOption(Option):
+    """One of the role alone."""
+
+    of: str = ROLE
+
+
+@dataclass(frozen=True)
+class ModuleOption(Option):
+    """One of the module alone."""
+
+    of: str = MODULE
 
 
 def _plain(number: float) -> str:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from trueup.options import MODULE, ROLE, Option, module_spec, refusals
+from trueup.options import ModuleOption, Option, RoleOption, module_spec, refusals
 
 OPTIONS = (
-    Option("repeats", "int", "Repeats.", 5, least=3),
-    Option("n", "int", "Order.", 64, least=64, most=1024, multiple_of=16),
-    Option("fraction", "float", "Part of the memory.", 0.8, most=0.95),
-    Option("counts", "list", "Ranks.", [1], elements="int", least=1, filled=True),
-    Option("key", "str", "Key of the server.", secret=True),
-    Option("stores", "list", "Kinds.", ["a"], elements="str", choices=("a", "b"), of=ROLE),
-    Option("stores", "str", "The kind.", required=True, choices=("a", "b"), of=MODULE),
+    Option("repeats", "Repeats.", 5, least=3),
+    Option("n", "Order.", 64, least=64, most=1024, multiple_of=16),
+    Option("fraction", "Part of the memory.", 0.8, most=0.95),
+    Option("counts", "Ranks.", [1], elements="int", least=1, filled=True),
+    Option("key", "Key of the server.", secret=True),
+    RoleOption("stores", "Kinds.", ["a"], choices=("a", "b")),
+    ModuleOption("stores", "The kind.", required=True, choices=("a", "b")),
 )
 
 
@@ -59,8 +59,8 @@ def test_what_is_out_of_range_is_refused(values: dict[str, Any], wanted: list[st
 
 
 def test_what_a_dictionary_holds_is_declared_too() -> None:
-    size = Option("size", "int", "Bytes.", required=True, least=0, most=2**31 - 1)
-    cases = Option("cases", "list", "Cases.", [], elements="dict", fields=(size,))
+    size = Option("size", "Bytes.", type="int", required=True, least=0, most=2**31 - 1)
+    cases = Option("cases", "Cases.", [], fields=(size,))
     assert cases.spec()["options"] == {"size": {"type": "int", "required": True}}
     wrong = {"cases": [{"size": 8}, {"size": -1}]}
     limits = "it must be 0 or more, 2147483647 or less"

@@ -11,8 +11,8 @@ from ...plan import Asked, Plan, Skipped
 __all__ = ["OPTIONS", "plan", "programs"]
 
 OPTIONS = (
-    Option("mib", "int", "How much is copied, in MiB.", 64, why="Takes some 10 ms.", least=1),
-    Option("timeout_seconds", "int", "Time limit of the case in seconds.", 60, least=1),
+    Option("mib", "How much is copied, in MiB.", 64, why="Takes some 10 ms.", least=1),
+    Option("timeout_seconds", "Time limit of the case in seconds.", 60, least=1),
 )
 
 

@@ -11,7 +11,7 @@ import stat
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from ...errors import BadInput
-from ...options import ROLE, Option
+from ...options import Option, RoleOption
 from .output import BlobCopyOutput
 
 __all__ = [
@@ -44,73 +44,56 @@ _SAID = re.compile(r"^trueup-blob-copy: (?!copy \d+: \d+ of )(.*)$", re.MULTILIN
 OPTIONS = (
     Option(
         "prefix",
-        "path",
         "Folder on the node for the program trueup-blob-copy, its virtual environment (about 56"
         " MiB) and the credential.",
         "~/.local/share/trueup/blob_checkpoint",
+        type="path",
         why="Yours without root.",
     ),
-    Option(
+    RoleOption(
         "python",
-        "str",
         "Python for the virtual environment, 3.10 or newer.",
         "python3",
         why="azure-storage-blob 12.31.1 asks for 3.10.",
-        of=ROLE,
     ),
-    Option(
+    RoleOption(
         "pip_find_links",
-        "str",
         "Folder on the node with the wheels of files/requirements.txt, for sites without internet;"
         " empty: the node's own pip configuration decides where from. Whatever the source, every"
         " file must match the pinned sha256.",
         "",
-        of=ROLE,
     ),
-    Option(
-        "pip_no_index",
-        "bool",
-        "Install from blob_checkpoint_pip_find_links alone.",
-        False,
-        of=ROLE,
-    ),
+    RoleOption("pip_no_index", "Install from blob_checkpoint_pip_find_links alone.", False),
     Option(
         "account_url",
-        "str",
         "The storage account, https://ACCOUNT.blob.core.windows.net; empty with a connection"
         " string, which names it.",
         "",
     ),
     Option(
         "container",
-        "str",
         "An existing container in it; empty: the role is skipped by name, since nobody else can say"
         " where checkpoints go.",
         "",
     ),
-    Option(
+    RoleOption(
         "connection_string",
-        "str",
         "Connection string of the account, from a vault. It or the SAS token is the credential;"
         " both empty: azcopy with the node's managed identity.",
         "",
         why="Written to the file credentials in blob_checkpoint_prefix with mode 0600; it stands in"
         " no argument, record or fact.",
-        of=ROLE,
         secret=True,
     ),
-    Option(
+    RoleOption(
         "sas_token",
-        "str",
         "Shared access signature for the container, from a vault.",
         "",
         why="Kept as the connection string is.",
-        of=ROLE,
         secret=True,
     ),
     Option(
         "program",
-        "str",
         "What copies; auto: azure-storage-blob where there is a credential, else azcopy with the"
         " node's managed identity. azcopy takes a SAS only as an argument, which is refused.",
         "auto",
@@ -118,7 +101,6 @@ OPTIONS = (
     ),
     Option(
         "copies",
-        "int",
         "Files copied at the same time.",
         8,
         why="One for each GPU of a node that writes its share of the model (article on NDv4: 8).",
@@ -126,7 +108,6 @@ OPTIONS = (
     ),
     Option(
         "limit_mbps",
-        "float",
         "The storage account's limit for what comes in, in Mb/s.",
         20000.0,
         why="20 Gb/s is the ingress limit in the article on NDv4. Look yours up; nodes share it.",
@@ -134,7 +115,6 @@ OPTIONS = (
     ),
     Option(
         "cap_mbps",
-        "float",
         "The most that each copy may take, in Mb/s; 0 means the most, in steps of 100 Mb/s, that"
         " keeps all of them below the limit.",
         0.0,
@@ -143,7 +123,6 @@ OPTIONS = (
     ),
     Option(
         "cores_kept",
-        "int",
         "Cores left for others; -1 means a sixth of them. Each copy gets floor((cores - kept) /"
         " copies); too few, and none is bound.",
         -1,
@@ -152,7 +131,6 @@ OPTIONS = (
     ),
     Option(
         "block_mib",
-        "int",
         "Size of a block in MiB; a file of more than 50,000 of them gets larger ones.",
         8,
         why="A lost block is what is sent again.",
@@ -160,7 +138,6 @@ OPTIONS = (
     ),
     Option(
         "connections",
-        "int",
         "Blocks in flight of each copy.",
         4,
         why="One connection does not fill a cap of gigabits.",
@@ -168,7 +145,6 @@ OPTIONS = (
     ),
     Option(
         "verify",
-        "str",
         "properties compares the file's MD5 with the blob's Content-MD5, and each block's MD5 was"
         " compared by the service when it arrived; download reads every blob back.",
         "properties",
@@ -176,7 +152,6 @@ OPTIONS = (
     ),
     Option(
         "retries",
-        "int",
         "Retries of one request that was throttled (429, 503), failed (500, 502, 504) or lost its"
         " connection.",
         8,
@@ -184,23 +159,20 @@ OPTIONS = (
     ),
     Option(
         "files",
-        "list",
         "Benchmark: files to copy, one copy each; empty means files of random data.",
         [],
         elements="path",
     ),
-    Option("size_bytes", "int", "Bytes of each file of random data.", 1073741824, least=1),
+    Option("size_bytes", "Bytes of each file of random data.", 1073741824, least=1),
     Option(
         "directory",
-        "path",
         "Existing folder for the files of random data, which are removed at the end, and for blobs"
         " that azcopy reads back.",
         "/tmp",  # noqa: S108 WHY: a default; own_folder makes a private one in it
+        type="path",
         why="An NVMe scratch is fast enough.",
     ),
-    Option(
-        "timeout_seconds", "int", "Benchmark: time limit of the case in seconds.", 1800, least=1
-    ),
+    Option("timeout_seconds", "Benchmark: time limit of the case in seconds.", 1800, least=1),
 )
 
 

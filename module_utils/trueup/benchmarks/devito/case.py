@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 from ...errors import BadInput
 from ...node.affinity import Placement
 from ...node.topology import format_cpu_list
-from ...options import MODULE, ROLE, Option
+from ...options import ModuleOption, Option, RoleOption
 from ...record import Metric
 from .output import ERROR_PREFIX, DevitoOutput
 
@@ -44,46 +44,34 @@ _ROWS = "a list of ranks, threads_per_rank and binding (none, core, l3, numa)"
 OPTIONS = (
     Option(
         "prefix",
-        "path",
         "Folder on the node for Devito's virtual environment, the driver and compiled kernels"
         " (about 500 MiB).",
         "~/.local/share/trueup/devito",
+        type="path",
     ),
-    Option(
+    RoleOption(
         "python",
-        "str",
         "Python for the virtual environment, 3.10 or newer.",
         "python3",
         why="Devito 4.8.23 asks for 3.10.",
         filled=True,
-        of=ROLE,
     ),
-    Option(
+    RoleOption(
         "pip_find_links",
-        "str",
         "Folder on the node with the wheels of files/requirements.txt, for sites without internet."
         " Empty: the node's own pip configuration decides where from. Whatever the source, every"
         " file must match the pinned sha256.",
         "",
-        of=ROLE,
     ),
-    Option(
-        "pip_no_index",
-        "bool",
-        "Install from pip_find_links alone.",
-        default=False,
-        of=ROLE,
-    ),
+    RoleOption("pip_no_index", "Install from pip_find_links alone.", False),
     Option(
         "model",
-        "str",
         "The seismic model; acoustic is the one that published figures exist for.",
         "acoustic",
         choices=tuple(FIELDS),
     ),
     Option(
         "shape",
-        "str",
         "Grid points along x, y and z, without the absorbing layers; in a weak series the share of"
         " one core.",
         "256x256x256",
@@ -91,39 +79,32 @@ OPTIONS = (
         " a large node. There take 512x512x512 or more, so that the run is not shorter than its own"
         " noise.",
     ),
-    Option("space_order", "int", "Order of the stencil in space.", 8, least=2, multiple_of=2),
-    Option("tn_ms", "int", "Simulated time in milliseconds.", 200, least=1),
-    Option("nbl", "int", "Absorbing boundary layers on each side, in points.", 10, least=0),
-    Option(
+    Option("space_order", "Order of the stencil in space.", 8, least=2, multiple_of=2),
+    Option("tn_ms", "Simulated time in milliseconds.", 200, least=1),
+    Option("nbl", "Absorbing boundary layers on each side, in points.", 10, least=0),
+    RoleOption(
         "layouts",
-        "list",
         f"Layouts to measure: {_ROWS}. Empty: a sweep over thread counts and over ranks x threads"
         " at the full machine, made from the node's own NUMA nodes and L3 groups.",
         [],
         elements="dict",
-        of=ROLE,
     ),
-    Option(
+    ModuleOption(
         "ranks",
-        "int",
         "MPI ranks of each node; the launcher starts them where there are several.",
         1,
         least=1,
-        of=MODULE,
     ),
-    Option("threads_per_rank", "int", "OpenMP threads of each rank.", 1, least=1, of=MODULE),
-    Option(
+    ModuleOption("threads_per_rank", "OpenMP threads of each rank.", 1, least=1),
+    ModuleOption(
         "binding",
-        "str",
         "What each rank is bound to, from the machine's own topology; none leaves it to the"
         " operating system.",
         "core",
         choices=_BINDINGS,
-        of=MODULE,
     ),
     Option(
         "scaling",
-        "str",
         "strong: the same problem for every layout. weak: the shape is the share of one core, and"
         " grows with the cores.",
         "strong",
@@ -131,154 +112,107 @@ OPTIONS = (
     ),
     Option(
         "mpi_mode",
-        "str",
         "Devito's halo exchange where there are several ranks (DEVITO_MPI).",
         "basic",
         choices=_MPI_MODES,
     ),
     Option(
         "autotune",
-        "str",
         "Search for the block shape; it is not part of the time.",
         "aggressive",
         why="aggressive is what Devito's own benchmark takes.",
         choices=("off", "basic", "aggressive", "max"),
     ),
     Option(
-        "repeats",
-        "int",
-        "Repeats of each case, of which median, min and max are recorded.",
-        3,
-        least=3,
+        "repeats", "Repeats of each case, of which median, min and max are recorded.", 3, least=3
     ),
-    Option("timeout_seconds", "int", "Time limit of one case in seconds.", 1800, least=1),
-    Option(
+    Option("timeout_seconds", "Time limit of one case in seconds.", 1800, least=1),
+    RoleOption(
         "nodes",
-        "list",
         "Nodes to measure together, by their inventory names, in the order in which they join: the"
         " first starts the runs. The sweep over them runs after each node's own. Empty: each node"
         " alone.",
         [],
-        elements="str",
-        of=ROLE,
     ),
-    Option(
+    RoleOption(
         "node_counts",
-        "list",
         "How many of them, one after the other. Empty: 1, 2, 4, 8, ... and all.",
         [],
         elements="int",
-        of=ROLE,
     ),
-    Option(
+    RoleOption(
         "launchers",
-        "list",
         "What starts ranks on several nodes: mpirun (over ssh, which must work between the nodes"
         " without a password and with host keys known) and slurm (a job by sbatch). Each case is"
         " measured with each of them.",
         ["mpirun"],
-        elements="str",
         choices=("mpirun", "slurm"),
         filled=True,
-        of=ROLE,
     ),
-    Option(
+    RoleOption(
         "node_layouts",
-        "list",
         f"Layouts of each node in that sweep: {_ROWS}. Empty: the node's whole-machine layout of"
         " most ranks.",
         [],
         elements="dict",
-        of=ROLE,
     ),
-    Option(
+    RoleOption(
         "node_mpi_modes",
-        "list",
         "Devito's halo exchanges to compare there.",
         ["basic", "diag2", "full"],
-        elements="str",
         choices=_MPI_MODES,
         filled=True,
-        of=ROLE,
     ),
-    Option(
+    RoleOption(
         "node_shape",
-        "str",
         "The problem of the sweep over nodes where it is another than shape; in a weak series the"
         " share of one node.",
         "",
-        of=ROLE,
     ),
-    Option(
+    RoleOption(
         "node_scaling",
-        "str",
         "strong: the same problem for every number of nodes. weak: its first extent grows with the"
         " nodes.",
         "strong",
         choices=_SERIES,
-        of=ROLE,
     ),
-    Option(
+    RoleOption(
         "mpirun_arguments",
-        "list",
         "More arguments of mpirun, such as [--mca, btl_tcp_if_include, eth0].",
         [],
-        elements="str",
-        of=ROLE,
     ),
-    Option(
-        "srun_arguments",
-        "list",
-        "More arguments of srun, such as [--mpi=pmix].",
-        [],
-        elements="str",
-        of=ROLE,
+    RoleOption("srun_arguments", "More arguments of srun, such as [--mpi=pmix].", []),
+    RoleOption(
+        "job_directory", "With slurm: a folder that all nodes share, for the jobs' output.", ""
     ),
-    Option(
-        "job_directory",
-        "str",
-        "With slurm: a folder that all nodes share, for the jobs' output.",
-        "",
-        of=ROLE,
-    ),
-    Option(
-        "job_options", "list", "With slurm: more arguments of sbatch.", [], elements="str", of=ROLE
-    ),
-    Option(
+    RoleOption("job_options", "With slurm: more arguments of sbatch.", []),
+    RoleOption(
         "queue_seconds",
-        "int",
         "With slurm: how long a job may wait for its nodes, in seconds.",
         3600,
         least=1,
-        of=ROLE,
     ),
-    Option(
+    ModuleOption(
         "memory_bandwidth",
-        "float",
         "The node's measured triad bandwidth in byte/s; with it the record has a roofline"
         " fraction.",
-        of=MODULE,
+        type="float",
     ),
-    Option(
+    ModuleOption(
         "peak_flops",
-        "float",
         "The node's peak rate in single precision, flop/s, where it is known.",
-        of=MODULE,
+        type="float",
     ),
-    Option(
+    ModuleOption(
         "reference_norms",
-        "dict",
         "Norms that other layouts of the same problem gave (field, receivers).",
         {},
-        of=MODULE,
     ),
-    Option(
+    ModuleOption(
         "norm_tolerance",
-        "float",
         "Largest relative difference of the norms. Layouts differ by about 1e-7 in single"
         " precision.",
         1.0e-5,
-        of=MODULE,
     ),
 )
 

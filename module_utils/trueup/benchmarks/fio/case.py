@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Dict, List, Mapping, Optional, Tuple
 
 from ...errors import BadInput
-from ...options import MODULE, ROLE, Option
+from ...options import ModuleOption, Option, RoleOption
 from ...record import Metric
 from .output import FioOutput
 
@@ -141,52 +141,44 @@ OPERATIONS: Dict[str, str] = {
 OPTIONS = (
     Option(
         "directory",
-        "path",
         "Existing folder on the storage to measure, such as a mounted NVMe scratch; where it is"
         " empty the role skips fio, by name.",
         "",
+        type="path",
         why="No default would be the storage that you mean.",
     ),
     Option(
         "filesystem",
-        "str",
         "Type of file system that the folder must be on, such as nfs4, lustre or xfs; empty: any. A"
         " share that is not mounted would otherwise be measured as the disk below it.",
         "",
     ),
-    Option(
+    RoleOption(
         "workloads",
-        "list",
         "Workloads, one case each. sequential_* (1 MiB) and random_* (4 KiB) are for NVMe scratch;"
         " eda_frontend, eda_backend and eda_mixed for shared storage, and so are metadata_create,"
         " metadata_stat and metadata_delete, which need fio 3.33 (Ubuntu 22.04 has 3.28).",
         ["sequential_read", "sequential_write", "random_read", "random_write"],
-        elements="str",
         choices=(*WORKLOADS, *OPERATIONS),
         filled=True,
-        of=ROLE,
     ),
-    Option(
+    ModuleOption(
         "workload",
-        "str",
         "The case's workload. sequential_* are of 1 MiB, random_* of 4 KiB; eda_frontend reads and"
         " writes many small files at random, eda_backend larger files in sequence, eda_mixed does"
         " both at once; metadata_* create, stat or unlink each of a number of files, all in one"
         " folder, and their stats of a share whose client caches attributes are called cached.",
         choices=(*WORKLOADS, *OPERATIONS),
-        of=MODULE,
         required=True,
     ),
     Option(
         "jobs",
-        "int",
         "Processes of each part of a workload; 0 means its own number (docs/fio.md).",
         0,
         least=0,
     ),
     Option(
         "files",
-        "int",
         "Files of each process of a metadata workload; 0 means 10000, in all 40000 of 4 KiB. These"
         " workloads take no other number but the processes.",
         0,
@@ -195,44 +187,32 @@ OPTIONS = (
     ),
     Option(
         "iodepth",
-        "int",
         "I/Os that each process keeps in flight; 0 means the workload's own number.",
         0,
         least=0,
     ),
-    Option(
+    ModuleOption(
         "block_bytes",
-        "int",
         "Size of an I/O in bytes; 0 means the workload's own.",
         0,
         least=0,
         multiple_of=_ALIGNMENT,
-        of=MODULE,
     ),
     Option(
         "job_bytes",
-        "int",
         "Bytes of the files of each process; 0 means the workload's own: 2 GiB for NVMe scratch.",
         0,
         least=0,
     ),
-    Option(
-        "runtime_seconds",
-        "int",
-        "Seconds of measuring, after the files are laid out.",
-        30,
-        least=1,
-    ),
+    Option("runtime_seconds", "Seconds of measuring, after the files are laid out.", 30, least=1),
     Option(
         "engine",
-        "str",
         "fio's I/O engine; every kernel has libaio.",
         "libaio",
         choices=("libaio", "io_uring"),
     ),
     Option(
         "direct",
-        "str",
         "Whether to pass the page cache by (O_DIRECT): required refuses a file system that cannot;"
         " preferred then measures through the cache, and the record says so; off always does.",
         "required",
@@ -240,7 +220,6 @@ OPTIONS = (
     ),
     Option(
         "timeout_seconds",
-        "int",
         "Time limit of one case in seconds, more than the measuring takes.",
         900,
         why="Laying out 16 GiB at 200 MB/s takes 80 s.",

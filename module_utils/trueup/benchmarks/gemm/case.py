@@ -15,31 +15,27 @@ PRECISIONS = ("fp64", "tf32", "bf16", "fp8")
 OPTIONS = (
     Option(
         "prefix",
-        "path",
         "Folder on the node for the program.",
         "~/.local/share/trueup/gemm",
+        type="path",
         why="Yours without root.",
     ),
     Option(
         "python",
-        "str",
         "Python that has torch with CUDA, 3.9 or newer.",
         "python3",
         why="The role installs no PyTorch: name the one that your jobs run with.",
     ),
     Option(
         "precisions",
-        "list",
         "What to measure; fp8 is skipped by name on a GPU that has none (before compute capability"
         " 8.9).",
         list(PRECISIONS),
-        elements="str",
         choices=PRECISIONS,
         filled=True,
     ),
     Option(
         "n",
-        "int",
         "Rows and columns of the matrices.",
         16384,
         why="Three matrices of 1 GiB in tf32: enough for the highest rate of today's GPUs.",
@@ -48,17 +44,15 @@ OPTIONS = (
     ),
     Option(
         "n_fp64",
-        "int",
         "Rows and columns of the fp64 matrices.",
         8192,
         why="An eighth of the work, since an A10 does 0.5 Tflop/s of it.",
         least=64,
         multiple_of=16,
     ),
-    Option("repeats", "int", "Repeats of each precision, of about 0.2 s each.", 5, least=3),
+    Option("repeats", "Repeats of each precision, of about 0.2 s each.", 5, least=3),
     Option(
         "gpus_at_once",
-        "str",
         "all: every GPU at once, which loads power and cooling as a job does; one: one after the"
         " other.",
         "all",
@@ -66,15 +60,12 @@ OPTIONS = (
     ),
     Option(
         "gpu_masks",
-        "list",
         "Hexadecimal masks of the CPUs beside each GPU, in PCI order; empty: those of"
         " catalog/topologies.yml for the node's size, and where it has none what sysfs says.",
         [],
-        elements="str",
     ),
     Option(
         "timeout_seconds",
-        "int",
         "Time limit of the case in seconds.",
         900,
         why="Loading PyTorch takes most of it on a cold disk.",

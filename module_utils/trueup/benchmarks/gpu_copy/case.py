@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from ...errors import BadInput, ParseError
 from ...node.topology import Topology, format_cpu_list, parse_cpu_mask
-from ...options import MODULE, ROLE, Option
+from ...options import ModuleOption, Option, RoleOption
 from .output import GpuCopyOutput
 
 __all__ = ["ENVIRONMENT", "OPTIONS", "TOOLS", "Beside", "cpus_beside", "judge"]
@@ -20,24 +20,21 @@ TOOLS = ("nvbandwidth", "bandwidthTest", "pytorch")
 OPTIONS = (
     Option(
         "prefix",
-        "path",
         "Folder on the node for the program that runs the tool once for each GPU.",
         "~/.local/share/trueup/gpu_copy",
+        type="path",
         why="Yours without root.",
     ),
-    Option(
+    RoleOption(
         "tool",
-        "str",
         "What measures; first_found: the first of the others that the node has. bandwidthTest is in"
         " the CUDA samples up to 12.8, and has no figures of peers.",
         "first_found",
         choices=("first_found", *TOOLS),
-        of=ROLE,
     ),
-    Option("tool", "str", "What measures.", choices=TOOLS, of=MODULE, required=True),
-    Option(
+    ModuleOption("tool", "What measures.", choices=TOOLS, required=True),
+    RoleOption(
         "search",
-        "list",
         "Where nvbandwidth and bandwidthTest are looked for, after PATH.",
         [
             "/opt/nvidia/nvbandwidth",
@@ -48,27 +45,22 @@ OPTIONS = (
         why="Azure's HPC images have nvbandwidth in the first (Azure/azhpc-images,"
         " components/install_nvbandwidth_tool.sh).",
         elements="path",
-        of=ROLE,
     ),
-    Option("program", "path", "Path of nvbandwidth or bandwidthTest.", of=MODULE),
+    ModuleOption("program", "Path of nvbandwidth or bandwidthTest.", type="path"),
     Option(
         "python",
-        "str",
         "Python that runs the role's program, 3.9 or newer; for pytorch one that has torch.",
         "python3",
     ),
     Option(
         "gpu_masks",
-        "list",
         "Hexadecimal masks of the CPUs beside each GPU, in PCI order; empty: the role takes those"
         " of catalog/topologies.yml for the node's size, and what sysfs says where it has none."
         " Where sysfs does not say, nothing is bound and the record's binding is none.",
         [],
-        elements="str",
     ),
     Option(
         "samples",
-        "int",
         "Samples of each figure; bandwidthTest has a number of its own.",
         5,
         why="nvbandwidth's own default is 3.",
@@ -76,7 +68,6 @@ OPTIONS = (
     ),
     Option(
         "peers",
-        "str",
         "Which way peers are measured with nvbandwidth: read is what Azure's node health checks"
         " take, none leaves them out. PyTorch writes.",
         "read",
@@ -84,7 +75,6 @@ OPTIONS = (
     ),
     Option(
         "timeout_seconds",
-        "int",
         "Time limit of the case in seconds.",
         900,
         why="8 GPUs: 8 runs of some 10 s and one of 56 pairs.",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from ...errors import BadInput
-from ...options import MODULE, ROLE, Option
+from ...options import ModuleOption, Option, RoleOption
 from .output import GromacsOutput, fatal_error
 
 __all__ = [
@@ -40,44 +40,39 @@ _ELSEWHERE = "A part that ran elsewhere than asked for makes the run invalid."
 OPTIONS = (
     Option(
         "prefix",
-        "path",
         "Folder on the node for the driver, one file.",
         "~/.local/share/trueup/gromacs",
+        type="path",
     ),
     Option(
         "source",
-        "str",
         "Where the program comes from: system (the node's, or the distribution's package), eessi (a"
         " module of what the role eessi mounts) or container (an image).",
         "system",
         choices=("system", "eessi", "container"),
     ),
-    Option("eessi_version", "str", "With source eessi: its version.", "2023.06", of=ROLE),
-    Option(
+    RoleOption("eessi_version", "With source eessi: its version.", "2023.06"),
+    ModuleOption(
         "eessi_init",
-        "path",
         "With source eessi: its file to source, init/lmod/bash of a version.",
-        of=MODULE,
+        type="path",
     ),
     Option(
         "eessi_module",
-        "str",
         "With source eessi: the module to load, name and version. Of an empty one the role makes"
         " that of catalog/eessi.yml for the version, the CUDA build where the node has GPUs.",
         "",
     ),
-    Option("container_image", "path", "With source container: an image on the node.", ""),
-    Option("container_sha256", "str", "Its sha256; another file is refused.", ""),
+    Option("container_image", "With source container: an image on the node.", "", type="path"),
+    Option("container_sha256", "Its sha256; another file is refused.", ""),
     Option(
         "container_runtime",
-        "str",
         "What runs the image: apptainer (.sif) or enroot (.sqsh).",
         "apptainer",
         choices=("apptainer", "enroot"),
     ),
     Option(
         "program",
-        "str",
         "GROMACS' program, by name or as an absolute path: gmx, or gmx_mpi of a build with an MPI"
         " library. Where the node's own is asked for and there is no gmx, the role installs"
         " Debian's and Ubuntu's package; other distributions have none in their own repositories.",
@@ -86,35 +81,30 @@ OPTIONS = (
     ),
     Option(
         "mpirun",
-        "str",
         "Launcher for a program that was built with an MPI library (gmx_mpi). One built with"
         " thread-MPI needs none.",
         "mpirun",
         filled=True,
     ),
     Option(
-        "environment",
-        "dict",
-        "Variables for the program, such as UCX_TLS; they stand in the record.",
-        {},
+        "environment", "Variables for the program, such as UCX_TLS; they stand in the record.", {}
     ),
     Option(
         "directory",
-        "path",
         "Existing folder for the files of a run, removed at its end. Empty: the system's for"
         " temporary files.",
         "",
+        type="path",
     ),
     Option(
         "tpr",
-        "path",
         "Input file on the node, an absolute path. Empty: a box of water that is built there.",
         "",
+        type="path",
     ),
-    Option("tpr_sha256", "str", "Its sha256; another file is refused.", ""),
+    Option("tpr_sha256", "Its sha256; another file is refused.", ""),
     Option(
         "water_box",
-        "float",
         "Edge in nm of the box of water, where there is no input file: 4 nm are about 6300 atoms,"
         " enough for 2 cores; 10 nm about 100000 atoms.",
         4.0,
@@ -123,9 +113,8 @@ OPTIONS = (
         least=2.4,
         most=60,
     ),
-    Option(
+    RoleOption(
         "layouts",
-        "list",
         "Layouts to measure: a list of ranks and threads_per_rank, and pme_ranks where some ranks"
         " are to do PME alone. Empty: from the topology. Without GPUs all cores as one rank, a rank"
         " for each NUMA node and for each L3 group, and up to 16 cores a rank for each core; with"
@@ -134,28 +123,20 @@ OPTIONS = (
         " layouts.",
         [],
         elements="dict",
-        of=ROLE,
     ),
-    Option(
-        "ranks",
-        "int",
-        "MPI ranks, or thread-MPI ranks where the program was built with that.",
-        1,
-        least=1,
-        of=MODULE,
+    ModuleOption(
+        "ranks", "MPI ranks, or thread-MPI ranks where the program was built with that.", 1, least=1
     ),
-    Option(
+    ModuleOption(
         "pme_ranks",
-        "int",
         "Of the ranks, how many do PME alone; -1 leaves it to mdrun. PME on a GPU with more than"
         " one rank wants 1.",
         -1,
         least=-1,
-        of=MODULE,
     ),
-    Option("threads_per_rank", "int", "OpenMP threads of each rank.", 1, least=1, of=MODULE),
+    ModuleOption("threads_per_rank", "OpenMP threads of each rank.", 1, least=1),
     *(
-        Option(name, "str", f"Where {what}. {_ELSEWHERE}", "auto", choices=_PLACES)
+        Option(name, f"Where {what}. {_ELSEWHERE}", "auto", choices=_PLACES)
         for name, what in (
             ("nb", "short-ranged interactions are computed"),
             ("pme", "long-ranged electrostatics are computed"),
@@ -165,7 +146,6 @@ OPTIONS = (
     ),
     Option(
         "steps",
-        "int",
         "Steps of each run, whatever the input says.",
         5000,
         why="5000 of the default box take about half a minute on 2 cores; take more on a large"
@@ -174,30 +154,21 @@ OPTIONS = (
     ),
     Option(
         "reset_step",
-        "int",
         "Step from which time is counted, since load balancing settles in the first ones; -1 means"
         " half of the steps.",
         -1,
         least=-1,
     ),
-    Option(
-        "pin",
-        "str",
-        "Whether mdrun pins its threads to cores.",
-        "on",
-        choices=("on", "off", "auto"),
-    ),
+    Option("pin", "Whether mdrun pins its threads to cores.", "on", choices=("on", "off", "auto")),
     Option(
         "tune_pme",
-        "bool",
         "Let mdrun shift work between PME and short-ranged interactions while it runs, as it does"
         " by itself in production. The work then differs from run to run, and reset_step must come"
         " after the tuning (thousands of steps).",
-        default=False,
+        False,
     ),
     Option(
         "drift_allowed",
-        "float",
         "Drift of the conserved energy in kJ/mol/ps per atom above which a run is invalid.",
         0.005,
         why="0.005 is verlet-buffer-tolerance's default, the error that GROMACS chooses its pair"
@@ -206,7 +177,6 @@ OPTIONS = (
     ),
     Option(
         "timeout_seconds",
-        "int",
         "Time limit of one case in seconds, the building of the water included.",
         1800,
         least=1,

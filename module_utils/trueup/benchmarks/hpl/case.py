@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 from ...errors import BadInput
 from ...node.affinity import Placement, openmpi_mpmd_argv, taskset_argv
 from ...node.topology import Topology
-from ...options import MODULE, ROLE, Option
+from ...options import ModuleOption, Option, RoleOption
 from .output import HplOutput
 
 __all__ = [
@@ -33,87 +33,59 @@ __all__ = [
 
 # The distribution's program.
 HPCC = "hpcc"
-_RANKS = Option(
+_RANKS = ModuleOption(
     "ranks",
-    "int",
     "MPI ranks; 0 means one on each GPU, or else on each NUMA node. Above 1 they are started by"
     " mpirun.",
     0,
     least=0,
-    of=MODULE,
 )
-_THREADS = Option(
-    "threads_per_rank",
-    "int",
-    "Threads of each rank; 0 means all cores, shared evenly.",
-    0,
-    least=0,
-    of=MODULE,
+_THREADS = ModuleOption(
+    "threads_per_rank", "Threads of each rank; 0 means all cores, shared evenly.", 0, least=0
 )
-_BINDING = Option(
+_BINDING = ModuleOption(
     "binding",
-    "str",
     "What each rank is pinned to, from the machine's own topology.",
     "numa",
     choices=("none", "core", "l3", "numa"),
-    of=MODULE,
 )
 _LAYOUT = (_RANKS, _THREADS, _BINDING)
 
 OPTIONS = (
     Option(
         "program",
-        "str",
         "Path of an xhpl or hpcc, or of a script that starts one (NVIDIA's /workspace/hpl.sh);"
         " empty: the distribution's hpcc. A name with hpcc in it is given hpccinf.txt, any other"
         " HPL.dat, in its working folder.",
         "",
         why="Debian and Ubuntu have an hpcc.",
     ),
-    Option(
-        "arguments",
-        "list",
-        "Arguments of the program. NVIDIA's hpl.sh takes [--dat, HPL.dat].",
-        [],
-        elements="str",
-    ),
-    Option(
+    Option("arguments", "Arguments of the program. NVIDIA's hpl.sh takes [--dat, HPL.dat].", []),
+    RoleOption(
         "layouts",
-        "list",
         "Layouts to measure, one case each. ranks 0: one on each GPU or else NUMA node;"
         " threads_per_rank 0: all cores, shared evenly; binding: none, core, l3 or numa.",
         [{one.name: one.default for one in _LAYOUT}],
-        elements="dict",
         fields=_LAYOUT,
         filled=True,
-        of=ROLE,
     ),
     *_LAYOUT,
     Option(
         "gpus",
-        "int",
         "GPUs that the program uses, one on each rank; 0 for a program that uses CPUs.",
         0,
         least=0,
     ),
     Option(
         "n",
-        "int",
         "Order of the matrix; 0 means the largest multiple of the block size that fits in the"
         " share of the memory.",
         0,
         least=0,
     ),
-    Option(
-        "nb",
-        "int",
-        "Block size. 192 suits most CPUs with OpenBLAS, 1024 NVIDIA's HPL.",
-        192,
-        least=1,
-    ),
+    Option("nb", "Block size. 192 suits most CPUs with OpenBLAS, 1024 NVIDIA's HPL.", 192, least=1),
     Option(
         "max_n",
-        "int",
         "Upper bound of the order, for short runs; 0 means none, and of the role 20000 with the"
         " distribution's hpcc, whose other tests would take an hour at the size of the machine.",
         0,
@@ -123,7 +95,6 @@ OPTIONS = (
     ),
     Option(
         "memory_fraction",
-        "float",
         "Share of the memory that the matrix takes.",
         0.8,
         why="More leaves too little for the BLAS's own buffers.",
@@ -132,13 +103,12 @@ OPTIONS = (
     ),
     Option(
         "memory_bytes",
-        "int",
         "Bytes that the share is of; 0 means what is available on the node. A run on GPUs needs it:"
         " the sum of their memory.",
         0,
         least=0,
     ),
-    Option("timeout_seconds", "int", "Time limit of one case in seconds.", 7200, least=1),
+    Option("timeout_seconds", "Time limit of one case in seconds.", 7200, least=1),
 )
 
 _BYTES = 8  # double precision

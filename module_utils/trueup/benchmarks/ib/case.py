@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Callable, Dict, List, Mapping, NoReturn, Optional, Sequence, Tuple, TypeVar
 
 from ...errors import BadInput, ParseError
-from ...options import MODULE, ROLE, Option
+from ...options import ModuleOption, Option, RoleOption
 from ...run import process
 from ...run.bench import Bench
 from .output import SIZES, IbOutput
@@ -38,40 +38,32 @@ _MEASURES = {
     "send_lat": ("send", "Latency"),
 }
 _MIB = 1024**2
-_TEST = Option(
+_TEST = ModuleOption(
     "test",
-    "str",
     "write_bw and read_bw are bandwidths of RDMA write and read in one direction; send_lat is half"
     " the time of a send and its answer.",
     "write_bw",
     choices=tuple(PROGRAMS),
-    of=MODULE,
 )
-_SIZE = Option(
+_SIZE = ModuleOption(
     "message_bytes",
-    "int",
     "Size of a message in bytes; 0 means all powers of two from 2 to 8388608.",
     0,
     least=0,
     most=2**31 - 1,
-    of=MODULE,
 )
 _CASE = (replace(_TEST, default=None, required=True), replace(_SIZE, default=None, required=True))
 
 OPTIONS = (
-    Option(
+    RoleOption(
         "devices",
-        "list",
         "RDMA devices to measure, by name; empty: all InfiniBand devices of the node. The Ethernet"
         " function of accelerated networking and soft-RoCE are measured only where they are named.",
         [],
-        elements="str",
-        of=ROLE,
     ),
-    Option("device", "str", "The RDMA device of this node.", of=MODULE, required=True),
-    Option(
+    ModuleOption("device", "The RDMA device of this node.", required=True),
+    RoleOption(
         "cases",
-        "list",
         "What is measured of each device against itself.",
         [
             {"test": "write_bw", "message_bytes": _MIB},
@@ -80,95 +72,67 @@ OPTIONS = (
         ],
         why="1 MiB from host memory and 8 MiB from GPU memory are what catalog/expectations.yml"
         " judges.",
-        elements="dict",
         fields=_CASE,
-        of=ROLE,
     ),
     _TEST,
     _SIZE,
-    Option(
+    RoleOption(
         "gpus",
-        "dict",
         "GPUDirect RDMA: device to the number of the GPU on the same PCI switch, such as"
         " {mlx5_ib0: 0}; empty: host memory only.",
         {},
         why="perftest must be built with CUDA; that of the distributions is not.",
-        of=ROLE,
     ),
-    Option(
+    ModuleOption(
         "gpu",
-        "int",
         "Number of the GPU whose memory is used (GPUDirect RDMA); without it the host's is.",
+        type="int",
         least=0,
-        of=MODULE,
     ),
-    Option(
+    RoleOption(
         "gpu_cases",
-        "list",
         "The cases of the devices that have a GPU, from GPU memory to GPU memory.",
         [{"test": "write_bw", "message_bytes": 8 * _MIB}],
-        elements="dict",
         fields=_CASE,
-        of=ROLE,
     ),
-    Option(
+    RoleOption(
         "pairwise_device",
-        "str",
         "The device that nodes are measured pair by pair with; empty: the first of the node's.",
         "",
-        of=ROLE,
     ),
-    Option(
+    RoleOption(
         "pairwise_cases",
-        "list",
         "What is measured between two nodes.",
         [{"test": "write_bw", "message_bytes": _MIB}],
-        elements="dict",
         fields=_CASE,
-        of=ROLE,
     ),
-    Option(
+    RoleOption(
         "pairwise_gpu_memory",
-        "bool",
         "Whether nodes are measured from GPU memory to GPU memory; ib_gpus then holds the device.",
         False,
-        of=ROLE,
     ),
-    Option(
+    ModuleOption(
         "role",
-        "str",
         "Which end this node is; loopback: both.",
         "loopback",
         choices=("loopback", "server", "client"),
-        of=MODULE,
     ),
-    Option(
+    RoleOption(
         "address",
-        "str",
         "Address of this node for the other nodes' perftest: a host name or an IPv4 address inside"
         " the virtual network; empty: ansible_host, or the inventory's name. Set it where Ansible"
         " connects over a public address.",
         "",
-        of=ROLE,
     ),
-    Option(
+    ModuleOption(
         "address",
-        "str",
         "Host name or IPv4 address of the server, over which the ends find each other. The client"
         " needs it.",
         "",
-        of=MODULE,
     ),
-    Option(
-        "peer_name",
-        "str",
-        "The other end's name in the record. The client needs it.",
-        "",
-        of=MODULE,
-    ),
+    ModuleOption("peer_name", "The other end's name in the record. The client needs it.", ""),
     Option(
         "port",
-        "int",
         "TCP port of perftest's server. The nodes must reach each other on it.",
         18515,
         why="perftest's own.",
@@ -177,7 +141,6 @@ OPTIONS = (
     ),
     Option(
         "gid_index",
-        "int",
         "Index of the GID, which RoCE needs (1 for soft-RoCE with IPv4); -1: none, as InfiniBand"
         " wants it.",
         -1,
@@ -185,7 +148,6 @@ OPTIONS = (
     ),
     Option(
         "iterations",
-        "int",
         "Messages of each size. Beyond 20000 perftest gives no peak.",
         5000,
         why="perftest's own default for bandwidths.",
@@ -193,7 +155,6 @@ OPTIONS = (
     ),
     Option(
         "duration_seconds",
-        "int",
         "Seconds that a size is measured for instead; 0: by iterations. Of a latency it gives the"
         " mean only.",
         0,
@@ -201,13 +162,12 @@ OPTIONS = (
     ),
     Option(
         "folder",
-        "path",
         "Folder of perftest's programs. One of your own (CUDA) is not installed by the role.",
         "/usr/bin",
+        type="path",
     ),
     Option(
         "connect_seconds",
-        "int",
         "Seconds that a client tries until its server answers.",
         60,
         why="A controller with few forks starts the servers late.",
@@ -215,13 +175,12 @@ OPTIONS = (
     ),
     Option(
         "timeout_seconds",
-        "int",
         "Time limit of one case in seconds.",
         300,
         why="All sizes at 200 Gb/s take 4 s, on soft-RoCE half an hour.",
         least=1,
     ),
-    Option("sysfs_root", "path", "Where the devices are read from.", "/sys", of=MODULE),
+    ModuleOption("sysfs_root", "Where the devices are read from.", "/sys", type="path"),
 )
 _LOOPBACK = "127.0.0.1"
 _POLL_SECONDS = 0.05

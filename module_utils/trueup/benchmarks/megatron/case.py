@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from ...errors import BadInput
-from ...options import MODULE, ROLE, Option
+from ...options import ModuleOption, Option, RoleOption
 from ...record import Metric, summarise
 from ...run.launcher import Launcher
 from .flops import Model, article_flops, megatron_flops
@@ -39,358 +39,255 @@ PRECISIONS = ("fp32", "bf16", "fp16")
 OPTIONS = (
     Option(
         "prefix",
-        "path",
         "Folder for the virtual environment, the programs, DeepSpeed's configurations and the"
         " launchers: 1 GiB without GPUs, 8 GiB with CUDA's wheels. All nodes of a job have it at"
         " the same place.",
         "~/.local/share/trueup/training",
+        type="path",
         why="Yours without root.",
     ),
-    Option(
+    RoleOption(
         "python",
-        "str",
         "Python that the environment is made with: 3.11 to 3.13.",
         "python3",
         why="The pins of the CPU build are those of 3.11.",
-        of=ROLE,
     ),
-    Option(
+    RoleOption(
         "version_set",
-        "str",
         "Version set of catalog/training.yml; auto: current on nodes with GPUs, cpu on others.",
         "auto",
         choices=("auto", "cpu", "current", "article-2022"),
-        of=ROLE,
     ),
-    Option(
+    RoleOption(
         "venv",
-        "str",
         "An environment that is there already, used instead of installing one: what article-2022"
         " needs, whose PyTorch, DeepSpeed and Apex were built from source. training_prefix/venv is"
         " a link to it, and nothing is installed into it. Empty: the role installs its own.",
         "",
-        of=ROLE,
     ),
-    Option(
+    RoleOption(
         "pip_find_links",
-        "str",
         "Folder or page with the wheels, for sites without internet and for PyTorch's CPU build,"
         " which is not on PyPI; empty: the node's own pip configuration decides where from. Every"
         " file must match its pinned sha256.",
         "",
-        of=ROLE,
     ),
-    Option("pip_no_index", "bool", "Install from training_pip_find_links alone.", False, of=ROLE),
-    Option(
+    RoleOption("pip_no_index", "Install from training_pip_find_links alone.", False),
+    RoleOption(
         "megatron_repository",
-        "str",
         "Where Megatron is cloned from instead of the catalog's address; the commit stays the"
         " catalog's.",
         "",
-        of=ROLE,
     ),
-    Option(
+    RoleOption(
         "program",
-        "str",
         "What trains: gpt_driver (a small GPT in plain PyTorch, no Megatron), megatron"
         " (Megatron-LM, made-up data) or megatron_deepspeed (needs training_data). auto: the"
         " version set's Megatron on nodes with GPUs, but gpt_driver for a ZeRO stage that it does"
         " not have; gpt_driver on others.",
         "auto",
         choices=("auto", *PROGRAMS),
-        of=ROLE,
     ),
-    Option(
+    ModuleOption(
         "program",
-        "str",
         "gpt_driver runs on CPUs (gloo) and GPUs (nccl). megatron is Megatron-LM with made-up data."
         " megatron_deepspeed needs O(data).",
         "gpt_driver",
         choices=PROGRAMS,
-        of=MODULE,
     ),
-    Option(
+    RoleOption(
         "model",
-        "str",
         "Model of catalog/training.yml: tiny, 1.3B, 175B, 530B, 1T or 2T. auto: 1.3B on nodes with"
         " GPUs, tiny on others. custom: training_custom_model.",
         "auto",
-        of=ROLE,
     ),
-    Option(
+    RoleOption(
         "custom_model",
-        "dict",
         "The model where training_model is custom: layers, hidden_size, attention_heads, and if"
         " wanted vocabulary_size.",
         {},
-        of=ROLE,
     ),
-    Option("layers", "int", "Decoder layers.", 2, least=1, of=MODULE),
-    Option(
-        "hidden_size",
-        "int",
-        "Hidden size, a multiple of O(attention_heads).",
-        128,
-        least=1,
-        of=MODULE,
-    ),
-    Option("attention_heads", "int", "Attention heads.", 4, least=1, of=MODULE),
-    Option("vocabulary_size", "int", "Vocabulary, as padded.", 512, least=1, of=MODULE),
-    Option(
+    ModuleOption("layers", "Decoder layers.", 2, least=1),
+    ModuleOption("hidden_size", "Hidden size, a multiple of O(attention_heads).", 128, least=1),
+    ModuleOption("attention_heads", "Attention heads.", 4, least=1),
+    ModuleOption("vocabulary_size", "Vocabulary, as padded.", 512, least=1),
+    RoleOption(
         "sequence_length",
-        "int",
         "Tokens of one sample; 0: the last of the model's runs in the catalog.",
         0,
         least=0,
-        of=ROLE,
     ),
-    Option("sequence_length", "int", "Tokens of one sample.", 64, least=1, of=MODULE),
-    Option(
+    ModuleOption("sequence_length", "Tokens of one sample.", 64, least=1),
+    RoleOption(
         "micro_batch",
-        "int",
         "Samples of each process in an iteration; 0: the last of the same run.",
         0,
         least=0,
-        of=ROLE,
     ),
-    Option(
+    ModuleOption(
         "micro_batch",
-        "int",
         "Samples of each process in an iteration; the global batch is that of all of them.",
         4,
         least=1,
-        of=MODULE,
     ),
     Option(
         "iterations",
-        "int",
         "Iterations; a quarter, 2 to 4 of them, is warm-up and not in the figures.",
         20,
         why="A median needs some more than the warm-up.",
         least=6,
     ),
-    Option(
+    RoleOption(
         "processes",
-        "int",
         "Processes of each node; 0: one a GPU, and 2 on nodes without, so that gloo has something"
         " to do.",
         0,
         least=0,
-        of=ROLE,
     ),
-    Option(
-        "processes",
-        "int",
-        "Processes of each node; one a GPU where O(backend=nccl).",
-        1,
-        least=1,
-        of=MODULE,
+    ModuleOption(
+        "processes", "Processes of each node; one a GPU where O(backend=nccl).", 1, least=1
     ),
-    Option(
+    RoleOption(
         "threads",
-        "int",
         "CPU threads of each process; 0: the node's cores divided among them, without GPUs;"
         " PyTorch's choice with GPUs.",
         0,
         least=0,
-        of=ROLE,
     ),
-    Option(
-        "threads",
-        "int",
-        "CPU threads of each process; 0 leaves it to PyTorch.",
-        0,
-        least=0,
-        of=MODULE,
-    ),
-    Option(
+    ModuleOption("threads", "CPU threads of each process; 0 leaves it to PyTorch.", 0, least=0),
+    RoleOption(
         "hosts",
-        "list",
         "Hosts of the inventory that train one model together, the one that the others meet first;"
         " the record is the first one's. Empty: every node on its own.",
         [],
-        elements="str",
-        of=ROLE,
     ),
-    Option(
+    RoleOption(
         "launcher",
-        "str",
         "What starts the processes there. torchrun: Ansible starts one on each of them at the same"
         " time. mpirun (Open MPI, over ssh, which must work between the nodes without a password"
         " and with host keys known) and slurm (a job by sbatch, its processes by srun): the first"
         " of them starts all, and training_prefix is the same path on each.",
         "torchrun",
         choices=(TORCHRUN, "mpirun", "slurm"),
-        of=ROLE,
     ),
-    Option(
+    RoleOption(
         "launcher_path",
-        "str",
         "The program mpirun, such as /opt/hpcx/ompi/bin/mpirun, or the folder of Slurm's commands;"
         " empty: those on PATH.",
         "",
-        of=ROLE,
     ),
-    Option(
+    RoleOption(
         "launcher_arguments",
-        "list",
         "More arguments of mpirun or of srun, such as [--mca, btl_tcp_if_include, eth0].",
         [],
-        elements="str",
-        of=ROLE,
     ),
-    Option(
-        "job_directory",
-        "str",
-        "With slurm: a folder that all nodes share, for the job's output.",
-        "",
-        of=ROLE,
+    RoleOption(
+        "job_directory", "With slurm: a folder that all nodes share, for the job's output.", ""
     ),
-    Option(
-        "job_options",
-        "list",
-        "With slurm: more arguments of sbatch, such as [--partition=ndv4].",
-        [],
-        elements="str",
-        of=ROLE,
+    RoleOption(
+        "job_options", "With slurm: more arguments of sbatch, such as [--partition=ndv4].", []
     ),
-    Option(
+    ModuleOption(
         "node_rank",
-        "int",
         "With O(launcher=local), this node's place among O(nodes), from 0; the others meet at the"
         " first.",
         0,
         least=0,
-        of=MODULE,
     ),
     Option(
         "rendezvous_address",
-        "str",
         "Address of the first of several nodes, as the others reach it; empty: its ansible_host,"
         " and with slurm the first node of the job, by Slurm's name and order.",
         "",
     ),
-    Option("rendezvous_port", "int", "Port there.", 29500, least=1),
+    Option("rendezvous_port", "Port there.", 29500, least=1),
     Option(
         "interface",
-        "str",
         "Network interface over which the processes meet, and gloo sends, such as eth0; empty"
         " leaves it to them.",
         "",
     ),
-    Option(
+    ModuleOption(
         "backend",
-        "str",
         "nccl on nodes with GPUs, gloo on those without, where GPUs are hidden from it.",
         "gloo",
         choices=("gloo", "nccl"),
-        of=MODULE,
     ),
-    Option(
+    RoleOption(
         "zero_stage",
-        "str",
         "DeepSpeed's ZeRO stage, 0 to 3. catalog: what the model's runs had (175B to 2T: 3; others:"
         " 0).",
         CATALOG,
         choices=(CATALOG, "0", "1", "2", "3"),
-        of=ROLE,
     ),
-    Option(
+    ModuleOption(
         "zero_stage",
-        "int",
         "DeepSpeed's ZeRO stage; with C(megatron) 1 is its distributed optimizer.",
         0,
         least=0,
         most=3,
-        of=MODULE,
     ),
-    Option(
+    RoleOption(
         "offload",
-        "str",
         "Where the optimizer's state is kept: none (with the model), cpu (ZeRO-3 only), or catalog:"
         " as the model's runs had it.",
         CATALOG,
         choices=(CATALOG, "none", "cpu"),
-        of=ROLE,
     ),
-    Option(
+    ModuleOption(
         "offload",
-        "str",
         "Where the optimizer's state is kept; C(cpu) with O(zero_stage=3) alone.",
         "none",
         choices=("none", "cpu"),
-        of=MODULE,
     ),
-    Option(
+    ModuleOption(
         "deepspeed_config",
-        "path",
         "DeepSpeed's configuration, a JSON file; where DeepSpeed takes part.",
-        of=MODULE,
+        type="path",
     ),
-    Option(
+    RoleOption(
         "recompute",
-        "str",
         "Whether activations are recomputed: true, false, or catalog: as the model's runs had it"
         " (175B to 2T: recomputed). Rates by the article's formula count it either way.",
         CATALOG,
-        of=ROLE,
     ),
-    Option(
-        "recompute",
-        "bool",
-        "Whether activations are computed again in the backward pass.",
-        False,
-        of=MODULE,
+    ModuleOption(
+        "recompute", "Whether activations are computed again in the backward pass.", False
     ),
-    Option(
+    RoleOption(
         "precision",
-        "str",
         "fp32, bf16 or fp16 (not gpt_driver); auto: bf16 on GPUs (fp16 for article-2022, as its"
         " recipes), fp32 on CPUs.",
         "auto",
         choices=("auto", *PRECISIONS),
-        of=ROLE,
     ),
-    Option(
+    ModuleOption(
         "precision",
-        "str",
         "What is computed in; C(gpt_driver) has no C(fp16).",
         "fp32",
         choices=PRECISIONS,
-        of=MODULE,
     ),
     Option(
         "data",
-        "dict",
         "What megatron_deepspeed trains on: path (of a preprocessed dataset), vocabulary and merges"
         " (GPT-2's files).",
         {},
     ),
-    Option(
-        "arguments",
-        "list",
-        "More options of the program's own, at the end.",
-        [],
-        elements="str",
-        of=MODULE,
-    ),
+    ModuleOption("arguments", "More options of the program's own, at the end.", []),
     Option(
         "variables",
-        "dict",
         "Environment variables of the run, name to value.",
         {},
         why="NCCL's own stand in /etc/nccl.conf (role nccl) and stay in force.",
     ),
-    Option(
+    RoleOption(
         "slurm_partition",
-        "str",
         "Partition of the job script for a user's own jobs (training_prefix/launch/train.sbatch);"
         " empty: Slurm's default. The benchmark's job has training_job_options.",
         "",
-        of=ROLE,
     ),
-    Option("slurm_time", "str", "Time limit of the same script.", "01:00:00", of=ROLE),
-    Option("timeout_seconds", "int", "Time limit of the case in seconds.", 1800, least=1),
+    RoleOption("slurm_time", "Time limit of the same script.", "01:00:00"),
+    Option("timeout_seconds", "Time limit of the case in seconds.", 1800, least=1),
 )
 # How a process that mpirun or srun started learns its place, as torchrun would tell it. Of mpirun's
 # processes inside a Slurm job Slurm's numbers are those of mpirun itself.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ...errors import BadInput, ParseError
-from ...options import MODULE, ROLE, Option
+from ...options import ModuleOption, Option, RoleOption
 from ...run.launcher import LAUNCHERS, Launcher
 from .output import OPERATIONS, NcclOutput, parse_nccl
 
@@ -17,9 +17,8 @@ __all__ = ["OPTIONS", "Job", "environment", "explain", "judge", "software"]
 _TRANSPORTS = ("nvlink", "ib")
 _TOOLS = ["git", "make", "autoconf", "automake", "libtool"]
 OPTIONS = (
-    Option(
+    RoleOption(
         "packages",
-        "dict",
         "NCCL's packages and what is needed to build programs with them, by package manager. A *"
         " takes any build of that version.",
         {
@@ -39,251 +38,176 @@ OPTIONS = (
         why="Versions: those of Azure's images (Azure/azhpc-images@8e9d055 versions.json: NCCL"
         " 2.30.4-1, CUDA 13.0). NVIDIA names the CUDA release that a package was built with, and a"
         " CUDA 13 driver runs all of them.",
-        of=ROLE,
     ),
-    Option(
-        "version",
-        "str",
-        "NCCL's version, which the library that is found must have.",
-        "2.30.4",
-        of=ROLE,
-    ),
-    Option(
+    RoleOption("version", "NCCL's version, which the library that is found must have.", "2.30.4"),
+    RoleOption(
         "repository",
-        "dict",
         "The repository of these packages, as role vendor_packages takes it (name, url, key_url,"
         " key_fingerprint); empty: NVIDIA's CUDA repository for the distribution. A site without"
         " internet names its mirror.",
         {},
-        of=ROLE,
     ),
-    Option(
+    RoleOption(
         "cuda_home",
-        "path",
         "Where CUDA's compiler is after that.",
         "/usr/local/cuda-13.0",
+        type="path",
         why="NVIDIA's packages name the folder by the release.",
-        of=ROLE,
     ),
-    Option(
+    RoleOption(
         "build_packages",
-        "dict",
         "The distribution's packages that nccl-tests and the plugin are built with, by package"
         " manager; any version does.",
         {
             "apt": [*_TOOLS[:2], "g++", *_TOOLS[2:], "libibverbs-dev"],
             "dnf": [*_TOOLS[:2], "gcc-c++", *_TOOLS[2:], "rdma-core-devel"],
         },
-        of=ROLE,
     ),
-    Option(
+    RoleOption(
         "tests_repository",
-        "str",
         "nccl-tests, built with MPI into /opt/nccl-tests/build as on Azure's images.",
         "https://github.com/NVIDIA/nccl-tests.git",
-        of=ROLE,
     ),
-    Option(
+    RoleOption(
         "tests_commit",
-        "str",
         "Its commit, all 40 digits.",
         "a0b82b2260cf5152b9f8c061bbf7eaf0ba096432",
         why="Tag v2.19.6 (2026-07-09).",
-        of=ROLE,
     ),
-    Option(
+    RoleOption(
         "sharp_plugin_repository",
-        "str",
         "The RDMA-SHARP plugin, built on sizes with InfiniBand.",
         "https://github.com/Mellanox/nccl-rdma-sharp-plugins.git",
-        of=ROLE,
     ),
-    Option(
+    RoleOption(
         "sharp_plugin_commit",
-        "str",
         "Its commit, all 40 digits.",
         "2f5ac02e164336044388b7f1f6242cc0db575fec",
         why="The head of master (version 2.7, 2026-04-02). Azure's images build whatever master is"
         " on the day; this is that branch, pinned.",
-        of=ROLE,
     ),
-    Option(
+    RoleOption(
         "mpi_home",
-        "path",
         "The MPI to build nccl-tests with.",
         "/opt/hpcx/ompi",
+        type="path",
         why="Role hpcx's.",
-        of=ROLE,
     ),
-    Option(
+    RoleOption(
         "from_image",
-        "str",
         "On an Azure HPC image that has NCCL: keep (verify libraries and nccl-tests, install"
         " nothing) or replace.",
         "keep",
         choices=("keep", "replace"),
-        of=ROLE,
     ),
-    Option(
+    RoleOption(
         "topology_from_image",
-        "str",
         "A topology file that is there on such an image: keep (it must be right, or this fails and"
         " says what is wrong with it) or replace it by the one of the catalog.",
         "keep",
         choices=("keep", "replace"),
-        of=ROLE,
     ),
-    Option(
+    RoleOption(
         "topology_file_used",
-        "str",
         "Whether NCCL is given the topology file, on sizes that have one: by_context (what the"
         " catalog says for this size and for jobs on one node, on several and in containers, with"
         " its reasons), always or never. run.json has what was chosen.",
         "by_context",
         choices=("by_context", "always", "never"),
-        of=ROLE,
     ),
-    Option(
+    RoleOption(
         "variables",
-        "dict",
         "More variables for /etc/nccl.conf and all profiles, name to value; they win over the"
         " role's own (vars/main.yml).",
         {},
-        of=ROLE,
     ),
-    Option(
+    ModuleOption(
         "variables",
-        "dict",
         "Environment variables of the run, name to value; inherited ones of NCCL, UCX and MPI are"
         " left out. Passed to all nodes. Where NCCL_TOPO_FILE is among them, that file must have"
         " been loaded, or none where it is empty.",
         {},
-        of=MODULE,
     ),
-    Option(
+    RoleOption(
         "operations",
-        "list",
         "Collectives that the benchmark measures, each a case of its own.",
         ["all_reduce"],
-        elements="str",
         choices=tuple(OPERATIONS),
         filled=True,
-        of=ROLE,
     ),
-    Option(
-        "operation",
-        "str",
-        "The case's collective.",
-        choices=tuple(OPERATIONS),
-        required=True,
-        of=MODULE,
-    ),
-    Option(
+    ModuleOption("operation", "The case's collective.", choices=tuple(OPERATIONS), required=True),
+    ModuleOption(
         "binary_dir",
-        "path",
         "Folder of nccl-tests' programs, on every node.",
         "/opt/nccl-tests/build",
-        of=MODULE,
+        type="path",
     ),
-    Option("bytes_from", "int", "Smallest message in bytes.", 1024, least=1),
+    Option("bytes_from", "Smallest message in bytes.", 1024, least=1),
     Option(
         "bytes_to",
-        "int",
         "Largest message in bytes; nccl-tests goes as far as three times that fits into the GPU's"
         " memory.",
         17179869184,
         why="16 GiB is what Azure's health checks judge the large sizes at.",
         least=1,
     ),
-    Option("factor", "int", "Each size is the one before times this.", 2, least=2, of=MODULE),
+    ModuleOption("factor", "Each size is the one before times this.", 2, least=2),
     Option(
         "iterations",
-        "int",
         "Timed operations of each size, of which nccl-tests prints the mean.",
         20,
         least=1,
     ),
-    Option("warmup", "int", "Operations of each size before them that are not timed.", 5, least=0),
+    Option("warmup", "Operations of each size before them that are not timed.", 5, least=0),
     Option(
         "cycles",
-        "int",
         "How often all sizes are gone through; from 3 on each size has a median.",
         1,
         least=1,
     ),
-    Option(
-        "gpus_per_node",
-        "int",
-        "GPUs used on each node; 0 means all that the node has.",
-        0,
-        least=0,
-    ),
-    Option(
+    Option("gpus_per_node", "GPUs used on each node; 0 means all that the node has.", 0, least=0),
+    RoleOption(
         "nodes",
-        "list",
         "Names of the nodes of a benchmark over several, as they stand in the inventory and as they"
         " reach each other; the first one starts it. Empty: each node by itself.",
         [],
-        elements="str",
-        of=ROLE,
     ),
-    Option(
+    RoleOption(
         "launcher",
-        "str",
         "local (one process with all GPUs of one node), mpirun (that of mpi_home, over ssh) or"
         " slurm (a job by sbatch, its processes by srun).",
         "local",
         choices=LAUNCHERS,
-        of=ROLE,
     ),
-    Option(
-        "launcher_arguments",
-        "list",
-        "More arguments of mpirun or of srun, such as --mpi=pmix.",
-        [],
-        elements="str",
-        of=ROLE,
+    RoleOption(
+        "launcher_arguments", "More arguments of mpirun or of srun, such as --mpi=pmix.", []
     ),
-    Option(
-        "job_directory",
-        "str",
-        "With slurm: a folder that all nodes share, for the job's output.",
-        "",
-        of=ROLE,
+    RoleOption(
+        "job_directory", "With slurm: a folder that all nodes share, for the job's output.", ""
     ),
-    Option(
-        "job_options", "list", "With slurm: more arguments of sbatch.", [], elements="str", of=ROLE
-    ),
-    Option(
+    RoleOption("job_options", "With slurm: more arguments of sbatch.", []),
+    RoleOption(
         "transport_expected",
-        "str",
         "What NCCL's log must show, or the record is invalid: by_size (NVLink within nodes whose"
         " GPUs share a switch; between nodes of a size with InfiniBand that, with GPUDirect), any,"
         " nvlink or ib.",
         "by_size",
         choices=("by_size", "any", *_TRANSPORTS),
-        of=ROLE,
     ),
-    Option(
+    ModuleOption(
         "transports",
-        "list",
         "What must have been used: nvlink is between the GPUs of a node; ib is InfiniBand between"
         " nodes, or on one node where NCCL was told to use nothing else. Empty judges nothing.",
         [],
-        elements="str",
         choices=_TRANSPORTS,
-        of=MODULE,
     ),
-    Option(
+    ModuleOption(
         "gpudirect",
-        "bool",
         "Whether networks must have read and written GPU memory (GPUDirect RDMA).",
-        default=False,
-        of=MODULE,
+        False,
     ),
     Option(
         "timeout_seconds",
-        "int",
         "Time limit of one collective in seconds.",
         900,
         why="25 operations of 16 GiB at 200 GB/s take 4 s; over sockets, 100 times that.",

@@ -7,7 +7,7 @@ from typing import Dict, List, Optional
 from ...errors import BadInput
 from ...node.affinity import Placement, omp_places
 from ...node.topology import Topology
-from ...options import MODULE, ROLE, Option
+from ...options import ModuleOption, Option, RoleOption
 from .output import StreamOutput
 
 __all__ = ["OPTIONS", "array_elements", "environment", "judge", "spread"]
@@ -17,55 +17,45 @@ STORES = ("streaming", "regular")
 OPTIONS = (
     Option(
         "prefix",
-        "path",
         "Folder on the node for the compiled kernel.",
         "~/.local/share/trueup/stream",
+        type="path",
         why="Yours without root; a site that shares one sets /opt/trueup/stream.",
     ),
     Option(
         "threads",
-        "int",
         "Threads, spread over the NUMA nodes; of 0 the role makes what is known to reach the size's"
         " bandwidth, spread over its L3 caches (catalog/stream_placements.yml: HBv2, HBv3, HBv4 and"
         " HX), and the module one on each core that may be used.",
         0,
         least=0,
     ),
-    Option(
+    ModuleOption(
         "binding",
-        "str",
         "core: each thread on a core of its own, spread over the NUMA nodes; l3: likewise, spread"
         " over the L3 caches; none: the operating system places them.",
         "core",
         choices=("core", "l3", "none"),
-        of=MODULE,
     ),
-    Option(
+    RoleOption(
         "stores",
-        "list",
         "Kinds of stores to measure with, a case each: streaming (past the caches, as published"
         " figures) or regular (each written line is read first, as in most applications).",
         ["streaming"],
-        elements="str",
         choices=STORES,
         filled=True,
-        of=ROLE,
     ),
-    Option("stores", "str", "The case's kind of stores.", "streaming", choices=STORES, of=MODULE),
+    ModuleOption("stores", "The case's kind of stores.", "streaming", choices=STORES),
     Option(
         "array_bytes",
-        "int",
         "Size of one of the three arrays in bytes; 0 means four times the last-level caches, the"
         " least that counts.",
         0,
         least=0,
     ),
-    Option(
-        "repeats", "int", "Repeats of each kernel.", 10, why="STREAM's own default is 10.", least=3
-    ),
+    Option("repeats", "Repeats of each kernel.", 10, why="STREAM's own default is 10.", least=3),
     Option(
         "timeout_seconds",
-        "int",
         "Time limit of one case in seconds.",
         600,
         why="HBv3: 3 arrays of 6 GiB, 10 repeats of 4 kernels take about 5 s.",

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ...errors import BadInput
-from ...options import MODULE, ROLE, Option
+from ...options import ModuleOption, Option, RoleOption
 from ...record import Metric
 from .output import VllmOutput, first_error
 
@@ -55,9 +55,8 @@ _GOODPUT = ("ttft", "tpot", "e2el")
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 OPTIONS = (
-    Option(
+    RoleOption(
         "endpoints",
-        "list",
         "What this node serves, each with name (of the service, trueup-vllm-<name>: letters,"
         " digits, dashes), recipe (of catalog/vllm_recipes.yml or vllm_recipes), and if wanted"
         " port (8000), host (address that it listens on, 127.0.0.1; another one makes"
@@ -68,370 +67,252 @@ OPTIONS = (
         " by name.",
         [],
         elements="dict",
-        of=ROLE,
     ),
-    Option(
+    RoleOption(
         "recipes",
-        "dict",
         "Recipes of your own, in the form of catalog/vllm_recipes.yml; one of the same name takes"
         " the catalog's place.",
         {},
-        of=ROLE,
     ),
-    Option(
+    RoleOption(
         "prefix",
-        "path",
         "Folder for the virtual environment and the sources of kernels: 2.5 GiB for the CPU build,"
         " about 12 GiB for CUDA.",
         "/opt/trueup/vllm",
-        of=ROLE,
+        type="path",
     ),
-    Option(
+    ModuleOption(
         "prefix",
-        "path",
         "Folder into which the role vllm installed vLLM (C(venv)) and the driver.",
+        type="path",
         required=True,
-        of=MODULE,
     ),
-    Option(
+    RoleOption(
         "python",
-        "str",
         "Python that the environment is made with.",
         "python3",
         why="The CPU build's pins are for Python 3.11, CUDA's for 3.12.",
-        of=ROLE,
     ),
-    Option(
+    RoleOption(
         "pip_find_links",
-        "str",
         "Folder or page with the wheels, for sites without internet and for torch's CPU build,"
         " which is not on PyPI.",
         "",
-        of=ROLE,
     ),
-    Option("pip_no_index", "bool", "Install from vllm_pip_find_links alone.", False, of=ROLE),
-    Option(
+    RoleOption("pip_no_index", "Install from vllm_pip_find_links alone.", False),
+    RoleOption(
         "kernel_mirror",
-        "dict",
         "Where kernels are cloned from instead of their recipe's addresses, such as {deepep:"
         " https://mirror/DeepEP.git}.",
         {},
-        of=ROLE,
     ),
-    Option(
+    RoleOption(
         "reboot_allowed",
-        "bool",
         "Whether a kernel that wants a reboot (DeepEP's driver setting) may have it.",
         False,
-        of=ROLE,
     ),
-    Option("user", "str", "User that serves; made without a shell.", "trueup-vllm", of=ROLE),
-    Option(
+    RoleOption("user", "User that serves; made without a shell.", "trueup-vllm"),
+    RoleOption(
         "model_cache",
-        "str",
         "Folder for models; empty: on the local NVMe scratch of nodes that get one (role"
         " nvme_scratch), else /var/lib/trueup-vllm. Scratch is lost when the VM is deallocated: the"
         " model is downloaded again then.",
         "",
-        of=ROLE,
     ),
-    Option(
+    RoleOption(
         "downloads_allowed",
-        "bool",
         "Whether models may be downloaded from Hugging Face. Off: every endpoint must give its"
         " model as a folder.",
         True,
-        of=ROLE,
     ),
-    Option(
+    RoleOption(
         "hf_token",
-        "str",
         "Hugging Face token, for models behind a licence, from a vault or the controller's"
         " environment.",
         "",
         why="Put into a file of its reader's alone, never into a unit or an argv.",
-        of=ROLE,
         secret=True,
         variable="HF_TOKEN",
     ),
-    Option(
+    RoleOption(
         "api_key",
-        "str",
         "Key that clients of the API must show, from a vault or the controller's environment;"
         " empty: no key is asked for, which only a server that listens on 127.0.0.1 may do.",
         "",
         why="Put into a file of its reader's alone, never into a unit or an argv.",
-        of=ROLE,
         secret=True,
         variable="VLLM_API_KEY",
     ),
-    Option(
+    ModuleOption(
         "api_key",
-        "str",
         "The server's API key; it is in no record, command line or output.",
         "",
-        of=MODULE,
         secret=True,
     ),
-    Option(
+    RoleOption(
         "tcmalloc",
-        "bool",
         "Whether the CPU build gets the allocator tcmalloc, as vLLM's guide for CPUs asks: its"
         " package, preloaded.",
         True,
-        of=ROLE,
     ),
-    Option(
+    RoleOption(
         "ready_seconds",
-        "int",
         "Seconds until a started server must answer.",
         1800,
         why="DeepSeek R1's 640 GiB take minutes to load from NVMe.",
         least=1,
-        of=ROLE,
     ),
-    Option(
+    RoleOption(
         "restart_seconds",
-        "int",
         "Seconds between the end of a server that failed and its next start; after 5 starts in 10"
         " minutes systemd gives up.",
         5,
         least=0,
-        of=ROLE,
     ),
-    Option(
+    RoleOption(
         "log_mib",
-        "int",
         "What the logs of all servers may take in the journal's namespace trueup-vllm (journald's"
         " SystemMaxUse), in MiB.",
         512,
         least=1,
-        of=ROLE,
     ),
-    Option(
+    RoleOption(
         "profiles",
-        "list",
         "Load profiles to measure each endpoint with (docs/vllm.md).",
         ["random"],
-        elements="str",
         choices=("random", "chat", "classification", "code_generation", "aime"),
-        of=ROLE,
     ),
-    Option(
+    RoleOption(
         "datasets",
-        "dict",
         "Dataset files on the node, by profile, such as {chat: /data/share_gpt_turns.json}.",
         {},
-        of=ROLE,
     ),
-    Option(
-        "base_url",
-        "str",
-        "The server's address, without a path.",
-        "http://127.0.0.1:8000",
-        of=MODULE,
-    ),
-    Option(
+    ModuleOption("base_url", "The server's address, without a path.", "http://127.0.0.1:8000"),
+    ModuleOption(
         "model",
-        "str",
         "The model as the server was given it, a name on Hugging Face or a folder.",
         required=True,
-        of=MODULE,
     ),
-    Option(
-        "served_model_name",
-        "str",
-        "The model's name in the API; empty means O(model).",
-        "",
-        of=MODULE,
+    ModuleOption("served_model_name", "The model's name in the API; empty means O(model).", ""),
+    ModuleOption(
+        "tokenizer", "Name or folder of the tokenizer on this node; empty means O(model).", ""
     ),
-    Option(
-        "tokenizer",
-        "str",
-        "Name or folder of the tokenizer on this node; empty means O(model).",
-        "",
-        of=MODULE,
-    ),
-    Option(
+    ModuleOption(
         "recipe",
-        "str",
         "The recipe that the server runs; recorded, and part of the case's name where"
         " O(endpoint_name) is empty.",
         "",
-        of=MODULE,
     ),
-    Option(
-        "endpoint_name",
-        "str",
-        "The endpoint's name; recorded, and part of the case's name.",
-        "",
-        of=MODULE,
+    ModuleOption(
+        "endpoint_name", "The endpoint's name; recorded, and part of the case's name.", ""
     ),
-    Option(
+    ModuleOption(
         "server_arguments",
-        "dict",
         "The arguments that the server was started with, a flag's name to its value. They are"
         " recorded, as one parameter (JSON), and records that differ in them are no repeats.",
         {},
-        of=MODULE,
     ),
-    Option(
+    ModuleOption(
         "profile",
-        "str",
         "C(random) makes its prompts and needs no file. C(chat), C(classification) and"
         " C(code_generation) draw them from the inference benchmarker's files, C(aime) from the"
         " AIME validation set. C(custom) sends the prompts of a file of yours.",
         "random",
         choices=("random", "chat", "classification", "code_generation", "aime", "custom"),
-        of=MODULE,
     ),
-    Option(
-        "dataset_path",
-        "str",
-        "The profile's file on this node; of C(aime) a folder.",
-        "",
-        of=MODULE,
-    ),
-    Option(
+    ModuleOption("dataset_path", "The profile's file on this node; of C(aime) a folder.", ""),
+    ModuleOption(
         "dataset_sha256",
-        "str",
         "What O(dataset_path) must have; of a folder, the sha256 of what C(sha256sum) prints of its"
         " files in order of their names. Empty checks nothing. The record holds it in any case.",
         "",
-        of=MODULE,
     ),
-    Option(
+    ModuleOption(
         "downloads_allowed",
-        "bool",
         "Whether vLLM may ask Hugging Face for the tokenizer and the AIME set.",
         False,
-        of=MODULE,
     ),
-    Option(
-        "hf_home",
-        "str",
-        "Hugging Face's folder on this node (C(HF_HOME)); empty leaves it alone.",
-        "",
-        of=MODULE,
+    ModuleOption(
+        "hf_home", "Hugging Face's folder on this node (C(HF_HOME)); empty leaves it alone.", ""
     ),
-    Option(
-        "num_prompts", "int", "Requests of a case; 0 means the profile's own number.", 0, least=0
-    ),
+    Option("num_prompts", "Requests of a case; 0 means the profile's own number.", 0, least=0),
     Option(
         "request_rate",
-        "float",
         "Requests a second, with exponential gaps; 0 means the profile's own rate, which is all at"
         " once except for aime.",
         0.0,
         least=0,
     ),
-    Option(
-        "ramp_up_start",
-        "int",
-        "Requests a second at the start of a linear ramp.",
-        0,
-        least=0,
-        of=MODULE,
-    ),
-    Option(
+    ModuleOption("ramp_up_start", "Requests a second at the start of a linear ramp.", 0, least=0),
+    ModuleOption(
         "ramp_up_end",
-        "int",
         "Requests a second at its end; 0 means the profile's own ramp, if it has one.",
         0,
         least=0,
-        of=MODULE,
     ),
     Option(
         "max_concurrency",
-        "int",
         "Most requests at the same time; 0 means the profile's own: 128 for chat, classification"
         " and code_generation, else no limit.",
         0,
         least=0,
     ),
-    Option(
+    ModuleOption(
         "endpoint",
-        "str",
         "The API that is asked. C(profile) is chat completions for those of the inference"
         " benchmarker, and completions for the others.",
         "profile",
         choices=("profile", "completions", "chat"),
-        of=MODULE,
     ),
     Option(
         "random_input_tokens",
-        "int",
         "Tokens of each prompt of the profile random, give or take one or two.",
         1024,
         least=1,
     ),
     Option(
-        "random_output_tokens",
-        "int",
-        "Tokens that are generated for each of these prompts.",
-        128,
-        least=1,
+        "random_output_tokens", "Tokens that are generated for each of these prompts.", 128, least=1
     ),
-    Option("seed", "int", "Seed of prompts, lengths and gaps.", 42, of=MODULE),
-    Option(
+    ModuleOption("seed", "Seed of prompts, lengths and gaps.", 42),
+    ModuleOption(
         "goodput_ms",
-        "dict",
         "Latencies in milliseconds that a good request stays within, of C(ttft), C(tpot), C(e2el)."
         " With them the record has the metric C(request_goodput).",
         {},
-        of=MODULE,
     ),
     Option(
         "failed_share_allowed",
-        "float",
         "Share of the requests that may fail before the record is invalid. Failed requests are"
         " always shown.",
         0.0,
         least=0,
         most=0.99,
     ),
-    Option(
+    ModuleOption(
         "sample_seconds",
-        "float",
         "Time between two readings of the server's metrics.",
         2.0,
         least=0.1,
         most=60,
-        of=MODULE,
     ),
-    Option(
-        "gpus",
-        "int",
-        "GPUs that the server uses, on all its nodes; 0 is a server on CPUs.",
-        0,
-        least=0,
-        of=MODULE,
+    ModuleOption(
+        "gpus", "GPUs that the server uses, on all its nodes; 0 is a server on CPUs.", 0, least=0
     ),
-    Option(
-        "tensor_parallel",
-        "int",
-        "The server's tensor-parallel size; recorded only.",
-        1,
-        least=1,
-        of=MODULE,
+    ModuleOption(
+        "tensor_parallel", "The server's tensor-parallel size; recorded only.", 1, least=1
     ),
-    Option(
+    ModuleOption(
         "data_parallel",
-        "int",
         "The server's data-parallel size. That many engines are asked before the run.",
         1,
         least=1,
-        of=MODULE,
     ),
-    Option(
+    ModuleOption(
         "nodes",
-        "list",
         "Host names of the server's nodes, the first one this one; empty means this node alone.",
         [],
-        elements="str",
-        of=MODULE,
     ),
-    Option("timeout_seconds", "int", "Time limit of one case in seconds.", 3600, least=1),
+    Option("timeout_seconds", "Time limit of one case in seconds.", 3600, least=1),
 )
 
 # The module's options that say what is sent, and their defaults, where 0 is the profile's own.
