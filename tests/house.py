@@ -32,7 +32,7 @@ STYLE_VERBS = re.compile(
 PLAIN_VERBS = re.compile(
     STYLE_VERBS.pattern + "|Add|Apply|Benchmark|Build|Collect|Compare|Compile|Copy|Create|Disable"
     "|Download|Drain|Enable|Export|Fail|Fetch|Find|Gather|Identify|Include|Join|List|Load|Mount|Plan"
-    "|Read|Reboot|Remove|Run|Set|Start|Stop|Unmount|Unpack|Update|Verify|Wait|Write"
+    "|Read|Reboot|Reload|Remove|Run|Set|Start|Stop|Unmount|Unpack|Update|Verify|Wait|Write"
 )
 CODE = re.compile(r"(module_utils|library|plugins|analysis)/.*\.py|roles/[^/]+/files/.*\.py")
 TASKS = re.compile(r"roles/[^/]+/(tasks|handlers)/.*\.yml|playbooks/(tasks/)?[^/]+\.yml|site\.yml")
