@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from .load import Loaded
 
-__all__ = ["TYPICAL", "Case", "Figure", "kind_of", "read_cases"]
-
 # The statistics that stand for a figure, in this order where a tool gives several.
 TYPICAL: Final = (None, "median", "single", "mean")
 _NO_BINDING: Final = (None, "", "none")

@@ -7,8 +7,6 @@ from pathlib import Path
 
 from trueup.errors import BadInput
 
-__all__ = ["find", "folder"]
-
 
 def folder(chosen: Path | None = None) -> Path:
     """The catalog's folder: ``chosen``, else ``TRUEUP_CATALOG``, else the packaged copy, else the

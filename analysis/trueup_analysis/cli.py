@@ -25,8 +25,6 @@ from .commands import (
 from .commands.options import examples
 from .commands.output import say
 
-__all__ = ["app", "main"]
-
 EXIT_CODES = (
     "Exit status: 0 fine; 1 bad input or a known error, said in one sentence; 2 wrong usage."
 )

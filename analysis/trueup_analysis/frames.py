@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from .load import Loaded
 
-__all__ = ["figures", "rows_of"]
-
 
 def figures(loaded: Loaded, names: Sequence[tuple[str, str | None]]) -> pd.DataFrame:
     """Chosen figures side by side, indexed by record: a column for each (metric, statistic), named

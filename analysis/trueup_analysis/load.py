@@ -23,8 +23,6 @@ from .published import read_published
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Excluded", "Loaded", "Record", "load", "pack", "verify"]
-
 RUN_SCHEMA = "trueup.run/1"
 MEASURED = "measured"
 _RUN_ID = re.compile(r"\A[0-9]{8}T[0-9]{6}Z-[0-9a-f]{4}\Z")

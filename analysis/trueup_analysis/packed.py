@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["canonical", "frames", "from_frames", "from_rows", "join", "read", "write"]
-
 _TEXT = (
     *("run_id", "benchmark", "case", "outcome", "reason", "nodes", "vm_size", "region", "offer"),
     *("started_at", "raw_path", "raw_sha256", "source", "provenance"),

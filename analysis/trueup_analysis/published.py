@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["read_published", "read_storage"]
-
 
 _REFERENCE_COLUMNS = {
     *("system", "benchmark", "configuration", "nodes", "cores_or_gpus", "metric", "value"),

@@ -7,8 +7,6 @@ from typing import Final
 
 from trueup.errors import BadInput
 
-__all__ = ["UNITS", "Quantity"]
-
 # Unit as sources write it -> the base unit of records, and how many of these it is.
 UNITS: Final = {
     "1": ("1", 1.0),

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from trueup.benchmarks import Parsed
 
-__all__ = ["Reading", "read", "tools"]
-
 
 @dataclass(frozen=True)
 class Reading:

@@ -12,28 +12,6 @@ from typing import Any, Final
 
 from .quantity import UNITS
 
-__all__ = [
-    "DISPLAYED",
-    "UNKNOWN",
-    "count",
-    "fixed",
-    "in_unit",
-    "is_missing",
-    "measure",
-    "money",
-    "number",
-    "percent",
-    "percent_figure",
-    "plural",
-    "scaled",
-    "scaled_to",
-    "seconds",
-    "significant",
-    "size_of",
-    "span",
-    "text",
-]
-
 UNKNOWN: Final = "-"
 # The field's units for the base units in which records hold rates, 1e9 of one each.
 DISPLAYED: Final = {

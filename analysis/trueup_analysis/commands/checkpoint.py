@@ -9,8 +9,6 @@ import typer
 from .options import Format, FormatOption, OutputOption, examples
 from .output import write
 
-__all__ = ["app"]
-
 app = typer.Typer()
 
 

@@ -25,8 +25,6 @@ from .output import say_all, say_notes, say_warnings, write
 if TYPE_CHECKING:
     from ..sheets.sheet import Sheet
 
-__all__ = ["app"]
-
 app = typer.Typer()
 
 
@@ -77,6 +75,7 @@ def cost(
     from ..catalog import folder
     from ..figures import cost as analysis
     from ..figures import published_tokens, tokens
+    from ..figures.pooling import has_work
     from ..figures.prices import read_prices
     from ..sheets import cost as cost_sheets
     from ..sheets import tokens as token_sheets
@@ -115,7 +114,7 @@ def cost(
     if serving is not None and not serves:
         say_all(serving.left_out)
     # Without either, it says that there is nothing to price.
-    if analysis.has_work(loaded) or not serves:
+    if has_work(loaded) or not serves:
         result = analysis.table(
             loaded,
             prices=prices,

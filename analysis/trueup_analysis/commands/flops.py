@@ -10,8 +10,6 @@ from trueup.errors import BadInput
 from .options import CatalogOption, Format, FormatOption, OutputOption, examples
 from .output import write
 
-__all__ = ["app"]
-
 app = typer.Typer()
 
 

@@ -11,8 +11,6 @@ from .inputs import expectations_for, load_results
 from .options import CatalogOption, Format, OutputOption, Sources, examples
 from .output import put, say, say_notes, write
 
-__all__ = ["app"]
-
 app = typer.Typer()
 
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from ..figures.health.expectations import Expectations
     from ..load import Loaded
 
-__all__ = ["RESULTS", "expectations_at_sizes", "expectations_for", "load_results", "read_bytes"]
-
 RESULTS = Path("results")
 
 

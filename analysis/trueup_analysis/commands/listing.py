@@ -10,8 +10,6 @@ from .inputs import expectations_for, load_results
 from .options import CatalogOption, Format, FormatOption, OutputOption, Sources, examples
 from .output import say, say_all, say_notes, write
 
-__all__ = ["app"]
-
 app = typer.Typer()
 
 

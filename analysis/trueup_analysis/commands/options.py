@@ -8,20 +8,6 @@ from typing import Annotated
 
 import typer
 
-__all__ = [
-    "AsSizeOption",
-    "CatalogOption",
-    "Format",
-    "FormatOption",
-    "OfferOption",
-    "OutputOption",
-    "PriceOption",
-    "RegionOption",
-    "SizeOption",
-    "Sources",
-    "examples",
-]
-
 
 class Format(str, Enum):
     """How a table is written."""

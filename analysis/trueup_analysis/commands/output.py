@@ -19,16 +19,6 @@ if TYPE_CHECKING:
     from ..load import Loaded
     from ..sheets.sheet import Sheet
 
-__all__ = [
-    "print_",
-    "put",
-    "say",
-    "say_all",
-    "say_notes",
-    "say_warnings",
-    "write",
-]
-
 # A folder with a thousand bad files must not bury the table; `trueup list` names them all.
 MESSAGES_SHOWN = 20
 

@@ -12,8 +12,6 @@ from .inputs import load_results
 from .options import Sources, examples
 from .output import say, say_notes
 
-__all__ = ["app"]
-
 app = typer.Typer()
 
 

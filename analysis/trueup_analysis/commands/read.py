@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from ..read import Reading
     from ..sheets.sheet import Sheet
 
-__all__ = ["app"]
-
 app = typer.Typer()
 
 

@@ -8,8 +8,6 @@ from .inputs import RESULTS, load_results
 from .options import CatalogOption, Format, FormatOption, OutputOption, Sources, examples
 from .output import say, say_notes, write
 
-__all__ = ["app"]
-
 app = typer.Typer()
 
 

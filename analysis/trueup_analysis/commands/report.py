@@ -19,8 +19,6 @@ from .options import (
 )
 from .output import print_, say_notes
 
-__all__ = ["app"]
-
 app = typer.Typer()
 
 
@@ -44,7 +42,7 @@ def report(
 ) -> None:
     """Write one self-contained HTML page, with its plots as PNG and its tables as CSV."""
     from ..catalog import folder
-    from ..report import write_report
+    from ..report.publish import write_report
 
     loaded = load_results(sources)
     page = write_report(

@@ -11,8 +11,6 @@ from .inputs import expectations_at_sizes, load_results
 from .options import Format, FormatOption, OutputOption, Sources, examples
 from .output import say_all, say_notes, say_warnings, write
 
-__all__ = ["app"]
-
 app = typer.Typer()
 
 
@@ -75,7 +73,7 @@ def scaling(
     output: OutputOption = None,
 ) -> None:
     """Speed-up, efficiency, serial fraction, fits, and where adding cores or nodes stops paying."""
-    from ..figures import scaling as analysis
+    from ..figures.scaling import tables as analysis
     from ..sheets import scaling as scaling_sheets
 
     loaded = load_results(sources)

@@ -15,8 +15,6 @@ from .output import put, say, write
 if TYPE_CHECKING:
     from trueup.node.nccl_topology import Layout
 
-__all__ = ["app"]
-
 app = typer.Typer(
     name="topology",
     no_args_is_help=True,
@@ -68,16 +66,17 @@ def topology_check(
 ) -> None:
     """What is wrong with a topology file, what NCCL does with it, and the fix. An error changes
     what NCCL does; with a warning it works as it should."""
-    from ..figures import topology as analysis
+    from trueup.node.nccl_topology import check, check_gpu_masks
+
     from ..sheets import topology as topology_sheets
 
     if file is None and masks is None:
         message = "nothing to check; name a FILE, or give --masks"
         raise BadInput(message)
     layout, others = _layout(size, catalog)
-    findings = [] if file is None else analysis.check(read_bytes(file), layout, others)
+    findings = [] if file is None else check(read_bytes(file), layout, others)
     if masks is not None:
-        findings += analysis.check_gpu_masks(masks.strip().split(","), layout)
+        findings += check_gpu_masks(masks.strip().split(","), layout)
     checked = {None: "masks", "-": "standard input"}.get(file, file)
     write([topology_sheets.findings(findings, str(checked), layout, size)], format_, output)
     wrong = sum(finding.severity == "error" for finding in findings)
@@ -99,9 +98,9 @@ def topology_write(
     *, size: SizeOption, catalog: CatalogOption = None, output: OutputOption = None
 ) -> None:
     """The topology file of a size, from the catalog."""
-    from ..figures import topology as analysis
+    from trueup.node.nccl_topology import generate
 
-    put(analysis.generate(_layout(size, catalog)[0]), output)
+    put(generate(_layout(size, catalog)[0]), output)
 
 
 @app.command(

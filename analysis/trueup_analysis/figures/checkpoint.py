@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from trueup.benchmarks.blob_copy.case import capped
 from trueup.errors import BadInput
 
-__all__ = ["Intervals", "Transfer", "intervals", "transfer"]
-
 
 @dataclass(frozen=True)
 class Transfer:

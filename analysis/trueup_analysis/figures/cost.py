@@ -12,13 +12,11 @@ from trueup.errors import BadInput
 
 from ..frames import figures, rows_of
 from ..load import Loaded
-from .pooling import has_work, rows_to_price, work_priced
+from .pooling import rows_to_price, work_priced
 from .prices import CURRENCY, LIST_OFFER, Book, Pricing
 
 if TYPE_CHECKING:
     from .health.expectations import Expectations
-
-__all__ = ["CostTable", "has_work", "table", "work_priced"]
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["ExpectedNode", "expected_nodes", "silent_runs"]
-
 # What Ansible calls the controller where no inventory lists it.
 _CONTROLLER: Final = "localhost"
 

@@ -12,8 +12,6 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Sequence
 
-__all__ = ["AMDAHL_POINTS", "USL_POINTS", "Fit", "fit_laws"]
-
 # One free parameter and two, each with at least one point more than the baseline can decide.
 AMDAHL_POINTS = 3
 USL_POINTS = 4

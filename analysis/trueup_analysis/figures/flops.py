@@ -19,15 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-__all__ = [
-    "Count",
-    "Published",
-    "count",
-    "peak_of_size",
-    "published",
-    "vocabulary",
-]
-
 _PUBLISHED = "DeepSpeed Megatron "
 _TERA = 1e12
 _MOST = 10**9

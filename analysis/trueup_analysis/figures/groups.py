@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from .health.expectations import Expectations
     from .views import Headline
 
-__all__ = ["Group", "Pooled", "apart_words", "groups", "pooled"]
-
 
 @dataclass(frozen=True)
 class Pooled:

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from .health.expectations import Expectations
 
-__all__ = ["has_work", "rows_to_price", "work_priced"]
-
 _RUN_TIME: Final = "run_time"
 _CASE_KEYS = [
     *("version", "configuration", "case", "work", "vm_size", "machine", "region", "offer"),

@@ -15,17 +15,6 @@ from trueup.errors import BadInput
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = [
-    "CURRENCY",
-    "GIVEN",
-    "LIST_OFFER",
-    "NO_SIZE",
-    "Book",
-    "Pricing",
-    "Quote",
-    "read_prices",
-]
-
 CURRENCY = "USD"
 # Expected off Azure, so the report takes it for a note.
 NO_SIZE = "A machine without an Azure size has no price; give --as-size SIZE or --price US$."

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from ..load import Loaded
     from .tokens import ApiPrices
 
-__all__ = ["Article", "PriceSet", "recompute"]
-
 _OS: Final = "linux"
 _ARTICLES_REGION: Final = "southcentralus"
 _H100: Final = "Standard_ND96isr_H100_v5"

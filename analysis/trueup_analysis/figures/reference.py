@@ -10,15 +10,14 @@ from trueup.errors import BadInput
 
 from .. import units
 from ..published import read_storage
-from . import cost, scaling
+from . import cost
+from .scaling import tables
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from ..load import Loaded
-    from .scaling import Series
-
-__all__ = ["Comparison", "Storage", "Sums", "compare", "storage", "sums"]
+    from .scaling.tables import Series
 
 # What a reader of the article must know and its tables do not say. Source: the article's own
 # figures, recomputed.
@@ -152,7 +151,7 @@ def compare(published: Loaded, mine: Loaded | None) -> list[Comparison]:
         BadInput: no published Devito results.
     """
     own = _own(mine)
-    return [_comparison(series, own) for series in scaling.series(published)]
+    return [_comparison(series, own) for series in tables.series(published)]
 
 
 def sums(published: Loaded) -> Sums:
@@ -175,7 +174,7 @@ def _own(mine: Loaded | None) -> list[Series]:
     if mine is None:
         return []
     try:
-        return [item for item in scaling.series(mine) if item.kind == "strong"]
+        return [item for item in tables.series(mine) if item.kind == "strong"]
     except BadInput:
         # Nothing of Devito in these results: the published tables stand alone, and the command line
         # says so.

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from ..cases import Case
 
-__all__ = ["Sizes", "read_sizes"]
-
 # No column of vm_sizes.csv: the GPU's figure in catalog/training.yml.
 _BF16: Final = "gpu_peak_bf16_gflops_each"
 

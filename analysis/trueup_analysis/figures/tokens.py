@@ -20,18 +20,6 @@ if TYPE_CHECKING:
 
     from ..load import Loaded
 
-__all__ = [
-    "BENCHMARK",
-    "COSTS",
-    "ApiPrices",
-    "TokenTable",
-    "break_even",
-    "costs",
-    "per_million",
-    "read_gpus",
-    "table",
-]
-
 BENCHMARK: Final = "vllm"
 # The same work at another address is a repeat; what was asked of a profile stands resolved in the
 # other parameters.

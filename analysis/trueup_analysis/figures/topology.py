@@ -7,21 +7,11 @@ from typing import TYPE_CHECKING
 
 import yaml
 from trueup.errors import BadInput
-from trueup.node.nccl_topology import (
-    Layout,
-    check,
-    check_gpu_masks,
-    generate,
-    gpu_masks,
-    layout_of,
-    read_layouts,
-)
+from trueup.node.nccl_topology import Layout, layout_of, read_layouts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
-
-__all__ = ["check", "check_gpu_masks", "generate", "gpu_masks", "layout_for", "read"]
 
 
 def read(path: Path) -> dict[str, Layout]:

@@ -21,16 +21,6 @@ if TYPE_CHECKING:
     from ..cases import Case, Figure
     from .health.expectations import Expectation, Expectations
 
-__all__ = [
-    "Headline",
-    "amount_rate",
-    "headline",
-    "judged_by",
-    "names_of",
-    "view_of",
-    "views",
-]
-
 
 @cache
 def views() -> Mapping[str, View]:

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping
 
-__all__ = ["HOW", "work_of"]
-
 # Parameters that say how the work was done. All others say which work it was; only equal work is
 # compared.
 HOW = frozenset(

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from ..sheets.sheet import Sheet
 
-__all__ = ["render"]
-
 
 def render(sheets: Sequence[Sheet]) -> str:
     """What is unknown is an empty cell."""

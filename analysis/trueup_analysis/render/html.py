@@ -15,27 +15,13 @@ from markupsafe import Markup
 
 from .. import units
 from . import csv
-from .plots import PALETTE
+from .plots.palette import PALETTE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ..sheets.sheet import Column, Sheet
-    from .plots import Drawing
-
-__all__ = [
-    "ROWS_SHOWN",
-    "UNKNOWN",
-    "VERDICTS",
-    "Fact",
-    "Figure",
-    "Headline",
-    "Page",
-    "Part",
-    "Section",
-    "Warnings",
-    "render_html",
-]
+    from .plots.drawing import Drawing
 
 UNKNOWN: Final = "unknown"
 # A page shows this many rows of a table; the CSV file beside it has all of them.

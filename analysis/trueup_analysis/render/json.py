@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from ..sheets.sheet import Sheet
 
-__all__ = ["dump", "render"]
-
 
 def render(sheets: Sequence[Sheet]) -> str:
     """``{"tables": [{title, ..., rows, notes, warnings}]}``; what is unknown is null."""

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from ..figures.health.examine import Health
     from ..figures.health.verdicts import Verdict
 
-__all__ = ["render"]
-
 
 def render(health: Health) -> str:
     """JUnit XML: a test suite for each node (or pair), a test case for each verdict."""

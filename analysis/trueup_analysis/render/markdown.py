@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from ..sheets.sheet import Sheet
 
-__all__ = ["render"]
-
 
 def render(sheets: Sequence[Sheet]) -> str:
     """The sheets as headings, pipe tables and lists."""

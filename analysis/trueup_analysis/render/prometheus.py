@@ -8,8 +8,6 @@ if TYPE_CHECKING:
     from ..figures.health.examine import Health
     from ..figures.health.verdicts import Verdict
 
-__all__ = ["render"]
-
 
 def render(health: Health) -> str:
     """Verdicts, measured and expected figures.

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from ..sheets.sheet import Column, Sheet
 
-__all__ = ["WIDTH", "render"]
-
 # What a table is made for when nobody looks: a file, a pipe, a log.
 WIDTH = 100
 # Words are easy to read down to this width: a table in blocks keeps it where it can.

@@ -3,7 +3,3 @@
 ``page.gather`` makes a ``Page`` of what was loaded, with a module for each section; ``render.html``
 writes it; ``publish`` puts the files in place.
 """
-
-from .publish import files, write_report
-
-__all__ = ["files", "write_report"]

@@ -20,9 +20,7 @@ if TYPE_CHECKING:
     from trueup.view import Measure, View
 
     from ..figures.groups import Group, Pooled
-    from .charts import Judged
-
-__all__ = ["benchmark_section", "figures_sheet", "finding"]
+    from .charts.common import Judged
 
 # Sentences about what was reached; the table has all.
 _FINDINGS: Final = 4

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from ..figures.health.examine import Health
     from ..figures.health.verdicts import Verdict
 
-__all__ = ["NodeHealth", "health_section", "node_health"]
-
 # Of what was judged, the worst counts; a figure that nothing is expected of makes no node worse.
 _NODE_ORDER: Final = ("fail", "not measured", "warn", "pass", "no verdict")
 # The order of the strip.

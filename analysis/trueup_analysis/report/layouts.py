@@ -6,15 +6,14 @@ from typing import TYPE_CHECKING, Final
 
 from ..figures.groups import apart_words
 from ..render.html import Figure, Part
-from ..render.plots import Point, RowsPlot, draw_rows
+from ..render.plots.data import Point, RowsPlot
+from ..render.plots.rows import draw_rows
 from ..units import in_unit, percent_figure, scaled_to
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..figures.groups import Group, Pooled
-
-__all__ = ["layout_parts"]
 
 # Rows that a plot of layouts can hold before its labels shrink; the table has them all.
 _LAYOUTS_SHOWN: Final = 12

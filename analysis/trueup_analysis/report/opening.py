@@ -21,20 +21,8 @@ if TYPE_CHECKING:
     from ..figures.cost import CostTable
     from ..figures.groups import Group
     from ..figures.health.expectations import Expectations
-    from ..figures.scaling import Series
+    from ..figures.scaling.tables import Series
     from ..load import Loaded
-
-__all__ = [
-    "NOT_AZURE",
-    "Machine",
-    "facts",
-    "headlines",
-    "machines",
-    "machines_section",
-    "notes",
-    "unique",
-    "warnings",
-]
 
 NOT_AZURE: Final = "not an Azure size"
 

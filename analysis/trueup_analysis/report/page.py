@@ -15,8 +15,9 @@ from ..figures.groups import groups
 from ..figures.health import expectations
 from ..figures.health.examine import examine
 from ..figures.health.verdicts import latest
+from ..figures.pooling import has_work
 from ..figures.prices import read_prices
-from ..figures.scaling import series
+from ..figures.scaling.tables import series
 from ..figures.sizes import read_sizes
 from ..figures.views import names_of, views
 from ..render.html import UNKNOWN, Page, Part, Section
@@ -25,7 +26,7 @@ from ..sheets import tokens as token_sheets
 from ..units import plural
 from . import opening
 from .benchmark import benchmark_section
-from .charts import Judged
+from .charts.common import Judged
 from .health import health_section, node_health
 from .layouts import layout_parts
 from .opening import NOT_AZURE, machines
@@ -42,14 +43,12 @@ if TYPE_CHECKING:
     from ..figures.cost import CostTable
     from ..figures.groups import Group
     from ..figures.health.expectations import Expectations
-    from ..figures.scaling import Series
+    from ..figures.scaling.tables import Series
     from ..figures.tokens import TokenTable
     from ..load import Loaded
     from ..sheets.sheet import Sheet
     from .health import NodeHealth
     from .opening import Machine
-
-__all__ = ["Prices", "gather"]
 
 # A publication's figures about its own results are no benchmark beside them.
 _ABOUT: Final = frozenset({"devito_sums", "vllm_ratios"})
@@ -216,7 +215,7 @@ def _billed(
 ) -> _Billed:
     book = read_prices(place / "prices.csv")
     runs = serving = None
-    if cost.has_work(loaded):
+    if has_work(loaded):
         runs = cost.table(
             loaded,
             prices=book,

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from ..load import Loaded
     from ..render.html import Page
 
-__all__ = ["files", "write_report"]
-
 _SUMS = "SHA256SUMS"
 
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from ..load import Loaded
 
-__all__ = ["reference_section"]
-
 
 def reference_section(loaded: Loaded, path: Path) -> Section | None:
     """Each published table of the benchmark that was run, this run beside it; ``path`` is

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from ..figures.health.expectations import Expectations
     from ..load import Loaded
 
-__all__ = ["excluded_section", "method_section", "records_section"]
-
 
 def records_section(loaded: Loaded, cases: Sequence[Case], expectations: Expectations) -> Section:
     """Every record; of many their number by benchmark and outcome, and those that are not ok."""

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from .. import units
 from ..render.html import Figure, Part
-from ..render.plots import Point, RooflinePlot, draw_roofline
+from ..render.plots.curves import draw_roofline
+from ..render.plots.data import Point, RooflinePlot
 from ..sheets.sheet import Column, Sheet
 from ..units import measure, plural, scaled
 
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
 
     from ..cases import Case
     from ..figures.sizes import Sizes
-
-__all__ = ["roofline_parts"]
 
 _TRIAD: Final = "triad_rate"
 

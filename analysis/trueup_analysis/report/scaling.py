@@ -6,9 +6,10 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from ..figures.scaling import axis
+from ..figures.scaling.split import axis
 from ..render.html import Figure, Part
-from ..render.plots import Curve, Point, ScalingPlot, draw_scaling
+from ..render.plots.curves import draw_scaling
+from ..render.plots.data import Curve, Point, ScalingPlot
 from ..sheets import scaling as scaling_sheets
 
 if TYPE_CHECKING:
@@ -17,9 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ..figures.fits import Fit
-    from ..figures.scaling import Series
-
-__all__ = ["scaling_parts"]
+    from ..figures.scaling.tables import Series
 
 _SAMPLES: Final = 40
 

@@ -10,8 +10,6 @@ from .sheet import Column, Sheet
 if TYPE_CHECKING:
     from ..figures.checkpoint import Intervals, Transfer
 
-__all__ = ["checkpoint"]
-
 _HOUR = 3600
 
 

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from .. import units
-from ..figures.cost import work_priced
+from ..figures.pooling import work_priced
 from ..figures.prices import GIVEN
 from ..figures.views import names_of, view_of
 from ..frames import rows_of
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from trueup.view import Measure, Work
 
     from ..figures.cost import CostTable
-
-__all__ = ["cost"]
 
 _three = partial(units.fixed, digits=3)
 _hours = partial(units.fixed, digits=4)

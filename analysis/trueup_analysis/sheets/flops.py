@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from ..figures.flops import Count, Published
 
-__all__ = ["counts", "published"]
-
 _WORDS = {
     "article": "article (recomputing)",
     "megatron": "Megatron (no recomputing)",

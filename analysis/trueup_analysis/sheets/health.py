@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from ..figures.health.examine import Health
     from ..figures.health.verdicts import Verdict
 
-__all__ = ["data", "health", "verdicts"]
-
 # More nodes than this, and only what is not a pass is shown.
 _FEW_NODES = 4
 _SIGNS = {"at_least": "\u2265 ", "at_most": "\u2264 ", "usual": "about "}

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from ..figures.views import Headline
     from ..load import Loaded
 
-__all__ = ["cases", "excluded", "figure_text", "place_text", "records"]
-
 _NODES_SHOWN: Final = 2
 _ALSO_LISTED: Final = (
     *("run_id", "region", "offer", "node_count", "ranks", "threads_per_rank", "gpus"),

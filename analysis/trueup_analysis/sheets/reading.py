@@ -10,8 +10,6 @@ from .sheet import Column, Sheet
 if TYPE_CHECKING:
     from ..read import Reading
 
-__all__ = ["reading", "reading_for_people"]
-
 
 def reading(item: Reading) -> Sheet:
     """One tool's output, row by row as records hold it."""

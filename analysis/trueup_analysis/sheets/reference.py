@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from ..figures.reference import Comparison, Storage, Sums
 
-__all__ = ["reference", "storage_sheets"]
-
 _two = partial(units.fixed, digits=2)
 _three = partial(units.fixed, digits=3)
 _flops = partial(units.measure, unit="flop/s")

@@ -6,7 +6,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .. import units
-from ..figures.scaling import axis, capital
+from ..figures.scaling.split import axis
+from ..figures.scaling.tables import capital
 from ..figures.views import view_of
 from ..frames import rows_of
 from .sheet import Column, Sheet, short_size
@@ -14,9 +15,8 @@ from .sheet import Column, Sheet, short_size
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..figures.scaling import Fit, Series
-
-__all__ = ["fit_line", "scaling"]
+    from ..figures.fits import Fit
+    from ..figures.scaling.tables import Series
 
 _two = partial(units.fixed, digits=2)
 _three = partial(units.fixed, digits=3)

@@ -12,9 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 
-__all__ = ["Column", "Sheet", "short_size", "times"]
-
-
 @dataclass(frozen=True)
 class Column:
     """One column.

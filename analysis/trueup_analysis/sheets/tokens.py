@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from ..figures.published_tokens import Article, PriceSet
     from ..figures.tokens import ApiPrices, TokenTable
 
-__all__ = ["WHOLE_VM", "article", "break_even_notes", "rate", "tokens", "used_of"]
-
 _NEVER: Final = "never at this rate"
 WHOLE_VM: Final = (
     "What is billed is the whole VM, whatever part of it works: nodes x US$ an hour / tokens in an"

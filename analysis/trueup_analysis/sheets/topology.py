@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from trueup.node.nccl_topology import Finding, Layout
 
-__all__ = ["findings", "layout"]
-
 
 def findings(found: Sequence[Finding], source: str, wanted: Layout, size: str) -> Sheet:
     """What is wrong with a file, a row a place. What NCCL does with a fault stands once, below."""

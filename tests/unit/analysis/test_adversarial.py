@@ -22,12 +22,12 @@ from trueup_analysis import cli, units
 from trueup_analysis.figures import cost
 from trueup_analysis.figures.fits import fit_laws
 from trueup_analysis.figures.prices import NO_SIZE, read_prices
-from trueup_analysis.figures.scaling import left_out, series
+from trueup_analysis.figures.scaling.tables import left_out, series
 from trueup_analysis.load import load, pack
 from trueup_analysis.render import json as json_format
 from trueup_analysis.render import table
-from trueup_analysis.report import write_report
 from trueup_analysis.report.opening import OFF_AZURE
+from trueup_analysis.report.publish import write_report
 from trueup_analysis.sheets.sheet import Column, Sheet
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -13,8 +13,9 @@ from trueup.view import Measure, View, Work
 from trueup_analysis import cli
 from trueup_analysis.cases import read_cases
 from trueup_analysis.figures import views
-from trueup_analysis.figures.cost import CostTable, has_work, table, work_priced
+from trueup_analysis.figures.cost import CostTable, table
 from trueup_analysis.figures.health import expectations
+from trueup_analysis.figures.pooling import has_work, work_priced
 from trueup_analysis.figures.prices import GIVEN, read_prices
 from trueup_analysis.load import Loaded, load
 from trueup_analysis.render import table as table_format

@@ -17,7 +17,7 @@ from report_pages import look
 from trueup import benchmarks
 from trueup_analysis import cli
 from trueup_analysis.load import load
-from trueup_analysis.report import write_report
+from trueup_analysis.report.publish import write_report
 
 if TYPE_CHECKING:
     from report_pages import Seen

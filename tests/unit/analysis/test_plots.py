@@ -18,10 +18,11 @@ import numpy as np
 import pytest
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from PIL import Image
-from trueup_analysis.render.plots import (
-    PALETTE,
+from trueup_analysis.render.plots import drawing
+from trueup_analysis.render.plots.cells import draw_matrix
+from trueup_analysis.render.plots.curves import draw_lines, draw_roofline, draw_scaling
+from trueup_analysis.render.plots.data import (
     Curve,
-    Drawing,
     Line,
     LinesPlot,
     MatrixPlot,
@@ -30,14 +31,10 @@ from trueup_analysis.render.plots import (
     RooflinePlot,
     RowsPlot,
     ScalingPlot,
-    draw_lines,
-    draw_matrix,
-    draw_roofline,
-    draw_rows,
-    draw_scaling,
-    drawing,
 )
-from trueup_analysis.render.plots.palette import LINE_COLOURS
+from trueup_analysis.render.plots.drawing import Drawing
+from trueup_analysis.render.plots.palette import LINE_COLOURS, PALETTE
+from trueup_analysis.render.plots.rows import draw_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable

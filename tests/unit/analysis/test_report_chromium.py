@@ -17,7 +17,7 @@ import pytest
 import recorded_runs as runs
 from PIL import Image
 from trueup_analysis.load import load
-from trueup_analysis.report import write_report
+from trueup_analysis.report.publish import write_report
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

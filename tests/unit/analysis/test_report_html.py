@@ -20,8 +20,8 @@ from trueup_analysis import cli
 from trueup_analysis.catalog import folder
 from trueup_analysis.load import Excluded, Loaded, load
 from trueup_analysis.render.html import ROWS_SHOWN, VERDICTS, Page, Part, Section, render_html
-from trueup_analysis.render.plots import PALETTE
-from trueup_analysis.report import write_report
+from trueup_analysis.render.plots.palette import PALETTE
+from trueup_analysis.report.publish import write_report
 from trueup_analysis.sheets.sheet import Column, Sheet
 
 if TYPE_CHECKING:

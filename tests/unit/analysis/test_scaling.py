@@ -11,7 +11,8 @@ from trueup.errors import BadInput
 from trueup_analysis.catalog import folder
 from trueup_analysis.cli import app
 from trueup_analysis.figures.health import expectations
-from trueup_analysis.figures.scaling import Series, host_family, left_out, series
+from trueup_analysis.figures.scaling.points import host_family
+from trueup_analysis.figures.scaling.tables import Series, left_out, series
 from trueup_analysis.load import Loaded, load
 
 ROOT = Path(__file__).resolve().parents[3]

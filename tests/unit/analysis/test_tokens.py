@@ -21,7 +21,7 @@ from trueup_analysis.figures.tokens import ApiPrices, TokenTable, read_gpus, tab
 from trueup_analysis.figures.views import view_of
 from trueup_analysis.load import load
 from trueup_analysis.render import table as table_format
-from trueup_analysis.report import write_report
+from trueup_analysis.report.publish import write_report
 from trueup_analysis.sheets import tokens as token_sheets
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from ...cases import Case
     from .expectations import Expectations
 
-__all__ = ["Health", "examine"]
-
 _PAIR: Final = 2
 
 

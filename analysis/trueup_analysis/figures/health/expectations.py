@@ -14,8 +14,6 @@ from ...quantity import Quantity
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["Comparison", "Expectation", "Expectations", "read"]
-
 Comparison = Literal["at_least", "at_most", "exactly"]
 # libyaml's, where it is there, reads the file in a tenth of the time; both load plain values only.
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

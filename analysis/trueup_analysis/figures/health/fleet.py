@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from ...cases import Case, Figure
     from .expectations import Expectations
 
-__all__ = ["differences", "outliers", "pairs"]
-
 # Fewer nodes than this have no usual value.
 LEAST_NODES: Final = 5
 # For values from one normal distribution, 1.4826 x MAD estimates the standard deviation.

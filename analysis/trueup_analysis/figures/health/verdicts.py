@@ -16,17 +16,6 @@ if TYPE_CHECKING:
     from ...read import Reading
     from .expectations import Expectation, Expectations
 
-__all__ = [
-    "WORST_FIRST",
-    "Verdict",
-    "cases",
-    "judge",
-    "judge_case",
-    "latest",
-    "of_figure",
-    "of_reading",
-]
-
 Word = Literal["fail", "not measured", "warn", "no verdict", "pass"]
 WORST_FIRST: Final[tuple[Word, ...]] = ("fail", "not measured", "warn", "no verdict", "pass")
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-__all__ = ["Point", "not_reached", "settings", "stops_paying", "warnings"]
-
 # GFLOP/s x time varied by 0.12 % over the 13 rows of the Devito article; more than this is another
 # problem size.
 WORK_TOLERANCE = 0.005

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from ...load import Loaded
     from ..health.expectations import Expectations
 
-__all__ = ["headlines", "host_family", "points", "require"]
-
 _NOT_USED = (None, "", "none", "off", "local", "torchrun", False)
 # A parameter that takes more values than this, or a longer one, is a finding of each run (the name
 # of a peer, a checksum), not a setting.

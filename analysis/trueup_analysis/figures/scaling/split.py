@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from trueup.view import Measure, View
 
-__all__ = ["Kind", "Over", "Raw", "axis", "split"]
-
 Over = Literal["cores", "gpus", "nodes"]
 Kind = Literal["strong", "weak"]
 # Shapes are whole numbers, so points per core are equal only nearly.

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from ...load import Loaded
     from ..health.expectations import Expectations
 
-__all__ = ["Series", "capital", "every_series", "left_out", "series"]
-
 _TABLE = [
     *(
         "resource",

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from .split import Raw
 
-__all__ = ["told_apart_titles"]
-
 # Parameters that every title names where a record has them.
 _ALWAYS = frozenset({"model", "configuration"})
 

@@ -5,39 +5,3 @@ variable of the page, so that one drawing serves the light, the dark and the pri
 colour says, a marker, a dash or a number says too. Values arrive in the units that the axis titles
 name.
 """
-
-from .cells import draw_matrix
-from .curves import draw_lines, draw_roofline, draw_scaling
-from .data import (
-    Curve,
-    Line,
-    LinesPlot,
-    MatrixPlot,
-    Point,
-    Reference,
-    RooflinePlot,
-    RowsPlot,
-    ScalingPlot,
-)
-from .drawing import Drawing
-from .palette import PALETTE
-from .rows import draw_rows
-
-__all__ = [
-    "PALETTE",
-    "Curve",
-    "Drawing",
-    "Line",
-    "LinesPlot",
-    "MatrixPlot",
-    "Point",
-    "Reference",
-    "RooflinePlot",
-    "RowsPlot",
-    "ScalingPlot",
-    "draw_lines",
-    "draw_matrix",
-    "draw_roofline",
-    "draw_rows",
-    "draw_scaling",
-]

@@ -16,20 +16,6 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-__all__ = [
-    "legend",
-    "legend_inches",
-    "log2_axis",
-    "measured",
-    "number_axis",
-    "one_two_five",
-    "plain",
-    "references",
-    "shortened",
-    "title_y",
-    "value_axis",
-]
-
 _REFERENCE_DASHES: Final[tuple[Any, ...]] = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1, 2)))
 _BYTE_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _TWO_DECADES: Final = 100

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
-__all__ = ["draw_matrix"]
-
 _MATRIX_LABEL: Final = 18
 _MATRIX_LABELS: Final = 24
 _CELLS_WITH_NUMBERS: Final = 16

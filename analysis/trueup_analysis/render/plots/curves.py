@@ -26,8 +26,6 @@ from .palette import LEGEND_LABEL, LIGHT, LINE_COLOURS
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["draw_lines", "draw_roofline", "draw_scaling"]
-
 _LINE_DASHES: Final[tuple[Any, ...]] = (
     "-",
     (0, (6, 2)),

@@ -5,18 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = [
-    "Curve",
-    "Line",
-    "LinesPlot",
-    "MatrixPlot",
-    "Point",
-    "Reference",
-    "RooflinePlot",
-    "RowsPlot",
-    "ScalingPlot",
-]
-
 
 @dataclass(frozen=True)
 class Point:

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-__all__ = ["Drawing", "draw"]
-
 _WIDTH_INCHES: Final = 5.6
 _PNG_DPI: Final = 160
 # 72 dots an inch make a point of the drawing a pixel of the SVG's own coordinates.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["LEGEND_LABEL", "LEGEND_PAIR", "LIGHT", "LINE_COLOURS", "PALETTE", "ROW_LABEL"]
-
 # name: (light, dark). Text colours reach a contrast of 4.5 against both backgrounds, lines 3.0
 # (WCAG 2.2, 1.4.3 and 1.4.11). From "accent" on they are told apart without red, green or blue
 # cones too: 0.05 in OKLab at least, under the simulation of Machado and others (2009).

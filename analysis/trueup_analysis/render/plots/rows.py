@@ -12,8 +12,6 @@ from .palette import LEGEND_LABEL, LIGHT, ROW_LABEL
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["draw_rows"]
-
 _MOST_ROWS: Final = 24
 
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final
 
 from ...figures.views import view_of
 from ...render.html import Figure
-from .common import Drawn, Judged
 from .lines import over_parameter, over_sizes
 from .matrices import matrices
 from .rows import over_cases, over_devices
@@ -17,8 +16,7 @@ if TYPE_CHECKING:
     from trueup.view import Chart
 
     from ...figures.groups import Group
-
-__all__ = ["Judged", "charts"]
+    from .common import Drawn, Judged
 
 # Plots of one kind in one section; the table has what is not drawn.
 _PLOTS: Final = 6

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from ...cases import TYPICAL
 from ...figures.views import judged_by
-from ...render.plots import Drawing, Reference
+from ...render.plots.data import Reference
+from ...render.plots.drawing import Drawing
 from ...units import in_unit, scaled_to, size_of
 
 if TYPE_CHECKING:
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from ...figures.groups import Group
     from ...figures.health.expectations import Expectation, Expectations
     from ...figures.sizes import Sizes
-
-__all__ = ["PAIR", "Drawn", "Judged", "axis", "by_unit", "figures_of", "references"]
 
 PAIR: Final = 2
 _REFERENCES: Final = 4

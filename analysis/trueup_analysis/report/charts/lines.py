@@ -8,7 +8,8 @@ from statistics import median, quantiles
 from typing import TYPE_CHECKING, Final, Literal
 
 from ...figures.groups import apart_words
-from ...render.plots import Line, LinesPlot, Reference, draw_lines
+from ...render.plots.curves import draw_lines
+from ...render.plots.data import Line, LinesPlot, Reference
 from ...units import number, plural, scaled_to, size_of
 from .common import PAIR, Drawn, Judged, axis, by_unit, figures_of, references
 
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 
     from ...cases import Case
     from ...figures.groups import Group
-
-__all__ = ["over_parameter", "over_sizes"]
 
 _LINES: Final = 8
 # More nodes than this are one band, with those that do not pass as lines of their own.

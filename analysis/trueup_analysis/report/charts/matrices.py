@@ -6,7 +6,8 @@ from functools import partial
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
-from ...render.plots import MatrixPlot, draw_matrix
+from ...render.plots.cells import draw_matrix
+from ...render.plots.data import MatrixPlot
 from ...units import scaled_to
 from .common import PAIR, Drawn, Judged, axis, figures_of
 
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from trueup.view import Chart, Measure
 
     from ...figures.groups import Group
-
-__all__ = ["matrices"]
 
 # Rows and columns: those in the worst pairs, where there are more.
 _CELLS: Final = 600

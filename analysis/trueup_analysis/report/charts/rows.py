@@ -7,7 +7,8 @@ from statistics import median
 from typing import TYPE_CHECKING, Final
 
 from ...figures.groups import apart_words
-from ...render.plots import Point, Reference, RowsPlot, draw_rows
+from ...render.plots.data import Point, Reference, RowsPlot
+from ...render.plots.rows import draw_rows
 from ...units import in_unit, scaled_to
 from .common import PAIR, Drawn, Judged, axis, by_unit, figures_of, references
 
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
 
     from ...cases import Case
     from ...figures.groups import Group
-
-__all__ = ["over_cases", "over_devices"]
 
 _ROWS: Final = 24
 _ENDS: Final = ("min", "max")
