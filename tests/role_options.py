@@ -25,11 +25,7 @@ _DUMPED = 90
 HEAD = "# Written by `make options` from module_utils/trueup/benchmarks/{}/case.py.\n"
 
 # Of a new role: what its files hold until somebody writes more into them.
-ENTRIES = {
-    "main": {"short_description": "Install the benchmark"},
-    "benchmark": {"short_description": "Measure, and record each case as it ends"},
-    "preflight": {"short_description": "Check variables and programs"},
-}
+MAIN = {"short_description": "Install the benchmark"}
 SKELETON = {
     "meta/main.yml": """\
 ---
@@ -54,10 +50,6 @@ dependencies: []
 - name: Plan ROLE
   trueup_plan:
   register: __ROLE_plan
-
-- name: Record what is skipped
-  ansible.builtin.set_fact:
-    __ROLE_skipped: "{{ __ROLE_plan.skipped_here }}"
 """,
     "tasks/benchmark.yml": """\
 ---
@@ -102,21 +94,16 @@ def _default(one: Option) -> Any:
 
 
 def argument_specs(root: Path, role: str, tool: str, options: tuple[Option, ...]) -> str:
-    """``meta/argument_specs.yml``: its entry points as they are, with these options."""
+    """``meta/argument_specs.yml``: its entry point as it is, with these options."""
     path = root / "roles" / role / "meta" / "argument_specs.yml"
-    entries = ENTRIES
+    main = MAIN
     if path.exists():
-        entries = yaml.safe_load(path.read_text(encoding="utf-8"))["argument_specs"]
-    lines = ["---", HEAD.format(tool).rstrip(), "argument_specs:"]
-    for place, (name, entry) in enumerate(entries.items()):
-        lines.append(f"  {name}:")
-        said = {key: value for key, value in entry.items() if key != "options"}
-        lines.append(textwrap.indent(_dumped(said), " " * 4).rstrip())
-        lines.append("    options: *options" if place else "    options: &options")
-        if not place:
-            shown = {f"{role}_{one.name}": _specified(one) for one in options}
-            lines.append(textwrap.indent(_dumped(shown), " " * 6).rstrip())
-    return "\n".join(lines) + "\n"
+        main = yaml.safe_load(path.read_text(encoding="utf-8"))["argument_specs"]["main"]
+    said = {key: value for key, value in main.items() if key != "options"}
+    shown = {f"{role}_{one.name}": _specified(one) for one in options}
+    head = "---\n" + HEAD.format(tool) + "argument_specs:\n  main:\n"
+    described = textwrap.indent(_dumped(shown), " " * 6)
+    return head + textwrap.indent(_dumped(said), " " * 4) + "    options:\n" + described
 
 
 def _specified(one: Option) -> dict[str, Any]:

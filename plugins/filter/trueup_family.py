@@ -26,10 +26,10 @@ description:
   - C(trueup_lost) takes what roles need and the roles that failed, and returns each role that
     cannot be had with the failed one.
   - C(trueup_skipped_for) takes that and names, and returns those that are lost with their reasons.
-  - C(trueup_skips) takes lists of what roles skip, the fact C(trueup_node) and its family's lists,
-    and returns all that is skipped on the node.
-  - C(trueup_skips_of) takes lists of what is skipped and a benchmark, and returns what of them is
-    the whole benchmark.
+  - C(trueup_skips) takes the plans of roles, the fact C(trueup_node) and its family's lists, and
+    returns all that is skipped on the node.
+  - C(trueup_skips_of) takes the plan of a benchmark and its name, and returns what is skipped of it
+    as a whole.
   - C(trueup_skip_lines) takes what is skipped and returns lines for a reader.
   - C(trueup_without) takes names and what is skipped, and returns the names that are left.
   - C(trueup_node_summary) takes the fact C(trueup_node) and returns one line for a reader.
@@ -49,15 +49,21 @@ def trueup_family(
 
 
 def trueup_skips(
-    skipped: list[list[dict[str, str]]], node: dict[str, Any], lists: dict[str, Any]
+    plans: list[dict[str, Any]], node: dict[str, Any], lists: dict[str, Any]
 ) -> list[dict[str, str]]:
     """What roles skip, and the node's family where it has no list."""
-    return [*(item for items in skipped for item in items), *family.without_list(node, lists)]
+    skipped = [item for plan in plans for item in _skipped(plan)]
+    return [*skipped, *family.without_list(node, lists)]
 
 
-def trueup_skips_of(skipped: list[list[dict[str, str]]], name: str) -> list[dict[str, str]]:
-    """What of the lists is the whole of ``name``, and not a part of it."""
-    return [item for items in skipped for item in items if item["what"] == name]
+def trueup_skips_of(plan: dict[str, Any], name: str) -> list[dict[str, str]]:
+    """What a plan skips that is the whole of ``name``, and not a part of it."""
+    return [item for item in _skipped(plan) if item["what"] == name]
+
+
+def _skipped(plan: Any) -> list[dict[str, str]]:
+    # Roles without a plan give their list itself.
+    return plan if isinstance(plan, list) else plan.get("skipped_here", [])
 
 
 def trueup_skip_lines(skipped: list[dict[str, str]]) -> list[str]:

@@ -187,6 +187,6 @@ def test_a_family_without_a_list_is_named(name: str, listed: bool, whats: list[s
 
 def test_a_part_of_a_benchmark_that_is_skipped_is_not_the_whole() -> None:
     part, whole = ({"what": what, "why": "no gcc"} for what in ("devito over nodes", "devito"))
-    assert trueup_skips_of([[part], [], [whole]], "devito") == [whole]
-    assert trueup_skips_of([[part]], "devito") == []
+    assert trueup_skips_of({"skipped_here": [part, whole]}, "devito") == [whole]
+    assert trueup_skips_of({"skipped_here": [part]}, "devito") == []
     assert trueup_skip_lines([part]) == ["skipped: devito over nodes: no gcc"]
