@@ -30,7 +30,7 @@ ANALYSIS: Layers = (
 MODULE_UTILS: Layers = (
     ("errors",),
     ("redaction",),
-    ("record", "view", "options", "plan"),
+    ("record", "reading", "view", "options", "plan"),
     ("node",),
     ("run",),
     ("benchmarks",),

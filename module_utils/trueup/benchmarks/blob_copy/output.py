@@ -8,14 +8,14 @@ stand on standard error. The object's member ``digest`` is the SHA-256 of the ot
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import re
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Mapping, NoReturn, Optional, Sequence, Tuple
 
-from ...errors import ParseError, refuse_long_numbers
+from ...errors import ParseError
+from ...reading import Line, decoded, digest, is_count, is_number, lines_of, only, refuse_after
 from ...record import Metric
 
 __all__ = [
@@ -32,13 +32,11 @@ __all__ = [
 TOOL = "blob_copy"
 ROLE = "blob_checkpoint"
 DRIVER_PREFIX = "trueup-blob_copy "
-_DRIVER_FORMAT = 1
 _PROGRAMS = ("azcopy", "azure-storage-blob")
 _VERIFIED_BY = ("properties", "download")
 _COUNTED = ("bytes", "uploaded_bytes", "resumed_bytes")
 _HAPPENED = ("sent_bytes", "retries", "throttled", "lost", "corrupted", "server_errors")
 _MD5 = re.compile(r"[0-9a-f]{32}")
-_STANDARD_ERROR = "[standard error]"
 # Sums of times that were subtracted from a clock that counts days.
 _CLOCK_SECONDS = 1e-3
 
@@ -207,67 +205,38 @@ def parse_blob_copy(text: str) -> BlobCopyOutput:
         ParseError: there is no result line, or a second one; it is cut off, altered, or its figures
             contradict each other.
     """
-    refuse_long_numbers(text)
-    lines = text.splitlines()
-    found = [
-        (number, line) for number, line in enumerate(lines, 1) if line.startswith(DRIVER_PREFIX)
-    ]
+    lines = lines_of(text)
+    found = only(lines, DRIVER_PREFIX, "a second result line: two runs in one output")
     if not found:
         raise ParseError(
             f"no line '{DRIVER_PREFIX.strip()} ...': the copies did not come to their end"
         )
-    if len(found) > 1:
-        raise ParseError("a second result line: two runs in one output", *found[1])
-    number, line = found[0]
-    for later, other in enumerate(lines[number:], number + 1):
-        if other.strip() == _STANDARD_ERROR:
-            break
-        if other.strip():
-            raise ParseError("text after the result line, which is the last", later, other)
-    return _Reader(number, line).output()
+    refuse_after(lines[found[0].number :], "text after the result line, which is the last")
+    return _Reader(found[0]).output()
 
 
 class _Reader:
     """Reads the result line; whatever is wrong with it is said with the line."""
 
-    def __init__(self, number: int, line: str) -> None:
-        self._number = number
+    def __init__(self, line: Line) -> None:
         self._line = line
 
     def refuse(self, reason: str) -> NoReturn:
-        raise ParseError(reason, self._number, self._line)
+        raise self._line.error(reason)
 
     def output(self) -> BlobCopyOutput:
-        data = self._object()
+        what = "the result line"
+        data = decoded(self._line, DRIVER_PREFIX, what, version=1, role="blob_checkpoint")
+        try:
+            json.dumps(data, allow_nan=False)
+        except ValueError:
+            self.refuse("the result line holds a figure that is not finite")
+        if data.pop("digest", None) != digest(data):
+            self.refuse("the result line was altered: its digest is that of another")
         try:
             return self._read(data)
         except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
             self.refuse(f"the result line lacks or spoils {error}")
-
-    def _object(self) -> Dict[str, Any]:
-        try:
-            data = json.loads(self._line[len(DRIVER_PREFIX) :], object_pairs_hook=self._once)
-        except (ValueError, RecursionError) as error:
-            self.refuse(f"the result line is cut off or damaged ({error})")
-        if not isinstance(data, dict) or data.get("format") != _DRIVER_FORMAT:
-            self.refuse(
-                f"the result line is not of format {_DRIVER_FORMAT}: run the role blob_checkpoint "
-                "again"
-            )
-        rest = {name: value for name, value in data.items() if name != "digest"}
-        try:
-            text = json.dumps(rest, sort_keys=True, separators=(",", ":"), allow_nan=False)
-        except ValueError:
-            self.refuse("the result line holds a figure that is not finite")
-        if data.get("digest") != hashlib.sha256(text.encode()).hexdigest():
-            self.refuse("the result line was altered: its digest is that of another")
-        return rest
-
-    def _once(self, pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
-        names = [name for name, _ in pairs]
-        if len(set(names)) != len(names):
-            raise ValueError(f"{max(names, key=names.count)!r} stands twice")
-        return dict(pairs)
 
     def _read(self, data: Mapping[str, Any]) -> BlobCopyOutput:
         if data["program"] not in _PROGRAMS or data["verify"] not in _VERIFIED_BY:
@@ -358,7 +327,7 @@ class _Reader:
 
     def _number_of(self, item: Mapping[str, Any], name: str) -> float:
         value = item[name]
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
+        if not is_number(value):
             self.refuse(f"{name} {value!r} is not a number")
         if not math.isfinite(value):
             self.refuse(f"{name} {value!r} is not finite")
@@ -372,6 +341,6 @@ class _Reader:
 
     def _count(self, item: Mapping[str, Any], name: str) -> int:
         value = item[name]
-        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        if not is_count(value):
             self.refuse(f"{name} {value!r} is not a count")
-        return value
+        return int(value)

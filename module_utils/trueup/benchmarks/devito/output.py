@@ -15,13 +15,13 @@ Two forms are read:
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from ...errors import ParseError, refuse_long_numbers
+from ...errors import ParseError
+from ...reading import Line, decoded, lines_of, only
 from ...record import Metric, summarise
 
 __all__ = [
@@ -37,7 +37,6 @@ __all__ = [
 TOOL = "devito"
 DRIVER_PREFIX = "trueup-devito "
 ERROR_PREFIX = "trueup-devito-error "
-_DRIVER_FORMAT = 1
 
 # The forward operators of benchmarks/user/benchmark.py: acoustic, acoustic_sa, tti, elastic,
 # viscoelastic.
@@ -94,7 +93,6 @@ class DevitoOutput:
     cpus: Tuple[str, ...] = ()
     hosts: Tuple[str, ...] = ()
     ranks: Optional[int] = None
-    peak_rss_bytes: Optional[int] = None
 
     @property
     def parameters(self) -> Dict[str, str]:
@@ -165,18 +163,12 @@ def parse_devito(text: str) -> DevitoOutput:
             driver's line and
             the log beside it contradict each other.
     """
-    refuse_long_numbers(text)
-    lines = text.splitlines()
+    lines = lines_of(text)
     logged = _logged(lines)
-    found = [
-        (number, line) for number, line in enumerate(lines, 1) if line.startswith(DRIVER_PREFIX)
-    ]
-    if len(found) > 1:
-        raise ParseError("a second result line of the driver: two runs in one output", *found[1])
-    if found:
-        number, line = found[0]
-        output = _driver(number, line)
-        _compare(output, logged, lines, number)
+    second = "a second result line of the driver: two runs in one output"
+    for line in only(lines, DRIVER_PREFIX, second):
+        output = _driver(line)
+        _compare(output, logged, line)
         return output
     if not logged:
         raise ParseError(
@@ -186,49 +178,46 @@ def parse_devito(text: str) -> DevitoOutput:
     return DevitoOutput(repeats=tuple(repeat for _, repeat in logged), exact=False)
 
 
-def _logged(lines: List[str]) -> List[Tuple[int, Repeat]]:
-    """The forward operator's runs in Devito's log: (line number, what it says)."""
-    repeats: List[Tuple[int, Repeat]] = []
-    waiting: Optional[Tuple[int, str, float]] = None
-    for number, line in enumerate(lines, 1):
+def _logged(lines: Sequence[Line]) -> List[Tuple[Line, Repeat]]:
+    """The forward operator's runs in Devito's log: the line that says how long, and the run."""
+    repeats: List[Tuple[Line, Repeat]] = []
+    waiting: Optional[Line] = None
+    seconds = 0.0
+    for line in lines:
         ran = _RAN.search(line)
         if ran:
             _refuse_waiting(waiting)
             waiting = None
             if ran.group(1) in _FORWARD:
-                waiting = (number, line, _positive(ran.group(2), "run time", number, line))
+                waiting, seconds = line, _positive(ran.group(2), "run time", line)
             continue
         performance = _GLOBAL.search(line)
         if performance and waiting:
-            repeats.append((waiting[0], _figures(waiting[2], performance.group(1), number, line)))
+            repeats.append((waiting, _figures(seconds, performance.group(1), line)))
             waiting = None
     _refuse_waiting(waiting)
     return repeats
 
 
-def _refuse_waiting(waiting: Optional[Tuple[int, str, float]]) -> None:
+def _refuse_waiting(waiting: Optional[Line]) -> None:
     if waiting:
-        raise ParseError(
-            "no 'Global performance' after the run: cut off, or DEVITO_LOGGING is below PERF",
-            waiting[0],
-            waiting[1],
+        raise waiting.error(
+            "no 'Global performance' after the run: cut off, or DEVITO_LOGGING is below PERF"
         )
 
 
-def _figures(seconds: float, text: str, number: int, line: str) -> Repeat:
+def _figures(seconds: float, text: str, line: Line) -> Repeat:
     values: Dict[str, float] = {}
     for part in text.split(","):
         figure = _FIGURE.fullmatch(part.strip())
         if not figure:
-            raise ParseError(
-                f"unknown figure {part.strip()!r} in Devito's performance", number, line
-            )
+            raise line.error(f"unknown figure {part.strip()!r} in Devito's performance")
         name = "OI" if figure.group("oi") else figure.group("unit")
         if name in values:
-            raise ParseError(f"{name} stands twice", number, line)
-        values[name] = _positive(figure.group("oi") or figure.group("value"), name, number, line)
+            raise line.error(f"{name} stands twice")
+        values[name] = _positive(figure.group("oi") or figure.group("value"), name, line)
     if "GFlops/s" not in values or "OI" not in values:
-        raise ParseError("OI and GFlops/s expected in Devito's performance", number, line)
+        raise line.error("OI and GFlops/s expected in Devito's performance")
     points = values.get("GPts/s")
     return Repeat(
         seconds=seconds,
@@ -238,40 +227,29 @@ def _figures(seconds: float, text: str, number: int, line: str) -> Repeat:
     )
 
 
-def _positive(text: str, name: str, number: int, line: str) -> float:
-    value = _finite(text, name, number, line)
-    if value <= 0:
-        raise ParseError(f"{name} {text!r} is not a positive number", number, line)
-    return value
+def _positive(value: Any, name: str, line: Line) -> float:
+    number = _finite(value, name, line)
+    if number <= 0:
+        raise line.error(f"{name} {str(value)!r} is not a positive number")
+    return number
 
 
-def _finite(text: str, name: str, number: int, line: str) -> float:
+def _finite(value: Any, name: str, line: Line) -> float:
     try:
-        value = float(text)
+        number = float(str(value))
     except ValueError:
-        raise ParseError(f"{name} {text!r} is not a number", number, line) from None
-    if not math.isfinite(value):
-        raise ParseError(f"{name} {text!r} is not a positive number", number, line)
-    return value
+        raise line.error(f"{name} {str(value)!r} is not a number") from None
+    if not math.isfinite(number):
+        raise line.error(f"{name} {str(value)!r} is not a positive number")
+    return number
 
 
-def _driver(number: int, line: str) -> DevitoOutput:
+def _driver(line: Line) -> DevitoOutput:
+    data = decoded(line, DRIVER_PREFIX, "the driver's line", version=1, role="devito")
     try:
-        data = json.loads(line[len(DRIVER_PREFIX) :])
-    except (ValueError, RecursionError) as error:
-        raise ParseError(
-            f"the driver's line is cut off or damaged ({error})", number, line
-        ) from None
-    if not isinstance(data, dict) or data.get("format") != _DRIVER_FORMAT:
-        raise ParseError(
-            f"the driver's line is not of format {_DRIVER_FORMAT}: run the role devito again",
-            number,
-            line,
-        )
-    try:
-        repeats = tuple(_driver_repeat(item, number, line) for item in data["repeats"])
+        repeats = tuple(_driver_repeat(item, line) for item in data["repeats"])
         if not repeats:
-            raise ParseError("the driver's line holds no repeats", number, line)
+            raise line.error("the driver's line holds no repeats")
         software = {
             name: str(data[name])
             for name in ("devito", "python", "compiler", "mpi")
@@ -290,47 +268,38 @@ def _driver(number: int, line: str) -> DevitoOutput:
             # Since drivers measure over nodes; kept output of older ones is read all the same.
             hosts=tuple(str(host) for host in data.get("hosts", [])),
             ranks=int(data["ranks"]),
-            peak_rss_bytes=int(data["peak_rss_bytes"]),
         )
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ParseError(f"the driver's line lacks or spoils {error}", number, line) from None
+        raise line.error(f"the driver's line lacks or spoils {error}") from None
 
 
-def _driver_repeat(item: Mapping[str, Any], number: int, line: str) -> Repeat:
-    seconds = _positive(str(item["seconds"]), "seconds", number, line)
+def _driver_repeat(item: Mapping[str, Any], line: Line) -> Repeat:
+    seconds = _positive(item["seconds"], "seconds", line)
     halo = item.get("halo_seconds")
     if halo is not None:
-        halo = _finite(str(halo), "halo_seconds", number, line)
+        halo = _finite(halo, "halo_seconds", line)
         # Another clock than the run time's.
         if not 0 <= halo <= seconds * (1 + _CLOCKS_DIFFER):
-            raise ParseError(f"{halo} s of halos in a run of {seconds} s", number, line)
+            raise line.error(f"{halo} s of halos in a run of {seconds} s")
     return Repeat(
         seconds=seconds,
         halo_seconds=halo,
-        flops=_positive(str(item["flops"]), "flops", number, line),
-        points=_positive(str(item["points"]), "points", number, line),
-        operational_intensity=_positive(str(item["operational_intensity"]), "OI", number, line),
+        flops=_positive(item["flops"], "flops", line),
+        points=_positive(item["points"], "points", line),
+        operational_intensity=_positive(item["operational_intensity"], "OI", line),
     )
 
 
-def _compare(
-    output: DevitoOutput, logged: List[Tuple[int, Repeat]], lines: List[str], number: int
-) -> None:
-    """The log beside the driver's line, which has that number, must tell the same, rounded."""
-    if not logged:
-        return
-    if len(logged) != len(output.repeats):
-        raise ParseError(
-            f"the driver says {len(output.repeats)} repeats, the log shows {len(logged)}",
-            number,
-            lines[number - 1],
+def _compare(output: DevitoOutput, logged: Sequence[Tuple[Line, Repeat]], driver: Line) -> None:
+    """The log beside the driver's line must tell the same, rounded."""
+    if logged and len(logged) != len(output.repeats):
+        raise driver.error(
+            f"the driver says {len(output.repeats)} repeats, the log shows {len(logged)}"
         )
-    for (log_number, log), exact in zip(logged, output.repeats):
+    for (line, log), exact in zip(logged, output.repeats):
         # Over ranks the driver takes the slowest, the log rank 0's: the log may be the shorter of
         # the two.
         if log.seconds - exact.seconds > _TIMED_DIFFERENCE_SECONDS:
-            raise ParseError(
-                f"the log says {log.seconds} s where the driver says {exact.seconds} s",
-                log_number,
-                lines[log_number - 1],
+            raise line.error(
+                f"the log says {log.seconds} s where the driver says {exact.seconds} s"
             )

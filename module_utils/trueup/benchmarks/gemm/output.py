@@ -7,13 +7,12 @@ operations. A checksum over the line's content shows any damage.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from ...errors import ParseError, refuse_long_numbers
+from ...errors import ParseError
+from ...reading import Line, decoded, digest, lines_of
 from ...record import Metric, summarise
 
 __all__ = ["LARGEST_ERROR", "TOOL", "GemmOutput", "Gpu", "parse_gemm", "recognises"]
@@ -131,38 +130,19 @@ def parse_gemm(text: str) -> GemmOutput:
         ParseError: no line of the program or several, a wrong checksum, or a figure that is
             missing, stands twice or cannot be.
     """
-    refuse_long_numbers(text)
-    found = [
-        (number, line)
-        for number, line in enumerate(text.split("\n"), 1)
-        if line.startswith(f'{{"tool": "{_OUR_TOOL}"')
-    ]
-    if len(found) != 1:
-        many = "several lines" if found else "no line"
-        raise ParseError(f'{many} {{"tool": "{_OUR_TOOL}" ...}}', *(found[1] if found else ()))
-    number, line = found[0]
-
-    def refuse(message: str) -> ParseError:
-        return ParseError(message, number, line)
-
+    begin = f'{{"tool": "{_OUR_TOOL}"'
+    found = [line for line in lines_of(text) if line.startswith(begin)]
+    if not found:
+        raise ParseError(f"no line {begin} ...}}")
+    if len(found) > 1:
+        raise found[1].error(f"several lines {begin} ...}}")
+    line = found[0]
+    data = decoded(line, "", "the line", version=_FORMAT, role="gemm")
+    if data.pop("sha256", None) != digest(data)[:16]:
+        raise line.error("the checksum is not that of the line's content: it is damaged")
     try:
-        data = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise refuse(f"the line is cut off or damaged ({error})") from None
-    if data.get("format") != _FORMAT:
-        raise refuse(f"the line is not of format {_FORMAT}: run the role gemm again")
-    claimed = data.pop("sha256", None)
-    content = json.dumps(data, sort_keys=True, separators=(",", ":"))
-    if claimed != hashlib.sha256(content.encode("ascii")).hexdigest()[:16]:
-        raise refuse("the checksum is not that of the line's content: it is damaged")
-    try:
-        gpus = tuple(_gpu(gpu, refuse) for gpu in data["gpus"])
-        if not gpus or len({gpu.number for gpu in gpus}) != len(gpus):
-            raise refuse("no GPU, or one that stands twice")
-        if len({(tuple(gpu.rates), tuple(gpu.sizes.values())) for gpu in gpus}) != 1:
-            raise refuse("the GPUs were not measured alike")
-        if not gpus[0].rates:
-            raise refuse(f"no precision was measured{_reasons(gpus[0])}")
+        gpus = tuple(_gpu(gpu, line) for gpu in data["gpus"])
+        _check_alike(gpus, line)
         software = {name: str(data["gpus"][0][name]) for name in ("torch", "cuda")}
         return GemmOutput(
             gpus=gpus,
@@ -171,33 +151,34 @@ def parse_gemm(text: str) -> GemmOutput:
             tool_version=f"{_OUR_TOOL} {_FORMAT} (torch {software['torch']})",
         )
     except (AttributeError, KeyError, TypeError, ValueError, ZeroDivisionError) as error:
-        raise refuse(f"the line lacks or spoils {error}") from None
+        raise line.error(f"the line lacks or spoils {error}") from None
 
 
-def _reasons(gpu: Gpu) -> str:
-    reasons = "; ".join(f"{name}: {why}" for name, why in gpu.skipped.items())
-    return f": {reasons}" if reasons else ""
+def _check_alike(gpus: Sequence[Gpu], line: Line) -> None:
+    if not gpus or len({gpu.number for gpu in gpus}) != len(gpus):
+        raise line.error("no GPU, or one that stands twice")
+    if len({(tuple(gpu.rates), tuple(gpu.sizes.values())) for gpu in gpus}) != 1:
+        raise line.error("the GPUs were not measured alike")
+    if not gpus[0].rates:
+        reasons = "; ".join(f"{name}: {why}" for name, why in gpus[0].skipped.items())
+        raise line.error("no precision was measured" + (f": {reasons}" if reasons else ""))
 
 
-def _gpu(data: Mapping[str, Any], refuse: Any) -> Gpu:
+def _gpu(data: Mapping[str, Any], line: Line) -> Gpu:
     rates: Dict[str, Tuple[float, ...]] = {}
     errors: Dict[str, float] = {}
     sizes: Dict[str, int] = {}
     for row in data["precisions"]:
-        name, n, calls = str(row["precision"]), row["n"], row["calls"]
+        name = str(row["precision"])
         if name not in LARGEST_ERROR or name in rates:
-            raise refuse(f"precision {name} is not known, or stands twice")
-        if not (type(n) is int and 0 < n < _MOST_N and type(calls) is int and calls > 0):
-            raise refuse(f"{name}: n {n!r} or calls {calls!r} cannot be")
-        seconds = [float(value) for value in row["seconds"]]
-        if len(seconds) < 3 or not all(math.isfinite(value) and value > 0 for value in seconds):
-            raise refuse(f"{name}: fewer than 3 repeats, or a time that is not positive")
-        rates[name] = tuple(2.0 * n**3 * calls / value for value in seconds)
-        if max(rates[name]) > _MOST:
-            raise refuse(f"{name}: {max(rates[name]):.3g} flop/s cannot be")
-        errors[name], sizes[name] = float(row["error"]), n
+            raise line.error(f"precision {name} is not known, or stands twice")
+        rates[name], errors[name], sizes[name] = (
+            _rates(name, row, line),
+            float(row["error"]),
+            row["n"],
+        )
         if not (math.isfinite(errors[name]) and errors[name] >= 0):
-            raise refuse(f"{name}: error {row['error']!r} is not one")
+            raise line.error(f"{name}: error {row['error']!r} is not one")
     return Gpu(
         number=int(data["gpu"]),
         name=str(data["name"]),
@@ -207,3 +188,16 @@ def _gpu(data: Mapping[str, Any], refuse: Any) -> Gpu:
         cpus=tuple(int(cpu) for cpu in data["cpus"]),
         skipped={str(row["precision"]): str(row["why"]) for row in data["skipped"]},
     )
+
+
+def _rates(name: str, row: Mapping[str, Any], line: Line) -> Tuple[float, ...]:
+    n, calls = row["n"], row["calls"]
+    if not (type(n) is int and 0 < n < _MOST_N and type(calls) is int and calls > 0):
+        raise line.error(f"{name}: n {n!r} or calls {calls!r} cannot be")
+    seconds = [float(value) for value in row["seconds"]]
+    if len(seconds) < 3 or not all(math.isfinite(value) and value > 0 for value in seconds):
+        raise line.error(f"{name}: fewer than 3 repeats, or a time that is not positive")
+    rates = tuple(2.0 * n**3 * calls / value for value in seconds)
+    if max(rates) > _MOST:
+        raise line.error(f"{name}: {max(rates):.3g} flop/s cannot be")
+    return rates

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal, InvalidOperation
 from typing import Dict, List, Match, Optional, Pattern, Sequence, Set, Tuple
 
-from ...errors import ParseError, refuse_long_numbers
+from ...errors import ParseError
+from ...reading import Line, lines_of
 from ...record import Metric, summarise
 
 __all__ = ["TOOL", "HplOutput", "HplTest", "parse_hpl", "recognises"]
@@ -129,7 +130,7 @@ class HplOutput:
 
 @dataclass(frozen=True)
 class _Row:
-    number: int
+    line: Line
     variant: str
     n: int
     nb: int
@@ -157,8 +158,7 @@ def parse_hpl(text: str) -> HplOutput:
             that are missing or differ, figures that are no positive numbers or contradict each
             other.
     """
-    refuse_long_numbers(text)
-    lines = [line.strip() for line in text.splitlines()]
+    lines = [Line(line.strip(), line.number) for line in lines_of(text)]
     summary = _summary(lines)
     hpcc = _first(_HPCC, lines)
     if hpcc is not None and _HPCC_END not in lines:
@@ -185,18 +185,18 @@ def parse_hpl(text: str) -> HplOutput:
     return HplOutput(tuple(tests), skipped, success, _version(lines), warnings)
 
 
-def _version(lines: Sequence[str]) -> Optional[str]:
+def _version(lines: Sequence[Line]) -> Optional[str]:
     """What the program calls itself: "2.3", "hpcc 1.5.0"; None where it does not."""
     said = {"{}": _BANNER, "HPL-NVIDIA {}": _NVIDIA, "hpcc {}": _HPCC}
     found = {words: _first(pattern, lines) for words, pattern in said.items()}
     return ", ".join(words.format(one.group(1)) for words, one in found.items() if one) or None
 
 
-def _first(pattern: Pattern[str], lines: Sequence[str]) -> Optional[Match[str]]:
+def _first(pattern: Pattern[str], lines: Sequence[Line]) -> Optional[Match[str]]:
     return next((found for found in map(pattern.fullmatch, lines) if found), None)
 
 
-def _errors(lines: Sequence[str]) -> List[str]:
+def _errors(lines: Sequence[Line]) -> List[str]:
     """What stands below each ``HPL ERROR from process``, each once."""
     found = [
         " ".join(lines[number + 1 : number + 2]).strip("<> ") or line
@@ -209,60 +209,59 @@ def _errors(lines: Sequence[str]) -> List[str]:
 # ---- the table
 
 
-def _table(lines: Sequence[str]) -> Tuple[List[HplTest], int]:
+def _table(lines: Sequence[Line]) -> Tuple[List[HplTest], int]:
     header = _header(lines)
-    threshold, echoes = _preamble(lines[: header - 1])
+    threshold, echoes = _preamble(lines[: header.number - 1])
     tests: List[HplTest] = []
     row: Optional[_Row] = None
-    per_gpu = _HEADER.fullmatch(lines[header - 1])
-    wants_gpu = bool(per_gpu and per_gpu.group(1))
-    end: Optional[int] = None
-    for number, line in enumerate(lines[header:], header + 1):
+    per_gpu = "per GPU" in header
+    end: Optional[Line] = None
+    for line in lines[header.number :]:
         if _ENDING[0].fullmatch(line):
-            end = number
+            end = line
             break
         if line.startswith("T/V ") and not _HEADER.fullmatch(line):
-            raise ParseError("the table's header is not T/V N NB P Q Time Gflops", number, line)
+            raise line.error("the table's header is not T/V N NB P Q Time Gflops")
         if re.match(r"W[RC]\w*\s", line):
             if row is not None:
-                raise ParseError("no residual line before the next row", number, line)
-            row = _row(number, line, echoes, per_gpu=wants_gpu)
+                raise line.error("no residual line before the next row")
+            row = _row(line, echoes, per_gpu=per_gpu)
         elif line.startswith("||Ax-b||_oo/"):
             if row is None:
-                raise ParseError("a residual without a row of the table before it", number, line)
-            tests.append(_test(row, number, line, threshold))
+                raise line.error("a residual without a row of the table before it")
+            tests.append(_test(row, line, threshold))
             row = None
     if row is not None:
-        raise ParseError("the row has no residual line", row.number, lines[row.number - 1])
+        raise row.line.error("the row has no residual line")
     if end is None:
         raise ParseError("no 'Finished ... tests with the following results:' after the table")
     return tests, _ending(lines, end, tests)
 
 
-def _header(lines: Sequence[str]) -> int:
-    """The number of the table's first header line."""
-    for number, line in enumerate(lines, 1):
+def _header(lines: Sequence[Line]) -> Line:
+    """The table's first header line."""
+    for line in lines:
         if _HEADER.fullmatch(line):
-            return number
+            return line
         if line.startswith("T/V ") and "Gflops" in line:
-            raise ParseError("the table's header is not T/V N NB P Q Time Gflops", number, line)
+            raise line.error("the table's header is not T/V N NB P Q Time Gflops")
         if _RESIDUAL.fullmatch(line):
-            raise ParseError("a residual without a table T/V ... before it", number, line)
-    for number, line in enumerate(lines, 1):
+            raise line.error("a residual without a table T/V ... before it")
+    for line in lines:
         if line.startswith(_ERROR):
-            raise ParseError("HPL reports an error and has no table", number, line)
+            raise line.error("HPL reports an error and has no table")
     raise ParseError("no table 'T/V N NB P Q Time Gflops'")
 
 
-def _preamble(lines: Sequence[str]) -> Tuple[float, List[Tuple[str, Set[int]]]]:
+def _preamble(lines: Sequence[Line]) -> Tuple[float, List[Tuple[str, Set[int]]]]:
     """The threshold of the residuals, and what HPL says it will run: (N, values), (NB, values)."""
     threshold = _STANDARD_THRESHOLD
     echoes: List[Tuple[str, Set[int]]] = []
     open_list: Optional[Set[int]] = None
-    for number, line in enumerate(lines, 1):
+    for line in lines:
         found = _THRESHOLD.fullmatch(line)
         if found:
-            threshold = float(_positive(found.group(1), "threshold", number, line))
+            threshold = float(_positive(found.group(1), "threshold", line))
         echo = _ECHO.fullmatch(line)
         if echo:
             open_list = {int(word) for word in echo.group(2).split()}
@@ -274,52 +273,46 @@ def _preamble(lines: Sequence[str]) -> Tuple[float, List[Tuple[str, Set[int]]]]:
     return threshold, echoes
 
 
-def _row(number: int, line: str, echoes: Sequence[Tuple[str, Set[int]]], *, per_gpu: bool) -> _Row:
+def _row(line: Line, echoes: Sequence[Tuple[str, Set[int]]], *, per_gpu: bool) -> _Row:
     found = _ROW.fullmatch(line)
     if not found:
-        raise ParseError("a row of the table is cut off or has other columns", number, line)
+        raise line.error("a row of the table is cut off or has other columns")
     variant, *sizes, time_text, gflops_text, gpu_text = found.groups()
     n, nb, p, q = (int(size) for size in sizes)
     if 0 in (n, nb, p, q):
-        raise ParseError("N, NB, P or Q is 0", number, line)
+        raise line.error("N, NB, P or Q is 0")
     if (gpu_text is not None) != per_gpu:
-        raise ParseError("the row has other columns than the header", number, line)
-    time = _positive(time_text, "Time", number, line, zero=True)
-    gflops = _positive(gflops_text, "Gflops", number, line)
+        raise line.error("the row has other columns than the header")
+    time = _positive(time_text, "Time", line, zero=True)
+    gflops = _positive(gflops_text, "Gflops", line)
     for name, allowed in echoes:
         value = {"N": n, "NB": nb, "P": p, "Q": q}[name]
         if value not in allowed:
-            raise ParseError(
-                f"{name} {value} is not among those that HPL said it would run, {sorted(allowed)}",
-                number,
-                line,
+            raise line.error(
+                f"{name} {value} is not among those that HPL said it would run, {sorted(allowed)}"
             )
     if not _rate_agrees(n, (time, _half(time)), (gflops, _half(gflops))):
-        raise ParseError(
-            f"{gflops_text} Gflops is not (2/3 N^3 + 3/2 N^2) / {time_text} s for N {n}",
-            number,
-            line,
+        raise line.error(
+            f"{gflops_text} Gflops is not (2/3 N^3 + 3/2 N^2) / {time_text} s for N {n}"
         )
     if gpu_text is not None:
-        gpu = _positive(gpu_text, "Gflops per GPU", number, line)
+        gpu = _positive(gpu_text, "Gflops per GPU", line)
         if abs(gpu * p * q - gflops) > _half(gpu) * p * q + _half(gflops):
-            raise ParseError(f"{gpu_text} per GPU is not {gflops_text} / {p * q}", number, line)
-    return _Row(number, variant, n, nb, p, q, time, gflops)
+            raise line.error(f"{gpu_text} per GPU is not {gflops_text} / {p * q}")
+    return _Row(line, variant, n, nb, p, q, time, gflops)
 
 
-def _test(row: _Row, number: int, line: str, threshold: float) -> HplTest:
+def _test(row: _Row, line: Line, threshold: float) -> HplTest:
     found = _RESIDUAL.fullmatch(line)
     if not found:
-        raise ParseError("the residual line is cut off or of another form", number, line)
+        raise line.error("the residual line is cut off or of another form")
     passed = found.group(2) == "PASSED"
     residual: Optional[float] = None
     if not re.fullmatch(r"[+-]?(?:nan|inf)", found.group(1), re.IGNORECASE):
-        residual = float(_positive(found.group(1), "residual", number, line, zero=True))
+        residual = float(_positive(found.group(1), "residual", line, zero=True))
     if passed != (residual is not None and residual < threshold):
-        raise ParseError(
-            f"residual {found.group(1)} is {found.group(2)} against a threshold of {threshold:g}",
-            number,
-            line,
+        raise line.error(
+            f"residual {found.group(1)} is {found.group(2)} against a threshold of {threshold:g}"
         )
     return HplTest(
         variant=row.variant,
@@ -334,54 +327,49 @@ def _test(row: _Row, number: int, line: str, threshold: float) -> HplTest:
     )
 
 
-def _ending(lines: Sequence[str], end: int, tests: Sequence[HplTest]) -> int:
+def _ending(lines: Sequence[Line], end: Line, tests: Sequence[HplTest]) -> int:
     """Check the counts at the end against the tests read; how many tests HPL skipped."""
     counts: List[int] = []
-    for offset, pattern in enumerate(_ENDING):
-        number = end + offset
-        line = lines[number - 1] if number <= len(lines) else ""
+    after = [*lines[end.number - 1 :], *[Line("", len(lines) + 1)] * len(_ENDING)]
+    for pattern, line in zip(_ENDING, after):
         found = pattern.fullmatch(line)
         if not found:
-            raise ParseError("the counts after 'Finished' are cut off or damaged", number, line)
+            raise line.error("the counts after 'Finished' are cut off or damaged")
         counts.append(int(found.group(1)))
     finished, passed, failed, skipped = counts
     if finished != passed + failed + skipped:
-        raise ParseError(
-            f"{finished} tests are not {passed} passed, {failed} failed and {skipped} skipped",
-            end,
-            lines[end - 1],
+        raise end.error(
+            f"{finished} tests are not {passed} passed, {failed} failed and {skipped} skipped"
         )
     read = (sum(test.passed for test in tests), sum(not test.passed for test in tests))
     if (passed, failed) != read:
-        raise ParseError(
+        raise end.error(
             f"HPL counts {passed} passed and {failed} failed tests, the table holds {read[0]} and "
-            f"{read[1]}",
-            end,
-            lines[end - 1],
+            f"{read[1]}"
         )
     if not tests:
-        raise ParseError(f"all {skipped} tests were skipped", end, lines[end - 1])
-    rest = lines[end + len(_ENDING) - 1 :]
+        raise end.error(f"all {skipped} tests were skipped")
+    rest = lines[end.number + len(_ENDING) - 1 :]
     if "End of Tests." not in rest:
         raise ParseError("no 'End of Tests.' at the end: the output is cut off")
-    for number, line in enumerate(rest, end + len(_ENDING)):
+    for line in rest:
         if _HEADER.fullmatch(line) or _RESIDUAL.fullmatch(line) or _ENDING[0].fullmatch(line):
-            raise ParseError("another run begins after the end of the first", number, line)
+            raise line.error("another run begins after the end of the first")
     return skipped
 
 
 # ---- hpcc's summary
 
 
-def _summary(lines: Sequence[str]) -> Dict[str, Tuple[int, str, str]]:
-    """hpcc's keys to (line number, line, value); empty where the output has no summary."""
-    keys: Dict[str, Tuple[int, str, str]] = {}
-    for number, line in enumerate(lines, 1):
+def _summary(lines: Sequence[Line]) -> Dict[str, Tuple[Line, str]]:
+    """hpcc's keys to line and value; empty where the output has no summary."""
+    keys: Dict[str, Tuple[Line, str]] = {}
+    for line in lines:
         found = _KEY.fullmatch(line)
         if found and (found.group(1).startswith("HPL_") or found.group(1) == "Success"):
             if found.group(1) in keys:
-                raise ParseError(f"{found.group(1)} stands twice", number, line)
-            keys[found.group(1)] = (number, line, found.group(2))
+                raise line.error(f"{found.group(1)} stands twice")
+            keys[found.group(1)] = (line, found.group(2))
     if not any(name.startswith("HPL_") for name in keys):
         if _SUMMARY_BEGIN in lines:
             raise ParseError("hpcc's summary has no HPL figures: the output is cut off")
@@ -394,52 +382,40 @@ def _summary(lines: Sequence[str]) -> Dict[str, Tuple[int, str, str]]:
     return keys
 
 
-def _int(summary: Dict[str, Tuple[int, str, str]], name: str) -> int:
-    number, line, text = summary[name]
+def _int(summary: Dict[str, Tuple[Line, str]], name: str) -> int:
+    line, text = summary[name]
     if not re.fullmatch(r"\d+", text):
-        raise ParseError(f"{name} {text!r} is not a whole number", number, line)
+        raise line.error(f"{name} {text!r} is not a whole number")
     return int(text)
 
 
-def _with_summary(
-    tests: Sequence[HplTest], summary: Dict[str, Tuple[int, str, str]]
-) -> List[HplTest]:
+def _with_summary(tests: Sequence[HplTest], summary: Dict[str, Tuple[Line, str]]) -> List[HplTest]:
     """The tests with the summary's more precise figures; the test that it stands for alone where
     there is no table."""
     figures = {
-        name: _positive(summary[name][2], name, *summary[name][:2])
+        name: _positive(summary[name][1], name, summary[name][0])
         for name in ("HPL_Tflops", "HPL_time", *_NORM_KEYS)
     }
     size = {column: _int(summary, name) for name, column in _GRID_KEYS.items()}
-    number, line, _text = summary["HPL_Tflops"]
+    line = summary["HPL_Tflops"][0]
     time, gflops = figures["HPL_time"], figures["HPL_Tflops"].scaleb(3)
     if 0 in size.values():
-        raise ParseError("HPL_N, HPL_NB, HPL_nprow or HPL_npcol is 0", number, line)
+        raise line.error("HPL_N, HPL_NB, HPL_nprow or HPL_npcol is 0")
     if not _rate_agrees(size["n"], (time, _half(time, 6)), (gflops, _half(gflops, 6))):
-        raise ParseError(
-            f"HPL_Tflops is not (2/3 N^3 + 3/2 N^2) / HPL_time for N {size['n']}", number, line
-        )
+        raise line.error(f"HPL_Tflops is not (2/3 N^3 + 3/2 N^2) / HPL_time for N {size['n']}")
     eps, rnorm, anorm, xnorm, bnorm = (float(figures[name]) for name in _NORM_KEYS)
     residual = rnorm / (eps * (anorm * xnorm + bnorm) * size["n"])
     if not math.isfinite(residual):
-        raise ParseError("the summary's norms give no finite residual", number, line)
+        raise line.error("the summary's norms give no finite residual")
     if not tests:
         passed = residual < _STANDARD_THRESHOLD
         seconds, rate = float(time), float(gflops.scaleb(9))
         return [HplTest("", seconds=seconds, rate=rate, residual=residual, passed=passed, **size)]
-    result = list(tests)
     for index, test in enumerate(tests):
         if _same(test, size, time, gflops, residual):
-            result[index] = HplTest(
-                variant=test.variant,
-                seconds=float(time),
-                rate=float(gflops.scaleb(9)),
-                residual=test.residual,
-                passed=test.passed,
-                **size,
-            )
-            return result
-    raise ParseError("hpcc's summary and its table differ", number, line)
+            exact = replace(test, seconds=float(time), rate=float(gflops.scaleb(9)))
+            return [*tests[:index], exact, *tests[index + 1 :]]
+    raise line.error("hpcc's summary and its table differ")
 
 
 def _same(
@@ -459,15 +435,15 @@ def _same(
 # ---- figures
 
 
-def _positive(text: str, name: str, number: int, line: str, *, zero: bool = False) -> Decimal:
+def _positive(text: str, name: str, line: Line, *, zero: bool = False) -> Decimal:
     try:
         value = Decimal(text)
     except InvalidOperation:
-        raise ParseError(f"{name} {text!r} is not a number", number, line) from None
+        raise line.error(f"{name} {text!r} is not a number") from None
     if not value.is_finite() or value < 0 or (value == 0 and not zero):
-        raise ParseError(f"{name} {text!r} is not a positive number", number, line)
+        raise line.error(f"{name} {text!r} is not a positive number")
     if value.adjusted() > 30 or (value and value.adjusted() < -30):
-        raise ParseError(f"{name} {text!r} is absurd", number, line)
+        raise line.error(f"{name} {text!r} is absurd")
     return value
 
 

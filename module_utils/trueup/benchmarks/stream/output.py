@@ -11,13 +11,13 @@ Two forms are read:
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from ...errors import ParseError, refuse_long_numbers
+from ...errors import ParseError
+from ...reading import Line, decoded, lines_of
 from ...record import Metric, summarise
 
 __all__ = ["KERNELS", "TOOL", "StreamOutput", "parse_stream", "recognises"]
@@ -25,7 +25,6 @@ __all__ = ["KERNELS", "TOOL", "StreamOutput", "parse_stream", "recognises"]
 TOOL = "stream"
 KERNELS = ("copy", "scale", "add", "triad")
 _OUR_TOOL = "trueup-stream"
-_FORMAT = 1
 # STREAM's own bound for doubles.
 _LARGEST_ERROR = 1e-13
 _MB = 1e6
@@ -109,40 +108,29 @@ def parse_stream(text: str) -> StreamOutput:
     Raises:
         ParseError: a kernel, the verdict or a figure is missing, stands twice or is no number.
     """
-    refuse_long_numbers(text)
-    for number, line in enumerate(text.splitlines(), 1):
+    lines = lines_of(text)
+    for line in lines:
         if line.startswith(f'{{"tool": "{_OUR_TOOL}"'):
-            return _ours(number, line)
-    return _classic(text.splitlines())
+            return _ours(line)
+    return _classic(lines)
 
 
-def _ours(number: int, line: str) -> StreamOutput:
-    try:
-        data = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise ParseError(
-            f"the kernel's line is cut off or damaged ({error})", number, line
-        ) from None
-    if data.get("format") != _FORMAT:
-        raise ParseError(
-            f"the kernel's line is not of format {_FORMAT}: run the role stream again", number, line
-        )
+def _ours(line: Line) -> StreamOutput:
+    data = decoded(line, "", "the kernel's line", version=1, role="stream")
     try:
         if set(data["kernels"]) != set(KERNELS):
-            raise ParseError(
-                f"kernels are {sorted(data['kernels'])}, not {sorted(KERNELS)}", number, line
-            )
+            raise line.error(f"kernels are {sorted(data['kernels'])}, not {sorted(KERNELS)}")
         rates = {
             kernel: tuple(
-                _positive(data["kernels"][kernel]["bytes"], "bytes", number, line)
-                / _positive(seconds, f"{kernel} time", number, line)
+                _positive(data["kernels"][kernel]["bytes"], "bytes", line)
+                / _positive(seconds, f"{kernel} time", line)
                 for seconds in data["kernels"][kernel]["seconds"]
             )
             for kernel in KERNELS
         }
         counts = {len(values) for values in rates.values()}
         if len(counts) != 1 or 0 in counts:
-            raise ParseError("the kernels have no or different numbers of repeats", number, line)
+            raise line.error("the kernels have no or different numbers of repeats")
         largest_error = float(data["error"])
         return StreamOutput(
             rates=rates,
@@ -158,58 +146,67 @@ def _ours(number: int, line: str) -> StreamOutput:
             software={"stream_kernel": str(data["stores"]), "compiler": f"gcc {data['compiler']}"},
         )
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ParseError(f"the kernel's line lacks or spoils {error}", number, line) from None
+        raise line.error(f"the kernel's line lacks or spoils {error}") from None
 
 
-def _positive(value: Any, name: str, number: int, line: str) -> float:
+def _positive(value: Any, name: str, line: Line) -> float:
     try:
         result = float(value)
     except (TypeError, ValueError):
-        raise ParseError(f"{name} {value!r} is not a number", number, line) from None
+        raise line.error(f"{name} {value!r} is not a number") from None
     if not (math.isfinite(result) and result > 0):
-        raise ParseError(f"{name} {value!r} is not a positive number", number, line)
+        raise line.error(f"{name} {value!r} is not a positive number")
     return result
 
 
-def _classic(lines: List[str]) -> StreamOutput:
-    header = next((n for n, line in enumerate(lines, 1) if _HEADER.fullmatch(line.strip())), None)
-    if header is None:
-        raise ParseError("no table 'Function Best Rate MB/s Avg time Min time Max time'")
-    rates: Dict[str, Tuple[float, ...]] = {}
-    for number, line in enumerate(lines[header:], header + 1):
-        row = _ROW.fullmatch(line.strip())
-        if not row:
-            break
-        kernel = row.group(1).lower()
-        if kernel in rates:
-            raise ParseError(f"{row.group(1)} stands twice", number, line)
-        best, mean_time, least_time, most_time = (
-            _positive(text, f"{kernel} figure", number, line) for text in row.groups()[1:]
-        )
-        if not least_time <= mean_time <= most_time:
-            raise ParseError("average time is not between least and most", number, line)
-        # best x least time is the bytes counted: with it the printed times become rates.
-        counted = best * _MB * least_time
-        rates[kernel] = (best * _MB, counted / mean_time, counted / most_time)
-    if set(rates) != set(KERNELS):
-        missing = ", ".join(kernel for kernel in KERNELS if kernel not in rates)
-        raise ParseError(f"the table ends without {missing}", header, lines[header - 1])
+def _classic(lines: Sequence[Line]) -> StreamOutput:
     text = "\n".join(lines)
+    rates = _table(lines)
     verdict = next(
         (line for line in lines if line.startswith(("Solution Validates", "Failed Validation"))),
         None,
     )
     if verdict is None:
         raise ParseError("no verdict 'Solution Validates' after the table: the output is cut off")
-    elements, times = _ELEMENTS.search(text), _TIMES.search(text)
-    threads, version = _THREADS.search(text), _VERSION.search(text)
+    elements, times, threads = (
+        int(found.group(1)) if found else None
+        for found in (pattern.search(text) for pattern in (_ELEMENTS, _TIMES, _THREADS))
+    )
+    version = _VERSION.search(text)
     return StreamOutput(
         rates=rates,
         # STREAM leaves its first iteration out of the times.
-        repeats=max(1, int(times.group(1)) - 1) if times else 1,
+        repeats=max(1, (times or 0) - 1),
         best_mean_worst=True,
         valid=verdict.startswith("Solution Validates") and "Failed Validation" not in text,
         tool_version=version.group(1) if version else None,
-        threads=int(threads.group(1)) if threads else None,
-        array_bytes=int(elements.group(1)) * 8 if elements else None,
+        threads=threads,
+        array_bytes=elements * 8 if elements is not None else None,
     )
+
+
+def _table(lines: Sequence[Line]) -> Dict[str, Tuple[float, ...]]:
+    """Best, mean and worst rate of each kernel."""
+    header = next((line for line in lines if _HEADER.fullmatch(line.strip())), None)
+    if header is None:
+        raise ParseError("no table 'Function Best Rate MB/s Avg time Min time Max time'")
+    rates: Dict[str, Tuple[float, ...]] = {}
+    for line in lines[header.number :]:
+        row = _ROW.fullmatch(line.strip())
+        if not row:
+            break
+        kernel = row.group(1).lower()
+        if kernel in rates:
+            raise line.error(f"{row.group(1)} stands twice")
+        best, mean_time, least_time, most_time = (
+            _positive(text, f"{kernel} figure", line) for text in row.groups()[1:]
+        )
+        if not least_time <= mean_time <= most_time:
+            raise line.error("average time is not between least and most")
+        # best x least time is the bytes counted: with it the printed times become rates.
+        counted = best * _MB * least_time
+        rates[kernel] = (best * _MB, counted / mean_time, counted / most_time)
+    if set(rates) != set(KERNELS):
+        missing = ", ".join(kernel for kernel in KERNELS if kernel not in rates)
+        raise header.error(f"the table ends without {missing}")
+    return rates

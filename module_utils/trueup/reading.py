@@ -1,0 +1,107 @@
+"""What parsers share: lines that know their number, and the JSON that our own programs print."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any, Dict, List, Mapping, Sequence, Tuple
+
+from .errors import ParseError, refuse_long_numbers
+
+__all__ = ["Line", "decoded", "digest", "is_count", "is_number", "lines_of", "only", "unique"]
+
+# What bench.py puts before the second stream.
+STANDARD_ERROR = "[standard error]"
+
+
+class Line(str):
+    """A line of an output, and its number from 1."""
+
+    __slots__ = ("number",)
+    number: int
+
+    def __new__(cls, text: str, number: int) -> Line:  # noqa: PYI034 WHY: 3.9 has no Self
+        line = super().__new__(cls, text)
+        line.number = number
+        return line
+
+    def error(self, message: str) -> ParseError:
+        """That error, which names this line and shows it."""
+        return ParseError(message, self.number, self)
+
+
+def lines_of(text: str) -> List[Line]:
+    """The lines of an output.
+
+    Raises:
+        ParseError: a number has 4000 digits or more.
+    """
+    refuse_long_numbers(text)
+    return [Line(line, number) for number, line in enumerate(text.splitlines(), 1)]
+
+
+def only(lines: Sequence[Line], prefix: str, second: str) -> List[Line]:
+    """The line that begins so, or none; ``second`` is the error of a second one."""
+    found = [line for line in lines if line.startswith(prefix)]
+    if len(found) > 1:
+        raise found[1].error(second)
+    return found
+
+
+def refuse_after(lines: Sequence[Line], message: str) -> None:
+    """Refuse what stands in these lines, up to the second stream."""
+    for line in lines:
+        if line.strip() == STANDARD_ERROR:
+            return
+        if line.strip():
+            raise line.error(message)
+
+
+def unique(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
+    """An object's members, for ``object_pairs_hook``.
+
+    Raises:
+        ValueError: a name stands twice, of which Python would drop the first.
+    """
+    names = [name for name, _ in pairs]
+    if len(set(names)) != len(names):
+        raise ValueError(f"{max(names, key=names.count)!r} stands twice")
+    return dict(pairs)
+
+
+def decoded(line: Line, prefix: str, what: str, *, version: int, role: str) -> Dict[str, Any]:
+    """The JSON object behind the prefix of a line that a program of ours has printed.
+
+    Args:
+        line: the line.
+        prefix: what stands before the object.
+        what: how an error calls the line: "the driver's line".
+        version: its member ``format``.
+        role: which installs the program anew.
+
+    Raises:
+        ParseError: it is none, or one of another format.
+    """
+    try:
+        data = json.loads(line[len(prefix) :], object_pairs_hook=unique)
+    except (ValueError, RecursionError) as error:
+        raise line.error(f"{what} is cut off or damaged ({error})") from None
+    if not isinstance(data, dict) or data.get("format") != version:
+        raise line.error(f"{what} is not of format {version}: run the role {role} again")
+    return data
+
+
+def digest(data: Mapping[str, Any]) -> str:
+    """The SHA-256 by which our programs seal an object."""
+    text = json.dumps(data, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def is_count(value: Any) -> bool:
+    """Whether JSON gave a whole number of 0 or more."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def is_number(value: Any) -> bool:
+    """Whether JSON gave a number, finite or not."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
