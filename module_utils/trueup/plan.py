@@ -19,8 +19,7 @@ __all__ = ["Asked", "Now", "Plan", "Skipped"]
 
 
 def _no_catalog(name: str) -> Any:
-    message = f"no catalog was handed over, and catalog/{name} is asked for"
-    raise BadInput(message)
+    raise BadInput(f"no catalog was handed over, and catalog/{name} is asked for")
 
 
 @dataclass(frozen=True)

@@ -102,8 +102,7 @@ def plan(
             notes.append(f"{spanning} of {ranks} ranks span more than one NUMA node")
     else:
         rooms = {number: _room(cores, smt=smt) for number, cores in domains.items()}
-        message = f"binding {binding!r}: {_misfit(rooms, ranks, threads_per_rank, name)}"
-        raise BadInput(message)
+        raise BadInput(f"binding {binding!r}: {_misfit(rooms, ranks, threads_per_rank, name)}")
     idle = _room(topology.cores, smt=smt) - ranks * threads_per_rank
     if idle:
         notes.append(f"{idle} {'CPUs' if smt else 'cores'} idle")
@@ -120,11 +119,10 @@ def domains_crossed(cpus: Iterable[int], topology: Topology) -> tuple[int, ...]:
     wanted = sorted(set(cpus))
     missing = [cpu for cpu in wanted if cpu not in node_of]
     if missing:
-        message = (
+        raise BadInput(
             f"CPUs {format_cpu_list(missing)} are not on this machine "
             f"(it has {format_cpu_list(topology.cpus)})"
         )
-        raise BadInput(message)
     return tuple(sorted({node_of[cpu] for cpu in wanted}))
 
 
@@ -147,8 +145,7 @@ def layouts(
         BadInput: ``max_layouts`` below 1.
     """
     if max_layouts is not None and max_layouts < 1:
-        message = f"max_layouts={max_layouts} must be at least 1"
-        raise BadInput(message)
+        raise BadInput(f"max_layouts={max_layouts} must be at least 1")
     cores = len(topology.cores)
     several = len(topology.numa) > 1 or len(topology.l3_groups) > 1
     threaded = "core" if several else "none"
@@ -205,11 +202,10 @@ def openmpi_rankfile(placement: Placement, hosts: Sequence[str]) -> str:
         BadInput: an unpinned placement, or no hosts.
     """
     if not hosts or not all(placement.per_rank):
-        message = (
+        raise BadInput(
             f"a rank file needs hosts (got {len(hosts)}) and a pinned placement "
             f"(got binding {placement.binding!r})"
         )
-        raise BadInput(message)
     lines = []
     for position, host in enumerate(hosts):
         for local, cpus in enumerate(placement.per_rank):
@@ -248,11 +244,11 @@ def _check(
     topology: Topology, ranks: int, threads_per_rank: int, binding: str, *, smt: bool
 ) -> None:
     if ranks < 1 or threads_per_rank < 1:
-        message = f"ranks={ranks} and threads_per_rank={threads_per_rank} must both be at least 1"
-        raise BadInput(message)
+        raise BadInput(
+            f"ranks={ranks} and threads_per_rank={threads_per_rank} must both be at least 1"
+        )
     if binding not in BINDINGS:
-        message = f"binding {binding!r} is not one of {', '.join(BINDINGS)}"
-        raise BadInput(message)
+        raise BadInput(f"binding {binding!r} is not one of {', '.join(BINDINGS)}")
     needed, room = ranks * threads_per_rank, _room(topology.cores, smt=smt)
     if needed > room:
         what = "CPUs" if smt else "cores"
@@ -264,8 +260,7 @@ def _check(
             message += f" ({len(topology.cpus)} with SMT siblings, used only when asked for)"
         raise BadInput(message)
     if binding == "l3" and not topology.l3_groups:
-        message = "binding 'l3': this machine shows no L3 cache; use 'numa' or 'core'"
-        raise BadInput(message)
+        raise BadInput("binding 'l3': this machine shows no L3 cache; use 'numa' or 'core'")
 
 
 def _domains(topology: Topology, binding: str) -> dict[int, list[Cpus]]:

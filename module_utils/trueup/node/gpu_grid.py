@@ -97,8 +97,7 @@ def _address(asked: Asked, manifest: Path) -> str:
         raise BadInput(str(error)) from error
     found, wanted = hashlib.sha256(content).hexdigest(), options["manifest_sha256"]
     if found != wanted.lower():
-        message = f"the driver manifest {manifest} has the sha256 {found}, expected {wanted}"
-        raise BadInput(message)
+        raise BadInput(f"the driver manifest {manifest} has the sha256 {found}, expected {wanted}")
     return grid_driver.choose(
         grid_driver.parse_manifest(text),
         branch=options["branch"],

@@ -106,16 +106,20 @@ def parse_query(text: str, fields: Sequence[str], key: str = "pci.bus_id") -> Di
     wanted = [key, *fields]
     # A unit stands behind a name: "clocks.current.sm [MHz]". A name may be an alias of ours.
     if not rows or len(rows[0]) != len(wanted) or rows[0][0].strip() not in {key, f"pci.{key}"}:
-        message = f"nvidia-smi: expected the columns {', '.join(wanted)}"
-        raise ParseError(message, 1, text.split("\n", 1)[0])
+        raise ParseError(
+            f"nvidia-smi: expected the columns {', '.join(wanted)}", 1, text.split("\n", 1)[0]
+        )
     found: Dict[str, List[str]] = {}
     for number, row in enumerate(rows[1:], start=2):
         if not row:
             continue
         address = _address(row[0].strip())
         if len(row) != len(wanted) or address is None or address in found:
-            message = f"nvidia-smi: expected a PCI address and {len(fields)} figures, each GPU once"
-            raise ParseError(message, number, ", ".join(row))
+            raise ParseError(
+                f"nvidia-smi: expected a PCI address and {len(fields)} figures, each GPU once",
+                number,
+                ", ".join(row),
+            )
         found[address] = [cell.strip() for cell in row[1:]]
     if not found:
         raise ParseError("nvidia-smi: no GPU in its answer")
@@ -185,8 +189,7 @@ def parse_nvlinks(text: str) -> List[Optional[Dict[str, Any]]]:
         elif link and found:
             links = found[-1] = found[-1] or {"active": 0, "total": 0, "inactive": []}
             if int(link.group(1)) != links["total"]:
-                message = f"nvidia-smi nvlink: expected link {links['total']}"
-                raise ParseError(message, number, line)
+                raise ParseError(f"nvidia-smi nvlink: expected link {links['total']}", number, line)
             links["total"] += 1
             if link.group(2):
                 links["active"] += 1

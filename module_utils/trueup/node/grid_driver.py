@@ -64,11 +64,11 @@ def parse_manifest(text: str) -> tuple[GridDriver, ...]:
             for row in driver["Version"]
         ]
     except (KeyError, TypeError, ValueError) as error:
-        message = f"the driver manifest is not as expected: {type(error).__name__} {error}"
-        raise ParseError(message) from error
+        raise ParseError(
+            f"the driver manifest is not as expected: {type(error).__name__} {error}"
+        ) from error
     if not found:
-        message = "the driver manifest has no GRID driver for Linux"
-        raise ParseError(message)
+        raise ParseError("the driver manifest has no GRID driver for Linux")
     return tuple(found)
 
 
@@ -107,26 +107,23 @@ def choose(
     of_branch = [row for row in mine if row.branch == branch]
     if not of_branch:
         offered = ", ".join(dict.fromkeys(row.branch for row in mine)) or "none"
-        message = (
+        raise BadInput(
             f"the driver manifest has no GRID {branch} for {system} (it has {offered}): choose "
             "one of them as gpu_grid_branch, with its gpu_grid_version"
         )
-        raise BadInput(message)
     driver = max(of_branch, key=lambda row: row.os_major)
     named = re.search(rf"(?<![\d.]){re.escape(distribution_version)}(?![\d.])", driver.supported)
     if driver.os_major != major and not named and not unlisted_allowed:
-        message = (
+        raise BadInput(
             f"GRID {branch} is not for {system} by the driver manifest "
             f"({driver.supported}): install one of these systems, or set "
             "gpu_grid_unlisted_os_allowed where NVIDIA supports it"
         )
-        raise BadInput(message)
     if driver.version != version:
-        message = (
+        raise BadInput(
             f"GRID {branch} is driver {driver.version} by the manifest, and gpu_grid_version is "
             f"{version}: correct the one that is wrong"
         )
-        raise BadInput(message)
     return driver
 
 

@@ -70,8 +70,7 @@ def parse_ibstat(text: str) -> tuple[Port, ...]:
         said = adapter.get("Number of ports")
         count = sum(port.device == device for port in ports)
         if device and said != str(count):
-            message = f"ibstat: {device} says it has {said} port(s) and shows {count}"
-            raise ParseError(message)
+            raise ParseError(f"ibstat: {device} says it has {said} port(s) and shows {count}")
 
     for line_number, line in lines:
         heading = re.fullmatch(r"CA '(\S+)'", line)
@@ -87,30 +86,29 @@ def parse_ibstat(text: str) -> tuple[Port, ...]:
             section = values if len(value.group(1)) == 2 else adapter
             section[value.group(2)] = value.group(3).strip()
         else:
-            message = "ibstat: neither an adapter, a port nor a value of one"
-            raise ParseError(message, line_number, line)
+            raise ParseError(
+                "ibstat: neither an adapter, a port nor a value of one", line_number, line
+            )
     end_adapter()
     if not ports:
-        message = "ibstat: no adapter in its answer"
-        raise ParseError(message)
+        raise ParseError("ibstat: no adapter in its answer")
     return tuple(ports)
 
 
 def _port(device: str, number: int, adapter: dict[str, str], values: dict[str, str]) -> Port:
     missing = [name for name in _NEEDED if not values.get(name)]
     if missing:
-        message = f"ibstat: port {number} of {device} lacks {', '.join(missing)}"
-        raise ParseError(message)
+        raise ParseError(f"ibstat: port {number} of {device} lacks {', '.join(missing)}")
     if values["Link layer"] not in _LINK_LAYERS:
-        message = f"ibstat: port {number} of {device} has the link layer {values['Link layer']!r}"
-        raise ParseError(message)
+        raise ParseError(
+            f"ibstat: port {number} of {device} has the link layer {values['Link layer']!r}"
+        )
     state = _STATES.get(values["State"])
     if state is None or re.fullmatch(r"\d+(\.\d+)?", values["Rate"]) is None:
-        message = (
+        raise ParseError(
             f"ibstat: port {number} of {device} is {values['State']!r} at {values['Rate']!r} Gb/s, "
             "which is no known state and a number"
         )
-        raise ParseError(message)
     return Port(
         device=device,
         number=number,

@@ -76,16 +76,14 @@ class Expected:
     def __init__(self, given: Mapping[str, Any]) -> None:
         unknown = sorted(set(given) - {"rate_gbps", "nics", "numa", "names"})
         if unknown:
-            message = f"expected: there is no {', '.join(unknown)}"
-            raise BadInput(message)
+            raise BadInput(f"expected: there is no {', '.join(unknown)}")
         try:
             self.rate_gbps = float(given["rate_gbps"]) if given.get("rate_gbps") else None
             self.nics = int(given["nics"]) if given.get("nics") not in (None, "") else None
             self.numa = {str(key): int(node) for key, node in (given.get("numa") or {}).items()}
             self.names = {str(key): str(name) for key, name in (given.get("names") or {}).items()}
         except (AttributeError, TypeError, ValueError) as error:
-            message = f"expected: not numbers and mappings ({error})"
-            raise BadInput(message) from error
+            raise BadInput(f"expected: not numbers and mappings ({error})") from error
 
 
 def read_devices(sysfs_root: str) -> list[dict[str, Any]]:

@@ -42,16 +42,13 @@ def parse_lscpu(text: str) -> Lscpu:
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
-        message = f"lscpu: expected JSON ({error})"
-        raise ParseError(message, 1, text[:200]) from error
+        raise ParseError(f"lscpu: expected JSON ({error})", 1, text[:200]) from error
     entries = document.get("lscpu") if isinstance(document, dict) else None
     if not isinstance(entries, list):
-        message = "lscpu: expected an object with a list 'lscpu'"
-        raise ParseError(message, 1, text[:200])
+        raise ParseError("lscpu: expected an object with a list 'lscpu'", 1, text[:200])
     fields = dict(_fields(entries))
     if not fields.get("Architecture"):
-        message = "lscpu: no field 'Architecture'; was it run in the C locale?"
-        raise ParseError(message)
+        raise ParseError("lscpu: no field 'Architecture'; was it run in the C locale?")
     sockets = fields.get("Socket(s)", "")
     return Lscpu(
         model=fields.get("Model name") or None,
@@ -62,8 +59,9 @@ def parse_lscpu(text: str) -> Lscpu:
 def _fields(entries: list[Any]) -> Iterator[tuple[str, str]]:
     for entry in entries:
         if not isinstance(entry, dict):
-            message = f"lscpu: expected an object with 'field' and 'data', got {str(entry)[:60]!r}"
-            raise ParseError(message)
+            raise ParseError(
+                f"lscpu: expected an object with 'field' and 'data', got {str(entry)[:60]!r}"
+            )
         if isinstance(entry.get("field"), str) and isinstance(entry.get("data"), str):
             yield entry["field"].rstrip(":"), entry["data"].strip()
         if isinstance(entry.get("children"), list):

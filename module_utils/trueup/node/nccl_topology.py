@@ -164,24 +164,20 @@ def read_layouts(catalog: Any) -> dict[str, Layout]:
     try:
         entries = dict(catalog["layouts"])
     except (KeyError, TypeError, ValueError) as error:
-        message = "topologies.yml: there is no mapping 'layouts'"
-        raise BadInput(message) from error
+        raise BadInput("topologies.yml: there is no mapping 'layouts'") from error
     layouts = {}
     for name, entry in entries.items():
         try:
             layouts[str(name)] = _layout(str(name), entry)
         except KeyError as error:
-            message = f"topologies.yml, layout {name}: there is no {error}"
-            raise BadInput(message) from error
+            raise BadInput(f"topologies.yml, layout {name}: there is no {error}") from error
         except (AttributeError, TypeError, ValueError, ParseError) as error:
-            message = f"topologies.yml, layout {name}: {error}"
-            raise BadInput(message) from error
+            raise BadInput(f"topologies.yml, layout {name}: {error}") from error
         _consistent(layouts[str(name)])
     sizes = Counter(size.lower() for layout in layouts.values() for size in layout.sizes)
     for size, times in sizes.items():
         if times > 1:
-            message = f"topologies.yml: size {size} is in {times} layouts; leave it in one"
-            raise BadInput(message)
+            raise BadInput(f"topologies.yml: size {size} is in {times} layouts; leave it in one")
     return layouts
 
 
@@ -229,8 +225,7 @@ def _consistent(layout: Layout) -> None:
     }
     for problem, there in problems.items():
         if there:
-            message = f"topologies.yml, layout {layout.name}: {problem}"
-            raise BadInput(message)
+            raise BadInput(f"topologies.yml, layout {layout.name}: {problem}")
 
 
 def _bus_id_problems(ids: Sequence[str]) -> dict[str, bool]:

@@ -116,17 +116,18 @@ def parse_driver_query(status: int, text: str) -> Driver:
     rows = [row for row in csv.reader(io.StringIO(text), skipinitialspace=True) if row]
     columns = DRIVER_QUERY.split(",")
     if not rows or [cell.strip() for cell in rows[0]] != columns:
-        message = f"nvidia-smi: expected the columns {', '.join(columns)}"
-        raise ParseError(message, 1, text.split("\n", 1)[0])
+        raise ParseError(
+            f"nvidia-smi: expected the columns {', '.join(columns)}", 1, text.split("\n", 1)[0]
+        )
     gpus = []
     for number, row in enumerate(rows[1:], start=2):
         if len(row) != len(columns) or not re.fullmatch(_VERSION, row[1].strip()):
-            message = "nvidia-smi: expected a PCI address, a version and a mode"
-            raise ParseError(message, number, ", ".join(row))
+            raise ParseError(
+                "nvidia-smi: expected a PCI address, a version and a mode", number, ", ".join(row)
+            )
         gpus.append([cell.strip() for cell in row])
     if not gpus:
-        message = "nvidia-smi: no GPU in its answer"
-        raise ParseError(message)
+        raise ParseError("nvidia-smi: no GPU in its answer")
     return Driver(
         version=gpus[0][1],
         gpus=len(gpus),
@@ -142,8 +143,11 @@ def parse_fabric_manager(text: str) -> str:
     """
     match = re.search(rf"Fabric Manager version is\s*:\s*({_VERSION})\s*$", text, re.MULTILINE)
     if match is None:
-        message = "nv-fabricmanager --version: expected 'Fabric Manager version is : X'"
-        raise ParseError(message, 1, text.strip().split("\n", 1)[0])
+        raise ParseError(
+            "nv-fabricmanager --version: expected 'Fabric Manager version is : X'",
+            1,
+            text.strip().split("\n", 1)[0],
+        )
     return match.group(1)
 
 

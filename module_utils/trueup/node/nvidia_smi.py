@@ -46,25 +46,27 @@ def parse_nvidia_smi(text: str) -> tuple[Gpu, ...]:
     try:
         rows = list(csv.reader(io.StringIO(text), skipinitialspace=True))
     except csv.Error as error:
-        message = f"nvidia-smi: expected a table with commas ({error})"
-        raise ParseError(message) from error
+        raise ParseError(f"nvidia-smi: expected a table with commas ({error})") from error
     if not rows or tuple(cell.strip() for cell in rows[0]) != _COLUMNS:
-        message = f"nvidia-smi: expected the columns {', '.join(_COLUMNS)}"
-        raise ParseError(message, 1, text.split("\n", 1)[0])
+        raise ParseError(
+            f"nvidia-smi: expected the columns {', '.join(_COLUMNS)}", 1, text.split("\n", 1)[0]
+        )
     gpus = []
     for number, row in enumerate(rows[1:], start=2):
         if not row:
             continue
         line = ", ".join(row)
         if len(row) != len(_COLUMNS):
-            message = f"nvidia-smi: expected {len(_COLUMNS)} cells, got {len(row)}"
-            raise ParseError(message, number, line)
+            raise ParseError(
+                f"nvidia-smi: expected {len(_COLUMNS)} cells, got {len(row)}", number, line
+            )
         name, bus_id, memory = (cell.strip() for cell in row)
         address = re.fullmatch(r"([0-9A-Fa-f]{4,8}):([0-9A-Fa-f:]+\.[0-7])", bus_id)
         size = re.fullmatch(r"([0-9]+) MiB", memory)
         if address is None or (size is None and not memory.startswith("[")):
-            message = "nvidia-smi: expected a PCI address and a memory size in MiB"
-            raise ParseError(message, number, line)
+            raise ParseError(
+                "nvidia-smi: expected a PCI address and a memory size in MiB", number, line
+            )
         domain = format(int(address.group(1), 16), "04x")
         gpus.append(
             Gpu(
@@ -74,6 +76,5 @@ def parse_nvidia_smi(text: str) -> tuple[Gpu, ...]:
             )
         )
     if not gpus:
-        message = "nvidia-smi: no GPU in its answer"
-        raise ParseError(message)
+        raise ParseError("nvidia-smi: no GPU in its answer")
     return tuple(gpus)

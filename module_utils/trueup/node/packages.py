@@ -55,8 +55,7 @@ def key_fingerprints(listing: str) -> List[str]:
             found.append(fields[9])
             primary = False
     if not found:
-        message = "gpg shows no key in it"
-        raise ParseError(message)
+        raise ParseError("gpg shows no key in it")
     return found
 
 
@@ -68,8 +67,7 @@ def fingerprint_of(text: str) -> str:
     """
     plain = re.sub(r"\s", "", text).upper()
     if not _FINGERPRINT.fullmatch(plain):
-        message = f"the fingerprint {text!r} is not 40 hexadecimal digits"
-        raise BadInput(message)
+        raise BadInput(f"the fingerprint {text!r} is not 40 hexadecimal digits")
     return plain
 
 

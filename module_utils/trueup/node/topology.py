@@ -77,13 +77,13 @@ def parse_cpu_list(text: str) -> Cpus:
     for part in text.strip().split(",") if text.strip() else ():
         match = re.fullmatch(r"\s*([0-9]{1,6})(?:-([0-9]{1,6}))?\s*", part)
         if match is None:
-            message = f"CPU list: {part!r} is neither a number nor a range like 0-3"
-            raise ParseError(message, 1, text)
+            raise ParseError(
+                f"CPU list: {part!r} is neither a number nor a range like 0-3", 1, text
+            )
         first = int(match.group(1))
         last = first if match.group(2) is None else int(match.group(2))
         if last < first or last >= _MAX_CPU:
-            message = f"CPU list: {part!r} must rise and stay under {_MAX_CPU}"
-            raise ParseError(message, 1, text)
+            raise ParseError(f"CPU list: {part!r} must rise and stay under {_MAX_CPU}", 1, text)
         cpus.update(range(first, last + 1))
     return tuple(sorted(cpus))
 
@@ -108,8 +108,7 @@ def cpu_mask(cpus: Iterable[int]) -> str:
     value = 0
     for cpu in cpus:
         if cpu < 0:
-            message = f"CPU mask: {cpu} is not a CPU number"
-            raise BadInput(message)
+            raise BadInput(f"CPU mask: {cpu} is not a CPU number")
         value |= 1 << cpu
     return format(value, "x")
 
@@ -125,10 +124,9 @@ def mask_words(cpus: Iterable[int], width: int) -> str:
     """
     wanted = sorted(set(cpus))
     if width < 1 or (wanted and wanted[-1] >= width):
-        message = (
+        raise BadInput(
             f"CPU mask: CPU {wanted[-1] if wanted else 0} does not fit in a width of {width} CPUs"
         )
-        raise BadInput(message)
     words = -(-width // _WORD_BITS)
     digits = cpu_mask(wanted).zfill(words * 8)
     return ",".join(digits[start : start + 8] for start in range(0, len(digits), 8))
@@ -148,10 +146,11 @@ def parse_cpu_mask(text: str) -> Cpus:
     words = body.split(",")
     pattern = r"[0-9a-fA-F]+" if len(words) == 1 else r"[0-9a-fA-F]{1,8}"
     if not all(re.fullmatch(pattern, word) for word in words) or len(body) > _MAX_CPU:
-        message = (
-            "CPU mask: expected hexadecimal digits, in comma-separated words of 8 or in one piece"
+        raise ParseError(
+            "CPU mask: expected hexadecimal digits, in comma-separated words of 8 or in one piece",
+            1,
+            text,
         )
-        raise ParseError(message, 1, text)
     value = int(words[0] + "".join(word.zfill(8) for word in words[1:]), 16)
     return tuple(bit for bit in range(value.bit_length()) if value >> bit & 1)
 
@@ -174,8 +173,7 @@ def read_topology(root: str = "/sys", allowed: Iterable[int] | None = None) -> T
         online = permitted or set()
     usable = online if permitted is None else online & permitted
     if not usable:
-        message = f"no usable CPU: {len(online)} online under {cpu_dir}, none of them allowed"
-        raise BadInput(message)
+        raise BadInput(f"no usable CPU: {len(online)} online under {cpu_dir}, none of them allowed")
     cores: set[Cpus] = set()
     groups: set[Cpus] = set()
     last_level: dict[tuple[int, Cpus], int | None] = {}

@@ -41,26 +41,23 @@ def endpoints_of(
         BadInput: what is given cannot be meant.
     """
     if not isinstance(endpoints, list):
-        message = f"vllm_endpoints is no list but {endpoints!r}"
-        raise BadInput(message)
+        raise BadInput(f"vllm_endpoints is no list but {endpoints!r}")
     mine = []
     names: Set[str] = set()
     ports: Dict[int, str] = {}
     for endpoint in endpoints:
         whole = _endpoint(endpoint, host, hosts, api_key)
         if whole["name"] in names:
-            message = f"vllm_endpoints: two are called {whole['name']}"
-            raise BadInput(message)
+            raise BadInput(f"vllm_endpoints: two are called {whole['name']}")
         names.add(whole["name"])
         if host not in whole["nodes"]:
             continue
         if whole["rank"] == 0:
             if whole["port"] in ports:
-                message = (
+                raise BadInput(
                     f"vllm_endpoints: {ports[whole['port']]} and {whole['name']} both want port"
                     f" {whole['port']} of {host}"
                 )
-                raise BadInput(message)
             ports[whole["port"]] = whole["name"]
         mine.append(whole)
     return mine
@@ -75,8 +72,7 @@ def reachable(host: str) -> str:
 
 def _endpoint(given: Any, host: str, hosts: List[str], api_key: str) -> Dict[str, Any]:
     if not isinstance(given, dict) or not {"name", "recipe"} <= given.keys():
-        message = f"vllm_endpoints: {given!r} needs name and recipe"
-        raise BadInput(message)
+        raise BadInput(f"vllm_endpoints: {given!r} needs name and recipe")
     whole: Dict[str, Any] = {
         "port": 8000,
         "host": "127.0.0.1",
@@ -88,8 +84,7 @@ def _endpoint(given: Any, host: str, hosts: List[str], api_key: str) -> Dict[str
     }
     wrong = _wrong_member(whole) or _wrong_value(whole, hosts, api_key)
     if wrong:
-        message = f"vllm_endpoints, {given['name']}: {wrong}"
-        raise BadInput(message)
+        raise BadInput(f"vllm_endpoints, {given['name']}: {wrong}")
     return {
         **whole,
         "rank": whole["nodes"].index(host) if host in whole["nodes"] else None,

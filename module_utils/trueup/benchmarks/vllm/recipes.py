@@ -313,11 +313,11 @@ def validate(name: str, recipe: Any) -> dict[str, Any]:
         BadInput: an unknown or missing member, or a value that cannot be; names recipe and member.
     """
     if not isinstance(name, str) or not re.fullmatch(_NAME, name):
-        message = f"vLLM recipe {name!r}: a name has lower case, digits, dots, dashes, underscores"
-        raise BadInput(message)
+        raise BadInput(
+            f"vLLM recipe {name!r}: a name has lower case, digits, dots, dashes, underscores"
+        )
     if not isinstance(recipe, Mapping):
-        message = f"vLLM recipe {name}: must be a mapping"
-        raise BadInput(message)
+        raise BadInput(f"vLLM recipe {name}: must be a mapping")
     _members(name, "", recipe, _REQUIRED, {key: check for key, (check, _) in _OPTIONAL.items()})
     whole = {key: recipe.get(key, default) for key, (_, default) in _OPTIONAL.items()}
     whole.update({key: recipe[key] for key in _REQUIRED})
@@ -422,8 +422,7 @@ def choose(recipes: Mapping[str, Any], name: str) -> dict[str, Any]:
         return validate(name, recipes[name])
     near = difflib.get_close_matches(str(name), list(recipes), n=3)
     hint = f"near it: {', '.join(near)}" if near else f"there are {', '.join(sorted(recipes))}"
-    message = f"there is no vLLM recipe {name!r}; {hint}"
-    raise BadInput(message)
+    raise BadInput(f"there is no vLLM recipe {name!r}; {hint}")
 
 
 # ---- whether it fits ------------------------------------------------------------------------
@@ -486,8 +485,9 @@ def _cpus(text: Any) -> tuple[int, ...]:
     try:
         return tuple(parse_cpu_list(str(text or "")))
     except ParseError as error:
-        message = f"vLLM: the fact trueup_node has numa with the CPUs {text!r}: {error}"
-        raise BadInput(message) from error
+        raise BadInput(
+            f"vLLM: the fact trueup_node has numa with the CPUs {text!r}: {error}"
+        ) from error
 
 
 def kv_bytes_per_token(facts: Mapping[str, Any]) -> int:
@@ -567,8 +567,9 @@ class _Need:
 def _overridden(recipe: Mapping[str, Any], overrides: Mapping[str, Value]) -> dict[str, Any]:
     wrong = _flags(overrides)
     if wrong:
-        message = f"vLLM recipe {recipe.get('name')}: what is to override its arguments {wrong}"
-        raise BadInput(message)
+        raise BadInput(
+            f"vLLM recipe {recipe.get('name')}: what is to override its arguments {wrong}"
+        )
     arguments = dict(recipe["arguments"])
     members = {}
     for flag, value in overrides.items():
@@ -791,11 +792,11 @@ def serve(
     recipe = _overridden(recipe, overrides or {})
     addresses = list(nodes) or ["127.0.0.1"]
     if not 0 <= rank < len(addresses):
-        message = f"vLLM recipe {recipe['name']}: there is no node {rank} of {len(addresses)}"
-        raise BadInput(message)
+        raise BadInput(f"vLLM recipe {recipe['name']}: there is no node {rank} of {len(addresses)}")
     if len(set(addresses)) != len(addresses) or not all(addresses):
-        message = f"vLLM recipe {recipe['name']}: an address of a node is empty or stands twice"
-        raise BadInput(message)
+        raise BadInput(
+            f"vLLM recipe {recipe['name']}: an address of a node is empty or stands twice"
+        )
     word = None if machine is None else gpu_word(recipe, machine.gpu_model)
     by_gpu = recipe["arguments_by_gpu"].get(word, {})
     flags: dict[str, Value] = {}
@@ -875,11 +876,10 @@ def _visible_gpus(
     gpus: int = recipe["gpus"]
     if machine is not None and first + gpus > machine.gpus:
         others = f", of which other servers have {first}" if first else ""
-        message = (
+        raise BadInput(
             f"vLLM recipe {recipe['name']}: {_counted(gpus, 'GPU')} asked for on a node of"
             f" {machine.gpus}{others}"
         )
-        raise BadInput(message)
     if not first and (machine is None or machine.gpus == gpus):
         return {}
     return {"CUDA_VISIBLE_DEVICES": ",".join(str(gpu) for gpu in range(first, first + gpus))}
@@ -892,12 +892,11 @@ def _numa_left(
     with_cpus = [one for one in zip(machine.numa_nodes, machine.numa_cpus) if one[1]]
     ranks = recipe["data_parallel_per_node"] * recipe["tensor_parallel"]
     if first + ranks > len(with_cpus):
-        message = (
+        raise BadInput(
             f"vLLM recipe {recipe['name']}: {_counted(ranks, 'rank')} to be bound to a NUMA node"
             f" each, on a node of {len(with_cpus)}, of which other servers have {first}: set"
             " cpu.bind to none in the recipes to let them share CPUs"
         )
-        raise BadInput(message)
     return with_cpus[first : first + ranks]
 
 
@@ -921,11 +920,10 @@ def _binding(recipe: Mapping[str, Any], machine: Optional[Machine], first: int) 
     if ranks > len(groups):
         every = sorted(cpu for cpus in groups for cpu in cpus)
         if ranks > len(every):
-            message = (
+            raise BadInput(
                 f"vLLM recipe {recipe['name']}: {ranks} ranks on a node of {len(every)} CPUs; "
                 "each needs one of its own"
             )
-            raise BadInput(message)
         step = len(every) // ranks
         groups = [tuple(every[step * rank : step * (rank + 1)]) for rank in range(ranks)]
     return "|".join(
