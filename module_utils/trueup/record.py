@@ -66,8 +66,11 @@ class Metric:
         return {key: value for key, value in self.__dict__.items() if value is not None}
 
 
-def summarise(name: str, values: Sequence[float], unit: str, direction: str) -> List[Metric]:
-    """Median, min and max of repeated measurements of one figure, each with its n.
+def summarise(
+    name: str, values: Sequence[float], unit: str, direction: str, **where: Any
+) -> List[Metric]:
+    """Median, min and max of repeated measurements of one figure, each with its n; ``where`` are
+    Metric's message_bytes and device.
 
     Raises:
         BadInput: no values.
@@ -79,7 +82,7 @@ def summarise(name: str, values: Sequence[float], unit: str, direction: str) -> 
     median = ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
     picked = (("median", median), ("min", ordered[0]), ("max", ordered[-1]))
     return [
-        Metric(name, value, unit, direction, statistic=statistic, n=len(ordered))
+        Metric(name, value, unit, direction, statistic=statistic, n=len(ordered), **where)
         for statistic, value in picked
     ]
 

@@ -92,28 +92,14 @@ class GemmOutput:
         for name in self.gpus[0].rates:
             medians = []
             for gpu in self.gpus:
-                for row in summarise(f"gemm_{name}", gpu.rates[name], "flop/s", "higher"):
-                    medians += [row.value] if row.statistic == "median" else []
-                    rows.append(
-                        Metric(
-                            row.name,
-                            row.value,
-                            row.unit,
-                            row.direction,
-                            device=f"gpu{gpu.number}",
-                            statistic=row.statistic,
-                            n=row.n,
-                        )
-                    )
-            rows.append(
-                Metric(
-                    f"gemm_{name}",
-                    min(medians),
-                    "flop/s",
-                    "higher",
-                    statistic="min",
-                    n=len(medians),
+                own = summarise(
+                    f"gemm_{name}", gpu.rates[name], "flop/s", "higher", device=f"gpu{gpu.number}"
                 )
+                medians.append(own[0].value)
+                rows += own
+            least = min(medians)
+            rows.append(
+                Metric(f"gemm_{name}", least, "flop/s", "higher", statistic="min", n=len(medians))
             )
         return rows
 

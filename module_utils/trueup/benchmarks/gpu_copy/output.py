@@ -26,7 +26,7 @@ import json
 import math
 import re
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import (
     Any,
     Callable,
@@ -115,31 +115,9 @@ class GpuCopyOutput:
         for kind in KINDS:
             name, typical = f"{kind}_bandwidth", []
             for device, rates in self.figures.get(kind, {}).items():
-                if len(rates) > 1:
-                    of_device = [
-                        Metric(
-                            row.name,
-                            row.value,
-                            row.unit,
-                            row.direction,
-                            device=device,
-                            statistic=row.statistic,
-                            n=row.n,
-                        )
-                        for row in summarise(name, rates, "byte/s", "higher")
-                    ]
-                else:
-                    of_device = [
-                        Metric(
-                            name,
-                            rates[0],
-                            "byte/s",
-                            "higher",
-                            device=device,
-                            statistic=self.statistic,
-                            n=self.samples,
-                        )
-                    ]
+                of_device = summarise(name, rates, "byte/s", "higher", device=device)
+                if len(rates) == 1:
+                    of_device = [replace(of_device[0], statistic=self.statistic, n=self.samples)]
                 typical.append(of_device[0].value)
                 rows += of_device
             if typical and not (kind == "p2p" and self.peer_access != "all"):

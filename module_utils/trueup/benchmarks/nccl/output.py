@@ -421,14 +421,10 @@ def _values(bodies: Sequence[Body], name: str, unit: float) -> List[float]:
     return [getattr(body, name).value * unit for body in bodies]
 
 
-def _rows(
-    name: str, values: Sequence[float], unit: str, direction: str, size: int
-) -> Iterator[Metric]:
+def _rows(name: str, values: Sequence[float], unit: str, direction: str, size: int) -> List[Metric]:
     if len(values) == 1:
-        yield Metric(name, values[0], unit, direction, message_bytes=size)
-        return
-    for row in summarise(name, values, unit, direction):
-        yield Metric(name, row.value, unit, direction, size, statistic=row.statistic, n=row.n)
+        return [Metric(name, values[0], unit, direction, message_bytes=size)]
+    return summarise(name, values, unit, direction, message_bytes=size)
 
 
 def recognises(text: str) -> bool:
