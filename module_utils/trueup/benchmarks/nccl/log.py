@@ -12,6 +12,7 @@ The log answers only what it shows: what it does not is ``unknown``.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 from typing import Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
@@ -171,36 +172,22 @@ class _Reader:
         return "ib" if used == {"IB"} else "roce"
 
     def answer(self) -> NcclLog:
-        within: Dict[str, Set[str]] = {}
-        between: Set[str] = set()
-        seen_between: Set[str] = set()
-        for origin, target, how, host in self.ways:
-            if origin not in self.hosts or target not in self.hosts:
-                continue
-            way = self.way(how, host)
-            ends = {self.hosts[origin], self.hosts[target]}
-            if len(ends) == 1:
-                within.setdefault(ends.pop(), set()).add(way)
-            else:
-                between.add(way)
-                seen_between |= ends
-        members = list(self.hosts.values())
-        shared = sorted({host for host in members if members.count(host) > 1})
-        silent: List[str] = []
-        inside, across = None, None
-        if shared:
-            ways = {self._nvlink(way, host) for host in shared for way in within.get(host, ())}
-            lacking = [host for host in shared if host not in within]
-            inside = _worst(ways, complete=not lacking)
-            silent += lacking
-        if len(set(members)) > 1:
-            lacking = sorted(set(members) - seen_between)
-            across = _worst(between, complete=not lacking)
-            silent += lacking
+        ways = [
+            ({self.hosts[origin], self.hosts[target]}, self.way(how, host))
+            for origin, target, how, host in self.ways
+            if origin in self.hosts and target in self.hosts
+        ]
+        inside = {
+            (host, self._nvlink(way, host)) for ends, way in ways if len(ends) == 1 for host in ends
+        }
+        across = {(host, way) for ends, way in ways if len(ends) > 1 for host in ends}
+        hosts = Counter(self.hosts.values())
+        within, silent = _worst(inside, sorted(host for host in hosts if hosts[host] > 1))
+        between, more = _worst(across, sorted(hosts) if len(hosts) > 1 else [])
         versions = list(self.versions)
         return NcclLog(
-            within=inside,
-            between=across,
+            within=within,
+            between=between,
             gpudirect=_share(self.gdr),
             sharp=self._sharp(),
             network=", ".join(self.networks) or None,
@@ -209,7 +196,7 @@ class _Reader:
             topology_file=self._topology(),
             topology_failed=tuple(self.failed),
             version=versions[0] if len(versions) == 1 else None,
-            why_unknown=self._why_unknown(silent),
+            why_unknown=self._why_unknown([*silent, *more]),
             warnings=tuple(self.warnings),
         )
 
@@ -236,10 +223,16 @@ class _Reader:
         return "NCCL's log does not list its adapters (NET in NCCL_DEBUG_SUBSYS)"
 
 
-def _worst(ways: Set[str], *, complete: bool) -> str:
-    """The slowest of the ways; unknown where it would be a good one and some were not shown."""
-    worst = next((way for way in _WORST_FIRST if way in ways), "unknown")
-    return worst if complete or worst in {"socket", "other", "shm", "roce"} else "unknown"
+def _worst(ways: Set[Tuple[str, str]], hosts: Sequence[str]) -> Tuple[Optional[str], List[str]]:
+    """The slowest way of these hosts, and those of which none was shown. It is unknown where it
+    would be a good one and some were not shown, and None without hosts."""
+    if not hosts:
+        return None, []
+    seen = {way for host, way in ways if host in hosts}
+    lacking = [host for host in hosts if host not in {host for host, _ in ways}]
+    worst = next((way for way in _WORST_FIRST if way in seen), "unknown")
+    good = worst not in {"socket", "other", "shm", "roce"}
+    return ("unknown" if lacking and good else worst), lacking
 
 
 def _share(flags: Sequence[bool]) -> str:

@@ -27,7 +27,8 @@ from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from ...errors import ParseError, refuse_long_numbers
+from ...errors import ParseError
+from ...reading import STANDARD_ERROR, Line, is_count, lines_of, unique
 from ...record import Metric, summarise
 from .log import LogLine, NcclLog, read_log
 
@@ -58,7 +59,6 @@ _TYPE_BYTES = {
 }
 _REDOPS = ("sum", "prod", "max", "min", "avg", "mulsum")
 
-_STANDARD_ERROR = "[standard error]"  # what bench.py puts before the second stream
 _TAG = re.compile(r"\[(?:[^\]\s]*@)?\d+,\d+\]<(stdout|stderr|stddiag)>: ?")
 _LABEL = re.compile(r" *\d+: ")
 _LOG = re.compile(
@@ -142,7 +142,7 @@ class Body:
 
 @dataclass(frozen=True)
 class Row:
-    """One size of one cycle; ``number`` and ``line`` say where it stands."""
+    """One size of one cycle."""
 
     size: int
     count: int
@@ -151,8 +151,7 @@ class Row:
     root: Optional[int]
     out_of_place: Optional[Body]
     in_place: Optional[Body]
-    number: Optional[int]
-    line: str
+    line: Line
 
 
 @dataclass(frozen=True)
@@ -160,14 +159,11 @@ class _Settings:
     """The header's line, and the ranks."""
 
     threads: int
-    gpus_per_thread: int
     least: int
     most: int
     step: int
     by_factor: bool
-    warmup: int
     iterations: int
-    aggregated: int
     validation: int
     ranks: int
 
@@ -222,19 +218,26 @@ class _Model:
         total = row.count * _TYPE_BYTES[row.type] * (ranks if self.shared else 1)
         if total != row.size:
             return f"count {row.count} of {row.type} is {total} bytes, not {row.size}"
-        for name, body in (("out-of-place", row.out_of_place), ("in-place", row.in_place)):
-            if body is None:
-                continue
-            if not body.busbw.may_be(body.algbw.times(self.factor(ranks))):
-                return (
-                    f"{name} busbw {body.busbw.value:g} is not algbw {body.algbw.value:g} x "
-                    f"{self.factor(ranks):g} ({self.operation}, {ranks} ranks)"
-                )
-            if by_wall_time and not _by_time(body, row.size * self.base(ranks)):
-                return (
-                    f"{name} algbw {body.algbw.value:g} GB/s is not {row.size} bytes in "
-                    f"{body.time.value:g} us"
-                )
+        size = row.size * self.base(ranks) if by_wall_time else None
+        return self._wrong_body("out-of-place", row.out_of_place, ranks, size) or self._wrong_body(
+            "in-place", row.in_place, ranks, size
+        )
+
+    def _wrong_body(
+        self, name: str, body: Optional[Body], ranks: int, size: Optional[float]
+    ) -> Optional[str]:
+        if body is None:
+            return None
+        if not body.busbw.may_be(body.algbw.times(self.factor(ranks))):
+            return (
+                f"{name} busbw {body.busbw.value:g} is not algbw {body.algbw.value:g} x "
+                f"{self.factor(ranks):g} ({self.operation}, {ranks} ranks)"
+            )
+        if size is not None and not _by_time(body, size):
+            return (
+                f"{name} algbw {body.algbw.value:g} GB/s is not {size:.0f} bytes in "
+                f"{body.time.value:g} us"
+            )
         return None
 
 
@@ -441,37 +444,37 @@ def parse_nccl(text: str) -> NcclOutput:
         ParseError: the table has no beginning or no end, a size is missing, stands twice or out of
             order, a line in it is none of nccl-tests' or NCCL's, or figures do not fit together.
     """
-    refuse_long_numbers(text)
+    lines = lines_of(text)
     if text.lstrip().startswith("{"):
         return _from_json(text.strip())
-    return _Table(text).output()
+    return _Table(lines).output()
 
 
 class _Table:
     """The printed form, read line by line in the order in which it must stand."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, lines: Sequence[Line]) -> None:
         self.log: List[LogLine] = []
-        self.devices: List[Tuple[int, int, str, int, str]] = []  # rank, group, host, line
+        self.devices: List[Tuple[int, int, str, Line]] = []  # rank, group, host
         self.tests_version: Optional[str] = None
         self.nccl_version: Optional[str] = None
         self.started: Optional[str] = None
         self.concluded: Optional[str] = None
-        self.settings: Optional[Tuple[int, str, re.Match[str]]] = None
+        self.settings: Optional[Tuple[re.Match[str], Line]] = None
         self.reduced: Optional[int] = None
         self.columns: List[str] = []
         self.rows: List[Row] = []
-        self.out_of_bounds: Optional[Tuple[int, int, str]] = None  # count, line
-        self.average: Optional[Tuple[str, Optional[str], int, str]] = None
+        self.out_of_bounds: Optional[Tuple[int, Line]] = None
+        self.average: Optional[Tuple[_Printed, Optional[str], Line]] = None
         self.errors: List[str] = []
         before = ""
-        for number, line in self._lines(text):
+        for line in self._own(lines):
             if self.average:
-                self._after(number, line)
+                self._after(line)
             elif self.columns:
-                self._inside(number, line, before)
+                self._inside(line, before)
             else:
-                self._before(number, line, before)
+                self._before(line, before)
             before = line
         if not self.columns:
             raise ParseError("no table of nccl-tests (# size count type ... time algbw busbw)")
@@ -487,110 +490,112 @@ class _Table:
                 else f"the end names {self.concluded}, and no beginning does"
             )
 
-    def _lines(self, text: str) -> Iterator[Tuple[int, str]]:
+    def _own(self, lines: Sequence[Line]) -> Iterator[Line]:
         """Lines of the tool's own standard output, those that NCCL's log cut put together again."""
         pending, aside = "", False
-        for number, raw in enumerate(text.splitlines(), 1):
-            aside = aside or raw == _STANDARD_ERROR
+        for raw in lines:
+            aside = aside or raw == STANDARD_ERROR
             tag = _TAG.match(raw)
             label = tag or _LABEL.match(raw)
             line = raw[label.end() :] if label else raw
-            if found := ("NCCL " in line and _LOG.search(line)):
-                host, fragment = self._unglued(found[1], line[: found.start()])
-                self.log.append(LogLine(host, found[2], found[3]))
+            fragment = self._before_log(line)
+            if fragment is not None:
                 if fragment.strip() and not aside:
                     pending += fragment
                 continue
-            if _BARE_VERSION.fullmatch(line.strip()):
-                self.log.append(LogLine("", "INFO", line.strip()))
-                continue
             if aside or (tag and tag[1] != "stdout") or _UCX.match(line.strip()):
                 continue
-            if pending and not line.strip():
-                continue
-            yield number, (pending + line).rstrip()
-            pending = ""
+            if line.strip() or not pending:
+                yield Line((pending + line).rstrip(), raw.number)
+                pending = ""
         if pending:
-            yield number, pending.rstrip()
+            yield Line(pending.rstrip(), lines[-1].number)
 
-    def _unglued(self, host: str, fragment: str) -> Tuple[str, str]:
-        """A cut row's last cell may stand right before the name of the machine."""
-        for _rank, _group, name, _number, _line in self.devices:
+    def _before_log(self, line: str) -> Optional[str]:
+        """What of the tool's own stands before a message of NCCL's log in a line, which is noted;
+        None where the line holds no such message."""
+        if _BARE_VERSION.fullmatch(line.strip()):
+            self.log.append(LogLine("", "INFO", line.strip()))
+            return ""
+        found = _LOG.search(line) if "NCCL " in line else None
+        if not found:
+            return None
+        host, fragment = found[1], line[: found.start()]
+        for _rank, _group, name, _line in self.devices:
+            # A cut row's last cell may stand right before the name of the machine.
             if host != name and host.endswith(name):
-                return name, fragment + host[: -len(name)]
-        return host, fragment
+                host, fragment = name, fragment + host[: -len(name)]
+                break
+        self.log.append(LogLine(host, found[2], found[3]))
+        return fragment
 
-    def _before(self, number: int, line: str, before: str) -> None:
+    def _before(self, line: Line, before: str) -> None:
         if found := _TESTS.fullmatch(line):
             self.tests_version, self.nccl_version = found[1], _version(int(found[3]))
         elif found := _STARTING.fullmatch(line):
             self.started = found[1]
         elif line.startswith("# nThread"):
-            self._read_settings(number, line)
+            self._read_settings(line)
         elif re.match(r"# +Rank\b", line):
-            self._read_device(number, line)
+            self._read_device(line)
         elif line.startswith("# Reducing"):
             found = _REDUCING.fullmatch(line)
             if not found:
-                raise ParseError("the reduced maxBytes is damaged", number, line)
+                raise line.error("the reduced maxBytes is damaged")
             self.reduced = int(found[1])
         elif _COLUMNS.fullmatch(line):
             if not _SIDES.fullmatch(before):
-                raise ParseError(
-                    "the line '# out-of-place in-place' is missing above", number, line
-                )
-            self.columns = _columns(number, line)
+                raise line.error("the line '# out-of-place in-place' is missing above")
+            self.columns = _columns(line)
         elif _FOOTER.match(line) or _ROW_LIKE.fullmatch(line):
-            raise ParseError("a part of the table stands before its header", number, line)
+            raise line.error("a part of the table stands before its header")
 
-    def _read_settings(self, number: int, line: str) -> None:
+    def _read_settings(self, line: Line) -> None:
         found = _SETTINGS.fullmatch(line)
         if not found:
-            raise ParseError("the header's settings are damaged", number, line)
+            raise line.error("the header's settings are damaged")
         if self.settings:
-            raise ParseError(
+            raise line.error(
                 "a second header: several processes print, so nccl-tests was built without MPI, "
-                "or two runs stand in one file",
-                number,
-                line,
+                "or two runs stand in one file"
             )
-        self.settings = (number, line, found)
+        self.settings = (found, line)
 
-    def _read_device(self, number: int, line: str) -> None:
+    def _read_device(self, line: Line) -> None:
         found = _DEVICE.fullmatch(line)
         if not found:
-            raise ParseError("a rank's line is damaged", number, line)
-        self.devices.append((int(found[1]), int(found[2] or 0), found[3], number, line))
+            raise line.error("a rank's line is damaged")
+        self.devices.append((int(found[1]), int(found[2] or 0), found[3], line))
 
-    def _inside(self, number: int, line: str, before: str) -> None:
+    def _inside(self, line: Line, before: str) -> None:
         if _COLUMNS.fullmatch(before):
             if line.split() != _units(self.columns):
-                raise ParseError("the line of units is missing or damaged", number, line)
+                raise line.error("the line of units is missing or damaged")
             return
         if self.out_of_bounds:
             if not line:
                 return
             found = _AVERAGE.fullmatch(line)
             if not found:
-                raise ParseError("'# Avg bus bandwidth' was expected", number, line)
-            self.average = (found[1], found[2], number, line)
+                raise line.error("'# Avg bus bandwidth' was expected")
+            self.average = (_printed(found[1], line), found[2], line)
             return
         if not line:
             return
         if line.startswith("#"):
             found = _OUT_OF_BOUNDS.fullmatch(line)
             if not found:
-                raise ParseError("neither a row nor '# Out of bounds values'", number, line)
+                raise line.error("neither a row nor '# Out of bounds values'")
             if (found[2] == "OK") != (int(found[1]) == 0):
-                raise ParseError("the count of values out of bounds is damaged", number, line)
-            self.out_of_bounds = (int(found[1]), number, line)
+                raise line.error("the count of values out of bounds is damaged")
+            self.out_of_bounds = (int(found[1]), line)
             return
-        self.rows.append(_row(number, line, self.columns))
+        self.rows.append(_row(line, self.columns))
 
-    def _after(self, number: int, line: str) -> None:
+    def _after(self, line: Line) -> None:
         if found := _CONCLUDED.fullmatch(line):
             if self.concluded:
-                raise ParseError("the test concludes twice", number, line)
+                raise line.error("the test concludes twice")
             self.concluded = found[1]
         elif found := _ERROR.fullmatch(line):
             self.errors.append(found[1])
@@ -600,34 +605,29 @@ class _Table:
             or line.startswith(("# nThread", "# Collective test"))
             or _ROW_LIKE.fullmatch(line)
         ):
-            raise ParseError("a part of a table stands after its end", number, line)
+            raise line.error("a part of a table stands after its end")
 
     def _settings(self) -> _Settings:
         if not self.settings:
             raise ParseError("no header '# nThread ... minBytes ... maxBytes ...'")
-        number, line, found = self.settings
-        threads, gpus = int(found[1]), int(found[2])
-        for place, (rank, _group, _host, at, text) in enumerate(self.devices):
+        found, line = self.settings
+        of_process = int(found[1]) * int(found[2])
+        for place, (rank, _group, _host, listed) in enumerate(self.devices):
             if rank != place:
-                raise ParseError(f"rank {place} was expected", at, text)
-        if not self.devices or len(self.devices) % max(1, threads * gpus):
-            raise ParseError(
-                f"{len(self.devices)} ranks are listed, and each process has "
-                f"{threads * gpus}: lines of ranks are missing",
-                number,
-                line,
+                raise listed.error(f"rank {place} was expected")
+        if not self.devices or len(self.devices) % max(1, of_process):
+            raise line.error(
+                f"{len(self.devices)} ranks are listed, and each process has {of_process}: lines"
+                " of ranks are missing"
             )
         group = self.devices[0][1]
         return _Settings(
-            threads=threads,
-            gpus_per_thread=gpus,
+            threads=int(found[1]),
             least=int(found[3]),
             most=int(found[4]) if self.reduced is None else self.reduced,
             step=int(found[5]),
             by_factor=found[6] == "factor",
-            warmup=int(found[7]),
             iterations=int(found[8]),
-            aggregated=int(found[9] or 1),
             validation=int(found[10]),
             ranks=sum(device[1] == group for device in self.devices),
         )
@@ -637,29 +637,25 @@ class _Table:
         assert self.out_of_bounds is not None  # noqa: S101 WHY: __init__ has refused it
         assert self.average is not None  # noqa: S101 WHY: likewise
         group = self.devices[0][1]
-        hosts = {
-            place: device[2]
-            for place, device in enumerate(device for device in self.devices if device[1] == group)
-        }
-        text, verdict, number, line = self.average
+        hosts = dict(enumerate(device[2] for device in self.devices if device[1] == group))
         log = read_log(self.log, hosts)
         return _assembled(
             self.rows,
             settings,
+            _operation(self.started) if self.started else None,
+            self.out_of_bounds,
+            self.average,
             hosts=tuple(dict.fromkeys(hosts.values())),
-            named=_operation(self.started) if self.started else None,
-            old=self.columns.count("error") > 0,
+            counts_wrong="error" not in self.columns,
             cpu_time="cputime" in self.columns,
-            out_of_bounds=self.out_of_bounds,
-            average=(_printed(text, number, line), verdict, number, line),
-            tests_version=self.tests_version,
+            tool_version=self.tests_version,
             nccl_version=self.nccl_version or log.version,
             log=log,
             errors=tuple(self.errors),
         )
 
 
-def _columns(number: int, line: str) -> List[str]:
+def _columns(line: Line) -> List[str]:
     """The columns' names in their order.
 
     Raises:
@@ -674,7 +670,7 @@ def _columns(number: int, line: str) -> List[str]:
         ["size", "count", "type", "root"],
         ["size", "count", "type", "redop", "root"],
     ):
-        raise ParseError("the table's columns are not those of nccl-tests", number, line)
+        raise line.error("the table's columns are not those of nccl-tests")
     body = names[at:]
     if body[-1] == "timestamp":
         body = body[:-1]
@@ -684,7 +680,7 @@ def _columns(number: int, line: str) -> List[str]:
         ["algbw", "busbw", "#wrong"],
         ["algbw", "busbw", "#wrong", "i_min", "i_max", "i_p99", "i_cv%"],
     ):
-        raise ParseError("the table's columns are not those of nccl-tests", number, line)
+        raise line.error("the table's columns are not those of nccl-tests")
     return names
 
 
@@ -696,37 +692,34 @@ def _units(columns: Sequence[str]) -> List[str]:
     return ["#", *" ".join(unit.get(name, "") for name in columns).split()]
 
 
-def _row(number: int, line: str, columns: Sequence[str]) -> Row:
+def _row(line: Line, columns: Sequence[str]) -> Row:
     cells = line.split()
     names = list(columns)
     if names[-1] == "timestamp":
         stamp = " ".join(cells[-2:])
         if not re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", stamp):
-            raise ParseError("the row does not end with its time of day", number, line)
+            raise line.error("the row does not end with its time of day")
         names, cells = names[:-1], cells[:-2]
     if "redop" in names and len(cells) == len(names) - 1:
         cells.insert(names.index("redop"), "")
     if len(cells) != len(names):
-        raise ParseError(
-            f"the row has {len(cells)} columns and its header {len(names)}", number, line
-        )
+        raise line.error(f"the row has {len(cells)} columns and its header {len(names)}")
     start = next(place for place, name in enumerate(names) if name in {"time", "cputime"})
     lead = dict(zip(names[:start], cells))
     width = (len(names) - start) // 2
     bodies = [
-        _body(dict(zip(names[start : start + width], part)), number, line)
+        _body(dict(zip(names[start : start + width], part)), line)
         for part in (cells[start : start + width], cells[start + width :])
     ]
     return _checked_row(
         Row(
-            size=_whole(lead["size"], number, line),
-            count=_whole(lead["count"], number, line),
+            size=_whole(lead["size"], line),
+            count=_whole(lead["count"], line),
             type=lead["type"],
             redop=lead.get("redop", ""),
-            root=_root(lead["root"], number, line) if "root" in lead else None,
+            root=_root(lead["root"], line) if "root" in lead else None,
             out_of_place=bodies[0],
             in_place=bodies[1],
-            number=number,
             line=line,
         )
     )
@@ -734,33 +727,32 @@ def _row(number: int, line: str, columns: Sequence[str]) -> Row:
 
 def _checked_row(row: Row) -> Row:
     if row.type not in _TYPE_BYTES:
-        raise ParseError(f"{row.type!r} is no data type of NCCL", row.number, row.line)
+        raise row.line.error(f"{row.type!r} is no data type of NCCL")
     if row.redop not in (*_REDOPS, "", "none"):
-        raise ParseError(f"{row.redop!r} is no reduction of NCCL", row.number, row.line)
+        raise row.line.error(f"{row.redop!r} is no reduction of NCCL")
     for body in (row.out_of_place, row.in_place):
         if body and body.time.value <= 0:
-            raise ParseError("a time is not positive", row.number, row.line)
+            raise row.line.error("a time is not positive")
         if body and body.iterations:
             least, most, p99 = body.iterations
             if not 0 < least <= p99 <= most:
-                raise ParseError("i_min, i_p99 and i_max do not ascend", row.number, row.line)
+                raise row.line.error("i_min, i_p99 and i_max do not ascend")
     return row
 
 
-def _body(cells: Mapping[str, str], number: int, line: str) -> Body:
+def _body(cells: Mapping[str, str], line: Line) -> Body:
     wrong_text = cells.get("#wrong", cells.get("error", ""))
     iterations = None
     if "i_min" in cells:
         figures = [
-            _cell(cells[name], 7, number, line).value
-            for name in ("i_min", "i_max", "i_p99", "i_cv%")
+            _cell(cells[name], 7, line).value for name in ("i_min", "i_max", "i_p99", "i_cv%")
         ]
         iterations = (figures[0], figures[1], figures[2])
     return Body(
-        time=_cell(cells.get("time", cells.get("cputime", "")), 7, number, line),
-        algbw=_cell(cells["algbw"], 6, number, line),
-        busbw=_cell(cells["busbw"], 6, number, line),
-        wrong=None if wrong_text == "N/A" else _printed(wrong_text, number, line).value,
+        time=_cell(cells.get("time", cells.get("cputime", "")), 7, line),
+        algbw=_cell(cells["algbw"], 6, line),
+        busbw=_cell(cells["busbw"], 6, line),
+        wrong=None if wrong_text == "N/A" else _printed(wrong_text, line).value,
         iterations=iterations,
     )
 
@@ -768,38 +760,38 @@ def _body(cells: Mapping[str, str], number: int, line: str) -> Body:
 _NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 
 
-def _cell(text: str, width: int, number: int, line: str) -> _Printed:
+def _cell(text: str, width: int, line: Line) -> _Printed:
     """A number of the table: two decimals, or as many as fit in the column's width."""
-    figure = _printed(text, number, line)
+    figure = _printed(text, line)
     decimals = len(text.partition(".")[2])
     if "e" not in text and decimals < 2 and len(text) + (1 if decimals else 2) <= width:
-        raise ParseError(f"{text!r} has lost decimals", number, line)
+        raise line.error(f"{text!r} has lost decimals")
     return figure
 
 
-def _printed(text: str, number: Optional[int], line: str) -> _Printed:
+def _printed(text: str, line: Line) -> _Printed:
     if not _NUMBER.fullmatch(text):
-        raise ParseError(f"{text!r} is not a number that can be measured", number, line)
+        raise line.error(f"{text!r} is not a number that can be measured")
     try:
         exact = Decimal(text)
         exponent = exact.as_tuple().exponent
         value, half = float(exact), 0.5 * 10.0 ** int(exponent)
     except (InvalidOperation, OverflowError, ValueError):
-        raise ParseError(f"{text!r} is not a number", number, line) from None
+        raise line.error(f"{text!r} is not a number") from None
     if not (math.isfinite(value) and math.isfinite(half)):
-        raise ParseError(f"{text!r} is not finite", number, line)
+        raise line.error(f"{text!r} is not finite")
     return _Printed(value, half)
 
 
-def _whole(text: str, number: Optional[int], line: str) -> int:
+def _whole(text: str, line: Line) -> int:
     if not re.fullmatch(r"\d+", text):
-        raise ParseError(f"{text!r} is not a count", number, line)
+        raise line.error(f"{text!r} is not a count")
     return int(text)
 
 
-def _root(text: str, number: Optional[int], line: str) -> int:
+def _root(text: str, line: Line) -> int:
     if not re.fullmatch(r"-1|\d+", text):
-        raise ParseError(f"root {text!r} is not a rank", number, line)
+        raise line.error(f"root {text!r} is not a rank")
     return int(text)
 
 
@@ -821,39 +813,23 @@ def _version(code: int) -> str:
 def _assembled(
     rows: Sequence[Row],
     settings: _Settings,
-    *,
-    hosts: Tuple[str, ...],
     named: Optional[str],
-    old: bool,
+    out_of_bounds: Tuple[int, Line],
+    average: Tuple[_Printed, Optional[str], Line],
+    *,
+    counts_wrong: bool,
     cpu_time: bool,
-    out_of_bounds: Tuple[int, Optional[int], str],
-    average: Tuple[_Printed, Optional[str], Optional[int], str],
-    tests_version: Optional[str],
-    nccl_version: Optional[str],
-    log: NcclLog,
-    errors: Tuple[str, ...],
+    **known: Any,
 ) -> NcclOutput:
-    """The output of rows that fit together, whatever form they came in."""
-    if not rows:
-        raise ParseError("the table has no rows")
-    for row in rows:
-        if (row.type, row.redop, row.root) != (rows[0].type, rows[0].redop, rows[0].root):
-            raise ParseError(
-                "the table mixes data types, reductions or roots: read one of each at a time",
-                row.number,
-                row.line,
-            )
-        if row.root is not None and row.root >= settings.ranks:
-            raise ParseError(f"root {row.root} is none of the ranks", row.number, row.line)
+    """The output of rows that fit together, whatever form they came in; ``known`` goes into it."""
+    _check_rows(rows, settings)
     checked = settings.validation > 0
-    models = _fitting(
-        rows, settings.ranks, named, old=old, by_wall_time=not cpu_time, checked=checked
-    )
+    models = _fitting(rows, settings, named, old=not counts_wrong, by_wall_time=not cpu_time)
     shared = {model.shared for model in models}
     cycles = _cycles(rows, settings, shared=shared.pop() if len(shared) == 1 else None)
     _check_average(rows, settings, average)
     if checked:
-        _check_wrong(rows, out_of_bounds, counts=not old)
+        _check_wrong(rows, out_of_bounds, counts=counts_wrong)
     full = tuple(row for row in rows if row.size > 0)
     if not full:
         raise ParseError("no row moves any data: every size is 0 bytes")
@@ -862,43 +838,52 @@ def _assembled(
         operation=operations[0] if len(operations) == 1 else "unknown",
         may_be=operations,
         ranks=settings.ranks,
-        hosts=hosts,
         rows=full,
         cycles=cycles,
         cpu_time=cpu_time,
         out_of_bounds=out_of_bounds[0] if checked else None,
         average_ok=None if average[1] is None else average[1] == "OK",
-        counts_wrong=not old,
+        counts_wrong=counts_wrong,
         iterations=settings.iterations,
-        tool_version=tests_version,
-        nccl_version=nccl_version,
-        log=log,
         same_column=any(model in _MODELS_2019 for model in models),
         empty_rows=len(rows) - len(full),
-        errors=errors,
+        **known,
     )
+
+
+def _check_rows(rows: Sequence[Row], settings: _Settings) -> None:
+    if not rows:
+        raise ParseError("the table has no rows")
+    for row in rows:
+        if (row.type, row.redop, row.root) != (rows[0].type, rows[0].redop, rows[0].root):
+            raise row.line.error(
+                "the table mixes data types, reductions or roots: read one of each at a time"
+            )
+        if row.root is not None and row.root >= settings.ranks:
+            raise row.line.error(f"root {row.root} is none of the ranks")
 
 
 def _fitting(
     rows: Sequence[Row],
-    ranks: int,
+    settings: _Settings,
     named: Optional[str],
     *,
     old: bool,
     by_wall_time: bool,
-    checked: bool,
 ) -> List[_Model]:
     """The operations that all rows can be of."""
     known = (*_MODELS, *_MODELS_2019) if old else _MODELS
     alive = [model for model in known if named in {None, model.operation}]
     for row in rows:
         reasons = [
-            model.wrong_with(row, ranks, by_wall_time=by_wall_time, checked=checked)
+            model.wrong_with(
+                row, settings.ranks, by_wall_time=by_wall_time, checked=settings.validation > 0
+            )
             for model in alive
         ]
         left = [model for model, reason in zip(alive, reasons) if reason is None]
         if not left:
-            raise ParseError(str(reasons[0]), row.number, row.line)
+            raise row.line.error(str(reasons[0]))
         alive = left
     # Where both layouts of algbw fit (few digits), the newer one is not contradicted.
     new = [model for model in alive if model not in _MODELS_2019]
@@ -929,19 +914,15 @@ def _cycles(rows: Sequence[Row], settings: _Settings, *, shared: Optional[bool])
         fitting = {key for key, size in wanted.items() if size == row.size}
         left = (generations | {-1}) & fitting
         if not left:
-            raise ParseError(
+            raise row.line.error(
                 f"size {row.size} stands where {asked} was to come: rows are missing, doubled or "
-                "out of order",
-                row.number,
-                row.line,
+                "out of order"
             )
         generations = left - {-1} or generations
     if len(rows) % len(sizes):
-        raise ParseError(
+        raise rows[-1].line.error(
             f"the table ends after {len(rows) % len(sizes)} of {len(sizes)} sizes; "
-            f"{sizes[len(rows) % len(sizes)]} bytes were to come next",
-            rows[-1].number,
-            rows[-1].line,
+            f"{sizes[len(rows) % len(sizes)]} bytes were to come next"
         )
     return len(rows) // len(sizes)
 
@@ -949,7 +930,7 @@ def _cycles(rows: Sequence[Row], settings: _Settings, *, shared: Optional[bool])
 def _check_average(
     rows: Sequence[Row],
     settings: _Settings,
-    average: Tuple[_Printed, Optional[str], Optional[int], str],
+    average: Tuple[_Printed, Optional[str], Line],
 ) -> None:
     """The average that is printed must be that of the rows."""
     if settings.threads > 1:
@@ -961,86 +942,101 @@ def _check_average(
         sum(figure.value for figure in figures) / len(figures),
         sum(figure.half for figure in figures) / len(figures),
     )
-    printed, _verdict, number, line = average
+    printed, _verdict, line = average
     # %g leaves trailing zeros out, so its digits do not show how precise it is.
     magnitude = math.floor(math.log10(printed.value)) if printed.value > 0 else 0
     exact = _Printed(printed.value, 0.5 * 10.0 ** (magnitude - _G_DIGITS + 1))
     if not own.may_be(exact):
-        raise ParseError(
+        raise line.error(
             f"the average is {printed.value:g} GB/s, and that of the rows {own.value:.6g}: a row "
-            "is missing or damaged",
-            number,
-            line,
+            "is missing or damaged"
         )
 
 
-def _check_wrong(
-    rows: Sequence[Row], out_of_bounds: Tuple[int, Optional[int], str], *, counts: bool
-) -> None:
+def _check_wrong(rows: Sequence[Row], out_of_bounds: Tuple[int, Line], *, counts: bool) -> None:
     """Where results were checked, each row says so; and what it says is what the end says."""
     wrong = False
     for row in rows:
         if row.out_of_place and row.out_of_place.wrong is None:
-            raise ParseError(
-                "results were checked (validation), and this row has no count of wrong ones",
-                row.number,
-                row.line,
+            raise row.line.error(
+                "results were checked (validation), and this row has no count of wrong ones"
             )
         bodies = (row.out_of_place, row.in_place)
         wrong = wrong or (counts and any(body and body.wrong for body in bodies))
-    count, number, line = out_of_bounds
+    count, line = out_of_bounds
     if wrong and count == 0:
-        raise ParseError("rows have wrong values, and the end says that none has", number, line)
+        raise line.error("rows have wrong values, and the end says that none has")
 
 
 def _from_json(text: str) -> NcclOutput:
     """The file of nccl-tests' option -J."""
+    line = Line(text[:200], 1)
 
     def constant(name: str) -> Any:
-        raise ParseError(f"a figure is {name}", 1, text[:200])
+        raise line.error(f"a figure is {name}")
 
     try:
         data = json.loads(
             text,
-            parse_float=lambda figure: _printed(figure, 1, text[:200]),
+            parse_float=lambda figure: _printed(figure, line),
             parse_constant=constant,
-            object_pairs_hook=_object,
+            object_pairs_hook=unique,
         )
     except (ValueError, RecursionError) as error:
-        raise ParseError(f"the JSON is cut off or damaged ({error})", 1, text[:200]) from None
+        raise line.error(f"the JSON is cut off or damaged ({error})") from None
     try:
-        return _from_object(data)
+        return _from_object(data, line)
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-        raise ParseError(f"the JSON lacks or spoils {error}", 1, text[:200]) from None
+        raise line.error(f"the JSON lacks or spoils {error}") from None
 
 
-def _object(pairs: Sequence[Tuple[str, Any]]) -> Dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a key stands twice")
-    return found
-
-
-def _from_object(data: Mapping[str, Any]) -> NcclOutput:
+def _from_object(data: Mapping[str, Any], line: Line) -> NcclOutput:
     if data["version"] not in _JSON_VERSIONS:
-        raise ParseError(f"version {data['version']!r} of the JSON is not known", 1)
+        raise line.error(f"version {data['version']!r} of the JSON is not known")
     missing = {"results", "out_of_bounds", "average_bus_bandwidth", "end_time"} - set(data)
     if missing:
-        raise ParseError(f"the run did not end: the JSON lacks {', '.join(sorted(missing))}", 1)
-    config = data["config"]
-    threads, gpus = _int(config["nthreads"]), _int(config["ngpus"])
-    devices = config["devices"]
+        raise line.error(f"the run did not end: the JSON lacks {', '.join(sorted(missing))}")
+    rows = [_json_row(place, entry, line) for place, entry in enumerate(data["results"])]
+    bounds, average = data["out_of_bounds"], data["average_bus_bandwidth"]
+    count = _int(bounds["count"])
+    if bounds["okay"] != ("true" if count == 0 else "false"):
+        raise line.error("out_of_bounds.okay contradicts its count")
+    verdicts = {"true": "OK", "false": "FAILED", "unchecked": None}
+    if average["okay"] not in verdicts:
+        raise line.error(f"average_bus_bandwidth.okay is {average['okay']!r}")
+    bodies = (entry[side] for entry in data["results"] for side in ("out_of_place", "in_place"))
+    kinds = {"cpu_time" in body for body in bodies if body}
+    if len(kinds) > 1:
+        raise line.error("the JSON mixes time and cpu_time")
+    processes = _processes(data["config"], line)
+    return _assembled(
+        rows,
+        _json_settings(data["config"], len(processes), rows),
+        _operation(str(data["args"][0])),
+        (count, line),
+        (_figure(average["bandwidth"]), verdicts[average["okay"]], line),
+        hosts=tuple(dict.fromkeys(str(device["hostname"]) for device in processes)),
+        counts_wrong=True,
+        cpu_time=kinds == {True},
+        nccl_version=_version(_int(data["nccl_version"])),
+        errors=tuple(str(text) for text in data.get("errors", []) if text),
+    )
+
+
+def _processes(config: Mapping[str, Any], line: Line) -> List[Mapping[str, Any]]:
+    """Of each process of the first group the first device: others the JSON does not list."""
+    devices: List[Mapping[str, Any]] = config["devices"]
     for place, device in enumerate(devices):
-        # Each process writes the first of its devices only.
-        if device["rank"] != place * threads * gpus:
-            raise ParseError(f"the JSON has rank {device['rank']} as that of process {place}", 1)
-    processes = [device for device in devices if device["group"] == devices[0]["group"]]
-    rows = [_json_row(place, entry) for place, entry in enumerate(data["results"])]
-    ranks = len(processes) * threads * gpus
+        if device["rank"] != place * _int(config["nthreads"]) * _int(config["ngpus"]):
+            raise line.error(f"the JSON has rank {device['rank']} as that of process {place}")
+    return [device for device in devices if device["group"] == devices[0]["group"]]
+
+
+def _json_settings(config: Mapping[str, Any], processes: int, rows: Sequence[Row]) -> _Settings:
+    ranks = processes * _int(config["nthreads"]) * _int(config["ngpus"])
     by_factor = "step_factor" in config
-    settings = _Settings(
-        threads=threads,
-        gpus_per_thread=gpus,
+    return _Settings(
+        threads=_int(config["nthreads"]),
         least=_int(config["minimum_bytes"]),
         # It is written before nccl-tests reduces it to what fits in memory, and a size that is
         # divided among the ranks is rounded down: past this none can have been reached.
@@ -1050,55 +1046,23 @@ def _from_object(data: Mapping[str, Any]) -> NcclOutput:
         ),
         step=_int(config["step_factor"] if by_factor else config["step_bytes"]),
         by_factor=by_factor,
-        warmup=_int(config["warmup_iters"]),
         iterations=_int(config["iterations"]),
-        aggregated=_int(config["aggregated_iterations"]),
         validation=_int(config["validation"]),
         ranks=ranks,
     )
-    bounds, average = data["out_of_bounds"], data["average_bus_bandwidth"]
-    count = _int(bounds["count"])
-    if bounds["okay"] != ("true" if count == 0 else "false"):
-        raise ParseError("out_of_bounds.okay contradicts its count", 1)
-    if average["okay"] not in {"true", "false", "unchecked"}:
-        raise ParseError(f"average_bus_bandwidth.okay is {average['okay']!r}", 1)
-    verdict = {"true": "OK", "false": "FAILED", "unchecked": None}[average["okay"]]
-    kinds = {
-        "cpu_time" in entry[side]
-        for entry in data["results"]
-        for side in ("out_of_place", "in_place")
-        if entry.get(side)
-    }
-    if len(kinds) > 1:
-        raise ParseError("the JSON mixes time and cpu_time", 1)
-    return _assembled(
-        rows,
-        settings,
-        hosts=tuple(dict.fromkeys(str(device["hostname"]) for device in processes)),
-        named=_operation(str(data["args"][0])),
-        old=False,
-        cpu_time=kinds == {True},
-        out_of_bounds=(count, None, ""),
-        average=(_figure(average["bandwidth"]), verdict, None, ""),
-        tests_version=None,
-        nccl_version=_version(_int(data["nccl_version"])),
-        log=NcclLog(),
-        errors=tuple(str(text) for text in data.get("errors", []) if text),
-    )
 
 
-def _json_row(place: int, entry: Mapping[str, Any]) -> Row:
+def _json_row(place: int, entry: Mapping[str, Any], line: Line) -> Row:
     return _checked_row(
         Row(
             size=_int(entry["size"]),
             count=_int(entry["count"]),
             type=entry["type"],
             redop=entry["redop"],
-            root=_root(entry["root"].strip(), None, ""),
+            root=_root(entry["root"].strip(), line),
             out_of_place=_json_body(entry, "out_of_place"),
             in_place=_json_body(entry, "in_place"),
-            number=1,
-            line=f"results[{place}] of {entry['size']} bytes",
+            line=Line(f"results[{place}] of {entry['size']} bytes", 1),
         )
     )
 
@@ -1108,18 +1072,15 @@ def _json_body(entry: Mapping[str, Any], side: str) -> Optional[Body]:
     if body is None:  # the replay of a trace runs in place only
         return None
     report = entry.get(f"{side}_per_iter")
+    least, most, p99 = (
+        _figure(report[name]).value if report else 0.0 for name in ("min_us", "max_us", "p99_us")
+    )
     return Body(
         time=_figure(body["cpu_time"] if "cpu_time" in body else body["time"]),
         algbw=_figure(body["alg_bw"]),
         busbw=_figure(body["bus_bw"]),
         wrong=None if body["nwrong"] is None else _figure(body["nwrong"]).value,
-        iterations=(
-            _figure(report["min_us"]).value,
-            _figure(report["max_us"]).value,
-            _figure(report["p99_us"]).value,
-        )
-        if report
-        else None,
+        iterations=(least, most, p99) if report else None,
     )
 
 
@@ -1130,6 +1091,6 @@ def _figure(value: Any) -> _Printed:
 
 
 def _int(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
+    if not is_count(value):
         raise ValueError(f"the count {value!r}")
-    return value
+    return int(value)
