@@ -20,78 +20,39 @@ description:
     O(run_id).
   - The credential is read from the file C(credentials) in O(prefix), which the role
     P(blob_checkpoint#role) writes with mode 0600; it is in no argument, record or output.
-extends_documentation_fragment: [trueup_options.blob_copy, trueup_bench]
+extends_documentation_fragment: trueup_options.blob_copy
 author: trueup contributors (@trueup)
 """
 
 EXAMPLES = r"""
 - name: Measure 8 copies of 2300 Mb/s each below an account's 20 Gb/s
   blob_copy_bench:
+    run_id: 20261120T091300Z-7c1e
+    node_name: "{{ inventory_hostname }}"
+    node: "{{ trueup_node }}"
     prefix: /opt/trueup/blob_checkpoint
     account_url: https://checkpoints.blob.core.windows.net
     container: measured
     directory: /mnt/nvme
     cap_mbps: 2300
-    run_id: 20261120T091300Z-7c1e
-    node_name: "{{ inventory_hostname }}"
-    node: "{{ trueup_node }}"
 """
 
 RETURN = r"""
-record:
-  description: The record of the case (schema C(trueup.record/1)); null in check mode and when the
-    input was refused.
-  returned: always
-  type: dict
-raw:
-  description: What the program printed; null when nothing ran.
-  returned: always
-  type: str
-command:
-  description: The command line.
-  returned: always
-  type: list
-  elements: str
-environment:
-  description: The variables set for it; C(TMPDIR) where azcopy reads blobs back. The credential is
-    not shown.
-  returned: always
-  type: dict
-resumed:
-  description: Which of O(earlier) stands for this case, from 0; null where it was measured.
-  returned: always
-  type: int
-ansible_facts:
-  description: The record once more, as the fact C(trueup_blob_copy).
-  returned: success
-  type: dict
-  contains:
-    trueup_blob_copy:
-      description: The record.
-      type: dict
-      returned: when the case ran and is ok
+record: {description: "The record of the case (more in the notes)", type: dict, returned: always}
 """
 
 import contextlib
 import os
-from typing import Any, Dict, List, Optional
+from typing import Dict, List, Optional
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.trueup.benchmarks.blob_copy import case as blob_copy
 from ansible.module_utils.trueup.benchmarks.blob_copy.output import BlobCopyOutput, parse_blob_copy
-from ansible.module_utils.trueup.errors import BadInput
 from ansible.module_utils.trueup.node import folders
-from ansible.module_utils.trueup.options import module_spec
-from ansible.module_utils.trueup.run.bench import COMMON_SPEC, Bench
-
-
-def argument_spec() -> Dict[str, Dict[str, Any]]:
-    return {**COMMON_SPEC, **module_spec(blob_copy.OPTIONS)}
+from ansible.module_utils.trueup.run.bench import Bench, run_module
 
 
 def prepare(
     bench: Bench,
-    given: Dict[str, Any],
     files: List[str],
     sizes: List[int],
     *,
@@ -100,6 +61,7 @@ def prepare(
     folder: Optional[str],
 ) -> None:
     """Set the case; in check mode, and where a record stands for it, this ends the module."""
+    given = bench.given
     own = bool(given["files"])
     bench.prepare(
         case=f"{len(files)}x{cap / 1e6:.0f}mbps-{'files' if own else 'random'}",
@@ -126,13 +88,12 @@ def prepare(
     )
 
 
-def measure(
-    bench: Bench, given: Dict[str, Any], cap: float, credentials: Dict[str, str], *, check: bool
-) -> BlobCopyOutput:
+def copied(bench: Bench, cap: float, credentials: Dict[str, str]) -> BlobCopyOutput:
     """Make the files where there are none, and copy them; in check mode neither."""
+    given = bench.given
     files: List[str] = given["files"]
     sizes = [given["size_bytes"]] * (len(files) or given["copies"])
-    if not check:
+    if not bench.check:
         sizes = blob_copy.require_files(files) or sizes
     # The library hashes what it reads back; azcopy writes it into a folder.
     read_back = given["verify"] == "download" and not (
@@ -141,7 +102,6 @@ def measure(
     folder = folders.placeholder(given["directory"], "blob-copy")
     prepare(
         bench,
-        given,
         files or blob_copy.random_names(folder, sizes),
         sizes,
         cap=cap,
@@ -164,18 +124,13 @@ def measure(
         return bench.run(parse_blob_copy, explain=blob_copy.explain, secrets=credentials)
 
 
-def main() -> None:
-    module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
-    given = module.params
-    bench = Bench(module, "blob_copy", blob_copy.OPTIONS)
+def measure(bench: Bench) -> None:
+    given = bench.given
     count = len(given["files"]) or given["copies"]
-    try:
-        blob_copy.require_address(given["account_url"], given["container"])
-        cap = blob_copy.capped(count, given["limit_mbps"] * 1e6, (given["cap_mbps"] * 1e6) or None)
-        credentials = blob_copy.read_credentials(os.path.join(given["prefix"], "credentials"))
-        output = measure(bench, given, cap, credentials, check=module.check_mode)
-    except BadInput as error:
-        bench.refuse(str(error))
+    blob_copy.require_address(given["account_url"], given["container"])
+    cap = blob_copy.capped(count, given["limit_mbps"] * 1e6, (given["cap_mbps"] * 1e6) or None)
+    credentials = blob_copy.read_credentials(os.path.join(given["prefix"], "credentials"))
+    output = copied(bench, cap, credentials)
     bench.case.software.update(output.software)
     bench.case.threads_per_rank = output.connections
     bench.case.parameters.update(
@@ -189,6 +144,10 @@ def main() -> None:
             output, copies=count, cap=cap, size_bytes=bench.case.parameters["size_bytes"]
         ),
     )
+
+
+def main() -> None:
+    run_module("blob_copy", blob_copy.OPTIONS, measure)
 
 
 if __name__ == "__main__":

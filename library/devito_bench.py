@@ -9,37 +9,35 @@ short_description: Run Devito's forward-operator benchmark in one layout
 version_added: "0.1.0"
 description:
   - Runs the acoustic forward operator of Devito's own C(benchmarks/user/benchmark.py) in one layout
-    of ranks and
-    threads and returns what it measured as a record.
+    of ranks and threads and returns what it measured as a record.
   - Run time, flop rate, point rate and operational intensity come unrounded, with median, minimum
-    and maximum of
-    the repeats. Compilation and autotuning are not part of the time; the tuning time and the block
-    shape found are
-    recorded.
-  - Bad input is refused before anything runs. A run that is killed, runs out of memory or out of
-    time gives a
-    record with outcome C(failed); one whose result differs from that of other layouts, C(invalid).
+    and maximum of the repeats. Compilation and autotuning are not part of the time; the tuning time
+    and the block shape found are recorded.
+  - A result that differs from that of other layouts gives a record with outcome C(invalid).
   - Over several nodes (O(nodes)) the ranks are started by O(launcher), and the record also says how
     much of the time went into the exchange of halos.
   - Needs what the role P(devito#role) installs, on every node at the same path.
-extends_documentation_fragment: [trueup_options.devito, trueup_bench, trueup_launcher]
+extends_documentation_fragment: trueup_options.devito
 author: trueup contributors (@trueup)
 """
 
 EXAMPLES = r"""
 - name: Measure 4 ranks of 30 threads, one on each NUMA node
   devito_bench:
+    run_id: 20261120T091300Z-7c1e
+    node_name: "{{ inventory_hostname }}"
+    node: "{{ trueup_node }}"
     prefix: /opt/trueup/devito
     shape: 512x512x512
     ranks: 4
     threads_per_rank: 30
     binding: numa
-    run_id: 20261120T091300Z-7c1e
-    node_name: "{{ inventory_hostname }}"
-    node: "{{ trueup_node }}"
 
 - name: Measure the same layout on two nodes of a Slurm cluster
   devito_bench:
+    run_id: 20261120T091300Z-7c1e
+    node_name: "{{ inventory_hostname }}"
+    node: "{{ trueup_node }}"
     prefix: /opt/trueup/devito
     shape: 512x512x512
     ranks: 4
@@ -49,83 +47,37 @@ EXAMPLES = r"""
     launcher: slurm
     job_directory: /shared/trueup
     job_options: [--partition=hbv3]
-    run_id: 20261120T091300Z-7c1e
-    node_name: "{{ inventory_hostname }}"
-    node: "{{ trueup_node }}"
 """
 
 RETURN = r"""
-record:
-  description: The record of the case (schema C(trueup.record/1)); null in check mode and when the
-    input was refused.
-  returned: always
-  type: dict
-raw:
-  description: What the tool printed, both outputs; null when nothing ran.
-  returned: always
-  type: str
-command:
-  description: The command line.
-  returned: always
-  type: list
-  elements: str
-environment:
-  description: The variables set for it.
-  returned: always
-  type: dict
-resumed:
-  description: Which of O(earlier) stands for this case, from 0; null where it was measured.
-  returned: always
-  type: int
-ansible_facts:
-  description: The record once more, as the fact C(trueup_devito).
-  returned: success
-  type: dict
-  contains:
-    trueup_devito:
-      description: The record.
-      type: dict
-      returned: when the case ran and is ok
+record: {description: "The record of the case (more in the notes)", type: dict, returned: always}
 """
 
 import os
-from typing import Any, Dict
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.trueup.benchmarks.devito import case as devito
 from ansible.module_utils.trueup.benchmarks.devito.output import parse_devito
-from ansible.module_utils.trueup.errors import BadInput
 from ansible.module_utils.trueup.node.affinity import plan
 from ansible.module_utils.trueup.node.memory import available_memory_bytes
 from ansible.module_utils.trueup.node.topology import read_topology
-from ansible.module_utils.trueup.options import module_spec
-from ansible.module_utils.trueup.run.bench import COMMON_SPEC, Bench
-from ansible.module_utils.trueup.run.launcher import LAUNCHER_SPEC, Launcher
+from ansible.module_utils.trueup.run.bench import Bench, run_module
+from ansible.module_utils.trueup.run.launcher import Launcher
 
 
-def argument_spec() -> Dict[str, Dict[str, Any]]:
-    return {**COMMON_SPEC, **LAUNCHER_SPEC, **module_spec(devito.OPTIONS)}
-
-
-def main() -> None:
-    module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
-    given = module.params
-    bench = Bench(module, "devito", devito.OPTIONS)
-    try:
-        problem = devito.Problem.parse(
-            **{key: given[key] for key in ("model", "shape", "space_order", "tn_ms", "nbl")}
-        )
-        launcher = Launcher.asked(given)
-        nodes = launcher.node_count
-        placement = plan(
-            read_topology(allowed=os.sched_getaffinity(0)),
-            ranks=given["ranks"],
-            threads_per_rank=given["threads_per_rank"],
-            binding=given["binding"],
-        )
-        devito.require_memory(problem, placement.ranks, available_memory_bytes(), nodes)
-    except BadInput as error:
-        bench.refuse(str(error))
+def measure(bench: Bench) -> None:
+    given = bench.given
+    problem = devito.Problem.parse(
+        **{key: given[key] for key in ("model", "shape", "space_order", "tn_ms", "nbl")}
+    )
+    launcher = Launcher.asked(given)
+    nodes = launcher.node_count
+    placement = plan(
+        read_topology(allowed=os.sched_getaffinity(0)),
+        ranks=given["ranks"],
+        threads_per_rank=given["threads_per_rank"],
+        binding=given["binding"],
+    )
+    devito.require_memory(problem, placement.ranks, available_memory_bytes(), nodes)
 
     jit_dir = os.path.join(given["prefix"], "jit", devito.jit_key())
     ranks = placement.ranks * nodes
@@ -176,7 +128,7 @@ def main() -> None:
         os.makedirs(jit_dir, exist_ok=True)
     except OSError as error:
         bench.refuse(f"{jit_dir} cannot be made: {error.strerror}; set prefix to a folder of yours")
-    output = bench.run(parse_devito, explain=devito.explain, launcher=launcher)
+    output = bench.run(parse_devito, explain=devito.explain, start=launcher.run)
     bench.case.software.update(output.software)
     bench.case.parameters["block_shape"] = "x".join(str(size) for size in output.tuned.values())
     fraction = devito.roofline_fraction(output, given["memory_bandwidth"], given["peak_flops"])
@@ -191,6 +143,10 @@ def main() -> None:
             node_count=nodes,
         ),
     )
+
+
+def main() -> None:
+    run_module("devito", devito.OPTIONS, measure)
 
 
 if __name__ == "__main__":

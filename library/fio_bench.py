@@ -18,72 +18,36 @@ description:
   - Free space is checked before. A run that is shorter than asked for, or that did not do every
     part of its workload, gives a record with outcome C(invalid).
   - The role P(fio#role) installs fio.
-extends_documentation_fragment: [trueup_options.fio, trueup_bench]
+extends_documentation_fragment: trueup_options.fio
 author: trueup contributors (@trueup)
 """
 
 EXAMPLES = r"""
 - name: Measure random reads of the NVMe scratch
   fio_bench:
-    directory: /mnt/nvme
-    workload: random_read
     run_id: 20261120T091300Z-7c1e
     node_name: "{{ inventory_hostname }}"
     node: "{{ trueup_node }}"
+    directory: /mnt/nvme
+    workload: random_read
 """
 
 RETURN = r"""
-record:
-  description: The record of the case (schema C(trueup.record/1)); null in check mode and when the
-    input was refused.
-  returned: always
-  type: dict
-raw:
-  description: What fio printed; null when nothing ran.
-  returned: always
-  type: str
-command:
-  description: The command line.
-  returned: always
-  type: list
-  elements: str
-environment:
-  description: The variables set for it; none.
-  returned: always
-  type: dict
-resumed:
-  description: Which of O(earlier) stands for this case, from 0; null where it was measured.
-  returned: always
-  type: int
-ansible_facts:
-  description: The record once more, as the fact C(trueup_fio).
-  returned: success
-  type: dict
-  contains:
-    trueup_fio:
-      description: The record.
-      type: dict
-      returned: when the case ran and is ok
+record: {description: "The record of the case (more in the notes)", type: dict, returned: always}
 """
 
 import dataclasses
 import os
-from typing import Any, Dict
+from typing import Dict
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.trueup.benchmarks.fio import case as fio
 from ansible.module_utils.trueup.benchmarks.fio.output import parse_fio
 from ansible.module_utils.trueup.errors import BadInput
 from ansible.module_utils.trueup.node import folders, mounts
-from ansible.module_utils.trueup.options import module_spec
-from ansible.module_utils.trueup.run.bench import COMMON_SPEC, Bench
+from ansible.module_utils.trueup.run.bench import Bench, run_module
 
 # A file system that needs longer to say how full it is has lost its server.
 _ANSWERS_WITHIN = 30
-
-
-def argument_spec() -> Dict[str, Dict[str, Any]]:
-    return {**COMMON_SPEC, **module_spec(fio.OPTIONS)}
 
 
 def storage(directory: str, wanted: str) -> Dict[str, str]:
@@ -108,20 +72,16 @@ def storage(directory: str, wanted: str) -> Dict[str, str]:
     }
 
 
-def prepare(
-    bench: Bench, chosen: fio.Settings, given: Dict[str, Any], folder: str, **more: str
-) -> None:
+def prepare(bench: Bench, chosen: fio.Settings, folder: str, **more: str) -> None:
     """Set the case; in check mode this ends the module."""
+    given = bench.given
+    asked = ("directory", "jobs", "iodepth", "block_bytes", "job_bytes")
     bench.prepare(
         case=f"{chosen.workload}-{'direct' if chosen.direct else 'buffered'}",
         command=fio.command(chosen, fio="fio", folder=folder),
         parameters={
-            "directory": given["directory"],
+            **{name: given[name] for name in asked},
             "workload": chosen.workload,
-            "jobs": given["jobs"],
-            "iodepth": given["iodepth"],
-            "block_bytes": given["block_bytes"],
-            "job_bytes": given["job_bytes"],
             "runtime_seconds": chosen.runtime_seconds,
             "engine": chosen.engine,
             "direct_asked": given["direct"],
@@ -132,8 +92,9 @@ def prepare(
     )
 
 
-def measure_files(bench: Bench, given: Dict[str, Any], *, check: bool) -> None:
+def measure_files(bench: Bench) -> None:
     """One operation of each of many files; this ends the module."""
+    given = bench.given
     directory = given["directory"]
     chosen = fio.files_settings(given["workload"], jobs=given["jobs"], files=given["files"])
 
@@ -151,7 +112,7 @@ def measure_files(bench: Bench, given: Dict[str, Any], *, check: bool) -> None:
             },
         )
 
-    if check:
+    if bench.check:
         prepare_files(folders.placeholder(directory, "fio"))
     where = storage(directory, given["filesystem"])
     cached = fio.stats_are_cached(where["filesystem"], where["filesystem_options"])
@@ -167,35 +128,32 @@ def measure_files(bench: Bench, given: Dict[str, Any], *, check: bool) -> None:
     )
 
 
-def measure_data(bench: Bench, given: Dict[str, Any], *, check: bool) -> None:
+def measure_data(bench: Bench) -> None:
     """One workload of reads and writes; this ends the module."""
+    given = bench.given
     directory = given["directory"]
     numbers = ("jobs", "iodepth", "block_bytes", "job_bytes", "runtime_seconds", "engine")
     chosen = fio.settings(given["workload"], **{name: given[name] for name in numbers})
-    if check:
+    if bench.check:
         chosen = dataclasses.replace(chosen, direct=given["direct"] != "off")
-        prepare(bench, chosen, given, folders.placeholder(directory, "fio"))
+        prepare(bench, chosen, folders.placeholder(directory, "fio"))
     where = storage(directory, given["filesystem"])
     folders.require_space(directory, fio.data_bytes(chosen), "set job_bytes or jobs lower")
     with folders.own_folder(directory, "fio") as folder:
         chosen = dataclasses.replace(chosen, direct=fio.direct_io(given["direct"], folder))
-        prepare(bench, chosen, given, folder, **where)
+        prepare(bench, chosen, folder, **where)
         output = bench.run(parse_fio)
     bench.case.software["fio"] = output.tool_version or "unknown"
     bench.finish(metrics=output.metrics(), invalid=fio.judge(output, chosen))
 
 
+def measure(bench: Bench) -> None:
+    is_files = bench.given["workload"] in fio.OPERATIONS
+    (measure_files if is_files else measure_data)(bench)
+
+
 def main() -> None:
-    module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
-    given = module.params
-    bench = Bench(module, "fio", fio.OPTIONS)
-    try:
-        if given["workload"] in fio.OPERATIONS:
-            measure_files(bench, given, check=module.check_mode)
-        else:
-            measure_data(bench, given, check=module.check_mode)
-    except BadInput as error:
-        bench.refuse(str(error))
+    run_module("fio", fio.OPTIONS, measure)
 
 
 if __name__ == "__main__":

@@ -12,82 +12,39 @@ description:
     the CPUs of its NUMA node, and returns the rates of each precision as a record.
   - A sampled block of each product is compared with one that the CPU makes in fp64; an error beyond
     what the precision's rounding explains gives a record with outcome C(invalid).
-extends_documentation_fragment: [trueup_options.gemm, trueup_bench]
+extends_documentation_fragment: trueup_options.gemm
 author: trueup contributors (@trueup)
 """
 
 EXAMPLES = r"""
 - name: Measure the matrix products of all GPUs at once
   gemm_bench:
-    prefix: /opt/trueup/gemm
-    python: /opt/pytorch/bin/python
     run_id: 20261120T091300Z-7c1e
     node_name: "{{ inventory_hostname }}"
     node: "{{ trueup_node }}"
+    prefix: /opt/trueup/gemm
+    python: /opt/pytorch/bin/python
 """
 
 RETURN = r"""
-record:
-  description: The record of the case (schema C(trueup.record/1)); null in check mode and when the
-    input was refused.
-  returned: always
-  type: dict
-raw:
-  description: What the program printed; null when nothing ran.
-  returned: always
-  type: str
-command:
-  description: The command line.
-  returned: always
-  type: list
-  elements: str
-environment:
-  description: The variables set for it.
-  returned: always
-  type: dict
-resumed:
-  description: Which of O(earlier) stands for this case, from 0; null where it was measured.
-  returned: always
-  type: int
-ansible_facts:
-  description: The record once more, as the fact C(trueup_gemm).
-  returned: success
-  type: dict
-  contains:
-    trueup_gemm:
-      description: The record.
-      type: dict
-      returned: when the case ran and is ok
+record: {description: "The record of the case (more in the notes)", type: dict, returned: always}
 """
 
 import os
-from typing import Any, Dict
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.trueup.benchmarks.gemm import case as gemm
 from ansible.module_utils.trueup.benchmarks.gemm.output import parse_gemm
 from ansible.module_utils.trueup.benchmarks.gpu_copy import case as gpu_copy
-from ansible.module_utils.trueup.errors import TrueupError
 from ansible.module_utils.trueup.node.topology import read_topology
-from ansible.module_utils.trueup.options import module_spec
-from ansible.module_utils.trueup.run.bench import COMMON_SPEC, Bench
+from ansible.module_utils.trueup.run.bench import Bench, run_module
 
 
-def argument_spec() -> Dict[str, Dict[str, Any]]:
-    return {**COMMON_SPEC, **module_spec(gemm.OPTIONS)}
-
-
-def main() -> None:
-    module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
-    given = module.params
-    bench = Bench(module, "gemm", gemm.OPTIONS)
+def measure(bench: Bench) -> None:
+    given = bench.given
     gpus = given["node"].get("gpus") or []
     precisions = [name for name in gemm.PRECISIONS if name in given["precisions"]]
-    try:
-        topology = read_topology(allowed=os.sched_getaffinity(0))
-        beside = gpu_copy.cpus_beside(gpus, given["gpu_masks"], topology)
-    except TrueupError as error:
-        bench.refuse(str(error))
+    topology = read_topology(allowed=os.sched_getaffinity(0))
+    beside = gpu_copy.cpus_beside(gpus, given["gpu_masks"], topology)
 
     at_once = given["gpus_at_once"]
     placed = [f"--gpu={number}:{cpus}" for number, cpus in enumerate(beside.cpus)]
@@ -101,21 +58,20 @@ def main() -> None:
         ],
         environment=gpu_copy.ENVIRONMENT,
         parameters={
+            **{name: given[name] for name in ("n", "n_fp64", "repeats", "gpus_at_once")},
             "precisions": ",".join(precisions),
-            "n": given["n"],
-            "n_fp64": given["n_fp64"],
-            "repeats": given["repeats"],
-            "gpus_at_once": at_once,
             "binding": beside.binding,
         },
         gpus=len(gpus),
     )
     output = bench.run(parse_gemm)
-    for warning in output.warnings:
-        module.warn(warning)
     bench.case.parameters["gpu_name"] = output.gpus[0].name
     bench.case.software.update(output.software)
     bench.finish(metrics=output.metrics(), invalid=gemm.judge(output, beside.cpus))
+
+
+def main() -> None:
+    run_module("gemm", gemm.OPTIONS, measure)
 
 
 if __name__ == "__main__":

@@ -17,23 +17,26 @@ description:
     to be on a GPU, whose constraints did not hold, or whose conserved energy drifts more than
     O(drift_allowed), gives a record with outcome C(invalid).
   - One node; the role P(gromacs#role) installs what it needs.
-extends_documentation_fragment: [trueup_options.gromacs, trueup_bench]
+extends_documentation_fragment: trueup_options.gromacs
 author: trueup contributors (@trueup)
 """
 
 EXAMPLES = r"""
 - name: Measure a box of water on 2 ranks of 4 threads
   gromacs_bench:
+    run_id: 20261120T091300Z-7c1e
+    node_name: "{{ inventory_hostname }}"
+    node: "{{ trueup_node }}"
     prefix: /opt/trueup/gromacs
     water_box: 6
     ranks: 2
     threads_per_rank: 4
-    run_id: 20261120T091300Z-7c1e
-    node_name: "{{ inventory_hostname }}"
-    node: "{{ trueup_node }}"
 
 - name: Measure an input on two GPUs with the GROMACS of EESSI
   gromacs_bench:
+    run_id: 20261120T091300Z-7c1e
+    node_name: "{{ inventory_hostname }}"
+    node: "{{ trueup_node }}"
     prefix: /opt/trueup/gromacs
     source: eessi
     eessi_init: /cvmfs/software.eessi.io/versions/2023.06/init/lmod/bash
@@ -46,43 +49,10 @@ EXAMPLES = r"""
     nb: gpu
     pme: gpu
     bonded: gpu
-    run_id: 20261120T091300Z-7c1e
-    node_name: "{{ inventory_hostname }}"
-    node: "{{ trueup_node }}"
 """
 
 RETURN = r"""
-record:
-  description: The record of the case (schema C(trueup.record/1)); null in check mode and when the
-    input was refused.
-  returned: always
-  type: dict
-raw:
-  description: The log of mdrun; null when nothing ran.
-  returned: always
-  type: str
-command:
-  description: The command line.
-  returned: always
-  type: list
-  elements: str
-environment:
-  description: The variables set for it.
-  returned: always
-  type: dict
-resumed:
-  description: Which of O(earlier) stands for this case, from 0; null where it was measured.
-  returned: always
-  type: int
-ansible_facts:
-  description: The record once more, as the fact C(trueup_gromacs).
-  returned: success
-  type: dict
-  contains:
-    trueup_gromacs:
-      description: The record.
-      type: dict
-      returned: when the case ran and is ok
+record: {description: "The record of the case (more in the notes)", type: dict, returned: always}
 """
 
 import os
@@ -90,17 +60,11 @@ import sys
 import tempfile
 from typing import Any, Dict
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.trueup.benchmarks.gromacs import case as gromacs
 from ansible.module_utils.trueup.benchmarks.gromacs.output import parse_gromacs
 from ansible.module_utils.trueup.errors import BadInput
 from ansible.module_utils.trueup.node import folders
-from ansible.module_utils.trueup.options import module_spec
-from ansible.module_utils.trueup.run.bench import COMMON_SPEC, Bench
-
-
-def argument_spec() -> Dict[str, Dict[str, Any]]:
-    return {**COMMON_SPEC, **module_spec(gromacs.OPTIONS)}
+from ansible.module_utils.trueup.run.bench import Bench, run_module
 
 
 def variables(given: Dict[str, Any]) -> Dict[str, str]:
@@ -111,8 +75,9 @@ def variables(given: Dict[str, Any]) -> Dict[str, str]:
     return found
 
 
-def prepare(bench: Bench, chosen: gromacs.Settings, given: Dict[str, Any], folder: str) -> None:
+def prepare(bench: Bench, chosen: gromacs.Settings, folder: str) -> None:
     """Set the case; in check mode this ends the module."""
+    given = bench.given
     bench.prepare(
         case=chosen.case,
         command=gromacs.command(
@@ -136,28 +101,21 @@ def prepare(bench: Bench, chosen: gromacs.Settings, given: Dict[str, Any], folde
     )
 
 
-def main() -> None:
-    module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
-    given = module.params
-    bench = Bench(module, "gromacs", gromacs.OPTIONS)
+def measure(bench: Bench) -> None:
+    given = bench.given
     directory = given["directory"] or tempfile.gettempdir()
-    try:
-        chosen = gromacs.settings(given, cpus=len(os.sched_getaffinity(0)))
-        if module.check_mode:
-            prepare(bench, chosen, given, folders.placeholder(directory, "gromacs"))
-        folders.require_folder(directory)
-        for path in filter(None, (*chosen.eessi[:1], *chosen.image[1:2])):
-            if not os.path.isfile(path):
-                raise BadInput(
-                    f"{path} is not a file on this node: is EESSI mounted, the image there?"
-                )
-        if chosen.tpr and not os.path.isfile(chosen.tpr):
-            raise BadInput(f"{chosen.tpr} is not a file on this node: copy it there, or set tpr")
-        with folders.own_folder(directory, "gromacs") as folder:
-            prepare(bench, chosen, given, folder)
-            output = bench.run(parse_gromacs, explain=gromacs.why_failed)
-    except BadInput as error:
-        bench.refuse(str(error))
+    chosen = gromacs.settings(given, cpus=len(os.sched_getaffinity(0)))
+    if bench.check:
+        prepare(bench, chosen, folders.placeholder(directory, "gromacs"))
+    folders.require_folder(directory)
+    for path in filter(None, (*chosen.eessi[:1], *chosen.image[1:2])):
+        if not os.path.isfile(path):
+            raise BadInput(f"{path} is not a file on this node: is EESSI mounted, the image there?")
+    if chosen.tpr and not os.path.isfile(chosen.tpr):
+        raise BadInput(f"{chosen.tpr} is not a file on this node: copy it there, or set tpr")
+    with folders.own_folder(directory, "gromacs") as folder:
+        prepare(bench, chosen, folder)
+        output = bench.run(parse_gromacs, explain=gromacs.why_failed)
     bench.case.gpus = output.gpus
     bench.case.software["gromacs"] = output.tool_version or "unknown"
     bench.case.parameters.update(
@@ -174,6 +132,10 @@ def main() -> None:
         metrics=output.metrics(),
         invalid=gromacs.judge(output, chosen, drift_allowed=given["drift_allowed"]),
     )
+
+
+def main() -> None:
+    run_module("gromacs", gromacs.OPTIONS, measure)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ description:
     and some of them take longer the larger the matrix is - minutes at an order of 6000, see
     docs/hpl.md.
   - The role P(hpl#role) installs the distribution's hpcc.
-extends_documentation_fragment: [trueup_options.hpl, trueup_bench]
+extends_documentation_fragment: trueup_options.hpl
 author: trueup contributors (@trueup)
 """
 
@@ -30,95 +30,52 @@ EXAMPLES = r"""
 
 - name: Measure eight GPUs of 80 GiB with NVIDIA's HPL
   hpl_bench:
+    run_id: 20261120T091300Z-7c1e
+    node_name: "{{ inventory_hostname }}"
+    node: "{{ trueup_node }}"
     program: /workspace/hpl.sh
     arguments: [--dat, HPL.dat]
     gpus: 8
     memory_bytes: 687194767360
     nb: 1024
-    run_id: 20261120T091300Z-7c1e
-    node_name: "{{ inventory_hostname }}"
-    node: "{{ trueup_node }}"
 """
 
 RETURN = r"""
-record:
-  description: The record of the case (schema C(trueup.record/1)); null in check mode and when the
-    input was refused.
-  returned: always
-  type: dict
-raw:
-  description: What HPL printed, of hpcc its hpccoutf.txt; null when nothing ran.
-  returned: always
-  type: str
-command:
-  description: The command line.
-  returned: always
-  type: list
-  elements: str
-environment:
-  description: The variables set for it.
-  returned: always
-  type: dict
-resumed:
-  description: Which of O(earlier) stands for this case, from 0; null where it was measured.
-  returned: always
-  type: int
-ansible_facts:
-  description: The record once more, as the fact C(trueup_hpl).
-  returned: success
-  type: dict
-  contains:
-    trueup_hpl:
-      description: The record.
-      type: dict
-      returned: when the case ran and is ok
+record: {description: "The record of the case (more in the notes)", type: dict, returned: always}
 """
 
 import os
 import tempfile
-from typing import Any, Dict
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.trueup.benchmarks.hpl import case as hpl
 from ansible.module_utils.trueup.benchmarks.hpl.output import parse_hpl
-from ansible.module_utils.trueup.errors import BadInput
 from ansible.module_utils.trueup.node.affinity import plan
 from ansible.module_utils.trueup.node.memory import available_memory_bytes
 from ansible.module_utils.trueup.node.topology import read_topology
-from ansible.module_utils.trueup.options import module_spec
-from ansible.module_utils.trueup.run.bench import COMMON_SPEC, Bench
+from ansible.module_utils.trueup.run.bench import Bench, run_module
 
 
-def argument_spec() -> Dict[str, Dict[str, Any]]:
-    return {**COMMON_SPEC, **module_spec(hpl.OPTIONS)}
-
-
-def main() -> None:
-    module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
-    given = module.params
-    bench = Bench(module, "hpl", hpl.OPTIONS)
+def measure(bench: Bench) -> None:
+    given = bench.given
     wanted = given["program"] or hpl.HPCC
     # A node that is not set up yet has no program: check mode then shows its name.
-    program = module.get_bin_path(wanted)
-    try:
-        topology = read_topology(allowed=os.sched_getaffinity(0))
-        ranks, threads = hpl.layout(
-            topology, **{key: given[key] for key in ("ranks", "threads_per_rank", "gpus")}
-        )
-        placement = plan(topology, ranks=ranks, threads_per_rank=threads, binding=given["binding"])
-        hpl.require_memory_of_gpus(given["gpus"], given["memory_bytes"])
-        order = hpl.order(
-            **{key: given[key] for key in ("n", "nb", "max_n", "memory_fraction")},
-            memory_bytes=given["memory_bytes"] or available_memory_bytes(),
-        )
-        mpirun = module.get_bin_path("mpirun")
-        if not module.check_mode:
-            hpl.require(wanted, program, mpirun, ranks)
-        blas = None
-        if program and not module.check_mode:
-            blas = hpl.blas_of(module.run_command(["ldd", program])[1])
-    except BadInput as error:
-        bench.refuse(str(error))
+    program = bench.module.get_bin_path(wanted)
+    topology = read_topology(allowed=os.sched_getaffinity(0))
+    ranks, threads = hpl.layout(
+        topology, **{key: given[key] for key in ("ranks", "threads_per_rank", "gpus")}
+    )
+    placement = plan(topology, ranks=ranks, threads_per_rank=threads, binding=given["binding"])
+    hpl.require_memory_of_gpus(given["gpus"], given["memory_bytes"])
+    order = hpl.order(
+        **{key: given[key] for key in ("n", "nb", "max_n", "memory_fraction")},
+        memory_bytes=given["memory_bytes"] or available_memory_bytes(),
+    )
+    mpirun = bench.module.get_bin_path("mpirun")
+    if not bench.check:
+        hpl.require(wanted, program, mpirun, ranks)
+    blas = None
+    if program and not bench.check:
+        blas = hpl.blas_of(bench.module.run_command(["ldd", program])[1])
 
     problem = hpl.Problem(order, given["nb"], *hpl.grid(ranks))
     with tempfile.TemporaryDirectory(prefix="trueup-hpl-") as folder:
@@ -159,6 +116,10 @@ def main() -> None:
     if blas:
         bench.case.software["blas"] = blas
     bench.finish(metrics=output.metrics(), invalid=hpl.judge(output, problem))
+
+
+def main() -> None:
+    run_module("hpl", hpl.OPTIONS, measure)
 
 
 if __name__ == "__main__":

@@ -16,65 +16,34 @@ description:
     is one record; one that failed returns a failed record.
   - perftest does not compare what arrives with what was sent. A test, device, size or memory other
     than asked for gives a record with outcome C(invalid).
-extends_documentation_fragment: [trueup_options.ib, trueup_bench]
+extends_documentation_fragment: trueup_options.ib
 author: trueup contributors (@trueup)
 """
 
 EXAMPLES = r"""
 - name: Measure one device against itself
   ib_bench:
-    device: mlx5_ib0
-    message_bytes: 1048576
     run_id: 20261120T091300Z-7c1e
     node_name: "{{ inventory_hostname }}"
     node: "{{ trueup_node }}"
+    device: mlx5_ib0
+    message_bytes: 1048576
 
 - name: Measure from this node's GPU 0 to that of node-2, where role is server
   ib_bench:
+    run_id: 20261120T091300Z-7c1e
+    node_name: "{{ inventory_hostname }}"
+    node: "{{ trueup_node }}"
     role: client
     address: 10.0.0.5
     peer_name: node-2
     device: mlx5_ib0
     gpu: 0
     message_bytes: 8388608
-    run_id: 20261120T091300Z-7c1e
-    node_name: "{{ inventory_hostname }}"
-    node: "{{ trueup_node }}"
 """
 
 RETURN = r"""
-record:
-  description: The record of the case (schema C(trueup.record/1)); null in check mode, when the
-    input was refused, and of a server that ended well.
-  returned: always
-  type: dict
-raw:
-  description: What perftest printed, each end under its label; null when nothing ran.
-  returned: always
-  type: str
-command:
-  description: The command line, of V(loopback) the client's; the server's is the same without the
-    address.
-  returned: always
-  type: list
-  elements: str
-environment:
-  description: The variables set for it.
-  returned: always
-  type: dict
-resumed:
-  description: Which of O(earlier) stands for this case, from 0; null where it was measured.
-  returned: always
-  type: int
-ansible_facts:
-  description: The record once more, as the fact C(trueup_ib).
-  returned: success
-  type: dict
-  contains:
-    trueup_ib:
-      description: The record.
-      type: dict
-      returned: when the case ran and is ok
+record: {description: "The record of the case (more in the notes)", type: dict, returned: always}
 """
 
 import functools
@@ -82,21 +51,15 @@ import os
 import re
 from typing import Any, Dict
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.trueup.benchmarks.ib import case as ib
 from ansible.module_utils.trueup.benchmarks.ib.output import parse_ib
 from ansible.module_utils.trueup.errors import BadInput
 from ansible.module_utils.trueup.node import infiniband
 from ansible.module_utils.trueup.node.affinity import taskset_argv
 from ansible.module_utils.trueup.node.topology import format_cpu_list, read_topology
-from ansible.module_utils.trueup.options import module_spec
-from ansible.module_utils.trueup.run.bench import COMMON_SPEC
+from ansible.module_utils.trueup.run.bench import Bench, run_module
 
 LOOPBACK = "127.0.0.1"
-
-
-def argument_spec() -> Dict[str, Dict[str, Any]]:
-    return {**COMMON_SPEC, **module_spec(ib.OPTIONS)}
 
 
 def find_device(name: str, sysfs_root: str) -> Dict[str, Any]:
@@ -131,20 +94,25 @@ def case_name(test: ib.Test, role: str, peer: str | None) -> str:
     return re.sub(r"[^A-Za-z0-9._-]", "_", case)
 
 
-def main() -> None:
-    module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
-    given = module.params
-    bench = ib.IbBench(module, "ib", ib.OPTIONS)
+def version(bench: Bench, program: str) -> str:
+    """What perftest calls its version; ends the module where there is no perftest."""
+    if not os.access(program, os.X_OK):
+        bench.fail(f"{program} is not on this node: install the package perftest")
+    # perftest says it with exit status 1.
+    _, output, _ = bench.module.run_command([program, "--version"])
+    found = re.search(r"Version: (\S+)", output)
+    return found.group(1) if found else "unknown"
+
+
+def measure(bench: Bench) -> None:
+    given = bench.given
     role = given["role"]
     test = asked(given)
-    try:
-        ib.require_one_size(given["message_bytes"], test.duration_seconds)
-        if role == "client" and not (given["address"] and given["peer_name"]):
-            raise BadInput("role client needs address and peer_name of its server")
-        device = find_device(given["device"], given["sysfs_root"])
-        cpus = ib.numa_cpus(device, read_topology(allowed=os.sched_getaffinity(0)).numa)
-    except BadInput as error:
-        bench.refuse(str(error))
+    ib.require_one_size(given["message_bytes"], test.duration_seconds)
+    if role == "client" and not (given["address"] and given["peer_name"]):
+        raise BadInput("role client needs address and peer_name of its server")
+    device = find_device(given["device"], given["sysfs_root"])
+    cpus = ib.numa_cpus(device, read_topology(allowed=os.sched_getaffinity(0)).numa)
 
     server = test.argv(taskset_argv(cpus))
     client = test.argv(taskset_argv(cpus), given["address"] if role == "client" else LOOPBACK)
@@ -171,20 +139,22 @@ def main() -> None:
             "cpus": format_cpu_list(cpus),
         },
     )
-    bench.case.software["perftest"] = bench.version(test.program)
-    limit = {"timeout_seconds": given["timeout_seconds"], "environment": {}}
+    bench.case.software["perftest"] = version(bench, test.program)
     if role == "server":
-        bench.serve(functools.partial(ib.run_server, server, port=test.port, **limit))
-    start = functools.partial(ib.run_pair, server, client, port=test.port, **limit)
+        # The client's record is that of both.
+        bench.run(str, start=functools.partial(ib.run_server, port=test.port))
+        bench.leave()
+    start = functools.partial(ib.run_pair, server, port=test.port)
     if role == "client":
-        seconds = given["connect_seconds"]
-        start = functools.partial(ib.run_client, client, connect_seconds=seconds, **limit)
-    output = bench.run_ends(start, parse_ib)
+        start = functools.partial(ib.run_client, connect_seconds=given["connect_seconds"])
+    output = bench.run(parse_ib, start=start)
     bench.case.parameters.update(output.parameters)
-    for warning in output.warnings:
-        module.warn(warning)
     ends = 2 if role == "loopback" else 1
     bench.finish(metrics=output.metrics(), invalid=ib.judge(output, test, ends=ends))
+
+
+def main() -> None:
+    run_module("ib", ib.OPTIONS, measure)
 
 
 if __name__ == "__main__":

@@ -29,79 +29,43 @@ description:
     O(prefix) is the same on all nodes. A run of C(gpt_driver) whose processes were on another
     number of hosts is C(invalid).
   - Needs what the role P(training#role) installs.
-extends_documentation_fragment: [trueup_options.megatron, trueup_bench, trueup_launcher]
+extends_documentation_fragment: trueup_options.megatron
 author: trueup contributors (@trueup)
 """
 
 EXAMPLES = r"""
 - name: Train a tiny GPT in two processes
   megatron_bench:
-    prefix: /opt/trueup/training
-    processes: 2
     run_id: 20261120T091300Z-7c1e
     node_name: "{{ inventory_hostname }}"
     node: "{{ trueup_node }}"
+    prefix: /opt/trueup/training
+    processes: 2
 
 - name: Train over two nodes by a Slurm job
   megatron_bench:
+    run_id: 20261120T091300Z-7c1e
+    node_name: "{{ inventory_hostname }}"
+    node: "{{ trueup_node }}"
     prefix: /opt/trueup/training
     nodes: [node-1, node-2]
     launcher: slurm
     job_directory: /shared/jobs
-    run_id: 20261120T091300Z-7c1e
-    node_name: "{{ inventory_hostname }}"
-    node: "{{ trueup_node }}"
 """
 
 RETURN = r"""
-record:
-  description: The record of the case (schema C(trueup.record/1)); null in check mode, when the
-    input was refused, and with O(launcher=local) on all nodes but the first.
-  returned: always
-  type: dict
-raw:
-  description: What it printed; null when nothing ran.
-  returned: always
-  type: str
-command:
-  description: The command line.
-  returned: always
-  type: list
-  elements: str
-environment:
-  description: The variables set for it.
-  returned: always
-  type: dict
-resumed:
-  description: Which of O(earlier) stands for this case, from 0; null where it was measured.
-  returned: always
-  type: int
-ansible_facts:
-  description: The record once more, as the fact C(trueup_megatron).
-  returned: success
-  type: dict
-  contains:
-    trueup_megatron:
-      description: The record.
-      type: dict
-      returned: when the case ran and is ok
+record: {description: "The record of the case (more in the notes)", type: dict, returned: always}
 """
 
 import os
 from dataclasses import replace
 from typing import Any, Dict, Optional
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.trueup.benchmarks.megatron import case as megatron
 from ansible.module_utils.trueup.benchmarks.megatron.output import parse_megatron
 from ansible.module_utils.trueup.errors import BadInput
-from ansible.module_utils.trueup.options import module_spec
-from ansible.module_utils.trueup.run.bench import COMMON_SPEC, Bench
-from ansible.module_utils.trueup.run.launcher import LAUNCHER_SPEC, Launcher
-
-
-def argument_spec() -> Dict[str, Dict[str, Any]]:
-    return {**COMMON_SPEC, **LAUNCHER_SPEC, **module_spec(megatron.OPTIONS)}
+from ansible.module_utils.trueup.run.bench import Bench, run_module
+from ansible.module_utils.trueup.run.launcher import Launcher
 
 
 def _launcher(given: Dict[str, Any]) -> Optional[Launcher]:
@@ -113,33 +77,28 @@ def _launcher(given: Dict[str, Any]) -> Optional[Launcher]:
     return Launcher.asked(dict(given, nodes=given["nodes"] or alone))
 
 
-def main() -> None:
-    module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
-    given = module.params
-    bench = Bench(module, "megatron", megatron.OPTIONS)
-    try:
-        run = megatron.asked(dict(given, nodes=given["nodes"] or [given["node_name"]]))
-        launcher = _launcher(given)
-        variables = megatron.environment(run, given["interface"], given["variables"])
-        config = given["deepspeed_config"] or ""
-        # That of the first node is in the record.
-        first, command = (
-            megatron.command(
-                one,
-                launcher=launcher,
-                variables=variables,
-                limit_seconds=given["timeout_seconds"],
-                prefix=given["prefix"],
-                deepspeed_config=config,
-                data=given["data"],
-                arguments=given["arguments"],
-            )
-            for one in (replace(run, node_rank=0), run)
+def measure(bench: Bench) -> None:
+    given = bench.given
+    run = megatron.asked(dict(given, nodes=given["nodes"] or [given["node_name"]]))
+    launcher = _launcher(given)
+    variables = megatron.environment(run, given["interface"], given["variables"])
+    config = given["deepspeed_config"] or ""
+    # That of the first node is in the record.
+    first, command = (
+        megatron.command(
+            one,
+            launcher=launcher,
+            variables=variables,
+            limit_seconds=given["timeout_seconds"],
+            prefix=given["prefix"],
+            deepspeed_config=config,
+            data=given["data"],
+            arguments=given["arguments"],
         )
-        if run.deepspeed and not module.check_mode and not os.path.isfile(config):
-            raise BadInput(f"deepspeed_config {config} is not a file on this node")
-    except BadInput as error:
-        bench.refuse(str(error))
+        for one in (replace(run, node_rank=0), run)
+    )
+    if run.deepspeed and not bench.check and not os.path.isfile(config):
+        raise BadInput(f"deepspeed_config {config} is not a file on this node")
     bench.prepare(
         case=megatron.case_name(run),
         command=command,
@@ -152,24 +111,20 @@ def main() -> None:
         gpus=run.world_size if run.backend == "nccl" else 0,
     )
     # torchrun on the other nodes would wait for one that does not come.
-    starter = launcher or Launcher(absent=tuple(given["absent"]))
+    start = (launcher or Launcher(absent=tuple(given["absent"]))).run
     if run.node_rank > 0:
-        bench.run(str, launcher=starter)  # the first node prints, and makes the record
-        module.exit_json(
-            changed=False,
-            record=None,
-            raw=None,
-            resumed=None,
-            command=command,
-            environment=bench.case.environment,
-            ansible_facts={},
-        )
-    output = bench.run(parse_megatron, explain=megatron.explain, launcher=starter)
+        bench.run(str, start=start)  # the first node prints, and makes the record
+        bench.leave()
+    output = bench.run(parse_megatron, explain=megatron.explain, start=start)
     bench.case.threads_per_rank = int(output.parameters.get("threads", bench.case.threads_per_rank))
     bench.case.software.update(output.software)
     bench.finish(
         metrics=output.metrics() + megatron.rates(run, output), invalid=megatron.judge(run, output)
     )
+
+
+def main() -> None:
+    run_module("megatron", megatron.OPTIONS, measure)
 
 
 if __name__ == "__main__":

@@ -14,25 +14,28 @@ description:
     O(transports) says, another topology file than O(variables) names, and a log that cannot tell;
     NCCL's own log (C(NCCL_DEBUG=INFO)) is read for that and is always on.
   - A table without its end or with sizes missing is a failure, never a number.
-extends_documentation_fragment: [trueup_options.nccl, trueup_bench, trueup_launcher]
+extends_documentation_fragment: trueup_options.nccl
 author: trueup contributors (@trueup)
 """
 
 EXAMPLES = r"""
 - name: Measure all_reduce over NVLink
   nccl_bench:
+    run_id: 20261120T091300Z-7c1e
+    node_name: "{{ inventory_hostname }}"
+    node: "{{ trueup_node }}"
     operation: all_reduce
     gpus_per_node: 8
     transports: [nvlink]
     variables:
       NCCL_TOPO_FILE: ""
       CUDA_DEVICE_ORDER: PCI_BUS_ID
-    run_id: 20261120T091300Z-7c1e
-    node_name: "{{ inventory_hostname }}"
-    node: "{{ trueup_node }}"
 
 - name: Measure all_reduce over InfiniBand
   nccl_bench:
+    run_id: 20261120T091300Z-7c1e
+    node_name: "{{ inventory_hostname }}"
+    node: "{{ trueup_node }}"
     operation: all_reduce
     gpus_per_node: 8
     nodes: [gpu-1, gpu-2]
@@ -42,80 +45,32 @@ EXAMPLES = r"""
     gpudirect: true
     variables:
       NCCL_TOPO_FILE: /opt/microsoft/ndv4/topo.xml
-    run_id: 20261120T091300Z-7c1e
-    node_name: "{{ inventory_hostname }}"
-    node: "{{ trueup_node }}"
 """
 
 RETURN = r"""
-record:
-  description: The record of the case (schema C(trueup.record/1)); null in check mode and when the
-    input was refused.
-  returned: always
-  type: dict
-raw:
-  description: What nccl-tests and NCCL printed; null when nothing ran.
-  returned: always
-  type: str
-command:
-  description: The command line.
-  returned: always
-  type: list
-  elements: str
-environment:
-  description: The variables set for it.
-  returned: always
-  type: dict
-resumed:
-  description: Which of O(earlier) stands for this case, from 0; null where it was measured.
-  returned: always
-  type: int
-ansible_facts:
-  description: The record once more, as the fact C(trueup_nccl).
-  returned: success
-  type: dict
-  contains:
-    trueup_nccl:
-      description: The record.
-      type: dict
-      returned: when the case ran and is ok
+record: {description: "The record of the case (more in the notes)", type: dict, returned: always}
 """
 
-from typing import Any, Dict
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.trueup.benchmarks.nccl import case as nccl
 from ansible.module_utils.trueup.benchmarks.nccl.output import parse_nccl
-from ansible.module_utils.trueup.errors import BadInput
-from ansible.module_utils.trueup.options import module_spec
-from ansible.module_utils.trueup.run.bench import COMMON_SPEC, Bench
-from ansible.module_utils.trueup.run.launcher import LAUNCHER_SPEC, Launcher
+from ansible.module_utils.trueup.run.bench import Bench, run_module
+from ansible.module_utils.trueup.run.launcher import Launcher
 
 
-def argument_spec() -> Dict[str, Dict[str, Any]]:
-    return {**COMMON_SPEC, **LAUNCHER_SPEC, **module_spec(nccl.OPTIONS)}
-
-
-def main() -> None:
-    module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
-    given = module.params
-    bench = Bench(module, "nccl", nccl.OPTIONS)
+def measure(bench: Bench) -> None:
+    given = bench.given
     sweep = ("bytes_from", "bytes_to", "factor", "iterations", "warmup", "cycles")
-    try:
-        launcher = Launcher.asked(given)
-        job = nccl.Job(
-            binary_dir=given["binary_dir"],
-            operation=given["operation"],
-            gpus_per_node=given["gpus_per_node"] or len(given["node"].get("gpus") or []),
-            launcher=launcher,
-            **{name: given[name] for name in sweep},
-        )
-        job.check()
-        environment = nccl.environment(
-            {name: str(value) for name, value in given["variables"].items()}
-        )
-    except BadInput as error:
-        bench.refuse(str(error))
+    launcher = Launcher.asked(given)
+    job = nccl.Job(
+        binary_dir=given["binary_dir"],
+        operation=given["operation"],
+        gpus_per_node=given["gpus_per_node"] or len(given["node"].get("gpus") or []),
+        launcher=launcher,
+        **{name: given[name] for name in sweep},
+    )
+    job.check()
+    environment = nccl.environment({name: str(value) for name, value in given["variables"].items()})
 
     bench.prepare(
         case=job.case,
@@ -134,7 +89,7 @@ def main() -> None:
             **{name: given[name] for name in sweep},
         },
     )
-    output = bench.run(parse_nccl, explain=nccl.explain, launcher=launcher)
+    output = bench.run(parse_nccl, explain=nccl.explain, start=launcher.run)
     bench.case.software.update(nccl.software(output))
     # What was asked for stays where the output does not name the operation.
     bench.case.parameters.update({**output.parameters, "operation": job.operation})
@@ -146,6 +101,10 @@ def main() -> None:
         topology_file=environment.get("NCCL_TOPO_FILE"),
     )
     bench.finish(metrics=output.metrics(), invalid=invalid)
+
+
+def main() -> None:
+    run_module("nccl", nccl.OPTIONS, measure)
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ attributes:
   check_mode:
     support: full
     description: Says the command and starts nothing.
-extends_documentation_fragment: [trueup_launcher]
+extends_documentation_fragment: trueup_options.launcher
 """
 
 EXAMPLES = r"""
@@ -87,14 +87,15 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.trueup.errors import BadInput, ParseError
 from ansible.module_utils.trueup.node.affinity import plan
 from ansible.module_utils.trueup.node.topology import read_topology
+from ansible.module_utils.trueup.options import module_spec
 from ansible.module_utils.trueup.run import ranks
-from ansible.module_utils.trueup.run.launcher import LAUNCHER_SPEC, Launcher
+from ansible.module_utils.trueup.run.launcher import LAUNCHER, Launcher
 from ansible.module_utils.trueup.run.process import Orphaned
 
 
 def argument_spec() -> Dict[str, Dict[str, Any]]:
     return dict(
-        LAUNCHER_SPEC,
+        module_spec(LAUNCHER),
         ranks={"type": "int", "default": 1},
         threads_per_rank={"type": "int", "default": 1},
         binding={"type": "str", "choices": ["none", "core", "l3", "numa"], "default": "core"},

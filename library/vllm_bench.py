@@ -20,89 +20,51 @@ description:
   - Under load answers arrive in one piece. Throughputs hold then. TPOT and ITL cannot be known;
     the record has no such metrics, and a warning says why.
   - Needs what the role P(vllm#role) installs.
-extends_documentation_fragment: [trueup_options.vllm, trueup_bench]
+extends_documentation_fragment: trueup_options.vllm
 author: trueup contributors (@trueup)
 """
 
 EXAMPLES = r"""
 - name: Measure the endpoint with 100 random prompts
   vllm_bench:
+    run_id: 20261120T091300Z-7c1e
+    node_name: "{{ inventory_hostname }}"
+    node: "{{ trueup_node }}"
     prefix: /opt/trueup/vllm
     model: meta-llama/Llama-3.1-8B-Instruct
     recipe: llama-3.1-8b
     gpus: 1
     api_key: "{{ vllm_api_key }}"
-    run_id: 20261120T091300Z-7c1e
-    node_name: "{{ inventory_hostname }}"
-    node: "{{ trueup_node }}"
 
 - name: Measure code generation as the inference benchmarker does
   vllm_bench:
+    run_id: 20261120T091300Z-7c1e
+    node_name: "{{ inventory_hostname }}"
+    node: "{{ trueup_node }}"
     prefix: /opt/trueup/vllm
     model: meta-llama/Llama-3.1-8B-Instruct
     profile: code_generation
     dataset_path: /mnt/nvme/datasets/github_code.json
     gpus: 1
-    run_id: 20261120T091300Z-7c1e
-    node_name: "{{ inventory_hostname }}"
-    node: "{{ trueup_node }}"
 """
 
 RETURN = r"""
-record:
-  description: The record of the case (schema C(trueup.record/1)); null in check mode and when the
-    input was refused.
-  returned: always
-  type: dict
-raw:
-  description: What the benchmark and the driver printed; null when nothing ran.
-  returned: always
-  type: str
-command:
-  description: The command line.
-  returned: always
-  type: list
-  elements: str
-environment:
-  description: The variables set for it, without the API key.
-  returned: always
-  type: dict
-resumed:
-  description: Which of O(earlier) stands for this case, from 0; null where it was measured.
-  returned: always
-  type: int
-ansible_facts:
-  description: The record once more, as the fact C(trueup_vllm).
-  returned: success
-  type: dict
-  contains:
-    trueup_vllm:
-      description: The record.
-      type: dict
-      returned: when the case ran and is ok
+record: {description: "The record of the case (more in the notes)", type: dict, returned: always}
 """
 
 import os
 import tempfile
 from typing import Any, Dict
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.trueup.benchmarks.vllm import case as vllm
 from ansible.module_utils.trueup.benchmarks.vllm.output import parse_vllm
-from ansible.module_utils.trueup.errors import BadInput
 from ansible.module_utils.trueup.node import folders
-from ansible.module_utils.trueup.options import module_spec
-from ansible.module_utils.trueup.run.bench import COMMON_SPEC, Bench
+from ansible.module_utils.trueup.run.bench import Bench, run_module
 
 
-def argument_spec() -> Dict[str, Dict[str, Any]]:
-    return {**COMMON_SPEC, **module_spec(vllm.OPTIONS)}
-
-
-def prepare(
-    bench: Bench, chosen: vllm.Settings, given: Dict[str, Any], folder: str, **found: Any
-) -> None:
+def prepare(bench: Bench, chosen: vllm.Settings, folder: str, **found: Any) -> None:
     """Set the case; in check mode this ends the module."""
+    given = bench.given
     ramp = chosen.ramp or (0, 0)
     bench.prepare(
         case=vllm.case_name(chosen, given["endpoint_name"] or given["recipe"]),
@@ -145,39 +107,36 @@ def prepare(
     )
 
 
-def main() -> None:
-    module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
-    given = module.params
-    bench = Bench(module, "vllm", vllm.OPTIONS)
+def measure(bench: Bench) -> None:
+    given = bench.given
     key = given["api_key"]
-    try:
-        chosen = vllm.settings(given)
-        if module.check_mode:
-            prepare(bench, chosen, given, folders.placeholder(tempfile.gettempdir(), "vllm"))
-        dataset_sha256 = vllm.require_dataset(chosen)
-        server = vllm.Endpoint(chosen.base_url, key)
-        engines = given["data_parallel"]
-        longest = server.require(
-            chosen.model, endpoint=chosen.endpoint, requests=2 * engines if engines > 1 else 1
+    chosen = vllm.settings(given)
+    if bench.check:
+        prepare(bench, chosen, folders.placeholder(tempfile.gettempdir(), "vllm"))
+    dataset_sha256 = vllm.require_dataset(chosen)
+    server = vllm.Endpoint(chosen.base_url, key)
+    engines = given["data_parallel"]
+    longest = server.require(
+        chosen.model, endpoint=chosen.endpoint, requests=2 * engines if engines > 1 else 1
+    )
+    vllm.require_length(chosen, longest)
+    with folders.own_folder(tempfile.gettempdir(), "vllm") as folder:
+        found: Dict[str, Any] = {"dataset_sha256": dataset_sha256} if dataset_sha256 else {}
+        if chosen.data.data == "conversations":
+            found["different_prompts"] = vllm.write_prompts(chosen, server, folder)
+        prepare(bench, chosen, folder, **found)
+        output = bench.run(
+            parse_vllm,
+            explain=vllm.explain,
+            secrets={"OPENAI_API_KEY": key} if key else None,
         )
-        vllm.require_length(chosen, longest)
-        with folders.own_folder(tempfile.gettempdir(), "vllm") as folder:
-            found: Dict[str, Any] = {"dataset_sha256": dataset_sha256} if dataset_sha256 else {}
-            if chosen.data.data == "conversations":
-                found["different_prompts"] = vllm.write_prompts(chosen, server, folder)
-            prepare(bench, chosen, given, folder, **found)
-            output = bench.run(
-                parse_vllm,
-                explain=vllm.explain,
-                secrets={"OPENAI_API_KEY": key} if key else None,
-            )
-    except BadInput as error:
-        bench.refuse(str(error))
     bench.case.software["vllm"] = output.tool_version or "unknown"
     bench.case.software["server_vllm"] = output.server_version or "unknown"
-    for warning in output.warnings:
-        module.warn(warning)
     bench.finish(metrics=vllm.measured(output, chosen), invalid=vllm.judge(output, chosen))
+
+
+def main() -> None:
+    run_module("vllm", vllm.OPTIONS, measure)
 
 
 if __name__ == "__main__":

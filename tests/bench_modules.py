@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from ansible.module_utils.trueup.run import slurm_job as slurm
 from ansible.module_utils.trueup.run.launcher import Launcher
 from ansible.module_utils.trueup.run.resume import identity
 from trueup import record as records
+from trueup_options import RETURNED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -90,6 +92,7 @@ def checks_only(run_module: Any, output: str, **given: Any) -> None:
     real = run_module(FakeRun(stdout=output), **given)
     assert run.calls == []
     assert set(result) == set(real)
+    assert {*RETURNED} <= set(real)
     assert (result["record"], result["raw"], result["ansible_facts"]) == (None, None, {})
     assert (result["command"], result["environment"]) == (real["command"], real["environment"])
 
@@ -136,8 +139,7 @@ def resumes(
         along: of an option that counts with others only, those others, in both cases.
         idle: another value of the options that change no figure: the record stands all the same.
     """
-    common = {*bench.COMMON_SPEC, "timeout_seconds"}
-    assert {*changed, *(idle or {})} == set(module.argument_spec()) - common
+    assert {*changed, *(idle or {})} == own_options(module)
     earlier = _recorded(run_module, good)
     again = good()
     taken = run_module(again, earlier=earlier)
@@ -156,6 +158,14 @@ def resumes(
     for other in ({"nodes": ["node-9"]}, {"system": {}}, {"program": "0" * 12}):
         again = run_module(good(), check=True, earlier=[{**earlier[0], **other}])
         assert again["resumed"] is None
+
+
+def own_options(module: ModuleType) -> set[str]:
+    """Names of a module's options that not every benchmark module has."""
+    tool = module.__name__.removesuffix("_bench")
+    case = importlib.import_module(f"ansible.module_utils.trueup.benchmarks.{tool}.case")
+    common = {"timeout_seconds", *(one.name for one in bench.COMMON)}
+    return set(bench.argument_spec(case.OPTIONS)) - common
 
 
 def _recorded(run_module: Any, good: Callable[[], FakeRun], **given: Any) -> list[dict[str, Any]]:

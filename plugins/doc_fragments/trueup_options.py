@@ -1,14 +1,43 @@
-"""Documentation of the options that a benchmark's room declares: ``trueup_options.<tool>``."""
+"""Documentation of the options that a benchmark's room declares: ``trueup_options.<tool>``, with
+what all benchmark modules take and return; and of those of a launcher alone."""
 
 from __future__ import annotations
 
 import importlib
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 from trueup import benchmarks
 from trueup.options import ROLE
+from trueup.run.bench import COMMON
+from trueup.run.launcher import LAUNCHER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from trueup.options import Option
+
+# By key; {} is the benchmark.
+RETURNED = {
+    "record": "the record of the case (schema C(trueup.record/1)); null in check mode, where the"
+    " input was refused, and on a node whose peer has the record",
+    "raw": "what the program printed; null when nothing ran",
+    "command": "the command line",
+    "environment": "the variables set for it, without secrets",
+    "resumed": "which of O(earlier) stands for this case, from 0; null where it was measured",
+    "ansible_facts": "the record once more, as the fact C(trueup_{})",
+}
+
+
+def described(options: Iterable[Option]) -> dict[str, Any]:
+    """A module's options as documentation."""
+    found: dict[str, Any] = {}
+    for one in options:
+        if one.of != ROLE:
+            spec = {name: value for name, value in one.spec().items() if name != "no_log"}
+            found[one.name] = {"description": one.described(), **spec}
+    return found
 
 
 def page_of(tool: str) -> str | None:
@@ -16,18 +45,20 @@ def page_of(tool: str) -> str | None:
     case = importlib.import_module(f"{benchmarks.__name__}.{tool}.case")
     if not hasattr(case, "OPTIONS"):
         return None
-    options: dict[str, Any] = {}
-    for one in case.OPTIONS:
-        if one.of != ROLE:
-            spec = {name: value for name, value in one.spec().items() if name != "no_log"}
-            options[one.name] = {"description": one.described(), **spec}
-    return yaml.safe_dump({"options": options}, sort_keys=False)
+    check = "Returns the command that would run, and runs nothing."
+    page = {
+        "options": described((*COMMON, *case.OPTIONS)),
+        "attributes": {"check_mode": {"support": "full", "description": check}},
+        "notes": [f"Returns C({key}): {text.format(tool)}." for key, text in RETURNED.items()],
+    }
+    return yaml.safe_dump(page, sort_keys=False)
 
 
 def pages() -> dict[str, str]:
     """By the name that a module extends, in capital letters."""
     rooms = Path(benchmarks.__file__).parent.glob("*/case.py")
     found = {path.parent.name: page_of(path.parent.name) for path in rooms}
+    found["launcher"] = yaml.safe_dump({"options": described(LAUNCHER)}, sort_keys=False)
     return {tool.upper(): page for tool, page in found.items() if page is not None}
 
 

@@ -10,9 +10,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import devito_bench
 import pytest
 import yaml
+from ansible.module_utils.trueup.benchmarks.devito import case
+from ansible.module_utils.trueup.run.bench import argument_spec
 
 ROOT = Path(__file__).parents[2]
 RUN = "20261120T091300Z-7c1e"
@@ -119,7 +120,7 @@ class Sweep:
         (self.folder / "hosts.yml").write_text(yaml.safe_dump(hosts))
         called = self.folder / "called"
         called.unlink(missing_ok=True)
-        asked = [*devito_bench.argument_spec()]
+        asked = [*argument_spec(case.OPTIONS)]
         done = subprocess.run(
             [
                 str(Path(sys.executable).with_name("ansible-playbook")),

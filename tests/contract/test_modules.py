@@ -12,11 +12,9 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible.module_utils.trueup.run.bench import COMMON_SPEC
+from ansible.module_utils.trueup.run.bench import COMMON, argument_spec
 from trueup import benchmarks
-from trueup_bench import ModuleDocFragment
-from trueup_launcher import ModuleDocFragment as LauncherFragment
-from trueup_options import ModuleDocFragment as OptionsFragment
+from trueup_options import RETURNED, ModuleDocFragment
 
 ROOT = Path(__file__).parent.parent.parent
 MODULES = sorted(path.stem for path in (ROOT / "library").glob("*.py"))
@@ -32,49 +30,42 @@ def test_there_are_modules_to_check() -> None:
     assert {"azure_node_facts", "devito_bench", "stream_bench"} <= set(MODULES)
 
 
+def spec_of(name: str) -> dict[str, dict[str, Any]]:
+    tool = name.removesuffix("_bench")
+    case = importlib.import_module(f"ansible.module_utils.trueup.benchmarks.{tool}.case")
+    return argument_spec(case.OPTIONS)
+
+
 @pytest.mark.parametrize("name", BENCHES)
 def test_the_documentation_equals_the_spec(name: str) -> None:
     page = yaml.safe_load(module(name).DOCUMENTATION)
-    fragments = page["extends_documentation_fragment"]
     tool = name.removesuffix("_bench")
-    own = getattr(OptionsFragment, tool.upper(), None)
-    assert ("trueup_bench" in fragments, f"trueup_options.{tool}" in fragments) == (
-        True,
-        own is not None,
+    assert (page["extends_documentation_fragment"], "options" in page) == (
+        f"trueup_options.{tool}",
+        False,
     )
-    common = yaml.safe_load(ModuleDocFragment.DOCUMENTATION)["options"]
-    if "trueup_launcher" in fragments:
-        common.update(yaml.safe_load(LauncherFragment.DOCUMENTATION)["options"])
-    if own is not None:
-        assert fragments[0] == f"trueup_options.{tool}"
-        common.update(yaml.safe_load(own)["options"])
-    documented = {
-        option: {key: value[key] for key in SPEC_KEYS if key in value}
-        for option, value in {**common, **page.get("options", {})}.items()
-    }
-    spec = {
-        option: {key: value[key] for key in SPEC_KEYS if key in value}
-        for option, value in module(name).argument_spec().items()
-    }
+    fragment = yaml.safe_load(getattr(ModuleDocFragment, tool.upper()))
+    documented, spec = (
+        {
+            option: {key: value[key] for key in SPEC_KEYS if key in value}
+            for option, value in options.items()
+        }
+        for options in (fragment["options"], spec_of(name))
+    )
     assert documented == spec
-
-
-@pytest.mark.parametrize("name", BENCHES)
-def test_every_benchmark_takes_the_common_parameters(name: str) -> None:
-    spec = module(name).argument_spec()
-    own = {"timeout_seconds"}
-    common = {key: COMMON_SPEC[key] for key in set(COMMON_SPEC) - own}
-    assert {key: spec[key] for key in common} == common
-    assert own <= set(spec)
+    assert {*spec} >= {"timeout_seconds", *(one.name for one in COMMON)}
 
 
 @pytest.mark.parametrize("name", BENCHES)
 def test_every_benchmark_documents_what_it_returns(name: str) -> None:
-    returned = yaml.safe_load(module(name).RETURN)
     tool = name.removesuffix("_bench")
-    keys = {"record", "raw", "command", "environment", "resumed", "ansible_facts"}
-    assert set(returned) == keys
-    assert set(returned["ansible_facts"]["contains"]) == {f"trueup_{tool}"}
+    fragment = yaml.safe_load(getattr(ModuleDocFragment, tool.upper()))
+    notes = "\n".join(fragment["notes"])
+    said = dict(re.findall(r"^Returns C\((\w+)\): (.+)\.$", notes, re.MULTILINE))
+    assert said == {key: text.format(tool) for key, text in RETURNED.items()}
+    assert {*RETURNED} == {"record", "raw", "command", "environment", "resumed", "ansible_facts"}
+    assert f"C(trueup_{tool})" in said["ansible_facts"]
+    assert [*yaml.safe_load(module(name).RETURN)] == ["record"]
 
 
 @pytest.mark.parametrize("name", BENCHES)

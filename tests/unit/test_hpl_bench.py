@@ -14,6 +14,7 @@ import pytest
 from ansible.module_utils.trueup.benchmarks.hpl import case as hpl
 from ansible.module_utils.trueup.errors import BadInput
 from ansible.module_utils.trueup.node.topology import Topology
+from ansible.module_utils.trueup.run import bench
 from ansible.module_utils.trueup.run.resume import identity
 from bench_modules import FakeRun, Runner, ends_badly, refuses, resumes
 from trueup import record as records
@@ -47,7 +48,7 @@ def _run_module(
 ) -> Any:
     monkeypatch.setattr(hpl_bench, "read_topology", lambda **_: MACHINE)
     monkeypatch.setattr(hpl_bench, "available_memory_bytes", lambda: 4 * GIB)
-    module = hpl_bench.AnsibleModule
+    module = bench.AnsibleModule
     monkeypatch.setattr(module, "get_bin_path", lambda _, name, **__: programs.get(name))
     monkeypatch.setattr(module, "run_command", lambda *_, **__: (0, OPENBLAS, ""))
     runner = Runner(hpl_bench, monkeypatch, capsys, tmp_path)

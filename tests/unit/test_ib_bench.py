@@ -18,7 +18,7 @@ import jsonschema
 import pytest
 from ansible.module_utils.testing import patch_module_args
 from ansible.module_utils.trueup.benchmarks.ib import case as ib
-from ansible.module_utils.trueup.run import bench
+from ansible.module_utils.trueup.run import bench, process
 from ansible.module_utils.trueup.run.resume import program_digest
 from bench_modules import FakeRun, resumes
 from trueup import record as records
@@ -129,7 +129,7 @@ def test_a_loopback_gives_one_record_of_both_ends(
     run_module: Any, machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     warned: list[str] = []
-    monkeypatch.setattr(ib_bench.AnsibleModule, "warn", lambda _, text: warned.append(text))
+    monkeypatch.setattr(bench.AnsibleModule, "warn", lambda _, text: warned.append(text))
     result = run_module()
     record = result["record"]
     jsonschema.validate(record, SCHEMA)
@@ -208,7 +208,7 @@ def test_the_command(run_module: Any, arguments: dict[str, Any], words: list[str
 def test_client_and_server_on_two_nodes_give_one_record(run_module: Any, machine: Machine) -> None:
     server = machine.folder / "ib_write_bw"
     words = [str(server), f"--port={machine.port}"]
-    ends: list[ib.Ended] = []
+    ends: list[str] = []
     serve = threading.Thread(
         target=lambda: ends.append(run_server_alone(words, machine)), daemon=True
     )
@@ -222,10 +222,10 @@ def test_client_and_server_on_two_nodes_give_one_record(run_module: Any, machine
     assert record["parameters"]["server"] == "node-2"
     assert len(record["metrics"]) == 1
     serve.join(120)
-    assert SERVER_TEXT in ends[0].text
+    assert SERVER_TEXT in ends[0]
 
 
-def run_server_alone(words: list[str], machine: Machine) -> ib.Ended:
+def run_server_alone(words: list[str], machine: Machine) -> str:
     import subprocess
 
     for _ in range(100):
@@ -235,7 +235,7 @@ def run_server_alone(words: list[str], machine: Machine) -> ib.Ended:
         if done.returncode != -signal.SIGKILL:
             break
     assert done.returncode == 0
-    return ib.Ended(done.stdout, 0.0, None)
+    return done.stdout
 
 
 def test_a_server_that_ended_well_leaves_no_record(run_module: Any, machine: Machine) -> None:
@@ -375,9 +375,10 @@ def test_a_record_of_the_run_stands_for_its_case(
     (machine.sysfs.parent / "sys2").symlink_to(machine.sysfs)
 
     def measured(run: FakeRun, **given: Any) -> dict[str, Any]:
-        def both(*argv: Any, **_: Any) -> ib.Ended:
+        def both(*argv: Any, **_: Any) -> process.Completed:
             run.calls.append({"argv": argv})
-            return ib.Ended(f"[client]\n{CLIENT_TEXT}[server]\n{SERVER_TEXT}", 1.0, None)
+            text = f"[client]\n{CLIENT_TEXT}[server]\n{SERVER_TEXT}"
+            return process.Completed(("ib_write_bw",), 0, text)
 
         monkeypatch.setattr(ib, "run_pair", both)
         monkeypatch.setattr(ib, "run_client", both)

@@ -19,7 +19,7 @@ from trueup.node.topology import Topology, parse_cpu_list, parse_cpu_mask
 from trueup.run import launcher as launchers
 from trueup.run import process
 from trueup.run import slurm_job as slurm
-from trueup.run.launcher import LAUNCHER_SPEC, Launcher
+from trueup.run.launcher import LAUNCHER, Launcher
 
 PROGRAM = ["/opt/it/bin/program", "--size", "64"]
 BOUND = Placement(2, 2, "numa", ((0, 1), (2, 3)))
@@ -261,7 +261,7 @@ def test_a_rank_without_cpus_of_its_own_does_not_run(
 
 
 def asked(**given: Any) -> Launcher:
-    usual = {name: spec.get("default") for name, spec in LAUNCHER_SPEC.items()}
+    usual = {one.name: one.default for one in LAUNCHER}
     return Launcher.asked({**usual, **given})
 
 

@@ -16,9 +16,8 @@ import megatron_bench
 import pytest
 import yaml
 from ansible.module_utils.trueup.run import launcher
-from ansible.module_utils.trueup.run.bench import COMMON_SPEC
 from ansible.module_utils.trueup.run.resume import identity
-from bench_modules import FakeRun, Runner, ends_badly, refuses
+from bench_modules import FakeRun, Runner, ends_badly, own_options, refuses
 from trueup import record as records
 from trueup.benchmarks.megatron.flops import Model, article_flops, megatron_flops, parameters
 
@@ -591,8 +590,8 @@ def test_a_changed_option_measures_again(
 
 def test_every_option_is_changed_but_those_that_change_no_figure() -> None:
     """A node's place is asked of the first one's record, and who waits how long is no figure's."""
-    others = {"node_rank", "absent", "queue_seconds", *COMMON_SPEC}
-    assert {name for name, _, _ in CHANGED} == set(megatron_bench.argument_spec()) - others
+    others = {"node_rank", "absent", "queue_seconds"}
+    assert {name for name, _, _ in CHANGED} == own_options(megatron_bench) - others
 
 
 def test_every_node_of_torchrun_takes_the_first_ones_record(run_module: Any) -> None:

@@ -12,7 +12,6 @@ from trueup.benchmarks.megatron.case import OPTIONS
 from trueup.benchmarks.megatron.plan import deepspeed_configuration, plan, programs
 from trueup.options import MODULE, module_spec
 from trueup.plan import Asked, Plan
-from trueup.run.launcher import LAUNCHER_SPEC
 
 CATALOG = Path(__file__).parents[2] / "catalog"
 GIB = 1024**3
@@ -61,9 +60,7 @@ def test_without_gpus_a_tiny_model_is_trained() -> None:
     assert made.values["requirements"] == ["requirements-pip.txt", "requirements-cpu.txt"]
     assert (made.values["clone"], made.values["stale_link"]) == ({}, False)
     chosen = case(made)
-    assert set(chosen) - {"node"} == set(module_spec(OPTIONS)) - {"arguments"} | (
-        set(LAUNCHER_SPEC) - {"queue_seconds"}
-    )
+    assert set(chosen) - {"node"} == set(module_spec(OPTIONS)) - {"arguments", "queue_seconds"}
     assert {
         name: chosen[name]
         for name in ("program", "layers", "processes", "threads", "backend", "precision", "nodes")

@@ -20,6 +20,7 @@ from ansible.module_utils.trueup.benchmarks.vllm import case as vllm
 from ansible.module_utils.trueup.benchmarks.vllm.output import parse_vllm
 from ansible.module_utils.trueup.errors import BadInput
 from ansible.module_utils.trueup.node import folders
+from ansible.module_utils.trueup.run import bench
 from bench_modules import FakeRun, Runner, ends_badly, refuses, resumes
 from trueup import record as records
 
@@ -292,7 +293,7 @@ def test_answers_in_one_piece_count_without_the_latencies_between_tokens(
     run_module: Any, server: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     warned: list[str] = []
-    monkeypatch.setattr(vllm_bench.AnsibleModule, "warn", lambda _, text: warned.append(text))
+    monkeypatch.setattr(bench.AnsibleModule, "warn", lambda _, text: warned.append(text))
     server.models = '{"data": [{"id": "trueup/tiny-random-llama"}]}'
     options = {"num_prompts": 81, "random_input_tokens": 32, "random_output_tokens": 32}
     record = run_module(

@@ -1,9 +1,9 @@
 """What all benchmark modules share: their common parameters, and the way from one run to one
 record.
 
-A module builds a ``Bench``, refuses bad input, prepares the case, runs it through a parser and
-finishes. Every way out of it returns the same keys: ``record``, ``raw``, ``command``,
-``environment``.
+A module hands ``run_module`` its options and a function that takes a ``Bench`` to its end: it
+prepares the case, runs it through a parser and finishes. Every way out of it returns the same keys:
+``record``, ``raw``, ``command``, ``environment``.
 """
 
 from __future__ import annotations
@@ -14,26 +14,32 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import Any, Callable, Dict, List, Mapping, NoReturn, Optional, Sequence, TypeVar
 
-from ..errors import ParseError
-from ..options import Option, refusals
+from ansible.module_utils.basic import AnsibleModule
+
+from ..errors import ParseError, TrueupError
+from ..options import ModuleOption, Option, module_spec, refusals
 from ..record import SCHEMA, Metric, Record
 from . import process
-from .launcher import Launcher
 from .resume import PROGRAM, program_digest, standing
 
-__all__ = ["COMMON_SPEC", "Bench", "Case", "utc_now"]
+__all__ = ["COMMON", "Bench", "Case", "argument_spec", "run_module", "utc_now"]
 
 Output = TypeVar("Output")
 _BLOTTED = "********"
 
-# Parameters that every benchmark module takes.
-COMMON_SPEC: Dict[str, Dict[str, Any]] = {
-    "run_id": {"type": "str", "required": True},
-    "node_name": {"type": "str", "required": True},
-    "node": {"type": "dict", "default": {}},
-    "timeout_seconds": {"type": "int", "default": 1800},
-    "earlier": {"type": "list", "elements": "dict", "default": []},
-}
+# What every benchmark module takes, beside its own ``timeout_seconds``.
+COMMON = (
+    ModuleOption("run_id", "Id of the run that the record belongs to.", required=True),
+    ModuleOption("node_name", "The node's name in the record.", required=True),
+    ModuleOption("node", "What M(azure_node_facts) published about the node.", {}),
+    ModuleOption(
+        "earlier",
+        "Of the records of the run, what must be equal for one to stand for this case; nothing is"
+        " measured then. The action C(trueup_measure) gives them.",
+        [],
+        elements="dict",
+    ),
+)
 
 _SYSTEM_FIELDS = (
     "family",
@@ -109,17 +115,47 @@ class Case:
         }
 
 
+def argument_spec(options: Sequence[Option]) -> Dict[str, Dict[str, Any]]:
+    """That of a benchmark module with these options."""
+    return module_spec((*COMMON, *options))
+
+
+def run_module(
+    benchmark: str, options: Sequence[Option], measure: Callable[[Bench], None], **more: Any
+) -> None:
+    """A benchmark module's ``main``.
+
+    Args:
+        benchmark: the benchmark's name in records, and of the fact ``trueup_<benchmark>``.
+        options: those of the module beyond COMMON.
+        measure: takes the case to its end; input that it raises an error of is refused.
+        more: of AnsibleModule.
+    """
+    spec = argument_spec(options)
+    bench = Bench(AnsibleModule(argument_spec=spec, supports_check_mode=True, **more), benchmark)
+    wrong = refusals(options, bench.given)
+    if wrong:
+        bench.refuse("; ".join(wrong))
+    try:
+        measure(bench)
+    except TrueupError as error:
+        bench.refuse(str(error))
+
+
 class Bench:
     """One benchmark module's way through one case.
 
-    Args:
-        module: the AnsibleModule, whose parameters include COMMON_SPEC's.
-        benchmark: the benchmark's name in records, and of the fact ``trueup_<benchmark>``.
-        options: those of the module, whose ranges are checked here.
+    Attributes:
+        module: the AnsibleModule.
+        given: its parameters, which include COMMON's.
+        check: nothing is to run.
+        case: what the record will say.
     """
 
-    def __init__(self, module: Any, benchmark: str, options: Sequence[Option] = ()) -> None:
-        self._module = module
+    def __init__(self, module: Any, benchmark: str) -> None:
+        self.module = module
+        self.given: Dict[str, Any] = module.params
+        self.check: bool = module.check_mode
         self._raw: Optional[str] = None
         self._timeout_seconds: int = module.params["timeout_seconds"]
         self.case = Case(
@@ -128,9 +164,6 @@ class Bench:
             node_name=module.params["node_name"],
             node=module.params["node"],
         )
-        wrong = refusals(options, module.params)
-        if wrong:
-            self.refuse("; ".join(wrong))
 
     def refuse(self, reason: str) -> NoReturn:
         """End before anything ran: the input cannot be used."""
@@ -157,11 +190,16 @@ class Bench:
         if digest:
             self.case.software.setdefault(PROGRAM, digest)
         case = replace(self.case, command=list(recorded_as)) if recorded_as else self.case
-        taken = standing(self._module.params["earlier"], case.record("ok"), momentary=momentary)
-        if taken is not None or self._module.check_mode:
-            self._module.exit_json(
-                changed=False, record=None, resumed=taken, ansible_facts={}, **self._common()
-            )
+        taken = standing(self.given["earlier"], case.record("ok"), momentary=momentary)
+        if taken is not None or self.check:
+            self.leave(resumed=taken)
+
+    def leave(self, resumed: Optional[int] = None) -> NoReturn:
+        """End without a record: nothing was to be measured, or another node has the record."""
+        self.module.exit_json(
+            changed=False, record=None, resumed=resumed, ansible_facts={}, **self._common()
+        )
+        raise AssertionError("exit_json does not return")
 
     def run(
         self,
@@ -169,10 +207,10 @@ class Bench:
         *,
         explain: Optional[Callable[[str], Optional[str]]] = None,
         secrets: Optional[Mapping[str, str]] = None,
-        launcher: Optional[Launcher] = None,
+        start: Optional[Callable[..., process.Completed]] = None,
     ) -> Output:
-        """Run the command alone on the node and parse what it printed; end with a failed record
-        where that fails.
+        """Run the command alone on the node, parse what it printed and pass its warnings on; end
+        with a failed record where that fails.
 
         Args:
             parse: the tool's parser.
@@ -180,17 +218,13 @@ class Bench:
                 the output does not say.
             secrets: variables for the command that are in no record; their values are blotted out
                 of what it printed.
-            launcher: what starts the ranks; without it the command is run as it is.
+            start: runs the command as process.run does, such as a launcher's ``run``.
         """
         case = self.case
-        start = launcher.run if launcher else process.run
         done = self._alone(
-            lambda: start(
-                case.command,
-                timeout_seconds=self._timeout_seconds,
-                environment={**case.environment, **(secrets or {})},
-            ),
-            program=case.command[0],
+            start or process.run,
+            timeout_seconds=self._timeout_seconds,
+            environment={**case.environment, **(secrets or {})},
         )
         for secret in filter(None, (secrets or {}).values()):
             done = replace(
@@ -203,35 +237,40 @@ class Bench:
         failure = done.failure(self._timeout_seconds)
         if failure:
             why = explain(self._raw) if explain else None
-            self._end("failed", f"{failure}: {why}" if why else failure, tail=done.tail())
+            self.fail(f"{failure}: {why}" if why else failure, tail=done.tail())
         try:
-            return parse(self._raw)
+            output = parse(self._raw)
         except ParseError as error:
-            self._end(
-                "failed", f"{case.benchmark} output not understood: {error}", tail=done.tail()
-            )
+            self.fail(f"{case.benchmark} output not understood: {error}", tail=done.tail())
+        for warning in getattr(output, "warnings", ()):
+            self.module.warn(warning)
+        return output
 
-    def _alone(self, start: Callable[[], Output], *, program: str) -> Output:
-        """What ``start`` returns, while no other benchmark runs on the node; end with a failed
-        record where it cannot run."""
+    def _alone(self, start: Callable[..., process.Completed], **how: Any) -> process.Completed:
+        """Run the command while no other benchmark runs on the node; end with a failed record where
+        it cannot run."""
         self.case.started_at = utc_now()
         lock = os.path.join(tempfile.gettempdir(), "trueup-benchmark.lock")
         try:
             with process.locked(lock, timeout_seconds=5.0):
-                return start()
+                return start(self.case.command, **how)
         except ConnectionError as error:  # a node of several
-            self._end("failed", str(error))
+            self.fail(str(error))
         except OSError as error:  # TimeoutError is one: the node is taken
-            self._end("failed", f"{program} cannot be run: {error.strerror or error}")
+            self.fail(f"{self.case.command[0]} cannot be run: {error.strerror or error}")
         except process.Orphaned as error:
-            self._end("failed", str(error))
+            self.fail(str(error))
+
+    def fail(self, reason: str, *, tail: str = "") -> NoReturn:
+        """End with a failed record."""
+        self._end("failed", reason, tail=tail)
 
     def finish(self, *, metrics: Sequence[Metric], invalid: Optional[str] = None) -> NoReturn:
         """End with the record: ok, or invalid for the reason given."""
         if invalid:
             self._end("invalid", invalid, metrics=metrics)
         record = self.case.record("ok", metrics=metrics)
-        self._module.exit_json(
+        self.module.exit_json(
             changed=False,
             record=record,
             resumed=None,
@@ -247,7 +286,7 @@ class Bench:
         self._fail(f"{self.case.benchmark} {self.case.case}: {reason}", record=record, tail=tail)
 
     def _fail(self, message: str, *, record: Optional[Record], tail: str = "") -> NoReturn:
-        self._module.fail_json(
+        self.module.fail_json(
             msg=message, record=record, output_tail=tail.splitlines(), **self._common()
         )
         raise AssertionError("fail_json does not return")

@@ -21,25 +21,73 @@ from typing import IO, Any, Dict, List, Mapping, Optional, Sequence, Tuple
 from ..errors import BadInput
 from ..node.affinity import Placement, srun_cpu_bind, taskset_argv
 from ..node.topology import format_cpu_list
+from ..options import ModuleOption
 from . import process
 from . import slurm_job as slurm
 
-__all__ = ["LAUNCHERS", "LAUNCHER_SPEC", "Launcher"]
+__all__ = ["LAUNCHER", "LAUNCHERS", "Launcher"]
 
 LAUNCHERS = ("local", "mpirun", "slurm")
 
-# Parameters of a module whose benchmark runs on several nodes (plugins/doc_fragments).
-LAUNCHER_SPEC: Dict[str, Dict[str, Any]] = {
-    "nodes": {"type": "list", "elements": "str", "default": []},
-    "hosts": {"type": "list", "elements": "str", "default": []},
-    "absent": {"type": "list", "elements": "str", "default": []},
-    "launcher": {"type": "str", "choices": list(LAUNCHERS), "default": "local"},
-    "launcher_path": {"type": "path"},
-    "launcher_arguments": {"type": "list", "elements": "str", "default": []},
-    "job_directory": {"type": "path"},
-    "job_options": {"type": "list", "elements": "str", "default": []},
-    "queue_seconds": {"type": "int", "default": 3600},
-}
+# What a module takes whose benchmark runs on several nodes.
+LAUNCHER = (
+    ModuleOption(
+        "nodes",
+        "Nodes that take part, by the names that records have for them. Empty means this node"
+        " alone.",
+        [],
+    ),
+    ModuleOption(
+        "hosts", "The same nodes as ssh or Slurm knows them, where those names differ.", []
+    ),
+    ModuleOption(
+        "absent",
+        "Of O(nodes), those that must not be used now, because the play has lost or left them out."
+        " With any, nothing is run, and it fails with their names.",
+        [],
+    ),
+    ModuleOption(
+        "launcher",
+        "What starts the ranks. C(local) is this node alone (several ranks by its own mpirun)."
+        " C(mpirun) reaches the nodes over ssh, without a password and with their host keys known;"
+        " each is asked first, and now and then while it runs. C(slurm) submits a job (sbatch) of"
+        " the whole nodes and starts the ranks in it with srun; it is cancelled at the time limit,"
+        " when a node of it is lost, and when this module is interrupted.",
+        "local",
+        choices=LAUNCHERS,
+    ),
+    ModuleOption(
+        "launcher_path",
+        "The program mpirun, or the folder of Slurm's commands. By default those on PATH.",
+        type="path",
+    ),
+    ModuleOption(
+        "launcher_arguments",
+        "More arguments of mpirun or of srun, such as C(--mca btl_tcp_if_include eth0) as two words"
+        " or C(--mpi=pmix).",
+        [],
+    ),
+    ModuleOption(
+        "job_directory",
+        "With C(launcher=slurm), a folder that this node and the nodes of the job share. The job's"
+        " output is written and kept there.",
+        type="path",
+    ),
+    ModuleOption(
+        "job_options",
+        "With C(launcher=slurm), more arguments of sbatch, such as C(--partition=hbv3). Those that"
+        " take the job's output or its end elsewhere (C(--output), C(--wait), C(--array),"
+        " C(--clusters)), or would make it another run than its record says (C(--nodelist),"
+        " C(--nodes), C(--ntasks), C(--export)), are refused.",
+        [],
+    ),
+    ModuleOption(
+        "queue_seconds",
+        "With C(launcher=slurm), how long the job may wait for its nodes. O(timeout_seconds) begins"
+        " when it runs.",
+        3600,
+    ),
+)
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _ABSENT = "takes no part in this play: it was lost, failed, was skipped, or is left out by --limit"
@@ -93,7 +141,7 @@ class Launcher:
 
     @classmethod
     def asked(cls, given: Mapping[str, Any]) -> Launcher:
-        """The launcher that a module's parameters (LAUNCHER_SPEC) describe.
+        """The launcher that a module's parameters (LAUNCHER) describe.
 
         Raises:
             BadInput: it cannot be.

@@ -61,10 +61,10 @@ class Completed:
     argv: Tuple[str, ...]
     returncode: int
     stdout: str
-    stderr: str
-    seconds: float
-    timed_out: bool
-    out_of_memory: bool
+    stderr: str = ""
+    seconds: float = 0.0
+    timed_out: bool = False
+    out_of_memory: bool = False
     reason: Optional[str] = None
 
     def failure(self, timeout_seconds: float) -> Optional[str]:

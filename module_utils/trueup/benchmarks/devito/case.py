@@ -13,6 +13,7 @@ from ...node.affinity import Placement
 from ...node.topology import format_cpu_list
 from ...options import ModuleOption, Option, RoleOption
 from ...record import Metric
+from ...run.launcher import LAUNCHER
 from .output import ERROR_PREFIX, DevitoOutput
 
 __all__ = [
@@ -214,6 +215,7 @@ OPTIONS = (
         " precision.",
         1.0e-5,
     ),
+    *LAUNCHER,
 )
 
 _BASE_BYTES = 300 * 1024**2  # one rank of Python with Devito imported

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import re
 import time
 from dataclasses import dataclass, replace
-from typing import Any, Callable, Dict, List, Mapping, NoReturn, Optional, Sequence, Tuple, TypeVar
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from ...errors import BadInput, ParseError
+from ...errors import BadInput
 from ...options import ModuleOption, Option, RoleOption
 from ...run import process
-from ...run.bench import Bench
 from .output import SIZES, IbOutput
 
 __all__ = [
     "OPTIONS",
     "PROGRAMS",
-    "Ended",
-    "IbBench",
     "Test",
     "judge",
     "numa_cpus",
@@ -28,8 +24,6 @@ __all__ = [
     "run_pair",
     "run_server",
 ]
-
-Output = TypeVar("Output")
 
 PROGRAMS = {"write_bw": "ib_write_bw", "read_bw": "ib_read_bw", "send_lat": "ib_send_lat"}
 _MEASURES = {
@@ -244,25 +238,6 @@ class Test:
         return [*words, address] if address else words
 
 
-@dataclass(frozen=True)
-class Ended:
-    """How a run of one or both ends came out.
-
-    Attributes:
-        text: what they printed, each end under its label.
-        seconds: wall time.
-        failure: why it counts as failed, as one sentence, or None.
-    """
-
-    text: str
-    seconds: float
-    failure: Optional[str]
-
-    def tail(self, lines: int = 50) -> str:
-        """The last lines, for an error message."""
-        return "\n".join(self.text.strip().splitlines()[-lines:])
-
-
 def require_one_size(message_bytes: int, duration_seconds: int) -> None:
     """Refuse a duration with all sizes.
 
@@ -299,7 +274,7 @@ def _words(value: object) -> str:
 
 def run_server(
     argv: Sequence[str], *, port: int, timeout_seconds: float, environment: Mapping[str, str]
-) -> Ended:
+) -> process.Completed:
     """Serve one client.
 
     Raises:
@@ -313,7 +288,7 @@ def run_server(
             f"the server was ended at its time limit of {timeout_seconds:g} s: no client came to "
             f"TCP port {port}, or one that did not end"
         )
-    return Ended(_labelled("server", done), done.seconds, failure)
+    return replace(done, stdout=_labelled("server", done), stderr="", reason=failure)
 
 
 def run_client(
@@ -322,7 +297,7 @@ def run_client(
     connect_seconds: float,
     timeout_seconds: float,
     environment: Mapping[str, str],
-) -> Ended:
+) -> process.Completed:
     """Measure against a server that may come up later: tried again for ``connect_seconds``.
 
     Raises:
@@ -344,7 +319,7 @@ def run_client(
             f"no server answered at {argv[-1]} within {connect_seconds:g} s: is TCP port "
             f"{_port(argv)} open between the nodes, and did the server's end start?"
         )
-    return Ended(_labelled("client", done), done.seconds, failure)
+    return replace(done, stdout=_labelled("client", done), stderr="", reason=failure)
 
 
 def run_pair(
@@ -355,7 +330,7 @@ def run_pair(
     timeout_seconds: float,
     environment: Mapping[str, str],
     proc_root: str = "/proc",
-) -> Ended:
+) -> process.Completed:
     """Run both ends on this node; nothing of either is left when this returns.
 
     Each end has a process of its own that watches over it (process.run).
@@ -383,8 +358,13 @@ def run_pair(
     text = "\n".join(
         _labelled(side, ends[side].done) for side in ("client", "server") if side in ends
     )
-    seconds = time.monotonic() - started
-    return Ended(text, seconds, _why(ends, port, timeout_seconds))
+    return process.Completed(
+        argv=tuple(client),
+        returncode=0,
+        stdout=text,
+        seconds=time.monotonic() - started,
+        reason=_why(ends, port, timeout_seconds),
+    )
 
 
 def _why(ends: Mapping[str, _Watcher], port: int, timeout_seconds: float) -> Optional[str]:
@@ -473,45 +453,6 @@ def _labelled(side: str, done: Optional[process.Completed]) -> str:
 
 def _port(argv: Sequence[str]) -> str:
     return next(word.partition("=")[2] for word in argv if word.startswith("--port="))
-
-
-class IbBench(Bench):
-    """A case of one or two ends; the server's end leaves no record of its own where it went well,
-    since the client's is the record of the same measurement."""
-
-    def version(self, program: str) -> str:
-        """What perftest calls its version; end with a failed record where there is no perftest."""
-        if not os.access(program, os.X_OK):
-            self._end("failed", f"{program} is not on this node: install the package perftest")
-        # perftest says it with exit status 1.
-        _, output, _ = self._module.run_command([program, "--version"])
-        found = re.search(r"Version: (\S+)", output)
-        return found.group(1) if found else "unknown"
-
-    def run_ends(self, start: Callable[[], Ended], parse: Callable[[str], Output]) -> Output:
-        """Run what ``start`` starts alone on the node and parse what it printed; end with a failed
-        record where that fails."""
-        ended = self._start(start)
-        try:
-            return parse(ended.text)
-        except ParseError as error:
-            self._end("failed", f"ib output not understood: {error}", tail=ended.tail())
-
-    def serve(self, start: Callable[[], Ended]) -> NoReturn:
-        """Run the server's end, and end the module without a record."""
-        self._start(start)
-        self._module.exit_json(
-            changed=False, record=None, resumed=None, ansible_facts={}, **self._common()
-        )
-        raise AssertionError("exit_json does not return")
-
-    def _start(self, start: Callable[[], Ended]) -> Ended:
-        ended = self._alone(start, program="perftest")
-        self.case.seconds = ended.seconds
-        self._raw = ended.text
-        if ended.failure:
-            self._end("failed", ended.failure, tail=ended.tail())
-        return ended
 
 
 def numa_cpus(device: Mapping[str, Any], numa: Mapping[int, Tuple[int, ...]]) -> Tuple[int, ...]:

@@ -11,7 +11,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 from ...errors import BadInput
 from ...options import ModuleOption, Option, RoleOption
 from ...record import Metric, summarise
-from ...run.launcher import Launcher
+from ...run.launcher import LAUNCHER, Launcher
 from .flops import Model, article_flops, megatron_flops
 from .output import MegatronOutput
 
@@ -288,6 +288,7 @@ OPTIONS = (
     ),
     RoleOption("slurm_time", "Time limit of the same script.", "01:00:00"),
     Option("timeout_seconds", "Time limit of the case in seconds.", 1800, least=1),
+    *LAUNCHER,
 )
 # How a process that mpirun or srun started learns its place, as torchrun would tell it. Of mpirun's
 # processes inside a Slurm job Slurm's numbers are those of mpirun itself.

@@ -9,7 +9,7 @@ from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ...errors import BadInput, ParseError
 from ...options import ModuleOption, Option, RoleOption
-from ...run.launcher import LAUNCHERS, Launcher
+from ...run.launcher import LAUNCHER, LAUNCHERS, Launcher
 from .output import OPERATIONS, NcclOutput, parse_nccl
 
 __all__ = ["OPTIONS", "Job", "environment", "explain", "judge", "software"]
@@ -213,6 +213,7 @@ OPTIONS = (
         why="25 operations of 16 GiB at 200 GB/s take 4 s; over sockets, 100 times that.",
         least=1,
     ),
+    *LAUNCHER,
 )
 # What the log must hold for judge() to tell the way that the data took.
 _LOGGING = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,ENV,NET,GRAPH"}
