@@ -20,7 +20,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
-from ...errors import ParseError, refuse_long_numbers
+from ...errors import ParseError
+from ...reading import Line, lines_of
 from ...record import Metric
 
 __all__ = ["SIZES", "TOOL", "IbOutput", "IbRow", "parse_ib", "recognises"]
@@ -89,8 +90,6 @@ _ERROR = re.compile(
 _CAUTION = re.compile(r"\s*(?:Conflicting CPU frequency|WARNING|Warning)")
 _DEVICE = re.compile(r"[A-Za-z0-9_.-]+")
 
-_Line = Tuple[int, str]
-
 
 @dataclass(frozen=True)
 class IbRow:
@@ -101,13 +100,18 @@ class IbRow:
         iterations: messages in the measurement.
         figures: by the column's name: bit/s under ``BW peak`` (0 where not measured) and ``BW
             average``, 1/s under ``MsgRate[Mpps]`` and ``tps average``, s under the others.
-        words: the row as printed.
+        line: the row as printed.
     """
 
     message_bytes: int
     iterations: int
     figures: Mapping[str, float]
-    words: Tuple[str, ...]
+    line: Line
+
+    @property
+    def words(self) -> List[str]:
+        """The cells."""
+        return self.line.split()
 
 
 @dataclass(frozen=True)
@@ -158,30 +162,23 @@ class IbOutput:
 
     def metrics(self) -> List[Metric]:
         """ib_<verb>_bandwidth [bit/s], or ib_<verb>_latency [s], a row for each size."""
-        rows: List[Metric] = []
-        if self.kind == "BW":
-            name, unit, direction = f"ib_{self.verb}_bandwidth", "bit/s", "higher"
-            columns: Mapping[str, str] = {"single": _AVERAGE}
-        else:
-            name, unit, direction = f"ib_{self.verb}_latency", "s", "lower"
-            columns = _STATISTICS
-        for row in self.rows:
-            for statistic, column in columns.items():
-                if column in row.figures:
-                    rows.append(
-                        Metric(
-                            name,
-                            row.figures[column],
-                            unit,
-                            direction,
-                            message_bytes=row.message_bytes,
-                            device=self.device,
-                            statistic=statistic,
-                            # A bandwidth is one measurement over all its iterations.
-                            n=None if self.kind == "BW" else row.iterations,
-                        )
-                    )
-        return rows
+        latency = self.kind == "Latency"
+        name = f"ib_{self.verb}_{'latency' if latency else 'bandwidth'}"
+        return [
+            Metric(
+                name,
+                row.figures[column],
+                *(("s", "lower") if latency else ("bit/s", "higher")),
+                message_bytes=row.message_bytes,
+                device=self.device,
+                statistic=statistic,
+                # A bandwidth is one measurement over all its iterations.
+                n=row.iterations if latency else None,
+            )
+            for row in self.rows
+            for statistic, column in (_STATISTICS if latency else {"single": _AVERAGE}).items()
+            if column in row.figures
+        ]
 
 
 @dataclass
@@ -189,13 +186,13 @@ class _End:
     """One end's part of the output while it is read."""
 
     side: str
-    banners: List[Tuple[int, str, str, str]] = field(default_factory=list)
+    banners: List[Tuple[Line, str, str, str]] = field(default_factory=list)
     settings: Dict[str, str] = field(default_factory=dict)
-    where: Dict[str, _Line] = field(default_factory=dict)
-    headers: List[Tuple[_Line, Tuple[str, ...], str]] = field(default_factory=list)
-    rows: List[Tuple[_Line, IbRow]] = field(default_factory=list)
-    dashes: List[int] = field(default_factory=list)
-    gpu_lines: List[_Line] = field(default_factory=list)
+    where: Dict[str, Line] = field(default_factory=dict)
+    headers: List[Tuple[Line, Tuple[str, ...], str]] = field(default_factory=list)
+    rows: List[IbRow] = field(default_factory=list)
+    dashes: List[Line] = field(default_factory=list)
+    gpu_lines: List[Line] = field(default_factory=list)
     gpus: List[int] = field(default_factory=list)
     waits: bool = False
     warnings: List[str] = field(default_factory=list)
@@ -222,20 +219,18 @@ def parse_ib(text: str) -> IbOutput:
             test; a row contradicts itself; the ends contradict each other; perftest says that
             something failed.
     """
-    refuse_long_numbers(text)
-    ends = [end for side, lines in _labelled(text) for end in _ends(side, lines)]
+    ends = [end for side, lines in _labelled(lines_of(text)) for end in _ends(side, lines)]
     cautions = [caution for end in ends for caution in end.warnings]
     ends = [end for end in ends if end.banners or end.headers or end.rows]
     if not ends:
         raise ParseError("no banner such as 'RDMA_Write BW Test': perftest printed no test")
     for end in ends:
         _check_end(end)
+    if len(ends) > 2:
+        raise ends[2].headers[0][0].error("a third table: this is more than one test")
     first = _chosen(ends)
     if len(ends) == 2:
         _compare(*ends)
-    elif len(ends) > 2:
-        number, line = ends[2].headers[0][0]
-        raise ParseError("a third table: this is more than one test", number, line)
     _check_sizes(first)
     _, verb, _, kind = first.banners[0]
     ordered = [first, *(end for end in ends if end is not first)]
@@ -244,37 +239,36 @@ def parse_ib(text: str) -> IbOutput:
         kind=kind,
         device=first.settings["Device"],
         settings=dict(first.settings),
-        rows=tuple(row for _, row in first.rows),
+        rows=tuple(first.rows),
         ends=tuple(end.side for end in ordered),
         gpus=tuple(end.gpus[0] if end.gpus else None for end in ordered),
         warnings=list(dict.fromkeys(cautions)),
     )
 
 
-def _labelled(text: str) -> List[Tuple[str, List[_Line]]]:
-    """(side, numbered lines) of each labelled part; the side is empty where no label tells."""
-    parts: List[Tuple[str, List[_Line]]] = [("", [])]
-    for number, line in enumerate(text.splitlines(), 1):
+def _labelled(lines: Sequence[Line]) -> List[Tuple[str, List[Line]]]:
+    """(side, lines) of each labelled part; the side is empty where no label tells."""
+    parts: List[Tuple[str, List[Line]]] = [("", [])]
+    for line in lines:
         label = _LABEL.fullmatch(line)
         if label is None:
-            parts[-1][1].append((number, line))
+            parts[-1][1].append(line)
         else:
             side = label.group(1) or ""
             # What an end said on standard error belongs to its output.
             if label.group(3) or (label.group(2) and side == parts[-1][0]):
                 continue
             if side in [one for one, _ in parts]:
-                raise ParseError(f"the part {line} stands twice", number, line)
+                raise line.error(f"the part {line} stands twice")
             parts.append((side, []))
     return parts
 
 
-def _ends(side: str, lines: Sequence[_Line]) -> List[_End]:
+def _ends(side: str, lines: Sequence[Line]) -> List[_End]:
     """The end or ends whose lines these are: two where one stream holds both."""
-    banners = [index for index, (_, line) in enumerate(lines) if _banner(line)]
+    banners = [index for index, line in enumerate(lines) if _banner(line)]
     if len(banners) > 2 or (len(banners) == 2 and side):
-        number, line = lines[banners[-1]]
-        raise ParseError("one more banner: this is more than one test", number, line)
+        raise lines[banners[-1]].error("one more banner: this is more than one test")
     if len(banners) < 2:
         return [_read(side, lines)]
     cut = _cut(lines, banners)
@@ -283,25 +277,25 @@ def _ends(side: str, lines: Sequence[_Line]) -> List[_End]:
     return _mixed(_read("", lines, mixed=True))
 
 
-def _cut(lines: Sequence[_Line], banners: Sequence[int]) -> Optional[int]:
+def _cut(lines: Sequence[Line], banners: Sequence[int]) -> Optional[int]:
     """Where the second end's output begins, or None where lines are mixed.
 
     Written to a pipe, an end's text comes in pieces: all up to its last row, and the closing line
     when it ends. So the first end's closing line may be missing here and stand at the end.
     """
-    if not any(_ROW.fullmatch(line) for _, line in lines[: banners[1]]):
+    if not any(_ROW.fullmatch(line) for line in lines[: banners[1]]):
         return None
-    if any(_ROW.fullmatch(line) for _, line in lines[: banners[0]]):
+    if any(_ROW.fullmatch(line) for line in lines[: banners[0]]):
         return None
-    headers = [index for index, (_, line) in enumerate(lines) if _HEADER_START.match(line)]
+    headers = [index for index, line in enumerate(lines) if _HEADER_START.match(line)]
     if len(headers) != 2 or not banners[0] < headers[0] < banners[1] < headers[1]:
         return None
     cut = banners[1]
-    while cut > headers[0] and not _ROW.fullmatch(lines[cut - 1][1]):
+    while cut > headers[0] and not _ROW.fullmatch(lines[cut - 1]):
         cut -= 1
     # The first end keeps one line of dashes below its rows: its own, or else the one that opens
     # the second banner, which is there in any case.
-    closing = next((i for i in range(cut, banners[1]) if _DASHES.fullmatch(lines[i][1])), None)
+    closing = next((i for i in range(cut, banners[1]) if _DASHES.fullmatch(lines[i])), None)
     return None if closing is None else closing + 1
 
 
@@ -313,54 +307,53 @@ def _banner(line: str) -> Optional[Tuple[str, str, str]]:
     return match.group(1), match.group(2) + match.group(4), match.group(3)
 
 
-def _read(side: str, lines: Sequence[_Line], *, mixed: bool = False) -> _End:
+def _read(side: str, lines: Sequence[Line], *, mixed: bool = False) -> _End:
     """One end's lines, or those of both mixed; each is a part of the table or tells of the test."""
     end = _End(side)
     in_table = False
-    for number, line in lines:
+    for line in lines:
         if not line.strip():
             continue
         if _WAITING.fullmatch(line.strip()):
             # Below a banner it is the other end's, in the same stream.
             end.waits = end.waits or not end.banners
-            continue
-        if _DASHES.fullmatch(line):
+        elif _DASHES.fullmatch(line):
             if in_table and not mixed and not end.rows:
-                raise ParseError("the table has no rows", number, line)
-            end.dashes.append(number)
+                raise line.error("the table has no rows")
+            end.dashes.append(line)
             in_table = in_table and mixed
         elif _HEADER_START.match(line):
-            end.headers.append(((number, line), *_header(number, line)))
+            end.headers.append((line, *_header(line)))
             in_table = True
         elif _ROW.fullmatch(line):
             if not in_table:
-                raise ParseError("a row outside its table", number, line)
-            end.rows.append(((number, line), _row(number, line, end.headers[-1])))
+                raise line.error("a row outside its table")
+            end.rows.append(_row(line, end.headers[-1]))
         else:
-            _read_remark(end, number, line, in_table=in_table and not mixed, mixed=mixed)
+            _read_remark(end, line, in_table=in_table and not mixed, mixed=mixed)
     return end
 
 
-def _read_remark(end: _End, number: int, line: str, *, in_table: bool, mixed: bool) -> None:
+def _read_remark(end: _End, line: Line, *, in_table: bool, mixed: bool) -> None:
     banner = _banner(line)
     if banner:
-        end.banners.append((number, *banner))
+        end.banners.append((line, *banner))
     elif _CAUTION.match(line):
         end.warnings.append(f"perftest: {line.strip()}")
     elif _ERROR.match(line.strip()):
-        raise ParseError("perftest says that something failed", number, line)
+        raise line.error("perftest says that something failed")
     elif in_table:
-        raise ParseError("not a row of the table", number, line)
+        raise line.error("not a row of the table")
     else:
-        _read_setting(end, number, line, mixed=mixed)
+        _read_setting(end, line, mixed=mixed)
 
 
-def _read_setting(end: _End, number: int, line: str, *, mixed: bool) -> None:
+def _read_setting(end: _End, line: Line, *, mixed: bool) -> None:
     gpu = _GPU_NUMBER.fullmatch(line.strip())
     if gpu:
         end.gpus.append(int(gpu.group(1) or gpu.group(2)))
     if gpu or _GPU.match(line.strip()):
-        end.gpu_lines.append((number, line))
+        end.gpu_lines.append(line)
         return
     if _ADDRESS.match(line):
         return
@@ -369,19 +362,19 @@ def _read_setting(end: _End, number: int, line: str, *, mixed: bool) -> None:
     found = [_SETTING.fullmatch(field.strip()) for field in fields if field.strip()]
     pairs = [(match[1].rstrip(), match[2].lstrip()) for match in found if match]
     if len(pairs) < len(found):
-        end.warnings.append(f"perftest also printed, line {number}: {line.strip()}")
+        end.warnings.append(f"perftest also printed, line {line.number}: {line.strip()}")
         return
     for name, value in pairs:
         if end.settings.get(name, value) != value or (name in end.settings and not mixed):
-            raise ParseError(f"{name} stands twice", number, line)
+            raise line.error(f"{name} stands twice")
         end.settings[name] = value
-        end.where[name] = (number, line)
+        end.where[name] = line
 
 
-def _header(number: int, line: str) -> Tuple[Tuple[str, ...], str]:
+def _header(line: Line) -> Tuple[Tuple[str, ...], str]:
     """The columns, the bandwidth's without their unit, and that unit."""
     if _COLUMN.sub("", line).strip():
-        raise ParseError("a header with columns that are not known", number, line)
+        raise line.error("a header with columns that are not known")
     columns, units = [], set()
     for column in _COLUMN.findall(line):
         name, _, rest = column.partition("[")
@@ -393,61 +386,59 @@ def _header(number: int, line: str) -> Tuple[Tuple[str, ...], str]:
     unit = units.pop() if units else ""
     known = tuple(column for column in columns if column != _CPU)
     if known not in _TABLES or columns[len(known) :] not in ([], [_CPU]) or units:
-        raise ParseError("a header of other columns than perftest's tables have", number, line)
+        raise line.error("a header of other columns than perftest's tables have")
     if _TABLES[known] == "BW" and unit not in _UNITS:
-        raise ParseError(f"the unit {unit or 'of the bandwidth'} is not known", number, line)
+        raise line.error(f"the unit {unit or 'of the bandwidth'} is not known")
     return tuple(columns), unit
 
 
-def _row(number: int, line: str, header: Tuple[_Line, Tuple[str, ...], str]) -> IbRow:
+def _row(line: Line, header: Tuple[Line, Tuple[str, ...], str]) -> IbRow:
     _, columns, unit = header
-    words = tuple(line.split())
+    words = line.split()
     if len(words) != len(columns):
-        raise ParseError(f"{len(words)} figures under {len(columns)} columns", number, line)
+        raise line.error(f"{len(words)} figures under {len(columns)} columns")
     named = dict(zip(columns, words))
-    size = _whole(named["#bytes"], 1, number, line)
-    iterations = _whole(named["#iterations"], _LEAST_ITERATIONS, number, line)
+    size = _whole(named["#bytes"], 1, line)
+    iterations = _whole(named["#iterations"], _LEAST_ITERATIONS, line)
     figures: Dict[str, float] = {}
     if _PEAK in named:
-        figures = _bandwidth(size, named, _UNITS[unit], number, line)
+        figures = _bandwidth(size, named, _UNITS[unit], line)
     elif "t_min[usec]" in named:
-        figures = _latency(named, number, line)
+        figures = _latency(named, line)
     else:
         figures = {
-            "t_avg[usec]": _decimal(named["t_avg[usec]"], 2, number, line) * 1e-6,
-            "tps average": _decimal(named["tps average"], 2, number, line),
+            "t_avg[usec]": _decimal(named["t_avg[usec]"], 2, line) * 1e-6,
+            "tps average": _decimal(named["tps average"], 2, line),
         }
-    return IbRow(size, iterations, figures, words)
+    return IbRow(size, iterations, figures, line)
 
 
-def _bandwidth(
-    size: int, named: Mapping[str, str], unit: int, number: int, line: str
-) -> Dict[str, float]:
+def _bandwidth(size: int, named: Mapping[str, str], unit: int, line: Line) -> Dict[str, float]:
     """The figures in bit/s and 1/s, where they agree."""
     # Below 0.1 Gb/s perftest prints six places.
     places = len(named[_AVERAGE].partition(".")[2])
     small = unit == _UNITS["Gb/sec"] and places == 6
-    average = _decimal(named[_AVERAGE], 6 if small else 2, number, line)
-    peak = _decimal(named[_PEAK], 6 if small else 2, number, line)
-    rate = _decimal(named[_RATE], 6, number, line)
+    average = _decimal(named[_AVERAGE], 6 if small else 2, line)
+    peak = _decimal(named[_PEAK], 6 if small else 2, line)
+    rate = _decimal(named[_RATE], 6, line)
     if unit == _UNITS["Gb/sec"] and small != (average < 0.1 or named[_AVERAGE] == "0.100000"):
-        raise ParseError("the average has not the places that perftest gives it", number, line)
+        raise line.error("the average has not the places that perftest gives it")
     if average <= 0 or average * unit > _MOST_BITS:
-        raise ParseError(f"{average:g} is no bandwidth", number, line)
+        raise line.error(f"{average:g} is no bandwidth")
     half = 0.5 * 10.0 ** (-6 if small else -2)
     allowed = (half * unit + 0.5 * size * 8) * (1 + 1e-6)
     if abs(average * unit - rate * 1e6 * size * 8) > allowed:
-        raise ParseError("message rate times size is not the average bandwidth", number, line)
+        raise line.error("message rate times size is not the average bandwidth")
     # The peak is not measured over a duration or more than 20000 iterations.
     if peak != 0 and peak < average - 2 * half:
-        raise ParseError("the peak is below the average", number, line)
+        raise line.error("the peak is below the average")
     return {_PEAK: peak * unit, _AVERAGE: average * unit, _RATE: rate * 1e6}
 
 
-def _latency(named: Mapping[str, str], number: int, line: str) -> Dict[str, float]:
+def _latency(named: Mapping[str, str], line: Line) -> Dict[str, float]:
     """The times in seconds, where they are in order."""
     times = {
-        column: _decimal(word, 2, number, line)
+        column: _decimal(word, 2, line)
         for column, word in named.items()
         if column.endswith("[usec]") and column != "t_stdev[usec]"
     }
@@ -459,83 +450,82 @@ def _latency(named: Mapping[str, str], number: int, line: str) -> Dict[str, floa
         )
     ]
     if not 0 < order[0] <= order[-1] <= _MOST_USEC:
-        raise ParseError("no latencies above 0", number, line)
+        raise line.error("no latencies above 0")
     # The deviation is summed in whole numbers that may overflow: it is not used, nor judged.
     if order != sorted(order) or not order[0] <= times["t_avg[usec]"] <= order[-1]:
-        raise ParseError("least, typical, percentiles and most are out of order", number, line)
+        raise line.error("least, typical, percentiles and most are out of order")
     return {column: value * 1e-6 for column, value in times.items()}
 
 
-def _whole(word: str, least: int, number: int, line: str) -> int:
+def _whole(word: str, least: int, line: Line) -> int:
     if not re.fullmatch(r"[1-9][0-9]{0,17}", word) or int(word) < least:
-        raise ParseError(f"{word!r} is no count of {least} or more", number, line)
+        raise line.error(f"{word!r} is no count of {least} or more")
     return int(word)
 
 
-def _decimal(word: str, places: int, number: int, line: str) -> float:
+def _decimal(word: str, places: int, line: Line) -> float:
     match = re.fullmatch(r"(?:0|[1-9][0-9]{0,17})\.([0-9]+)", word)
     if match is None or len(match.group(1)) != places:
-        raise ParseError(f"{word!r} is not a number with {places} places", number, line)
+        raise line.error(f"{word!r} is not a number with {places} places")
     return float(word)
 
 
 def _check_end(end: _End) -> None:
     """That one end's output is whole."""
     if not end.banners:
-        (number, line) = end.headers[0][0] if end.headers else end.rows[0][0]
-        raise ParseError("no banner such as 'RDMA_Write BW Test' above the table", number, line)
-    number, verb, words, kind = end.banners[0]
+        raise (end.headers[0][0] if end.headers else end.rows[0].line).error(
+            "no banner such as 'RDMA_Write BW Test' above the table"
+        )
+    line, verb, words, kind = end.banners[0]
     title = f"{verb} {words}{kind} Test"
     if verb not in _VERBS or set(words.split()) - {"Post", "List"}:
-        raise ParseError(f"the test {title} is not read: only one-way Write, Read, Send", number)
+        raise line.error(f"the test {title} is not read: only one-way Write, Read, Send")
     _check_table(end, title, kind)
     missing = [name for name in ("Device", *_AGREED) if name not in end.settings]
     if missing:
-        raise ParseError(f"the banner of {title} lacks {', '.join(missing)}", number)
+        raise line.error(f"the banner of {title} lacks {', '.join(missing)}")
     if not _DEVICE.fullmatch(end.settings["Device"]):
-        raise ParseError("the device's name cannot be one", *end.where["Device"])
+        raise end.where["Device"].error("the device's name cannot be one")
     if end.gpu_lines and len(end.gpus) != 1:
-        raise ParseError("GPU memory, and not one line that tells of which GPU", *end.gpu_lines[0])
+        raise end.gpu_lines[0].error("GPU memory, and not one line that tells of which GPU")
     _check_duration(end, verb)
-    _settle_side(end, number)
+    _settle_side(end)
 
 
 def _check_table(end: _End, title: str, kind: str) -> None:
     if not end.headers:
         raise ParseError(f"the output ends before the table of {title}")
     if len(end.headers) > 1:
-        number, line = end.headers[1][0]
-        raise ParseError("a second table: this is more than one test", number, line)
-    (at, line), columns, _ = end.headers[0]
+        raise end.headers[1][0].error("a second table: this is more than one test")
+    line, columns, _ = end.headers[0]
     if _TABLES[tuple(column for column in columns if column != _CPU)] != kind:
-        raise ParseError(f"the table is not that of {title}", at, line)
+        raise line.error(f"the table is not that of {title}")
     if not end.rows:
-        raise ParseError("the table has no rows: the output is cut off, or this end was", at, line)
-    if end.dashes[-1:] < [end.rows[-1][0][0]]:
-        (at, line), _ = end.rows[-1]
-        raise ParseError("no closing line of dashes below the last row: cut off", at, line)
+        raise line.error("the table has no rows: the output is cut off, or this end was")
+    if not end.dashes or end.dashes[-1].number < end.rows[-1].line.number:
+        raise end.rows[-1].line.error("no closing line of dashes below the last row: cut off")
 
 
 def _check_duration(end: _End, verb: str) -> None:
     """Of a latency over a duration, that rate and time are one figure."""
-    for (number, line), row in end.rows:
+    for row in end.rows:
         if "tps average" in row.figures:
             seconds, rate = row.figures["t_avg[usec]"], row.figures["tps average"]
             ways = 1 if verb == "RDMA_Read" else 2
             if not seconds or not rate:
-                raise ParseError("no latency above 0", number, line)
+                raise row.line.error("no latency above 0")
             allowed = 1.000001 * (0.005e-6 / seconds + 0.005 / rate)
             if abs(seconds * ways * rate - 1) > allowed:
-                raise ParseError("rate times latency is not 1", number, line)
+                raise row.line.error("rate times latency is not 1")
 
 
-def _settle_side(end: _End, number: int) -> None:
+def _settle_side(end: _End) -> None:
     """Which end it is: the client alone prints its send queue's depth."""
     said = [side for depth, side in _DEPTHS if depth in end.settings]
     said += ["server"] if end.waits else []
     for one in said:
         if one != (end.side or said[0]):
-            raise ParseError(f"the {end.side or said[0]}'s part is that of a {one}", number)
+            raise end.banners[0][0].error(f"the {end.side or said[0]}'s part is that of a {one}")
     end.side = end.side or (said or ["server"])[0]
 
 
@@ -543,48 +533,48 @@ def _chosen(ends: Sequence[_End]) -> _End:
     """The end whose figures count: the client."""
     clients = [end for end in ends if end.side == "client"]
     if len(ends) > 1 and len(clients) != 1:
-        number = ends[1].banners[0][0]
-        raise ParseError(f"{len(clients)} of {len(ends)} ends are the client, not 1", number)
-    number, _, _, kind = ends[0].banners[0]
+        line = ends[1].banners[0][0]
+        raise line.error(f"{len(clients)} of {len(ends)} ends are the client, not 1")
+    line, _, _, kind = ends[0].banners[0]
     if kind == "Latency" and not clients:
-        raise ParseError("the server's end alone: of a latency the client's figures count", number)
+        raise line.error("the server's end alone: of a latency the client's figures count")
     return clients[0] if clients else ends[0]
 
 
 def _compare(one: _End, two: _End) -> None:
     """That two ends were in one test."""
-    number = two.banners[0][0]
+    line = two.banners[0][0]
     if one.banners[0][1:] != two.banners[0][1:]:
-        raise ParseError("the ends ran different tests", number)
+        raise line.error("the ends ran different tests")
     for name in _AGREED:
         if one.settings[name] != two.settings[name]:
-            raise ParseError(f"{name} is not the same at both ends", *two.where[name])
+            raise two.where[name].error(f"{name} is not the same at both ends")
     if one.headers[0][1:] != two.headers[0][1:]:
-        raise ParseError("the ends print different columns or units", *two.headers[0][0])
+        raise two.headers[0][0].error("the ends print different columns or units")
     client, server = (one, two) if one.side == "client" else (two, one)
     if one.banners[0][3] == "Latency":
         # Each measures for itself; what they did is the same.
-        mine, its = ([(row.words[:2]) for _, row in end.rows] for end in (client, server))
+        mine, its = ([row.words[:2] for row in end.rows] for end in (client, server))
     else:
-        mine, its = ([row.words for _, row in end.rows] for end in (client, server))
+        mine, its = ([row.words for row in end.rows] for end in (client, server))
         mine = mine[-len(its) :] if len(its) == 1 else mine
     if mine != its:
-        raise ParseError("the rows of server and client contradict each other", *server.rows[-1][0])
+        raise server.rows[-1].line.error("the rows of server and client contradict each other")
 
 
 def _check_sizes(end: _End) -> None:
     """That a table of all sizes has them all, each once."""
-    sizes = [row.message_bytes for _, row in end.rows]
+    sizes = [row.message_bytes for row in end.rows]
     if len(sizes) == 1:
         return
-    (number, line), _ = end.rows[-1]
+    line = end.rows[-1].line
     if len(set(sizes)) < len(sizes):
-        raise ParseError("a size stands twice (--run_infinitely is not read)", number, line)
+        raise line.error("a size stands twice (--run_infinitely is not read)")
     last = SIZES[-1]
     if end.settings["Connection type"] == "UD":
         last = int(re.sub(r"\D", "", end.settings["Mtu"]) or 0)
     if sizes != [size for size in SIZES if size <= last]:
-        raise ParseError(f"the sizes are not 2, 4, 8, ... {last}", number, line)
+        raise line.error(f"the sizes are not 2, 4, 8, ... {last}")
 
 
 def _mixed(both: _End) -> List[_End]:
@@ -592,27 +582,22 @@ def _mixed(both: _End) -> List[_End]:
     tests = {banner[1:] for banner in both.banners}
     layouts = {header[1:] for header in both.headers}
     if len(tests) != 1 or len(layouts) != 1 or len(both.headers) != 2:
-        number = both.banners[1][0]
-        raise ParseError("two banners without two equal tables", number)
+        raise both.banners[1][0].error("two banners without two equal tables")
     if len(both.dashes) < _DASHED_LINES_OF_TWO:
-        at, line = both.rows[-1][0] if both.rows else both.headers[-1][0]
-        raise ParseError("the mixed lines of two ends lack a line of dashes", at, line)
-    rows: Dict[Tuple[str, ...], Tuple[_Line, IbRow]] = {}
-    for (number, line), row in both.rows:
-        if row.words not in rows and any(words[0] == row.words[0] for words in rows):
-            raise ParseError(
+        line = both.rows[-1].line if both.rows else both.headers[-1][0]
+        raise line.error("the mixed lines of two ends lack a line of dashes")
+    rows: Dict[str, IbRow] = {}
+    for row in both.rows:
+        if rows.setdefault(row.words[0], row).words != row.words:
+            raise row.line.error(
                 "the lines of server and client are mixed and their figures differ: which are the "
-                "client's cannot be told",
-                number,
-                line,
+                "client's cannot be told"
             )
-        rows.setdefault(row.words, ((number, line), row))
     kind = both.banners[0][3]
     # The server of a bandwidth test repeats the last size only.
     expected = len(rows) + 1 if kind == "BW" else 2 * len(rows)
     if both.rows and len(both.rows) != expected:
-        number, line = both.rows[-1][0]
-        raise ParseError(f"{len(both.rows)} rows of two ends, not {expected}", number, line)
+        raise both.rows[-1].line.error(f"{len(both.rows)} rows of two ends, not {expected}")
     both.rows = list(rows.values())
     both.banners, both.headers, both.side = both.banners[:1], both.headers[:1], "client"
     both.settings.pop("RX depth", None)
