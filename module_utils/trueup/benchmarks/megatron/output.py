@@ -32,10 +32,11 @@ import math
 import re
 import statistics
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from ...errors import ParseError, refuse_long_numbers
+from ...errors import ParseError
+from ...reading import STANDARD_ERROR, Line, decoded, lines_of
 from ...record import Metric, summarise
 
 __all__ = [
@@ -54,10 +55,8 @@ TOOL = "megatron"
 ROLE = "training"
 DRIVER_FIRST = "trueup gpt_driver begins"
 DRIVER_PREFIX = "trueup-megatron "
-_DRIVER_FORMAT = 1
 _FEWEST_LINES = 3
 _DRIVER_FALL = 0.01  # share of its loss by which gpt_driver's own data lets it fall at least
-_STANDARD_ERROR = "[standard error]"  # what bench.py puts before the second stream
 
 _LINE = re.compile(
     r"(?:^|[\s:>])(?:\[(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{1,6})\] )?"
@@ -125,7 +124,7 @@ class Iteration:
         seconds: of one iteration.
         loss: None where it is not a finite positive number.
         flops: flop/s of each GPU as printed, None where it is not.
-        line_number, line: where it stands.
+        line: where it stands.
     """
 
     number: int
@@ -136,10 +135,9 @@ class Iteration:
     loss: Optional[float]
     skipped: int
     nan: int
+    line: Line
     flops: Optional[float] = None
     length: Optional[int] = None
-    line_number: Optional[int] = None
-    line: str = ""
 
 
 @dataclass(frozen=True)
@@ -245,19 +243,18 @@ def parse_megatron(text: str) -> MegatronOutput:
         ParseError: there are fewer than 3 iteration lines, one is damaged, missing or out of order,
             or figures that follow from each other do not.
     """
-    refuse_long_numbers(text)
-    logged, arguments, ended = _logged(text)
+    lines = lines_of(text)
+    logged, arguments, ended = _logged(lines)
     _check_order(logged, ended)
+    _check_same(logged)
     _check_rates(logged)
-    driven = _driver(text)
+    driven = _driver(lines)
     if driven is not None:
-        return _with_driver(driven, logged)
+        return _with_driver(*driven, logged)
     lengths = {item.length for item in logged}
     if len(lengths) > 1:
         odd = next(item for item in logged if item.length != logged[0].length)
-        raise ParseError(
-            "consumed tokens are not samples x one sequence length", odd.line_number, odd.line
-        )
+        raise odd.line.error("consumed tokens are not samples x one sequence length")
     deepspeed = f" {_RATE_DS}:" in logged[0].line
     return MegatronOutput(
         program="megatron_deepspeed" if deepspeed else "megatron_lm",
@@ -268,32 +265,32 @@ def parse_megatron(text: str) -> MegatronOutput:
     )
 
 
-def _logged(text: str) -> Tuple[List[Iteration], Dict[str, str], Optional[int]]:
+def _logged(lines: Sequence[Line]) -> Tuple[List[Iteration], Dict[str, str], Optional[int]]:
     """(iterations, Megatron's own table of arguments, where it was told to end early)."""
     found: List[Iteration] = []
     arguments: Dict[str, str] = {}
     ended: Optional[int] = None
     names: Optional[List[str]] = None
-    for number, line in enumerate(text.splitlines(), 1):
-        if line == _STANDARD_ERROR:
+    for line in lines:
+        if line == STANDARD_ERROR:
             break
         match = _LINE.search(line)
         if match is None:
             if _LIKE.search(line):
-                raise ParseError("a damaged line of an iteration", number, line)
+                raise line.error("a damaged line of an iteration")
             exited = _EXIT.search(line)
             ended = int(exited.group(1)) if exited else ended
             argument = _argument(line)
             if argument and arguments.setdefault(*argument) != argument[1]:
-                raise ParseError(f"{argument[0]} stands twice, otherwise", number, line)
+                raise line.error(f"{argument[0]} stands twice, otherwise")
             continue
-        fields = _fields(match.group("fields"), number, line)
+        fields = _fields(match.group("fields"), line)
         shape = _shape(fields)
         names = shape if names is None else names
         if None not in (shape, names) and shape != names:
             words = ", ".join(shape or ())
-            raise ParseError(f"the fields {words} are not those of the lines before", number, line)
-        found.append(_iteration(match, fields, number, line))
+            raise line.error(f"the fields {words} are not those of the lines before")
+        found.append(_iteration(match, fields, line))
     return found, arguments, ended
 
 
@@ -315,79 +312,75 @@ def _argument(line: str) -> Optional[Tuple[str, str]]:
     return (name, match.group(2)) if match and name else None
 
 
-def _fields(text: str, number: int, line: str) -> Dict[str, float]:
+def _fields(text: str, line: Line) -> Dict[str, float]:
     """The fields after ``iteration N/ TOTAL |``."""
     if not text.rstrip().endswith("|"):
-        raise ParseError("the line of an iteration is cut off", number, line)
+        raise line.error("the line of an iteration is cut off")
     found: Dict[str, float] = {}
     for part in text.rstrip()[:-1].split("|"):
         name, colon, value = part.strip().rpartition(": ")
         value = value.strip()
         if not colon:
-            raise ParseError(f"{part.strip()!r} is not a figure with a name", number, line)
+            raise line.error(f"{part.strip()!r} is not a figure with a name")
         if name in found:
-            raise ParseError(f"{name} stands twice", number, line)
+            raise line.error(f"{name} stands twice")
         if name in _COUNTS:
             known = _COUNT.fullmatch(value)
         elif name in _FIGURES or _LOSSES.fullmatch(name):
             known = _NUMBER.fullmatch(value)
         else:
-            raise ParseError(f"{name!r} is not a known figure", number, line)
+            raise line.error(f"{name!r} is not a known figure")
         if not known:
-            raise ParseError(f"{name} {value!r} is not a number", number, line)
+            raise line.error(f"{name} {value!r} is not a number")
         found[name] = float(value)
     lacking = [name for name in _NEEDED if name not in found]
     if lacking:
-        raise ParseError(f"no {lacking[0]} in the line of an iteration", number, line)
+        raise line.error(f"no {lacking[0]} in the line of an iteration")
     return found
 
 
-def _iteration(
-    match: re.Match[str], fields: Mapping[str, float], number: int, line: str
-) -> Iteration:
+def _iteration(match: re.Match[str], fields: Mapping[str, float], line: Line) -> Iteration:
     milliseconds = fields[_MS]
     if not (math.isfinite(milliseconds) and milliseconds > 0):
-        raise ParseError(f"a step of {milliseconds:g} ms", number, line)
-    batch, consumed = int(fields["global batch size"]), int(fields["consumed samples"])
+        raise line.error(f"a step of {milliseconds:g} ms")
+    batch, seconds = int(fields["global batch size"]), milliseconds / 1000
     if batch < 1:
-        raise ParseError("a global batch of no samples", number, line)
-    seconds = milliseconds / 1000
-    loss = fields.get(_LM_LOSS)
+        raise line.error("a global batch of no samples")
+    loss = fields.get(_LM_LOSS, math.nan)
     flops = [fields[name] * 1e12 for name in (_RATE, _RATE_DS) if name in fields]
     if any(not (math.isfinite(rate) and rate >= 0) for rate in flops):
-        raise ParseError("a rate that is no number", number, line)
-    item = Iteration(
+        raise line.error("a rate that is no number")
+    rate = fields.get(_SAMPLES)
+    if rate is not None and not _agree(
+        rate * seconds, batch, _share(rate, 0.0005) + _share(seconds, 5e-5)
+    ):
+        raise line.error(
+            f"{rate:g} samples per second in {milliseconds:g} ms are not a batch of {batch}"
+        )
+    return Iteration(
         number=int(match.group("number")),
         total=int(match.group("total")),
-        consumed=consumed,
+        consumed=int(fields["consumed samples"]),
         seconds=seconds,
         batch=batch,
-        loss=loss if loss is not None and math.isfinite(loss) else None,
+        loss=loss if math.isfinite(loss) else None,
         skipped=int(fields["number of skipped iterations"]),
         nan=int(fields["number of nan iterations"]),
-        flops=flops[0] if flops else None,
-        line_number=number,
         line=line,
+        flops=flops[0] if flops else None,
+        length=_length(fields, line),
     )
-    if _SAMPLES in fields and not _agree(
-        fields[_SAMPLES] * seconds, batch, _share(fields[_SAMPLES], 0.0005) + _share(seconds, 5e-5)
-    ):
-        raise ParseError(
-            f"{fields[_SAMPLES]:g} samples per second in {milliseconds:g} ms are not a batch of"
-            f" {batch}",
-            number,
-            line,
-        )
+
+
+def _length(fields: Mapping[str, float], line: Line) -> Optional[int]:
+    """Tokens of a sample; None where the line counts none."""
     if _TOKENS not in fields:
-        return item
-    length, left = divmod(int(fields[_TOKENS]), consumed) if consumed else (0, 1)
+        return None
+    tokens, consumed = int(fields[_TOKENS]), int(fields["consumed samples"])
+    length, left = divmod(tokens, consumed) if consumed else (0, 1)
     if left or length < 1:
-        raise ParseError(
-            f"{int(fields[_TOKENS])} consumed tokens are not a whole length x {consumed} samples",
-            number,
-            line,
-        )
-    return Iteration(**{**item.__dict__, "length": length})
+        raise line.error(f"{tokens} consumed tokens are not a whole length x {consumed} samples")
+    return length
 
 
 def _share(value: float, half: float) -> float:
@@ -400,7 +393,7 @@ def _agree(one: float, other: float, share: float) -> bool:
 
 
 def _check_order(logged: Sequence[Iteration], ended: Optional[int]) -> None:
-    """From the first iteration to the last, none missing, and samples to match."""
+    """From the first iteration to the last, none missing."""
     if len(logged) < _FEWEST_LINES:
         raise ParseError(
             f"{len(logged)} iteration lines: {_FEWEST_LINES} at least are needed, the first two of"
@@ -410,41 +403,36 @@ def _check_order(logged: Sequence[Iteration], ended: Optional[int]) -> None:
     for before, item in zip(logged, logged[1:]):
         wanted = before.number + interval if before is not logged[0] else logged[1].number
         if item.number != wanted or interval < 1:
-            raise ParseError(
+            raise item.line.error(
                 f"iteration {item.number} stands where {wanted} was to come: lines are missing,"
-                " doubled or out of order",
-                item.line_number,
-                item.line,
+                " doubled or out of order"
             )
     first, last = logged[0], logged[-1]
     # Newer versions of Megatron-LM print the first iteration whatever the interval.
     begins = {(interval, 2 * interval)} | ({(1, interval)} if interval > 1 else set())
     if (first.number, logged[1].number) not in begins:
-        raise ParseError(
+        raise first.line.error(
             f"the log begins at iteration {first.number}: lines are missing or doubled, or the run"
-            " was resumed, which cannot be checked",
-            first.line_number,
-            first.line,
+            " was resumed, which cannot be checked"
         )
-    for item in logged:
-        if item.total != first.total:
-            raise ParseError(
-                f"{item.total} iterations in all, {first.total} in the first line",
-                item.line_number,
-                item.line,
-            )
-        if item.batch != first.batch or item.consumed != item.batch * item.number:
-            raise ParseError(
-                f"{item.consumed} samples after {item.number} iterations are not a constant batch"
-                f" of {first.batch}",
-                item.line_number,
-                item.line,
-            )
     end = first.total if ended is None else ended
     if not last.number <= end < last.number + interval:
-        raise ParseError(
-            f"the log ends at iteration {last.number} of {end}", last.line_number, last.line
-        )
+        raise last.line.error(f"the log ends at iteration {last.number} of {end}")
+
+
+def _check_same(logged: Sequence[Iteration]) -> None:
+    """The same total and batch in every line."""
+    first = logged[0]
+    for item in logged:
+        if item.total != first.total:
+            raise item.line.error(
+                f"{item.total} iterations in all, {first.total} in the first line"
+            )
+        if item.batch != first.batch or item.consumed != item.batch * item.number:
+            raise item.line.error(
+                f"{item.consumed} samples after {item.number} iterations are not a constant batch"
+                f" of {first.batch}"
+            )
 
 
 def _check_rates(logged: Sequence[Iteration]) -> None:
@@ -460,71 +448,48 @@ def _check_rates(logged: Sequence[Iteration]) -> None:
         work = flops * item.seconds
         least, most = max(least, work * (1 - share)), min(most, work * (1 + share))
         if least > most:
-            raise ParseError(
-                "the rate and the step time are not the same work as in the lines before",
-                item.line_number,
-                item.line,
+            raise item.line.error(
+                "the rate and the step time are not the same work as in the lines before"
             )
 
 
-def _driver(text: str) -> Optional[Tuple[Mapping[str, Any], int, str]]:
+def _driver(lines: Sequence[Line]) -> Optional[Tuple[Mapping[str, Any], Line]]:
     """The driver's last line, checked against its checksum; None for a log of Megatron's own."""
-    lines = text.splitlines()
-    firsts = [number for number, line in enumerate(lines, 1) if line.startswith(DRIVER_FIRST)]
-    found = [
-        (number, line) for number, line in enumerate(lines, 1) if line.startswith(DRIVER_PREFIX)
-    ]
+    firsts = [line for line in lines if line.startswith(DRIVER_FIRST)]
+    found = [line for line in lines if line.startswith(DRIVER_PREFIX)]
     if not firsts and not found:
-        if "gpt_driver" in text or "trueup-megatron" in text:
+        if any("gpt_driver" in line or "trueup-megatron" in line for line in lines):
             raise ParseError("the first and the last line of gpt_driver are damaged")
         return None
     if len(firsts) != 1 or len(found) != 1:
-        raise ParseError(
+        raise (found or firsts[:1])[-1].error(
             f"{len(firsts)} first and {len(found)} last lines of gpt_driver, and one of each is"
-            " needed: the run did not end, or two are in one output",
-            *(found[-1] if found else (firsts[0], lines[firsts[0] - 1])),
+            " needed: the run did not end, or two are in one output"
         )
-    number, line = found[0]
-    if firsts[0] > number:
-        raise ParseError("gpt_driver's last line stands before its first", number, line)
-    try:
-        data = json.loads(line[len(DRIVER_PREFIX) :])
-        check = data.pop("check")
-        own = zlib.crc32(json.dumps(data, sort_keys=True).encode())
-    except (ValueError, AttributeError, KeyError, TypeError, RecursionError) as error:
-        raise ParseError(
-            f"gpt_driver's last line is cut off or damaged ({error})", number, line
-        ) from None
-    if check != own:
-        raise ParseError("gpt_driver's last line does not match its checksum", number, line)
-    if data.get("format") != _DRIVER_FORMAT:
-        raise ParseError(
-            f"gpt_driver's last line is not of format {_DRIVER_FORMAT}: run role training again",
-            number,
-            line,
-        )
-    return data, number, line
+    line = found[0]
+    if firsts[0].number > line.number:
+        raise line.error("gpt_driver's last line stands before its first")
+    what = "gpt_driver's last line"
+    data = decoded(line, DRIVER_PREFIX, what, version=1, role="training")
+    if data.pop("check", None) != zlib.crc32(json.dumps(data, sort_keys=True).encode()):
+        raise line.error("gpt_driver's last line does not match its checksum")
+    return data, line
 
 
 def _with_driver(
-    driven: Tuple[Mapping[str, Any], int, str], logged: Sequence[Iteration]
+    data: Mapping[str, Any], line: Line, logged: Sequence[Iteration]
 ) -> MegatronOutput:
-    data, number, line = driven
     try:
         times, losses = data["step_seconds"], data["losses"]
         if not len(times) == len(losses) == len(logged) == data["iterations"]:
-            raise ParseError(
+            raise line.error(
                 f"gpt_driver says {len(times)} times and {len(losses)} losses of"
-                f" {data['iterations']} iterations, the log shows {len(logged)}",
-                number,
-                line,
+                f" {data['iterations']} iterations, the log shows {len(logged)}"
             )
         exact = [_exact(item, seconds, loss) for item, seconds, loss in zip(logged, times, losses)]
         if data["global_batch"] != logged[0].batch:
-            raise ParseError(
-                f"gpt_driver says a batch of {data['global_batch']}, the log {logged[0].batch}",
-                number,
-                line,
+            raise line.error(
+                f"gpt_driver says a batch of {data['global_batch']}, the log {logged[0].batch}"
             )
         software = {
             name: str(data[name])
@@ -538,7 +503,7 @@ def _with_driver(
             "threads",
         )
         if not (isinstance(data["threads"], int) and data["threads"] >= 1):
-            raise ParseError(f"gpt_driver says {data['threads']!r} threads", number, line)
+            raise line.error(f"gpt_driver says {data['threads']!r} threads")
         return MegatronOutput(
             program=str(data["program"]),
             iterations=tuple(exact),
@@ -550,18 +515,16 @@ def _with_driver(
             hosts=tuple(str(host) for host in data["hosts"]),
         )
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ParseError(f"gpt_driver's last line lacks or spoils {error}", number, line) from None
+        raise line.error(f"gpt_driver's last line lacks or spoils {error}") from None
 
 
 def _exact(item: Iteration, seconds: float, loss: Optional[float]) -> Iteration:
     """The logged iteration with the driver's own figures, which must round to the logged ones."""
     if not (math.isfinite(seconds) and seconds > 0):
-        raise ParseError(f"a step of {seconds} s", item.line_number, item.line)
+        raise item.line.error(f"a step of {seconds} s")
     if abs(seconds - item.seconds) > 5.1e-5:
-        raise ParseError(
-            f"the log says {item.seconds * 1000:g} ms where gpt_driver says {seconds * 1000:g}",
-            item.line_number,
-            item.line,
+        raise item.line.error(
+            f"the log says {item.seconds * 1000:g} ms where gpt_driver says {seconds * 1000:g}"
         )
     same = (
         loss is item.loss
@@ -569,9 +532,5 @@ def _exact(item: Iteration, seconds: float, loss: Optional[float]) -> Iteration:
         else _agree(loss, item.loss, _share(item.loss, 1e-6 * item.loss))
     )
     if not same:
-        raise ParseError(
-            f"the log says a loss of {item.loss} where gpt_driver says {loss}",
-            item.line_number,
-            item.line,
-        )
-    return Iteration(**{**item.__dict__, "seconds": float(seconds), "loss": loss})
+        raise item.line.error(f"the log says a loss of {item.loss} where gpt_driver says {loss}")
+    return replace(item, seconds=float(seconds), loss=loss)
