@@ -20,7 +20,7 @@ from trueup.options import MODULE, refusals
 from trueup.plan import Asked
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from types import ModuleType
 
     from trueup.options import Option
@@ -32,7 +32,8 @@ description:
   - Takes the variables of the role that it stands in, of the types that its argument_specs say, and
     refuses those that the role does not have, that are out of range, and what the plan refuses.
   - Returns what the plan of the role's room says (C(trueup.plan.Plan)). Nothing is changed; the
-    node is asked for the programs that the room's C(programs) names, with M(program_facts).
+    node is asked what the room's C(asks) says, and with M(program_facts) for its C(programs). What
+    modules publish as facts of the host, this does too.
 options:
   found:
     description: What modules found out about the node, for the plan.
@@ -82,9 +83,11 @@ class ActionModule(ActionBase):
             data=_data(name, path),
             python=self._python(variables),
         )
-        if hasattr(room, "programs"):
-            more = self._programs(room.programs(asked), variables)
-            asked = replace(asked, found={**asked.found, **more})
+        facts: dict[str, Any] = {}
+        for module, arguments in _asks(room, asked):
+            answer = self._ask(module, arguments, variables)
+            facts.update(answer.pop("ansible_facts", {}))
+            asked = replace(asked, found={**asked.found, **answer, **facts})
         try:
             plan = room.plan(asked)
         except TrueupError as error:
@@ -92,6 +95,8 @@ class ActionModule(ActionBase):
         if plan.refused:
             raise AnsibleActionFail(" ".join(plan.refused))
         result.update(plan.as_result())
+        if facts:
+            result["ansible_facts"] = facts
         return result
 
     def _node(self, variables: dict[str, Any]) -> dict[str, Any]:
@@ -109,10 +114,12 @@ class ActionModule(ActionBase):
         found = (variables.get("ansible_facts") or {}).get("discovered_interpreter_python")
         return str(found or "/usr/bin/python3")
 
-    def _programs(self, wanted: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
-        """What program_facts finds on the node."""
+    def _ask(
+        self, module: str, arguments: dict[str, Any], variables: dict[str, Any]
+    ) -> dict[str, Any]:
+        """What a module finds on the node."""
         found: dict[str, Any] = self._execute_module(
-            module_name="program_facts", module_args=wanted, task_vars=variables
+            module_name=module, module_args=arguments, task_vars=variables
         )
         if found.get("failed"):
             raise AnsibleActionFail(str(found.get("msg")), result=found)
@@ -133,6 +140,15 @@ class _Templated(dict[str, Any]):
 
     def get(self, name: str, default: Any = None) -> Any:
         return self[name] if name in self else default  # noqa: SIM401 WHY: it is this method
+
+
+def _asks(room: ModuleType, asked: Asked) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Modules of facts with their arguments; None is left out."""
+    wanted = {"program_facts": room.programs(asked)} if hasattr(room, "programs") else {}
+    if hasattr(room, "asks"):
+        wanted.update(room.asks(asked))
+    for module, arguments in wanted.items():
+        yield module, {name: value for name, value in arguments.items() if value is not None}
 
 
 def _checked(action: Any, role: str, path: Path, variables: Mapping[str, Any]) -> dict[str, Any]:

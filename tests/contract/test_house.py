@@ -15,7 +15,7 @@ import pytest
 # By place: expressions, characters of the longest, ifs, statements.
 MOST = {
     "vars": (351, 481, 77, 0),
-    "all YAML": (1341, 572, 97, 2),
+    "all YAML": (1328, 572, 97, 2),
     "templates": (146, 119, 4, 76),
     "python": (0, 0, 0, 0),
 }

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from role_plans import ROOT, asked, node
 from trueup.benchmarks.nccl.case import OPTIONS
-from trueup.benchmarks.nccl.plan import completed, plan
+from trueup.benchmarks.nccl.plan import asks, completed, plan
 from trueup.node.nccl_setup import settings_that_apply, topology_used
 from trueup.node.nccl_topology import Layout, generate, read_layouts
 from trueup.options import module_spec
@@ -35,7 +35,7 @@ def of(family: str, system: str = "ubuntu-24.04", /, **given: Any) -> Asked:
     """What the plan is asked; ``node`` and ``found`` change the node and what was found."""
     on = node(family, system, **given.pop("node", {}))
     variables = given.pop("play", {"trueup_plan": ["nccl"]})
-    found = given.pop("found", {})
+    found = {**state(), **given.pop("found", {})}
     made = asked("nccl", on, found, **given)
     hostvars: dict[str, dict[str, Any]] = {name: {} for name in NAMES}
     return dataclasses.replace(made, variables=variables, hostvars=hostvars, hosts=NAMES)
@@ -90,7 +90,7 @@ def test_a_mirror_goes_before_the_drivers_repository() -> None:
     ],
 )
 def test_what_is_built_for_each_family(family: str, code: int | None, plugin: bool) -> None:
-    tests, *others = values(of(family, mpi_home="/opt/mpi/ompi"))["builds"]
+    tests, *others = asks(of(family, mpi_home="/opt/mpi/ompi"))["nccl_facts"]["builds"]
     assert (tests["name"], [build["name"] for build in others]) == (
         "nccl-tests",
         ["nccl-rdma-sharp-plugins"] if plugin else [],
@@ -123,7 +123,7 @@ def test_what_is_built_for_each_family(family: str, code: int | None, plugin: bo
 )
 def test_what_is_built_now(family: str, given: dict[str, Any], built: list[str]) -> None:
     old = state(outdated=["nccl-tests", "nccl-rdma-sharp-plugins"])
-    made = values(of(family, found={"state": old}, **given))
+    made = values(of(family, found=old, **given))
     assert [build["name"] for build in made["to_build"]] == built
 
 
@@ -142,14 +142,14 @@ def test_what_is_built_now(family: str, given: dict[str, Any], built: list[str])
 def test_the_topology_file_is_written_where_no_image_keeps_it(
     family: str, given: dict[str, Any], exists: bool, written: list[str]
 ) -> None:
-    found = {"state": state(topology={"exists": exists})}
+    found = state(topology={"exists": exists})
     files = values(of(family, found=found, **given))["files"]
     profiles = [f"/opt/trueup/nccl/profiles/{context}.sh" for context in CONTEXTS[1:]]
     assert [file["path"] for file in files] == ["/etc/nccl.conf", *profiles, *written]
 
 
 def test_the_topology_file_is_that_of_the_catalog(layouts: dict[str, Layout]) -> None:
-    files = {file["path"]: file for file in values(of("ndv4", found={"state": state()}))["files"]}
+    files = {file["path"]: file for file in values(of("ndv4", found=state()))["files"]}
     assert files[NDV4_FILE]["content"] == generate(layouts["ndv4"])
     assert files[NDV4_LINK] == {"path": NDV4_LINK, "state": "link", "target": NDV4_FILE}
 
@@ -165,7 +165,7 @@ def test_the_topology_file_is_that_of_the_catalog(layouts: dict[str, Layout]) ->
     ],
 )
 def test_what_each_family_is_told(family: str, told: list[Any]) -> None:
-    files = values(of(family, found={"state": state()}))["files"][:4]
+    files = values(of(family, found=state()))["files"][:4]
     found = [exported(file["content"]) for file in files]
     # The plugin's folder is no setting.
     names = [[name for name in each if name != "LD_LIBRARY_PATH"] for each in found]
@@ -179,7 +179,7 @@ def test_what_each_family_is_told(family: str, told: list[Any]) -> None:
 
 
 def test_a_sites_variables_win_and_each_line_says_why() -> None:
-    given = {"variables": {"NCCL_NET_GDR_LEVEL": 3, "FOO": "a b"}, "found": {"state": state()}}
+    given = {"variables": {"NCCL_NET_GDR_LEVEL": 3, "FOO": "a b"}, "found": state()}
     conf, _, multi, container = values(of("ndv4", **given))["files"][:4]
     said = "\n# Set by this site (nccl_variables).\n"
     assert multi["content"].count("NCCL_NET_GDR_LEVEL=") == 1
@@ -283,10 +283,10 @@ def good_topology(layout: Layout) -> dict[str, Any]:
 
 def test_nothing_is_wrong_in_the_end(layouts: dict[str, Layout]) -> None:
     whole = state(topology=good_topology(layouts["ndv4"]))
-    assert values(of("ndv4", found={"state": whole}))["wrong"] == []
+    assert values(of("ndv4", found=whole))["wrong"] == []
     kept = {**whole, "libraries": ["2.29.1"], "outdated": ["nccl-tests"]}
-    assert values(of("ndv4", node=IMAGE, found={"state": kept}))["wrong"] == []
-    assert values(of("hbv3", found={"state": state()}))["wrong"] == []
+    assert values(of("ndv4", node=IMAGE, found=kept))["wrong"] == []
+    assert values(of("hbv3", found=state()))["wrong"] == []
 
 
 @pytest.mark.parametrize(
@@ -311,12 +311,12 @@ def test_what_is_wrong_in_the_end(
     layouts: dict[str, Layout], given: dict[str, Any], changes: dict[str, Any], said: str
 ) -> None:
     there = state(topology=good_topology(layouts["ndv4"]), **changes)
-    [wrong] = values(of("ndv4", found={"state": there}, **given))["wrong"]
+    [wrong] = values(of("ndv4", found=there, **given))["wrong"]
     assert said in wrong
 
 
 def test_what_is_wrong_with_the_topology_file(layouts: dict[str, Layout]) -> None:
-    missing = values(of("ndv4", found={"state": state()}))["wrong"]
+    missing = values(of("ndv4", found=state()))["wrong"]
     assert [one.split(": ", 1)[1].split(";")[0] for one in missing] == [
         f"{NDV4_FILE} is missing",
         f"{NDV4_LINK} leads to nowhere, expected {NDV4_FILE}",
@@ -324,9 +324,9 @@ def test_what_is_wrong_with_the_topology_file(layouts: dict[str, Layout]) -> Non
     good = good_topology(layouts["ndv4"])
     spoilt = generate(layouts["ndv4"]).replace('"0003:', '"00000003:').encode()
     bad = state(topology={**good, "content": base64.b64encode(spoilt).decode()})
-    [wrong] = values(of("ndv4", found={"state": bad}))["wrong"]
+    [wrong] = values(of("ndv4", found=bad))["wrong"]
     assert "line 4, pci 00000003:00:00.0: the domain of" in wrong
-    assert values(of("ndv4", topology_file_used="never", found={"state": bad}))["wrong"] == []
+    assert values(of("ndv4", topology_file_used="never", found=bad))["wrong"] == []
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 from action import trueup_plan
 from ansible.errors import AnsibleActionFail
 from role_plans import ROOT, node
+from test_rdma_plan import FOUND
 
 
 def run(role: str, /, found: dict[str, Any] | None = None, **variables: Any) -> dict[str, Any]:
@@ -65,10 +66,44 @@ def test_a_plan_reads_what_its_role_keeps_as_data() -> None:
     assert result["repository"]["key_fingerprint"] == "610C7B14E068A878070DA4E99CD0A493D42D0685"
 
 
-def test_what_was_found_out_is_handed_on() -> None:
-    found = {"files": [{"path": "/opt/hpcx-v2"}], "rdma_persistent_names": False}
-    result = run("hpcx", found, trueup_node=node("hbv3", hpc_image={"HPCX": "2"}))
+def answering(monkeypatch: pytest.MonkeyPatch, answer: dict[str, Any]) -> list[Any]:
+    """The node's answer to every module; what it was asked."""
+    seen: list[Any] = []
+
+    def execute(_: Any, module_name: str, module_args: Any, **_more: Any) -> dict[str, Any]:
+        seen.append((module_name, module_args))
+        return dict(answer)
+
+    monkeypatch.setattr(trueup_plan.ActionModule, "_execute_module", execute)
+    return seen
+
+
+def test_what_was_found_out_is_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = answering(monkeypatch, {"files": [{"path": "/opt/hpcx-v2"}]})
+    on = node("hbv3", hpc_image={"HPCX": "2"})
+    result = run("hpcx", {"rdma_persistent_names": False}, trueup_node=on)
     assert (result["kept"], result["folder"]) == (True, "/opt/hpcx-v2")
+    wanted = {"paths": "/opt", "patterns": "hpcx-v*", "file_type": "directory"}
+    assert (seen, "ansible_facts" in result) == ([("ansible.builtin.find", wanted)], False)
+
+
+def test_facts_that_a_plan_asked_for_are_facts_of_the_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    facts = {"trueup_rdma": FOUND}
+    seen = answering(monkeypatch, {"ansible_facts": facts})
+    result = run("rdma", trueup_node=node("hbv3"), trueup_sysfs_root="/srv/sys")
+    assert (result["ansible_facts"], result["wrong"]) == (facts, [])
+    row = node("hbv3")["catalog"]
+    expected = {"rate_gbps": row["rdma_gbps_per_nic"], "nics": row["rdma_nics"]}
+    given = {"expected": expected, "names_expected": True, "sysfs_root": "/srv/sys"}
+    assert seen == [("ib_facts", given)]
+    run("rdma", trueup_node=node("hbv3"))
+    assert "sysfs_root" not in seen[1][1]
+
+
+def test_what_the_node_could_not_answer_fails_the_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    answering(monkeypatch, {"failed": True, "msg": "no such folder"})
+    with pytest.raises(AnsibleActionFail, match="no such folder"):
+        run("rdma", trueup_node=node("hbv3"))
 
 
 @pytest.mark.parametrize(

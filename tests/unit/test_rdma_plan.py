@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 from role_plans import ND, asked, families_of, node
-from trueup.node.rdma import plan
+from trueup.node.rdma import asks, plan
 
 SYSTEMS = ("ubuntu-22.04", "ubuntu-24.04", "almalinux-9")
 NAMES = {"0101:00:00.0": "mlx5_ib0", "0102:00:00.0": "mlx5_ib1"}
-FOUND = {
+FOUND: dict[str, Any] = {
     "names": NAMES,
     "naming_service": False,
     "devices": [],
@@ -23,14 +23,14 @@ OPENIBD = "/etc/systemd/system/openibd.service.d/trueup.conf"
 SOFT_ROCE = "/etc/systemd/system/trueup-soft-roce.service"
 
 
-def values(on: dict[str, Any], **given: Any) -> dict[str, Any]:
-    planned = plan(asked("rdma", on, **given))
+def values(on: dict[str, Any], found: Any = FOUND, **options: Any) -> dict[str, Any]:
+    planned = plan(asked("rdma", on, {"trueup_rdma": found}, **options))
     assert planned.refused == []
     return planned.as_result()
 
 
 def refused(on: dict[str, Any], **options: Any) -> list[str]:
-    return plan(asked("rdma", on, **options)).refused
+    return plan(asked("rdma", on, {"trueup_rdma": FOUND}, **options)).refused
 
 
 def contents(result: dict[str, Any]) -> dict[str, str | None]:
@@ -41,7 +41,7 @@ def contents(result: dict[str, Any]) -> dict[str, str | None]:
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_what_a_family_gets_on_each_system(family: str, system: str) -> None:
     on = node(family, system)
-    result = values(on, found=FOUND)
+    result = values(on)
     pins = {pin["name"]: pin["version"] for pin in result["pins"]}
     libraries = ["rdma-core", "libibverbs", "librdmacm", "libibumad", "infiniband-diags"]
     held = libraries if system == "almalinux-9" else []
@@ -56,11 +56,12 @@ def test_what_a_family_gets_on_each_system(family: str, system: str) -> None:
     assert result["install"][-1] == result["package_file"]
     assert result["modules"] == ["ib_ipoib", "ib_umad", "rdma_ucm"]
     row = on["catalog"]
-    assert (result["expected"]["nics"], result["expected"]["rate_gbps"]) == (
+    expected = asks(asked("rdma", on))["ib_facts"]["expected"]
+    assert (expected["nics"], expected["rate_gbps"]) == (
         row["rdma_nics"],
         row["rdma_gbps_per_nic"],
     )
-    assert len(result["expected"].get("numa", {})) == (8 if family in ND else 0)
+    assert len(expected.get("numa", {})) == (8 if family in ND else 0)
     there = [path for path, content in contents(result).items() if content]
     assert there == [RULES, MODULES, OPENIBD]
     assert (result["held"], result["soft_roce_unit"], result["wrong"]) == (True, "", [])
@@ -82,7 +83,7 @@ def test_the_distributions_own_stack(system: str, tools: str) -> None:
 
 
 def test_the_rules_name_each_device_by_its_place() -> None:
-    rules = contents(values(node("ndv4"), found=FOUND))[RULES] or ""
+    rules = contents(values(node("ndv4")))[RULES] or ""
     assert [line for line in rules.splitlines() if not line.startswith("#")] == [
         f'ACTION=="add", SUBSYSTEM=="infiniband", KERNELS=="{address}",'
         f' PROGRAM="rdma_rename %k NAME_FIXED {name}"'
@@ -93,7 +94,6 @@ def test_the_rules_name_each_device_by_its_place() -> None:
 @pytest.mark.parametrize(
     ("found", "options"),
     [
-        ({}, {}),
         ({"names": {}}, {}),
         ({"naming_service": True}, {}),
         ({}, {"persistent_names": False}),
@@ -102,8 +102,7 @@ def test_the_rules_name_each_device_by_its_place() -> None:
 def test_rules_that_nothing_needs_are_removed(
     found: dict[str, Any], options: dict[str, Any]
 ) -> None:
-    given = {**FOUND, **found} if found or options else {}
-    file = values(node("ndv4"), found=given, **options)["files"][0]
+    file = values(node("ndv4"), {**FOUND, **found}, **options)["files"][0]
     assert file == {"path": RULES, "state": "absent"}
 
 
@@ -116,11 +115,7 @@ def test_an_images_stack_is_verified_and_not_installed() -> None:
 
 
 def test_a_containers_kernel_is_its_hosts() -> None:
-    result = values(
-        node("ndv4", container=True, secure_boot=True),
-        found=FOUND,
-        soft_roce_interface="eth1",
-    )
+    result = values(node("ndv4", container=True, secure_boot=True), soft_roce_interface="eth1")
     assert (result["build_packages"], result["modules"], result["soft_roce_unit"]) == ([], [], "")
     assert result["wrong"] == []
 
@@ -164,7 +159,7 @@ def rxe(**changes: Any) -> dict[str, Any]:
 def test_what_is_wrong_in_the_end(
     found: dict[str, Any], options: dict[str, Any], said: list[str]
 ) -> None:
-    wrong = values(node("hbv3"), found={**FOUND, **found}, **options)["wrong"]
+    wrong = values(node("hbv3"), {**FOUND, **found}, **options)["wrong"]
     assert [sentence[: len(start)] for sentence, start in zip(wrong, said)] == said
     assert len(wrong) == len(said)
 

@@ -9,14 +9,20 @@ from typing import Any, Dict, List, Mapping
 from ..plan import Asked, Plan
 from .system import in_image, short_of
 
-__all__ = ["plan"]
+__all__ = ["asks", "plan"]
 
 _WRITTEN = "# Written by trueup (role hpcx). Changes here are lost.\n"
 
 
+def asks(_: Asked) -> Dict[str, Any]:
+    """What the node is asked for: the folders of HPC-X that are there."""
+    wanted = {"paths": "/opt", "patterns": "hpcx-v*", "file_type": "directory"}
+    return {"ansible.builtin.find": wanted}
+
+
 def plan(asked: Asked) -> Plan:
-    """The HPC-X of a node. ``asked.found`` holds ``files``, the folders of HPC-X in /opt as the
-    module find lists them, and ``rdma_persistent_names``, whether devices are called mlx5_ib0, ...
+    """The HPC-X of a node. ``asked.found`` holds ``files``, the folders of HPC-X as the module find
+    lists them, and ``rdma_persistent_names``, whether devices are called mlx5_ib0, ...
 
     Values: ``kept`` (an image's is used), ``folder`` of the one that is used, and whether it is
     ``missing``; ``packages``, ``url``, ``sha256`` and ``name`` (the archive's folder) to unpack it;

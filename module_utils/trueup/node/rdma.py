@@ -1,7 +1,7 @@
 """The role rdma, planned: DOCA-OFED or the inbox stack, names of devices, modules, soft-RoCE.
 
 What the devices are is read in ``infiniband``. They show after the drivers are installed: the role
-plans once before, and again with what ib_facts has found.
+plans again where something was.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ..plan import Asked, Plan
 from . import nccl_topology
 from .system import catalog_of, headers, in_image, release, short_of
 
-__all__ = ["expected_of", "plan"]
+__all__ = ["asks", "expected_of", "plan"]
 
 # PCI class of an InfiniBand controller.
 _INFINIBAND_CLASS = "0x020700"
@@ -63,14 +63,26 @@ WantedBy=multi-user.target
 """
 
 
+def asks(asked: Asked) -> Dict[str, Any]:
+    """What the node is asked for: its devices."""
+    layouts = nccl_topology.read_layouts(asked.catalog("topologies.yml"))
+    return {
+        "ib_facts": {
+            "expected": expected_of(asked.node, layouts),
+            "names_expected": asked.options["persistent_names"],
+            "sysfs_root": asked.variables.get("trueup_sysfs_root"),
+        }
+    }
+
+
 def plan(asked: Asked) -> Plan:
-    """The stack of a node. ``asked.found`` is the fact trueup_rdma, or empty before it is there.
+    """The stack of a node, of which ``asked.found["trueup_rdma"]`` is what ib_facts says.
 
     Values: ``kept`` (an image's stack is verified and not installed), ``installs_doca``, ``doca``
     (what is pinned for this release), ``pins`` and whether they are ``held`` as vendor_packages
     takes them, ``build_packages``, ``package_file`` and ``install`` (doca-host's file and the
     command that installs it), ``files`` as config_files takes them, ``modules`` to load now,
-    ``soft_roce_unit`` to start, ``expected`` as ib_facts takes it, and ``wrong``: what is wrong
+    ``soft_roce_unit`` to start, whether ``reboot_required`` is so, and ``wrong``: what is wrong
     with what was found, a sentence each.
     """
     node, options = asked.node, asked.options
@@ -98,10 +110,8 @@ def plan(asked: Asked) -> Plan:
             ],
             "modules": [] if node["container"] else options["modules"],
             "soft_roce_unit": _SOFT_ROCE_UNIT if interface and not node["container"] else "",
-            "expected": expected_of(
-                node, nccl_topology.read_layouts(asked.catalog("topologies.yml"))
-            ),
-            "wrong": _wrong(asked, installs_doca=installs_doca) if asked.found else [],
+            "reboot_required": asked.found["trueup_rdma"]["driver"]["reboot_required"],
+            "wrong": _wrong(asked, installs_doca=installs_doca),
         }
     )
 
@@ -143,11 +153,11 @@ def _build_packages(node: Mapping[str, Any]) -> List[str]:
 
 def _files(asked: Asked, *, installs_doca: bool) -> List[Dict[str, str]]:
     """The role's files: there when wanted, otherwise removed."""
-    options = asked.options
-    names: Mapping[str, str] = asked.found.get("names", {})
+    options, found = asked.options, asked.found["trueup_rdma"]
+    names: Mapping[str, str] = found["names"]
     interface = options["soft_roce_interface"]
     contents: Dict[str, str] = {}
-    if options["persistent_names"] and names and not asked.found["naming_service"]:
+    if options["persistent_names"] and names and not found["naming_service"]:
         contents[_NAMING_RULES] = _NAMING + "".join(
             f'ACTION=="add", SUBSYSTEM=="infiniband", KERNELS=="{address}",'
             f' PROGRAM="rdma_rename %k NAME_FIXED {name}"\n'
@@ -171,7 +181,8 @@ def _files(asked: Asked, *, installs_doca: bool) -> List[Dict[str, str]]:
 
 def _wrong(asked: Asked, *, installs_doca: bool) -> List[str]:
     """What is wrong in the end, a sentence each."""
-    found, driver = asked.found, asked.found["driver"]
+    found = asked.found["trueup_rdma"]
+    driver = found["driver"]
     wrong = list(found["problems"])
     path = driver["path"] or ""
     if driver["reboot_required"]:

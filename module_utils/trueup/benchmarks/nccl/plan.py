@@ -11,16 +11,25 @@ from ...plan import Asked, Now, Plan, Skipped
 from ...run import nodes as together
 from . import case as nccl
 
-__all__ = ["completed", "plan"]
+__all__ = ["asks", "completed", "plan"]
+
+
+def asks(asked: Asked) -> Dict[str, Any]:
+    """What the node is asked for: its libraries, builds and topology file."""
+    setup = Setup.of(asked)
+    layout = setup.layout
+    file, link = (layout.file, layout.link) if layout else ("", "")
+    wanted = {"builds": setup.builds(), "topology_file": file, "topology_link": link}
+    return {"nccl_facts": wanted}
 
 
 def plan(asked: Asked) -> Plan:
-    """A case for each collective.
+    """A case for each collective. ``asked.found`` is what nccl_facts says, and the driver's
+    ``gpu_driver_repository``.
 
-    Values: ``kept`` (the image's NCCL is used), ``repository`` and ``packages``, ``builds`` and the
-    topology's ``file`` and ``link``, as nccl_facts takes them. With ``found["state"]``, its answer,
-    also ``to_build``, ``files`` as config_files takes them, and what is ``wrong``. ``topology`` is
-    what run.json keeps.
+    Values: ``kept`` (the image's NCCL is used), ``repository`` and ``packages``, what is
+    ``to_build``, ``files`` as config_files takes them, and what is ``wrong``. ``topology`` is what
+    run.json keeps.
     """
     setup = Setup.of(asked)
     unlike = together.unlike(asked.options["nodes"], asked.hostvars)
@@ -31,16 +40,11 @@ def plan(asked: Asked) -> Plan:
         "kept": setup.kept,
         "repository": setup.repository(),
         "packages": asked.options["packages"][asked.node["package_manager"]],
-        "builds": setup.builds(),
-        "file": setup.layout.file if setup.layout else "",
-        "link": setup.layout.link if setup.layout else "",
         "topology": setup.chosen(),
+        "to_build": setup.to_build(asked.found),
+        "files": setup.files(asked.found),
+        "wrong": setup.wrong(asked.found),
     }
-    state = asked.found.get("state")
-    if state is not None:
-        values.update(
-            to_build=setup.to_build(state), files=setup.files(state), wrong=setup.wrong(state)
-        )
     return Plan(values=values, skipped=_skipped(asked), cases=_cases(asked, setup))
 
 
