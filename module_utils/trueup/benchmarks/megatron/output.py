@@ -245,8 +245,8 @@ def parse_megatron(text: str) -> MegatronOutput:
     """
     lines = lines_of(text)
     logged, arguments, ended = _logged(lines)
-    _check_order(logged, ended)
-    _check_same(logged)
+    _check_order(logged)
+    _check_same(logged, ended)
     _check_rates(logged)
     driven = _driver(lines)
     if driven is not None:
@@ -392,7 +392,7 @@ def _agree(one: float, other: float, share: float) -> bool:
     return abs(one - other) <= max(one, other) * share * 1.01 + 1e-12
 
 
-def _check_order(logged: Sequence[Iteration], ended: Optional[int]) -> None:
+def _check_order(logged: Sequence[Iteration]) -> None:
     """From the first iteration to the last, none missing."""
     if len(logged) < _FEWEST_LINES:
         raise ParseError(
@@ -407,7 +407,7 @@ def _check_order(logged: Sequence[Iteration], ended: Optional[int]) -> None:
                 f"iteration {item.number} stands where {wanted} was to come: lines are missing,"
                 " doubled or out of order"
             )
-    first, last = logged[0], logged[-1]
+    first = logged[0]
     # Newer versions of Megatron-LM print the first iteration whatever the interval.
     begins = {(interval, 2 * interval)} | ({(1, interval)} if interval > 1 else set())
     if (first.number, logged[1].number) not in begins:
@@ -415,14 +415,11 @@ def _check_order(logged: Sequence[Iteration], ended: Optional[int]) -> None:
             f"the log begins at iteration {first.number}: lines are missing or doubled, or the run"
             " was resumed, which cannot be checked"
         )
-    end = first.total if ended is None else ended
-    if not last.number <= end < last.number + interval:
-        raise last.line.error(f"the log ends at iteration {last.number} of {end}")
 
 
-def _check_same(logged: Sequence[Iteration]) -> None:
-    """The same total and batch in every line."""
-    first = logged[0]
+def _check_same(logged: Sequence[Iteration], ended: Optional[int]) -> None:
+    """The same total and batch in every line, and the last one at the end."""
+    first, last = logged[0], logged[-1]
     for item in logged:
         if item.total != first.total:
             raise item.line.error(
@@ -433,6 +430,9 @@ def _check_same(logged: Sequence[Iteration]) -> None:
                 f"{item.consumed} samples after {item.number} iterations are not a constant batch"
                 f" of {first.batch}"
             )
+    end = first.total if ended is None else ended
+    if not last.number <= end < last.number + last.number - logged[-2].number:
+        raise last.line.error(f"the log ends at iteration {last.number} of {end}")
 
 
 def _check_rates(logged: Sequence[Iteration]) -> None:
