@@ -6,8 +6,6 @@ from __future__ import annotations
 import re
 from typing import Optional
 
-__all__ = ["BadInput", "ParseError", "TrueupError", "refuse_long_numbers"]
-
 # int() refuses 4300 digits and more, and its time is quadratic where it does not.
 _LONG_NUMBER = re.compile(r"(?<!\d)\d{4000}")
 

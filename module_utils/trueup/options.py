@@ -10,19 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
-__all__ = [
-    "BOTH",
-    "MODULE",
-    "ROLE",
-    "ModuleOption",
-    "Option",
-    "RoleOption",
-    "for_module",
-    "module_spec",
-    "refusals",
-    "row_refusals",
-]
-
 # Whose option it is: the role's and the module's alike, or of one of them alone. The role's plan
 # makes of its own options what the module is given.
 BOTH, ROLE, MODULE = "both", "role", "module"

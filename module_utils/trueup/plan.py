@@ -15,8 +15,6 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
 from .errors import BadInput
 
-__all__ = ["Asked", "Now", "Plan", "Skipped"]
-
 
 def _no_catalog(name: str) -> Any:
     raise BadInput(f"no catalog was handed over, and catalog/{name} is asked for")

@@ -8,8 +8,6 @@ from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 from .errors import ParseError, refuse_long_numbers
 
-__all__ = ["Line", "decoded", "digest", "is_count", "is_number", "lines_of", "only", "unique"]
-
 # What bench.py puts before the second stream.
 STANDARD_ERROR = "[standard error]"
 

@@ -19,19 +19,6 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 from .errors import BadInput, TrueupError
 from .redaction import redact
 
-__all__ = [
-    "SCHEMA",
-    "Metric",
-    "Record",
-    "is_run_id",
-    "new_run_id",
-    "read_records",
-    "redact",
-    "summarise",
-    "write_manifest",
-    "write_record",
-]
-
 SCHEMA = "trueup.record/1"
 
 Record = Dict[str, Any]

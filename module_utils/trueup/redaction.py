@@ -15,8 +15,6 @@ from __future__ import annotations
 import re
 from typing import Any, List
 
-__all__ = ["HIDDEN", "redact"]
-
 HIDDEN = "***"
 
 # "tokens" and "tokenizer" are no secrets: language models count the one and load the other. Nor is

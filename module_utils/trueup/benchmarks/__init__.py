@@ -20,8 +20,6 @@ from typing import Dict, List, Optional, Protocol
 
 from ..record import Metric
 
-__all__ = ["Parsed"]
-
 
 class Parsed(Protocol):
     """What every parser's result can tell, whatever the tool."""

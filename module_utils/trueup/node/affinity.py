@@ -15,21 +15,6 @@ from .topology import Cpus, Topology, cpu_mask, format_cpu_list
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = [
-    "BINDINGS",
-    "Layout",
-    "Placement",
-    "domains_crossed",
-    "layouts",
-    "numactl_argv",
-    "omp_places",
-    "openmpi_mpmd_argv",
-    "openmpi_rankfile",
-    "plan",
-    "srun_cpu_bind",
-    "taskset_argv",
-]
-
 BINDINGS = ("none", "core", "l3", "numa")
 
 

@@ -13,18 +13,6 @@ from ..errors import BadInput
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-__all__ = [
-    "benchmark_roles",
-    "family_lists",
-    "health_benchmarks",
-    "lost_roles",
-    "node_problems",
-    "roles_of_groups",
-    "skipped_on_node",
-    "steps",
-    "without_list",
-]
-
 # The lists of a node without a family of its own, by whether it has GPUs.
 _UNLISTED = {False: "unlisted", True: "unlisted_gpu"}
 # A machine outside Azure gets no roles, and nobody expects any.

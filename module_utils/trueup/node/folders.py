@@ -11,8 +11,6 @@ from typing import Any, Iterator
 
 from ..errors import BadInput
 
-__all__ = ["own_folder", "placeholder", "require_folder", "require_space"]
-
 _GIB = 1024**3
 # File systems keep some of their space: metadata, and what others write meanwhile.
 _SPARE = 1.05

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from ..plan import Asked, Plan
 
-__all__ = ["plan"]
-
 _PROGRAM = "/usr/local/libexec/trueup/gpu_clocks"
 _UNIT = "trueup-gpu-clocks.service"
 _UNIT_FILE = f"/etc/systemd/system/{_UNIT}"

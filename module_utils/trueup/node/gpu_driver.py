@@ -10,8 +10,6 @@ from typing import Any, Dict, List, Mapping
 from ..plan import Asked, Plan, Skipped
 from .system import catalog_of, headers, in_image, release, short_of
 
-__all__ = ["plan"]
-
 _HEADER = "# Written by trueup (role gpu_driver).\n"
 _MODPROBE = """\
 # nouveau would take the GPUs before NVIDIA's driver; lbm-nouveau is its backport.

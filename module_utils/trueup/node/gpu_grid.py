@@ -14,8 +14,6 @@ from ..plan import Asked, Plan
 from . import grid_driver
 from .system import headers, short_of
 
-__all__ = ["plan"]
-
 _MODPROBE = """\
 # Written by trueup (role gpu_grid): nouveau would take the GPU before the GRID driver.
 blacklist nouveau

@@ -14,18 +14,6 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ..errors import ParseError
 
-__all__ = [
-    "QUERIES",
-    "REMAP_QUERY",
-    "XID_MEANING",
-    "devices",
-    "judge",
-    "parse_nvlinks",
-    "parse_query",
-    "parse_throttle",
-    "parse_xids",
-]
-
 _PCI = r"([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])"
 _ECC = tuple(
     f"ecc.errors.{kind}.{span}.total"

@@ -14,8 +14,6 @@ from typing import Any
 
 from ..errors import BadInput, ParseError
 
-__all__ = ["GridDriver", "choose", "parse_manifest", "refusals"]
-
 # os-release's ID -> the manifest's name.
 _NAMES = {
     "ubuntu": "Ubuntu",

@@ -8,8 +8,6 @@ from typing import Any, Dict, List
 
 from ..plan import Asked, Plan, Skipped
 
-__all__ = ["plan"]
-
 _HEADER = "# Written by trueup (role hpc_limits).\n"
 # The kernel's fs.nr_open where nobody sets it.
 _NR_OPEN = 1048576

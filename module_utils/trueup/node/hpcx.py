@@ -9,8 +9,6 @@ from typing import Any, Dict, List, Mapping
 from ..plan import Asked, Plan
 from .system import in_image, short_of
 
-__all__ = ["asks", "plan"]
-
 _WRITTEN = "# Written by trueup (role hpcx). Changes here are lost.\n"
 
 

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 
 from ..errors import ParseError, refuse_long_numbers
 
-__all__ = ["Port", "parse_ibstat"]
-
 _STATES = {
     "Down": "DOWN",
     "Initializing": "INIT",

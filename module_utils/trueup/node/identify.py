@@ -25,24 +25,6 @@ if TYPE_CHECKING:
     from .lscpu import Lscpu
     from .metadata import Metadata
 
-__all__ = [
-    "Identity",
-    "Observed",
-    "describe",
-    "identify",
-    "is_azure_chassis",
-    "package_manager",
-    "read_free_bytes",
-    "read_gpus",
-    "read_hpc_image",
-    "read_infiniband",
-    "read_memory_bytes",
-    "read_nvme",
-    "read_os_release",
-    "read_secure_boot",
-    "summary",
-]
-
 # DMI chassis asset tag of every Azure VM, "MSFT AZURE VM" in ASCII codes; cloud-init goes by it too
 # (github.com/canonical/cloud-init, issue 2911).
 _AZURE_CHASSIS_TAG = "7783-7084-3265-9085-8269-3286-77"

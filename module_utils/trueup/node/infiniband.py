@@ -15,16 +15,6 @@ from ..errors import BadInput
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = [
-    "Expected",
-    "counter_problems",
-    "persistent_names",
-    "problems",
-    "read_devices",
-    "read_driver",
-    "warnings_of",
-]
-
 _PCI_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 # The device, its port's link layer and whether software emulates it decide what it is.
 INFINIBAND, ETHERNET, SOFT_ROCE = "infiniband", "ethernet", "soft-roce"

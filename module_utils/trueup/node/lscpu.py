@@ -16,8 +16,6 @@ from ..errors import ParseError, refuse_long_numbers
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Lscpu", "parse_lscpu"]
-
 
 @dataclass(frozen=True)
 class Lscpu:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import List, Optional
 
-__all__ = ["available_memory_bytes"]
-
 
 def available_memory_bytes(proc: str = "/proc", cgroup: str = "/sys/fs/cgroup") -> Optional[int]:
     """What a new process may take: the kernel's MemAvailable, or what its control group leaves if

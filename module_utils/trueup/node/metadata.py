@@ -23,8 +23,6 @@ from ..errors import BadInput
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["METADATA_URL", "Metadata", "ask"]
-
 METADATA_URL = "http://169.254.169.254/metadata/instance?api-version=2025-04-07"
 
 # A real answer is 3 to 5 kB; tags and data disks can make it some tens of kB.

@@ -11,8 +11,6 @@ from typing import Dict, List, Sequence
 
 from ..errors import BadInput
 
-__all__ = ["MOUNTINFO", "Mount", "mount_of", "read_mounts", "require_answer", "unit_name"]
-
 MOUNTINFO = "/proc/self/mountinfo"
 # Options that name a node's own address: the same mount has others on each node.
 _OF_THE_NODE = ("addr", "clientaddr", "mountaddr", "mountport")

@@ -15,8 +15,6 @@ from . import nccl_topology
 from .nccl_topology import Layout
 from .system import catalog_of, in_image
 
-__all__ = ["SHARP_PLUGIN", "Setup", "settings_that_apply", "topology_used"]
-
 SHARP_PLUGIN = "/usr/local/nccl-rdma-sharp-plugins"
 _PROFILES = "/opt/trueup/nccl/profiles"
 _WRITTEN = "# Written by trueup (role nccl). Changes here are lost.\n"

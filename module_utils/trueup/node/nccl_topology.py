@@ -19,22 +19,6 @@ from .topology import Cpus, cpu_mask, format_cpu_list, mask_words, parse_cpu_lis
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = [
-    "CONTEXTS",
-    "Bridge",
-    "Finding",
-    "Layout",
-    "Numa",
-    "Pair",
-    "catalog_masks",
-    "check",
-    "check_gpu_masks",
-    "generate",
-    "gpu_masks",
-    "layout_of",
-    "read_layouts",
-]
-
 # Where a job may run: each may want the file or not.
 CONTEXTS = ("single_node", "multi_node", "container")
 

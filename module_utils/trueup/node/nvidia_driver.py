@@ -17,18 +17,6 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 from ..errors import ParseError
 from .identify import read_gpus
 
-__all__ = [
-    "DRIVER_QUERY",
-    "UNITS",
-    "Driver",
-    "Found",
-    "find_problems",
-    "parse_driver_query",
-    "parse_fabric_manager",
-    "parse_units",
-    "read_found",
-]
-
 DRIVER_QUERY = "pci.bus_id,driver_version,persistence_mode"
 UNITS = ("nvidia-fabricmanager.service", "nvidia-persistenced.service", "nvidia-dcgm.service")
 _MODULES = ("nvidia", "nvidia_uvm", "nvidia_peermem", "gdrdrv", "nouveau")

@@ -14,8 +14,6 @@ from dataclasses import dataclass
 
 from ..errors import ParseError, refuse_long_numbers
 
-__all__ = ["GPU_QUERY", "Gpu", "parse_nvidia_smi"]
-
 GPU_QUERY = "name,pci.bus_id,memory.total"
 _COLUMNS = ("name", "pci.bus_id", "memory.total [MiB]")
 _MIB = 1024**2

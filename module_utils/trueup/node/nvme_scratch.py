@@ -11,8 +11,6 @@ from ..plan import Asked, Plan, Skipped
 from .mounts import unit_name
 from .system import catalog_of
 
-__all__ = ["plan"]
-
 # Ansible's filter to_uuid has it: the file system's name stays what it was.
 _NAMESPACE = uuid.UUID("361E6D51-FAEC-444A-9079-341386DA8E2E")
 _PROGRAM = "/usr/local/libexec/trueup/nvme_scratch"

@@ -13,18 +13,6 @@ from typing import Dict, List, Mapping, Sequence, Tuple
 
 from ..errors import BadInput, ParseError
 
-__all__ = [
-    "Package",
-    "compared_part",
-    "key_fingerprints",
-    "parse_dpkg",
-    "parse_rpm",
-    "parse_versionlock",
-    "satisfies",
-    "source_text",
-    "without_epoch",
-]
-
 # One line a package; rpm's empty epoch is "(none)".
 DPKG_FORMAT = "${Package} ${db:Status-Status} ${Version}\\n"
 RPM_FORMAT = "%{NAME} installed %{EPOCHNUM}:%{VERSION}-%{RELEASE}\\n"

@@ -13,8 +13,6 @@ from ..plan import Asked, Plan
 from . import nccl_topology
 from .system import catalog_of, headers, in_image, release, short_of
 
-__all__ = ["asks", "expected_of", "plan"]
-
 # PCI class of an InfiniBand controller.
 _INFINIBAND_CLASS = "0x020700"
 _DOWNLOADS = "/var/tmp"  # noqa: S108 WHY: of the node, and the file's sha256 is compared

@@ -6,8 +6,6 @@ from typing import Any, Dict, List, Mapping, Optional
 
 from ..record import Metric
 
-__all__ = ["metrics", "problems", "software"]
-
 _GIGA = 1e9
 # The kernel's name of a counter, and ours.
 _COUNTERS = {

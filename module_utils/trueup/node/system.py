@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, Optional
 
-__all__ = ["catalog_of", "headers", "in_image", "release", "short_of"]
-
 
 def release(node: Mapping[str, Any]) -> str:
     """Of apt's systems name and version, ``ubuntu-24.04``; of dnf's ``el`` and the major version,

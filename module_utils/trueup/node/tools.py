@@ -9,8 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Optional, Sequence
 
-__all__ = ["LIMIT_SECONDS", "Answer", "ask"]
-
 LIMIT_SECONDS = 30
 # timeout(1): ended at the limit; ended by KILL after that.
 _ENDED = (124, 137)

@@ -17,17 +17,6 @@ from ..errors import BadInput, ParseError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = [
-    "Cpus",
-    "Topology",
-    "cpu_mask",
-    "format_cpu_list",
-    "mask_words",
-    "parse_cpu_list",
-    "parse_cpu_mask",
-    "read_topology",
-]
-
 Cpus = tuple[int, ...]
 
 # Linux is built for at most 8192 CPUs (NR_CPUS); a larger number is a corrupt file, and expanding

@@ -22,8 +22,6 @@ from ..record import SCHEMA, Metric, Record
 from . import process
 from .resume import PROGRAM, program_digest, standing
 
-__all__ = ["COMMON", "Bench", "Case", "argument_spec", "run_module", "utc_now"]
-
 Output = TypeVar("Output")
 _BLOTTED = "********"
 

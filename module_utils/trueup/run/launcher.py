@@ -25,8 +25,6 @@ from ..options import ModuleOption
 from . import process
 from . import slurm_job as slurm
 
-__all__ = ["LAUNCHER", "LAUNCHERS", "Launcher"]
-
 LAUNCHERS = ("local", "mpirun", "slurm")
 
 # What a module takes whose benchmark runs on several nodes.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Container, Dict, List, Mapping, Sequence
 
-__all__ = ["absent", "hosts", "unlike"]
-
 # What a record has once, whatever its nodes; cost and comparisons go by it.
 _ONE = ("vm_size", "region", "offer")
 

@@ -20,8 +20,6 @@ import time
 from dataclasses import dataclass
 from typing import IO, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
-__all__ = ["Completed", "Lineage", "Orphaned", "locked", "run"]
-
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _POLL_SECONDS = 0.05

@@ -9,8 +9,6 @@ from ..errors import ParseError
 from ..node.affinity import Placement
 from ..node.topology import format_cpu_list, parse_cpu_list
 
-__all__ = ["PROBE", "Rank", "judge", "parse_ranks", "planned"]
-
 # One line a rank: node, CPUs by the kernel, CPU set by hwloc (a mask, "-" without hwloc-bind).
 # The programs that it calls are bound as the shell is.
 _SCRIPT = (

@@ -15,8 +15,6 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from ..redaction import redact
 
-__all__ = ["PROGRAM", "identity", "program_digest", "same", "standing"]
-
 # The key of a record's ``software`` that holds program_digest.
 PROGRAM = "program_digest"
 # Not threads_per_rank: some programs choose it while they run, and who does says it in parameters,

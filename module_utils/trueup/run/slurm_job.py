@@ -18,8 +18,6 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 from ..errors import ParseError
 from . import process
 
-__all__ = ["ERRORS", "OUTPUT", "State", "lost", "parse_nodes", "parse_state", "run"]
-
 # Where sbatch is told to put the job's outputs; %j is the job's number.
 OUTPUT = "trueup-%j.out"
 ERRORS = "trueup-%j.err"

@@ -8,8 +8,6 @@ from typing import Any, Dict
 from ...options import Option
 from ...plan import Asked, Plan, Skipped
 
-__all__ = ["OPTIONS", "plan", "programs"]
-
 OPTIONS = (
     Option("mib", "How much is copied, in MiB.", 64, why="Takes some 10 ms.", least=1),
     Option("timeout_seconds", "Time limit of the case in seconds.", 60, least=1),

@@ -9,8 +9,6 @@ from typing import Dict, List, Optional
 from ...errors import ParseError
 from ...record import Metric
 
-__all__ = ["TOOL", "ToyOutput", "parse_toy", "recognises"]
-
 TOOL = "toy"
 _LINE = re.compile(r"^(\d+) bytes (?:\([^)]*\) )?copied, ([0-9.e+-]+) s, ", re.MULTILINE)
 

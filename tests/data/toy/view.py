@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from ...view import Chart, Measure, View, Work
 
-__all__ = ["VIEW"]
-
 _RATE = Measure("zero_copy_rate", "zeros copied", "byte/s", "higher", "GB/s")
 VIEW = View(
     title="Copies of zeros (dd)",

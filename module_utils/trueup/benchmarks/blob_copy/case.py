@@ -14,25 +14,6 @@ from ...errors import BadInput
 from ...options import Option, RoleOption
 from .output import BlobCopyOutput
 
-__all__ = [
-    "CAP_STEP",
-    "CREDENTIALS",
-    "OPTIONS",
-    "TOLERANCE",
-    "account",
-    "capped",
-    "command",
-    "explain",
-    "judge",
-    "listed",
-    "most_cap",
-    "random_files",
-    "random_names",
-    "read_credentials",
-    "require_address",
-    "require_files",
-]
-
 CAP_STEP = 100e6
 # A copy may be this much above its cap: azcopy's documentation says that the throughput of a moment
 # may vary slightly from the cap; ours is paid before it is sent and is never above.

@@ -10,8 +10,6 @@ from ...options import module_spec
 from ...plan import Asked, Plan, Skipped
 from .case import CREDENTIALS, OPTIONS, capped
 
-__all__ = ["plan", "programs"]
-
 _OLDEST = [3, 10]
 _NEEDED_MIB = 256
 # What trueup-blob-copy takes when it is not told otherwise.

@@ -16,22 +16,6 @@ from ...record import Metric
 from ...run.launcher import LAUNCHER
 from .output import ERROR_PREFIX, DevitoOutput
 
-__all__ = [
-    "FIELDS",
-    "OPTIONS",
-    "SHAPE",
-    "Problem",
-    "case_name",
-    "environment",
-    "explain",
-    "jit_key",
-    "judge",
-    "memory_bytes",
-    "program",
-    "require_memory",
-    "roofline_fraction",
-]
-
 # Full-grid single-precision arrays that the run holds at once, by model. Acoustic: u (3 time
 # levels), vp, damp and
 # three more while the model is built (docs/devito.md has the measurements behind the figure).

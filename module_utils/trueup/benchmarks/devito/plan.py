@@ -10,8 +10,6 @@ from ...plan import Asked, Now, Plan, Skipped
 from ...run import nodes as together
 from . import case as devito
 
-__all__ = ["completed", "fastest", "plan", "programs"]
-
 # The environment takes 480 MiB, compiled kernels a few.
 _SPACE_MIB = 1024
 _OLDEST = [3, 10]

@@ -16,27 +16,6 @@ from ...options import ModuleOption, Option, RoleOption
 from ...record import Metric
 from .output import FioOutput
 
-__all__ = [
-    "OPERATIONS",
-    "OPTIONS",
-    "WORKLOADS",
-    "Files",
-    "Part",
-    "Settings",
-    "command",
-    "data_bytes",
-    "direct_io",
-    "explain_files",
-    "files_command",
-    "files_metrics",
-    "files_settings",
-    "judge",
-    "judge_files",
-    "require_files",
-    "settings",
-    "stats_are_cached",
-]
-
 _KIB, _MIB, _GIB = 1024, 1024**2, 1024**3
 # A timed run that ends this much early did not do what it was asked to.
 _SHORTEST = 0.95

@@ -8,8 +8,6 @@ from ...options import for_module
 from ...plan import Asked, Plan, Skipped
 from .case import OPTIONS
 
-__all__ = ["plan", "programs"]
-
 
 def programs(_: Asked) -> Dict[str, Any]:
     """What preflight asks the node for, as arguments of program_facts."""

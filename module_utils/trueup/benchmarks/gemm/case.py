@@ -8,8 +8,6 @@ from ...node.topology import format_cpu_list
 from ...options import Option
 from .output import LARGEST_ERROR, GemmOutput
 
-__all__ = ["OPTIONS", "PRECISIONS", "judge"]
-
 PRECISIONS = ("fp64", "tf32", "bf16", "fp8")
 
 OPTIONS = (

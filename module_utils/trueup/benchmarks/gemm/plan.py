@@ -7,8 +7,6 @@ from typing import Any, Dict, List, Mapping, Optional
 from ...node import nccl_topology
 from ...plan import Asked, Plan, Skipped
 
-__all__ = ["plan", "programs"]
-
 _OLDEST = [3, 9]
 
 

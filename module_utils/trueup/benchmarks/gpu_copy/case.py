@@ -10,8 +10,6 @@ from ...node.topology import Topology, format_cpu_list, parse_cpu_mask
 from ...options import ModuleOption, Option, RoleOption
 from .output import GpuCopyOutput
 
-__all__ = ["ENVIRONMENT", "OPTIONS", "TOOLS", "Beside", "cpus_beside", "judge"]
-
 # GPU numbers are then those of nvidia-smi, on every run.
 ENVIRONMENT = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 # What can measure, the best first.

@@ -9,8 +9,6 @@ from ...options import for_module
 from ...plan import Asked, Plan, Skipped
 from .case import OPTIONS, TOOLS
 
-__all__ = ["plan", "programs"]
-
 _OLDEST = [3, 9]
 _PYTORCH = "pytorch"
 

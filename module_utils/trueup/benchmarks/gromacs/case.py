@@ -11,17 +11,6 @@ from ...errors import BadInput
 from ...options import ModuleOption, Option, RoleOption
 from .output import GromacsOutput, fatal_error
 
-__all__ = [
-    "OFFLOAD",
-    "OPTIONS",
-    "Settings",
-    "command",
-    "judge",
-    "layouts",
-    "settings",
-    "why_failed",
-]
-
 # mdrun's options for what runs on a GPU, in its own order.
 OFFLOAD = ("nb", "pme", "bonded", "update")
 

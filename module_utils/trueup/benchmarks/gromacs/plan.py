@@ -8,8 +8,6 @@ from ...options import for_module, row_refusals
 from ...plan import Asked, Plan, Skipped
 from . import case as gromacs
 
-__all__ = ["plan", "programs"]
-
 _MOUNT = "/cvmfs/software.eessi.io/versions"
 
 

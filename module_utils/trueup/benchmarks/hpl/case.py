@@ -14,23 +14,6 @@ from ...node.topology import Topology
 from ...options import ModuleOption, Option, RoleOption
 from .output import HplOutput
 
-__all__ = [
-    "HPCC",
-    "OPTIONS",
-    "Problem",
-    "blas_of",
-    "command",
-    "environment",
-    "grid",
-    "input_file",
-    "input_name",
-    "judge",
-    "layout",
-    "order",
-    "require",
-    "require_memory_of_gpus",
-]
-
 # The distribution's program.
 HPCC = "hpcc"
 _RANKS = ModuleOption(

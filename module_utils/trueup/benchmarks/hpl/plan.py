@@ -8,8 +8,6 @@ from ...options import for_module
 from ...plan import Asked, Plan, Skipped
 from .case import HPCC, OPTIONS, require_memory_of_gpus
 
-__all__ = ["plan", "programs"]
-
 # Debian's names; its hpcc takes whichever BLAS libblas.so.3 points to, and OpenBLAS's threads are
 # ten times as fast as the reference BLAS. mpirun starts several ranks.
 _PACKAGES = ("hpcc", "libopenblas0-pthread", "openmpi-bin")

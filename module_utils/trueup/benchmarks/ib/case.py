@@ -13,18 +13,6 @@ from ...options import ModuleOption, Option, RoleOption
 from ...run import process
 from .output import SIZES, IbOutput
 
-__all__ = [
-    "OPTIONS",
-    "PROGRAMS",
-    "Test",
-    "judge",
-    "numa_cpus",
-    "require_one_size",
-    "run_client",
-    "run_pair",
-    "run_server",
-]
-
 PROGRAMS = {"write_bw": "ib_write_bw", "read_bw": "ib_read_bw", "send_lat": "ib_send_lat"}
 _MEASURES = {
     "write_bw": ("write", "BW"),

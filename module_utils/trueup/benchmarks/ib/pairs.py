@@ -6,8 +6,6 @@ from typing import List, Optional, Sequence
 
 from ...errors import BadInput
 
-__all__ = ["pair_rounds", "round_pair"]
-
 # Server and client.
 Pair = List[str]
 

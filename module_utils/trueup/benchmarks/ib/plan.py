@@ -15,8 +15,6 @@ from ...plan import Asked, Plan, Skipped
 from .case import OPTIONS, PROGRAMS, require_one_size
 from .pairs import round_pair
 
-__all__ = ["plan", "programs"]
-
 _PACKAGED = "/usr/bin"
 
 

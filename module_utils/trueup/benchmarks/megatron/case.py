@@ -15,21 +15,6 @@ from ...run.launcher import LAUNCHER, Launcher
 from .flops import Model, article_flops, megatron_flops
 from .output import MegatronOutput
 
-__all__ = [
-    "CATALOG",
-    "OPTIONS",
-    "TORCHRUN",
-    "Run",
-    "asked",
-    "case_name",
-    "command",
-    "environment",
-    "explain",
-    "judge",
-    "parameters",
-    "rates",
-]
-
 _PADDING = 128  # Megatron-LM pads the vocabulary to a multiple of it
 TORCHRUN = "torchrun"
 # The role's word for what the model's runs had.

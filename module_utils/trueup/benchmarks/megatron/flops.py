@@ -33,17 +33,6 @@ from typing import Callable, Dict, Optional
 
 from ...errors import BadInput
 
-__all__ = [
-    "FORMULAS",
-    "Model",
-    "article_flops",
-    "megatron_flops",
-    "megatron_lm_flops",
-    "parameters",
-    "rate",
-    "seconds_for",
-]
-
 _PASSES = 3  # forward, and backward for weights and for data
 _OPERATIONS = 2  # a multiplication and an addition
 _MOST = 10**9

@@ -14,8 +14,6 @@ from ...run import nodes as together
 from .case import CATALOG, OPTIONS, TORCHRUN
 from .case import asked as run_of
 
-__all__ = ["deepspeed_configuration", "plan", "programs"]
-
 _NEEDED_MIB = {True: 8192, False: 1024}
 _OWN_MODEL = ("layers", "hidden_size", "attention_heads")
 _RECOMPUTE = {"true": True, "yes": True, "false": False, "no": False}

@@ -12,8 +12,6 @@ from ...options import ModuleOption, Option, RoleOption
 from ...run.launcher import LAUNCHER, LAUNCHERS, Launcher
 from .output import OPERATIONS, NcclOutput, parse_nccl
 
-__all__ = ["OPTIONS", "Job", "environment", "explain", "judge", "software"]
-
 _TRANSPORTS = ("nvlink", "ib")
 _TOOLS = ["git", "make", "autoconf", "automake", "libtool"]
 OPTIONS = (

@@ -11,8 +11,6 @@ from ...plan import Asked, Now, Plan, Skipped
 from ...run import nodes as together
 from . import case as nccl
 
-__all__ = ["asks", "completed", "plan"]
-
 
 def asks(asked: Asked) -> Dict[str, Any]:
     """What the node is asked for: its libraries, builds and topology file."""

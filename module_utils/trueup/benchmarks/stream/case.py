@@ -10,8 +10,6 @@ from ...node.topology import Topology
 from ...options import ModuleOption, Option, RoleOption
 from .output import StreamOutput
 
-__all__ = ["OPTIONS", "array_elements", "environment", "judge", "spread"]
-
 STORES = ("streaming", "regular")
 
 OPTIONS = (

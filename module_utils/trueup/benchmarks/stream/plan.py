@@ -7,8 +7,6 @@ from typing import Any, Dict, List, Tuple
 
 from ...plan import Asked, Plan, Skipped
 
-__all__ = ["plan"]
-
 _FLAGS = ("-O3", "-march=native", "-fopenmp", "-std=gnu11")
 _OF_STORES = {"streaming": ("-DSTREAMING_STORES",), "regular": ()}
 

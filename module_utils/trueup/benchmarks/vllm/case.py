@@ -22,30 +22,6 @@ from ...options import ModuleOption, Option, RoleOption
 from ...record import Metric
 from .output import VllmOutput, first_error
 
-__all__ = [
-    "LOAD",
-    "OPTIONS",
-    "PROFILES",
-    "Endpoint",
-    "Lengths",
-    "Profile",
-    "Settings",
-    "arguments_text",
-    "asked_text",
-    "case_name",
-    "command",
-    "data_parameters",
-    "environment",
-    "explain",
-    "fingerprint",
-    "judge",
-    "measured",
-    "require_dataset",
-    "require_length",
-    "settings",
-    "write_prompts",
-]
-
 _PROMPTS = "prompts.jsonl"
 _ANSWER_SECONDS = 60.0
 _STATED = re.compile(r"^trueup-vllm: (.+)$", re.MULTILINE)

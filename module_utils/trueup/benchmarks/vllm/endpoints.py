@@ -7,8 +7,6 @@ from typing import Any, Dict, List, Optional, Set
 
 from ...errors import BadInput
 
-__all__ = ["endpoints_of", "reachable"]
-
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?\Z")
 _MEMBERS = {
     "name": str,

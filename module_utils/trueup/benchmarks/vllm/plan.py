@@ -13,8 +13,6 @@ from ...plan import Asked, Plan, Skipped
 from . import recipes as vllm_recipes
 from .endpoints import endpoints_of
 
-__all__ = ["Serving", "plan", "served"]
-
 # What pip installs for each build of vLLM, one file after the other; the Python that the pins are
 # for; what it takes.
 _BUILDS: Dict[str, Dict[str, Any]] = {

@@ -16,19 +16,6 @@ from typing import Any, Callable, Optional, Union
 from ...errors import BadInput, ParseError
 from ...node.topology import format_cpu_list, parse_cpu_list
 
-__all__ = [
-    "Fit",
-    "Machine",
-    "Served",
-    "choose",
-    "fit",
-    "gpu_word",
-    "kv_bytes_per_token",
-    "machine_of",
-    "serve",
-    "validate",
-]
-
 GIB = 1024**3
 # More nodes than any single deployment here; the search for enough nodes ends there.
 _MOST_NODES = 64

@@ -21,18 +21,6 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ...errors import BadInput
 
-__all__ = [
-    "Api",
-    "Service",
-    "existing",
-    "explain",
-    "port_problem",
-    "python_problem",
-    "space_problem",
-    "wait_for_service",
-    "wait_until_ready",
-]
-
 _GIB = 1024**3
 _POLL_SECONDS = 1.0
 _ANSWER_SECONDS = 5.0
