@@ -20,14 +20,23 @@ hold. Its TPOT is 0 and it has no ITL: neither can be known, and neither is give
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import re
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Mapping, NoReturn, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, NoReturn, Optional, Sequence
 
-from ...errors import ParseError, refuse_long_numbers
+from ...errors import ParseError
+from ...reading import (
+    Line,
+    decoded,
+    digest,
+    is_count,
+    is_number,
+    lines_of,
+    refuse_after,
+    unique,
+)
 from ...record import Metric
 
 __all__ = [
@@ -44,8 +53,6 @@ __all__ = [
 
 TOOL = "vllm"
 DRIVER_PREFIX = "trueup-vllm "
-_DRIVER_FORMAT = 1
-_STANDARD_ERROR = "[standard error]"
 _TITLE = f"{' Serving Benchmark Result ':=^50}"
 _END = "=" * 50
 _HALF = 0.005 * (1 + 1e-9)  # the table is rounded to 0.01
@@ -135,7 +142,6 @@ class Server:
     Attributes:
         samples: answers, of which ``busy_samples`` met requests that ran or waited.
         refused: how often nobody listened.
-        restarted: another process answered at the end.
         kv_cache_usage_max, kv_cache_usage_mean: fraction, over the busy samples; of several engines
             the fullest, and their mean.
         prefix_cache_queries, prefix_cache_hits: tokens looked up and found during the run.
@@ -145,7 +151,6 @@ class Server:
     samples: int
     busy_samples: int
     refused: int
-    restarted: bool
     kv_cache_usage_max: Optional[float]
     kv_cache_usage_mean: Optional[float]
     prefix_cache_queries: Optional[float]
@@ -199,11 +204,6 @@ class VllmOutput:
     def checks(self) -> Dict[str, bool]:
         """That no request failed; without a count there is no check."""
         return {} if self.failed is None else {"no_failed_requests": self.failed == 0}
-
-    @property
-    def failed_share(self) -> Optional[float]:
-        """Fraction of the requests that failed, None where they were not counted."""
-        return None if self.failed is None else self.failed / (self.completed + self.failed)
 
     def metrics(self) -> List[Metric]:
         """request_throughput, output_token_throughput, total_token_throughput, request_goodput
@@ -273,24 +273,22 @@ def parse_vllm(text: str) -> VllmOutput:
             figure that is missing or no number, figures that contradict each other, or requests
             without a token that were counted as successful.
     """
-    refuse_long_numbers(text)
-    lines = text.splitlines()
-    titles = [number for number, line in enumerate(lines, 1) if "Serving Benchmark Result" in line]
-    sealed = [number for number, line in enumerate(lines, 1) if line.startswith(DRIVER_PREFIX)]
+    lines = lines_of(text)
+    titles = [line for line in lines if "Serving Benchmark Result" in line]
+    sealed = [line for line in lines if line.startswith(DRIVER_PREFIX)]
     for found, what in ((titles, "table"), (sealed, "line of the driver")):
         if len(found) > 1:
-            raise ParseError(
-                f"a second {what}: two runs in one output", found[1], lines[found[1] - 1]
-            )
+            raise found[1].error(f"a second {what}: two runs in one output")
     if sealed:
         return _driver(lines, sealed[0], titles[0] if titles else None)
-    for number, line in enumerate(lines, 1):
+    for line in lines:
         if '"busy_samples"' in line:
-            raise ParseError("the driver's line is damaged: it does not begin as one", number, line)
+            raise line.error("the driver's line is damaged: it does not begin as one")
     if titles:
-        return _Table(lines, titles[0]).output(first_error=first_error(lines[: titles[0]]))
+        before = lines[: titles[0].number]
+        return _Table(lines, titles[0]).output(first_error=first_error(before))
     if text.lstrip().startswith("{"):
-        return _Json(*_decode(text)).output()
+        return _Json(_decode(text), lines).output()
     raise ParseError(
         "no result of vLLM's serving benchmark: neither its table nor its JSON; the run did not end"
     )
@@ -313,12 +311,13 @@ class _Figures:
         self._in_one_piece: Optional[int] = None
         self.warnings: List[str] = []
 
-    def where(self, key: str) -> Tuple[Optional[int], str]:
-        """Line number and line that a key's value stands in."""
+    def where(self, key: str) -> Optional[Line]:
+        """What an error shows of a key's value."""
         raise NotImplementedError
 
     def refuse(self, message: str, key: str) -> NoReturn:
-        raise ParseError(message, *self.where(key))
+        line = self.where(key)
+        raise line.error(message) if line else ParseError(message)
 
     def output(self, **more: Any) -> VllmOutput:
         figures = self.figures
@@ -364,13 +363,13 @@ class _Figures:
 
     def _count(self, key: str) -> int:
         value = self.figures[key]
-        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        if not is_count(value):
             self.refuse(f"{key} {value!r} is not a count", key)
-        return value
+        return int(value)
 
     def _number(self, key: str) -> float:
         value = self.figures[key]
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
+        if not is_number(value):
             self.refuse(f"{key} {value!r} is not a number", key)
         if not math.isfinite(value) or value < 0:
             self.refuse(f"{key} {value!r} is not a positive number", key)
@@ -380,7 +379,7 @@ class _Figures:
         """Failed requests; of an older result that does not count them, from what was asked for."""
         failed = self.figures.get("failed")
         asked = self.figures.get("num_prompts")
-        if asked is not None and (isinstance(asked, bool) or not isinstance(asked, int)):
+        if asked is not None and not (is_number(asked) and isinstance(asked, int)):
             self.refuse(f"num_prompts {asked!r} is not a count", "num_prompts")
         if asked is not None and asked > 0:
             if failed is not None and completed + failed != asked:
@@ -598,148 +597,133 @@ def first_error(lines: Sequence[str]) -> Optional[str]:
 class _Table(_Figures):
     """vLLM's printed table."""
 
-    def __init__(self, lines: Sequence[str], title: int) -> None:
-        self._lines = lines
-        self._numbers: Dict[str, int] = {}
+    def __init__(self, lines: Sequence[Line], title: Line) -> None:
+        self._places: Dict[str, Line] = {}
+        self._read_figures: Dict[str, Any] = {}
+        super().__init__(self._read_figures, _HALF)
+        self.end = self._read(lines, title)
         # "Total token throughput" is younger than the count of failed requests.
-        self._newer = any(line.startswith("Total token throughput") for line in lines)
-        super().__init__({}, _HALF)
-        self.end = self._read(title)
+        newer = any(line.startswith("Total token throughput") for line in lines)
+        if newer and "failed" not in self.figures:
+            raise ParseError("row 'Failed requests:' is missing", title.number)
 
     def output(self, **more: Any) -> VllmOutput:
         output = super().output(**more)
         output.warnings.append("the figures of the printed table are rounded to 0.01")
         return output
 
-    def where(self, key: str) -> Tuple[Optional[int], str]:
-        number = self._numbers.get(key)
-        return number, self._lines[number - 1] if number else ""
+    def where(self, key: str) -> Optional[Line]:
+        return self._places.get(key)
 
-    def _read(self, title: int) -> int:
-        """Fill ``figures``; the number of the closing line."""
-        if self._lines[title - 1].strip() != _TITLE:
-            raise ParseError("the table's title is damaged", title, self._lines[title - 1])
-        figures: Dict[str, Any] = {}
+    def _read(self, lines: Sequence[Line], title: Line) -> Line:
+        """Fill ``figures``; the closing line."""
+        if title.strip() != _TITLE:
+            raise title.error("the table's title is damaged")
         section, head = "", -1
-        for number, line in enumerate(self._lines[title:], title + 1):
+        for line in lines[title.number :]:
             if line.strip() == _END:
-                self._nothing_after(number)
-                if self._newer and "failed" not in figures:
-                    raise ParseError("row 'Failed requests:' is missing", title)
-                self.figures = figures
-                return number
+                self._nothing_after(lines[line.number :])
+                return line
             opened = _SECTION.fullmatch(line.strip())
             if opened:
-                section = self._open(section, opened.group(1), number, line)
-                continue
-            if line.strip() == "Per-position acceptance (%):" and section == _OTHERS[-1]:
-                continue
-            row = _ROW.fullmatch(line.strip() if section in _OTHERS else line.rstrip())
-            if not row:
-                raise ParseError("a line that is no row of vLLM's table", number, line)
-            if section in _OTHERS:
-                continue
-            if section:
-                self._statistic(figures, _SECTIONS[section], row, number, line)
+                section = self._open(section, opened.group(1), line)
+            elif section in _OTHERS:
+                if not (
+                    _ROW.fullmatch(line.strip())
+                    or (line.strip() == "Per-position acceptance (%):" and section == _OTHERS[-1])
+                ):
+                    raise line.error("a line that is no row of vLLM's table")
             else:
-                head = self._head(figures, row, head, number, line)
+                row = _ROW.fullmatch(line.rstrip())
+                if not row:
+                    raise line.error("a line that is no row of vLLM's table")
+                if section:
+                    self._statistic(_SECTIONS[section], row, line)
+                else:
+                    head = self._head(row, head, line)
         raise ParseError("the table is cut off: its closing line of = is missing")
 
-    def _nothing_after(self, end: int) -> None:
+    def _nothing_after(self, lines: Sequence[Line]) -> None:
         """Rows behind the closing line were moved there, or it was moved before them."""
-        for number, line in enumerate(self._lines[end:], end + 1):
+        for line in lines:
             row = _ROW.fullmatch(line.rstrip())
             if line.strip() == _END or (row and _STATISTIC.fullmatch(row.group(1))):
-                raise ParseError("vLLM's table goes on after its closing line", number, line)
+                raise line.error("vLLM's table goes on after its closing line")
 
-    def _open(self, before: str, title: str, number: int, line: str) -> str:
+    def _open(self, before: str, title: str, line: Line) -> str:
         if title not in _ORDER:
-            raise ParseError(f"unknown section {title!r} in vLLM's table", number, line)
+            raise line.error(f"unknown section {title!r} in vLLM's table")
         if line.strip() != f"{title:-^50}":
-            raise ParseError("a section's title is damaged", number, line)
+            raise line.error("a section's title is damaged")
         if before and _ORDER.index(title) <= _ORDER.index(before):
-            raise ParseError(f"section {title!r} stands after {before!r}", number, line)
+            raise line.error(f"section {title!r} stands after {before!r}")
         return title
 
-    def _head(
-        self, figures: Dict[str, Any], row: re.Match[str], last: int, number: int, line: str
-    ) -> int:
+    def _head(self, row: re.Match[str], last: int, line: Line) -> int:
         label, text = row.groups()
         at = _LABELS.get(label.lower())
         # Only this label was ever written in two ways.
-        known = at is not None and label in (_HEAD[at][0], "Total Token throughput (tok/s):")
-        if at is None or not known:
+        if at is None or label not in (_HEAD[at][0], "Total Token throughput (tok/s):"):
             hint = ""
             if label in ("Backend:", "Traffic request rate:") or "retokenized" in label:
                 hint = ": this is a table of SGLang, not of vLLM"
-            raise ParseError(f"unknown row {label!r} in vLLM's table{hint}", number, line)
+            raise line.error(f"unknown row {label!r} in vLLM's table{hint}")
         if at <= last:
-            raise ParseError(f"row {label!r} stands twice or too late", number, line)
+            raise line.error(f"row {label!r} stands twice or too late")
         _, key, whole = _HEAD[at]
-        self._numbers[key] = number
-        figures[key] = self._value(text, key, number, line, whole=whole)
+        self._take(key, text, line, whole=whole)
         return at
 
-    def _statistic(
-        self, figures: Dict[str, Any], name: str, row: re.Match[str], number: int, line: str
-    ) -> None:
+    def _statistic(self, name: str, row: re.Match[str], line: Line) -> None:
         label, text = row.groups()
         match = _STATISTIC.fullmatch(label)
         if not match or match.group(2) != _LATENCIES[name][0]:
-            raise ParseError(f"unknown row {label!r} below {_LATENCIES[name][1]!r}", number, line)
+            raise line.error(f"unknown row {label!r} below {_LATENCIES[name][1]!r}")
         key = f"{match.group(1).lower()}_{name}_ms"
-        if key in figures:
-            raise ParseError(f"row {label!r} stands twice", number, line)
-        mine = [known for known in figures if known.endswith(f"_{name}_ms")]
+        if key in self.figures:
+            raise line.error(f"row {label!r} stands twice")
+        mine = [known for known in self.figures if known.endswith(f"_{name}_ms")]
         if ("mean", "median")[: len(mine)] != tuple(known.split("_")[0] for known in mine[:2]):
-            raise ParseError("rows stand in another order than vLLM prints them", number, line)
+            raise line.error("rows stand in another order than vLLM prints them")
         if len(mine) < 2 and match.group(1) != ("Mean", "Median")[len(mine)]:
-            raise ParseError(f"{('Mean', 'Median')[len(mine)]} expected here", number, line)
-        self._numbers[key] = number
-        figures[key] = self._value(text, key, number, line, whole=False)
+            raise line.error(f"{('Mean', 'Median')[len(mine)]} expected here")
+        self._take(key, text, line, whole=False)
 
-    @staticmethod
-    def _value(text: str, key: str, number: int, line: str, *, whole: bool) -> float:
-        if whole:
-            if not _WHOLE.fullmatch(text):
-                raise ParseError(f"{key} {text!r} is not a count", number, line)
-            return int(text)
-        if not _ROUNDED.fullmatch(text):
-            raise ParseError(
-                f"{key} {text!r} is not a positive number with two decimals", number, line
-            )
-        return float(text)
+    def _take(self, key: str, text: str, line: Line, *, whole: bool) -> None:
+        if whole and not _WHOLE.fullmatch(text):
+            raise line.error(f"{key} {text!r} is not a count")
+        if not whole and not _ROUNDED.fullmatch(text):
+            raise line.error(f"{key} {text!r} is not a positive number with two decimals")
+        self._places[key] = line
+        self._read_figures[key] = int(text) if whole else float(text)
 
 
 # --- the JSON ------------------------------------------------------------------------------------
 
 
 class _Json(_Figures):
-    """What ``--save-result`` writes: one object in one line.
+    """What ``--save-result`` writes.
 
     Args:
+        lines: where it stands.
         in_one_piece: answers that arrived in one piece, where the driver counted them.
     """
 
     def __init__(
-        self,
-        data: Mapping[str, Any],
-        lines: Sequence[str],
-        number: int = 1,
-        in_one_piece: Optional[int] = None,
+        self, data: Mapping[str, Any], lines: Sequence[Line], in_one_piece: Optional[int] = None
     ) -> None:
         if "request_goodput:" in data:
             data = {**data, "request_goodput": data["request_goodput:"]}
         super().__init__(data, 0.0)
         self._in_one_piece = in_one_piece
-        self._lines, self._number_of_line = lines, number
+        self._lines = lines
 
-    def where(self, key: str) -> Tuple[Optional[int], str]:
-        for number, line in enumerate(self._lines, self._number_of_line):
+    def where(self, key: str) -> Optional[Line]:
+        for line in self._lines:
             at = line.find(f'"{key}"')
             if at >= 0:
-                return number, line[at : at + 80]
-        return None, ""
+                return Line(line[at : at + 80], line.number)
+        return None
 
     def output(self, **more: Any) -> VllmOutput:
         if self._in_one_piece is None:
@@ -815,11 +799,7 @@ class _Json(_Figures):
 
     def _all_numbers(self, key: str, values: Sequence[Any]) -> List[float]:
         for value in values:
-            if (
-                isinstance(value, bool)
-                or not isinstance(value, (int, float))
-                or not 0 <= value < _MOST_SECONDS
-            ):
+            if not is_number(value) or not 0 <= value < _MOST_SECONDS:
                 self.refuse(f"{key} holds {value!r}", key)
         return list(values)
 
@@ -836,110 +816,73 @@ def _empty(requests: int, completed: int) -> str:
     return f"{requests} of {completed} requests without a token were counted as successful"
 
 
-class _Unreadable(Exception):
-    """What the JSON decoder meets and cannot place."""
-
-
-def _unique(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise _Unreadable(f"{twice} stands twice in one JSON object")
-    return found
-
-
 def _no_constant(name: str) -> NoReturn:
-    raise _Unreadable(f"{name} is not a finite number")
+    raise ValueError(f"{name} is not a finite number")
 
 
-def _decode(text: str, number: Optional[int] = None) -> Tuple[Dict[str, Any], List[str]]:
-    """One JSON object, and its lines. ``number`` is the line that it stands in."""
-    lines = text.splitlines()
-    decoder = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant)
-    start = len(text) - len(text.lstrip())
+def _decode(text: str) -> Dict[str, Any]:
+    """One JSON object."""
     try:
-        data, end = decoder.raw_decode(text, start)
-    except json.JSONDecodeError as error:
-        raise ParseError(
-            f"the JSON is cut off or damaged ({error.msg})",
-            number or error.lineno,
-            text[max(error.pos - 60, 0) : error.pos + 20],
-        ) from None
-    except _Unreadable as error:
-        raise ParseError(str(error), number or 1) from None
-    except (RecursionError, ValueError):
-        raise ParseError("the JSON is not one of vLLM's", number or 1) from None
-    rest = text[end:].strip()
-    if rest:
-        raise ParseError(
-            "text after the JSON object: two results, or not what --save-result writes",
-            number or text[:end].count("\n") + 2,
-            rest[:80],
+        data: Dict[str, Any] = json.loads(
+            text, object_pairs_hook=unique, parse_constant=_no_constant
         )
-    return data, lines
+    except json.JSONDecodeError as error:
+        said = f"the JSON is cut off or damaged ({error.msg})"
+        if error.msg == "Extra data":
+            said = "text after the JSON object: two results, or not what --save-result writes"
+        near = text[max(error.pos - 60, 0) : error.pos + 20]
+        raise Line(near, error.lineno).error(said) from None
+    except ValueError as error:
+        raise ParseError(str(error), 1) from None
+    except RecursionError:
+        raise ParseError("the JSON is not one of vLLM's", 1) from None
+    return data
 
 
 # --- the driver ----------------------------------------------------------------------------------
 
 
-def _unsealed(lines: Sequence[str], number: int) -> Dict[str, Any]:
+def _unsealed(lines: Sequence[Line], line: Line) -> Dict[str, Any]:
     """The driver's object, as it was written."""
-    line = lines[number - 1]
-    data, _ = _decode(line[len(DRIVER_PREFIX) :], number)
-    if data.get("format") != _DRIVER_FORMAT:
-        raise ParseError(
-            f"the driver's line is not of format {_DRIVER_FORMAT}: run the role vllm again",
-            number,
-            line,
-        )
-    sealed = {key: value for key, value in data.items() if key != "sha256"}
-    text = json.dumps(sealed, sort_keys=True, separators=(",", ":"))
-    if data.get("sha256") != hashlib.sha256(text.encode()).hexdigest():
-        raise ParseError(
-            "the driver's line is not what the driver wrote: its checksum differs", number, line
-        )
-    for after, other in enumerate(lines[number:], number + 1):
-        if other.strip() == _STANDARD_ERROR:
-            break
-        if other.strip():
-            raise ParseError("text after the driver's last line", after, other)
+    data = decoded(line, DRIVER_PREFIX, "the driver's line", version=1, role="vllm")
+    if data.pop("sha256", None) != digest(data):
+        raise line.error("the driver's line is not what the driver wrote: its checksum differs")
+    refuse_after(lines[line.number :], "text after the driver's last line")
     return data
 
 
-def _driver(lines: Sequence[str], number: int, title: Optional[int]) -> VllmOutput:
-    line = lines[number - 1]
-    data = _unsealed(lines, number)
+def _driver(lines: Sequence[Line], line: Line, title: Optional[Line]) -> VllmOutput:
+    data = _unsealed(lines, line)
     status, result = data.get("status"), data.get("result")
     if status != 0:
-        raise ParseError(f"the benchmark ended with status {status!r}", number, line)
+        raise line.error(f"the benchmark ended with status {status!r}")
     if not isinstance(result, dict):
-        raise ParseError("the benchmark saved no result", number, line)
-    if title is None or title > number:
-        raise ParseError("vLLM's own table is missing before the driver's line", number, line)
+        raise line.error("the benchmark saved no result")
+    if title is None or title.number > line.number:
+        raise line.error("vLLM's own table is missing before the driver's line")
     table = _Table(lines, title)
-    if table.end > number:
-        raise ParseError("the driver's line stands inside vLLM's table", number, line)
-    answers = _answers(data.get("answers"), number, line)
-    exact = _Json(result, [line], number, answers.get("in_one_piece"))
+    if table.end.number > line.number:
+        raise line.error("the driver's line stands inside vLLM's table")
+    answers = _answers(data.get("answers"), line)
+    server = _server(data.get("server"), line)
+    exact = _Json(result, [line], answers.get("in_one_piece"))
     output = exact.output(
         tool_version=_text(data.get("vllm")),
         server_version=_text(data.get("server_vllm")),
-        server=_server(data.get("server"), number, line),
-        first_error=first_error(lines[:title]),
+        server=server,
+        first_error=first_error(lines[: title.number]),
     )
     if answers.get("empty"):
-        raise ParseError(_empty(answers["empty"], output.completed), number, line)
+        raise line.error(_empty(answers["empty"], output.completed))
     if answers.get("in_one_piece", 0) > output.completed:
-        raise ParseError("answers: more arrived in one piece than there are", number, line)
+        raise line.error("answers: more arrived in one piece than there are")
     table.output()
     _compare(table, exact)
-    seen = output.server
-    if seen and seen.refused:
+    if server.refused:
         output.warnings.append(
-            f"the server did not answer {seen.refused} times while the benchmark ran"
+            f"the server did not answer {server.refused} times while the benchmark ran"
         )
-    if seen and not seen.busy_samples:
+    if not server.busy_samples:
         output.warnings.append(
             "no sample of the server's metrics met a request: sample more often, or run longer"
         )
@@ -950,7 +893,7 @@ def _compare(table: _Table, exact: _Json) -> None:
     """The printed table must be the saved result, rounded."""
     for key, printed in table.figures.items():
         saved = exact.figures.get(key)
-        if isinstance(saved, bool) or not isinstance(saved, (int, float)):
+        if not is_number(saved):
             table.refuse(f"the table prints {key} and the saved result has none", key)
         if abs(saved - printed) > (0 if isinstance(printed, int) else _HALF):
             table.refuse(f"the table prints {key} {printed} and the saved result has {saved}", key)
@@ -961,21 +904,21 @@ def _compare(table: _Table, exact: _Json) -> None:
             exact.refuse(f"the saved result has {key} and the table does not print it", key)
 
 
-def _answers(data: Any, number: int, line: str) -> Dict[str, int]:
+def _answers(data: Any, line: Line) -> Dict[str, int]:
     """How many successful answers held no token, and how many arrived in one piece; empty from a
     driver that did not count them."""
     if data is None:
         return {}
     if not isinstance(data, dict):
-        raise ParseError(f"answers {data!r} are no counts", number, line)
-    return {key: _whole(data, key, "answers", number, line) for key in _ANSWERS}
+        raise line.error(f"answers {data!r} are no counts")
+    return {key: _whole(data, key, "answers", line) for key in _ANSWERS}
 
 
-def _whole(data: Mapping[str, Any], key: str, what: str, number: int, line: str) -> int:
-    value = data.get(key)
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise ParseError(f"{what}: {key} {value!r} is not a count", number, line)
-    return value
+def _whole(data: Mapping[str, Any], key: str, what: str, line: Line) -> int:
+    value: Any = data.get(key)
+    if not is_count(value):
+        raise line.error(f"{what}: {key} {value!r} is not a count")
+    return int(value)
 
 
 _ANSWERS = ("empty", "in_one_piece")
@@ -986,39 +929,33 @@ _SEEN = (
 )
 
 
-def _fraction_or_count(value: Any, key: str, number: int, line: str) -> Optional[float]:
+def _fraction_or_count(value: Any, key: str, line: Line) -> Optional[float]:
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ParseError(f"server: {key} {value!r} is not a number", number, line)
+    if not is_number(value):
+        raise line.error(f"server: {key} {value!r} is not a number")
     if not math.isfinite(value) or value < 0:
-        raise ParseError(f"server: {key} {value!r} is not a positive number", number, line)
+        raise line.error(f"server: {key} {value!r} is not a positive number")
     return float(value)
 
 
-def _server(data: Any, number: int, line: str) -> Server:
+def _server(data: Any, line: Line) -> Server:
     if not isinstance(data, dict):
-        raise ParseError("the driver's line says nothing of the server", number, line)
+        raise line.error("the driver's line says nothing of the server")
     counts = {
-        key: _whole(data, key, "server", number, line)
-        for key in ("samples", "busy_samples", "refused")
+        key: _whole(data, key, "server", line) for key in ("samples", "busy_samples", "refused")
     }
-    figures = {key: _fraction_or_count(data.get(key), key, number, line) for key in _SEEN}
+    figures = {key: _fraction_or_count(data.get(key), key, line) for key in _SEEN}
     top, mean = figures["kv_cache_usage_max"], figures["kv_cache_usage_mean"]
     if top is not None and not (mean is not None and mean <= top * (1 + _SAME) and top <= 1):
-        raise ParseError(f"server: KV-cache use of {mean!r} to {top!r}", number, line)
+        raise line.error(f"server: KV-cache use of {mean!r} to {top!r}")
     hits, queries = figures["prefix_cache_hits"], figures["prefix_cache_queries"]
     if hits is not None and (queries is None or hits > queries):
-        raise ParseError(f"server: {hits} prefix-cache hits of {queries} queries", number, line)
+        raise line.error(f"server: {hits} prefix-cache hits of {queries} queries")
     if counts["busy_samples"] > counts["samples"]:
-        raise ParseError("server: more busy samples than samples", number, line)
-    return Server(
-        samples=counts["samples"],
-        busy_samples=counts["busy_samples"],
-        refused=counts["refused"],
-        restarted=bool(data.get("restarted")),
-        **figures,
-    )
+        raise line.error("server: more busy samples than samples")
+    seen: Dict[str, Any] = {**counts, **figures}
+    return Server(**seen)
 
 
 def _text(value: Any) -> Optional[str]:
