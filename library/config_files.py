@@ -14,6 +14,9 @@ description:
   - Every new content is on the node's disk before the first file is replaced, so that a full disk
     changes nothing. A file is replaced whole or not at all.
   - Folders above a path are made where they are missing, with mode 0755.
+  - The action of the same name reads a C(source), a file of the project such as
+    C(roles/vllm/files/vllm_driver.py), on the controller and puts it behind O(files[].content). A
+    plan names a program so and does not hold its text.
 options:
   files:
     description: What must be there, in this order.

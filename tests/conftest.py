@@ -19,7 +19,6 @@ settings.load_profile("busy")
 ansible.module_utils.__path__.append(str(ROOT / "module_utils"))
 
 for _folder in (
-    "library",
     "module_utils",
     "analysis",
     "plugins",
@@ -29,6 +28,8 @@ for _folder in (
     "plugins/doc_fragments",
     "plugins/inventory",
     "tests",
+    # The last is found first: a module before the action of its name.
+    "library",
 ):
     _path = str(ROOT / _folder)
     if _path not in sys.path:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import config_files
 import pytest
+from action import config_files as action
 from ansible.module_utils.testing import patch_module_args
 
 
@@ -193,3 +195,21 @@ def test_a_full_disk_replaces_nothing(
 def test_a_relative_path_and_a_file_without_content_are_refused(put: Put) -> None:
     assert "content" in put({"path": "/tmp/x"})["msg"]
     assert put({"path": "x.conf", "content": ""})["msg"] == "x.conf: not an absolute path."
+
+
+def test_the_action_reads_the_files_that_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[Any] = []
+
+    def execute(_: Any, module_args: Any, **_more: Any) -> dict[str, Any]:
+        sent.extend(module_args["files"])
+        return {"changed": True}
+
+    monkeypatch.setattr(action.ActionModule, "_execute_module", execute)
+    source = "roles/gpu_clocks/files/gpu_clocks.py"
+    files = [{"path": "/a", "content": "#!python\n", "source": source}, {"path": "/b"}]
+    task = SimpleNamespace(args={"files": files}, async_val=0, check_mode=False)
+    connection = SimpleNamespace(_shell=SimpleNamespace(tmpdir="/nonexistent"))
+    run = action.ActionModule(task, connection, None, None, None, None).run
+    assert run(task_vars={}) == {"changed": True}
+    text = (Path(__file__).parents[2] / source).read_text(encoding="utf-8")
+    assert sent == [{"path": "/a", "content": "#!python\n" + text}, {"path": "/b"}]

@@ -8,7 +8,6 @@ import pytest
 from role_plans import ROOT, SYSTEMS, asked, families_of, node
 from trueup.node.gpu_clocks import plan
 
-SOURCE = (ROOT / "roles/gpu_clocks/files/gpu_clocks.py").read_text()
 UNIT = "/etc/systemd/system/trueup-gpu-clocks.service"
 
 
@@ -20,7 +19,8 @@ def test_clocks_are_locked_from_each_boot_on(family: str, system: str) -> None:
     result = planned.as_result()
     program, unit = result["files"]
     assert (program["path"], program["mode"]) == (result["program"], "0755")
-    assert program["content"] == "#!/usr/bin/python3 -I\n" + SOURCE
+    assert program["content"] == "#!/usr/bin/python3 -I\n"
+    assert (ROOT / program["source"]).read_text().startswith('"""')
     assert (unit["path"], result["unit_file"]) == (UNIT, UNIT)
     assert result["unit"] == "trueup-gpu-clocks.service"
     assert f"ExecStart={result['program']} lock\n" in unit["content"]
@@ -37,7 +37,7 @@ def test_around_measurements_the_unit_is_there_and_stopped() -> None:
     values = plan(asked("gpu_clocks", node("ndv4"), locked="benchmark")).values
     assert (values["enabled"], values["state"]) == (False, "stopped")
     assert [sorted(file) for file in values["files"]] == [
-        ["content", "mode", "path"],
+        ["content", "mode", "path", "source"],
         ["content", "path"],
     ]
 

@@ -41,8 +41,12 @@ def plan(asked: Asked) -> Plan:
             " set gpu_clocks_locked=never."
         )
         return Plan(refused=[message])
-    source = asked.text("roles/gpu_clocks/files/gpu_clocks.py")
-    program = {"path": _PROGRAM, "mode": "0755", "content": f"#!{asked.python} -I\n{source}"}
+    program = {
+        "path": _PROGRAM,
+        "mode": "0755",
+        "content": f"#!{asked.python} -I\n",
+        "source": "roles/gpu_clocks/files/gpu_clocks.py",
+    }
     files = [program, {"path": _UNIT_FILE, "content": _SERVICE}]
     if locked == "never":
         files = [{"path": file["path"], "state": "absent"} for file in files]

@@ -58,8 +58,8 @@ def plan(asked: Asked) -> Plan:
     """The scratch file system of a node; skipped in a container and where there is no local disk.
 
     Values: ``disks``, ``packages`` that are missing, ``files`` as config_files takes them, the
-    ``program`` where it is installed, ``source`` and ``look``, the program and the arguments with
-    which a Python that reads it says what it would do, and the mount's ``unit``.
+    ``program`` where it is installed, ``look``, the command that says what it would do when it
+    reads its text, and the mount's ``unit``.
     """
     node, options = asked.node, asked.options
     models = ", ".join(options["models"])
@@ -80,15 +80,13 @@ def plan(asked: Asked) -> Plan:
     if why_not:
         return Plan(skipped=[Skipped("nvme_scratch", why_not)])
     settings = _settings(options, len(disks) if expected is None else expected)
-    source = asked.text("roles/nvme_scratch/files/nvme_scratch.py")
     there = all(node["programs"].get(name) for name in ("mdadm", "mkfs.xfs"))
     return Plan(
         values={
             "disks": disks,
             "packages": [] if there else ["mdadm", "xfsprogs"],
-            "files": _files(asked, settings, source),
+            "files": _files(asked, settings),
             "program": _PROGRAM,
-            "source": source,
             "look": [asked.python, "-I", "-", "--check", "--settings", json.dumps(settings)],
             "unit": unit_name(options["mount_point"]),
         }
@@ -110,7 +108,7 @@ def _settings(options: Any, disks: int) -> Dict[str, Any]:
     }
 
 
-def _files(asked: Asked, settings: Dict[str, Any], source: str) -> List[Dict[str, str]]:
+def _files(asked: Asked, settings: Dict[str, Any]) -> List[Dict[str, str]]:
     device = f"/dev/disk/by-uuid/{settings['uuid']}"
     where = asked.options["mount_point"]
     mount = _MOUNT.format(
@@ -121,7 +119,12 @@ def _files(asked: Asked, settings: Dict[str, Any], source: str) -> List[Dict[str
     )
     units = "/etc/systemd/system"
     return [
-        {"path": _PROGRAM, "mode": "0755", "content": f"#!{asked.python} -I\n{source}"},
+        {
+            "path": _PROGRAM,
+            "mode": "0755",
+            "content": f"#!{asked.python} -I\n",
+            "source": "roles/nvme_scratch/files/nvme_scratch.py",
+        },
         {
             "path": "/etc/trueup/nvme_scratch.json",
             "content": json.dumps(settings, indent=4, sort_keys=True) + "\n",

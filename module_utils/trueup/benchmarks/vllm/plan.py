@@ -170,7 +170,7 @@ def _files(asked: Asked, build: str, home: str) -> List[Dict[str, str]]:
         {
             "path": f"{home}/vllm_driver.py",
             "mode": "0755",
-            "content": asked.text("roles/vllm/files/vllm_driver.py"),
+            "source": "roles/vllm/files/vllm_driver.py",
         },
     ]
     if build == "cpu":

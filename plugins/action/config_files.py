@@ -1,0 +1,34 @@
+"""A role's files: the text of those that are named by ``source`` is read on the controller."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+from trueup import benchmarks
+
+_PROJECT = Path(benchmarks.__file__).parents[3]
+
+
+class ActionModule(ActionBase):
+    """Ansible's entry."""
+
+    TRANSFERS_FILES = False
+
+    def run(
+        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """What the module config_files returns."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        files = [_filled(**entry) for entry in self._task.args["files"]]
+        result.update(self._execute_module(module_args={"files": files}, task_vars=task_vars))
+        return result
+
+
+def _filled(source: str = "", **entry: Any) -> dict[str, Any]:
+    """The entry with the text of ``source``, a file of the project, behind its content."""
+    if source:
+        text = (_PROJECT / source).read_text(encoding="utf-8")
+        entry["content"] = entry.get("content", "") + text
+    return entry
