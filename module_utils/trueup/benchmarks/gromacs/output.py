@@ -11,13 +11,13 @@ reset (``-resetstep``, ``-resethway``), if they were: then ns/day is steps * dt 
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import re
 from dataclasses import dataclass, field
-from typing import Dict, List, Mapping, Match, NoReturn, Optional, Pattern, Tuple
+from typing import Dict, List, Mapping, Match, Optional, Pattern, Sequence, Tuple
 
 from ...errors import ParseError, refuse_long_numbers
+from ...reading import Line, decoded, only, refuse_after
 from ...record import Metric
 
 __all__ = [
@@ -31,8 +31,6 @@ __all__ = [
 
 TOOL = "gromacs"
 DRIVER_PREFIX = "trueup-gromacs "
-_DRIVER_FORMAT = 1
-_STANDARD_ERROR = "[standard error]"
 _MARKS = (
     *("GROMACS version:", "Gromacs version:", "mdrun on rank 0", "mdrun on node 0"),
     *(DRIVER_PREFIX + "{", "A V E R A G E S"),
@@ -113,7 +111,7 @@ class GromacsOutput:
 
     Attributes:
         ns_per_day: simulated ns for each day of wall time, as printed.
-        wall_seconds, core_seconds: since the counters were reset, where they were.
+        wall_seconds: since the counters were reset, where they were.
         steps_timed: steps in that time.
         steps_done, steps_asked: of the whole run. GROMACS counts step 0: 1000 steps are 1001 in its
             statistics, and 1000 here; ``steps_asked`` is None for a run without an end.
@@ -129,7 +127,6 @@ class GromacsOutput:
 
     ns_per_day: float
     wall_seconds: float
-    core_seconds: float
     steps_timed: int
     steps_done: int
     steps_asked: Optional[int]
@@ -220,55 +217,41 @@ def parse_gromacs(text: str) -> GromacsOutput:
             one log, a figure that is missing or no number, or figures that contradict each other.
     """
     refuse_long_numbers(text)
-    driver, log = _split(text)
+    driver, log = _split([Line(one, number) for number, one in enumerate(text.split("\n"), 1)])
     return _Reader(log, driver).output()
 
 
-def _split(text: str) -> Tuple[Dict[str, str], str]:
+def _split(lines: Sequence[Line]) -> Tuple[Dict[str, str], Sequence[Line]]:
     """The driver's fields and the log that it vouches for; no fields for a log alone."""
-    lines = text.split("\n")
-    found = [number for number, line in enumerate(lines) if line.startswith(DRIVER_PREFIX)]
+    found = only(lines, DRIVER_PREFIX, "a second result line of the driver")
     if not found:
-        return {}, text
-    if len(found) > 1:
-        at = found[1]
-        raise ParseError("a second result line of the driver", at + 1, lines[at])
-    at = found[0]
-    line = lines[at]
-    try:
-        data = json.loads(line[len(DRIVER_PREFIX) :])
-    except (ValueError, RecursionError) as error:
-        message = f"the driver's line is cut off or damaged ({error})"
-        raise ParseError(message, at + 1, line) from None
-    if not isinstance(data, dict) or data.get("format") != _DRIVER_FORMAT:
-        raise ParseError(f"the driver's line is not of format {_DRIVER_FORMAT}", at + 1, line)
+        return {}, lines
+    line = found[0]
+    data = decoded(line, DRIVER_PREFIX, "the driver's line", version=1, role="gromacs")
     fields = ("log_sha256", "tpr_sha256", "mdrun")
     if set(data) != {"format", *fields} or not all(isinstance(data[n], str) for n in fields):
-        raise ParseError(f"the driver's line has not {', '.join(fields)}", at + 1, line)
-    log = "\n".join(lines[:at]) + "\n"
-    got = hashlib.sha256(log.encode("utf-8", errors="replace")).hexdigest()
+        raise line.error(f"the driver's line has not {', '.join(fields)}")
+    log = lines[: line.number - 1]
+    whole = "\n".join([*log, ""])
+    got = hashlib.sha256(whole.encode("utf-8", errors="replace")).hexdigest()
     if got != data["log_sha256"]:
-        raise ParseError(
-            f"the log above is damaged: its sha256 is {got}, the driver's {data['log_sha256']}",
-            at + 1,
-            line,
+        raise line.error(
+            f"the log above is damaged: its sha256 is {got}, the driver's {data['log_sha256']}"
         )
-    rest = "\n".join(lines[at + 1 :]).strip()
-    if rest and not rest.startswith(_STANDARD_ERROR):
-        raise ParseError("text after the driver's line", at + 2, lines[at + 1])
+    refuse_after(lines[line.number :], "text after the driver's line")
     # Read once, and not repeated in it: the others are told by the log that the sum vouches for.
     if not re.fullmatch(r"[0-9a-f]{64}", data["tpr_sha256"]):
-        raise ParseError("tpr_sha256 is no sha256", at + 1, line)
+        raise line.error("tpr_sha256 is no sha256")
     return {name: data[name] for name in fields}, log
 
 
 class _Reader:
-    """The log's lines, so that a refusal can name one."""
+    """The log, read from top to bottom: each part comes after the one before."""
 
-    def __init__(self, log: str, driver: Dict[str, str]) -> None:
-        self._lines = [line.rstrip("\r") for line in log.split("\n")]
+    def __init__(self, log: Sequence[Line], driver: Dict[str, str]) -> None:
+        self._lines = [Line(line.rstrip("\r"), line.number) for line in log]
         self._driver = driver
-        self._at = 0  # the log is read from top to bottom: each part comes after the one before
+        self._at = 0  # number of the last line that was read
 
     def output(self) -> GromacsOutput:
         error = fatal_error("\n".join(self._lines))
@@ -277,29 +260,27 @@ class _Reader:
         version = self._version()
         build = self._build()
         steps_asked, dt = self._input()
-        ranks, threads = self._optional(_RANKS), self._optional(_THREADS)
+        ranks, threads = self._at_most_one(_RANKS), self._at_most_one(_THREADS)
         offload, gpus = self._gpus()
-        atoms = self._whole(self._next(_ATOMS, "number of atoms"), "number of atoms")
-        self._next(_STARTED, "line 'Started mdrun on rank 0'")
-        started = self._at
+        atoms = self._atoms()
+        started, _ = self._next(_STARTED, "line 'Started mdrun on rank 0'")
         first, last, energies, averages = self._energies(started)
         done = last[1] - first[1] + 1
         reset = self._reset(started, first[1], last[1])
-        drift = self._drift(started, energies, first, last, dt, atoms)
+        drift = self._drift(started, energies, (first[1], last[1]), dt, atoms)
         self._statistics(averages, done)
         counted, pme_ranks, counted_threads = self._counted()
-        self._same(ranks, counted, "MPI ranks")
+        _same(ranks, counted, "MPI ranks")
         if not pme_ranks:
-            self._same(threads, counted_threads, "OpenMP threads")
-        total = self._number(self._next(_TOTAL, "total of the time accounting"), 1, "total time")
+            _same(threads, counted_threads, "OpenMP threads")
+        total = _positive(*self._next(_TOTAL, "total of the time accounting"), "total time")
         timed = done - (reset - first[1])
-        core, wall = self._time(total)
+        wall = self._time(total)
         rate = self._performance(wall, timed, dt, atoms)
         self._end()
         return GromacsOutput(
             ns_per_day=rate,
             wall_seconds=wall,
-            core_seconds=core,
             steps_timed=timed,
             steps_done=done - 1,
             steps_asked=steps_asked,
@@ -321,227 +302,180 @@ class _Reader:
 
     # --- finding lines
 
-    def _refuse(self, message: str, at: Optional[int] = None) -> NoReturn:
-        if at is None:
-            raise ParseError(message)
-        raise ParseError(message, at + 1, self._lines[at])
+    def _all(self, pattern: Pattern[str]) -> List[Tuple[Line, Match[str]]]:
+        found = ((line, pattern.match(line)) for line in self._lines)
+        return [(line, match) for line, match in found if match]
 
-    def _all(self, pattern: Pattern[str]) -> List[Tuple[int, Match[str]]]:
-        found = ((at, pattern.match(line)) for at, line in enumerate(self._lines))
-        return [(at, match) for at, match in found if match]
-
-    def _next(self, pattern: Pattern[str], what: str) -> Tuple[int, Match[str]]:
+    def _next(self, pattern: Pattern[str], what: str) -> Tuple[Line, Match[str]]:
         """The only line of that form, which must come after the last one that was read."""
         found = self._all(pattern)
         if not found:
-            self._refuse(f"no {what}: the log is cut off or damaged, or is not of mdrun")
+            raise ParseError(f"no {what}: the log is cut off or damaged, or is not of mdrun")
         if len(found) > 1:
-            self._refuse(f"a second {what}: two runs in one log", found[1][0])
-        at, match = found[0]
-        if at < self._at:
-            self._refuse(f"{what} stands too early in the log", at)
-        self._at = at
-        return at, match
+            raise found[1][0].error(f"a second {what}: two runs in one log")
+        line, match = found[0]
+        if line.number < self._at:
+            raise line.error(f"{what} stands too early in the log")
+        self._at = line.number
+        return line, match
 
-    def _optional(self, pattern: Pattern[str]) -> Optional[Tuple[int, int]]:
-        """Line and number of a line that not every version prints."""
+    def _at_most_one(self, pattern: Pattern[str]) -> Optional[Tuple[Line, Match[str]]]:
+        """A line that not every version prints."""
         found = self._all(pattern)
         if len(found) > 1:
-            self._refuse("this line stands twice: two runs in one log", found[1][0])
-        return (found[0][0], int(found[0][1].group(1))) if found else None
+            raise found[1][0].error("this line stands twice: two runs in one log")
+        return found[0] if found else None
 
-    def _whole(self, found: Tuple[int, Match[str]], what: str) -> int:
-        at, match = found
-        number = int(match.group(1))
-        if number < 1:
-            self._refuse(f"{what} is {number}", at)
-        return number
-
-    def _number(self, found: Tuple[int, Match[str]], group: int, what: str) -> float:
-        at, match = found
-        return self._positive(match.group(group), what, at)
-
-    def _positive(self, text: str, what: str, at: int) -> float:
-        value = self._float(text, what, at)
-        if value <= 0:
-            self._refuse(f"{what} {text!r} is not a positive number", at)
-        return value
-
-    def _float(self, text: str, what: str, at: int) -> float:
-        try:
-            value = float(text)
-        except ValueError:
-            self._refuse(f"{what} {text!r} is not a number", at)
-        if not math.isfinite(value):
-            self._refuse(f"{what} is {text.strip()}: the simulation blew up", at)
-        return value
-
-    def _same(self, said: Optional[Tuple[int, int]], counted: int, what: str) -> None:
-        if said and said[1] != counted:
-            self._refuse(f"{said[1]} {what} here, and {counted} in the time accounting", said[0])
+    def _below(self, line: Line) -> Line:
+        """The next line; an empty one at the end."""
+        return next(iter(self._lines[line.number : line.number + 1]), Line("", line.number + 1))
 
     # --- the head
 
     def _version(self) -> str:
         programs = self._all(_PROGRAM)
         if len(programs) > 1:
-            self._refuse("a second log begins here: two runs in one log", programs[1][0])
-        at, match = self._next(_VERSION, "line 'GROMACS version:'")
+            raise programs[1][0].error("a second log begins here: two runs in one log")
+        line, match = self._next(_VERSION, "line 'GROMACS version:'")
         version = match.group(1)
         if programs and programs[0][1].group(1) != version:
-            self._refuse(f"version {version}, and {programs[0][1].group(1)} in the title", at)
+            raise line.error(f"version {version}, and {programs[0][1].group(1)} in the title")
         if not re.match(r"20(?:1[89]|[2-9]\d)\b", version):
-            self._refuse(f"GROMACS {version} is older than 2018, the first that is understood", at)
+            raise line.error(f"GROMACS {version} is older than 2018, the first that is understood")
         return version
 
     def _build(self) -> Dict[str, str]:
-        build = {}
-        for name, pattern in _BUILD.items():
-            found = self._all(pattern)
-            if found:
-                build[name] = found[0][1].group(1)
-        return build
+        found = ((name, self._all(pattern)) for name, pattern in _BUILD.items())
+        return {name: matches[0][1].group(1) for name, matches in found if matches}
 
     def _input(self) -> Tuple[Optional[int], float]:
-        dt = self._number(self._next(_DT, "dt in the input parameters"), 1, "dt")
+        dt = _positive(*self._next(_DT, "dt in the input parameters"), "dt")
         match = self._next(_STEPS, "nsteps in the input parameters")[1]
         override = self._all(_OVERRIDE)
         if len(override) > 1:
-            self._refuse("nsteps is overridden twice: two runs in one log", override[1][0])
+            raise override[1][0].error("nsteps is overridden twice: two runs in one log")
         asked = int((override[0][1] if override else match).group(1))
         return (None if asked < 0 else asked), dt
 
+    def _atoms(self) -> int:
+        line, match = self._next(_ATOMS, "number of atoms")
+        atoms = int(match.group(1))
+        if atoms < 1:
+            raise line.error(f"number of atoms is {atoms}")
+        return atoms
+
     def _gpus(self) -> Tuple[Dict[str, str], int]:
         """What ran on GPUs, and on how many."""
-        offload = dict.fromkeys(("nb", "pme", "bonded", "update"), "cpu")
         mapping, on_gpu, update, pme = map(self._at_most_one, (_MAPPING, _ON_GPU, _UPDATE, _PME))
         if mapping is None:
             stray = on_gpu or update or pme
             if stray:
-                self._refuse("work on a GPU, and no 'Mapping of GPU IDs'", stray[0])
-            return offload, 0
-        at, match = mapping
-        listed = self._gpu_tasks(at, int(match.group(1)))
-        devices = len({task.partition(":")[2] for task in listed})
-        kinds = {task.partition(":")[0] for task in listed}
-        offload["nb"] = "gpu"  # whatever else is there, the short-ranged interactions are
-        if ("PME" in kinds) != (pme is not None) and on_gpu:
-            self._refuse("the GPU tasks and what they do contradict each other about PME", at)
-        if "PME" in kinds:
-            # 2018 maps the tasks and does not say what they do.
-            whole = pme is None or pme[1].group(1) == "all aspects"
-            offload["pme"] = "gpu" if whole else "mixed"
-        if on_gpu and on_gpu[1].group(1):
-            offload["bonded"] = "gpu"
-        if update and update[1].group(1) == "GPU":
-            offload["update"] = "gpu"
-        return offload, devices
+                raise stray[0].error("work on a GPU, and no 'Mapping of GPU IDs'")
+            return dict.fromkeys(("nb", "pme", "bonded", "update"), "cpu"), 0
+        line = mapping[0]
+        tasks = self._gpu_tasks(*mapping)
+        has_pme = any(kind == "PME" for kind, _ in tasks)
+        if has_pme != (pme is not None) and on_gpu:
+            raise line.error("the GPU tasks and what they do contradict each other about PME")
+        # 2018 maps the tasks and does not say what they do.
+        all_of_pme = pme is None or pme[1].group(1) == "all aspects"
+        offload = {
+            "nb": "gpu",  # whatever else is there, the short-ranged interactions are
+            "pme": "cpu" if not has_pme else "gpu" if all_of_pme else "mixed",
+            "bonded": "gpu" if on_gpu and on_gpu[1].group(1) else "cpu",
+            "update": "gpu" if update and update[1].group(1) == "GPU" else "cpu",
+        }
+        return offload, len({device for _, device in tasks})
 
-    def _gpu_tasks(self, at: int, count: int) -> List[str]:
-        """The tasks that the line below ``at`` lists: "PP:0", "PME:1"."""
-        tasks = _TASKS.match(self._lines[at + 1]) if at + 1 < len(self._lines) else None
+    def _gpu_tasks(self, line: Line, match: Match[str]) -> List[Tuple[str, str]]:
+        """The tasks that the line below lists, as kind and GPU: ("PP", "0"), ("PME", "1")."""
+        tasks = _TASKS.match(self._below(line))
         listed = tasks.group(1).split(",") if tasks else []
-        if len(listed) != count:
-            self._refuse(f"{count} GPU tasks, and {len(listed)} are listed", at)
-        return listed
-
-    def _at_most_one(self, pattern: Pattern[str]) -> Optional[Tuple[int, Match[str]]]:
-        """The only line that fits, and where it stands."""
-        found = self._all(pattern)
-        if len(found) > 1:
-            self._refuse("this line stands twice: two runs in one log", found[1][0])
-        return found[0] if found else None
+        if len(listed) != int(match.group(1)):
+            raise line.error(f"{match.group(1)} GPU tasks, and {len(listed)} are listed")
+        return [(kind, gpu) for kind, _, gpu in (task.partition(":") for task in listed)]
 
     # --- the steps
 
     def _energies(
-        self, started: int
-    ) -> Tuple[Tuple[int, int], Tuple[int, int], Dict[int, Tuple[str, int]], Optional[int]]:
+        self, started: Line
+    ) -> Tuple[Tuple[Line, int], Tuple[Line, int], Dict[int, Tuple[str, Line]], Optional[Line]]:
         """First and last step that the log shows (line, step), the conserved energy at each (as
         printed, and its line), and the line of the averages' table."""
-        shown: List[Tuple[int, int]] = []
-        energies: Dict[int, Tuple[str, int]] = {}
-        averages: Optional[int] = None
-        for at in range(started, len(self._lines)):
-            line = self._lines[at]
+        shown: List[Tuple[Line, int]] = []
+        energies: Dict[int, Tuple[str, Line]] = {}
+        averages: Optional[Line] = None
+        for line in self._lines[started.number - 1 :]:
             if _STEP_HEADER.match(line):
-                shown.append(self._step(at + 1, shown))
+                shown.append(self._step(line, shown))
             elif "A V E R A G E S" in line:
                 if averages is not None:
-                    self._refuse("a second table of averages: two runs in one log", at)
-                averages = at
+                    raise line.error("a second table of averages: two runs in one log")
+                averages = line
             elif line == "   Energies (kJ/mol)":
-                table = self._table(at)
+                table = self._table(line)
                 name = "Conserved En." if "Conserved En." in table else "Total Energy"
                 if averages is None and name in table:
                     if not shown:
-                        self._refuse("energies before the first step", at)
+                        raise line.error("energies before the first step")
                     if shown[-1][1] in energies:
-                        self._refuse(f"a second table of energies of step {shown[-1][1]}", at)
+                        raise line.error(f"a second table of energies of step {shown[-1][1]}")
                     energies[shown[-1][1]] = table[name]
         if len(shown) < 2:
-            self._refuse("no first and last step: the log is cut off or damaged")
+            raise ParseError("no first and last step: the log is cut off or damaged")
         return shown[0], shown[-1], energies, averages
 
-    def _step(self, at: int, shown: List[Tuple[int, int]]) -> Tuple[int, int]:
-        words = self._lines[at].split() if at < len(self._lines) else []
+    def _step(self, header: Line, shown: List[Tuple[Line, int]]) -> Tuple[Line, int]:
+        line = self._below(header)
+        words = line.split()
         if len(words) not in (2, 3) or not words[0].isdigit():
-            self._refuse("no step below 'Step Time'", min(at, len(self._lines) - 1))
+            raise (line or header).error("no step below 'Step Time'")
         step = int(words[0])
-        self._float(words[1], "time", at)
+        _float(words[1], "time", line)
         if shown and step <= shown[-1][1]:
-            self._refuse(f"step {step} after step {shown[-1][1]}", at)
-        return at, step
+            raise line.error(f"step {step} after step {shown[-1][1]}")
+        return line, step
 
-    def _table(self, at: int) -> Dict[str, Tuple[str, int]]:
+    def _table(self, header: Line) -> Dict[str, Tuple[str, Line]]:
         """Names to figures (and their lines) of a table of energies: lines of names and of figures
         in turn, each cell 15 wide."""
-        table: Dict[str, Tuple[str, int]] = {}
-        at += 1
-        while at < len(self._lines) and self._lines[at].strip():
-            names = self._cells(self._lines[at])
-            figures = self._cells(self._lines[at + 1]) if at + 1 < len(self._lines) else []
+        table: Dict[str, Tuple[str, Line]] = {}
+        line = self._below(header)
+        while line.strip():
+            below = self._below(line)
+            names, figures = _cells(line), _cells(below)
             if len(names) != len(figures):
-                self._refuse(f"{len(names)} names of energies and {len(figures)} figures", at)
+                raise line.error(f"{len(names)} names of energies and {len(figures)} figures")
             for name, figure in zip(names, figures):
                 if name in table:
-                    self._refuse(f"{name} stands twice", at)
-                self._float(figure, name, at + 1)
-                table[name] = (figure, at + 1)
-            at += 2
+                    raise line.error(f"{name} stands twice")
+                _float(figure, name, below)
+                table[name] = (figure, below)
+            line = self._below(below)
         if not table:
-            self._refuse("an empty table of energies", at - 1)
+            raise header.error("an empty table of energies")
         return table
 
-    @staticmethod
-    def _cells(line: str) -> List[str]:
-        # A negative figure fills its cell less: split by width, for names hold blanks.
-        return [
-            line[start : start + _ENERGY_WIDTH].strip()
-            for start in range(0, len(line.rstrip()), _ENERGY_WIDTH)
-        ]
-
-    def _reset(self, started: int, first: int, last: int) -> int:
+    def _reset(self, started: Line, first: int, last: int) -> int:
         """The step from which time is counted."""
         found = self._all(_RESET)
-        restarted = [at for at, n in enumerate(self._lines) if n.startswith("Restarted time on ")]
+        restarted = [line for line in self._lines if line.startswith("Restarted time on ")]
         if len(found) > 1 or len(restarted) != len(found):
-            at = found[-1][0] if found else restarted[0]
-            self._refuse("the counters were not reset exactly once, or not at all", at)
+            line = found[-1][0] if found else restarted[0]
+            raise line.error("the counters were not reset exactly once, or not at all")
         if not found:
             return first
-        at, match = found[0]
+        line, match = found[0]
         step = int(match.group(1))
-        if at < started or not first <= step <= last:
-            self._refuse(f"counters reset at step {step}, of {first} to {last}", at)
+        if line.number < started.number or not first <= step <= last:
+            raise line.error(f"counters reset at step {step}, of {first} to {last}")
         return step
 
     def _drift(
         self,
-        started: int,
-        energies: Dict[int, Tuple[str, int]],
-        first: Tuple[int, int],
-        last: Tuple[int, int],
+        started: Line,
+        energies: Dict[int, Tuple[str, Line]],
+        ends: Tuple[int, int],
         dt: float,
         atoms: int,
     ) -> Optional[float]:
@@ -550,99 +484,83 @@ class _Reader:
         printed = self._all(_DRIFT)
         over = self._all(_CONSERVED)
         if len(printed) > 1 or len(over) != len(printed):
-            self._refuse(
-                "the energy drift stands twice, or not with its time", (printed or over)[-1][0]
+            raise (printed or over)[-1][0].error(
+                "the energy drift stands twice, or not with its time"
             )
-        length = (last[1] - first[1]) * dt
-        ends = [energies.get(step) for step in (first[1], last[1])]
-        if ends[0] is None or ends[1] is None:
+        shown = [energies[step] for step in ends if step in energies]
+        if len(shown) < len(ends):
             if printed:
-                self._refuse("an energy drift without energies at both ends", printed[0][0])
+                raise printed[0][0].error("an energy drift without energies at both ends")
             return None
-        values = [self._float(end[0], "conserved energy", end[1]) for end in ends if end]
-        computed = (values[1] - values[0]) / (length * atoms)
-        # Energies have six digits.
-        rounding = sum(10 ** (math.floor(math.log10(abs(v))) - 5) for v in values if v) / 2
-        allowed = 1.01 * rounding / (length * atoms)
+        steps = ends[1] - ends[0]
+        first, last = (_float(text, "conserved energy", line) for text, line in shown)
+        computed = (last - first) / (steps * dt * atoms)
         if not printed:
             return computed
-        at, match = printed[0]
-        if at < started:
-            self._refuse("the energy drift stands before the run", at)
-        drift = self._float(match.group(1), "energy drift", at)
-        said = self._number(over[0], 1, "length of the simulation")
-        if not math.isclose(said, length, rel_tol=1e-5):
-            self._refuse(f"{said:g} ps are not {last[1] - first[1]} steps of {dt:g} ps", over[0][0])
-        # Three digits.
+        line, match = printed[0]
+        if line.number < started.number:
+            raise line.error("the energy drift stands before the run")
+        drift = _float(match.group(1), "energy drift", line)
+        said = _positive(*over[0], "length of the simulation")
+        if not math.isclose(said, steps * dt, rel_tol=1e-5):
+            raise over[0][0].error(f"{said:g} ps are not {steps} steps of {dt:g} ps")
+        # Energies have six digits, the drift three.
+        allowed = 1.01 * _half_digit(first, last) / (steps * dt * atoms)
         if abs(drift - computed) > allowed + 0.0051 * abs(drift) + 5e-12:
-            self._refuse(f"drift {drift:g}, and {computed:.3g} from the energies printed", at)
+            raise line.error(f"drift {drift:g}, and {computed:.3g} from the energies printed")
         return drift
 
-    def _statistics(self, averages: Optional[int], done: int) -> None:
-        found = self._all(_STATISTICS)
-        if not found:
+    def _statistics(self, averages: Optional[Line], done: int) -> None:
+        if not self._all(_STATISTICS):
             if not any(_NO_STATISTICS in line for line in self._lines):
-                self._refuse("no averages: the log is cut off or damaged")
+                raise ParseError("no averages: the log is cut off or damaged")
             return
-        at, match = self._next(_STATISTICS, "line 'Statistics over'")
-        if averages is None or at < averages:
-            self._refuse("statistics before the table of averages", at)
+        line, match = self._next(_STATISTICS, "line 'Statistics over'")
+        if averages is None or line.number < averages.number:
+            raise line.error("statistics before the table of averages")
         if int(match.group(1)) != done:
-            self._refuse(f"statistics over {match.group(1)} steps, and {done} were done", at)
+            raise line.error(f"statistics over {match.group(1)} steps, and {done} were done")
 
     # --- the end
 
     def _counted(self) -> Tuple[int, int, int]:
         """All ranks, those for PME alone, and threads of a rank, in the time accounting."""
-        at, match = self._next(_COUNTED, "line 'On N MPI ranks'")
+        line, match = self._next(_COUNTED, "line 'On N MPI ranks'")
         ranks, threads = int(match.group(1)), int(match.group(3) or 1)
         pme = 0
         if match.group(2):
-            other = _COUNTED_PME.match(self._lines[at + 1]) if at + 1 < len(self._lines) else None
+            other = _COUNTED_PME.match(self._below(line))
             if not other:
-                self._refuse("ranks doing PP, and none doing PME", at)
+                raise line.error("ranks doing PP, and none doing PME")
             pme = int(other.group(1))
         if ranks < 1 or threads < 1 or (match.group(2) and pme < 1):
-            self._refuse("a number of ranks or threads below 1", at)
+            raise line.error("a number of ranks or threads below 1")
         return ranks + pme, pme, threads
 
-    def _time(self, total: float) -> Tuple[float, float]:
-        at, _ = self._next(_TIME_HEADER, "line 'Core t (s)  Wall t (s)'")
-        found = self._next(_TIME, "line 'Time:'")
-        if found[0] != at + 1:
-            self._refuse("'Time:' does not stand below its header", found[0])
+    def _time(self, total: float) -> float:
+        header, _ = self._next(_TIME_HEADER, "line 'Core t (s)  Wall t (s)'")
+        line, match = self._next(_TIME, "line 'Time:'")
+        if line.number != header.number + 1:
+            raise line.error("'Time:' does not stand below its header")
         core, wall, percent = (
-            self._number(found, n, what)
-            for n, what in ((1, "core time"), (2, "wall time"), (3, "percentage"))
+            _positive(line, match, what, group)
+            for group, what in ((1, "core time"), (2, "wall time"), (3, "percentage"))
         )
         slack = _ROUNDED * percent / wall + 100 * _ROUNDED / wall + 0.0501
         if abs(100 * core / wall - percent) > slack:
-            self._refuse(f"core time {core} is not {percent} % of {wall} s", found[0])
+            raise line.error(f"core time {core} is not {percent} % of {wall} s")
         if abs(total - wall) > 2 * _ROUNDED:
-            self._refuse(f"wall time {wall} s, and {total} s in the accounting", found[0])
-        return core, wall
+            raise line.error(f"wall time {wall} s, and {total} s in the accounting")
+        return wall
 
     def _performance(self, wall: float, steps: int, dt: float, atoms: int) -> float:
         """ns/day, which stands in the line three to five times in other words."""
-        at, match = self._next(_PERFORMANCE, "line 'Performance:'")
-        header = self._lines[at - 1]
-        names, words = _COLUMN.findall(header), match.group(1).split()
-        unknown = [name for name in names if name not in _COLUMNS]
-        if not names or unknown or _COLUMN.sub("", header).strip():
-            self._refuse("the columns of the performance are not understood", at - 1)
-        if len(names) != len(words) or len(set(names)) != len(names):
-            self._refuse(f"{len(names)} columns and {len(words)} figures", at)
-        if not {"ns/day", "hour/ns"} <= set(names):
-            self._refuse("ns/day and hour/ns are not both there", at - 1)
-        between = self._lines[self._at_time() + 1 : at - 1]
-        if len(between) > 1 or any(not _LONG_TIME.match(line) for line in between):
-            self._refuse("'Performance:' does not follow the times", at)
-        figures: Dict[str, float] = {}
-        for name, word in zip(names, words):
-            value = self._float(word, name, at)
-            if value < 0 or (name == "ns/day" and not value):
-                self._refuse(f"{name} {word} is not a positive number", at)
-            figures[name] = value
+        timed = self._at
+        line, match = self._next(_PERFORMANCE, "line 'Performance:'")
+        figures = _figures(self._lines[line.number - 2], line, match.group(1).split())
+        between = self._lines[timed : line.number - 2]
+        if len(between) > 1 or any(not _LONG_TIME.match(other) for other in between):
+            raise line.error("'Performance:' does not follow the times")
         rate = figures["ns/day"]
         low, high = wall - _ROUNDED, wall + _ROUNDED
         per_second = (steps / high, steps / low if low > 0 else math.inf)
@@ -655,27 +573,18 @@ class _Reader:
         }
         for name, (least, most) in expected.items():
             if name in figures and not least - _ROUNDED <= figures[name] <= most + _ROUNDED:
-                self._refuse(
+                raise line.error(
                     f"{name} {figures[name]:g} contradicts {steps} steps of {dt:g} ps in "
-                    f"{wall:g} s and {rate:g} ns/day ({least:.6g} to {most:.6g})",
-                    at,
+                    f"{wall:g} s and {rate:g} ns/day ({least:.6g} to {most:.6g})"
                 )
         return rate
 
-    def _at_time(self) -> int:
-        return self._all(_TIME)[0][0]
-
     def _end(self) -> None:
         performance = self._at
-        at, _ = self._next(_FINISHED, "line 'Finished mdrun on rank 0'")
-        if at != performance + 1:
-            self._refuse("'Finished mdrun' does not follow the performance", at)
-        for after in range(at + 1, len(self._lines)):
-            line = self._lines[after].strip()
-            if line == _STANDARD_ERROR:
-                return
-            if line:
-                self._refuse("text after 'Finished mdrun'", after)
+        line, _ = self._next(_FINISHED, "line 'Finished mdrun on rank 0'")
+        if line.number != performance + 1:
+            raise line.error("'Finished mdrun' does not follow the performance")
+        refuse_after(self._lines[line.number :], "text after 'Finished mdrun'")
 
     def _warnings(self, build: Mapping[str, str]) -> List[str]:
         found = []
@@ -698,3 +607,56 @@ class _Reader:
         if any(_TUNED in line for line in self._lines):
             found.append("PME was tuned during the run: grid and cut-off are not the input's")
         return list(dict.fromkeys(found))
+
+
+def _float(text: str, what: str, line: Line) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise line.error(f"{what} {text!r} is not a number") from None
+    if not math.isfinite(value):
+        raise line.error(f"{what} is {text.strip()}: the simulation blew up")
+    return value
+
+
+def _positive(line: Line, match: Match[str], what: str, group: int = 1) -> float:
+    value = _float(match.group(group), what, line)
+    if value <= 0:
+        raise line.error(f"{what} {match.group(group)!r} is not a positive number")
+    return value
+
+
+def _same(said: Optional[Tuple[Line, Match[str]]], counted: int, what: str) -> None:
+    if said and int(said[1].group(1)) != counted:
+        number = int(said[1].group(1))
+        raise said[0].error(f"{number} {what} here, and {counted} in the time accounting")
+
+
+def _cells(line: str) -> List[str]:
+    # A negative figure fills its cell less: split by width, for names hold blanks.
+    return [
+        line[start : start + _ENERGY_WIDTH].strip()
+        for start in range(0, len(line.rstrip()), _ENERGY_WIDTH)
+    ]
+
+
+def _half_digit(*energies: float) -> float:
+    """How far their sum may be off: half of the sixth digit of each."""
+    return sum(10.0 ** (math.floor(math.log10(abs(one))) - 5) for one in energies if one) / 2
+
+
+def _figures(header: Line, line: Line, words: Sequence[str]) -> Dict[str, float]:
+    """The line of the performance, by column."""
+    names = _COLUMN.findall(header)
+    unknown = [name for name in names if name not in _COLUMNS]
+    if not names or unknown or _COLUMN.sub("", header).strip():
+        raise header.error("the columns of the performance are not understood")
+    if len(names) != len(words) or len(set(names)) != len(names):
+        raise line.error(f"{len(names)} columns and {len(words)} figures")
+    if not {"ns/day", "hour/ns"} <= set(names):
+        raise header.error("ns/day and hour/ns are not both there")
+    figures = {name: _float(word, name, line) for name, word in zip(names, words)}
+    for name, word in zip(names, words):
+        if figures[name] < 0 or (name == "ns/day" and not figures[name]):
+            raise line.error(f"{name} {word} is not a positive number")
+    return figures
