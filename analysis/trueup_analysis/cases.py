@@ -1,6 +1,6 @@
-"""The loaded frames as plain objects, a ``Case`` a record: what is judged, listed and reported.
+"""Records as plain objects, a ``Case`` each: what is judged, listed and reported.
 
-Neither pandas nor numpy is imported here, because ``trueup read`` judges figures without a frame.
+Neither pandas nor Arrow is imported here, because ``trueup read`` judges figures without a table.
 """
 
 from __future__ import annotations
@@ -9,9 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-
-    import pandas as pd
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from .load import Loaded
 
@@ -128,15 +126,13 @@ class Case:
         return f"{self.ranks}x{self.threads}" + ("" if binding in _NO_BINDING else f" {binding}")
 
 
-_TEXTS: Final = {
-    **{name: name for name in ("run_id", "benchmark", "case", "outcome", "source", "provenance")},
-    **{name: name for name in ("reason", "vm_size", "region", "offer", "started_at", "raw_path")},
-}
-_COUNTS: Final = {
-    **{name: name for name in ("node_count", "ranks", "cores", "gpus")},
-    "threads_per_rank": "threads",
-}
-_OBJECTS: Final = ("parameters", "software", "system", "command")
+_COLUMNS: Final = (
+    *("run_id", "benchmark", "case", "outcome", "reason", "vm_size", "region", "offer"),
+    *("started_at", "raw_path", "source", "provenance", "node_count", "ranks", "cores", "gpus"),
+    *("parameters", "software", "system", "command"),
+)
+# Columns that have another name here.
+_RENAMED: Final = {"threads_per_rank": "threads", "duration_seconds": "duration"}
 
 
 def read_cases(
@@ -152,30 +148,23 @@ def read_cases(
         metrics: only the figures of these names, which is quicker; None for all.
         as_size: the size that every record is taken for, instead of its own.
     """
-    frame = loaded.cases
-    if frame.empty:
-        return []
+    chosen, numbers = loaded, list(range(loaded.table.num_rows))
     if records is not None:
-        frame = frame[frame["record"].isin(records)]
-    figures = _figures(loaded.metrics, None if records is None else set(frame["record"]), metrics)
-    columns: dict[str, Iterable[Any]] = {
-        ours: _values(frame[theirs]) for theirs, ours in (_TEXTS | _COUNTS).items()
-    }
-    columns["duration"] = _values(frame["duration_seconds"])
-    columns |= {name: frame[name].tolist() for name in _OBJECTS}
-    columns["record"] = frame["record"].tolist()
-    counts = columns["node_count"]
-    columns["nodes"] = [
-        _names(nodes, count) for nodes, count in zip(_values(frame["nodes"]), counts, strict=True)
+        numbers = sorted(records)
+        chosen = loaded.only(numbers)
+    columns = {name: chosen.values(name) for name in _COLUMNS}
+    columns |= {ours: chosen.values(theirs) for theirs, ours in _RENAMED.items()}
+    columns["nodes"] = list(map(_names, chosen.values("nodes"), columns["node_count"]))
+    columns["record"] = numbers
+    columns["figures"] = [[] for _ in numbers]
+    for place, *figure in chosen.figures(metrics):
+        columns["figures"][place].append(Figure(*figure))
+    if as_size is not None:
+        columns["vm_size"] = [as_size] * len(numbers)
+    return [
+        Case(**dict(zip(columns, values, strict=True)))
+        for values in zip(*columns.values(), strict=True)
     ]
-    names = list(columns)
-    made = []
-    for values in zip(*columns.values(), strict=True):
-        fields = dict(zip(names, values, strict=True))
-        if as_size is not None:
-            fields["vm_size"] = as_size
-        made.append(Case(figures=figures.get(fields["record"], ()), **fields))
-    return made
 
 
 def _names(nodes: str | None, count: int | None) -> tuple[str, ...]:
@@ -183,42 +172,6 @@ def _names(nodes: str | None, count: int | None) -> tuple[str, ...]:
     if nodes is None:
         return ("unknown",)
     return tuple(nodes.split("+")) if count is not None and count > 1 else (nodes,)
-
-
-def _figures(
-    metrics: pd.DataFrame, records: set[int] | None, names: Collection[str] | None
-) -> dict[int, list[Figure]]:
-    """Record -> its rows."""
-    if metrics.empty:
-        return {}
-    if names is not None:
-        metrics = metrics[metrics["name"].isin(names)]
-    if records is not None:
-        metrics = metrics[metrics["record"].isin(records)]
-    if metrics.empty:
-        return {}
-    rows = list(
-        map(Figure._make, zip(*(_values(metrics[name]) for name in Figure._fields), strict=True))
-    )
-    numbers = metrics["record"].to_numpy()
-    if (numbers[1:] < numbers[:-1]).any():
-        order = numbers.argsort(kind="stable")
-        numbers, rows = numbers[order], [rows[place] for place in order]
-    starts = [0, *((numbers[1:] != numbers[:-1]).nonzero()[0] + 1).tolist()]
-    ends = [*starts[1:], len(rows)]
-    return {int(numbers[start]): rows[start:end] for start, end in zip(starts, ends, strict=True)}
-
-
-def _values(column: pd.Series) -> list[Any]:
-    """A column as plain values, what is missing as None."""
-    if column.dtype == "category":
-        words = [*column.cat.categories, None]
-        return [words[code] for code in column.cat.codes.tolist()]
-    missing = column.isna()
-    values = column.tolist()
-    if not missing.any():
-        return values
-    return [None if lacks else value for value, lacks in zip(values, missing.tolist(), strict=True)]
 
 
 def kind_of(case: Case) -> str:

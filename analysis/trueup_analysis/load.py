@@ -6,13 +6,13 @@ import hashlib
 import os
 import re
 import stat
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
-import pandas as pd
 from trueup.errors import BadInput
 from trueup.record import SCHEMA
 
@@ -21,7 +21,10 @@ from .packed import canonical
 from .published import read_published
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Iterator, Sequence
+
+    import pandas as pd
+    import pyarrow as pa
 
 RUN_SCHEMA = "trueup.run/1"
 MEASURED = "measured"
@@ -170,7 +173,8 @@ class Excluded:
 
 @dataclass(frozen=True)
 class Loaded:
-    """What was read. What is unknown is a missing value in the sense of ``pandas.isna``.
+    """What was read: a table in the packed layout, and on demand its frames, in which a figure that
+    is unknown is a missing value in the sense of ``pandas.isna``.
 
     Attributes:
         cases: one row a record; columns: record (int, the key), run_id, benchmark, case, outcome
@@ -186,11 +190,34 @@ class Loaded:
         notes: sentences on what the reader did that the user should know.
     """
 
-    cases: pd.DataFrame
-    metrics: pd.DataFrame
+    table: pa.Table
     excluded: list[Excluded] = field(default_factory=list)
     runs: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def cases(self) -> pd.DataFrame:
+        return self._frames[0]
+
+    @property
+    def metrics(self) -> pd.DataFrame:
+        return self._frames[1]
+
+    @cached_property
+    def _frames(self) -> tuple[pd.DataFrame, pd.DataFrame]:
+        return packed.frames(self.table)
+
+    def values(self, name: str) -> list[Any]:
+        """A column of the records as plain values, None where unknown; equal ones are one."""
+        return packed.values(self.table, name)
+
+    def figures(self, names: Collection[str] | None = None) -> Iterator[tuple[Any, ...]]:
+        """Of each figure, or of those of some names, the place of its record and its columns."""
+        return packed.figures(self.table, names)
+
+    def only(self, records: Sequence[int]) -> Loaded:
+        """The same with these records alone, by their numbers."""
+        return replace(self, table=self.table.take(records))
 
 
 # Two copies of one record (a folder and its packed file, or the fact cache) agree in all of these.
@@ -225,16 +252,16 @@ def pack(loaded: Loaded, path: Path) -> None:
         "runs": loaded.runs,
         "notes": loaded.notes,
     }
-    packed.write(packed.from_frames(loaded.cases, loaded.metrics), rest, path)
+    packed.write(loaded.table, rest, path)
 
 
 def verify(loaded: Loaded) -> list[Excluded]:
     """The records whose raw output is gone or no longer has the sha256 that was recorded."""
     problems = []
-    with_raw = loaded.cases[loaded.cases["raw_sha256"].notna()]
-    for source, raw_path, expected in with_raw[["source", "raw_path", "raw_sha256"]].itertuples(
-        index=False
-    ):
+    columns = map(loaded.values, ("source", "raw_path", "raw_sha256"))
+    for source, raw_path, expected in zip(*columns, strict=True):
+        if expected is None:
+            continue
         try:
             found = hashlib.sha256(Path(raw_path).read_bytes()).hexdigest()
         except OSError as error:
@@ -292,27 +319,28 @@ class _Reader:
         tables = [table for table in self._tables if table.num_rows]
         if not tables:
             self._refuse_nothing(names)
-        cases, metrics = packed.frames(packed.join(tables))
+        table = packed.join(tables)
         # A packed file alone holds nothing twice, and looking costs a third of a second in 100,000.
-        alone = len(tables) == 1 and self._packed == 1
-        again = pd.Series(data=False, index=cases.index) if alone else cases.duplicated(_IDENTITY)
-        if again.any():
-            keep = cases.loc[~again, "record"]
-            number = pd.Series(range(len(keep)), index=keep)
-            cases = cases[~again].assign(record=range(len(keep))).reset_index(drop=True)
-            metrics = metrics[metrics["record"].isin(keep)]
-            metrics = metrics.assign(record=metrics["record"].map(number)).reset_index(drop=True)
-            self.notes.append(
-                f"{int(again.sum())} records were given more than once and count once."
-            )
+        if len(tables) > 1 or not self._packed:
+            table = self._once(table)
         runs = {str(run.get("run_id")): run for run in self.runs}
         return Loaded(
-            cases=cases,
-            metrics=metrics,
+            table=table,
             excluded=self.excluded,
             runs=[runs[run_id] for run_id in sorted(runs)],
             notes=self.notes,
         )
+
+    def _once(self, table: pa.Table) -> pa.Table:
+        """The first of records that agree in what tells them apart."""
+        keys = zip(*(packed.values(table, name) for name in _IDENTITY), strict=True)
+        first: dict[tuple[Any, ...], int] = {}
+        for place, key in enumerate(keys):
+            first.setdefault(key, place)
+        if again := table.num_rows - len(first):
+            self.notes.append(f"{again} records were given more than once and count once.")
+            return table.take(list(first.values()))
+        return table
 
     def _refuse_nothing(self, names: list[str]) -> None:
         where = ", ".join(names) or "nothing"
@@ -443,47 +471,18 @@ class _Reader:
                     self.excluded.append(Excluded(f"{path}#{key}", str(error)))
 
     def _add(self, record: Record, path: str) -> None:
-        raw = record.raw
+        raw, fields = record.raw, msgspec.structs.asdict(record)
         self._rows.append(
             {
-                "run_id": record.run_id,
-                "benchmark": record.benchmark,
-                "case": record.case,
-                "outcome": record.outcome,
-                "reason": record.reason,
+                **fields,
+                **{name: canonical(fields[name]) for name in packed.JSON},
                 "nodes": "+".join(record.nodes),
-                "vm_size": record.vm_size,
-                "region": record.region,
-                "offer": record.offer,
-                "started_at": record.started_at,
+                "cores": record.ranks * record.threads_per_rank,
+                "metrics": msgspec.to_builtins(record.metrics),
                 "raw_path": None if raw is None else os.path.join(os.path.dirname(path), raw.path),
                 "raw_sha256": None if raw is None else raw.sha256,
                 "source": path,
                 "provenance": MEASURED,
-                "node_count": record.node_count,
-                "ranks": record.ranks,
-                "threads_per_rank": record.threads_per_rank,
-                "cores": record.ranks * record.threads_per_rank,
-                "gpus": record.gpus,
-                "duration_seconds": record.duration_seconds,
-                "parameters": canonical(record.parameters),
-                "software": canonical(record.software),
-                "system": canonical(record.system),
-                "command": canonical(record.command),
-                "environment": canonical(record.environment),
-                "metrics": [
-                    {
-                        "name": row.name,
-                        "value": row.value,
-                        "unit": row.unit,
-                        "direction": row.direction,
-                        "message_bytes": _or_none(row.message_bytes),
-                        "device": _or_none(row.device),
-                        "statistic": _or_none(row.statistic),
-                        "n": _or_none(row.n),
-                    }
-                    for row in record.metrics
-                ],
             }
         )
 
@@ -530,10 +529,6 @@ def _starts_as_object(path: str) -> bool:
     except OSError:
         # Unreadable: let the reader say why.
         return True
-
-
-def _or_none(value: Any) -> Any:
-    return None if value is msgspec.UNSET else value
 
 
 def _untagged(value: Any) -> Any:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
-import pandas as pd
 import pyarrow as pa
+import pyarrow.json as pa_json
 import pyarrow.parquet as pq
 from trueup.errors import BadInput
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from pathlib import Path
+
+    import pandas as pd
 
 _TEXT = (
     *("run_id", "benchmark", "case", "outcome", "reason", "nodes", "vm_size", "region", "offer"),
@@ -22,22 +24,7 @@ _TEXT = (
 )
 _WHOLE = ("node_count", "ranks", "threads_per_rank", "cores", "gpus")
 # Mappings and lists, kept as JSON text: their keys differ from benchmark to benchmark.
-_JSON = ("parameters", "software", "system", "command", "environment")
-_CASE_COLUMNS = [
-    *("record", "run_id", "benchmark", "case", "outcome", "reason", "nodes", "vm_size", "region"),
-    *(
-        "offer",
-        "node_count",
-        "ranks",
-        "threads_per_rank",
-        "cores",
-        "gpus",
-        "parameters",
-        "software",
-    ),
-    *("system", "command", "environment", "started_at", "duration_seconds", "raw_path"),
-    *("raw_sha256", "source", "provenance"),
-]
+JSON = ("parameters", "software", "system", "command", "environment")
 _METRIC = pa.struct(
     [
         ("name", pa.string()),
@@ -50,13 +37,15 @@ _METRIC = pa.struct(
         ("n", pa.int64()),
     ]
 )
+# The least that Arrow reads at a time, bytes; a row is read whole.
+_BLOCK = 2**20
 _WORDS = ["name", "unit", "direction", "device", "statistic"]
 _SCHEMA = pa.schema(
     [
         *((name, pa.string()) for name in _TEXT),
         *((name, pa.int64()) for name in _WHOLE),
         ("duration_seconds", pa.float64()),
-        *((name, pa.string()) for name in _JSON),
+        *((name, pa.string()) for name in JSON),
         ("metrics", pa.list_(_METRIC)),
     ]
 )
@@ -69,7 +58,15 @@ def canonical(value: Any) -> str:
 
 def from_rows(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
     """A table from rows whose names are those of the layout; what is absent is unknown."""
-    return pa.Table.from_pylist(list(rows), schema=_SCHEMA)
+    if not rows:
+        return _SCHEMA.empty_table()
+    # By way of JSON: from Python's own values, pyarrow makes no array without importing pandas.
+    lines = list(map(msgspec.json.encode, rows))
+    return pa_json.read_json(
+        pa.py_buffer(b"\n".join(lines)),
+        pa_json.ReadOptions(block_size=max(_BLOCK, *map(len, lines)) + 1),
+        pa_json.ParseOptions(explicit_schema=_SCHEMA, unexpected_field_behavior="ignore"),
+    )
 
 
 def join(tables: Sequence[pa.Table]) -> pa.Table:
@@ -77,46 +74,64 @@ def join(tables: Sequence[pa.Table]) -> pa.Table:
     return pa.concat_tables(tables)
 
 
+def values(table: pa.Table, name: str) -> list[Any]:
+    """A column as plain values, None where unknown. Equal ones are one object, since sweeps repeat
+    most of them."""
+    return _plain(table.column(name), msgspec.json.decode if name in JSON else None)
+
+
+def figures(table: pa.Table, names: Collection[str] | None = None) -> Iterator[tuple[Any, ...]]:
+    """The place of its record and the metric columns of each figure, or of those of some names."""
+    owners, flat = _flat(table)
+    columns = [_numbers(owners, "q")]
+    for name in _METRIC.names:
+        column = flat.column(name)
+        is_value = name == "value"
+        columns.append(_numbers(column.combine_chunks(), "d") if is_value else _plain(column))
+    rows = zip(*columns, strict=True)
+    return rows if names is None else (row for row in rows if row[1] in names)
+
+
+def _plain(column: pa.ChunkedArray, decode: Callable[[str], Any] | None = None) -> list[Any]:
+    coded = column.combine_chunks().dictionary_encode(null_encoding="encode")
+    made = coded.dictionary.to_pylist()
+    made = made if decode is None else [decode(text) for text in made]
+    return [made[code] for code in _numbers(coded.indices, "i")]
+
+
+def _numbers(array: pa.Array, kind: Literal["i", "q", "d"]) -> list[Any]:
+    """The numbers of an array in which none is missing. pyarrow's own way imports pandas."""
+    if not len(array):
+        return []
+    memory: memoryview[Any] = memoryview(array.buffers()[1]).cast(kind)
+    return memory[array.offset : array.offset + len(array)].tolist()
+
+
+def _flat(table: pa.Table) -> tuple[pa.Array, pa.Table]:
+    """Of all figures the places of their records, and the metric columns."""
+    listed = table.column("metrics").combine_chunks()
+    return listed.value_parent_indices(), pa.Table.from_struct_array(listed.flatten())
+
+
 def frames(table: pa.Table) -> tuple[pd.DataFrame, pd.DataFrame]:
     """The frames ``cases`` and ``metrics``; ``record`` counts the table's rows from 0."""
+    # Half a second to import, which a list or a verdict does not need.
+    import pandas as pd  # noqa: PLC0415
+
     whole = {pa.int64(): pd.Int64Dtype()}.get
     cases = table.select([*_TEXT, *_WHOLE, "duration_seconds"]).to_pandas(types_mapper=whole)
-    for name in _JSON:
-        # Sweeps repeat most of these, so each distinct text is decoded once and the object shared.
-        coded = table.column(name).combine_chunks().dictionary_encode()
-        values = [msgspec.json.decode(text) for text in coded.dictionary.to_pylist()]
-        cases[name] = pd.Series([values[code] for code in coded.indices.to_numpy()], dtype=object)
+    for name in JSON:
+        cases[name] = pd.Series(values(table, name), dtype=object)
     cases["record"] = range(len(cases))
-    listed = table.column("metrics").combine_chunks()
-    flat = pa.Table.from_struct_array(listed.flatten())
+    owners, flat = _flat(table)
     metrics = flat.drop_columns(_WORDS).to_pandas(types_mapper=whole)
     for name in _WORDS:
         # A few words in millions of rows. Sorted, so that equal data make equal frames.
         coded = flat.column(name).combine_chunks().dictionary_encode().to_pandas()
         metrics[name] = coded.cat.reorder_categories(sorted(coded.cat.categories))
-    metrics = metrics[_METRIC.names]
     metrics["value"] = metrics["value"].astype("float64")
-    metrics.insert(0, "record", listed.value_parent_indices().to_numpy().astype("int64"))
-    return cases[_CASE_COLUMNS], metrics
-
-
-def from_frames(cases: pd.DataFrame, metrics: pd.DataFrame) -> pa.Table:
-    """The table from which ``frames`` makes these frames again."""
-    columns: dict[str, Any] = {}
-    for item in _SCHEMA:
-        if item.name in _JSON:
-            columns[item.name] = pa.array([canonical(value) for value in cases[item.name]])
-        elif item.name != "metrics":
-            columns[item.name] = pa.array(cases[item.name], type=item.type, from_pandas=True)
-    ordered = metrics.sort_values("record", kind="stable")
-    struct = pa.StructArray.from_arrays(
-        [pa.array(ordered[item.name], type=item.type, from_pandas=True) for item in _METRIC],
-        fields=list(_METRIC),
-    )
-    lengths = metrics.groupby("record").size().reindex(cases["record"], fill_value=0)
-    offsets = pa.array([0, *lengths.cumsum()], pa.int32())
-    columns["metrics"] = pa.ListArray.from_arrays(offsets, struct)
-    return pa.table(columns, schema=_SCHEMA)
+    metrics["record"] = owners.to_numpy().astype("int64")
+    return cases, metrics
 
 
 def write(table: pa.Table, rest: Mapping[str, Any], path: Path) -> None:

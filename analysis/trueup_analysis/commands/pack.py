@@ -39,4 +39,4 @@ def pack(
     loaded = load_results(sources)
     pack_(loaded, output)
     say_notes(loaded)
-    say(f"{len(loaded.cases)} records packed into {output}.")
+    say(f"{loaded.table.num_rows} records packed into {output}.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import statistics
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -14,7 +14,6 @@ from trueup.errors import BadInput
 
 from ..cases import TYPICAL, Case, Figure, read_cases
 from ..frames import rows_of
-from ..load import Loaded
 from . import tokens
 from .views import amount_rate, headline, view_of
 from .work import HOW, work_of
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
 
     from trueup.view import Measure, View, Work
 
+    from ..load import Loaded
     from .health.expectations import Expectations
 
 _RUN_TIME: Final = "run_time"
@@ -138,7 +138,7 @@ def rows_to_price(
         everything = len(held.cases) == len(loaded.cases)
         rows, said = _in_units(held, held.figures(loaded.metrics, all_records=everything))
         warnings += said
-        made += _cases_of(held, Loaded(loaded.cases, rows), expectations)
+        made += _cases_of(held, loaded, rows, expectations)
     if not made:
         message = (
             f"none of {len(loaded.cases)} records is ok and holds a run time or a rate of tokens"
@@ -166,12 +166,11 @@ def _in_units(held: _Held, rows: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]
 
 
 def _cases_of(
-    held: _Held, needed: Loaded, expectations: Expectations | None
+    held: _Held, loaded: Loaded, rows: pd.DataFrame, expectations: Expectations | None
 ) -> list[dict[str, Any]]:
     """One row a case of one benchmark: its records pooled, in the order of reading."""
-    rows = needed.metrics
     placed = (rows["message_bytes"].notna() | rows["device"].notna()).to_numpy()
-    single = _record_by_record(held, needed, set(rows.loc[placed, "record"]), expectations)
+    single = _record_by_record(held, loaded, set(rows.loc[placed, "record"]), expectations)
     cases = _keyed(held, single)
     number = cases.groupby(_CASE_KEYS, dropna=False, sort=False).ngroup().to_numpy()
     of_record = pd.Series(number, index=cases["record"].to_numpy())
@@ -286,11 +285,15 @@ def _whole(rows: pd.DataFrame, of_record: pd.Series) -> dict[int, list[Figure]]:
 
 
 def _record_by_record(
-    held: _Held, needed: Loaded, records: set[int], expectations: Expectations | None
+    held: _Held, loaded: Loaded, records: set[int], expectations: Expectations | None
 ) -> dict[int, dict[str, Any]]:
     """Headline figure and rates of the records that hold figures of devices or message sizes."""
-    cases = read_cases(needed, records=records) if records else []
-    return {case.record: _of_case(held, case, expectations) for case in cases}
+    units = held.units
+    found = {}
+    for case in read_cases(loaded, records=records, metrics=held.needed) if records else ():
+        known = [one for one in case.figures if one.unit == units.get(one.name, one.unit)]
+        found[case.record] = _of_case(held, replace(case, figures=known), expectations)
+    return found
 
 
 def _of_case(held: _Held, case: Case, expectations: Expectations | None) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..figures.reference import compare, storage, sums
@@ -25,9 +24,7 @@ def reference_section(loaded: Loaded, path: Path) -> Section | None:
     ours = ours[ours["outcome"] == "ok"]
     if ours.empty:
         return None
-    mine = replace(
-        loaded, cases=ours, metrics=loaded.metrics[loaded.metrics["record"].isin(ours["record"])]
-    )
+    mine = loaded.only(ours["record"].to_list())
     published = load([path])
     sheets = reference_sheets.reference(compare(published, mine), sums(published))
     parts = [Part(sheets=(sheet,)) for sheet in sheets]

@@ -40,7 +40,7 @@ def cases(loaded: Loaded, expectations: Expectations | None = None) -> list[Shee
 
 def _metrics(loaded: Loaded) -> set[str] | None:
     """The figures that a headline may be made of; all of them where a record has no view."""
-    if set(loaded.cases["benchmark"]) - set(views()):
+    if set(loaded.values("benchmark")) - set(views()):
         return None
     return {one.metric for view in views().values() for one in view.headlines}
 

@@ -206,3 +206,19 @@ def test_read_says_in_one_sentence_what_it_cannot_read(tmp_path: Path) -> None:
         done = as_process("read", tmp_path / name)
         assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
         assert done.stderr.startswith("trueup: error: ")
+
+
+@pytest.mark.parametrize("command", ["--help", "list", "health"])
+def test_a_command_that_makes_no_frame_starts_without_pandas(results: Path, command: str) -> None:
+    code = (
+        "import sys; from trueup_analysis import cli\n"
+        "try: cli.main()\n"
+        "finally: print('pandas' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, command, *([] if command == "--help" else [str(results)])],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.splitlines()[-1] == "False"

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from trueup.errors import BadInput
 from trueup.view import Measure, View, Work
-from trueup_analysis import cli
+from trueup_analysis import cli, packed
 from trueup_analysis.cases import read_cases
 from trueup_analysis.figures import views
 from trueup_analysis.figures.cost import CostTable, table
@@ -205,10 +205,10 @@ def test_a_price_that_is_none_is_refused(tmp_path: Path, price: float) -> None:
 
 
 def test_a_case_without_a_node_count_is_refused(tmp_path: Path) -> None:
-    loaded = measured(tmp_path, [made.record()])
-    cases = loaded.cases.assign(node_count=pd.array([pd.NA], dtype="Int64"))
+    (row,) = measured(tmp_path, [made.record()]).table.to_pylist()
+    loaded = Loaded(packed.from_rows([{**row, "node_count": None}]))
     with pytest.raises(BadInput, match=r"does not say on how many nodes it ran"):
-        table(Loaded(cases, loaded.metrics), prices=read_prices(PRICES))
+        table(loaded, prices=read_prices(PRICES))
 
 
 @pytest.mark.parametrize(

@@ -10,13 +10,12 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import fleet
-import pandas as pd
 import pytest
 import recorded_runs as runs
 import report_records as rr
 from report_pages import Seen, look
 from trueup.errors import BadInput, TrueupError
-from trueup_analysis import cli
+from trueup_analysis import cli, packed
 from trueup_analysis.catalog import folder
 from trueup_analysis.load import Excluded, Loaded, load
 from trueup_analysis.render.html import ROWS_SHOWN, VERDICTS, Page, Part, Section, render_html
@@ -426,7 +425,7 @@ def test_no_record_ok(tmp_path: Path) -> None:
 
 
 def test_nothing_loaded(tmp_path: Path) -> None:
-    empty = Loaded(pd.DataFrame(), pd.DataFrame(), excluded=[Excluded("a.json", "it is truncated")])
+    empty = Loaded(packed.from_rows([]), excluded=[Excluded("a.json", "it is truncated")])
     seen = look(write_report(empty, tmp_path / "report"))
     assert (
         "There is no record to report on: run `make run`, or name the folder of the records."
