@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 SCHEMA = json.loads(Path(records.__file__).with_name("record.schema.json").read_text())
+_FOLDER = re.compile(r"(?<=/trueup-)[a-z-]+-\w{8}(?=/|$)")
 COMMON = {"run_id": "20261120T091300Z-7c1e", "node_name": "node-1"}
 
 
@@ -63,8 +65,10 @@ class Runner:
         monkeypatch: pytest.MonkeyPatch,
         capsys: pytest.CaptureFixture[str],
         tmp_path: Path,
+        usual: Mapping[str, Any],
     ) -> None:
         self._module, self._monkeypatch, self._capsys = module, monkeypatch, capsys
+        self._usual = usual
         monkeypatch.setattr(bench.tempfile, "gettempdir", lambda: str(tmp_path))
         # What this machine has of a test's programs is not what a node has.
         monkeypatch.setattr(bench, "program_digest", lambda _: None)
@@ -77,7 +81,7 @@ class Runner:
         self._monkeypatch.setattr(slurm, "run", run)
         if run.lost:
             self._monkeypatch.setattr(Launcher, "lost", lambda _: run.lost)
-        given = {**COMMON, **arguments, "_ansible_check_mode": check}
+        given = {**COMMON, **self._usual, **arguments, "_ansible_check_mode": check}
         with patch_module_args(given), pytest.raises(SystemExit) as ended:
             self._module.main()
         result: dict[str, Any] = json.loads(self._capsys.readouterr().out)
@@ -85,39 +89,84 @@ class Runner:
         return result
 
 
-def checks_only(run_module: Any, output: str, **given: Any) -> None:
-    """In check mode a module runs nothing, says what it would run, and has all keys."""
-    run = FakeRun(stdout=output)
-    result = run_module(run, check=True, **given)
-    real = run_module(FakeRun(stdout=output), **given)
-    assert run.calls == []
-    assert set(result) == set(real)
-    assert {*RETURNED} <= set(real)
-    assert (result["record"], result["raw"], result["ansible_facts"]) == (None, None, {})
-    assert (result["command"], result["environment"]) == (real["command"], real["environment"])
+def checks_only(output: str, *, leaves: str | None = None, **given: Any) -> Callable[..., None]:
+    """A test: in check mode a module runs nothing, says what it would run, and has all keys.
+
+    Args:
+        output: of a run that goes well.
+        leaves: a folder below tmp_path that must be empty afterwards.
+        given: the module's arguments.
+    """
+
+    def test(run_module: Any, tmp_path: Path) -> None:
+        run = FakeRun(stdout=output)
+        result = run_module(run, check=True, **given)
+        left = list((tmp_path / leaves).iterdir()) if leaves else []
+        real = run_module(FakeRun(stdout=output), **given)
+        assert (run.calls, left) == ([], [])
+        assert set(result) == set(real)
+        assert {*RETURNED} <= set(real)
+        assert (result["record"], result["raw"], result["ansible_facts"]) == (None, None, {})
+        assert result["environment"] == real["environment"]
+        # A folder of the run has a name of its own.
+        assert [_FOLDER.sub("", word) for word in result["command"]] == [
+            _FOLDER.sub("", word) for word in real["command"]
+        ]
+
+    return test
 
 
 def ends_badly(
-    run_module: Any, ending: Mapping[str, Any], outcome: str, reason: str, **given: Any
-) -> None:
-    """A benchmark that ends so fails the module, with a record that says why."""
-    result = run_module(FakeRun(**ending), **given)
-    record = result["record"]
-    jsonschema.validate(record, SCHEMA)
-    assert (result["failed"], record["outcome"]) == (True, outcome)
-    assert (reason in record["reason"], reason in result["msg"]) == (True, True)
-    if outcome == "failed":
-        assert (record["metrics"], "ansible_facts" in result) == ([], False)
+    *endings: tuple[Mapping[str, Any], str, str], leaves: str | None = None, **given: Any
+) -> Callable[..., None]:
+    """Tests: a benchmark that ends so fails the module, with a record that says why.
+
+    Args:
+        endings: of FakeRun; the record's outcome; a part of its reason.
+        leaves: a folder below tmp_path that must be empty afterwards.
+        given: the module's arguments.
+    """
+
+    @pytest.mark.parametrize(("ending", "outcome", "reason"), endings)
+    def test(
+        run_module: Any, tmp_path: Path, ending: dict[str, Any], outcome: str, reason: str
+    ) -> None:
+        result = run_module(FakeRun(**ending), **given)
+        record = result["record"]
+        jsonschema.validate(record, SCHEMA)
+        assert (result["failed"], record["outcome"]) == (True, outcome)
+        assert (reason in record["reason"], reason in result["msg"]) == (True, True)
+        if outcome == "failed":
+            assert (record["metrics"], "ansible_facts" in result) == ([], False)
+        if leaves:
+            assert list((tmp_path / leaves).iterdir()) == []
+
+    return test
 
 
-def refuses(run_module: Any, message: str, **given: Any) -> None:
-    """Input that cannot work fails the module in one sentence, before anything runs."""
-    run = FakeRun()
-    result = run_module(run, **given)
-    assert result["failed"] is True
-    assert message in result["msg"]
-    assert "\n" not in result["msg"]
-    assert (result["record"], run.calls) == (None, [])
+def refuses(
+    *inputs: tuple[Mapping[str, Any], str], leaves: str | None = None, **given: Any
+) -> Callable[..., None]:
+    """Tests: input that cannot work fails the module in one sentence, before anything runs.
+
+    Args:
+        inputs: the module's arguments; a part of the message.
+        leaves: a folder below tmp_path that must be empty afterwards.
+        given: arguments where inputs have no others.
+    """
+
+    @pytest.mark.parametrize(("arguments", "message"), inputs)
+    def test(run_module: Any, tmp_path: Path, arguments: dict[str, Any], message: str) -> None:
+        run = FakeRun()
+        result = run_module(run, **{**given, **arguments})
+        assert result["failed"] is True
+        assert message in result["msg"]
+        assert "\n" not in result["msg"]
+        assert (result["record"], run.calls) == (None, [])
+        if leaves:
+            assert list((tmp_path / leaves).iterdir()) == []
+
+    return test
 
 
 def resumes(

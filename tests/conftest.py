@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import ansible.module_utils
+import pytest
 from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -34,3 +36,14 @@ for _folder in (
     _path = str(ROOT / _folder)
     if _path not in sys.path:
         sys.path.insert(0, _path)
+
+
+@pytest.fixture
+def runner(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> Any:
+    """``runner(module, option=...)`` runs a benchmark module here, with those options unless a
+    call gives others."""
+    from bench_modules import Runner
+
+    return lambda module, **usual: Runner(module, monkeypatch, capsys, tmp_path, usual)

@@ -8,12 +8,13 @@ import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import devito_bench
 import pytest
 import stream_bench
 from ansible.module_utils.trueup.node.topology import Topology
-from bench_modules import FakeRun, Runner
+from bench_modules import FakeRun
 from trueup import record as records
 from trueup_analysis.load import load
 from trueup_records import CallbackModule
@@ -34,14 +35,14 @@ def test_what_a_module_returns_is_what_analysis_loads(
     module: ModuleType,
     recording: str,
     arguments: dict[str, int],
+    runner: Any,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
 ) -> None:
     monkeypatch.setattr(module, "read_topology", lambda **_: MACHINE)
-    run = Runner(module, monkeypatch, capsys, tmp_path)
-    result = run(FakeRun(stdout=(DATA / recording).read_text()), prefix=str(tmp_path), **arguments)
-    failed = run(FakeRun(returncode=1, seconds=1.5), prefix=str(tmp_path), **arguments)
+    run = runner(module, prefix=str(tmp_path), **arguments)
+    result = run(FakeRun(stdout=(DATA / recording).read_text()))
+    failed = run(FakeRun(returncode=1, seconds=1.5))
     results = tmp_path / "results"
     for each in (result, failed):
         records.write_record(str(results), each["record"], each["raw"])

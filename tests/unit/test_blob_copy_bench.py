@@ -15,7 +15,7 @@ import jsonschema
 import pytest
 from ansible.module_utils.trueup.benchmarks.blob_copy import case as blob_copy
 from ansible.module_utils.trueup.run.resume import identity
-from bench_modules import FakeRun, Runner, ends_badly, resumes
+from bench_modules import FakeRun, ends_badly, resumes
 from hypothesis import given
 from hypothesis import strategies as st
 from trueup import record as records
@@ -70,18 +70,14 @@ class Watch(FakeRun):
 
 
 @pytest.fixture(name="run_module")
-def _run_module(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> Any:
+def _run_module(runner: Any, tmp_path: Path) -> Any:
     scratch, prefix = tmp_path / "scratch", tmp_path / "prefix"
     scratch.mkdir()
     prefix.mkdir()
     credentials = prefix / "credentials"
     credentials.write_text(f"AZURE_STORAGE_CONNECTION_STRING={SECRET}\n")
     credentials.chmod(0o600)
-    runner = Runner(blob_copy_bench, monkeypatch, capsys, tmp_path)
-    given_ = {"prefix": str(prefix), "directory": str(scratch), **ASKED}
-    return lambda run, **arguments: runner(run, **{**given_, **arguments})
+    return runner(blob_copy_bench, prefix=str(prefix), directory=str(scratch), **ASKED)
 
 
 def test_a_good_run_gives_a_record_and_leaves_nothing(run_module: Any, tmp_path: Path) -> None:
@@ -123,42 +119,35 @@ def test_check_mode_returns_the_same_keys_and_runs_nothing(run_module: Any, tmp_
     assert result["command"][-1] == str(tmp_path / "scratch/trueup-blob-copy-XXXXXXXX/rank07.bin")
 
 
-@pytest.mark.parametrize(
-    ("ending", "outcome", "reason"),
-    [
-        ({"error": FileNotFoundError(2, "No such file or directory")}, "failed", "cannot be run"),
-        (
-            {"returncode": 1, "stderr": "trueup-blob-copy: copy 0: it was refused\n"},
-            "failed",
-            "exit status 1 after 4.5 s: copy 0: it was refused",
-        ),
-        (
-            {"returncode": 1, "stderr": "trueup-blob-copy: copy 0: 8 of 32 MiB, 95 Mb/s\n"},
-            "failed",
-            "exit status 1 after 4.5 s",
-        ),
-        ({"stdout": SMALL[:700]}, "failed", "cut off or damaged"),
-        ({"stdout": ""}, "failed", "did not come to their end"),
-        ({"timed_out": True}, "failed", "time limit of 1800 s"),
-        ({"stdout": RESUMED}, "invalid", "1 copies ran instead of 8"),
-        ({"stdout": EIGHT}, "invalid", f"{256 * MIB} bytes were copied instead of {8 * 4096}"),
-        (
-            {"stdout": changed(SMALL, stored_md5="0" * 32, verified=False)},
-            "invalid",
-            "with MD5 00000000000000000000000000000000",
-        ),
-        (
-            {"stdout": changed(SMALL, sent_bytes=100 * MIB, seconds=5.0)},
-            "invalid",
-            "copy 0 took 168 Mb/s, above its cap of 100 Mb/s by more than 10%",
-        ),
-    ],
+test_a_bad_end_gives_a_record_with_the_reason_and_leaves_nothing = ends_badly(
+    ({"error": FileNotFoundError(2, "No such file or directory")}, "failed", "cannot be run"),
+    (
+        {"returncode": 1, "stderr": "trueup-blob-copy: copy 0: it was refused\n"},
+        "failed",
+        "exit status 1 after 4.5 s: copy 0: it was refused",
+    ),
+    (
+        {"returncode": 1, "stderr": "trueup-blob-copy: copy 0: 8 of 32 MiB, 95 Mb/s\n"},
+        "failed",
+        "exit status 1 after 4.5 s",
+    ),
+    ({"stdout": SMALL[:700]}, "failed", "cut off or damaged"),
+    ({"stdout": ""}, "failed", "did not come to their end"),
+    ({"timed_out": True}, "failed", "time limit of 1800 s"),
+    ({"stdout": RESUMED}, "invalid", "1 copies ran instead of 8"),
+    ({"stdout": EIGHT}, "invalid", f"{256 * MIB} bytes were copied instead of {8 * 4096}"),
+    (
+        {"stdout": changed(SMALL, stored_md5="0" * 32, verified=False)},
+        "invalid",
+        "with MD5 00000000000000000000000000000000",
+    ),
+    (
+        {"stdout": changed(SMALL, sent_bytes=100 * MIB, seconds=5.0)},
+        "invalid",
+        "copy 0 took 168 Mb/s, above its cap of 100 Mb/s by more than 10%",
+    ),
+    leaves="scratch",
 )
-def test_a_bad_end_gives_a_record_with_the_reason_and_leaves_nothing(
-    run_module: Any, tmp_path: Path, ending: dict[str, Any], outcome: str, reason: str
-) -> None:
-    ends_badly(run_module, ending, outcome, reason)
-    assert list((tmp_path / "scratch").iterdir()) == []
 
 
 def test_given_files_are_copied_and_kept(run_module: Any, tmp_path: Path) -> None:

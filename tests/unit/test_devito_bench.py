@@ -15,7 +15,7 @@ import pytest
 from ansible.module_utils.trueup.benchmarks.devito import case as devito
 from ansible.module_utils.trueup.node.topology import Topology
 from ansible.module_utils.trueup.run import process
-from bench_modules import FakeRun, Runner, checks_only, ends_badly, refuses, resumes
+from bench_modules import FakeRun, checks_only, ends_badly, refuses, resumes
 from trueup import record as records
 
 DATA = Path(__file__).parent.parent / "data" / "devito"
@@ -34,14 +34,10 @@ MACHINE = Topology(
 
 
 @pytest.fixture(name="run_module")
-def _run_module(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> Any:
+def _run_module(runner: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     monkeypatch.setattr(devito_bench, "read_topology", lambda **_: MACHINE)
     monkeypatch.setattr(devito_bench, "available_memory_bytes", lambda: 8 * GIB)
-    runner = Runner(devito_bench, monkeypatch, capsys, tmp_path)
-    usual = {"prefix": str(tmp_path / "devito"), "shape": "128x128x128"}
-    return lambda run, **arguments: runner(run, **{**usual, **arguments})
+    return runner(devito_bench, prefix=str(tmp_path / "devito"), shape="128x128x128")
 
 
 def driver_output(name: str = "driver_openmp.log") -> str:
@@ -252,35 +248,28 @@ def test_a_record_of_one_node_by_another_launcher_is_another_case(run_module: An
     assert case(**two).endswith("-n2r1t2-core-basic-mpirun")
 
 
-def test_check_mode_returns_the_same_keys_and_runs_nothing(run_module: Any) -> None:
-    checks_only(run_module, driver_output(), threads_per_rank=2)
+test_check_mode_returns_the_same_keys_and_runs_nothing = checks_only(
+    driver_output(), threads_per_rank=2
+)
 
 
-ENDINGS: list[tuple[str, dict[str, Any], str]] = [
-    ("missing", {"error": FileNotFoundError(2, "No such file or directory")}, "cannot be run"),
-    ("busy", {"error": TimeoutError("another benchmark still runs")}, "another benchmark"),
-    ("orphan", {"error": process.Orphaned("the process that asked is gone")}, "is gone"),
-    ("status", {"returncode": 1, "stderr": "Traceback\nBoom"}, "exit status 1"),
-    ("killed", {"returncode": -9}, "was killed by SIGKILL"),
+test_a_bad_end_gives_a_failed_record_with_the_reason = ends_badly(
+    ({"error": FileNotFoundError(2, "No such file or directory")}, "failed", "cannot be run"),
+    ({"error": TimeoutError("another benchmark still runs")}, "failed", "another benchmark"),
+    ({"error": process.Orphaned("the process that asked is gone")}, "failed", "is gone"),
+    ({"returncode": 1, "stderr": "Traceback\nBoom"}, "failed", "exit status 1"),
+    ({"returncode": -9}, "failed", "was killed by SIGKILL"),
     (
-        "memory",
         {"returncode": -9, "out_of_memory": True},
+        "failed",
         "was killed by SIGKILL; the kernel's out-of-memory killer acted",
     ),
-    ("late", {"returncode": -9, "timed_out": True}, "ended at its time limit of 1800 s"),
-    ("empty", {"stdout": ""}, "output not understood: no line 'Operator"),
-    ("garbage", {"stdout": "\x00nonsense"}, "output not understood"),
-    ("full then failed", {"returncode": 1, "stdout": driver_output()}, "exit status 1"),
-]
-
-
-@pytest.mark.parametrize(
-    ("ending", "reason"), [item[1:] for item in ENDINGS], ids=[item[0] for item in ENDINGS]
+    ({"returncode": -9, "timed_out": True}, "failed", "ended at its time limit of 1800 s"),
+    ({"stdout": ""}, "failed", "output not understood: no line 'Operator"),
+    ({"stdout": "\x00nonsense"}, "failed", "output not understood"),
+    ({"returncode": 1, "stdout": driver_output()}, "failed", "exit status 1"),
+    threads_per_rank=2,
 )
-def test_a_bad_end_gives_a_failed_record_with_the_reason(
-    run_module: Any, ending: dict[str, Any], reason: str
-) -> None:
-    ends_badly(run_module, ending, "failed", reason, threads_per_rank=2)
 
 
 def test_a_prefix_that_cannot_be_written_is_refused(run_module: Any, tmp_path: Path) -> None:
@@ -329,34 +318,28 @@ def test_a_norm_within_single_precision_is_the_same(run_module: Any) -> None:
     assert result["record"]["outcome"] == "ok"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"space_order": 7}, "space_order is 7: it must be a multiple of 2, 2 or more"),
-        ({"space_order": 0}, "space_order is 0: it must be a multiple of 2, 2 or more"),
-        ({"space_order": -8}, "space_order is -8: it must be a multiple of 2, 2 or more"),
-        ({"shape": "4000x4000x4000"}, "needs about 1965.6 GiB with 1 rank(s), and 8.0 GiB are"),
-        ({"shape": "128x128"}, "shape '128x128' is not three extents"),
-        ({"shape": "4x128x128"}, "an extent of 4 is smaller than the stencil"),
-        ({"ranks": 5}, "5"),
-        ({"ranks": 0}, "0"),
-        ({"ranks": 1, "threads_per_rank": 3, "binding": "numa"}, "3"),
-        ({"repeats": 2}, "repeats is 2: it must be 3 or more"),
-        ({"tn_ms": 0}, "tn_ms is 0: it must be 1 or more"),
-        ({"nbl": -1}, "nbl is -1: it must be 0 or more"),
-        ({"timeout_seconds": 0}, "timeout_seconds is 0: it must be 1 or more"),
-        ({"nodes": ["a", "b"]}, "launcher local cannot run on 2 nodes"),
-        ({"nodes": ["a"], "launcher": "slurm"}, "launcher slurm needs job_directory"),
-        (
-            {"shape": "1600x800x800", "nodes": ["a", "b"], "launcher": "mpirun"},
-            "needs about 17.6 GiB on each of 2 nodes with 1 rank(s), and 8.0 GiB are available",
-        ),
-    ],
+test_bad_input_is_refused_before_anything_runs = refuses(
+    ({"space_order": 7}, "space_order is 7: it must be a multiple of 2, 2 or more"),
+    ({"space_order": 0}, "space_order is 0: it must be a multiple of 2, 2 or more"),
+    ({"space_order": -8}, "space_order is -8: it must be a multiple of 2, 2 or more"),
+    ({"shape": "4000x4000x4000"}, "needs about 1965.6 GiB with 1 rank(s), and 8.0 GiB are"),
+    ({"shape": "128x128"}, "shape '128x128' is not three extents"),
+    ({"shape": "4x128x128"}, "an extent of 4 is smaller than the stencil"),
+    ({"ranks": 5}, "5"),
+    ({"ranks": 0}, "0"),
+    ({"ranks": 1, "threads_per_rank": 3, "binding": "numa"}, "3"),
+    ({"repeats": 2}, "repeats is 2: it must be 3 or more"),
+    ({"tn_ms": 0}, "tn_ms is 0: it must be 1 or more"),
+    ({"nbl": -1}, "nbl is -1: it must be 0 or more"),
+    ({"timeout_seconds": 0}, "timeout_seconds is 0: it must be 1 or more"),
+    ({"nodes": ["a", "b"]}, "launcher local cannot run on 2 nodes"),
+    ({"nodes": ["a"], "launcher": "slurm"}, "launcher slurm needs job_directory"),
+    (
+        {"shape": "1600x800x800", "nodes": ["a", "b"], "launcher": "mpirun"},
+        "needs about 17.6 GiB on each of 2 nodes with 1 rank(s), and 8.0 GiB are available",
+    ),
+    threads_per_rank=1,
 )
-def test_bad_input_is_refused_before_anything_runs(
-    run_module: Any, arguments: dict[str, Any], message: str
-) -> None:
-    refuses(run_module, message, **{"threads_per_rank": 1, **arguments})
 
 
 def test_the_memory_estimate_matches_what_was_measured() -> None:

@@ -17,7 +17,7 @@ import jsonschema
 import pytest
 from ansible.module_utils.trueup.benchmarks.fio import case as fio
 from ansible.module_utils.trueup.node import folders, mounts
-from bench_modules import FakeRun, Runner, ends_badly, refuses, resumes
+from bench_modules import FakeRun, checks_only, ends_badly, refuses, resumes
 from trueup import record as records
 from trueup.benchmarks.fio.output import parse_fio
 
@@ -55,20 +55,14 @@ def _store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(name="run_module")
-def _run_module(
-    store: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
-) -> Any:
-    runner = Runner(fio_bench, monkeypatch, capsys, tmp_path)
-    given = {
-        "directory": str(store),
-        "workload": "eda_frontend",
-        "runtime_seconds": 1,
-        "node": {"os": "Ubuntu 24.04", "kernel": "6.8.0-1017-azure"},
-    }
-    return lambda run, **arguments: runner(run, **{**given, **arguments})
+def _run_module(runner: Any, store: Path) -> Any:
+    return runner(
+        fio_bench,
+        directory=str(store),
+        workload="eda_frontend",
+        runtime_seconds=1,
+        node={"os": "Ubuntu 24.04", "kernel": "6.8.0-1017-azure"},
+    )
 
 
 class Watch(FakeRun):
@@ -114,42 +108,25 @@ def test_a_good_run_gives_a_record_and_leaves_nothing(run_module: Any, store: Pa
     assert {row["unit"] for row in record["metrics"]} == {"byte/s", "1/s", "s"}
 
 
-def test_check_mode_returns_the_same_keys_and_runs_nothing(run_module: Any, store: Path) -> None:
-    run = FakeRun(stdout=FRONTEND)
-    result = run_module(run, check=True)
-    real = run_module(FakeRun(stdout=FRONTEND))
-    assert (run.calls, list(store.iterdir())) == ([], [])
-    assert set(result) == set(real)
-    assert result["record"] is None
-    name = re.compile(r"trueup-fio-\w+")
-    assert [name.sub("X", word) for word in result["command"]] == [
-        name.sub("X", word) for word in real["command"]
-    ]
+test_check_mode_returns_the_same_keys_and_runs_nothing = checks_only(FRONTEND, leaves="store")
 
 
-@pytest.mark.parametrize(
-    ("ending", "outcome", "reason"),
-    [
-        ({"error": FileNotFoundError(2, "No such file or directory")}, "failed", "cannot be run"),
-        ({"returncode": 1, "stdout": NO_SPACE}, "failed", "exit status 1"),
-        ({"stdout": NO_SPACE}, "failed", "job full ended with error 28"),
-        ({"stdout": FRONTEND[:3000]}, "failed", "cut off or damaged"),
-        ({"stdout": ""}, "failed", "no JSON object"),
-        ({"timed_out": True}, "failed", "time limit of 900 s"),
-        ({"stdout": MIXED}, "invalid", "fio ran the jobs random instead of frontend"),
-        ({"stdout": GROUPS}, "invalid", "frontend, backend instead of frontend"),
-        (
-            {"stdout": FRONTEND.replace('"direct" : "1"', '"direct" : "0"')},
-            "invalid",
-            "direct=0",
-        ),
-    ],
+test_a_bad_end_gives_a_record_with_the_reason_and_leaves_nothing = ends_badly(
+    ({"error": FileNotFoundError(2, "No such file or directory")}, "failed", "cannot be run"),
+    ({"returncode": 1, "stdout": NO_SPACE}, "failed", "exit status 1"),
+    ({"stdout": NO_SPACE}, "failed", "job full ended with error 28"),
+    ({"stdout": FRONTEND[:3000]}, "failed", "cut off or damaged"),
+    ({"stdout": ""}, "failed", "no JSON object"),
+    ({"timed_out": True}, "failed", "time limit of 900 s"),
+    ({"stdout": MIXED}, "invalid", "fio ran the jobs random instead of frontend"),
+    ({"stdout": GROUPS}, "invalid", "frontend, backend instead of frontend"),
+    (
+        {"stdout": FRONTEND.replace('"direct" : "1"', '"direct" : "0"')},
+        "invalid",
+        "direct=0",
+    ),
+    leaves="store",
 )
-def test_a_bad_end_gives_a_record_with_the_reason_and_leaves_nothing(
-    run_module: Any, store: Path, ending: dict[str, Any], outcome: str, reason: str
-) -> None:
-    ends_badly(run_module, ending, outcome, reason)
-    assert list(store.iterdir()) == []
 
 
 def test_a_run_that_ended_early_or_in_one_direction_is_invalid(run_module: Any) -> None:
@@ -160,25 +137,18 @@ def test_a_run_that_ended_early_or_in_one_direction_is_invalid(run_module: Any) 
     assert both["record"]["reason"] == "job random_read did read and write only"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"directory": "/no/such/folder"}, "/no/such/folder is not a folder on this node"),
-        ({"workload": "random_read", "job_bytes": 20 * GIB}, "has 100.00 GiB free, and the files"),
-        ({"workload": "random_read", "job_bytes": 20 * GIB}, "need 168.00 GiB"),
-        ({"jobs": -1}, "jobs is -1: it must be 0 or more"),
-        ({"runtime_seconds": 0}, "runtime_seconds is 0: it must be 1 or more"),
-        ({"block_bytes": 1000}, "block_bytes is 1000: it must be a multiple of 4096, 0 or more"),
-        ({"block_bytes": 32768}, "larger than the files of frontend"),
-        ({"job_bytes": 4096}, "smaller than one unit of 16384"),
-        ({"timeout_seconds": 0}, "timeout_seconds is 0: it must be 1 or more"),
-    ],
+test_bad_input_is_refused_before_anything_runs = refuses(
+    ({"directory": "/no/such/folder"}, "/no/such/folder is not a folder on this node"),
+    ({"workload": "random_read", "job_bytes": 20 * GIB}, "has 100.00 GiB free, and the files"),
+    ({"workload": "random_read", "job_bytes": 20 * GIB}, "need 168.00 GiB"),
+    ({"jobs": -1}, "jobs is -1: it must be 0 or more"),
+    ({"runtime_seconds": 0}, "runtime_seconds is 0: it must be 1 or more"),
+    ({"block_bytes": 1000}, "block_bytes is 1000: it must be a multiple of 4096, 0 or more"),
+    ({"block_bytes": 32768}, "larger than the files of frontend"),
+    ({"job_bytes": 4096}, "smaller than one unit of 16384"),
+    ({"timeout_seconds": 0}, "timeout_seconds is 0: it must be 1 or more"),
+    leaves="store",
 )
-def test_bad_input_is_refused_before_anything_runs(
-    run_module: Any, store: Path, arguments: dict[str, Any], message: str
-) -> None:
-    refuses(run_module, message, **arguments)
-    assert list(store.iterdir()) == []
 
 
 @pytest.fixture(name="no_direct")

@@ -13,7 +13,7 @@ import gemm_bench
 import jsonschema
 import pytest
 from ansible.module_utils.trueup.node.topology import Topology
-from bench_modules import FakeRun, Runner, checks_only, ends_badly, refuses, resumes
+from bench_modules import FakeRun, checks_only, ends_badly, refuses, resumes
 from test_parse_gemm import sealed
 from trueup import record as records
 
@@ -39,18 +39,15 @@ def wrong() -> str:
 
 
 @pytest.fixture(name="run_module")
-def _run_module(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> Any:
+def _run_module(runner: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(gemm_bench, "read_topology", lambda **_: MACHINE)
-    runner = Runner(gemm_bench, monkeypatch, capsys, tmp_path)
-    defaults = {
-        "prefix": "/opt/gemm",
-        "python": "/opt/torch/bin/python",
-        "gpu_masks": ["1", "2", "1", "2"],
-        "node": {"gpus": GPUS, "os": "Ubuntu 24.04", "kernel": "6.8.0-1017-azure"},
-    }
-    return lambda run, **arguments: runner(run, **{**defaults, **arguments})
+    return runner(
+        gemm_bench,
+        prefix="/opt/gemm",
+        python="/opt/torch/bin/python",
+        gpu_masks=["1", "2", "1", "2"],
+        node={"gpus": GPUS, "os": "Ubuntu 24.04", "kernel": "6.8.0-1017-azure"},
+    )
 
 
 def test_a_good_run_gives_a_record(run_module: Any) -> None:
@@ -74,47 +71,32 @@ def test_a_good_run_gives_a_record(run_module: Any) -> None:
     assert ("gemm_fp8", None) in names
 
 
-def test_check_mode_returns_the_same_keys_and_runs_nothing(run_module: Any) -> None:
-    checks_only(run_module, H100)
+test_check_mode_returns_the_same_keys_and_runs_nothing = checks_only(H100)
 
 
-@pytest.mark.parametrize(
-    ("ending", "outcome", "reason"),
-    [
-        ({"error": FileNotFoundError(2, "No such file or directory")}, "failed", "cannot be run"),
-        ({"returncode": 3, "stderr": "gemm: no CUDA"}, "failed", "exit status 3"),
-        ({"stdout": H100[:900]}, "failed", "cut off or damaged"),
-        ({"stdout": ""}, "failed", "no line"),
-        ({"stdout": wrong()}, "invalid", "gpu3 computes tf32 wrongly: the sampled block is off"),
-        ({"stdout": with_gpu(1, cpus=[0])}, "invalid", "gpu1 ran on CPUs 0 instead of 1"),
-        (
-            {"stdout": with_gpu(1, gpu=9)},
-            "invalid",
-            "GPUs [0, 2, 3, 9] were measured instead of 0 to 3",
-        ),
-    ],
+test_a_bad_end_gives_a_record_with_the_reason = ends_badly(
+    ({"error": FileNotFoundError(2, "No such file or directory")}, "failed", "cannot be run"),
+    ({"returncode": 3, "stderr": "gemm: no CUDA"}, "failed", "exit status 3"),
+    ({"stdout": H100[:900]}, "failed", "cut off or damaged"),
+    ({"stdout": ""}, "failed", "no line"),
+    ({"stdout": wrong()}, "invalid", "gpu3 computes tf32 wrongly: the sampled block is off"),
+    ({"stdout": with_gpu(1, cpus=[0])}, "invalid", "gpu1 ran on CPUs 0 instead of 1"),
+    (
+        {"stdout": with_gpu(1, gpu=9)},
+        "invalid",
+        "GPUs [0, 2, 3, 9] were measured instead of 0 to 3",
+    ),
 )
-def test_a_bad_end_gives_a_record_with_the_reason(
-    run_module: Any, ending: dict[str, Any], outcome: str, reason: str
-) -> None:
-    ends_badly(run_module, ending, outcome, reason)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"repeats": 1}, "repeats is 1: it must be 3 or more"),
-        ({"precisions": []}, "precisions is empty"),
-        ({"n": 1000}, "n is 1000: it must be a multiple of 16, 64 or more"),
-        ({"n_fp64": 16}, "n_fp64 is 16: it must be a multiple of 16, 64 or more"),
-        ({"node": {}}, "the node shows no GPU"),
-        ({"gpu_masks": ["1"]}, "1 CPU masks for 4 GPUs"),
-    ],
+test_bad_input_is_refused_before_anything_runs = refuses(
+    ({"repeats": 1}, "repeats is 1: it must be 3 or more"),
+    ({"precisions": []}, "precisions is empty"),
+    ({"n": 1000}, "n is 1000: it must be a multiple of 16, 64 or more"),
+    ({"n_fp64": 16}, "n_fp64 is 16: it must be a multiple of 16, 64 or more"),
+    ({"node": {}}, "the node shows no GPU"),
+    ({"gpu_masks": ["1"]}, "1 CPU masks for 4 GPUs"),
 )
-def test_bad_input_is_refused_before_anything_runs(
-    run_module: Any, arguments: dict[str, Any], message: str
-) -> None:
-    refuses(run_module, message, **arguments)
 
 
 def program(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -14,7 +14,7 @@ import jsonschema
 import machines
 import pytest
 from ansible.module_utils.trueup.node.topology import Topology
-from bench_modules import FakeRun, Runner, checks_only, ends_badly, refuses, resumes
+from bench_modules import FakeRun, checks_only, ends_badly, refuses, resumes
 from trueup import record as records
 from trueup.benchmarks.gpu_copy.case import cpus_beside
 from trueup.benchmarks.gpu_copy.output import parse_gpu_copy
@@ -31,20 +31,17 @@ PROGRAM = ROOT / "roles" / "gpu_copy" / "files" / "gpu_copy.py"
 
 
 @pytest.fixture(name="run_module")
-def _run_module(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> Any:
+def _run_module(runner: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(gpu_copy_bench, "read_topology", lambda **_: MACHINE)
-    runner = Runner(gpu_copy_bench, monkeypatch, capsys, tmp_path)
-    defaults = {
-        "prefix": "/opt/gpu_copy",
-        "python": "/usr/bin/python3",
-        "tool": "nvbandwidth",
-        "program": "/usr/local/bin/nvbandwidth",
-        "gpu_masks": MASKS,
-        "node": {"gpus": GPUS, "os": "Ubuntu 24.04", "kernel": "6.8.0-1017-azure"},
-    }
-    return lambda run, **arguments: runner(run, **{**defaults, **arguments})
+    return runner(
+        gpu_copy_bench,
+        prefix="/opt/gpu_copy",
+        python="/usr/bin/python3",
+        tool="nvbandwidth",
+        program="/usr/local/bin/nvbandwidth",
+        gpu_masks=MASKS,
+        node={"gpus": GPUS, "os": "Ubuntu 24.04", "kernel": "6.8.0-1017-azure"},
+    )
 
 
 def test_a_good_run_gives_a_record(run_module: Any) -> None:
@@ -91,51 +88,36 @@ def test_a_good_run_gives_a_record(run_module: Any) -> None:
     assert devices == {f"gpu{a}>gpu{b}" for a in range(4) for b in range(4) if a != b}
 
 
-def test_check_mode_returns_the_same_keys_and_runs_nothing(run_module: Any) -> None:
-    checks_only(run_module, SECTIONS)
+test_check_mode_returns_the_same_keys_and_runs_nothing = checks_only(SECTIONS)
 
 
-@pytest.mark.parametrize(
-    ("ending", "outcome", "reason"),
-    [
-        ({"error": FileNotFoundError(2, "No such file or directory")}, "failed", "cannot be run"),
-        ({"returncode": 3, "stderr": "gpu_copy: no"}, "failed", "exit status 3"),
-        ({"stdout": SECTIONS[:900]}, "failed", "expected the end of section gpu0"),
-        ({"stdout": ""}, "failed", "neither nvbandwidth's"),
-        ({"stdout": SECTIONS.replace("25.26", "95.26", 2)}, "failed", "it is damaged"),
-        (
-            {"stdout": (DATA / "nvbandwidth_0.9_h100.txt").read_text()},
-            "invalid",
-            "it ran on CPUs {} instead of {'gpu0': '0'",
-        ),
-        (
-            {"stdout": "nvbandwidth Version: v0.9\n Invalid value when checking the pattern at 0"},
-            "invalid",
-            "copied data differ from what was sent",
-        ),
-    ],
+test_a_bad_end_gives_a_record_with_the_reason = ends_badly(
+    ({"error": FileNotFoundError(2, "No such file or directory")}, "failed", "cannot be run"),
+    ({"returncode": 3, "stderr": "gpu_copy: no"}, "failed", "exit status 3"),
+    ({"stdout": SECTIONS[:900]}, "failed", "expected the end of section gpu0"),
+    ({"stdout": ""}, "failed", "neither nvbandwidth's"),
+    ({"stdout": SECTIONS.replace("25.26", "95.26", 2)}, "failed", "it is damaged"),
+    (
+        {"stdout": (DATA / "nvbandwidth_0.9_h100.txt").read_text()},
+        "invalid",
+        "it ran on CPUs {} instead of {'gpu0': '0'",
+    ),
+    (
+        {"stdout": "nvbandwidth Version: v0.9\n Invalid value when checking the pattern at 0"},
+        "invalid",
+        "copied data differ from what was sent",
+    ),
 )
-def test_a_bad_end_gives_a_record_with_the_reason(
-    run_module: Any, ending: dict[str, Any], outcome: str, reason: str
-) -> None:
-    ends_badly(run_module, ending, outcome, reason)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"samples": 1}, "samples is 1: it must be 3 or more"),
-        ({"node": {}}, "the node shows no GPU"),
-        ({"gpu_masks": ["1"]}, "1 CPU masks for 4 GPUs"),
-        ({"gpu_masks": ["1", "2", "1", "f0"]}, "mask of GPU 3: none of its CPUs may be used"),
-        ({"gpu_masks": ["1", "2", "1", "x"]}, "mask of GPU 3: CPU mask: expected hexadecimal"),
-        ({"timeout_seconds": 0}, "timeout_seconds is 0: it must be 1 or more"),
-    ],
+test_bad_input_is_refused_before_anything_runs = refuses(
+    ({"samples": 1}, "samples is 1: it must be 3 or more"),
+    ({"node": {}}, "the node shows no GPU"),
+    ({"gpu_masks": ["1"]}, "1 CPU masks for 4 GPUs"),
+    ({"gpu_masks": ["1", "2", "1", "f0"]}, "mask of GPU 3: none of its CPUs may be used"),
+    ({"gpu_masks": ["1", "2", "1", "x"]}, "mask of GPU 3: CPU mask: expected hexadecimal"),
+    ({"timeout_seconds": 0}, "timeout_seconds is 0: it must be 1 or more"),
 )
-def test_bad_input_is_refused_before_anything_runs(
-    run_module: Any, arguments: dict[str, Any], message: str
-) -> None:
-    refuses(run_module, message, **arguments)
 
 
 @pytest.mark.parametrize(

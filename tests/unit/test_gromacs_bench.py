@@ -4,7 +4,6 @@ refusals, and that the folder is gone afterwards."""
 from __future__ import annotations
 
 import json
-import re
 import stat
 import subprocess
 import sys
@@ -16,7 +15,7 @@ import jsonschema
 import pytest
 from ansible.module_utils.trueup.benchmarks.gromacs import case as gromacs
 from ansible.module_utils.trueup.benchmarks.gromacs.output import parse_gromacs
-from bench_modules import FakeRun, Runner, ends_badly, refuses, resumes
+from bench_modules import FakeRun, checks_only, ends_badly, refuses, resumes
 from trueup import record as records
 
 ROOT = Path(__file__).parent.parent.parent
@@ -29,20 +28,17 @@ SUM = "ab" * 32
 
 
 @pytest.fixture(name="run_module")
-def _run_module(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> Any:
-    runner = Runner(gromacs_bench, monkeypatch, capsys, tmp_path)
+def _run_module(runner: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     monkeypatch.setattr(gromacs_bench.os, "sched_getaffinity", lambda _: set(range(8)))
     (tmp_path / "runs").mkdir()
-    asked = {
-        "prefix": "/opt/trueup",
-        "directory": str(tmp_path / "runs"),
-        "water_box": 2.5,
-        "threads_per_rank": 2,
-        "steps": 2000,
-    }
-    return lambda run, **arguments: runner(run, **{**asked, **arguments})
+    return runner(
+        gromacs_bench,
+        prefix="/opt/trueup",
+        directory=str(tmp_path / "runs"),
+        water_box=2.5,
+        threads_per_rank=2,
+        steps=2000,
+    )
 
 
 def test_a_good_run_gives_a_record_and_leaves_nothing(run_module: Any, tmp_path: Path) -> None:
@@ -68,45 +64,29 @@ def test_a_good_run_gives_a_record_and_leaves_nothing(run_module: Any, tmp_path:
     assert list((tmp_path / "runs").iterdir()) == []
 
 
-def test_check_mode_returns_the_same_keys_and_runs_nothing(run_module: Any, tmp_path: Path) -> None:
-    run = FakeRun(stdout=GOOD)
-    result, real = run_module(run, check=True), run_module(FakeRun(stdout=GOOD))
-    assert (run.calls, list((tmp_path / "runs").iterdir())) == ([], [])
-    assert set(result) == set(real)
-    assert result["record"] is None
-    name = re.compile(r"trueup-gromacs-\w+")
-    assert [name.sub("X", word) for word in result["command"]] == [
-        name.sub("X", word) for word in real["command"]
-    ]
+test_check_mode_returns_the_same_keys_and_runs_nothing = checks_only(GOOD, leaves="runs")
 
 
-@pytest.mark.parametrize(
-    ("ending", "outcome", "reason"),
-    [
-        ({"error": FileNotFoundError(2, "No such file or directory")}, "failed", "cannot be run"),
-        (
-            {"returncode": 139, "stdout": (DATA / "driver_blown_up.txt").read_text()},
-            "failed",
-            "was killed by SIGSEGV after 4.5 s: step 0: One or more water molecules can not be",
-        ),
-        (
-            {"returncode": 1, "stdout": (DATA / "driver_no_gpu.txt").read_text()},
-            "failed",
-            "exit status 1 after 4.5 s: ",
-        ),
-        ({"stdout": GOOD[:3000]}, "failed", "output not understood"),
-        ({"stdout": GOOD.replace("1530", "1531")}, "failed", "the log above is damaged"),
-        ({"stdout": ""}, "failed", "no line 'GROMACS version:'"),
-        ({"timed_out": True}, "failed", "time limit of 1800 s"),
-        ({"stdout": (DATA / "md_r1t1.log").read_text()}, "invalid", "result line is missing"),
-        ({"stdout": TWO_RANKS}, "invalid", "2 ranks ran instead of 1"),
-    ],
+test_a_bad_end_gives_a_record_with_the_reason_and_leaves_nothing = ends_badly(
+    ({"error": FileNotFoundError(2, "No such file or directory")}, "failed", "cannot be run"),
+    (
+        {"returncode": 139, "stdout": (DATA / "driver_blown_up.txt").read_text()},
+        "failed",
+        "was killed by SIGSEGV after 4.5 s: step 0: One or more water molecules can not be",
+    ),
+    (
+        {"returncode": 1, "stdout": (DATA / "driver_no_gpu.txt").read_text()},
+        "failed",
+        "exit status 1 after 4.5 s: ",
+    ),
+    ({"stdout": GOOD[:3000]}, "failed", "output not understood"),
+    ({"stdout": GOOD.replace("1530", "1531")}, "failed", "the log above is damaged"),
+    ({"stdout": ""}, "failed", "no line 'GROMACS version:'"),
+    ({"timed_out": True}, "failed", "time limit of 1800 s"),
+    ({"stdout": (DATA / "md_r1t1.log").read_text()}, "invalid", "result line is missing"),
+    ({"stdout": TWO_RANKS}, "invalid", "2 ranks ran instead of 1"),
+    leaves="runs",
 )
-def test_a_bad_end_gives_a_record_with_the_reason_and_leaves_nothing(
-    run_module: Any, tmp_path: Path, ending: dict[str, Any], outcome: str, reason: str
-) -> None:
-    ends_badly(run_module, ending, outcome, reason)
-    assert list((tmp_path / "runs").iterdir()) == []
 
 
 @pytest.mark.parametrize(
@@ -127,27 +107,20 @@ def test_a_run_that_was_not_as_asked_is_invalid(
     assert reason in result["record"]["reason"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"tpr": "/data/a.tpr"}, "is no sha256"),
-        ({"tpr_sha256": SUM}, "leave it out"),
-        ({"tpr": "/no/a.tpr", "tpr_sha256": SUM}, "is not a file on this node"),
-        ({"water_box": 1.0}, "water_box is 1.0: it must be 2.4 or more, 60 or less"),
-        ({"ranks": 0}, "ranks is 0: it must be 1 or more"),
-        ({"ranks": 5}, "5 ranks x 2 threads are more than the 8 CPUs there are"),
-        ({"steps": 10}, "steps is 10: it must be 100 or more"),
-        ({"reset_step": 2000}, "reset_step 2000 is not before the end"),
-        ({"drift_allowed": 0}, "drift_allowed is 0.0: it must be 1e-09 or more"),
-        ({"nb": "cpu", "pme": "gpu"}, "nb is cpu"),
-        ({"directory": "/no/such/folder"}, "/no/such/folder is not a folder on this node"),
-        ({"timeout_seconds": 0}, "timeout_seconds is 0: it must be 1 or more"),
-    ],
+test_bad_input_is_refused_before_anything_runs = refuses(
+    ({"tpr": "/data/a.tpr"}, "is no sha256"),
+    ({"tpr_sha256": SUM}, "leave it out"),
+    ({"tpr": "/no/a.tpr", "tpr_sha256": SUM}, "is not a file on this node"),
+    ({"water_box": 1.0}, "water_box is 1.0: it must be 2.4 or more, 60 or less"),
+    ({"ranks": 0}, "ranks is 0: it must be 1 or more"),
+    ({"ranks": 5}, "5 ranks x 2 threads are more than the 8 CPUs there are"),
+    ({"steps": 10}, "steps is 10: it must be 100 or more"),
+    ({"reset_step": 2000}, "reset_step 2000 is not before the end"),
+    ({"drift_allowed": 0}, "drift_allowed is 0.0: it must be 1e-09 or more"),
+    ({"nb": "cpu", "pme": "gpu"}, "nb is cpu"),
+    ({"directory": "/no/such/folder"}, "/no/such/folder is not a folder on this node"),
+    ({"timeout_seconds": 0}, "timeout_seconds is 0: it must be 1 or more"),
 )
-def test_bad_input_is_refused_before_anything_runs(
-    run_module: Any, arguments: dict[str, Any], message: str
-) -> None:
-    refuses(run_module, message, **arguments)
 
 
 def test_a_part_on_the_gpu_that_was_to_be_on_the_cpu() -> None:

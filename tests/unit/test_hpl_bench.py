@@ -16,7 +16,7 @@ from ansible.module_utils.trueup.errors import BadInput
 from ansible.module_utils.trueup.node.topology import Topology
 from ansible.module_utils.trueup.run import bench
 from ansible.module_utils.trueup.run.resume import identity
-from bench_modules import FakeRun, Runner, ends_badly, refuses, resumes
+from bench_modules import FakeRun, ends_badly, refuses, resumes
 from trueup import record as records
 from trueup.benchmarks.hpl.output import parse_hpl
 
@@ -41,19 +41,15 @@ def _programs() -> dict[str, str | None]:
 
 @pytest.fixture(name="run_module")
 def _run_module(
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
-    programs: dict[str, str | None],
+    runner: Any, monkeypatch: pytest.MonkeyPatch, programs: dict[str, str | None]
 ) -> Any:
     monkeypatch.setattr(hpl_bench, "read_topology", lambda **_: MACHINE)
     monkeypatch.setattr(hpl_bench, "available_memory_bytes", lambda: 4 * GIB)
     module = bench.AnsibleModule
     monkeypatch.setattr(module, "get_bin_path", lambda _, name, **__: programs.get(name))
     monkeypatch.setattr(module, "run_command", lambda *_, **__: (0, OPENBLAS, ""))
-    runner = Runner(hpl_bench, monkeypatch, capsys, tmp_path)
     node = {"os": "Ubuntu 24.04", "kernel": "6.8.0-1017-azure"}
-    return lambda run, **arguments: runner(run, **{"max_n": 1600, "node": node, **arguments})
+    return runner(hpl_bench, max_n=1600, node=node)
 
 
 class Watch(FakeRun):
@@ -126,27 +122,21 @@ def test_check_mode_returns_the_same_keys_and_runs_nothing(
     assert (result["record"], result["command"][-1]) == (None, "hpcc")
 
 
-@pytest.mark.parametrize(
-    ("ending", "outcome", "reason"),
-    [
-        ({"error": FileNotFoundError(2, "No such file or directory")}, "failed", "cannot be run"),
-        ({"returncode": 127, "stderr": "hpcc: not found"}, "failed", "exit status 127"),
-        ({"timed_out": True}, "failed", "time limit"),
-        ({"stdout": ""}, "failed", "no table"),
-        ({"stdout": TWO_RANKS[:-200]}, "failed", "the output is cut off"),
-        (
-            {"stdout": OTHER},
-            "invalid",
-            "another problem than it was given: N 3520 instead of 1536, NB 80 instead of 192",
-        ),
-        ({"stdout": ONE_RANK}, "invalid", "P x Q 1x1 instead of 1x2"),
-        ({"stdout": TWO_RANKS.replace("Success=1", "Success=0")}, "invalid", "failed: success"),
-    ],
+test_a_bad_end_gives_a_record_with_the_reason = ends_badly(
+    ({"error": FileNotFoundError(2, "No such file or directory")}, "failed", "cannot be run"),
+    ({"returncode": 127, "stderr": "hpcc: not found"}, "failed", "exit status 127"),
+    ({"timed_out": True}, "failed", "time limit"),
+    ({"stdout": ""}, "failed", "no table"),
+    ({"stdout": TWO_RANKS[:-200]}, "failed", "the output is cut off"),
+    (
+        {"stdout": OTHER},
+        "invalid",
+        "another problem than it was given: N 3520 instead of 1536, NB 80 instead of 192",
+    ),
+    ({"stdout": ONE_RANK}, "invalid", "P x Q 1x1 instead of 1x2"),
+    ({"stdout": TWO_RANKS.replace("Success=1", "Success=0")}, "invalid", "failed: success"),
+    ranks=2,
 )
-def test_a_bad_end_gives_a_record_with_the_reason(
-    run_module: Any, ending: dict[str, Any], outcome: str, reason: str
-) -> None:
-    ends_badly(run_module, ending, outcome, reason, ranks=2)
 
 
 def test_a_failed_residual_is_invalid() -> None:
@@ -158,25 +148,18 @@ def test_a_failed_residual_is_invalid() -> None:
     assert hpl.judge(parse_hpl(NVIDIA), problem) is None
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"program": "/opt/none"}, "/opt/none is not on this node"),
-        ({"nb": 0}, "nb is 0: it must be 1 or more"),
-        ({"nb": 2000}, "order 1600 is smaller than one block, nb 2000"),
-        ({"n": 40000}, "n 40000 needs 11.9 GiB, and 4.0 GiB are available"),
-        ({"n": 100}, "n 100 is smaller than one block"),
-        ({"memory_fraction": 1.0}, "memory_fraction is 1.0: it must be 0.001 or more, 0.95"),
-        ({"ranks": 3}, "3 ranks"),
-        ({"ranks": -1}, "ranks is -1: it must be 0 or more"),
-        ({"gpus": 2}, "memory_bytes 0: a run on GPUs needs"),
-        ({"gpus": 2, "ranks": 1}, "1 ranks for 2 GPUs"),
-    ],
+test_bad_input_is_refused_before_anything_runs = refuses(
+    ({"program": "/opt/none"}, "/opt/none is not on this node"),
+    ({"nb": 0}, "nb is 0: it must be 1 or more"),
+    ({"nb": 2000}, "order 1600 is smaller than one block, nb 2000"),
+    ({"n": 40000}, "n 40000 needs 11.9 GiB, and 4.0 GiB are available"),
+    ({"n": 100}, "n 100 is smaller than one block"),
+    ({"memory_fraction": 1.0}, "memory_fraction is 1.0: it must be 0.001 or more, 0.95"),
+    ({"ranks": 3}, "3 ranks"),
+    ({"ranks": -1}, "ranks is -1: it must be 0 or more"),
+    ({"gpus": 2}, "memory_bytes 0: a run on GPUs needs"),
+    ({"gpus": 2, "ranks": 1}, "1 ranks for 2 GPUs"),
 )
-def test_bad_input_is_refused_before_anything_runs(
-    run_module: Any, arguments: dict[str, Any], message: str
-) -> None:
-    refuses(run_module, message, **arguments)
 
 
 def test_several_ranks_without_mpirun_are_refused(

@@ -17,7 +17,7 @@ import pytest
 import yaml
 from ansible.module_utils.trueup.run import launcher
 from ansible.module_utils.trueup.run.resume import identity
-from bench_modules import FakeRun, Runner, ends_badly, own_options, refuses
+from bench_modules import FakeRun, ends_badly, own_options, refuses
 from trueup import record as records
 from trueup.benchmarks.megatron.flops import Model, article_flops, megatron_flops, parameters
 
@@ -77,13 +77,9 @@ def saying(text: str, **figures: Any) -> str:
 
 
 @pytest.fixture(name="run_module")
-def _run_module(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> Any:
+def _run_module(runner: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(launcher.os, "geteuid", lambda: 1000)
-    runner = Runner(megatron_bench, monkeypatch, capsys, tmp_path)
-    given = {"prefix": "/opt/trueup/training", "processes": 2, "threads": 1}
-    return lambda run, **arguments: runner(run, **{**given, **arguments})
+    return runner(megatron_bench, prefix="/opt/trueup/training", processes=2, threads=1)
 
 
 def test_a_good_run_gives_a_record(run_module: Any) -> None:
@@ -438,22 +434,15 @@ def test_check_mode_returns_the_same_keys_and_runs_nothing(
     assert result["command"] == real["command"]
 
 
-@pytest.mark.parametrize(
-    ("ending", "outcome", "reason"),
-    [
-        ({"error": FileNotFoundError(2, "No such file or directory")}, "failed", "cannot be run"),
-        ({"returncode": -9, "stdout": KILLED}, "failed", "SIGKILL"),
-        ({"stdout": KILLED}, "failed", "2 iteration lines"),
-        ({"stdout": TWO[:3000]}, "failed", "output not understood"),
-        ({"stdout": ""}, "failed", "0 iteration lines"),
-        ({"timed_out": True}, "failed", "time limit of 1800 s"),
-        ({"stdout": LM}, "invalid", "megatron ran instead of gpt_driver"),
-    ],
+test_a_bad_end_gives_a_record_with_the_reason = ends_badly(
+    ({"error": FileNotFoundError(2, "No such file or directory")}, "failed", "cannot be run"),
+    ({"returncode": -9, "stdout": KILLED}, "failed", "SIGKILL"),
+    ({"stdout": KILLED}, "failed", "2 iteration lines"),
+    ({"stdout": TWO[:3000]}, "failed", "output not understood"),
+    ({"stdout": ""}, "failed", "0 iteration lines"),
+    ({"timed_out": True}, "failed", "time limit of 1800 s"),
+    ({"stdout": LM}, "invalid", "megatron ran instead of gpt_driver"),
 )
-def test_a_bad_end_gives_a_record_with_the_reason(
-    run_module: Any, ending: dict[str, Any], outcome: str, reason: str
-) -> None:
-    ends_badly(run_module, ending, outcome, reason)
 
 
 @pytest.mark.parametrize(
@@ -487,40 +476,33 @@ def test_another_run_than_asked_for_is_invalid(
     assert reason in record["reason"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"iterations": 5}, "iterations is 5: it must be 6 or more"),
-        ({"layers": 0}, "layers is 0: it must be 1 or more"),
-        ({"hidden_size": 130}, "hidden_size 130 cannot be divided among 4 attention_heads"),
-        ({"processes": 0}, "processes is 0: it must be 1 or more"),
-        ({"threads": -1}, "threads is -1: it must be 0 or more"),
-        ({"zero_stage": 4}, "zero_stage is 4: it must be 0 or more, 3 or less"),
-        ({"zero_stage": 1}, "zero_stage 1 needs deepspeed_config"),
-        ({"zero_stage": 1, "deepspeed_config": "/no/such"}, "/no/such is not a file on this node"),
-        ({"offload": "cpu"}, "offload cpu needs zero_stage 3, not 0"),
-        ({"node_rank": 1}, "node_rank 1 is not one of 1 nodes"),
-        ({"nodes": ["a", "a"]}, "nodes has one twice: a, a"),
-        ({"nodes": ["a", "b"]}, "2 nodes need rendezvous_address: that of a"),
-        ({**HERE, "launcher": "mpirun", "rendezvous_address": ""}, "that of node-1"),
-        ({**HERE, "launcher": "mpirun", "node_rank": 1}, "with mpirun the first node starts"),
-        ({**HERE, "launcher": "mpirun", "hosts": ["a"]}, "hosts has 1 names for 2 nodes"),
-        ({**HERE, "launcher": "slurm"}, "launcher slurm needs job_directory"),
-        ({**SLURM, "queue_seconds": 0}, "queue_seconds 0"),
-        ({**SLURM, "nodes": ["a b"]}, "'a b' among the nodes is no host name"),
-        ({"program": "megatron", "precision": "bf16"}, "megatron needs GPUs"),
-        ({**LM_MODEL, "precision": "fp32"}, "megatron is run in bf16 or fp16 only"),
-        ({**LM_MODEL, "zero_stage": 3}, "take megatron_deepspeed or gpt_driver"),
-        ({**LM_MODEL, "vocabulary_size": 50257}, "50257 is not a multiple of 128"),
-        ({"precision": "fp16"}, "gpt_driver has no fp16"),
-        ({"precision": "fp16", "zero_stage": 3}, "gpt_driver has no fp16"),
-        ({"timeout_seconds": 0}, "timeout_seconds is 0: it must be 1 or more"),
-    ],
+test_bad_input_is_refused_before_anything_runs = refuses(
+    ({"iterations": 5}, "iterations is 5: it must be 6 or more"),
+    ({"layers": 0}, "layers is 0: it must be 1 or more"),
+    ({"hidden_size": 130}, "hidden_size 130 cannot be divided among 4 attention_heads"),
+    ({"processes": 0}, "processes is 0: it must be 1 or more"),
+    ({"threads": -1}, "threads is -1: it must be 0 or more"),
+    ({"zero_stage": 4}, "zero_stage is 4: it must be 0 or more, 3 or less"),
+    ({"zero_stage": 1}, "zero_stage 1 needs deepspeed_config"),
+    ({"zero_stage": 1, "deepspeed_config": "/no/such"}, "/no/such is not a file on this node"),
+    ({"offload": "cpu"}, "offload cpu needs zero_stage 3, not 0"),
+    ({"node_rank": 1}, "node_rank 1 is not one of 1 nodes"),
+    ({"nodes": ["a", "a"]}, "nodes has one twice: a, a"),
+    ({"nodes": ["a", "b"]}, "2 nodes need rendezvous_address: that of a"),
+    ({**HERE, "launcher": "mpirun", "rendezvous_address": ""}, "that of node-1"),
+    ({**HERE, "launcher": "mpirun", "node_rank": 1}, "with mpirun the first node starts"),
+    ({**HERE, "launcher": "mpirun", "hosts": ["a"]}, "hosts has 1 names for 2 nodes"),
+    ({**HERE, "launcher": "slurm"}, "launcher slurm needs job_directory"),
+    ({**SLURM, "queue_seconds": 0}, "queue_seconds 0"),
+    ({**SLURM, "nodes": ["a b"]}, "'a b' among the nodes is no host name"),
+    ({"program": "megatron", "precision": "bf16"}, "megatron needs GPUs"),
+    ({**LM_MODEL, "precision": "fp32"}, "megatron is run in bf16 or fp16 only"),
+    ({**LM_MODEL, "zero_stage": 3}, "take megatron_deepspeed or gpt_driver"),
+    ({**LM_MODEL, "vocabulary_size": 50257}, "50257 is not a multiple of 128"),
+    ({"precision": "fp16"}, "gpt_driver has no fp16"),
+    ({"precision": "fp16", "zero_stage": 3}, "gpt_driver has no fp16"),
+    ({"timeout_seconds": 0}, "timeout_seconds is 0: it must be 1 or more"),
 )
-def test_bad_input_is_refused_before_anything_runs(
-    run_module: Any, arguments: dict[str, Any], message: str
-) -> None:
-    refuses(run_module, message, **arguments)
 
 
 def recorded(record: dict[str, Any]) -> list[dict[str, Any]]:

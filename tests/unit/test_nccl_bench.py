@@ -13,7 +13,7 @@ import pytest
 from ansible.module_utils.trueup.benchmarks.nccl import case as nccl
 from ansible.module_utils.trueup.run import launcher
 from ansible.module_utils.trueup.run.resume import identity
-from bench_modules import FakeRun, Runner, checks_only, ends_badly, refuses, resumes
+from bench_modules import FakeRun, checks_only, ends_badly, refuses, resumes
 from role_plans import asked, node
 from trueup import record as records
 from trueup.benchmarks.nccl.plan import plan
@@ -36,10 +36,8 @@ TWO_NODES = {**ONE_NODE, "nodes": ["gpu-1", "gpu-2"], "launcher": "mpirun"}
 
 
 @pytest.fixture(name="run_module")
-def _run_module(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> Any:
-    return Runner(nccl_bench, monkeypatch, capsys, tmp_path)
+def _run_module(runner: Any) -> Any:
+    return runner(nccl_bench)
 
 
 def test_a_good_run_gives_a_record(run_module: Any) -> None:
@@ -118,72 +116,59 @@ def test_several_nodes_by_slurm(run_module: Any) -> None:
     )
 
 
-def test_check_mode_returns_the_same_keys_and_runs_nothing(run_module: Any) -> None:
-    checks_only(run_module, NVLINK, **ONE_NODE)
+test_check_mode_returns_the_same_keys_and_runs_nothing = checks_only(NVLINK, **ONE_NODE)
 
 
-@pytest.mark.parametrize(
-    ("ending", "outcome", "reason"),
-    [
-        ({"error": FileNotFoundError(2, "No such file or directory")}, "failed", "cannot be run"),
-        ({"returncode": 3, "stdout": NVLINK}, "failed", "exit status 3"),
-        ({"stdout": NVLINK[: NVLINK.index("# Out of")]}, "failed", "the output is cut off"),
-        ({"stdout": re.sub(r"\n +524288 .*", "", NVLINK)}, "failed", "1048576 stands where 524288"),
-        ({"stdout": ""}, "failed", "no table of nccl-tests"),
-        (
-            {"stdout": recorded("wrong_values.txt")},
-            "invalid",
-            "wrong values in the results of 1048576",
-        ),
-        (
-            {"stdout": re.sub(r"(Avg bus bandwidth .*)", r"\1FAILED", NVLINK)},
-            "invalid",
-            "below NCCL_TESTS_MIN_BW",
-        ),
-        (
-            {"stdout": re.sub("validation: 1", "validation: 0", NVLINK)},
-            "invalid",
-            "did not check its results",
-        ),
-        (
-            {"stdout": recorded("shared_memory.txt")},
-            "invalid",
-            "nvlink was not used within the node: it fell back to host memory",
-        ),
-        (
-            {"stdout": re.sub(".*NCCL INFO.*\n", "", NVLINK)},
-            "invalid",
-            "whether nvlink was used within the node cannot be told",
-        ),
-        (
-            {"stdout": re.sub(r"/NVL\)", "/PHB)", NVLINK)},
-            "invalid",
-            "not over NVLink",
-        ),
-        (
-            {"stdout": INFINIBAND},
-            "invalid",
-            "4 GPUs on 2 nodes took part instead of 2 on 1",
-        ),
-        (
-            {"stdout": NVLINK.replace("Loading topology", "Could not open XML topology")},
-            "invalid",
-            f"the topology file {TOPOLOGY} was not loaded",
-        ),
-    ],
+test_a_bad_end_gives_a_record_with_the_reason = ends_badly(
+    ({"error": FileNotFoundError(2, "No such file or directory")}, "failed", "cannot be run"),
+    ({"returncode": 3, "stdout": NVLINK}, "failed", "exit status 3"),
+    ({"stdout": NVLINK[: NVLINK.index("# Out of")]}, "failed", "the output is cut off"),
+    ({"stdout": re.sub(r"\n +524288 .*", "", NVLINK)}, "failed", "1048576 stands where 524288"),
+    ({"stdout": ""}, "failed", "no table of nccl-tests"),
+    (
+        {"stdout": recorded("wrong_values.txt")},
+        "invalid",
+        "wrong values in the results of 1048576",
+    ),
+    (
+        {"stdout": re.sub(r"(Avg bus bandwidth .*)", r"\1FAILED", NVLINK)},
+        "invalid",
+        "below NCCL_TESTS_MIN_BW",
+    ),
+    (
+        {"stdout": re.sub("validation: 1", "validation: 0", NVLINK)},
+        "invalid",
+        "did not check its results",
+    ),
+    (
+        {"stdout": recorded("shared_memory.txt")},
+        "invalid",
+        "nvlink was not used within the node: it fell back to host memory",
+    ),
+    (
+        {"stdout": re.sub(".*NCCL INFO.*\n", "", NVLINK)},
+        "invalid",
+        "whether nvlink was used within the node cannot be told",
+    ),
+    (
+        {"stdout": re.sub(r"/NVL\)", "/PHB)", NVLINK)},
+        "invalid",
+        "not over NVLink",
+    ),
+    (
+        {"stdout": INFINIBAND},
+        "invalid",
+        "4 GPUs on 2 nodes took part instead of 2 on 1",
+    ),
+    (
+        {"stdout": NVLINK.replace("Loading topology", "Could not open XML topology")},
+        "invalid",
+        f"the topology file {TOPOLOGY} was not loaded",
+    ),
+    **ONE_NODE,
+    transports=["nvlink"],
+    variables={"NCCL_TOPO_FILE": TOPOLOGY},
 )
-def test_a_bad_end_gives_a_record_with_the_reason(
-    run_module: Any, ending: dict[str, Any], outcome: str, reason: str
-) -> None:
-    ends_badly(
-        run_module,
-        ending,
-        outcome,
-        reason,
-        **ONE_NODE,
-        transports=["nvlink"],
-        variables={"NCCL_TOPO_FILE": TOPOLOGY},
-    )
 
 
 @pytest.mark.parametrize(
@@ -229,31 +214,25 @@ def test_wrong_values_come_before_the_way() -> None:
     assert nccl.explain("nothing") is None
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"bytes_from": 0}, "bytes_from is 0: it must be 1 or more"),
-        ({"bytes_to": 8}, "bytes_from 1024 and bytes_to 8"),
-        ({"factor": 1}, "factor is 1: it must be 2 or more"),
-        ({"iterations": 0}, "iterations is 0: it must be 1 or more"),
-        ({"warmup": -1}, "warmup is -1: it must be 0 or more"),
-        ({"cycles": 0}, "cycles is 0: it must be 1 or more"),
-        ({"gpus_per_node": -1}, "gpus_per_node is -1: it must be 0 or more"),
-        ({"gpus_per_node": 0}, "1 GPU on 1 node has nobody to talk to"),
-        ({"gpus_per_node": 1}, "1 GPU on 1 node has nobody to talk to"),
-        ({"nodes": ["a", "b"]}, "launcher local cannot run on 2 nodes"),
-        ({"nodes": ["a", "a"], "launcher": "mpirun"}, "nodes has a twice"),
-        ({"nodes": ["-x"], "launcher": "mpirun"}, "'-x' among the nodes is no host name"),
-        ({"variables": {"NCCL_DEBUG": "WARN"}}, "variables sets NCCL_DEBUG"),
-        ({"variables": {"NCCL_DEBUG_FILE": "/tmp/log"}}, "variables sets NCCL_DEBUG_FILE"),
-        ({"variables": {"A B": "1"}}, "'A B', which is no variable's name"),
-        ({"timeout_seconds": 0}, "timeout_seconds is 0: it must be 1 or more"),
-    ],
+test_bad_input_is_refused_before_anything_runs = refuses(
+    ({"bytes_from": 0}, "bytes_from is 0: it must be 1 or more"),
+    ({"bytes_to": 8}, "bytes_from 1024 and bytes_to 8"),
+    ({"factor": 1}, "factor is 1: it must be 2 or more"),
+    ({"iterations": 0}, "iterations is 0: it must be 1 or more"),
+    ({"warmup": -1}, "warmup is -1: it must be 0 or more"),
+    ({"cycles": 0}, "cycles is 0: it must be 1 or more"),
+    ({"gpus_per_node": -1}, "gpus_per_node is -1: it must be 0 or more"),
+    ({"gpus_per_node": 0}, "1 GPU on 1 node has nobody to talk to"),
+    ({"gpus_per_node": 1}, "1 GPU on 1 node has nobody to talk to"),
+    ({"nodes": ["a", "b"]}, "launcher local cannot run on 2 nodes"),
+    ({"nodes": ["a", "a"], "launcher": "mpirun"}, "nodes has a twice"),
+    ({"nodes": ["-x"], "launcher": "mpirun"}, "'-x' among the nodes is no host name"),
+    ({"variables": {"NCCL_DEBUG": "WARN"}}, "variables sets NCCL_DEBUG"),
+    ({"variables": {"NCCL_DEBUG_FILE": "/tmp/log"}}, "variables sets NCCL_DEBUG_FILE"),
+    ({"variables": {"A B": "1"}}, "'A B', which is no variable's name"),
+    ({"timeout_seconds": 0}, "timeout_seconds is 0: it must be 1 or more"),
+    **ONE_NODE,
 )
-def test_bad_input_is_refused_before_anything_runs(
-    run_module: Any, arguments: dict[str, Any], message: str
-) -> None:
-    refuses(run_module, message, **{**ONE_NODE, **arguments})
 
 
 def test_a_record_of_the_run_stands_for_its_case(run_module: Any) -> None:

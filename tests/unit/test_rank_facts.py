@@ -13,10 +13,10 @@ from ansible.module_utils.trueup.node.affinity import Placement
 from ansible.module_utils.trueup.node.topology import read_topology
 from ansible.module_utils.trueup.run import launcher, process, ranks
 from ansible.module_utils.trueup.run.ranks import Rank
-from bench_modules import FakeRun, Runner
+from bench_modules import FakeRun
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    pass
 
 PAIR = Placement(2, 2, "core", ((0, 1), (2, 3)))
 TWO_NODES = "".join(
@@ -92,12 +92,10 @@ def test_the_probe_tells_what_the_kernel_says() -> None:
 
 
 @pytest.fixture(name="run_module")
-def _run_module(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> Any:
+def _run_module(runner: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     for name in ("run_id", "node_name"):
         monkeypatch.delitem(bench_modules.COMMON, name)  # it is no benchmark
-    return Runner(rank_facts, monkeypatch, capsys, tmp_path)
+    return runner(rank_facts)
 
 
 def first_cpu() -> int:

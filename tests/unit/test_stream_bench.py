@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 import stream_bench
 from ansible.module_utils.trueup.node.topology import Topology
-from bench_modules import FakeRun, Runner, checks_only, ends_badly, refuses, resumes
+from bench_modules import FakeRun, checks_only, ends_badly, refuses, resumes
 from trueup import record as records
 
 DATA = Path(__file__).parent.parent / "data" / "stream"
@@ -27,15 +27,11 @@ MACHINE = Topology(
 
 
 @pytest.fixture(name="run_module")
-def _run_module(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> Any:
+def _run_module(runner: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(stream_bench, "read_topology", lambda **_: MACHINE)
     monkeypatch.setattr(stream_bench, "available_memory_bytes", lambda: 4096 * MIB)
-    runner = Runner(stream_bench, monkeypatch, capsys, tmp_path)
     node = {"os": "Ubuntu 24.04", "kernel": "6.8.0-1017-azure"}
-    given = {"prefix": "/opt/stream", "node": node}
-    return lambda run, **arguments: runner(run, **{**given, **arguments})
+    return runner(stream_bench, prefix="/opt/stream", node=node)
 
 
 def test_a_good_run_gives_a_record(run_module: Any) -> None:
@@ -60,41 +56,26 @@ def test_a_good_run_gives_a_record(run_module: Any) -> None:
     assert {row["unit"] for row in record["metrics"]} == {"byte/s"}
 
 
-def test_check_mode_returns_the_same_keys_and_runs_nothing(run_module: Any) -> None:
-    checks_only(run_module, KERNEL)
+test_check_mode_returns_the_same_keys_and_runs_nothing = checks_only(KERNEL)
 
 
-@pytest.mark.parametrize(
-    ("ending", "outcome", "reason"),
-    [
-        ({"error": FileNotFoundError(2, "No such file or directory")}, "failed", "cannot be run"),
-        ({"returncode": 3, "stderr": "no memory"}, "failed", "exit status 3"),
-        ({"stdout": KERNEL[:100]}, "failed", "cut off or damaged"),
-        ({"stdout": ""}, "failed", "no table"),
-        ({"stdout": KERNEL.replace('"error": 0.0', '"error": 9.0')}, "invalid", "do not hold"),
-        ({"stdout": KERNEL.replace("[0, 1]", "[1, 1]")}, "invalid", "ran on CPUs [1, 1]"),
-    ],
+test_a_bad_end_gives_a_record_with_the_reason = ends_badly(
+    ({"error": FileNotFoundError(2, "No such file or directory")}, "failed", "cannot be run"),
+    ({"returncode": 3, "stderr": "no memory"}, "failed", "exit status 3"),
+    ({"stdout": KERNEL[:100]}, "failed", "cut off or damaged"),
+    ({"stdout": ""}, "failed", "no table"),
+    ({"stdout": KERNEL.replace('"error": 0.0', '"error": 9.0')}, "invalid", "do not hold"),
+    ({"stdout": KERNEL.replace("[0, 1]", "[1, 1]")}, "invalid", "ran on CPUs [1, 1]"),
 )
-def test_a_bad_end_gives_a_record_with_the_reason(
-    run_module: Any, ending: dict[str, Any], outcome: str, reason: str
-) -> None:
-    ends_badly(run_module, ending, outcome, reason)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"array_bytes": 8 * MIB}, "array_bytes 8388608 is below 268435456"),
-        ({"array_bytes": 2048 * MIB}, "need 6.0 GiB, and 4.0 GiB are available"),
-        ({"repeats": 1}, "repeats is 1: it must be 3 or more"),
-        ({"threads": 3}, "3"),
-        ({"threads": -1}, "threads is -1: it must be 0 or more"),
-    ],
+test_bad_input_is_refused_before_anything_runs = refuses(
+    ({"array_bytes": 8 * MIB}, "array_bytes 8388608 is below 268435456"),
+    ({"array_bytes": 2048 * MIB}, "need 6.0 GiB, and 4.0 GiB are available"),
+    ({"repeats": 1}, "repeats is 1: it must be 3 or more"),
+    ({"threads": 3}, "3"),
+    ({"threads": -1}, "threads is -1: it must be 0 or more"),
 )
-def test_bad_input_is_refused_before_anything_runs(
-    run_module: Any, arguments: dict[str, Any], message: str
-) -> None:
-    refuses(run_module, message, **arguments)
 
 
 def test_a_record_of_the_run_stands_for_its_case(run_module: Any) -> None:
