@@ -15,6 +15,7 @@ from ansible.module_utils.trueup.run import launcher
 from ansible.module_utils.trueup.run.resume import identity
 from bench_modules import FakeRun, checks_only, ends_badly, refuses, resumes
 from role_plans import asked, node
+from test_nccl_plan import state
 from trueup import record as records
 from trueup.benchmarks.nccl.plan import plan
 
@@ -297,7 +298,7 @@ def test_a_run_made_with_ring_is_not_taken_over_by_another_algorithm(
 
     def measured(**options: Any) -> dict[str, Any]:
         on = node("nd_h100_v5")
-        [case] = plan(asked("nccl", on, {}, **{**ring, **options})).as_result()["cases"]
+        [case] = plan(asked("nccl", on, state(), **{**ring, **options})).as_result()["cases"]
         return {**case, "node": on, "transports": []}
 
     record = run_module(FakeRun(stdout=NVLINK), **measured())["record"]
