@@ -21,7 +21,6 @@ of v0.4 and v0.8). A device ``gpu0>gpu1`` here is always from, then to.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import re
@@ -43,6 +42,7 @@ from typing import (
 )
 
 from ...errors import ParseError, refuse_long_numbers
+from ...reading import STANDARD_ERROR, Line, decoded, digest, is_number, unique
 from ...record import Metric, summarise
 
 __all__ = ["KINDS", "TOOL", "GpuCopyOutput", "parse_gpu_copy", "recognises"]
@@ -59,6 +59,7 @@ _GB = 1e9
 _MOST = 1e14
 
 Figures = Dict[str, Dict[str, Tuple[float, ...]]]
+_Kinds = Sequence[Tuple[Pattern[str], Callable[[Match[str]], None]]]
 
 
 @dataclass(frozen=True)
@@ -149,11 +150,10 @@ class _Part:
 
 
 class _Lines:
-    """Lines with their numbers in the whole text."""
+    """Lines that are taken one after the other."""
 
-    def __init__(self, lines: Sequence[str], first: int = 1) -> None:
+    def __init__(self, lines: Sequence[Line]) -> None:
         self.lines = list(lines)
-        self.first = first
         self.at = 0
 
     def more(self) -> bool:
@@ -171,8 +171,17 @@ class _Lines:
         """Refuse the line that was taken last (or ``back`` lines before the next)."""
         index = self.at - back
         if 0 <= index < len(self.lines):
-            raise ParseError(message, self.first + index, self.lines[index])
+            raise self.lines[index].error(message)
         raise ParseError(f"{message}: the output ends before")
+
+    def handle(self, kinds: _Kinds) -> None:
+        """Take a line; the first of the kinds that fits it is told."""
+        line = self.take()
+        for pattern, kind in kinds:
+            match = pattern.fullmatch(line)
+            if match:
+                kind(match)
+                return
 
 
 def recognises(text: str) -> bool:
@@ -196,10 +205,10 @@ def parse_gpu_copy(text: str) -> GpuCopyOutput:
             fit the others; or there is nothing that is reported.
     """
     refuse_long_numbers(text)
-    lines = text.split("\n")
+    lines = [Line(line, number) for number, line in enumerate(text.split("\n"), 1)]
     if _MARK in text:
-        return _of_sections(lines)
-    part = _part(_Lines(lines), _form_of(text))
+        return _of_sections(_Lines(lines))
+    part = _part(lines, _form_of(text))
     return _joined([(part, None)], cpus={}, samples=None)
 
 
@@ -220,21 +229,21 @@ def _crc(lines: Sequence[str]) -> str:
     return format(zlib.crc32("\n".join(lines).encode("utf-8", "replace")) & 0xFFFFFFFF, "08x")
 
 
-def _of_sections(lines: List[str]) -> GpuCopyOutput:
-    reader = _Lines(lines)
+def _of_sections(reader: _Lines) -> GpuCopyOutput:
     parts: List[Tuple[_Part, Optional[List[int]]]] = []
     cpus: Dict[str, str] = {}
     samples: Optional[int] = None
     ends: List[str] = []
-    while True:
-        if not reader.more():
-            raise ParseError("no line 'done' of trueup's program: the output is cut off")
+    while reader.more():
         line = reader.take()
         done = _DONE.fullmatch(line)
         if done:
             if int(done.group(1)) != len(parts) or done.group(2) != _crc(ends):
                 reader.fail("the sections are not those that were written")
-            break
+            _refuse_more(reader.lines[reader.at :], "there is more after the line 'done'")
+            if not parts:
+                raise reader.lines[0].error("no section: nothing was measured")
+            return _joined(parts, cpus=cpus, samples=samples)
         begin = _BEGIN.fullmatch(line)
         if begin is None:
             reader.fail("expected the beginning of a section, or the line 'done'")
@@ -247,12 +256,13 @@ def _of_sections(lines: List[str]) -> GpuCopyOutput:
         cpus[name], samples = begin.group(4), int(begin.group(5))
         parts.append((part, gpus))
         ends.append(end)
-    rest = [line for line in lines[reader.at :] if line.strip()]
-    if rest and not rest[0].startswith("[standard error]"):
-        raise ParseError("there is more after the line 'done'", reader.at + 1, rest[0])
-    if not parts:
-        raise ParseError("no section: nothing was measured", 1, lines[0])
-    return _joined(parts, cpus=cpus, samples=samples)
+    raise ParseError("no line 'done' of trueup's program: the output is cut off")
+
+
+def _refuse_more(lines: Sequence[Line], message: str) -> None:
+    rest = [line for line in lines if line.strip()]
+    if rest and not rest[0].startswith(STANDARD_ERROR):
+        raise rest[0].error(message)
 
 
 def _section(reader: _Lines, begin: Match[str]) -> Tuple[_Part, str]:
@@ -267,7 +277,7 @@ def _section(reader: _Lines, begin: Match[str]) -> Tuple[_Part, str]:
         reader.fail(f"expected the end of section {name}")
     if int(end.group(3)) != len(body) or end.group(4) != _crc([begin.group(0), *body]):
         reader.fail(f"section {name} is not what was written: it is damaged")
-    part = _part(_Lines(body, start + 1), begin.group(3))
+    part = _part(body, begin.group(3))
     if int(end.group(2)) and part.correct:
         reader.fail(f"the program of section {name} ended with status {end.group(2)}")
     return part, line
@@ -293,15 +303,15 @@ def _joined(
     if len(measured) > 1 and correct:
         raise ParseError("host to device and device to host were measured on different GPUs")
     first = parts[0][0]
-    peers = next((part for part, _ in parts if part.peer_access is not None), None)
+    peers = next((part for part, _ in parts if part.peer_access is not None), first)
     return GpuCopyOutput(
         program=first.program,
         figures={kind: figures[kind] for kind in KINDS if kind in figures},
         statistic=first.statistic,
         tool_version=first.version,
         samples=samples,
-        peer_access=None if peers is None else peers.peer_access,
-        peer_test=None if peers is None else peers.peer_test,
+        peer_access=peers.peer_access,
+        peer_test=peers.peer_test,
         memory=first.memory,
         cpus=cpus,
         correct=correct,
@@ -332,9 +342,9 @@ def _form_of(text: str) -> str:
     raise ParseError("neither nvbandwidth's, bandwidthTest's nor trueup's own output")
 
 
-def _part(lines: _Lines, form: str) -> _Part:
+def _part(lines: Sequence[Line], form: str) -> _Part:
     if form == "nvbandwidth":
-        first = next((line for line in lines.lines if line.strip()), "")
+        first = next((line for line in lines if line.strip()), "")
         return _nvbandwidth_json(lines) if first.startswith("{") else _Text(lines).read()
     return _BandwidthTest(lines).read() if form == "bandwidthTest" else _pytorch(lines)
 
@@ -396,18 +406,19 @@ _SAME_HEADING = {
 }
 _READ, _WRITE = "device_to_device_memcpy_read_ce", "device_to_device_memcpy_write_ce"
 _Matrix = List[List[Optional[float]]]
+_UNEVEN = "test {}: the rows of the matrix are not of one length"
 
 
 class _Text:
     """nvbandwidth's text, read line by line."""
 
-    def __init__(self, lines: _Lines) -> None:
-        self.lines = lines
+    def __init__(self, lines: Sequence[Line]) -> None:
+        self.lines = _Lines(lines)
         self.part = _Part("nvbandwidth")
         self.found: Dict[str, _Matrix] = {}
         self.begun = self.closed = self.ended = False
         # The first that fits a line says what it is.
-        self._kinds: Tuple[Tuple[Pattern[str], Callable[[Match[str]], None]], ...] = (
+        self._kinds: _Kinds = (
             (_VERSION, self._version),
             (re.compile(r"(?:NOTE: .*)?"), self._nothing),
             (_RUNNING, self._test),
@@ -424,15 +435,10 @@ class _Text:
     def read(self) -> _Part:
         """The whole output."""
         while self.lines.more() and self.part.correct and not self.ended:
-            line = self.lines.take()
+            line = self.lines.peek()
             if self.part.version is None and line and not _VERSION.fullmatch(line):
-                self.lines.fail("expected 'nvbandwidth Version: v...'")
-            match, kind = next(
-                (match, kind)
-                for match, kind in ((p.fullmatch(line), kind) for p, kind in self._kinds)
-                if match
-            )
-            kind(match)
+                self.lines.fail("expected 'nvbandwidth Version: v...'", 0)
+            self.lines.handle(self._kinds)
         part = self.part
         if part.version is None:
             raise ParseError("no line 'nvbandwidth Version: v...'")
@@ -580,20 +586,24 @@ def _take_matrices(part: _Part, found: Mapping[str, _Matrix]) -> None:
             part.warnings.append(f"nvbandwidth's test {name} is not reported")
             continue
         kind = _TESTS[name][0]
-        if kind != "p2p":
+        if kind == "p2p":
+            _take_peers(part, matrix, reads=name == _READ)
+        else:
             for gpu, value in enumerate(matrix[0]):
                 part.add(kind, (gpu,), [(value or 0.0) * _GB])
-            continue
-        part.peer_test = "read" if name == _READ else "write"
-        missing = []
-        for row, cells in enumerate(matrix):
-            for column, value in enumerate(cells):
-                pair = (column, row) if name == _READ else (row, column)
-                if value is not None:
-                    part.add(kind, pair, [value * _GB])
-                elif row != column:
-                    missing.append(f"gpu{pair[0]}>gpu{pair[1]}")
-        _say_missing(part, missing, len(matrix))
+
+
+def _take_peers(part: _Part, matrix: _Matrix, *, reads: bool) -> None:
+    part.peer_test = "read" if reads else "write"
+    missing = []
+    for row, cells in enumerate(matrix):
+        for column, value in enumerate(cells):
+            pair = (column, row) if reads else (row, column)
+            if value is not None:
+                part.add("p2p", pair, [value * _GB])
+            elif row != column:
+                missing.append(f"gpu{pair[0]}>gpu{pair[1]}")
+    _say_missing(part, missing, len(matrix))
 
 
 def _say_missing(part: _Part, missing: Sequence[str], gpus: int) -> None:
@@ -606,35 +616,23 @@ def _say_missing(part: _Part, missing: Sequence[str], gpus: int) -> None:
         )
 
 
-def _once(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
-    names = [name for name, _ in pairs]
-    if len(set(names)) != len(names):
-        double = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"member {double!r} stands twice")
-    return dict(pairs)
-
-
-def _loads(lines: _Lines) -> Any:
+def _loads(lines: Sequence[Line]) -> Any:
     """The JSON object that the lines are."""
-    text = "\n".join(lines.lines)
-    stop = text.find("\n[standard error]")
+    end = next((n for n, line in enumerate(lines) if line.startswith(STANDARD_ERROR)), len(lines))
     try:
-        return json.loads(text if stop < 0 else text[:stop], object_pairs_hook=_once)
+        return json.loads("\n".join(lines[:end]), object_pairs_hook=unique)
     except json.JSONDecodeError as error:
-        number = min(error.lineno, len(lines.lines))
-        raise ParseError(
-            f"the JSON is cut off or damaged ({error.msg})",
-            lines.first + number - 1,
-            lines.lines[number - 1],
-        ) from None
+        line = lines[min(error.lineno, len(lines)) - 1]
+        raise line.error(f"the JSON is cut off or damaged ({error.msg})") from None
     except (ValueError, RecursionError) as error:
-        raise ParseError(f"the JSON is damaged: {error}", lines.first, lines.lines[0]) from None
+        raise lines[0].error(f"the JSON is damaged: {error}") from None
 
 
-def _nvbandwidth_json(lines: _Lines) -> _Part:
+def _nvbandwidth_json(given: Sequence[Line]) -> _Part:
     part = _Part("nvbandwidth")
-    data = _loads(lines)
-    lines.at = 1
+    data = _loads(given)
+    lines = _Lines(given)
+    lines.take()
     found: Dict[str, Optional[_Matrix]] = {}
     try:
         data = data["nvbandwidth"]
@@ -650,7 +648,7 @@ def _nvbandwidth_json(lines: _Lines) -> _Part:
                 lines.fail(f"test {case['name']} stands twice")
             found[str(case["name"])] = _json_test(case, part, lines)
     except (AttributeError, KeyError, TypeError) as error:
-        raise ParseError(f"the JSON lacks or spoils {error}", lines.first, lines.lines[0]) from None
+        raise given[0].error(f"the JSON lacks or spoils {error}") from None
     _take_matrices(part, {name: matrix for name, matrix in found.items() if matrix is not None})
     return part
 
@@ -680,30 +678,27 @@ def _json_test(case: Mapping[str, Any], part: _Part, lines: _Lines) -> Optional[
 def _json_matrix(case: Mapping[str, Any], name: str, lines: _Lines) -> _Matrix:
     if str(case["bandwidth_description"]).strip() != _TESTS[name][1]:
         lines.fail(f"test {name} has the description {str(case['bandwidth_description'])[:80]!r}")
-    matrix: _Matrix = []
-    slack = 1e-6
-    for row in case["bandwidth_matrix"]:
-        if not isinstance(row, list) or not row or (matrix and len(row) != len(matrix[0])):
-            lines.fail(f"test {name}: the rows of the matrix are not of one length")
-        matrix.append([])
-        for cell in row:
-            if cell == "N/A":
-                matrix[-1].append(None)
-                continue
-            value = _rate(str(cell), name, lines) / _GB
-            matrix[-1].append(value)
-            # Six significant digits are printed.
-            slack += 0.5 * 10.0 ** (math.floor(math.log10(value)) - 5)
+    matrix = [_json_row(row, name, lines) for row in case["bandwidth_matrix"]]
     if not matrix:
         lines.fail(f"test {name}: the matrix has no rows")
-    added = sum(value for row in matrix for value in row if value is not None)
-    total = case["sum"]
-    if isinstance(total, bool) or not isinstance(total, (int, float)):
+    if len({len(row) for row in matrix}) > 1:
+        lines.fail(_UNEVEN.format(name))
+    values = [value for row in matrix for value in row if value is not None]
+    # Six significant digits are printed.
+    slack = 1e-6 + sum(0.5 * 10.0 ** (math.floor(math.log10(value)) - 5) for value in values)
+    added, total = sum(values), case["sum"]
+    if not is_number(total):
         lines.fail(f"test {name}: its sum is no number")
     if not abs(added - total) <= slack:
         lines.fail(f"test {name}: the matrix adds up to {added:.6g}, and its sum says {total:.6g}")
     _check_shape(matrix, name, lines)
     return matrix
+
+
+def _json_row(row: Any, name: str, lines: _Lines) -> List[Optional[float]]:
+    if not isinstance(row, list) or not row:
+        lines.fail(_UNEVEN.format(name))
+    return [None if cell == "N/A" else _rate(str(cell), name, lines) / _GB for cell in row]
 
 
 # --- bandwidthTest -------------------------------------------------------------------------------
@@ -729,13 +724,13 @@ _TWICE = (
 class _BandwidthTest:
     """bandwidthTest's output in quick mode, in words or as CSV."""
 
-    def __init__(self, lines: _Lines) -> None:
-        self.lines = lines
+    def __init__(self, lines: Sequence[Line]) -> None:
+        self.lines = _Lines(lines)
         self.part = _Part("bandwidthTest", statistic="mean")
         self.device: Optional[int] = None
         self.begun = self.passed = self.ended = False
         self.memories: Set[str] = set()
-        self._kinds: Tuple[Tuple[Pattern[str], Callable[[Match[str]], None]], ...] = (
+        self._kinds: _Kinds = (
             (re.compile(r"\[CUDA Bandwidth Test\].*"), self._begin),
             (_DEVICE, self._device),
             (_BLOCK, self._words),
@@ -748,16 +743,10 @@ class _BandwidthTest:
     def read(self) -> _Part:
         """The whole output."""
         while self.lines.more() and not self.ended:
-            line = self.lines.take()
             if self.passed:
-                self._after(line)
-                continue
-            match, kind = next(
-                (match, kind)
-                for match, kind in ((p.fullmatch(line), kind) for p, kind in self._kinds)
-                if match
-            )
-            kind(match)
+                self._after(self.lines.take())
+            else:
+                self.lines.handle(self._kinds)
         if not self.passed:
             raise ParseError("no 'Result = PASS': the output is cut off, or the test failed")
         if not self.begun:
@@ -773,7 +762,7 @@ class _BandwidthTest:
         return self.part
 
     def _after(self, line: str) -> None:
-        if line.startswith("[standard error]"):
+        if line.startswith(STANDARD_ERROR):
             self.ended = True
         elif line and not line.startswith("NOTE: "):
             self.lines.fail("there is more after 'Result = PASS'")
@@ -860,35 +849,30 @@ def _csv_row(lines: _Lines, csv: Match[str]) -> Tuple[float, str]:
 # --- trueup's own PyTorch program ----------------------------------------------------------------
 
 
-def _pytorch(lines: _Lines) -> _Part:
+def _pytorch(given: Sequence[Line]) -> _Part:
     part = _Part("pytorch")
-    body = [(n, line) for n, line in enumerate(lines.lines) if line.strip()]
-    if not body or not body[0][1].startswith(f'{{"tool": "{_OUR_TOOL}"'):
+    line = next((line for line in given if line.strip()), None)
+    if line is None or not line.startswith(f'{{"tool": "{_OUR_TOOL}"'):
         raise ParseError("expected the JSON line of trueup's PyTorch program")
-    if len(body) > 1 and not body[1][1].startswith("[standard error]"):
-        raise ParseError("there is more after it", lines.first + body[1][0], body[1][1])
-    lines.at = body[0][0] + 1
-    data = _loads(_Lines([body[0][1]], lines.first + body[0][0]))
+    lines = _Lines(given)
+    lines.at = given.index(line) + 1
+    _refuse_more(lines.lines[lines.at :], "there is more after it")
+    data = decoded(line, "", "the line", version=_FORMAT, role="gpu_copy")
+    if data.pop("sha256", None) != digest(data)[:16]:
+        raise line.error("its checksum is not that of its content: it is damaged")
     try:
-        if data["format"] != _FORMAT:
-            lines.fail(f"not of format {_FORMAT}: run the role gpu_copy again")
-        claimed = data.pop("sha256")
-        if claimed != _checksum(data):
-            lines.fail("its checksum is not that of its content: it is damaged")
         part.version = f"torch {data['torch']}"
         part.software = {"torch": str(data["torch"]), "cuda": str(data["cuda"])}
         part.correct = data["correct"] is True
         missing = [pair for test in data["tests"] for pair in _torch_test(test, part, lines)]
-        peers = len(part.figures.get("p2p", {})) + len(missing)
+        peers, gpus = len(part.figures.get("p2p", {})) + len(missing), int(data["gpus"])
         if peers:
             part.peer_test = "write"
-            if peers != int(data["gpus"]) * (int(data["gpus"]) - 1):
-                lines.fail(f"{peers} pairs, which is not all of {data['gpus']} GPUs")
-            _say_missing(part, missing, int(data["gpus"]))
+            if peers != gpus * (gpus - 1):
+                lines.fail(f"{peers} pairs, which is not all of {gpus} GPUs")
+            _say_missing(part, missing, gpus)
     except (AttributeError, KeyError, TypeError, ValueError, ZeroDivisionError) as error:
-        raise ParseError(
-            f"the line lacks or spoils {error}", lines.first + body[0][0], body[0][1]
-        ) from None
+        raise line.error(f"the line lacks or spoils {error}") from None
     return part
 
 
@@ -907,8 +891,3 @@ def _torch_test(test: Mapping[str, Any], part: _Part, lines: _Lines) -> List[str
         lines.fail(f"{kind} of GPU {gpus}: fewer than 3 repeats, or no possible time")
     part.add(kind, gpus, rates)
     return []
-
-
-def _checksum(data: Mapping[str, Any]) -> str:
-    text = json.dumps(data, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode("ascii")).hexdigest()[:16]
