@@ -63,8 +63,8 @@ class ActionModule(ActionBase):
         if role is None:
             message = "trueup_plan stands in no role, and plans the role that it stands in"
             raise AnsibleActionFail(message)
-        name = str(role.get_name()).rpartition(".")[2]
         path = Path(role._role_path)
+        name = path.name
         given = _checked(self, name, path, variables)
         hidden = secrets_of(path / "meta" / "argument_specs.yml", name)
         room = room_of(name)

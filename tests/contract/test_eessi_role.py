@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import role_plans
 import yaml
 
 ROOT = Path(__file__).parent.parent.parent
@@ -35,15 +37,6 @@ echo "$*" >> "$0.log"
 while [ "$1" != /bin/sh ]; do shift; done
 exec "$@"
 """
-# What of the role is not to be where it is on a node; ``root`` and ``fuse`` are each node's.
-ELSEWHERE = {
-    "__eessi_etc": "{{ root }}/etc",
-    "__eessi_mount": "{{ root }}/cvmfs",
-    "__eessi_fuse": "{{ fuse }}",
-    "__eessi_home": "{{ root }}/opt/trueup/eessi",
-    "__eessi_state": "{{ root }}/var/lib/trueup/eessi_gpu.json",
-    "__eessi_program": "{{ root }}/usr/libexec/eessi",
-}
 
 
 class Node:
@@ -61,20 +54,17 @@ class Node:
         self.write("usr/bin/systemctl", SYSTEMCTL, "0755")
         self.write("usr/bin/sudo", SUDO, "0755")
         root = str(self.root)
-        self.seen: dict[str, Any] = {
-            "package_manager": "apt",
-            "distribution": "debian",
-            "distribution_version": "12",
-            "architecture": MACHINE,
-            "container": False,
-            "privilege": "root",
-            "catalog": {"gpus": 0, "rdma_nics": 1},
-            "nvme": [],
-        }
+        # A role of its own, for which this folder is the whole node.
+        role = shutil.copytree(ROOT / "roles" / "eessi", self.root / "roles" / "eessi")
+        (role / "vars" / "main.yml").write_text(
+            (role / "vars" / "main.yml").read_text().replace('root: ""', f"root: {root}")
+        )
+        self.seen: dict[str, Any] = role_plans.node(
+            "hbv3", "debian-12", architecture=MACHINE, nvme=[]
+        )
         self.variables = {
             "root": root,
             "ansible_become_exe": f"{root}/usr/bin/sudo",
-            "fuse": f"{root}/dev/fuse",
             "eessi_cache_base": f"{root}/var/lib/cvmfs",
             "eessi_nvidia_folder": f"{root}/opt/eessi/nvidia",
             "eessi_host_injections": f"{root}/opt/eessi/host_injections",
@@ -90,7 +80,7 @@ class Node:
         path.chmod(int(mode, 8))
 
     def gpu(self, driver: str | None) -> None:
-        self.seen["catalog"]["gpus"] = 1
+        self.seen["has_gpu"] = True
         if driver:
             self.write("usr/bin/nvidia-smi", f"#!/bin/sh\necho {driver}\n", "0755")
 
@@ -128,15 +118,14 @@ class Nodes:
                 "PATH": "{{ root }}/usr/bin:" + os.environ["PATH"],
                 "STAND_IN_ROOT": "{{ root }}",
             },
-            "roles": ["eessi"],
+            "tasks": [{"include_role": {"name": "{{ root }}/roles/eessi"}, "tags": ["always"]}],
         }
         (self.folder / "play.yml").write_text(yaml.safe_dump([play]))
         (self.folder / "hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": hosts}}))
-        (self.folder / "elsewhere.json").write_text(json.dumps(ELSEWHERE))
         done = subprocess.run(
             [
                 str(Path(sys.executable).with_name("ansible-playbook")),
-                *("-i", "hosts.yml", "-c", "local", "-e", "@elsewhere.json"),
+                *("-i", "hosts.yml", "-c", "local"),
                 *("-e", f"ansible_python_interpreter={sys.executable}"),
                 *options,
                 "play.yml",
@@ -168,31 +157,15 @@ class Nodes:
         return found
 
 
-REFUSED: dict[str, dict[str, tuple[Any, str]]] = {
-    "wrong1": {
-        "eessi_versoin": ("2025.06", "eessi_versoin: the role eessi has no such variable"),
-        "eessi_version": ("2024.06", "eessi_version is 2024.06: catalog/eessi.yml has 2023.06"),
-        "eessi_http_proxies": (PROXIES[:1], "has 1 for 1 clients, and 2 are needed"),
-        "eessi_clients": (1, ""),
-        "eessi_servers": (["http://x/"], "eessi_servers has http://x/: write a server as"),
-        "eessi_cache_mb": (10, "eessi_cache_mb is 10: CernVM-FS wants at least 1000 MB"),
-        "fuse": ("/no/fuse", "/no/fuse is not there, and CernVM-FS mounts by FUSE"),
-        "eessi_host_injections": ("/x", ""),
-        "eessi_nvidia_folder": ("/x/nvidia/y", "lies where 2023.06 makes folders"),
-    },
-    "wrong2": {
-        "eessi_config": ("eessi", "eessi_config_package.apt.sha256 is missing"),
-        "eessi_http_proxies": (PROXIES, "has 2 for 1001 clients, and 3 are needed"),
-        "eessi_clients": (1001, ""),
-        "eessi_cache_mb": (10**9, "eessi_cache_mb is 1000000000 (10^6 bytes each): make room"),
-    },
-    # Also that the configuration is read by a shell, as root, and may be read by all.
-    "wrong3": {
-        "eessi_http_proxies": (
-            ["squid", "http://$(id):1", "http://u:p@s:1"],
-            "eessi_http_proxies has squid, http://$(id):1, http://u:p@s:1: write a proxy",
-        )
-    },
+# By a node each: the variable, its value, and what is said.
+REFUSED: dict[str, tuple[str, Any, str]] = {
+    "misspelt": ("eessi_versoin", "2025.06", "eessi_versoin: the role eessi has no such variable"),
+    "squid": ("eessi_http_proxies", ["squid"], "eessi_http_proxies has squid: write a proxy as"),
+    "small": (
+        "eessi_cache_mb",
+        10**9,
+        "eessi_cache_mb is 1000000000 (10^6 bytes each): make room, lower it",
+    ),
 }
 
 
@@ -206,8 +179,9 @@ def test_nodes_are_set_up_once_linked_for_each_driver_and_reload_on_change(tmp_p
     gpu.seen["privilege"] = "sudo"
     wrong = nodes.add("wrong")
     wrong.gpu(None)
-    for name, variables in REFUSED.items():
-        nodes.add(name, **{variable: value for variable, (value, _) in variables.items()})
+    for name, (variable, value, _) in REFUSED.items():
+        nodes.add(name, **{variable: value})
+    (nodes.all["small"].root / "dev/fuse").unlink()
     # Local NVMe disks, and a cache that is not on them: space is asked for there all the same.
     moved = nodes.add("moved", eessi_cache_mb=10**9)
     moved.seen["nvme"] = [{"local": True}]
@@ -226,10 +200,11 @@ def test_nodes_are_set_up_once_linked_for_each_driver_and_reload_on_change(tmp_p
     assert gpu.text("opt/eessi/nvidia/driver_version.txt") == "570.211.01\n"
     assert found["wrong"][0] is False
     assert "nvidia-smi does not say the driver" in found["wrong"][2]
-    for name, variables in REFUSED.items():
+    for name, (_, _, message) in REFUSED.items():
         well, changed, said = found[name]
         assert (well, changed, nodes.all[name].calls()) == (False, 0, []), said
-        assert [message for _, message in variables.values() if message not in said] == []
+        assert message in said
+    assert "dev/fuse is not there, and CernVM-FS mounts by FUSE" in found["small"][2]
     well, changed, said = found["moved"]
     assert (well, changed) == (False, 0), said
     assert "eessi_cache_mb is 1000000000" in said
@@ -247,7 +222,7 @@ def test_nodes_are_set_up_once_linked_for_each_driver_and_reload_on_change(tmp_p
     servers = ["http://azure-us-east-s1.eessi.science/cvmfs/@fqrn@"]
     node.variables.update(eessi_http_proxies=PROXIES, eessi_servers=servers)
     node.gpu("570.211.01")
-    wrong.seen["catalog"]["gpus"] = 0
+    wrong.seen["has_gpu"] = False
     wrong.variables["eessi_version"] = "2026.06"
     found = nodes.run("node gpu wrong")
     assert (found["node"][:2], node.calls()[2]) == ((True, 3), "reload"), found["node"]

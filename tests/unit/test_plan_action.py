@@ -16,7 +16,7 @@ def run(role: str, /, found: dict[str, Any] | None = None, **variables: Any) -> 
     """What the action returns for a role whose variables have their defaults."""
     path = ROOT / "roles" / role
     task = SimpleNamespace(
-        _role=SimpleNamespace(get_name=lambda: role, _role_path=str(path)),
+        _role=SimpleNamespace(_role_path=str(path)),
         args={} if found is None else {"found": found},
         async_val=0,
         check_mode=False,

@@ -1,12 +1,14 @@
 """What EESSI needs on this node beyond files: look at it, and link the GPU driver's libraries.
 
-    eessi look|verify|link --settings JSON | --settings-file PATH
+    eessi look|verify|link [SETTINGS]
 
-``look`` changes nothing and prints a JSON object: what is missing of autofs and the user that
-``cvmfs_config setup`` makes, how much the cache may take, and whether the libraries of the GPU
-driver have to be linked. ``verify`` adds what the repository answers. ``link`` initialises EESSI
-and runs its own script where the driver, the version or a link is not that of the last time; it
-runs at each boot. A problem is a sentence in ``problems``, and an exit status of 1 from ``link``.
+SETTINGS is a file, or the JSON object itself.
+
+``look`` changes nothing and prints a JSON object: ``problems`` with FUSE and the space for the
+cache, a sentence each, and ``set_up``, what is missing of autofs and the user that ``cvmfs_config
+setup`` makes. ``verify`` adds what the repository answers and whether the libraries of the GPU
+driver are linked. ``link`` initialises EESSI and runs its own script where the driver, the version
+or a link is not that of the last time; it runs at each boot. Its problem is an exit status of 1.
 """
 
 import argparse
@@ -20,7 +22,6 @@ import sys
 
 # Seconds. The first access to a repository mounts it and loads its catalogue over the network.
 MOST_SECONDS = 300
-SCRIPT = "scripts/gpu_support/nvidia/link_nvidia_host_libraries.sh"
 # umask: EESSI's script refuses one that hides its links from users.
 IN_EESSI = 'umask 022; . "$1" >/dev/null || exit 1; shift; exec "$@"'
 MODULES = 'umask 022; . "$1" >/dev/null || exit 1; module --terse avail 2>&1'
@@ -100,22 +101,25 @@ def driver_version():
     first = (said.strip().splitlines() or [""])[0].strip()
     if status or not re.fullmatch(r"\d+(\.\d+)+", first):
         raise Problem(
-            f"eessi: nvidia-smi does not say the driver's version ({first or status}): install or"
+            f"nvidia-smi does not say the driver's version ({first or status}): install or"
             " start the GPU driver (role gpu_driver), and run again."
         )
     return first
 
 
+def linked(settings, driver):
+    return {"driver": driver, "version": settings["version"], "folder": settings["links"]}
+
+
 def why_link(settings, driver):
     """Why the libraries have to be linked (again); empty where they are."""
-    wanted = {"driver": driver, "version": settings["version"], "folder": settings["links"]}
     try:
         noted = json.loads(text_of(settings["state"]) or "null")
     except ValueError:
         noted = None
     if noted is None:
         return "they were not linked yet"
-    for name, value in wanted.items():
+    for name, value in linked(settings, driver).items():
         if noted.get(name) != value:
             return f"linked for {name} {noted.get(name)}, and it is {value} now"
     return what_is_missing(settings["links"], driver)
@@ -132,57 +136,67 @@ def what_is_missing(folder, driver):
 
 
 def look(settings):
-    found = {
-        "problems": [],
-        "set_up": not_set_up(settings),
-        "free_bytes": cache_space(settings),
-        "scratch_mounted": not settings["scratch"] or os.path.ismount(settings["scratch"]),
-        "gpu": {},
-    }
+    problems = []
     if not os.path.exists(settings["fuse"]):
-        found["problems"].append(
-            f"eessi: {settings['fuse']} is not there, and CernVM-FS mounts by FUSE: load the module"
+        problems.append(
+            f"{settings['fuse']} is not there, and CernVM-FS mounts by FUSE: load the module"
             " fuse, or give a container the device."
         )
-    return found
+    # Before nvme_scratch has run its disks show nothing to ask.
+    if not settings["scratch"] or os.path.ismount(settings["scratch"]):
+        space = cache_space(settings)
+        if space < settings["cache_mb"] * 1000000:
+            problems.append(
+                f"the cache at {settings['cache']} may have {space} bytes, and"
+                f" eessi_cache_mb is {settings['cache_mb']} (10^6 bytes each): make room, lower it,"
+                " or set eessi_cache_base."
+            )
+    return {"problems": problems, "set_up": not_set_up(settings)}
 
 
 def verify(settings):
     found = look(settings)
-    init = init_of(settings)
-    if not os.path.isfile(init):
-        found["problems"].append(
-            f"eessi: {init} is not there: the version {settings['version']} is not in the"
-            " repository, or the repository is not mounted."
+    problems = found["problems"]
+    if found["set_up"]:
+        problems.append(f"cvmfs_config setup left out {', '.join(found['set_up'])}.")
+    repository = settings["repository"]
+    status, said = run(["cvmfs_config", "probe", repository])
+    if status:
+        problems.append(
+            f"cvmfs_config probe {repository} failed ({last_of(said) or status}): see"
+            " `cvmfs_config chksetup`, and whether the proxies or the servers can be reached."
         )
-        return found
-    status, said = run(["bash", "-c", MODULES, "bash", init])
-    # A line for each module, name/version; folders end with ":", names without version with "/".
-    found["modules"] = len(re.findall(r"^[^\s/:]+/[^\s/]\S*$", said, re.MULTILINE))
-    if status or not found["modules"]:
-        found["problems"].append(
-            f"eessi: no modules are listed after {init} ({last_of(said) or status})."
-        )
+    problems += wrong_version(settings)
     if settings["gpus"]:
-        try:
-            driver = driver_version()
-            found["gpu"] = {"driver": driver, "why": why_link(settings, driver)}
-        except Problem as problem:
-            found["problems"].append(str(problem))
-        if found["gpu"].get("why"):
-            found["problems"].append(
-                "eessi: the GPU driver's libraries are not linked for"
-                f" {found['gpu']['driver']}: {found['gpu']['why']}."
-            )
+        problems += wrong_links(settings)
     return found
 
 
-def init_of(settings):
-    return os.path.join(version_folder(settings), "init/lmod/bash")
+def wrong_version(settings):
+    """What of the version is not there."""
+    init = settings["init"]
+    if not os.path.isfile(init):
+        return [
+            (
+                f"{init} is not there: the version {settings['version']} is not in the"
+                " repository, or the repository is not mounted."
+            )
+        ]
+    status, said = run(["bash", "-c", MODULES, "bash", init])
+    # A line for each module, name/version; folders end with ":", names without version with "/".
+    if status or not re.search(r"^[^\s/:]+/[^\s/]\S*$", said, re.MULTILINE):
+        return [f"no modules are listed after {init} ({last_of(said) or status})."]
+    return []
 
 
-def version_folder(settings):
-    return os.path.join(settings["mount"], settings["repository"], "versions", settings["version"])
+def wrong_links(settings):
+    """Why the links to the driver's libraries do not serve."""
+    try:
+        driver = driver_version()
+    except Problem as problem:
+        return [str(problem)]
+    why = why_link(settings, driver)
+    return [f"the GPU driver's libraries are not linked for {driver}: {why}."] if why else []
 
 
 def last_of(said):
@@ -191,33 +205,30 @@ def last_of(said):
 
 def link(settings):
     """Link where needed; what was done."""
-    if not settings["gpus"]:
-        return {"changed": False, "why": "this node has no GPU"}
     driver = driver_version()
     why = why_link(settings, driver)
     if not why:
         return {"changed": False, "driver": driver, "why": ""}
-    init, script = init_of(settings), os.path.join(version_folder(settings), SCRIPT)
+    init, script = settings["init"], settings["script"]
     for path in (init, script):
         if not os.path.isfile(path):
-            raise Problem(f"eessi: {path} is not there: is the repository mounted?")
+            raise Problem(f"{path} is not there: is the repository mounted?")
     options = [] if settings["download"] else ["--no-download"]
     status, said = run(["bash", "-c", IN_EESSI, "bash", init, script, *options])
     if status:
-        raise Problem(f"eessi: {SCRIPT} ended with exit status {status}: {last_of(said)}")
+        raise Problem(f"{script} ended with exit status {status}: {last_of(said)}")
     missing = what_is_missing(settings["links"], driver)
     if missing:
-        raise Problem(f"eessi: {SCRIPT} ended well, and {missing}: {last_of(said)}")
+        raise Problem(f"{script} ended well, and {missing}: {last_of(said)}")
     note(settings, driver)
     return {"changed": True, "driver": driver, "why": why}
 
 
 def note(settings, driver):
-    done = {"driver": driver, "version": settings["version"], "folder": settings["links"]}
     os.makedirs(os.path.dirname(settings["state"]), mode=0o755, exist_ok=True)
     beside = f"{settings['state']}.part"
     with open(beside, "w", encoding="utf-8") as stream:
-        json.dump(done, stream)
+        json.dump(linked(settings, driver), stream)
         stream.write("\n")
         stream.flush()
         os.fsync(stream.fileno())
@@ -227,21 +238,16 @@ def note(settings, driver):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("verb", choices=["look", "verify", "link"])
-    given = parser.add_mutually_exclusive_group(required=True)
-    given.add_argument("--settings", help="a JSON object")
-    given.add_argument("--settings-file")
+    parser.add_argument("settings", nargs="?", default="/etc/trueup/eessi.json")
     chosen = parser.parse_args()
-    settings = json.loads(chosen.settings or text_of(chosen.settings_file) or "null")
-    if not isinstance(settings, dict):
-        print(f"eessi: {chosen.settings_file} is no JSON object", file=sys.stderr)
-        return 2
+    given = chosen.settings
     try:
+        settings = json.loads(given if given.startswith("{") else text_of(given) or "null")
+        if not isinstance(settings, dict):
+            raise Problem(f"{given} is no JSON object")
         print(json.dumps({"look": look, "verify": verify, "link": link}[chosen.verb](settings)))
-    except Problem as problem:
-        print(problem, file=sys.stderr)
-        return 1
-    except OSError as error:
-        print(f"eessi: {error}", file=sys.stderr)
+    except (Problem, OSError) as problem:
+        print(f"eessi: {problem}", file=sys.stderr)
         return 1
     return 0
 

@@ -1,0 +1,276 @@
+"""The role eessi, planned: packages, the client's configuration, and the GPU driver's links.
+
+What only the node can say, its program finds: FUSE, space, what ``cvmfs_config setup`` has made.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from typing import Any, Dict, List, Mapping
+
+from ..plan import Asked, Plan
+from .mounts import unit_name
+from .system import release
+
+__all__ = ["plan"]
+
+_REPOSITORY = "software.eessi.io"
+_PROGRAM = "/usr/local/libexec/trueup/eessi"
+_SETTINGS = "/etc/trueup/eessi.json"
+_UNIT = "trueup-eessi-gpu.service"
+_CACHE = "/var/lib/cvmfs"
+_CLIENTS_OF_A_PROXY = 500
+_WRITTEN = "# Written by trueup (role eessi)."
+_OWNED = f"{_WRITTEN} Changes here are lost.\n"
+_CLIENT = """\
+{proxies}
+CVMFS_CACHE_BASE="{cache}"
+# MB
+CVMFS_QUOTA_LIMIT="{cache_mb}"
+# Where links of the repository lead to on this machine (EESSI, gpu.md): 2023.06, and from 2025.06 on.
+EESSI_HOST_INJECTIONS="{host_injections}"
+EESSI_NVIDIA_OVERRIDE_DEFAULT="{nvidia_folder}"
+"""  # noqa: E501 WHY: a line of the file
+_SERVERS = """\
+# Of the domain eessi.io alone: in default.local it would be the servers of every repository, CERN's configuration too.
+CVMFS_SERVER_URL="{}"
+CVMFS_USE_GEOAPI="no"
+"""  # noqa: E501 WHY: a line of the file
+_OMPI = """
+# This version's Open MPI on Azure's InfiniBand: UCX, and nothing of libfabric (EESSI, eessi-2023.06.md).
+"""  # noqa: E501 WHY: a line of the file
+_AUTOFS = f"""\
+{_WRITTEN}
+# The cache of CernVM-FS is at {{cache}}, which may be a file system of its own, new and empty at a boot.
+[Unit]
+After={{after}}
+
+# The minus: autofs has other mounts, which must come even where this folder cannot be made.
+[Service]
+ExecStartPre=-/usr/bin/install --directory --mode=0700 --owner=cvmfs --group=cvmfs {{cache}}
+"""  # noqa: E501 WHY: a line of the file
+_SERVICE = f"""\
+{_WRITTEN}
+[Unit]
+Description=Link the libraries of the GPU driver for EESSI where the driver has changed
+Documentation=file://{{root}}{_PROGRAM}
+Wants=network-online.target
+After=network-online.target autofs.service nvidia-persistenced.service
+
+[Service]
+Type=oneshot
+ExecStart={{root}}{_PROGRAM} link {{root}}{_SETTINGS}
+TimeoutStartSec=600
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def plan(asked: Asked) -> Plan:
+    """EESSI on a node. ``asked.found["scratch"]`` is the mount point of role nvme_scratch.
+
+    Values: ``repository`` and ``pins`` as vendor_packages takes them; ``package``, EESSI's own
+    (``pins``, ``url``, ``file``, ``checksum`` and ``install``, a command), empty where it is not
+    wanted; ``files`` as config_files takes them, of which the client reads ``client_files`` again;
+    ``source``, the program, and the commands ``look`` (a Python that reads it), ``verify`` and
+    ``link`` (empty without GPUs). Ansible shows ``warnings``.
+    """
+    options, root = asked.options, asked.data["root"]
+    clients = options["clients"] or max(len(asked.groups.get("eessi", [])), 1)
+    proxies = max(2, -(-clients // _CLIENTS_OF_A_PROXY))
+    refused = [*_refused_system(asked), *_refused(options, clients, proxies)]
+    if refused:
+        return Plan(refused=refused)
+    settings = _settings(asked)
+    source = asked.text("roles/eessi/files/eessi.py")
+    direct = f"{clients} clients load from EESSI's servers directly; a cluster should have at least"
+    program = f"{root}{_PROGRAM}"
+    return Plan(
+        values={
+            "repository": options["cvmfs_repository"] or _repository(asked),
+            "pins": _pins(asked),
+            "package": _package(asked) if options["config"] == "eessi" else {},
+            "files": [
+                {"path": f"{root}{path}", **(what or {"state": "absent"})}
+                for path, what in _files(asked, settings, source).items()
+            ],
+            "client_files": [f"{root}{path}" for path in _client_files(asked, settings)],
+            "source": source,
+            "look": [asked.python, "-I", "-", "look", json.dumps(settings)],
+            "verify": [program, "verify", f"{root}{_SETTINGS}"],
+            "link": [program, "link", f"{root}{_SETTINGS}"] if settings["gpus"] else [],
+            "warnings": [f"eessi: {direct} {proxies} proxies (eessi_http_proxies)."]
+            if clients > 1 and not options["http_proxies"]
+            else [],
+        }
+    )
+
+
+def _settings(asked: Asked) -> Dict[str, Any]:
+    """What the program is told. ``scratch`` is empty where the cache is not on it."""
+    options, node, root = asked.options, asked.node, asked.data["root"]
+    version = f"{root}/cvmfs/{_REPOSITORY}/versions/{options['version']}"
+    # A container's disks are its host's.
+    local = not node["container"] and any(disk["local"] for disk in node["nvme"])
+    scratch = f"{asked.found['scratch']}/" if local else ""
+    cache: str = options["cache_base"] or (f"{scratch}cvmfs" if local else _CACHE)
+    links = f"{options['host_injections']}/nvidia/{node['architecture']}/host"
+    if _versions(asked)[options["version"]]["gpu_links"] == "override":
+        links = options["nvidia_folder"]
+    return {
+        "etc": f"{root}/etc",
+        "fuse": f"{root}/dev/fuse",
+        "mount": f"{root}/cvmfs",
+        "state": f"{root}/var/lib/trueup/eessi_gpu.json",
+        "repository": _REPOSITORY,
+        "init": f"{version}/init/lmod/bash",
+        "script": f"{version}/scripts/gpu_support/nvidia/link_nvidia_host_libraries.sh",
+        "version": options["version"],
+        "cache": cache,
+        "cache_mb": options["cache_mb"],
+        "scratch": scratch.rstrip("/") if cache.startswith(scratch) else "",
+        "gpus": node["has_gpu"],
+        "links": links,
+        "download": options["library_list_download"],
+    }
+
+
+def _versions(asked: Asked) -> Mapping[str, Any]:
+    versions: Mapping[str, Any] = asked.catalog("eessi.yml")["versions"]
+    return versions
+
+
+def _files(asked: Asked, settings: Mapping[str, Any], source: str) -> Dict[str, Dict[str, str]]:
+    """All that the role may have written; empty for what is not wanted."""
+    cache, gpus = settings["cache"], settings["gpus"]
+    usual = "local-fs.target remote-fs.target"
+    after = unit_name(settings["scratch"]) if settings["scratch"] else usual
+    units = "/etc/systemd/system"
+    autofs = {"content": _AUTOFS.format(cache=cache, after=after)}
+    service = {"content": _SERVICE.format(root=asked.data["root"])}
+    return {
+        **_client_files(asked, settings),
+        "/opt/trueup/eessi/eessi.sh": {"content": _shell(asked, settings["init"])},
+        _PROGRAM: {"content": f"#!{asked.python} -I\n{source}", "mode": "0755"},
+        _SETTINGS: {"content": json.dumps(settings, indent=4, sort_keys=True) + "\n"},
+        # The cache has to wait for its file system at boot, and to be made again when that comes
+        # back empty.
+        f"{units}/autofs.service.d/trueup-eessi.conf": autofs if cache != _CACHE else {},
+        # It links again at a boot with another driver; the link enables it.
+        f"{units}/{_UNIT}": service if gpus else {},
+        f"{units}/multi-user.target.wants/{_UNIT}": {"state": "link", "target": f"../{_UNIT}"}
+        if gpus
+        else {},
+    }
+
+
+def _client_files(asked: Asked, settings: Mapping[str, Any]) -> Dict[str, Dict[str, str]]:
+    options = asked.options
+    proxies, servers = "|".join(options["http_proxies"]), ";".join(options["servers"])
+    told = f'CVMFS_HTTP_PROXY="{proxies}"' if proxies else 'CVMFS_CLIENT_PROFILE="single"'
+    client = _CLIENT.format(**{**options, "proxies": told, "cache": settings["cache"]})
+    return {
+        "/etc/cvmfs/default.local": {"content": _OWNED + client},
+        "/etc/cvmfs/domain.d/eessi.io.local": {"content": _OWNED + _SERVERS.format(servers)}
+        if servers
+        else {},
+    }
+
+
+def _shell(asked: Asked, init: str) -> str:
+    root, rdma = asked.data["root"], asked.node["has_rdma"]
+    told = asked.data["ompi"].get(asked.options["version"], {}) if rdma else {}
+    exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in told.items())
+    return (
+        f"{_OWNED}# Source it in a shell (bash) or job script: . {root}/opt/trueup/eessi/eessi.sh\n"
+        f"{_OMPI + exports if told else ''}\n. {init}\n"
+    )
+
+
+def _repository(asked: Asked) -> Dict[str, Any]:
+    """CernVM's for the distribution."""
+    manager, system = asked.node["package_manager"], release(asked.node)
+    url = asked.data["urls"][manager].format(
+        release=system.rpartition("-")[2], architecture=asked.node["architecture"]
+    )
+    suite = {"suite": f"{asked.data['suites'].get(system)}-prod", "components": "main"}
+    return {**asked.data["key"], "url": url, **(suite if manager == "apt" else {})}
+
+
+def _pins(asked: Asked) -> List[Dict[str, str]]:
+    client = asked.options["cvmfs_versions"][asked.node["package_manager"]]
+    # It holds keys and an address; what it leads to is signed by these keys.
+    config = {"name": "cvmfs-config-default", "version": "*"}
+    cern = [config] if asked.options["config"] == "cern" else []
+    return [{"name": "cvmfs", "version": client}, *cern]
+
+
+def _package(asked: Asked) -> Dict[str, Any]:
+    """EESSI's own configuration."""
+    manager = asked.node["package_manager"]
+    pinned = asked.options["config_package"][manager]
+    # Not /var/tmp, where a user of the node could put a file of that name first, and other content
+    # after the check.
+    file = f"/var/cache/trueup-{pinned['url'].rpartition('/')[2]}"
+    return {
+        "pins": [{"name": "cvmfs-config-eessi", "version": pinned["version"]}],
+        "url": pinned["url"],
+        "file": file,
+        "checksum": f"sha256:{pinned['sha256']}",
+        "install": [*asked.data["install_file"][manager], file],
+    }
+
+
+def _refused_system(asked: Asked) -> List[str]:
+    """Where there is nothing to install from."""
+    options, manager, suites = asked.options, asked.node["package_manager"], asked.data["suites"]
+    if manager not in asked.data["urls"]:
+        return [f"eessi: {asked.node['os']} has neither apt nor dnf."]
+    package = options["config_package"].get(manager, {})
+    pinned = re.fullmatch("[0-9a-f]{64}", package.get("sha256", ""))
+    wrong = {
+        f"eessi_version is {options['version']}: catalog/eessi.yml has"
+        f" {', '.join(sorted(_versions(asked)))} (quoted, since YAML reads a bare 2023.06 as a"
+        " number).": options["version"] not in _versions(asked),
+        f"eessi: there is no CernVM-FS repository known for {asked.node['os']} (known:"
+        f" {', '.join(sorted(suites))}, Enterprise Linux 9): give eessi_cvmfs_repository.": not (
+            options["cvmfs_repository"] or manager == "dnf" or release(asked.node) in suites
+        ),
+        f"eessi_config_package.{manager}.sha256 is missing, and the package at"
+        f" {package.get('url', '?')} is not signed: give the sha256 of the file that you looked"
+        " into, or set eessi_config=cern.": options["config"] == "eessi" and not pinned,
+    }
+    return [sentence for sentence, is_wrong in wrong.items() if is_wrong]
+
+
+def _refused(options: Mapping[str, Any], clients: int, needed: int) -> List[str]:
+    """What is wrong with the variables. A shell reads the client's configuration, as root."""
+    given, fewer = len(options["http_proxies"]), options["fewer_proxies_allowed"]
+    proxies = _others(r"https?://[^/@ |;\"$`]+:[0-9]+", options["http_proxies"])
+    servers = _others(r"https?://[^ ;\"$`]+/@fqrn@", options["servers"])
+    nvidia, injections = options["nvidia_folder"], options["host_injections"]
+    paths = [options["cache_base"] or _CACHE, nvidia, injections]
+    wrong = {
+        f"eessi_http_proxies has {proxies}: write a proxy as http://host:port.": proxies,
+        f"eessi_http_proxies has {given} for {clients} clients, and {needed} are needed (one for"
+        f" each {_CLIENTS_OF_A_PROXY}, at least two): add some, or set"
+        " eessi_fewer_proxies_allowed.": 0 < given < needed and not fewer,
+        f"eessi_servers has {servers}: write a server as http://host/cvmfs/@fqrn@.": servers,
+        f"eessi_cache_mb is {options['cache_mb']}: CernVM-FS wants at least 1000 MB.": (
+            options["cache_mb"] < 1000
+        ),
+        "eessi_cache_base, eessi_nvidia_folder and eessi_host_injections must be absolute paths of"
+        " letters, digits, ., - and _.": _others("(/[A-Za-z0-9._-]+)+", paths),
+        f"eessi_nvidia_folder {nvidia} lies where 2023.06 makes folders"
+        " (eessi_host_injections/nvidia), and the script of 2025.06 would stop at them: choose"
+        " another.": f"{nvidia}/".startswith(f"{injections}/nvidia/"),
+    }
+    return [sentence for sentence, is_wrong in wrong.items() if is_wrong]
+
+
+def _others(pattern: str, given: List[str]) -> str:
+    """Those that are not of the pattern."""
+    return ", ".join(one for one in given if not re.fullmatch(pattern, one))
