@@ -25,7 +25,6 @@ OLD_NAMES = tuple(
     f"roles/{role}/"
     for role in (
         "enroot_pyxis",
-        "eessi",
         "nfs_server",
         "ondemand_app",
         "shared_storage",
