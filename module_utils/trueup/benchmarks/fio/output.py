@@ -20,10 +20,11 @@ from __future__ import annotations
 import json
 import math
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Dict, List, Mapping, NoReturn, Optional, Sequence, Tuple
 
-from ...errors import ParseError, refuse_long_numbers
+from ...errors import ParseError
+from ...reading import Line, is_number, lines_of, refuse_after
 from ...record import Metric
 
 __all__ = ["TOOL", "Direction", "FioOutput", "Job", "parse_fio", "recognises"]
@@ -39,7 +40,6 @@ _NS = 1e-9
 _BIN_ERROR = 1 / 64
 # What fio prints when it is given no percentile_list.
 _DEFAULT_PERCENTILES = "1:5:10:20:30:40:50:60:70:80:90:95:99:99.5:99.9:99.95:99.99"
-_STANDARD_ERROR = "[standard error]"
 # Engines that make one operation of a file where others move a block.
 _OPERATIONS = {"filecreate": "create", "filestat": "stat", "filedelete": "delete"}
 # What the output itself says of a job, if it says so.
@@ -53,7 +53,7 @@ class Direction:
     Attributes:
         bandwidth: byte/s.
         iops: I/Os per second.
-        total_ios, io_bytes: what was counted.
+        total_ios: what was counted.
         runtime_seconds: time behind the counts.
         mean_latency: seconds, None where fio was told not to measure it.
         percentiles: percentile to seconds, as printed; of the whole latency, or of the completion
@@ -63,7 +63,6 @@ class Direction:
     bandwidth: int
     iops: float
     total_ios: int
-    io_bytes: int
     runtime_seconds: float
     mean_latency: Optional[float]
     latency_count: int
@@ -120,50 +119,34 @@ class FioOutput:
         for job in self.jobs:
             device = re.sub(r"[^A-Za-z0-9_.:-]", "_", job.name) if several else None
             for name, done in job.directions.items():
-                if job.operation:
-                    rows += _operations(job.operation, done, device)
-                else:
-                    rows += _rows(name, done, device)
+                rows += _figures(job.operation or name, done, device, files=bool(job.operation))
         return rows
 
 
-def _operations(name: str, done: Direction, device: Optional[str]) -> List[Metric]:
-    """Rate and latency of creates, stats or deletes. The bytes that fio prints were not moved."""
+def _figures(name: str, done: Direction, device: Optional[str], *, files: bool) -> List[Metric]:
+    """Rates and latencies of one direction; of operations of files, whose bytes were not moved,
+    creates, stats or deletes."""
 
     def row(metric: str, value: float, unit: str, better: str, statistic: str, n: int) -> Metric:
         return Metric(
             f"{name}_{metric}", value, unit, better, device=device, statistic=statistic, n=n
         )
 
-    rows = [row("rate", done.iops, "1/s", "higher", "single", 1)]
-    values = {"mean": done.mean_latency}
-    values.update({label: done.percentiles.get(percent) for percent, label in _STATISTICS})
-    rows += [
-        row("latency", value, "s", "lower", statistic, done.latency_count)
-        for statistic, value in values.items()
+    rates = [("rate" if files else "iops", done.iops, "1/s")]
+    if not files:
+        rates.insert(0, ("bandwidth", float(done.bandwidth), "byte/s"))
+    rows = [row(metric, value, unit, "higher", "single", 1) for metric, value, unit in rates]
+    percentiles = "latency" if files or done.percentiles_are == "lat_ns" else "completion_latency"
+    latencies = [("latency", "mean", done.mean_latency)]
+    latencies += [
+        (percentiles, statistic, done.percentiles.get(percent))
+        for percent, statistic in _STATISTICS
+    ]
+    return rows + [
+        row(metric, value, "s", "lower", statistic, done.latency_count)
+        for metric, statistic, value in latencies
         if value is not None
     ]
-    return rows
-
-
-def _rows(name: str, done: Direction, device: Optional[str]) -> List[Metric]:
-    def row(metric: str, value: float, unit: str, better: str, statistic: str, n: int) -> Metric:
-        return Metric(
-            f"{name}_{metric}", value, unit, better, device=device, statistic=statistic, n=n
-        )
-
-    rows = [
-        row("bandwidth", float(done.bandwidth), "byte/s", "higher", "single", 1),
-        row("iops", done.iops, "1/s", "higher", "single", 1),
-    ]
-    count = done.latency_count
-    if done.mean_latency is not None:
-        rows.append(row("latency", done.mean_latency, "s", "lower", "mean", count))
-    kind = "latency" if done.percentiles_are == "lat_ns" else "completion_latency"
-    for percentile, statistic in _STATISTICS:
-        if percentile in done.percentiles:
-            rows.append(row(kind, done.percentiles[percentile], "s", "lower", statistic, count))
-    return rows
 
 
 def recognises(text: str) -> bool:
@@ -179,15 +162,14 @@ def parse_fio(text: str) -> FioOutput:
             did no I/O, a figure that is missing or no number, or figures that contradict each
             other.
     """
-    refuse_long_numbers(text)
-    return _Reader(text).output()
+    return _Reader(lines_of(text)).output()
 
 
 class _Reader:
     """The text with its lines, so that a refusal can name one."""
 
-    def __init__(self, text: str) -> None:
-        self._lines = text.splitlines()
+    def __init__(self, lines: Sequence[Line]) -> None:
+        self._lines = lines
         self._job = -1
 
     def output(self) -> FioOutput:
@@ -198,23 +180,16 @@ class _Reader:
         version = data.get("fio version")
         match = _VERSION.fullmatch(version) if isinstance(version, str) else None
         if not match:
-            self._refuse(f"fio version is {version!r}, not a fio-3", "fio version")
+            self.refuse(f"fio version is {version!r}, not a fio-3", "fio version")
         jobs = data.get("jobs")
         if not isinstance(jobs, list) or not jobs:
-            self._refuse("there are no jobs in the output", "jobs")
+            self.refuse("there are no jobs in the output", "jobs")
         common = _options(data.get("global options"))
         read = []
         for self._job, job in enumerate(jobs):
             read.append(self._read_job(job, common))
         warnings = [line.strip() for line in self._lines[:start] if line.strip()]
-        for job in read:
-            for name, done in job.directions.items():
-                if done.mean_latency is None:
-                    warnings.append(f"job {job.name}: fio measured no {name} latency")
-                elif done.percentiles_are == "clat_ns" and done.percentiles and not job.operation:
-                    warnings.append(
-                        f"job {job.name}: percentiles are of the completion latency (clat)"
-                    )
+        warnings += [warning for job in read for warning in _unlike_others(job)]
         return FioOutput(
             jobs=tuple(read), tool_version=match.group(1), warnings=list(dict.fromkeys(warnings))
         )
@@ -222,348 +197,296 @@ class _Reader:
     def _decode(self, start: int) -> Dict[str, Any]:
         text = "\n".join(self._lines[start:])
         decoder = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant)
+        first = self._lines[start]
         try:
             data, end = decoder.raw_decode(text)
         except json.JSONDecodeError as error:
-            number = start + error.lineno
-            line = self._lines[number - 1] if number <= len(self._lines) else ""
-            message = f"the JSON is cut off or damaged ({error.msg})"
-            raise ParseError(message, number, line) from None
+            at = start + error.lineno
+            line = self._lines[at - 1] if at <= len(self._lines) else Line("", at)
+            raise line.error(f"the JSON is cut off or damaged ({error.msg})") from None
         except _Unreadable as error:
-            raise ParseError(str(error), self._line([error.key], start), error.key) from None
+            line = self._line([error.key], start) or first
+            raise Line(error.key, line.number).error(str(error)) from None
         except RecursionError:
-            raise ParseError("the JSON is nested too deeply for fio's", start + 1) from None
-        rest = text[end:]
-        if rest.strip() and not rest.lstrip().startswith(_STANDARD_ERROR):
-            blank = rest[: len(rest) - len(rest.lstrip())]
-            number = start + 1 + text[:end].count("\n") + blank.count("\n")
-            raise ParseError(
-                "text after the JSON object; give fio --output-format=json alone",
-                number,
-                self._lines[number - 1],
-            )
+            raise first.error("the JSON is nested too deeply for fio's") from None
+        last = text.count("\n", 0, end)
+        rest = text[end:].partition("\n")[0]
+        refuse_after(
+            [Line(rest, first.number + last), *self._lines[start + last + 1 :]],
+            "text after the JSON object; give fio --output-format=json alone",
+        )
         if not isinstance(data, dict):
-            raise ParseError("the JSON is no object", start + 1, self._lines[start])
+            raise first.error("the JSON is no object")
         return data
 
     def _read_job(self, job: Any, common: Mapping[str, str]) -> Job:
         if not isinstance(job, dict):
-            self._refuse("a job is no JSON object", "jobs")
+            self.refuse("a job is no JSON object", "jobs")
         name = job.get("jobname")
         if not isinstance(name, str) or not name:
-            self._refuse("a job has no jobname", "jobname")
+            self.refuse("a job has no jobname", "jobname")
         error = job.get("error")
         if not isinstance(error, int) or isinstance(error, bool):
-            self._refuse(f"job {name} does not say whether it failed (error {error!r})", "error")
+            self.refuse(f"job {name} does not say whether it failed (error {error!r})", "error")
         if error:
-            self._refuse(f"job {name} ended with error {error}", "error")
+            self.refuse(f"job {name} ended with error {error}", "error")
         # fio prints them in this order; another one means that lines were moved.
         order = [key for key in job if key in (*_DIRECTIONS, "trim")]
         if order[:2] != list(_DIRECTIONS):
-            self._refuse(f"job {name} has not read and write, in this order", "jobname")
+            self.refuse(f"job {name} has not read and write, in this order", "jobname")
         options = {**common, **_options(job.get("job options"))}
-        done = {}
-        for direction in _DIRECTIONS:
-            found = self._direction(job[direction], name, direction, options)
-            if found:
-                done[direction] = found
+        whole = _Block(self, job, f"job {name}")
+        found = {name: _direction(whole.below(name), options) for name in _DIRECTIONS}
+        done = {name: direction for name, direction in found.items() if direction}
         if not done:
-            self._refuse(f"job {name} neither read nor wrote anything", "jobname")
+            self.refuse(f"job {name} neither read nor wrote anything", "jobname")
         return Job(name, options, done)
 
-    def _direction(
-        self, data: Any, job: str, name: str, options: Mapping[str, str]
-    ) -> Optional[Direction]:
-        if not isinstance(data, dict):
-            self._refuse(f"job {job}: {name} is no JSON object", name)
+    def refuse(self, message: str, *path: str) -> NoReturn:
+        line = self._line(path, 0)
+        raise line.error(message) if line else ParseError(message)
 
-        where = f"job {job}, {name}"
-        io_bytes, bw_bytes, runtime, total, iops = self._rates(data, job, name)
-        self._block_size(io_bytes, total, where, name, options, data["short_ios"])
-        latencies = self._latencies(data, job, name)
-        if not total:
-            return None
-        slat, clat, lat = (latencies[key] for key in _LATENCIES)
-        self._all_percentiles(latencies, options, where, name)
-        self._agree(slat, clat, lat, where, name)
-        # I/Os in flight at the end of ramp_time count in the latencies and not in total_ios.
-        extra = lat["N"] - total
-        in_flight = _whole(options.get("iodepth")) * _whole(options.get("numjobs"))
-        allowed = in_flight if "ramp_time" in options else 0
-        if lat["N"] and not 0 <= extra <= allowed:
-            self._refuse(f"{where}: latency of {lat['N']} of {total} I/Os", name, "lat_ns", "N")
-        kind = "lat_ns" if lat["percentile"] else "clat_ns"
-        operation = options.get("ioengine") in _OPERATIONS
-        whole = clat if operation else lat
-        if operation and (lat["N"] or whole["N"] not in (0, total)):
-            self._refuse(
-                f"{where}: latency of {whole['N']} of {total} operations of files",
-                name,
-                "clat_ns",
-                "N",
-            )
-        return Direction(
-            bandwidth=bw_bytes,
-            iops=iops,
-            total_ios=total,
-            io_bytes=io_bytes,
-            runtime_seconds=runtime / 1000,
-            mean_latency=whole["mean"] * _NS if whole["N"] else None,
-            latency_count=lat["N"] or clat["N"],
-            percentiles={
-                percent: value * _NS for percent, value in latencies[kind]["percentile"].items()
-            },
-            percentiles_are=kind,
-        )
-
-    def _rates(self, data: Dict[str, Any], job: str, name: str) -> Tuple[int, int, int, int, float]:
-        """io_bytes, bw_bytes, runtime, total_ios and iops, which say the same twice."""
-
-        def count(key: str) -> int:
-            return int(self._number(data, key, job, name, whole=True))
-
-        io_bytes, bw_bytes, runtime = count("io_bytes"), count("bw_bytes"), count("runtime")
-        total, kbytes, bw = count("total_ios"), count("io_kbytes"), count("bw")
-        iops = self._number(data, "iops", job, name)
-        where = f"job {job}, {name}"
-        if kbytes != io_bytes // 1024:
-            self._refuse(
-                f"{where}: io_kbytes {kbytes} is not io_bytes {io_bytes} / 1024", name, "io_kbytes"
-            )
-        if bw != bw_bytes // 1024:
-            self._refuse(f"{where}: bw {bw} KiB/s is not bw_bytes {bw_bytes} / 1024", name, "bw")
-        if (total == 0) != (io_bytes == 0):
-            self._refuse(f"{where}: {total} I/Os moved {io_bytes} bytes", name, "total_ios")
-        if total and not runtime:
-            self._refuse(f"{where}: {total} I/Os in a runtime of 0 ms", name, "runtime")
-        if bw_bytes != (io_bytes * 1000 // runtime if runtime else 0):
-            self._refuse(
-                f"{where}: bw_bytes {bw_bytes} is not io_bytes {io_bytes} in {runtime} ms",
-                name,
-                "bw_bytes",
-            )
-        if not math.isclose(
-            iops, total * 1000 / runtime if runtime else 0.0, abs_tol=1.5e-6, rel_tol=1e-9
-        ):
-            self._refuse(
-                f"{where}: iops {iops} is not total_ios {total} in {runtime} ms", name, "iops"
-            )
-        count("short_ios")
-        return io_bytes, bw_bytes, runtime, total, iops
-
-    def _block_size(
-        self,
-        io_bytes: int,
-        total: int,
-        where: str,
-        name: str,
-        options: Mapping[str, str],
-        short: int,
-    ) -> None:
-        """One block size for all I/Os: their number and their bytes must agree."""
-        block = _bytes(options.get("bs")) if not {"bssplit", "bsrange"} & set(options) else None
-        if block and not short and io_bytes != total * block:
-            self._refuse(
-                f"{where}: {total} I/Os of {block} bytes are not {io_bytes} bytes",
-                name,
-                "total_ios",
-            )
-
-    def _latencies(self, data: Dict[str, Any], job: str, name: str) -> Dict[str, Any]:
-        if [key for key in data if key in _LATENCIES] != list(_LATENCIES):
-            self._refuse(
-                f"job {job}, {name}: slat_ns, clat_ns and lat_ns are not all there, in this order",
-                name,
-            )
-        found = {}
-        for key in _LATENCIES:
-            block = data[key]
-            if not isinstance(block, dict):
-                self._refuse(f"job {job}, {name}: {key} is no JSON object", name, key)
-            values: Dict[str, Any] = {
-                part: self._number(block, part, job, name, key, whole=part in ("N", "min", "max"))
-                for part in ("min", "max", "mean", "N")
-            }
-            values["N"] = int(values["N"])
-            where = f"job {job}, {name}, {key}"
-            if not values["min"] <= values["mean"] * (1 + 1e-9) + 1e-6 or not (
-                values["mean"] <= values["max"] * (1 + 1e-9) + 1e-6
-            ):
-                self._refuse(
-                    f"{where}: mean {values['mean']} is not between min {values['min']} and max "
-                    f"{values['max']}",
-                    name,
-                    key,
-                    "mean",
-                )
-            if (values["N"] == 0) != (values["max"] == 0):
-                self._refuse(f"{where}: max {values['max']} of {values['N']} I/Os", name, key, "N")
-            values["percentile"] = self._percentiles(block, values, where, name, key)
-            found[key] = values
-        return found
-
-    def _percentiles(
-        self, block: Dict[str, Any], values: Mapping[str, Any], where: str, name: str, key: str
-    ) -> Dict[float, float]:
-        given = block.get("percentile", {})
-        if not isinstance(given, dict):
-            self._refuse(f"{where}: percentile is no JSON object", name, key, "percentile")
-        found: Dict[float, float] = {}
-        for label, value in given.items():
-            percent = _float(label)
-            if percent is None or not 0 < percent <= 100 or _float(value) is None or value < 0:
-                self._refuse(
-                    f"{where}: percentile {label!r} is {value!r}", name, key, "percentile", label
-                )
-            found[percent] = float(value)
-        if not values["N"]:
-            return {}
-        ordered = [found[percent] for percent in sorted(found)]
-        if ordered != sorted(ordered) or list(found) != sorted(found):
-            self._refuse(f"{where}: the percentiles do not rise", name, key, "percentile")
-        for percent, value in found.items():
-            low = values["min"] * (1 - _BIN_ERROR)
-            if not low - 1 <= value <= values["max"] * (1 + _BIN_ERROR) + 1:
-                self._refuse(
-                    f"{where}: percentile {percent:g} {value:g} is not between min and max",
-                    name,
-                    key,
-                    "percentile",
-                )
-        if "bins" in block:
-            self._bins(block["bins"], found, values, where, name, key)
-        return found
-
-    def _all_percentiles(
-        self,
-        latencies: Mapping[str, Mapping[str, Any]],
-        options: Mapping[str, str],
-        where: str,
-        name: str,
-    ) -> None:
-        """The percentiles are those that the options ask for: of lat with lat_percentiles, else of
-        clat unless clat_percentiles is 0."""
-        text = options.get("percentile_list", _DEFAULT_PERCENTILES)
-        wanted = sorted(float(part) for part in text.split(":") if _float(part) is not None)
-        asked = []
-        if options.get("lat_percentiles", "0") != "0":
-            asked.append("lat_ns")
-        elif options.get("clat_percentiles", "1") != "0":
-            asked.append("clat_ns")
-        for key in _LATENCIES[1:]:
-            found = latencies[key]["percentile"]
-            if latencies[key]["N"] and (found or key in asked) and sorted(found) != wanted:
-                self._refuse(
-                    f"{where}: {key} has the percentiles {sorted(found)}, not {wanted}", name, key
-                )
-
-    def _bins(
-        self,
-        bins: Any,
-        percentiles: Mapping[float, float],
-        values: Mapping[str, Any],
-        where: str,
-        name: str,
-        key: str,
-    ) -> None:
-        """The histogram of json+: its sum, its mean and its percentiles are the printed ones."""
-        if not isinstance(bins, dict):
-            self._refuse(f"{where}: bins is no JSON object", name, key, "bins")
-        counted: Dict[int, int] = {}
-        for label, number in bins.items():
-            if not label.isdigit() or not isinstance(number, int) or number < 0:
-                self._refuse(f"{where}: bin {label!r} holds {number!r}", name, key, "bins", label)
-            counted[int(label)] = number
-        total = sum(counted.values())
-        if total != values["N"]:
-            self._refuse(
-                f"{where}: the bins hold {total} I/Os, N is {values['N']}", name, key, "bins"
-            )
-        mean = sum(middle * number for middle, number in counted.items()) / total
-        if abs(mean - values["mean"]) > _BIN_ERROR * values["mean"] + 1:
-            self._refuse(
-                f"{where}: the bins' mean is {mean:.0f}, the printed one {values['mean']:.0f}",
-                name,
-                key,
-                "mean",
-            )
-        for percent, value in percentiles.items():
-            if value != (expected := _percentile(counted, percent, total)):
-                self._refuse(
-                    f"{where}: the bins' percentile {percent:g} is {expected}, the printed one "
-                    f"{value:.0f}",
-                    name,
-                    key,
-                    "percentile",
-                )
-
-    def _agree(
-        self,
-        slat: Mapping[str, Any],
-        clat: Mapping[str, Any],
-        lat: Mapping[str, Any],
-        where: str,
-        name: str,
-    ) -> None:
-        """Submission and completion make the whole latency, I/O by I/O; of synchronous engines fio
-        has no submission latency."""
-        if not lat["N"] or clat["N"] != lat["N"]:
-            return
-        whole = slat["mean"] + clat["mean"]
-        if slat["N"] == lat["N"] and abs(whole - lat["mean"]) > 1 + 1e-6 * lat["mean"]:
-            self._refuse(
-                f"{where}: slat {slat['mean']} and clat {clat['mean']} ns do not make lat "
-                f"{lat['mean']}",
-                name,
-                "lat_ns",
-                "mean",
-            )
-        if clat["mean"] > lat["mean"] * (1 + 1e-6) + 1:
-            self._refuse(
-                f"{where}: clat {clat['mean']} ns is longer than lat {lat['mean']}",
-                name,
-                "lat_ns",
-                "mean",
-            )
-
-    def _number(
-        self, data: Dict[str, Any], key: str, job: str, *path: str, whole: bool = False
-    ) -> float:
-        where = f"job {job}, {', '.join(path)}"
-        if key not in data:
-            self._refuse(f"{where}: {key} is missing", *path)
-        value = data[key]
-        if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
-            what = "a whole number" if whole else "a number"
-            self._refuse(f"{where}: {key} {value!r} is not {what}", *path, key)
-        if not math.isfinite(value) or value < 0:
-            self._refuse(f"{where}: {key} {value!r} is not a positive number", *path, key)
-        return value
-
-    def _refuse(self, message: str, *path: str) -> NoReturn:
-        number = self._line(path, 0)
-        line = self._lines[number - 1] if number else ""
-        raise ParseError(message, number, line)
-
-    def _line(self, path: Sequence[str], start: int) -> Optional[int]:
+    def _line(self, path: Sequence[str], start: int) -> Optional[Line]:
         """The line of a key, found as fio lays out its JSON: a key a line, in the order of
         ``path``."""
-        at, jobs = start, self._job
-        if jobs >= 0:
-            for number, line in enumerate(self._lines[start:], start):
-                if '"jobname"' in line:
-                    at, jobs = number, jobs - 1
-                    if jobs < 0:
-                        break
+        at = start
+        if self._job >= 0:
+            names = [line for line in self._lines[start:] if '"jobname"' in line]
+            at = names[self._job].number - 1 if len(names) > self._job else at
         found = None
         for key in path:
-            pattern = f'"{key}" :'
-            for number in range(at, len(self._lines)):
-                if pattern in self._lines[number]:
-                    at = number
-                    found = number + 1
-                    break
+            below = (line for line in self._lines[at:] if f'"{key}" :' in line)
+            found = next(below, found)
+            at = found.number - 1 if found else at
         return found
+
+
+@dataclass(frozen=True)
+class _Block:
+    """An object within a job's, and where it stands.
+
+    Attributes:
+        label: "job random, read, lat_ns".
+        path: the keys to it: "read", "lat_ns".
+    """
+
+    reader: _Reader
+    data: Mapping[str, Any]
+    label: str
+    path: Tuple[str, ...] = ()
+
+    def refuse(self, message: str, *keys: str) -> NoReturn:
+        self.reader.refuse(f"{self.label}: {message}", *self.path, *keys)
+
+    def below(self, key: str) -> _Block:
+        """The object under a key; an empty one where there is no such key."""
+        data = self.data.get(key, {})
+        path = (*self.path, key)
+        if not isinstance(data, dict):
+            self.refuse(f"{key} is no JSON object", key)
+        return _Block(self.reader, data, f"{self.label}, {key}", path)
+
+    def number(self, key: str) -> float:
+        """A figure, 0 or more."""
+        if key not in self.data:
+            self.refuse(f"{key} is missing")
+        value = self.data[key]
+        if not is_number(value):
+            self.refuse(f"{key} {value!r} is not a number", key)
+        if not math.isfinite(value) or value < 0:
+            self.refuse(f"{key} {value!r} is not a positive number", key)
+        return float(value)
+
+    def count(self, key: str) -> int:
+        """A whole figure, 0 or more."""
+        value = self.data.get(key, 0)
+        if isinstance(value, bool) or not isinstance(value, int):
+            self.refuse(f"{key} {value!r} is not a whole number", key)
+        self.number(key)
+        return value
+
+
+@dataclass(frozen=True)
+class _Times:
+    """One of a direction's three latencies, in ns."""
+
+    block: _Block
+    least: int
+    most: int
+    mean: float
+    count: int
+    percentiles: Mapping[float, float]
+
+
+def _unlike_others(job: Job) -> List[str]:
+    """What the reader of a job's latencies must know."""
+    found = []
+    for name, done in job.directions.items():
+        if done.mean_latency is None:
+            found.append(f"job {job.name}: fio measured no {name} latency")
+        elif done.percentiles_are == "clat_ns" and done.percentiles and not job.operation:
+            found.append(f"job {job.name}: percentiles are of the completion latency (clat)")
+    return found
+
+
+def _direction(block: _Block, options: Mapping[str, str]) -> Optional[Direction]:
+    """What was done in one direction; None where nothing was."""
+    io_bytes, bandwidth, runtime, total = (
+        block.count(key) for key in ("io_bytes", "bw_bytes", "runtime", "total_ios")
+    )
+    _check_rates(block, io_bytes, bandwidth, runtime, total)
+    _check_block_size(block, io_bytes, total, options)
+    slat, clat, lat = _latencies(block)
+    if not total:
+        return None
+    _check_percentiles(block, (clat, lat), options)
+    _agree(slat, clat, lat)
+    # I/Os in flight at the end of ramp_time count in the latencies and not in total_ios.
+    in_flight = _whole(options.get("iodepth")) * _whole(options.get("numjobs"))
+    if lat.count and not 0 <= lat.count - total <= ("ramp_time" in options) * in_flight:
+        block.refuse(f"latency of {lat.count} of {total} I/Os", "lat_ns", "N")
+    whole = lat
+    if options.get("ioengine") in _OPERATIONS:
+        whole = clat
+        if lat.count or clat.count not in (0, total):
+            block.refuse(f"latency of {clat.count} of {total} operations of files", "clat_ns", "N")
+    of = lat if lat.percentiles else clat
+    return Direction(
+        bandwidth=bandwidth,
+        iops=block.number("iops"),
+        total_ios=total,
+        runtime_seconds=runtime / 1000,
+        mean_latency=whole.mean * _NS if whole.count else None,
+        latency_count=lat.count or clat.count,
+        percentiles={percent: value * _NS for percent, value in of.percentiles.items()},
+        percentiles_are=of.block.path[-1],
+    )
+
+
+def _check_rates(block: _Block, io_bytes: int, bw_bytes: int, runtime: int, total: int) -> None:
+    """io_bytes, bw_bytes, runtime, total_ios and iops say the same twice."""
+    kbytes, bw, iops = block.count("io_kbytes"), block.count("bw"), block.number("iops")
+    if kbytes != io_bytes // 1024:
+        block.refuse(f"io_kbytes {kbytes} is not io_bytes {io_bytes} / 1024", "io_kbytes")
+    if bw != bw_bytes // 1024:
+        block.refuse(f"bw {bw} KiB/s is not bw_bytes {bw_bytes} / 1024", "bw")
+    if (total == 0) != (io_bytes == 0):
+        block.refuse(f"{total} I/Os moved {io_bytes} bytes", "total_ios")
+    if total and not runtime:
+        block.refuse(f"{total} I/Os in a runtime of 0 ms", "runtime")
+    if bw_bytes != (io_bytes * 1000 // runtime if runtime else 0):
+        block.refuse(f"bw_bytes {bw_bytes} is not io_bytes {io_bytes} in {runtime} ms", "bw_bytes")
+    expected = total * 1000 / runtime if runtime else 0.0
+    if not math.isclose(iops, expected, abs_tol=1.5e-6, rel_tol=1e-9):
+        block.refuse(f"iops {iops} is not total_ios {total} in {runtime} ms", "iops")
+
+
+def _check_block_size(block: _Block, io_bytes: int, total: int, options: Mapping[str, str]) -> None:
+    """One block size for all I/Os: their number and their bytes must agree."""
+    size = _bytes(options.get("bs")) if not {"bssplit", "bsrange"} & set(options) else None
+    short = block.count("short_ios")
+    if size and not short and io_bytes != total * size:
+        block.refuse(f"{total} I/Os of {size} bytes are not {io_bytes} bytes", "total_ios")
+
+
+def _latencies(block: _Block) -> List[_Times]:
+    if [key for key in block.data if key in _LATENCIES] != list(_LATENCIES):
+        block.refuse("slat_ns, clat_ns and lat_ns are not all there, in this order")
+    return [_times(block.below(key)) for key in _LATENCIES]
+
+
+def _times(block: _Block) -> _Times:
+    least, most, count = (block.count(key) for key in ("min", "max", "N"))
+    mean = block.number("mean")
+    slack = (1 + 1e-9, 1e-6)
+    if not least <= mean * slack[0] + slack[1] or not mean <= most * slack[0] + slack[1]:
+        block.refuse(f"mean {mean} is not between min {least} and max {most}", "mean")
+    if (count == 0) != (most == 0):
+        block.refuse(f"max {most} of {count} I/Os", "N")
+    times = _Times(block, least, most, mean, count, _percentiles(block))
+    if not count:
+        return replace(times, percentiles={})
+    _check_order(times)
+    if "bins" in block.data:
+        _check_bins(times)
+    return times
+
+
+def _percentiles(block: _Block) -> Dict[float, float]:
+    """Percentile to ns."""
+    given = block.below("percentile").data
+    found: Dict[float, float] = {}
+    for label, value in given.items():
+        percent = _float(label)
+        if percent is None or not 0 < percent <= 100 or _float(value) is None or value < 0:
+            block.refuse(f"percentile {label!r} is {value!r}", "percentile", label)
+        found[percent] = float(value)
+    return found
+
+
+def _check_order(times: _Times) -> None:
+    found = times.percentiles
+    ordered = [found[percent] for percent in sorted(found)]
+    if ordered != sorted(ordered) or list(found) != sorted(found):
+        times.block.refuse("the percentiles do not rise", "percentile")
+    low, high = times.least * (1 - _BIN_ERROR) - 1, times.most * (1 + _BIN_ERROR) + 1
+    for percent, value in found.items():
+        if not low <= value <= high:
+            times.block.refuse(
+                f"percentile {percent:g} {value:g} is not between min and max", "percentile"
+            )
+
+
+def _check_percentiles(
+    block: _Block, latencies: Sequence[_Times], options: Mapping[str, str]
+) -> None:
+    """The percentiles are those that the options ask for: of lat with lat_percentiles, else of
+    clat unless clat_percentiles is 0."""
+    text = options.get("percentile_list", _DEFAULT_PERCENTILES)
+    wanted = sorted(float(part) for part in text.split(":") if _float(part) is not None)
+    asked = "clat_ns" if options.get("clat_percentiles", "1") != "0" else ""
+    if options.get("lat_percentiles", "0") != "0":
+        asked = "lat_ns"
+    for times in latencies:
+        key, found = times.block.path[-1], sorted(times.percentiles)
+        if times.count and (found or key == asked) and found != wanted:
+            block.refuse(f"{key} has the percentiles {found}, not {wanted}", key)
+
+
+def _check_bins(times: _Times) -> None:
+    """The histogram of json+: its sum, its mean and its percentiles are the printed ones."""
+    block = times.block
+    counted: Dict[int, int] = {}
+    for label, number in block.below("bins").data.items():
+        if not label.isdigit() or not isinstance(number, int) or number < 0:
+            block.refuse(f"bin {label!r} holds {number!r}", "bins", label)
+        counted[int(label)] = number
+    total = sum(counted.values())
+    if total != times.count:
+        block.refuse(f"the bins hold {total} I/Os, N is {times.count}", "bins")
+    mean = sum(middle * number for middle, number in counted.items()) / total
+    if abs(mean - times.mean) > _BIN_ERROR * times.mean + 1:
+        block.refuse(f"the bins' mean is {mean:.0f}, the printed one {times.mean:.0f}", "mean")
+    for percent, value in times.percentiles.items():
+        if value != (expected := _percentile(counted, percent, total)):
+            block.refuse(
+                f"the bins' percentile {percent:g} is {expected}, the printed one {value:.0f}",
+                "percentile",
+            )
+
+
+def _agree(slat: _Times, clat: _Times, lat: _Times) -> None:
+    """Submission and completion make the whole latency, I/O by I/O; of synchronous engines fio
+    has no submission latency."""
+    if not lat.count or clat.count != lat.count:
+        return
+    whole = slat.mean + clat.mean
+    if slat.count == lat.count and abs(whole - lat.mean) > 1 + 1e-6 * lat.mean:
+        lat.block.refuse(
+            f"slat {slat.mean} and clat {clat.mean} ns do not make lat {lat.mean}", "mean"
+        )
+    if clat.mean > lat.mean * (1 + 1e-6) + 1:
+        lat.block.refuse(f"clat {clat.mean} ns is longer than lat {lat.mean}", "mean")
 
 
 def _percentile(counted: Mapping[int, int], percent: float, total: int) -> int:
