@@ -45,20 +45,7 @@ options:
       - Where to read the amount of memory from.
     type: path
     default: /proc
-attributes:
-  check_mode:
-    support: full
-    description: It only reads.
-  diff_mode:
-    support: none
-    description: It only reads.
-  facts:
-    support: full
-    description: Returns the fact C(trueup_node).
-  platform:
-    support: full
-    description: Linux.
-    platforms: linux
+extends_documentation_fragment: trueup_facts
 """
 
 EXAMPLES = r"""

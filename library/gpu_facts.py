@@ -38,20 +38,7 @@ options:
       - Where to read the loaded driver's version from.
     type: path
     default: /proc
-attributes:
-  check_mode:
-    support: full
-    description: It only reads.
-  diff_mode:
-    support: none
-    description: It only reads.
-  facts:
-    support: full
-    description: Returns the fact C(trueup_gpu).
-  platform:
-    support: full
-    description: Linux.
-    platforms: linux
+extends_documentation_fragment: trueup_facts
 """
 
 EXAMPLES = r"""

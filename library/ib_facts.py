@@ -37,20 +37,7 @@ options:
     description: Where to read from. Anything but V(/sys) is another machine's recorded tree.
     type: path
     default: /sys
-attributes:
-  check_mode:
-    support: full
-    description: It only reads.
-  diff_mode:
-    support: none
-    description: It only reads.
-  facts:
-    support: full
-    description: Returns the fact C(trueup_rdma).
-  platform:
-    support: full
-    description: Linux.
-    platforms: linux
+extends_documentation_fragment: trueup_facts
 """
 
 EXAMPLES = r"""

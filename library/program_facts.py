@@ -41,10 +41,7 @@ options:
     type: list
     elements: str
     default: []
-attributes:
-  check_mode:
-    support: full
-    description: Changes nothing.
+extends_documentation_fragment: trueup_facts
 author: trueup contributors (@trueup)
 """
 

@@ -23,14 +23,7 @@ options:
     description: How long a mounted file system may take to say how full it is, in seconds.
     type: int
     default: 10
-attributes:
-  check_mode:
-    support: full
-    description: Nothing is changed anyway.
-  platform:
-    support: full
-    description: Linux.
-    platforms: linux
+extends_documentation_fragment: trueup_facts
 """
 
 EXAMPLES = r"""

@@ -1,0 +1,21 @@
+"""What modules have in common that only look: ``trueup_facts``."""
+
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    """Ansible's entry."""
+
+    DOCUMENTATION = r"""
+attributes:
+  check_mode:
+    support: full
+    description: It only reads.
+  diff_mode:
+    support: none
+    description: It only reads.
+  platform:
+    support: full
+    description: Linux.
+    platforms: linux
+"""
