@@ -21,7 +21,7 @@ import pytest
 import yaml
 from machines import DATA, build, description
 from metadata_server import document, send, serving
-from trueup.node.affinity import openmpi_rankfile, plan, srun_cpu_bind
+from trueup.node.affinity import plan, srun_cpu_bind
 from trueup.node.nvidia_smi import GPU_QUERY
 from trueup.node.topology import cpu_mask, mask_words, parse_cpu_list, read_topology
 
@@ -323,9 +323,8 @@ def test_documented_pinning_of_hbv3(nodes: Mapping[str, Any]) -> None:
     masks = srun_cpu_bind(six).removeprefix("mask_cpu:").split(",")
     assert [int(mask, 16) for mask in masks] == [0x3F << 6 * rank for rank in range(16)]
     four = plan(nodes["hb120_64rs_v3"]["topology"], ranks=16, threads_per_rank=4, binding="l3")
-    lines = openmpi_rankfile(four, ["here"]).splitlines()
-    assert lines[:2] == ["rank 0=here slot=0,1,2,3", "rank 1=here slot=4,5,6,7"]
-    assert lines[4] == "rank 4=here slot=16,17,18,19"
+    assert four.per_rank[:2] == ((0, 1, 2, 3), (4, 5, 6, 7))
+    assert four.per_rank[4] == (16, 17, 18, 19)
 
 
 @pytest.mark.parametrize(

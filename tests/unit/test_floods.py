@@ -29,7 +29,6 @@ PARSERS = [
     for tool, names in RECORDINGS.items()
 ]
 PARSERS += [
-    ("trueup.node.ibstat", "parse_ibstat", ["ibstat/nd96asr_v4.txt"]),
     ("trueup.node.lscpu", "parse_lscpu", ["machines/hb120rs_v3/lscpu.json"]),
     ("trueup.node.nvidia_smi", "parse_nvidia_smi", ["machines/nd96asr_v4/nvidia-smi.csv"]),
 ]

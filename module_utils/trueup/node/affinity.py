@@ -165,40 +165,6 @@ def taskset_argv(cpus: Cpus) -> list[str]:
     return ["taskset", "--cpu-list", format_cpu_list(cpus)] if cpus else []
 
 
-def numactl_argv(cpus: Cpus, topology: Topology) -> list[str]:
-    """As ``taskset_argv``, with memory from the NUMA nodes of ``cpus`` only."""
-    if not cpus:
-        return []
-    nodes = domains_crossed(cpus, topology)
-    return [
-        "numactl",
-        f"--physcpubind={format_cpu_list(cpus)}",
-        f"--membind={format_cpu_list(nodes)}",
-    ]
-
-
-def openmpi_rankfile(placement: Placement, hosts: Sequence[str]) -> str:
-    """A rank file for Open MPI 4: the placement on each host in turn, ranks numbered through.
-
-    The numbers are the operating system's, so ``mpirun`` also needs
-    ``--mca rmaps_rank_file_physical 1``.
-
-    Raises:
-        BadInput: an unpinned placement, or no hosts.
-    """
-    if not hosts or not all(placement.per_rank):
-        raise BadInput(
-            f"a rank file needs hosts (got {len(hosts)}) and a pinned placement "
-            f"(got binding {placement.binding!r})"
-        )
-    lines = []
-    for position, host in enumerate(hosts):
-        for local, cpus in enumerate(placement.per_rank):
-            rank = position * placement.ranks + local
-            lines.append(f"rank {rank}={host} slot={','.join(str(cpu) for cpu in cpus)}\n")
-    return "".join(lines)
-
-
 def openmpi_mpmd_argv(placement: Placement, command: Sequence[str]) -> list[str]:
     """What follows ``mpirun --bind-to none``: one ``-np`` block a rank, pinned by taskset.
 
