@@ -85,15 +85,21 @@ unheld:
   returned: always
   type: list
   elements: str
-stale_locks:
-  description: Packages that a lock holds at another version than the pinned one (dnf).
+transactions:
+  description: What apt or dnf is told to install for the wrong ones, one list after the other.
+  returned: always
+  type: list
+  elements: list
+hold:
+  description: The commands that hold what is not held.
+  returned: always
+  type: list
+  elements: list
+offers:
+  description: The command that prints which versions of the pinned packages are offered.
   returned: always
   type: list
   elements: str
-can_hold:
-  description: Whether the node can hold packages; dnf needs its plugin versionlock for it.
-  returned: always
-  type: bool
 installed:
   description: The installed versions of the pinned packages.
   returned: always
@@ -328,13 +334,16 @@ def main() -> None:
     source, changed = None, False
     if repository:
         source, changed = _repository(module, manager, repository)
+    unheld = [name for name in pins if name not in locks or name in held]
+    can_hold = os.path.exists("/etc/dnf/plugins/versionlock.conf")
     module.exit_json(
         changed=changed,
         source=source,
         wrong=wrong,
-        unheld=[name for name in pins if name not in locks or name in held],
-        stale_locks=held if manager == "dnf" else [],
-        can_hold=manager == "apt" or os.path.exists("/etc/dnf/plugins/versionlock.conf"),
+        transactions=packages.transactions(manager, wrong),
+        unheld=unheld,
+        hold=packages.hold_commands(manager, unheld, held, can_hold=can_hold),
+        offers=packages.offers_command(manager, list(pins)),
         installed=installed,
     )
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from trueup_packages import package_failure, package_spec
+from trueup.node.package_failures import sentence_of
 
 DATA = Path(__file__).parent.parent / "data" / "packages"
 REPOSITORY = {"name": "cuda", "url": "https://mirror.example/cuda/", "key_fingerprint": "AB" * 20}
@@ -24,7 +24,7 @@ def recorded(name: str) -> dict[str, Any]:
 
 
 def sentence(result: Any, manager: str = "apt", offers: str = OFFERS) -> str:
-    return package_failure(result, PINS, manager, REPOSITORY, offers)
+    return sentence_of(result, PINS, manager, REPOSITORY, offers)
 
 
 @pytest.mark.parametrize("manager", ["apt", "dnf"])
@@ -121,8 +121,3 @@ def test_no_space_wins_over_what_follows_from_it() -> None:
 def test_a_version_that_is_not_offered_at_all() -> None:
     said = sentence({"msg": "No package matching 'nvidia-fabricmanager' is available"}, offers="")
     assert "(offered: no version of it)" in said
-
-
-@pytest.mark.parametrize(("separator", "spec"), [("=", "a=1-2"), ("-", "a-1-2")])
-def test_a_pin_is_written_as_the_package_manager_wants_it(separator: str, spec: str) -> None:
-    assert package_spec({"name": "a", "version": "1-2"}, separator) == spec

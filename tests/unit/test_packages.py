@@ -155,3 +155,37 @@ URL = "https://example.invalid/cuda/ubuntu2404/x86_64/"
 )
 def test_who_signs_a_repository_by_apts_sources(text: str, signer: str | None) -> None:
     assert packages.signer_of(text, URL) == signer
+
+
+@pytest.mark.parametrize(
+    ("manager", "told"), [("apt", [["b=2*"], ["a=1-2"]]), ("dnf", [["b-2*"], ["a-1-2"]])]
+)
+def test_what_is_installed_first_is_a_transaction_of_its_own(
+    manager: str, told: list[list[str]]
+) -> None:
+    last, first = {"name": "a", "version": "1-2"}, {"name": "b", "version": "2*", "first": True}
+    assert packages.transactions(manager, [last, first]) == told
+    assert packages.transactions(manager, [{**last, "first": False}]) == told[1:]
+    assert packages.transactions(manager, []) == []
+
+
+def test_the_commands_that_hold_packages() -> None:
+    lock = ["dnf", "--quiet", "versionlock"]
+    assert packages.hold_commands("apt", ["a"], ["a"], can_hold=False) == [
+        ["apt-mark", "hold", "a"]
+    ]
+    assert packages.hold_commands("dnf", ["a", "b"], ["b"], can_hold=False) == [
+        ["dnf", "--quiet", "--assumeyes", "install", "python3-dnf-plugin-versionlock"],
+        [*lock, "delete", "b"],
+        [*lock, "add", "a", "b"],
+    ]
+    assert packages.hold_commands("dnf", ["a"], [], can_hold=True) == [[*lock, "add", "a"]]
+    assert packages.hold_commands("dnf", [], [], can_hold=False) == []
+
+
+def test_the_command_that_prints_what_is_offered() -> None:
+    assert packages.offers_command("apt", ["a"]) == ["apt-cache", "madison", "a"]
+    assert packages.offers_command("dnf", ["a"])[-2:] == [
+        "--queryformat=%{name} | %{epoch}:%{version}-%{release}",
+        "a",
+    ]

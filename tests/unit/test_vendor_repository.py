@@ -76,7 +76,12 @@ def test_a_fresh_node(ran: Ran) -> None:
     assert answer["changed"] is True
     assert answer["wrong"] == PINS
     assert answer["unheld"] == ["nvidia-fabricmanager"]
-    assert (answer["installed"], answer["stale_locks"]) == ({}, [])
+    assert (answer["installed"], answer["transactions"]) == (
+        {},
+        [["nvidia-fabricmanager=580.126.16-*"]],
+    )
+    assert answer["hold"] == [["apt-mark", "hold", "nvidia-fabricmanager"]]
+    assert answer["offers"] == ["apt-cache", "madison", "nvidia-fabricmanager"]
     assert answer["source"] == str(ran.folder / "sources" / "trueup-cuda.sources")
     assert (ran.folder / "keyrings" / "trueup-cuda.asc").read_text() == "a key\n"
     source = Path(answer["source"])

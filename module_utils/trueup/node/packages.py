@@ -9,7 +9,7 @@ from __future__ import annotations
 import fnmatch
 import re
 from dataclasses import dataclass
-from typing import Dict, List, Mapping, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 from ..errors import BadInput, ParseError
 
@@ -88,6 +88,46 @@ def parse_versionlock(text: str, names: Sequence[str]) -> Dict[str, List[str]]:
         if match and match.group(1) in names:
             locks.setdefault(match.group(1), []).append(match.group(2))
     return locks
+
+
+def transactions(package_manager: str, pins: Sequence[Mapping[str, Any]]) -> List[List[str]]:
+    """What apt or dnf is told to install, one transaction after the other: those that are
+    ``first``, and the others."""
+    separator = "=" if package_manager == "apt" else "-"
+    parts = [[pin for pin in pins if bool(pin.get("first")) is first] for first in (True, False)]
+    return [[f"{pin['name']}{separator}{pin['version']}" for pin in part] for part in parts if part]
+
+
+def hold_commands(
+    package_manager: str, names: Sequence[str], stale: Sequence[str], *, can_hold: bool
+) -> List[List[str]]:
+    """The commands that hold packages at their versions.
+
+    Args:
+        package_manager: apt or dnf.
+        names: the packages; none, no command.
+        stale: those that dnf locks at another version.
+        can_hold: whether dnf has its plugin for it.
+    """
+    if not names:
+        return []
+    if package_manager == "apt":
+        return [["apt-mark", "hold", *names]]
+    plugin = ["dnf", "--quiet", "--assumeyes", "install", "python3-dnf-plugin-versionlock"]
+    lock = ["dnf", "--quiet", "versionlock"]
+    return [
+        *([] if can_hold else [plugin]),
+        *([[*lock, "delete", *stale]] if stale else []),
+        [*lock, "add", *names],
+    ]
+
+
+def offers_command(package_manager: str, names: Sequence[str]) -> List[str]:
+    """The command that prints a line ``name | version | ...`` for each version that is offered."""
+    if package_manager == "apt":
+        return ["apt-cache", "madison", *names]
+    query = "--queryformat=%{name} | %{epoch}:%{version}-%{release}"
+    return ["dnf", "--quiet", "--disableplugin=versionlock", "repoquery", query, *names]
 
 
 def without_epoch(version: str) -> str:
