@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from trueup.errors import BadInput
 
+from . import catalog
 from .packed import canonical
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 
-_REFERENCE_COLUMNS = {
+_COLUMNS = (
     *("system", "benchmark", "configuration", "nodes", "cores_or_gpus", "metric", "value"),
     *("unit", "source", "provenance", "notes"),
-}
+)
 _DEVITO = "devito benchmark.py acoustic forward"
 _DEVITO_SUMS = "devito cost table"
 _VLLM = "vLLM Llama-3.1-8B-Instruct FP16"
@@ -83,7 +82,7 @@ def read_published(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
     """
     found: dict[tuple[str, ...], dict[str, Any]] = {}
     others: Counter[str] = Counter()
-    for line, row in _csv_rows(path):
+    for where, row in catalog.rows(path, *_COLUMNS):
         known = _METRICS.get(row["benchmark"])
         metric = None if known is None else known.get((row["metric"], row["unit"]))
         if known is None or (metric is None and row["benchmark"] == _DEEPSEEK):
@@ -92,7 +91,7 @@ def read_published(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
         if metric is None:
             what = f"metric {row['metric']} in {row['unit']!r}"
             of = "vLLM" if row["benchmark"] == _VLLM else "Devito"
-            message = f"{path} line {line}: {what} is not known for {of}"
+            message = f"{where}: {what} is not known for {of}"
             raise BadInput(message)
         name, factor, unit, direction, statistic = metric
         key = (
@@ -104,11 +103,11 @@ def read_published(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
         )
         case = found.get(key)
         if case is None:
-            case = found[key] = _CASES[row["benchmark"]](row, f"{path}:{line}")
+            case = found[key] = _CASES[row["benchmark"]](row, where)
         try:
             value = float(row["value"]) * factor
         except ValueError as error:
-            message = f"{path} line {line}: {row['value']!r} is not a number"
+            message = f"{where}: {row['value']!r} is not a number"
             raise BadInput(message) from error
         case["metrics"].append(_metric(name, value, unit, direction, statistic))
     for case in found.values():
@@ -130,7 +129,7 @@ def read_storage(path: Path) -> list[dict[str, Any]]:
         BadInput: another kind of file, or a row that cannot be understood.
     """
     found = []
-    for line, row in _csv_rows(path):
+    for where, row in catalog.rows(path, *_COLUMNS):
         if row["benchmark"] != _STORAGE:
             continue
         numbers = re.fullmatch(r"([0-9.]+)(?:-([0-9.]+))?", row["value"])
@@ -138,7 +137,7 @@ def read_storage(path: Path) -> list[dict[str, Any]]:
         unit = _STORAGE_UNITS.get(row["unit"])
         if numbers is None or known is None or unit is None:
             what = f"metric {row['metric']}, {row['value']} {row['unit']!r}"
-            message = f"{path} line {line}: {what} is not known for {_STORAGE}"
+            message = f"{where}: {what} is not known for {_STORAGE}"
             raise BadInput(message)
         factor, base = unit
         low, high = numbers[1], numbers[2] or numbers[1]
@@ -146,7 +145,7 @@ def read_storage(path: Path) -> list[dict[str, Any]]:
             {
                 "configuration": row["configuration"],
                 "system": row["system"],
-                "clients": _whole(row, "nodes", f"{path}:{line}"),
+                "clients": _whole(row, "nodes", where),
                 "what": known[0],
                 "latency": known[1],
                 "low": float(low) * factor,
@@ -179,23 +178,6 @@ def _add_total(case: dict[str, Any]) -> None:
         case["metrics"].append(_metric("total_token_throughput", total, "1/s", "higher"))
         # The first stands for the case in a list.
         case["metrics"].sort(key=lambda row: row["name"] != "output_token_throughput")
-
-
-def _csv_rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
-    try:
-        with path.open(encoding="utf-8", newline="") as stream:
-            reader = csv.DictReader(stream, strict=True)
-            if not set(reader.fieldnames or ()) >= _REFERENCE_COLUMNS:
-                message = (
-                    f"{path} is not a table of published results: its header lacks "
-                    + ", ".join(sorted(_REFERENCE_COLUMNS - set(reader.fieldnames or ())))
-                )
-                raise BadInput(message)
-            for row in reader:
-                yield reader.line_num, row
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        message = f"{path} cannot be read: {error}"
-        raise BadInput(message) from error
 
 
 def _devito_case(row: dict[str, str], source: str) -> dict[str, Any]:

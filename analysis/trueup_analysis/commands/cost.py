@@ -76,29 +76,17 @@ def cost(
     from ..figures import cost as analysis
     from ..figures import published_tokens, tokens
     from ..figures.pooling import has_work
-    from ..figures.prices import read_prices
+    from ..figures.prices import Terms, read_prices
     from ..sheets import cost as cost_sheets
     from ..sheets import tokens as token_sheets
 
+    terms = Terms(region, offer, os_, price, as_size, price_date)
     api = tokens.ApiPrices(api_price, api_price_total)
     loaded = load_results(sources)
     place = folder(catalog)
     prices = read_prices(place / "prices.csv")
     gpus = tokens.read_gpus(place / "vm_sizes.csv")
-    serving = tokens.table(
-        loaded,
-        prices=prices,
-        gpus=gpus,
-        region=region,
-        offer=offer,
-        os=os_,
-        price=price,
-        as_size=as_size,
-        price_date=price_date,
-        api=api,
-        # Published rates name no region, so there is a price only where one is asked for.
-        published=region is not None or price is not None,
-    )
+    serving = tokens.table(loaded, prices=prices, gpus=gpus, terms=terms, api=api)
     article = published_tokens.recompute(
         loaded, prices=prices, gpus=gpus, price_date=price_date, api=api
     )
@@ -115,17 +103,8 @@ def cost(
         say_all(serving.left_out)
     # Without either, it says that there is nothing to price.
     if has_work(loaded) or not serves:
-        result = analysis.table(
-            loaded,
-            prices=prices,
-            region=region,
-            offer=offer,
-            os=os_,
-            price=price,
-            as_size=as_size,
-            price_date=price_date,
-            expectations=expectations_at_sizes(loaded, catalog),
-        )
+        expected = expectations_at_sizes(loaded, catalog)
+        result = analysis.table(loaded, prices=prices, terms=terms, expectations=expected)
         made += cost_sheets.cost(result)
         unknown += result.unknown
     if serving is not None:

@@ -42,17 +42,11 @@ def report(
 ) -> None:
     """Write one self-contained HTML page, with its plots as PNG and its tables as CSV."""
     from ..catalog import folder
+    from ..figures.prices import Terms
     from ..report.publish import write_report
 
+    terms = Terms(region=region, offer=offer, price=price, as_size=as_size)
     loaded = load_results(sources)
-    page = write_report(
-        loaded,
-        output,
-        catalog=folder(catalog),
-        region=region,
-        offer=offer,
-        price=price,
-        as_size=as_size,
-    )
+    page = write_report(loaded, output, catalog=folder(catalog), terms=terms)
     say_notes(loaded)
     print_(f"{page}\n")

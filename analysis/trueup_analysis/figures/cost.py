@@ -8,14 +8,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
-from trueup.errors import BadInput
 
-from ..frames import figures, rows_of
+from ..frames import figures
 from ..load import Loaded
 from .pooling import rows_to_price, work_priced
-from .prices import CURRENCY, LIST_OFFER, Book, Pricing
+from .prices import OWN, Pricing, Terms
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from .health.expectations import Expectations
 
 
@@ -60,59 +61,34 @@ class CostTable:
 def table(
     loaded: Loaded,
     *,
-    prices: pd.DataFrame,
-    region: str | None = None,
-    offer: str | None = None,
-    os: str = "linux",
-    price: float | None = None,
-    as_size: str | None = None,
-    price_date: str | None = None,
+    prices: Sequence[Mapping[str, Any]],
+    terms: Terms = OWN,
     expectations: Expectations | None = None,
 ) -> CostTable:
     """Cost of every case with outcome ok and a run time or a rate of work, published ones too; not
     of vLLM's, whose tokens ``tokens.table`` prices.
 
     Args:
-        region, offer: instead of the record's own; a record without an offer is priced as
-            pay-as-you-go ("payg").
-        price: US$ per node-hour for all rows, instead of the catalog.
-        as_size: price every row as this size (also records made off Azure).
-        price_date: newest price on or before this day (YYYY-MM-DD) instead of the newest.
+        prices: as ``read_prices`` gives them.
         expectations: they say at which message size a figure counts; else the largest.
 
     Raises:
-        BadInput: no such case, a case without a node count, or a price that is not above zero.
+        BadInput: no such case, or a case without a node count.
     """
-    if price is not None and not 0 < price < math.inf:
-        message = f"a price of {price} US$ an hour is not above zero"
-        raise BadInput(message)
-    pricing = Pricing(Book(prices, price_date), os, price)
-    rows, mismatched = rows_to_price(loaded, expectations)
-    rows["vm_size"] = rows["vm_size"] if as_size is None else as_size
-    rows["region"] = rows["region"] if region is None else region
-    rows["offer"] = rows["offer"].fillna(LIST_OFFER) if offer is None else offer
-    rows["os"] = os
-    rows["currency"] = CURRENCY
-    quotes = [pricing.quote(**keys) for keys in rows_of(rows, ("vm_size", "region", "offer"))]
-    rows = pd.concat([rows, pd.DataFrame(quotes, index=rows.index)], axis=1)
+    pricing = Pricing(prices, terms)
+    unpriced, mismatched = rows_to_price(loaded, expectations)
+    rows = pricing.rows(unpriced)
     rows["node_hours"] = rows["node_count"].astype(float) * rows["run_seconds"] / 3600
     rows["usd_per_run"] = rows["node_hours"] * rows["usd_per_hour"]
     keys = list(dict.fromkeys(work.key for name in rows["benchmark"] for work in work_priced(name)))
     for key in keys:
         rows[f"usd_per_{key}"] = rows["usd_per_hour"] / rows[f"{key}_per_node_hour"]
     rows["compared_by"], rows["cheapest"] = _cheapest(rows)
-    warnings = [*mismatched, *pricing.warnings()]
-    if as_size is not None:
-        warnings.insert(
-            0,
-            f"Priced as {as_size}, whatever machine ran it: a statement on that price, not on that"
-            " machine.",
-        )
     by_work = [name for key in keys for name in (f"{key}_per_node_hour", f"usd_per_{key}")]
     return CostTable(
         table=rows[[*_TABLE, *by_work, *_TABLE_END]],
         totals=_totals(rows, loaded),
-        warnings=warnings,
+        warnings=[*pricing.warnings(), *mismatched],
         unknown=pricing.unknown(),
     )
 

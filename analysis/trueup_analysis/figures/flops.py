@@ -6,17 +6,17 @@ and datasheet peaks stand in the catalog.
 
 from __future__ import annotations
 
-import csv
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import yaml
 from trueup.benchmarks.megatron import flops
 from trueup.errors import BadInput
 
+from .. import catalog
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
     from pathlib import Path
 
 _PUBLISHED = "DeepSpeed Megatron "
@@ -161,7 +161,7 @@ def peak_of_size(size: str, folder: Path) -> tuple[float, str]:
     Raises:
         BadInput: an unknown size, one without whole GPUs, or a GPU without a datasheet peak.
     """
-    sizes = {row["size"].lower(): row for row in _rows(folder / "vm_sizes.csv")}
+    sizes = {row["size"].lower(): row for _, row in catalog.rows(folder / "vm_sizes.csv")}
     row = sizes.get(size.lower())
     if row is None:
         message = f"the size {size} is not in the catalog; give --peak with its TFLOP/s"
@@ -195,7 +195,7 @@ def published(folder: Path) -> list[Published]:
     """
     models, words = _models(folder)
     found = []
-    for row in _rows(folder / "reference_results.csv"):
+    for _, row in catalog.rows(folder / "reference_results.csv"):
         name = row["benchmark"].removeprefix(_PUBLISHED)
         if row["metric"] != "throughput_per_gpu" or name not in models:
             continue
@@ -255,25 +255,16 @@ def _published(
 def _peaks(folder: Path) -> dict[str, float]:
     return {
         row["system"]: float(row["value"]) * _TERA
-        for row in _rows(folder / "reference_results.csv")
+        for _, row in catalog.rows(folder / "reference_results.csv")
         if (row["benchmark"], row["configuration"]) == ("datasheet peak", "BF16 tensor dense")
     }
 
 
 def _models(folder: Path) -> tuple[Mapping[str, Mapping[str, int]], int]:
     path = folder / "training.yml"
+    data = catalog.document(path)
     try:
-        data = yaml.safe_load(path.read_text(encoding="utf-8"))
         return data["models"], int(data["vocabulary"]["padded"])
-    except (OSError, yaml.YAMLError, KeyError, TypeError, ValueError) as error:
-        message = f"{path} cannot be read: {error}"
-        raise BadInput(message) from error
-
-
-def _rows(path: Path) -> Sequence[dict[str, str]]:
-    try:
-        with path.open(encoding="utf-8", newline="") as stream:
-            return list(csv.DictReader(stream, strict=True))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+    except (KeyError, TypeError, ValueError) as error:
         message = f"{path} cannot be read: {error}"
         raise BadInput(message) from error

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-import csv
 import difflib
 import math
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final
 
-import pandas as pd
 from trueup.errors import BadInput
 
+from .. import catalog
+from ..frames import rows_of
+
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
+
+    import pandas as pd
 
 CURRENCY = "USD"
 # Expected off Azure, so the report takes it for a note.
@@ -22,27 +26,60 @@ GIVEN = "given on the command line"
 _DATE = re.compile(r"\A[0-9]{4}-[0-9]{2}-[0-9]{2}\Z")
 _PRICE_COLUMNS = ("size", "region", "os", "offer", "usd_per_hour", "as_of_date", "source", "notes")
 LIST_OFFER = "payg"
+# The columns of a price, where none is known.
+_QUOTED: Final[dict[str, Any]] = {
+    "usd_per_hour": math.nan,
+    "price_date": "",
+    "price_source": "unknown",
+    "list_usd_per_hour": math.nan,
+    "saving": math.nan,
+}
 
 
-def read_prices(path: Path) -> pd.DataFrame:
+def read_prices(path: Path) -> list[dict[str, Any]]:
     """catalog/prices.csv: size, region, os, offer, usd_per_hour (float), as_of_date ("" when
     undated), source, notes.
 
     Raises:
         BadInput: not such a file, or a row with a price or date that cannot be one.
     """
-    try:
-        with path.open(encoding="utf-8", newline="") as stream:
-            reader = csv.DictReader(stream, strict=True)
-            lacking = [name for name in _PRICE_COLUMNS if name not in (reader.fieldnames or ())]
-            if lacking:
-                message = f"{path} is not a price table: its header lacks {', '.join(lacking)}"
-                raise BadInput(message)
-            rows = [_price_row(row, f"{path} line {reader.line_num}") for row in reader]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        message = f"{path} cannot be read: {error}"
-        raise BadInput(message) from error
-    return pd.DataFrame(rows, columns=list(_PRICE_COLUMNS))
+    return [_price_row(row, where) for where, row in catalog.rows(path, *_PRICE_COLUMNS)]
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What is priced how.
+
+    Attributes:
+        region, offer: instead of the record's own; a record without an offer is priced as
+            pay-as-you-go ("payg").
+        price: US$ per node-hour for all rows, instead of the catalog.
+        as_size: price every row as this size (also records made off Azure).
+        price_date: newest price on or before this day (YYYY-MM-DD) instead of the newest.
+
+    Raises:
+        BadInput: a price that is not above zero.
+    """
+
+    region: str | None = None
+    offer: str | None = None
+    os: str = "linux"
+    price: float | None = None
+    as_size: str | None = None
+    price_date: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.price is not None and not 0 < self.price < math.inf:
+            message = f"a price of {self.price} US$ an hour is not above zero"
+            raise BadInput(message)
+
+    @property
+    def placed(self) -> bool:
+        """Whether a published rate, which names no region, has a price."""
+        return self.region is not None or self.price is not None
+
+
+OWN: Final = Terms()
 
 
 def _price_row(row: dict[str, str], where: str) -> dict[str, Any]:
@@ -78,26 +115,26 @@ class Quote:
 class Book:
     """The price that counts for a size, region, operating system and offer."""
 
-    def __init__(self, prices: pd.DataFrame, price_date: str | None) -> None:
+    def __init__(self, prices: Sequence[Mapping[str, Any]], price_date: str | None) -> None:
         if price_date is not None and not _DATE.match(price_date):
             message = f"price date {price_date!r} is not a date like 2026-06-18"
             raise BadInput(message)
         self.quotes: dict[tuple[str, str, str, str], Quote] = {}
         self.sizes: dict[str, str] = {}
-        for row in prices.itertuples():
-            size, region, date = str(row.size), str(row.region), str(row.as_of_date)
+        for row in prices:
+            size, region, date = row["size"], row["region"], row["as_of_date"]
             self.sizes[size.lower()] = size
-            usd = cast("float", row.usd_per_hour)
+            usd = row["usd_per_hour"]
             if not 0 < usd < math.inf:
                 continue
             # An undated price cannot be shown to have held on a given day, and gives way to any
             # dated one.
             if price_date is not None and (not date or date > price_date):
                 continue
-            key = (size.lower(), region, str(row.os), str(row.offer))
+            key = (size.lower(), region, row["os"], row["offer"])
             known = self.quotes.get(key)
             if known is None or date > known.date:
-                self.quotes[key] = Quote(usd, date, str(row.source), str(row.notes))
+                self.quotes[key] = Quote(usd, date, row["source"], row["notes"])
 
     def find(self, size: str, region: str, os: str, offer: str) -> Quote | None:
         return self.quotes.get((size.lower(), _region_name(region), os.lower(), offer.lower()))
@@ -130,38 +167,51 @@ class Book:
 class Pricing:
     """Finds prices, and collects what must be said about them, once for all sizes it holds for."""
 
-    def __init__(self, book: Book, os: str, price: float | None) -> None:
-        self._book = book
-        self._os = os
-        self._price = price
+    def __init__(self, prices: Sequence[Mapping[str, Any]], terms: Terms) -> None:
+        self._book = Book(prices, terms.price_date)
+        self._terms = terms
         self._known: dict[tuple[Any, Any, Any], dict[str, Any]] = {}
         # sentence with {sizes} in it -> the sizes
         self._warnings: dict[str, list[str]] = {}
         self._unknown: dict[str, list[str]] = {}
 
     def warnings(self) -> list[str]:
-        return _filled(self._warnings)
+        size = self._terms.as_size
+        as_size = (
+            f"Priced as {size}, whatever machine ran it: a statement on that price, not on that"
+            " machine."
+        )
+        return [*([] if size is None else [as_size]), *_filled(self._warnings)]
 
     def unknown(self) -> list[str]:
         return _filled(self._unknown)
+
+    def rows(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """The rows with what they are priced as, and the columns of their price."""
+        terms = self._terms
+        rows = rows.assign(
+            vm_size=rows["vm_size"] if terms.as_size is None else terms.as_size,
+            region=rows["region"] if terms.region is None else terms.region,
+            offer=rows["offer"].fillna(LIST_OFFER) if terms.offer is None else terms.offer,
+            os=terms.os,
+            currency=CURRENCY,
+        )
+        quotes = [self.quote(**keys) for keys in rows_of(rows, ("vm_size", "region", "offer"))]
+        return rows.assign(**{name: [one[name] for one in quotes] for name in _QUOTED})
 
     def quote(self, vm_size: str | None, region: str | None, offer: str) -> dict[str, Any]:
         """The price columns of rows of one size, region and offer."""
         key = (vm_size, region, offer)
         if key not in self._known:
             self._known[key] = {
-                "usd_per_hour": float("nan"),
-                "price_date": "",
-                "price_source": "unknown",
-                "list_usd_per_hour": float("nan"),
-                "saving": float("nan"),
+                **_QUOTED,
                 **self._columns(vm_size, region, offer),
             }
         return self._known[key]
 
     def _columns(self, size: str | None, region: str | None, offer: str) -> dict[str, Any]:
-        if self._price is not None:
-            return {"usd_per_hour": self._price, "price_source": GIVEN}
+        if self._terms.price is not None:
+            return {"usd_per_hour": self._terms.price, "price_source": GIVEN}
         if size is None:
             self._unknown.setdefault(NO_SIZE, [])
             return {}
@@ -174,13 +224,13 @@ class Pricing:
             why = "No price without a region for {sizes}; give --region, such as --region eastus."
             self._unknown.setdefault(why, []).append(size)
             return {}
-        found = self._book.find(size, region, self._os, offer)
+        found = self._book.find(size, region, self._terms.os, offer)
         if found is None:
-            why = self._book.why_not(size, region, self._os, offer).replace("{", "{{")
+            why = self._book.why_not(size, region, self._terms.os, offer).replace("{", "{{")
             self._unknown.setdefault(why.replace("}", "}}") + ".", [])
             return {}
         self._judge(found, size, region, offer)
-        listed = self._book.find(size, region, self._os, LIST_OFFER)
+        listed = self._book.find(size, region, self._terms.os, LIST_OFFER)
         columns: dict[str, Any] = {
             "usd_per_hour": found.usd_per_hour,
             "price_date": found.date,

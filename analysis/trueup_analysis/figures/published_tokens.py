@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
 
@@ -95,7 +95,7 @@ class _Found:
 def recompute(
     loaded: Loaded,
     *,
-    prices: pd.DataFrame,
+    prices: Sequence[Mapping[str, Any]],
     gpus: Mapping[str, int],
     price_date: str | None,
     api: ApiPrices,
@@ -297,7 +297,7 @@ _SET_WORDS: Final = {"article": "at the article's prices", "lowest_us": "at the 
 
 
 def _estimate(
-    prices: pd.DataFrame, price_date: str | None, low: Mapping[str, _Found | None]
+    prices: Sequence[Mapping[str, Any]], price_date: str | None, low: Mapping[str, _Found | None]
 ) -> list[dict[str, str]]:
     """How the H200's price was estimated, and what it is."""
     h100, h200 = low.get(_H100), low.get(_H200)
@@ -335,23 +335,16 @@ def _change(ratio: float) -> str:
     return f"{100 * (ratio - 1):+.1f} %"
 
 
-def _first(prices: pd.DataFrame, price_date: str | None) -> tuple[str, str, float, float] | None:
+def _first(
+    prices: Sequence[Mapping[str, Any]], price_date: str | None
+) -> tuple[str, str, float, float] | None:
     """The oldest day and region in the US with a price of both: date, region, H200, H100."""
-    listed = prices[
-        (prices["os"] == _OS)
-        & (prices["offer"] == LIST_OFFER)
-        & prices["region"].isin(_US)
-        & (prices["as_of_date"] != "")
-    ]
-    if price_date is not None:
-        listed = listed[listed["as_of_date"] <= price_date]
-    keyed = {
-        size: {
-            (str(row["as_of_date"]), str(row["region"])): float(row["usd_per_hour"])
-            for row in rows_of(listed[listed["size"] == size])
-        }
-        for size in (_H200, _H100)
-    }
+    keyed: dict[str, dict[tuple[str, str], float]] = {_H200: {}, _H100: {}}
+    for row in prices:
+        date, region = row["as_of_date"], row["region"]
+        asked = (row["os"], row["offer"]) == (_OS, LIST_OFFER) and region in _US
+        if asked and row["size"] in keyed and "" < date <= (price_date or date):
+            keyed[row["size"]][date, region] = row["usd_per_hour"]
     both = sorted(keyed[_H200].keys() & keyed[_H100].keys())
     if not both:
         return None

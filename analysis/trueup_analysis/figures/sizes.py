@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 from typing import TYPE_CHECKING, Final
 
 from trueup.errors import BadInput
 
+from .. import catalog
 from .flops import peak_of_size
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ..cases import Case
 
 # No column of vm_sizes.csv: the GPU's figure in catalog/training.yml.
+_NUMBERS: Final = ("memory_bandwidth_gbps", "peak_fp64_gflops")
 _BF16: Final = "gpu_peak_bf16_gflops_each"
 
 
@@ -71,14 +72,13 @@ def read_sizes(folder: Path) -> Sizes:
     Raises:
         BadInput: vm_sizes.csv cannot be read, or a figure in it is no number.
     """
-    path = folder / "vm_sizes.csv"
-    try:
-        with path.open(encoding="utf-8", newline="") as stream:
-            rows = {row["size"].lower(): row for row in csv.DictReader(stream)}
-        for row in rows.values():
-            for column in ("memory_bandwidth_gbps", "peak_fp64_gflops"):
+    rows = {}
+    for where, row in catalog.rows(folder / "vm_sizes.csv", "size", *_NUMBERS):
+        try:
+            for column in _NUMBERS:
                 float(row[column] or 0)
-    except (OSError, UnicodeDecodeError, csv.Error, KeyError, ValueError) as error:
-        message = f"{path} is not a readable table of VM sizes: {error}"
-        raise BadInput(message) from error
+        except ValueError as error:
+            message = f"{where}: {error}"
+            raise BadInput(message) from error
+        rows[row["size"].lower()] = row
     return Sizes(rows, folder)

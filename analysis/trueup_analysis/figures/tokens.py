@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -10,12 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 import pandas as pd
 from trueup.errors import BadInput
 
+from .. import catalog
 from ..frames import figures, rows_of
-from .prices import CURRENCY, LIST_OFFER, Book, Pricing
+from .prices import OWN, Pricing, Terms
 from .work import HOW, work_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from ..load import Loaded
@@ -94,15 +94,13 @@ def read_gpus(path: Path) -> dict[str, int]:
     """
     if not path.is_file():
         return {}
-    try:
-        with path.open(encoding="utf-8", newline="") as stream:
-            return {
-                row["size"].lower(): int(row["gpus"] or 0)
-                for row in csv.DictReader(stream, strict=True)
-            }
-    except (OSError, UnicodeDecodeError, csv.Error, KeyError, ValueError) as error:
-        message = f"{path} is not a readable table of VM sizes: {error}"
-        raise BadInput(message) from error
+    found = {}
+    for where, row in catalog.rows(path, "size", "gpus"):
+        if not (row["gpus"] or "0").isdecimal():
+            message = f"{where}: {row['gpus']!r} is no number of GPUs"
+            raise BadInput(message)
+        found[row["size"].lower()] = int(row["gpus"] or 0)
+    return found
 
 
 def per_million(usd_per_hour: float, tokens_per_second: float) -> float:
@@ -122,56 +120,29 @@ def break_even(usd_per_million: float, api_price: float | None) -> float:
 def table(
     loaded: Loaded,
     *,
-    prices: pd.DataFrame,
+    prices: Sequence[Mapping[str, Any]],
     gpus: Mapping[str, int],
-    region: str | None = None,
-    offer: str | None = None,
-    os: str = "linux",
-    price: float | None = None,
-    as_size: str | None = None,
-    price_date: str | None = None,
+    terms: Terms = OWN,
     api: ApiPrices | None = None,
-    published: bool = False,
 ) -> TokenTable | None:
     """Cost per million tokens of every vLLM case with outcome ok; None without any vLLM record.
+    Published ones enter where the terms give them a price.
 
     Args:
+        prices: as ``read_prices`` gives them.
         gpus: how many GPUs each size has (``read_gpus``).
-        region, offer, os, price, as_size, price_date: as for ``cost.table``.
         api: prices of an API to compare with.
-        published: whether published results enter too; they say no region of their own.
-
-    Raises:
-        BadInput: a price that is not above zero.
     """
-    if price is not None and not 0 < price < math.inf:
-        message = f"a price of {price} US$ an hour is not above zero"
-        raise BadInput(message)
     cases = loaded.cases[loaded.cases["benchmark"] == BENCHMARK]
-    if not published:
+    if not terms.placed:
         cases = cases[cases["provenance"] == "measured"]
     if cases.empty:
         return None
     api = ApiPrices() if api is None else api
-    rows, left_out = _rows(loaded, cases)
-    rows["vm_size"] = rows["vm_size"] if as_size is None else as_size
-    rows["region"] = rows["region"] if region is None else region
-    rows["offer"] = rows["offer"].fillna(LIST_OFFER) if offer is None else offer
-    rows["os"] = os
-    rows["currency"] = CURRENCY
-    pricing = Pricing(Book(prices, price_date), os, price)
-    keys = rows_of(rows, ("vm_size", "region", "offer"))
-    quotes = [pricing.quote(**one) for one in keys]
-    names = ("usd_per_hour", "price_date", "price_source")
-    for name in names:
-        rows[name] = [quote[name] for quote in quotes]
+    unpriced, left_out = _rows(loaded, cases)
+    pricing = Pricing(prices, terms)
+    rows = pricing.rows(unpriced)
     warnings = pricing.warnings()
-    if as_size is not None:
-        warnings.insert(
-            0,
-            f"Priced as {as_size}, whatever machine ran it: a statement on that price, not on that"
-            " machine.",
-        )
     added = [costs(row, gpus, api, warnings) for row in rows_of(rows)]
     found = pd.concat([rows, pd.DataFrame(added, index=rows.index, columns=COSTS)], axis=1)
     found["gpus_billed"] = found["gpus_billed"].astype("Int64")

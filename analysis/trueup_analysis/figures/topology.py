@@ -5,9 +5,10 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING
 
-import yaml
 from trueup.errors import BadInput
 from trueup.node.nccl_topology import Layout, layout_of, read_layouts
+
+from .. import catalog
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,14 +21,7 @@ def read(path: Path) -> dict[str, Layout]:
     Raises:
         BadInput: the file cannot be read, or a layout is wrong.
     """
-    try:
-        return read_layouts(yaml.safe_load(path.read_text(encoding="utf-8")))
-    except OSError as error:
-        message = f"{path} cannot be read: {error.strerror}"
-        raise BadInput(message) from error
-    except (UnicodeDecodeError, yaml.YAMLError) as error:
-        message = f"{path} is not YAML: {' '.join(str(error).split())}"
-        raise BadInput(message) from error
+    return read_layouts(catalog.document(path))
 
 
 def layout_for(size: str, layouts: Mapping[str, Layout]) -> Layout:

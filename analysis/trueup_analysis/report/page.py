@@ -16,7 +16,7 @@ from ..figures.health import expectations
 from ..figures.health.examine import examine
 from ..figures.health.verdicts import latest
 from ..figures.pooling import has_work
-from ..figures.prices import read_prices
+from ..figures.prices import OWN, Terms, read_prices
 from ..figures.scaling.tables import series
 from ..figures.sizes import read_sizes
 from ..figures.views import names_of, views
@@ -56,23 +56,7 @@ _STATE: Final = "node_state"
 _NAMED: Final = 3
 
 
-@dataclass(frozen=True)
-class Prices:
-    """What the cost of a report is made with; None for the record's own.
-
-    Attributes:
-        region, offer: instead of the record's own.
-        price: US$ per node-hour for all cases instead of the catalog's price.
-        as_size: price all cases as this size, also those made off Azure.
-    """
-
-    region: str | None = None
-    offer: str | None = None
-    price: float | None = None
-    as_size: str | None = None
-
-
-def gather(loaded: Loaded, *, catalog: Path | None = None, prices: Prices | None = None) -> Page:
+def gather(loaded: Loaded, *, catalog: Path | None = None, terms: Terms = OWN) -> Page:
     """The whole report, ready to be rendered. Published results among the records are named as
     such.
 
@@ -91,7 +75,7 @@ def gather(loaded: Loaded, *, catalog: Path | None = None, prices: Prices | None
     judged = Judged(expected, read_sizes(place), _bad(health))
     found = _by_benchmark(groups(ok, expected))
     scaled = {name: _series(loaded, name, expected) for name in found}
-    billed = _billed(loaded, found, place, prices or Prices(), expected)
+    billed = _billed(loaded, found, place, terms, expected)
     sections = [
         *(
             benchmark_section(members, judged, _more(members, ok, scaled[name], judged))
@@ -210,32 +194,16 @@ def _billed(
     loaded: Loaded,
     found: Mapping[str, Sequence[Group]],
     place: Path,
-    chosen: Prices,
+    terms: Terms,
     expected: Expectations,
 ) -> _Billed:
     book = read_prices(place / "prices.csv")
     runs = serving = None
     if has_work(loaded):
-        runs = cost.table(
-            loaded,
-            prices=book,
-            region=chosen.region,
-            offer=chosen.offer,
-            price=chosen.price,
-            as_size=chosen.as_size,
-            expectations=expected,
-        )
+        runs = cost.table(loaded, prices=book, terms=terms, expectations=expected)
     if tokens.BENCHMARK in found:
-        serving = tokens.table(
-            loaded,
-            prices=book,
-            gpus=tokens.read_gpus(place / "vm_sizes.csv"),
-            region=chosen.region,
-            offer=chosen.offer,
-            price=chosen.price,
-            as_size=chosen.as_size,
-            published=chosen.region is not None or chosen.price is not None,
-        )
+        gpus = tokens.read_gpus(place / "vm_sizes.csv")
+        serving = tokens.table(loaded, prices=book, gpus=gpus, terms=terms)
     if serving is not None and serving.table.empty:
         serving = None
     return _Billed(runs, serving)

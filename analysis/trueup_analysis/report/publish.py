@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from trueup.errors import BadInput, TrueupError
 
+from ..figures.prices import OWN, Terms
 from ..render.html import render_html
-from .page import Prices, gather
+from .page import gather
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,10 +29,7 @@ def write_report(
     output_dir: Path,
     *,
     catalog: Path | None = None,
-    region: str | None = None,
-    offer: str | None = None,
-    price: float | None = None,
-    as_size: str | None = None,
+    terms: Terms = OWN,
 ) -> Path:
     """Write index.html, plots/*.png, tables/*.csv and SHA256SUMS into ``output_dir``.
 
@@ -42,11 +40,7 @@ def write_report(
         output_dir: the folder, made when it does not exist.
         catalog: the folder of prices.csv, vm_sizes.csv and reference_results.csv; the packaged one
             when None.
-        region: price all runs in this region instead of the record's own.
-        offer: the offer to price all runs by, instead of the record's own; pay-as-you-go where
-            neither is given.
-        price: US$ per node-hour for all runs instead of the catalog's price.
-        as_size: price all runs as this size, also those made off Azure.
+        terms: how its runs are priced.
 
     Returns:
         The path of index.html.
@@ -58,7 +52,7 @@ def write_report(
     if output_dir.exists() and not output_dir.is_dir():
         message = f"report folder {output_dir} is a file; name a folder"
         raise BadInput(message)
-    page = gather(loaded, catalog=catalog, prices=Prices(region, offer, price, as_size))
+    page = gather(loaded, catalog=catalog, terms=terms)
     try:
         _publish(files(page), output_dir)
     except OSError as error:

@@ -21,7 +21,7 @@ from trueup.node import identify
 from trueup_analysis import cli, units
 from trueup_analysis.figures import cost
 from trueup_analysis.figures.fits import fit_laws
-from trueup_analysis.figures.prices import NO_SIZE, read_prices
+from trueup_analysis.figures.prices import NO_SIZE, Terms, read_prices
 from trueup_analysis.figures.scaling.tables import left_out, series
 from trueup_analysis.load import load, pack
 from trueup_analysis.render import json as json_format
@@ -147,7 +147,7 @@ def test_strange_records_never_end_in_a_traceback(tmp_path: Path, name: str) -> 
 
 def test_a_rate_of_zero_has_no_cost_per_flop(tmp_path: Path) -> None:
     loaded = load([made.write(tmp_path, STRANGE["no rates"])])
-    row = cost.table(loaded, prices=read_prices(PRICES), price=3.6).table.iloc[0]
+    row = cost.table(loaded, prices=read_prices(PRICES), terms=Terms(price=3.6)).table.iloc[0]
     assert units.is_missing(row["usd_per_pflop"]) is True
     assert row["usd_per_run"] == pytest.approx(0.001)
 
@@ -167,7 +167,9 @@ def test_cost_keeps_versions_work_regions_and_machines_apart(tmp_path: Path) -> 
     ]
     # Records that agree in name, start and duration are copies of one.
     records = [one | {"duration_seconds": n} for n, one in enumerate(records)]
-    found = cost.table(load([made.write(tmp_path, records)]), prices=read_prices(PRICES), price=3.6)
+    found = cost.table(
+        load([made.write(tmp_path, records)]), prices=read_prices(PRICES), terms=Terms(price=3.6)
+    )
     assert found.table["records"].to_list() == [1] * 6
     assert found.table["run_seconds"].to_list() == [36.0, 72.0, 36.0, 36.0, 36.0, 36.0]
     assert found.totals["runs"].to_list() == [1, 1, 1, 1, 1, 1]
@@ -187,7 +189,7 @@ def test_offer_is_the_records_own_unless_another_is_asked_for(tmp_path: Path) ->
     prices = read_prices(tmp_path / "prices.csv")
     own = cost.table(loaded, prices=prices).table
     assert own["usd_per_hour"].to_list() == [0.9, 3.6]
-    asked = cost.table(loaded, prices=prices, offer="payg").table
+    asked = cost.table(loaded, prices=prices, terms=Terms(offer="payg")).table
     assert asked["usd_per_hour"].to_list() == [3.6, 3.6]
     (tmp_path / "vm_sizes.csv").write_bytes((PRICES.parent / "vm_sizes.csv").read_bytes())
     (tmp_path / "reference_results.csv").write_bytes(
@@ -202,13 +204,15 @@ def test_offer_is_the_records_own_unless_another_is_asked_for(tmp_path: Path) ->
 @pytest.mark.parametrize("region", ["eastus", "EastUS", "East US"])
 def test_a_region_is_known_by_each_of_its_spellings(tmp_path: Path, region: str) -> None:
     loaded = load([made.write(tmp_path, [made.record()])])
-    found = cost.table(loaded, prices=read_prices(PRICES), region=region).table
+    found = cost.table(loaded, prices=read_prices(PRICES), terms=Terms(region=region)).table
     assert found["usd_per_hour"].to_list() == [3.6]
 
 
 def test_a_misspelt_size_is_named_before_a_region_is_asked_for(tmp_path: Path) -> None:
     loaded = load([made.write(tmp_path, [made.record(region=None)])])
-    found = cost.table(loaded, prices=read_prices(PRICES), as_size="Standard_HB120rs_v33")
+    found = cost.table(
+        loaded, prices=read_prices(PRICES), terms=Terms(as_size="Standard_HB120rs_v33")
+    )
     assert found.unknown == [
         "Standard_HB120rs_v33 is not in the price table (did you mean Standard_HB120rs_v3?)."
     ]

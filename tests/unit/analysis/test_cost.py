@@ -16,7 +16,7 @@ from trueup_analysis.figures import views
 from trueup_analysis.figures.cost import CostTable, table
 from trueup_analysis.figures.health import expectations
 from trueup_analysis.figures.pooling import has_work, work_priced
-from trueup_analysis.figures.prices import GIVEN, read_prices
+from trueup_analysis.figures.prices import GIVEN, Terms, read_prices
 from trueup_analysis.load import Loaded, load
 from trueup_analysis.render import table as table_format
 from trueup_analysis.sheets import cost as cost_sheets
@@ -49,37 +49,35 @@ def on(number: int, record: dict[str, Any], **changes: Any) -> dict[str, Any]:
     return {**record, "nodes": [f"n{number}"], "duration_seconds": float(number), **changes}
 
 
-def prices(*rows: tuple[str, str, float, str]) -> pd.DataFrame:
+def prices(*rows: tuple[str, str, float, str]) -> list[dict[str, Any]]:
     """Made prices of the size: region, offer, US$ an hour, date."""
-    return pd.DataFrame(
-        [
-            {
-                "size": SIZE,
-                "region": region,
-                "os": "linux",
-                "offer": offer,
-                "usd_per_hour": usd,
-                "as_of_date": date,
-                "source": f"made {date}",
-                "notes": "",
-            }
-            for region, offer, usd, date in rows
-        ]
-    )
+    return [
+        {
+            "size": SIZE,
+            "region": region,
+            "os": "linux",
+            "offer": offer,
+            "usd_per_hour": usd,
+            "as_of_date": date,
+            "source": f"made {date}",
+            "notes": "",
+        }
+        for region, offer, usd, date in rows
+    ]
 
 
 def test_the_catalogs_prices_are_all_read() -> None:
     read = read_prices(PRICES)
     assert len(read) == 748
-    assert int((read["as_of_date"] == "").sum()) == 72
-    assert float(read["usd_per_hour"].min()) > 0
+    assert sum(row["as_of_date"] == "" for row in read) == 72
+    assert min(row["usd_per_hour"] for row in read) > 0
 
 
 def test_the_articles_cost_table_with_what_it_leaves_out() -> None:
     result = table(
         load([ROOT / "catalog" / "reference_results.csv"]),
         prices=read_prices(PRICES),
-        region="eastus",
+        terms=Terms(region="eastus"),
     )
     totals = result.totals
     assert [f"{value:.3f}" for value in totals["published_hours"]] == ["0.197", "0.086", "0.102"]
@@ -123,7 +121,9 @@ def test_the_newest_price_on_or_before_the_day_counts(
         ("eastus", "payg", 9.0, ""),
         ("eastus", "payg", 3.0, "2025-05-16"),
     )
-    result = table(measured(tmp_path, [made.record()]), prices=book, price_date=price_date)
+    result = table(
+        measured(tmp_path, [made.record()]), prices=book, terms=Terms(price_date=price_date)
+    )
     found = result.table["usd_per_hour"].iloc[0]
     assert (None if pd.isna(found) else found) == usd
     assert (result.unknown == []) is (usd is not None)
@@ -146,7 +146,7 @@ def test_spot_is_a_saving_only_below_the_list_price(
     tmp_path: Path, spot: float, saving: float | None, word: str | None
 ) -> None:
     book = prices(("eastus", "payg", 3.6, "2026-06-18"), ("eastus", "spot", spot, "2026-06-18"))
-    result = table(measured(tmp_path, [made.record()]), prices=book, offer="spot")
+    result = table(measured(tmp_path, [made.record()]), prices=book, terms=Terms(offer="spot"))
     found = result.table["saving"].iloc[0]
     assert (None if pd.isna(found) else found) == (
         None if saving is None else pytest.approx(saving)
@@ -177,7 +177,7 @@ def test_an_unknown_price_is_unknown_and_says_why(
     tmp_path: Path, changes: dict[str, Any], options: dict[str, Any], message: str
 ) -> None:
     loaded = measured(tmp_path, [made.record(**changes)])
-    result = table(loaded, prices=read_prices(PRICES), **options)
+    result = table(loaded, prices=read_prices(PRICES), terms=Terms(**options))
     assert result.table["usd_per_run"].isna().to_list() == [True]
     assert result.table["node_hours"].to_list() == pytest.approx([10 / 3600])
     assert [message in text for text in result.unknown] == [True]
@@ -185,7 +185,7 @@ def test_an_unknown_price_is_unknown_and_says_why(
 
 def test_a_given_price_needs_no_size_and_says_where_it_is_from(tmp_path: Path) -> None:
     loaded = measured(tmp_path, [made.record(3600.0, vm_size=None, region=None, offer=None)])
-    result = table(loaded, prices=read_prices(PRICES), price=3.60)
+    result = table(loaded, prices=read_prices(PRICES), terms=Terms(price=3.60))
     row = result.table.iloc[0]
     assert (row["usd_per_run"], row["price_source"]) == (3.60, GIVEN)
     assert result.unknown == []
@@ -193,7 +193,7 @@ def test_a_given_price_needs_no_size_and_says_where_it_is_from(tmp_path: Path) -
 
 def test_priced_as_another_size_is_said_to_be_so(tmp_path: Path) -> None:
     loaded = measured(tmp_path, [made.record(3600.0, vm_size=None, region=None, offer=None)])
-    result = table(loaded, prices=read_prices(PRICES), as_size=SIZE, region="eastus")
+    result = table(loaded, prices=read_prices(PRICES), terms=Terms(as_size=SIZE, region="eastus"))
     assert result.table["usd_per_run"].to_list() == [3.60]
     assert result.warnings[0].startswith(f"Priced as {SIZE}, whatever machine ran it")
 
@@ -201,7 +201,11 @@ def test_priced_as_another_size_is_said_to_be_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize("price", [0.0, -1.0, float("nan"), float("inf")])
 def test_a_price_that_is_none_is_refused(tmp_path: Path, price: float) -> None:
     with pytest.raises(BadInput, match=r"is not above zero"):
-        table(measured(tmp_path, [made.record()]), prices=read_prices(PRICES), price=price)
+        table(
+            measured(tmp_path, [made.record()]),
+            prices=read_prices(PRICES),
+            terms=Terms(price=price),
+        )
 
 
 def test_a_case_without_a_node_count_is_refused(tmp_path: Path) -> None:
@@ -242,9 +246,9 @@ def test_the_command_says_in_a_sentence_that_there_is_nothing_to_price(tmp_path:
     ("text", "message"),
     [
         ("size,region\n", "header lacks os, offer"),
-        ("H\nS,r,linux,payg,cheap,2026-01-01,s,\n", "line 2: 'cheap' is not a price"),
-        ("H\nS,r,linux,payg,0,2026-01-01,s,\n", "line 2: a price of 0.0 is not above zero"),
-        ("H\nS,r,linux,payg,1,June,s,\n", "line 2: 'June' is not a date"),
+        ("H\nS,r,linux,payg,cheap,2026-01-01,s,\n", ":2: 'cheap' is not a price"),
+        ("H\nS,r,linux,payg,0,2026-01-01,s,\n", ":2: a price of 0.0 is not above zero"),
+        ("H\nS,r,linux,payg,1,June,s,\n", ":2: 'June' is not a date"),
     ],
 )
 def test_a_spoilt_price_table_is_refused_with_the_line(
@@ -259,7 +263,7 @@ def test_a_spoilt_price_table_is_refused_with_the_line(
 
 def test_a_price_date_that_is_none_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"'June' is not a date"):
-        table(measured(tmp_path, [made.record()]), prices=prices(), price_date="June")
+        table(measured(tmp_path, [made.record()]), prices=prices(), terms=Terms(price_date="June"))
 
 
 # 16 GiB, the largest message here.
@@ -332,7 +336,7 @@ def test_us_dollars_by_unit_of_work_are_those_worked_out_by_hand(
 ) -> None:
     nodes = [f"n{number}" for number in range(record["node_count"])]
     loaded = measured(tmp_path, [{**record, "nodes": nodes}])
-    row = table(loaded, prices=read_prices(PRICES), price=price).table.iloc[0]
+    row = table(loaded, prices=read_prices(PRICES), terms=Terms(price=price)).table.iloc[0]
     assert row[f"usd_per_{key}"] == pytest.approx(usd, rel=1e-12)
     per_hour = row[f"{key}_per_node_hour"]
     assert per_hour * usd == pytest.approx(price, rel=1e-12)
@@ -352,7 +356,9 @@ def test_the_judged_message_size_counts_else_the_largest(tmp_path: Path) -> None
     judged = expectations.read(ROOT / "catalog" / "expectations.yml")
     # 36 US$/h = 0.01 US$/s; / 0.2 TB/s at 16 GiB, / 0.4 TB/s at 32 GiB.
     for expected, place, usd in ((judged, LARGE, 0.05), (None, 2 * LARGE, 0.025)):
-        found = table(loaded, prices=prices(), price=36.0, expectations=expected).table.iloc[0]
+        found = table(
+            loaded, prices=prices(), terms=Terms(price=36.0), expectations=expected
+        ).table.iloc[0]
         assert (found["message_bytes"], found["usd_per_tb"]) == (place, pytest.approx(usd))
 
 
@@ -377,7 +383,9 @@ def test_nodes_of_one_size_that_ran_the_same_are_one_row(tmp_path: Path) -> None
            nodes=[f"n{number}", f"n{number + 1}"])
         for number in range(4)
     ]  # fmt: skip
-    found = table(measured(tmp_path, [*alone, *copies, *pairs]), prices=prices(), price=36.0).table
+    found = table(
+        measured(tmp_path, [*alone, *copies, *pairs]), prices=prices(), terms=Terms(price=36.0)
+    ).table
     shown = ["benchmark", "case", "apart", "records", "devices", "device"]
     assert found[shown].astype(object).where(found[shown].notna(), None).to_numpy().tolist() == [
         ["nccl", "made", "", 21, None, None],
@@ -395,7 +403,7 @@ def test_nodes_of_one_size_that_ran_the_same_are_one_row(tmp_path: Path) -> None
 def test_pooled_figures_are_those_of_each_record(tmp_path: Path) -> None:
     records = [made.record(seconds, nodes=[f"n{seconds}"]) for seconds in (8.0, 10.0, 13.0)]
     loaded = measured(tmp_path, records)
-    row = table(loaded, prices=prices(), price=3.6).table.iloc[0]
+    row = table(loaded, prices=prices(), terms=Terms(price=3.6)).table.iloc[0]
     cases = read_cases(loaded)
     one = sorted(cases, key=lambda case: case.plain("run_time") or 0)[1]
     shown = views.headline(one)
@@ -414,7 +422,7 @@ def marked(result: CostTable) -> list[tuple[str, bool]]:
 
 
 def test_the_cheapest_of_the_same_work_is_marked(tmp_path: Path) -> None:
-    book = pd.concat([prices(("eastus", "payg", 3.6, "2026-06-18"))])
+    book = prices(("eastus", "payg", 3.6, "2026-06-18"))
     records = [
         # Twice the nodes are not twice as fast.
         made.record(10.0, case="one"),
@@ -447,7 +455,10 @@ def test_other_units_are_compared_where_the_first_is_not_known(tmp_path: Path) -
         (["point_rate", "flop_rate"], "usd_per_run"),
     ):
         loaded = measured(tmp_path / by, [lacking(record, *names) for record in records])
-        assert marked(table(loaded, prices=prices(), price=1.0)) == [(by, False), (by, True)]
+        assert marked(table(loaded, prices=prices(), terms=Terms(price=1.0))) == [
+            (by, False),
+            (by, True),
+        ]
 
 
 def test_records_without_parameters_are_the_same_work_only_by_name(tmp_path: Path) -> None:
@@ -456,13 +467,13 @@ def test_records_without_parameters_are_the_same_work_only_by_name(tmp_path: Pat
            nodes=[f"n{number}" for number in range(nodes)])
         for case, rate, nodes in (("a", 1e12, 1), ("a", 3e12, 2), ("b", 9e12, 1))
     ]  # fmt: skip
-    found = table(measured(tmp_path, records), prices=prices(), price=3.6)
+    found = table(measured(tmp_path, records), prices=prices(), terms=Terms(price=3.6))
     assert marked(found) == [("usd_per_pflop", False), ("usd_per_pflop", True), ("", False)]
 
 
 def test_a_rate_of_zero_is_no_cost(tmp_path: Path) -> None:
     records = [of("hpl", [figure("hpl_rate", 0.0, "flop/s")])]
-    result = table(measured(tmp_path, records), prices=prices(), price=3.6)
+    result = table(measured(tmp_path, records), prices=prices(), terms=Terms(price=3.6))
     assert result.table[["usd_per_pflop", "pflop_per_node_hour"]].isna().all(axis=None)
     (sheet,) = cost_sheets.cost(result)
     assert [column.key for column in sheet.shown()] == ["shown_case", "shown_figure"]
@@ -481,7 +492,7 @@ def test_a_figure_in_another_unit_gives_no_cost_and_is_said(tmp_path: Path) -> N
         of("hpl", [figure("hpl_rate", 2.5e14, "flop/s")], case="right"),
         of("hpl", [figure("hpl_rate", 250.0, "TFLOP/s")], case="wrong"),
     ]
-    result = table(measured(tmp_path, records), prices=prices(), price=72.0)
+    result = table(measured(tmp_path, records), prices=prices(), terms=Terms(price=72.0))
     assert result.table["case"].to_list() == ["right", "wrong"]
     assert result.table["usd_per_pflop"].isna().to_list() == [False, True]
     assert result.warnings == [
@@ -500,7 +511,7 @@ def test_a_new_benchmark_is_priced_by_its_view_alone(
     )
     monkeypatch.setattr(views, "views", lambda: {"weather": view})
     loaded = measured(tmp_path, [of("weather", [figure("day_rate", 48.0, "day/day")])])
-    result = table(loaded, prices=prices(), price=2.0)
+    result = table(loaded, prices=prices(), terms=Terms(price=2.0))
     # 2 US$/h x 24 h / 48 forecast days.
     assert result.table["usd_per_forecast_day"].to_list() == [1.0]
     (sheet,) = cost_sheets.cost(result)

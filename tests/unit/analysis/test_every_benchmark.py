@@ -16,6 +16,7 @@ import recorded_runs as runs
 from report_pages import look
 from trueup import benchmarks
 from trueup_analysis import cli
+from trueup_analysis.figures.prices import Terms
 from trueup_analysis.load import load
 from trueup_analysis.report.publish import write_report
 
@@ -145,7 +146,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Shown:
     folder = tmp_path_factory.mktemp("every")
     run = runs.every_tool(OUTPUTS if OUTPUTS.is_dir() else None)
     results = runs.write(folder / "results", run)
-    page = write_report(load([results]), folder / "report", region="eastus")
+    page = write_report(load([results]), folder / "report", terms=Terms(region="eastus"))
 
     def command(*argv: str) -> str:
         out = folder / "out"

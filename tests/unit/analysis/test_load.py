@@ -359,8 +359,8 @@ def test_published_results_become_cases() -> None:
     ("change", "message"),
     [
         (("benchmark", "bench"), "header lacks benchmark"),
-        (("184.39", "fast"), "line 2: 'fast' is not a number"),
-        (("211.24,GFLOP/s", "211.24,MFLOP/s"), "line 3: metric throughput in 'MFLOP/s'"),
+        (("184.39", "fast"), ":2: 'fast' is not a number"),
+        (("211.24,GFLOP/s", "211.24,MFLOP/s"), ":3: metric throughput in 'MFLOP/s'"),
     ],
 )
 def test_a_spoilt_reference_table_is_refused_with_the_line(

@@ -16,6 +16,7 @@ import azurite
 import pytest
 import recorded_runs as runs
 from PIL import Image
+from trueup_analysis.figures.prices import Terms
 from trueup_analysis.load import load
 from trueup_analysis.report.publish import write_report
 
@@ -213,7 +214,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         folder = tmp_path_factory.mktemp(name)
         results = runs.write(folder / "results", make())
         region = None if name == "home_run" else "eastus"
-        made[name] = write_report(load([results]), folder / "report", region=region)
+        made[name] = write_report(load([results]), folder / "report", terms=Terms(region=region))
     return made
 
 

@@ -17,6 +17,7 @@ from report_pages import Seen, look
 from trueup.errors import BadInput, TrueupError
 from trueup_analysis import cli, packed
 from trueup_analysis.catalog import folder
+from trueup_analysis.figures.prices import Terms
 from trueup_analysis.load import Excluded, Loaded, load
 from trueup_analysis.render.html import ROWS_SHOWN, VERDICTS, Page, Part, Section, render_html
 from trueup_analysis.render.plots.palette import PALETTE
@@ -44,7 +45,7 @@ def of_fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The report of 200 nodes with three planted faults, two of them without records."""
     place = tmp_path_factory.mktemp("fleet")
     results = runs.write(place / "results", runs.h100_fleet(200))
-    return write_report(load([results]), place / "report", region="eastus")
+    return write_report(load([results]), place / "report", terms=Terms(region="eastus"))
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +62,7 @@ def of_nccl(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("nccl")
     run = runs.nccl_sweep(largest=runs.GIB, counts=(1, 2))
     results = runs.write(place / "results", run)
-    return write_report(load([results]), place / "report", region="eastus")
+    return write_report(load([results]), place / "report", terms=Terms(region="eastus"))
 
 
 @pytest.fixture(params=["usual", "of_fleet", "at_home", "of_nccl"])
@@ -70,7 +71,9 @@ def any_report(request: pytest.FixtureRequest) -> Path:
 
 
 def report_of(place: Path, records: list[dict[str, Any]], **options: Any) -> Seen:
-    return look(write_report(load([rr.write_run(place, records)]), place / "report", **options))
+    return look(
+        write_report(load([rr.write_run(place, records)]), place / "report", terms=Terms(**options))
+    )
 
 
 @pytest.fixture
@@ -485,7 +488,11 @@ def test_two_runs_are_pooled_by_layout(tmp_path: Path) -> None:
 
 
 def test_published_results_are_not_called_measured(tmp_path: Path) -> None:
-    seen = look(write_report(load([folder() / "reference_results.csv"]), tmp_path, region="eastus"))
+    seen = look(
+        write_report(
+            load([folder() / "reference_results.csv"]), tmp_path, terms=Terms(region="eastus")
+        )
+    )
     assert "on published systems (10 sizes)" in seen.headings[0][1]
     assert "health" not in seen.sections
     assert "measured: median, min to max" not in seen.words

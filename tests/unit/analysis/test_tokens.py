@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 from trueup.errors import BadInput
 from trueup_analysis import cli, units
-from trueup_analysis.figures.prices import read_prices
+from trueup_analysis.figures.prices import Terms, read_prices
 from trueup_analysis.figures.published_tokens import Article, recompute
 from trueup_analysis.figures.tokens import ApiPrices, TokenTable, read_gpus, table
 from trueup_analysis.figures.views import view_of
@@ -70,7 +70,8 @@ def priced(folder: Path, records: list[dict[str, Any]], **options: Any) -> Token
         load([made.write(folder, records)]),
         prices=read_prices(CATALOG / "prices.csv"),
         gpus=read_gpus(CATALOG / "vm_sizes.csv"),
-        **options,
+        api=options.pop("api", None),
+        terms=Terms(**options),
     )
     assert isinstance(found, TokenTable)
     return found
@@ -288,7 +289,7 @@ def test_more_gpus_than_the_vms_have_is_said_and_gives_no_share(tmp_path: Path) 
 def test_a_catalog_without_sizes_gives_no_share(tmp_path: Path) -> None:
     assert read_gpus(tmp_path / "vm_sizes.csv") == {}
     (tmp_path / "vm_sizes.csv").write_text("size,gpus\nX,many\n", encoding="utf-8")
-    with pytest.raises(BadInput, match="not a readable table of VM sizes"):
+    with pytest.raises(BadInput, match=r"vm_sizes.csv:2: 'many'"):
         read_gpus(tmp_path / "vm_sizes.csv")
 
 

@@ -6,17 +6,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
-import yaml
 from trueup.errors import BadInput
 
+from ... import catalog
 from ...quantity import Quantity
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 Comparison = Literal["at_least", "at_most", "exactly"]
-# libyaml's, where it is there, reads the file in a tenth of the time; both load plain values only.
-_LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _COMPARISONS: Final = ("at_least", "at_most", "exactly")
 _ENTRY: Final = {
     *("what", "benchmark", "metric", "comparison", "unit", "source", "date", "values"),
@@ -116,14 +114,7 @@ def read(path: Path) -> Expectations:
     Raises:
         BadInput: it cannot be read, or an entry is wrong; says which.
     """
-    try:
-        data = yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER)  # noqa: S506 WHY: it is a safe one
-    except OSError as error:
-        message = f"{path} cannot be read: {error.strerror}"
-        raise BadInput(message) from error
-    except (UnicodeDecodeError, yaml.YAMLError) as error:
-        message = f"{path} is not YAML: {' '.join(str(error).split())}"
-        raise BadInput(message) from error
+    data = catalog.document(path)
     try:
         within = float(data["warn_within"])
         entries = list(data["expectations"])
