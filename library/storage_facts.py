@@ -43,8 +43,8 @@ ansible_facts:
         Path to C(mount) (C(kind), C(source), C(options); null where nothing is mounted), C(answers)
         (null there), C(kind) of the path below (C(missing), C(folder), C(other), or C(silent) where
         it did not say in time; null where something is mounted), C(empty) (null unless it is a
-        folder), C(ours) (the unit of the mount is one of the role shared_storage), and C(automount)
-        (so is that of an automount).
+        folder), and C(units) (units of the path that the role shared_storage has written, and their
+        texts).
       type: dict
       returned: always
       sample:
@@ -53,10 +53,10 @@ ansible_facts:
           answers: true
           kind: null
           empty: null
-          ours: true
-          automount: false
+          units: {shared.mount: "# Written by trueup (role shared_storage)..."}
 """
 
+import contextlib
 import os
 import subprocess
 from typing import Any, Dict, Optional, Tuple
@@ -111,13 +111,16 @@ def answers(path: str, seconds: int) -> bool:
         return False
 
 
-def is_ours(unit: str) -> bool:
-    """Whether a unit was written by the role."""
-    try:
-        with open(os.path.join(UNITS, unit), encoding="utf-8", errors="replace") as stream:
-            return stream.readline().startswith(OURS)
-    except FileNotFoundError:
-        return False
+def units(path: str) -> Dict[str, str]:
+    """Units of a path that the role has written, and their texts."""
+    found = {}
+    for name in (mounts.unit_name(path), mounts.unit_name(path, "automount")):
+        with contextlib.suppress(FileNotFoundError):
+            with open(os.path.join(UNITS, name), encoding="utf-8", errors="replace") as stream:
+                text = stream.read()
+            if text.startswith(OURS):
+                found[name] = text
+    return found
 
 
 def look(path: str, seconds: int) -> Dict[str, Any]:
@@ -138,8 +141,7 @@ def look(path: str, seconds: int) -> Dict[str, Any]:
         "answers": answered,
         "kind": kind,
         "empty": empty,
-        "ours": is_ours(mounts.unit_name(path)),
-        "automount": is_ours(mounts.unit_name(path, "automount")),
+        "units": units(path),
     }
 
 

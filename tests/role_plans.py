@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from trueup.node.identify import Observed, describe, identify
 from trueup.node.metadata import Metadata
 from trueup.node.nvidia_smi import Gpu
@@ -71,14 +72,22 @@ def node(family: str, system: str = "ubuntu-24.04", /, **changes: Any) -> dict[s
 def asked(
     role: str, on: dict[str, Any], /, found: dict[str, Any] | None = None, **options: Any
 ) -> Asked:
-    """The role's defaults, but for ``options``, on a node, of which ``found`` was found out."""
+    """The role's defaults, but for ``options``, on a node, of which ``found`` was found out.
+
+    Raises:
+        ValueError: an entry of a list is not as argument_specs describe it.
+    """
     folder = ROOT / "roles" / role
     defaults = yaml.safe_load((folder / "defaults" / "main.yml").read_text())
     file = folder / "vars" / "main.yml"
     data = yaml.safe_load(file.read_text()) if file.is_file() else {}
-    given = {name.removeprefix(f"{role}_"): value for name, value in defaults.items()}
+    prefix = f"{role}_"
+    given = {**defaults, **{f"{prefix}{name}": value for name, value in options.items()}}
     return Asked(
-        options={**given, **options},
+        options={
+            name.removeprefix(prefix): value
+            for name, value in {**given, **_entries(folder, given)}.items()
+        },
         node=on,
         host="node-1",
         found=found or {},
@@ -86,6 +95,23 @@ def asked(
         catalog=_catalog,
         data={name.removeprefix(f"__{role}_"): value for name, value in data.items()},
     )
+
+
+def _entries(folder: Path, given: dict[str, Any]) -> dict[str, Any]:
+    """Lists whose entries are described, with the defaults of what each entry leaves out."""
+    entries = yaml.safe_load((folder / "meta" / "argument_specs.yml").read_text())["argument_specs"]
+    described = {
+        name: spec
+        for entry in entries.values()
+        for name, spec in entry.get("options", {}).items()
+        if "options" in spec
+    }
+    checked = ArgumentSpecValidator(described).validate(
+        {name: given[name] for name in described if name in given}
+    )
+    if checked.error_messages:
+        raise ValueError(" ".join(checked.error_messages))
+    return dict(checked.validated_parameters)
 
 
 @functools.cache

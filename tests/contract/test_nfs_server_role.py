@@ -32,13 +32,15 @@ def test_a_check_on_a_fresh_server_leaves_folders_that_are_there_alone(tmp_path:
         "hosts": "all",
         "gather_facts": False,
         "vars": {
+            "lacks": {"packages": ["nfs-kernel-server"]},
             "trueup_node": {"package_manager": "apt", "container": False},
             "nfs_server_exports": [{"path": path, "clients": ["10.1.0.0/16"]} for path in paths],
-            "__nfs_server_program": {"rc": 1},
         },
         # What is installed is not: that would ask this machine's package manager.
         "tasks": [
             {"include_role": {**role, "tasks_from": "preflight"}},
+            # Also where this machine has a server.
+            {"set_fact": {"__nfs_server_plan": "{{ __nfs_server_plan | combine(lacks) }}"}},
             {"include_role": {**role, "tasks_from": "configure"}},
         ],
     }
@@ -71,5 +73,6 @@ def test_a_check_on_a_fresh_server_leaves_folders_that_are_there_alone(tmp_path:
         if "localhost" in task["hosts"]
     }
     assert done.returncode == 0, done.stdout
-    made = tasks["nfs_server : Make those that are missing"]["results"]
-    assert [one["changed"] for one in made] == [False, True]
+    made = tasks["nfs_server : Create the folders that are missing"]["results"]
+    assert [(one["item"]["path"], one["changed"]) for one in made] == [(paths[1], True)]
+    assert not Path(paths[1]).exists()

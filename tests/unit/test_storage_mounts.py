@@ -150,3 +150,12 @@ def test_an_answer_that_is_an_error_is_none(tmp_path: Path) -> None:
     """As stat's of an export that its server has made anew (ESTALE)."""
     assert storage_facts.answers(str(tmp_path), 300) is True
     assert storage_facts.answers(str(tmp_path / "gone"), 10) is False
+
+
+def test_units_of_the_role_and_no_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storage_facts, "UNITS", str(tmp_path))
+    assert storage_facts.units("/shared") == {}
+    text = "# Written by trueup (role shared_storage).\n[Automount]\nWhere=/shared\n"
+    (tmp_path / "shared.automount").write_text(text)
+    (tmp_path / "shared.mount").write_text("[Mount]\n")
+    assert storage_facts.units("/shared") == {"shared.automount": text}

@@ -1,0 +1,159 @@
+"""The role nfs_server, planned: exports to named networks, the server's threads, and what of them
+is not in force."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from typing import Any, Dict, Iterator, List, Mapping, Sequence, Set, Tuple
+
+from ..plan import Asked, Plan, Skipped
+from .shared_storage import PATH
+
+__all__ = ["asks", "plan"]
+
+_WRITTEN = "# Written by trueup (role nfs_server).\n"
+_PROGRAMS = ("exportfs", "rpc.nfsd")
+# The number of threads, and a line for each export and client.
+_SHOW = "cat /proc/fs/nfsd/threads && exportfs -s"
+
+
+def asks(asked: Asked) -> Dict[str, Any]:
+    """What the node is asked for: its programs and folders, and in the end what it exports."""
+    if _refused(asked.options) or _why_not(asked):
+        return {}
+    if asked.found.get("made"):
+        return {"ansible.builtin.command": {"argv": ["sh", "-c", _SHOW]}}
+    folders = [entry["path"] for entry in asked.options["exports"]]
+    return {"program_facts": {"programs": _PROGRAMS, "folders": folders}}
+
+
+def plan(asked: Asked) -> Plan:
+    """The exports of a node; skipped in a container and where there are none.
+
+    ``asked.found`` is what program_facts says. Values: ``packages`` of the server where it is
+    missing, ``folders`` that are missing as the module file takes them (one that is there keeps its
+    owner and mode: it may be /home), and ``files`` as config_files takes them. With ``made`` in it
+    the exports were made: what the server shows otherwise (``stdout_lines``) is refused.
+    """
+    options = asked.options
+    refused, why_not = _refused(options), _why_not(asked)
+    if refused:
+        return Plan(refused=refused)
+    if why_not:
+        return Plan(skipped=[Skipped("nfs_server", why_not)])
+    if asked.found.get("made"):
+        return Plan(refused=list(_differences(options, asked.found["stdout_lines"])))
+    programs = asked.found.get("programs", {})
+    folders = asked.found.get("folders", {})
+    missing = not all(programs.get(name) for name in _PROGRAMS)
+    exports = "".join(f"{line}\n" for line in map(_line, options["exports"]))
+    return Plan(
+        values={
+            "packages": asked.data["packages"][asked.node["package_manager"]] if missing else [],
+            # A file in a folder's place is left to the module, which says so.
+            "folders": [
+                {name: entry[name] for name in ("path", "owner", "group", "mode")}
+                for entry in options["exports"]
+                if folders.get(entry["path"], {}).get("path") != entry["path"].rstrip("/")
+            ],
+            "files": [
+                {"path": "/etc/exports.d/trueup.exports", "content": _WRITTEN + exports},
+                {
+                    "path": "/etc/nfs.conf.d/trueup.conf",
+                    "content": f"{_WRITTEN}[nfsd]\nthreads={options['threads']}\n",
+                },
+            ],
+        }
+    )
+
+
+def _why_not(asked: Asked) -> str:
+    if not asked.options["exports"]:
+        return "nfs_server_exports is empty"
+    if asked.node["container"]:
+        return "a container: the NFS server is its host kernel's"
+    return ""
+
+
+def _refused(options: Mapping[str, Any]) -> List[str]:
+    """What cannot be exported, a sentence each."""
+    threads, exports = options["threads"], options["exports"]
+    paths = [entry["path"].rstrip("/") for entry in exports]
+    return [
+        *([] if threads >= 1 else [f"nfs_server_threads is {threads}: give at least 1."]),
+        *(
+            f"nfs_server_exports[{number}] ({entry['path']}): {text}"
+            for number, entry in enumerate(exports)
+            for text in _wrong(entry)
+        ),
+        *(
+            f"nfs_server_exports: {path} stands twice; give all its clients in one entry."
+            for path in sorted({path for path in paths if paths.count(path) > 1})
+        ),
+    ]
+
+
+def _wrong(entry: Mapping[str, Any]) -> Iterator[str]:
+    """What is wrong with an export, beyond what argument_specs can say."""
+    path, clients, mode = entry["path"], entry["clients"], entry["mode"]
+    if not PATH.fullmatch(path.rstrip("/")):
+        yield (
+            f"path is {path!r}: give an absolute path of letters, digits and ._@:+-, not the root."
+        )
+    if not clients:
+        yield "clients is empty: give a list of networks, as 10.1.0.0/16."
+    for client in clients:
+        try:
+            network = ipaddress.ip_network(client)
+        except ValueError as error:
+            yield f"client {client!r} is no network ({error}): give it as 10.1.0.0/16."
+            continue
+        if network.prefixlen == 0:
+            yield f"{client} is every machine there is: give the cluster's network."
+    if not re.fullmatch(r"[0-7]{3,4}", mode):
+        yield f"mode is {mode!r}: give three or four octal digits in quotes."
+
+
+def _line(entry: Mapping[str, Any]) -> str:
+    """The line of exports(5)."""
+    options = ",".join(_options(entry))
+    clients = [f"{ipaddress.ip_network(client)}({options})" for client in entry["clients"]]
+    return " ".join([entry["path"].rstrip("/"), *clients])
+
+
+def _options(entry: Mapping[str, Any]) -> List[str]:
+    return [
+        "ro" if entry["read_only"] else "rw",
+        "sync",
+        "no_subtree_check",
+        "root_squash" if entry["root_squash"] else "no_root_squash",
+    ]
+
+
+def _differences(options: Mapping[str, Any], shown: Sequence[str]) -> Iterator[str]:
+    """What the server does not show as it was asked for."""
+    found: Dict[Tuple[str, str], Set[str]] = {}
+    for line in shown[1:]:
+        path, _, rest = line.partition(" ")
+        for client, its in re.findall(r"(\S+?)\(([^)]*)\)", rest):
+            found[path, client] = set(its.split(","))
+    for entry in options["exports"]:
+        path = entry["path"].rstrip("/")
+        for client in map(str, map(ipaddress.ip_network, entry["clients"])):
+            # A network of one address is shown as the address.
+            short = client.removesuffix("/32").removesuffix("/128")
+            got = found.get((path, client), found.get((path, short)))
+            if got is None:
+                yield f"{path} is not exported to {client}: see `exportfs -ra`."
+            elif lacking := [name for name in _options(entry) if name not in got]:
+                yield (
+                    f"{path} is exported to {client} without {', '.join(lacking)}: another file of"
+                    " /etc/exports.d or /etc/exports names it too."
+                )
+    running = shown[0] if shown else "no"
+    if running != str(options["threads"]):
+        yield (
+            f"The NFS server runs {running} threads instead of {options['threads']}: another file"
+            " of /etc/nfs.conf.d names them, or its nfs.conf reads no drop-ins."
+        )
