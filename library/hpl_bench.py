@@ -46,6 +46,7 @@ record: {description: "The record of the case (more in the notes)", type: dict, 
 
 import os
 import tempfile
+from typing import Tuple
 
 from ansible.module_utils.trueup.benchmarks.hpl import case as hpl
 from ansible.module_utils.trueup.benchmarks.hpl.output import parse_hpl
@@ -54,12 +55,23 @@ from ansible.module_utils.trueup.node.memory import available_memory_bytes
 from ansible.module_utils.trueup.node.topology import read_topology
 from ansible.module_utils.trueup.run.bench import Bench, run_module
 
+_RECORDED = ("nb", "gpus", "binding", "max_n", "memory_fraction")
+
+
+def programs(bench: Bench, wanted: str, ranks: int) -> Tuple[str, str, str]:
+    """Paths of the program and of mpirun, and the BLAS that it loads. A node that is not set up yet
+    has none of them: check mode shows their names."""
+    program, mpirun = bench.module.get_bin_path(wanted), bench.module.get_bin_path("mpirun")
+    if bench.check:
+        return program or wanted, mpirun or "mpirun", ""
+    hpl.require(wanted, program, mpirun, ranks)
+    blas = hpl.blas_of(bench.module.run_command(["ldd", program])[1])
+    return program, mpirun or "mpirun", blas or ""
+
 
 def measure(bench: Bench) -> None:
     given = bench.given
     wanted = given["program"] or hpl.HPCC
-    # A node that is not set up yet has no program: check mode then shows its name.
-    program = bench.module.get_bin_path(wanted)
     topology = read_topology(allowed=os.sched_getaffinity(0))
     ranks, threads = hpl.layout(
         topology, **{key: given[key] for key in ("ranks", "threads_per_rank", "gpus")}
@@ -70,13 +82,7 @@ def measure(bench: Bench) -> None:
         **{key: given[key] for key in ("n", "nb", "max_n", "memory_fraction")},
         memory_bytes=given["memory_bytes"] or available_memory_bytes(),
     )
-    mpirun = bench.module.get_bin_path("mpirun")
-    if not bench.check:
-        hpl.require(wanted, program, mpirun, ranks)
-    blas = None
-    if program and not bench.check:
-        blas = hpl.blas_of(bench.module.run_command(["ldd", program])[1])
-
+    program, mpirun, blas = programs(bench, wanted, ranks)
     problem = hpl.Problem(order, given["nb"], *hpl.grid(ranks))
     with tempfile.TemporaryDirectory(prefix="trueup-hpl-") as folder:
         bench.prepare(
@@ -85,24 +91,20 @@ def measure(bench: Bench) -> None:
             case=f"n{order}-nb{given['nb']}-{problem.grid}-t{threads}-{given['binding']}",
             command=hpl.command(
                 placement,
-                program=program or wanted,
+                program=program,
                 arguments=given["arguments"],
-                mpirun=mpirun or "mpirun",
+                mpirun=mpirun,
                 folder=folder,
             ),
             environment=hpl.environment(placement, root=os.geteuid() == 0),
             parameters={
+                **{name: given[name] for name in _RECORDED},
                 "program": wanted,
                 "n": order,
-                "nb": given["nb"],
                 "grid": problem.grid,
-                "gpus": given["gpus"],
-                "binding": given["binding"],
                 "ranks_asked": given["ranks"],
                 "threads_asked": given["threads_per_rank"],
                 "n_asked": given["n"],
-                "max_n": given["max_n"],
-                "memory_fraction": given["memory_fraction"],
                 "memory_asked": given["memory_bytes"],
             },
             ranks=ranks,

@@ -49,7 +49,7 @@ record: {description: "The record of the case (more in the notes)", type: dict, 
 import functools
 import os
 import re
-from typing import Any, Dict
+from typing import Any, Dict, Tuple
 
 from ansible.module_utils.trueup.benchmarks.ib import case as ib
 from ansible.module_utils.trueup.benchmarks.ib.output import parse_ib
@@ -104,40 +104,46 @@ def version(bench: Bench, program: str) -> str:
     return found.group(1) if found else "unknown"
 
 
+def parameters(
+    given: Dict[str, Any], test: ib.Test, device: Dict[str, Any], cpus: Tuple[int, ...]
+) -> Dict[str, Any]:
+    """What the record says of the case."""
+    return {
+        "test": test.test,
+        "role": given["role"],
+        "device": test.device,
+        "server": given["peer_name"] if given["role"] == "client" else None,
+        "message_bytes": test.message_bytes or "all",
+        "iterations": None if test.duration_seconds else test.iterations,
+        "duration_seconds": test.duration_seconds or None,
+        "gpu": test.gpu,
+        "gdr": "no" if test.gpu is None else "yes",
+        "gid_index": test.gid_index,
+        **{name: device[name] for name in ("kind", "rate_gbps", "numa_node")},
+        "binding": "numa" if cpus else "none",
+        "cpus": format_cpu_list(cpus),
+    }
+
+
 def measure(bench: Bench) -> None:
     given = bench.given
     role = given["role"]
+    is_client = role == "client"
     test = asked(given)
     ib.require_one_size(given["message_bytes"], test.duration_seconds)
-    if role == "client" and not (given["address"] and given["peer_name"]):
+    if is_client and not (given["address"] and given["peer_name"]):
         raise BadInput("role client needs address and peer_name of its server")
     device = find_device(given["device"], given["sysfs_root"])
     cpus = ib.numa_cpus(device, read_topology(allowed=os.sched_getaffinity(0)).numa)
 
     server = test.argv(taskset_argv(cpus))
-    client = test.argv(taskset_argv(cpus), given["address"] if role == "client" else LOOPBACK)
+    client = test.argv(taskset_argv(cpus), given["address"] if is_client else LOOPBACK)
     bench.prepare(
         case=case_name(test, role, given["peer_name"]),
         command=server if role == "server" else client,
-        nodes=[given["node_name"], given["peer_name"]] if role == "client" else [],
-        gpus=0 if test.gpu is None else 1 + (role == "client"),
-        parameters={
-            "test": test.test,
-            "role": role,
-            "device": test.device,
-            "kind": device["kind"],
-            "server": given["peer_name"] if role == "client" else None,
-            "message_bytes": test.message_bytes or "all",
-            "iterations": None if test.duration_seconds else test.iterations,
-            "duration_seconds": test.duration_seconds or None,
-            "gpu": test.gpu,
-            "gdr": "no" if test.gpu is None else "yes",
-            "gid_index": test.gid_index,
-            "rate_gbps": device["rate_gbps"],
-            "numa_node": device["numa_node"],
-            "binding": "numa" if cpus else "none",
-            "cpus": format_cpu_list(cpus),
-        },
+        nodes=[given["node_name"], given["peer_name"]] if is_client else [],
+        gpus=0 if test.gpu is None else 1 + is_client,
+        parameters=parameters(given, test, device, cpus),
     )
     bench.case.software["perftest"] = version(bench, test.program)
     if role == "server":
@@ -145,7 +151,7 @@ def measure(bench: Bench) -> None:
         bench.run(str, start=functools.partial(ib.run_server, port=test.port))
         bench.leave()
     start = functools.partial(ib.run_pair, server, port=test.port)
-    if role == "client":
+    if is_client:
         start = functools.partial(ib.run_client, connect_seconds=given["connect_seconds"])
     output = bench.run(parse_ib, start=start)
     bench.case.parameters.update(output.parameters)

@@ -23,12 +23,11 @@ NODE = {
     "privilege": None,
     "catalog": {"peak_fp64_gflops": 4000.0},
 }
+FOLDERS = (DEFAULTS["prefix"], f"{DEFAULTS['prefix']}/venv")
+SPACE = {"path": "/home", "free_bytes": 2 * 1024**3, "there": False, "link": False}
 FOUND = {
     "python": {"path": "/usr/bin/python3", "version": [3, 12, 1], "missing": []},
-    "folders": {
-        "prefix": {"path": "/home", "free_bytes": 2 * 1024**3, "there": False},
-        "venv": {"path": "/home", "free_bytes": 2 * 1024**3, "there": False},
-    },
+    "folders": dict.fromkeys(FOLDERS, SPACE),
 }
 
 
@@ -103,8 +102,8 @@ def test_what_is_skipped(node: Any, found: Any, why: list[str]) -> None:
 
 @pytest.mark.parametrize(("there", "why"), [(False, ["10 MiB are free in /home"]), (True, [])])
 def test_an_installation_that_is_there_needs_no_space(there: bool, why: list[str]) -> None:
-    folder = {"path": "/home", "free_bytes": 10 * 1024**2, "there": there}
-    made = plan(asked(found={"folders": {"prefix": folder, "venv": folder}}))
+    folder = {"path": "/home", "free_bytes": 10 * 1024**2, "there": there, "link": False}
+    made = plan(asked(found={"folders": dict.fromkeys(FOLDERS, folder)}))
     assert [one.why.split(" and ")[0] for one in made.skipped] == why
 
 

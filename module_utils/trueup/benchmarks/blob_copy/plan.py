@@ -6,11 +6,11 @@ import re
 from typing import Any, Dict, List, Mapping, Tuple
 
 from ...errors import BadInput
+from ...node import own_python
 from ...options import module_spec
 from ...plan import Asked, Plan, Skipped
 from .case import CREDENTIALS, OPTIONS, capped
 
-_OLDEST = [3, 10]
 _NEEDED_MIB = 256
 # What trueup-blob-copy takes when it is not told otherwise.
 _SETTINGS = (
@@ -22,13 +22,7 @@ _ADDRESS = re.compile(r"https://|http://(127\.0\.0\.1|localhost)[:/]")
 
 def programs(asked: Asked) -> Dict[str, Any]:
     """What preflight asks the node for, as arguments of program_facts."""
-    prefix = asked.options["prefix"]
-    return {
-        "python": asked.options["python"],
-        "imports": ["venv", "ensurepip"],
-        "programs": ["azcopy"],
-        "folders": [prefix, f"{prefix}/venv"],
-    }
+    return {**own_python.programs(asked), "programs": ["azcopy"]}
 
 
 def plan(asked: Asked) -> Plan:
@@ -114,35 +108,19 @@ def _wrong(options: Mapping[str, Any], secrets: Mapping[str, str]) -> List[str]:
 
 def _lacking(asked: Asked) -> List[str]:
     """What this node cannot have the role for."""
-    prefix, container = asked.options["prefix"], asked.options["container"]
+    container = asked.options["container"]
     found = []
     if not container:
         found.append("blob_checkpoint_container is not set to the container that checkpoints go to")
-    found += _python(asked.options["python"], asked.found["python"])
-    space = asked.found["folders"][prefix]
-    free = space["free_bytes"] // 1024**2
-    # An installation that is there needs no more space.
-    if free < _NEEDED_MIB and not asked.found["folders"][f"{prefix}/venv"]["there"]:
-        found.append(
-            f"{free} MiB are free in {space['path']} and {_NEEDED_MIB} are needed: set"
-            " blob_checkpoint_prefix"
-        )
+    found += own_python.lacking(
+        asked,
+        "blob_checkpoint",
+        oldest="3.10",
+        wants="that azure-storage-blob needs",
+        mebibytes=_NEEDED_MIB,
+    )
     if container and not any(asked.secrets.values()) and not asked.found["programs"]["azcopy"]:
         found.append(
             "no credential is set, and azcopy, for the managed identity, is not on this node"
         )
-    return found
-
-
-def _python(name: str, said: Any) -> List[str]:
-    if said is None:
-        return [f"no {name} on this node"]
-    found = []
-    if said["version"][:2] < _OLDEST:
-        found.append(
-            "Python {}.{} is older than the 3.10 that azure-storage-blob needs: set"
-            " blob_checkpoint_python".format(*said["version"][:2])
-        )
-    if said["missing"]:
-        found.append(f"{said['path']} has no venv module (package python3-venv)")
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Dict, List, Mapping, Sequence
 
+from ...node import own_python
 from ...options import for_module, row_refusals
 from ...plan import Asked, Now, Plan, Skipped
 from ...run import nodes as together
@@ -12,7 +13,6 @@ from . import case as devito
 
 # The environment takes 480 MiB, compiled kernels a few.
 _SPACE_MIB = 1024
-_OLDEST = [3, 10]
 _LAYOUT = ("ranks", "threads_per_rank", "binding")
 _PROBLEM = ("model", "shape", "space_order", "tn_ms", "nbl")
 # Single precision: twice the catalog's double-precision peak on these CPUs (HBv3: 4 and 8 TF,
@@ -23,12 +23,7 @@ _NORMS = {"field": "field_norm", "receivers": "rec_norm"}
 
 def programs(asked: Asked) -> Dict[str, Any]:
     """What preflight asks the node for, as arguments of program_facts."""
-    prefix = asked.options["prefix"]
-    return {
-        "python": asked.options["python"],
-        "imports": ["venv", "ensurepip"],
-        "folders": [prefix, f"{prefix}/venv"],
-    }
+    return own_python.programs(asked)
 
 
 def plan(asked: Asked) -> Plan:
@@ -258,32 +253,11 @@ def _skipped(asked: Asked) -> List[Skipped]:
             "no C compiler gcc on this node, and installing one needs root or sudo without a"
             " password"
         )
-    whole += _lacking(asked)
+    whole += own_python.lacking(
+        asked, "devito", oldest="3.10", wants="that Devito needs", mebibytes=_SPACE_MIB
+    )
     skipped = [Skipped("devito", why) for why in whole]
     if not programs["mpirun"]:
         why = "no mpirun on this node, and installing an MPI needs root"
         skipped.append(Skipped("devito layouts of several ranks", why))
     return skipped
-
-
-def _lacking(asked: Asked) -> List[str]:
-    python = asked.found["python"]
-    if python is None:
-        return [f"no {asked.options['python']} on this node"]
-    found = []
-    if python["version"][:2] < _OLDEST:
-        found.append(
-            f"Python {python['version'][0]}.{python['version'][1]} is older than the 3.10 that"
-            " Devito needs: set devito_python"
-        )
-    if python["missing"]:
-        found.append(f"{python['path']} has no venv module (package python3-venv)")
-    prefix, environment = asked.found["folders"].values()
-    free = prefix["free_bytes"] // 1024**2
-    # An installation that is there needs no more space.
-    if free < _SPACE_MIB and not environment["there"]:
-        found.append(
-            f"{free} MiB are free in {prefix['path']} and {_SPACE_MIB} are needed: set"
-            " devito_prefix"
-        )
-    return found

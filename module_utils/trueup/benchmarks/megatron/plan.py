@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any, Dict, List, Mapping, Optional
+from typing import Any, Dict, List, Mapping
 
 from ...errors import BadInput
+from ...node import own_python
 from ...options import ROLE, refusals
 from ...plan import Asked, Plan, Skipped
 from ...run import nodes as together
@@ -25,13 +26,7 @@ _SAME = (
 
 def programs(asked: Asked) -> Dict[str, Any]:
     """What preflight asks the node for, as arguments of program_facts."""
-    prefix = asked.options["prefix"]
-    return {
-        "python": asked.options["python"],
-        "imports": ["venv", "ensurepip"],
-        "programs": ["git"],
-        "folders": [prefix, f"{prefix}/venv"],
-    }
+    return {**own_python.programs(asked), "programs": ["git"]}
 
 
 @dataclass(frozen=True)
@@ -98,7 +93,7 @@ def plan(asked: Asked) -> Plan:
             "requirements": chosen.versions["requirements"],
             "clone": clone,
             "files": _files(case, chosen, catalog),
-            "stale_link": not options["venv"] and _venv(asked)["link"],
+            "stale_link": not options["venv"] and own_python.venv(asked)["link"],
             "processes": case["processes"],
             "node_count": len(nodes),
             "gpus": chosen.gpus,
@@ -230,11 +225,6 @@ def _of_set(chosen: _Chosen) -> str:
     return "fp16" if chosen.set_name == "article-2022" else "bf16"
 
 
-def _venv(asked: Asked) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = asked.found["folders"][f"{asked.options['prefix']}/venv"]
-    return found
-
-
 def _lacking(asked: Asked, chosen: _Chosen) -> List[str]:
     """Why this node cannot have the role, a sentence each."""
     options = asked.options
@@ -266,31 +256,15 @@ def _lacking(asked: Asked, chosen: _Chosen) -> List[str]:
 
 def _environment(asked: Asked, chosen: _Chosen) -> List[str]:
     """What keeps the role from making its own."""
-    python: Optional[Mapping[str, Any]] = asked.found["python"]
-    if python is None:
-        return [f"no {asked.options['python']} on this node"]
-    found = []
     oldest, newest = chosen.versions["python"]
-    if not _numbers(oldest) <= python["version"][:2] <= _numbers(newest):
-        has = ".".join(str(part) for part in python["version"][:2])
-        found.append(
-            f"Python {has} is not one of {oldest} to {newest} that the version set is pinned for:"
-            " set training_python"
-        )
-    if python["missing"]:
-        found.append(f"{python['path']} has no venv module (package python3-venv)")
-    space, venv = asked.found["folders"][asked.options["prefix"]], _venv(asked)
-    free, needed = space["free_bytes"] // 1024**2, _NEEDED_MIB[bool(chosen.gpus)]
-    # An installation that is there needs no more space.
-    if free < needed and (venv["link"] or not venv["there"]):
-        found.append(
-            f"{free} MiB are free in {space['path']} and {needed} are needed: set training_prefix"
-        )
-    return found
-
-
-def _numbers(version: str) -> List[int]:
-    return [int(part) for part in version.split(".")]
+    return own_python.lacking(
+        asked,
+        "training",
+        oldest=oldest,
+        newest=newest,
+        wants="that the version set is pinned for",
+        mebibytes=_NEEDED_MIB[bool(chosen.gpus)],
+    )
 
 
 def _needs_torch(chosen: _Chosen) -> str:
@@ -302,7 +276,7 @@ def _needs_torch(chosen: _Chosen) -> str:
 
 def _impossible(asked: Asked, chosen: _Chosen, nodes: List[str]) -> List[str]:
     """What this node refuses."""
-    options, venv = asked.options, _venv(asked)
+    options, venv = asked.options, own_python.venv(asked)
     refused = []
     # gpt_driver that was not named is no mistake: the node is skipped.
     if chosen.old_torch and options["program"] == "gpt_driver":
