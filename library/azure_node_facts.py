@@ -26,7 +26,7 @@ options:
     default: ""
   catalog:
     description:
-      - The catalog of VM sizes, as the filter P(catalog_sizes#filter) returns it.
+      - The catalog of VM sizes, as the filter C(trueup_sizes) returns it.
     type: dict
     default: {}
   metadata_url:
@@ -51,7 +51,7 @@ extends_documentation_fragment: trueup_facts
 EXAMPLES = r"""
 - name: Find out what each node is
   azure_node_facts:
-    catalog: "{{ (playbook_dir ~ '/../catalog/vm_sizes.csv') | catalog_sizes }}"
+    catalog: "{{ (playbook_dir ~ '/../catalog/vm_sizes.csv') | trueup_sizes }}"
 
 - name: Put each node into the group of its family
   ansible.builtin.group_by:
@@ -60,7 +60,7 @@ EXAMPLES = r"""
 - name: Treat a machine that has no metadata service as a size
   azure_node_facts:
     vm_size: Standard_HB120-64rs_v3
-    catalog: "{{ (playbook_dir ~ '/../catalog/vm_sizes.csv') | catalog_sizes }}"
+    catalog: "{{ (playbook_dir ~ '/../catalog/vm_sizes.csv') | trueup_sizes }}"
 """
 
 RETURN = r"""

@@ -11,11 +11,11 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from trueup.node.identify import Observed, describe, identify
 from trueup.node.metadata import Metadata
 from trueup.node.nvidia_smi import Gpu
+from trueup.node.sizes import read_sizes
 from trueup.plan import Asked
-from trueup_catalog import catalog_sizes
 
 ROOT = Path(__file__).parents[1]
-SIZES = catalog_sizes(str(ROOT / "catalog" / "vm_sizes.csv"))
+SIZES = read_sizes(str(ROOT / "catalog" / "vm_sizes.csv"))
 SYSTEMS = {
     "ubuntu-22.04": {"ID": "ubuntu", "ID_LIKE": "debian", "VERSION_ID": "22.04"},
     "ubuntu-24.04": {"ID": "ubuntu", "ID_LIKE": "debian", "VERSION_ID": "24.04"},

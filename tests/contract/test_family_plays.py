@@ -18,7 +18,7 @@ from machines import root_of, topology_of
 from trueup.node.family import family_lists, lost_roles
 from trueup.node.identify import Observed, describe, identify, read_gpus, read_infiniband
 from trueup.node.metadata import Metadata
-from trueup_catalog import catalog_sizes
+from trueup.node.sizes import read_sizes
 
 ROOT = Path(__file__).parents[2]
 GROUP_VARS = ROOT / "playbooks" / "group_vars"
@@ -61,7 +61,7 @@ def test_its_roles_are_there_and_have_a_preflight(family: str) -> None:
 
 
 def test_what_is_measured_by_default_is_a_benchmark_and_on_gpus_one_of_gpus() -> None:
-    sizes = catalog_sizes(str(ROOT / "catalog" / "vm_sizes.csv")).values()
+    sizes = read_sizes(str(ROOT / "catalog" / "vm_sizes.csv")).values()
     with_gpus = {size["family"] for size in sizes if size.get("gpus")}
     for lists in LISTS:
         for name in lists["benchmarks"]:
@@ -196,7 +196,7 @@ def node_of(machine: str, size: str | None) -> dict[str, Any]:
     identity = identify(
         Metadata("absent"),
         given_size=size,
-        catalog=catalog_sizes(str(ROOT / "catalog" / "vm_sizes.csv")),
+        catalog=read_sizes(str(ROOT / "catalog" / "vm_sizes.csv")),
         azure_chassis=False,
     )
     shown = Observed(

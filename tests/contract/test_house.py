@@ -14,8 +14,8 @@ import pytest
 
 # By place: expressions, characters of the longest, ifs, statements.
 MOST = {
-    "vars": (224, 369, 45, 0),
-    "all YAML": (1158, 369, 59, 2),
+    "vars": (223, 369, 45, 0),
+    "all YAML": (1155, 369, 59, 2),
     "templates": (119, 119, 3, 62),
     "python": (0, 0, 0, 0),
 }

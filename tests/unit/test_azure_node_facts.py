@@ -14,12 +14,12 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.testing import patch_module_args
 from machines import DATA, build, description, root_of
 from metadata_server import document, send, serving
-from trueup_catalog import catalog_sizes
+from trueup.node.sizes import read_sizes
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-CATALOG = catalog_sizes(str(DATA.parents[2] / "catalog" / "vm_sizes.csv"))
+CATALOG = read_sizes(str(DATA.parents[2] / "catalog" / "vm_sizes.csv"))
 NOWHERE = "http://127.0.0.1:9/"
 PRIVATE = ("a-secret-name", "11111111-2222", "66666666-7777", "owner:someone")
 

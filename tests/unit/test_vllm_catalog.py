@@ -7,13 +7,13 @@ from typing import Any
 
 import yaml
 from trueup.benchmarks.vllm.recipes import Fit, choose, fit, machine_of
-from trueup_catalog import catalog_sizes
+from trueup.node.sizes import read_sizes
 
 ROOT = Path(__file__).parents[2]
 CATALOG = str(ROOT / "catalog")
 RECIPES = yaml.safe_load((ROOT / "catalog" / "vllm_recipes.yml").read_text())["recipes"]
 PAGE = ROOT / "docs" / "vllm_recipes.md"
-SIZES = catalog_sizes(f"{CATALOG}/vm_sizes.csv")
+SIZES = read_sizes(f"{CATALOG}/vm_sizes.csv")
 GIB = 1024**3
 # What the page shows.
 SHOWN = (

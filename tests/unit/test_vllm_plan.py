@@ -11,15 +11,15 @@ from trueup.benchmarks.vllm.case import OPTIONS
 from trueup.benchmarks.vllm.plan import plan as planned
 from trueup.benchmarks.vllm.plan import served
 from trueup.benchmarks.vllm.recipes import choose
+from trueup.node.sizes import read_sizes
 from trueup.options import MODULE, module_spec
 from trueup.plan import Asked, Plan
-from trueup_catalog import catalog_sizes
 from trueup_measure import role_of, secrets_of
 
 ROOT = Path(__file__).parents[2]
 CATALOG = str(ROOT / "catalog")
 RECIPES = yaml.safe_load((ROOT / "catalog" / "vllm_recipes.yml").read_text())
-SIZES = catalog_sizes(f"{CATALOG}/vm_sizes.csv")
+SIZES = read_sizes(f"{CATALOG}/vm_sizes.csv")
 HOSTS = {"node1": {"ansible_host": "10.0.0.4"}, "node2": {}}
 H100 = {
     "vm_size": "Standard_ND96isr_H100_v5",
@@ -168,7 +168,6 @@ def asked(
         host="node1",
         hosts=list(HOSTS),
         hostvars=HOSTS,
-        found={"sizes": SIZES},
         variables={"trueup_family_roles": list(families)},
         project=ROOT,
         catalog=lambda name: yaml.safe_load((ROOT / "catalog" / name).read_text()),

@@ -22,11 +22,11 @@ from trueup.benchmarks.vllm.recipes import (
     serve,
 )
 from trueup.errors import BadInput
-from trueup_catalog import catalog_sizes
+from trueup.node.sizes import read_sizes
 
 ROOT = Path(__file__).parents[2]
 CATALOG = ROOT / "catalog"
-SIZES = catalog_sizes(str(CATALOG / "vm_sizes.csv"))
+SIZES = read_sizes(str(CATALOG / "vm_sizes.csv"))
 CONTENT = yaml.safe_load((CATALOG / "vllm_recipes.yml").read_text(encoding="utf-8"))
 RECIPES = CONTENT["recipes"]
 H100, H200 = "Standard_ND96isr_H100_v5", "Standard_ND96isr_H200_v5"

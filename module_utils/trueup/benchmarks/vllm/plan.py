@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Sequence
 
 from ...errors import TrueupError
+from ...node.sizes import read_sizes
 from ...plan import Asked, Plan, Skipped
 from . import recipes as vllm_recipes
 from .endpoints import endpoints_of
@@ -77,8 +78,7 @@ class Serving:
 
 
 def plan(asked: Asked) -> Plan:
-    """A case for each endpoint that begins here and each profile. ``found["sizes"]`` is the catalog
-    of VM sizes."""
+    """A case for each endpoint that begins here and each profile."""
     options = asked.options
     cache = options["model_cache"] or _cache(asked)
     package, preload = _tcmalloc(asked)
@@ -88,7 +88,7 @@ def plan(asked: Asked) -> Plan:
         host=asked.host,
         hosts=asked.hostvars,
         node=asked.node,
-        sizes=asked.found["sizes"],
+        sizes=read_sizes(str(asked.project / "catalog" / "vm_sizes.csv")),
         cache=cache,
         api_key=asked.secrets["api_key"],
         tcmalloc=preload,

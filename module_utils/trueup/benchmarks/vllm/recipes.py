@@ -502,7 +502,7 @@ def fit(
     Args:
         recipe: as ``validate`` returns it.
         machine: what is there.
-        sizes: the catalog's sizes, as the filter catalog_sizes returns them, to name one that fits.
+        sizes: the catalog's sizes, as node.sizes reads them, to name one that fits.
         overrides: further arguments of ``vllm serve``; the two that memory goes by count.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The filter that hands the catalog of VM sizes to modules."""
+"""The catalog of VM sizes, as nodes are told it."""
 
 from __future__ import annotations
 
@@ -6,41 +6,9 @@ import csv
 import functools
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Dict
 
-from ansible.errors import AnsibleFilterError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-DOCUMENTATION = r"""
-name: catalog_sizes
-author: trueup contributors
-version_added: "0.1.0"
-short_description: Reads the catalog of VM sizes as a mapping
-description:
-  - Reads C(catalog/vm_sizes.csv) on the controller and returns what nodes need of it, size by size.
-  - Empty cells are left out. Sources and notes stay in the file, so that the result is small enough
-    to be an argument of a module on every node.
-positional: _input
-options:
-  _input:
-    description: Path of the file.
-    type: path
-    required: true
-"""
-
-EXAMPLES = r"""
-- name: Look the node up in the catalog
-  azure_node_facts:
-    catalog: "{{ (playbook_dir ~ '/../catalog/vm_sizes.csv') | catalog_sizes }}"
-"""
-
-RETURN = r"""
-_value:
-  description: Size, as Azure spells it, to its row. Numbers are numbers; units stand in the names.
-  type: dict
-"""
+from ..errors import BadInput
 
 _INTEGERS = (
     "vcpus",
@@ -62,24 +30,26 @@ _WORDS = ("series", "family", "gpu_model", "gpu_fabric", "architecture", "status
 _REQUIRED = ("size", "series", "family", "vcpus", "memory_gib", "architecture", "source")
 
 
-def catalog_sizes(path: str) -> dict[str, dict[str, Any]]:
-    """Read the catalog of VM sizes at ``path``.
+def read_sizes(path: str) -> Dict[str, Dict[str, Any]]:
+    """The catalog of VM sizes at ``path``: size, as Azure spells it, to its row.
+
+    Numbers are numbers, with units in the names; empty cells are left out, and sources and notes,
+    so that the result is small enough to be an argument of a module on every node.
 
     Raises:
-        AnsibleFilterError: the file cannot be read, or a cell is wrong (says file, line, column).
+        BadInput: the file cannot be read, or a cell is wrong (says file, line, column).
     """
     try:
         changed = Path(path).stat()
         return _read(str(path), changed.st_mtime_ns, changed.st_size)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        message = f"catalog {path} cannot be read: {error}"
-        raise AnsibleFilterError(message) from error
+        raise BadInput(f"catalog {path} cannot be read: {error}") from error
 
 
 # A play's 600 hosts ask for the same file; its time and size tell whether it is still the same.
 @functools.lru_cache(maxsize=4)
-def _read(path: str, _changed_ns: int, _size: int) -> dict[str, dict[str, Any]]:
-    sizes: dict[str, dict[str, Any]] = {}
+def _read(path: str, _changed_ns: int, _size: int) -> Dict[str, Dict[str, Any]]:
+    sizes: Dict[str, Dict[str, Any]] = {}
     with Path(path).open(encoding="utf-8", newline="") as stream:
         reader = csv.DictReader(stream, strict=True)
         header = reader.fieldnames or []
@@ -104,8 +74,8 @@ def _read(path: str, _changed_ns: int, _size: int) -> dict[str, dict[str, Any]]:
     return sizes
 
 
-def _typed(path: str, line: int, row: dict[str, str]) -> dict[str, Any]:
-    typed: dict[str, Any] = {name: row[name] for name in _WORDS if row.get(name)}
+def _typed(path: str, line: int, row: Dict[str, str]) -> Dict[str, Any]:
+    typed: Dict[str, Any] = {name: row[name] for name in _WORDS if row.get(name)}
     for name in (*_INTEGERS, *_DECIMALS):
         text = row[name].strip()
         if not text:
@@ -118,13 +88,5 @@ def _typed(path: str, line: int, row: dict[str, str]) -> dict[str, Any]:
     return typed
 
 
-def _wrong(path: str, line: int, column: str, what: str) -> AnsibleFilterError:
-    return AnsibleFilterError(f"catalog {path}, line {line}, column {column}: {what}")
-
-
-class FilterModule:
-    """Ansible's entry point."""
-
-    def filters(self) -> dict[str, Callable[..., Any]]:
-        """The filters of this file by name."""
-        return {"catalog_sizes": catalog_sizes}
+def _wrong(path: str, line: int, column: str, what: str) -> BadInput:
+    return BadInput(f"catalog {path}, line {line}, column {column}: {what}")

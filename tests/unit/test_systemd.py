@@ -7,8 +7,8 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
-from ansible.errors import AnsibleFilterError
-from trueup_systemd import systemd_command, systemd_environment, systemd_environment_file
+from trueup.errors import BadInput
+from trueup.node import systemd
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 
 def test_a_command_is_written_as_systemd_reads_it() -> None:
     argv = ["/bin/vllm", "serve", "a b", '{"x": 1}', "100%", "$HOME", "back\\slash"]
-    assert systemd_command(argv) == (
+    assert systemd.command(argv) == (
         '"/bin/vllm" "serve" "a b" "{\\"x\\": 1}" "100%%" "$$HOME" "back\\\\slash"'
     )
 
 
 def test_variables_are_written_as_systemd_reads_them() -> None:
     variables = {"B": 'say "hi" 5%', "A": 1}
-    assert systemd_environment(variables) == ('Environment="A=1"\nEnvironment="B=say \\"hi\\" 5%%"')
-    assert systemd_environment_file(variables) == 'A="1"\nB="say \\"hi\\" 5%"\n'
+    assert systemd.environment(variables) == ('Environment="A=1"\nEnvironment="B=say \\"hi\\" 5%%"')
+    assert systemd.environment_file(variables) == 'A="1"\nB="say \\"hi\\" 5%"\n'
 
 
 def test_a_line_break_cannot_slip_a_line_in() -> None:
-    for write in (systemd_environment, systemd_environment_file):
-        with pytest.raises(AnsibleFilterError, match="line break"):
+    for write in (systemd.environment, systemd.environment_file):
+        with pytest.raises(BadInput, match="line break"):
             write({"A": "x\nExecStartPre=/bin/evil"})
 
 
@@ -38,8 +38,8 @@ def test_systemd_itself_takes_the_unit(tmp_path: Path) -> None:
     unit = tmp_path / "trueup-test.service"
     unit.write_text(
         "[Service]\n"
-        f"ExecStart={systemd_command(['/bin/echo', 'a b', '100%', '$HOME', chr(34)])}\n"
-        f"{systemd_environment({'A': '5% of '})}\n"
+        f"ExecStart={systemd.command(['/bin/echo', 'a b', '100%', '$HOME', chr(34)])}\n"
+        f"{systemd.environment({'A': '5% of '})}\n"
     )
     checked = subprocess.run(
         ["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, check=False

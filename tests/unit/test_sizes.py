@@ -1,4 +1,4 @@
-"""The filter that reads the catalog of VM sizes, and the catalog itself."""
+"""What reads the catalog of VM sizes, and the catalog itself."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from ansible.errors import AnsibleFilterError
-from trueup_catalog import FilterModule, catalog_sizes
+from trueup.errors import BadInput
+from trueup.node.sizes import read_sizes
 
 CATALOG = Path(__file__).parents[2] / "catalog" / "vm_sizes.csv"
 COLUMNS = (
@@ -23,7 +23,7 @@ ROW = "Standard_A1,A,alpha,4,16.5,,1,0,,,,,,0,,x86_64,somewhere,,current"
 
 
 def test_every_size_is_there_with_its_family() -> None:
-    sizes = catalog_sizes(str(CATALOG))
+    sizes = read_sizes(str(CATALOG))
     assert len(sizes) == 59
     assert Counter(row["family"] for row in sizes.values()) == {
         "hbv2": 5,
@@ -47,7 +47,7 @@ def test_every_size_is_there_with_its_family() -> None:
 
 
 def test_rows_are_typed_and_empty_cells_left_out() -> None:
-    sizes = catalog_sizes(str(CATALOG))
+    sizes = read_sizes(str(CATALOG))
     assert sizes["Standard_HB120rs_v3"] == {
         "series": "HBv3",
         "family": "hbv3",
@@ -69,7 +69,7 @@ def test_rows_are_typed_and_empty_cells_left_out() -> None:
 
 
 def test_the_result_is_small_enough_for_a_module_argument() -> None:
-    assert len(json.dumps(catalog_sizes(str(CATALOG)))) < 20_000
+    assert len(json.dumps(read_sizes(str(CATALOG)))) < 20_000
 
 
 def test_every_row_of_the_file_has_a_source_and_a_spelling() -> None:
@@ -82,12 +82,12 @@ def test_every_row_of_the_file_has_a_source_and_a_spelling() -> None:
 def test_the_file_is_read_again_only_when_it_changed(tmp_path: Path) -> None:
     file = tmp_path / "sizes.csv"
     file.write_text(f"{COLUMNS}\n{ROW}\n")
-    first = catalog_sizes(str(file))
+    first = read_sizes(str(file))
     assert first["Standard_A1"]["memory_gib"] == pytest.approx(16.5)
-    assert catalog_sizes(str(file)) is first
+    assert read_sizes(str(file)) is first
     file.write_text(f"{COLUMNS}\n{ROW.replace('16.5', '32')}\n")
     os.utime(file, ns=(1, 1))
-    assert catalog_sizes(str(file))["Standard_A1"]["memory_gib"] == 32
+    assert read_sizes(str(file))["Standard_A1"]["memory_gib"] == 32
 
 
 @pytest.mark.parametrize(
@@ -114,23 +114,19 @@ def test_a_malformed_file_is_named_with_line_and_column(
 ) -> None:
     file = tmp_path / "sizes.csv"
     file.write_text(content + "\n" if content else "")
-    with pytest.raises(AnsibleFilterError) as refused:
-        catalog_sizes(str(file))
+    with pytest.raises(BadInput) as refused:
+        read_sizes(str(file))
     assert where in str(refused.value)
     assert str(file) in str(refused.value)
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(AnsibleFilterError, match=r"none\.csv cannot be read: .*No such file"):
-        catalog_sizes(str(tmp_path / "none.csv"))
+    with pytest.raises(BadInput, match=r"none\.csv cannot be read: .*No such file"):
+        read_sizes(str(tmp_path / "none.csv"))
 
 
 def test_a_file_that_is_not_text_is_named(tmp_path: Path) -> None:
     file = tmp_path / "sizes.csv"
     file.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(AnsibleFilterError, match="cannot be read"):
-        catalog_sizes(str(file))
-
-
-def test_ansible_finds_the_filter() -> None:
-    assert FilterModule().filters() == {"catalog_sizes": catalog_sizes}
+    with pytest.raises(BadInput, match="cannot be read"):
+        read_sizes(str(file))

@@ -1,0 +1,34 @@
+"""A service's command line and variables, written as systemd reads them."""
+
+from __future__ import annotations
+
+from typing import Any, Mapping, Sequence
+
+from ..errors import BadInput
+
+
+def command(argv: Sequence[Any]) -> str:
+    """An argv as systemd reads it: quoted, with specifiers and variables escaped."""
+    return " ".join(_quoted(str(word).replace("$", "$$")) for word in argv)
+
+
+def environment(variables: Mapping[str, Any]) -> str:
+    """``Environment=`` lines, sorted by name."""
+    lines = [f"Environment={_quoted(f'{name}={variables[name]}')}" for name in sorted(variables)]
+    return "\n".join(lines)
+
+
+def environment_file(variables: Mapping[str, Any]) -> str:
+    """The text of an ``EnvironmentFile``, sorted by name; such a file has no specifiers."""
+    return "".join(f"{name}={_in_quotes(str(variables[name]))}\n" for name in sorted(variables))
+
+
+def _quoted(word: str) -> str:
+    return _in_quotes(word).replace("%", "%%")
+
+
+def _in_quotes(word: str) -> str:
+    if "\n" in word:
+        raise BadInput("a value holds a line break, which a file of systemd cannot")
+    escaped = word.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
