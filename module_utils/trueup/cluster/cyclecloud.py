@@ -48,7 +48,21 @@ SETTLE_SECONDS = 120.0
 TRIES = 5
 MAX_GENERATIONS = 100
 
+# What the server says of a request id that it does not know.
+_NO_OPERATION = "no operation found"
+# What only a request can ask for.
+_OF_A_REQUEST = (
+    *("name", "request_id", "recreate", "machine_type", "placement_group_id", "name_format"),
+)
+
 _OURS = uuid.UUID("6f3a1f0e-6a0b-5d0f-9d52-2f6f0f8f6a11")  # namespace of our request ids
+
+
+# Of a node's record, in the order of Node's members after its state.
+_NODE_FIELDS = (
+    *("NodeId", "Hostname", "PrivateIp", "TargetState", "MachineType", "PlacementGroupId"),
+    *("Template", "StatusMessage"),
+)
 
 
 # ---- what the API says --------------------------------------------------------------------------
@@ -59,10 +73,10 @@ class Node:
     """What of a node's record is used. The record holds much more, secrets included."""
 
     name: str
+    state: Optional[str]
     id: Optional[str]
     hostname: Optional[str]
     private_ip: Optional[str]
-    state: Optional[str]
     target_state: Optional[str]
     machine_type: Optional[str]
     placement_group: Optional[str]
@@ -83,9 +97,8 @@ class Node:
 
     def word(self) -> str:
         """Its state, for people."""
-        if self.state in READY and not self.private_ip:
-            return f"{self.state} without an address"
-        return self.state or "unknown"
+        lacks = " without an address" if self.state in READY and not self.private_ip else ""
+        return f"{self.state or 'unknown'}{lacks}"
 
 
 def node_of(record: Any) -> Node:
@@ -102,16 +115,7 @@ def node_of(record: Any) -> Node:
         return str(value) if value not in (None, "") else None
 
     return Node(
-        name=record["Name"],
-        id=text("NodeId"),
-        hostname=text("Hostname"),
-        private_ip=text("PrivateIp"),
-        state=text("Status") or text("State"),
-        target_state=text("TargetState"),
-        machine_type=text("MachineType"),
-        placement_group=text("PlacementGroupId"),
-        nodearray=text("Template"),
-        status_message=text("StatusMessage"),
+        record["Name"], text("Status") or text("State"), *(text(key) for key in _NODE_FIELDS)
     )
 
 
@@ -245,14 +249,7 @@ class Ask:
             raise BadInput(f"state=present lacks {', '.join(missing)}")
         if self.names or self.ids:
             raise BadInput("names and ids go with state=absent or status; leave them out")
-        extra = [
-            key
-            for key in (
-                *("name", "request_id", "recreate", "machine_type", "placement_group_id"),
-                "name_format",
-            )
-            if getattr(self, key)
-        ]
+        extra = [key for key in _OF_A_REQUEST if getattr(self, key)]
         if self.counting == "total" and extra:
             raise BadInput(
                 f"counting=total takes no {', '.join(extra)}: CycleCloud's scale call has only a "
@@ -279,6 +276,10 @@ class Outcome:
     history: List[Dict[str, Any]] = field(default_factory=list)
     waited_seconds: float = 0.0
     msg: str = ""
+
+    def note(self, answer: Mapping[str, Any]) -> None:
+        """Note the operation that an answer names."""
+        self.operation_id = str(answer["operationId"]) if answer.get("operationId") else None
 
     def see(self, nodes: Sequence[Node], seconds: float = 0.0) -> None:
         """Note the nodes, and the moment when their states changed."""
@@ -315,6 +316,11 @@ def states_of(nodes: Sequence[Node]) -> Dict[str, List[str]]:
     for node in nodes:
         found.setdefault(node.word(), []).append(node.name)
     return dict(sorted(found.items()))
+
+
+def _told(nodes: Sequence[Node]) -> List[str]:
+    """The nodes of each state, for a sentence."""
+    return [f"{state}: {some(names)}" for state, names in states_of(nodes).items()]
 
 
 def some(names: Sequence[str], limit: int = 8) -> str:
@@ -400,8 +406,7 @@ def find_request(api: Api, ask: Ask, request_id: str) -> Optional[Request]:
     try:
         documents, answer = api.pages(ask.path + "/nodes", {"request_id": request_id})
     except Refused as error:
-        unknown = "no operation found" in error.said.lower()
-        if error.status == 404 or (error.status == 400 and unknown):
+        if error.status == 404 or (error.status == 400 and _NO_OPERATION in error.said.lower()):
             return None
         raise
     mine = {node.key for node in _nodes_in(documents)}
@@ -445,19 +450,19 @@ def pick_bucket(buckets: Sequence[Bucket], ask: Ask) -> Bucket:
     """
     where = f"nodearray {ask.nodearray} of cluster {ask.cluster}"
     fitting = [b for b in buckets if ask.machine_type in (None, b.machine_type)]
-    sizes = [b.machine_type or "?" for b in buckets]
     if not fitting:
-        raise BadInput(f"{where} has no {ask.machine_type}; it has {some(sizes) or 'no size'}")
+        raise BadInput(f"{where} has no {ask.machine_type}; it has {_sizes(buckets) or 'no size'}")
     valid = [b for b in fitting if b.valid]
     if not valid:
         reason = fitting[0].invalid_reason or "no reason given"
         raise BadInput(f"{where} can make no new {fitting[0].machine_type} ({reason})")
     if len(valid) > 1 and ask.machine_type is None:
-        raise BadInput(
-            f"{where} has several sizes ({some([b.machine_type or '?' for b in valid])}); "
-            "name one as machine_type"
-        )
+        raise BadInput(f"{where} has several sizes ({_sizes(valid)}); name one as machine_type")
     return valid[0]
+
+
+def _sizes(buckets: Sequence[Bucket]) -> str:
+    return some([bucket.machine_type or "?" for bucket in buckets])
 
 
 def check_capacity(bucket: Bucket, ask: Ask) -> None:
@@ -525,13 +530,11 @@ def _present_request(
     bucket = pick_bucket(buckets, ask)
     check_capacity(bucket, ask)
     if check:
+        where = f"{bucket.machine_type} in nodearray {ask.nodearray} of cluster {ask.cluster}"
         outcome.changed, outcome.to_create = True, ask.count or 0
-        outcome.msg = (
-            f"would create {ask.count} nodes of {bucket.machine_type} in nodearray {ask.nodearray} "
-            f"of cluster {ask.cluster} ({bucket.available} available)"
-        )
-        return
-    _create(api, ask, bucket, outcome)
+        outcome.msg = f"would create {ask.count} nodes of {where} ({bucket.available} available)"
+    else:
+        _create(api, ask, bucket, outcome)
 
 
 def _check_same(ask: Ask, request_id: str, request: Request) -> None:
@@ -557,41 +560,60 @@ def _check_same(ask: Ask, request_id: str, request: Request) -> None:
         )
 
 
+def _sent(
+    api: Api,
+    send: Callable[[], Dict[str, Any]],
+    came_of_it: Callable[[TrueupError], bool],
+    looked_into: Sequence[int] = (),
+) -> Optional[Dict[str, Any]]:
+    """The answer to a call that changes something, sent again while its answer is lost; None where
+    ``came_of_it`` finds, of a lost answer or a refusal ``looked_into``, that all of it is done."""
+    for attempt in range(TRIES):
+        try:
+            return send()
+        except (Lost, Refused) as error:
+            status = getattr(error, "status", None)
+            if status not in (None, *looked_into):
+                raise
+            if came_of_it(error):
+                return None
+            if status or attempt + 1 == TRIES:
+                raise
+            api.sleep(min(2.0**attempt, 30.0))
+    return None
+
+
 def _create(api: Api, ask: Ask, bucket: Bucket, outcome: Outcome) -> None:
     """Send the request until it is known what came of it. The server takes a request id once, so
     sending it again cannot make nodes twice."""
     request_id, count = outcome.request_id or "", ask.count or 0
-    wish: Dict[str, Any] = {"count": count, "nodearray": ask.nodearray}
-    if bucket.machine_type:
-        wish["definition"] = {"machineType": bucket.machine_type}
-    if ask.placement_group_id:
-        wish["placementGroupId"] = ask.placement_group_id
-    if ask.name_format:
-        wish["nameFormat"] = ask.name_format
-    body = {"requestId": request_id, "sets": [wish]}
-    for attempt in range(TRIES):
-        try:
-            answer = api.post(ask.path + "/nodes/create", body=body)
-        except (Lost, Refused) as error:
-            if isinstance(error, Refused) and error.status not in (409, 500):
-                raise
-            # The answer to an earlier sending may be lost while the server has acted on it; and of
-            # its 409s, one says that the id is known and the others that the wish is wrong.
-            request = find_request(api, ask, request_id)
-            if request is not None:
-                outcome.changed, outcome.created = True, len(request.nodes)
-                outcome.see(request.nodes)
-                how = "is known already" if isinstance(error, Refused) else "was taken"
-                outcome.msg = (
-                    f"request {request_id} {how}, and has {outcome.created} of {count} nodes"
-                )
-                return
-            if isinstance(error, Refused) or attempt + 1 == TRIES:
-                raise
-            api.sleep(min(2.0**attempt, 30.0))
-        else:
-            _take(api, ask, answer, outcome)
-            return
+    wish = {
+        "count": count,
+        "nodearray": ask.nodearray,
+        "definition": bucket.machine_type and {"machineType": bucket.machine_type},
+        "placementGroupId": ask.placement_group_id,
+        "nameFormat": ask.name_format,
+    }
+    sets = [{key: value for key, value in wish.items() if value}]
+    body = {"requestId": request_id, "sets": sets}
+
+    def known(error: TrueupError) -> bool:
+        request = find_request(api, ask, request_id)
+        if request is None:
+            return False
+        outcome.changed, outcome.created = True, len(request.nodes)
+        outcome.see(request.nodes)
+        how = "is known already" if isinstance(error, Refused) else "was taken"
+        outcome.msg = f"request {request_id} {how}, and has {outcome.created} of {count} nodes"
+        return True
+
+    # The answer to an earlier sending may be lost while the server has acted on it; and of its
+    # 409s, one says that the id is known and the others that the wish is wrong.
+    answer = _sent(
+        api, lambda: api.post(ask.path + "/nodes/create", body=body), known, looked_into=(409, 500)
+    )
+    if answer is not None:
+        _take(api, ask, answer, outcome)
 
 
 def _added(answer: Mapping[str, Any]) -> Tuple[int, str]:
@@ -610,7 +632,7 @@ def _added(answer: Mapping[str, Any]) -> Tuple[int, str]:
 def _take(api: Api, ask: Ask, answer: Mapping[str, Any], outcome: Outcome) -> None:
     """Note what a create call answered."""
     outcome.changed = True
-    outcome.operation_id = str(answer["operationId"]) if answer.get("operationId") else None
+    outcome.note(answer)
     outcome.created, said = _added(answer)
     request = find_request(api, ask, outcome.request_id or "")
     outcome.see(request.nodes if request else [])
@@ -666,25 +688,21 @@ def _present_total(
 
 def _scale(api: Api, ask: Ask, before: int, outcome: Outcome) -> None:
     array = urllib.parse.quote(ask.nodearray or "", safe="")
-    for attempt in range(TRIES):
-        try:
-            answer = api.post(f"{ask.path}/scale/{array}", {"totalNodeCount": str(ask.count)})
-        except Lost:
-            active = sum(bucket.active for bucket in read_status(api, ask, outcome))
-            if active > before:
-                outcome.changed, outcome.created = True, active - before
-            if active >= (ask.count or 0):
-                return
-            if attempt + 1 == TRIES:
-                raise
-            api.sleep(min(2.0**attempt, 30.0))
-        else:
-            added, said = _added(answer)
-            outcome.changed = outcome.changed or added > 0
-            outcome.operation_id = str(answer["operationId"]) if answer.get("operationId") else None
-            outcome.created += added
-            outcome.msg = api.hide(said)
-            return
+
+    def there(_error: TrueupError) -> bool:
+        active = sum(bucket.active for bucket in read_status(api, ask, outcome))
+        if active > before:
+            outcome.changed, outcome.created = True, active - before
+        return active >= (ask.count or 0)
+
+    query = {"totalNodeCount": str(ask.count)}
+    answer = _sent(api, lambda: api.post(f"{ask.path}/scale/{array}", query), there)
+    if answer is not None:
+        added, said = _added(answer)
+        outcome.changed = outcome.changed or added > 0
+        outcome.note(answer)
+        outcome.created += added
+        outcome.msg = api.hide(said)
 
 
 def wait_ready(
@@ -704,26 +722,29 @@ def wait_ready(
         nodes = poll()
         seconds = api.clock() - began
         outcome.see(nodes, seconds)
-        phases: Dict[str, List[Node]] = {}
-        for node in outcome.nodes:
-            phases.setdefault(node.phase(), []).append(node)
-        here = {node.key for node in nodes}
-        lost = [known[key].name for key in known if key not in here]
-        lost += [node.name for node in phases.get("ending", [])]
-        if phases.get("failed"):
-            raise TrueupError(_failures(api, phases["failed"]))
-        if lost:
-            raise TrueupError(
-                f"{some(lost)} was terminated while it was waited for, by somebody else or by "
-                "Azure (an evicted spot VM); look at CycleCloud's event log"
-            )
+        _check_alive(api, known, outcome.nodes)
         known.update((node.key, node) for node in nodes)
-        if len(nodes) >= count and not phases.get("waiting"):
+        if len(nodes) >= count and all(node.phase() != "waiting" for node in nodes):
             return
         unlisted = len(nodes) < count and seconds >= SETTLE_SECONDS
         if unlisted or seconds + patience.poll_seconds > patience.timeout_seconds:
             raise TrueupError(_late(count, patience, outcome))
         api.sleep(patience.poll_seconds)
+
+
+def _check_alive(api: Api, known: Mapping[str, Node], nodes: Sequence[Node]) -> None:
+    """TrueupError where a node has failed or is gone."""
+    failed = [node for node in nodes if node.phase() == "failed"]
+    if failed:
+        raise TrueupError(_failures(api, failed))
+    here = {node.key for node in nodes}
+    lost = [node.name for key, node in known.items() if key not in here]
+    lost += [node.name for node in nodes if node.phase() == "ending"]
+    if lost:
+        raise TrueupError(
+            f"{some(lost)} was terminated while it was waited for, by somebody else or by "
+            "Azure (an evicted spot VM); look at CycleCloud's event log"
+        )
 
 
 def _failures(api: Api, nodes: Sequence[Node]) -> str:
@@ -739,7 +760,7 @@ def _failures(api: Api, nodes: Sequence[Node]) -> str:
 def _late(count: int, patience: Patience, outcome: Outcome) -> str:
     ready = sum(node.phase() == "ready" for node in outcome.nodes)
     waiting = [node for node in outcome.nodes if node.phase() != "ready"]
-    told = [f"{state}: {some(names)}" for state, names in states_of(waiting).items()]
+    told = _told(waiting)
     if len(outcome.nodes) < count:
         told.append(f"{count - len(outcome.nodes)} not listed by CycleCloud")
         return (
@@ -762,7 +783,7 @@ def _chosen(api: Api, ask: Ask, outcome: Outcome) -> List[Node]:
     if ask.names or ask.ids:
         nodes = list_nodes(api, ask)
         found = [node for node in nodes if node.name in ask.names or node.id in ask.ids]
-        here = {node.name for node in found} | {node.id for node in found}
+        here = {word for node in found for word in (node.name, node.id)}
         outcome.unknown = [word for word in (*ask.names, *ask.ids) if word not in here]
         return found
     if ask.has_request:
@@ -813,31 +834,27 @@ def _terminate(api: Api, ask: Ask, todo: Sequence[Node], outcome: Outcome) -> No
     """Terminating a node twice is terminating it once, so a lost answer is simply asked again."""
     keys = {node.key for node in todo}
     left = list(todo)
-    for attempt in range(TRIES):
-        body: Dict[str, Any] = {}
-        if any(node.id for node in left):
-            body["ids"] = [node.id for node in left if node.id]
-        if any(not node.id for node in left):
-            body["names"] = [node.name for node in left if not node.id]
-        try:
-            answer = api.post(ask.path + "/nodes/terminate", body=body)
-        except Lost:
-            now = [node for node in list_nodes(api, ask) if node.key in keys]
-            left = [node for node in now if not _is_ending(node)]
-            outcome.terminated = [node.name for node in todo if node.key not in _keys(left)]
-            outcome.changed = bool(outcome.terminated)
-            if not left:
-                return
-            if attempt + 1 == TRIES:
-                raise
-            api.sleep(min(2.0**attempt, 30.0))
-        else:
-            _take_terminated(api, answer, todo, left, outcome)
-            return
 
+    def send() -> Dict[str, Any]:
+        body = {
+            "ids": [node.id for node in left if node.id],
+            "names": [node.name for node in left if not node.id],
+        }
+        body = {key: words for key, words in body.items() if words}
+        return api.post(ask.path + "/nodes/terminate", body=body)
 
-def _keys(nodes: Sequence[Node]) -> List[str]:
-    return [node.key for node in nodes]
+    def gone(_error: TrueupError) -> bool:
+        left[:] = [
+            node for node in list_nodes(api, ask) if node.key in keys and not _is_ending(node)
+        ]
+        still = {node.key for node in left}
+        outcome.terminated = [node.name for node in todo if node.key not in still]
+        outcome.changed = bool(outcome.terminated)
+        return not left
+
+    answer = _sent(api, send, gone)
+    if answer is not None:
+        _take_terminated(api, answer, todo, left, outcome)
 
 
 def _take_terminated(
@@ -847,12 +864,11 @@ def _take_terminated(
     asked: Sequence[Node],
     outcome: Outcome,
 ) -> None:
-    outcome.changed = True
-    outcome.operation_id = str(answer["operationId"]) if answer.get("operationId") else None
+    outcome.note(answer)
     told = [one for one in answer.get("nodes") or [] if isinstance(one, dict)]
     errors = [one for one in told if one.get("status") == "Error"]
-    bad = {str(one.get("id")) for one in errors} | {str(one.get("name")) for one in errors}
-    refused = [node for node in asked if node.id in bad or node.name in bad]
+    bad = {str(one.get(key)) for one in errors for key in ("id", "name")}
+    refused = [node for node in asked if {node.id, node.name} & bad]
     outcome.terminated = [node.name for node in todo if node not in refused]
     outcome.changed = bool(outcome.terminated)
     if errors:
@@ -872,7 +888,7 @@ def _wait_gone(api: Api, ask: Ask, keys: Any, patience: Patience, outcome: Outco
         if not nodes:
             return
         if seconds + patience.poll_seconds > patience.timeout_seconds:
-            told = [f"{state}: {some(names)}" for state, names in states_of(nodes).items()]
+            told = _told(nodes)
             raise TrueupError(
                 f"after {outcome.waited_seconds:g} s {len(nodes)} nodes are still there "
                 f"({'; '.join(told)}) and may be billed; run it again to wait on, or see "
