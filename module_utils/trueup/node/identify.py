@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .affinity import layouts
+from .infiniband import read_port
 from .nvidia_smi import Gpu
+from .sysfs import entries, text_of
 from .topology import Topology, format_cpu_list
 
 if TYPE_CHECKING:
@@ -35,7 +37,6 @@ _GIB = 1024**3
 # What the kernel keeps for itself, and documents that round up: ND96amsr_A100_v4 shows 1771.8 of
 # 1900 GiB (0.93), the other described sizes 0.98 or more. GPUs are within 2 % of what they have.
 _LEAST_MEMORY = 0.9
-_PCI_ADDRESS = r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
 # What Azure's HPC images say of what is in them, a JSON object of component to version
 # (Azure/azhpc-images, utils/utilities.sh, 2026-07-29).
 _HPC_IMAGE_COMPONENTS = "/opt/azurehpc/component_versions.txt"
@@ -326,7 +327,7 @@ def _described_cpus(topology: Topology | None) -> dict[str, Any]:
 
 def is_azure_chassis(sysfs_root: str) -> bool:
     """Whether the machine's DMI data say that it is an Azure VM (readable without root)."""
-    tag = _text(Path(sysfs_root, "class", "dmi", "id", "chassis_asset_tag"))
+    tag = text_of(Path(sysfs_root, "class", "dmi", "id", "chassis_asset_tag"))
     return tag == _AZURE_CHASSIS_TAG
 
 
@@ -334,12 +335,10 @@ def read_gpus(sysfs_root: str) -> tuple[Gpu, ...]:
     """NVIDIA GPUs on the PCI bus, by address, whether or not a driver is there."""
     found = []
     # Addresses are hexadecimal with leading zeros, so they sort as text.
-    devices = sorted(
-        _entries(Path(sysfs_root, "bus", "pci", "devices")), key=lambda path: path.name
-    )
+    devices = sorted(entries(Path(sysfs_root, "bus", "pci", "devices")), key=lambda path: path.name)
     for device in devices:
-        display = _text(device / "class")[:6] in _DISPLAY_CLASSES
-        if display and _text(device / "vendor") == _NVIDIA:
+        display = text_of(device / "class")[:6] in _DISPLAY_CLASSES
+        if display and text_of(device / "vendor") == _NVIDIA:
             found.append(Gpu(name=None, pci=device.name, memory_bytes=None))
     return tuple(found)
 
@@ -351,25 +350,7 @@ def read_infiniband(sysfs_root: str) -> list[dict[str, Any]]:
     function of accelerated networking, which shows here too. ``numa_node`` is None where the
     machine does not say.
     """
-    devices = []
-    for device in _entries(Path(sysfs_root, "class", "infiniband")):
-        port = device / "ports" / "1"
-        rate = re.match(r"([0-9]+(?:\.[0-9]+)?) Gb/sec", _text(port / "rate"))
-        state = re.match(r"[0-9]+: (\w+)", _text(port / "state"))
-        node = _text(device / "device" / "numa_node")
-        # The device is a link to its place on the PCI bus.
-        pci = (device / "device").resolve().name
-        devices.append(
-            {
-                "device": device.name,
-                "pci": pci if re.fullmatch(_PCI_ADDRESS, pci) else None,
-                "rate_gbps": None if rate is None else float(rate.group(1)),
-                "state": None if state is None else state.group(1),
-                "link_layer": _text(port / "link_layer") or None,
-                "numa_node": int(node) if node.isdigit() else None,
-            }
-        )
-    return devices
+    return [read_port(device) for device in entries(Path(sysfs_root, "class", "infiniband"))]
 
 
 def read_nvme(sysfs_root: str) -> list[dict[str, Any]]:
@@ -378,14 +359,14 @@ def read_nvme(sysfs_root: str) -> list[dict[str, Any]]:
     ``local`` is true for Azure's local disks, whose content is lost when the VM is deallocated.
     """
     disks = []
-    for controller in _entries(Path(sysfs_root, "class", "nvme")):
-        model = _text(controller / "model")
-        for space in _entries(controller):
+    for controller in entries(Path(sysfs_root, "class", "nvme")):
+        model = text_of(controller / "model")
+        for space in entries(controller):
             # With multipath the controller's entry is nvme0c0n1, and the disk to use is nvme0n1.
             name = re.fullmatch(r"(nvme[0-9]+)(?:c[0-9]+)?(n[0-9]+)", space.name)
             if name is None:
                 continue
-            sectors = _text(space / "size")
+            sectors = text_of(space / "size")
             disks.append(
                 {
                     "device": name.group(1) + name.group(2),
@@ -400,7 +381,7 @@ def read_nvme(sysfs_root: str) -> list[dict[str, Any]]:
 def read_memory_bytes(procfs_root: str) -> int | None:
     """Usable memory of the machine (MemTotal); None when it does not say."""
     match = re.search(
-        r"^MemTotal:\s+([0-9]+) kB$", _text(Path(procfs_root, "meminfo")), re.MULTILINE
+        r"^MemTotal:\s+([0-9]+) kB$", text_of(Path(procfs_root, "meminfo")), re.MULTILINE
     )
     return None if match is None else int(match.group(1)) * 1024
 
@@ -424,7 +405,7 @@ def read_secure_boot(sysfs_root: str) -> bool | None:
 def read_hpc_image(path: str = _HPC_IMAGE_COMPONENTS) -> dict[str, str] | None:
     """What an Azure HPC image says is in it, component to version; None on any other image."""
     try:
-        components = json.loads(_text(Path(path)))
+        components = json.loads(text_of(Path(path)))
     except ValueError:
         return None
     if not isinstance(components, dict):
@@ -447,7 +428,7 @@ def read_free_bytes(paths: Sequence[str] = _FREE_SPACE_OF) -> dict[str, int]:
 def read_os_release(path: str = "/etc/os-release") -> dict[str, str]:
     """The assignments of os-release(5); empty when the file is not there."""
     values = {}
-    for line in _text(Path(path)).splitlines():
+    for line in text_of(Path(path)).splitlines():
         name, separator, value = line.partition("=")
         if separator and re.fullmatch(r"[A-Z_]+[A-Z0-9_]*", name):
             try:
@@ -455,27 +436,3 @@ def read_os_release(path: str = "/etc/os-release") -> dict[str, str]:
             except ValueError:
                 values[name] = value
     return values
-
-
-def _entries(folder: Path) -> list[Path]:
-    try:
-        paths = list(folder.iterdir())
-    except OSError:
-        return []
-    # mlx5_ib2 before mlx5_ib10, nvme2n1 before nvme10n1.
-    return sorted(
-        paths,
-        key=lambda path: [
-            (0, int(part), "") if part.isdigit() else (1, 0, part)
-            for part in re.split(r"([0-9]+)", path.name)
-        ],
-    )
-
-
-def _text(path: Path) -> str:
-    """The stripped text of a small file; empty when the machine does not have it."""
-    try:
-        with path.open(encoding="utf-8", errors="replace") as stream:
-            return stream.read(65536).strip()
-    except OSError:
-        return ""

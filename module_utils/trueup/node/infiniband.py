@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import BadInput
+from .sysfs import entries, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -84,33 +85,43 @@ def read_devices(sysfs_root: str) -> list[dict[str, Any]]:
     in Gb/s as the link runs. What the machine does not say is None.
     """
     devices = []
-    for device in sorted(_entries(Path(sysfs_root, "class", "infiniband")), key=_natural):
+    for device in entries(Path(sysfs_root, "class", "infiniband")):
         port = device / "ports" / "1"
-        rate = re.match(r"([0-9]+(?:\.[0-9]+)?) Gb/sec", _text(port / "rate"))
-        link_layer = _text(port / "link_layer") or None
+        row = read_port(device)
         # rxe alone tells its interface so (drivers/infiniband/sw/rxe/rxe_verbs.c, parent_show).
-        parent = _text(device / "parent")
-        pci = (device / "device").resolve().name
-        node = _text(device / "device" / "numa_node")
-        kind = {"InfiniBand": INFINIBAND, "Ethernet": ETHERNET}.get(link_layer or "")
+        parent = text_of(device / "parent")
+        if parent:
+            row.update(pci=None, numa_node=None)
+        kind = {"InfiniBand": INFINIBAND, "Ethernet": ETHERNET}.get(row["link_layer"])
+        own = sorted(path.name for path in entries(device / "device" / "net"))
         devices.append(
             {
-                "device": device.name,
+                **row,
                 "kind": SOFT_ROCE if parent else kind,
-                "pci": pci if _PCI_ADDRESS.fullmatch(pci) and not parent else None,
-                "rate_gbps": None if rate is None else float(rate.group(1)),
-                "state": _after_number(_text(port / "state")),
-                "physical_state": _after_number(_text(port / "phys_state")),
-                "link_layer": link_layer,
-                "numa_node": int(node) if node.isdigit() and not parent else None,
-                "firmware": _text(device / "fw_ver") or None,
-                "interfaces": [parent]
-                if parent
-                else sorted(path.name for path in _entries(device / "device" / "net")),
+                "physical_state": _after_number(port / "phys_state"),
+                "firmware": text_of(device / "fw_ver") or None,
+                "interfaces": [parent] if parent else own,
                 "counters": _counters(port),
             }
         )
     return devices
+
+
+def read_port(device: Path) -> dict[str, Any]:
+    """A device and its first port: name, PCI address, rate, state, link layer, NUMA node."""
+    port = device / "ports" / "1"
+    rate = re.match(r"([0-9]+(?:\.[0-9]+)?) Gb/sec", text_of(port / "rate"))
+    node = text_of(device / "device" / "numa_node")
+    # The device is a link to its place on the PCI bus.
+    pci = (device / "device").resolve().name
+    return {
+        "device": device.name,
+        "pci": pci if _PCI_ADDRESS.fullmatch(pci) else None,
+        "rate_gbps": None if rate is None else float(rate.group(1)),
+        "state": _after_number(port / "state"),
+        "link_layer": text_of(port / "link_layer") or None,
+        "numa_node": int(node) if node.isdigit() else None,
+    }
 
 
 def counter_problems(devices: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -136,7 +147,7 @@ def _counters(port: Path) -> dict[str, int | None]:
     read: dict[str, int | None] = {}
     for folder, names in _COUNTERS.items():
         for name in names:
-            text = _text(port / folder / name)
+            text = text_of(port / folder / name)
             read[name] = int(text) if re.fullmatch(r"[0-9]+", text) else None
     return read
 
@@ -147,7 +158,7 @@ def read_driver(sysfs_root: str) -> str | None:
     ``modinfo -F srcversion mlx5_core`` gives that of the module on the disk: where they differ, a
     newer driver waits for a reboot.
     """
-    return _text(Path(sysfs_root, "module", "mlx5_core", "srcversion")) or None
+    return text_of(Path(sysfs_root, "module", "mlx5_core", "srcversion")) or None
 
 
 def persistent_names(devices: Sequence[Mapping[str, Any]]) -> dict[str, str]:
@@ -248,28 +259,6 @@ def _number(value: float | None) -> str:
     return "an unknown number" if value is None else f"{value:g}"
 
 
-def _after_number(text: str) -> str | None:
-    match = re.match(r"[0-9]+: (\w+)", text)
+def _after_number(path: Path) -> str | None:
+    match = re.match(r"[0-9]+: (\w+)", text_of(path))
     return None if match is None else match.group(1)
-
-
-def _natural(path: Path) -> list[tuple[int, int, str]]:
-    """mlx5_ib2 before mlx5_ib10."""
-    parts = re.split(r"([0-9]+)", path.name)
-    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in parts]
-
-
-def _entries(folder: Path) -> list[Path]:
-    try:
-        return list(folder.iterdir())
-    except OSError:
-        return []
-
-
-def _text(path: Path) -> str:
-    """The stripped text of a small file; empty when the machine does not have it."""
-    try:
-        with path.open(encoding="utf-8", errors="replace") as stream:
-            return stream.read(65536).strip()
-    except OSError:
-        return ""

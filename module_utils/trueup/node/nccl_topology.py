@@ -48,7 +48,6 @@ _SPEEDS = {
     "32.0 GT/s PCIe": 240,
     "64.0 GT/s PCIe": 480,
 }
-_SPEED_UNKNOWN = 60
 _WIDTH_UNKNOWN = 16
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import BadInput, ParseError
+from .sysfs import entries, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -187,7 +188,7 @@ def read_topology(root: str = "/sys", allowed: Iterable[int] | None = None) -> T
 
 
 def _online(cpu_dir: Path) -> set[int]:
-    text = _text(cpu_dir / "online")
+    text = text_of(cpu_dir / "online")
     if text:
         return set(parse_cpu_list(text))
     return {number for number, _ in _numbered(cpu_dir, "cpu")}
@@ -196,7 +197,7 @@ def _online(cpu_dir: Path) -> set[int]:
 def _siblings(folder: Path, cpu: int) -> Cpus:
     # core_cpus_list is the name since Linux 5.3; thread_siblings_list is what older kernels have.
     for name in ("core_cpus_list", "thread_siblings_list"):
-        text = _text(folder / "topology" / name)
+        text = text_of(folder / "topology" / name)
         if text:
             return parse_cpu_list(text)
     return (cpu,)
@@ -205,11 +206,11 @@ def _siblings(folder: Path, cpu: int) -> Cpus:
 def _caches(folder: Path, cpu: int) -> list[_Cache]:
     caches = []
     for _, path in _numbered(folder, "index"):
-        level = _text(path / "level")
-        if not level.isdigit() or _text(path / "type") == "Instruction":
+        level = text_of(path / "level")
+        if not level.isdigit() or text_of(path / "type") == "Instruction":
             continue
-        shared = parse_cpu_list(_text(path / "shared_cpu_list")) or (cpu,)
-        caches.append(_Cache(int(level), shared, _cache_size(_text(path / "size"))))
+        shared = parse_cpu_list(text_of(path / "shared_cpu_list")) or (cpu,)
+        caches.append(_Cache(int(level), shared, _cache_size(text_of(path / "size"))))
     return caches
 
 
@@ -222,33 +223,22 @@ def _numa(folder: Path, usable: set[int]) -> tuple[dict[int, Cpus], dict[int, in
     nodes: dict[int, Cpus] = {}
     memory: dict[int, int] = {}
     for number, path in _numbered(folder, "node"):
-        cpus = _within(parse_cpu_list(_text(path / "cpulist")), usable)
+        cpus = _within(parse_cpu_list(text_of(path / "cpulist")), usable)
         # A node without usable CPUs is memory only (or not ours): nothing can be placed there.
         if cpus:
             nodes[number] = cpus
-        total = re.search(r"MemTotal:\s*([0-9]+) kB", _text(path / "meminfo"))
+        total = re.search(r"MemTotal:\s*([0-9]+) kB", text_of(path / "meminfo"))
         if total is not None:
             memory[number] = int(total.group(1)) * 1024
     return nodes or {0: tuple(sorted(usable))}, memory
 
 
 def _numbered(folder: Path, prefix: str) -> list[tuple[int, Path]]:
-    try:
-        paths = list(folder.iterdir())
-    except OSError:
-        return []
-    matches = ((re.fullmatch(re.escape(prefix) + r"([0-9]+)", path.name), path) for path in paths)
+    matches = (
+        (re.fullmatch(re.escape(prefix) + r"([0-9]+)", path.name), path) for path in entries(folder)
+    )
     return sorted((int(match.group(1)), path) for match, path in matches if match)
 
 
 def _within(cpus: Cpus, usable: set[int]) -> Cpus:
     return tuple(cpu for cpu in cpus if cpu in usable)
-
-
-def _text(path: Path) -> str:
-    """The stripped text of a sysfs file; empty when the machine does not have it."""
-    try:
-        with path.open(encoding="ascii", errors="replace") as stream:
-            return stream.read(65536).strip()
-    except OSError:
-        return ""
