@@ -1,0 +1,55 @@
+"""What a parser must stand: a damaged output gives the right figures or an error."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import strategies as st
+from trueup.errors import ParseError
+
+
+def changed(text: str, pattern: str, replacement: str, count: int = 1) -> str:
+    """With ``count`` matches of the pattern replaced (0: all, and there is one)."""
+    result, found = re.subn(pattern, replacement, text, count=count, flags=re.MULTILINE)
+    assert found == (count or max(found, 1))
+    return result
+
+
+def refuses(parse: Callable[[str], Any], *outputs: tuple[str, str]) -> Callable[..., None]:
+    """Tests: an output, and a part of the error that it gives."""
+
+    @pytest.mark.parametrize(("text", "message"), outputs)
+    def test(text: str, message: str) -> None:
+        with pytest.raises(ParseError, match=re.escape(message)):
+            parse(text)
+
+    return test
+
+
+def damaged(text: str, data: st.DataObject, *kinds: str) -> str:
+    """The text, cut somewhere, or with a line ``lost`` or ``doubled``, or two ``swapped``."""
+    kind = data.draw(st.sampled_from(kinds))
+    if kind == "cut":
+        return text[: data.draw(st.integers(0, len(text)))]
+    lines = text.splitlines(keepends=True)
+    places = st.integers(0, len(lines) - 1)
+    one = data.draw(places)
+    if kind == "lost":
+        del lines[one]
+    elif kind == "doubled":
+        lines.insert(one, lines[one])
+    else:
+        two = data.draw(places)
+        lines[one], lines[two] = lines[two], lines[one]
+    return "".join(lines)
+
+
+def same_or_refused(read: Callable[[str], Any], text: str, right: Any) -> bool:
+    """Whether the text gives these figures, or an error."""
+    try:
+        return bool(read(text) == right)
+    except ParseError:
+        return True
