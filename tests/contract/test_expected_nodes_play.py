@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import plays
 import pytest
 from trueup_analysis.figures.expected_nodes import ExpectedNode, expected_nodes, silent_runs
 from trueup_analysis.load import load
@@ -119,26 +119,9 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write(folder / "library" / "returns_record.py", MODULE)
     for name in ("main", "benchmark"):
         write(folder / "roles" / "breaks" / "tasks" / f"{name}.yml", BREAKS)
-    done = subprocess.run(
-        [
-            str(Path(sys.executable).with_name("ansible-playbook")),
-            *("-i", "hosts.json", "plays.yml", "--limit", "all:localhost:!left"),
-        ],
-        cwd=folder,
-        env={
-            "PATH": "/usr/bin:/bin",
-            "HOME": str(folder),
-            "ANSIBLE_CONFIG": str(folder / "ansible.cfg"),
-            "ANSIBLE_CALLBACK_PLUGINS": str(ROOT / "plugins" / "callback"),
-            "ANSIBLE_CALLBACKS_ENABLED": "trueup_records",
-            "ANSIBLE_LIBRARY": str(folder / "library"),
-            "ANSIBLE_PIPELINING": "1",
-            "TRUEUP_RESULTS": str(folder / "results"),
-            "LC_ALL": "C.UTF-8",
-        },
-        capture_output=True,
-        text=True,
-        check=False,
+    limit = ("--limit", "all:localhost:!left")
+    done = plays.bare(
+        folder, "-i", "hosts.json", "plays.yml", *limit, env={"ANSIBLE_PIPELINING": "1"}
     )
     # 4: a host was unreachable.
     assert done.returncode == 4, done.stdout + done.stderr

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import plays
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -88,23 +88,14 @@ def _calls(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     ]
     (folder / "play.yml").write_text(json.dumps(play))
     (folder / "hosts.json").write_text(json.dumps({"all": {"hosts": hosts}}))
-    done = subprocess.run(
-        [
-            str(Path(sys.executable).with_name("ansible-playbook")),
-            *("--inventory", str(folder / "hosts.json"), str(folder / "play.yml")),
-        ],
+    done = plays.playbook(
+        folder,
+        *("--inventory", str(folder / "hosts.json"), str(folder / "play.yml")),
         env={
-            **os.environ,
-            "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
-            "ANSIBLE_CACHE_PLUGIN_CONNECTION": str(folder / "facts"),
             "PATH": f"{folder}/bin:{os.environ['PATH']}",
             "SHOWN": str(folder / "shown"),
             "CALLED": str(folder / "called"),
         },
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return (folder / "called").read_text().splitlines()

@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import pwd
 import stat
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import plays
 import pytest
-import yaml
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,32 +51,8 @@ class Node:
             "hf_model_token_file": str(self.token),
             **variables,
         }
-        play = {"hosts": "all", "gather_facts": False, "roles": ["hf_model"], "vars": given}
-        (self.folder / "play.yml").write_text(yaml.safe_dump([play]))
-        done = subprocess.run(
-            [
-                str(Path(sys.executable).with_name("ansible-playbook")),
-                *("-i", "localhost,", "-c", "local", "-vvv", "--diff"),
-                *("-e", f"ansible_python_interpreter={sys.executable}"),
-                *options,
-                "play.yml",
-            ],
-            cwd=self.folder,
-            env={
-                **os.environ,
-                "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
-                "ANSIBLE_ROLES_PATH": str(ROOT / "roles"),
-                "ANSIBLE_CACHE_PLUGIN": "memory",
-                "TRUEUP_RESULTS": str(self.folder / "results"),
-            },
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        said = done.stdout + done.stderr
-        recaps = [line for line in said.splitlines() if "changed=" in line and "ok=" in line]
-        count = int(recaps[-1].split("changed=")[1].split()[0]) if recaps else -1
-        return done.returncode, count, said
+        play = {"roles": ["hf_model"], "vars": given}
+        return plays.counted(plays.roles(self.folder, play, "-vvv", "--diff", *options))
 
     def calls(self) -> list[str]:
         kept = self.cache / "calls"

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import plays
 import pytest
 from metadata_server import document, send, serving
 
@@ -66,24 +64,7 @@ def _play(tmp_path_factory: pytest.TempPathFactory) -> Identified:
         }
         inventory = folder / "hosts.json"
         inventory.write_text(json.dumps({"all": {"hosts": hosts}}))
-        run = subprocess.run(
-            [
-                *(str(Path(sys.executable).parent / "ansible-playbook"), str(after)),
-                *("-i", str(inventory), "-c", "local"),
-                *("-e", f"ansible_python_interpreter={sys.executable}"),
-            ],
-            cwd=ROOT,
-            env={
-                **os.environ,
-                "ANSIBLE_NOCOLOR": "1",
-                "ANSIBLE_CACHE_PLUGIN_CONNECTION": str(folder / "facts"),
-                "TRUEUP_RESULTS": str(folder / "results"),
-            },
-            capture_output=True,
-            text=True,
-            timeout=600,
-            check=False,
-        )
+        run = plays.playbook(folder, str(after), "-i", str(inventory), *plays.LOCAL)
     assert run.returncode == 0, run.stdout + run.stderr
     kept = {name: json.loads((folder / f"{name}.json").read_text()) for name in NODES}
     return Identified(run.stdout, kept, {name: len(served[name][1]) for name in NODES})

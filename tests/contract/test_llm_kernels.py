@@ -4,14 +4,13 @@ line of Python: built once, built again for another commit, and refused where it
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import plays
 import pytest
-import yaml
 
 ROOT = Path(__file__).parent.parent.parent
 BUILD = """
@@ -85,32 +84,8 @@ class Node:
             # The reboot is not tried.
             "trueup_node": {"container": True},
         }
-        play = {"hosts": "all", "gather_facts": False, "roles": ["llm_kernels"], "vars": variables}
-        (self.folder / "play.yml").write_text(yaml.safe_dump([play]))
-        done = subprocess.run(
-            [
-                str(Path(sys.executable).with_name("ansible-playbook")),
-                *("-i", "localhost,", "-c", "local"),
-                *("-e", f"ansible_python_interpreter={sys.executable}"),
-                *options,
-                "play.yml",
-            ],
-            cwd=self.folder,
-            env={
-                **os.environ,
-                "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
-                "ANSIBLE_ROLES_PATH": str(ROOT / "roles"),
-                "ANSIBLE_CACHE_PLUGIN": "memory",
-                "TRUEUP_RESULTS": str(self.folder / "results"),
-            },
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        said = done.stdout + done.stderr
-        changed = [line for line in said.splitlines() if "changed=" in line]
-        count = int(changed[-1].split("changed=")[1].split()[0]) if changed else -1
-        return done.returncode, count, said
+        play = {"roles": ["llm_kernels"], "vars": variables}
+        return plays.counted(plays.roles(self.folder, play, *options))
 
     def builds(self) -> int:
         built = self.folder / "home/src/tiny/built"

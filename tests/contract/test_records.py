@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 import devito_bench
+import plays
 import pytest
 import stream_bench
 from ansible.module_utils.trueup.node.topology import Topology
@@ -122,29 +123,8 @@ def play(
             "spoils": spoils,
         }
     )
-    return subprocess.run(
-        [
-            str(Path(sys.executable).with_name("ansible-playbook")),
-            "play.yml",
-            *("-e", names),
-            *(["--check"] if check else []),
-        ],
-        cwd=tmp_path,
-        env={
-            "PATH": "/usr/bin:/bin",
-            "HOME": str(tmp_path),
-            "ANSIBLE_CONFIG": str(tmp_path / "ansible.cfg"),
-            "ANSIBLE_CALLBACK_PLUGINS": str(ROOT / "plugins" / "callback"),
-            "ANSIBLE_CALLBACKS_ENABLED": "trueup_records",
-            "ANSIBLE_LIBRARY": str(tmp_path / "library"),
-            "TRUEUP_RESULTS": str(tmp_path / "results"),
-            "TRUEUP_RUN_FILE": run_file,
-            "LC_ALL": "C.UTF-8",
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    arguments = ("play.yml", "-e", names, *(["--check"] if check else []))
+    return plays.bare(tmp_path, *arguments, env={"TRUEUP_RUN_FILE": run_file})
 
 
 def a_record(case: str, **changes: object) -> dict[str, object]:

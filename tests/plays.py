@@ -1,0 +1,120 @@
+"""Runs ansible-playbook as the contracts need it, with this Python, and keeps all in a folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).parent.parent
+# Every host is this machine.
+LOCAL = ("-c", "local", "-e", f"ansible_python_interpreter={sys.executable}")
+
+
+def playbook(
+    folder: Path, *arguments: str, cwd: Path = ROOT, env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run with the project's settings; facts and results go below ``folder``.
+
+    Args:
+        folder: what the test may write.
+        arguments: of ansible-playbook.
+        cwd: where it runs.
+        env: more variables.
+    """
+    own = {
+        **os.environ,
+        "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
+        "ANSIBLE_NOCOLOR": "1",
+        "ANSIBLE_CACHE_PLUGIN_CONNECTION": str(folder / "facts"),
+        "TRUEUP_RESULTS": str(folder / "results"),
+    }
+    return _run(arguments, cwd, {**own, **(env or {})})
+
+
+def roles(
+    folder: Path,
+    play: dict[str, Any],
+    *options: str,
+    hosts: dict[str, Any] | None = None,
+    env: dict[str, str] | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Run a play of the project's roles on this machine; no fact is kept between two runs.
+
+    Args:
+        folder: what the test may write, and where it runs.
+        play: the play, but for hosts and gather_facts.
+        options: of ansible-playbook.
+        hosts: by name, their variables; None: localhost. An inventory of another form is an option.
+        env: more variables; ANSIBLE_STDOUT_CALLBACK=ansible.posix.json for ``answer``.
+    """
+    whole = {"hosts": "all", "gather_facts": False, **play}
+    (folder / "play.yml").write_text(yaml.safe_dump([whole]))
+    inventory = ("-i", "localhost,")
+    if hosts is not None:
+        (folder / "hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": hosts}}))
+        inventory = ("-i", "hosts.yml")
+    own = {"ANSIBLE_ROLES_PATH": str(ROOT / "roles"), "ANSIBLE_CACHE_PLUGIN": "memory"}
+    arguments = ("play.yml", *inventory, *LOCAL, *options)
+    return playbook(folder, *arguments, cwd=folder, env={**own, **(env or {})})
+
+
+def bare(
+    folder: Path, *arguments: str, env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run in a folder of its own with no setting of the project, but with its callback."""
+    own = {
+        "PATH": "/usr/bin:/bin",
+        "HOME": str(folder),
+        "ANSIBLE_CONFIG": str(folder / "ansible.cfg"),
+        "ANSIBLE_CALLBACK_PLUGINS": str(ROOT / "plugins" / "callback"),
+        "ANSIBLE_CALLBACKS_ENABLED": "trueup_records",
+        "ANSIBLE_LIBRARY": str(folder / "library"),
+        "TRUEUP_RESULTS": str(folder / "results"),
+        "LC_ALL": "C.UTF-8",
+    }
+    return _run(arguments, folder, {**own, **(env or {})})
+
+
+# What makes ``roles`` print one JSON document.
+AS_JSON = {"ANSIBLE_STDOUT_CALLBACK": "ansible.posix.json"}
+
+
+def answer(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    """What a run with AS_JSON printed."""
+    said: dict[str, Any] = json.loads(done.stdout[done.stdout.index("{") :])
+    return said
+
+
+def results(said: dict[str, Any], host: str) -> list[dict[str, Any]]:
+    """What each task of an answer gave on a host, in their order."""
+    tasks = [task["hosts"] for play in said["plays"] for task in play["tasks"]]
+    return [task[host] for task in tasks if host in task]
+
+
+def counted(done: subprocess.CompletedProcess[str]) -> tuple[int, int, str]:
+    """Exit status, how many tasks changed something (-1: it never began), all that was said."""
+    said = done.stdout + done.stderr
+    recaps = [line for line in said.splitlines() if "changed=" in line and "ok=" in line]
+    count = int(recaps[-1].split("changed=")[1].split()[0]) if recaps else -1
+    return done.returncode, count, said
+
+
+def _run(
+    arguments: tuple[str, ...], cwd: Path, env: dict[str, str]
+) -> subprocess.CompletedProcess[str]:
+    program = str(Path(sys.executable).with_name("ansible-playbook"))
+    return subprocess.run(
+        [program, *arguments],
+        cwd=cwd,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+    )
