@@ -20,6 +20,8 @@ description:
   - C(trueup_health_findings) takes the same JSON and returns the findings on all nodes.
   - C(trueup_slurm_update) takes what Slurm shows of a node, its verdict and its name in Slurm, and
     returns the arguments of the C(scontrol) that is due.
+  - C(trueup_slurm_down) takes what Slurm shows of all nodes and their names, and returns a sentence
+    for each that cannot run jobs.
 """
 
 
@@ -45,6 +47,7 @@ class FilterModule:
     def filters(self) -> dict[str, Callable[..., Any]]:
         return {
             "trueup_health_findings": trueup_health_findings,
+            "trueup_slurm_down": verdicts.slurm_down,
             "trueup_slurm_update": verdicts.slurm_update,
             "trueup_verdict": trueup_verdict,
         }

@@ -11,13 +11,16 @@ from ..errors import BadInput
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["findings", "node_verdict", "slurm_update"]
+__all__ = ["findings", "node_verdict", "slurm_down", "slurm_update"]
 
 # From the worst; a node of which anything passed, and nothing worse was found, passes.
 _ORDER = ("fail", "not measured", "warn", "pass", "no verdict")
 _FINDINGS = ("fail", "not measured", "warn")
 # Slurm cuts long reasons.
 _REASON_CHARACTERS = 180
+# States in which a node takes no jobs and will not by itself; * is appended to one that does not
+# respond (scontrol(1), NODE STATES).
+_DOWN = {"DOWN", "FAIL", "ERROR", "UNKNOWN", "INVAL", "INVALID_REG", "NOT_RESPONDING"}
 
 
 def node_verdict(text: str, node: str, planned: Sequence[str]) -> dict[str, Any]:
@@ -77,6 +80,44 @@ def slurm_update(shown: str, verdict: Mapping[str, Any], node: str) -> list[str]
     if well and drained and "Reason=trueup:" in shown:
         return [*update, "state=resume"]
     return []
+
+
+def slurm_down(shown: str, names: Sequence[str]) -> list[str]:
+    """What keeps the nodes ``names`` from taking jobs, a sentence each.
+
+    A drained node that is otherwise well is somebody's decision, and no problem.
+
+    Args:
+        shown: what `scontrol --oneliner show nodes` prints.
+        names: of all nodes, in Slurm.
+    """
+    found = {}
+    for line in shown.splitlines():
+        values = dict(re.findall(r"(?:^|\s)(NodeName|State|Reason)=(.*?)(?=\s+[A-Za-z]+=|$)", line))
+        if "NodeName" in values:
+            found[values["NodeName"]] = values
+    problems = [
+        f"node {name} is not known to slurmctld: restart slurmctld"
+        for name in names
+        if name not in found
+    ]
+    for name in names:
+        state = found.get(name, {}).get("State", "")
+        words = set(re.sub(r"[*~#!%$@^-]+$", "", state).split("+"))
+        if "*" in state or words & _DOWN:
+            reason = found[name].get("Reason", "").strip()
+            because = f", reason: {reason}" if reason else ""
+            problems.append(f"node {name} is {state}{because}{_mend(name, words, reason)}")
+    return problems
+
+
+def _mend(name: str, words: set[str], reason: str) -> str:
+    if words & {"INVALID_REG", "INVAL"} or reason.startswith(("Low ", "gres/")):
+        return (
+            ": it has less than slurm.conf says (compare `slurmd -C` on it); mend that and"
+            f" `scontrol update nodename={name} state=resume`"
+        )
+    return f": see `systemctl status slurmd munge` and /var/log/slurm/slurmd.log on {name}"
 
 
 def _rows(text: str) -> list[dict[str, Any]]:

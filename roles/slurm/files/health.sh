@@ -1,30 +1,28 @@
 #!/bin/sh
 # Written by trueup (role slurm). Whether this node has what its jobs rely on; its last line says what is missing.
-{% if __slurm_gpus | int > 0 %}
+
 found=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU ')
-if [ "$found" -ne {{ __slurm_gpus | int }} ]; then
-  echo "$found of {{ __slurm_gpus | int }} GPUs answer (nvidia-smi -L)"
+if [ "$found" -ne @GPUS@ ]; then
+  echo "$found of @GPUS@ GPUs answer (nvidia-smi -L)"
   exit 1
 fi
-{% endif %}
-{% if __slurm_links | int > 0 %}
+
 found=0
 for port in /sys/class/infiniband/*/ports/1; do
   if grep -q InfiniBand "$port/link_layer" 2>/dev/null && grep -q ACTIVE "$port/state"; then found=$((found + 1)); fi
 done
-if [ "$found" -lt {{ __slurm_links | int }} ]; then
-  echo "$found of {{ __slurm_links | int }} InfiniBand links are active"
+if [ "$found" -lt @LINKS@ ]; then
+  echo "$found of @LINKS@ InfiniBand links are active"
   exit 1
 fi
-{% endif %}
-{% if __slurm_scratch %}
-folder={{ __slurm_scratch | quote }}
-{% if not __slurm_own_scratch %}
+
+folder=@SCRATCH@
+
 if ! mountpoint -q "$folder"; then
   echo "$folder is not mounted"
   exit 1
 fi
-{% endif %}
+
 # With bytes in it: an empty file can be made on a full file system too. And df, since root may write to what file
 # systems keep back from users.
 file=$(mktemp "$folder/.trueup-health.XXXXXX" 2>/dev/null)
@@ -35,5 +33,5 @@ if [ -z "$file" ] || ! head -c 65536 /dev/zero 2>/dev/null > "$file" ||
   exit 1
 fi
 rm -f "$file"
-{% endif %}
+
 exit 0

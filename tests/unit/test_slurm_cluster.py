@@ -2,35 +2,19 @@
 
 from __future__ import annotations
 
-import base64
 import re
-from pathlib import Path
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from trueup_slurm import (
-    cpu_word,
-    gpu_type,
-    hostlist,
-    slurm_key_problem,
-    slurm_node_problems,
-    slurm_plan,
-)
+from role_plans import asked
+from trueup.cluster.slurm.cluster import PARTS, Cluster, cluster_of
+from trueup.cluster.slurm.files import settings as settings_of
+from trueup.cluster.slurm.names import cpu_word, gpu_type, hostlist
+from trueup.cluster.verdicts import slurm_down
 
-ROOT = Path(__file__).parent.parent.parent
-SETTINGS: dict[str, Any] = {
-    "topologies": str(ROOT / "catalog" / "topologies.yml"),
-    "memory_reserve_mib": 1024,
-    "memory_reserve_percent": 2,
-    "partitions": [],
-    "partition_options": {"MaxTime": "INFINITE"},
-    "topology": [],
-    "select": "CR_Core_Memory",
-    "cgroup": "auto",
-    "mpi": "auto",
-}
 GIB = 1024**3
 HB = {
     "family": "hbv3",
@@ -78,11 +62,18 @@ def host(
     return {"ansible_facts": facts, **variables}
 
 
+def cluster(
+    parts: dict[str, list[str]], hostvars: dict[str, Any], **settings: Any
+) -> dict[str, Any]:
+    given = {part: parts.get(part, []) for part in PARTS}
+    return asdict(cluster_of(given, replace(asked("slurm", {}, **settings), hostvars=hostvars)))
+
+
 def plan(hosts: dict[str, dict[str, Any]], **settings: Any) -> dict[str, Any]:
     """Of a head and the compute hosts given."""
     variables = {"head": host("head", HB, {}), **hosts}
-    parts = {"controller": ["head"], "accounting": ["head"], "compute": list(hosts), "login": []}
-    return slurm_plan(parts, variables, {**SETTINGS, **settings})
+    parts = {"controller": ["head"], "accounting": ["head"], "compute": list(hosts)}
+    return cluster(parts, variables, **settings)
 
 
 def test_nodes_that_are_alike_stand_in_one_line() -> None:
@@ -120,7 +111,6 @@ def test_gpus_stand_in_both_files_with_the_cores_of_the_catalog() -> None:
         "NodeName=nd-1 Name=gpu Type=a100 File=/dev/nvidia[4-5] Cores=72-95",
         "NodeName=nd-1 Name=gpu Type=a100 File=/dev/nvidia[6-7] Cores=48-71",
     ]
-    assert made["gres_types"] == ["gpu"]
 
 
 def test_gpus_are_detected_where_slurm_can_and_plain_where_the_size_is_not_known() -> None:
@@ -181,10 +171,10 @@ def test_the_host_of_accounting_is_reached_by_its_address_and_called_by_its_name
         "a": host("a", HB, {}),
         "l": host("l", HB, {}),
     }
-    made = slurm_plan(parts, variables, SETTINGS)
+    made = cluster(parts, variables)
     assert (made["controller"], made["accounting"], made["accounting_hostname"]) == (
-        ["db(10.0.0.4)"],
-        ["10.0.0.4"],
+        "db(10.0.0.4)",
+        "10.0.0.4",
         "db",
     )
     assert made["names"] == ["10.0.0.4", "a"]
@@ -241,7 +231,9 @@ def test_partitions_of_ones_own() -> None:
 
 
 def chosen(made: dict[str, Any]) -> tuple[str, ...]:
-    return tuple(made[key] for key in ("proctrack", "task_plugin", "jobacct_gather", "mpi"))
+    block = settings_of(asked("slurm", {}).options, Cluster(**made))[1]
+    names = ("ProctrackType", "TaskPlugin", "JobAcctGatherType", "MpiDefault")
+    return tuple(block[name] for name in names)
 
 
 def test_all_hosts_together_decide_what_is_used() -> None:
@@ -294,7 +286,7 @@ def test_what_is_no_cluster_is_named() -> None:
         "e": host("e", {**HB, "memory_bytes": GIB}, {}, slurm_node_name="a"),
     }
     parts = {"controller": ["a", "b"], "accounting": ["a", "b"], "compute": ["a", "b", "c d", "e"]}
-    assert slurm_plan(parts, variables, SETTINGS)["problems"] == [
+    assert cluster(parts, variables)["problems"] == [
         "the group slurm_controller has 2 hosts: a, b; give it one",
         "the group slurm_accounting has 2 hosts: a, b; give it one, or none",
         (
@@ -308,7 +300,7 @@ def test_what_is_no_cluster_is_named() -> None:
         ),
         "e has 1024 MiB of memory, of which slurm_memory_reserve_mib keeps 1024: keep less",
     ]
-    empty = slurm_plan({"controller": ["a"]}, variables, SETTINGS)["problems"]
+    empty = cluster({"controller": ["a"]}, variables)["problems"]
     assert empty == ["the group slurm_compute is empty: a cluster needs nodes to run jobs"]
 
 
@@ -380,22 +372,6 @@ def test_cpu_words(model: str | None, word: str) -> None:
     assert cpu_word(model) == word
 
 
-@pytest.mark.parametrize(
-    ("key", "said"),
-    [
-        (base64.b64encode(bytes(32)).decode(), ""),
-        (base64.b64encode(bytes(1024)).decode(), ""),
-        ("\n".join([base64.b64encode(bytes(60)).decode()[n : n + 40] for n in (0, 40)]), ""),
-        ("", "slurm_munge_key is not set"),
-        ("not base64!", "slurm_munge_key is not base64"),
-        (base64.b64encode(bytes(31)).decode(), "slurm_munge_key holds 31 bytes"),
-        (base64.b64encode(bytes(1025)).decode(), "slurm_munge_key holds 1025 bytes"),
-    ],
-)
-def test_munge_keys(key: str, said: str) -> None:
-    assert slurm_key_problem(key)[: len(said) or None] == said
-
-
 # The members that are read, in the form of Slurm 22.05's `scontrol --oneliner show nodes`.
 SHOWN = (
     "NodeName=a Arch=x86_64 CoresPerSocket=2  State=IDLE ThreadsPerCore=1 TmpDisk=0 \n"
@@ -409,7 +385,7 @@ SHOWN = (
 
 
 def test_nodes_that_take_no_jobs_are_named_with_the_reason() -> None:
-    assert slurm_node_problems(SHOWN, ["a", "b", "c", "d", "e", "f"]) == [
+    assert slurm_down(SHOWN, ["a", "b", "c", "d", "e", "f"]) == [
         "node f is not known to slurmctld: restart slurmctld",
         (
             "node b is DOWN*+NOT_RESPONDING, reason: Not responding [slurm@2026-11-21T10:00:00]:"
@@ -424,4 +400,4 @@ def test_nodes_that_take_no_jobs_are_named_with_the_reason() -> None:
 
 
 def test_silence_of_the_controller_is_no_yes() -> None:
-    assert slurm_node_problems("", ["a"]) == ["node a is not known to slurmctld: restart slurmctld"]
+    assert slurm_down("", ["a"]) == ["node a is not known to slurmctld: restart slurmctld"]

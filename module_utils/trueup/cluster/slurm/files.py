@@ -1,0 +1,237 @@
+"""The files of a cluster's host: Slurm's configuration, MariaDB's part, and the hooks of jobs."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Any
+
+from ...node import systemd
+from ...node.system import catalog_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ...plan import Asked
+    from .cluster import Cluster
+
+__all__ = ["files_of", "settings", "slurmdbd_conf"]
+
+_LIBEXEC = "/usr/local/libexec/trueup"
+_WRITTEN = "# Written by trueup (role slurm)"
+_COMMENTS = {
+    "ReturnToService": (
+        "# A node that was lost, for whatever reason, works again when it registers with what"
+        " stands here.\n"
+    ),
+    "PrologFlags": "# Before the job starts, on all of its nodes.\n",
+}
+
+
+def files_of(asked: Asked, cluster: Cluster, version: str) -> list[dict[str, str]]:
+    """What a host of the cluster has, as config_files takes it: a file is there when it is wanted,
+    and otherwise removed.
+
+    Args:
+        asked: the host's options, node and data.
+        cluster: the cluster.
+        version: of Slurm on the host; empty where there is none yet.
+    """
+    options = asked.options
+    nodes = _lines(cluster.node_lines, ", from what each node said of itself")
+    found = [
+        _file("/etc/slurm/slurm.conf", _slurm_conf(options, cluster)),
+        _file("/etc/slurm/nodes.conf", nodes),
+        _file("/etc/slurm/partitions.conf", _lines(cluster.partition_lines)),
+        _file("/etc/slurm/gres.conf", _lines(cluster.gres_lines)),
+        _file("/etc/slurm/topology.conf", _lines(cluster.topology_lines)),
+    ]
+    if "accounting" in options["parts"]:
+        path = asked.data["systems"][asked.node["package_manager"]]["database_conf"]
+        found.append(_file(path, _database_conf(options["database_buffer_mib"])))
+    if "compute" in options["parts"]:
+        found += _of_compute(asked, cluster, version)
+    return found
+
+
+def slurmdbd_conf(options: Mapping[str, Any], cluster: Cluster, password: str) -> str:
+    """Of slurmdbd, which refuses to start where DbdHost is an address (slurmdbd.c of 22.05)."""
+    return f"""\
+{_WRITTEN}. Holds a password: for the user slurm alone.
+# What this host calls itself, even where others reach it by an address: slurmdbd compares.
+DbdHost={cluster.accounting_hostname}
+SlurmUser=slurm
+AuthType=auth/munge
+LogFile=/var/log/slurm/slurmdbd.log
+PidFile=/run/slurmdbd.pid
+StorageType=accounting_storage/mysql
+StorageHost=localhost
+StorageUser={options["database_user"]}
+StoragePass={password}
+StorageLoc={options["database_name"]}
+"""
+
+
+def _database_conf(mib: int) -> str:
+    return f"""\
+{_WRITTEN}: what slurmdbd asks of InnoDB (slurm.schedmd.com/accounting.html, MySQL Configuration).
+[mysqld]
+innodb_buffer_pool_size={mib}M
+innodb_lock_wait_timeout=900
+innodb_log_file_size=64M
+max_allowed_packet=16M
+"""
+
+
+def settings(options: Mapping[str, Any], cluster: Cluster) -> list[dict[str, Any]]:
+    """What slurm.conf sets, in blocks; None is not written. ``slurm_conf_extra`` is not in it."""
+    how = "cgroup" if cluster.cgroups else "linux"
+    hooks = {
+        "Prolog": f"{_LIBEXEC}/slurm_prolog",
+        "Epilog": f"{_LIBEXEC}/slurm_epilog",
+        "PrologFlags": "Alloc,Contain" if cluster.cgroups else "Alloc",
+        "PrologEpilogTimeout": 3 * options["hook_timeout_seconds"],
+    }
+    return [
+        {
+            "ClusterName": options["cluster_name"],
+            "SlurmctldHost": cluster.controller,
+            "SlurmUser": "slurm",
+            "AuthType": "auth/munge",
+            "CredType": "cred/munge",
+            "StateSaveLocation": "/var/spool/slurmctld",
+            "SlurmdSpoolDir": "/var/spool/slurmd",
+            "SlurmctldLogFile": "/var/log/slurm/slurmctld.log",
+            "SlurmdLogFile": "/var/log/slurm/slurmd.log",
+            "SlurmctldTimeout": options["slurmctld_timeout_seconds"],
+            "SlurmdTimeout": options["slurmd_timeout_seconds"],
+            "ReturnToService": 2,
+        },
+        {
+            "SelectType": "select/cons_tres",
+            "SelectTypeParameters": options["select"],
+            "ProctrackType": "proctrack/cgroup" if cluster.cgroups else "proctrack/linuxproc",
+            "TaskPlugin": cluster.task_plugin,
+            "JobAcctGatherType": f"jobacct_gather/{how}",
+            "MpiDefault": cluster.mpi,
+            "KillOnBadExit": int(options["kill_on_bad_exit"]),
+            "TopologyPlugin": "topology/tree" if cluster.topology_lines else None,
+            "GresTypes": "gpu" if cluster.gres_lines else None,
+        },
+        hooks if options["hooks"] else dict.fromkeys(hooks),
+        {
+            "AccountingStorageType": "accounting_storage/slurmdbd"
+            if cluster.accounting
+            else "accounting_storage/none",
+            "AccountingStorageHost": cluster.accounting or None,
+        },
+    ]
+
+
+def _slurm_conf(options: Mapping[str, Any], cluster: Cluster) -> str:
+    """The same on every host; nodes and partitions stand in files of their own."""
+    blocks = settings(options, cluster)
+    extra = options["conf_extra"]
+    blocks[-1].update((name, extra[name]) for name in sorted(extra, key=str.lower))
+    texts = [
+        "".join(
+            f"{_COMMENTS.get(name, '')}{name}={value}\n"
+            for name, value in block.items()
+            if value is not None
+        )
+        for block in blocks
+    ]
+    texts.append("Include /etc/slurm/nodes.conf\nInclude /etc/slurm/partitions.conf\n")
+    head = (
+        f"{_WRITTEN}: the same on every host of the cluster. Nodes and partitions stand in files of"
+        " their own.\n"
+    )
+    return head + "\n".join(text for text in texts if text)
+
+
+def _file(path: str, content: str, mode: str = "0644") -> dict[str, str]:
+    """Absent where the content is empty."""
+    if not content:
+        return {"path": path, "state": "absent"}
+    return {"path": path, "content": content, "mode": mode}
+
+
+def _lines(of: Sequence[str], whence: str = "") -> str:
+    return "\n".join([f"{_WRITTEN}{whence}.", *of, ""]) if of else ""
+
+
+def _of_compute(asked: Asked, cluster: Cluster, version: str) -> list[dict[str, str]]:
+    """slurmd's, and the hooks around jobs."""
+    environment = ["[Service]", systemd.environment(asked.options["slurmd_environment"])]
+    found = [
+        _file("/etc/slurm/cgroup.conf", _cgroup_conf(asked, cluster, version)),
+        _file("/etc/systemd/system/slurmd.service.d/trueup.conf", _lines(environment)),
+        {"path": "/var/spool/slurmd", "state": "directory"},
+        {"path": "/etc/slurm/prolog.d", "state": "directory"},
+        {"path": "/etc/slurm/epilog.d", "state": "directory"},
+    ]
+    clocks = _script(asked, "gpu_clocks") if asked.node["gpus"] else ""
+    hooks = {
+        f"{_LIBEXEC}/slurm_prolog": _hook(asked, "prolog.d"),
+        f"{_LIBEXEC}/slurm_epilog": _hook(asked, "epilog.d"),
+        "/etc/slurm/prolog.d/10-trueup-health": _health(asked),
+        "/etc/slurm/epilog.d/10-trueup-gpu-clocks": clocks,
+    }
+    on = asked.options["hooks"]
+    return found + [_file(path, text if on else "", "0755") for path, text in hooks.items()]
+
+
+def _cgroup_conf(asked: Asked, cluster: Cluster, version: str) -> str:
+    """For the cgroup version of this host."""
+    memory = "yes" if "Memory" in asked.options["select"] else "no"
+    said = ["CgroupPlugin=disabled"]
+    if cluster.cgroups:
+        said = [
+            f"CgroupPlugin=cgroup/{cluster.cgroup[asked.host]}",
+            "ConstrainCores=yes",
+            "ConstrainDevices=yes",
+            f"ConstrainRAMSpace={memory}",
+        ]
+    # Slurm 23.11 has a word for no cgroups at all; older ones do without where no plugin asks.
+    elif [int(number) for number in (version or "0").split(".")] < [23, 11]:
+        return ""
+    return _lines(said, ", for the cgroup version of this host")
+
+
+def _script(asked: Asked, name: str) -> str:
+    return asked.text(f"roles/slurm/files/{name}.sh")
+
+
+def _hook(asked: Asked, folder: str) -> str:
+    """What runs the programs of a folder."""
+    seconds = str(asked.options["hook_timeout_seconds"])
+    return _script(asked, "hook").replace("@FOLDER@", folder).replace("@SECONDS@", seconds)
+
+
+def _health(asked: Asked) -> str:
+    """The check before each job, of what the node's size has, or what it showed when it was
+    identified: those paragraphs of the script that this node needs."""
+    node, row = asked.node, catalog_of(asked.node)
+    head, gpus, links, folder, mounted, writable, end = _script(asked, "health").split("\n\n")
+    ports = [port for port in node["infiniband"] if port["link_layer"] == "InfiniBand"]
+    gpu_count, link_count = row.get("gpus") or len(node["gpus"]), row.get("rdma_nics") or len(ports)
+    given = asked.options["scratch"]
+    scratch = given or _nvme_scratch(asked)
+    paragraphs = [
+        head,
+        gpus.replace("@GPUS@", str(gpu_count)) if gpu_count else "",
+        links.replace("@LINKS@", str(link_count)) if link_count else "",
+        folder.replace("@SCRATCH@", shlex.quote(scratch)) if scratch else "",
+        mounted if scratch and not given else "",
+        writable if scratch else "",
+        end,
+    ]
+    return "\n".join(text for text in paragraphs if text)
+
+
+def _nvme_scratch(asked: Asked) -> str:
+    """Where role nvme_scratch mounts the local disks of this node; empty where it does not."""
+    has = "nvme_scratch" in asked.variables.get("trueup_family_roles", [])
+    if not has or not any(disk["local"] for disk in asked.node["nvme"]):
+        return ""
+    point = asked.hostvars[asked.host].get("nvme_scratch_mount_point")
+    return str(point or "/mnt/resource_nvme")

@@ -1,0 +1,61 @@
+"""Names as Slurm writes them: lists of hosts, models of GPUs and CPUs."""
+
+from __future__ import annotations
+
+import re
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+__all__ = ["cpu_word", "gpu_type", "hostlist"]
+
+
+def hostlist(names: Iterable[str]) -> str:
+    """Names as Slurm folds them: ``hb-[1-3,7]``. Leading zeros stay: ``n[08-09],n10``."""
+    found = []
+    parts = sorted({_parts(name) for name in names})
+    for (prefix, width), group in groupby(parts, key=lambda part: part[:2]):
+        same = list(group)
+        numbers = [number for _, _, number, _ in same]
+        several = len(same) > 1
+        found.append(prefix + (f"[{_ranges(numbers, width)}]" if several else same[0][3]))
+    return ",".join(found)
+
+
+def _parts(name: str) -> tuple[str, int, int, str]:
+    """What stands before the number that a name ends in; the number's width, 0 for any, so that 9
+    and 10 stand in one range, and -1 for no number; the number, and its digits."""
+    prefix = name.rstrip("0123456789")
+    digits = name[len(prefix) :]
+    padded = len(digits) if digits.startswith("0") and len(digits) > 1 else 0
+    return prefix, padded if digits else -1, int(digits or 0), digits
+
+
+def _ranges(numbers: Sequence[int], width: int) -> str:
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ",".join(
+        f"{run[0]:0{width}d}" + (f"-{run[-1]:0{width}d}" if len(run) > 1 else "") for run in runs
+    )
+
+
+def gpu_type(name: str | None) -> str:
+    """Slurm's word for a GPU model: ``a100`` of ``NVIDIA A100-SXM4-40GB``; empty where unknown."""
+    for word in re.split(r"[\s_-]+", (name or "").lower()):
+        if re.fullmatch(r"[a-z]{1,3}[0-9]{1,4}[a-z]{0,2}", word) and not word.startswith("hbm"):
+            return word
+    return ""
+
+
+def cpu_word(model: str | None) -> str:
+    """The model number of a CPU: ``7v73x`` of ``AMD EPYC 7V73X 64-Core Processor``."""
+    for word in (model or "").lower().split():
+        if re.fullmatch(r"(?=.*[0-9])[a-z]{0,2}[0-9][0-9a-z]{3,}[+]?", word):
+            return word.rstrip("+")
+    return ""

@@ -1,0 +1,196 @@
+"""The role slurm, planned: the cluster once for all of its hosts, and then each of them."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from ...plan import Asked, Plan
+from .cluster import PARTS, Cluster, Host, cluster_of
+from .files import files_of, settings, slurmdbd_conf
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["plan"]
+
+_KEY_BYTES = (32, 1024)
+_MAKE_KEY = "`head -c 1024 /dev/urandom | base64 -w0`"
+# Stands for the secret, which holds no such sign, in what a task completes: a plan is shown.
+_PASSWORD = "@PASSWORD@"  # noqa: S105 WHY: it is a place, not a password
+# Files whose change the daemons read at their start only; the hooks start anew with each job.
+_RESTARTING = (
+    *(f"/etc/slurm/{name}.conf" for name in ("slurm", "nodes", "gres", "cgroup")),
+    "/etc/systemd/system/slurmd.service.d/trueup.conf",
+)
+_RELOADING = ("/etc/slurm/partitions.conf", "/etc/slurm/topology.conf")
+_SQL_LOOK = """\
+SELECT COUNT(*) FROM information_schema.schemata WHERE schema_name = '{name}';
+SELECT COUNT(*) FROM mysql.global_priv WHERE user = '{user}' AND host = 'localhost'
+  AND json_value(priv, '$.authentication_string') = PASSWORD('{password}');
+SELECT COUNT(*) FROM mysql.db WHERE user = '{user}' AND host = 'localhost'
+  AND db = '{name}' AND create_priv = 'Y';
+"""
+_SQL_MAKE = """\
+CREATE DATABASE IF NOT EXISTS {name};
+CREATE USER IF NOT EXISTS '{user}'@'localhost';
+ALTER USER '{user}'@'localhost' IDENTIFIED BY '{password}';
+GRANT ALL ON {name}.* TO '{user}'@'localhost';
+"""
+
+
+def plan(asked: Asked) -> Plan:
+    """The role is planned in steps, since what all hosts of the cluster share is worked out once:
+
+    - without ``found`` this host's variables are validated;
+    - ``wanted: cluster`` gives the ``cluster``, null where the inventory has none;
+    - ``cluster``, that one, and ``resolved``, what look.py printed when it was given the cluster's
+      names, or nothing before that, give what this host has.
+
+    The values of a host are ``parts``, empty where it is in no cluster, and
+
+    - ``packages``: lists, each to be installed before the next;
+    - ``look``: the command that says what the host can do for Slurm;
+    - ``installed``: whether Slurm was there when it was looked at;
+    - ``controller``: the controller's name in the inventory;
+    - ``files`` as config_files takes them, and of these ``restarting`` and ``reloading``, whose
+      change needs the daemons started again, or ``scontrol reconfigure``;
+    - ``folders`` of the user slurm, and their modes;
+    - ``database_conf``: MariaDB's file, and ``slurmdbd_conf``, ``sql_look`` and ``sql_make``, texts
+      with @PASSWORD@ in the password's place.
+    """
+    if asked.found.get("wanted") == "cluster":
+        parts = {part: list(asked.groups.get(f"slurm_{part}", [])) for part in PARTS}
+        cluster = asdict(cluster_of(parts, asked)) if any(parts.values()) else None
+        return Plan(values={"cluster": cluster})
+    if not asked.options["parts"]:
+        return Plan(values={"parts": []})
+    refused = _refused(asked)
+    if refused or "cluster" not in asked.found:
+        return Plan(refused=refused)
+    return _of_host(asked)
+
+
+def _of_host(asked: Asked) -> Plan:
+    options, node = asked.options, asked.node
+    if not asked.found["cluster"]:
+        groups = ", ".join(f"slurm_{part}" for part in PARTS)
+        return Plan(
+            refused=[f"slurm: slurm_parts is given, and no host is in {groups}: fill these groups."]
+        )
+    cluster = Cluster(**asked.found["cluster"])
+    refused = _refused_in_cluster(asked, cluster)
+    if refused:
+        return Plan(refused=refused)
+    system = asked.data["systems"][node["package_manager"]]
+    version = Host(asked.host, asked.hostvars[asked.host]).look.get("version") or ""
+    state = {"/var/spool/slurmctld": "0700"} if "controller" in options["parts"] else {}
+    names = {"name": options["database_name"], "user": options["database_user"]}
+    return Plan(
+        values={
+            "parts": options["parts"],
+            "packages": _packages(options, node, system),
+            "look": [
+                *(asked.python, "-I", "-"),
+                system["plugins"].format(architecture=node["architecture"]),
+            ],
+            "installed": bool(version),
+            "controller": asked.groups["slurm_controller"][0],
+            "files": files_of(asked, cluster, version),
+            "restarting": _RESTARTING,
+            "reloading": _RELOADING,
+            "folders": {"/var/log/slurm": "0755", **state},
+            "database_conf": system["database_conf"],
+            "slurmdbd_conf": slurmdbd_conf(options, cluster, _PASSWORD),
+            "sql_look": _SQL_LOOK.format(**names, password=_PASSWORD),
+            "sql_make": _SQL_MAKE.format(**names, password=_PASSWORD),
+        }
+    )
+
+
+def _packages(
+    options: Mapping[str, Any], node: Mapping[str, Any], system: Mapping[str, Any]
+) -> list[list[str]]:
+    by_part = {**system["packages"], **options["packages"]}
+    wanted = [name for part in ("common", *options["parts"]) for name in by_part[part]]
+    first = options["dnf_repositories"] if node["package_manager"] == "dnf" else []
+    return [names for names in (first, list(dict.fromkeys(wanted))) if names]
+
+
+def _refused(asked: Asked) -> list[str]:
+    """What is wrong with this host, and its variables."""
+    node, options = asked.node, asked.options
+    key, password = asked.secrets["munge_key"], asked.secrets["database_password"]
+    cluster, name, user = (options[of] for of in ("cluster_name", "database_name", "database_user"))
+    mib, percent = options["memory_reserve_mib"], options["memory_reserve_percent"]
+    unlisted = [part for part, names in options["packages"].items() if not isinstance(names, list)]
+    accounted = bool(asked.groups.get("slurm_accounting"))
+    checks = {
+        "slurm: this host gives neither root nor sudo without a password: connect as such a user"
+        " (ansible_user).": node["privilege"] is not None,
+        f"slurm: no packages are known for {node['os']}: it has neither apt nor dnf.": (
+            node["package_manager"] in asked.data["systems"]
+        ),
+        _key_problem(key): not _key_problem(key),
+        "slurm_database_password is not set, or has fewer than 12 characters or others than"
+        " letters, digits and . _ + / = -: give one from a vault.": (
+            not accounted or re.fullmatch("[A-Za-z0-9._+/=-]{12,}", password)
+        ),
+        f"slurm_cluster_name is {cluster}: give lower-case letters, digits and dashes, a letter"
+        " first.": re.fullmatch("[a-z][a-z0-9-]*", cluster),
+        f"slurm_memory_reserve_mib is {mib} and slurm_memory_reserve_percent {percent}: give 0 or"
+        " more, and less than 100 percent.": mib >= 0 and 0 <= percent < 100,
+        "slurm_database_name and slurm_database_user may hold lower-case letters and _ only.": (
+            re.fullmatch("[a-z_]+", name) and re.fullmatch("[a-z_]+", user)
+        ),
+        f"slurm_packages: {', '.join(unlisted)}: give a list of packages.": not unlisted,
+    }
+    return [sentence for sentence, holds in checks.items() if not holds]
+
+
+def _refused_in_cluster(asked: Asked, cluster: Cluster) -> list[str]:
+    """Why it is no cluster; and what its hosts lack for each other, once they were looked at in
+    this run: ids that are remembered may have been mended."""
+    if cluster.problems:
+        return [f"slurm: {'; '.join(cluster.problems)}"]
+    extra = asked.options["conf_extra"]
+    own = {name.lower() for block in settings(asked.options, cluster) for name in block}
+    clashes = [name for name in extra if name.lower() in own]
+    if clashes:
+        why = "the role writes it itself; see roles/slurm/defaults/main.yml for its variable."
+        return [f"{', '.join(clashes)} of slurm_conf_extra: {why}"]
+    if not asked.found.get("resolved"):
+        return []
+    mend = "put it into DNS or /etc/hosts, or set slurm_node_address."
+    refused = [
+        f"slurm: {name} is not known by name on {asked.host}: {mend}"
+        for name in json.loads(asked.found["resolved"])["unresolved"]
+    ]
+    if len(cluster.uids) > 1:
+        refused.append(
+            f"slurm: the user slurm has different ids ({json.dumps(cluster.uids)}), so hosts refuse"
+            " what the controller says: give it one id on all of them (usermod -u, groupmod -g) and"
+            " run again."
+        )
+    return refused
+
+
+def _key_problem(key: str) -> str:
+    """Why a munge key in base64 cannot be used; empty where it can."""
+    if not key:
+        return f"slurm_munge_key is not set: make one with {_MAKE_KEY} and keep it in a vault."
+    try:
+        raw = base64.b64decode("".join(key.split()), validate=True)
+    except (ValueError, binascii.Error):
+        return "slurm_munge_key is not base64: give the key as `base64 -w0 munge.key` prints it."
+    least, most = _KEY_BYTES
+    if not least <= len(raw) <= most:
+        return (
+            f"slurm_munge_key holds {len(raw)} bytes, and munge takes {least} to {most}: make one"
+            f" with {_MAKE_KEY}."
+        )
+    return ""

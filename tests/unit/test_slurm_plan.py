@@ -1,0 +1,316 @@
+"""The role slurm, planned for each kind of host of a cluster."""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from role_plans import asked, node
+from trueup.cluster.slurm import plan
+from trueup.plan import Asked
+
+SECRETS = {
+    "munge_key": base64.b64encode(bytes(range(64))).decode(),
+    "database_password": "Correct-Horse-4711",
+}
+LOOK = {
+    "cgroup": "v2",
+    "cgroup_why": "",
+    "may_bind": True,
+    "plugins": ["cgroup_v2", "mpi_pmix"],
+    "nvml": False,
+    "version": "22.05.8",
+    "slurm_uid": 64030,
+}
+LIBEXEC = "/usr/local/libexec/trueup"
+CLOCKS = "/etc/slurm/epilog.d/10-trueup-gpu-clocks"
+HEALTH = "/etc/slurm/prolog.d/10-trueup-health"
+CGROUP = "/etc/slurm/cgroup.conf"
+COMMON = [f"/etc/slurm/{name}.conf" for name in ("slurm", "nodes", "partitions")]
+
+
+def on(family: str, system: str = "debian-12", /, **changes: Any) -> dict[str, Any]:
+    sizes = {"cpus": 4, "cores": 4, "sockets": 1, "memory_bytes": 16 * 1024**3}
+    return {**node(family, system), **sizes, **changes}
+
+
+def host(part: str, of: dict[str, Any] | None, **look: Any) -> dict[str, Any]:
+    facts: dict[str, Any] = {} if of is None else {"trueup_node": of}
+    if look or of is not None:
+        facts["trueup_slurm"] = {**LOOK, **look}
+    return {"part": part, "ansible_facts": facts}
+
+
+HOSTS = {
+    "head": host("controller", on("local"), hostname="head"),
+    "db": host("accounting", on("local"), hostname="db"),
+    "hb": host("compute", on("hbv3"), hostname="hb"),
+    "nd": host("compute", on("ndv4"), hostname="nd"),
+    "in": host("login", on("local"), hostname="in"),
+}
+
+
+def of(name: str, hosts: dict[str, Any], secrets: dict[str, str], **options: Any) -> Asked:
+    """What the role is asked on one of the hosts."""
+    groups: dict[str, list[str]] = {}
+    for each, variables in hosts.items():
+        groups.setdefault(f"slurm_{variables['part']}", []).append(each)
+    mine = hosts[name]
+    given = asked(
+        "slurm",
+        mine["ansible_facts"].get("trueup_node", {}),
+        **{"parts": [mine["part"]], **options},
+    )
+    options = {key: value for key, value in given.options.items() if key not in SECRETS}
+    return replace(
+        given, options=options, secrets=secrets, host=name, hostvars=hosts, groups=groups
+    )
+
+
+def values(
+    name: str, hosts: dict[str, Any] = HOSTS, found: dict[str, Any] | None = None, **options: Any
+) -> dict[str, Any]:
+    """Of a host, as its tasks are given it; or what was refused."""
+    what = of(name, hosts, SECRETS, **options)
+    cluster = plan(replace(what, found={"wanted": "cluster"})).as_result()["cluster"]
+    planned = plan(replace(what, found={"cluster": cluster, **(found or {})}))
+    return {"refused": planned.refused} if planned.refused else planned.as_result()
+
+
+def contents(result: dict[str, Any]) -> dict[str, str | None]:
+    return {file["path"]: file.get("content") for file in result["files"]}
+
+
+def there(result: dict[str, Any]) -> list[str]:
+    return [path for path, content in contents(result).items() if content]
+
+
+def test_a_controller() -> None:
+    result = values("head")
+    assert result["packages"] == [["munge", "slurm-client", "slurmctld"]]
+    assert there(result) == [*COMMON, "/etc/slurm/gres.conf"]
+    assert list(result["folders"]) == [
+        "/var/log/slurm",
+        "/var/spool/slurmctld",
+    ]
+    conf = (contents(result)["/etc/slurm/slurm.conf"] or "").splitlines()
+    assert {"SlurmctldHost=head", "AccountingStorageHost=db", "GresTypes=gpu"} <= set(conf)
+    assert (result["controller"], result["installed"]) == ("head", True)
+
+
+def test_a_host_of_accounting_has_its_database_and_no_secret_in_its_plan() -> None:
+    result = values("db")
+    assert (
+        there(result)[-1]
+        == result["database_conf"]
+        == "/etc/mysql/mariadb.conf.d/70-trueup-slurm.cnf"
+    )
+    # slurmdbd refuses to start where DbdHost is an address.
+    assert "\nDbdHost=db\n" in result["slurmdbd_conf"]
+    assert "\nStoragePass=@PASSWORD@\n" in result["slurmdbd_conf"]
+    assert "IDENTIFIED BY '@PASSWORD@';" in result["sql_make"]
+    assert "= PASSWORD('@PASSWORD@');" in result["sql_look"]
+
+
+@pytest.mark.parametrize("name", HOSTS)
+def test_no_plan_shows_a_secret(name: str) -> None:
+    shown = json.dumps(values(name))
+    assert [secret for secret in SECRETS.values() if secret in shown] == []
+
+
+def test_a_login_host_has_the_clients_and_the_clusters_configuration() -> None:
+    result, head = values("in"), values("head")
+    assert (result["packages"], there(result)) == ([["munge", "slurm-client"]], there(head))
+    assert contents(result) == contents(head)
+
+
+def test_a_node_with_infiniband() -> None:
+    result = values("hb")
+    assert there(result)[4:] == [
+        CGROUP,
+        "/etc/systemd/system/slurmd.service.d/trueup.conf",
+        f"{LIBEXEC}/slurm_prolog",
+        f"{LIBEXEC}/slurm_epilog",
+        HEALTH,
+    ]
+    assert contents(result)[CLOCKS] is None
+    health = contents(result)[HEALTH] or ""
+    assert ('if [ "$found" -lt 1 ]; then' in health, "nvidia-smi" in health) == (True, False)
+    assert result["packages"][0][2:] == ["slurmd", "slurm-wlm-basic-plugins", "libpmix-dev"]
+
+
+def test_a_node_with_gpus() -> None:
+    result = values("nd")
+    health = contents(result)[HEALTH] or ""
+    assert 'if [ "$found" -ne 8 ]; then\n  echo "$found of 8 GPUs answer' in health
+    assert 'if [ "$found" -lt 8 ]; then' in health
+    assert "nvidia-smi -i" in (contents(result)[CLOCKS] or "")
+
+
+@pytest.mark.parametrize(
+    ("options", "roles", "said", "mounted"),
+    [
+        ({}, ["nvme_scratch"], "folder=/mnt/resource_nvme", True),
+        ({}, [], "", False),
+        ({"scratch": "/my scratch"}, ["nvme_scratch"], "folder='/my scratch'", False),
+    ],
+)
+def test_the_scratch_that_the_health_check_writes_to(
+    options: dict[str, Any], roles: list[str], said: str, mounted: bool
+) -> None:
+    what = of("hb", HOSTS, SECRETS, **options)
+    what = replace(what, variables={"trueup_family_roles": roles})
+    cluster = plan(replace(what, found={"wanted": "cluster"})).as_result()["cluster"]
+    result = plan(replace(what, found={"cluster": cluster})).as_result()
+    health = contents(result)[HEALTH] or ""
+    assert [line for line in health.splitlines() if line.startswith("folder=")] == [said][
+        : len(said)
+    ]
+    assert ("mountpoint -q" in health) == mounted
+    assert health.endswith("\nexit 0\n")
+
+
+@pytest.mark.parametrize(
+    ("version", "cgroup", "said"),
+    [
+        ("22.05.8", "v2", "CgroupPlugin=cgroup/v2"),
+        ("22.05.8", "none", None),
+        (None, "none", None),
+        ("23.11.0", "none", "CgroupPlugin=disabled"),
+        ("24.05.1", "none", "CgroupPlugin=disabled"),
+    ],
+)
+def test_a_slurm_that_has_a_word_for_no_cgroups_is_told(
+    version: str | None, cgroup: str, said: str | None
+) -> None:
+    hosts = {
+        "head": HOSTS["head"],
+        "hb": host("compute", on("hbv3"), version=version, cgroup=cgroup),
+    }
+    text = contents(values("hb", hosts))[CGROUP]
+    assert (text.splitlines()[1] if text else text) == said
+
+
+def test_hooks_that_are_not_wanted_are_removed() -> None:
+    result = values("nd", hooks=False)
+    absent = [file["path"] for file in result["files"] if file.get("state") == "absent"]
+    assert absent[1:] == [f"{LIBEXEC}/slurm_prolog", f"{LIBEXEC}/slurm_epilog", HEALTH, CLOCKS]
+    assert "Prolog" not in (contents(result)["/etc/slurm/slurm.conf"] or "")
+
+
+def test_packages_of_ones_own_and_of_dnf() -> None:
+    hosts = {**HOSTS, "hb": host("compute", on("hbv3", "almalinux-9"))}
+    given = {"compute": ["slurm-smd-slurmd", "munge"]}
+    result = values("hb", hosts, packages=given)
+    assert result["packages"] == [["epel-release"], ["munge", "slurm", "slurm-smd-slurmd"]]
+    assert result["look"] == ["/usr/bin/python3", "-I", "-", "/usr/lib64/slurm"]
+    assert len(values("hb", hosts, dnf_repositories=[])["packages"]) == 1
+
+
+def test_the_hooks_restart_nothing() -> None:
+    result = values("nd")
+    changed = set(contents(result)) - set(result["restarting"]) - set(result["reloading"])
+    assert sorted(changed) == sorted(
+        [
+            *("/etc/slurm/prolog.d", "/etc/slurm/epilog.d", "/var/spool/slurmd"),
+            *(f"{LIBEXEC}/slurm_prolog", f"{LIBEXEC}/slurm_epilog", HEALTH, CLOCKS),
+        ]
+    )
+
+
+def test_a_host_in_no_group_gets_nothing() -> None:
+    what = replace(of("in", HOSTS, {}, parts=[]), groups={})
+    assert plan(replace(what, found={"wanted": "cluster"})).values == {"cluster": None}
+    for found in ({}, {"cluster": None}):
+        assert plan(replace(what, found=found)).values == {"parts": []}
+    alone = replace(of("in", HOSTS, SECRETS), groups={}, found={"cluster": None})
+    assert plan(alone).refused[0][:27] == "slurm: slurm_parts is given"
+
+
+def test_a_node_that_never_said_what_it_is_is_named() -> None:
+    hosts = {**HOSTS, "new": host("compute", None)}
+    assert values("head", hosts)["refused"] == [
+        (
+            "slurm: new is in slurm_compute and has never said what it is: run identify over it"
+            " once (ansible-playbook playbooks/identify.yml)"
+        )
+    ]
+
+
+def resolved(*unresolved: str) -> dict[str, str]:
+    return {"resolved": json.dumps({"unresolved": unresolved})}
+
+
+def test_what_the_hosts_lack_for_each_other_is_said_once_they_were_looked_at() -> None:
+    assert values("hb", found=resolved())["parts"] == ["compute"]
+    assert values("hb", found=resolved("nd"))["refused"] == [
+        (
+            "slurm: nd is not known by name on hb: put it into DNS or /etc/hosts, or set"
+            " slurm_node_address."
+        )
+    ]
+    hosts = {**HOSTS, "nd": host("compute", on("ndv4"), slurm_uid=1)}
+    # An id that is only remembered may have been mended.
+    assert values("hb", hosts)["parts"] == ["compute"]
+    ids = '{"64030": ["head", "db", "hb", "in"], "1": ["nd"]}'
+    said = f"slurm: the user slurm has different ids ({ids})"
+    assert [one[: len(said)] for one in values("hb", hosts, resolved())["refused"]] == [said]
+
+
+@pytest.mark.parametrize(
+    ("secrets", "options", "said"),
+    [
+        ({"munge_key": ""}, {}, "slurm_munge_key is not set"),
+        ({"munge_key": "not base64!"}, {}, "slurm_munge_key is not base64"),
+        ({"munge_key": base64.b64encode(bytes(31)).decode()}, {}, "slurm_munge_key holds 31 bytes"),
+        ({"munge_key": base64.b64encode(bytes(1025)).decode()}, {}, "slurm_munge_key holds 1025"),
+        ({"database_password": "short"}, {}, "slurm_database_password is not set"),
+        ({"database_password": "with 'a quote'"}, {}, "slurm_database_password is not set"),
+        ({}, {"cluster_name": "Big"}, "slurm_cluster_name is Big"),
+        ({}, {"memory_reserve_mib": -1}, "slurm_memory_reserve_mib is -1"),
+        ({}, {"memory_reserve_percent": 100}, "slurm_memory_reserve_mib is 1024 and slurm_memory"),
+        ({}, {"database_name": "a;b"}, "slurm_database_name and slurm_database_user"),
+        ({}, {"database_user": ""}, "slurm_database_name and slurm_database_user"),
+        ({}, {"packages": {"compute": "slurmd"}}, "slurm_packages: compute: give a list"),
+    ],
+)
+def test_variables_that_cannot_be_meant_are_refused(
+    secrets: dict[str, str], options: dict[str, Any], said: str
+) -> None:
+    refused = plan(of("hb", HOSTS, {**SECRETS, **secrets}, **options)).refused
+    assert [one[: len(said)] for one in refused] == [said]
+
+
+@pytest.mark.parametrize("size", [32, 1024])
+def test_keys_that_yaml_has_folded_are_read(size: int) -> None:
+    text = base64.b64encode(bytes(size)).decode()
+    key = f"{text[:40]}\n {text[40:]}\n"
+    assert plan(of("hb", HOSTS, {**SECRETS, "munge_key": key})).refused == []
+
+
+def test_a_password_is_asked_for_only_where_there_is_accounting() -> None:
+    hosts = {name: HOSTS[name] for name in ("head", "hb")}
+    assert plan(of("hb", hosts, {**SECRETS, "database_password": ""})).refused == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"privilege": None}, "slurm: this host gives neither root nor sudo"),
+        ({"package_manager": None, "os": "SLES"}, "slurm: no packages are known for SLES"),
+    ],
+)
+def test_a_host_that_cannot_be_one_is_refused(changes: dict[str, Any], said: str) -> None:
+    hosts = {**HOSTS, "hb": host("compute", on("hbv3", **changes))}
+    assert [one[: len(said)] for one in plan(of("hb", hosts, SECRETS)).refused] == [said]
+
+
+def test_settings_that_the_role_writes_are_not_given_twice() -> None:
+    refused = values("hb", conf_extra={"selecttype": "x", "ProLog": "/x", "SrunPortRange": "6-7"})
+    said = "selecttype, ProLog of slurm_conf_extra: the role writes it itself"
+    assert [one[: len(said)] for one in refused["refused"]] == [said]
+    text = contents(values("hb", conf_extra={"b": 1, "Aa": 2, "a": 3}))["/etc/slurm/slurm.conf"]
+    assert "AccountingStorageHost=db\na=3\nAa=2\nb=1\n\nInclude" in (text or "")
