@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ansible.errors import AnsibleFilterError
-from trueup.errors import TrueupError
 from trueup.node import family, identify
 
 if TYPE_CHECKING:
@@ -38,68 +36,22 @@ description:
 """
 
 
-def trueup_family(
-    families: list[dict[str, Any]], groups: list[str], has_gpu: bool
-) -> dict[str, Any]:
-    """The lists of a node."""
-    try:
-        return family.family_lists(families, groups, has_gpu=has_gpu)
-    except TrueupError as error:
-        raise AnsibleFilterError(str(error)) from error
-
-
-def trueup_skips(
-    plans: list[dict[str, Any]], node: dict[str, Any], lists: dict[str, Any]
-) -> list[dict[str, str]]:
-    """What roles skip, and the node's family where it has no list."""
-    skipped = [item for plan in plans for item in _skipped(plan)]
-    return [*skipped, *family.without_list(node, lists)]
-
-
-def trueup_skips_of(plan: dict[str, Any], name: str) -> list[dict[str, str]]:
-    """What a plan skips that is the whole of ``name``, and not a part of it."""
-    return [item for item in _skipped(plan) if item["what"] == name]
-
-
-def _skipped(plan: Any) -> list[dict[str, str]]:
-    # Roles without a plan give their list itself.
-    return plan if isinstance(plan, list) else plan.get("skipped_here", [])
-
-
-def trueup_skip_lines(skipped: list[dict[str, str]]) -> list[str]:
-    """A line for each, for a reader."""
-    return [f"skipped: {item['what']}: {item['why']}" for item in skipped]
-
-
-def trueup_without(names: list[str], skipped: list[dict[str, str]]) -> list[str]:
-    """The names that are not skipped."""
-    left_out = {item["what"] for item in skipped}
-    return [name for name in names if name not in left_out]
-
-
-def trueup_node_problems(
-    node: dict[str, Any], name: str, roles: list[str], benchmarks: list[str], known: list[str]
-) -> list[str]:
-    """Why the node cannot have what is planned."""
-    return family.node_problems(node, name=name, roles=roles, benchmarks=benchmarks, known=known)
-
-
 class FilterModule:
     """Ansible's entry."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         return {
             "trueup_benchmark_roles": family.benchmark_roles,
-            "trueup_family": trueup_family,
+            "trueup_family": family.family_lists,
             "trueup_health_benchmarks": family.health_benchmarks,
             "trueup_lost": family.lost_roles,
-            "trueup_node_problems": trueup_node_problems,
+            "trueup_node_problems": family.node_problems,
             "trueup_node_summary": identify.summary,
             "trueup_roles_of_groups": family.roles_of_groups,
-            "trueup_skip_lines": trueup_skip_lines,
+            "trueup_skip_lines": family.skip_lines,
             "trueup_skipped_for": family.skipped_on_node,
-            "trueup_skips": trueup_skips,
-            "trueup_skips_of": trueup_skips_of,
+            "trueup_skips": family.skips,
+            "trueup_skips_of": family.skips_of,
             "trueup_steps": family.steps,
-            "trueup_without": trueup_without,
+            "trueup_without": family.without,
         }

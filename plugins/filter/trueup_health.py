@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ansible.errors import AnsibleFilterError
 from trueup.cluster import verdicts
-from trueup.errors import TrueupError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,29 +23,13 @@ description:
 """
 
 
-def trueup_verdict(text: str, node: str, planned: list[str]) -> dict[str, Any]:
-    """The verdict on one node."""
-    try:
-        return verdicts.node_verdict(text, node, planned)
-    except TrueupError as error:
-        raise AnsibleFilterError(str(error)) from error
-
-
-def trueup_health_findings(text: str) -> list[str]:
-    """What is not well, a sentence each."""
-    try:
-        return verdicts.findings(text)
-    except TrueupError as error:
-        raise AnsibleFilterError(str(error)) from error
-
-
 class FilterModule:
     """Ansible's entry."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         return {
-            "trueup_health_findings": trueup_health_findings,
+            "trueup_health_findings": verdicts.findings,
             "trueup_slurm_down": verdicts.slurm_down,
             "trueup_slurm_update": verdicts.slurm_update,
-            "trueup_verdict": trueup_verdict,
+            "trueup_verdict": verdicts.node_verdict,
         }

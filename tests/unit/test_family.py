@@ -5,16 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible.errors import AnsibleFilterError
 from trueup.errors import BadInput
 from trueup.node import family
-from trueup_family import (
-    trueup_family,
-    trueup_skip_lines,
-    trueup_skips,
-    trueup_skips_of,
-    trueup_without,
-)
 
 LISTS = [
     {"families": ["hbv3", "hbv4"], "roles": ["limits", "rdma"], "benchmarks": ["stream"]},
@@ -36,7 +28,7 @@ LISTS = [
     ],
 )
 def test_a_nodes_lists(groups: list[str], has_gpu: bool, expected: tuple[Any, ...]) -> None:
-    found = trueup_family(LISTS, groups, has_gpu)
+    found = family.family_lists(LISTS, groups, has_gpu=has_gpu)
     assert (found["roles"], found["benchmarks"], found["listed"]) == expected
 
 
@@ -48,8 +40,6 @@ def test_a_nodes_lists(groups: list[str], has_gpu: bool, expected: tuple[Any, ..
     ],
 )
 def test_lists_that_cannot_be_used(lists: list[dict[str, Any]], message: str) -> None:
-    with pytest.raises(AnsibleFilterError, match=f"^{message}$"):
-        trueup_family(lists, ["ndv4"], False)
     with pytest.raises(BadInput, match=f"^{message}$"):
         family.family_lists(lists, ["ndv4"], has_gpu=False)
 
@@ -111,7 +101,7 @@ def test_what_is_lost_is_said_by_name() -> None:
         {"what": "driver", "why": "the role failed"},
         {"what": "nccl", "why": "role driver failed"},
     ]
-    assert trueup_without(["nccl", "ib"], skipped) == ["ib"]
+    assert family.without(["nccl", "ib"], skipped) == ["ib"]
 
 
 def node(**members: Any) -> dict[str, Any]:
@@ -176,8 +166,10 @@ def test_what_keeps_a_node_from_its_plan(
     [("local", False, ["nccl"]), ("ndv4", True, ["nccl"]), ("ndv2", False, ["nccl", "configure"])],
 )
 def test_a_family_without_a_list_is_named(name: str, listed: bool, whats: list[str]) -> None:
-    skips = trueup_skips(
-        [[], [{"what": "nccl", "why": "x"}]], node(family=name), {"listed": listed}
+    skips = family.skips(
+        [{}, {"skipped_here": [{"what": "nccl", "why": "x"}]}],
+        node(family=name),
+        {"listed": listed},
     )
     assert [item["what"] for item in skips] == whats
     assert [item["why"] for item in skips if item["what"] == "configure"] == [
@@ -187,6 +179,6 @@ def test_a_family_without_a_list_is_named(name: str, listed: bool, whats: list[s
 
 def test_a_part_of_a_benchmark_that_is_skipped_is_not_the_whole() -> None:
     part, whole = ({"what": what, "why": "no gcc"} for what in ("devito over nodes", "devito"))
-    assert trueup_skips_of({"skipped_here": [part, whole]}, "devito") == [whole]
-    assert trueup_skips_of({"skipped_here": [part]}, "devito") == []
-    assert trueup_skip_lines([part]) == ["skipped: devito over nodes: no gcc"]
+    assert family.skips_of({"skipped_here": [part, whole]}, "devito") == [whole]
+    assert family.skips_of({"skipped_here": [part]}, "devito") == []
+    assert family.skip_lines([part]) == ["skipped: devito over nodes: no gcc"]

@@ -6,9 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from ansible.errors import AnsibleFilterError
-from trueup.cluster.verdicts import slurm_update
-from trueup_health import trueup_health_findings, trueup_verdict
+from trueup.cluster.verdicts import findings, node_verdict, slurm_update
+from trueup.errors import BadInput
 
 
 def row(node: str, verdict: str, **more: Any) -> dict[str, Any]:
@@ -58,32 +57,32 @@ TOLD = json.dumps(
     ],
 )
 def test_the_worst_verdict_on_a_node_counts(node: str, word: str) -> None:
-    assert trueup_verdict(TOLD, node, [])["verdict"] == word
+    assert node_verdict(TOLD, node, [])["verdict"] == word
 
 
 def test_each_sentence_has_figures_unit_and_code() -> None:
-    assert trueup_health_findings(TOLD) == [
+    assert findings(TOLD) == [
         "n1: fail: copies on gpu3 is 2e+10 byte/s, expected at least 4.8e+10 byte/s [NHC2020].",
         "n4: not measured: copies (time limit).",
         "n5+n6: fail: copies (look at the way between them).",
     ]
-    assert trueup_verdict(TOLD, "n4", [])["findings"] == ["n4: not measured: copies (time limit)."]
-    assert trueup_verdict(TOLD, "n2", [])["findings"] == []
+    assert node_verdict(TOLD, "n4", [])["findings"] == ["n4: not measured: copies (time limit)."]
+    assert node_verdict(TOLD, "n2", [])["findings"] == []
     well = json.dumps({"tables": [{"rows": [row("n2", "pass")]}]})
-    assert trueup_health_findings(well) == ["Nothing is wrong with what could be judged."]
+    assert findings(well) == ["Nothing is wrong with what could be judged."]
 
 
 def test_what_is_not_its_json_is_refused() -> None:
-    with pytest.raises(AnsibleFilterError, match="not the JSON of"):
-        trueup_verdict("Traceback", "n1", [])
-    with pytest.raises(AnsibleFilterError, match="not the JSON of"):
-        trueup_health_findings("{}")
+    with pytest.raises(BadInput, match="not the JSON of"):
+        node_verdict("Traceback", "n1", [])
+    with pytest.raises(BadInput, match="not the JSON of"):
+        findings("{}")
 
 
 def test_what_was_planned_and_not_measured_is_unmeasured() -> None:
-    assert trueup_verdict(TOLD, "n2", ["gpu_copy", "nccl"])["unmeasured"] == ["nccl"]
+    assert node_verdict(TOLD, "n2", ["gpu_copy", "nccl"])["unmeasured"] == ["nccl"]
     # A record that failed measured nothing.
-    assert trueup_verdict(TOLD, "n4", ["gpu_copy"])["unmeasured"] == ["gpu_copy"]
+    assert node_verdict(TOLD, "n4", ["gpu_copy"])["unmeasured"] == ["gpu_copy"]
 
 
 IDLE = "NodeName=n1 State=IDLE CPUTot=96"

@@ -154,6 +154,30 @@ def node_problems(
     return problems
 
 
+def skips(
+    plans: Iterable[Mapping[str, Any]], node: Mapping[str, Any], lists: Mapping[str, Any]
+) -> list[dict[str, str]]:
+    """What the plans of roles skip, and the node's family where it has no list."""
+    skipped = [item for plan in plans for item in plan.get("skipped_here", [])]
+    return [*skipped, *without_list(node, lists)]
+
+
+def skips_of(plan: Mapping[str, Any], name: str) -> list[dict[str, str]]:
+    """What a plan skips that is the whole of ``name``, and not a part of it."""
+    return [item for item in plan.get("skipped_here", []) if item["what"] == name]
+
+
+def skip_lines(skipped: Iterable[Mapping[str, str]]) -> list[str]:
+    """A line for each, for a reader."""
+    return [f"skipped: {item['what']}: {item['why']}" for item in skipped]
+
+
+def without(names: Iterable[str], skipped: Iterable[Mapping[str, str]]) -> list[str]:
+    """The names that are not skipped."""
+    left_out = {item["what"] for item in skipped}
+    return [name for name in names if name not in left_out]
+
+
 def without_list(node: Mapping[str, Any], lists: Mapping[str, Any]) -> list[dict[str, str]]:
     """What is skipped on a node whose family has no list; nothing on a machine outside Azure."""
     if lists["listed"] or node["family"] == _LOCAL:

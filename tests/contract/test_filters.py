@@ -1,0 +1,20 @@
+"""A filter is an adapter: its name says whose it is, and what it works out stands in a room."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parents[2] / "plugins" / "filter"
+# Their roles are not planned yet.
+LATER = {"trueup_enroot", "trueup_ondemand", "trueup_roles"}
+FILES = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem not in LATER)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_filters_name_begins_with_trueup(name: str) -> None:
+    filters = importlib.import_module(name).FilterModule().filters()
+    assert [found for found in filters if not found.startswith("trueup_")] == []
+    assert name.startswith("trueup_") is True
