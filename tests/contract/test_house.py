@@ -15,7 +15,7 @@ import pytest
 # By place: expressions, characters of the longest, ifs, statements.
 MOST = {
     "vars": (149, 369, 34, 0),
-    "all YAML": (1068, 369, 48, 2),
+    "all YAML": (1064, 369, 48, 2),
     "templates": (77, 119, 0, 30),
     "python": (0, 0, 0, 0),
 }
