@@ -89,6 +89,10 @@ LAUNCHER = (
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _ABSENT = "takes no part in this play: it was lost, failed, was skipped, or is left out by --limit"
+_NO_DIRECTORY = (
+    "launcher slurm needs job_directory: a folder that this node and the job's nodes share, for the"
+    " job's output"
+)
 # A node that computes answers late; one that is gone is waited for once, before a run.
 _SSH_SECONDS = 30
 # Beyond connecting: keys, login, the shell's start.
@@ -164,31 +168,33 @@ class Launcher:
         Raises:
             BadInput: naming the parameter and what is wrong with it.
         """
-        for name, listed in (("nodes", self.nodes), ("hosts", self.hosts)):
-            doubled = sorted({item for item in listed if listed.count(item) > 1})
-            if doubled:
-                raise BadInput(f"{name} has {', '.join(doubled)} twice")
-        odd = [host for host in self._hosts if not _NAME.fullmatch(host)]
-        if odd:
-            raise BadInput(f"{odd[0]!r} among the nodes is no host name or address")
-        if self.hosts and len(self.hosts) != len(self.nodes):
-            raise BadInput(f"hosts has {len(self.hosts)} names for {len(self.nodes)} nodes")
-        if self.kind == "local" and len(self.nodes) > 1:
-            raise BadInput(
-                f"launcher local cannot run on {len(self.nodes)} nodes: set it to mpirun or slurm"
-            )
-        if self.kind == "slurm" and not self.nodes:
-            raise BadInput(
-                "launcher slurm needs nodes: a node that Slurm chooses is not known to the record"
-            )
-        if self.kind == "slurm" and not os.path.isabs(self.directory):
-            raise BadInput(
-                "launcher slurm needs job_directory: a folder that this node and the job's nodes"
-                " share, for the job's output"
-            )
+        by_slurm, count = self.kind == "slurm", len(self.nodes)
+        odd = next((host for host in self._hosts if not _NAME.fullmatch(host)), None)
+        for wrong, message in (
+            (_twice(self.nodes), f"nodes has {_twice(self.nodes)} twice"),
+            (_twice(self.hosts), f"hosts has {_twice(self.hosts)} twice"),
+            (odd is not None, f"{odd!r} among the nodes is no host name or address"),
+            (
+                self.hosts and len(self.hosts) != count,
+                f"hosts has {len(self.hosts)} names for {count} nodes",
+            ),
+            (
+                self.kind == "local" and count > 1,
+                f"launcher local cannot run on {count} nodes: set it to mpirun or slurm",
+            ),
+            (
+                by_slurm and not count,
+                "launcher slurm needs nodes: a node that Slurm chooses is not known to the record",
+            ),
+            (
+                by_slurm and not os.path.isabs(self.directory),
+                _NO_DIRECTORY,
+            ),
+            (self.queue_seconds < 1, f"queue_seconds {self.queue_seconds} is not a positive time"),
+        ):
+            if wrong:
+                raise BadInput(message)
         self._check_options()
-        if self.queue_seconds < 1:
-            raise BadInput(f"queue_seconds {self.queue_seconds} is not a positive time")
 
     def _check_options(self) -> None:
         refused = _among(self.options, _NOT_GIVEN)
@@ -239,15 +245,10 @@ class Launcher:
             limit_seconds: the Slurm job's own time limit.
         """
         bound = [] if binds_itself else _bound(placement)
-        if self.kind == "local":
-            if per_node == 1:
-                return [
-                    *(taskset_argv(placement.per_rank[0]) if bound and placement else []),
-                    *program,
-                ]
-            alone = [self.path or "mpirun", "--bind-to", "none", "-np", str(per_node)]
-            return [*alone, *self.arguments, *bound, *program]
-        if self.kind == "mpirun":
+        if self.kind == "local" and per_node == 1:
+            alone = taskset_argv(placement.per_rank[0]) if bound and placement else []
+            return [*alone, *program]
+        if self.kind != "slurm":
             return [*self._mpirun(per_node, variables), *bound, *program]
         step = [
             *(self._slurm("srun"), f"--ntasks={self.node_count * per_node}"),
@@ -276,6 +277,9 @@ class Launcher:
         ]
 
     def _mpirun(self, per_node: int, variables: Mapping[str, str]) -> List[str]:
+        if self.kind == "local":
+            alone = [self.path or "mpirun", "--bind-to", "none", "-np", str(per_node)]
+            return [*alone, *self.arguments]
         hosts = [f"{host}:{per_node}" for host in self._hosts]
         return [
             *(self.path or "mpirun", "-np", str(self.node_count * per_node)),
@@ -344,6 +348,11 @@ class Launcher:
     @property
     def _names(self) -> Dict[str, str]:
         return dict(zip(self._hosts, self.nodes))
+
+
+def _twice(names: Sequence[str]) -> str:
+    """Those that stand in a list more than once."""
+    return ", ".join(sorted({name for name in names if names.count(name) > 1}))
 
 
 def _among(words: Sequence[str], options: Sequence[str]) -> List[str]:

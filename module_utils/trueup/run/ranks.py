@@ -83,13 +83,16 @@ def judge(found: List[Rank], placement: Placement, node_count: int) -> Optional[
     if list(counts.values()) != [placement.ranks] * node_count:
         told = ", ".join(f"{count} on {node}" for node, count in sorted(counts.items()))
         return f"ranks are not {placement.ranks} on each of {node_count} nodes: {told}"
-    for node, ranks in sorted(by_node.items()):
-        bound = sorted(rank.cpus for rank in ranks)
-        if wanted and bound != sorted(wanted):
-            return f"on {node} ranks are bound to {'/'.join(bound)} instead of {'/'.join(wanted)}"
-        other = [rank for rank in ranks if rank.hwloc not in (None, rank.cpus)]
-        if other:
-            return (
-                f"on {node} hwloc-bind says {other[0].hwloc} where the kernel says {other[0].cpus}"
-            )
+    wrong = (_unbound(node, ranks, wanted) for node, ranks in sorted(by_node.items()))
+    return next(filter(None, wrong), None)
+
+
+def _unbound(node: str, ranks: List[Rank], wanted: List[str]) -> Optional[str]:
+    """Why the ranks of a node are not bound as they should be, or None."""
+    bound = sorted(rank.cpus for rank in ranks)
+    if wanted and bound != sorted(wanted):
+        return f"on {node} ranks are bound to {'/'.join(bound)} instead of {'/'.join(wanted)}"
+    other = [rank for rank in ranks if rank.hwloc not in (None, rank.cpus)]
+    if other:
+        return f"on {node} hwloc-bind says {other[0].hwloc} where the kernel says {other[0].cpus}"
     return None

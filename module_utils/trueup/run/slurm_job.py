@@ -233,6 +233,8 @@ class _Job:
         self._interrupt: Optional[str] = None
         self._over = False
         self._unserved = False
+        self._submitted = self._answered = 0.0
+        self._gone_since: Optional[float] = None
         # Why it may still run after being cancelled.
         self._left: Optional[str] = None
         self.state = State("PENDING", None, 0, 0)
@@ -296,40 +298,53 @@ class _Job:
 
     def wait(self, timeout_seconds: float, queue_seconds: float) -> Optional[str]:
         """Until the job has ended: None; or until it must not go on: why."""
-        submitted = time.monotonic()
-        answered = submitted
-        gone_since: Optional[float] = None
+        self._submitted = self._answered = time.monotonic()
         while True:
-            try:
-                self.state = self._ask()
-                answered = time.monotonic()
-            except _Forgotten as error:
-                self._over = True
-                return f"Slurm does not know it any more ({error})"
-            except ParseError as error:
-                if time.monotonic() - answered > _SILENT_SECONDS:
-                    return f"Slurm said nothing of it for {_SILENT_SECONDS:.0f} s ({error})"
+            silent = self._look()
             now = time.monotonic()
-            if self._clocked(now):
+            if not silent and self._clocked(now):
                 return None
-            if self.state.waits and now - submitted > queue_seconds:
-                self._unserved = True
-                return (
-                    f"it was still {self.state.name} after {queue_seconds:g} s"
-                    f" (Slurm's reason: {self.state.reason or 'none'})"
-                )
-            # A node's epilogue is no part of the run; but it may never end.
-            more = _END_SECONDS if self.state.name == "COMPLETING" else 0.0
-            if self.started is not None and now - self.started > timeout_seconds + more:
-                self.timed_out = True
-                return f"it was ended at its time limit of {timeout_seconds:g} s"
-            # While it waits, Slurm may still be waking nodes up.
-            gone = self._dead() if self.state.goes else []
-            gone_since = (gone_since or now) if gone else None
-            if gone_since and now - gone_since > _LOST_SECONDS:
-                return "; ".join(gone)
+            why = silent or self._late(now, queue_seconds, timeout_seconds) or self._lost(now)
+            if why:
+                return why
             self._watch.check()
-            time.sleep(_POLL_SECONDS if now - submitted < 60 else 5 * _POLL_SECONDS)
+            time.sleep(_POLL_SECONDS if now - self._submitted < 60 else 5 * _POLL_SECONDS)
+
+    def _look(self) -> str:
+        """Ask how it is; why nobody can say, where that has lasted."""
+        try:
+            self.state = self._ask()
+            self._answered = time.monotonic()
+        except _Forgotten as error:
+            self._over = True
+            return f"Slurm does not know it any more ({error})"
+        except ParseError as error:
+            if time.monotonic() - self._answered > _SILENT_SECONDS:
+                return f"Slurm said nothing of it for {_SILENT_SECONDS:.0f} s ({error})"
+        return ""
+
+    def _late(self, now: float, queue_seconds: float, timeout_seconds: float) -> str:
+        """Why its time is over: that of waiting, or of running."""
+        if self.state.waits and now - self._submitted > queue_seconds:
+            self._unserved = True
+            return (
+                f"it was still {self.state.name} after {queue_seconds:g} s"
+                f" (Slurm's reason: {self.state.reason or 'none'})"
+            )
+        # A node's epilogue is no part of the run; but it may never end.
+        more = _END_SECONDS if self.state.name == "COMPLETING" else 0.0
+        if self.started is not None and now - self.started > timeout_seconds + more:
+            self.timed_out = True
+            return f"it was ended at its time limit of {timeout_seconds:g} s"
+        return ""
+
+    def _lost(self, now: float) -> str:
+        """Which of its nodes have been gone for long. While it waits, Slurm may still be waking
+        nodes up."""
+        gone = self._dead() if self.state.goes else []
+        self._gone_since = (self._gone_since or now) if gone else None
+        lasted = self._gone_since and now - self._gone_since > _LOST_SECONDS
+        return "; ".join(gone) if lasted else ""
 
     def _clocked(self, now: float) -> bool:
         """Keep its time; whether it has ended."""
@@ -389,27 +404,18 @@ class _Job:
     ) -> process.Completed:
         """How it ended, with what it printed."""
         state = self.state
-        number = state.signal or state.status
-        returncode = -number if state.signal else number
+        returncode = -state.signal or state.status
         ran = self.started is not None or (why is None and state.host is not None)
-        if why is None and state.name != "COMPLETED":
+        whole = state.name == "COMPLETED"
+        if why is None and not whole:
             why = self._ending()
-        stdout = stderr = ""
-        if ran or state.name == "COMPLETED":
-            found, stdout, stderr = outputs.read(self._number)
-            if why is None and not found:
-                why = (
-                    f"its output is not to be seen in {outputs.directory} here: is the folder"
-                    " shared?"
-                )
-        # It may have got its nodes while it was being cancelled.
-        if self._unserved and state.host is None:
-            why = f"{why}, and never ran"
-        if why and self._left:
-            why += f"; it {self._left}"
+        found, stdout, stderr = outputs.read(self._number) if ran or whole else (False, "", "")
+        if why is None and not found:
+            why = f"its output is not to be seen in {outputs.directory} here: is the folder shared?"
+        why = self._at_last(why)
         return process.Completed(
             argv=tuple(argv),
-            returncode=returncode or (1 if why else 0),
+            returncode=returncode or int(bool(why)),
             stdout=stdout,
             stderr=stderr,
             seconds=self.seconds,
@@ -417,6 +423,12 @@ class _Job:
             out_of_memory=state.name == "OUT_OF_MEMORY",
             reason=f"Slurm job {self._number}: {why}" if why else None,
         )
+
+    def _at_last(self, why: Optional[str]) -> Optional[str]:
+        # It may have got its nodes while it was being cancelled.
+        if self._unserved and self.state.host is None:
+            why = f"{why}, and never ran"
+        return f"{why}; it {self._left}" if why and self._left else why
 
     def _ending(self) -> str:
         """How a job ended that did not complete, and what ails the nodes that it waited for."""

@@ -118,27 +118,31 @@ def parse(text: str) -> list[dict[str, Any]]:
         if len(row) != len(header):
             message = f"nvidia-smi's answer has a row of another length: {', '.join(row)[:200]}"
             raise Failure(message)
-        cells = dict(zip(header, (cell.strip() for cell in row)))
-        mask = re.fullmatch(r"0x([0-9a-fA-F]+)", cells["clocks_event_reasons.active"])
-        bits = int(mask.group(1), 16) if mask else 0
-        gpu: dict[str, Any] = {
-            "index": cells["index"],
-            "bus_id": cells["pci.bus_id"],
-            "mig": cells["mig.mode.current"] == "Enabled",
-            "idle": bool(bits & IDLE),
-            "reasons": [name for bit, name in REASONS.items() if bits & bit],
-        }
-        for clock in CLOCKS:
-            gpu[clock] = {
-                "max_mhz": mhz(cells[f"clocks.max.{clock}"]),
-                "current_mhz": mhz(cells[f"clocks.current.{clock}"]),
-            }
-            gpu[clock]["at_maximum"] = at_maximum(gpu, clock)
-        gpus.append(gpu)
+        gpus.append(gpu_of(dict(zip(header, (cell.strip() for cell in row)))))
     if not gpus:
         message = "nvidia-smi shows no GPU: see `lspci -d 10de:` and `dmesg | grep -i nvidia`."
         raise Failure(message)
     return gpus
+
+
+def gpu_of(cells: dict[str, str]) -> dict[str, Any]:
+    """A row of the answer."""
+    mask = re.fullmatch(r"0x([0-9a-fA-F]+)", cells["clocks_event_reasons.active"])
+    bits = int(mask.group(1), 16) if mask else 0
+    gpu: dict[str, Any] = {
+        "index": cells["index"],
+        "bus_id": cells["pci.bus_id"],
+        "mig": cells["mig.mode.current"] == "Enabled",
+        "idle": bool(bits & IDLE),
+        "reasons": [name for bit, name in REASONS.items() if bits & bit],
+    }
+    for clock in CLOCKS:
+        gpu[clock] = {
+            "max_mhz": mhz(cells[f"clocks.max.{clock}"]),
+            "current_mhz": mhz(cells[f"clocks.current.{clock}"]),
+        }
+        gpu[clock]["at_maximum"] = at_maximum(gpu, clock)
+    return gpu
 
 
 def at_maximum(gpu: dict[str, Any], clock: str) -> bool | None:

@@ -85,14 +85,18 @@ def services_on(run: Run, units: list[str]) -> list[str]:
 def compare(wanted: dict[str, Any], run: Run, root: str = "/") -> dict[str, tuple[str, str]]:
     """What differs: a name such as "sysctl vm.zone_reclaim_mode" to expected and found."""
     pairs: dict[str, tuple[str, str]] = {}
-    if wanted.get("login"):
-        found = read_login(run, list(wanted["login"]))
-        for name, value in wanted["login"].items():
-            pairs[f"login {name}"] = (value, found.get(name, "nothing"))
-    if wanted.get("manager"):
-        found = read_manager(run, list(wanted["manager"]))
-        for name, value in wanted["manager"].items():
-            pairs[f"systemd {name}"] = (value, found.get(name, "nothing"))
+    for kind, what, read in (("login", "login", read_login), ("manager", "systemd", read_manager)):
+        if wanted.get(kind):
+            found = read(run, list(wanted[kind]))
+            for name, value in wanted[kind].items():
+                pairs[f"{what} {name}"] = (value, found.get(name, "nothing"))
+    pairs.update(_of_kernel(wanted, root))
+    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+
+
+def _of_kernel(wanted: dict[str, Any], root: str) -> dict[str, tuple[str, str]]:
+    """The same of what the kernel shows in files: expected and found."""
+    pairs: dict[str, tuple[str, str]] = {}
     for name, value in (wanted.get("sysctl") or {}).items():
         text = " ".join(_text(sysctl_path(root, name)).split())
         pairs[f"sysctl {name}"] = (str(value), text or "no such setting")
@@ -108,7 +112,7 @@ def compare(wanted: dict[str, Any], run: Run, root: str = "/") -> dict[str, tupl
     if wanted.get("transparent_hugepages"):
         found_word = read_hugepages(root) or "no transparent huge pages in this kernel"
         pairs["transparent huge pages"] = (wanted["transparent_hugepages"], found_word)
-    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+    return pairs
 
 
 def enforce(differences: dict[str, tuple[str, str]], run: Run, root: str = "/") -> None:

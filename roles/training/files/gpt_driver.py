@@ -264,6 +264,40 @@ def train(torch, arguments, rank, world, device):
     return seconds, losses, engine, count
 
 
+ASKED = (
+    *("layers", "hidden_size", "attention_heads", "sequence_length", "vocabulary_size"),
+    *("micro_batch", "iterations", "recompute"),
+)
+
+
+def machine(torch, gpu, local):
+    """What it runs on, for the result line."""
+    return {
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "cuda": torch.version.cuda if gpu else None,
+        "nccl": ".".join(map(str, torch.cuda.nccl.version())) if gpu else None,
+        "device": torch.cuda.get_device_name(local) if gpu else "cpu",
+        "threads": torch.get_num_threads(),
+    }
+
+
+def tell(measured):
+    """The result line, with a checksum of the whole, since most of it stands nowhere else. JSON has
+    no word for a loss that is not finite."""
+    losses = [loss if math.isfinite(loss) else None for loss in measured["losses"]]
+    measured = {**measured, "losses": losses}
+    measured["check"] = zlib.crc32(json.dumps(measured, sort_keys=True).encode())
+    print(PREFIX + json.dumps(measured), flush=True)
+
+
+def environment(rank, world, local):
+    """What torch.distributed reads."""
+    os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
+    os.environ.setdefault("MASTER_PORT", "29500")
+    os.environ.update(RANK=str(rank), WORLD_SIZE=str(world), LOCAL_RANK=str(local))
+
+
 def main():
     arguments = parse_arguments()
     if arguments.hidden_size % arguments.attention_heads:
@@ -278,54 +312,35 @@ def main():
         print(f"{FIRST}: {world} process(es), torch {torch.__version__}", flush=True)
     gpu = find_gpu(torch, arguments.backend, local)
     device = gpu or torch.device("cpu")
-    os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
-    os.environ.setdefault("MASTER_PORT", "29500")
-    os.environ.update(RANK=str(rank), WORLD_SIZE=str(world), LOCAL_RANK=str(local))
+    environment(rank, world, local)
     backend = "nccl" if gpu else "gloo"
     together = world > 1 or arguments.deepspeed
     if together:
         torch.distributed.init_process_group(
             backend, timeout=dt.timedelta(seconds=arguments.rendezvous_seconds)
         )
-    hosts = [None] * world
+    hosts = [socket.gethostname()] * world
     if world > 1:
         torch.distributed.all_gather_object(hosts, socket.gethostname())
-    else:
-        hosts = [socket.gethostname()]
     seconds, losses, engine, count = train(torch, arguments, rank, world, device)
     measured = {
         "format": FORMAT,
         "program": "gpt_driver",
-        "torch": torch.__version__,
-        "python": platform.python_version(),
         "deepspeed": getattr(engine, "version", None),
-        "cuda": torch.version.cuda if gpu else None,
-        "nccl": ".".join(map(str, torch.cuda.nccl.version())) if gpu else None,
+        **machine(torch, gpu, local),
         "backend": backend if together else "none",
-        "device": torch.cuda.get_device_name(local) if gpu else "cpu",
         "world_size": world,
         "hosts": hosts,
-        "threads": torch.get_num_threads(),
-        "layers": arguments.layers,
-        "hidden_size": arguments.hidden_size,
-        "attention_heads": arguments.attention_heads,
-        "sequence_length": arguments.sequence_length,
-        "vocabulary_size": arguments.vocabulary_size,
-        "micro_batch": arguments.micro_batch,
+        **{name: getattr(arguments, name) for name in ASKED},
         "global_batch": arguments.micro_batch * world,
-        "iterations": arguments.iterations,
         "parameters": count,
         "zero_stage": getattr(engine, "stage", 0),
-        "recompute": arguments.recompute,
         "precision": "bf16" if arguments.bf16 else "fp32",
-        # None where a loss is not finite: JSON has no word for it.
         "step_seconds": seconds,
-        "losses": [loss if math.isfinite(loss) else None for loss in losses],
+        "losses": losses,
     }
     if rank == 0:
-        # A checksum of the whole, since most of it stands nowhere else.
-        measured["check"] = zlib.crc32(json.dumps(measured, sort_keys=True).encode())
-        print(PREFIX + json.dumps(measured), flush=True)
+        tell(measured)
     if together:
         torch.distributed.destroy_process_group()
 

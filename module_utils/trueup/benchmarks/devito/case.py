@@ -390,8 +390,7 @@ def judge(
     """Why a run that ended is not a valid measurement, or None.
 
     Checked: the number of repeats, ranks and nodes, that every rank ran where it should, that the
-        norms are finite, and
-    that they equal those of the other layouts of the same problem.
+    norms are finite, and that they equal those of the other layouts of the same problem.
     """
     if not output.exact:
         return "the driver's result line is missing: Devito's log alone is rounded"
@@ -399,6 +398,17 @@ def judge(
         return f"{len(output.repeats)} repeats came out of {repeats}"
     if output.ranks != placement.ranks * node_count:
         return f"{output.ranks} ranks ran instead of {placement.ranks * node_count}"
+    misplaced = _misplaced(output, placement, node_count)
+    if misplaced:
+        return misplaced
+    broken = sorted(name for name, passed in output.checks.items() if not passed)
+    if broken:
+        return f"the result is not finite: {', '.join(broken)} failed"
+    return _compare_norms(output.norms, reference_norms, tolerance)
+
+
+def _misplaced(output: DevitoOutput, placement: Placement, node_count: int) -> Optional[str]:
+    """Which ranks ran on other nodes or CPUs than planned."""
     if node_count > 1:
         if not output.hosts:
             return "the driver does not say its nodes: run the role devito again on all of them"
@@ -412,10 +422,7 @@ def judge(
         planned = tuple(format_cpu_list(cpus) for cpus in placement.per_rank) * node_count
         if output.cpus != planned:
             return f"ranks ran on CPUs {'/'.join(output.cpus)} instead of {'/'.join(planned)}"
-    broken = sorted(name for name, passed in output.checks.items() if not passed)
-    if broken:
-        return f"the result is not finite: {', '.join(broken)} failed"
-    return _compare_norms(output.norms, reference_norms, tolerance)
+    return None
 
 
 def _compare_norms(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, List, Mapping, Sequence
+from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from ...node import own_python
 from ...options import for_module, row_refusals
@@ -66,15 +66,14 @@ def completed(case: Mapping[str, Any], now: Now) -> Dict[str, Any]:
     found = dict(case)
     if several:
         found["absent"] = together.absent(case["nodes"], now.hosts, now.hostvars, "devito")
-    for record in now.records:
-        mine = several or now.host in record["nodes"]
-        if record["benchmark"] == "devito" and mine and _is_of(record, case):
-            found["reference_norms"] = {
-                name: value
-                for name, figure in _NORMS.items()
-                for value in _figures(record, figure, "single")
-            }
-            break
+    of_problem = (
+        record
+        for record in now.records
+        if record["benchmark"] == "devito"
+        and (several or now.host in record["nodes"])
+        and _is_of(record, case)
+    )
+    found.update(_norms(next(of_problem, None)))
     triads = [
         rate
         for record in now.records
@@ -84,6 +83,17 @@ def completed(case: Mapping[str, Any], now: Now) -> Dict[str, Any]:
     if triads and not several:
         found["memory_bandwidth"] = max(triads)
     return found
+
+
+def _norms(record: Optional[Mapping[str, Any]]) -> Dict[str, Any]:
+    if record is None:
+        return {}
+    norms = {
+        name: value
+        for name, figure in _NORMS.items()
+        for value in _figures(record, figure, "single")
+    }
+    return {"reference_norms": norms}
 
 
 def fastest(
@@ -143,24 +153,30 @@ def _refused(asked: Asked) -> List[str]:
         for name in ("shape", "node_shape")
         if (options[name] or name == "shape") and not re.fullmatch(devito.SHAPE, options[name])
     ]
-    nodes = options["nodes"]
+    return refused + (_refused_nodes(asked) if options["nodes"] else [])
+
+
+def _refused_nodes(asked: Asked) -> List[str]:
+    """What is wrong with nodes that are to be measured together."""
+    options, nodes = asked.options, asked.options["nodes"]
     strange = [name for name in nodes if name not in asked.hostvars]
-    if strange:
-        refused.append(f"devito_nodes: {', '.join(strange)} must be hosts of this inventory")
     wrong = [count for count in options["node_counts"] if not 1 <= count <= len(nodes)]
-    if nodes and wrong:
-        refused.append(
-            f"devito_node_counts has {wrong[0]}, and devito_nodes has {len(nodes)} nodes: counts"
-            " are from 1 to that"
-        )
     folder = options["job_directory"]
-    if nodes and "slurm" in options["launchers"] and not folder.startswith("/"):
-        refused.append(
-            f"the launcher slurm needs devito_job_directory {folder!r}: a folder that all nodes"
-            " share"
-        )
     unlike = together.unlike(nodes, asked.hostvars)
-    return [*refused, *([f"devito_nodes: {unlike}"] if unlike else [])]
+    counts = ", ".join(map(str, wrong))
+    rules = (
+        (strange, f"devito_nodes: {', '.join(strange)} must be hosts of this inventory"),
+        (
+            wrong,
+            f"devito_node_counts has {counts}, and devito_nodes has {len(nodes)} nodes at most",
+        ),
+        (
+            "slurm" in options["launchers"] and not folder.startswith("/"),
+            f"the launcher slurm needs devito_job_directory {folder!r}: a folder that nodes share",
+        ),
+        (unlike, f"devito_nodes: {unlike}"),
+    )
+    return [text for broken, text in rules if broken]
 
 
 def _layouts(asked: Asked) -> List[Mapping[str, Any]]:

@@ -125,14 +125,7 @@ def cpus_beside(
     known = True
     for number, gpu in enumerate(gpus):
         if masks:
-            try:
-                wanted = parse_cpu_mask(str(masks[number]))
-            except ParseError as error:
-                raise BadInput(f"mask of GPU {number}: {error}") from None
-            usable = [cpu for cpu in wanted if cpu in topology.cpus]
-            if not usable:
-                raise BadInput(f"mask of GPU {number}: none of its CPUs may be used here")
-            found.append(format_cpu_list(usable))
+            found.append(_masked(number, str(masks[number]), topology))
             continue
         node = _numa_node(sysfs_root, str(gpu.get("pci", "")))
         if node is None and len(topology.numa) == 1:
@@ -142,6 +135,17 @@ def cpus_beside(
         known = known and here is not None
         found.append(format_cpu_list(here or topology.cpus))
     return Beside(found, known=known)
+
+
+def _masked(number: int, mask: str, topology: Topology) -> str:
+    """The CPUs of a GPU's mask that may be used."""
+    try:
+        usable = [cpu for cpu in parse_cpu_mask(mask) if cpu in topology.cpus]
+    except ParseError as error:
+        raise BadInput(f"mask of GPU {number}: {error}") from None
+    if not usable:
+        raise BadInput(f"mask of GPU {number}: none of its CPUs may be used here")
+    return format_cpu_list(usable)
 
 
 def _numa_node(sysfs_root: str, pci: str) -> Optional[int]:

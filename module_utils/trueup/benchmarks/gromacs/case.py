@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ...errors import BadInput
 from ...options import ModuleOption, Option, RoleOption
@@ -260,21 +260,14 @@ def layouts(
         water_box: edge in nm; 0 for an input whose size is not known.
     """
     most = int(water_box / _NM_FOR_A_RANK) ** 3 if water_box else cores
-    if gpus > 1:
-        counts = [1, gpus]
-        share = cores // gpus
-    elif gpus:
-        counts, share = [1], cores
-    else:
-        counts = [1, numa, l3_groups, *([cores] if cores <= _MOST_SINGLE_RANKS else [])]
-        share = 0
+    alone = [cores] if cores <= _MOST_SINGLE_RANKS else []
+    counts = [1, gpus] if gpus else [1, numa, l3_groups, *alone]
+    share = cores // gpus if gpus else 0
     found = []
     for ranks in sorted({n for n in counts if 0 < n <= max(most, 1)}):
-        # Uneven groups would leave cores idle.
-        if cores % ranks and not share:
-            continue
         threads = min(share or cores // ranks, _MOST_THREADS)
-        if threads < 1:
+        # Uneven groups would leave cores idle.
+        if threads < 1 or (cores % ranks and not share):
             continue
         layout = {"ranks": ranks, "threads_per_rank": threads}
         # PME on a GPU is one rank's work; mdrun itself leaves it on the CPU with several.
@@ -294,11 +287,7 @@ def settings(given: Mapping[str, Any], *, cpus: Optional[int] = None) -> Setting
     Raises:
         BadInput: parameters that do not go together, naming them.
     """
-    tpr, sha256 = given["tpr"], given["tpr_sha256"].lower()
-    if tpr and not re.fullmatch(r"[0-9a-f]{64}", sha256):
-        raise BadInput(f"tpr_sha256 {sha256!r} is no sha256: sha256sum {tpr} prints it")
-    if sha256 and not tpr:
-        raise BadInput("tpr_sha256 is of an input file, and water_box builds one: leave it out")
+    tpr, sha256 = _tpr(given)
     ranks, threads = given["ranks"], given["threads_per_rank"]
     # mdrun only warns, and its ranks wait for each other busily: minutes for what takes a second.
     if cpus is not None and ranks * threads > cpus:
@@ -332,6 +321,15 @@ def settings(given: Mapping[str, Any], *, cpus: Optional[int] = None) -> Setting
         eessi=_eessi(given),
         image=_image(given),
     )
+
+
+def _tpr(given: Mapping[str, Any]) -> Tuple[str, str]:
+    tpr, sha256 = given["tpr"], given["tpr_sha256"].lower()
+    if tpr and not re.fullmatch(r"[0-9a-f]{64}", sha256):
+        raise BadInput(f"tpr_sha256 {sha256!r} is no sha256: sha256sum {tpr} prints it")
+    if sha256 and not tpr:
+        raise BadInput("tpr_sha256 is of an input file, and water_box builds one: leave it out")
+    return tpr, sha256
 
 
 def _eessi(given: Mapping[str, Any]) -> Sequence[str]:

@@ -669,6 +669,11 @@ def _told(run: Run, output: MegatronOutput) -> Dict[str, Any]:
 
 def judge(run: Run, output: MegatronOutput) -> Optional[str]:
     """Why a run that ended is not a valid measurement, or None."""
+    return _other_run(run, output) or _other_place(run, output) or _untrained(output)
+
+
+def _other_run(run: Run, output: MegatronOutput) -> Optional[str]:
+    """What ran that was not asked for."""
     ran = "gpt_driver" if output.exact else "megatron"
     wanted = _told(run, output)
     if ran != wanted["program"]:
@@ -684,6 +689,11 @@ def judge(run: Run, output: MegatronOutput) -> Optional[str]:
     for name, value in output.parameters.items():
         if name in wanted and value != str(wanted[name]):
             return f"{name} was {value} instead of {wanted[name]}"
+    return None
+
+
+def _other_place(run: Run, output: MegatronOutput) -> Optional[str]:
+    """Which hosts, or which length, were not asked for."""
     hosts = sorted(set(output.hosts))
     # With torchrun each node starts its own.
     if hosts and run.launcher != TORCHRUN and len(hosts) != len(run.nodes):
@@ -693,6 +703,10 @@ def judge(run: Run, output: MegatronOutput) -> Optional[str]:
             f"the sequence length was {output.sequence_length} instead of"
             f" {run.model.sequence_length}"
         )
+    return None
+
+
+def _untrained(output: MegatronOutput) -> Optional[str]:
     broken = [name for name, passed in output.checks.items() if not passed]
     if broken:
         losses = [item.loss for item in output.iterations if item.loss is not None]
