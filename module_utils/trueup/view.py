@@ -9,8 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Optional, Tuple
 
-__all__ = ["Chart", "Measure", "Peak", "View", "Work"]
-
 
 @dataclass(frozen=True)
 class Peak:

@@ -26,18 +26,6 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 from ..errors import BadInput, TrueupError
 from .cyclecloud_api import Api, Lost, Refused, http_date, iso_date
 
-__all__ = [
-    "Ask",
-    "Bucket",
-    "Node",
-    "Outcome",
-    "Patience",
-    "Request",
-    "ensure_absent",
-    "ensure_present",
-    "show",
-]
-
 READY = ("Ready", "Started")
 FAILED = ("Failed", "Unavailable", "Error")
 GONE = ("Terminated", "Off")

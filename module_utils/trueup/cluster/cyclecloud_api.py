@@ -27,19 +27,6 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Set, Tuple
 
 from ..errors import BadInput, TrueupError
 
-__all__ = [
-    "Answer",
-    "Api",
-    "Lost",
-    "Refused",
-    "Server",
-    "check_url",
-    "http_date",
-    "iso_date",
-    "retry_after_seconds",
-    "sentence_of",
-]
-
 MAX_PAGES = 1000
 
 _GATEWAY = (502, 504)

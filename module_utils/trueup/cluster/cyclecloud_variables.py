@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["arguments", "hosts", "problems"]
-
 _PREFIX = "cyclecloud_"
 # Parameters of the module cyclecloud_nodes that the play hands on.
 _PARAMETERS = (

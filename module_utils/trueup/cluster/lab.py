@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["default_set", "packages", "wanted"]
-
 # Each set includes those before it.
 _SETS = ("run", "lab", "test")
 # dpkg-query prints a line for a package that it knows: "NAME ii " when installed. A qualifier of

@@ -6,8 +6,6 @@ from __future__ import annotations
 import re
 from typing import Dict, FrozenSet, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-__all__ = ["AGREED", "TYPES", "chosen", "in_force", "values_of", "wrong"]
-
 
 def _words(text: str) -> FrozenSet[str]:
     return frozenset(text.split())

@@ -10,8 +10,6 @@ from typing import Any, Dict, Iterator, List, Mapping, Sequence, Set, Tuple
 from ..plan import Asked, Plan, Skipped
 from .shared_storage import PATH
 
-__all__ = ["asks", "plan"]
-
 _WRITTEN = "# Written by trueup (role nfs_server).\n"
 _PROGRAMS = ("exportfs", "rpc.nfsd")
 # The number of threads, and a line for each export and client.

@@ -12,8 +12,6 @@ from ..node.system import release
 from ..plan import Asked, Plan, Skipped
 from . import mount_options
 
-__all__ = ["PATH", "asks", "plan"]
-
 # Letters that neither a unit file nor the table of mounts writes otherwise; no . and .. as a part.
 PATH = re.compile(r"(/(?!\.\.?(/|$))[A-Za-z0-9._@:+-]+)+")
 _HOST = r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])"

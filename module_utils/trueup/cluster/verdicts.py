@@ -11,8 +11,6 @@ from ..errors import BadInput
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["findings", "node_verdict", "slurm_down", "slurm_update"]
-
 # From the worst; a node of which anything passed, and nothing worse was found, passes.
 _ORDER = ("fail", "not measured", "warn", "pass", "no verdict")
 _FINDINGS = ("fail", "not measured", "warn")

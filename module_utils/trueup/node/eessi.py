@@ -14,8 +14,6 @@ from ..plan import Asked, Plan
 from .mounts import unit_name
 from .system import release
 
-__all__ = ["plan"]
-
 _REPOSITORY = "software.eessi.io"
 _PROGRAM = "/usr/local/libexec/trueup/eessi"
 _SETTINGS = "/etc/trueup/eessi.json"

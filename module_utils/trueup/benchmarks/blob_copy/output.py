@@ -18,17 +18,6 @@ from ...errors import ParseError
 from ...reading import Line, decoded, digest, is_count, is_number, lines_of, only, refuse_after
 from ...record import Metric
 
-__all__ = [
-    "DRIVER_PREFIX",
-    "ROLE",
-    "TOOL",
-    "BlobCopyOutput",
-    "Copy",
-    "File",
-    "parse_blob_copy",
-    "recognises",
-]
-
 TOOL = "blob_copy"
 ROLE = "blob_checkpoint"
 DRIVER_PREFIX = "trueup-blob_copy "

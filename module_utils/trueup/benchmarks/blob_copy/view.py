@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from ...view import Chart, Measure, View, Work
 
-__all__ = ["VIEW"]
-
 # A row without a device is of all copies together.
 _RATE = Measure("upload_rate", "upload rate", "bit/s", "higher", "Gb/s")
 

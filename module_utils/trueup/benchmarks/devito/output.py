@@ -24,16 +24,6 @@ from ...errors import ParseError
 from ...reading import Line, decoded, lines_of, only
 from ...record import Metric, summarise
 
-__all__ = [
-    "DRIVER_PREFIX",
-    "ERROR_PREFIX",
-    "TOOL",
-    "DevitoOutput",
-    "Repeat",
-    "parse_devito",
-    "recognises",
-]
-
 TOOL = "devito"
 DRIVER_PREFIX = "trueup-devito "
 ERROR_PREFIX = "trueup-devito-error "

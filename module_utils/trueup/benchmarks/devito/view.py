@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from ...view import Measure, View, Work
 
-__all__ = ["VIEW"]
-
 VIEW = View(
     title="Devito",
     headlines=(Measure("run_time", "run time", "s", "lower", "s"),),

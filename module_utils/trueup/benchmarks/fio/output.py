@@ -27,8 +27,6 @@ from ...errors import ParseError
 from ...reading import Line, is_number, lines_of, refuse_after
 from ...record import Metric
 
-__all__ = ["TOOL", "Direction", "FioOutput", "Job", "parse_fio", "recognises"]
-
 TOOL = "fio"
 
 _DIRECTIONS = ("read", "write")

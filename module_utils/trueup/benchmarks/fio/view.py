@@ -6,8 +6,6 @@ from typing import Tuple
 
 from ...view import Chart, Measure, View, Work
 
-__all__ = ["VIEW"]
-
 
 def _latencies(metric: str, label: str, shown: str) -> Tuple[Measure, Measure]:
     """The median and the 99th percentile."""

@@ -15,8 +15,6 @@ from ...errors import ParseError
 from ...reading import Line, decoded, digest, lines_of
 from ...record import Metric, summarise
 
-__all__ = ["LARGEST_ERROR", "TOOL", "GemmOutput", "Gpu", "parse_gemm", "recognises"]
-
 TOOL = "gemm"
 # The largest error of 4096 sampled elements, in units of their root mean square, for factors of
 # normally distributed numbers. What the format's own rounding gives, emulated with numpy for n 1024

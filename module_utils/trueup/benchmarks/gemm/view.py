@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from ...view import Chart, Measure, Peak, View, Work
 
-__all__ = ["VIEW"]
-
 _BF16 = Measure(
     "gemm_bf16",
     "bf16 rate of each GPU",

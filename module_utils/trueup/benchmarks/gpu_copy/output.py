@@ -45,8 +45,6 @@ from ...errors import ParseError, refuse_long_numbers
 from ...reading import STANDARD_ERROR, Line, decoded, digest, is_number, unique
 from ...record import Metric, summarise
 
-__all__ = ["KINDS", "TOOL", "GpuCopyOutput", "parse_gpu_copy", "recognises"]
-
 TOOL = "gpu_copy"
 # Host to device, device to host, within a device's memory, and from one device to another.
 KINDS = ("h2d", "d2h", "d2d", "p2p")

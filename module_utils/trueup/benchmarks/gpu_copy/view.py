@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from ...view import Chart, Measure, Peak, View, Work
 
-__all__ = ["VIEW"]
-
 _H2D = Measure("h2d_bandwidth", "host to device", "byte/s", "higher", "GB/s", grows=False)
 _D2H = Measure("d2h_bandwidth", "device to host", "byte/s", "higher", "GB/s", grows=False)
 # Bytes copied count once, and the memory reads and writes each: half of its bandwidth is the most.

@@ -20,15 +20,6 @@ from ...errors import ParseError, refuse_long_numbers
 from ...reading import Line, decoded, only, refuse_after
 from ...record import Metric
 
-__all__ = [
-    "DRIVER_PREFIX",
-    "TOOL",
-    "GromacsOutput",
-    "fatal_error",
-    "parse_gromacs",
-    "recognises",
-]
-
 TOOL = "gromacs"
 DRIVER_PREFIX = "trueup-gromacs "
 _MARKS = (

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from ...view import Measure, View, Work
 
-__all__ = ["VIEW"]
-
 VIEW = View(
     title="GROMACS",
     # What this field compares. Steps a second are the same for one input.

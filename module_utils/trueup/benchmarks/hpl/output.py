@@ -22,8 +22,6 @@ from ...errors import ParseError
 from ...reading import Line, lines_of
 from ...record import Metric, summarise
 
-__all__ = ["TOOL", "HplOutput", "HplTest", "parse_hpl", "recognises"]
-
 TOOL = "hpl"
 
 _HEADER = re.compile(r"T/V\s+N\s+NB\s+P\s+Q\s+Time\s+Gflops(\s*\(\s*per GPU\s*\))?")

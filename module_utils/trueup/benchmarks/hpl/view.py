@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from ...view import Measure, Peak, View, Work
 
-__all__ = ["VIEW"]
-
 _PEAK = Peak(
     "peak_fp64_gflops",
     1e9,

@@ -24,8 +24,6 @@ from ...errors import ParseError
 from ...reading import Line, lines_of
 from ...record import Metric
 
-__all__ = ["SIZES", "TOOL", "IbOutput", "IbRow", "parse_ib", "recognises"]
-
 TOOL = "ib"
 # What `--all` measures.
 SIZES = tuple(1 << power for power in range(1, 24))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from ...view import Chart, Measure, Peak, View, Work
 
-__all__ = ["VIEW"]
-
 _LINK = Peak("rdma_gbps_per_nic", 1e9, parameter="kind", value="infiniband")
 _WRITE = Measure(
     "ib_write_bandwidth", "write bandwidth", "bit/s", "higher", "Gb/s", grows=False, peak=_LINK

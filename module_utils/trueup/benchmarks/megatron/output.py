@@ -39,18 +39,6 @@ from ...errors import ParseError
 from ...reading import STANDARD_ERROR, Line, decoded, lines_of
 from ...record import Metric, summarise
 
-__all__ = [
-    "DRIVER_FIRST",
-    "DRIVER_PREFIX",
-    "ROLE",
-    "TOOL",
-    "Iteration",
-    "MegatronOutput",
-    "parse_megatron",
-    "recognises",
-    "warm_up",
-]
-
 TOOL = "megatron"
 ROLE = "training"
 DRIVER_FIRST = "trueup gpt_driver begins"

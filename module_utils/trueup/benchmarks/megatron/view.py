@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from ...view import Measure, Peak, View, Work
 
-__all__ = ["VIEW"]
-
 # Dense fp16 has the peak of bf16 (NVIDIA's datasheets of A100 and H100).
 _PEAK = Peak(
     "gpu_peak_bf16_gflops_each",

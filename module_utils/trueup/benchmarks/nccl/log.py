@@ -16,8 +16,6 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
-__all__ = ["LogLine", "NcclLog", "read_log"]
-
 # What a pair of ranks talks over, the worst first: one pair that fell back makes all wait.
 _WORST_FIRST = ("socket", "other", "shm", "roce", "unknown", "ib", "p2p", "nvlink")
 # NVL is a link or a switch between two GPUs, NVB two links with a GPU between them.

@@ -32,8 +32,6 @@ from ...reading import STANDARD_ERROR, Line, is_count, lines_of, unique
 from ...record import Metric, summarise
 from .log import LogLine, NcclLog, read_log
 
-__all__ = ["OPERATIONS", "TOOL", "NcclOutput", "parse_nccl", "recognises"]
-
 TOOL = "nccl"
 OPERATIONS = (
     "all_reduce",

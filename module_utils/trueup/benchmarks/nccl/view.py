@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from ...view import Chart, Measure, View, Work
 
-__all__ = ["VIEW"]
-
 # Bus bandwidth is the rate of the busiest link, whatever the number of ranks (nccl-tests
 # doc/PERFORMANCE.md), so it does not grow with them.
 _BUS = Measure("busbw", "bus bandwidth", "byte/s", "higher", "GB/s", grows=False)

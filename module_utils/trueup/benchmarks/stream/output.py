@@ -20,8 +20,6 @@ from ...errors import ParseError
 from ...reading import Line, decoded, lines_of
 from ...record import Metric, summarise
 
-__all__ = ["KERNELS", "TOOL", "StreamOutput", "parse_stream", "recognises"]
-
 TOOL = "stream"
 KERNELS = ("copy", "scale", "add", "triad")
 _OUR_TOOL = "trueup-stream"

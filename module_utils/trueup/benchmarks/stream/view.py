@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from ...view import Chart, Measure, Peak, View, Work
 
-__all__ = ["VIEW"]
-
 _PEAK = Peak("memory_bandwidth_gbps", 1e9)
 _COPY = Measure("copy_rate", "copy", "byte/s", "higher", "GB/s", peak=_PEAK)
 _SCALE = Measure("scale_rate", "scale", "byte/s", "higher", "GB/s", peak=_PEAK)

@@ -39,18 +39,6 @@ from ...reading import (
 )
 from ...record import Metric
 
-__all__ = [
-    "DRIVER_PREFIX",
-    "LEAST_TOKEN_SECONDS",
-    "TOOL",
-    "Latency",
-    "Server",
-    "VllmOutput",
-    "first_error",
-    "parse_vllm",
-    "recognises",
-]
-
 TOOL = "vllm"
 DRIVER_PREFIX = "trueup-vllm "
 _TITLE = f"{' Serving Benchmark Result ':=^50}"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from ...view import Chart, Measure, View, Work
 
-__all__ = ["VIEW"]
-
 _OUTPUT = Measure("output_token_throughput", "output tokens", "1/s", "higher", "tokens/s")
 _TOTAL = Measure("total_token_throughput", "tokens in total", "1/s", "higher", "tokens/s")
 _REQUESTS = Measure("request_throughput", "requests", "1/s", "higher", "requests/s")

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from ...plan import Asked
 
-__all__ = ["PARTS", "Cluster", "Host", "cluster_of"]
-
 PARTS = ("controller", "accounting", "compute", "login")
 # Slurm's names of nodes, partitions, features and switches, without what its own syntax uses.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from ...plan import Asked
     from .cluster import Cluster
 
-__all__ = ["files_of", "settings", "slurmdbd_conf"]
-
 _LIBEXEC = "/usr/local/libexec/trueup"
 _WRITTEN = "# Written by trueup (role slurm)"
 _COMMENTS = {

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["cpu_word", "gpu_type", "hostlist"]
-
 
 def hostlist(names: Iterable[str]) -> str:
     """Names as Slurm folds them: ``hb-[1-3,7]``. Leading zeros stay: ``n[08-09],n10``."""

@@ -16,8 +16,6 @@ from .files import files_of, settings, slurmdbd_conf
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["plan"]
-
 _KEY_BYTES = (32, 1024)
 _MAKE_KEY = "`head -c 1024 /dev/urandom | base64 -w0`"
 # Stands for the secret, which holds no such sign, in what a task completes: a plan is shown.
