@@ -133,7 +133,7 @@ def test_damaged_nvlinks_are_refused(text: str, message: str) -> None:
         ("garbage\n", "expected the columns"),
         ("a, b, c, d, e\n", "expected the columns"),
         (CLOCKS, "no GPU in its answer"),
-        (f"{CLOCKS}00000001:00:00.0, 1, 2, 3\n", "expected a PCI address and 4 figures"),
+        (f"{CLOCKS}00000001:00:00.0, 1, 2, 3\n", "expected 5 cells, got 4"),
         (f"{CLOCKS}x, 1, 2, 3, 4\n", "expected a PCI address and 4 figures"),
         (f"{CLOCKS}00000001:00:00.0, 1, 2, 3, 4\n0001:00:00.0, 1, 2, 3, 4\n", "each GPU once"),
     ],

@@ -7,14 +7,13 @@ does not have is None, never 0.
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ..errors import ParseError
+from ..reading import Line, lines_of
+from .nvidia_smi import address_of, rows_of
 
-_PCI = r"([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])"
 _ECC = tuple(
     f"ecc.errors.{kind}.{span}.total"
     for span in ("volatile", "aggregate")
@@ -35,6 +34,7 @@ QUERIES: Dict[str, Tuple[str, ...]] = {
     # The same before driver 535.
     "throttle_old": ("clocks_throttle_reasons.active",),
 }
+_CLOCKS = ("sm_mhz", "max_sm_mhz", "memory_mhz")
 REMAP_QUERY = (
     "remapped_rows.correctable",
     "remapped_rows.uncorrectable",
@@ -90,33 +90,20 @@ def parse_query(text: str, fields: Sequence[str], key: str = "pci.bus_id") -> Di
     Raises:
         ParseError: other columns, a row of another shape, an address twice, or no row.
     """
-    rows = list(csv.reader(io.StringIO(text), skipinitialspace=True))
-    wanted = [key, *fields]
-    # A unit stands behind a name: "clocks.current.sm [MHz]". A name may be an alias of ours.
-    if not rows or len(rows[0]) != len(wanted) or rows[0][0].strip() not in {key, f"pci.{key}"}:
-        raise ParseError(
-            f"nvidia-smi: expected the columns {', '.join(wanted)}", 1, text.split("\n", 1)[0]
-        )
     found: Dict[str, List[str]] = {}
-    for number, row in enumerate(rows[1:], start=2):
-        if not row:
-            continue
-        address = _address(row[0].strip())
-        if len(row) != len(wanted) or address is None or address in found:
-            raise ParseError(
-                f"nvidia-smi: expected a PCI address and {len(fields)} figures, each GPU once",
-                number,
-                ", ".join(row),
+    for (address_text, *figures), line in rows_of(text, [key, *fields], _may_be):
+        address = address_of(address_text)
+        if address is None or address in found:
+            raise line.error(
+                f"nvidia-smi: expected a PCI address and {len(fields)} figures, each GPU once"
             )
-        found[address] = [cell.strip() for cell in row[1:]]
-    if not found:
-        raise ParseError("nvidia-smi: no GPU in its answer")
+        found[address] = figures
     return found
 
 
-def _address(text: str) -> Optional[str]:
-    match = re.fullmatch(_PCI, text)
-    return f"{int(match.group(1), 16):04x}:{match.group(2).lower()}" if match else None
+def _may_be(said: str, column: str) -> bool:
+    """A unit stands behind a name: "clocks.current.sm [MHz]". A name may be an alias of ours."""
+    return not column.endswith("bus_id") or said in {column, f"pci.{column}"}
 
 
 def _number(cell: str) -> Optional[int]:
@@ -166,32 +153,44 @@ def parse_nvlinks(text: str) -> List[Optional[Dict[str, Any]]]:
         ParseError: no GPU, one out of its order, or a line that is not understood.
     """
     found: List[Optional[Dict[str, Any]]] = []
-    for number, line in enumerate(text.splitlines(), 1):
+    for line in lines_of(text):
         stripped = line.strip()
         gpu = re.match(r"GPU ([0-9]+): ", stripped)
-        link = re.fullmatch(r"Link ([0-9]+): (?:([0-9.]+) GB/s|<inactive>|inactive)", stripped)
         if gpu:
             if int(gpu.group(1)) != len(found):
-                raise ParseError(f"nvidia-smi nvlink: expected GPU {len(found)}", number, line)
+                raise line.error(f"nvidia-smi nvlink: expected GPU {len(found)}")
             found.append(None)
-        elif link and found:
-            links = found[-1] = found[-1] or {"active": 0, "total": 0, "inactive": []}
-            if int(link.group(1)) != links["total"]:
-                raise ParseError(f"nvidia-smi nvlink: expected link {links['total']}", number, line)
-            links["total"] += 1
-            if link.group(2):
-                links["active"] += 1
-            else:
-                links["inactive"].append(int(link.group(1)))
-        elif found and found[-1] is None and "links are inactive" in stripped.lower():
-            # How many there are it does not say then.
-            found[-1] = {"active": 0, "total": None, "inactive": [], "all_inactive": True}
-        # A GPU without NVLink has a sentence in place of its links.
-        elif stripped and not (found and found[-1] is None and "link" in stripped.lower()):
-            raise ParseError("nvidia-smi nvlink: not a GPU and not a link", number, line)
+        elif found:
+            found[-1] = _with_link(found[-1], stripped, line)
+        elif stripped:
+            raise line.error(_NO_LINK)
     if not found:
         raise ParseError("nvidia-smi nvlink: no GPU in its answer")
     return found
+
+
+_NO_LINK = "nvidia-smi nvlink: not a GPU and not a link"
+
+
+def _with_link(links: Optional[Dict[str, Any]], said: str, line: Line) -> Optional[Dict[str, Any]]:
+    """A GPU's links with what the next line says of them."""
+    link = re.fullmatch(r"Link ([0-9]+): (?:([0-9.]+) GB/s|<inactive>|inactive)", said)
+    if link:
+        links = links or {"active": 0, "total": 0, "inactive": []}
+        if int(link.group(1)) != links["total"]:
+            raise line.error(f"nvidia-smi nvlink: expected link {links['total']}")
+        links["total"] += 1
+        if link.group(2):
+            links["active"] += 1
+        else:
+            links["inactive"].append(int(link.group(1)))
+    elif links is None and "links are inactive" in said.lower():
+        # How many there are it does not say then.
+        return {"active": 0, "total": None, "inactive": [], "all_inactive": True}
+    # A GPU without NVLink has a sentence in place of its links.
+    elif said and not (links is None and "link" in said.lower()):
+        raise line.error(_NO_LINK)
+    return links
 
 
 def parse_xids(text: str) -> List[Dict[str, Any]]:
@@ -203,11 +202,11 @@ def parse_xids(text: str) -> List[Dict[str, Any]]:
         ParseError: a line of an XID that is not so.
     """
     found = []
-    for number, line in enumerate(text.splitlines(), 1):
+    for line in lines_of(text):
         match = _XID.search(line)
         if match is None:
             if "NVRM: Xid" in line:
-                raise ParseError("kernel log: expected 'NVRM: Xid (PCI:...): N'", number, line)
+                raise line.error("kernel log: expected 'NVRM: Xid (PCI:...): N'")
             continue
         time = _TIME.match(line)
         found.append(
@@ -223,7 +222,7 @@ def parse_xids(text: str) -> List[Dict[str, Any]]:
 
 def _xid_address(text: str) -> str:
     """``0001:00:00`` has no function; a GPU's is 0."""
-    return _address(text) or _address(f"{text.rstrip('.')}.0") or text
+    return address_of(text) or address_of(f"{text.rstrip('.')}.0") or text
 
 
 def devices(
@@ -250,8 +249,7 @@ def devices(
         found.append(
             {
                 "pci": address,
-                "clocks": clocks
-                and dict(zip(("sm_mhz", "max_sm_mhz", "memory_mhz"), map(_number, clocks))),
+                "clocks": clocks and dict(zip(_CLOCKS, map(_number, clocks))),
                 "temperature_celsius": clocks and _number(clocks[3]),
                 "ecc": ecc and _ecc(ecc),
                 "ecc_by_memory": by_memory and _by_memory(by_memory),
@@ -308,12 +306,13 @@ def judge(
             name for name in gpu["throttle_reasons"] or () if name in map(_REASONS.get, _FAULTS)
         ]
         if reasons:
+            degrees = gpu["temperature_celsius"]
+            at = "an unknown temperature" if degrees is None else f"{degrees} degrees Celsius"
             problem(
                 "gpu_slowed",
-                f"GPU {gpu['pci']} is slowed down ({', '.join(reasons)}) at"
-                f" {_said(gpu['temperature_celsius'], ' degrees Celsius')}: it gives less than it"
-                " should; see `nvidia-smi -q -d PERFORMANCE,TEMPERATURE`, and if it stays so"
-                " deallocate the VM and start it again.",
+                f"GPU {gpu['pci']} is slowed down ({', '.join(reasons)}) at {at}: it gives less"
+                " than it should; see `nvidia-smi -q -d PERFORMANCE,TEMPERATURE`, and if it stays"
+                " so deallocate the VM and start it again.",
             )
     seen: Dict[Tuple[str, int], List[Mapping[str, Any]]] = {}
     for entry in xids or ():
@@ -350,7 +349,3 @@ def _judge_memory(gpu: Mapping[str, Any], problem: Any) -> None:
             " could not correct, expected is 0: results since then are in doubt: reboot, and report"
             " it if it comes again.",
         )
-
-
-def _said(value: Optional[int], unit: str) -> str:
-    return "an unknown temperature" if value is None else f"{value}{unit}"

@@ -7,8 +7,6 @@ expected and the mend.
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +14,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from ..errors import ParseError
 from .identify import read_gpus
+from .nvidia_smi import rows_of
 
 DRIVER_QUERY = "pci.bus_id,driver_version,persistence_mode"
 UNITS = ("nvidia-fabricmanager.service", "nvidia-persistenced.service", "nvidia-dcgm.service")
@@ -101,21 +100,11 @@ def parse_driver_query(status: int, text: str) -> Driver:
             persistent=None,
             error=lines[0] if lines else f"exit status {status}",
         )
-    rows = [row for row in csv.reader(io.StringIO(text), skipinitialspace=True) if row]
-    columns = DRIVER_QUERY.split(",")
-    if not rows or [cell.strip() for cell in rows[0]] != columns:
-        raise ParseError(
-            f"nvidia-smi: expected the columns {', '.join(columns)}", 1, text.split("\n", 1)[0]
-        )
     gpus = []
-    for number, row in enumerate(rows[1:], start=2):
-        if len(row) != len(columns) or not re.fullmatch(_VERSION, row[1].strip()):
-            raise ParseError(
-                "nvidia-smi: expected a PCI address, a version and a mode", number, ", ".join(row)
-            )
-        gpus.append([cell.strip() for cell in row])
-    if not gpus:
-        raise ParseError("nvidia-smi: no GPU in its answer")
+    for cells, line in rows_of(text, DRIVER_QUERY.split(",")):
+        if not re.fullmatch(_VERSION, cells[1]):
+            raise line.error("nvidia-smi: expected a PCI address, a version and a mode")
+        gpus.append(cells)
     return Driver(
         version=gpus[0][1],
         gpus=len(gpus),

@@ -9,10 +9,16 @@ from __future__ import annotations
 
 import csv
 import io
+import operator
 import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from ..errors import ParseError, refuse_long_numbers
+from ..errors import ParseError
+from ..reading import Line, lines_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 GPU_QUERY = "name,pci.bus_id,memory.total"
 _COLUMNS = ("name", "pci.bus_id", "memory.total [MiB]")
@@ -40,39 +46,53 @@ def parse_nvidia_smi(text: str) -> tuple[Gpu, ...]:
     Raises:
         ParseError: another header, a row of another shape, or no rows.
     """
-    refuse_long_numbers(text)
+    gpus = []
+    for (name, bus_id, memory), line in rows_of(text, _COLUMNS):
+        address = address_of(bus_id)
+        size = re.fullmatch(r"([0-9]+) MiB", memory)
+        if address is None or (size is None and not memory.startswith("[")):
+            raise line.error("nvidia-smi: expected a PCI address and a memory size in MiB")
+        gpus.append(
+            Gpu(
+                name=None if name.startswith("[") else name,
+                pci=address,
+                memory_bytes=None if size is None else int(size.group(1)) * _MIB,
+            )
+        )
+    return tuple(gpus)
+
+
+def rows_of(
+    text: str, columns: Sequence[str], same: Callable[[str, str], bool] = operator.eq
+) -> list[tuple[list[str], Line]]:
+    """The cells of each row, and the row; ``same`` says whether a column may be called so.
+
+    Raises:
+        ParseError: no such table, a row with more or fewer cells, or no row.
+    """
+    lines = lines_of(text)
     try:
         rows = list(csv.reader(io.StringIO(text), skipinitialspace=True))
     except csv.Error as error:
         raise ParseError(f"nvidia-smi: expected a table with commas ({error})") from error
-    if not rows or tuple(cell.strip() for cell in rows[0]) != _COLUMNS:
-        raise ParseError(
-            f"nvidia-smi: expected the columns {', '.join(_COLUMNS)}", 1, text.split("\n", 1)[0]
-        )
-    gpus = []
-    for number, row in enumerate(rows[1:], start=2):
-        if not row:
-            continue
-        line = ", ".join(row)
-        if len(row) != len(_COLUMNS):
-            raise ParseError(
-                f"nvidia-smi: expected {len(_COLUMNS)} cells, got {len(row)}", number, line
-            )
-        name, bus_id, memory = (cell.strip() for cell in row)
-        address = re.fullmatch(r"([0-9A-Fa-f]{4,8}):([0-9A-Fa-f:]+\.[0-7])", bus_id)
-        size = re.fullmatch(r"([0-9]+) MiB", memory)
-        if address is None or (size is None and not memory.startswith("[")):
-            raise ParseError(
-                "nvidia-smi: expected a PCI address and a memory size in MiB", number, line
-            )
-        domain = format(int(address.group(1), 16), "04x")
-        gpus.append(
-            Gpu(
-                name=None if name.startswith("[") else name,
-                pci=f"{domain}:{address.group(2).lower()}",
-                memory_bytes=None if size is None else int(size.group(1)) * _MIB,
-            )
-        )
-    if not gpus:
+    head = [cell.strip() for cell in rows[0]] if rows else []
+    if len(head) != len(columns) or not all(map(same, head, columns)):
+        first = lines[0] if lines else Line("", 1)
+        raise first.error(f"nvidia-smi: expected the columns {', '.join(columns)}")
+    found = [
+        ([cell.strip() for cell in row], Line(", ".join(row), number))
+        for number, row in enumerate(rows[1:], start=2)
+        if row
+    ]
+    for cells, line in found:
+        if len(cells) != len(columns):
+            raise line.error(f"nvidia-smi: expected {len(columns)} cells, got {len(cells)}")
+    if not found:
         raise ParseError("nvidia-smi: no GPU in its answer")
-    return tuple(gpus)
+    return found
+
+
+def address_of(text: str) -> str | None:
+    """A PCI address as sysfs writes it, with a domain of four digits; None for another text."""
+    match = re.fullmatch(r"([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])", text)
+    return f"{int(match.group(1), 16):04x}:{match.group(2).lower()}" if match else None

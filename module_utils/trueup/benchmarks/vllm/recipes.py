@@ -9,12 +9,13 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Callable, Optional, Union
 
 from ...errors import BadInput, ParseError
 from ...node.topology import format_cpu_list, parse_cpu_list
+from ...reading import is_count, is_number
 
 GIB = 1024**3
 # More nodes than any single deployment here; the search for enough nodes ends there.
@@ -116,50 +117,50 @@ class Served:
 # ---- what is in a recipe --------------------------------------------------------------------
 
 
-def _text(value: Any) -> Optional[str]:
-    return None if isinstance(value, str) and value.strip() else "must be text"
+_Check = Callable[[Any], Optional[str]]
 
 
-def _text_or_none(value: Any) -> Optional[str]:
-    return None if isinstance(value, str) else "must be text"
+def _must(be: Callable[[Any], Any], what: str) -> _Check:
+    """A check that says what a value must be, or None where it is."""
+    return lambda value: None if be(value) else f"must be {what}"
 
 
-def _whole(least: int) -> Callable[[Any], Optional[str]]:
-    def check(value: Any) -> Optional[str]:
-        good = isinstance(value, int) and not isinstance(value, bool) and value >= least
-        return None if good else f"must be a whole number of at least {least}"
-
-    return check
+def _whole(least: int) -> _Check:
+    what = f"a whole number of at least {least}"
+    return _must(lambda value: is_count(value) and value >= least, what)
 
 
-def _number(value: Any) -> Optional[str]:
-    good = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return None if good and math.isfinite(value) and value >= 0 else "must be a number, 0 or more"
+def _one_of(*words: str) -> _Check:
+    return _must(lambda value: value in words, f"one of {', '.join(words)}")
 
 
-def _share(value: Any) -> Optional[str]:
-    return None if _number(value) is None and 0 < value <= 1 else "must be above 0 and at most 1"
+def _like(pattern: str, what: str) -> _Check:
+    return _must(lambda value: isinstance(value, str) and re.fullmatch(pattern, value), what)
 
 
-def _boolean(value: Any) -> Optional[str]:
-    return None if isinstance(value, bool) else "must be true or false"
+def _all_texts(values: Iterable[Any]) -> bool:
+    return all(isinstance(value, str) and value for value in values)
 
 
-def _one_of(*words: str) -> Callable[[Any], Optional[str]]:
-    return lambda value: None if value in words else f"must be one of {', '.join(words)}"
-
-
-def _like(pattern: str, what: str) -> Callable[[Any], Optional[str]]:
-    def check(value: Any) -> Optional[str]:
-        good = isinstance(value, str) and re.fullmatch(pattern, value)
-        return None if good else f"must be {what}"
-
-    return check
-
-
-def _texts(value: Any) -> Optional[str]:
-    good = isinstance(value, list) and all(isinstance(item, str) and item for item in value)
-    return None if good else "must be a list of texts"
+_text = _must(lambda value: isinstance(value, str) and value.strip(), "text")
+_number = _must(
+    lambda value: is_number(value) and math.isfinite(value) and value >= 0, "a number, 0 or more"
+)
+_share = _must(lambda value: _number(value) is None and 0 < value <= 1, "above 0 and at most 1")
+_boolean = _must(lambda value: isinstance(value, bool), "true or false")
+_texts = _must(lambda value: isinstance(value, list) and _all_texts(value), "a list of texts")
+_mapping = _must(lambda value: isinstance(value, Mapping), "a mapping")
+_date = _must(lambda value: re.fullmatch(r"\d{4}(-\d{2}-\d{2})?", str(value)), "a date or a year")
+_plain_variables = _must(
+    lambda value: (
+        isinstance(value, Mapping)
+        and all(
+            isinstance(name, str) and re.fullmatch(_VARIABLE, name) and isinstance(given, str)
+            for name, given in value.items()
+        )
+    ),
+    "a mapping of names to texts",
+)
 
 
 def _flags(value: Any) -> Optional[str]:
@@ -212,29 +213,17 @@ def _variables(value: Any) -> Optional[str]:
     return None
 
 
-def _plain_variables(value: Any) -> Optional[str]:
-    good = isinstance(value, Mapping) and all(
-        isinstance(name, str) and re.fullmatch(_VARIABLE, name) and isinstance(given, str)
-        for name, given in value.items()
-    )
-    return None if good else "must be a mapping of names to texts"
-
-
-def _date(value: Any) -> Optional[str]:
-    return None if re.fullmatch(r"\d{4}(-\d{2}-\d{2})?", str(value)) else "must be a date or a year"
-
-
-_Checks = Mapping[str, Callable[[Any], Optional[str]]]
+_Checks = Mapping[str, _Check]
 
 _REQUIRED: _Checks = {
     "model": _text,
     "device": _one_of("cuda", "cpu"),
     "max_model_len": _whole(1),
-    "facts": lambda value: None if isinstance(value, Mapping) else "must be a mapping",
+    "facts": _mapping,
     "source": _text,
     "date": _date,
 }
-_OPTIONAL: Mapping[str, tuple[Callable[[Any], Optional[str]], Any]] = {
+_OPTIONAL: Mapping[str, tuple[_Check, Any]] = {
     "revision": (_like(r"|[0-9a-f]{40}", "a commit of 40 hexadecimal digits, or empty"), ""),
     "sizes": (_texts, []),
     "gpu_models": (_texts, []),
@@ -251,8 +240,8 @@ _OPTIONAL: Mapping[str, tuple[Callable[[Any], Optional[str]], Any]] = {
     "arguments_by_gpu": (_flags_by_word, {}),
     "head_arguments": (_flags, {}),
     "environment": (_variables, {}),
-    "cpu": (lambda value: None if isinstance(value, Mapping) else "must be a mapping", {}),
-    "kernels": (lambda value: None if isinstance(value, list) else "must be a list", []),
+    "cpu": (_mapping, {}),
+    "kernels": (_must(lambda value: isinstance(value, list), "a list"), []),
     "measured": (_text, ""),
 }
 _FACTS: _Checks = {
@@ -345,6 +334,10 @@ def _devices(name: str, whole: dict[str, Any]) -> None:
         raise _wrong(name, "arguments_by_gpu", f"has {strange[0]}, which gpu_models has not")
 
 
+def _refused(recipe: Mapping[str, Any], what: str) -> BadInput:
+    return BadInput(f"vLLM recipe {recipe.get('name')}: {what}")
+
+
 def _wrong(name: str, key: str, what: str) -> BadInput:
     return BadInput(f"vLLM recipe {name}: {key} {what}")
 
@@ -434,13 +427,7 @@ def machine_of(node: Mapping[str, Any], nodes: int = 1) -> Machine:
     """
     row = node.get("catalog") or {}
     gpus = node.get("gpus") or []
-    seen = [gpu.get("memory_bytes") for gpu in gpus]
     nominal = row.get("gpu_memory_gib")
-    gpu_memory = (
-        min(seen)
-        if seen and all(seen)
-        else (None if nominal is None else int(float(nominal) * GIB))
-    )
     names = [gpu.get("name") for gpu in gpus if gpu.get("name")]
     numa = node.get("numa") or []
     cpus, cores = node.get("cpus"), node.get("cores")
@@ -448,7 +435,7 @@ def machine_of(node: Mapping[str, Any], nodes: int = 1) -> Machine:
         name=str(node.get("vm_size") or "this machine"),
         nodes=nodes,
         gpus=len(gpus) or int(row.get("gpus") or 0),
-        gpu_memory_bytes=gpu_memory,
+        gpu_memory_bytes=_least(gpus, None if nominal is None else int(float(nominal) * GIB)),
         gpu_model=str(names[0] if names else row.get("gpu_model") or ""),
         numa_memory_bytes=_numa_memory(node, row),
         numa_cpus=tuple(_cpus(one.get("cpus")) for one in numa),
@@ -460,12 +447,16 @@ def machine_of(node: Mapping[str, Any], nodes: int = 1) -> Machine:
 def _numa_memory(node: Mapping[str, Any], row: Mapping[str, Any]) -> Optional[int]:
     """Bytes of the smallest NUMA node; an equal share of all memory where they do not say."""
     numa = node.get("numa") or []
-    seen = [one.get("memory_bytes") for one in numa]
-    if seen and all(seen):
-        return int(min(seen))
     nominal = None if row.get("memory_gib") is None else row["memory_gib"] * GIB
     total = node.get("memory_bytes") or nominal
-    return None if total is None else int(total) // (len(numa) or int(row.get("numa_nodes") or 1))
+    parts = len(numa) or int(row.get("numa_nodes") or 1)
+    return _least(numa, None if total is None else int(total) // parts)
+
+
+def _least(parts: Sequence[Mapping[str, Any]], nominal: Optional[int]) -> Optional[int]:
+    """Bytes of the smallest part; ``nominal`` where they do not all say theirs."""
+    seen: list[Any] = [one.get("memory_bytes") for one in parts]
+    return int(min(seen)) if seen and all(seen) else nominal
 
 
 def _cpus(text: Any) -> tuple[int, ...]:
@@ -554,9 +545,7 @@ class _Need:
 def _overridden(recipe: Mapping[str, Any], overrides: Mapping[str, Value]) -> dict[str, Any]:
     wrong = _flags(overrides)
     if wrong:
-        raise BadInput(
-            f"vLLM recipe {recipe.get('name')}: what is to override its arguments {wrong}"
-        )
+        raise _refused(recipe, f"what is to override its arguments {wrong}")
     arguments = dict(recipe["arguments"])
     members = {}
     for flag, value in overrides.items():
@@ -574,8 +563,7 @@ def _memory_value(recipe: Mapping[str, Any], flag: str, value: Value) -> Value:
         value = float(value) if "." in value else int(value)
     wrong = {**_REQUIRED, "memory_share": _share}[member](value)
     if wrong:
-        message = f"vLLM recipe {recipe.get('name')}: {flag} {value!r}, which is to override its"
-        raise BadInput(f"{message} {member}, {wrong}")
+        raise _refused(recipe, f"{flag} {value!r}, which is to override its {member}, {wrong}")
     return value
 
 
@@ -720,14 +708,7 @@ def _more_nodes(recipe: Mapping[str, Any], machine: Machine) -> Optional[int]:
     if not recipe["expert_parallel"] or recipe["device"] != "cuda":
         return None
     for nodes in range(machine.nodes + 1, _MOST_NODES + 1):
-        many = Machine(
-            name=machine.name,
-            nodes=nodes,
-            gpus=machine.gpus,
-            gpu_memory_bytes=machine.gpu_memory_bytes,
-            gpu_model=machine.gpu_model,
-        )
-        if _fits(recipe, many):
+        if _fits(recipe, replace(machine, nodes=nodes)):
             return nodes
     return None
 
@@ -779,13 +760,9 @@ def serve(
     recipe = _overridden(recipe, overrides or {})
     addresses = list(nodes) or ["127.0.0.1"]
     if not 0 <= rank < len(addresses):
-        raise BadInput(f"vLLM recipe {recipe['name']}: there is no node {rank} of {len(addresses)}")
+        raise _refused(recipe, f"there is no node {rank} of {len(addresses)}")
     if len(set(addresses)) != len(addresses) or not all(addresses):
-        raise BadInput(
-            f"vLLM recipe {recipe['name']}: an address of a node is empty or stands twice"
-        )
-    word = None if machine is None else gpu_word(recipe, machine.gpu_model)
-    by_gpu = recipe["arguments_by_gpu"].get(word, {})
+        raise _refused(recipe, "an address of a node is empty or stands twice")
     flags: dict[str, Value] = {}
     if model_path:
         flags["served-model-name"] = recipe["model"]
@@ -795,12 +772,7 @@ def serve(
         flags["host"] = host
     flags["port"] = port
     flags.update(_parallel(recipe, rank, addresses))
-    flags["max-model-len"] = recipe["max_model_len"]
-    if recipe["device"] == "cuda":
-        flags["gpu-memory-utilization"] = recipe["memory_share"]
-    # What the GPU asks for gives way to what the user says; that is in arguments by now.
-    chosen = {**recipe["arguments"], **by_gpu, **(overrides or {})}
-    flags.update({flag: value for flag, value in chosen.items() if flag not in _MEMORY_FLAGS})
+    flags.update(_chosen(recipe, machine, overrides or {}))
     argv = ["serve", model_path or recipe["model"]]
     for flag, value in flags.items():
         argv += _words(flag, value)
@@ -813,6 +785,19 @@ def serve(
         **recipe["environment"],
     }
     return Served(argv, environment)
+
+
+def _chosen(
+    recipe: Mapping[str, Any], machine: Optional[Machine], overrides: Mapping[str, Value]
+) -> dict[str, Value]:
+    """What memory goes by, and the recipe's arguments; what the GPU asks for gives way to what the
+    user says."""
+    memory = {"max-model-len": recipe["max_model_len"]}
+    if recipe["device"] == "cuda":
+        memory["gpu-memory-utilization"] = recipe["memory_share"]
+    word = None if machine is None else gpu_word(recipe, machine.gpu_model)
+    chosen = {**recipe["arguments"], **recipe["arguments_by_gpu"].get(word, {}), **overrides}
+    return {**memory, **{flag: chosen[flag] for flag in chosen if flag not in _MEMORY_FLAGS}}
 
 
 def _parallel(recipe: Mapping[str, Any], rank: int, addresses: Sequence[str]) -> dict[str, Value]:
@@ -863,10 +848,8 @@ def _visible_gpus(
     gpus: int = recipe["gpus"]
     if machine is not None and first + gpus > machine.gpus:
         others = f", of which other servers have {first}" if first else ""
-        raise BadInput(
-            f"vLLM recipe {recipe['name']}: {_counted(gpus, 'GPU')} asked for on a node of"
-            f" {machine.gpus}{others}"
-        )
+        asked = _counted(gpus, "GPU")
+        raise _refused(recipe, f"{asked} asked for on a node of {machine.gpus}{others}")
     if not first and (machine is None or machine.gpus == gpus):
         return {}
     return {"CUDA_VISIBLE_DEVICES": ",".join(str(gpu) for gpu in range(first, first + gpus))}
@@ -879,10 +862,11 @@ def _numa_left(
     with_cpus = [one for one in zip(machine.numa_nodes, machine.numa_cpus) if one[1]]
     ranks = recipe["data_parallel_per_node"] * recipe["tensor_parallel"]
     if first + ranks > len(with_cpus):
-        raise BadInput(
-            f"vLLM recipe {recipe['name']}: {_counted(ranks, 'rank')} to be bound to a NUMA node"
-            f" each, on a node of {len(with_cpus)}, of which other servers have {first}: set"
-            " cpu.bind to none in the recipes to let them share CPUs"
+        raise _refused(
+            recipe,
+            f"{_counted(ranks, 'rank')} to be bound to a NUMA node each, on a node of"
+            f" {len(with_cpus)}, of which other servers have {first}: set cpu.bind to none in the"
+            " recipes to let them share CPUs",
         )
     return with_cpus[first : first + ranks]
 
@@ -905,14 +889,20 @@ def _binding(recipe: Mapping[str, Any], machine: Optional[Machine], first: int) 
     if first:
         groups = [cpus for _, cpus in _numa_left(recipe, machine, first)]
     if ranks > len(groups):
-        every = sorted(cpu for cpus in groups for cpu in cpus)
-        if ranks > len(every):
-            raise BadInput(
-                f"vLLM recipe {recipe['name']}: {ranks} ranks on a node of {len(every)} CPUs; "
-                "each needs one of its own"
-            )
-        step = len(every) // ranks
-        groups = [tuple(every[step * rank : step * (rank + 1)]) for rank in range(ranks)]
+        groups = _shared_out(recipe, groups, ranks)
     return "|".join(
         format_cpu_list(cpus[:-1] if len(cpus) > 1 else cpus) for cpus in groups[:ranks]
     )
+
+
+def _shared_out(
+    recipe: Mapping[str, Any], groups: Sequence[tuple[int, ...]], ranks: int
+) -> list[tuple[int, ...]]:
+    """All CPUs in as many parts as there are ranks."""
+    every = sorted(cpu for cpus in groups for cpu in cpus)
+    if ranks > len(every):
+        raise _refused(
+            recipe, f"{ranks} ranks on a node of {len(every)} CPUs; each needs one of its own"
+        )
+    step = len(every) // ranks
+    return [tuple(every[step * rank : step * (rank + 1)]) for rank in range(ranks)]
