@@ -240,6 +240,13 @@ def test_a_node_that_never_said_what_it_is_is_named() -> None:
     ]
 
 
+def test_a_host_without_facts_is_told_what_to_run() -> None:
+    hosts = {**HOSTS, "new": host("login", None)}
+    assert plan(of("new", hosts, SECRETS)).refused == [
+        "slurm: new has never said what it is: run playbooks/identify.yml first."
+    ]
+
+
 def resolved(*unresolved: str) -> dict[str, str]:
     return {"resolved": json.dumps({"unresolved": unresolved})}
 

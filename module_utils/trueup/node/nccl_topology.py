@@ -100,6 +100,15 @@ class Layout:
         """CPUs that a mask covers."""
         return max(core for numa in self.numa for core in numa.cores) + 1
 
+    def gpu_cores(self) -> dict[int, Cpus]:
+        """For each GPU, by number, the cores of its NUMA node."""
+        return {
+            pair.number: numa.cores
+            for numa in self.numa
+            for bridge in numa.bridges
+            for pair in bridge.pairs
+        }
+
     def places(self) -> dict[str, tuple[str, int, str, int]]:
         """Bus id of each GPU and NIC -> class, NUMA node, bridge, place on the bridge."""
         found = {}
@@ -230,12 +239,7 @@ def layout_of(size: str, layouts: Mapping[str, Layout]) -> Optional[Layout]:
 
 def gpu_masks(layout: Layout) -> list[str]:
     """For each GPU, by number, the mask of the cores of its NUMA node, as ``srun`` takes it."""
-    cores = {
-        pair.number: numa.cores
-        for numa in layout.numa
-        for bridge in numa.bridges
-        for pair in bridge.pairs
-    }
+    cores = layout.gpu_cores()
     return [cpu_mask(cores[number]) for number in sorted(cores)]
 
 

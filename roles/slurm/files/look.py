@@ -17,8 +17,7 @@ import sys
 CONTROLLERS = ("cpuset", "devices", "freezer", "memory")
 # linux/capability.h
 CAP_SYS_NICE = 23
-PLUGINS = ("mpi_pmix", "mpi_pmi2", "cgroup_v1", "cgroup_v2", "gpu_nvml", "accounting_storage_mysql")
-NVML = re.compile(r"^libnvidia-ml\.so\.1$")
+PLUGINS = {"mpi_pmix", "cgroup_v1", "cgroup_v2"}
 LIBRARIES = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib")
 
 
@@ -74,14 +73,12 @@ def may_bind():
 def version():
     for program in ("slurmd", "slurmctld", "slurmdbd", "scontrol"):
         try:
-            shown = subprocess.run(  # noqa: S603 (Slurm's own programs)
-                [program, "-V"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False
-            ).stdout.decode("ascii", "replace")
+            shown = subprocess.run([program, "-V"], capture_output=True, check=False)  # noqa: S603 (Slurm's own)
         except OSError:
             continue
-        match = re.search(r"([0-9]+\.[0-9]+\.[0-9]+)", shown)
+        match = re.search(rb"[0-9]+\.[0-9]+\.[0-9]+", shown.stdout)
         if match:
-            return match.group(1)
+            return match.group().decode()
     return None
 
 
@@ -90,6 +87,13 @@ def entries(folder):
         return os.listdir(folder)
     except OSError:
         return []
+
+
+def uid():
+    try:
+        return pwd.getpwnam("slurm").pw_uid
+    except KeyError:
+        return None
 
 
 def resolves(name):
@@ -103,27 +107,19 @@ def main(arguments):
     with open("/proc/self/mounts", encoding="utf-8", errors="replace") as stream:
         kind, why = cgroup(stream.read())
     there = {name[:-3] for name in entries(arguments[0]) if name.endswith(".so")}
-    try:
-        user = pwd.getpwnam("slurm")
-    except KeyError:
-        user = None
-    print(
-        json.dumps(
-            {
-                "hostname": socket.gethostname().split(".")[0],
-                "cgroup": kind,
-                "cgroup_why": why,
-                "may_bind": may_bind(),
-                "plugins": sorted(there & set(PLUGINS)),
-                "nvml": "gpu_nvml" in there
-                and any(NVML.match(name) for place in LIBRARIES for name in entries(place)),
-                "version": version(),
-                "slurm_uid": None if user is None else user.pw_uid,
-                "unresolved": [name for name in arguments[1:] if not resolves(name)],
-            },
-            sort_keys=True,
-        )
-    )
+    library = any("libnvidia-ml.so.1" in entries(place) for place in LIBRARIES)
+    found = {
+        "hostname": socket.gethostname().split(".")[0],
+        "cgroup": kind,
+        "cgroup_why": why,
+        "may_bind": may_bind(),
+        "plugins": sorted(there & PLUGINS),
+        "nvml": "gpu_nvml" in there and library,
+        "version": version(),
+        "slurm_uid": uid(),
+        "unresolved": [name for name in arguments[1:] if not resolves(name)],
+    }
+    print(json.dumps(found, sort_keys=True))
 
 
 if __name__ == "__main__":

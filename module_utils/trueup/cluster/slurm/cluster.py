@@ -103,9 +103,10 @@ def cluster_of(parts: Mapping[str, Sequence[str]], asked: Asked) -> Cluster:
     layouts = nccl_topology.read_layouts(asked.catalog("topologies.yml")) if nodes else {}
     looked = [one for one in compute if one.look]
     cgroup, task_plugin = _processes(looked, options["cgroup"], notes)
-    addresses = [f"({one.address})" if one.address else "" for one in controllers]
     return Cluster(
-        controller="".join(f"{one.hostname}{at}" for one, at in zip(controllers, addresses)),
+        controller="".join(
+            one.hostname + (f"({one.address})" if one.address else "") for one in controllers
+        ),
         accounting="".join(one.reached_by for one in accounting),
         accounting_hostname="".join(one.hostname for one in accounting),
         nodes=[one.name for one in nodes],
@@ -226,14 +227,13 @@ def _gres_lines(nodes: Sequence[Host], layouts: Mapping[str, nccl_topology.Layou
             lines.setdefault("AutoDetect=nvml", []).append(one.name)
             continue
         layout = nccl_topology.layout_of(one.node.get("vm_size") or "", dict(layouts))
-        cores = {
-            pair.number: f" Cores={format_cpu_list(numa.cores)}"
-            for numa in (layout.numa if layout else ())
-            for bridge in numa.bridges
-            for pair in bridge.pairs
-        }
+        cores = layout.gpu_cores() if layout else {}
+        texts = [
+            f" Cores={format_cpu_list(cores[gpu])}" if gpu in cores else ""
+            for gpu in range(len(one.gpus))
+        ]
         kind = f" Type={one.gpu_type}" if one.gpu_type else ""
-        for text, group in groupby(range(len(one.gpus)), key=lambda gpu: cores.get(gpu, "")):
+        for text, group in groupby(range(len(texts)), key=texts.__getitem__):
             first, *_, last = [*group] * 2
             files = f"{first}" if first == last else f"[{first}-{last}]"
             words = f"Name=gpu{kind} File=/dev/nvidia{files}{text}"

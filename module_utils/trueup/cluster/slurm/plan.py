@@ -122,6 +122,8 @@ def _packages(
 def _refused(asked: Asked) -> list[str]:
     """What is wrong with this host, and its variables."""
     node, options = asked.node, asked.options
+    if not node:
+        return [f"slurm: {asked.host} has never said what it is: run playbooks/identify.yml first."]
     key, password = asked.secrets["munge_key"], asked.secrets["database_password"]
     cluster, name, user = (options[of] for of in ("cluster_name", "database_name", "database_user"))
     mib, percent = options["memory_reserve_mib"], options["memory_reserve_percent"]
