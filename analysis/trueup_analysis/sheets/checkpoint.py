@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .. import units
-from .sheet import Column, Sheet
+from .sheet import Column, Sheet, unshown
 
 if TYPE_CHECKING:
     from ..figures.checkpoint import Intervals, Transfer
@@ -48,8 +48,7 @@ def checkpoint(size_bytes: float, sent: Transfer, overhead: float, found: Interv
         columns=[
             Column("name"),
             Column("what", "figure", words=True),
-            Column("value"),
-            Column("base_unit"),
+            *unshown("value", "base_unit"),
             Column("shown", "value", data=False),
             Column("unit", "unit", words=True, data=False),
         ],

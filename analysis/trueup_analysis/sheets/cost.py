@@ -12,7 +12,7 @@ from ..figures.pooling import work_priced
 from ..figures.prices import GIVEN
 from ..figures.views import names_of, view_of
 from ..frames import rows_of
-from .sheet import Column, Sheet, short_size, times
+from .sheet import Column, Sheet, four, price, short_size, three, times, unshown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from ..figures.cost import CostTable
 
-_three = partial(units.fixed, digits=3)
-_hours = partial(units.fixed, digits=4)
 # A heading is no wider than its figures: its words stand one below the other.
 _HEADING: Final = 12
 # Columns that are shown only where they vary, with their headers.
@@ -81,10 +79,7 @@ def _benchmark(
     return Sheet(
         title=f"Cost of {what}: {names_of(benchmark)}",
         columns=[
-            Column("benchmark"),
-            Column("configuration"),
-            Column("case"),
-            Column("apart"),
+            *unshown("benchmark", "configuration", "case", "apart"),
             Column("shown_case", "case", words=True, data=False),
             Column("version", place["version"], words=True),
             Column("vm_size", place["vm_size"], short_size, words=True),
@@ -92,7 +87,7 @@ def _benchmark(
             Column("cores"),
             Column("n", place["n"], units.count),
             Column("records", place["records"], units.count),
-            *(Column(name) for name in _FIGURE),
+            *unshown(*_FIGURE),
             Column("shown_figure", _figure_header(measures), words=True, data=False),
             Column("run_seconds", "run\ns", units.seconds),
             Column("node_hours", "node-\nhours", partial(units.significant, digits=4)),
@@ -100,16 +95,14 @@ def _benchmark(
             Column("os"),
             Column("offer", place["offer"], words=True),
             Column("currency"),
-            Column("usd_per_hour", place["usd_per_hour"], _price),
+            Column("usd_per_hour", place["usd_per_hour"], price),
             Column("price_date", place["price_date"], words=True),
-            Column("price_source"),
-            Column("usd_per_run"),
+            *unshown("price_source", "usd_per_run"),
             Column("shown_usd_per_run", "US$\nper run", data=False),
             *(column for work in works for column in _work_columns(work)),
             Column("list_usd_per_hour"),
             Column("saving", "below\nlist", units.percent),
-            Column("compared_by"),
-            Column("cheapest"),
+            *unshown("compared_by", "cheapest"),
             Column("mark", "", _star, words=True, data=False),
         ],
         rows=rows,
@@ -164,7 +157,7 @@ def _texts(
         "shown_figure": _figure(row, measures[row["metric"]], several=len(measures) > 1),
         # Without a rate there is no cost, whatever the price.
         **{
-            f"shown_{name}": units.UNKNOWN if known is None else _price(row[name])
+            f"shown_{name}": units.UNKNOWN if known is None else price(row[name])
             for name, known in costs.items()
         },
         "mark": "best" if row["cheapest"] else "",
@@ -181,10 +174,6 @@ def _figure(row: Mapping[str, Any], measure: Measure | None, *, several: bool) -
         words += ["at", units.size_of(row["message_bytes"])]
     text = " ".join(word for word in words if word)
     return f"{text}, slowest of {row['devices']}" if (row["devices"] or 0) > 1 else text
-
-
-def _price(value: Any) -> str:
-    return "unknown" if units.is_missing(value) else units.money(value)
 
 
 def _star(value: Any) -> str:
@@ -240,9 +229,9 @@ def _sweeps(totals: pd.DataFrame) -> Sheet:
             Column("region", place["region"], words=True),
             Column("offer", place["offer"], words=True),
             Column("runs", "runs", units.count),
-            Column("published_hours", "published\nh", _three),
-            Column("sum_run_hours", "sum of run\ntimes h", _hours),
-            Column("node_hours", "node-\nhours", _hours),
+            Column("published_hours", "published\nh", three),
+            Column("sum_run_hours", "sum of run\ntimes h", four),
+            Column("node_hours", "node-\nhours", four),
             Column("underbilled", "node-h /\nsum", times),
             Column("usd", "US$", units.money),
             Column("usd_by_sum", "US$ by\nthe sum", units.money),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .. import units
-from .sheet import Column, Sheet
+from .sheet import Column, Sheet, unshown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -99,8 +99,7 @@ def published(found: Sequence[Published]) -> Sheet:
             Column("seconds", "step, s", units.seconds),
             Column("samples_per_second", "samples/s", units.measure),
             Column("tokens_per_second", "tokens/s", units.measure),
-            Column("source"),
-            Column("assumed"),
+            *unshown("source", "assumed"),
         ],
         rows=rows,
         notes=[_PUBLISHED_NOTE, _PEAK_NOTE],

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from .. import units
 from ..figures.health.verdicts import WORST_FIRST
 from ..quantity import Quantity
-from .sheet import Column, Sheet
+from .sheet import Column, Sheet, worded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -47,15 +47,11 @@ def verdicts(found: Iterable[Verdict], title: str, notes: Sequence[str] = ()) ->
     return Sheet(
         title=title,
         columns=[
-            Column("node", "node", words=True),
-            Column("verdict", "verdict", words=True),
-            Column("what", "what", words=True),
-            Column("device", "device", words=True),
+            *worded("node", "verdict", "what", "device"),
             Column("message_bytes", "at", _size),
             Column("measured", "measured"),
             Column("expected", "expected"),
-            Column("unit", "unit", words=True),
-            Column("fault", "fault", words=True),
+            *worded("unit", "fault"),
             Column("reason", "why", words=True),
             Column("fix", "fix", words=True),
         ],

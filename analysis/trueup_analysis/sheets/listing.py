@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from .. import units
 from ..cases import read_cases
 from ..figures.views import headline, views
-from .sheet import Column, Sheet, short_size
+from .sheet import Column, Sheet, short_size, unshown, worded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,16 +52,14 @@ def records(
     return Sheet(
         title=title,
         columns=[
-            Column("benchmark", "benchmark", words=True),
-            Column("case", "case", words=True),
-            Column("outcome", "outcome", words=True),
+            *worded("benchmark", "case", "outcome"),
             Column("nodes"),
             Column("shown_nodes", "nodes", words=True, data=False),
             Column("vm_size", "size\n(Standard_)", short_size, words=True),
             Column("cores", "cores", units.count),
             Column("figure", "headline figure", words=True, data=False),
             Column("reason", "reason", words=True),
-            *(Column(name) for name in _ALSO_LISTED),
+            *unshown(*_ALSO_LISTED),
         ],
         rows=[_row(case, headline(case, expectations)) for case in found],
         facts={"kind": "cases", "run_id": run_id},

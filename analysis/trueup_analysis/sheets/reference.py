@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from .. import units
 from ..frames import rows_of
-from .sheet import Column, Sheet, times
+from .sheet import Column, Sheet, flops, four, three, times, two, unshown, worded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,11 +14,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ..figures.reference import Comparison, Storage, Sums
-
-_two = partial(units.fixed, digits=2)
-_three = partial(units.fixed, digits=3)
-_flops = partial(units.measure, unit="flop/s")
-_hours = partial(units.fixed, digits=4)
 
 
 def reference(
@@ -46,8 +40,7 @@ def storage_sheets(item: Storage) -> list[Sheet]:
                 Column("clients", "clients", units.count),
                 Column("what", "measured", words=True),
                 Column("latency", "at"),
-                Column("low"),
-                Column("high"),
+                *unshown("low", "high"),
                 Column("published", "published", data=False),
                 Column("unit"),
                 Column("shown", "unit", data=False),
@@ -66,8 +59,7 @@ def storage_sheets(item: Storage) -> list[Sheet]:
             Sheet(
                 title="Own figures of fio on shared storage: another benchmark than the published",
                 columns=[
-                    Column("node", "node", words=True),
-                    Column("case", "case", words=True),
+                    *worded("node", "case"),
                     Column("filesystem", "type"),
                     Column("filesystem_source", "source", words=True),
                     Column("figure", "figure", words=True),
@@ -99,15 +91,15 @@ def _comparison(item: Comparison) -> Sheet:
         Column("cores", "cores", units.count),
         Column("vm_size"),
         Column("published_seconds", "published\ns", units.seconds),
-        Column("published_flop_per_second", "published\nGFLOP/s", _flops),
-        Column("published_speedup", "published\nspeed-up", _two),
-        Column("speedup", "recomp.\nspeed-up", _two),
-        Column("efficiency", "effic.", _three),
+        Column("published_flop_per_second", "published\nGFLOP/s", flops),
+        Column("published_speedup", "published\nspeed-up", two),
+        Column("speedup", "recomp.\nspeed-up", two),
+        Column("efficiency", "effic.", three),
         Column("mine_layout", "own\nlayout", words=True),
         Column("mine_seconds", "own\ns", units.seconds),
-        Column("mine_flop_per_second", "own\nGFLOP/s", _flops),
-        Column("mine_speedup", "own\nspeed-up", _two),
-        Column("mine_efficiency", "own\neffic.", _three),
+        Column("mine_flop_per_second", "own\nGFLOP/s", flops),
+        Column("mine_speedup", "own\nspeed-up", two),
+        Column("mine_efficiency", "own\neffic.", three),
     ]
     return Sheet(
         title=item.title,
@@ -123,9 +115,9 @@ def _sums(sums: Sums) -> Sheet:
         title=sums.title,
         columns=[
             Column("configuration", "runs summed", words=True),
-            Column("published_hours", "published\nh", _three),
-            Column("sum_run_hours", "sum of run times,\nnot node-hours: h", _hours),
-            Column("node_hours", "true\nnode-hours", _hours),
+            Column("published_hours", "published\nh", three),
+            Column("sum_run_hours", "sum of run times,\nnot node-hours: h", four),
+            Column("node_hours", "true\nnode-hours", four),
             Column(
                 "underbilled",
                 "underbills\nby",

@@ -10,7 +10,7 @@ from ..figures.scaling.split import axis
 from ..figures.scaling.tables import capital
 from ..figures.views import view_of
 from ..frames import rows_of
-from .sheet import Column, Sheet, short_size
+from .sheet import Column, Sheet, flops, short_size, three, two, unshown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from ..figures.fits import Fit
     from ..figures.scaling.tables import Series
 
-_two = partial(units.fixed, digits=2)
-_three = partial(units.fixed, digits=3)
-_flops = partial(units.measure, unit="flop/s")
 # Names of metrics in CSV and JSON end in their base unit.
 _UNIT_WORDS = {
     "s": "seconds",
@@ -100,22 +97,21 @@ def _columns(series: Series, word: str) -> list[Column]:
         Column("vm_size", None if series.vm_size else "size\n(Standard_)", short_size, words=True),
         Column("layout", "layout", words=True),
         Column("wins", "wins", words=True, data=False),
-        Column("best"),
-        Column("baseline"),
+        *unshown("best", "baseline"),
         Column("n", "n", units.count),
         Column("records"),
         Column(f"median_{word}", f"median\n{series.shown}", show),
         Column(f"min_{word}", f"min\n{series.shown}", show),
         Column(f"max_{word}", f"max\n{series.shown}", show),
-        Column("speedup", "speed-\nup", _two),
-        Column("efficiency", "parallel\neffic.", _three),
-        Column("serial_fraction", "serial\nfraction", _three),
-        Column("flop_per_second", "GFLOP/s", _flops),
+        Column("speedup", "speed-\nup", two),
+        Column("efficiency", "parallel\neffic.", three),
+        Column("serial_fraction", "serial\nfraction", three),
+        Column("flop_per_second", "GFLOP/s", flops),
         Column("points_per_second", "GPts/s", partial(units.measure, unit="point/s")),
         Column("roofline_fraction", "of\nroofline", units.percent),
         Column("halo_share", "in halo\nexchange", units.percent),
         Column("work_flop"),
-        Column("published_speedup", "published\nspeed-up", _two),
+        Column("published_speedup", "published\nspeed-up", two),
     ]
 
 

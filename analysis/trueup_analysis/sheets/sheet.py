@@ -4,6 +4,7 @@ for people."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .. import units
@@ -31,6 +32,16 @@ class Column:
     show: Callable[[Any], str] = units.text
     words: bool = False
     data: bool = True
+
+
+def unshown(*keys: str) -> list[Column]:
+    """Columns of CSV and JSON alone."""
+    return [Column(key) for key in keys]
+
+
+def worded(*keys: str) -> list[Column]:
+    """Columns of words under their own names."""
+    return [Column(key, key, words=True) for key in keys]
 
 
 @dataclass(frozen=True)
@@ -79,3 +90,12 @@ def short_size(value: Any) -> str:
 def times(value: Any) -> str:
     """A ratio: "2.4x"."""
     return units.UNKNOWN if units.is_missing(value) else f"{units.fixed(value, 1)}x"
+
+
+two, three, four = (partial(units.fixed, digits=digits) for digits in (2, 3, 4))
+flops = partial(units.measure, unit="flop/s")
+
+
+def price(value: Any) -> str:
+    """US$, or that nobody knows."""
+    return "unknown" if units.is_missing(value) else units.money(value)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from .. import units
 from ..figures.prices import GIVEN
 from ..frames import rows_of
-from .sheet import Column, Sheet, short_size
+from .sheet import Column, Sheet, price, short_size, unshown, worded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -103,37 +103,28 @@ def _whole(rows: Sequence[dict[str, Any]], of: str, result: TokenTable) -> Sheet
     return Sheet(
         title=f"US$ per million tokens, the whole VM billed{of}",
         columns=[
-            Column("benchmark"),
-            Column("model"),
-            Column("profile"),
-            Column("configuration"),
-            Column("case"),
+            *unshown("benchmark", "model", "profile", "configuration", "case"),
             Column("shown_case", "case", words=True, data=False),
             Column("server_arguments"),
             Column("version", place("version"), words=True),
             Column("vm_size", place("vm_size"), short_size, words=True),
             Column("node_count", place("node_count"), units.count),
-            Column("gpus"),
-            Column("gpus_billed"),
-            Column("gpu_share"),
+            *unshown("gpus", "gpus_billed", "gpu_share"),
             Column("used", "GPUs\nused", data=False),
             Column("n", "n" if several else None, units.count),
             Column("region", place("region"), words=True),
             Column("os"),
             Column("offer", place("offer"), words=True),
             Column("currency"),
-            Column("usd_per_hour", "US$ per\nnode-h", _price),
-            Column("price_date"),
-            Column("price_source"),
+            Column("usd_per_hour", "US$ per\nnode-h", price),
+            *unshown("price_date", "price_source"),
             Column("output_tokens_per_second", "output\ntok/s", rate),
-            Column("output_tokens_per_second_min"),
-            Column("output_tokens_per_second_max"),
+            *unshown("output_tokens_per_second_min", "output_tokens_per_second_max"),
             Column("output_spread", "spread" if several else None, _percent, data=False),
             Column("total_tokens_per_second", "total\ntok/s", rate),
-            Column("total_tokens_per_second_min"),
-            Column("total_tokens_per_second_max"),
-            Column("usd_per_million_output_tokens", "US$/1e6\noutput", _price),
-            Column("usd_per_million_total_tokens", "US$/1e6\ntotal", _price),
+            *unshown("total_tokens_per_second_min", "total_tokens_per_second_max"),
+            Column("usd_per_million_output_tokens", "US$/1e6\noutput", price),
+            Column("usd_per_million_total_tokens", "US$/1e6\ntotal", price),
             Column("wins", "", words=True, data=False),
             Column("cheapest"),
             *_break_evens(result.api, ""),
@@ -213,14 +204,13 @@ def _by_share(rows: Sequence[dict[str, Any]], of: str, api: ApiPrices) -> list[S
         Sheet(
             title=f"US$ per million tokens by share of the VM's GPUs{of}",
             columns=[
-                Column("model"),
-                Column("case"),
+                *unshown("model", "case"),
                 Column("shown_case", "case", words=True, data=False),
                 Column("vm_size", "size\n(Standard_)" if several else None, short_size, words=True),
                 Column("used", "GPUs\nused", data=False),
                 Column("gpu_share"),
-                Column("usd_per_million_output_tokens_by_gpu_share", "US$/1e6\noutput", _price),
-                Column("usd_per_million_total_tokens_by_gpu_share", "US$/1e6\ntotal", _price),
+                Column("usd_per_million_output_tokens_by_gpu_share", "US$/1e6\noutput", price),
+                Column("usd_per_million_total_tokens_by_gpu_share", "US$/1e6\ntotal", price),
                 *_break_evens(api, "_by_gpu_share"),
             ],
             rows=part,
@@ -282,10 +272,6 @@ def _even_short(value: Any) -> str:
     return "never" if not units.is_missing(value) and value > 1 else _even(value)
 
 
-def _price(value: Any) -> str:
-    return "unknown" if units.is_missing(value) else units.money(value)
-
-
 def _spread(row: dict[str, Any]) -> float:
     """(max - min) / median of the output rate."""
     name = "output_tokens_per_second"
@@ -304,8 +290,7 @@ def article(found: Article) -> list[Sheet]:
         title="What the article says, and what follows from its own rates",
         columns=[
             Column("claim", "the article", words=True),
-            Column("verdict", "verdict", words=True),
-            Column("why", "why", words=True),
+            *worded("verdict", "why"),
         ],
         rows=rows_of(found.claims),
         notes=[
@@ -332,23 +317,20 @@ def _price_set(one: PriceSet, found: Article) -> Sheet:
             Column("profile"),
             Column("shown_profile", "profile", words=True, data=False),
             Column("gpu", "GPU", words=True),
-            Column("case"),
-            Column("vm_size"),
-            Column("node_count"),
-            Column("gpus"),
-            Column("gpus_billed"),
-            Column("gpu_share"),
+            *unshown("case", "vm_size", "node_count", "gpus", "gpus_billed", "gpu_share"),
             Column("output_tokens_per_second", "out\ntok/s", units.count),
             Column("total_tokens_per_second", "total\ntok/s", units.count),
-            Column("region"),
-            Column("regions"),
-            Column("os"),
-            Column("offer"),
-            Column("currency"),
-            Column("usd_per_hour"),
-            Column("price_date"),
-            Column("price_source"),
-            Column("estimated"),
+            *unshown(
+                "region",
+                "regions",
+                "os",
+                "offer",
+                "currency",
+                "usd_per_hour",
+                "price_date",
+                "price_source",
+                "estimated",
+            ),
             Column("usd_per_million_output_tokens", "VM\noutput", _price_3),
             Column("usd_per_million_total_tokens", "VM\ntotal", _price_3),
             Column("usd_per_million_output_tokens_by_gpu_share", "1 GPU\noutput", _price_3),

@@ -8,7 +8,7 @@ from trueup.node.nccl_topology import gpu_masks
 from trueup.node.topology import format_cpu_list, mask_words
 
 from .. import units
-from .sheet import Column, Sheet
+from .sheet import Column, Sheet, unshown, worded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,8 +33,7 @@ def findings(found: Sequence[Finding], source: str, wanted: Layout, size: str) -
         columns=[
             Column("severity", "severity", words=True),
             Column("line", "line", units.count),
-            Column("where", "where", words=True),
-            Column("kind", "kind", words=True),
+            *worded("where", "kind"),
             Column("problem", "what is wrong", words=True),
             Column("effect"),
             Column("mend", "mend", words=True),
@@ -95,8 +94,7 @@ def layout(shown: Layout, size: str) -> list[Sheet]:
             Column("numa_node", "NUMA", units.count),
             Column("cores", "cores", words=True),
             Column("mask", "CPU mask", words=True),
-            Column("affinity"),
-            Column("bridge"),
+            *unshown("affinity", "bridge"),
         ],
         rows=sorted(rows, key=lambda row: int(str(row["gpu"]))),
         notes=[
