@@ -8,7 +8,7 @@ from dataclasses import replace
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
-from .verdicts import Verdict, of_figure
+from .verdicts import Verdict, of_case, of_figure
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -52,10 +52,11 @@ def outliers(found: Iterable[Case]) -> list[Verdict]:
         middle, limit = _usual([figure.value for _, figure in members])
         if not middle:
             continue
-        for case, figure in members:
-            worse = middle - figure.value
-            if (worse if figure.direction == "higher" else -worse) > limit:
-                verdicts.append(_outlier(case, figure, middle, len(members)))
+        verdicts += [
+            _outlier(case, figure, middle, len(members))
+            for case, figure in members
+            if _worse(figure, middle) > limit
+        ]
     return verdicts
 
 
@@ -66,14 +67,16 @@ def _usual(values: Sequence[float]) -> tuple[float, float]:
     return middle, max(_SIGMAS * spread, _LEAST_SHARE * abs(middle))
 
 
+def _worse(figure: Figure, middle: float) -> float:
+    """How much worse than the median a figure is; below 0 where it is better."""
+    return middle - figure.value if figure.direction == "higher" else figure.value - middle
+
+
 def _outlier(case: Case, figure: Figure, middle: float, count: int) -> Verdict:
-    return Verdict(
-        nodes=case.nodes,
-        vm_size=case.vm_size,
-        benchmark=case.benchmark,
-        case=case.case,
-        verdict="warn",
-        what=f"{figure.name} beside the other nodes",
+    return of_case(
+        case,
+        "warn",
+        f"{figure.name} beside the other nodes",
         metric=figure.name,
         device=figure.device,
         message_bytes=figure.message_bytes,
@@ -91,29 +94,24 @@ def differences(found: Iterable[Case]) -> list[Verdict]:
     """Driver, kernel, fabric manager or firmware of another version than nine tenths of the nodes
     of the size have; of fewer than ten nodes, than all others.
     """
-    versions: dict[tuple[str, str, str], dict[tuple[str, ...], tuple[str, Case]]] = defaultdict(
-        dict
-    )
+    versions: dict[tuple[str, str], dict[tuple[str, ...], tuple[str, Case]]]
+    versions = defaultdict(dict)
     for case in found:
         # What a benchmark was built with may differ; what the node runs may not.
         if case.benchmark != "node_state" or case.outcome == "failed" or case.vm_size is None:
             continue
         for name, version in case.software.items():
-            key = (case.vm_size.lower(), case.benchmark, name)
-            versions[key][case.nodes] = (version, case)
+            versions[case.vm_size.lower(), name][case.nodes] = (version, case)
     verdicts = []
-    for (_, benchmark, name), nodes in versions.items():
+    for (_, name), nodes in versions.items():
         usual, count = Counter(version for version, _ in nodes.values()).most_common(1)[0]
         if len(nodes) < LEAST_NODES or count < min(_USUAL_SHARE * len(nodes), len(nodes) - 1):
             continue
         verdicts += [
-            Verdict(
-                nodes=case.nodes,
-                vm_size=case.vm_size,
-                benchmark=benchmark,
-                case=case.case,
-                verdict="fail",
-                what=f"version of {name}",
+            of_case(
+                case,
+                "fail",
+                f"version of {name}",
                 source=f"what {count} of {len(nodes)} nodes of this size have",
                 reason=f"{name} is {version}, and {count} of {len(nodes)} nodes of this size have"
                 f" {usual}",
@@ -159,8 +157,7 @@ def _reduce(members: Sequence[tuple[Case, Figure]], expectations: Expectations) 
             and item.applies(case.parameters, len(case.nodes))
         ]
         worst = next((item for item in expected if item.verdict == "fail"), None)
-        worse = middle - figure.value
-        apart = (worse if figure.direction == "higher" else -worse) > limit
+        apart = _worse(figure, middle) > limit
         if worst is not None:
             bad.append(worst)
         elif apart and len(members) >= LEAST_NODES:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+import operator
 import re
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ...cases import Case, Figure, kind_of, read_cases
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from ...load import Loaded
     from ...read import Reading
@@ -86,15 +87,7 @@ def of_reading(reading: Reading, size: str, node_count: int) -> Case:
         parameters=reading.parameters,
         software={},
         figures=[
-            Figure(
-                name=row["name"],
-                value=row["value"],
-                unit=row["unit"],
-                direction=row["direction"],
-                message_bytes=row.get("message_bytes"),
-                device=row.get("device"),
-                statistic=row.get("statistic"),
-            )
+            Figure(**{name: row[name] for name in Figure._fields if name in row})
             for row in reading.rows
         ],
     )
@@ -112,33 +105,41 @@ def judge_case(case: Case, expectations: Expectations) -> list[Verdict]:
     the node, whatever its figures.
     """
     if case.outcome == "failed":
-        return [_of_case(case, "not measured", case.reason or "the case failed")]
+        return [_whole(case, "not measured", case.reason or "the case failed")]
     if case.vm_size is None:
-        return [_of_case(case, "no verdict", "the VM size is not known")]
+        return [_whole(case, "no verdict", "the VM size is not known")]
     expected = expectations.of(case.vm_size, case.benchmark)
     if case.outcome == "invalid":
-        reason = case.reason or "its own check failed"
-        failure = replace(
-            _of_case(case, "fail", reason, _fault(case, expected, reason)),
-            fix=None if case.benchmark == "node_state" else _fix(case, expected),
-        )
-        # What a node is made of does not depend on what else is wrong with it; a speed does.
-        return [failure, *(_figures(case, expected) if case.benchmark == "node_state" else [])]
+        return _invalid(case, expected)
     if not expected:
         why = (
             f"nothing is expected of {case.benchmark} on {case.vm_size}"
             if expectations.knows(case.vm_size)
             else f"nothing is expected of the size {case.vm_size}"
         )
-        return [_of_case(case, "no verdict", why)]
+        return [_whole(case, "no verdict", why)]
     for item in expected:
         if refused := item.refuses(case.parameters, len(case.nodes)):
             return [_refused(case, item, refused)]
     fitting = [item for item in expected if item.applies(case.parameters, len(case.nodes))]
     if not fitting:
         what = "; ".join(dict.fromkeys(_needs(item) for item in expected))
-        return [_of_case(case, "no verdict", f"expected is {what}, and this case is another")]
+        return [_whole(case, "no verdict", f"expected is {what}, and this case is another")]
     return _figures(case, fitting)
+
+
+def _invalid(case: Case, expected: Sequence[Expectation]) -> list[Verdict]:
+    """The failure of a case whose own check failed."""
+    reason = case.reason or "its own check failed"
+    if case.benchmark == "node_state":
+        xid = re.search(r"XID ([0-9]+)", reason)
+        failure = _whole(case, "fail", reason, fault=xid and _OF_XID.get(xid[1]))
+        # What a node is made of does not depend on what else is wrong with it; a speed does.
+        return [failure, *_figures(case, expected)]
+    of_its_kind = [item for item in expected if item.fits(len(case.nodes))]
+    fault = next((item.fault for item in of_its_kind if item.fault), None)
+    fix = next((item.fix for item in of_its_kind if item.fix), None)
+    return [_whole(case, "fail", reason, fault=fault, fix=fix)]
 
 
 def _refused(case: Case, item: Expectation, refused: str) -> Verdict:
@@ -150,7 +151,7 @@ def _refused(case: Case, item: Expectation, refused: str) -> Verdict:
         for value in values
     )
     why = f"{item.what}: {refused}, expected {allowed}; the figures do not count"
-    return replace(_of_case(case, "fail", why, item.fault or None), fix=item.fix or None)
+    return _whole(case, "fail", why, fault=item.fault or None, fix=item.fix or None)
 
 
 def _figures(case: Case, fitting: Iterable[Expectation]) -> list[Verdict]:
@@ -158,20 +159,6 @@ def _figures(case: Case, fitting: Iterable[Expectation]) -> list[Verdict]:
     # A sweep need not reach every size that some source names: one is enough.
     judged = {item.metric for item in found if item.measured is not None}
     return [item for item in found if item.measured is not None or item.metric not in judged]
-
-
-def _fault(case: Case, expected: Iterable[Expectation], reason: str) -> str | None:
-    """Azure's code for a case whose own check failed, where one fits."""
-    if case.benchmark == "node_state":
-        xid = re.search(r"XID ([0-9]+)", reason)
-        return _OF_XID.get(xid.group(1)) if xid else None
-    of_its_kind = (item.fault for item in expected if item.fault and item.fits(len(case.nodes)))
-    return next(of_its_kind, None)
-
-
-def _fix(case: Case, expected: Iterable[Expectation]) -> str | None:
-    """What the first expectation of the case's kind says to do."""
-    return next((item.fix for item in expected if item.fix and item.fits(len(case.nodes))), None)
 
 
 def _needs(expectation: Expectation) -> str:
@@ -182,16 +169,29 @@ def _needs(expectation: Expectation) -> str:
     return f"{expectation.what} ({', '.join(needs)})"
 
 
-def _of_case(case: Case, word: Word, reason: str, fault: str | None = None) -> Verdict:
-    return Verdict(
-        nodes=case.nodes,
-        vm_size=case.vm_size,
-        benchmark=case.benchmark,
-        case=case.case,
-        verdict=word,
-        what=f"{case.benchmark} {case.case}",
-        reason=reason,
-        fault=fault,
+def of_case(case: Case, word: Word, what: str, **more: Any) -> Verdict:
+    """A verdict on a case; ``more`` are its other fields."""
+    return Verdict(case.nodes, case.vm_size, case.benchmark, case.case, word, what, **more)
+
+
+def _whole(case: Case, word: Word, reason: str, **more: Any) -> Verdict:
+    return of_case(case, word, f"{case.benchmark} {case.case}", reason=reason, **more)
+
+
+def _expected(case: Case, item: Expectation, word: Word, **more: Any) -> Verdict:
+    """A verdict on what is expected of a case, in the unit of records."""
+    return of_case(
+        case,
+        word,
+        item.what,
+        metric=item.metric,
+        expected=item.expected.base,
+        comparison=item.comparison,
+        unit=item.expected.base_unit,
+        source_unit=item.expected.unit,
+        source=item.source,
+        date=item.date,
+        **more,
     )
 
 
@@ -211,71 +211,38 @@ def _against(case: Case, expectation: Expectation) -> list[Verdict]:
     return [of_figure(case, expectation, figure) for figure in judged]
 
 
-def _figureless(case: Case, expectation: Expectation, reason: str) -> Verdict:
-    return Verdict(
-        nodes=case.nodes,
-        vm_size=case.vm_size,
-        benchmark=case.benchmark,
-        case=case.case,
-        verdict="no verdict",
-        what=expectation.what,
-        metric=expectation.metric,
-        message_bytes=expectation.message_bytes,
-        expected=expectation.expected.base,
-        comparison=expectation.comparison,
-        unit=expectation.expected.base_unit,
-        source_unit=expectation.expected.unit,
-        source=expectation.source,
-        date=expectation.date,
-        reason=reason,
-    )
+def _figureless(case: Case, item: Expectation, reason: str) -> Verdict:
+    return _expected(case, item, "no verdict", message_bytes=item.message_bytes, reason=reason)
 
 
-def of_figure(case: Case, expectation: Expectation, figure: Figure) -> Verdict:
+def of_figure(case: Case, item: Expectation, figure: Figure) -> Verdict:
     """The verdict on one figure; none on one of another dimension, or that is no number."""
-    word: Word
-    if figure.unit != expectation.expected.base_unit:
-        return _figureless(
-            case,
-            expectation,
-            f"recorded in {figure.unit}, expected in {expectation.expected.base_unit}: these"
-            " cannot be compared",
-        )
+    unit = item.expected.base_unit
+    if figure.unit != unit:
+        why = f"recorded in {figure.unit}, expected in {unit}: these cannot be compared"
+        return _figureless(case, item, why)
     if not math.isfinite(figure.value):
-        return _figureless(case, expectation, f"recorded is {figure.value}, which is no figure")
-    word = _compare(figure.value, expectation)
-    return Verdict(
-        nodes=case.nodes,
-        vm_size=case.vm_size,
-        benchmark=case.benchmark,
-        case=case.case,
-        verdict=word,
-        what=expectation.what,
-        metric=expectation.metric,
+        return _figureless(case, item, f"recorded is {figure.value}, which is no figure")
+    word = _compare(figure.value, item)
+    return _expected(
+        case,
+        item,
+        word,
         device=figure.device,
         message_bytes=figure.message_bytes,
         measured=figure.value,
-        expected=expectation.expected.base,
-        comparison=expectation.comparison,
-        unit=figure.unit,
-        source_unit=expectation.expected.unit,
-        source=expectation.source,
-        date=expectation.date,
-        fault=expectation.fault if word == "fail" else None,
-        fix=(expectation.fix or None) if word == "fail" else None,
+        fault=item.fault if word == "fail" else None,
+        fix=(item.fix or None) if word == "fail" else None,
     )
 
 
 def _compare(value: float, expectation: Expectation) -> Word:
     expected = expectation.expected.base
-    warn = expected if expectation.warn is None else expectation.warn.base
+    warn = None if expectation.warn is None else expectation.warn.base
     # What differs only by the conversion of units is equal.
     if expectation.comparison == "exactly":
         return "pass" if math.isclose(value, expected, rel_tol=1e-9) else "fail"
-    if expectation.comparison == "at_most":
-        if value > expected and not math.isclose(value, expected, rel_tol=1e-12):
-            return "fail"
-        return "warn" if expectation.warn is not None and value > warn else "pass"
-    if value < expected and not math.isclose(value, expected, rel_tol=1e-12):
+    worse = operator.gt if expectation.comparison == "at_most" else operator.lt
+    if worse(value, expected) and not math.isclose(value, expected, rel_tol=1e-12):
         return "fail"
-    return "warn" if expectation.warn is not None and value < warn else "pass"
+    return "warn" if warn is not None and worse(value, warn) else "pass"
