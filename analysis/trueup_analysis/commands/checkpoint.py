@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from .options import Format, FormatOption, OutputOption, examples
+from .options import Format, FormatOption, OutputOption, examples, option
 from .output import write
 
 app = typer.Typer()
@@ -22,26 +22,16 @@ app = typer.Typer()
 )
 def checkpoint(
     *,
-    gigabytes: Annotated[
-        float, typer.Option(metavar="GB", help="The whole checkpoint, in GB (10^9 bytes).")
-    ],
-    copies: Annotated[
-        int, typer.Option(metavar="N", help="Files that are copied at the same time.")
-    ] = 8,
+    gigabytes: Annotated[float, option("GB", "The whole checkpoint, in GB (10^9 bytes).")],
+    copies: Annotated[int, option("N", "Files that are copied at the same time.")] = 8,
     cap_mbps: Annotated[
-        float | None,
-        typer.Option(metavar="MBIT", help="The most that each copy takes, Mb/s; else what fits."),
+        float | None, option("MBIT", "The most that each copy takes, Mb/s; else what fits.")
     ] = None,
-    limit_gbps: Annotated[
-        float, typer.Option(metavar="GBIT", help="What the account takes in, Gb/s.")
-    ] = 20.0,
-    overhead: Annotated[
-        float, typer.Option(metavar="SHARE", help="Share of the time for checkpoints.")
-    ] = 0.05,
-    nodes: Annotated[int, typer.Option(metavar="N", help="Nodes of the job.")] = 1,
+    limit_gbps: Annotated[float, option("GBIT", "What the account takes in, Gb/s.")] = 20.0,
+    overhead: Annotated[float, option("SHARE", "Share of the time for checkpoints.")] = 0.05,
+    nodes: Annotated[int, option("N", "Nodes of the job.")] = 1,
     node_mtbf_hours: Annotated[
-        float | None,
-        typer.Option(metavar="HOURS", help="Mean time between failures of one node."),
+        float | None, option("HOURS", "Mean time between failures of one node.")
     ] = None,
     format_: FormatOption = Format.table,
     output: OutputOption = None,

@@ -19,6 +19,7 @@ from .options import (
     RegionOption,
     Sources,
     examples,
+    option,
 )
 from .output import say_all, say_notes, say_warnings, write
 
@@ -44,23 +45,20 @@ def cost(
     *,
     region: RegionOption = None,
     offer: OfferOption = None,
-    os_: Annotated[str, typer.Option("--os", metavar="OS", help="linux or windows.")] = "linux",
+    os_: Annotated[str, option("OS", "linux or windows.", "--os")] = "linux",
     price: PriceOption = None,
     as_size: AsSizeOption = None,
     price_date: Annotated[
-        str | None,
-        typer.Option(metavar="YYYY-MM-DD", help="The newest price on or before this day."),
+        str | None, option("YYYY-MM-DD", "The newest price on or before this day.")
     ] = None,
     api_price: Annotated[
         float | None,
-        typer.Option(
-            metavar="US$",
-            help="What an API asks per million output tokens: how busy must the node be to match?",
+        option(
+            "US$", "What an API asks per million output tokens: how busy must the node be to match?"
         ),
     ] = None,
     api_price_total: Annotated[
-        float | None,
-        typer.Option(metavar="US$", help="The same, per million tokens in total."),
+        float | None, option("US$", "The same, per million tokens in total.")
     ] = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit 1 when a price is unknown.")

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from trueup.errors import BadInput
 
-from .options import CatalogOption, Format, FormatOption, OutputOption, examples
+from .options import CatalogOption, Format, FormatOption, OutputOption, examples, option
 from .output import write
 
 app = typer.Typer()
@@ -28,57 +28,33 @@ app = typer.Typer()
 def flops(
     context: typer.Context,
     *,
-    layers: Annotated[
-        int | None, typer.Option(metavar="L", help="Decoder layers.", show_default=False)
-    ] = None,
-    hidden: Annotated[
-        int | None, typer.Option(metavar="H", help="Hidden size.", show_default=False)
-    ] = None,
-    sequence: Annotated[
-        int | None,
-        typer.Option(metavar="S", help="Sequence length, tokens.", show_default=False),
-    ] = None,
+    layers: Annotated[int | None, option("L", "Decoder layers.")] = None,
+    hidden: Annotated[int | None, option("H", "Hidden size.")] = None,
+    sequence: Annotated[int | None, option("S", "Sequence length, tokens.")] = None,
     vocabulary: Annotated[
-        int | None,
-        typer.Option(metavar="V", help="Padded vocabulary; else GPT-2's, 51200."),
+        int | None, option("V", "Padded vocabulary; else GPT-2's, 51200.")
     ] = None,
-    micro_batch: Annotated[
-        int, typer.Option(metavar="N", help="Samples of each GPU in an iteration.")
-    ] = 1,
+    micro_batch: Annotated[int, option("N", "Samples of each GPU in an iteration.")] = 1,
     global_batch: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Samples of all GPUs; else micro batch x GPUs."),
+        int | None, option("N", "Samples of all GPUs; else micro batch x GPUs.")
     ] = None,
-    gpus: Annotated[int, typer.Option(metavar="N", help="GPUs of the job.")] = 1,
-    step_seconds: Annotated[
-        float | None, typer.Option(metavar="S", help="The time of an iteration.")
-    ] = None,
+    gpus: Annotated[int, option("N", "GPUs of the job.")] = 1,
+    step_seconds: Annotated[float | None, option("S", "The time of an iteration.")] = None,
     tflops_per_gpu: Annotated[
-        float | None,
-        typer.Option(metavar="TFLOP/S", help="Instead: each GPU's rate by --formula."),
+        float | None, option("TFLOP/S", "Instead: each GPU's rate by --formula.")
     ] = None,
     formula: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME", help="How that rate was counted: article, megatron or megatron_lm."
-        ),
+        str, option("NAME", "How that rate was counted: article, megatron or megatron_lm.")
     ] = "article",
-    peak: Annotated[
-        float | None, typer.Option(metavar="TFLOP/S", help="Peak of one GPU (312 for an A100).")
-    ] = None,
+    peak: Annotated[float | None, option("TFLOP/S", "Peak of one GPU (312 for an A100).")] = None,
     size: Annotated[
-        str | None,
-        typer.Option(metavar="SIZE", help="Instead: that of this VM size's GPUs (BF16, dense)."),
+        str | None, option("SIZE", "Instead: that of this VM size's GPUs (BF16, dense).")
     ] = None,
-    heads: Annotated[
-        int | None, typer.Option(metavar="N", help="Attention heads; for --query-groups.")
-    ] = None,
+    heads: Annotated[int | None, option("N", "Attention heads; for --query-groups.")] = None,
     query_groups: Annotated[
-        int | None, typer.Option(metavar="N", help="Key and value heads of grouped attention.")
+        int | None, option("N", "Key and value heads of grouped attention.")
     ] = None,
-    ffn: Annotated[
-        int | None, typer.Option(metavar="N", help="Feed-forward size; else 4 x hidden.")
-    ] = None,
+    ffn: Annotated[int | None, option("N", "Feed-forward size; else 4 x hidden.")] = None,
     gated: Annotated[bool, typer.Option("--gated", help="SwiGLU: a third matrix.")] = False,
     untied: Annotated[
         bool, typer.Option("--untied", help="Input and output embeddings are two matrices.")

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from .inputs import expectations_for, load_results
-from .options import CatalogOption, Format, OutputOption, Sources, examples
+from .options import CatalogOption, Format, OutputOption, Sources, examples, option
 from .output import put, say, say_notes, write
 
 app = typer.Typer()
@@ -45,14 +45,11 @@ def health(
         bool, typer.Option("--all", help="Show passes too, however many nodes there are.")
     ] = False,
     as_size: Annotated[
-        str | None,
-        typer.Option(metavar="SIZE", help="Judge every record as measured on this size."),
+        str | None, option("SIZE", "Judge every record as measured on this size.")
     ] = None,
     require: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="BENCHMARK", help="Every node must have a record of it; may be repeated."
-        ),
+        option("BENCHMARK", "Every node must have a record of it; may be repeated."),
     ] = None,
     catalog: CatalogOption = None,
     format_: Annotated[

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+
+
+def option(metavar: str, about: str, *names: str, **more: Any) -> Any:
+    """An option with a value: what stands for the value, and a line of help."""
+    return typer.Option(*names, metavar=metavar, help=about, **more)
 
 
 class Format(str, Enum):
@@ -32,39 +37,33 @@ FormatOption = Annotated[
 ]
 OutputOption = Annotated[
     Path | None,
-    typer.Option("--output", "-o", metavar="FILE", help="Write here instead of standard output."),
+    option("FILE", "Write here instead of standard output.", "--output", "-o"),
 ]
 CatalogOption = Annotated[
     Path | None,
-    typer.Option(
-        "--catalog",
-        metavar="FOLDER",
-        help="Folder of prices.csv; else TRUEUP_CATALOG, else the one built in.",
+    option(
+        "FOLDER", "Folder of prices.csv; else TRUEUP_CATALOG, else the one built in.", "--catalog"
     ),
 ]
 RegionOption = Annotated[
     str | None,
-    typer.Option(
-        metavar="REGION", help="Price in this region instead of the record's own: eastus."
-    ),
+    option("REGION", "Price in this region instead of the record's own: eastus."),
 ]
 OfferOption = Annotated[
     str | None,
-    typer.Option(
-        metavar="OFFER", help="payg, spot, lowpriority or 1y; else the record's own, else payg."
-    ),
+    option("OFFER", "payg, spot, lowpriority or 1y; else the record's own, else payg."),
 ]
 PriceOption = Annotated[
     float | None,
-    typer.Option(metavar="US$", help="US$ an hour and node for all rows, instead of the catalog."),
+    option("US$", "US$ an hour and node for all rows, instead of the catalog."),
 ]
 AsSizeOption = Annotated[
     str | None,
-    typer.Option(metavar="SIZE", help="Price every row as this size, also records made off Azure."),
+    option("SIZE", "Price every row as this size, also records made off Azure."),
 ]
 SizeOption = Annotated[
     str,
-    typer.Option("--size", metavar="SIZE", help="The VM size, such as Standard_ND96asr_v4."),
+    option("SIZE", "The VM size, such as Standard_ND96asr_v4.", "--size"),
 ]
 
 

@@ -9,7 +9,7 @@ import typer
 from trueup.errors import BadInput
 
 from .inputs import load_results
-from .options import Sources, examples
+from .options import Sources, examples, option
 from .output import say, say_notes
 
 app = typer.Typer()
@@ -25,9 +25,9 @@ app = typer.Typer()
 def pack(
     sources: Sources = None,
     *,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="The file to write.")
-    ] = Path("results.parquet"),
+    output: Annotated[Path, option("FILE", "The file to write.", "--output", "-o")] = Path(
+        "results.parquet"
+    ),
 ) -> None:
     """Put many records into one Parquet file, which reads a hundred times faster than its
     records."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .inputs import expectations_for, read_bytes
-from .options import CatalogOption, Format, FormatOption, OutputOption, examples
+from .options import CatalogOption, Format, FormatOption, OutputOption, examples, option
 from .output import put, say_all, write
 
 if TYPE_CHECKING:
@@ -36,18 +36,12 @@ def read(
     ],
     *,
     tool: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="Which tool wrote them (nccl, stream, ...); else found out."
-        ),
+        str | None, option("NAME", "Which tool wrote them (nccl, stream, ...); else found out.")
     ] = None,
     size: Annotated[
-        str | None,
-        typer.Option(metavar="SIZE", help="Judge the figures as measured on this VM size."),
+        str | None, option("SIZE", "Judge the figures as measured on this VM size.")
     ] = None,
-    node_count: Annotated[
-        int, typer.Option("--nodes", min=1, metavar="N", help="Nodes that the case ran on.")
-    ] = 1,
+    node_count: Annotated[int, option("N", "Nodes that the case ran on.", "--nodes", min=1)] = 1,
     catalog: CatalogOption = None,
     format_: FormatOption = Format.table,
     output: OutputOption = None,

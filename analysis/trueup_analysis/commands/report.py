@@ -16,6 +16,7 @@ from .options import (
     RegionOption,
     Sources,
     examples,
+    option,
 )
 from .output import print_, say_notes
 
@@ -31,9 +32,9 @@ app = typer.Typer()
 def report(
     sources: Sources = None,
     *,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FOLDER", help="The folder to write.")
-    ] = Path("report"),
+    output: Annotated[Path, option("FOLDER", "The folder to write.", "--output", "-o")] = Path(
+        "report"
+    ),
     region: RegionOption = None,
     offer: OfferOption = None,
     price: PriceOption = None,

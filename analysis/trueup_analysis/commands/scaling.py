@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from .inputs import expectations_at_sizes, load_results
-from .options import Format, FormatOption, OutputOption, Sources, examples
+from .options import Format, FormatOption, OutputOption, Sources, examples, option
 from .output import say_all, say_notes, say_warnings, write
 
 app = typer.Typer()
@@ -36,19 +36,14 @@ def scaling(
     sources: Sources = None,
     *,
     benchmark: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="One benchmark: devito, nccl, ...; else all that scale."),
+        str | None, option("NAME", "One benchmark: devito, nccl, ...; else all that scale.")
     ] = None,
     over: Annotated[
         Over, typer.Option(help="What scales; auto: cores or GPUs in a node, and nodes.")
     ] = Over.auto,
     baseline: Annotated[
         int | None,
-        typer.Option(
-            min=1,
-            metavar="N",
-            help="Cores, GPUs or nodes that speed-ups refer to; else the fewest.",
-        ),
+        option("N", "Cores, GPUs or nodes that speed-ups refer to; else the fewest.", min=1),
     ] = None,
     across_sizes: Annotated[
         bool,

@@ -9,7 +9,7 @@ import typer
 from trueup.errors import BadInput
 
 from .inputs import read_bytes
-from .options import CatalogOption, Format, FormatOption, OutputOption, SizeOption, examples
+from .options import CatalogOption, Format, FormatOption, OutputOption, SizeOption, examples, option
 from .output import put, say, write
 
 if TYPE_CHECKING:
@@ -55,10 +55,7 @@ def topology_check(
     size: SizeOption,
     masks: Annotated[
         str | None,
-        typer.Option(
-            metavar="MASKS",
-            help="Also, or instead: masks as given to srun --cpu-bind=mask_cpu, one a GPU.",
-        ),
+        option("MASKS", "Also, or instead: masks as given to srun --cpu-bind=mask_cpu, one a GPU."),
     ] = None,
     catalog: CatalogOption = None,
     format_: FormatOption = Format.table,
