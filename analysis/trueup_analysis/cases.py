@@ -87,6 +87,16 @@ class Case:
         """Its rows of one metric."""
         return (figure for figure in self.figures if figure.name == metric)
 
+    def typical(self, metric: str, statistic: str = "") -> list[Figure]:
+        """The rows that stand for a metric: those of the named statistic, else of the first of
+        ``TYPICAL`` that it has.
+        """
+        rows = list(self.of(metric))
+        held = {row.statistic for row in rows}
+        wanted = (statistic,) if statistic else TYPICAL
+        one = next((word for word in wanted if word in held), "")
+        return [row for row in rows if row.statistic == one]
+
     def plain(self, metric: str, statistic: str = "") -> float | None:
         """A figure of the whole case (no message size, no device): the named statistic, else the
         one that stands for the figure. None where the record lacks it.

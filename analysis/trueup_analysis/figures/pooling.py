@@ -296,20 +296,30 @@ def _record_by_record(
     return found
 
 
+_NO_HEADLINE: Final = {
+    **dict.fromkeys(("metric", "unit", "message_bytes", "device", "devices")),
+    "value": math.nan,
+    "n": 0,
+}
+
+
 def _of_case(held: _Held, case: Case, expectations: Expectations | None) -> dict[str, Any]:
     """Headline figure and rates of one case; NaN where it lacks them."""
     shown = headline(case, expectations)
     rates = {work.key: amount_rate(case, work, expectations) for work in held.works}
+    found = {f"rate:{key}": math.nan if rate is None else rate for key, rate in rates.items()}
+    if shown is None:
+        return {**_NO_HEADLINE, **found}
     return {
-        "metric": None if shown is None else shown.measure.metric,
-        "value": math.nan if shown is None else shown.value,
-        "unit": None if shown is None else shown.measure.unit,
-        "message_bytes": None if shown is None else shown.message_bytes,
-        "device": None if shown is None else shown.device,
+        "metric": shown.measure.metric,
+        "value": shown.value,
+        "unit": shown.measure.unit,
+        "message_bytes": shown.message_bytes,
+        "device": shown.device,
         # Where there is a figure of the whole case, it is no device's.
-        "devices": None if shown is None or shown.device is None else shown.devices,
-        "n": 0 if shown is None else shown.n or 0,
-        **{f"rate:{key}": math.nan if rate is None else rate for key, rate in rates.items()},
+        "devices": None if shown.device is None else shown.devices,
+        "n": shown.n or 0,
+        **found,
     }
 
 

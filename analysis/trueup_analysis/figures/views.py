@@ -87,10 +87,7 @@ def at_headline(
     case: Case, measure: Measure, expectations: Expectations | None = None
 ) -> Headline | None:
     """One measure of a case at the place where its headline counts; None where it is not held."""
-    rows = list(case.of(measure.metric))
-    wanted = (measure.statistic,) if measure.statistic else TYPICAL
-    statistic = next((one for one in wanted if any(row.statistic == one for row in rows)), "")
-    typical = [row for row in rows if row.statistic == statistic]
+    typical = case.typical(measure.metric, measure.statistic)
     if not typical:
         return None
     judged = judged_by(case, measure.metric, expectations)
@@ -102,7 +99,7 @@ def at_headline(
     row = whole[0] if whole else worst(here, key=lambda row: row.value)
     ends = {
         one.statistic: one.value
-        for one in rows
+        for one in case.of(measure.metric)
         if (one.message_bytes, one.device) == (row.message_bytes, row.device)
     }
     return Headline(
@@ -172,16 +169,12 @@ def amount_rate(case: Case, work: Work, expectations: Expectations | None = None
 
 
 def _rate_of(case: Case, metric: str, at: int | None, *, together: bool) -> float | None:
-    rows = [row for row in case.of(metric) if row.statistic in TYPICAL]
-    statistic = next((one for one in TYPICAL if any(row.statistic == one for row in rows)), None)
-    rows = [row for row in rows if row.statistic == statistic]
-    sizes = {row.message_bytes for row in rows}
-    if len(sizes) > 1:
+    rows = case.typical(metric)
+    if len({row.message_bytes for row in rows}) > 1:
         rows = [row for row in rows if row.message_bytes == at]
     if not rows:
         return None
-    whole = [row.value for row in rows if row.device is None]
-    if whole:
-        return whole[0]
-    values = [row.value for row in rows]
+    # A row of the whole case says it all.
+    whole = [row.value for row in rows if row.device is None][:1]
+    values = whole or [row.value for row in rows]
     return sum(values) if together else min(values)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from .verdicts import Verdict, of_case, of_figure
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from ...cases import Case, Figure
     from .expectations import Expectations
@@ -36,15 +36,9 @@ def outliers(found: Iterable[Case]) -> list[Verdict]:
     left to ``pairs``.
     """
     groups: dict[tuple[object, ...], list[tuple[Case, Figure]]] = defaultdict(list)
-    for case in found:
-        if case.outcome != "ok" or case.vm_size is None or len(case.nodes) > 1:
-            continue
-        for figure in case.figures:
-            if figure.direction == "none" or figure.statistic in ("min", "max", "p99"):
-                continue
-            key = (case.vm_size.lower(), case.benchmark, case.case, figure.name, figure.unit)
-            more = (figure.direction, figure.message_bytes, figure.statistic)
-            groups[key + more].append((case, figure))
+    for case, figure in _compared(found, 1):
+        if figure.statistic not in ("min", "max", "p99"):
+            groups[(*_alike(case, figure), case.case, figure.statistic)].append((case, figure))
     verdicts = []
     for members in groups.values():
         if len({case.nodes for case, _ in members}) < LEAST_NODES:
@@ -58,6 +52,19 @@ def outliers(found: Iterable[Case]) -> list[Verdict]:
             if _worse(figure, middle) > limit
         ]
     return verdicts
+
+
+def _compared(found: Iterable[Case], nodes: int) -> Iterator[tuple[Case, Figure]]:
+    """The figures of cases on so many nodes of a known size that may be better or worse."""
+    for case in found:
+        if case.outcome == "ok" and case.vm_size is not None and len(case.nodes) == nodes:
+            yield from ((case, figure) for figure in case.figures if figure.direction != "none")
+
+
+def _alike(case: Case, figure: Figure) -> tuple[object, ...]:
+    """What figures have in common that are compared."""
+    of_case = (str(case.vm_size).lower(), case.benchmark)
+    return (*of_case, figure.name, figure.unit, figure.direction, figure.message_bytes)
 
 
 def _usual(values: Sequence[float]) -> tuple[float, float]:
@@ -132,15 +139,11 @@ def pairs(found: Iterable[Case], expectations: Expectations) -> list[Verdict]:
     at, not the nodes.
     """
     groups: dict[tuple[object, ...], list[tuple[Case, Figure]]] = defaultdict(list)
-    for case in found:
-        if case.outcome != "ok" or case.vm_size is None or len(case.nodes) != _PAIR:
-            continue
-        for figure in case.figures:
-            if figure.direction != "none" and figure.statistic in (None, "single", "median"):
-                key = (case.vm_size.lower(), case.benchmark, figure.name, figure.unit)
-                # Another adapter, or GPU memory, is another measurement.
-                what = (str(case.parameters.get(name)) for name in ("device", "gdr"))
-                groups[(*key, figure.direction, figure.message_bytes, *what)].append((case, figure))
+    for case, figure in _compared(found, _PAIR):
+        if figure.statistic in (None, "single", "median"):
+            # Another adapter, or GPU memory, is another measurement.
+            what = (str(case.parameters.get(name)) for name in ("device", "gdr"))
+            groups[(*_alike(case, figure), *what)].append((case, figure))
     return [verdict for members in groups.values() for verdict in _reduce(members, expectations)]
 
 

@@ -112,11 +112,8 @@ def judge_case(case: Case, expectations: Expectations) -> list[Verdict]:
     if case.outcome == "invalid":
         return _invalid(case, expected)
     if not expected:
-        why = (
-            f"nothing is expected of {case.benchmark} on {case.vm_size}"
-            if expectations.knows(case.vm_size)
-            else f"nothing is expected of the size {case.vm_size}"
-        )
+        of_it = f"{case.benchmark} on" if expectations.knows(case.vm_size) else "the size"
+        why = f"nothing is expected of {of_it} {case.vm_size}"
         return [_whole(case, "no verdict", why)]
     for item in expected:
         if refused := item.refuses(case.parameters, len(case.nodes)):

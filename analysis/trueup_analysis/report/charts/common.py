@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from ...cases import TYPICAL
 from ...figures.views import judged_by
 from ...render.plots.data import Reference
 from ...render.plots.drawing import Drawing
@@ -54,11 +53,8 @@ def axis(measures: Sequence[Measure]) -> str:
 
 def figures_of(case: Case, measure: Measure, statistic: str = "") -> list[Row]:
     """The rows that stand for a measure: those of one statistic."""
-    rows = list(case.of(measure.metric))
     asked = statistic or measure.statistic
-    wanted: Sequence[str | None] = (asked,) if asked and asked != "median" else TYPICAL
-    one = next((word for word in wanted if any(row.statistic == word for row in rows)), "")
-    return [row for row in rows if row.statistic == one]
+    return case.typical(measure.metric, "" if asked == "median" else asked)
 
 
 def by_unit(measures: Sequence[Measure]) -> list[list[Measure]]:
