@@ -84,22 +84,14 @@ def table(
     for key in keys:
         rows[f"usd_per_{key}"] = rows["usd_per_hour"] / rows[f"{key}_per_node_hour"]
     rows["compared_by"], rows["cheapest"] = _cheapest(rows)
-    by_work = [name for key in keys for name in (f"{key}_per_node_hour", f"usd_per_{key}")]
     return CostTable(
-        table=rows[[*_TABLE, *by_work, *_TABLE_END]],
+        table=rows,
         totals=_totals(rows, loaded),
         warnings=[*pricing.warnings(), *mismatched],
         unknown=pricing.unknown(),
     )
 
 
-_TABLE = [
-    *("benchmark", "version", "configuration", "case", "apart", "vm_size", "node_count", "cores"),
-    *("n", "records", "metric", "value", "unit", "message_bytes", "device", "devices"),
-    *("run_seconds", "node_hours", "region", "os", "offer", "currency", "usd_per_hour"),
-    *("price_date", "price_source", "usd_per_run"),
-]
-_TABLE_END = ["list_usd_per_hour", "saving", "compared_by", "cheapest"]
 _TOTALS = [
     *("configuration", "version", "region", "offer", "vm_size", "runs", "sum_run_hours"),
     *("published_hours", "node_hours", "usd", "usd_by_sum", "underbilled"),

@@ -6,6 +6,7 @@ and datasheet peaks stand in the catalog.
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -98,61 +99,49 @@ def count(
     Raises:
         BadInput: what cannot be, or both a time and a rate.
     """
-    if seconds is not None and rate is not None:
-        message = "a step time and a rate are two ways to say one thing; give one of them"
-        raise BadInput(message)
+    _check(seconds, rate, peak, {"micro-batch": micro_batch, "gpus": gpus})
+    batch = micro_batch * gpus if global_batch is None else global_batch
     if rate_by not in flops.FORMULAS:
         message = f"there is no formula {rate_by}; there are {', '.join(flops.FORMULAS)}"
         raise BadInput(message)
-    for name, number in (("micro-batch", micro_batch), ("gpus", gpus)):
-        if not 0 < number <= _MOST:
-            message = f"{name} {number} is not a positive number up to {_MOST}"
-            raise BadInput(message)
-    if peak is not None and not 0 < peak < float("inf"):
-        message = f"peak {peak:g} is not a positive number"
-        raise BadInput(message)
-    batch = micro_batch * gpus if global_batch is None else global_batch
-    formulas = {
-        name: formula
+    work = {
+        name: formula(model, batch)
         for name, formula in flops.FORMULAS.items()
         if model.plain or name == "megatron_lm"
     }
     if rate is not None:
-        if rate_by not in formulas:
+        if rate_by not in work:
             message = f"the formula {rate_by} does not hold for this model; take megatron_lm"
             raise BadInput(message)
-        seconds = flops.seconds_for(formulas[rate_by](model, batch), rate, gpus)
-    return [
-        _count(name, formula(model, batch), model, batch, gpus, seconds, peak)
-        for name, formula in formulas.items()
-    ]
-
-
-def _count(
-    name: str,
-    work: float,
-    model: flops.Model,
-    batch: int,
-    gpus: int,
-    seconds: float | None,
-    peak: float | None,
-) -> Count:
+        seconds = flops.seconds_for(work[rate_by], rate, gpus)
     if seconds is None:
-        return Count(name, work)
-    rate = flops.rate(work, seconds, gpus)
-    share = None if peak is None else rate / peak
-    if share is not None and not 0 < share < float("inf"):
-        message = f"peak {peak:g} is too small or too large to compute with"
+        return [Count(name, done) for name, done in work.items()]
+    samples = batch / seconds
+    found = []
+    for name, done in work.items():
+        reached = flops.rate(done, seconds, gpus)
+        share = None if peak is None else reached / peak
+        if share is not None and not 0 < share < math.inf:
+            message = f"peak {peak:g} is too small or too large to compute with"
+            raise BadInput(message)
+        tokens = batch * model.sequence_length / seconds
+        found.append(Count(name, done, reached, seconds, samples, tokens, share))
+    return found
+
+
+def _check(
+    seconds: float | None, rate: float | None, peak: float | None, counts: Mapping[str, int]
+) -> None:
+    if seconds is not None and rate is not None:
+        message = "a step time and a rate are two ways to say one thing; give one of them"
         raise BadInput(message)
-    return Count(
-        formula=name,
-        flops=work,
-        rate=rate,
-        seconds=seconds,
-        samples_per_second=batch / seconds,
-        tokens_per_second=batch * model.sequence_length / seconds,
-        share_of_peak=share,
-    )
+    for name, number in counts.items():
+        if not 0 < number <= _MOST:
+            message = f"{name} {number} is not a positive number up to {_MOST}"
+            raise BadInput(message)
+    if peak is not None and not 0 < peak < math.inf:
+        message = f"peak {peak:g} is not a positive number"
+        raise BadInput(message)
 
 
 def peak_of_size(size: str, folder: Path) -> tuple[float, str]:

@@ -223,17 +223,13 @@ def _priced(
     rows = []
     for row in rows_of(rates, kept):
         price = found[row["vm_size"]]
-        row |= {
-            "region": None if price is None else price.regions[0],
-            "regions": None if price is None else " ".join(price.regions),
-            "os": _OS,
-            "offer": LIST_OFFER,
-            "currency": CURRENCY,
-            "usd_per_hour": None if price is None else price.quote.usd_per_hour,
-            "price_date": "" if price is None else price.quote.date,
-            "price_source": "unknown" if price is None else price.quote.source,
-            "estimated": price is not None and price.estimated,
-        }
+        row |= {"region": None, "regions": None, "os": _OS, "offer": LIST_OFFER}
+        row |= {"currency": CURRENCY, "usd_per_hour": None, "price_date": ""}
+        row |= {"price_source": "unknown", "estimated": False}
+        if price is not None:
+            row |= {"region": price.regions[0], "regions": " ".join(price.regions)}
+            row |= {"usd_per_hour": price.quote.usd_per_hour, "price_date": price.quote.date}
+            row |= {"price_source": price.quote.source, "estimated": price.estimated}
         rows.append(row | costs(row, *rest))
     table = pd.DataFrame(rows)
     least = table.groupby("profile")[_SHARE].transform("min")

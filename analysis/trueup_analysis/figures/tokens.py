@@ -147,7 +147,7 @@ def table(
     found = pd.concat([rows, pd.DataFrame(added, index=rows.index, columns=COSTS)], axis=1)
     found["gpus_billed"] = found["gpus_billed"].astype("Int64")
     return TokenTable(
-        table=found[_TABLE],
+        table=found,
         api=api,
         warnings=warnings,
         unknown=pricing.unknown(),
@@ -165,15 +165,6 @@ COSTS = [
     "usd_per_million_output_tokens_by_gpu_share",
     "usd_per_million_total_tokens_by_gpu_share",
     *_BREAK_EVENS,
-]
-_RATES = [
-    f"{kind}_tokens_per_second{end}" for kind in ("output", "total") for end in ("", "_min", "_max")
-]
-_TABLE = [
-    *("benchmark", "version", "model", "profile", "configuration", "case", "server_arguments"),
-    *("vm_size", "node_count", "gpus", "gpus_billed", "gpu_share", "n", *_RATES),
-    *("region", "os", "offer", "currency", "usd_per_hour", "price_date", "price_source"),
-    *COSTS[2:],
 ]
 _CASE_KEYS = [
     *("benchmark", "version", "model", "profile", "configuration", "case", "server_arguments"),

@@ -15,33 +15,25 @@ _HOUR = 3600
 
 def checkpoint(size_bytes: float, sent: Transfer, overhead: float, found: Intervals) -> Sheet:
     """One figure a row."""
-    rows: list[dict[str, Any]] = [
+    cap, rate = sent.cap_bits_per_second, sent.rate_bits_per_second
+    least = f"at least from one to the next, for {overhead:.1%} of the time"
+    rows = [
         _row("size", "checkpoint", size_bytes, "byte", f"{size_bytes / 1e9:g}", "GB"),
-        _row("copies", "copies at the same time", sent.copies, "1", str(sent.copies), ""),
-        _row(
-            "cap", "cap of each", cap := sent.cap_bits_per_second, "bit/s", f"{cap / 1e6:g}", "Mb/s"
-        ),
-        _rate(sent.rate_bits_per_second),
+        _row("copies", "copies at the same time", sent.copies, "1", str(sent.copies)),
+        _row("cap", "cap of each", cap, "bit/s", f"{cap / 1e6:g}", "Mb/s"),
+        _row("rate", "all of them together", rate, "bit/s", f"{rate / 1e9:g}", "Gb/s"),
         _time("checkpoint_time", "one checkpoint takes", sent.seconds),
-        _time(
-            "least_interval",
-            f"at least from one to the next, for {overhead:.1%} of the time",
-            found.least_seconds,
-        ),
+        _time("least_interval", least, found.least_seconds),
     ]
     if found.failure_seconds is not None:
+        lost = found.lost_share
+        shown = "all of it" if lost == 1 else units.percent(lost, 1)
+        what = "lost at that, to checkpoints and work done again"
         rows += [
             _time("failure_interval", "between failures of the job", found.failure_seconds),
             _time("young_interval", "best work between two (Young)", found.young_seconds),
             _time("daly_interval", "best work between two (Daly)", found.daly_seconds),
-            _row(
-                "lost_share",
-                "lost at that, to checkpoints and work done again",
-                found.lost_share,
-                "1",
-                "all of it" if found.lost_share == 1 else units.percent(found.lost_share, 1),
-                "",
-            ),
+            _row("lost_share", what, lost, "1", shown),
         ]
     return Sheet(
         title="Checkpoints to Blob",
@@ -60,25 +52,14 @@ def checkpoint(size_bytes: float, sent: Transfer, overhead: float, found: Interv
     )
 
 
-def _row(name: str, what: str, value: Any, base_unit: str, shown: str, unit: str) -> dict[str, Any]:
-    return {
-        "name": name,
-        "what": what,
-        "value": value,
-        "base_unit": base_unit,
-        "shown": shown,
-        "unit": unit,
-    }
-
-
-def _rate(bits_per_second: float) -> dict[str, Any]:
-    shown = f"{bits_per_second / 1e9:g}"
-    return _row("rate", "all of them together", bits_per_second, "bit/s", shown, "Gb/s")
+def _row(
+    name: str, what: str, value: Any, base_unit: str, shown: str, unit: str = ""
+) -> dict[str, Any]:
+    keys = ("name", "what", "value", "base_unit", "shown", "unit")
+    return dict(zip(keys, (name, what, value, base_unit, shown, unit), strict=True))
 
 
 def _time(name: str, what: str, seconds: float | None) -> dict[str, Any]:
-    if seconds is None:
-        return _row(name, what, None, "s", units.UNKNOWN, "s")
-    if seconds >= _HOUR:
+    if seconds is not None and seconds >= _HOUR:
         return _row(name, what, seconds, "s", f"{seconds / _HOUR:.2f}", "h")
     return _row(name, what, seconds, "s", units.seconds(seconds), "s")

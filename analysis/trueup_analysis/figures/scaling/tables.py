@@ -22,23 +22,6 @@ if TYPE_CHECKING:
     from ...load import Loaded
     from ..health.expectations import Expectations
 
-_TABLE = [
-    *(
-        "resource",
-        "cores",
-        "gpus",
-        "node_count",
-        "vm_size",
-        "layout",
-        "best",
-        "baseline",
-        "n",
-        "records",
-    ),
-    *("median", "min", "max", "speedup", "efficiency", "serial_fraction", "flop_rate"),
-    *("point_rate", "roofline_fraction", "halo_share", "work", "published_speedup"),
-]
-
 
 @dataclass(frozen=True)
 class Series:
@@ -262,7 +245,7 @@ def _series(raw: Raw, title: str, *, baseline: int | None, threshold: float) -> 
         direction=direction,
         vm_size=str(sizes[0]) if len(sizes) == 1 else None,
         baseline=base,
-        table=table[_TABLE],
+        table=table,
         amdahl=amdahl,
         usl=usl,
         warnings=warnings(steps, raw, base),
