@@ -55,14 +55,6 @@ def expected_nodes(
     return found
 
 
-def silent_runs(runs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The ids of runs that name no node: who is absent there is not known.
-
-    Such are runs from before ``run.json`` had ``expected``, if they were stopped.
-    """
-    return sorted(str(run["run_id"]) for run in runs if not _meant(run))
-
-
 def _meant(run: Mapping[str, Any]) -> set[str]:
     expected = run.get("expected")
     if expected is not None:

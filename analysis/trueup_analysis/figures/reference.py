@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
 from trueup.errors import BadInput
 
 from .. import units
+from ..cases import read_cases
+from ..frames import rows_of
 from ..published import read_storage
 from . import cost
 from .scaling import tables
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
+
+    import pandas as pd
 
     from ..load import Loaded
     from .scaling.tables import Series
@@ -42,13 +46,13 @@ class Comparison:
         table: rows by resource; columns: cores, nodes, vm_size, published_seconds,
             published_flop_per_second, published_speedup (as printed), speedup and efficiency
             (recomputed), and mine_layout, mine_seconds, mine_flop_per_second, mine_speedup,
-            mine_efficiency (this run at the same resource; missing without one).
+            mine_efficiency (this run at the same resource; absent without one).
     """
 
     title: str
     over: str
     source: str
-    table: pd.DataFrame
+    table: Sequence[Mapping[str, Any]]
     notes: list[str] = field(default_factory=list)
 
 
@@ -79,15 +83,15 @@ class Storage:
     """Published I/O rates of shared storage, and this run's own figures of fio.
 
     Attributes:
-        table: configuration, clients, what, latency, low, high, unit, said.
+        table: rows as ``read_storage`` gives them.
         mine: node, case, directory, filesystem, filesystem_source, figure, device, statistic,
             value, unit.
     """
 
     title: str
     source: str
-    table: pd.DataFrame
-    mine: pd.DataFrame
+    table: Sequence[Mapping[str, Any]]
+    mine: Sequence[Mapping[str, Any]]
     notes: list[str] = field(default_factory=list)
 
 
@@ -103,45 +107,39 @@ def storage(published: Path, mine: Loaded | None) -> Storage:
         raise BadInput(message)
     own = _of_shares(mine)
     notes = [_UNIT_ERROR]
-    if not own.empty:
+    if own:
         notes.append(_NOT_COMPARABLE)
     source = str(rows[0]["source"])
     return Storage(
         title=f"Published I/O rates of shared storage, {source}",
         source=source,
-        table=pd.DataFrame(rows).drop(columns=["source", "system"]).astype({"clients": "Int64"}),
+        table=rows,
         mine=own,
         notes=notes,
     )
 
 
 _SHARED = ("nfs", "nfs4", "lustre")
-_OWN = (
-    *("node", "case", "directory", "filesystem", "filesystem_source", "figure", "device"),
-    *("statistic", "value", "unit"),
-)
+_TOLD = ("directory", "filesystem", "filesystem_source")
 
 
-def _of_shares(mine: Loaded | None) -> pd.DataFrame:
-    if mine is None:
-        return pd.DataFrame(columns=list(_OWN))
-    cases = mine.cases[(mine.cases["benchmark"] == "fio") & (mine.cases["outcome"] == "ok")]
-    told = ("directory", "filesystem", "filesystem_source")
-    rows = [
+def _of_shares(mine: Loaded | None) -> list[dict[str, Any]]:
+    return [
         {
-            "record": case["record"],
-            "node": case["nodes"],
-            "case": case["case"],
-            **{name: case["parameters"].get(name) for name in told},
+            "node": case.node,
+            "case": case.case,
+            **{name: case.parameters.get(name) for name in _TOLD},
+            "figure": row.name,
+            "device": row.device,
+            "statistic": row.statistic,
+            "value": row.value,
+            "unit": row.unit,
         }
-        for case in cases.to_dict("records")
-        if case["parameters"].get("filesystem") in _SHARED
+        for case in ([] if mine is None else read_cases(mine))
+        if (case.benchmark, case.outcome) == ("fio", "ok")
+        and case.parameters.get("filesystem") in _SHARED
+        for row in case.figures
     ]
-    if not rows:
-        return pd.DataFrame(columns=list(_OWN))
-    figures = mine.metrics.rename(columns={"name": "figure"})
-    joined = pd.DataFrame(rows).merge(figures, on="record", how="inner", validate="one_to_many")
-    return joined[list(_OWN)].reset_index(drop=True)
 
 
 def compare(published: Loaded, mine: Loaded | None) -> list[Comparison]:
@@ -181,50 +179,40 @@ def _own(mine: Loaded | None) -> list[Series]:
         return []
 
 
+# Columns of a scaling table as they are called here.
+_PUBLISHED = {
+    "resource": "resource",
+    "cores": "cores",
+    "nodes": "node_count",
+    "vm_size": "vm_size",
+    "published_seconds": "median",
+    "published_flop_per_second": "flop_rate",
+    **{name: name for name in ("published_speedup", "speedup", "efficiency")},
+}
+_MINE = {
+    "mine_layout": "layout",
+    "mine_seconds": "median",
+    "mine_flop_per_second": "flop_rate",
+    "mine_speedup": "speedup",
+    "mine_efficiency": "efficiency",
+}
+
+
 def _comparison(series: Series, own: list[Series]) -> Comparison:
-    best = series.table[series.table["best"]]
-    out = pd.DataFrame(
-        {
-            "resource": best["resource"],
-            "cores": best["cores"],
-            "nodes": best["node_count"],
-            "vm_size": best["vm_size"],
-            "published_seconds": best["median"],
-            "published_flop_per_second": best["flop_rate"],
-            "published_speedup": best["published_speedup"],
-            "speedup": best["speedup"],
-            "efficiency": best["efficiency"],
-        }
-    )
+    rows = {
+        row["resource"]: {ours: row[theirs] for ours, theirs in _PUBLISHED.items()}
+        for row in _best(series)
+    }
     notes = [series.stops_paying] if series.stops_paying else []
     notes += [
         text for start, text in _CORRECTIONS.items() if series.configuration.startswith(start)
     ]
     chosen = _matching(series, own)
-    mine = pd.DataFrame(
-        columns=[
-            "resource",
-            "mine_layout",
-            "mine_seconds",
-            "mine_flop_per_second",
-            "mine_speedup",
-            "mine_efficiency",
-        ]
-    )
     if chosen is not None:
-        rows = chosen.table[chosen.table["best"]]
-        mine = pd.DataFrame(
-            {
-                "resource": rows["resource"],
-                "mine_cores": rows["cores"],
-                "mine_nodes": rows["node_count"],
-                "mine_layout": rows["layout"],
-                "mine_seconds": rows["median"],
-                "mine_flop_per_second": rows["flop_rate"],
-                "mine_speedup": rows["speedup"],
-                "mine_efficiency": rows["efficiency"],
-            }
-        )
+        for row in _best(chosen):
+            here = {ours: row[_PUBLISHED[ours]] for ours in ("resource", "cores", "nodes")}
+            at = rows.setdefault(row["resource"], here)
+            at |= {ours: row[theirs] for ours, theirs in _MINE.items()}
         notes.append(
             f"Own figures are of this run: {chosen.title}, baseline"
             f" {units.plural(chosen.baseline, chosen.over.removesuffix('s'))}. The article does"
@@ -233,20 +221,18 @@ def _comparison(series: Series, own: list[Series]) -> Comparison:
         )
         if chosen.stops_paying:
             notes.append(f"In this run: {chosen.stops_paying}")
-    else:
-        mine = mine.astype({"resource": "int64"})
-    out = out.merge(mine, on="resource", how="outer", validate="one_to_one").sort_values("resource")
-    if chosen is not None:
-        out["cores"] = out["cores"].fillna(out["mine_cores"])
-        out["nodes"] = out["nodes"].fillna(out["mine_nodes"])
-        out = out.drop(columns=["mine_cores", "mine_nodes"])
     return Comparison(
         title=f"Published: {series.title} ({series.provenance})",
         over=series.over,
         source=series.provenance,
-        table=out.reset_index(drop=True),
+        table=[rows[resource] for resource in sorted(rows)],
         notes=notes,
     )
+
+
+def _best(series: Series) -> list[dict[str, Any]]:
+    """The rows that count at each resource."""
+    return rows_of(series.table[series.table["best"]])
 
 
 def _matching(series: Series, own: list[Series]) -> Series | None:

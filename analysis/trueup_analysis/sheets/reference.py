@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .. import units
 from ..frames import rows_of
 from .sheet import Column, Sheet, flops, four, three, times, two, unshown, worded
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import pandas as pd
+    from collections.abc import Mapping, Sequence
 
     from ..figures.reference import Comparison, Storage, Sums
 
@@ -26,12 +24,14 @@ def reference(
 
 
 def storage_sheets(item: Storage) -> list[Sheet]:
-    table = item.table.copy()
-    table["published"] = [
-        _rate(low, unit) if low == high else f"{_rate(low, unit)} to {_rate(high, unit)}"
-        for low, high, unit in zip(table["low"], table["high"], table["unit"], strict=True)
+    rows = [
+        {
+            **row,
+            "published": _published(row),
+            "shown": units.DISPLAYED.get(row["unit"], row["unit"]),
+        }
+        for row in item.table
     ]
-    table["shown"] = _shown(table["unit"])
     sheets = [
         Sheet(
             title=item.title,
@@ -46,15 +46,20 @@ def storage_sheets(item: Storage) -> list[Sheet]:
                 Column("shown", "unit", data=False),
                 Column("said", "remark", words=True),
             ],
-            rows=rows_of(table),
+            rows=rows,
             notes=item.notes,
             facts={"kind": "published_storage", "source": item.source},
         )
     ]
-    if not item.mine.empty:
-        mine = item.mine.copy()
-        mine["own"] = list(map(units.measure, mine["value"], mine["unit"]))
-        mine["shown"] = _shown(mine["unit"])
+    if item.mine:
+        mine = [
+            {
+                **row,
+                "own": units.measure(row["value"], row["unit"]),
+                "shown": units.DISPLAYED.get(row["unit"], row["unit"]),
+            }
+            for row in item.mine
+        ]
         sheets.append(
             Sheet(
                 title="Own figures of fio on shared storage: another benchmark than the published",
@@ -70,19 +75,17 @@ def storage_sheets(item: Storage) -> list[Sheet]:
                     Column("unit"),
                     Column("shown", "unit", data=False),
                 ],
-                rows=rows_of(mine),
+                rows=mine,
                 facts={"kind": "own_storage"},
             )
         )
     return sheets
 
 
-def _rate(value: float, unit: str) -> str:
-    return units.count(value) if unit == "1/s" else units.measure(value, unit)
-
-
-def _shown(names: pd.Series) -> list[str]:
-    return [units.DISPLAYED.get(name, name) for name in names]
+def _published(row: Mapping[str, Any]) -> str:
+    unit, ends = row["unit"], (row["low"], row["high"])
+    low, high = (units.count(end) if unit == "1/s" else units.measure(end, unit) for end in ends)
+    return low if row["low"] == row["high"] else f"{low} to {high}"
 
 
 def _comparison(item: Comparison) -> Sheet:
@@ -104,7 +107,7 @@ def _comparison(item: Comparison) -> Sheet:
     return Sheet(
         title=item.title,
         columns=columns,
-        rows=rows_of(item.table),
+        rows=item.table,
         notes=item.notes,
         facts={"kind": "published", "over": item.over, "source": item.source},
     )
