@@ -116,7 +116,6 @@ def count(
         seconds = flops.seconds_for(work[rate_by], rate, gpus)
     if seconds is None:
         return [Count(name, done) for name, done in work.items()]
-    samples = batch / seconds
     found = []
     for name, done in work.items():
         reached = flops.rate(done, seconds, gpus)
@@ -124,6 +123,7 @@ def count(
         if share is not None and not 0 < share < math.inf:
             message = f"peak {peak:g} is too small or too large to compute with"
             raise BadInput(message)
+        samples = batch / seconds
         tokens = batch * model.sequence_length / seconds
         found.append(Count(name, done, reached, seconds, samples, tokens, share))
     return found

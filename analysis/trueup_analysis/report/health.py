@@ -108,9 +108,10 @@ def _natural(name: str) -> tuple[list[tuple[int, str]], str]:
 def health_section(found: NodeHealth) -> Section:
     """The strip, what fails, what warns, who is missing, and the map of nodes and checks."""
     verdicts = found.health.verdicts
-    failures = [item for item in verdicts if item.verdict == "fail"]
-    unmeasured = [item for item in verdicts if item.verdict == "not measured"]
-    warnings = [item for item in verdicts if item.verdict == "warn"]
+    failures, unmeasured, warnings = (
+        [item for item in verdicts if item.verdict == word]
+        for word in ("fail", "not measured", "warn")
+    )
     parts = [Part(drawn=_strip(found), paragraphs=_paragraphs(found))]
     if failures:
         nodes = len({node for item in failures for node in item.nodes})
@@ -120,24 +121,27 @@ def health_section(found: NodeHealth) -> Section:
         parts.append(Part(sheets=(_missing_sheet(found.missing),)))
     if unmeasured:
         parts.append(_table(unmeasured, f"Not measured: {plural(len(unmeasured), 'check')}"))
-    judged = [item for item in verdicts if len(item.nodes) == 1 and item.verdict != "no verdict"]
-    if judged or found.missing:
-        parts.append(
-            Part(
-                title="Every node and every check",
-                drawn=_map(found),
-                notes=(_HOW_TO_READ,),
-            )
-        )
+    if found.missing or _of_nodes(verdicts):
+        title = "Every node and every check"
+        parts.append(Part(title=title, drawn=_map(found), notes=(_HOW_TO_READ,)))
     if warnings:
-        shown = _worst_of_each(warnings, failures)
-        title = f"Warnings: {plural(len(warnings), 'figure')}"
-        note = (
-            "One row for each node and benchmark: the figure that is furthest off. Of a benchmark"
-            " that fails on a node, no warning is repeated. tables/health.csv has every verdict."
-        )
-        parts.append(_table(shown, title, [note] if len(shown) < len(warnings) else []))
+        parts.append(_warnings(warnings, failures))
     return Section("health", "Health", parts, data=(health_sheets.data(found.health),))
+
+
+def _of_nodes(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """What was judged of single nodes."""
+    return [item for item in verdicts if len(item.nodes) == 1 and item.verdict != "no verdict"]
+
+
+def _warnings(warnings: Sequence[Verdict], failures: Sequence[Verdict]) -> Part:
+    shown = _worst_of_each(warnings, failures)
+    note = (
+        "One row for each node and benchmark: the figure that is furthest off. Of a benchmark"
+        " that fails on a node, no warning is repeated. tables/health.csv has every verdict."
+    )
+    title = f"Warnings: {plural(len(warnings), 'figure')}"
+    return _table(shown, title, [note] if len(shown) < len(warnings) else [])
 
 
 def _table(found: Sequence[Verdict], title: str, notes: Sequence[str] = ()) -> Part:
@@ -213,29 +217,13 @@ def _map(found: NodeHealth) -> Markup:
     some pixels wide, so that one node of 600 is seen.
     """
     nodes = list(found.words)
-    place = {node: number for number, node in enumerate(nodes)}
-    absent = {node.name for node in found.missing}
-    rows: dict[str, dict[int, str]] = {}
-    compared: dict[str, dict[int, str]] = {}
-    for item in found.health.verdicts:
-        if len(item.nodes) != 1 or item.nodes[0] not in place:
-            continue
-        row = rows.setdefault(_check(item), {})
-        number = place[item.nodes[0]]
-        if WORST_FIRST.index(item.verdict) < WORST_FIRST.index(row.get(number, "pass")):
-            row[number] = item.verdict
-        row.setdefault(number, item.verdict)
-        if item.comparison == "usual":
-            # Whoever was measured and is no outlier is like the others.
-            compared.setdefault(item.benchmark, row)
-    for item in found.health.verdicts:
-        if item.benchmark in compared and len(item.nodes) == 1 and item.nodes[0] in place:
-            compared[item.benchmark].setdefault(place[item.nodes[0]], "pass")
-    rows = {check: row for check, row in rows.items() if set(row.values()) - {"no verdict"}}
+    rows = _checks(found, {node: number for number, node in enumerate(nodes)})
     order = sorted(rows, key=lambda check: (_worst(rows[check]), check))
+    absent = {node.name for node in found.missing}
     if absent:
         rows["any record"] = {
-            place[node]: "not measured" if node in absent else "pass" for node in nodes
+            number: "not measured" if node in absent else "pass"
+            for number, node in enumerate(nodes)
         }
         order.append("any record")
     cell = (_WIDTH - _LABELS) / max(len(nodes), 1)
@@ -265,6 +253,26 @@ def _map(found: NodeHealth) -> Markup:
         Markup("").join(drawn),
         _legend(),
     )
+
+
+def _checks(found: NodeHealth, place: Mapping[str, int]) -> dict[str, dict[int, str]]:
+    """The rows of the map: check -> number of the node -> the worst verdict."""
+    rows: dict[str, dict[int, str]] = {}
+    compared: dict[str, dict[int, str]] = {}
+    single = [
+        (item, place[item.nodes[0]])
+        for item in found.health.verdicts
+        if len(item.nodes) == 1 and item.nodes[0] in place
+    ]
+    for item, number in single:
+        row = rows.setdefault(_check(item), {})
+        row[number] = min(item.verdict, row.get(number, "pass"), key=WORST_FIRST.index)
+        if item.comparison == "usual":
+            # Whoever was measured and is no outlier is like the others.
+            compared.setdefault(item.benchmark, row)
+    for item, number in single:
+        compared.get(item.benchmark, {}).setdefault(number, "pass")
+    return {check: row for check, row in rows.items() if set(row.values()) - {"no verdict"}}
 
 
 def _legend() -> Markup:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -191,7 +192,7 @@ def _at_common_sizes(out: pd.DataFrame, view: View, cases: Mapping[int, Case]) -
     is expected of one node at another size does not part them; the size is part of the work.
     """
     sized = out[out["message_bytes"].notna()]
-    changed: dict[int, dict[str, Any]] = {}
+    changed: dict[int, dict[str, float]] = {}
     for _, group in sized.groupby("work_key", sort=False):
         # What never reached its size says nothing about which one counts.
         reached = group[group["judged_bytes"].isna()]
@@ -203,23 +204,27 @@ def _at_common_sizes(out: pd.DataFrame, view: View, cases: Mapping[int, Case]) -
         ):
             case, measure = cases[record], view.headlines[int(place)]
             held = {row.message_bytes for row in case.of(measure.metric)}
-            best = next((one for one in wanted if one in held), None)
-            if best is None or best == size:
-                continue
-            rows = [row for row in case.of(measure.metric) if row.message_bytes == best]
-            shown = at_headline(replace(case, figures=rows), measure)
-            if shown is not None:
-                again = (shown.value, shown.low, shown.high, shown.n, best, None)
-                changed[record] = dict(zip(_HEADLINE[1:], again, strict=True))
-    if changed:
-        out = out.set_index("record", drop=False)
-        for record, values in changed.items():
-            for name, value in values.items():
-                out.loc[record, name] = float("nan") if value is None else value
-        out = out.reset_index(drop=True)
+            best = next((one for one in wanted if one in held), size)
+            if best != size and (again := _at_size(case, measure, int(best))):
+                changed[record] = again
+    for record, values in changed.items():
+        out.loc[out["record"] == record, list(values)] = list(values.values())
     sizes = ["" if pd.isna(size) else f" at {int(size)} bytes" for size in out["message_bytes"]]
     out["work_key"] = out["work_key"] + sizes
     return out
+
+
+def _at_size(case: Case, measure: Measure, size: int) -> dict[str, float]:
+    """The headline columns of a case at one of its message sizes; NaN where it lacks them."""
+    rows = [row for row in case.of(measure.metric) if row.message_bytes == size]
+    shown = at_headline(replace(case, figures=rows), measure)
+    if shown is None:
+        return {}
+    found = (shown.value, shown.low, shown.high, shown.n, size, None)
+    return {
+        name: math.nan if value is None else float(value)
+        for name, value in zip(_HEADLINE[1:], found, strict=True)
+    }
 
 
 def _number(value: Any) -> float:

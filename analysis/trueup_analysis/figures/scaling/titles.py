@@ -11,7 +11,7 @@ from ..work import HOW
 from .points import host_family
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from .split import Raw
 
@@ -28,22 +28,18 @@ def told_apart_titles(found: Sequence[Raw]) -> list[str]:
     for places in alike.values():
         if len(places) < 2:
             continue
-        about = {place: _about(found[place]) for place in places}
-        names = dict.fromkeys(name for each in about.values() for name in each)
-        differing = [
-            name for name in names if len({about[place].get(name) for place in places}) > 1
-        ]
-        words = [
-            ", ".join(
-                f"{name.replace('_', ' ')} {about[place].get(name) or 'not said'}"
-                for name in differing
-            )
-            for place in places
-        ]
+        about = [_about(found[place]) for place in places]
+        names = dict.fromkeys(name for each in about for name in each)
+        differing = [name for name in names if len({each.get(name) for each in about}) > 1]
+        words = [_words(each, differing) for each in about]
         for number, (place, text) in enumerate(zip(places, words, strict=True), 1):
             own = text if text and words.count(text) == 1 else f"{text} number {number}".strip()
             titles[place] += f", {own}"
     return titles
+
+
+def _words(about: Mapping[str, str], names: Sequence[str]) -> str:
+    return ", ".join(f"{name.replace('_', ' ')} {about.get(name) or 'not said'}" for name in names)
 
 
 def _title(raw: Raw) -> str:
