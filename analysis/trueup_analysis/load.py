@@ -132,19 +132,24 @@ def _impossible(record: Record) -> str | None:
         return f"started_at {record.started_at} is no date and time"
     ends: dict[tuple[str, Any, Any], dict[Any, float]] = {}
     for row in record.metrics:
-        above = row.name in _ABOVE_ZERO
-        if (row.value < 0 and row.direction != "none") or (row.value == 0 and above):
-            return (
-                f"{row.name} is {row.value:g} {row.unit}, not {'above' if above else 'at least'} 0"
-            )
-        if abs(row.value) > _MOST or (above and row.value < _LEAST):
-            return f"{row.name} is {row.value:g} {row.unit}, which nobody can have measured"
+        if why := _out_of_range(row):
+            return f"{row.name} is {row.value:g} {row.unit}, {why}"
         ends.setdefault((row.name, row.message_bytes, row.device), {})[row.statistic] = row.value
     for (name, *_), found in ends.items():
         order = [found[word] for word in ("min", "median", "max") if word in found]
         if order != sorted(order):
             return f"min, median and max of {name} are out of order"
     return None
+
+
+def _out_of_range(row: MetricRow) -> str | None:
+    above = row.name in _ABOVE_ZERO
+    if above and row.value <= 0:
+        return "not above 0"
+    if row.value < 0 and row.direction != "none":
+        return "not at least 0"
+    least = _LEAST if above else 0.0
+    return None if least <= abs(row.value) <= _MOST else "which nobody can have measured"
 
 
 class Manifest(msgspec.Struct, frozen=True):

@@ -78,13 +78,7 @@ def flops(
 
     place = folder(catalog)
     if published:
-        taken = {"published", "catalog", "format_", "output"}
-        for option in context.command.params:
-            name = option.name or ""
-            source = context.get_parameter_source(name)
-            if name not in taken and source is not None and source.name == "COMMANDLINE":
-                message = f"--published takes no {option.opts[0]}: its rates are the catalog's"
-                raise BadInput(message)
+        _refuse_others(context)
         write([flops_sheets.published(analysis.published(place))], format_, output)
         return
     if layers is None or hidden is None or sequence is None:
@@ -123,3 +117,13 @@ def flops(
         found, model, batch=batch, gpus=gpus, parameters=parameters(model), peak=most
     )
     write([sheet], format_, output)
+
+
+def _refuse_others(context: typer.Context) -> None:
+    """Refuse what describes a model beside --published."""
+    taken = {"published", "catalog", "format_", "output"}
+    for given in context.command.params:
+        source = context.get_parameter_source(str(given.name))
+        if given.name not in taken and source is not None and source.name == "COMMANDLINE":
+            message = f"--published takes no {given.opts[0]}: its rates are the catalog's"
+            raise BadInput(message)

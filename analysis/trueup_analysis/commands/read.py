@@ -65,11 +65,16 @@ def read(
     else:
         write(_sheets(readings, judged, size, for_programs=format_ is Format.csv), format_, output)
     failed = _say_checks(readings)
+    if status := _status(judged, failed=failed):
+        raise typer.Exit(status)
+
+
+def _status(judged: Sequence[Sequence[Verdict]] | None, *, failed: bool) -> int:
+    """1 for a failed check or verdict; 2 where nothing could be judged; 0 otherwise."""
     words = {verdict.verdict for found in judged or [] for verdict in found}
     if failed or "fail" in words:
-        raise typer.Exit(1)
-    if judged is not None and not words & {"pass", "warn"}:
-        raise typer.Exit(2)
+        return 1
+    return 2 if judged is not None and not words & {"pass", "warn"} else 0
 
 
 def _judged(

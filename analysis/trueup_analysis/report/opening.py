@@ -17,9 +17,11 @@ from ..units import count, in_unit, plural
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
+    from trueup.view import View
+
     from ..cases import Case
     from ..figures.cost import CostTable
-    from ..figures.groups import Group
+    from ..figures.groups import Group, Pooled
     from ..figures.health.expectations import Expectations
     from ..figures.scaling.tables import Series
     from ..load import Loaded
@@ -197,23 +199,19 @@ def _tiles(group: Group, *, everything: bool) -> list[Headline]:
     view, head = view_of(group.benchmark), group.head
     if view is None or head is None:
         return []
-    several = len(group.cases) > 1 and len(group.nodes) > 1
     measure = head.measure
-    words = [f"median of {len(group.nodes):,} nodes" if several else group.where]
-    words += [group.layout] if view.layouts and group.layout else []
-    words += [value for name, value in group.apart if name in ("operation", "workload")]
-    if head.low is not None and head.high is not None and head.low != head.high:
-        ends = in_unit(head.low, measure.shown), in_unit(head.high, measure.shown)
-        words.append(f"{ends[0]} to {ends[1]}")
+    several = len(group.cases) > 1 and len(group.nodes) > 1
     size = head.shown.message_bytes
-    at = place_text(head.shown) if not several else ""
-    at = f" at {units.size_of(size)}" if several and size is not None else at
+    if several:
+        at = "" if size is None else f" at {units.size_of(size)}"
+    else:
+        at = place_text(head.shown)
     tiles = [
         Headline(
             f"{view.title}: {measure.label}{at}",
             in_unit(head.value, measure.shown),
             measure.shown,
-            ", ".join(words),
+            ", ".join(_detail(group, head, view)),
         )
     ]
     for other in view.figures if everything else ():
@@ -222,6 +220,18 @@ def _tiles(group: Group, *, everything: bool) -> list[Headline]:
             value = in_unit(shown.value, other.shown)
             tiles.append(Headline(other.label, value, other.shown, "of the same case"))
     return tiles
+
+
+def _detail(group: Group, head: Pooled, view: View) -> list[str]:
+    """What stands below the figure: on which nodes, in which layout, between which ends."""
+    several = len(group.cases) > 1 and len(group.nodes) > 1
+    words = [f"median of {len(group.nodes):,} nodes" if several else group.where]
+    words += [group.layout] if view.layouts and group.layout else []
+    words += [value for name, value in group.apart if name in ("operation", "workload")]
+    if head.low is not None and head.high is not None and head.low != head.high:
+        low, high = (in_unit(end, head.measure.shown) for end in (head.low, head.high))
+        words.append(f"{low} to {high}")
+    return words
 
 
 @dataclass(frozen=True)
