@@ -9,8 +9,9 @@ from .. import units
 from ..figures.groups import apart_words, pooled
 from ..figures.views import judged_by, names_of, view_of
 from ..render.html import Part, Section
+from ..sheets.health import SIGNS
 from ..sheets.listing import place_text
-from ..sheets.sheet import Column, Sheet, short_size
+from ..sheets.sheet import Column, Sheet, short_size, unshown
 from ..units import in_unit, plural, size_of
 from .charts import charts
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from trueup.view import Measure, View
 
+    from ..cases import Case
     from ..figures.groups import Group, Pooled
     from .charts.common import Judged
 
@@ -114,9 +116,10 @@ def figures_sheet(found: Sequence[Group], judged: Judged) -> Sheet:
         and _key(measure) not in {_key(one) for one in heads}
     ]
     sizes = len({row["vm_size"] for row in rows})
+    told_apart = _told_apart(rows)
     columns = [
-        Column("case", None if _told_apart(rows) else "case", words=True),
-        Column("differs", "case" if _told_apart(rows) else None, words=True),
+        Column("case", None if told_apart else "case", words=True),
+        Column("differs", "case" if told_apart else None, words=True),
         Column("layout", "layout" if view.layouts else None, words=True),
         Column("vm_size", "size\n(Standard_)" if sizes > 1 else None, short_size, words=True),
         Column("where", "nodes", words=True, data=False),
@@ -124,16 +127,7 @@ def figures_sheet(found: Sequence[Group], judged: Judged) -> Sheet:
         Column("nodes"),
         Column("n", "n", units.count),
         Column("message_bytes", "at", _size),
-    ]
-    for measure in heads:
-        shown = partial(in_unit, shown=measure.shown)
-        columns += [
-            Column(_key(measure), _header(measure), shown),
-            Column(f"{_key(measure)}_min"),
-            Column(f"{_key(measure)}_max"),
-            Column(f"{_key(measure)}:span", "min to max", data=False),
-        ]
-    columns += [
+        *(column for measure in heads for column in _headline_columns(measure)),
         Column("worst_node", "worst\nnode", words=True),
         Column("device", "worst\ndevice", words=True),
         Column("expected", "expected", data=False),
@@ -159,6 +153,15 @@ def figures_sheet(found: Sequence[Group], judged: Judged) -> Sheet:
         marks="mark",
         name=f"{found[0].benchmark}-figures",
     )
+
+
+def _headline_columns(measure: Measure) -> list[Column]:
+    key = _key(measure)
+    return [
+        Column(key, _header(measure), partial(in_unit, shown=measure.shown)),
+        *unshown(f"{key}_min", f"{key}_max"),
+        Column(f"{key}:span", "min to max", data=False),
+    ]
 
 
 def _told_apart(rows: Sequence[dict[str, Any]]) -> bool:
@@ -249,20 +252,20 @@ def _row(group: Group, found: Sequence[Group], view: View, judged: Judged) -> di
         "device": head.shown.device if head.shown.devices > 1 and len(group.cases) == 1 else None,
         "worst_node": head.worst.node if len(group.nodes) > 1 and len(group.cases) > 1 else None,
     }
-    expected = [
-        item
-        for item in judged_by(first, head.measure.metric, judged.expectations)
-        if item.message_bytes == head.shown.message_bytes
-        and item.expected.base_unit == head.measure.unit
-        and item.statistic is None
-    ]
-    if expected:
-        sign = {"at_least": "\u2265 ", "at_most": "\u2264 "}.get(expected[0].comparison, "")
-        row["expected_value"] = expected[0].expected.base
-        row["expected"] = sign + in_unit(expected[0].expected.base, head.measure.shown)
     peak = judged.sizes.peak(first, head.measure.peak)
     row["peak_share"] = None if peak is None else head.value / peak
-    return row
+    return row | _expected(first, head, judged)
+
+
+def _expected(case: Case, head: Pooled, judged: Judged) -> dict[str, Any]:
+    """What the headline figure must reach, where the catalog says it."""
+    for item in judged_by(case, head.measure.metric, judged.expectations):
+        here = (item.message_bytes, item.expected.base_unit, item.statistic)
+        if here == (head.shown.message_bytes, head.measure.unit, None):
+            value = item.expected.base
+            shown = SIGNS.get(item.comparison, "") + in_unit(value, head.measure.shown)
+            return {"expected_value": value, "expected": shown}
+    return {}
 
 
 def _repeats(group: Group) -> int | None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 # More nodes than this, and only what is not a pass is shown.
 _FEW_NODES = 4
-_SIGNS = {"at_least": "\u2265 ", "at_most": "\u2264 ", "usual": "about "}
+SIGNS = {"at_least": "\u2265 ", "at_most": "\u2264 ", "usual": "about "}
 # What people read instead, where a figure stands in the base unit.
 _FOR_PEOPLE = {"byte/s": "GB/s", "bit/s": "Gb/s", "flop/s": "GFLOP/s", "byte": "GiB", "KiB": "GiB"}
 
@@ -90,7 +90,7 @@ def _shown(its: Sequence[Verdict]) -> dict[str, Any]:
         worst.unit or "", worst.unit
     )
     more = f" and {len(its) - 1} more" if len(its) > 1 else ""
-    sign = _SIGNS.get(str(worst.comparison), "")
+    sign = SIGNS.get(str(worst.comparison), "")
     return {
         "node": "+".join(worst.nodes),
         "verdict": worst.verdict,
