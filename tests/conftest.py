@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import ansible.module_utils
 import pytest
@@ -47,3 +47,26 @@ def runner(
     from bench_modules import Runner
 
     return lambda module, **usual: Runner(module, monkeypatch, capsys, tmp_path, usual)
+
+
+class Outcome(NamedTuple):
+    """What one call of the command ``trueup`` did."""
+
+    status: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def call_trueup(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    """``call_trueup("list", "results")`` calls ``trueup`` in this process."""
+    from trueup_analysis import cli
+
+    def call(*argv: object) -> Outcome:
+        monkeypatch.setattr(sys, "argv", ["trueup", *map(str, argv)])
+        with pytest.raises(SystemExit) as stopped:
+            cli.main()
+        written = capsys.readouterr()
+        return Outcome(int(stopped.value.code or 0), written.out, written.err)
+
+    return call

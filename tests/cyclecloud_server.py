@@ -23,6 +23,8 @@ from datetime import datetime, timedelta, timezone
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
+from metadata_server import send
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -36,14 +38,7 @@ def answer(
 ) -> Callable[[BaseHTTPRequestHandler], None]:
     """A fault: this answer instead."""
 
-    def behave(handler: BaseHTTPRequestHandler) -> None:
-        handler.send_response(status)
-        for name, value in {"Content-Length": str(len(body)), **(headers or {})}.items():
-            handler.send_header(name, value)
-        handler.end_headers()
-        handler.wfile.write(body)
-
-    return behave
+    return send(body, status, headers)
 
 
 def drop(handler: BaseHTTPRequestHandler) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from trueup.errors import ParseError
 
@@ -30,7 +31,8 @@ def refuses(parse: Callable[[str], Any], *outputs: tuple[str, str]) -> Callable[
 
 
 def damaged(text: str, data: st.DataObject, *kinds: str) -> str:
-    """The text, cut somewhere, or with a line ``lost`` or ``doubled``, or two ``swapped``."""
+    """The text, ``cut``, or with a line ``lost`` or ``doubled``, or two ``swapped`` (or
+    ``neighbours``)."""
     kind = data.draw(st.sampled_from(kinds))
     if kind == "cut":
         return text[: data.draw(st.integers(0, len(text)))]
@@ -42,7 +44,7 @@ def damaged(text: str, data: st.DataObject, *kinds: str) -> str:
     elif kind == "doubled":
         lines.insert(one, lines[one])
     else:
-        two = data.draw(places)
+        two = (one + 1) % len(lines) if kind == "neighbours" else data.draw(places)
         lines[one], lines[two] = lines[two], lines[one]
     return "".join(lines)
 
@@ -53,3 +55,16 @@ def same_or_refused(read: Callable[[str], Any], text: str, right: Any) -> bool:
         return bool(read(text) == right)
     except ParseError:
         return True
+
+
+def stands(
+    read: Callable[[str], Any], texts: Sequence[str], *kinds: str, examples: int = 60
+) -> Callable[..., None]:
+    """A test: each of the outputs, damaged so, gives its own figures or an error."""
+
+    @settings(max_examples=examples, deadline=None)
+    @given(text=st.sampled_from(texts), data=st.data())
+    def test(text: str, data: st.DataObject) -> None:
+        assert same_or_refused(read, damaged(text, data, *kinds), read(text)) is True
+
+    return test

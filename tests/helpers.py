@@ -2,7 +2,25 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
 from typing import Any
+
+ROOT = Path(__file__).parent.parent
+
+
+def program(path: str) -> ModuleType:
+    """A role's program for nodes, by its path in the repository, as a module of its own."""
+    name = path.removesuffix(".py").replace("/", "_")
+    spec = importlib.util.spec_from_file_location(name, ROOT / path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
 
 
 def a_record(**changes: Any) -> dict[str, Any]:

@@ -1158,7 +1158,7 @@ def gromacs_run() -> Run:
     return _run("20261120T200000Z-62a0", kept)
 
 
-_GPT_NUMBERS = {
+GPT_NUMBERS = {
     "layers": 2,
     "hidden_size": 128,
     "attention_heads": 4,
@@ -1180,7 +1180,7 @@ def _training(
     """A recorded or synthetic training log; ``changed`` are megatron_bench's options that are not
     at their defaults."""
     given = {
-        **_GPT_NUMBERS,
+        **GPT_NUMBERS,
         "program": "gpt_driver",
         "rendezvous_address": nodes[0] if len(nodes) > 1 else "",
         "backend": "gloo",
@@ -1225,7 +1225,7 @@ def _training(
     )
 
 
-_MEGATRON_LM: dict[str, Any] = {
+MEGATRON_LM: dict[str, Any] = {
     "program": "megatron",
     "backend": "nccl",
     "precision": "bf16",
@@ -1238,7 +1238,7 @@ _MEGATRON_LM: dict[str, Any] = {
     "micro_batch": 8,
 }
 _DEEPSPEED_2022: dict[str, Any] = {
-    **_MEGATRON_LM,
+    **MEGATRON_LM,
     "program": "megatron_deepspeed",
     "precision": "fp16",
     "layers": 96,
@@ -1259,7 +1259,7 @@ def training_run() -> Run:
     kept = [
         _training("gpt_driver_one.log", HBV3, ["hb-1"], iterations=12, threads=1),
         _training("gpt_driver_two.log", HBV3, ["hb-1"], processes=2, threads=1),
-        _training("synthetic_megatron_lm.log", H100, ["h100-1"], **_MEGATRON_LM),
+        _training("synthetic_megatron_lm.log", H100, ["h100-1"], **MEGATRON_LM),
         _training(
             "synthetic_megatron_deepspeed_2022.log",
             NDV4,
@@ -1489,7 +1489,7 @@ def every_tool(outputs: Path | None = None) -> Run:
         _gromacs("driver_r1t2.txt", water_box=2.5, threads_per_rank=2),
         _hpl(),
         _ib(),
-        _training("synthetic_megatron_lm.log", H100, ["h100-1"], **_MEGATRON_LM),
+        _training("synthetic_megatron_lm.log", H100, ["h100-1"], **MEGATRON_LM),
         _nccl(),
         _stream(HBV3, "hb-1"),
         _vllm(),

@@ -4,16 +4,16 @@ test_blob_azurite.py has the rest."""
 from __future__ import annotations
 
 import base64
-import importlib.util
 import json
 import os
 import subprocess
 import sys
 import time
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
+import helpers
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,16 +25,7 @@ ADDRESS = ("--account-url", "https://a.blob.core.windows.net", "--container", "c
 SAS = {"AZURE_STORAGE_SAS_TOKEN": "sv=1&sig=x"}
 
 
-def load() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("blob_copy_driver", DRIVER)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-driver: Any = load()
+driver: Any = helpers.program("roles/blob_checkpoint/files/blob_copy_driver.py")
 
 
 @given(st.integers(1, 100), st.floats(1e6, 1e12), st.floats(1e6, 1e11) | st.none())

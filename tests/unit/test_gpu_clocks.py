@@ -6,7 +6,6 @@ The stand-in's answers are synthetic, in nvidia-smi's layout: its csv, the sente
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import subprocess
 import sys
@@ -14,14 +13,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import helpers
 import pytest
 
 PROGRAM = Path(__file__).parents[2] / "roles" / "gpu_clocks" / "files" / "gpu_clocks.py"
-SPEC = importlib.util.spec_from_file_location("gpu_clocks", PROGRAM)
-assert SPEC is not None
-assert SPEC.loader is not None
-gpu_clocks = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(gpu_clocks)
+gpu_clocks: Any = helpers.program("roles/gpu_clocks/files/gpu_clocks.py")
 
 FAKE = r'''#!{python} -I
 """Stand-in for tests: nvidia-smi."""

@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
+import helpers
 import pytest
 
 ROOT = Path(__file__).parents[2]
 
 
-def load() -> ModuleType:
-    path = ROOT / "roles/hpc_limits/files/enforce.py"
-    spec = importlib.util.spec_from_file_location("hpc_limits_enforce", path)
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-program = load()
+program = helpers.program("roles/hpc_limits/files/enforce.py")
 
 
 class Commands:

@@ -18,6 +18,7 @@ import yaml
 from ansible.module_utils.trueup.run import launcher
 from ansible.module_utils.trueup.run.resume import identity
 from bench_modules import FakeRun, ends_badly, own_options, refuses
+from recorded_runs import MEGATRON_LM as LM_MODEL
 from trueup import record as records
 from trueup.benchmarks.megatron.flops import Model, article_flops, megatron_flops, parameters
 
@@ -30,18 +31,6 @@ NAN = (DATA / "gpt_driver_nan.log").read_text()
 KILLED = (DATA / "gpt_driver_killed.log").read_text()
 LM = (DATA / "synthetic_megatron_lm.log").read_text()
 SCHEMA = json.loads(Path(records.__file__).with_name("record.schema.json").read_text())
-LM_MODEL = {
-    "program": "megatron",
-    "backend": "nccl",
-    "precision": "bf16",
-    "processes": 8,
-    "layers": 24,
-    "hidden_size": 2048,
-    "attention_heads": 16,
-    "sequence_length": 2048,
-    "vocabulary_size": 51200,
-    "micro_batch": 8,
-}
 ALONE = {"processes": 1, "iterations": 12}
 HERE = {"nodes": ["node-1", "node-2"], "rendezvous_address": "10.0.0.4", "processes": 1}
 # What follows venv/bin/python or torchrun's options in a run of HERE.

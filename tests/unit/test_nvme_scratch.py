@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import json
-import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
+import helpers
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -19,18 +17,7 @@ LOCAL = "Microsoft NVMe Direct Disk v2"
 REMOTE = "MSFT NVMe Accelerator v1.0"
 
 
-def load() -> ModuleType:
-    path = ROOT / "roles/nvme_scratch/files/nvme_scratch.py"
-    spec = importlib.util.spec_from_file_location("nvme_scratch_program", path)
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-program = load()
+program = helpers.program("roles/nvme_scratch/files/nvme_scratch.py")
 SETTINGS = program.Settings(
     models=("Microsoft NVMe Direct Disk",),
     mount_point="/mnt/resource_nvme",

@@ -193,19 +193,8 @@ def test_only_devito_is_recognised() -> None:
     name=st.sampled_from(["openmp.log", "driver_openmp.log", "driver_mpi.log", TWO_NODES]),
 )
 def test_noise_gives_the_right_numbers_or_an_error(data: st.DataObject, name: str) -> None:
-    text = text_of(name)
-    right = medians(text)
-    lines = text.splitlines()
-    kind = data.draw(st.sampled_from(["truncate", "drop", "swap"]))
-    if kind == "truncate":
-        text = text[: data.draw(st.integers(0, len(text)))]
-    elif kind == "drop":
-        del lines[data.draw(st.integers(0, len(lines) - 1))]
-        text = "\n".join(lines)
-    else:
-        a = data.draw(st.integers(0, len(lines) - 2))
-        lines[a], lines[a + 1] = lines[a + 1], lines[a]
-        text = "\n".join(lines)
+    right = medians(text_of(name))
+    text = damage.damaged(text_of(name), data, "cut", "lost", "neighbours")
     try:
         got = medians(text)
     except ParseError:

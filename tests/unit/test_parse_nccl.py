@@ -547,13 +547,9 @@ TEXTS = [
 ]
 
 
-@settings(max_examples=60, deadline=None)
-@given(text=st.sampled_from(TEXTS), data=st.data())
-def test_truncated_shortened_and_reordered_outputs_give_the_right_figures_or_an_error(
-    text: str, data: st.DataObject
-) -> None:
-    broken = damage.damaged(text, data, "cut", "lost", "doubled", "swapped")
-    assert damage.same_or_refused(figures, broken, figures(text)) is True
+test_a_damaged_output_gives_its_own_figures_or_an_error = damage.stands(
+    figures, TEXTS, "cut", "lost", "doubled", "swapped"
+)
 
 
 @settings(max_examples=60, deadline=None)

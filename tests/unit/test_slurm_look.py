@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
+import helpers
 import pytest
 
 FILE = Path(__file__).parent.parent.parent / "roles" / "slurm" / "files" / "look.py"
@@ -20,12 +19,7 @@ OLD = "".join(
 
 @pytest.fixture(name="look")
 def _look() -> Any:
-    spec = importlib.util.spec_from_file_location("slurm_look", FILE)
-    assert spec is not None
-    assert spec.loader is not None
-    module: ModuleType = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return helpers.program("roles/slurm/files/look.py")
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from recorded_runs import GPT_NUMBERS
 from trueup import benchmarks
 from trueup.benchmarks.devito import case as devito
 from trueup.benchmarks.fio import case as fio
@@ -46,25 +47,16 @@ SHOWN = {
 # Figures of a GPU that catalog/training.yml holds.
 NO_COLUMN = {"gpu_peak_bf16_gflops_each"}
 TINY = {
+    **GPT_NUMBERS,
     "program": "gpt_driver",
-    "layers": 2,
-    "hidden_size": 128,
-    "attention_heads": 4,
-    "sequence_length": 64,
-    "vocabulary_size": 512,
-    "micro_batch": 4,
     "iterations": 12,
     "processes": 2,
     "nodes": ["a"],
-    "node_rank": 0,
     "backend": "gloo",
-    "zero_stage": 0,
     "offload": "none",
     "recompute": False,
     "precision": "fp32",
-    "threads": 0,
     "rendezvous_address": "",
-    "rendezvous_port": 29500,
     "launcher": "torchrun",
 }
 
@@ -110,7 +102,7 @@ def parameters_of(tool: str) -> str:
 
 def named(tool: str, parameter: str) -> bool:
     # Also what the name of a tool becomes: "tensor_model_parallel_size": "tensor_parallel".
-    said = rf'"{parameter}":|": "{parameter}"|\b{parameter}='
+    said = rf'"{parameter}":|": "{parameter}"|\b{parameter}=|for name in \([^)]*"{parameter}"'
     return bool(re.search(said, parameters_of(tool)))
 
 

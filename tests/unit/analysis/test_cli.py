@@ -10,7 +10,6 @@ from pathlib import Path
 
 import made
 import pytest
-from trueup_analysis import cli
 
 ROOT = Path(__file__).resolve().parents[3]
 REFERENCE = ROOT / "catalog" / "reference_results.csv"
@@ -18,25 +17,9 @@ RAW = str(ROOT / "tests" / "data" / "stream" / "stream510.txt")
 COMMANDS = ("list", "scaling", "cost", "reference", "read", "pack", "report")
 
 
-class Outcome:
-    """What one call of the command did."""
-
-    def __init__(self, status: int, out: str, err: str) -> None:
-        self.status, self.out, self.err = status, out, err
-
-
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    """Call the command in this process."""
-
-    def call(*argv: object) -> Outcome:
-        monkeypatch.setattr(sys, "argv", ["trueup", *map(str, argv)])
-        with pytest.raises(SystemExit) as stopped:
-            cli.main()
-        written = capsys.readouterr()
-        return Outcome(int(stopped.value.code or 0), written.out, written.err)
-
-    return call
+def run(call_trueup):
+    return call_trueup
 
 
 @pytest.fixture

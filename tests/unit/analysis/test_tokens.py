@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import re
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ import made
 import pandas as pd
 import pytest
 from trueup.errors import BadInput
-from trueup_analysis import cli, units
+from trueup_analysis import units
 from trueup_analysis.figures.prices import Terms, read_prices
 from trueup_analysis.figures.published_tokens import Article, recompute
 from trueup_analysis.figures.tokens import ApiPrices, TokenTable, read_gpus, table
@@ -78,17 +77,8 @@ def priced(folder: Path, records: list[dict[str, Any]], **options: Any) -> Token
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    """Call the command in this process: status, standard output, standard error."""
-
-    def call(*argv: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["trueup", *map(str, argv)])
-        with pytest.raises(SystemExit) as stopped:
-            cli.main()
-        written = capsys.readouterr()
-        return int(stopped.value.code or 0), written.out, written.err
-
-    return call
+def run(call_trueup):
+    return call_trueup
 
 
 def test_the_whole_vm_is_billed_and_the_share_stands_beside_it(tmp_path: Path) -> None:

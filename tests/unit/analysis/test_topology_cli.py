@@ -11,7 +11,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from trueup_analysis import cli
 
 ROOT = Path(__file__).resolve().parents[3]
 DATA = ROOT / "tests" / "data" / "topology"
@@ -48,25 +47,9 @@ error       11  pci ffff:ff:02.0      link-width     link_width is '8',        w
 """
 
 
-class Outcome:
-    """What one call of the command did."""
-
-    def __init__(self, status: int, out: str, err: str) -> None:
-        self.status, self.out, self.err = status, out, err
-
-
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    """Call the command in this process."""
-
-    def call(*argv: object) -> Outcome:
-        monkeypatch.setattr(sys, "argv", ["trueup", "topology", *map(str, argv)])
-        with pytest.raises(SystemExit) as stopped:
-            cli.main()
-        written = capsys.readouterr()
-        return Outcome(int(stopped.value.code or 0), written.out, written.err)
-
-    return call
+def run(call_trueup):
+    return lambda *argv: call_trueup("topology", *argv)
 
 
 @pytest.fixture
