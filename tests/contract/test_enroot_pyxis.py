@@ -12,19 +12,13 @@ from typing import Any
 
 import pytest
 import yaml
+from role_plans import node
+from trueup.node.enroot_pyxis import read_look
 
 ROOT = Path(__file__).parent.parent.parent
 FILES = ROOT / "roles" / "enroot_pyxis" / "files"
 SUM = "a" * 64
-NODE = {
-    "package_manager": "apt",
-    "architecture": "x86_64",
-    "nvme": [],
-    "gpus": [],
-    "infiniband": [],
-    "catalog": None,
-    "container": False,
-}
+NODE = node("local", "debian-12")
 GIVEN = {
     "enroot_pyxis_enroot_checksums": {
         "enroot_4.0.1-1_amd64.deb": SUM,
@@ -35,18 +29,10 @@ GIVEN = {
 
 
 def check(
-    folder: Path, node: dict[str, Any], *, extra: dict[str, Any] | None = None, **variables: Any
-) -> tuple[int, dict[str, str], str]:
-    """Exit status, path to content of what would be written, and what was said."""
-    return check_all(folder, [(node, variables)], extra)[0]
-
-
-def check_all(
-    folder: Path,
-    cases: list[tuple[dict[str, Any], dict[str, Any]]],
-    extra: dict[str, Any] | None = None,
+    folder: Path, cases: list[tuple[dict[str, Any], dict[str, Any]]]
 ) -> list[tuple[int, dict[str, str], str]]:
-    """The same of several nodes in one play: ansible-playbook takes a second to start."""
+    """Of nodes in one play: exit status, path to content of what would be written, and what was
+    said. A case is what the node is and the role's variables."""
     play = {"hosts": "all", "gather_facts": False, "roles": ["enroot_pyxis"]}
     hosts = {
         f"n{number}": {
@@ -65,7 +51,7 @@ def check_all(
         [
             str(Path(sys.executable).with_name("ansible-playbook")),
             *("-i", "hosts.yml", "-c", "local", "--check", "--diff", "--tags", "configure"),
-            *("-e", f"ansible_python_interpreter={sys.executable}", "-e", json.dumps(extra or {})),
+            *("-e", f"ansible_python_interpreter={sys.executable}"),
             "play.yml",
         ],
         cwd=folder,
@@ -95,36 +81,19 @@ def _found(
     return 2 if answer["stats"][name]["failures"] else 0, written, said
 
 
-REFUSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
-    ({}, {"enroot_pyxis_enroot_checksums": {}}, "and NVIDIA publishes none: download from"),
-    (
-        {},
-        {"enroot_pyxis_enroot_checksums": {"enroot_4.0.1-1_amd64.deb": "A"}},
-        "no sha256 of enroot_4.0.1-1_amd64.deb, enroot+caps_4.0.1-1_amd64.deb",
-    ),
-    ({}, {"enroot_pyxis_pyxis_commit": "v0.21.0"}, "a branch or tag may move"),
-    ({}, {"enroot_pyxis_settings": {"PATH": "/x"}}, "PATH of enroot_pyxis_settings"),
-    ({}, {"enroot_pyxis_settings": {"ENROOT_X": "a\nb"}}, "has more than one line"),
-    ({}, {"enroot_pyxis_mounts": ["/a b"]}, "/a b of enroot_pyxis_scratch or"),
-    ({}, {"enroot_pyxis_free_bytes": 1 << 60}, "free some, or give enroot_pyxis_scratch"),
-    ({"architecture": "riscv64"}, {}, "there is no release file for apt on riscv64"),
-    ({}, {"enroot_pyxis_scratsh": "/x"}, "no such variable"),
-]
-
-
 def test_what_cannot_work_is_refused(tmp_path: Path) -> None:
-    found = check_all(tmp_path, [(node, variables) for node, variables, _ in REFUSED])
-    for (status, written, said), (_, _, sentence) in zip(found, REFUSED, strict=True):
-        assert (status, written) == (2, {})
-        assert sentence in said
-
-
-def test_slurms_configuration_of_a_site_is_not_edited(tmp_path: Path) -> None:
     (tmp_path / "slurm").mkdir()
     (tmp_path / "slurm/plugstack.conf").write_text("required /usr/lib/other.so\n")
-    status, written, said = check(tmp_path, {})
-    assert (status, written) == (2, {})
-    assert f"add the line `include {tmp_path}/slurm/plugstack.conf.d/*` to it" in said
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"enroot_pyxis_scratsh": "/x"}, "no such variable; did you mean enroot_pyxis_scratch?"),
+        ({"enroot_pyxis_free_bytes": 1 << 60}, "free some, or give enroot_pyxis_scratch"),
+        # Slurm's configuration of a site is not edited.
+        ({}, f"add the line `include {tmp_path}/slurm/plugstack.conf.d/*` to it"),
+    ]
+    found = check(tmp_path, [({}, variables) for variables, _ in cases])
+    for (status, written, said), (_, sentence) in zip(found, cases, strict=True):
+        assert (status, written) == (2, {})
+        assert sentence in said
 
 
 def settings(text: str, uid: int) -> dict[str, str]:
@@ -142,13 +111,13 @@ def settings(text: str, uid: int) -> dict[str, str]:
 
 def test_each_user_has_folders_of_its_own_on_scratch(tmp_path: Path) -> None:
     (tmp_path / "nccl.sh").write_text("export NCCL_TOPO_FILE=/opt/microsoft/ndv5/topo.xml\n")
-    status, written, said = check(
-        tmp_path,
-        {"infiniband": [{"name": "mlx5_ib0"}]},
-        enroot_pyxis_variables_file=str(tmp_path / "nccl.sh"),
-        enroot_pyxis_settings={"ENROOT_MOUNT_HOME": "n"},
-        enroot_pyxis_plugin_arguments=["container_scope=job"],
-    )
+    given = {
+        "enroot_pyxis_variables_file": str(tmp_path / "nccl.sh"),
+        "enroot_pyxis_settings": {"ENROOT_MOUNT_HOME": "n"},
+        "enroot_pyxis_plugin_arguments": ["container_scope=job"],
+    }
+    adapter = {"infiniband": [{"name": "mlx5_ib0"}]}
+    [(status, written, said)] = check(tmp_path, [(adapter, given)])
     assert status == 0, said
     conf = written["/etc/enroot/enroot.conf.d/00-trueup.conf"]
     assert settings(conf, 1000) == {
@@ -189,49 +158,6 @@ def variables(hook: Path, environment: str, job: dict[str, str]) -> str:
     return file.read_text()
 
 
-def test_containers_on_a_node_without_rdma_are_not_given_adapters(tmp_path: Path) -> None:
-    status, written, said = check(tmp_path, {})
-    assert status == 0, said
-    assert "MELLANOX" not in written["/etc/enroot/enroot.conf.d/00-trueup.conf"]
-    assert "/etc/enroot/hooks.d/60-trueup-variables.sh" not in written
-
-
-def test_slurms_own_list_of_plugins_is_left_as_it_is(tmp_path: Path) -> None:
-    (tmp_path / "slurm").mkdir()
-    stack = tmp_path / "slurm/plugstack.conf"
-    stack.write_text(f"include {tmp_path}/slurm/plugstack.conf.d/*.conf\n")
-    status, written, said = check(tmp_path, {})
-    assert status == 0, said
-    assert str(stack) not in written
-
-
-def test_a_scratch_that_was_found_must_be_mounted_at_each_boot(tmp_path: Path) -> None:
-    # Mounted on each machine, as /mnt/resource is on some.
-    place = {"__enroot_pyxis_places": ["/dev"]}
-    status, written, said = check(tmp_path, {}, extra=place, enroot_pyxis_scratch="")
-    assert status == 0, said
-    unit = written["/etc/systemd/system/trueup-enroot-scratch.service"]
-    assert "AssertPathIsMountPoint=/dev\n" in unit
-    status, written, said = check(tmp_path, {})
-    assert status == 0, said
-    unit = written["/etc/systemd/system/trueup-enroot-scratch.service"]
-    assert f"RequiresMountsFor={tmp_path}\n" in unit
-    assert "AssertPath" not in unit
-
-
-def test_the_scratch_of_nvme_disks_must_be_mounted(tmp_path: Path) -> None:
-    nvme = [{"device": "/dev/nvme0n1", "model": "Microsoft NVMe Direct Disk"}]
-    status, written, said = check(tmp_path, {"nvme": nvme}, enroot_pyxis_scratch="")
-    assert status == 0, said
-    unit = written["/etc/systemd/system/trueup-enroot-scratch.service"]
-    assert "RequiresMountsFor=/mnt/resource_nvme\n" in unit
-    assert "AssertPathIsMountPoint=/mnt/resource_nvme\n" in unit
-    assert (
-        "d /mnt/resource_nvme/enroot/data 1777 root root -"
-        in (written["/etc/trueup/enroot_pyxis.tmpfiles"])
-    )
-
-
 class Build:
     """A folder with header files of a Slurm and a source whose Makefile is a stand-in."""
 
@@ -269,41 +195,64 @@ def test_headers_of_another_slurm_are_refused(tmp_path: Path) -> None:
     status, said = build.run("24.05.4")
     assert (status, build.plugin.exists()) == (1, False)
     assert "is of Slurm 24.11.4, and srun is 24.05.4: install the development package" in said
+    assert "there is no srun on this node" in build.run("")[1]
     build.header.unlink()
     assert "is missing: install Slurm's development package" in build.run("24.11.4")[1]
 
 
-def test_what_is_installed_is_asked_of_the_package_manager(tmp_path: Path) -> None:
+def test_what_a_node_says(tmp_path: Path) -> None:
     tools = {
         "dpkg-query": '[ "$3" = enroot ] && echo "installed 4.0.1-1"',
-        "srun": 'echo "slurm-wlm 22.05.8"',
+        "enroot": "echo 4.0.1; echo more",
+        "srun": '[ $1 = --help ] && echo "--container-image=x" || echo "slurm-wlm 22.05.8"',
         "systemctl": "exit 0",
     }
     for name, text in tools.items():
         (tmp_path / name).write_text(f"#!/bin/sh\n# stand-in of {name}\n{text}\n")
         (tmp_path / name).chmod(0o755)
     plugin = tmp_path / "spank_pyxis.so"
-    noted = tmp_path / "spank_pyxis.so.built"
     plugin.touch()
-    noted.write_text("pyxis abc slurm 22.05.8\n")
+    (tmp_path / "spank_pyxis.so.built").write_text("pyxis abc slurm 22.05.8\n")
+    # Its last line has no end, and is a line all the same.
+    (tmp_path / "variables").write_text("export A=1\nexport B=2")
+    given = {
+        "PATH": f"{tmp_path}:/usr/bin:/bin",
+        "MANAGER": "apt",
+        "PACKAGES": "enroot enroot+caps",
+        "PLACES": f"/no/place {tmp_path}",
+        "PLUGIN": str(plugin),
+        "SLURM_DIR": str(tmp_path / "slurm"),
+        "SLURM_INCLUDE": str(tmp_path),
+        "VARIABLES": str(tmp_path / "variables"),
+    }
 
-    def ask() -> list[list[str]]:
+    def look() -> dict[str, dict[str, Any]]:
         done = subprocess.run(
-            ["sh", "-s", "apt", str(noted), "enroot", "enroot+caps"],
-            input=(FILES / "installed.sh").read_text(),
-            env={"PATH": f"{tmp_path}:/usr/bin:/bin", "SLURM_INCLUDE": str(tmp_path)},
+            ["sh", "-s"],
+            input=(FILES / "look.sh").read_text(),
+            env=given,
             capture_output=True,
             text=True,
             check=True,
         )
-        return [line.split("\t")[1:] for line in done.stdout.splitlines()]
+        return read_look(done.stdout)
 
-    assert ask() == [
-        ["package enroot", "4.0.1-1"],
-        ["slurm", "22.05.8"],
-        ["slurmd", "active"],
-        ["built", "pyxis abc slurm 22.05.8"],
-    ]
+    said = look()
+    assert list(said["paths"]) == [str(tmp_path)]
+    assert said["paths"][str(tmp_path)]["free_bytes"] > 0
+    assert said["files"][str(tmp_path / "variables")] == ["export A=1", "export B=2"]
+    assert said["kernel"]["user.max_user_namespaces"] >= 0
+    answers = {
+        "package enroot": "4.0.1-1",
+        "enroot": "4.0.1",
+        "slurm": "22.05.8",
+        "srun": "--container-image",
+        "slurmd": "active",
+        "built": "pyxis abc slurm 22.05.8",
+    }
+    assert {name: said["answers"].get(name) for name in answers} == answers
     # A note without its plugin would keep it from being built again.
     plugin.unlink()
-    assert [name for name, *_ in ask()] == ["package enroot", "slurm", "slurmd"]
+    (tmp_path / "srun").unlink()
+    (tmp_path / "enroot").unlink()
+    assert set(answers) & set(look()["answers"]) == {"package enroot", "slurmd"}

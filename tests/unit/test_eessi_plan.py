@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from role_plans import asked, node
-from trueup.node.eessi import plan
+from trueup.node.eessi import asks, plan
 
 FAMILIES = ("local", "hbv3", "nd_h100_v5", "nv_a10_v5")
 SYSTEMS = {
@@ -19,7 +19,7 @@ SYSTEMS = {
 }
 SUM = "a" * 64
 SCRATCH = "/mnt/resource_nvme"
-FOUND = {"scratch": SCRATCH}
+FOUND = {"scratch": SCRATCH, "stdout": '{"problems": [], "set_up": []}'}
 CLIENT, SERVERS = "/etc/cvmfs/default.local", "/etc/cvmfs/domain.d/eessi.io.local"
 SHELL, SETTINGS = "/opt/trueup/eessi/eessi.sh", "/etc/trueup/eessi.json"
 AUTOFS = "/etc/systemd/system/autofs.service.d/trueup-eessi.conf"
@@ -78,7 +78,12 @@ def test_what_a_family_gets_on_each_system(family: str, system: str) -> None:
         assert (files[UNIT], files[wants], result["link"]) == ("absent", "absent", [])
     settings = json.loads(files[SETTINGS])
     assert (settings["gpus"], settings["scratch"]) == (gpus, SCRATCH if nvme else "")
-    assert json.loads(result["look"][-1]) == settings
+    command = asks(asked("eessi", on, FOUND))["ansible.builtin.command"]
+    assert (command["argv"][:4], json.loads(command["argv"][4])) == (
+        ["/usr/bin/python3", "-I", "-", "look"],
+        settings,
+    )
+    assert files[program].endswith(command["stdin"])
 
 
 @pytest.mark.parametrize(
@@ -177,6 +182,14 @@ def test_what_cannot_be_is_refused_in_one_sentence(options: dict[str, Any], sent
     said = refused(**options)
     assert len(said) == 1
     assert sentence in said[0]
+
+
+def test_what_the_program_finds_is_refused_or_set_up() -> None:
+    given = {"scratch": SCRATCH, "stdout": '{"problems": ["no FUSE."], "set_up": ["user cvmfs"]}'}
+    assert plan(asked("eessi", node("hbv3"), given)).refused == ["eessi: no FUSE."]
+    given["stdout"] = given["stdout"].replace('"no FUSE."', "")
+    assert plan(asked("eessi", node("hbv3"), given)).values["is_new"] is True
+    assert values(node("hbv3"))["is_new"] is False
 
 
 def test_fewer_proxies_may_be_accepted() -> None:

@@ -12,9 +12,10 @@ from typing import Any, Dict, List, Mapping
 
 from ..plan import Asked, Plan
 from .mounts import unit_name
-from .system import release
+from .system import local_scratch, others, release
 
 _REPOSITORY = "software.eessi.io"
+_SOURCE = "roles/eessi/files/eessi.py"
 _PROGRAM = "/usr/local/libexec/trueup/eessi"
 _SETTINGS = "/etc/trueup/eessi.json"
 _UNIT = "trueup-eessi-gpu.service"
@@ -67,23 +68,31 @@ WantedBy=multi-user.target
 """
 
 
+def asks(asked: Asked) -> Dict[str, Any]:
+    """What the node is asked for: what the program says, which is not in place yet."""
+    argv = [asked.python, "-I", "-", "look", json.dumps(_settings(asked))]
+    return {"ansible.builtin.command": {"argv": argv, "stdin": asked.text(_SOURCE)}}
+
+
 def plan(asked: Asked) -> Plan:
-    """EESSI on a node. ``asked.found["scratch"]`` is the mount point of role nvme_scratch.
+    """EESSI on a node. ``asked.found`` has ``stdout``, what the program says, and ``scratch``, the
+    mount point of role nvme_scratch.
 
     Values: ``repository`` and ``pins`` as vendor_packages takes them; ``package``, EESSI's own
     (``pins``, ``url``, ``file``, ``checksum`` and ``install``, a command), empty where it is not
     wanted; ``files`` as config_files takes them, of which the client reads ``client_files`` again;
-    ``source``, the program, and the commands ``look`` (a Python that reads it), ``verify`` and
-    ``link`` (empty without GPUs). Ansible shows ``warnings``.
+    whether the client ``is_new``, for which ``cvmfs_config setup`` has never run; the commands
+    ``verify`` and ``link`` (empty without GPUs). Ansible shows ``warnings``.
     """
     options, root = asked.options, asked.data["root"]
     clients = options["clients"] or max(len(asked.groups.get("eessi", [])), 1)
     proxies = max(2, -(-clients // _CLIENTS_OF_A_PROXY))
+    look = json.loads(asked.found["stdout"])
     refused = [*_refused_system(asked), *_refused(options, clients, proxies)]
+    refused += [f"eessi: {problem}" for problem in look["problems"]]
     if refused:
         return Plan(refused=refused)
     settings = _settings(asked)
-    source = asked.text("roles/eessi/files/eessi.py")
     direct = f"{clients} clients load from EESSI's servers directly; a cluster should have at least"
     program = f"{root}{_PROGRAM}"
     return Plan(
@@ -93,11 +102,10 @@ def plan(asked: Asked) -> Plan:
             "package": _package(asked) if options["config"] == "eessi" else {},
             "files": [
                 {"path": f"{root}{path}", **(what or {"state": "absent"})}
-                for path, what in _files(asked, settings, source).items()
+                for path, what in _files(asked, settings).items()
             ],
             "client_files": [f"{root}{path}" for path in _client_files(asked, settings)],
-            "source": source,
-            "look": [asked.python, "-I", "-", "look", json.dumps(settings)],
+            "is_new": bool(look["set_up"]),
             "verify": [program, "verify", f"{root}{_SETTINGS}"],
             "link": [program, "link", f"{root}{_SETTINGS}"] if settings["gpus"] else [],
             "warnings": [f"eessi: {direct} {proxies} proxies (eessi_http_proxies)."]
@@ -111,12 +119,10 @@ def _settings(asked: Asked) -> Dict[str, Any]:
     """What the program is told. ``scratch`` is empty where the cache is not on it."""
     options, node, root = asked.options, asked.node, asked.data["root"]
     version = f"{root}/cvmfs/{_REPOSITORY}/versions/{options['version']}"
-    # A container's disks are its host's.
-    local = not node["container"] and any(disk["local"] for disk in node["nvme"])
-    scratch = f"{asked.found['scratch']}/" if local else ""
-    cache: str = options["cache_base"] or (f"{scratch}cvmfs" if local else _CACHE)
+    scratch = local_scratch(asked)
+    cache: str = options["cache_base"] or (f"{scratch}/cvmfs" if scratch else _CACHE)
     links = f"{options['host_injections']}/nvidia/{node['architecture']}/host"
-    if _versions(asked)[options["version"]]["gpu_links"] == "override":
+    if _versions(asked).get(options["version"], {}).get("gpu_links") == "override":
         links = options["nvidia_folder"]
     return {
         "etc": f"{root}/etc",
@@ -129,7 +135,7 @@ def _settings(asked: Asked) -> Dict[str, Any]:
         "version": options["version"],
         "cache": cache,
         "cache_mb": options["cache_mb"],
-        "scratch": scratch.rstrip("/") if cache.startswith(scratch) else "",
+        "scratch": scratch if cache.startswith(f"{scratch}/") else "",
         "gpus": node["has_gpu"],
         "links": links,
         "download": options["library_list_download"],
@@ -141,7 +147,7 @@ def _versions(asked: Asked) -> Mapping[str, Any]:
     return versions
 
 
-def _files(asked: Asked, settings: Mapping[str, Any], source: str) -> Dict[str, Dict[str, str]]:
+def _files(asked: Asked, settings: Mapping[str, Any]) -> Dict[str, Dict[str, str]]:
     """All that the role may have written; empty for what is not wanted."""
     cache, gpus = settings["cache"], settings["gpus"]
     usual = "local-fs.target remote-fs.target"
@@ -152,7 +158,7 @@ def _files(asked: Asked, settings: Mapping[str, Any], source: str) -> Dict[str, 
     return {
         **_client_files(asked, settings),
         "/opt/trueup/eessi/eessi.sh": {"content": _shell(asked, settings["init"])},
-        _PROGRAM: {"content": f"#!{asked.python} -I\n{source}", "mode": "0755"},
+        _PROGRAM: {"content": f"#!{asked.python} -I\n{asked.text(_SOURCE)}", "mode": "0755"},
         _SETTINGS: {"content": json.dumps(settings, indent=4, sort_keys=True) + "\n"},
         # The cache has to wait for its file system at boot, and to be made again when that comes
         # back empty.
@@ -247,8 +253,8 @@ def _refused_system(asked: Asked) -> List[str]:
 def _refused(options: Mapping[str, Any], clients: int, needed: int) -> List[str]:
     """What is wrong with the variables. A shell reads the client's configuration, as root."""
     given, fewer = len(options["http_proxies"]), options["fewer_proxies_allowed"]
-    proxies = _others(r"https?://[^/@ |;\"$`]+:[0-9]+", options["http_proxies"])
-    servers = _others(r"https?://[^ ;\"$`]+/@fqrn@", options["servers"])
+    proxies = others(r"https?://[^/@ |;\"$`]+:[0-9]+", options["http_proxies"])
+    servers = others(r"https?://[^ ;\"$`]+/@fqrn@", options["servers"])
     nvidia, injections = options["nvidia_folder"], options["host_injections"]
     paths = [options["cache_base"] or _CACHE, nvidia, injections]
     wrong = {
@@ -261,14 +267,9 @@ def _refused(options: Mapping[str, Any], clients: int, needed: int) -> List[str]
             options["cache_mb"] < 1000
         ),
         "eessi_cache_base, eessi_nvidia_folder and eessi_host_injections must be absolute paths of"
-        " letters, digits, ., - and _.": _others("(/[A-Za-z0-9._-]+)+", paths),
+        " letters, digits, ., - and _.": others("(/[A-Za-z0-9._-]+)+", paths),
         f"eessi_nvidia_folder {nvidia} lies where 2023.06 makes folders"
         " (eessi_host_injections/nvidia), and the script of 2025.06 would stop at them: choose"
         " another.": f"{nvidia}/".startswith(f"{injections}/nvidia/"),
     }
     return [sentence for sentence, is_wrong in wrong.items() if is_wrong]
-
-
-def _others(pattern: str, given: List[str]) -> str:
-    """Those that are not of the pattern."""
-    return ", ".join(one for one in given if not re.fullmatch(pattern, one))

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import shlex
-import textwrap
 from typing import Any, Dict, List, Mapping
 
 from ..plan import Asked, Plan
-from .system import in_image, short_of
+from .system import as_comment, in_image, short_of
 
 _WRITTEN = "# Written by trueup (role hpcx). Changes here are lost.\n"
 
@@ -127,7 +126,7 @@ def _why(asked: Asked, name: str) -> str:
     """A variable's reason as a comment."""
     by_site = name in asked.options["variables"]
     text = "Set by this site (hpcx_variables)." if by_site else asked.data["reasons"][name]
-    return "\n".join(f"# {line}" for line in textwrap.wrap(text, 96))
+    return as_comment(text, 96)
 
 
 def _refused(asked: Asked, file: str) -> List[str]:

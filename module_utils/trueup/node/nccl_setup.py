@@ -6,14 +6,13 @@ from __future__ import annotations
 import base64
 import re
 import shlex
-import textwrap
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from ..plan import Asked
 from . import nccl_topology
 from .nccl_topology import Layout
-from .system import catalog_of, in_image
+from .system import as_comment, catalog_of, in_image
 
 SHARP_PLUGIN = "/usr/local/nccl-rdma-sharp-plugins"
 _PROFILES = "/opt/trueup/nccl/profiles"
@@ -315,7 +314,8 @@ class Setup:
 
     def _conf(self) -> str:
         told = "".join(
-            f"\n{_why(one)}\n{one['name']}={one['value']}\n" for one in self.settings("conf")
+            f"\n{as_comment(one['why'])}\n{one['name']}={one['value']}\n"
+            for one in self.settings("conf")
         )
         return (
             f"{_WRITTEN}# NCCL reads this for every job; a variable that the job has, also an empty"
@@ -329,7 +329,7 @@ class Setup:
             " mount what they name.\n"
         )
         told = "".join(
-            f"\n{_why(one)}\nexport {one['name']}={_quoted(one['value'])}\n"
+            f"\n{as_comment(one['why'])}\nexport {one['name']}={_quoted(one['value'])}\n"
             for one in self.settings(job)
         )
         plugin = (
@@ -351,8 +351,3 @@ def _above(path: str) -> str:
 def _quoted(value: Any) -> str:
     """As a shell takes it; nothing stays nothing."""
     return shlex.quote(str(value)) if value else ""
-
-
-def _why(setting: Mapping[str, Any]) -> str:
-    """A setting's reason as a comment."""
-    return "\n".join(f"# {line}" for line in textwrap.wrap(setting["why"], 110))

@@ -1,8 +1,30 @@
-"""What the plans of several roles ask of a node: its release, its size, its free space."""
+"""What the plans of several roles ask of a node: its release, size, scratch, free space."""
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, Optional
+import re
+import textwrap
+from typing import Any, Dict, Iterable, List, Mapping, Optional
+
+from ..plan import Asked
+
+
+def as_comment(text: str, width: int = 110) -> str:
+    """A reason as comment lines of a file."""
+    return "\n".join(f"# {line}" for line in textwrap.wrap(text, width))
+
+
+def local_scratch(asked: Asked) -> str:
+    """Where role nvme_scratch mounts the local disks, ``asked.found["scratch"]``; empty without
+    any. A container's are its host's."""
+    node = asked.node
+    local = not node["container"] and any(disk["local"] for disk in node["nvme"])
+    return asked.found["scratch"] if local else ""
+
+
+def others(pattern: str, given: Iterable[str]) -> str:
+    """Those of ``given`` that are not of the pattern, with commas."""
+    return ", ".join(one for one in given if not re.fullmatch(pattern, one))
 
 
 def release(node: Mapping[str, Any]) -> str:

@@ -1,6 +1,11 @@
 #!/bin/sh
 # Builds pyxis: $1 the source, $2 the plugin's place, $3 the version that srun says; SLURM_INCLUDE, where slurm/*.h are.
 set -eu
+[ -n "$3" ] || {
+    echo "enroot_pyxis: there is no srun on this node, and pyxis is built against the Slurm that it is to run with:" \
+        "install Slurm first (role slurm)." >&2
+    exit 1
+}
 header=$SLURM_INCLUDE/slurm/slurm_version.h
 [ -r "$header" ] || {
     echo "$header is missing: install Slurm's development package (enroot_pyxis_slurm_packages)" >&2
