@@ -17,7 +17,6 @@ description:
   - C(unknown_variables) takes variable names and the role's path and returns those that no entry
     point describes.
   - C(benchmark_roles) lists the roles of a folder that have an entry point C(benchmark).
-  - C(trueup_read) gives the text of a file of the role.
 """
 
 
@@ -39,11 +38,6 @@ def _described(path: Path, _changed_ns: int) -> frozenset[str]:
     return frozenset(name for entry in specs.values() for name in entry.get("options", {}))
 
 
-def trueup_read(name: str, folder: str) -> str:
-    """The text of a file of the role, for pins that are read where they stand."""
-    return (Path(folder) / name).read_text(encoding="utf-8")
-
-
 def benchmark_roles(roles_dir: str) -> list[str]:
     """The roles that are benchmarks: those with an entry point ``benchmark``."""
     return sorted(path.parent.parent.name for path in Path(roles_dir).glob("*/tasks/benchmark.yml"))
@@ -55,6 +49,5 @@ class FilterModule:
     def filters(self) -> dict[str, Any]:
         return {
             "benchmark_roles": benchmark_roles,
-            "trueup_read": trueup_read,
             "unknown_variables": unknown_variables,
         }

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping
+import re
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Sequence
 
 from ..plan import Asked
 
@@ -53,6 +55,20 @@ def lacking(
             f"{free} MiB are free in {space['path']} and {mebibytes} are needed: set {role}_prefix"
         )
     return found
+
+
+def pins(names: Sequence[str], folder: str) -> List[str]:
+    """``name==version`` of everything that the requirements files in ``folder`` pin."""
+    texts = [Path(folder, name).read_text(encoding="utf-8") for name in names]
+    return [pin for text in texts for pin in re.findall(r"(?m)^[A-Za-z0-9_.-]+==[^ ]+", text)]
+
+
+def pip_source(find_links: str, no_index: bool) -> List[str]:
+    """Where pip takes packages from, as its arguments: a folder or page, and whether only there."""
+    return [
+        *(["--no-index"] if no_index else []),
+        *([f"--find-links={find_links}"] if find_links else []),
+    ]
 
 
 def _numbers(version: str) -> List[int]:
