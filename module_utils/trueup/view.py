@@ -7,7 +7,7 @@ Every ``benchmarks/<tool>/view.py`` has one ``VIEW``. Nothing here reads or draw
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Optional, Tuple
+from typing import Any, Optional, Tuple
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,27 @@ class Measure:
     statistic: str = ""
     grows: bool = True
     peak: Optional[Peak] = None
+
+
+# What people read of a rate, and its base unit; of others that is 1/s.
+_BASE_UNITS = {
+    "GB/s": "byte/s",
+    "Gb/s": "bit/s",
+    "GFLOP/s": "flop/s",
+    "TFLOP/s": "flop/s",
+    "GPts/s": "point/s",
+    "ns/day": "ns/day",
+}
+
+
+def rate(metric: str, label: str, shown: str, **more: Any) -> Measure:
+    """A rate, of which more is better."""
+    return Measure(metric, label, _BASE_UNITS.get(shown, "1/s"), "higher", shown, **more)
+
+
+def seconds(metric: str, label: str, shown: str, **more: Any) -> Measure:
+    """A time, of which less is better."""
+    return Measure(metric, label, "s", "lower", shown, **more)
 
 
 @dataclass(frozen=True)

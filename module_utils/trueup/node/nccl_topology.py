@@ -932,8 +932,8 @@ class _Checker:
             if bus_id not in seen:
                 what = f"{_KINDS[kind]} {bus_id} is missing (NUMA node {node}, bridge {bridge})"
                 self._add("error", "missing", None, what, alone, mend)
-        held = {id(d) for d in devices if d.children or d.get("class") == BRIDGE}
-        count = sum(1 for d in devices if id(d) in held and d.get("busid") not in self._places)
+        bridges = [d for d in devices if d.children or d.get("class") == BRIDGE]
+        count = sum(d.get("busid") not in self._places for d in bridges)
         if count != len(self._bridges):
             what = f"{count} bridges, expected {len(self._bridges)}"
             self._add("error", "bridges", None, what, _PICTURE, mend)

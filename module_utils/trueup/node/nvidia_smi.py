@@ -77,7 +77,7 @@ def rows_of(
         raise ParseError(f"nvidia-smi: expected a table with commas ({error})") from error
     head = [cell.strip() for cell in rows[0]] if rows else []
     if len(head) != len(columns) or not all(map(same, head, columns)):
-        first = lines[0] if lines else Line("", 1)
+        first = next(iter(lines), Line("", 1))
         raise first.error(f"nvidia-smi: expected the columns {', '.join(columns)}")
     found = [
         ([cell.strip() for cell in row], Line(", ".join(row), number))

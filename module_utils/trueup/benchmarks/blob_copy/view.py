@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from ...view import Chart, Measure, View, Work
+from ...view import Chart, Measure, View, Work, rate, seconds
 
 # A row without a device is of all copies together.
-_RATE = Measure("upload_rate", "upload rate", "bit/s", "higher", "Gb/s")
+_RATE = rate("upload_rate", "upload rate", "Gb/s")
 
 VIEW = View(
     title="Copies to Azure Blob",
     headlines=(_RATE,),
     figures=(
-        Measure("upload_time", "upload time", "s", "lower", "s"),
-        Measure("verify_time", "time to compare checksums", "s", "lower", "s"),
+        seconds("upload_time", "upload time", "s"),
+        seconds("verify_time", "time to compare checksums", "s"),
         Measure("retries", "requests repeated", "1", "lower", ""),
         Measure("throttled", "requests throttled", "1", "lower", ""),
     ),

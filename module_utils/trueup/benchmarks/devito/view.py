@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from ...view import Measure, View, Work
+from ...view import Measure, View, Work, rate, seconds
 
 VIEW = View(
     title="Devito",
-    headlines=(Measure("run_time", "run time", "s", "lower", "s"),),
+    headlines=(seconds("run_time", "run time", "s"),),
     figures=(
-        Measure("flop_rate", "floating-point rate", "flop/s", "higher", "GFLOP/s"),
-        Measure("point_rate", "grid points updated", "point/s", "higher", "GPts/s"),
+        rate("flop_rate", "floating-point rate", "GFLOP/s"),
+        rate("point_rate", "grid points updated", "GPts/s"),
         Measure("roofline_fraction", "of the roofline", "1", "higher", "%", grows=False),
         Measure("halo_share", "time in halo exchange", "1", "lower", "%", grows=False),
     ),

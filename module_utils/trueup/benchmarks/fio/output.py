@@ -176,7 +176,7 @@ class _Reader:
             raise ParseError("no JSON object: the output ends before a line that begins with {")
         data = self._decode(start)
         version = data.get("fio version")
-        match = _VERSION.fullmatch(version) if isinstance(version, str) else None
+        match = _VERSION.fullmatch(str(version))
         if not match:
             self.refuse(f"fio version is {version!r}, not a fio-3", "fio version")
         jobs = data.get("jobs")

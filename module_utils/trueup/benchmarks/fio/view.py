@@ -4,29 +4,29 @@ from __future__ import annotations
 
 from typing import Tuple
 
-from ...view import Chart, Measure, View, Work
+from ...view import Chart, Measure, View, Work, rate, seconds
 
 
 def _latencies(metric: str, label: str, shown: str) -> Tuple[Measure, Measure]:
     """The median and the 99th percentile."""
     return (
-        Measure(metric, label, "s", "lower", shown, grows=False),
-        Measure(metric, f"{label}, p99", "s", "lower", shown, statistic="p99", grows=False),
+        seconds(metric, label, shown, grows=False),
+        seconds(metric, f"{label}, p99", shown, statistic="p99", grows=False),
     )
 
 
-_READ = Measure("read_bandwidth", "read bandwidth", "byte/s", "higher", "GB/s")
-_WRITE = Measure("write_bandwidth", "write bandwidth", "byte/s", "higher", "GB/s")
-_READ_IOPS = Measure("read_iops", "read I/O rate", "1/s", "higher", "IOPS")
-_WRITE_IOPS = Measure("write_iops", "write I/O rate", "1/s", "higher", "IOPS")
+_READ = rate("read_bandwidth", "read bandwidth", "GB/s")
+_WRITE = rate("write_bandwidth", "write bandwidth", "GB/s")
+_READ_IOPS = rate("read_iops", "read I/O rate", "IOPS")
+_WRITE_IOPS = rate("write_iops", "write I/O rate", "IOPS")
 _READ_LATENCY = _latencies("read_latency", "read latency", "ms")
 _WRITE_LATENCY = _latencies("write_latency", "write latency", "ms")
 # Operations of files. A cached stat was answered by the client of a shared file system.
 _FILES = (
-    Measure("create_rate", "file creates", "1/s", "higher", "operations/s"),
-    Measure("stat_rate", "file stats", "1/s", "higher", "operations/s"),
-    Measure("cached_stat_rate", "file stats, cached", "1/s", "higher", "operations/s"),
-    Measure("delete_rate", "file deletes", "1/s", "higher", "operations/s"),
+    rate("create_rate", "file creates", "operations/s"),
+    rate("stat_rate", "file stats", "operations/s"),
+    rate("cached_stat_rate", "file stats, cached", "operations/s"),
+    rate("delete_rate", "file deletes", "operations/s"),
 )
 
 VIEW = View(

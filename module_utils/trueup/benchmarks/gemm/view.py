@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from ...view import Chart, Measure, Peak, View, Work
+from ...view import Chart, Peak, View, Work, rate
 
-_BF16 = Measure(
+_BF16 = rate(
     "gemm_bf16",
     "bf16 rate of each GPU",
-    "flop/s",
-    "higher",
     "TFLOP/s",
     grows=False,
     peak=Peak("gpu_peak_bf16_gflops_each", 1e9),
 )
-_FP8 = Measure("gemm_fp8", "fp8 rate of each GPU", "flop/s", "higher", "TFLOP/s", grows=False)
-_TF32 = Measure("gemm_tf32", "tf32 rate of each GPU", "flop/s", "higher", "TFLOP/s", grows=False)
+_FP8 = rate("gemm_fp8", "fp8 rate of each GPU", "TFLOP/s", grows=False)
+_TF32 = rate("gemm_tf32", "tf32 rate of each GPU", "TFLOP/s", grows=False)
 # cuBLAS multiplies fp64 on the tensor cores of an A100 and later.
-_FP64 = Measure(
+_FP64 = rate(
     "gemm_fp64",
     "fp64 rate of each GPU",
-    "flop/s",
-    "higher",
     "TFLOP/s",
     grows=False,
     peak=Peak("gpu_peak_fp64_tensor_gflops_each", 1e9),

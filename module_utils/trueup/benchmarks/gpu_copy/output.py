@@ -213,7 +213,7 @@ def parse_gpu_copy(text: str) -> GpuCopyOutput:
 # --- sections of trueup's own program ------------------------------------------------------------
 
 _BEGIN = re.compile(
-    r"\[trueup-gpu-copy 1\] begin (gpu[0-9]{1,3}|peers) gpus=([0-9,]+) "
+    r"\[trueup-gpu-copy 1\] begin (gpu[0-9]{1,3}|peers) gpus=([0-9]+(?:,[0-9]+)*) "
     r"tool=(nvbandwidth|bandwidthTest|pytorch) cpus=([0-9,-]+) samples=([0-9]{1,6})"
 )
 _END = re.compile(
@@ -245,8 +245,8 @@ def _of_sections(reader: _Lines) -> GpuCopyOutput:
         begin = _BEGIN.fullmatch(line)
         if begin is None:
             reader.fail("expected the beginning of a section, or the line 'done'")
-        name, gpus = begin.group(1), [int(gpu) for gpu in begin.group(2).split(",") if gpu]
-        if name in cpus or (name != "peers" and name != f"gpu{gpus[0]}"):
+        name, gpus = begin.group(1), [int(gpu) for gpu in begin.group(2).split(",")]
+        if name in cpus or name not in ("peers", f"gpu{gpus[0]}"):
             reader.fail(f"section {name} stands twice or is of another GPU")
         part, end = _section(reader, begin)
         if parts and part.program != parts[0][0].program:
@@ -517,9 +517,13 @@ def _text_test(lines: _Lines, name: str) -> Optional[_Matrix]:
         _check_sum(lines, name, matrix)
         first = False
     _check_shape(matrix, name, lines)
-    for value in (value for row in matrix for value in row if kind and value is not None):
+    for value in _values(matrix) if kind else ():
         _rate(f"{value:.2f}", name, lines)
     return matrix
+
+
+def _values(matrix: _Matrix) -> List[float]:
+    return [value for row in matrix for value in row if value is not None]
 
 
 def _check_sum(lines: _Lines, name: str, matrix: _Matrix) -> None:
@@ -528,7 +532,7 @@ def _check_sum(lines: _Lines, name: str, matrix: _Matrix) -> None:
     suffix = "" if name in _TESTS else r"(?:_[a-z0-9]+)?"
     if total is None or not re.fullmatch(re.escape(name) + suffix, total.group(1)):
         lines.fail(f"expected 'SUM {name}' with two decimals after the matrix")
-    figures = [value for row in matrix for value in row if value is not None]
+    figures = _values(matrix)
     # Each printed figure is within half a unit of its last place, and so is the sum: at most so
     # much together, and of many figures six standard deviations.
     count = len(figures) + 1
@@ -543,7 +547,7 @@ def _check_sum(lines: _Lines, name: str, matrix: _Matrix) -> None:
 
 def _text_matrix(lines: _Lines, name: str) -> _Matrix:
     columns = lines.take().split()
-    if not columns or columns != [str(number) for number in range(len(columns))]:
+    if columns != [str(number) for number in range(len(columns) or 1)]:
         lines.fail(f"test {name}: expected the numbers of the columns, 0 1 ...")
     matrix: _Matrix = []
     while lines.more() and lines.peek():
@@ -681,7 +685,7 @@ def _json_matrix(case: Mapping[str, Any], name: str, lines: _Lines) -> _Matrix:
         lines.fail(f"test {name}: the matrix has no rows")
     if len({len(row) for row in matrix}) > 1:
         lines.fail(_UNEVEN.format(name))
-    values = [value for row in matrix for value in row if value is not None]
+    values = _values(matrix)
     # Six significant digits are printed.
     slack = 1e-6 + sum(0.5 * 10.0 ** (math.floor(math.log10(value)) - 5) for value in values)
     added, total = sum(values), case["sum"]

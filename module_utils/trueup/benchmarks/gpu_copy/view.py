@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from ...view import Chart, Measure, Peak, View, Work
+from ...view import Chart, Peak, View, Work, rate
 
-_H2D = Measure("h2d_bandwidth", "host to device", "byte/s", "higher", "GB/s", grows=False)
-_D2H = Measure("d2h_bandwidth", "device to host", "byte/s", "higher", "GB/s", grows=False)
+_H2D = rate("h2d_bandwidth", "host to device", "GB/s", grows=False)
+_D2H = rate("d2h_bandwidth", "device to host", "GB/s", grows=False)
 # Bytes copied count once, and the memory reads and writes each: half of its bandwidth is the most.
-_D2D = Measure(
-    "d2d_bandwidth",
-    "within the device",
-    "byte/s",
-    "higher",
-    "GB/s",
-    grows=False,
-    peak=Peak("gpu_hbm_gbps_each", 0.5e9),
+_D2D = rate(
+    "d2d_bandwidth", "within the device", "GB/s", grows=False, peak=Peak("gpu_hbm_gbps_each", 0.5e9)
 )
-_P2P = Measure("p2p_bandwidth", "device to device", "byte/s", "higher", "GB/s", grows=False)
+_P2P = rate("p2p_bandwidth", "device to device", "GB/s", grows=False)
 
 VIEW = View(
     title="GPU copies",

@@ -475,9 +475,8 @@ class _Reader:
         printed = self._all(_DRIFT)
         over = self._all(_CONSERVED)
         if len(printed) > 1 or len(over) != len(printed):
-            raise (printed or over)[-1][0].error(
-                "the energy drift stands twice, or not with its time"
-            )
+            line = [*over, *printed][-1][0]
+            raise line.error("the energy drift stands twice, or not with its time")
         shown = [energies[step] for step in ends if step in energies]
         if len(shown) < len(ends):
             if printed:
@@ -639,8 +638,7 @@ def _half_digit(*energies: float) -> float:
 def _figures(header: Line, line: Line, words: Sequence[str]) -> Dict[str, float]:
     """The line of the performance, by column."""
     names = _COLUMN.findall(header)
-    unknown = [name for name in names if name not in _COLUMNS]
-    if not names or unknown or _COLUMN.sub("", header).strip():
+    if not names or set(names) - set(_COLUMNS) or _COLUMN.sub("", header).strip():
         raise header.error("the columns of the performance are not understood")
     if len(names) != len(words) or len(set(names)) != len(names):
         raise line.error(f"{len(names)} columns and {len(words)} figures")

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from ...view import Measure, View, Work
+from ...view import Measure, View, Work, rate, seconds
 
 VIEW = View(
     title="GROMACS",
     # What this field compares. Steps a second are the same for one input.
-    headlines=(Measure("simulation_rate", "simulation rate", "ns/day", "higher", "ns/day"),),
+    headlines=(rate("simulation_rate", "simulation rate", "ns/day"),),
     figures=(
-        Measure("step_rate", "step rate", "1/s", "higher", "steps/s"),
-        Measure("run_time", "wall time", "s", "lower", "s"),
+        rate("step_rate", "step rate", "steps/s"),
+        seconds("run_time", "wall time", "s"),
         Measure("energy_drift", "energy drift", "kJ/mol/ps", "lower", "kJ/mol/ps", grows=False),
     ),
     apart=("tpr", "water_box_nm", "atoms", "dt_ps", "steps"),

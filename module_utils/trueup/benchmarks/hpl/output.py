@@ -351,7 +351,7 @@ def _ending(lines: Sequence[Line], end: Line, tests: Sequence[HplTest]) -> int:
     if "End of Tests." not in rest:
         raise ParseError("no 'End of Tests.' at the end: the output is cut off")
     for line in rest:
-        if _HEADER.fullmatch(line) or _RESIDUAL.fullmatch(line) or _ENDING[0].fullmatch(line):
+        if any(pattern.fullmatch(line) for pattern in (_HEADER, _RESIDUAL, _ENDING[0])):
             raise line.error("another run begins after the end of the first")
     return skipped
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...view import Measure, Peak, View, Work
+from ...view import Measure, Peak, View, Work, rate, seconds
 
 _PEAK = Peak(
     "peak_fp64_gflops",
@@ -15,11 +15,9 @@ _PEAK = Peak(
 
 VIEW = View(
     title="High-Performance Linpack",
-    headlines=(
-        Measure("hpl_rate", "floating-point rate", "flop/s", "higher", "TFLOP/s", peak=_PEAK),
-    ),
+    headlines=(rate("hpl_rate", "floating-point rate", "TFLOP/s", peak=_PEAK),),
     figures=(
-        Measure("hpl_time", "time to solve", "s", "lower", "s"),
+        seconds("hpl_time", "time to solve", "s"),
         Measure("hpl_residual", "scaled residual", "1", "lower", "", grows=False),
     ),
     apart=("program", "n", "nb", "gpus"),

@@ -382,8 +382,8 @@ def _header(line: Line) -> Tuple[Tuple[str, ...], str]:
         else:
             columns.append(column.replace("%%", "%"))
     unit = units.pop() if units else ""
-    known = tuple(column for column in columns if column != _CPU)
-    if known not in _TABLES or columns[len(known) :] not in ([], [_CPU]) or units:
+    known = tuple(columns[:-1] if columns[-1:] == [_CPU] else columns)
+    if known not in _TABLES or units:
         raise line.error("a header of other columns than perftest's tables have")
     if _TABLES[known] == "BW" and unit not in _UNITS:
         raise line.error(f"the unit {unit or 'of the bandwidth'} is not known")
@@ -428,7 +428,7 @@ def _bandwidth(size: int, named: Mapping[str, str], unit: int, line: Line) -> Di
     if abs(average * unit - rate * 1e6 * size * 8) > allowed:
         raise line.error("message rate times size is not the average bandwidth")
     # The peak is not measured over a duration or more than 20000 iterations.
-    if peak != 0 and peak < average - 2 * half:
+    if 0 < peak < average - 2 * half:
         raise line.error("the peak is below the average")
     return {_PEAK: peak * unit, _AVERAGE: average * unit, _RATE: rate * 1e6}
 
@@ -550,12 +550,13 @@ def _compare(one: _End, two: _End) -> None:
     if one.headers[0][1:] != two.headers[0][1:]:
         raise two.headers[0][0].error("the ends print different columns or units")
     client, server = (one, two) if one.side == "client" else (two, one)
-    if one.banners[0][3] == "Latency":
-        # Each measures for itself; what they did is the same.
-        mine, its = ([row.words[:2] for row in end.rows] for end in (client, server))
-    else:
-        mine, its = ([row.words for row in end.rows] for end in (client, server))
-        mine = mine[-len(its) :] if len(its) == 1 else mine
+    # Of a latency each measures for itself; what they did is the same.
+    latency = one.banners[0][3] == "Latency"
+    mine, its = (
+        [row.words[: 2 if latency else None] for row in end.rows] for end in (client, server)
+    )
+    if not latency and len(its) == 1:
+        mine = mine[-1:]
     if mine != its:
         raise server.rows[-1].line.error("the rows of server and client contradict each other")
 

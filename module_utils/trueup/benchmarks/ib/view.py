@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from ...view import Chart, Measure, Peak, View, Work
+from ...view import Chart, Peak, View, Work, rate, seconds
 
 _LINK = Peak("rdma_gbps_per_nic", 1e9, parameter="kind", value="infiniband")
-_WRITE = Measure(
-    "ib_write_bandwidth", "write bandwidth", "bit/s", "higher", "Gb/s", grows=False, peak=_LINK
-)
-_READ = Measure(
-    "ib_read_bandwidth", "read bandwidth", "bit/s", "higher", "Gb/s", grows=False, peak=_LINK
-)
-_LATENCY = Measure("ib_send_latency", "send latency", "s", "lower", "us", grows=False)
+_WRITE = rate("ib_write_bandwidth", "write bandwidth", "Gb/s", grows=False, peak=_LINK)
+_READ = rate("ib_read_bandwidth", "read bandwidth", "Gb/s", grows=False, peak=_LINK)
+_LATENCY = seconds("ib_send_latency", "send latency", "us", grows=False)
 
 VIEW = View(
     title="RDMA (perftest)",
     headlines=(_WRITE, _READ, _LATENCY),
-    figures=(
-        Measure(
-            "ib_send_latency", "send latency, p99", "s", "lower", "us", statistic="p99", grows=False
-        ),
-    ),
+    figures=(seconds("ib_send_latency", "send latency, p99", "us", statistic="p99", grows=False),),
     apart=("test", "role", "device", "gdr"),
     charts=(
         Chart("lines", (_WRITE, _READ), "message_bytes", "Bandwidth over message size", log=True),

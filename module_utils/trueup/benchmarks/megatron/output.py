@@ -329,14 +329,14 @@ def _fields(text: str, line: Line) -> Dict[str, float]:
 
 def _iteration(match: re.Match[str], fields: Mapping[str, float], line: Line) -> Iteration:
     milliseconds = fields[_MS]
-    if not (math.isfinite(milliseconds) and milliseconds > 0):
+    if not 0 < milliseconds < math.inf:
         raise line.error(f"a step of {milliseconds:g} ms")
     batch, seconds = int(fields["global batch size"]), milliseconds / 1000
     if batch < 1:
         raise line.error("a global batch of no samples")
     loss = fields.get(_LM_LOSS, math.nan)
     flops = [fields[name] * 1e12 for name in (_RATE, _RATE_DS) if name in fields]
-    if any(not (math.isfinite(rate) and rate >= 0) for rate in flops):
+    if not all(0 <= rate < math.inf for rate in flops):
         raise line.error("a rate that is no number")
     rate = fields.get(_SAMPLES)
     if rate is not None and not _agree(
@@ -508,7 +508,7 @@ def _with_driver(
 
 def _exact(item: Iteration, seconds: float, loss: Optional[float]) -> Iteration:
     """The logged iteration with the driver's own figures, which must round to the logged ones."""
-    if not (math.isfinite(seconds) and seconds > 0):
+    if not 0 < seconds < math.inf:
         raise item.line.error(f"a step of {seconds} s")
     if abs(seconds - item.seconds) > 5.1e-5:
         raise item.line.error(

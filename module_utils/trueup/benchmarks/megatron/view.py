@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...view import Measure, Peak, View, Work
+from ...view import Measure, Peak, View, Work, rate, seconds
 
 # Dense fp16 has the peak of bf16 (NVIDIA's datasheets of A100 and H100).
 _PEAK = Peak(
@@ -15,36 +15,19 @@ _PEAK = Peak(
 
 VIEW = View(
     title="Training",
-    headlines=(Measure("step_time", "step time", "s", "lower", "s"),),
+    headlines=(seconds("step_time", "step time", "s"),),
     figures=(
-        Measure("sample_throughput", "samples trained", "1/s", "higher", "samples/s"),
-        Measure("token_throughput", "tokens trained", "1/s", "higher", "tokens/s"),
+        rate("sample_throughput", "samples trained", "samples/s"),
+        rate("token_throughput", "tokens trained", "tokens/s"),
         # As a share of the peak this is the MFU.
-        Measure(
-            "train_flops_megatron",
-            "model FLOPs of each GPU",
-            "flop/s",
-            "higher",
-            "TFLOP/s",
-            grows=False,
-            peak=_PEAK,
-        ),
-        Measure(
+        rate("train_flops_megatron", "model FLOPs of each GPU", "TFLOP/s", grows=False, peak=_PEAK),
+        rate(
             "train_flops_article",
             "FLOPs of each GPU, recomputation counted",
-            "flop/s",
-            "higher",
             "TFLOP/s",
             grows=False,
         ),
-        Measure(
-            "train_flops_printed",
-            "FLOPs of each GPU, as printed",
-            "flop/s",
-            "higher",
-            "TFLOP/s",
-            grows=False,
-        ),
+        rate("train_flops_printed", "FLOPs of each GPU, as printed", "TFLOP/s", grows=False),
         Measure("loss_first", "first loss", "1", "lower", "", grows=False),
         Measure("loss_last", "last loss", "1", "lower", "", grows=False),
     ),

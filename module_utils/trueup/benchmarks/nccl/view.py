@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from ...view import Chart, Measure, View, Work
+from ...view import Chart, View, Work, rate, seconds
 
 # Bus bandwidth is the rate of the busiest link, whatever the number of ranks (nccl-tests
 # doc/PERFORMANCE.md), so it does not grow with them.
-_BUS = Measure("busbw", "bus bandwidth", "byte/s", "higher", "GB/s", grows=False)
-_ALGORITHM = Measure("algbw", "algorithm bandwidth", "byte/s", "higher", "GB/s", grows=False)
-_TIME = Measure("time", "time", "s", "lower", "us", grows=False)
+_BUS = rate("busbw", "bus bandwidth", "GB/s", grows=False)
+_ALGORITHM = rate("algbw", "algorithm bandwidth", "GB/s", grows=False)
+_TIME = seconds("time", "time", "us", grows=False)
 
 VIEW = View(
     title="NCCL collectives",

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from ...view import Chart, Measure, Peak, View, Work
+from ...view import Chart, Peak, View, Work, rate
 
 _PEAK = Peak("memory_bandwidth_gbps", 1e9)
-_COPY = Measure("copy_rate", "copy", "byte/s", "higher", "GB/s", peak=_PEAK)
-_SCALE = Measure("scale_rate", "scale", "byte/s", "higher", "GB/s", peak=_PEAK)
-_ADD = Measure("add_rate", "add", "byte/s", "higher", "GB/s", peak=_PEAK)
-_TRIAD = Measure("triad_rate", "triad", "byte/s", "higher", "GB/s", peak=_PEAK)
+_COPY = rate("copy_rate", "copy", "GB/s", peak=_PEAK)
+_SCALE = rate("scale_rate", "scale", "GB/s", peak=_PEAK)
+_ADD = rate("add_rate", "add", "GB/s", peak=_PEAK)
+_TRIAD = rate("triad_rate", "triad", "GB/s", peak=_PEAK)
 
 VIEW = View(
     title="Memory bandwidth (STREAM)",

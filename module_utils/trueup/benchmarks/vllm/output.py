@@ -268,7 +268,7 @@ def parse_vllm(text: str) -> VllmOutput:
         if len(found) > 1:
             raise found[1].error(f"a second {what}: two runs in one output")
     if sealed:
-        return _driver(lines, sealed[0], titles[0] if titles else None)
+        return _driver(lines, sealed[0], titles)
     for line in lines:
         if '"busy_samples"' in line:
             raise line.error("the driver's line is damaged: it does not begin as one")
@@ -839,16 +839,16 @@ def _unsealed(lines: Sequence[Line], line: Line) -> Dict[str, Any]:
     return data
 
 
-def _driver(lines: Sequence[Line], line: Line, title: Optional[Line]) -> VllmOutput:
+def _driver(lines: Sequence[Line], line: Line, titles: Sequence[Line]) -> VllmOutput:
     data = _unsealed(lines, line)
     status, result = data.get("status"), data.get("result")
     if status != 0:
         raise line.error(f"the benchmark ended with status {status!r}")
     if not isinstance(result, dict):
         raise line.error("the benchmark saved no result")
-    if title is None or title.number > line.number:
+    if not titles or titles[0].number > line.number:
         raise line.error("vLLM's own table is missing before the driver's line")
-    table = _Table(lines, title)
+    table = _Table(lines, titles[0])
     if table.end.number > line.number:
         raise line.error("the driver's line stands inside vLLM's table")
     answers = _answers(data.get("answers"), line)
@@ -858,7 +858,7 @@ def _driver(lines: Sequence[Line], line: Line, title: Optional[Line]) -> VllmOut
         tool_version=_text(data.get("vllm")),
         server_version=_text(data.get("server_vllm")),
         server=server,
-        first_error=first_error(lines[: title.number]),
+        first_error=first_error(lines[: titles[0].number]),
     )
     if answers.get("empty"):
         raise line.error(_empty(answers["empty"], output.completed))

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from ...view import Chart, Measure, View, Work
+from ...view import Chart, Measure, View, Work, rate, seconds
 
-_OUTPUT = Measure("output_token_throughput", "output tokens", "1/s", "higher", "tokens/s")
-_TOTAL = Measure("total_token_throughput", "tokens in total", "1/s", "higher", "tokens/s")
-_REQUESTS = Measure("request_throughput", "requests", "1/s", "higher", "requests/s")
-_GOODPUT = Measure("request_goodput", "goodput", "1/s", "higher", "requests/s")
+_OUTPUT = rate("output_token_throughput", "output tokens", "tokens/s")
+_TOTAL = rate("total_token_throughput", "tokens in total", "tokens/s")
+_REQUESTS = rate("request_throughput", "requests", "requests/s")
+_GOODPUT = rate("request_goodput", "goodput", "requests/s")
 _LATENCIES = tuple(
-    Measure(metric, label, "s", "lower", "ms", grows=False)
+    seconds(metric, label, "ms", grows=False)
     for metric, label in (("ttft", "TTFT"), ("tpot", "TPOT"), ("itl", "ITL"), ("e2el", "E2EL"))
 )
 _P99 = tuple(
-    Measure(one.metric, f"{one.label}, p99", "s", "lower", "ms", statistic="p99", grows=False)
+    seconds(one.metric, f"{one.label}, p99", "ms", statistic="p99", grows=False)
     for one in _LATENCIES
 )
 _TTFT, _TPOT, _ITL, _E2EL = _LATENCIES
@@ -38,13 +38,7 @@ VIEW = View(
             grows=False,
         ),
         Measure(
-            "kv_cache_usage",
-            "KV-cache use, most",
-            "1",
-            "lower",
-            "%",
-            statistic="max",
-            grows=False,
+            "kv_cache_usage", "KV-cache use, most", "1", "lower", "%", statistic="max", grows=False
         ),
         Measure("prefix_cache_hit_rate", "prefix-cache hits", "1", "higher", "%", grows=False),
     ),
