@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 from role_plans import ROOT, asked, families_of, node
 from trueup.errors import BadInput
-from trueup.node.gpu_grid import plan
+from trueup.node.gpu_grid import plan, programs
 
 MANIFEST = ROOT / "tests" / "data" / "grid" / "resources.json"
 SHA256 = hashlib.sha256(MANIFEST.read_bytes()).hexdigest()
@@ -23,9 +24,11 @@ OF_MANIFEST = {
     "manifest_sha256": SHA256.upper(),
 }
 
+NOTHING: dict[str, Any] = {"files": defaultdict(bool)}
+
 
 def values(on: dict[str, Any], found: dict[str, Any] | None = None, /, **options: Any) -> Any:
-    planned = plan(asked("gpu_grid", on, found, **options))
+    planned = plan(asked("gpu_grid", on, {**NOTHING, **(found or {})}, **options))
     assert planned.refused == []
     return planned.as_result()
 
@@ -43,8 +46,11 @@ def values(on: dict[str, Any], found: dict[str, Any] | None = None, /, **options
 def test_what_the_family_gets_on_each_system(
     family: str, system: str, library: str, headers: str
 ) -> None:
-    result = values(node(family, system))
-    assert result["library"] == f"{library}/libnvidia-ml.so.{NEWEST}"
+    on, there = node(family, system), f"{library}/libnvidia-ml.so.{NEWEST}"
+    result = values(on)
+    assert (result["library"], result["missing"]) == (there, True)
+    assert programs(asked("gpu_grid", on)) == {"files": [there]}
+    assert values(on, {"files": {there: True}})["missing"] is False
     assert result["packages"] == ["gcc", "make", "dkms", headers]
     assert result["file"] == f"/var/tmp/NVIDIA-Linux-x86_64-{NEWEST}-grid-azure.run"
     assert result["installer"] == ["sh", result["file"], "--silent", "--dkms"]
@@ -101,7 +107,7 @@ def test_the_address_is_the_manifests_or_the_sites() -> None:
 def test_a_manifest_that_does_not_say_it_fails(options: dict[str, str], said: str) -> None:
     given = {**OF_MANIFEST, **options}
     with pytest.raises(BadInput, match=said):
-        plan(asked("gpu_grid", node("nv_a10_v5"), {"installing": True}, **given))
+        plan(asked("gpu_grid", node("nv_a10_v5"), {**NOTHING, "installing": True}, **given))
 
 
 def test_a_driver_that_nobody_knows_may_be_allowed() -> None:
@@ -130,6 +136,6 @@ def test_a_driver_that_nobody_knows_may_be_allowed() -> None:
 def test_what_cannot_work_is_refused(
     family: str, changes: dict[str, Any], options: dict[str, Any], said: list[str]
 ) -> None:
-    refused = plan(asked("gpu_grid", node(family, **changes), **options)).refused
+    refused = plan(asked("gpu_grid", node(family, **changes), NOTHING, **options)).refused
     assert [one[: len(start)] for one, start in zip(refused, said)] == said
     assert len(refused) == len(said)

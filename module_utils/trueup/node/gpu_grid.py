@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import List, Tuple
+from typing import Any, Dict, List, Tuple
 
 from ..errors import BadInput
 from ..plan import Asked, Plan
@@ -20,7 +20,14 @@ blacklist nouveau
 blacklist lbm-nouveau
 options nouveau modeset=0
 """
+# Where the driver's libraries are; None for a system with neither apt nor dnf.
+_LIBRARIES = {"apt": "/usr/lib/x86_64-linux-gnu", "dnf": "/usr/lib64", None: "/usr/lib64"}
 _DOWNLOADS = "/var/tmp"  # noqa: S108 WHY: of the node, and the file's sha256 is compared
+
+
+def programs(asked: Asked) -> Dict[str, Any]:
+    """What the node is asked for, as arguments of program_facts."""
+    return {"files": [_library(asked)]}
 
 
 def plan(asked: Asked) -> Plan:
@@ -28,10 +35,11 @@ def plan(asked: Asked) -> Plan:
     has been fetched: where a driver is to be installed the role plans again, with ``installing`` in
     ``asked.found``.
 
-    Values: ``packages`` to build with, the ``library`` that is there when the driver is, ``file``,
-    its ``checksum`` (empty where nobody knows it), ``installer`` (an argv) and ``files`` as
-    config_files takes them, that against nouveau first; ``manifest``, its path on the controller,
-    and whether it ``is_fetched`` there; ``url``, empty before ``installing``.
+    Values: ``packages`` to build with, the ``library`` that is there when the driver is, and
+    whether it is ``missing``; ``file``, its ``checksum`` (empty where nobody knows it),
+    ``installer`` (an argv) and ``files`` as config_files takes them, that against nouveau first;
+    ``manifest``, its path on the controller, and whether it ``is_fetched`` there; ``url``, empty
+    before ``installing``.
     """
     refused = _refused(asked)
     if refused:
@@ -49,9 +57,8 @@ def plan(asked: Asked) -> Plan:
         values={
             # dkms is in EPEL on Enterprise Linux. A container has its host's kernel modules.
             "packages": ["gcc", "make", *([] if container else ["dkms", headers(node)])],
-            # Of the driver's own version: there when the installer has been through.
-            "library": f"{asked.data['libraries'][node['package_manager']]}"
-            f"/libnvidia-ml.so.{version}",
+            "library": _library(asked),
+            "missing": not asked.found["files"][_library(asked)],
             "file": file,
             "checksum": f"sha256:{sha256}" if sha256 else "",
             "installer": [
@@ -71,6 +78,12 @@ def plan(asked: Asked) -> Plan:
             "url": url,
         }
     )
+
+
+def _library(asked: Asked) -> str:
+    """Of the driver's own version: there when the installer has been through."""
+    folder = _LIBRARIES[asked.node["package_manager"]]
+    return f"{folder}/libnvidia-ml.so.{asked.options['version']}"
 
 
 def _manifest(asked: Asked) -> Tuple[Path, bool]:
