@@ -75,7 +75,6 @@ _XID_MEND = {
     119: "reboot, and report it if it comes again",
     120: "reboot, and report it if it comes again",
 }
-_XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9A-Fa-f:.]+)[^)]*\): ([0-9]+)\b")
 # What a kernel log line may begin with: seconds since boot or a date in brackets, an ISO time, or
 # syslog's date.
 _TIME = re.compile(
@@ -203,7 +202,7 @@ def parse_xids(text: str) -> List[Dict[str, Any]]:
     """
     found = []
     for line in lines_of(text):
-        match = _XID.search(line)
+        match = re.search(r"NVRM: Xid \((?:PCI:)?([0-9A-Fa-f:.]+)[^)]*\): ([0-9]+)\b", line)
         if match is None:
             if "NVRM: Xid" in line:
                 raise line.error("kernel log: expected 'NVRM: Xid (PCI:...): N'")

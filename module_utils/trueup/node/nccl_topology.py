@@ -454,7 +454,6 @@ def _parse(text: str) -> _Element:
 
 
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
-_TAG = re.compile(r"<[^>\"']*(?:(?:\"[^\"]*\"|'[^']*')[^>\"']*)*>")
 # On one line, with no blank around = or in a closing tag.
 _NCCL_TAG = re.compile(
     r"<[A-Za-z_][\w.-]*( +[\w.-]+=(\"[^\"]*\"|'[^']*'))* */?>|</[A-Za-z_][\w.-]*>"
@@ -471,7 +470,7 @@ def _dialect(text: str) -> list[Finding]:
     # Comments become blanks of the same length, so that places stay right.
     bare = _COMMENT.sub(lambda match: re.sub(r"[^\n]", " ", match.group()), text)
     last = 0
-    for tag in _TAG.finditer(bare):
+    for tag in re.finditer(r"<[^>\"']*(?:(?:\"[^\"]*\"|'[^']*')[^>\"']*)*>", bare):
         between = bare[last : tag.start()]
         stray = re.search(r"[^ \r\n]", between)
         if stray is not None:

@@ -16,7 +16,6 @@ from ..errors import BadInput, ParseError
 # One line a package; rpm's empty epoch is "(none)".
 DPKG_FORMAT = "${Package} ${db:Status-Status} ${Version}\\n"
 RPM_FORMAT = "%{NAME} installed %{EPOCHNUM}:%{VERSION}-%{RELEASE}\\n"
-_FINGERPRINT = re.compile(r"[0-9A-F]{40}")
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,7 @@ def fingerprint_of(text: str) -> str:
         BadInput: it is not 40 hexadecimal digits; a short key id is forged in seconds.
     """
     plain = re.sub(r"\s", "", text).upper()
-    if not _FINGERPRINT.fullmatch(plain):
+    if not re.fullmatch(r"[0-9A-F]{40}", plain):
         raise BadInput(f"the fingerprint {text!r} is not 40 hexadecimal digits")
     return plain
 

@@ -37,8 +37,6 @@ _FORWARD = (
     "ForwardElastic",
     "ViscoIsoElasticForward",
 )
-_RAN = re.compile(r"Operator `(\w+)` ran in (\S+) s\s*$")
-_GLOBAL = re.compile(r"Global performance: \[(.*)\]\s*$")
 _FIGURE = re.compile(r"(?:OI=(?P<oi>\S+))|(?:(?P<value>\S+) (?P<unit>GFlops/s|GPts/s))")
 _CLOCKS_DIFFER = 0.01
 _TIMED_DIFFERENCE_SECONDS = 0.011  # the log rounds up to 0.01
@@ -174,14 +172,14 @@ def _logged(lines: Sequence[Line]) -> List[Tuple[Line, Repeat]]:
     waiting: Optional[Line] = None
     seconds = 0.0
     for line in lines:
-        ran = _RAN.search(line)
+        ran = re.search(r"Operator `(\w+)` ran in (\S+) s\s*$", line)
         if ran:
             _refuse_waiting(waiting)
             waiting = None
             if ran.group(1) in _FORWARD:
                 waiting, seconds = line, _positive(ran.group(2), "run time", line)
             continue
-        performance = _GLOBAL.search(line)
+        performance = re.search(r"Global performance: \[(.*)\]\s*$", line)
         if performance and waiting:
             repeats.append((waiting, _figures(seconds, performance.group(1), line)))
             waiting = None

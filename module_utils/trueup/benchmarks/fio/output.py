@@ -32,7 +32,6 @@ TOOL = "fio"
 _DIRECTIONS = ("read", "write")
 _LATENCIES = ("slat_ns", "clat_ns", "lat_ns")
 _STATISTICS = ((50.0, "median"), (99.0, "p99"))
-_VERSION = re.compile(r"fio-(3\.\d\S*)")
 _NS = 1e-9
 # fio's histogram has 64 bins for each power of two: a bin's middle is off by 1/128 at most.
 _BIN_ERROR = 1 / 64
@@ -176,7 +175,7 @@ class _Reader:
             raise ParseError("no JSON object: the output ends before a line that begins with {")
         data = self._decode(start)
         version = data.get("fio version")
-        match = _VERSION.fullmatch(str(version))
+        match = re.fullmatch(r"fio-(3\.\d\S*)", str(version))
         if not match:
             self.refuse(f"fio version is {version!r}, not a fio-3", "fio version")
         jobs = data.get("jobs")

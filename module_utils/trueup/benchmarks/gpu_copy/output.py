@@ -361,7 +361,6 @@ def _rate(text: str, what: str, lines: _Lines) -> float:
 
 _VERSION = re.compile(r"nvbandwidth Version: v?([0-9][0-9.]*)")
 _RUNNING = re.compile(r"Running ([a-z0-9_]+)\.")
-_SUM = re.compile(r"SUM ([a-z0-9_]+) ([0-9]+\.[0-9]{2})")
 _AFTER_SUM = re.compile(r"(?:MIN|MAX|AVG|COEFFICIENT_OF_VARIATION) [a-z0-9_]+ [-+.0-9e]+")
 _HEADING = re.compile(r".*\((?:GB/s|ns|us)\)")
 _WRONG_DATA = "Invalid value when checking the pattern"
@@ -527,7 +526,7 @@ def _values(matrix: _Matrix) -> List[float]:
 
 
 def _check_sum(lines: _Lines, name: str, matrix: _Matrix) -> None:
-    total = _SUM.fullmatch(lines.take())
+    total = re.fullmatch(r"SUM ([a-z0-9_]+) ([0-9]+\.[0-9]{2})", lines.take())
     # The three matrices of a bidirectional test have keys of their own.
     suffix = "" if name in _TESTS else r"(?:_[a-z0-9]+)?"
     if total is None or not re.fullmatch(re.escape(name) + suffix, total.group(1)):
@@ -706,7 +705,6 @@ def _json_row(row: Any, name: str, lines: _Lines) -> List[Optional[float]]:
 # --- bandwidthTest -------------------------------------------------------------------------------
 
 _BLOCK = re.compile(r"(Host to Device|Device to Host|Device to Device) Bandwidth, ([0-9]+) .*")
-_MEMORY = re.compile(r"(PINNED|PAGEABLE) Memory Transfers")
 _COLUMNS = re.compile(
     r"(?:Write-Combined Memory Writes are Enabled\s*)?"
     r"Transfer Size \(Bytes\)\s+Bandwidth\(GB/s\)"
@@ -818,7 +816,7 @@ class _BandwidthTest:
 def _block(lines: _Lines, block: Match[str]) -> Tuple[float, str]:
     if int(block.group(2)) != 1 or not lines.lines[lines.at - 1].rstrip().endswith("Device(s)"):
         lines.fail("not the figure of one GPU ('1 Device(s)')")
-    memory = _MEMORY.fullmatch(lines.take())
+    memory = re.fullmatch(r"(PINNED|PAGEABLE) Memory Transfers", lines.take())
     if memory is None:
         lines.fail("expected 'PINNED Memory Transfers'")
     if not _COLUMNS.fullmatch(lines.take()):

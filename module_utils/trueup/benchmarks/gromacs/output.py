@@ -47,7 +47,6 @@ _COUNTED_PME = re.compile(r"on (\d+) MPI ranks? doing PME(?:, each using (\d+) O
 _RESET = re.compile(r"step (\d+): resetting all time and cycle counters$")
 _STATISTICS = re.compile(r"\tStatistics over (\d+) steps(?: \[.*\])? using (\d+) frames$")
 _NO_STATISTICS = "Not enough data recorded to report energy averages"
-_STEP_HEADER = re.compile(r" +Step +Time(?: +Lambda)?$")
 _CONSERVED = re.compile(
     r"Energy conservation over simulation part #\d+ of length (\S+) [np]s, "
     r"time (\S+) to (\S+) [np]s$"
@@ -64,7 +63,6 @@ _COLUMNS = ("Mnbf/s", "GFlops", "MFlops", "ns/day", "hour/ns", "ms/step", "Matom
 _MAPPING = re.compile(
     r"Mapping of GPU IDs to the (\d+) GPU tasks? in the \d+ ranks? on this node: *$"
 )
-_TASKS = re.compile(r" +((?:PP|PME):\d+(?:,(?:PP|PME):\d+)*) *$")
 _ON_GPU = re.compile(
     r"PP tasks will do \(?non-perturbed\)? short-ranged( and most bonded)? interactions on the GPU$"
 )
@@ -88,7 +86,6 @@ _BUILD = {
     "simd": re.compile(r"SIMD instructions: +(.*\S)"),
 }
 _BEST_SIMD = re.compile(r"Highest SIMD level supported by all nodes in run: (\S+)$")
-_OF_SEVERAL = re.compile(r"This is simulation \d+ out of \d+ running as a composite")
 _TUNED = "PP/PME load balancing changed the cut-off and PME settings"
 _ENERGY_WIDTH = 15
 _SECONDS_A_DAY = 86400
@@ -380,7 +377,7 @@ class _Reader:
 
     def _gpu_tasks(self, line: Line, match: Match[str]) -> List[Tuple[str, str]]:
         """The tasks that the line below lists, as kind and GPU: ("PP", "0"), ("PME", "1")."""
-        tasks = _TASKS.match(self._below(line))
+        tasks = re.match(r" +((?:PP|PME):\d+(?:,(?:PP|PME):\d+)*) *$", self._below(line))
         listed = tasks.group(1).split(",") if tasks else []
         if len(listed) != int(match.group(1)):
             raise line.error(f"{match.group(1)} GPU tasks, and {len(listed)} are listed")
@@ -397,7 +394,7 @@ class _Reader:
         energies: Dict[int, Tuple[str, Line]] = {}
         averages: Optional[Line] = None
         for line in self._lines[started.number - 1 :]:
-            if _STEP_HEADER.match(line):
+            if re.match(r" +Step +Time(?: +Lambda)?$", line):
                 shown.append(self._step(line, shown))
             elif "A V E R A G E S" in line:
                 if averages is not None:
@@ -587,7 +584,7 @@ class _Reader:
         found += [
             f"{line.strip()}: the others have logs of their own, and ns/day is this one's"
             for line in self._lines
-            if _OF_SEVERAL.match(line)
+            if re.match(r"This is simulation \d+ out of \d+ running as a composite", line)
         ]
         found += [
             line.strip()

@@ -33,8 +33,6 @@ _RESIDUAL = re.compile(
     r" \.{6} (PASSED|FAILED)"
 )
 _THRESHOLD = re.compile(r"- Computational tests pass if scaled residuals are less than\s+(\S+)")
-_ECHO = re.compile(r"(N|NB|P|Q)\s+:((?:\s+\d+)+)")
-_MORE = re.compile(r"\d[\d\s]*")
 _ENDING = (
     re.compile(r"Finished\s+(\d+) tests with the following results:"),
     re.compile(r"(\d+) tests completed and passed residual checks,"),
@@ -46,7 +44,6 @@ _NVIDIA = re.compile(r"HPL-NVIDIA\s+v?([\d.]+).*")
 _HPCC = re.compile(r"This is the DARPA/DOE HPC Challenge Benchmark version ([\d.]+).*")
 _HPCC_END = "End of HPC Challenge tests."
 _SUMMARY_BEGIN, _SUMMARY_END = "Begin of Summary section.", "End of Summary section."
-_KEY = re.compile(r"(\w+)=(\S*)")
 # hpcc's keys to the columns that they repeat.
 _GRID_KEYS = {"HPL_N": "n", "HPL_NB": "nb", "HPL_nprow": "p", "HPL_npcol": "q"}
 _NORM_KEYS = ("HPL_eps", "HPL_RnormI", "HPL_AnormI", "HPL_XnormI", "HPL_BnormI")
@@ -260,11 +257,11 @@ def _preamble(lines: Sequence[Line]) -> Tuple[float, List[Tuple[str, Set[int]]]]
         found = _THRESHOLD.fullmatch(line)
         if found:
             threshold = float(_positive(found.group(1), "threshold", line))
-        echo = _ECHO.fullmatch(line)
+        echo = re.fullmatch(r"(N|NB|P|Q)\s+:((?:\s+\d+)+)", line)
         if echo:
             open_list = {int(word) for word in echo.group(2).split()}
             echoes.append((echo.group(1), open_list))
-        elif open_list is not None and _MORE.fullmatch(line):
+        elif open_list is not None and re.fullmatch(r"\d[\d\s]*", line):
             open_list.update(int(word) for word in line.split())
         else:
             open_list = None
@@ -363,7 +360,7 @@ def _summary(lines: Sequence[Line]) -> Dict[str, Tuple[Line, str]]:
     """hpcc's keys to line and value; empty where the output has no summary."""
     keys: Dict[str, Tuple[Line, str]] = {}
     for line in lines:
-        found = _KEY.fullmatch(line)
+        found = re.fullmatch(r"(\w+)=(\S*)", line)
         if found and (found.group(1).startswith("HPL_") or found.group(1) == "Success"):
             if found.group(1) in keys:
                 raise line.error(f"{found.group(1)} stands twice")

@@ -58,9 +58,7 @@ _DEPTHS = (("TX depth", "client"), ("RX depth", "server"))
 _DASHED_LINES_OF_TWO = 8
 
 _BANNER = re.compile(r" {2,}(\S+) ((?:(?!BW |Latency )[A-Z]\w* )*)(BW|Latency) ((?:\w+ )*)Test")
-_TITLE = re.compile(r" {2,}(?:Send|RDMA_\w+|Atomic)\b")
 _HEADER_START = re.compile(r"\s*#bytes\b")
-_HEADER_LIKE = re.compile(r"\s*#bytes\s+#iterations\s+(?:BW peak|t_min|t_avg)")
 _COLUMN = re.compile(
     r"#\w+|99(?:\.9)?% percentile\[usec\]|BW (?:peak|average)\[[\w/]+\]|MsgRate\[Mpps\]"
     r"|\bt_\w+\[usec\]|tps average|CPU_Util\[%+\]"
@@ -69,8 +67,6 @@ _ROW = re.compile(r"\s*[0-9]+\s+[0-9]+(?:\s+\S+){2,}\s*")
 _DASHES = re.compile(r"\s*-{20,}\s*")
 _SETTING = re.compile(r"([A-Za-z][^:]*): ([^:]+)")
 _LABEL = re.compile(r"\[(?:(server|client)(: standard error)?|(standard error))\]")
-_WAITING = re.compile(r"\*{20,}|\* Waiting for client to connect\.\.\. \*")
-_ADDRESS = re.compile(r"\s*(?:local|remote) address: |\s*M?GID: ")
 _GPU = re.compile(
     r"initializing CUDA|Listing all CUDA|CUDA device |Picking |\[pid = |creating CUDA|making it the"
     r"|cuMemAlloc\(\)|(?:de)?allocat(?:ed|ing) .*GPU buffer|destroying current CUDA"
@@ -85,8 +81,6 @@ _ERROR = re.compile(
     r"|.* returned \d|.*\berror[ =]",
     re.IGNORECASE,
 )
-_CAUTION = re.compile(r"\s*(?:Conflicting CPU frequency|WARNING|Warning)")
-_DEVICE = re.compile(r"[A-Za-z0-9_.-]+")
 
 
 @dataclass(frozen=True)
@@ -200,11 +194,11 @@ def recognises(text: str) -> bool:
     """Whether this is an output of perftest."""
     return any(
         (
-            _TITLE.match(line)
+            re.match(r" {2,}(?:Send|RDMA_\w+|Atomic)\b", line)
             and line.rstrip().endswith("Test")
             and {"BW", "Latency"} & {*line.split()}
         )
-        or _HEADER_LIKE.match(line)
+        or re.match(r"\s*#bytes\s+#iterations\s+(?:BW peak|t_min|t_avg)", line)
         for line in text.splitlines()
     )
 
@@ -312,7 +306,7 @@ def _read(side: str, lines: Sequence[Line], *, mixed: bool = False) -> _End:
     for line in lines:
         if not line.strip():
             continue
-        if _WAITING.fullmatch(line.strip()):
+        if re.fullmatch(r"\*{20,}|\* Waiting for client to connect\.\.\. \*", line.strip()):
             # Below a banner it is the other end's, in the same stream.
             end.waits = end.waits or not end.banners
         elif _DASHES.fullmatch(line):
@@ -336,7 +330,7 @@ def _read_remark(end: _End, line: Line, *, in_table: bool, mixed: bool) -> None:
     banner = _banner(line)
     if banner:
         end.banners.append((line, *banner))
-    elif _CAUTION.match(line):
+    elif re.match(r"\s*(?:Conflicting CPU frequency|WARNING|Warning)", line):
         end.warnings.append(f"perftest: {line.strip()}")
     elif _ERROR.match(line.strip()):
         raise line.error("perftest says that something failed")
@@ -353,7 +347,7 @@ def _read_setting(end: _End, line: Line, *, mixed: bool) -> None:
     if gpu or _GPU.match(line.strip()):
         end.gpu_lines.append(line)
         return
-    if _ADDRESS.match(line):
+    if re.match(r"\s*(?:local|remote) address: |\s*M?GID: ", line):
         return
     # Two settings in a line have tabs between them; one name ends in a tab: "rdma_cm QPs\t : OFF".
     fields = line.replace("\t :", " :").split("\t")
@@ -482,7 +476,7 @@ def _check_end(end: _End) -> None:
     missing = [name for name in ("Device", *_AGREED) if name not in end.settings]
     if missing:
         raise line.error(f"the banner of {title} lacks {', '.join(missing)}")
-    if not _DEVICE.fullmatch(end.settings["Device"]):
+    if not re.fullmatch(r"[A-Za-z0-9_.-]+", end.settings["Device"]):
         raise end.where["Device"].error("the device's name cannot be one")
     if end.gpu_lines and len(end.gpus) != 1:
         raise end.gpu_lines[0].error("GPU memory, and not one line that tells of which GPU")

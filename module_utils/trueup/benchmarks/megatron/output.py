@@ -52,8 +52,6 @@ _LINE = re.compile(
 )
 # What only such a line holds: one that holds it and is not of the form above is damaged.
 _LIKE = re.compile(r"elapsed time per iteration|consumed samples:|number of nan iterations")
-_EXIT = re.compile(r"exiting program at iteration (\d+)")
-_ARGUMENT = re.compile(r"^(?:.*[>:\]] ?)?  (\w+) \.{2,} (\S+)$")
 _ARGUMENTS = {
     "num_layers": "layers",
     "hidden_size": "hidden_size",
@@ -69,8 +67,6 @@ _ARGUMENTS = {
 # What the vocabulary was padded to stands in no table.
 _PADDED = re.compile(r"> padded vocab \(size: \d+\) with \d+ dummy tokens \(new size: (\d+)\)")
 
-_COUNT = re.compile(r"\d{1,18}")
-_NUMBER = re.compile(r"\d{1,18}(?:\.\d{1,9})?(?:E[+-]\d\d)?|NAN|INF")
 _MS = "elapsed time per iteration (ms)"
 _LM_LOSS = "lm loss"
 _RATE = "throughput per GPU (TFLOP/s/GPU)"
@@ -266,7 +262,7 @@ def _logged(lines: Sequence[Line]) -> Tuple[List[Iteration], Dict[str, str], Opt
         if match is None:
             if _LIKE.search(line):
                 raise line.error("a damaged line of an iteration")
-            exited = _EXIT.search(line)
+            exited = re.search(r"exiting program at iteration (\d+)", line)
             ended = int(exited.group(1)) if exited else ended
             argument = _argument(line)
             if argument and arguments.setdefault(*argument) != argument[1]:
@@ -295,7 +291,7 @@ def _argument(line: str) -> Optional[Tuple[str, str]]:
     padded = _PADDED.search(line)
     if padded:
         return "vocabulary_size", padded.group(1)
-    match = _ARGUMENT.match(line)
+    match = re.match(r"^(?:.*[>:\]] ?)?  (\w+) \.{2,} (\S+)$", line)
     name = _ARGUMENTS.get(match.group(1)) if match else None
     return (name, match.group(2)) if match and name else None
 
@@ -313,9 +309,9 @@ def _fields(text: str, line: Line) -> Dict[str, float]:
         if name in found:
             raise line.error(f"{name} stands twice")
         if name in _COUNTS:
-            known = _COUNT.fullmatch(value)
+            known = re.fullmatch(r"\d{1,18}", value)
         elif name in _FIGURES or _LOSSES.fullmatch(name):
-            known = _NUMBER.fullmatch(value)
+            known = re.fullmatch(r"\d{1,18}(?:\.\d{1,9})?(?:E[+-]\d\d)?|NAN|INF", value)
         else:
             raise line.error(f"{name!r} is not a known figure")
         if not known:

@@ -30,17 +30,11 @@ _CHANNEL = re.compile(
 _COLLNET = re.compile(
     r"Coll(?:Net)? \d+(?:/\d+)? : \d+ \[(?:send|receive)\] via COLLNET/([^/]+)/\d+"
 )
-_NET = re.compile(r"NET/(.+?)/(\d+)(?:\(\d+\))?((?:/GDRDMA)?)")
-_ADAPTERS = re.compile(r"NET/IB ?: Using( \[\d+\].*?)(?:;|$)")
-_ADAPTER = re.compile(r"\[(\d+)\]([\w.-]+):\d[\d:]*/(\w+)")
-_VERSION = re.compile(r"NCCL version ((\d+)\.(\d+)\.\d+\S*)")
 _NETWORK = re.compile(r"Using network (\S.*)")
 _PLUGIN = re.compile(r"NET/Plugin ?: Loaded (net|collnet) plugin (\S+)")
 _TOPOLOGY = re.compile(r"Loading topology file (\S+)")
 _NO_TOPOLOGY = re.compile(r"Could not open XML topology file (\S+) : ")
-_PATHS = re.compile(r"GPU/\S+ :")
 _GPU_PATH = re.compile(r"GPU/[^\s/]+ \(\d+/[\d.]+/([A-Z0-9]+)\)")
-_GRAPH = re.compile(r"=== System : max(?:Bw|Width) ")
 
 
 @dataclass(frozen=True)
@@ -126,16 +120,16 @@ class _Reader:
         message = line.message.strip()
         if found := _CHANNEL.match(message):
             self.ways.append((int(found[1]), int(found[2]), found[3], line.host))
-        elif found := _ADAPTERS.match(message):
-            for index, name, link in _ADAPTER.findall(found[1]):
+        elif found := re.match(r"NET/IB ?: Using( \[\d+\].*?)(?:;|$)", message):
+            for index, name, link in re.findall(r"\[(\d+)\]([\w.-]+):\d[\d:]*/(\w+)", found[1]):
                 self.links.setdefault(line.host, {})[int(index)] = link
                 self.adapters[f"{name}/{link}"] = None
-        elif found := _VERSION.match(message):
+        elif found := re.match(r"NCCL version ((\d+)\.(\d+)\.\d+\S*)", message):
             self.versions[found[1]] = (int(found[2]), int(found[3]))
-        elif _PATHS.match(message):
+        elif re.match(r"GPU/\S+ :", message):
             types = set(_GPU_PATH.findall(message)) - {"LOC"}
             self.paths.setdefault(line.host, set()).update(types)
-        elif _GRAPH.match(message):
+        elif re.match(r"=== System : max(?:Bw|Width) ", message):
             self.graph = True
         for pattern, names in (
             (_COLLNET, self.collnets),
@@ -153,7 +147,7 @@ class _Reader:
             return "p2p"
         if how.startswith("SHM"):
             return "shm"
-        found = _NET.match(how)
+        found = re.match(r"NET/(.+?)/(\d+)(?:\(\d+\))?((?:/GDRDMA)?)", how)
         if not found:
             return "other"
         name, index = found[1], int(found[2])

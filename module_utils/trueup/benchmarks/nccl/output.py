@@ -57,18 +57,13 @@ _TYPE_BYTES = {
 }
 _REDOPS = ("sum", "prod", "max", "min", "avg", "mulsum")
 
-_TAG = re.compile(r"\[(?:[^\]\s]*@)?\d+,\d+\]<(stdout|stderr|stddiag)>: ?")
-_LABEL = re.compile(r" *\d+: ")
 _LOG = re.compile(
     r"(?:\[[0-9][^][]*\] )?(?<![\w.-])([\w.-]+):\d+:\d+ (?:\[-?\d+\] )?[^ ]* ?(?:\([^()]*\) )?"
     r"NCCL (INFO|WARN|CALL|TRACE|ABORT) ?(.*)"
 )
-_BARE_VERSION = re.compile(r"NCCL version \d+\.\d+\.\d\S*")
 _UCX = re.compile(r"\[[\d.]+\] .*\bUCX +(?:FATAL|ERROR|WARN|INFO|DIAG|DEBUG)\b")
 
 _TESTS = re.compile(r"# nccl-tests version (\S+) nccl-headers=(\d+) nccl-library=(\d+)")
-_STARTING = re.compile(r"# Collective test starting: (\S+)")
-_CONCLUDED = re.compile(r"# Collective test concluded: (\S+)")
 _SETTINGS = re.compile(
     r"# nThread (\d+) nGpus (\d+) minBytes (\d+) maxBytes (\d+) step: (\d+)\((factor|bytes)\) "
     r"warmup iters: (\d+) iters: (\d+) (?:agg iters: (\d+) )?validation: (\d+)"
@@ -77,17 +72,12 @@ _SETTINGS = re.compile(
 _DEVICE = re.compile(
     r"# +Rank +(\d+) (?:Group +(\d+) )?Pid +\d+ on +(\S+) device +\d+ \[[0-9a-fx:]+\] \S.*"
 )
-_REDUCING = re.compile(r"# Reducing maxBytes to (\d+) due to memory limitation")
 _SIDES = re.compile(
     r"# +out-of-place(?: \(\+ per-iteration\))? +in-place(?: \(\+ per-iteration\))?"
 )
 _COLUMNS = re.compile(r"# +size +count +type\b.*")
-_OUT_OF_BOUNDS = re.compile(r"# Out of bounds values +: (\d+) (OK|FAILED)")
-_AVERAGE = re.compile(r"# Avg bus bandwidth +: (\S+)(?: (OK|FAILED))?")
 _FOOTER = re.compile(r"# (?:Out of bounds values|Avg bus bandwidth)")
 _ROW_LIKE = re.compile(r" *\d+ +\d+ +[a-z]\w* .*")
-_ERROR = re.compile(r"# error: (\S.*)")
-_PROGRAM = re.compile(r"(?:.*/)?([a-z_]+)_perf")
 
 _OURS = re.compile(
     r"# (?:nccl-tests version|nThread \d+ nGpus|Collective test (?:starting|concluded):"
@@ -493,8 +483,8 @@ class _Table:
         pending, aside = "", False
         for raw in lines:
             aside = aside or raw == STANDARD_ERROR
-            tag = _TAG.match(raw)
-            label = tag or _LABEL.match(raw)
+            tag = re.match(r"\[(?:[^\]\s]*@)?\d+,\d+\]<(stdout|stderr|stddiag)>: ?", raw)
+            label = tag or re.match(r" *\d+: ", raw)
             line = raw[label.end() :] if label else raw
             fragment = self._before_log(line)
             if fragment is not None:
@@ -512,7 +502,7 @@ class _Table:
     def _before_log(self, line: str) -> Optional[str]:
         """What of the tool's own stands before a message of NCCL's log in a line, which is noted;
         None where the line holds no such message."""
-        if _BARE_VERSION.fullmatch(line.strip()):
+        if re.fullmatch(r"NCCL version \d+\.\d+\.\d\S*", line.strip()):
             self.log.append(LogLine("", "INFO", line.strip()))
             return ""
         found = _LOG.search(line) if "NCCL " in line else None
@@ -530,14 +520,14 @@ class _Table:
     def _before(self, line: Line, before: str) -> None:
         if found := _TESTS.fullmatch(line):
             self.tests_version, self.nccl_version = found[1], _version(int(found[3]))
-        elif found := _STARTING.fullmatch(line):
+        elif found := re.fullmatch(r"# Collective test starting: (\S+)", line):
             self.started = found[1]
         elif line.startswith("# nThread"):
             self._read_settings(line)
         elif re.match(r"# +Rank\b", line):
             self._read_device(line)
         elif line.startswith("# Reducing"):
-            found = _REDUCING.fullmatch(line)
+            found = re.fullmatch(r"# Reducing maxBytes to (\d+) due to memory limitation", line)
             if not found:
                 raise line.error("the reduced maxBytes is damaged")
             self.reduced = int(found[1])
@@ -573,7 +563,7 @@ class _Table:
         if self.out_of_bounds:
             if not line:
                 return
-            found = _AVERAGE.fullmatch(line)
+            found = re.fullmatch(r"# Avg bus bandwidth +: (\S+)(?: (OK|FAILED))?", line)
             if not found:
                 raise line.error("'# Avg bus bandwidth' was expected")
             self.average = (_printed(found[1], line), found[2], line)
@@ -581,7 +571,7 @@ class _Table:
         if not line:
             return
         if line.startswith("#"):
-            found = _OUT_OF_BOUNDS.fullmatch(line)
+            found = re.fullmatch(r"# Out of bounds values +: (\d+) (OK|FAILED)", line)
             if not found:
                 raise line.error("neither a row nor '# Out of bounds values'")
             if (found[2] == "OK") != (int(found[1]) == 0):
@@ -591,11 +581,11 @@ class _Table:
         self.rows.append(_row(line, self.columns))
 
     def _after(self, line: Line) -> None:
-        if found := _CONCLUDED.fullmatch(line):
+        if found := re.fullmatch(r"# Collective test concluded: (\S+)", line):
             if self.concluded:
                 raise line.error("the test concludes twice")
             self.concluded = found[1]
-        elif found := _ERROR.fullmatch(line):
+        elif found := re.fullmatch(r"# error: (\S.*)", line):
             self.errors.append(found[1])
         elif (
             _FOOTER.match(line)
@@ -755,9 +745,6 @@ def _body(cells: Mapping[str, str], line: Line) -> Body:
     )
 
 
-_NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?")
-
-
 def _cell(text: str, width: int, line: Line) -> _Printed:
     """A number of the table: two decimals, or as many as fit in the column's width."""
     figure = _printed(text, line)
@@ -768,7 +755,7 @@ def _cell(text: str, width: int, line: Line) -> _Printed:
 
 
 def _printed(text: str, line: Line) -> _Printed:
-    if not _NUMBER.fullmatch(text):
+    if not re.fullmatch(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?", text):
         raise line.error(f"{text!r} is not a number that can be measured")
     try:
         exact = Decimal(text)
@@ -794,7 +781,7 @@ def _root(text: str, line: Line) -> int:
 
 
 def _operation(program: str) -> str:
-    found = _PROGRAM.match(program)
+    found = re.match(r"(?:.*/)?([a-z_]+)_perf", program)
     if not found or found[1] not in OPERATIONS:
         raise ParseError(
             f"the program {program!r} is none of {', '.join(f'{name}_perf' for name in OPERATIONS)}"

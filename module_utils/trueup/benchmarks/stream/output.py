@@ -32,7 +32,6 @@ _ROW = re.compile(r"(Copy|Scale|Add|Triad):\s+(\S+)\s+(\S+)\s+(\S+)\s+(\S+)\s*")
 _ELEMENTS = re.compile(r"Array size = (\d+) \(elements\)")
 _TIMES = re.compile(r"Each kernel will be executed (\d+) times")
 _THREADS = re.compile(r"Number of Threads (?:requested|counted) = (\d+)")
-_VERSION = re.compile(r"STREAM version \$?Revision: ([\d.]+)")
 
 
 @dataclass(frozen=True)
@@ -170,7 +169,7 @@ def _classic(lines: Sequence[Line]) -> StreamOutput:
         int(found.group(1)) if found else None
         for found in (pattern.search(text) for pattern in (_ELEMENTS, _TIMES, _THREADS))
     )
-    version = _VERSION.search(text)
+    version = re.search(r"STREAM version \$?Revision: ([\d.]+)", text)
     return StreamOutput(
         rates=rates,
         # STREAM leaves its first iteration out of the times.

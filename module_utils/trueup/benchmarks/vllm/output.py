@@ -95,11 +95,7 @@ _NEEDED = (
 )
 _COUNTS = ("completed", "failed", "total_input_tokens", "total_output_tokens")
 _ROW = re.compile(r"(\S.*?:) +(-?[\d.]+|nan|-?inf)\s*")
-_SECTION = re.compile(r"-{2,}([A-Z][^-].*?[^-])-{2,}")
 _STATISTIC = re.compile(r"(Mean|Median|P\d+(?:\.\d+)?) (\w+) \(ms\):")
-_PERCENTILE = re.compile(r"p(\d+(?:\.\d+)?)")
-_WHOLE = re.compile(r"\d+")
-_ROUNDED = re.compile(r"\d+\.\d\d")
 _PARAMETERS = (
     *("backend", "model_id", "num_prompts", "request_rate", "burstiness", "max_concurrency"),
     *("ramp_up_strategy", "ramp_up_start_rps", "ramp_up_end_rps"),
@@ -492,7 +488,7 @@ class _Figures:
         there = [key for key in keys.values() if self.figures.get(key) is not None]
         percentiles = {}
         for key in self.figures:
-            match = _PERCENTILE.fullmatch(key.split("_")[0])
+            match = re.fullmatch(r"p(\d+(?:\.\d+)?)", key.split("_")[0])
             if match and key == f"{match.group()}_{name}_ms":
                 percentiles[float(match.group(1))] = self._number(key) / 1000
         if not there and not percentiles:
@@ -612,7 +608,7 @@ class _Table(_Figures):
             if line.strip() == _END:
                 self._nothing_after(lines[line.number :])
                 return line
-            opened = _SECTION.fullmatch(line.strip())
+            opened = re.fullmatch(r"-{2,}([A-Z][^-].*?[^-])-{2,}", line.strip())
             if opened:
                 section = self._open(section, opened.group(1), line)
             elif section in _OTHERS:
@@ -678,9 +674,9 @@ class _Table(_Figures):
         self._take(key, text, line, whole=False)
 
     def _take(self, key: str, text: str, line: Line, *, whole: bool) -> None:
-        if whole and not _WHOLE.fullmatch(text):
+        if whole and not re.fullmatch(r"\d+", text):
             raise line.error(f"{key} {text!r} is not a count")
-        if not whole and not _ROUNDED.fullmatch(text):
+        if not whole and not re.fullmatch(r"\d+\.\d\d", text):
             raise line.error(f"{key} {text!r} is not a positive number with two decimals")
         self._places[key] = line
         self._read_figures[key] = int(text) if whole else float(text)
