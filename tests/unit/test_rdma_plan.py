@@ -125,6 +125,7 @@ def test_soft_roce_gets_a_unit() -> None:
     unit = contents(result)[SOFT_ROCE] or ""
     assert "BindsTo=sys-subsystem-net-devices-eth\\x2d1.device\n" in unit
     assert "ExecStart=/usr/bin/env rdma link add rxe0 type rxe netdev eth-1\n" in unit
+    assert unit.endswith("WantedBy=sys-subsystem-net-devices-eth\\x2d1.device\n")
     assert contents(result)[MODULES] is None
     assert result["soft_roce_unit"] == "trueup-soft-roce.service"
 

@@ -56,8 +56,9 @@ ExecStartPre=-/usr/bin/env rdma link delete rxe0
 ExecStart=/usr/bin/env rdma link add rxe0 type rxe netdev {interface}
 ExecStop=/usr/bin/env rdma link delete rxe0
 
+# By the interface, not by a target: a boot in which it comes late (after 90 s) still starts this.
 [Install]
-WantedBy=multi-user.target
+WantedBy=sys-subsystem-net-devices-{unit}.device
 """
 
 
