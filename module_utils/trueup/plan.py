@@ -87,6 +87,11 @@ class Skipped:
     why: str
 
 
+def sentences(wrong: Mapping[str, Any]) -> List[str]:
+    """Those of which it holds, in their order: what a plan refuses."""
+    return [sentence for sentence, is_wrong in wrong.items() if is_wrong]
+
+
 @dataclass(frozen=True)
 class Plan:
     """What a role's tasks go through.

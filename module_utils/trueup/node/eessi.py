@@ -10,7 +10,7 @@ import re
 import shlex
 from typing import Any, Dict, List, Mapping
 
-from ..plan import Asked, Plan
+from ..plan import Asked, Plan, sentences
 from .mounts import unit_name
 from .system import local_scratch, others, release
 
@@ -247,7 +247,7 @@ def _refused_system(asked: Asked) -> List[str]:
         f" {package.get('url', '?')} is not signed: give the sha256 of the file that you looked"
         " into, or set eessi_config=cern.": options["config"] == "eessi" and not pinned,
     }
-    return [sentence for sentence, is_wrong in wrong.items() if is_wrong]
+    return sentences(wrong)
 
 
 def _refused(options: Mapping[str, Any], clients: int, needed: int) -> List[str]:
@@ -272,4 +272,4 @@ def _refused(options: Mapping[str, Any], clients: int, needed: int) -> List[str]
         " (eessi_host_injections/nvidia), and the script of 2025.06 would stop at them: choose"
         " another.": f"{nvidia}/".startswith(f"{injections}/nvidia/"),
     }
-    return [sentence for sentence, is_wrong in wrong.items() if is_wrong]
+    return sentences(wrong)

@@ -13,7 +13,7 @@ import shlex
 from typing import Any, Dict, Iterable, List, Mapping, Tuple
 
 from ..errors import BadInput
-from ..plan import Asked, Plan
+from ..plan import Asked, Plan, sentences
 from .system import as_comment, local_scratch, others
 
 # enroot's requirements.md (4.0.1).
@@ -207,7 +207,7 @@ def config_problems(look: Mapping[str, Any], names: Iterable[str], slurm_dir: st
             ours in files and "trueup (role enroot_pyxis)" not in "\n".join(files[ours])
         ),
     }
-    return [sentence for sentence, is_wrong in wrong.items() if is_wrong]
+    return sentences(wrong)
 
 
 def read_variables(lines: Iterable[str]) -> Dict[str, str]:
@@ -385,7 +385,7 @@ def _refused_scratch(asked: Asked, look: Mapping[str, Any], scratch: str) -> Lis
         " (enroot_pyxis_free_bytes): free some, or give enroot_pyxis_scratch a larger file"
         " system.": is_made and space["free_bytes"] < needed,
     }
-    return [sentence for sentence, is_wrong in wrong.items() if is_wrong]
+    return sentences(wrong)
 
 
 def _refused(asked: Asked, names: List[str]) -> List[str]:
@@ -415,7 +415,7 @@ def _refused(asked: Asked, names: List[str]) -> List[str]:
         f"{loose} of enroot_pyxis_scratch or enroot_pyxis_mounts: give absolute paths of letters,"
         " digits, . _ - and /.": loose,
     }
-    return [sentence for sentence, is_wrong in wrong.items() if is_wrong]
+    return sentences(wrong)
 
 
 def _wrong(options: Mapping[str, Any], look: Mapping[str, Any], base: str) -> List[str]:
@@ -440,4 +440,4 @@ def _wrong(options: Mapping[str, Any], look: Mapping[str, Any], base: str) -> Li
         f"enroot_pyxis: there is no {stack}, and without it Slurm reads no plugin: run this role"
         f" again, or write one with the line `include {stack}.d/*`.": stack not in look["files"],
     }
-    return [sentence for sentence, is_wrong in wrong.items() if is_wrong]
+    return sentences(wrong)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping
 
-from ..plan import Asked, Plan, Skipped
+from ..plan import Asked, Plan, Skipped, sentences
 from .system import catalog_of, headers, in_image, release, short_of
 
 _HEADER = "# Written by trueup (role gpu_driver).\n"
@@ -156,39 +156,28 @@ def _files(asked: Asked, modules: List[str]) -> List[Dict[str, str]]:
 
 def _refused(asked: Asked, platform: Mapping[str, str], wanted: str, *, kept: bool) -> List[str]:
     node = asked.node
-    refused = []
-    if not kept and not platform:
-        refused.append(
-            f"gpu_driver does not know {node['distribution']} {node['distribution_version']} (it"
-            f" knows {', '.join(sorted(asked.data['platforms']))}): take one of these systems."
-        )
     manager = asked.options["fabric_manager_version"]
-    if manager and manager != wanted:
-        refused.append(
-            f"gpu_driver_fabric_manager_version is {manager} and the driver is {wanted}: CUDA does"
-            " not start unless they are equal; leave gpu_driver_fabric_manager_version empty."
-        )
-    if node["secure_boot"] and not kept:
-        refused.append(
-            "Secure Boot is on, and kernel modules that are built on the node, are not signed: they"
-            " would not load. Switch Secure Boot off for this VM (az vm update"
-            " --enable-secure-boot false, deallocated)."
-        )
-    if node["privilege"] is None:
-        refused.append(
-            "gpu_driver needs root, and this node gives neither root nor sudo without a password."
-        )
-    if node["family"] == "nv_a10_v5":
-        refused.append(
-            f"The family {node['family']} has virtual GPUs, which need the GRID driver: use the"
-            " role gpu_grid."
-        )
     # A driver that names the GPUs is there already, and needs no more space.
     short = [] if kept or any(gpu["name"] for gpu in node["gpus"]) else short_of(node, _SPACE)
-    if short:
-        sizes = ", ".join(f"{needed / _GIB:.2f} GB" for needed in _SPACE.values())
-        refused.append(
-            f"On {', '.join(short)} less space is free than the driver takes ({sizes} on"
-            f" {', '.join(_SPACE)}): free some or enlarge the disk."
-        )
-    return refused
+    sizes = ", ".join(f"{needed / _GIB:.2f} GB" for needed in _SPACE.values())
+    wrong = {
+        f"gpu_driver does not know {node['distribution']} {node['distribution_version']} (it knows"
+        f" {', '.join(sorted(asked.data['platforms']))}): take one of these systems.": (
+            not kept and not platform
+        ),
+        f"gpu_driver_fabric_manager_version is {manager} and the driver is {wanted}: CUDA does not"
+        " start unless they are equal; leave gpu_driver_fabric_manager_version empty.": (
+            manager and manager != wanted
+        ),
+        "Secure Boot is on, and kernel modules that are built on the node, are not signed: they"
+        " would not load. Switch Secure Boot off for this VM (az vm update --enable-secure-boot"
+        " false, deallocated).": node["secure_boot"] and not kept,
+        "gpu_driver needs root, and this node gives neither root nor sudo without a password.": (
+            node["privilege"] is None
+        ),
+        f"The family {node['family']} has virtual GPUs, which need the GRID driver: use the role"
+        " gpu_grid.": node["family"] == "nv_a10_v5",
+        f"On {', '.join(short)} less space is free than the driver takes ({sizes} on"
+        f" {', '.join(_SPACE)}): free some or enlarge the disk.": short,
+    }
+    return sentences(wrong)

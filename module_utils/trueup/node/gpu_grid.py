@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
 from ..errors import BadInput
-from ..plan import Asked, Plan
+from ..plan import Asked, Plan, sentences
 from . import grid_driver
-from .system import headers, short_of
+from .system import free_of, headers, short_of
 
 _MODPROBE = """\
 # Written by trueup (role gpu_grid): nouveau would take the GPU before the GRID driver.
@@ -120,35 +120,28 @@ def _address(asked: Asked, manifest: Path) -> str:
 
 
 def _refused(asked: Asked) -> List[str]:
-    node, options = asked.node, asked.options
-    refused = []
-    if node["family"] != "nv_a10_v5":
-        refused.append(
-            f"gpu_grid: {node['vm_size'] or 'this machine'} is of the family {node['family']}, and"
-            " the GRID driver is for nv_a10_v5: other GPUs get the role gpu_driver."
-        )
-    if not node["gpus"]:
-        refused.append(
-            "gpu_grid: this machine shows no NVIDIA GPU: see lspci -d 10de:, or redeploy the VM."
-        )
-    if node["secure_boot"] and not node["container"]:
-        refused.append(
-            "gpu_grid: Secure Boot is on, and the kernel modules of the driver, built on this node,"
-            " carry no signature that it accepts: deploy the VM without Secure Boot."
-        )
-    refused += grid_driver.refusals(
+    node, options, version = asked.node, asked.options, asked.options["version"]
+    is_known = version in options["checksums"] or options["unverified_allowed"]
+    needed = {"/": options["free_bytes"]}
+    wrong = {
+        f"gpu_grid: {node['vm_size'] or 'this machine'} is of the family {node['family']}, and the"
+        " GRID driver is for nv_a10_v5: other GPUs get the role gpu_driver.": (
+            node["family"] != "nv_a10_v5"
+        ),
+        "gpu_grid: this machine shows no NVIDIA GPU: see lspci -d 10de:, or redeploy the VM.": (
+            not node["gpus"]
+        ),
+        "gpu_grid: Secure Boot is on, and the kernel modules of the driver, built on this node,"
+        " carry no signature that it accepts: deploy the VM without Secure Boot.": (
+            node["secure_boot"] and not node["container"]
+        ),
+        f"gpu_grid: no sha256 is known for driver {version}, and nobody publishes one: download it"
+        " where you trust the way and put its sha256 into gpu_grid_checksums, or set"
+        " gpu_grid_unverified_allowed to take download.microsoft.com at its word.": not is_known,
+        f"gpu_grid: {free_of(node, '/')} bytes are free below / and the driver needs"
+        f" {needed['/']}: make room.": short_of(node, needed),
+    }
+    of_branch = grid_driver.refusals(
         options["branch"], kernel=node["kernel"], cuda_needed=options["cuda_needed"]
     )
-    version = options["version"]
-    if version not in options["checksums"] and not options["unverified_allowed"]:
-        refused.append(
-            f"gpu_grid: no sha256 is known for driver {version}, and nobody publishes one: download"
-            " it where you trust the way and put its sha256 into gpu_grid_checksums, or set"
-            " gpu_grid_unverified_allowed to take download.microsoft.com at its word."
-        )
-    if short_of(node, {"/": options["free_bytes"]}):
-        refused.append(
-            f"gpu_grid: {node['free_bytes']['/']} bytes are free below / and the driver needs"
-            f" {options['free_bytes']}: make room."
-        )
-    return refused
+    return [*sentences(wrong), *of_branch]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Any, Dict, List
 
-from ..plan import Asked, Plan, Skipped
+from ..plan import Asked, Plan, Skipped, sentences
+from .system import others
 
 _HEADER = "# Written by trueup (role hpc_limits).\n"
 # The kernel's fs.nr_open where nobody sets it.
@@ -107,27 +107,16 @@ def _files_of_hosts(options: Any, login: Dict[str, str]) -> Dict[str, str]:
 
 
 def _refused(options: Any) -> List[str]:
-    refused = []
     memlock, stack, nofile = options["memlock"], options["stack"], options["nofile"]
-    if not all(re.fullmatch("unlimited|[0-9]+", str(limit)) for limit in (memlock, stack)):
-        refused.append(
-            f"hpc_limits_memlock and hpc_limits_stack are {memlock} and {stack}: give a number of"
-            " KiB or unlimited."
-        )
+    units = others(r".*[.](service|socket|timer)", options["services_off"])
     # The kernel refuses more than fs.nr_open, and a login whose limit cannot be set is refused.
-    if not 1024 <= nofile <= int(options["sysctl"].get("fs.nr_open", _NR_OPEN)):
-        refused.append(
-            f"hpc_limits_nofile is {nofile}: give 1024 to {_NR_OPEN}, or raise fs.nr_open in"
-            " hpc_limits_sysctl. Past fs.nr_open no one could log in."
-        )
-    without = [
-        unit
-        for unit in options["services_off"]
-        if not re.search(r"[.](service|socket|timer)$", unit)
-    ]
-    if without:
-        refused.append(
-            f"hpc_limits_services_off holds {', '.join(without)}: give units with their ending, as"
-            " in ufw.service."
-        )
-    return refused
+    most = int(options["sysctl"].get("fs.nr_open", _NR_OPEN))
+    wrong = {
+        f"hpc_limits_memlock and hpc_limits_stack are {memlock} and {stack}: give a number of KiB"
+        " or unlimited.": others("unlimited|[0-9]+", [str(memlock), str(stack)]),
+        f"hpc_limits_nofile is {nofile}: give 1024 to {_NR_OPEN}, or raise fs.nr_open in"
+        " hpc_limits_sysctl. Past fs.nr_open no one could log in.": not 1024 <= nofile <= most,
+        f"hpc_limits_services_off holds {units}: give units with their ending, as in"
+        " ufw.service.": units,
+    }
+    return sentences(wrong)

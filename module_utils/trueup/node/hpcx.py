@@ -5,8 +5,8 @@ from __future__ import annotations
 import shlex
 from typing import Any, Dict, List, Mapping
 
-from ..plan import Asked, Plan
-from .system import as_comment, in_image, short_of
+from ..plan import Asked, Plan, sentences
+from .system import as_comment, free_of, in_image, short_of
 
 _WRITTEN = "# Written by trueup (role hpcx). Changes here are lost.\n"
 
@@ -131,21 +131,16 @@ def _why(asked: Asked, name: str) -> str:
 
 def _refused(asked: Asked, file: str) -> List[str]:
     node, options = asked.node, asked.options
-    refused = []
-    if not file:
-        known = ", ".join(sorted(options["archives"]))
-        refused.append(
-            f"hpcx: there is no HPC-X for {_release(node)}; hpcx_archives has {known}: add its file"
-            " and sha256."
-        )
-    if node["architecture"] != "x86_64":
-        refused.append(
-            f"hpcx: the archives are for x86_64, and this node is {node['architecture']}."
-        )
-    if short_of(node, {"/opt": options["free_bytes"]}):
-        refused.append(
-            f"hpcx: /opt has {node['free_bytes']['/opt']} bytes free, and HPC-X needs"
-            f" {options['free_bytes']} (hpcx_free_bytes): free some, or mount a larger file system"
-            " there."
-        )
-    return refused
+    needed = {"/opt": options["free_bytes"]}
+    wrong = {
+        f"hpcx: there is no HPC-X for {_release(node)}; hpcx_archives has"
+        f" {', '.join(sorted(options['archives']))}: add its file and sha256.": not file,
+        f"hpcx: the archives are for x86_64, and this node is {node['architecture']}.": (
+            node["architecture"] != "x86_64"
+        ),
+        f"hpcx: /opt has {free_of(node, '/opt')} bytes free, and HPC-X needs {needed['/opt']}"
+        " (hpcx_free_bytes): free some, or mount a larger file system there.": short_of(
+            node, needed
+        ),
+    }
+    return sentences(wrong)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 import uuid
 from typing import Any, Dict, List, Optional
 
-from ..plan import Asked, Plan, Skipped
+from ..plan import Asked, Plan, Skipped, sentences
 from .mounts import unit_name
-from .system import catalog_of
+from .system import catalog_of, others
 
 # Ansible's filter to_uuid has it: the file system's name stays what it was.
 _NAMESPACE = uuid.UUID("361E6D51-FAEC-444A-9079-341386DA8E2E")
@@ -138,27 +137,19 @@ def _files(asked: Asked, settings: Dict[str, Any]) -> List[Dict[str, str]]:
 def _refused(asked: Asked, disks: List[str], expected: Optional[int]) -> List[str]:
     node, options = asked.node, asked.options
     where, models, mode = options["mount_point"], options["models"], options["mode"]
-    refused = []
-    if not re.fullmatch("(/[A-Za-z0-9_-]+)+", where):
-        refused.append(
-            f"nvme_scratch_mount_point is {where}: give an absolute path of letters, digits, - and"
-            " _."
-        )
-    if not models or not all(models):
-        refused.append(
-            "nvme_scratch_models is empty or holds an empty name, which every disk has: name the"
-            " models."
-        )
-    if not re.fullmatch("[0-7]{3,4}", mode):
-        refused.append(f"nvme_scratch_mode is {mode}: give three or four octal digits in quotes.")
     chunk = options["chunk_kib"]
-    if chunk < 4 or chunk % 4:
-        refused.append(f"nvme_scratch_chunk_kib is {chunk}: give a multiple of 4, a page.")
     may_lack = node["container"] or options["fewer_disks_allowed"]
-    if expected and not disks and not may_lack:
-        refused.append(
-            f"{node['vm_size']} has {expected} local NVMe disks and this machine shows none of the"
-            f" model(s) {', '.join(models)}: redeploy the VM, or set"
-            " nvme_scratch_fewer_disks_allowed."
-        )
-    return refused
+    wrong = {
+        f"nvme_scratch_mount_point is {where}: give an absolute path of letters, digits, - and"
+        " _.": others("(/[A-Za-z0-9_-]+)+", [where]),
+        "nvme_scratch_models is empty or holds an empty name, which every disk has: name the"
+        " models.": not models or not all(models),
+        f"nvme_scratch_mode is {mode}: give three or four octal digits in quotes.": others(
+            "[0-7]{3,4}", [mode]
+        ),
+        f"nvme_scratch_chunk_kib is {chunk}: give a multiple of 4, a page.": chunk < 4 or chunk % 4,
+        f"{node['vm_size']} has {expected} local NVMe disks and this machine shows none of the"
+        f" model(s) {', '.join(models)}: redeploy the VM, or set"
+        " nvme_scratch_fewer_disks_allowed.": expected and not disks and not may_lack,
+    }
+    return sentences(wrong)

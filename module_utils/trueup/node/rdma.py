@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from typing import Any, Dict, List, Mapping
 
-from ..plan import Asked, Plan
+from ..plan import Asked, Plan, sentences
 from . import nccl_topology
-from .system import catalog_of, headers, in_image, release, short_of
+from .system import catalog_of, free_of, headers, in_image, release, short_of
 
 # PCI class of an InfiniBand controller.
 _INFINIBAND_CLASS = "0x020700"
@@ -214,44 +214,34 @@ def _wrong(asked: Asked, *, installs_doca: bool) -> List[str]:
 
 def _refused(asked: Asked, doca: Any) -> List[str]:
     """What the stack cannot be installed with; ``doca`` is None where DOCA-OFED is not."""
-    node, options = asked.node, asked.options
-    refused = []
-    if doca is not None:
-        refused += _refused_of_doca(asked, doca)
-    interface = options["soft_roce_interface"]
-    if interface and not re.fullmatch(r"[A-Za-z0-9_.-]{1,15}", interface):
-        refused.append(
-            f"rdma: rdma_soft_roce_interface is {interface}: give the name of a network interface."
-        )
-    if node["package_manager"] not in asked.data["install_file"]:
-        refused.append(f"rdma: {node['os']} has neither apt nor dnf.")
-    return refused
+    node, interface = asked.node, asked.options["soft_roce_interface"]
+    wrong = {
+        f"rdma: rdma_soft_roce_interface is {interface}: give the name of a network interface.": (
+            interface and not re.fullmatch(r"[A-Za-z0-9_.-]{1,15}", interface)
+        ),
+        f"rdma: {node['os']} has neither apt nor dnf.": (
+            node["package_manager"] not in asked.data["install_file"]
+        ),
+    }
+    return [*([] if doca is None else _refused_of_doca(asked, doca)), *sentences(wrong)]
 
 
 def _refused_of_doca(asked: Asked, doca: Mapping[str, str]) -> List[str]:
     node, options = asked.node, asked.options
-    refused = []
-    if not doca:
-        pinned = ", ".join(sorted(options["doca_hosts"]))
-        refused.append(
-            f"rdma: no DOCA-OFED is pinned for {release(node)} (pinned: {pinned}): add it to"
-            " rdma_doca_hosts, or set rdma_stack=inbox."
-        )
-    elif node["architecture"] != "x86_64" and re.search("amd64|x86_64", doca["url"]):
-        refused.append(
-            f"rdma: {node['architecture']} has no DOCA-OFED in rdma_doca_hosts, whose packages are"
-            " for x86_64: set rdma_doca_hosts or rdma_stack=inbox."
-        )
-    if node["secure_boot"] and not node["container"]:
-        refused.append(
-            "rdma: Secure Boot is on, and the kernel modules of DOCA-OFED, built on this node,"
-            " carry no signature that it accepts: deploy the VM without Secure Boot, or set"
-            " rdma_stack=inbox."
-        )
-    if short_of(node, {"/": options["free_bytes"]}):
-        refused.append(
-            f"rdma: {node['free_bytes']['/']} bytes are free below / and DOCA-OFED needs"
-            f" {options['free_bytes']}: make room, or set rdma_free_bytes where it is installed"
-            " already."
-        )
-    return refused
+    needed = {"/": options["free_bytes"]}
+    of_x86 = re.search("amd64|x86_64", doca.get("url", ""))
+    wrong = {
+        f"rdma: no DOCA-OFED is pinned for {release(node)} (pinned:"
+        f" {', '.join(sorted(options['doca_hosts']))}): add it to rdma_doca_hosts, or set"
+        " rdma_stack=inbox.": not doca,
+        f"rdma: {node['architecture']} has no DOCA-OFED in rdma_doca_hosts, whose packages are for"
+        " x86_64: set rdma_doca_hosts or rdma_stack=inbox.": (
+            node["architecture"] != "x86_64" and of_x86
+        ),
+        "rdma: Secure Boot is on, and the kernel modules of DOCA-OFED, built on this node, carry no"
+        " signature that it accepts: deploy the VM without Secure Boot, or set"
+        " rdma_stack=inbox.": node["secure_boot"] and not node["container"],
+        f"rdma: {free_of(node, '/')} bytes are free below / and DOCA-OFED needs {needed['/']}: make"
+        " room, or set rdma_free_bytes where it is installed already.": short_of(node, needed),
+    }
+    return sentences(wrong)

@@ -56,6 +56,12 @@ def headers(node: Mapping[str, Any]) -> str:
     return f"{name}-{node['kernel']}"
 
 
+def free_of(node: Mapping[str, Any], path: str) -> Optional[int]:
+    """Bytes that are free where a path is; None where nobody knows."""
+    free: Optional[int] = (node["free_bytes"] or {}).get(path)
+    return free
+
+
 def short_of(node: Mapping[str, Any], needs: Mapping[str, int]) -> List[str]:
     """The paths with less free than ``needs`` says, in bytes. Unknown free space is not judged."""
     free: Mapping[str, int] = node["free_bytes"] or {}
