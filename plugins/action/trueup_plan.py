@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from ansible.errors import AnsibleActionFail
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from ansible.module_utils.errors import UnsupportedError
 from ansible.plugins.action import ActionBase
 from trueup import benchmarks
 from trueup.errors import TrueupError
@@ -162,7 +163,10 @@ def _checked(action: Any, role: str, path: Path, variables: Mapping[str, Any]) -
     }
     validator = ArgumentSpecValidator({name: _typed(spec) for name, spec in specs.items()})
     checked = validator.validate(values)
-    wrong += [f"{text}." for text in checked.error_messages]
+    wrong += [
+        f"{'There is no ' if isinstance(error, UnsupportedError) else ''}{error.msg}."
+        for error in checked.errors
+    ]
     typed = {
         name.removeprefix(prefix): value
         for name, value in checked.validated_parameters.items()

@@ -118,3 +118,11 @@ def test_what_is_wrong_fails_the_task(variables: dict[str, Any], said: str) -> N
     with pytest.raises(AnsibleActionFail) as failed:
         run("gpu_clocks", **{"trueup_node": node("ndv4"), **variables})
     assert said in str(failed.value)
+
+
+def test_a_key_that_an_entry_does_not_have_is_named() -> None:
+    export = {"path": "/srv", "clients": ["10.1.0.0/16"], "client": "10.1.0.0/16"}
+    with pytest.raises(AnsibleActionFail) as failed:
+        run("nfs_server", trueup_node=node("hbv3"), nfs_server_exports=[export])
+    said = "There is no nfs_server_exports.client. Supported parameters include: clients, group,"
+    assert str(failed.value).startswith(said)

@@ -2,7 +2,7 @@
   require "json"
   require "yaml"
   trueup_rules = JSON.parse(<<'RULES')
-{{ __ondemand_app_rules | to_json }}
+@RULES@
 RULES
   trueup_job = lambda do |given|
     refuse = ->(text) { raise ArgumentError, text }
