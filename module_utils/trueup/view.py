@@ -83,6 +83,14 @@ def seconds(metric: str, label: str, shown: str, **more: Any) -> Measure:
     return Measure(metric, label, "s", "lower", shown, **more)
 
 
+def latency(metric: str, label: str, shown: str) -> Tuple[Measure, Measure]:
+    """The median and the 99th percentile of a latency."""
+    return (
+        seconds(metric, label, shown, grows=False),
+        seconds(metric, f"{label}, p99", shown, statistic="p99", grows=False),
+    )
+
+
 @dataclass(frozen=True)
 class Work:
     """What the work of a case is counted in, so that it can be priced.

@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Tuple
-
-from ...view import Chart, Measure, View, Work, rate, seconds
-
-
-def _latencies(metric: str, label: str, shown: str) -> Tuple[Measure, Measure]:
-    """The median and the 99th percentile."""
-    return (
-        seconds(metric, label, shown, grows=False),
-        seconds(metric, f"{label}, p99", shown, statistic="p99", grows=False),
-    )
-
+from ...view import Chart, View, Work, latency, rate
 
 _READ = rate("read_bandwidth", "read bandwidth", "GB/s")
 _WRITE = rate("write_bandwidth", "write bandwidth", "GB/s")
 _READ_IOPS = rate("read_iops", "read I/O rate", "IOPS")
 _WRITE_IOPS = rate("write_iops", "write I/O rate", "IOPS")
-_READ_LATENCY = _latencies("read_latency", "read latency", "ms")
-_WRITE_LATENCY = _latencies("write_latency", "write latency", "ms")
+_READ_LATENCY = latency("read_latency", "read latency", "ms")
+_WRITE_LATENCY = latency("write_latency", "write latency", "ms")
 # Operations of files. A cached stat was answered by the client of a shared file system.
 _FILES = (
     rate("create_rate", "file creates", "operations/s"),
@@ -38,10 +27,10 @@ VIEW = View(
         _WRITE_IOPS,
         *_READ_LATENCY,
         *_WRITE_LATENCY,
-        *_latencies("create_latency", "create latency", "us"),
-        *_latencies("stat_latency", "stat latency", "us"),
-        *_latencies("cached_stat_latency", "cached stat latency", "us"),
-        *_latencies("delete_latency", "delete latency", "us"),
+        *latency("create_latency", "create latency", "us"),
+        *latency("stat_latency", "stat latency", "us"),
+        *latency("cached_stat_latency", "cached stat latency", "us"),
+        *latency("delete_latency", "delete latency", "us"),
     ),
     apart=("workload", "direct", "filesystem", "directory", "block_bytes", "jobs", "iodepth"),
     charts=(

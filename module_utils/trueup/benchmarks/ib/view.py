@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from ...view import Chart, Peak, View, Work, rate, seconds
+from ...view import Chart, Peak, View, Work, latency, rate
 
 _LINK = Peak("rdma_gbps_per_nic", 1e9, parameter="kind", value="infiniband")
 _WRITE = rate("ib_write_bandwidth", "write bandwidth", "Gb/s", grows=False, peak=_LINK)
 _READ = rate("ib_read_bandwidth", "read bandwidth", "Gb/s", grows=False, peak=_LINK)
-_LATENCY = seconds("ib_send_latency", "send latency", "us", grows=False)
+_LATENCY, _P99 = latency("ib_send_latency", "send latency", "us")
 
 VIEW = View(
     title="RDMA (perftest)",
     headlines=(_WRITE, _READ, _LATENCY),
-    figures=(seconds("ib_send_latency", "send latency, p99", "us", statistic="p99", grows=False),),
+    figures=(_P99,),
     apart=("test", "role", "device", "gdr"),
     charts=(
         Chart("lines", (_WRITE, _READ), "message_bytes", "Bandwidth over message size", log=True),

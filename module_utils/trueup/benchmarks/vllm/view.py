@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from ...view import Chart, Measure, View, Work, rate, seconds
+from ...view import Chart, Measure, View, Work, latency, rate
 
 _OUTPUT = rate("output_token_throughput", "output tokens", "tokens/s")
 _TOTAL = rate("total_token_throughput", "tokens in total", "tokens/s")
 _REQUESTS = rate("request_throughput", "requests", "requests/s")
 _GOODPUT = rate("request_goodput", "goodput", "requests/s")
-_LATENCIES = tuple(
-    seconds(metric, label, "ms", grows=False)
-    for metric, label in (("ttft", "TTFT"), ("tpot", "TPOT"), ("itl", "ITL"), ("e2el", "E2EL"))
-)
-_P99 = tuple(
-    seconds(one.metric, f"{one.label}, p99", "ms", statistic="p99", grows=False)
-    for one in _LATENCIES
-)
-_TTFT, _TPOT, _ITL, _E2EL = _LATENCIES
+_LATENCIES = tuple(latency(name, name.upper(), "ms") for name in ("ttft", "tpot", "itl", "e2el"))
+_TTFT, _TPOT, _ITL, _E2EL = (median for median, _ in _LATENCIES)
 _TYPICAL_AND_TAIL = ("median", "p99")
 
 VIEW = View(
@@ -26,7 +19,7 @@ VIEW = View(
         _TOTAL,
         _REQUESTS,
         _GOODPUT,
-        *(one for pair in zip(_LATENCIES, _P99) for one in pair),
+        *(one for pair in _LATENCIES for one in pair),
         Measure("requests_failed", "requests failed", "1", "lower", "", grows=False),
         Measure(
             "requests_waiting",
@@ -57,31 +50,22 @@ VIEW = View(
         "data_parallel",
     ),
     charts=tuple(
-        chart
+        Chart(
+            "lines",
+            measures,
+            over,
+            f"{what} over {load}",
+            statistics=statistics,
+            along=("num_prompts",),
+        )
         for over, load in (
             ("max_concurrency", "requests in flight"),
             ("request_rate", "request rate"),
         )
-        for chart in (
-            Chart(
-                "lines", (_OUTPUT, _TOTAL), over, f"Throughput over {load}", along=("num_prompts",)
-            ),
-            Chart(
-                "lines",
-                (_TTFT, _E2EL),
-                over,
-                f"TTFT and E2EL over {load}",
-                statistics=_TYPICAL_AND_TAIL,
-                along=("num_prompts",),
-            ),
-            Chart(
-                "lines",
-                (_TPOT, _ITL),
-                over,
-                f"TPOT and ITL over {load}",
-                statistics=_TYPICAL_AND_TAIL,
-                along=("num_prompts",),
-            ),
+        for what, measures, statistics in (
+            ("Throughput", (_OUTPUT, _TOTAL), ()),
+            ("TTFT and E2EL", (_TTFT, _E2EL), _TYPICAL_AND_TAIL),
+            ("TPOT and ITL", (_TPOT, _ITL), _TYPICAL_AND_TAIL),
         )
     ),
     work=(
