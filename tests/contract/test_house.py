@@ -23,12 +23,7 @@ MOST_COMPLEX = 20
 # 95 of 100 functions have no more.
 MOST_COMPLEX_P95 = 12
 # Tasks of these roles have names still to be changed.
-OLD_NAMES = tuple(
-    f"roles/{role}/"
-    for role in (
-        "vendor_packages",
-    )
-)
+OLD_NAMES = tuple(f"roles/{role}/" for role in ("vendor_packages",))
 
 
 @pytest.fixture(scope="module")
