@@ -65,13 +65,11 @@ def rows(path: Path, *columns: str) -> Iterator[tuple[str, dict[str, str]]]:
         with path.open(encoding="utf-8", newline="") as stream:
             reader = csv.DictReader(stream, strict=True)
             if lacking := [name for name in columns if name not in (reader.fieldnames or ())]:
-                message = f"{path}: the header lacks {', '.join(lacking)}"
-                raise BadInput(message)
+                raise BadInput(f"{path}: the header lacks {', '.join(lacking)}")
             for row in reader:
                 yield f"{path}:{reader.line_num}", row
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        message = f"{path} cannot be read: {error}"
-        raise BadInput(message) from error
+        raise BadInput(f"{path} cannot be read: {error}") from error
 
 
 def document(path: Path) -> Any:
@@ -83,8 +81,6 @@ def document(path: Path) -> Any:
     try:
         return yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER)  # noqa: S506 WHY: it is a safe one
     except OSError as error:
-        message = f"{path} cannot be read: {error.strerror}"
-        raise BadInput(message) from error
+        raise BadInput(f"{path} cannot be read: {error.strerror}") from error
     except (UnicodeDecodeError, yaml.YAMLError) as error:
-        message = f"{path} is not YAML: {' '.join(str(error).split())}"
-        raise BadInput(message) from error
+        raise BadInput(f"{path} is not YAML: {' '.join(str(error).split())}") from error

@@ -104,14 +104,11 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         if self.outcome == "ok":
             if self.reason is not None:
-                message = "outcome is ok, yet a reason is given"
-                raise ValueError(message)
+                raise ValueError("outcome is ok, yet a reason is given")
             if not self.metrics:
-                message = "outcome is ok, yet there are no metrics"
-                raise ValueError(message)
+                raise ValueError("outcome is ok, yet there are no metrics")
         elif not self.reason:
-            message = f"outcome is {self.outcome}, yet no reason is given"
-            raise ValueError(message)
+            raise ValueError(f"outcome is {self.outcome}, yet no reason is given")
         if why := _impossible(self):
             raise ValueError(why)
 
@@ -300,11 +297,9 @@ class _Reader:
         try:
             kind = source.stat().st_mode
         except FileNotFoundError as error:
-            message = f"{source} does not exist: {_EMPTY_HINT}"
-            raise BadInput(message) from error
+            raise BadInput(f"{source} does not exist: {_EMPTY_HINT}") from error
         except OSError as error:
-            message = f"{source} cannot be read: {error.strerror}"
-            raise BadInput(message) from error
+            raise BadInput(f"{source} cannot be read: {error.strerror}") from error
         if stat.S_ISDIR(kind):
             self._read_folder(source)
         elif source.suffix == ".parquet":

@@ -149,8 +149,7 @@ def write(table: pa.Table, rest: Mapping[str, Any], path: Path) -> None:
     except OSError as error:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
-        message = f"{path} could not be written: {error.strerror or error}"
-        raise BadInput(message) from error
+        raise BadInput(f"{path} could not be written: {error.strerror or error}") from error
 
 
 def read(path: Path) -> tuple[pa.Table, dict[str, Any]]:
@@ -168,6 +167,5 @@ def read(path: Path) -> tuple[pa.Table, dict[str, Any]]:
         table = table if table.schema == _SCHEMA else table.cast(_SCHEMA)
     except (OSError, KeyError, ValueError, pa.ArrowException) as error:
         why = str(error).splitlines()[0]
-        message = f"{path} is not a file that `trueup pack` wrote ({why})"
-        raise BadInput(message) from error
+        raise BadInput(f"{path} is not a file that `trueup pack` wrote ({why})") from error
     return table, rest

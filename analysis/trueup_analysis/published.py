@@ -91,8 +91,7 @@ def read_published(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
         if metric is None:
             what = f"metric {row['metric']} in {row['unit']!r}"
             of = "vLLM" if row["benchmark"] == _VLLM else "Devito"
-            message = f"{where}: {what} is not known for {of}"
-            raise BadInput(message)
+            raise BadInput(f"{where}: {what} is not known for {of}")
         name, factor, unit, direction, statistic = metric
         key = (
             row["system"],
@@ -107,8 +106,7 @@ def read_published(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
         try:
             value = float(row["value"]) * factor
         except ValueError as error:
-            message = f"{where}: {row['value']!r} is not a number"
-            raise BadInput(message) from error
+            raise BadInput(f"{where}: {row['value']!r} is not a number") from error
         case["metrics"].append(_metric(name, value, unit, direction, statistic))
     for case in found.values():
         _add_total(case)
@@ -137,8 +135,7 @@ def read_storage(path: Path) -> list[dict[str, Any]]:
         unit = _STORAGE_UNITS.get(row["unit"])
         if numbers is None or known is None or unit is None:
             what = f"metric {row['metric']}, {row['value']} {row['unit']!r}"
-            message = f"{where}: {what} is not known for {_STORAGE}"
-            raise BadInput(message)
+            raise BadInput(f"{where}: {what} is not known for {_STORAGE}")
         factor, base = unit
         low, high = numbers[1], numbers[2] or numbers[1]
         found.append(
@@ -201,8 +198,7 @@ def _vllm_case(row: dict[str, str], source: str) -> dict[str, Any]:
     configuration = row["configuration"]
     said = _VLLM_CONFIGURATION.match(configuration)
     if said is None:
-        message = f"{source}: configuration {configuration!r} names no profile and GPU"
-        raise BadInput(message)
+        raise BadInput(f"{source}: configuration {configuration!r} names no profile and GPU")
     return {
         **_case(row, source),
         "benchmark": "vllm",
@@ -237,8 +233,7 @@ def _whole(row: dict[str, str], name: str, source: str) -> int | None:
     if not row[name]:
         return None
     if not re.fullmatch(r"[0-9]{1,9}", row[name]):
-        message = f"{source}: {name} {row[name]!r} is no count"
-        raise BadInput(message)
+        raise BadInput(f"{source}: {name} {row[name]!r} is no count")
     return int(row[name])
 
 

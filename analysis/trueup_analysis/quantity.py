@@ -50,8 +50,7 @@ class Quantity:
 
     def __post_init__(self) -> None:
         if self.unit not in UNITS:
-            message = f"{self.unit!r} is no known unit; there are {', '.join(UNITS)}"
-            raise BadInput(message)
+            raise BadInput(f"{self.unit!r} is no known unit; there are {', '.join(UNITS)}")
 
     @property
     def base_unit(self) -> str:

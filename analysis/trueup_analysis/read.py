@@ -49,8 +49,7 @@ def read(text: str, *, source: str, tool: str | None = None) -> Reading:
     """
     known = tools()
     if not text.strip():
-        message = f"{source} is empty"
-        raise BadInput(message)
+        raise BadInput(f"{source} is empty")
     if tool is None:
         claims = [name for name, module in known.items() if module.recognises(text)]
         if len(claims) != 1:
@@ -59,19 +58,16 @@ def read(text: str, *, source: str, tool: str | None = None) -> Reading:
                 if claims
                 else "no known tool's output"
             )
-            message = f"{source}: {why}; say which with --tool ({', '.join(known)})"
-            raise BadInput(message)
+            raise BadInput(f"{source}: {why}; say which with --tool ({', '.join(known)})")
         tool = claims[0]
     if tool not in known:
-        message = f"no parser for {tool!r}; there are {', '.join(known)}"
-        raise BadInput(message)
+        raise BadInput(f"no parser for {tool!r}; there are {', '.join(known)}")
     module = known[tool]
     parse = cast("Callable[[str], Parsed]", getattr(module, f"parse_{tool}"))
     try:
         parsed = parse(text)
     except TrueupError as error:
-        message = f"{source}: {error}"
-        raise BadInput(message) from error
+        raise BadInput(f"{source}: {error}") from error
     return Reading(
         source=source,
         tool=tool,

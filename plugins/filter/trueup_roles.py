@@ -26,8 +26,7 @@ def unknown_variables(names: list[str], role_path: str) -> list[str]:
     try:
         known = _described(path, path.stat().st_mtime_ns)
     except (OSError, KeyError, TypeError, yaml.YAMLError) as error:
-        message = f"{path}: no readable argument_specs ({error})"
-        raise AnsibleFilterError(message) from error
+        raise AnsibleFilterError(f"{path}: no readable argument_specs ({error})") from error
     return sorted(set(names) - known)
 
 

@@ -82,11 +82,9 @@ def flops(
         write([flops_sheets.published(analysis.published(place))], format_, output)
         return
     if layers is None or hidden is None or sequence is None:
-        message = "give --layers, --hidden and --sequence of a model, or --published"
-        raise BadInput(message)
+        raise BadInput("give --layers, --hidden and --sequence of a model, or --published")
     if peak is not None and size is not None:
-        message = "--peak and --size both say the peak; give one of them"
-        raise BadInput(message)
+        raise BadInput("--peak and --size both say the peak; give one of them")
     model = Model(
         layers=layers,
         hidden_size=hidden,

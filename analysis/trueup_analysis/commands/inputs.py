@@ -27,8 +27,7 @@ def read_bytes(name: str) -> bytes:
     try:
         return sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
     except OSError as error:
-        message = f"{name} cannot be read: {error.strerror}"
-        raise BadInput(message) from error
+        raise BadInput(f"{name} cannot be read: {error.strerror}") from error
 
 
 def expectations_for(size: str | None, catalog: Path | None) -> Expectations:
@@ -42,8 +41,7 @@ def expectations_for(size: str | None, catalog: Path | None) -> Expectations:
 
     expected = expectations.read(find("expectations.yml", catalog))
     if size is not None and not expected.knows(size):
-        message = f"size {size} has no expectations{_near(size, expected.sizes)}"
-        raise BadInput(message)
+        raise BadInput(f"size {size} has no expectations{_near(size, expected.sizes)}")
     return expected
 
 

@@ -54,8 +54,7 @@ def put(text: str, output: Path | None) -> None:
         beside.write_text(text, encoding="utf-8", errors="replace")
         beside.replace(output)
     except OSError as error:
-        message = f"{output} could not be written: {error.strerror}"
-        raise BadInput(message) from error
+        raise BadInput(f"{output} could not be written: {error.strerror}") from error
 
 
 def print_(text: str) -> None:
@@ -68,8 +67,7 @@ def print_(text: str) -> None:
     except OSError as error:
         # What is left in the buffer would fail once more when the interpreter ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        message = f"standard output could not be written: {error.strerror}"
-        raise BadInput(message) from error
+        raise BadInput(f"standard output could not be written: {error.strerror}") from error
 
 
 def say(text: str) -> None:

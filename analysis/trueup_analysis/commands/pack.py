@@ -34,8 +34,7 @@ def pack(
     from ..load import pack as pack_
 
     if output.suffix != ".parquet":
-        message = f"{output}: the name of a packed file must end in .parquet"
-        raise BadInput(message)
+        raise BadInput(f"{output}: the name of a packed file must end in .parquet")
     loaded = load_results(sources)
     pack_(loaded, output)
     say_notes(loaded)

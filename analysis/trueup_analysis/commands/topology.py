@@ -68,8 +68,7 @@ def topology_check(
     from ..sheets import topology as topology_sheets
 
     if file is None and masks is None:
-        message = "nothing to check; name a FILE, or give --masks"
-        raise BadInput(message)
+        raise BadInput("nothing to check; name a FILE, or give --masks")
     layout, others = _layout(size, catalog)
     findings = [] if file is None else check(read_bytes(file), layout, others)
     if masks is not None:

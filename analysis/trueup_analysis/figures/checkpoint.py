@@ -70,8 +70,7 @@ def transfer(size_bytes: float, *, copies: int, limit: float, cap: float | None 
             (says the cap that would do).
     """
     if not (math.isfinite(size_bytes) and size_bytes > 0):
-        message = f"size {size_bytes:g} is not a positive number"
-        raise BadInput(message)
+        raise BadInput(f"size {size_bytes:g} is not a positive number")
     cap = capped(copies, limit, cap)
     rate = copies * cap
     return Transfer(copies, cap, rate, size_bytes * 8 / rate)
@@ -92,13 +91,11 @@ def intervals(
         BadInput: a share outside 0 to 1, or a count or time that is not positive.
     """
     if not 0 < overhead < 1:
-        message = f"overhead {overhead:g} is not a share between 0 and 1"
-        raise BadInput(message)
+        raise BadInput(f"overhead {overhead:g} is not a share between 0 and 1")
     least = seconds / overhead
     for name, value in (("nodes", nodes), ("node-mtbf-hours", node_hours)):
         if value is not None and not (math.isfinite(value) and value > 0):
-            message = f"{name} {value:g} is not a positive number"
-            raise BadInput(message)
+            raise BadInput(f"{name} {value:g} is not a positive number")
     if node_hours is None:
         return Intervals(least)
     between = node_hours * 3600 / nodes

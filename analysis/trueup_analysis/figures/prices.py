@@ -70,8 +70,7 @@ class Terms:
 
     def __post_init__(self) -> None:
         if self.price is not None and not 0 < self.price < math.inf:
-            message = f"a price of {self.price} US$ an hour is not above zero"
-            raise BadInput(message)
+            raise BadInput(f"a price of {self.price} US$ an hour is not above zero")
 
     @property
     def placed(self) -> bool:
@@ -86,14 +85,11 @@ def _price_row(row: dict[str, str], where: str) -> dict[str, Any]:
     try:
         price = float(row["usd_per_hour"])
     except ValueError as error:
-        message = f"{where}: {row['usd_per_hour']!r} is not a price"
-        raise BadInput(message) from error
+        raise BadInput(f"{where}: {row['usd_per_hour']!r} is not a price") from error
     if not price > 0:
-        message = f"{where}: a price of {price} is not above zero"
-        raise BadInput(message)
+        raise BadInput(f"{where}: a price of {price} is not above zero")
     if row["as_of_date"] and not _DATE.match(row["as_of_date"]):
-        message = f"{where}: {row['as_of_date']!r} is not a date like 2026-06-18"
-        raise BadInput(message)
+        raise BadInput(f"{where}: {row['as_of_date']!r} is not a date like 2026-06-18")
     return {**{name: row[name] for name in _PRICE_COLUMNS}, "usd_per_hour": price}
 
 
@@ -117,8 +113,7 @@ class Book:
 
     def __init__(self, prices: Sequence[Mapping[str, Any]], price_date: str | None) -> None:
         if price_date is not None and not _DATE.match(price_date):
-            message = f"price date {price_date!r} is not a date like 2026-06-18"
-            raise BadInput(message)
+            raise BadInput(f"price date {price_date!r} is not a date like 2026-06-18")
         self.quotes: dict[tuple[str, str, str, str], Quote] = {}
         self.sizes: dict[str, str] = {}
         for row in prices:

@@ -103,8 +103,7 @@ def storage(published: Path, mine: Loaded | None) -> Storage:
     """
     rows = read_storage(published)
     if not rows:
-        message = f"{published} holds no published I/O rates"
-        raise BadInput(message)
+        raise BadInput(f"{published} holds no published I/O rates")
     own = _of_shares(mine)
     notes = [_UNIT_ERROR]
     if own:

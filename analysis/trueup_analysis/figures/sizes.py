@@ -78,7 +78,6 @@ def read_sizes(folder: Path) -> Sizes:
             for column in _NUMBERS:
                 float(row[column] or 0)
         except ValueError as error:
-            message = f"{where}: {error}"
-            raise BadInput(message) from error
+            raise BadInput(f"{where}: {error}") from error
         rows[row["size"].lower()] = row
     return Sizes(rows, folder)

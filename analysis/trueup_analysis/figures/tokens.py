@@ -97,8 +97,7 @@ def read_gpus(path: Path) -> dict[str, int]:
     found = {}
     for where, row in catalog.rows(path, "size", "gpus"):
         if not (row["gpus"] or "0").isdecimal():
-            message = f"{where}: {row['gpus']!r} is no number of GPUs"
-            raise BadInput(message)
+            raise BadInput(f"{where}: {row['gpus']!r} is no number of GPUs")
         found[row["size"].lower()] = int(row["gpus"] or 0)
     return found
 

@@ -50,8 +50,7 @@ def write_report(
         TrueupError: the disk refuses.
     """
     if output_dir.exists() and not output_dir.is_dir():
-        message = f"report folder {output_dir} is a file; name a folder"
-        raise BadInput(message)
+        raise BadInput(f"report folder {output_dir} is a file; name a folder")
     page = gather(loaded, catalog=catalog, terms=terms)
     try:
         _publish(files(page), output_dir)

@@ -102,8 +102,7 @@ def mhz(text: str) -> int | None:
         return int(text)
     if re.fullmatch(r"\[?(N/A|Not Supported|Unknown Error)\]?", text):
         return None
-    message = f"nvidia-smi gave {text!r} where a clock in MHz was expected."
-    raise Failure(message)
+    raise Failure(f"nvidia-smi gave {text!r} where a clock in MHz was expected.")
 
 
 def parse(text: str) -> list[dict[str, Any]]:
@@ -120,8 +119,7 @@ def parse(text: str) -> list[dict[str, Any]]:
             raise Failure(message)
         gpus.append(gpu_of(dict(zip(header, (cell.strip() for cell in row)))))
     if not gpus:
-        message = "nvidia-smi shows no GPU: see `lspci -d 10de:` and `dmesg | grep -i nvidia`."
-        raise Failure(message)
+        raise Failure("nvidia-smi shows no GPU: see `lspci -d 10de:` and `dmesg | grep -i nvidia`.")
     return gpus
 
 
@@ -159,8 +157,7 @@ def read_gpus() -> list[dict[str, Any]]:
     """The GPUs and their clocks."""
     status, text = ask([f"--query-gpu={','.join(FIELDS)}", "--format=csv,nounits"])
     if status:
-        message = f"nvidia-smi failed with status {status}: {first_line(text)}"
-        raise Failure(message)
+        raise Failure(f"nvidia-smi failed with status {status}: {first_line(text)}")
     return parse(text)
 
 

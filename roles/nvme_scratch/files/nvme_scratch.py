@@ -504,12 +504,10 @@ def run_command(*argv: str, check: bool = True) -> str:
             timeout=600,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        message = f"{argv[0]}: {error}"
-        raise Failed(message) from error
+        raise Failed(f"{argv[0]}: {error}") from error
     if check and done.returncode:
         said = (done.stderr or done.stdout).strip().splitlines()[-3:]
-        message = f"{' '.join(argv)} ended with status {done.returncode}: {' / '.join(said)}"
-        raise Failed(message)
+        raise Failed(f"{' '.join(argv)} ended with status {done.returncode}: {' / '.join(said)}")
     return done.stdout
 
 
@@ -566,8 +564,7 @@ def _create(settings: Settings, plan: Plan, run: Run) -> str:
     for array in read_machine(settings, run).arrays:
         if _is_our_label(settings, array.label) and set(array.members) == set(plan.disks):
             return array.device.name
-    message = f"mdadm made the array {settings.array}, but none runs over {_words(plan.disks)}"
-    raise Failed(message)
+    raise Failed(f"mdadm made the array {settings.array}, but none runs over {_words(plan.disks)}")
 
 
 def _permit(settings: Settings, device: str, run: Run) -> None:
@@ -610,8 +607,7 @@ def read_settings(text: str) -> Settings:
         values["models"] = tuple(values["models"])
         settings = Settings(**values)
     except (ValueError, TypeError, KeyError) as error:
-        message = f"the configuration cannot be read: {error}"
-        raise Failed(message) from error
+        raise Failed(f"the configuration cannot be read: {error}") from error
     if not settings.models or not all(settings.models):
         message = "the configuration chooses no model, or an empty one, which every disk would have"
         raise Failed(message)
@@ -639,8 +635,7 @@ def main(argv: list[str]) -> int:
                 plan = decide_when_settled(settings, run_command, seconds)
                 if plan.state == "none":
                     models = ", ".join(settings.models)
-                    message = f"there is no disk of the model(s) {models}, so nothing to mount"
-                    raise Failed(message)
+                    raise Failed(f"there is no disk of the model(s) {models}, so nothing to mount")
                 if not plan.problems:
                     apply(settings, plan, run_command)
         problems = list(plan.problems)

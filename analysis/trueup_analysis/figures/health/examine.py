@@ -86,8 +86,7 @@ def examine(
         BadInput: no cases.
     """
     if not cases:
-        message = "there is no record to judge"
-        raise BadInput(message)
+        raise BadInput("there is no record to judge")
     pairs = [case for case in cases if _is_pair(case)]
     others = [case for case in cases if not _is_pair(case)]
     found = verdicts.judge(others, expectations)

@@ -133,23 +133,19 @@ def _checked(entry: Any, within: float, where: str) -> list[tuple[str, Expectati
         return list(_expanded(entry, within))
     except (AttributeError, KeyError, TypeError, ValueError, BadInput) as error:
         what = entry.get("what") if isinstance(entry, dict) else None
-        message = f"{where} ({what}) is wrong: {error}"
-        raise BadInput(message) from error
+        raise BadInput(f"{where} ({what}) is wrong: {error}") from error
 
 
 def _expanded(entry: Mapping[str, Any], within: float) -> Iterator[tuple[str, Expectation]]:
     _only(entry, _ENTRY)
     if missing := sorted(_REQUIRED - set(entry)):
-        message = f"{', '.join(missing)} is missing"
-        raise BadInput(message)
+        raise BadInput(f"{', '.join(missing)} is missing")
     comparison = entry["comparison"]
     if comparison not in _COMPARISONS:
-        message = f"comparison {comparison!r} is none of {', '.join(_COMPARISONS)}"
-        raise BadInput(message)
+        raise BadInput(f"comparison {comparison!r} is none of {', '.join(_COMPARISONS)}")
     judged = entry.get("judged", "with a band")
     if judged not in ("with a band", "strictly"):
-        message = f"judged {judged!r} is not strictly"
-        raise BadInput(message)
+        raise BadInput(f"judged {judged!r} is not strictly")
     for value in entry["values"]:
         _only(value, _VALUE)
         expected = Quantity(float(value["value"]), str(entry["unit"]))
@@ -193,8 +189,7 @@ def _warn(
         return None
     if below is not None:
         if comparison != "at_least" or float(below) < expected.value:
-            message = f"warn_below {below} does not lie above an at_least of {expected.value}"
-            raise BadInput(message)
+            raise BadInput(f"warn_below {below} does not lie above an at_least of {expected.value}")
         return Quantity(float(below), expected.unit)
     factor = 1 + within if comparison == "at_least" else 1 - within
     return Quantity(expected.value * factor, expected.unit)

@@ -92,8 +92,7 @@ def require(cases: pd.DataFrame, name: str) -> None:
     if cases[name].isna().any():
         row = cases[cases[name].isna()].iloc[0]
         what = "GPUs" if name == "gpus" else name.replace("_", " ")
-        message = f"case {row['case']} ({row['source']}) does not say its {what}"
-        raise BadInput(message)
+        raise BadInput(f"case {row['case']} ({row['source']}) does not say its {what}")
 
 
 def _amounts(cases: pd.DataFrame, view: View) -> tuple[list[bool], list[float]]:

@@ -114,8 +114,7 @@ def series(
     """
     view = view_of(benchmark)
     if view is None:
-        message = f"scaling of {benchmark!r} is not known; known are {', '.join(views())}"
-        raise BadInput(message)
+        raise BadInput(f"scaling of {benchmark!r} is not known; known are {', '.join(views())}")
     comparable = points(loaded, benchmark, view, expectations, across_sizes=across_sizes)
     found = []
     for _, group in comparable.groupby("work_key", sort=False):
@@ -127,8 +126,7 @@ def series(
                 for along, rows in split(part, view, over=over, weak=kind == "weak"):
                     found.append(Raw(benchmark, view, measure, kind, along, rows))
     if over == "gpus" and not found:
-        message = f"no {benchmark} record says that it used GPUs (--over cores or nodes)"
-        raise BadInput(message)
+        raise BadInput(f"no {benchmark} record says that it used GPUs (--over cores or nodes)")
     titles = told_apart_titles(found)
     return [
         _series(raw, title, baseline=baseline, threshold=threshold)
