@@ -142,14 +142,8 @@ def _differs(module: AnsibleModule, entry: dict[str, Any]) -> bool:
     except (FileNotFoundError, NotADirectoryError):
         entry["before"] = "absent\n"
         return bool(state != "absent")
-    kind = "directory" if stat.S_ISDIR(there.st_mode) else "file"
-    kind = "link" if stat.S_ISLNK(there.st_mode) else kind
-    if kind == "file" and not stat.S_ISREG(there.st_mode):
-        module.fail_json(
-            msg=f"{path} is a device, pipe or socket where {_WANTED[state]}: move it away and run"
-            " again."
-        )
-    if kind != state and (kind == "directory" or (kind, state) in _KEPT):
+    kind = _KINDS.get(stat.S_IFMT(there.st_mode), "device, pipe or socket")
+    if kind != state and (kind not in ("file", "link") or (kind, state) in _KEPT):
         module.fail_json(
             msg=f"{path} is a {kind} where {_WANTED[state]}: move it away and run again."
         )
@@ -168,6 +162,7 @@ def _differs(module: AnsibleModule, entry: dict[str, Any]) -> bool:
     return bool(attributes_differ or content != entry["content"].encode())
 
 
+_KINDS = {stat.S_IFDIR: "directory", stat.S_IFLNK: "link", stat.S_IFREG: "file"}
 # A file may be the only copy of something, so a link or folder does not take its place.
 _KEPT = {("file", "link"), ("file", "directory"), ("link", "directory")}
 

@@ -273,8 +273,7 @@ def plan(arguments):
         if blob in seen:
             raise Refused(f"{seen[blob][0]} and {path} would both be the blob {blob}")
         seen[blob] = (os.path.abspath(path), blob, found.st_size)
-    for name in ("copies", "connections", "block_mib", "retries"):
-        least = 0 if name in ("copies", "retries") else 1
+    for name, least in (("copies", 0), ("connections", 1), ("block_mib", 1), ("retries", 0)):
         if getattr(arguments, name) < least:
             raise Refused(f"--{name.replace('_', '-')} {getattr(arguments, name)} is not a count")
     count = min(arguments.copies or len(seen), len(seen))
@@ -412,6 +411,12 @@ def classify(error):
     return None, type(error).__name__, 0.0
 
 
+OF_CODES = {
+    "ContainerNotFound": ": there is no such container",
+    "InvalidBlobOrBlock": ": another program's blocks wait under this name; give another",
+}
+
+
 def classify_answer(error):
     status = error.status_code or 0
     if error.response is None:
@@ -431,11 +436,7 @@ def classify_answer(error):
         return "corrupted", f"{said}: a block was altered on the way", 0.0
     if status in (401, 403):
         return None, f"{said}: wrong key, or a SAS without this right or past its end", 0.0
-    if code == "ContainerNotFound":
-        return None, f"{said}: there is no such container", 0.0
-    if code == "InvalidBlobOrBlock":
-        return None, f"{said}: another program's blocks wait under this name; give another", 0.0
-    return None, said, 0.0
+    return None, said + OF_CODES.get(code, ""), 0.0
 
 
 # ---- one copy -----------------------------------------------------------------------------------
@@ -768,16 +769,23 @@ def md5_of(path):
     return digest.hexdigest()
 
 
-def copy_files(job, started):
-    """What one copy did, as it stands in the result line."""
-    cpus = job["cpus"]
-    if cpus:
-        os.sched_setaffinity(0, cpus)
+COUNTED = ("sent_bytes", "retries", "throttled", "lost", "corrupted", "server_errors")
+
+
+def make_copy(job, started):
+    """What sends one copy's files, on its cores."""
+    if job["cpus"]:
+        os.sched_setaffinity(0, job["cpus"])
     try:
-        copy = (AzcopyCopy if job["program"] == AZCOPY else SdkCopy)(job)
+        return (AzcopyCopy if job["program"] == AZCOPY else SdkCopy)(job)
     except Exception:
         started.abort()  # the others wait for this one
         raise
+
+
+def copy_files(job, started):
+    """What one copy did, as it stands in the result line."""
+    copy = make_copy(job, started)
     started.wait()
     begun = time.monotonic()
     progress = Progress(job["number"], sum(size for _, _, size in job["files"]))
@@ -785,9 +793,8 @@ def copy_files(job, started):
     ended = time.monotonic()
     for file in files:
         copy.verify(file)
-        file["verified"] = (
-            file["stored_md5"] == file["md5"] and file["stored_bytes"] == file["bytes"]
-        )
+        stored = (file["stored_md5"], file["stored_bytes"])
+        file["verified"] = stored == (file["md5"], file["bytes"])
     verified = time.monotonic()
     if job["remove"]:
         for file in files:
@@ -795,7 +802,7 @@ def copy_files(job, started):
     return {
         "copy": job["number"],
         "cpus": format_cpus(os.sched_getaffinity(0)),
-        "bound": bool(cpus),
+        "bound": bool(job["cpus"]),
         "begun": begun,
         "ended": ended,
         "seconds": ended - begun,
@@ -803,12 +810,7 @@ def copy_files(job, started):
         "bytes": sum(file["bytes"] for file in files),
         "uploaded_bytes": sum(file["uploaded_bytes"] for file in files),
         "resumed_bytes": sum(file["resumed_bytes"] for file in files),
-        **{
-            name: copy.counts[name]
-            for name in (
-                *("sent_bytes", "retries", "throttled", "lost", "corrupted", "server_errors"),
-            )
-        },
+        **{name: copy.counts[name] for name in COUNTED},
         "files": files,
     }
 
@@ -882,10 +884,7 @@ def run(arguments, environment):
         "seconds": max(row["ended"] for row in rows) - min(row["begun"] for row in rows),
         "copies": rows,
     }
-    for name in (
-        *("bytes", "uploaded_bytes", "resumed_bytes", "sent_bytes"),
-        *("retries", "throttled", "lost", "corrupted", "server_errors"),
-    ):
+    for name in ("bytes", "uploaded_bytes", "resumed_bytes", *COUNTED):
         result[name] = sum(row[name] for row in rows)
     for row in rows:
         del row["begun"], row["ended"]
@@ -906,9 +905,14 @@ def program_version(program):
     return words[-1]
 
 
-def run_copies(jobs):
-    """One process a copy; what each did, in their order. One that fails does not stop the others:
-    what they send is kept for the next run."""
+def ended_badly(workers):
+    """Numbers of the processes that ended otherwise than well, and how."""
+    statuses = [worker.exitcode for worker in workers]
+    return [(number, status) for number, status in enumerate(statuses) if status]
+
+
+def start_copies(jobs):
+    """The processes, the queue of their results, and the barrier that they begin at."""
     context = multiprocessing.get_context("fork")  # what is imported now is not imported n times
     results, started = context.Queue(), context.Barrier(len(jobs))
     workers = [
@@ -916,25 +920,28 @@ def run_copies(jobs):
     ]
     for worker in workers:
         worker.start()
+    return workers, results, started
+
+
+def run_copies(jobs):
+    """One process a copy; what each did, in their order. One that fails does not stop the others:
+    what they send is kept for the next run."""
+    workers, results, started = start_copies(jobs)
     rows, failures = {}, {}
     while len(rows) + len(failures) < len(jobs):
         try:
             number, row, failure = results.get(timeout=1.0)
         except queue.Empty:
-            for job, worker in zip(jobs, workers):
-                told = job["number"] in rows or job["number"] in failures
-                if not told and worker.exitcode not in (None, 0):
-                    failures[job["number"]] = f"its process ended ({worker.exitcode})"
+            for number, status in ended_badly(workers):
+                if number not in {*rows, *failures}:
+                    failures[number] = f"its process ended ({status})"
                     started.abort()
             continue
-        if failure:
-            failures[number] = failure
-        else:
-            rows[number] = row
+        (failures if failure else rows)[number] = failure or row
     for worker in workers:
         worker.join()
     if failures:
-        raise Failed("; ".join(f"copy {number}: {failures[number]}" for number in sorted(failures)))
+        raise Failed("; ".join(f"copy {number}: {why}" for number, why in sorted(failures.items())))
     return [rows[job["number"]] for job in jobs]
 
 

@@ -145,9 +145,9 @@ def decide(settings: Settings, machine: Machine) -> Plan:
     problems = tuple(filter(None, (_wrong_with(settings, machine, disk) for disk in chosen)))
     if problems:
         return _refused(names, *problems)
-    wanted = len(chosen) if settings.expected_disks is None else settings.expected_disks
-    if len(chosen) > wanted or (len(chosen) < wanted and not settings.fewer_disks_allowed):
-        return _refused(names, _wrong_number(settings, chosen))
+    wrong = _wrong_number(settings, chosen)
+    if wrong:
+        return _refused(names, wrong)
     if not chosen:
         return Plan("none")
     return _over(settings, machine, chosen)
@@ -172,20 +172,29 @@ def _mounted_by_another(settings: Settings, machine: Machine, names: tuple[str, 
 def _over(settings: Settings, machine: Machine, chosen: list[Device]) -> Plan:
     """The plan for disks that are blank or our own."""
     names = tuple(disk.name for disk in chosen)
-    arrays = [array for array in machine.arrays if _is_our_label(settings, array.label)]
+    arrays = _our_arrays(settings, machine)
     members = [disk for disk in chosen if _array_uuid(settings, disk)]
     single = [disk for disk in chosen if _has_our_file_system(settings, disk)]
-    complete = _is_complete(settings, members)
-    if (single and len(chosen) > 1) or (complete and len(members) < len(chosen)):
-        intact = ", ".join(disk.name for disk in single or members)
-        problem = f"{intact} hold(s) an intact scratch file system, but {_words(names)} are here:"
-        mend = "save what is in it, unmount it, then have it made over all disks by `wipefs --all`"
-        return _refused(names, f"{problem} {mend} on {intact}.")
+    complete = members if _is_complete(settings, members) else []
+    problem = _on_some(single, complete, names)
+    if problem:
+        return _refused(names, problem)
     if single:
         return _with_file_system(settings, machine, Plan("ready", names, device=names[0]))
     if complete and len(names) > 1:
         return _complete(settings, machine, names, arrays)
     return _made_anew(chosen, names, arrays)
+
+
+def _on_some(single: list[Device], array: list[Device], names: tuple[str, ...]) -> str:
+    """Why disks are not used of which some hold an intact file system of ours: alone, or as an
+    array of fewer; empty where none does."""
+    if not (single and len(names) > 1) and not (array and len(array) < len(names)):
+        return ""
+    intact = ", ".join(disk.name for disk in single or array)
+    problem = f"{intact} hold(s) an intact scratch file system, but {_words(names)} are here:"
+    mend = "save what is in it, unmount it, then have it made over all disks by `wipefs --all`"
+    return f"{problem} {mend} on {intact}."
 
 
 def _is_complete(settings: Settings, members: list[Device]) -> bool:
@@ -216,16 +225,22 @@ def _made_anew(chosen: list[Device], names: tuple[str, ...], arrays: list[Array]
         return _refused(names, f"{problem} end what uses it, unmount it, then run again.")
     stop = tuple(array.device.name for array in arrays)
     forget = tuple(disk.name for disk in chosen if disk.signatures)
-    make = f"make RAID 0 over {_words(names)}" if len(names) > 1 else ""
-    steps = (
-        *(f"stop the array {name}" for name in stop),
-        *((f"forget the lost array on {', '.join(forget)}",) if forget else ()),
-        *((make,) if make else ()),
-        f"make an XFS file system {'over' if make else 'on'} {_words(names)}",
-    )
+    steps = _steps(stop, forget, names)
     state = "rebuild" if forget or stop else "make"
-    device = "" if make else names[0]
+    device = "" if len(names) > 1 else names[0]
     return Plan(state, names, stop=stop, forget=forget, device=device, steps=steps)
+
+
+def _steps(
+    stop: tuple[str, ...], forget: tuple[str, ...], names: tuple[str, ...]
+) -> tuple[str, ...]:
+    several, over = len(names) > 1, _words(names)
+    return (
+        *(f"stop the array {name}" for name in stop),
+        *([f"forget the lost array on {_words(forget)}"] if forget else []),
+        *([f"make RAID 0 over {over}"] if several else []),
+        f"make an XFS file system {'over' if several else 'on'} {over}",
+    )
 
 
 def _with_file_system(settings: Settings, machine: Machine, plan: Plan) -> Plan:
@@ -265,15 +280,7 @@ def _wrong_with(settings: Settings, machine: Machine, disk: Device) -> str:
         what.append(f"the partition(s) {', '.join(disk.partitions)}")
     if disk.signatures and not ours:
         what.append(_content(disk))
-    foreign = [
-        name
-        for name in disk.holders
-        if not any(
-            array.device.name == name and _is_our_label(settings, array.label)
-            for array in machine.arrays
-        )
-    ]
-    what += [_array_words(machine, name) or f"the device {name} on it" for name in foreign]
+    what += _held_by_others(settings, machine, disk)
     if disk.mounts and not _has_our_file_system(settings, disk):
         what.append(f"a mount at {', '.join(disk.mounts)}")
     if disk.swap:
@@ -287,6 +294,13 @@ def _wrong_with(settings: Settings, machine: Machine, disk: Device) -> str:
         " nothing was changed. Save what is needed, then empty it (wipefs --all), or leave the disk"
         " out (nvme_scratch_models)."
     )
+
+
+def _held_by_others(settings: Settings, machine: Machine, disk: Device) -> list[str]:
+    """The devices on the disk that are no array of ours."""
+    ours = [array.device.name for array in _our_arrays(settings, machine)]
+    foreign = [name for name in disk.holders if name not in ours]
+    return [_array_words(machine, name) or f"the device {name} on it" for name in foreign]
 
 
 def _content(device: Device) -> str:
@@ -306,18 +320,26 @@ def _array_words(machine: Machine, name: str) -> str:
 
 
 def _wrong_number(settings: Settings, chosen: list[Device]) -> str:
+    """Why there are too many disks, or too few; empty where their number may be."""
+    wanted = len(chosen) if settings.expected_disks is None else settings.expected_disks
+    if len(chosen) == wanted or (len(chosen) < wanted and settings.fewer_disks_allowed):
+        return ""
     found = f"{len(chosen)} ({', '.join(disk.name for disk in chosen)})" if chosen else "none"
     mend = "redeploy the VM, or set nvme_scratch_fewer_disks_allowed"
-    if len(chosen) > (settings.expected_disks or 0):
+    if len(chosen) > wanted:
         mend = "narrow nvme_scratch_models, or correct the catalog"
     return (
-        f"expected {settings.expected_disks} disks of the model(s) {', '.join(settings.models)},"
+        f"expected {wanted} disks of the model(s) {', '.join(settings.models)},"
         f" found {found}: {mend}."
     )
 
 
 def _is_our_label(settings: Settings, label: str) -> bool:
     return label.rpartition(":")[2] == settings.array
+
+
+def _our_arrays(settings: Settings, machine: Machine) -> list[Array]:
+    return [array for array in machine.arrays if _is_our_label(settings, array.label)]
 
 
 def _array_uuid(settings: Settings, disk: Device) -> str:
@@ -353,10 +375,7 @@ def _words(names: tuple[str, ...]) -> str:
 def read_machine(settings: Settings, run: Run, root: str = "/") -> Machine:
     """The NVMe disks and md arrays as sysfs, procfs, wipefs and mdadm show them."""
     mounts = _read_mounts(Path(root, "proc/self/mountinfo"))
-    swaps = frozenset(
-        Path(line.split()[0]).name for line in _text(Path(root, "proc/swaps")).splitlines()[1:]
-    )
-    system = _System(root, run, mounts, swaps)
+    system = _System(root, run, mounts, _read_swaps(Path(root, "proc/swaps")))
     block = Path(root, "sys/block")
     names = sorted((p.name for p in block.iterdir()), key=_numbered) if block.is_dir() else []
     disks = tuple(
@@ -421,6 +440,10 @@ class _System:
             raid_devices=int(_text(block / "md/raid_disks") or 0),
             members=tuple(sorted(p.name for p in (block / "slaves").glob("*"))),
         )
+
+
+def _read_swaps(path: Path) -> frozenset[str]:
+    return frozenset(Path(line.split()[0]).name for line in _text(path).splitlines()[1:])
 
 
 def _read_mounts(path: Path) -> dict[str, tuple[str, ...]]:
@@ -516,16 +539,7 @@ def apply(settings: Settings, plan: Plan, run: Run) -> None:
     for name in plan.stop:
         run("mdadm", "--stop", f"/dev/{name}")
     if plan.state == "assemble":
-        disks = [f"/dev/{name}" for name in plan.disks]
-        run("mdadm", "--assemble", f"/dev/md/{settings.array}", *disks)
-        run("udevadm", "settle", "--timeout=30", check=False)
-        after = decide(settings, read_machine(settings, run))
-        if after.problems or after.state == "assemble":
-            message = " ".join(after.problems) or "the assembled array does not run."
-            raise Failed(message)
-        if after.state == "make":
-            apply(settings, after, run)
-        return
+        _assemble(settings, plan, run)
     if plan.state == "ready" and plan.steps:
         _set_permissions(settings, settings.mount_point)
     if plan.state not in ("make", "rebuild"):
@@ -543,6 +557,19 @@ def apply(settings: Settings, plan: Plan, run: Run) -> None:
     _permit(settings, device, run)
     run("udevadm", "trigger", "--action=change", f"--sysname-match={device}", check=False)
     run("udevadm", "settle", "--timeout=30", check=False)
+
+
+def _assemble(settings: Settings, plan: Plan, run: Run) -> None:
+    """Start an array of ours whose members are all there, and make its file system if it has
+    none."""
+    disks = [f"/dev/{name}" for name in plan.disks]
+    run("mdadm", "--assemble", f"/dev/md/{settings.array}", *disks)
+    run("udevadm", "settle", "--timeout=30", check=False)
+    after = decide(settings, read_machine(settings, run))
+    if after.problems or after.state == "assemble":
+        raise Failed(" ".join(after.problems) or "the assembled array does not run.")
+    if after.state == "make":
+        apply(settings, after, run)
 
 
 def _create(settings: Settings, plan: Plan, run: Run) -> str:

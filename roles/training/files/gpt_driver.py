@@ -291,6 +291,23 @@ def tell(measured):
     print(PREFIX + json.dumps(measured), flush=True)
 
 
+def join(torch, arguments, world, backend):
+    """Meet the other processes; whether there is anything to meet for."""
+    if world == 1 and not arguments.deepspeed:
+        return False
+    limit = dt.timedelta(seconds=arguments.rendezvous_seconds)
+    torch.distributed.init_process_group(backend, timeout=limit)
+    return True
+
+
+def hosts_of(torch, world):
+    """The host of each process."""
+    hosts = [socket.gethostname()] * world
+    if world > 1:
+        torch.distributed.all_gather_object(hosts, socket.gethostname())
+    return hosts
+
+
 def environment(rank, world, local):
     """What torch.distributed reads."""
     os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
@@ -314,14 +331,8 @@ def main():
     device = gpu or torch.device("cpu")
     environment(rank, world, local)
     backend = "nccl" if gpu else "gloo"
-    together = world > 1 or arguments.deepspeed
-    if together:
-        torch.distributed.init_process_group(
-            backend, timeout=dt.timedelta(seconds=arguments.rendezvous_seconds)
-        )
-    hosts = [socket.gethostname()] * world
-    if world > 1:
-        torch.distributed.all_gather_object(hosts, socket.gethostname())
+    together = join(torch, arguments, world, backend)
+    hosts = hosts_of(torch, world)
     seconds, losses, engine, count = train(torch, arguments, rank, world, device)
     measured = {
         "format": FORMAT,

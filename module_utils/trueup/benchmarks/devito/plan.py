@@ -74,15 +74,18 @@ def completed(case: Mapping[str, Any], now: Now) -> Dict[str, Any]:
         and _is_of(record, case)
     )
     found.update(_norms(next(of_problem, None)))
-    triads = [
+    triads = [] if several else _triads(now)
+    return {**found, "memory_bandwidth": max(triads)} if triads else found
+
+
+def _triads(now: Now) -> List[float]:
+    """What STREAM measured on the node in this run."""
+    return [
         rate
         for record in now.records
         if record["benchmark"] == "stream" and now.host in record["nodes"]
         for rate in _figures(record, "triad_rate", "median")
     ]
-    if triads and not several:
-        found["memory_bandwidth"] = max(triads)
-    return found
 
 
 def _norms(record: Optional[Mapping[str, Any]]) -> Dict[str, Any]:

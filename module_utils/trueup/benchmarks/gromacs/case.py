@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from ...errors import BadInput
 from ...options import ModuleOption, Option, RoleOption
@@ -259,12 +259,11 @@ def layouts(
         pme: where long-ranged electrostatics are to be: auto, cpu or gpu.
         water_box: edge in nm; 0 for an input whose size is not known.
     """
-    most = int(water_box / _NM_FOR_A_RANK) ** 3 if water_box else cores
-    alone = [cores] if cores <= _MOST_SINGLE_RANKS else []
-    counts = [1, gpus] if gpus else [1, numa, l3_groups, *alone]
+    single = cores if cores <= _MOST_SINGLE_RANKS else 0
+    counts = {1, gpus} if gpus else {1, numa, l3_groups, single}
     share = cores // gpus if gpus else 0
     found = []
-    for ranks in sorted({n for n in counts if 0 < n <= max(most, 1)}):
+    for ranks in sorted(counts & _ranks_of(water_box, cores)):
         threads = min(share or cores // ranks, _MOST_THREADS)
         # Uneven groups would leave cores idle.
         if threads < 1 or (cores % ranks and not share):
@@ -275,6 +274,12 @@ def layouts(
             layout["pme_ranks"] = 1
         found.append(layout)
     return found
+
+
+def _ranks_of(water_box: float, cores: int) -> Set[int]:
+    """Numbers of ranks that the input has enough atoms for."""
+    most = int(water_box / _NM_FOR_A_RANK) ** 3 if water_box else cores
+    return {*range(1, max(most, 1) + 1)}
 
 
 def settings(given: Mapping[str, Any], *, cpus: Optional[int] = None) -> Settings:

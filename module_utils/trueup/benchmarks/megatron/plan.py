@@ -58,9 +58,12 @@ class _Chosen:
         """gpt_driver is for PyTorch 2.0."""
         return self.program == "gpt_driver" and self.torch.split(".")[0] in ("none", "0", "1")
 
-    @property
-    def clone(self) -> Mapping[str, Any]:
-        return {} if self.program == "gpt_driver" else self.versions["megatron"]
+    def clone(self, mirror: str) -> Dict[str, str]:
+        """Repository and commit of Megatron; empty without it."""
+        if self.program == "gpt_driver":
+            return {}
+        source = self.versions["megatron"]
+        return {"repository": mirror or source["repository"], "commit": source["commit"]}
 
 
 def plan(asked: Asked) -> Plan:
@@ -84,14 +87,10 @@ def plan(asked: Asked) -> Plan:
     refused = _impossible(asked, chosen, nodes)
     if mine and not lacking:
         refused += _no_run(case, nodes)
-    clone = chosen.clone and {
-        "repository": options["megatron_repository"] or chosen.clone["repository"],
-        "commit": chosen.clone["commit"],
-    }
     return Plan(
         values={
             "requirements": chosen.versions["requirements"],
-            "clone": clone,
+            "clone": chosen.clone(options["megatron_repository"]),
             "files": _files(case, chosen, catalog),
             "stale_link": not options["venv"] and own_python.venv(asked)["link"],
             "processes": case["processes"],
@@ -167,23 +166,27 @@ def _choose(asked: Asked, catalog: Mapping[str, Any]) -> _Chosen:
 
 
 def _case(asked: Asked, chosen: _Chosen, nodes: List[str]) -> Dict[str, Any]:
-    options, run = asked.options, chosen.model["runs"][-1]
+    options = asked.options
     processes = options["processes"] or chosen.gpus or 2
     cores = asked.node.get("cores") or 1
-    threads = options["threads"] or (0 if chosen.gpus else max(1, cores // processes))
-    launcher, offload = options["launcher"], options["offload"]
-    recompute = options["recompute"].lower()
+    return {
+        **{name: options[name] for name in _SAME},
+        **{name: chosen.model[name] for name in (*_OWN_MODEL, "vocabulary_size")},
+        **_work(options, chosen),
+        **_where(asked, nodes),
+        "processes": processes,
+        "threads": options["threads"] or (0 if chosen.gpus else max(1, cores // processes)),
+        "backend": "nccl" if chosen.gpus else "gloo",
+    }
+
+
+def _where(asked: Asked, nodes: List[str]) -> Dict[str, Any]:
+    """Which nodes, and what starts the processes there."""
+    options, launcher = asked.options, asked.options["launcher"]
     # mpirun on one node needs no name for it, nor ssh.
     named = [] if launcher == "mpirun" and len(nodes) == 1 else nodes
     rank = nodes.index(asked.host) if asked.host in nodes else 0
     return {
-        **{name: options[name] for name in _SAME},
-        **{name: chosen.model[name] for name in (*_OWN_MODEL, "vocabulary_size")},
-        "program": chosen.program,
-        "sequence_length": options["sequence_length"] or run["sequence_length"],
-        "micro_batch": options["micro_batch"] or run["micro_batch"][-1],
-        "processes": processes,
-        "threads": threads,
         "nodes": named,
         "hosts": together.hosts(named, asked.hostvars),
         "absent": together.absent(nodes, asked.hosts, asked.hostvars, "training"),
@@ -194,7 +197,17 @@ def _case(asked: Asked, chosen: _Chosen, nodes: List[str]) -> Dict[str, Any]:
         # The record is the first one's.
         "node": _facts(asked.hostvars, nodes[0]) if rank else None,
         "rendezvous_address": options["rendezvous_address"] or _first(asked, nodes),
-        "backend": "nccl" if chosen.gpus else "gloo",
+    }
+
+
+def _work(options: Mapping[str, Any], chosen: _Chosen) -> Dict[str, Any]:
+    """What each process computes; the catalog's last run says what nobody has asked for."""
+    run, offload = chosen.model["runs"][-1], options["offload"]
+    recompute = options["recompute"].lower()
+    return {
+        "program": chosen.program,
+        "sequence_length": options["sequence_length"] or run["sequence_length"],
+        "micro_batch": options["micro_batch"] or run["micro_batch"][-1],
         "zero_stage": chosen.zero_stage,
         "offload": chosen.parallelism.get("offload", "none") if offload == CATALOG else offload,
         "deepspeed_config": f"{options['prefix']}/zero.json",
@@ -230,28 +243,32 @@ def _lacking(asked: Asked, chosen: _Chosen) -> List[str]:
     options = asked.options
     megatron = chosen.program != "gpt_driver"
     sharded = not megatron and chosen.zero_stage > 0
-    found = [] if options["venv"] else _environment(asked, chosen)
-    if not chosen.versions["requirements"] and not options["venv"]:
-        found.append(
-            f"the version set {chosen.set_name} was built from source and has no wheels to install:"
-            " set training_venv to an environment that has it"
-        )
-    if chosen.clone and not asked.found["programs"]["git"]:
-        found.append("no git on this node, which Megatron is fetched with")
-    if megatron and not chosen.gpus:
-        found.append(
-            f"{chosen.program} needs NVIDIA GPUs, and there is none: gpt_driver runs without"
-        )
-    if chosen.old_torch:
-        found.append(_needs_torch(chosen))
-    if sharded and not options["venv"] and "deepspeed" not in chosen.versions["versions"]:
-        found.append(
-            f"zero_stage {chosen.zero_stage} needs DeepSpeed, which the version set"
-            f" {chosen.set_name} does not have"
-        )
-    if chosen.program == "megatron_deepspeed" and not options["data"]:
-        found.append("megatron_deepspeed has no made-up data, and training_data is not set")
-    return found
+    own, of_set = not options["venv"], f"the version set {chosen.set_name}"
+    rules = (
+        (
+            own and not chosen.versions["requirements"],
+            f"{of_set} was built from source and has no wheels to install: set training_venv",
+        ),
+        (
+            megatron and not asked.found["programs"]["git"],
+            "no git on this node, which Megatron is fetched with",
+        ),
+        (
+            megatron and not chosen.gpus,
+            f"{chosen.program} needs NVIDIA GPUs, and there is none: gpt_driver runs without",
+        ),
+        (chosen.old_torch, _needs_torch(chosen)),
+        (
+            own and sharded and "deepspeed" not in chosen.versions["versions"],
+            f"zero_stage {chosen.zero_stage} needs DeepSpeed, which {of_set} does not have",
+        ),
+        (
+            chosen.program == "megatron_deepspeed" and not options["data"],
+            "megatron_deepspeed has no made-up data, and training_data is not set",
+        ),
+    )
+    found = _environment(asked, chosen) if own else []
+    return [*found, *(why for lacks, why in rules if lacks)]
 
 
 def _environment(asked: Asked, chosen: _Chosen) -> List[str]:
