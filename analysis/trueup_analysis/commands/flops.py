@@ -123,5 +123,4 @@ def _refuse_others(context: typer.Context) -> None:
     for given in context.command.params:
         source = context.get_parameter_source(str(given.name))
         if given.name not in taken and source is not None and source.name == "COMMANDLINE":
-            message = f"--published takes no {given.opts[0]}: its rates are the catalog's"
-            raise BadInput(message)
+            raise BadInput(f"--published takes no {given.opts[0]}: its rates are the catalog's")

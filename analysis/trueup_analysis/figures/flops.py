@@ -102,8 +102,7 @@ def count(
     _check(seconds, rate, peak, {"micro-batch": micro_batch, "gpus": gpus})
     batch = micro_batch * gpus if global_batch is None else global_batch
     if rate_by not in flops.FORMULAS:
-        message = f"there is no formula {rate_by}; there are {', '.join(flops.FORMULAS)}"
-        raise BadInput(message)
+        raise BadInput(f"there is no formula {rate_by}; there are {', '.join(flops.FORMULAS)}")
     work = {
         name: formula(model, batch)
         for name, formula in flops.FORMULAS.items()
@@ -111,8 +110,7 @@ def count(
     }
     if rate is not None:
         if rate_by not in work:
-            message = f"the formula {rate_by} does not hold for this model; take megatron_lm"
-            raise BadInput(message)
+            raise BadInput(f"the formula {rate_by} does not hold for this model; take megatron_lm")
         seconds = flops.seconds_for(work[rate_by], rate, gpus)
     if seconds is None:
         return [Count(name, done) for name, done in work.items()]
@@ -121,8 +119,7 @@ def count(
         reached = flops.rate(done, seconds, gpus)
         share = None if peak is None else reached / peak
         if share is not None and not 0 < share < math.inf:
-            message = f"peak {peak:g} is too small or too large to compute with"
-            raise BadInput(message)
+            raise BadInput(f"peak {peak:g} is too small or too large to compute with")
         samples = batch / seconds
         tokens = batch * model.sequence_length / seconds
         found.append(Count(name, done, reached, seconds, samples, tokens, share))
@@ -133,15 +130,12 @@ def _check(
     seconds: float | None, rate: float | None, peak: float | None, counts: Mapping[str, int]
 ) -> None:
     if seconds is not None and rate is not None:
-        message = "a step time and a rate are two ways to say one thing; give one of them"
-        raise BadInput(message)
+        raise BadInput("a step time and a rate are two ways to say one thing; give one of them")
     for name, number in counts.items():
         if not 0 < number <= _MOST:
-            message = f"{name} {number} is not a positive number up to {_MOST}"
-            raise BadInput(message)
+            raise BadInput(f"{name} {number} is not a positive number up to {_MOST}")
     if peak is not None and not 0 < peak < math.inf:
-        message = f"peak {peak:g} is not a positive number"
-        raise BadInput(message)
+        raise BadInput(f"peak {peak:g} is not a positive number")
 
 
 def peak_of_size(size: str, folder: Path) -> tuple[float, str]:
@@ -153,12 +147,10 @@ def peak_of_size(size: str, folder: Path) -> tuple[float, str]:
     sizes = {row["size"].lower(): row for _, row in catalog.rows(folder / "vm_sizes.csv")}
     row = sizes.get(size.lower())
     if row is None:
-        message = f"the size {size} is not in the catalog; give --peak with its TFLOP/s"
-        raise BadInput(message)
+        raise BadInput(f"the size {size} is not in the catalog; give --peak with its TFLOP/s")
     model = row["gpu_model"]
     if not model:
-        message = f"the size {size} has no GPU"
-        raise BadInput(message)
+        raise BadInput(f"the size {size} has no GPU")
     if row["gpu_fraction"] != "1":
         message = f"the size {size} has a share of a {model} ({row['gpu_fraction']}); give --peak"
         raise BadInput(message)
@@ -190,8 +182,7 @@ def published(folder: Path) -> list[Published]:
             continue
         found.append(_published(row, models[name], words, folder))
     if not found:
-        message = f"{folder / 'reference_results.csv'} holds no {_PUBLISHED.strip()} rows"
-        raise BadInput(message)
+        raise BadInput(f"{folder / 'reference_results.csv'} holds no {_PUBLISHED.strip()} rows")
     return found
 
 
@@ -255,5 +246,4 @@ def _models(folder: Path) -> tuple[Mapping[str, Mapping[str, int]], int]:
     try:
         return data["models"], int(data["vocabulary"]["padded"])
     except (KeyError, TypeError, ValueError) as error:
-        message = f"{path} cannot be read: {error}"
-        raise BadInput(message) from error
+        raise BadInput(f"{path} cannot be read: {error}") from error

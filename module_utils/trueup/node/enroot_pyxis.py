@@ -163,8 +163,7 @@ def read_look(text: str) -> Dict[str, Dict[str, Any]]:
         elif kind == "answer":
             look["answers"][name] = value.strip()
         else:
-            message = f"not understood of what the node said: {line!r}"
-            raise BadInput(message)
+            raise BadInput(f"not understood of what the node said: {line!r}")
     return look
 
 
