@@ -61,6 +61,13 @@ from ansible.module_utils.trueup.benchmarks.vllm.output import parse_vllm
 from ansible.module_utils.trueup.node import folders
 from ansible.module_utils.trueup.run.bench import Bench, run_module
 
+# Parameters of the record, by the module's names and by those of its settings.
+GIVEN = ("model", "recipe", "endpoint_name", "tensor_parallel", "data_parallel")
+CHOSEN = (
+    *("profile", "base_url", "endpoint", "num_prompts", "seed", "request_rate"),
+    *("max_concurrency", "failed_share_allowed", "sample_seconds"),
+)
+
 
 def prepare(bench: Bench, chosen: vllm.Settings, folder: str, **found: Any) -> None:
     """Set the case; in check mode this ends the module."""
@@ -80,24 +87,12 @@ def prepare(bench: Bench, chosen: vllm.Settings, folder: str, **found: Any) -> N
             downloads_allowed=chosen.downloads_allowed, hf_home=given["hf_home"]
         ),
         parameters={
-            "profile": chosen.profile,
-            "model": given["model"],
+            **{name: given[name] for name in GIVEN},
+            **{name: getattr(chosen, name) for name in CHOSEN},
             "served_model_name": chosen.model,
-            "recipe": given["recipe"],
-            "endpoint_name": given["endpoint_name"],
             "server_arguments": vllm.arguments_text(given["server_arguments"]),
-            "base_url": chosen.base_url,
-            "endpoint": chosen.endpoint,
-            "num_prompts": chosen.num_prompts,
-            "seed": chosen.seed,
-            "request_rate": chosen.request_rate,
             "ramp_up_start": ramp[0],
             "ramp_up_end": ramp[1],
-            "max_concurrency": chosen.max_concurrency,
-            "failed_share_allowed": chosen.failed_share_allowed,
-            "sample_seconds": chosen.sample_seconds,
-            "tensor_parallel": given["tensor_parallel"],
-            "data_parallel": given["data_parallel"],
             "asked": vllm.asked_text(given),
             **vllm.data_parameters(chosen),
             **{f"goodput_{name}_ms": limit for name, limit in chosen.goodput_ms.items()},

@@ -56,20 +56,21 @@ LONGEST_WAIT_SECONDS = 30.0
 THROTTLED = (429, 503)
 PASSING = (408, 500, 502, 504)
 VERIFY, PROGRAMS = ("properties", "download"), ("auto", AZCOPY, SDK)
-# What a file of settings may hold: of which type, or one of which words.
+# What a file of settings may hold, each of its default's type; of two, one of some words.
 SETTINGS = {
-    "account_url": str,
-    "container": str,
-    "copies": int,
-    "limit_mbps": (int, float),
-    "cap_mbps": (int, float),
-    "cores_kept": int,
-    "block_mib": int,
-    "connections": int,
-    "verify": VERIFY,
-    "retries": int,
-    "program": PROGRAMS,
+    "account_url": "",
+    "container": "",
+    "copies": 0,
+    "limit_mbps": 20000.0,
+    "cap_mbps": 0.0,
+    "cores_kept": -1,
+    "block_mib": 8,
+    "connections": 4,
+    "verify": "properties",
+    "retries": 8,
+    "program": "auto",
 }
+WORDS = {"verify": VERIFY, "program": PROGRAMS}
 
 
 class Refused(Exception):
@@ -115,20 +116,7 @@ def parse_arguments(argv=None):
         help="remove the blobs at the end; a checksum that differs stands in the result line only",
     )
     arguments = parser.parse_args(argv)
-    chosen = {
-        "account_url": "",
-        "container": "",
-        "copies": 0,
-        "limit_mbps": 20000.0,
-        "cap_mbps": 0.0,
-        "cores_kept": -1,
-        "block_mib": 8,
-        "connections": 4,
-        "verify": "properties",
-        "retries": 8,
-        "program": "auto",
-    }
-    chosen.update(read_settings(arguments.settings))
+    chosen = {**SETTINGS, **read_settings(arguments.settings)}
     for name in SETTINGS:
         if getattr(arguments, name) is None:
             setattr(arguments, name, chosen[name])
@@ -147,15 +135,17 @@ def read_settings(path):
     if unknown:
         raise Refused(f"{path} holds {', '.join(unknown)}; known are {', '.join(SETTINGS)}")
     for name, value in found.items():
-        if not is_setting(value, SETTINGS[name]):
+        if not is_setting(name, value):
             raise Refused(f"{path}: {name} cannot be {json.dumps(value)}")
     return found
 
 
-def is_setting(value, kind):
-    if kind in (VERIFY, PROGRAMS):
-        return value in kind
-    return isinstance(value, kind) and not isinstance(value, bool)
+def is_setting(name, value):
+    if name in WORDS:
+        return value in WORDS[name]
+    kind = type(SETTINGS[name])
+    kinds = (int, float) if kind is float else kind
+    return isinstance(value, kinds) and not isinstance(value, bool)
 
 
 def read_credentials(path, environment):

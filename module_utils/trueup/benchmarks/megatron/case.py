@@ -422,11 +422,10 @@ def asked(given: Mapping[str, Any]) -> Run:
     Raises:
         BadInput: it cannot be.
     """
-    model = ("layers", "hidden_size", "sequence_length", "vocabulary_size", "attention_heads")
     same = ("program", "micro_batch", "iterations", "processes", "nodes", "node_rank", "backend")
     more = ("zero_stage", "offload", "recompute", "precision", "threads")
     return Run(
-        model=Model(**{name: given[name] for name in model}),
+        model=Model(**{name: given[name] for name in _MODEL}),
         rendezvous=given["rendezvous_address"],
         port=given["rendezvous_port"],
         launcher=TORCHRUN if given["launcher"] == "local" else given["launcher"],
@@ -446,28 +445,20 @@ def case_name(run: Run) -> str:
     )
 
 
+_MODEL = ("layers", "hidden_size", "attention_heads", "sequence_length", "vocabulary_size")
+_RECORDED = (
+    *("framework", "backend", "micro_batch", "global_batch", "iterations", "threads"),
+    *("zero_stage", "offload", "recompute", "precision", "launcher"),
+)
+
+
 def parameters(run: Run) -> Dict[str, Any]:
     """A record's parameters: what was asked for."""
-    model = run.model
     return {
         "program": "gpt_driver" if run.program == "gpt_driver" else "megatron",
-        "framework": run.framework,
-        "backend": run.backend,
-        "layers": model.layers,
-        "hidden_size": model.hidden_size,
-        "attention_heads": model.attention_heads,
-        "sequence_length": model.sequence_length,
-        "vocabulary_size": model.vocabulary_size,
-        "micro_batch": run.micro_batch,
-        "global_batch": run.global_batch,
-        "iterations": run.iterations,
+        **{name: getattr(run.model, name) for name in _MODEL},
+        **{name: getattr(run, name) for name in _RECORDED},
         "processes_per_node": run.processes,
-        "threads": run.threads,
-        "zero_stage": run.zero_stage,
-        "offload": run.offload,
-        "recompute": run.recompute,
-        "precision": run.precision,
-        "launcher": run.launcher,
     }
 
 
