@@ -81,6 +81,36 @@ def bare(
     return _run(arguments, folder, {**own, **(env or {})})
 
 
+# Identifies all hosts, and writes the fact and the groups of each into a folder.
+_IDENTIFY = """---
+- ansible.builtin.import_playbook: {root}/playbooks/identify.yml
+- name: Record what came out
+  hosts: all
+  gather_facts: false
+  tasks:
+    - name: Record the fact and the groups
+      ansible.builtin.copy:
+        content: >-
+          {{{{ {{'node': ansible_facts['trueup_node'], 'groups': group_names}} | to_json }}}}
+        dest: "{folder}/nodes/{{{{ inventory_hostname }}}}.json"
+        mode: "0600"
+"""
+
+
+def identify(
+    folder: Path, hosts: dict[str, Any], *options: str
+) -> tuple[str, dict[str, dict[str, Any]]]:
+    """Identify hosts of this machine: what was printed; of each its ``node`` and ``groups``."""
+    (folder / "nodes").mkdir()
+    (folder / "identify.yml").write_text(_IDENTIFY.format(root=ROOT, folder=folder))
+    (folder / "hosts.json").write_text(json.dumps({"all": {"hosts": hosts}}))
+    inventory = ("-i", str(folder / "hosts.json"))
+    done = playbook(folder, str(folder / "identify.yml"), *inventory, "-c", "local", *options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    kept = {path.stem: json.loads(path.read_text()) for path in (folder / "nodes").iterdir()}
+    return done.stdout, kept
+
+
 # What makes ``roles`` print one JSON document.
 AS_JSON = {"ANSIBLE_STDOUT_CALLBACK": "ansible.posix.json"}
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import plays
 from cyclecloud_server import PASSWORD, SIZE, USERNAME, StandInCycleCloud, drop_after, stand_in
 
 ROOT = Path(__file__).parents[2]
@@ -52,25 +52,15 @@ def play(
         "cyclecloud_poll_seconds": 1,
         **variables,
     }
-    run = subprocess.run(
-        [
-            *(str(Path(sys.executable).parent / "ansible-playbook"), "-vvv", "-i", str(inventory)),
-            *("playbooks/cyclecloud.yml", str(after), "-e", json.dumps(extra), *arguments),
-        ],
-        cwd=ROOT,
+    run = plays.playbook(
+        tmp_path,
+        *("-vvv", "-i", str(inventory)),
+        *("playbooks/cyclecloud.yml", str(after), "-e", json.dumps(extra), *arguments),
         env={
-            **os.environ,
-            "ANSIBLE_NOCOLOR": "1",
-            "ANSIBLE_CACHE_PLUGIN_CONNECTION": str(tmp_path / "facts"),
-            "TRUEUP_RESULTS": str(tmp_path / "results"),
             "CYCLECLOUD_URL": cloud.url,
             "CYCLECLOUD_USERNAME": USERNAME,
             "CYCLECLOUD_PASSWORD": PASSWORD,
         },
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
     )
     assert PASSWORD not in run.stdout + run.stderr
     return run, {path.name: json.loads(path.read_text()) for path in known.iterdir()}

@@ -4,12 +4,11 @@ may use, and what a resumed run measures."""
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import plays
 import pytest
 import yaml
 from ansible.module_utils.trueup.benchmarks.devito import case
@@ -121,26 +120,16 @@ class Sweep:
         called = self.folder / "called"
         called.unlink(missing_ok=True)
         asked = [*argument_spec(case.OPTIONS)]
-        done = subprocess.run(
-            [
-                str(Path(sys.executable).with_name("ansible-playbook")),
-                *("--inventory", str(self.folder / "hosts.yml"), str(self.folder / "play.yml")),
-                *("-e", json.dumps(more), *arguments),
-            ],
+        done = plays.playbook(
+            self.folder,
+            *("--inventory", str(self.folder / "hosts.yml"), str(self.folder / "play.yml")),
+            *("-e", json.dumps(more), *arguments),
             env={
-                **os.environ,
-                "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
                 "ANSIBLE_LIBRARY": str(self.folder / "library"),
-                "ANSIBLE_CACHE_PLUGIN_CONNECTION": str(self.folder / "facts"),
-                "TRUEUP_RESULTS": str(self.folder / "results"),
                 "PARAMETERS": json.dumps(sorted(asked)),
                 "RECORD": str(ROOT / "tests" / "data" / "records" / "valid.json"),
                 "CALLED": str(called),
             },
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=False,
         )
         self.said = done.stdout + done.stderr
         lines = called.read_text().splitlines() if called.exists() else []

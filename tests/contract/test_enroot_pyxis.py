@@ -3,15 +3,13 @@ and its shell files with stand-ins. Nothing of this machine is changed."""
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
+import plays
 import pytest
-import yaml
 from role_plans import node
 from trueup.node.enroot_pyxis import read_look
 
@@ -33,7 +31,6 @@ def check(
 ) -> list[tuple[int, dict[str, str], str]]:
     """Of nodes in one play: exit status, path to content of what would be written, and what was
     said. A case is what the node is and the role's variables."""
-    play = {"hosts": "all", "gather_facts": False, "roles": ["enroot_pyxis"]}
     hosts = {
         f"n{number}": {
             "trueup_node": {**NODE, **node},
@@ -45,31 +42,10 @@ def check(
         }
         for number, (node, variables) in enumerate(cases)
     }
-    (folder / "play.yml").write_text(yaml.safe_dump([play]))
-    (folder / "hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": hosts}}))
-    done = subprocess.run(
-        [
-            str(Path(sys.executable).with_name("ansible-playbook")),
-            *("-i", "hosts.yml", "-c", "local", "--check", "--diff", "--tags", "configure"),
-            *("-e", f"ansible_python_interpreter={sys.executable}"),
-            "play.yml",
-        ],
-        cwd=folder,
-        env={
-            **os.environ,
-            "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
-            "ANSIBLE_ROLES_PATH": str(ROOT / "roles"),
-            "ANSIBLE_CACHE_PLUGIN": "memory",
-            "ANSIBLE_STDOUT_CALLBACK": "ansible.posix.json",
-            "TRUEUP_RESULTS": str(folder / "results"),
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    answer = json.loads(done.stdout)
-    tasks = [task["hosts"] for play in answer["plays"] for task in play["tasks"]]
-    return [_found(answer, [task[name] for task in tasks if name in task], name) for name in hosts]
+    options = ("--check", "--diff", "--tags", "configure")
+    play = {"roles": ["enroot_pyxis"]}
+    answer = plays.answer(plays.roles(folder, play, *options, hosts=hosts, env=plays.AS_JSON))
+    return [_found(answer, plays.results(answer, name), name) for name in hosts]
 
 
 def _found(

@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import plays
 import pytest
 import yaml
 from machines import root_of, topology_of
@@ -246,25 +245,11 @@ def _ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[int, dict[str, list[
     )
     logged = LOGGED.format(what="look", role="")
     (folder / "plays.yml").write_text(PLAYS.format(root=ROOT, logged=logged))
-    done = subprocess.run(
-        [
-            str(Path(sys.executable).with_name("ansible-playbook")),
-            *("--inventory", str(folder / "hosts.json"), str(folder / "plays.yml")),
-        ],
-        cwd=ROOT,
-        env={
-            **os.environ,
-            "ANSIBLE_ROLES_PATH": str(folder / "roles"),
-            # The tests may run as root.
-            "ANSIBLE_BECOME_ALLOW_SAME_USER": "1",
-            "ANSIBLE_CACHE_PLUGIN_CONNECTION": str(folder / "facts"),
-            "ANSIBLE_NOCOLOR": "1",
-            "TRUEUP_RESULTS": str(folder / "results"),
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=900,
+    done = plays.playbook(
+        folder,
+        *("--inventory", str(folder / "hosts.json"), str(folder / "plays.yml")),
+        # The tests may run as root.
+        env={"ANSIBLE_ROLES_PATH": str(folder / "roles"), "ANSIBLE_BECOME_ALLOW_SAME_USER": "1"},
     )
     print(done.stdout, done.stderr)
     begun: dict[str, list[str]] = {name: [] for name in NODES}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,34 +39,14 @@ class Identified:
 def _play(tmp_path_factory: pytest.TempPathFactory) -> Identified:
     """The playbook on this machine, which is all the nodes."""
     folder = tmp_path_factory.mktemp("identify")
-    after = folder / "after.yml"
-    after.write_text(
-        f"""---
-- ansible.builtin.import_playbook: {ROOT}/playbooks/identify.yml
-- name: Keep what came out
-  hosts: all
-  gather_facts: false
-  tasks:
-    - name: Write the fact and the groups
-      ansible.builtin.copy:
-        content: >-
-          {{{{ {{'node': ansible_facts['trueup_node'], 'groups': group_names}} | to_json }}}}
-        dest: "{folder}/{{{{ inventory_hostname }}}}.json"
-        mode: "0600"
-"""
-    )
     with contextlib.ExitStack() as stack:
         served = {name: stack.enter_context(serving(behave)) for name, (behave, _) in NODES.items()}
         hosts = {
             name: {"trueup_metadata_url": served[name][0], **given}
             for name, (_, given) in NODES.items()
         }
-        inventory = folder / "hosts.json"
-        inventory.write_text(json.dumps({"all": {"hosts": hosts}}))
-        run = plays.playbook(folder, str(after), "-i", str(inventory), *plays.LOCAL)
-    assert run.returncode == 0, run.stdout + run.stderr
-    kept = {name: json.loads((folder / f"{name}.json").read_text()) for name in NODES}
-    return Identified(run.stdout, kept, {name: len(served[name][1]) for name in NODES})
+        said, kept = plays.identify(folder, hosts, *plays.LOCAL)
+    return Identified(said, kept, {name: len(served[name][1]) for name in NODES})
 
 
 def test_a_node_joins_the_group_of_its_family(play: Identified) -> None:
@@ -84,7 +63,7 @@ def test_a_node_joins_the_group_of_its_family(play: Identified) -> None:
     assert node["catalog"]["memory_bandwidth_gbps"] == 350
     assert node["cores"] >= 1
     assert "hbv3: Standard_HB120rs_v3" in play.output
-    assert play.output.partition("Keep what came out")[0].count("changed: ") == 0
+    assert play.output.partition("Record what came out")[0].count("changed: ") == 0
 
 
 @pytest.mark.parametrize(

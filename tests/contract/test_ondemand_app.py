@@ -10,10 +10,10 @@ import os
 import shutil
 import socket
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
+import plays
 import pytest
 import yaml
 
@@ -94,7 +94,6 @@ def playbooks(
     folder: Path, cases: list[dict[str, Any]], *options: str
 ) -> list[tuple[int, int, str]]:
     """The same of several nodes in one play: ansible-playbook takes a second to start."""
-    play = {"hosts": "all", "gather_facts": False, "roles": ["ondemand_app"]}
     hosts = {
         f"node{number}": {
             "ondemand_app_dir": str(folder / "apps"),
@@ -105,35 +104,13 @@ def playbooks(
         }
         for number, variables in enumerate(cases)
     }
-    (folder / "play.yml").write_text(yaml.safe_dump([play]))
-    (folder / "hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": hosts}}))
-    done = subprocess.run(
-        [
-            str(Path(sys.executable).with_name("ansible-playbook")),
-            *("-i", "hosts.yml", "-c", "local"),
-            *("-e", f"ansible_python_interpreter={sys.executable}"),
-            *options,
-            "play.yml",
-        ],
-        cwd=folder,
-        env={
-            **os.environ,
-            "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
-            "ANSIBLE_ROLES_PATH": str(ROOT / "roles"),
-            "ANSIBLE_CACHE_PLUGIN": "memory",
-            "ANSIBLE_STDOUT_CALLBACK": "ansible.posix.json",
-            "TRUEUP_RESULTS": str(folder / "results"),
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    answer = json.loads(done.stdout)
-    tasks = [task["hosts"] for play in answer["plays"] for task in play["tasks"]]
+    play = {"roles": ["ondemand_app"]}
+    done = plays.roles(folder, play, *options, hosts=hosts, env=plays.AS_JSON)
+    answer = plays.answer(done)
     found = []
     for name in hosts:
         stats = answer["stats"][name]
-        said = " ".join(str(task[name].get("msg", "")) for task in tasks if name in task)
+        said = " ".join(str(result.get("msg", "")) for result in plays.results(answer, name))
         status = 2 if stats["failures"] or stats["unreachable"] else 0
         found.append((status, stats["changed"], said))
     assert done.returncode == max(status for status, _, _ in found), done.stderr

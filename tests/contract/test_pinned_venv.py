@@ -4,12 +4,12 @@ place. What is installed is a wheel of three files, so that nothing is fetched."
 from __future__ import annotations
 
 import hashlib
-import os
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
+import plays
 import pytest
 import yaml
 
@@ -48,38 +48,15 @@ def _play(tmp_path: Path) -> Path:
     }
     task = {"ansible.builtin.include_role": {"name": "pinned_venv"}, "vars": variables}
     (tasks / "main.yml").write_text(yaml.safe_dump([task]))
-    play = {"hosts": "all", "roles": ["user"]}
-    (tmp_path / "play.yml").write_text(yaml.safe_dump([play]))
     return tmp_path / "play.yml"
 
 
 def run(play: Path, *options: str, python: str = sys.executable) -> tuple[int, int, str]:
     """Exit status, how many tasks said changed, and all that was said."""
-    done = subprocess.run(
-        [
-            str(Path(sys.executable).with_name("ansible-playbook")),
-            *("-i", "localhost,", "-c", "local", "-e", f"python={python}"),
-            *("-e", f"ansible_python_interpreter={sys.executable}"),
-            *options,
-            str(play),
-        ],
-        cwd=play.parent,
-        env={
-            **os.environ,
-            "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
-            "ANSIBLE_ROLES_PATH": f"{play.parent / 'roles'}:{ROOT / 'roles'}",
-            "TRUEUP_RESULTS": str(play.parent / "results"),
-            "ANSIBLE_CACHE_PLUGIN": "memory",
-            "ANSIBLE_NOCOLOR": "1",
-        },
-        capture_output=True,
-        text=True,
-        timeout=900,
-        check=False,
-    )
-    said = done.stdout + done.stderr
-    changed = said.rpartition("changed=")[2].split()[0] if "changed=" in said else "-1"
-    return done.returncode, int(changed), said
+    path = {"ANSIBLE_ROLES_PATH": f"{play.parent / 'roles'}:{ROOT / 'roles'}"}
+    given = ("-e", f"python={python}")
+    user = {"gather_facts": True, "roles": ["user"]}
+    return plays.counted(plays.roles(play.parent, user, *given, *options, env=path))
 
 
 def installed(play: Path) -> str:

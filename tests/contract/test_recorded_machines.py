@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import json
-import os
 import shlex
 import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import plays
 import pytest
 import yaml
 from machines import DATA, build, description
@@ -125,22 +124,6 @@ def _stand_ins(folder: Path, like: str, printed: str | None) -> Path:
 def _play(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any]]:
     """What one play over all machines printed, and each node's fact and groups."""
     folder = tmp_path_factory.mktemp("machines")
-    (folder / "nodes").mkdir()
-    (folder / "after.yml").write_text(
-        f"""---
-- ansible.builtin.import_playbook: {ROOT}/playbooks/identify.yml
-- name: Keep what came out
-  hosts: all
-  gather_facts: false
-  tasks:
-    - name: Write the fact and the groups
-      ansible.builtin.copy:
-        content: >-
-          {{{{ {{'node': ansible_facts['trueup_node'], 'groups': group_names}} | to_json }}}}
-        dest: "{folder}/nodes/{{{{ inventory_hostname }}}}.json"
-        mode: "0600"
-"""
-    )
     hosts: dict[str, dict[str, str]] = {}
     with contextlib.ExitStack() as stack:
         for name in (*SIZES, *FAULTS):
@@ -154,30 +137,10 @@ def _play(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any]
                 "trueup_procfs_root": str(root / "proc"),
                 "ansible_python_interpreter": str(_stand_ins(root / "bin", like, printed)),
             }
-        inventory = folder / "inventory.json"
-        inventory.write_text(json.dumps({"all": {"hosts": hosts}}))
-        run = subprocess.run(
-            [
-                str(Path(sys.executable).parent / "ansible-playbook"),
-                *(str(folder / "after.yml"), "-i", str(inventory), "-c", "local"),
-            ],
-            cwd=ROOT,
-            env={
-                **os.environ,
-                "ANSIBLE_NOCOLOR": "1",
-                "ANSIBLE_CACHE_PLUGIN_CONNECTION": str(folder / "facts"),
-                "TRUEUP_RESULTS": str(folder / "results"),
-            },
-            capture_output=True,
-            text=True,
-            timeout=900,
-            check=False,
-        )
-    assert run.returncode == 0, run.stdout + run.stderr
-    kept = {path.stem: json.loads(path.read_text()) for path in (folder / "nodes").iterdir()}
+        said, kept = plays.identify(folder, hosts)
     for name, about in kept.items():
         about["topology"] = read_topology(str(folder / name / "sys"))
-    return run.stdout, kept
+    return said, kept
 
 
 @pytest.fixture(name="nodes")
