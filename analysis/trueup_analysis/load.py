@@ -126,7 +126,7 @@ def _impossible(record: Record) -> str | None:
     try:
         datetime.fromisoformat(record.started_at)
     except ValueError:
-        return f"started_at {record.started_at} is no date and time"
+        return f"started_at {record.started_at} is not a date and time"
     ends: dict[tuple[str, Any, Any], dict[Any, float]] = {}
     for row in record.metrics:
         if why := _out_of_range(row):
@@ -146,7 +146,7 @@ def _out_of_range(row: MetricRow) -> str | None:
     if row.value < 0 and row.direction != "none":
         return "not at least 0"
     least = _LEAST if above else 0.0
-    return None if least <= abs(row.value) <= _MOST else "which nobody can have measured"
+    return None if least <= abs(row.value) <= _MOST else "which is out of range"
 
 
 class Manifest(msgspec.Struct, frozen=True):

@@ -173,8 +173,8 @@ class Pricing:
     def warnings(self) -> list[str]:
         size = self._terms.as_size
         as_size = (
-            f"Priced as {size}, whatever machine ran it: a statement on that price, not on that"
-            " machine."
+            f"Priced as {size}: run times are those of the machine that ran, prices those of"
+            f" {size}."
         )
         return [*([] if size is None else [as_size]), *_filled(self._warnings)]
 
@@ -246,7 +246,8 @@ class Pricing:
     def _judge(self, found: Quote, size: str, region: str, offer: str) -> None:
         if not found.date:
             self._warn(
-                f"Undated {offer} prices in {region}, to be taken as a hint ({found.source}):", size
+                f"{offer} prices in {region} have no date and may be old ({found.source}):",
+                size,
             )
         if "test fixture" in found.notes:
             self._warn(f"The catalog marks the {offer} price in {region} '{found.notes}':", size)

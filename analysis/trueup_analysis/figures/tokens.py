@@ -241,7 +241,7 @@ def costs(
         if used > billed:
             warnings.append(
                 f"{row['case']} says {used} GPUs, yet {nodes} x {row['vm_size']} has {billed}:"
-                " no share of the GPUs can be said."
+                " the share of the GPUs is unknown."
             )
         elif used:
             share = used / billed

@@ -239,8 +239,8 @@ def _sweeps(totals: pd.DataFrame) -> Sheet:
         rows=rows,
         notes=[
             (
-                "What is billed is node-hours. The sum of run times is not node-hours: it leaves"
-                " the node count out, and 'US$ by the sum' is what it would make of the price."
+                "Azure bills node-hours. The sum of run times leaves out the node count; 'US$ by"
+                " the sum' is that sum x the price."
             )
         ],
         facts={"kind": "sweeps"},

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 _NEVER: Final = "never at this rate"
 WHOLE_VM: Final = (
-    "What is billed is the whole VM, whatever part of it works: nodes x US$ an hour / tokens in an"
+    "Azure bills the whole VM, however many of its GPUs work: nodes x US$ an hour / tokens in an"
     " hour at the measured rate."
 )
 _BY_SHARE: Final = (
     "These hold only when the other GPUs of the VM do the same work at the same rate: US$ an hour x"
-    " GPUs used / GPUs of the VM. What is billed is the whole VM."
+    " GPUs used / GPUs of the VM. Azure bills the whole VM."
 )
 _percent = partial(units.percent, digits=1)
 _WHOLE_FROM: Final = 1000

@@ -79,12 +79,12 @@ def rates(**changes: float) -> list[dict[str, Any]]:
     [
         (timed(0.0), "run_time is 0 s, not above 0"),
         (timed(-1.0), "run_time is -1 s, not above 0"),
-        (timed(1e-300), "run_time is 1e-300 s, which nobody can have measured"),
-        (timed(1e300), "run_time is 1e+300 s, which nobody can have measured"),
+        (timed(1e-300), "run_time is 1e-300 s, which is out of range"),
+        (timed(1e300), "run_time is 1e+300 s, which is out of range"),
         (made.record(metrics=rates(flop_rate=-1.0)), "flop_rate is -1 flop/s, not at least 0"),
         (
             made.record(started_at="2026-99-99T99:99:99Z"),
-            "started_at 2026-99-99T99:99:99Z is no date and time",
+            "started_at 2026-99-99T99:99:99Z is not a date and time",
         ),
         (made.record(node_count=10**30), "node_count"),
         (

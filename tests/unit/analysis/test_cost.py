@@ -133,9 +133,8 @@ def test_an_undated_price_counts_only_alone_and_is_said_to_be_undated(tmp_path: 
     loaded = measured(tmp_path, [made.record()])
     result = table(loaded, prices=prices(("eastus", "payg", 9.0, "")))
     assert result.table["usd_per_hour"].to_list() == [9.0]
-    assert result.warnings == [
-        f"Undated payg prices in eastus, to be taken as a hint (made ): {SIZE}."
-    ]
+    [warning] = result.warnings
+    assert [word in warning for word in ("payg", "eastus", "no date", SIZE)] == [True] * 4
 
 
 @pytest.mark.parametrize(
@@ -195,7 +194,7 @@ def test_priced_as_another_size_is_said_to_be_so(tmp_path: Path) -> None:
     loaded = measured(tmp_path, [made.record(3600.0, vm_size=None, region=None, offer=None)])
     result = table(loaded, prices=read_prices(PRICES), terms=Terms(as_size=SIZE, region="eastus"))
     assert result.table["usd_per_run"].to_list() == [3.60]
-    assert result.warnings[0].startswith(f"Priced as {SIZE}, whatever machine ran it")
+    assert result.warnings[0].startswith(f"Priced as {SIZE}")
 
 
 @pytest.mark.parametrize("price", [0.0, -1.0, float("nan"), float("inf")])

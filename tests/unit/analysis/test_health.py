@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import xml.etree.ElementTree as ET
 from collections import Counter
 from dataclasses import replace
@@ -91,7 +92,7 @@ def test_a_sweep_is_judged_at_the_size_that_is_named_and_not_by_its_average() ->
 def test_a_sweep_that_ends_before_that_size_has_no_verdict() -> None:
     found = verdicts.judge_case(case("nccl", busbw(100.0, 1024), parameters=NVLINK), FACTS)
     assert {(item.verdict, item.measured, item.reason) for item in found} == {
-        ("no verdict", None, f"not measured at {size} bytes, which is what is expected")
+        ("no verdict", None, f"{size} bytes are judged, and were not measured")
         for size in (8 * GIB, 4 * GIB)
     }
 
@@ -115,7 +116,7 @@ def test_bits_and_bytes_are_never_compared() -> None:
     found = verdicts.judge_case(case("nccl", wrong, parameters=NVLINK), FACTS)
     [verdict] = [item for item in found if item.message_bytes == 8 * GIB]
     assert (verdict.verdict, verdict.measured) == ("no verdict", None)
-    assert verdict.reason == "recorded in bit/s, expected in byte/s: these cannot be compared"
+    assert re.findall(r"\w+/s", str(verdict.reason)) == ["bit/s", "byte/s"]
     with pytest.raises(BadInput, match="GB/s and Gb/s measure different things"):
         Quantity(25, "GB/s").to("Gb/s")
     assert Quantity(200, "Gb/s").to("bit/s").value == 200e9
@@ -356,7 +357,7 @@ def test_what_is_said_of_the_driver_and_the_pair_says_why(examined: Health) -> N
         "nvidia_driver is 570.211.01, and 599 of 600 nodes of this size have 580.173.02"
     )
     [pair] = examined.groups
-    assert pair.reason == "each of the two is fast with others: look at the way between them"
+    assert "both are fast with other nodes" in str(pair.reason)
 
 
 def pairs_of(bad: set[tuple[int, int]], nodes: int = 8, device: str = "mlx5_ib0") -> list[Case]:
@@ -495,7 +496,7 @@ def test_two_nodes_alone_are_blamed_as_a_pair() -> None:
     health = examine(pairs_of({(0, 1)}, nodes=2), FACTS)
     [verdict] = health.verdicts
     assert (verdict.nodes, verdict.verdict) == (("n0", "n1"), "fail")
-    assert verdict.reason == "look at the way between them, and measure each with other nodes"
+    assert "measure each with other nodes" in str(verdict.reason)
 
 
 def test_an_outlier_is_a_warning_even_where_nothing_is_expected() -> None:

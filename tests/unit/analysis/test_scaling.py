@@ -185,7 +185,7 @@ def test_different_work_size_or_version_is_another_series(
     assert [len(item.table) for item in found] == [1, 1]
     assert found[0].warnings == []
     assert found[0].notes[0] == (
-        "Only one count of cores was measured, so nothing can be said about scaling."
+        "Only one count of cores was measured: there is no scaling to show."
     )
 
 
@@ -454,7 +454,7 @@ def test_a_run_that_never_reached_the_judged_size_is_apart(tmp_path: Path) -> No
     assert (whole.message_bytes, best(whole, "median")) == (16 * GIB, [480e9, 470e9])
     assert (short.message_bytes, best(short, "median")) == (4 * GIB, [300e9])
     assert whole.title != short.title
-    note = "Judged at 16 GiB, which these runs did not reach; 4 GiB is their largest."
+    note = "The judged size is 16 GiB; the largest measured size is 4 GiB."
     assert (note in short.notes, note in whole.notes) == (True, False)
 
 
@@ -495,7 +495,7 @@ def test_many_nodes_of_one_case_are_one_row(tmp_path: Path) -> None:
         (made.record(), r"no nccl record with outcome ok among 1 records \(devito 1\)"),
         (
             collective(1, 1e9, metrics=[made.figure("algbw", 1e9, "byte/s", "higher")]),
-            r"1 nccl record with outcome ok, but none holds bus bandwidth \(busbw\) .* hold algbw",
+            r"1 nccl record with outcome ok, but none has bus bandwidth \(busbw\) .* have algbw",
         ),
     ],
 )

@@ -120,7 +120,7 @@ def _lacking(cases: Sequence[Case], nodes: Sequence[str], required: Sequence[str
             case="",
             verdict="not measured",
             what=benchmark,
-            reason=f"{benchmark} is required, and there is no record of it",
+            reason=f"{benchmark} is required, and has no record",
         )
         for node in nodes
         for benchmark in required

@@ -134,9 +134,9 @@ def pairs(found: Iterable[Case], expectations: Expectations) -> list[Verdict]:
 
     A pair is bad that is below what is expected, or an outlier among the pairs of its size and
     adapter. A node is blamed that is in at least two bad pairs, which are more than half of its
-    pairs, if most of its partners in these are well with others: where all are slow, nobody is to
-    blame. A bad pair without such a node stands for itself: the way between the two is to be looked
-    at, not the nodes.
+    pairs, if most of its partners in these are fast with others: where all are slow, no node is to
+    blame. A bad pair without such a node stands for itself: the path between the two is to be
+    checked, not the nodes.
     """
     groups: dict[tuple[object, ...], list[tuple[Case, Figure]]] = defaultdict(list)
     for case, figure in _compared(found, _PAIR):
@@ -170,7 +170,7 @@ def _reduce(members: Sequence[tuple[Case, Figure]], expectations: Expectations) 
                 replace(
                     _outlier(case, figure, middle, len(members)),
                     verdict="no verdict",
-                    reason="nothing is expected of this pair",
+                    reason="the catalog has no expectation for this pair",
                 )
             ]
     blamed, rest = _blame(bad, [case.nodes for case, _ in members])
@@ -219,13 +219,13 @@ def _of_node(node: str, its: Sequence[Verdict], totals: Mapping[str, int]) -> Ve
         worst,
         nodes=(node,),
         what=f"{worst.what}, in pairs",
-        reason=f"{len(its)} of its {totals[node]} pairs are slow, and most of the other nodes of"
-        " these are well with others",
+        reason=f"{len(its)} of its {totals[node]} pairs are slow; most of its partners are fast"
+        " with other nodes",
     )
 
 
 def _of_pair(item: Verdict, others_fast: bool) -> Verdict:
-    reason = "look at the way between them, and measure each with other nodes"
+    reason = "check the path between them, and measure each with other nodes"
     if others_fast:
-        reason = "each of the two is fast with others: look at the way between them"
+        reason = "both are fast with other nodes: check the path between them"
     return replace(item, what=f"{item.what}, between these two", reason=reason)

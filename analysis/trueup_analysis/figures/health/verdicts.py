@@ -121,7 +121,9 @@ def judge_case(case: Case, expectations: Expectations) -> list[Verdict]:
     fitting = [item for item in expected if item.applies(case.parameters, len(case.nodes))]
     if not fitting:
         what = "; ".join(dict.fromkeys(_needs(item) for item in expected))
-        return [_whole(case, "no verdict", f"expected is {what}, and this case is another")]
+        return [
+            _whole(case, "no verdict", f"no expectation fits this case; the catalog has {what}")
+        ]
     return _figures(case, fitting)
 
 
@@ -199,9 +201,9 @@ def _against(case: Case, expectation: Expectation) -> list[Verdict]:
     judged = [figure for figure in sized if figure.statistic in wanted]
     if not judged:
         if named and not sized:
-            why = f"not measured at {expectation.message_bytes} bytes, which is what is expected"
+            why = f"{expectation.message_bytes} bytes are judged, and were not measured"
         elif sized:
-            why = f"the {expectation.statistic or 'median'} is expected, and was not measured"
+            why = f"the {expectation.statistic or 'median'} is judged, and was not measured"
         else:
             why = f"{expectation.metric} was not measured"
         return [_figureless(case, expectation, why)]
@@ -216,10 +218,10 @@ def of_figure(case: Case, item: Expectation, figure: Figure) -> Verdict:
     """The verdict on one figure; none on one of another dimension, or that is no number."""
     unit = item.expected.base_unit
     if figure.unit != unit:
-        why = f"recorded in {figure.unit}, expected in {unit}: these cannot be compared"
+        why = f"the record is in {figure.unit}, the expectation in {unit}"
         return _figureless(case, item, why)
     if not math.isfinite(figure.value):
-        return _figureless(case, item, f"recorded is {figure.value}, which is no figure")
+        return _figureless(case, item, f"the recorded value {figure.value} is not a number")
     word = _compare(figure.value, item)
     return _expected(
         case,

@@ -129,7 +129,7 @@ def not_reached(rows: pd.DataFrame) -> list[str]:
         return []
     sizes = " and ".join(units.size_of(int(size)) for size in sorted(set(missed)))
     reached = units.size_of(int(rows["message_bytes"].iloc[0]))
-    return [f"Judged at {sizes}, which these runs did not reach; {reached} is their largest."]
+    return [f"The judged size is {sizes}; the largest measured size is {reached}."]
 
 
 def stops_paying(points: list[Point], raw: Raw, threshold: float) -> str | None:

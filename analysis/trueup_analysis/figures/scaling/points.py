@@ -66,8 +66,8 @@ def points(
         names = loaded.metrics.loc[loaded.metrics["record"].isin(chosen["record"]), "name"]
         held = ", ".join(sorted(set(names))) or "no figure"
         message = (
-            f"{units.plural(len(chosen), f'{benchmark} record')} with outcome ok, but none holds"
-            f" {wanted} above 0, which its scaling is judged by; they hold {held}"
+            f"{units.plural(len(chosen), f'{benchmark} record')} with outcome ok, but none has"
+            f" {wanted} above 0, so there is no scaling; they have {held}"
         )
         raise BadInput(message)
     beside = ("flop_rate", "point_rate", "roofline_fraction", "halo_share", "published_speedup")

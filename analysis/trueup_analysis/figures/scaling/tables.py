@@ -231,7 +231,7 @@ def _series(raw: Raw, title: str, *, baseline: int | None, threshold: float) -> 
     steps = [Point(**values) for values in rows_of(best, Point.__slots__)]
     if len(steps) == 1:
         notes.insert(
-            0, f"Only one count of {axis(over)} was measured, so nothing can be said about scaling."
+            0, f"Only one count of {axis(over)} was measured: there is no scaling to show."
         )
     return Series(
         kind="weak" if raw.flat else raw.kind,
