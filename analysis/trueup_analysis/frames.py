@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd
-
 from . import units
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    import pandas as pd
 
     from .load import Loaded
 
@@ -21,7 +21,7 @@ def figures(loaded: Loaded, names: Sequence[tuple[str, str | None]]) -> pd.DataF
     """
     wanted = loaded.metrics[loaded.metrics["name"].isin({name for name, _ in names})]
     wanted = wanted[wanted["message_bytes"].isna() & wanted["device"].isna()]
-    out = pd.DataFrame(index=loaded.cases["record"])
+    out = loaded.cases.set_index("record")[[]]
     for name, statistic in names:
         rows = wanted[wanted["name"] == name]
         if statistic in (None, "median"):

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .. import units
 from ..figures.pooling import work_priced
-from ..figures.prices import GIVEN
 from ..figures.views import names_of, view_of
 from ..frames import rows_of
-from .sheet import Column, Sheet, four, price, short_size, three, times, unshown
+from .sheet import Column, Sheet, four, price, short_size, source_of, three, times, unshown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -194,17 +193,10 @@ def _price_notes(table: pd.DataFrame) -> list[str]:
     priced = table[table["usd_per_hour"].notna()]
     usd = set(table["usd_per_hour"])
     what = f"{units.money(usd.pop())} US$ per node-hour" if len(usd) == 1 else "USD"
-    notes = []
-    for row in rows_of(priced, ("region", "os", "offer", "price_date", "price_source")):
-        if row["price_source"] == GIVEN:
-            notes.append(f"Prices: {what}, {GIVEN}.")
-            continue
-        date = row["price_date"] or "unknown date"
-        notes.append(
-            f"Prices: {what}, {row['region']}, {row['os']}, {row['offer']}, as of {date},"
-            f" {row['price_source']}."
-        )
-    return list(dict.fromkeys(notes))
+    keys = ("region", "os", "offer", "price_date", "price_source")
+    return list(
+        dict.fromkeys(f"Prices: {what}, {source_of(row)}." for row in rows_of(priced, keys))
+    )
 
 
 def _best(table: pd.DataFrame) -> list[str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from .. import units
 from ..figures.prices import GIVEN
 from ..frames import rows_of
-from .sheet import Column, Sheet, price, short_size, unshown, worded
+from .sheet import Column, Sheet, price, short_size, source_of, unshown, worded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -181,14 +181,9 @@ def _prices(rows: Sequence[dict[str, Any]]) -> list[str]:
     for row in rows:
         if row["usd_per_hour"] is None:
             continue
-        if row["price_source"] == GIVEN:
-            sizes.setdefault(GIVEN, [])
-            continue
-        where = (
-            f"{row['region']}, {row['os']}, {row['offer']}, as of"
-            f" {row['price_date'] or 'unknown date'}, {row['price_source']}"
-        )
-        sizes.setdefault(where, []).append(short_size(row["vm_size"]))
+        of = sizes.setdefault(source_of(row), [])
+        if row["price_source"] != GIVEN:
+            of.append(short_size(row["vm_size"]))
     return [
         f"Prices{' of ' if of else ''}{', '.join(dict.fromkeys(of))}: USD, {where}."
         for where, of in sizes.items()
