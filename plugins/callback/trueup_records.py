@@ -173,24 +173,20 @@ class CallbackModule(CallbackBase):
         if why:
             self._stop(f"no report: {why}")
 
-    def _write_manifest(
-        self,
-        *,
-        hosts: dict[str, Any] | None = None,
-        failed_in: dict[str, str] | None = None,
-        skipped: list[dict[str, str]] | None = None,
-        chosen: dict[str, Any] | None = None,
-        finished_at: str | None = None,
-    ) -> None:
-        """Write ``run.json``; a play that measured nothing has no run and leaves none."""
+    def _write_manifest(self, finished_at: str | None = None, **told: Any) -> None:
+        """Write ``run.json``; a play that measured nothing has no run and leaves none.
+
+        Args:
+            told: hosts, failed_in, skipped and chosen, at the end of a run.
+        """
         if not self._run_id or ansible.context.CLIARGS.get("check"):
             return
         target = Path(self.get_option("results_dir")) / self._run_id / "run.json"
         before = _read(target)
-        known = before.get("hosts", {})
+        known, hosts = before.get("hosts", {}), told.get("hosts", {})
         # Where a host failed counts until it takes part again.
         failures = before.get("failed_in", {}).items()
-        earlier = {host: where for host, where in failures if host not in (hosts or {})}
+        earlier = {host: where for host, where in failures if host not in hosts}
         manifest = {
             "schema": "trueup.run/1",
             "run_id": self._run_id,
@@ -200,10 +196,10 @@ class CallbackModule(CallbackBase):
             "finished_at": finished_at,
             # Each play adds its own. A run that an older release began names those with a task.
             "expected": sorted(self._play_hosts.union(before.get("expected", known))),
-            "hosts": {**known, **(hosts or {})},
-            "failed_in": {**earlier, **(failed_in or {})},
-            "skipped": _joined(before.get("skipped", []), skipped or []),
-            "chosen": {**before.get("chosen", {}), **(chosen or {})},
+            "hosts": {**known, **hosts},
+            "failed_in": {**earlier, **told.get("failed_in", {})},
+            "skipped": _joined(before.get("skipped", []), told.get("skipped", [])),
+            "chosen": {**before.get("chosen", {}), **told.get("chosen", {})},
             "warnings": _joined(before.get("warnings", []), self._warnings),
         }
         try:
