@@ -93,13 +93,7 @@ def read_published(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
             of = "vLLM" if row["benchmark"] == _VLLM else "Devito"
             raise BadInput(f"{where}: {what} is not known for {of}")
         name, factor, unit, direction, statistic = metric
-        key = (
-            row["system"],
-            row["benchmark"],
-            row["configuration"],
-            row["nodes"],
-            row["cores_or_gpus"],
-        )
+        key = tuple(row[name] for name in _COLUMNS[:5])
         case = found.get(key)
         if case is None:
             case = found[key] = _CASES[row["benchmark"]](row, where)
@@ -158,13 +152,8 @@ def read_storage(path: Path) -> list[dict[str, Any]]:
 def _metric(
     name: str, value: float, unit: str, direction: str, statistic: str = "single"
 ) -> dict[str, Any]:
-    return {
-        "name": name,
-        "value": value,
-        "unit": unit,
-        "direction": direction,
-        "statistic": statistic,
-    }
+    keys = ("name", "value", "unit", "direction", "statistic")
+    return dict(zip(keys, (name, value, unit, direction, statistic), strict=True))
 
 
 def _add_total(case: dict[str, Any]) -> None:

@@ -33,6 +33,9 @@ _PUBLISHED_NOTE = (
 _PEAK_NOTE = "Peak: 312 TFLOP/s, BF16 and FP16 of an A100, dense (NVIDIA's datasheet)."
 
 
+_SHAPE = ("layers", "hidden_size", "sequence_length", "vocabulary_size")
+
+
 def _tera(value: Any) -> str:
     return units.UNKNOWN if value is None else units.measure(value / 1e12)
 
@@ -69,10 +72,7 @@ def counts(
         notes=[_NOTES + heads],
         facts={
             "kind": "flops",
-            "layers": model.layers,
-            "hidden_size": model.hidden_size,
-            "sequence_length": model.sequence_length,
-            "vocabulary_size": model.vocabulary_size,
+            **{name: getattr(model, name) for name in _SHAPE},
             "global_batch": batch,
             "gpus": gpus,
             "parameters": parameters,

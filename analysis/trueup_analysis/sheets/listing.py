@@ -69,38 +69,22 @@ def records(
 
 
 def _row(case: Case, found: Headline | None) -> dict[str, Any]:
-    return {
-        "benchmark": case.benchmark,
-        "case": case.case,
-        "outcome": case.outcome,
+    nodes = case.nodes
+    few = len(nodes) <= _NODES_SHOWN
+    row = {
+        **vars(case),
         "nodes": case.node,
-        "shown_nodes": case.node
-        if len(case.nodes) <= _NODES_SHOWN
-        else f"{case.nodes[0]} and {len(case.nodes) - 1} more",
-        "vm_size": case.vm_size,
-        "cores": case.cores,
-        "figure": None if found is None else figure_text(found),
-        "reason": case.reason,
-        "run_id": case.run_id,
-        "region": case.region,
-        "offer": case.offer,
-        "node_count": case.node_count,
-        "ranks": case.ranks,
+        "shown_nodes": case.node if few else f"{nodes[0]} and {len(nodes) - 1} more",
         "threads_per_rank": case.threads,
-        "gpus": case.gpus,
-        "started_at": case.started_at,
         "duration_seconds": case.duration,
-        "name": None if found is None else found.measure.metric,
-        "value": None if found is None else found.value,
-        "unit": None if found is None else found.measure.unit,
-        "message_bytes": None if found is None else found.message_bytes,
-        "device": None if found is None else found.device,
         "command": " ".join(case.command) or None,
-        "source": case.source,
-        "raw_path": case.raw_path,
-        "provenance": case.provenance,
         "mark": "" if case.outcome == "ok" else "bad",
     }
+    if found is None:
+        return row
+    measure = found.measure
+    head = {"figure": figure_text(found), "name": measure.metric, "unit": measure.unit}
+    return row | vars(found) | head
 
 
 def figure_text(found: Headline) -> str:

@@ -210,19 +210,10 @@ def _series(raw: Raw, title: str, *, baseline: int | None, threshold: float) -> 
     table["serial_fraction"] = _karp_flatt(table["speedup"], ratio) if strong else float("nan")
     best = table[table["best"]].reset_index(drop=True)
     amdahl = usl = None
-    notes = ["Amdahl and universal scalability are laws of fixed work: not fitted to weak scaling."]
-    if raw.flat:
-        parts = [measure.label, "that of the baseline"]
-        share = " / ".join(parts if direction == "higher" else reversed(parts))
-        sentence = (
-            f"{capital(measure.label)} stays the same where scaling is perfect: efficiency is"
-            f" {share}. Laws of fixed work are not fitted."
-        )
-        notes = [sentence] if len(best) > 1 else []
+    notes = _not_fitted(raw, len(best))
     if strong:
         amdahl, usl, notes = fit_laws(counts, best["speedup"].to_list(), base=base, over=axis(over))
-    notes += settings(best, raw)
-    notes += not_reached(rows)
+    notes += [*settings(best, raw), *not_reached(rows)]
     if best["n"].isna().all():
         notes.append(
             "The source does not say how often each run was repeated: n and spread are unknown."
@@ -256,6 +247,22 @@ def _series(raw: Raw, title: str, *, baseline: int | None, threshold: float) -> 
         flat=raw.flat,
         message_bytes=raw.message_bytes,
     )
+
+
+def _not_fitted(raw: Raw, counts: int) -> list[str]:
+    """Why no law is fitted to a series whose work grows, or whose figure should stay the same."""
+    if not raw.flat:
+        return [
+            "Amdahl and universal scalability are laws of fixed work: not fitted to weak scaling."
+        ]
+    measure = raw.measure
+    parts = [measure.label, "that of the baseline"]
+    share = " / ".join(parts if measure.direction == "higher" else reversed(parts))
+    sentence = (
+        f"{capital(measure.label)} stays the same where scaling is perfect: efficiency is"
+        f" {share}. Laws of fixed work are not fitted."
+    )
+    return [sentence] if counts > 1 else []
 
 
 def _pooled(rows: pd.DataFrame, raw: Raw) -> pd.DataFrame:
