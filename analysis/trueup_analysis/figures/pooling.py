@@ -373,13 +373,11 @@ def _differing(view: View | None, rows: Sequence[Mapping[str, Any]]) -> list[str
     """The parameters by which the work of rows differs."""
     if len({row["work"] for row in rows}) == 1:
         return []
-    held = dict.fromkeys(name for row in rows for name in row["parameters"])
+    of_rows = [row["parameters"] for row in rows]
+    held = dict.fromkeys(name for one in of_rows for name in one)
     named = [] if view is None else [name for name in view.apart if name in held]
-    return [
-        name
-        for name in named or (name for name in held if name not in HOW)
-        if len({str(row["parameters"].get(name)) for row in rows}) > 1
-    ]
+    names = named or [name for name in held if name not in HOW]
+    return [name for name in names if len({str(one.get(name)) for one in of_rows}) > 1]
 
 
 def _layout(row: Mapping[str, Any]) -> str:

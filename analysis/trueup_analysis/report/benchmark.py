@@ -16,7 +16,7 @@ from ..units import in_unit, plural, size_of
 from .charts import charts
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from trueup.view import Measure, View
 
@@ -109,12 +109,7 @@ def figures_sheet(found: Sequence[Group], judged: Judged) -> Sheet:
     rows = [_row(group, found, view, judged) for group in found]
     _mark_best(rows, found)
     heads = _headlines(found)
-    others = [
-        measure
-        for measure in view.figures
-        if any(row.get(_key(measure)) is not None for row in rows)
-        and _key(measure) not in {_key(one) for one in heads}
-    ]
+    others = _others(view, heads, rows)
     sizes = len({row["vm_size"] for row in rows})
     told_apart = _told_apart(rows)
     columns = [
@@ -153,6 +148,19 @@ def figures_sheet(found: Sequence[Group], judged: Judged) -> Sheet:
         marks="mark",
         name=f"{found[0].benchmark}-figures",
     )
+
+
+def _others(
+    view: View, heads: Sequence[Measure], rows: Sequence[Mapping[str, Any]]
+) -> list[Measure]:
+    """The figures beside the headline that any row holds."""
+    taken = {_key(one) for one in heads}
+    keyed = {_key(measure): measure for measure in view.figures}
+    return [
+        measure
+        for key, measure in keyed.items()
+        if key not in taken and any(row.get(key) is not None for row in rows)
+    ]
 
 
 def _headline_columns(measure: Measure) -> list[Column]:

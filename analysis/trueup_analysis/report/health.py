@@ -66,21 +66,22 @@ class NodeHealth:
     def sentence(self) -> str:
         """Whether all is well, in a few words for the title of the page."""
         counts, total = self.counts, len(self.words)
-        if total == 1 and counts["fail"]:
+        nodes = plural(total, "node")
+        failed, lost = counts["fail"], counts["not measured"]
+        if total == 1 and failed:
             return "the node fails"
-        if counts["fail"] or counts["not measured"]:
-            verb = "fails" if counts["fail"] == 1 else "fail"
-            bad = f"{counts['fail']:,} of {plural(total, 'node')} {verb}" if counts["fail"] else ""
-            lost = f"{counts['not measured']:,}"
-            lost += " not measured" if bad else f" of {plural(total, 'node')} not measured"
-            return ", ".join(filter(None, (bad, lost if counts["not measured"] else "")))
+        if failed:
+            more = f", {lost:,} not measured" if lost else ""
+            return f"{failed:,} of {nodes} {'fails' if failed == 1 else 'fail'}{more}"
+        if lost:
+            return f"{lost:,} of {nodes} not measured"
         if counts["warn"]:
-            return f"{counts['warn']:,} of {plural(total, 'node')} with warnings, none fails"
+            return f"{counts['warn']:,} of {nodes} with warnings, none fails"
         if counts["pass"] == total:
             return "the node passes" if total == 1 else f"all {total:,} nodes pass"
         if not counts["pass"]:
             return "no verdict on health"
-        return f"{counts['pass']:,} of {plural(total, 'node')} pass, the others have no verdict"
+        return f"{counts['pass']:,} of {nodes} pass, the others have no verdict"
 
 
 def node_health(health: Health, expected: Sequence[ExpectedNode]) -> NodeHealth:

@@ -36,6 +36,8 @@ OFF_AZURE: Final = "taken for a machine outside Azure"
 _LINES: Final = 8
 _NAMES: Final = 8
 _TILES: Final = 12
+# How a machine says nothing.
+_NOT_SAID: Final = (None, "", UNKNOWN, units.UNKNOWN)
 _GIB: Final = 1024**3
 _MIB: Final = 1024**2
 
@@ -267,25 +269,25 @@ def unique(texts: Iterable[str]) -> list[str]:
 
 def facts(loaded: Loaded, cases: Sequence[Case], measured_on: Sequence[Machine]) -> list[Fact]:
     ours = [case for case in cases if case.measured] or list(cases)
-    versions: dict[str, set[str]] = {}
-    for case in ours:
-        for name, version in case.software.items():
-            versions.setdefault(name, set()).add(_short_version(version))
-    software = ", ".join(
-        f"{name} {' and '.join(sorted(versions[name]))}" for name in sorted(versions)
-    )
-    facts = []
+    facts = [Fact("Machines", f"{len(measured_on)}, listed under Machines")]
     if len(measured_on) == 1:
         facts = [Fact(title, text) for title, text in _machine(measured_on[0])]
-    else:
-        facts.append(Fact("Machines", f"{len(measured_on)}, listed under Machines"))
-    facts.append(Fact("Software", software or UNKNOWN))
+    facts.append(Fact("Software", _software(ours) or UNKNOWN))
     runs = sorted({case.run_id for case in cases})
     facts.append(Fact("Run" if len(runs) == 1 else "Runs", ", ".join(runs)))
     playbooks = unique(str(run["playbook"]) for run in loaded.runs if run.get("playbook"))
     if playbooks:
         facts.append(Fact("Playbook", ", ".join(PurePath(name).name for name in playbooks)))
     return facts
+
+
+def _software(cases: Iterable[Case]) -> str:
+    """Each program with its versions."""
+    versions: dict[str, set[str]] = {}
+    for case in cases:
+        for name, version in case.software.items():
+            versions.setdefault(name, set()).add(_short_version(version))
+    return ", ".join(f"{name} {' and '.join(sorted(versions[name]))}" for name in sorted(versions))
 
 
 def _short_version(text: str) -> str:
@@ -299,30 +301,27 @@ def _machine(machine: Machine) -> list[tuple[str, str]]:
     """What is known of one machine; a size that Azure does not have cannot have a region or an
     image.
     """
-    memory = units.number(machine.system.get("memory_bytes"))
-    cache = units.number(machine.system.get("last_level_cache_bytes"))
-    names = machine.nodes
-    nodes = ", ".join(names[:_NAMES]) + (
-        f" and {len(names) - _NAMES:,} more" if len(names) > _NAMES else ""
-    )
+    system, names = machine.system, machine.nodes
+    more = f" and {len(names) - _NAMES:,} more" if len(names) > _NAMES else ""
     rows = [
-        ("Node" if len(names) == 1 else f"{len(names)} nodes", nodes),
+        ("Node" if len(names) == 1 else f"{len(names)} nodes", ", ".join(names[:_NAMES]) + more),
         ("Azure size", machine.vm_size or NOT_AZURE),
+        ("Region", machine.vm_size and machine.region),
+        ("CPU", system.get("cpu_model")),
+        ("Cores", count(system.get("cores"))),
+        ("Memory", _bytes(system.get("memory_bytes"), _GIB, "{:,.1f} GiB")),
+        ("Last-level cache", _bytes(system.get("last_level_cache_bytes"), _MIB, "{:,.0f} MiB")),
+        ("Operating system", system.get("os")),
+        ("Kernel", system.get("kernel")),
+        ("Image", machine.vm_size and system.get("image")),
     ]
-    if machine.vm_size:
-        rows.append(("Region", machine.region or UNKNOWN))
-    rows += [
-        ("CPU", str(machine.system.get("cpu_model") or UNKNOWN)),
-        ("Cores", count(machine.system.get("cores"))),
-        ("Memory", f"{memory / _GIB:,.1f} GiB" if memory else UNKNOWN),
-        ("Last-level cache", f"{cache / _MIB:,.0f} MiB" if cache else UNKNOWN),
-        ("Operating system", str(machine.system.get("os") or UNKNOWN)),
-        ("Kernel", str(machine.system.get("kernel") or UNKNOWN)),
-    ]
-    if machine.vm_size:
-        rows.append(("Image", str(machine.system.get("image") or UNKNOWN)))
     # What nobody recorded of a machine is no fact of it.
-    return [(title, text) for title, text in rows if text not in (UNKNOWN, units.UNKNOWN)]
+    return [(title, str(text)) for title, text in rows if text not in _NOT_SAID]
+
+
+def _bytes(value: Any, unit: int, text: str) -> str:
+    found = units.number(value)
+    return text.format(found / unit) if found else ""
 
 
 def machines_section(measured_on: Sequence[Machine]) -> Section | None:

@@ -225,23 +225,27 @@ def _empty(loaded: Loaded) -> Page:
 
 def _title(cases: Sequence[Case], measured_on: Sequence[Machine], health: NodeHealth | None) -> str:
     """What was measured, on what, and whether all is well."""
-    every = {case.benchmark for case in cases} - {_STATE}
-    found = sorted(every - _ABOUT) or sorted(every) or [_STATE]
-    names = [names_of(name) for name in found]
-    if len(names) > _NAMED:
-        names = [*names[: _NAMED - 1], f"{len(names) - _NAMED + 1} more benchmarks"]
-    what = " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
     nodes = sorted({node for machine in measured_on for node in machine.nodes})
     expected = len(nodes) if health is None else len(health.words)
     where = nodes[0] if expected == 1 else plural(expected, "node")
     if nodes == ["published"]:
         where = "published systems"
-    title = f"{what[:1].upper() if not what.startswith('vLLM') else 'v'}{what[1:]} on {where}"
-    title += f" ({_sizes(measured_on)})"
+    title = f"{_what(cases)} on {where} ({_sizes(measured_on)})"
     failed = sum(case.outcome != "ok" for case in cases)
     words = [] if health is None else [health.sentence]
     words += [f"{plural(failed, 'record')} not ok"] if failed else []
     return f"{title}: {', '.join(words)}" if words else title
+
+
+def _what(cases: Sequence[Case]) -> str:
+    """The benchmarks in words: "Devito, HPL and 3 more benchmarks"."""
+    every = {case.benchmark for case in cases} - {_STATE}
+    names = [names_of(name) for name in sorted(every - _ABOUT) or sorted(every) or [_STATE]]
+    if len(names) > _NAMED:
+        names = [*names[: _NAMED - 1], f"{len(names) - _NAMED + 1} more benchmarks"]
+    *first, last = names
+    text = f"{', '.join(first)} and {last}" if first else last
+    return text if text.startswith("vLLM") else text[:1].upper() + text[1:]
 
 
 def _sizes(measured_on: Sequence[Machine]) -> str:

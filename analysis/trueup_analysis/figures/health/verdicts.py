@@ -195,7 +195,7 @@ def _expected(case: Case, item: Expectation, word: Word, **more: Any) -> Verdict
 
 
 def _against(case: Case, expectation: Expectation) -> list[Verdict]:
-    named = [figure for figure in case.figures if figure.name == expectation.metric]
+    named = list(case.of(expectation.metric))
     sized = [figure for figure in named if figure.message_bytes == expectation.message_bytes]
     wanted = {expectation.statistic} if expectation.statistic else {None, "single", "median"}
     judged = [figure for figure in sized if figure.statistic in wanted]

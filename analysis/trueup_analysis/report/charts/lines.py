@@ -207,16 +207,11 @@ def _parameter_lines(
             words = [machine.removeprefix("Standard_")] if machine else []
             words += [measure.label] if len(measures) > 1 or not words else []
             words += [statistic] if len(chart.statistics) > 1 else []
-            several = any(len(values) > 1 for values in known.values())
-            lines.append(
-                Line(
-                    ", ".join(words),
-                    tuple(known),
-                    tuple(median(values) for values in known.values()),
-                    tuple(min(values) for values in known.values()) if several else (),
-                    tuple(max(values) for values in known.values()) if several else (),
-                )
-            )
+            every = list(known.values())
+            several = max(map(len, every)) > 1
+            low, high = (tuple(map(end, every)) if several else () for end in (min, max))
+            middle = tuple(map(median, every))
+            lines.append(Line(", ".join(words), tuple(known), middle, low, high))
     return lines
 
 
