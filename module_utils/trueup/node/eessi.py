@@ -122,7 +122,8 @@ def _settings(asked: Asked) -> Dict[str, Any]:
     scratch = local_scratch(asked)
     cache: str = options["cache_base"] or (f"{scratch}/cvmfs" if scratch else _CACHE)
     links = f"{options['host_injections']}/nvidia/{node['architecture']}/host"
-    if _versions(asked).get(options["version"], {}).get("gpu_links") == "override":
+    of_version = asked.catalog("eessi.yml")["versions"].get(options["version"], {})
+    if of_version.get("gpu_links") == "override":
         links = options["nvidia_folder"]
     return {
         "etc": f"{root}/etc",
@@ -142,11 +143,6 @@ def _settings(asked: Asked) -> Dict[str, Any]:
     }
 
 
-def _versions(asked: Asked) -> Mapping[str, Any]:
-    versions: Mapping[str, Any] = asked.catalog("eessi.yml")["versions"]
-    return versions
-
-
 def _files(asked: Asked, settings: Mapping[str, Any]) -> Dict[str, Dict[str, str]]:
     """All that the role may have written; empty for what is not wanted."""
     cache, gpus = settings["cache"], settings["gpus"]
@@ -158,7 +154,7 @@ def _files(asked: Asked, settings: Mapping[str, Any]) -> Dict[str, Dict[str, str
     return {
         **_client_files(asked, settings),
         "/opt/trueup/eessi/eessi.sh": {"content": _shell(asked, settings["init"])},
-        _PROGRAM: {"content": f"#!{asked.python} -I\n{asked.text(_SOURCE)}", "mode": "0755"},
+        _PROGRAM: {"content": f"#!{asked.python} -I\n", "source": _SOURCE, "mode": "0755"},
         _SETTINGS: {"content": json.dumps(settings, indent=4, sort_keys=True) + "\n"},
         # The cache has to wait for its file system at boot, and to be made again when that comes
         # back empty.
@@ -233,12 +229,13 @@ def _refused_system(asked: Asked) -> List[str]:
     options, manager, suites = asked.options, asked.node["package_manager"], asked.data["suites"]
     if manager not in asked.data["urls"]:
         return [f"eessi: {asked.node['os']} has neither apt nor dnf."]
+    versions = asked.catalog("eessi.yml")["versions"]
     package = options["config_package"].get(manager, {})
     pinned = re.fullmatch("[0-9a-f]{64}", package.get("sha256", ""))
     wrong = {
         f"eessi_version is {options['version']}: catalog/eessi.yml has"
-        f" {', '.join(sorted(_versions(asked)))} (quoted, since YAML reads a bare 2023.06 as a"
-        " number).": options["version"] not in _versions(asked),
+        f" {', '.join(sorted(versions))} (quoted, since YAML reads a bare 2023.06 as a"
+        " number).": options["version"] not in versions,
         f"eessi: there is no CernVM-FS repository known for {asked.node['os']} (known:"
         f" {', '.join(sorted(suites))}, Enterprise Linux 9): give eessi_cvmfs_repository.": not (
             options["cvmfs_repository"] or manager == "dnf" or release(asked.node) in suites
