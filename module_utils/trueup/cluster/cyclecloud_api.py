@@ -307,29 +307,26 @@ class Api:
             return None
         what = f"{method} {urllib.parse.urlsplit(url).path}"
         said = self.hide(sentence_of(answer.text))
+        if status in _GATEWAY and method != "GET":
+            return Lost(f"{self.url} gave no answer to {what} (its gateway answers {status})")
+        text = f"{self.url} answers {what} with status {status}: {said or 'without a word'}"
         if 300 <= status < 400:
             target = urllib.parse.urlsplit(answer.headers.get("location", ""))
             place = f"{target.scheme}://{target.hostname or ''}" if target.scheme else target.path
-            return Refused(
+            text = (
                 f"{self.url} redirects {what} to {self.hide(place) or 'nowhere'} (status {status})"
-                ", which is not followed with a password; give the URL of CycleCloud itself as url",
-                status,
+                ", which is not followed with a password; give the URL of CycleCloud itself as url"
             )
-        if status == 401:
+        elif status == 401:
             text = (
                 f"{self.url} takes neither this user name nor this password (status 401); "
                 f"check username ({self.server.username}) and password"
             )
-            return Refused(text, status, said)
-        if status == 403:
+        elif status == 403:
             text = (
                 f"user {self.server.username} may not {what} at {self.url} (status 403"
                 f"{': ' + said if said else ''}); give the user that right in CycleCloud"
             )
-            return Refused(text, status, said)
-        if status in _GATEWAY and method != "GET":
-            return Lost(f"{self.url} gave no answer to {what} (its gateway answers {status})")
-        text = f"{self.url} answers {what} with status {status}: {said or 'without a word'}"
         return Refused(text, status, said)
 
     def document(self, answer: Answer, what: str) -> Dict[str, Any]:
@@ -382,10 +379,7 @@ class Api:
         answer = self.request("GET", path, query)
         url, found = self.url + path, [self.document(answer, f"GET {path}")]
         seen: Set[str] = set()
-        while True:
-            following = self.next_page(found[-1], answer, url)
-            if following is None:
-                return found, answer
+        while following := self.next_page(found[-1], answer, url):
             if following in seen or len(seen) >= MAX_PAGES:
                 raise TrueupError(
                     f"{self.url} lists GET {path} in a circle, or in more than {MAX_PAGES} pages; "
@@ -395,3 +389,4 @@ class Api:
             url = following
             answer = self._patiently("GET", url, None)
             found.append(self.document(answer, f"GET {path}"))
+        return found, answer

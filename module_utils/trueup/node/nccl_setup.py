@@ -197,7 +197,7 @@ class Setup:
                     "./configure",
                     f"--prefix={SHARP_PLUGIN}",
                     f"--with-cuda={cuda}",
-                    f"--with-sharp={_above(mpi)}/sharp",
+                    f"--with-sharp={mpi.rpartition('/')[0]}/sharp",
                 ],
                 make,
                 ["make", "install"],
@@ -342,10 +342,6 @@ class Setup:
             + told
             + (plugin if job == "multi_node" and self.rdma else "")
         )
-
-
-def _above(path: str) -> str:
-    return path.rpartition("/")[0]
 
 
 def _quoted(value: Any) -> str:

@@ -93,6 +93,7 @@ def plan(asked: Asked) -> Plan:
         return Plan(refused=refused)
     package_file = f"{_DOWNLOADS}/trueup-{doca.get('url', '').rpartition('/')[2]}"
     interface = options["soft_roce_interface"]
+    dkms = ["dkms"] if node["package_manager"] == "apt" else []
     return Plan(
         values={
             "kept": kept,
@@ -100,7 +101,7 @@ def plan(asked: Asked) -> Plan:
             "doca": doca,
             "pins": [] if kept else _pins(asked, doca),
             "held": options["stack"] == "doca_ofed",
-            "build_packages": [] if node["container"] else _build_packages(node),
+            "build_packages": [] if node["container"] else [*dkms, headers(node)],
             "package_file": package_file,
             "install": [*asked.data["install_file"][node["package_manager"]], package_file],
             "files": [
@@ -144,10 +145,6 @@ def _pins(asked: Asked, doca: Mapping[str, str]) -> List[Dict[str, str]]:
     if "library_version" in doca:
         pins.update(dict.fromkeys(asked.data["libraries"], doca["library_version"]))
     return [{"name": name, "version": version} for name, version in pins.items()]
-
-
-def _build_packages(node: Mapping[str, Any]) -> List[str]:
-    return [*(["dkms"] if node["package_manager"] == "apt" else []), headers(node)]
 
 
 def _files(asked: Asked, *, installs_doca: bool) -> List[Dict[str, str]]:

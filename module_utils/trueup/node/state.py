@@ -7,6 +7,8 @@ from typing import Any, Dict, List, Mapping, Optional
 from ..record import Metric
 
 _GIGA = 1e9
+_ECC = ("sram_corrected", "sram_uncorrected", "dram_corrected", "dram_uncorrected")
+_REMAPPED = ("correctable", "uncorrectable")
 # The kernel's name of a counter, and ours.
 _COUNTERS = {
     "symbol_error": "symbol_errors",
@@ -64,12 +66,8 @@ def _of_gpu(name: str, state: Mapping[str, Any]) -> List[Optional[Metric]]:
         # All of them, and nvidia-smi does not say how many that is: at least one.
         inactive = 1
     return [
-        _count("ecc_sram_corrected", ecc.get("sram_corrected"), name),
-        _count("ecc_sram_uncorrected", ecc.get("sram_uncorrected"), name),
-        _count("ecc_dram_corrected", ecc.get("dram_corrected"), name),
-        _count("ecc_dram_uncorrected", ecc.get("dram_uncorrected"), name),
-        _count("rows_remapped_correctable", remap.get("correctable"), name),
-        _count("rows_remapped_uncorrectable", remap.get("uncorrectable"), name),
+        *(_count(f"ecc_{kind}", ecc.get(kind), name) for kind in _ECC),
+        *(_count(f"rows_remapped_{kind}", remap.get(kind), name) for kind in _REMAPPED),
         _count("row_remap_pending", _whole(remap.get("pending")), name),
         _count("row_remap_failures", _whole(remap.get("failure")), name),
         _count("nvlinks_inactive", inactive, name),

@@ -123,18 +123,6 @@ class HplOutput:
         return rows
 
 
-@dataclass(frozen=True)
-class _Row:
-    line: Line
-    variant: str
-    n: int
-    nb: int
-    p: int
-    q: int
-    time: Decimal
-    gflops: Decimal
-
-
 def recognises(text: str) -> bool:
     """Whether this is an output of HPL or hpcc, whole or damaged."""
     return (
@@ -208,7 +196,7 @@ def _table(lines: Sequence[Line]) -> Tuple[List[HplTest], int]:
     header = _header(lines)
     threshold, echoes = _preamble(lines[: header.number - 1])
     tests: List[HplTest] = []
-    row: Optional[_Row] = None
+    row: Optional[Tuple[Line, HplTest]] = None
     per_gpu = "per GPU" in header
     end: Optional[Line] = None
     for line in lines[header.number :]:
@@ -220,14 +208,14 @@ def _table(lines: Sequence[Line]) -> Tuple[List[HplTest], int]:
         if re.match(r"W[RC]\w*\s", line):
             if row is not None:
                 raise line.error("no residual line before the next row")
-            row = _row(line, echoes, per_gpu=per_gpu)
+            row = (line, _row(line, echoes, per_gpu=per_gpu))
         elif line.startswith("||Ax-b||_oo/"):
             if row is None:
                 raise line.error("a residual without a row of the table before it")
-            tests.append(_test(row, line, threshold))
+            tests.append(_test(row[1], line, threshold))
             row = None
     if row is not None:
-        raise row.line.error("the row has no residual line")
+        raise row[0].error("the row has no residual line")
     if end is None:
         raise ParseError("no 'Finished ... tests with the following results:' after the table")
     return tests, _ending(lines, end, tests)
@@ -268,7 +256,7 @@ def _preamble(lines: Sequence[Line]) -> Tuple[float, List[Tuple[str, Set[int]]]]
     return threshold, echoes
 
 
-def _row(line: Line, echoes: Sequence[Tuple[str, Set[int]]], *, per_gpu: bool) -> _Row:
+def _row(line: Line, echoes: Sequence[Tuple[str, Set[int]]], *, per_gpu: bool) -> HplTest:
     found = _ROW.fullmatch(line)
     if not found:
         raise line.error("a row of the table is cut off or has other columns")
@@ -294,10 +282,12 @@ def _row(line: Line, echoes: Sequence[Tuple[str, Set[int]]], *, per_gpu: bool) -
         gpu = _positive(gpu_text, "Gflops per GPU", line)
         if abs(gpu * p * q - gflops) > _half(gpu) * p * q + _half(gflops):
             raise line.error(f"{gpu_text} per GPU is not {gflops_text} / {p * q}")
-    return _Row(line, variant, n, nb, p, q, time, gflops)
+    rate = float(gflops.scaleb(9))
+    return HplTest(variant, n, nb, p, q, float(time), rate, residual=None, passed=False)
 
 
-def _test(row: _Row, line: Line, threshold: float) -> HplTest:
+def _test(row: HplTest, line: Line, threshold: float) -> HplTest:
+    """The row with its residual."""
     found = _RESIDUAL.fullmatch(line)
     if not found:
         raise line.error("the residual line is cut off or of another form")
@@ -309,17 +299,7 @@ def _test(row: _Row, line: Line, threshold: float) -> HplTest:
         raise line.error(
             f"residual {found.group(1)} is {found.group(2)} against a threshold of {threshold:g}"
         )
-    return HplTest(
-        variant=row.variant,
-        n=row.n,
-        nb=row.nb,
-        p=row.p,
-        q=row.q,
-        seconds=float(row.time),
-        rate=float(row.gflops.scaleb(9)),
-        residual=residual,
-        passed=passed,
-    )
+    return replace(row, residual=residual, passed=passed)
 
 
 def _ending(lines: Sequence[Line], end: Line, tests: Sequence[HplTest]) -> int:

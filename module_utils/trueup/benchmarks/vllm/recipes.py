@@ -99,7 +99,6 @@ class Fit:
     weights_bytes: int
     kv_cache_bytes: int
     workspace_bytes: int
-    kv_bytes_per_token: int
     model_bytes: int
     smallest_size: Optional[str] = None
     smallest_nodes: Optional[int] = None
@@ -520,7 +519,6 @@ def fit(
         weights_bytes=need.weights,
         kv_cache_bytes=need.kv_cache,
         workspace_bytes=need.workspace,
-        kv_bytes_per_token=kv_bytes_per_token(recipe["facts"]),
         model_bytes=_model_bytes(recipe["facts"]),
         smallest_size=size,
         smallest_nodes=nodes,
