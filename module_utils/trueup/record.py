@@ -13,6 +13,7 @@ import os
 import re
 import secrets
 import tempfile
+import time
 from dataclasses import dataclass
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
@@ -217,3 +218,24 @@ def read_records(run_dir: str) -> Iterator[Tuple[str, Optional[Record], Optional
             yield path, None, f"without {', '.join(missing)}"
         else:
             yield path, record, None
+
+
+def run_of(results: str, resume: str = "") -> str:
+    """A new run's id; with ``resume`` that run's, where ``last`` is the newest in the folder.
+
+    Raises:
+        BadInput: there is no such run.
+    """
+    folder = os.path.expanduser(results)
+    if not resume:
+        return new_run_id(time.strftime("%Y%m%dT%H%M%SZ", time.gmtime()))
+    names = os.listdir(folder) if os.path.isdir(folder) else []
+    runs = sorted(name for name in names if is_run_id(name))
+    if resume == "last" and runs:
+        return runs[-1]
+    if resume in runs:
+        return resume
+    known = f"the newest there is {runs[-1]}" if runs else "there is none"
+    raise BadInput(
+        f"resume: no run {resume!r} in {folder} ({known}); leave resume out to start a new run"
+    )

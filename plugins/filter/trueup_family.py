@@ -17,6 +17,7 @@ description:
     its C(roles), its C(benchmarks), and whether it is C(listed).
   - C(trueup_roles_of_groups) takes roles with their groups and a node's groups, and returns its
     roles.
+  - C(trueup_benchmark_names) takes the folder of the roles and returns those that are benchmarks.
   - C(trueup_benchmark_roles) takes the fact C(trueup_node), the node's benchmarks and its family's
     roles, and returns the roles that are still to be configured.
   - C(trueup_steps) takes roles and the node's name, and returns the items of a loop over them.
@@ -41,6 +42,7 @@ class FilterModule:
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         return {
+            "trueup_benchmark_names": family.benchmark_names,
             "trueup_benchmark_roles": family.benchmark_roles,
             "trueup_family": family.family_lists,
             "trueup_health_benchmarks": family.health_benchmarks,

@@ -8,9 +8,7 @@ from pathlib import Path
 import pytest
 
 FOLDER = Path(__file__).parents[2] / "plugins" / "filter"
-# Their roles are not planned yet.
-LATER = {"trueup_enroot", "trueup_ondemand", "trueup_roles"}
-FILES = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem not in LATER)
+FILES = sorted(path.stem for path in FOLDER.glob("*.py"))
 
 
 @pytest.mark.parametrize("name", FILES)

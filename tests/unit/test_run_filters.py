@@ -1,16 +1,16 @@
-"""The filters that roles use on a run's records, and the one that finds misspelt variables."""
+"""A run's id, its records that stand for a case, and which roles are benchmarks."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from ansible.errors import AnsibleFilterError
 from helpers import a_record
 from trueup import record as records
+from trueup.errors import BadInput
+from trueup.node.family import benchmark_names
+from trueup.record import run_of
 from trueup_measure import recorded
-from trueup_roles import benchmark_roles, unknown_variables
-from trueup_runs import run_id
 
 RUN = a_record()["run_id"]
 OLD, NEW = "20261119T091300Z-0001", "20261120T091300Z-7c1e"
@@ -18,7 +18,7 @@ ROLES = Path(__file__).parent.parent.parent / "roles"
 
 
 def test_a_new_run_has_a_new_id(tmp_path: Path) -> None:
-    first, second = run_id(str(tmp_path)), run_id(str(tmp_path))
+    first, second = run_of(str(tmp_path)), run_of(str(tmp_path))
     assert records.is_run_id(first)
     assert first != second
 
@@ -26,14 +26,14 @@ def test_a_new_run_has_a_new_id(tmp_path: Path) -> None:
 def test_resume_takes_the_last_run_or_the_one_named(tmp_path: Path) -> None:
     for name in (OLD, NEW, "notes", "20261121T000000Z"):
         (tmp_path / name).mkdir()
-    assert run_id(str(tmp_path), "last") == NEW
-    assert run_id(str(tmp_path), OLD) == OLD
+    assert run_of(str(tmp_path), "last") == NEW
+    assert run_of(str(tmp_path), OLD) == OLD
 
 
 @pytest.mark.parametrize("resume", ["last", OLD, "../x"])
 def test_a_run_that_is_not_there_cannot_be_resumed(tmp_path: Path, resume: str) -> None:
-    with pytest.raises(AnsibleFilterError, match="there is none"):
-        run_id(str(tmp_path / "missing"), resume)
+    with pytest.raises(BadInput, match="there is none"):
+        run_of(str(tmp_path / "missing"), resume)
 
 
 def test_only_records_that_ended_ok_may_stand_for_a_case(tmp_path: Path) -> None:
@@ -50,17 +50,7 @@ def test_only_records_that_ended_ok_may_stand_for_a_case(tmp_path: Path) -> None
 
 
 def test_the_benchmarks_are_the_roles_with_that_entry_point() -> None:
-    assert benchmark_roles(str(ROLES)) == [
+    assert benchmark_names(str(ROLES)) == [
         *("blob_checkpoint", "devito", "fio", "gemm", "gpu_copy", "gromacs", "hpl", "ib"),
         *("nccl", "stream", "training", "vllm"),
     ]
-
-
-def test_a_misspelt_variable_is_found() -> None:
-    names = ["devito_shape", "devito_shap", "devito_tn"]
-    assert unknown_variables(names, str(ROLES / "devito")) == ["devito_shap", "devito_tn"]
-
-
-def test_a_role_without_specification_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(AnsibleFilterError, match="no readable argument_specs"):
-        unknown_variables(["x_y"], str(tmp_path))

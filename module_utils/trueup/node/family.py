@@ -6,6 +6,7 @@ of which is the node's family.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import BadInput
@@ -65,6 +66,11 @@ def steps(roles: Sequence[str], name: str) -> list[dict[str, str]]:
     first meets them, which may be another node's order. No two nodes' items are equal here.
     """
     return [{"node": name, "role": role} for role in roles]
+
+
+def benchmark_names(roles: str) -> list[str]:
+    """The benchmarks in a folder of roles: those with an entry point of that name."""
+    return sorted(path.parent.parent.name for path in Path(roles).glob("*/tasks/benchmark.yml"))
 
 
 def benchmark_roles(
