@@ -543,33 +543,30 @@ def _normal(bus_id: str) -> str:
     return f"{domain:04x}:{bus:02x}:{device:02x}.{function:x}"
 
 
-def _cpu_of(element: _Element) -> Optional[_Element]:
+def _numa_of(element: _Element) -> Optional[str]:
+    """The number of the <cpu> that an element is under."""
     above = element.parent
     while above is not None and above.name != "cpu":
         above = above.parent
-    return above
-
-
-def _placed(elements: Sequence[_Element]) -> set[tuple[str, str]]:
-    placed = set()
-    for element in elements:
-        cpu = _cpu_of(element)
-        if element.name == "pci" and cpu is not None:
-            placed.add((_normal(element.get("busid")), cpu.get("numaid")))
-    return placed
+    return None if above is None else above.get("numaid")
 
 
 def _fits(
     elements: Sequence[_Element], layout: Layout, others: Iterable[Layout]
 ) -> Optional[Finding]:
     """The finding that the file is one of other machines, where it clearly is."""
-    placed = _placed(elements)
+    placed = {
+        (_normal(element.get("busid")), number)
+        for element in elements
+        if element.name == "pci" and (number := _numa_of(element)) is not None
+    }
     there = {bus_id for bus_id, _ in placed}
     candidates = [layout, *(other for other in others if other.name != layout.name)]
     shares = []
     for candidate in candidates:
         wanted = {(bus_id, str(at[1])) for bus_id, at in candidate.places().items()}
         shares.append((len(wanted & placed) / len(wanted), candidate))
+    mend = f"write it anew: trueup topology write --size {layout.sizes[0]}"
     # By the devices alone: a file that has them all under wrong nodes is to be explained.
     if all(len(there & c.places().keys()) < len(c.places()) / 2 for c in candidates):
         kinds = Counter(_KINDS.get(element.get("class")) for element in elements)
@@ -579,7 +576,6 @@ def _fits(
             f"({', '.join(c.name for c in candidates)})"
         )
         effect = "NCCL ignores the devices that the machine does not have"
-        mend = f"write it anew: trueup topology write --size {layout.sizes[0]}"
         return Finding("error", "other-size", "file", problem, effect, mend)
     own = shares[0][0]
     best, other = max(shares, key=lambda item: item[0])
@@ -590,7 +586,6 @@ def _fits(
         f"not for {layout.name} ({' and '.join(layout.sizes)})"
     )
     effect = "NCCL places GPUs and adapters where they are not"
-    mend = f"write it anew: trueup topology write --size {layout.sizes[0]}"
     return Finding("error", "other-size", "file", problem, effect, mend)
 
 
@@ -662,11 +657,14 @@ class _Checker:
             self._add(severity, "place", element, what, effect, "move or remove it")
 
     def _same(self, element: _Element, name: str, want: str, severity: str, effect: str) -> None:
+        if element.attributes.get(name) != want:
+            self._differs(element, name, want, severity, effect)
+
+    def _differs(self, element: _Element, name: str, want: str, severity: str, effect: str) -> None:
         found = element.attributes.get(name)
-        if found == want:
-            return
         what = f"{name} is {'missing' if found is None else repr(found)}, expected {want!r}"
-        self._add(severity, name, element, what, effect, f'write {name}="{want}"')
+        kind = name.replace("link_", "link-")
+        self._add(severity, kind, element, what, effect, f'write {name}="{want}"')
 
     # CPUs
 
@@ -815,8 +813,7 @@ class _Checker:
         replaced = "NCCL reads the class of a device that is there from the machine"
         self._same(device, "class", kind, "error" if device.children else "warning", replaced)
         self._link(device)
-        cpu = _cpu_of(device)
-        number = None if cpu is None else cpu.get("numaid")
+        number = _numa_of(device)
         if number != str(node):
             what = f"{name} {bus_id} is under NUMA node {number or 'none'}, expected {node}"
             mend = f"move it under numaid {node}, bridge {bridge}"
@@ -837,8 +834,7 @@ class _Checker:
 
     def _partners(self, bridge: _Element) -> set[str]:
         """The known devices on a bridge, without those that are wrong by their NUMA node."""
-        cpu = _cpu_of(bridge)
-        number = None if cpu is None else cpu.get("numaid")
+        number = _numa_of(bridge)
         found = {_normal(child.get("busid")) for child in bridge.children}
         return {
             bus_id
@@ -857,9 +853,8 @@ class _Checker:
     def _is_under(self, bus_id: str, node: int) -> bool:
         for element in self._elements:
             if element.name == "pci" and _normal(element.get("busid")) == bus_id:
-                cpu = _cpu_of(element)
                 bridged = element.parent is not None and element.parent.name == "pci"
-                return bridged and cpu is not None and cpu.get("numaid") == str(node)
+                return bridged and _numa_of(element) == str(node)
         return False
 
     def _bridge(self, device: _Element, bus_id: str) -> None:
@@ -881,26 +876,20 @@ class _Checker:
             self._add("warning", "bridge-id", device, what, effect, "use an address of the list")
 
     def _link(self, device: _Element) -> None:
-        speed = device.attributes.get("link_speed")
-        want = self._layout.link_speed
+        speed, want = device.attributes.get("link_speed"), self._layout.link_speed
         rate = None if speed is None else _lane(speed)
         if speed != want:
             same = rate is not None and rate == _lane(want)
-            shown = "missing" if speed is None else repr(speed)
-            what = f"link_speed is {shown}, expected {want!r}"
             effect = _BANDWIDTH
             if same:
                 effect = "NCCL reads the same speed"
-            elif rate is None and speed is not None:
-                effect = "NCCL does not know this text and reckons with 8 GT/s"
             elif speed is None:
                 effect = "NCCL reads what the VM shows for a device, and takes 8 GT/s for a bridge"
-            mend = f'write link_speed="{want}"'
-            self._add("warning" if same else "error", "link-speed", device, what, effect, mend)
-        width = device.attributes.get("link_width")
-        if width != self._layout.link_width:
-            shown = "missing" if width is None else repr(width)
-            what = f"link_width is {shown}, expected {self._layout.link_width!r}"
+            elif rate is None:
+                effect = "NCCL does not know this text and reckons with 8 GT/s"
+            self._differs(device, "link_speed", want, "warning" if same else "error", effect)
+        width, wide = device.attributes.get("link_width"), self._layout.link_width
+        if width != wide:
             effect = _BANDWIDTH
             if width in {"", "0"}:
                 effect = f"NCCL reckons with {_WIDTH_UNKNOWN} lanes"
@@ -909,8 +898,7 @@ class _Checker:
                     "NCCL reads what the VM shows for a device, and reckons with "
                     f"{_WIDTH_UNKNOWN} lanes for a bridge"
                 )
-            mend = f'write link_width="{self._layout.link_width}"'
-            self._add("error", "link-width", device, what, effect, mend)
+            self._differs(device, "link_width", wide, "error", effect)
 
     # What is not there
 

@@ -33,15 +33,6 @@ from ...record import Metric, summarise
 from .log import LogLine, NcclLog, read_log
 
 TOOL = "nccl"
-OPERATIONS = (
-    "all_reduce",
-    "all_gather",
-    "reduce_scatter",
-    "alltoall",
-    "broadcast",
-    "reduce",
-    "sendrecv",
-)
 
 _GB = 1e9
 _MICROSECOND = 1e-6
@@ -254,6 +245,7 @@ _MODELS = (
     _Model("reduce", _one, reduces=True, rooted=True),
     _Model("sendrecv", _one, unchecked_in_place=True),
 )
+OPERATIONS = tuple(model.operation for model in _MODELS)
 _MODELS_2019 = (
     _Model("all_gather", _one, shared=True, reduces=False, base=_ring),
     _Model("reduce_scatter", _one, shared=True, reduces=True, base=_ring),
