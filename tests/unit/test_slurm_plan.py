@@ -62,7 +62,7 @@ def of(name: str, hosts: dict[str, Any], secrets: dict[str, str], **options: Any
     given = asked(
         "slurm",
         mine["ansible_facts"].get("trueup_node", {}),
-        **{"parts": [mine["part"]], **options},
+        **options,
     )
     options = {key: value for key, value in given.options.items() if key not in SECRETS}
     return replace(
@@ -222,11 +222,11 @@ def test_the_hooks_restart_nothing() -> None:
 
 
 def test_a_host_in_no_group_gets_nothing() -> None:
-    what = replace(of("in", HOSTS, {}, parts=[]), groups={})
+    what = replace(of("in", HOSTS, {}), groups={})
     assert plan(replace(what, found={"wanted": "cluster"})).values == {"cluster": None}
     for found in ({}, {"cluster": None}):
         assert plan(replace(what, found=found)).values == {"parts": []}
-    alone = replace(of("in", HOSTS, SECRETS), groups={}, found={"cluster": None})
+    alone = replace(of("in", HOSTS, SECRETS, parts=["login"]), groups={}, found={"cluster": None})
     assert plan(alone).refused[0][:27] == "slurm: slurm_parts is given"
 
 

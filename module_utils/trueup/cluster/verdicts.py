@@ -89,11 +89,9 @@ def slurm_down(shown: str, names: Sequence[str]) -> list[str]:
         shown: what `scontrol --oneliner show nodes` prints.
         names: of all nodes, in Slurm.
     """
-    found = {}
-    for line in shown.splitlines():
-        values = dict(re.findall(r"(?:^|\s)(NodeName|State|Reason)=(.*?)(?=\s+[A-Za-z]+=|$)", line))
-        if "NodeName" in values:
-            found[values["NodeName"]] = values
+    word = re.compile(r"(?:^|\s)(NodeName|State|Reason)=(.*?)(?=\s+[A-Za-z]+=|$)")
+    rows = [dict(word.findall(line)) for line in shown.splitlines()]
+    found = {row["NodeName"]: row for row in rows if "NodeName" in row}
     problems = [
         f"node {name} is not known to slurmctld: restart slurmctld"
         for name in names

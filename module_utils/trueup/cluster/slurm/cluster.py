@@ -62,28 +62,40 @@ class Host:
     (identify) and ``trueup_slurm`` (the role's own look at it, absent before its first)."""
 
     def __init__(self, host: str, variables: Mapping[str, Any]) -> None:
-        facts = variables.get("ansible_facts") or {}
+        facts = variables.get("ansible_facts", {})
         self.host = host
         self.node: Mapping[str, Any] = facts.get("trueup_node") or {}
         self.look: Mapping[str, Any] = facts.get("trueup_slurm") or {}
-        self.name = str(variables.get("slurm_node_name") or host)
+        self.name = _text(variables, "slurm_node_name") or host
         self.hostname = str(self.look.get("hostname") or self.name)
-        self.address = str(variables.get("slurm_node_address") or "")
-        self.placement_group = str(variables.get("slurm_placement_group") or "")
+        self.address = _text(variables, "slurm_node_address")
+        self.placement_group = _text(variables, "slurm_placement_group")
         self.more_features = [str(word) for word in variables.get("slurm_features") or []]
         self.family = str(self.node.get("family") or "unknown")
         self.cpus = int(self.node.get("cpus") or 0)
         self.memory_mib = int(self.node.get("memory_bytes") or 0) // 1024**2
         self.gpus = list(self.node.get("gpus") or [])
+
+    @property
+    def gpu_type(self) -> str:
+        """By the driver, or the catalog where there is none yet; empty where neither knows."""
         row = self.node.get("catalog") or {}
-        # By the driver, or the catalog where there is none yet.
         model = next((gpu["name"] for gpu in self.gpus if gpu.get("name")), row.get("gpu_model"))
-        self.gpu_type = gpu_type(model) if self.gpus else ""
+        return gpu_type(model) if self.gpus else ""
 
     @property
     def reached_by(self) -> str:
         """An address, or a name that must be found."""
         return self.address or self.hostname
+
+    @property
+    def with_address(self) -> str:
+        """As SlurmctldHost has it."""
+        return f"{self.hostname}({self.address})" if self.address else self.hostname
+
+
+def _text(variables: Mapping[str, Any], name: str) -> str:
+    return str(variables.get(name) or "")
 
 
 def cluster_of(parts: Mapping[str, Sequence[str]], asked: Asked) -> Cluster:
@@ -91,22 +103,17 @@ def cluster_of(parts: Mapping[str, Sequence[str]], asked: Asked) -> Cluster:
     problems: list[str] = []
     notes: list[str] = []
     options = asked.options
-    hosts = {
-        host: Host(host, asked.hostvars[host])
-        for host in dict.fromkeys(host for part in PARTS for host in parts[part])
-    }
+    hosts = {host: Host(host, asked.hostvars[host]) for part in PARTS for host in parts[part]}
     _check_parts(parts, hosts.values(), problems)
     controllers, accounting, compute = (
         [hosts[host] for host in parts[part]] for part in ("controller", "accounting", "compute")
     )
     nodes = _identified(compute, options, problems)
-    layouts = nccl_topology.read_layouts(asked.catalog("topologies.yml")) if nodes else {}
+    layouts = nccl_topology.read_layouts(asked.catalog("topologies.yml"))
     looked = [one for one in compute if one.look]
     cgroup, task_plugin = _processes(looked, options["cgroup"], notes)
     return Cluster(
-        controller="".join(
-            one.hostname + (f"({one.address})" if one.address else "") for one in controllers
-        ),
+        controller="".join(one.with_address for one in controllers),
         accounting="".join(one.reached_by for one in accounting),
         accounting_hostname="".join(one.hostname for one in accounting),
         nodes=[one.name for one in nodes],
@@ -118,7 +125,7 @@ def cluster_of(parts: Mapping[str, Sequence[str]], asked: Asked) -> Cluster:
         uids=_uids(hosts.values()),
         cgroup=cgroup,
         task_plugin=task_plugin,
-        mpi=_mpi(looked, notes) if options["mpi"] == "auto" else options["mpi"],
+        mpi=_mpi(looked, options["mpi"], notes),
         notes=notes,
         problems=problems,
     )
@@ -276,15 +283,20 @@ def _partition(
         )
     if not chosen:
         problems.append(f"slurm_partitions: {name} has no nodes")
-        return ""
+    return _partition_line(given, chosen, options) if chosen else ""
+
+
+def _partition_line(
+    given: Mapping[str, Any], nodes: Sequence[Host], options: Mapping[str, Any]
+) -> str:
     settings = {**options["partition_options"], **(given.get("options") or {})}
     if "Memory" in options["select"]:
         # A job that does not say what it needs gets its CPUs' share, not the whole node.
-        shares = (_memory(one, options) // (one.cpus or 1) for one in chosen)
+        shares = (_memory(one, options) // (one.cpus or 1) for one in nodes)
         settings.setdefault("DefMemPerCPU", min(shares))
     words = [
-        f"PartitionName={name}",
-        f"Nodes={hostlist(one.name for one in chosen)}",
+        f"PartitionName={given['name']}",
+        f"Nodes={hostlist(one.name for one in nodes)}",
         *(["Default=YES"] if given.get("default") else []),
         *(f"{key}={settings[key]}" for key in sorted(settings)),
         "State=UP",
@@ -345,13 +357,18 @@ def _processes(looked: Sequence[Host], wanted: str, notes: list[str]) -> tuple[d
         )
     if looked and not lacking:
         return by_host, "task/cgroup,task/affinity"
+    return by_host, _binding(looked, notes)
+
+
+def _binding(looked: Sequence[Host], notes: list[str]) -> str:
+    """TaskPlugin without cgroups."""
     unbound = [one.host for one in looked if not one.look.get("may_bind")]
-    if unbound:
-        notes.append(
-            f"jobs are not bound to CPUs: slurmd on {', '.join(unbound)} lacks the capability"
-            " SYS_NICE"
-        )
-    return by_host, "task/none" if unbound else "task/affinity"
+    if not unbound:
+        return "task/affinity"
+    notes.append(
+        f"jobs are not bound to CPUs: slurmd on {', '.join(unbound)} lacks the capability SYS_NICE"
+    )
+    return "task/none"
 
 
 def _cgroup(look: Mapping[str, Any], wanted: str) -> tuple[str, str]:
@@ -366,8 +383,10 @@ def _cgroup(look: Mapping[str, Any], wanted: str) -> tuple[str, str]:
     return here, ""
 
 
-def _mpi(looked: Sequence[Host], notes: list[str]) -> str:
-    """pmix where every node has the plugin."""
+def _mpi(looked: Sequence[Host], wanted: str, notes: list[str]) -> str:
+    """As wanted; ``auto`` is pmix where every node has the plugin."""
+    if wanted != "auto":
+        return wanted
     lacking = [one.host for one in looked if "mpi_pmix" not in one.look.get("plugins", [])]
     if lacking:
         notes.append(f"MpiDefault is none: no plugin mpi_pmix on {', '.join(lacking)}")

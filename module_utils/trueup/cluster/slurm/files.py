@@ -25,13 +25,15 @@ _COMMENTS = {
 }
 
 
-def files_of(asked: Asked, cluster: Cluster, version: str) -> list[dict[str, str]]:
+def files_of(
+    asked: Asked, cluster: Cluster, parts: Sequence[str], version: str
+) -> list[dict[str, str]]:
     """What a host of the cluster has, as config_files takes it: a file is there when it is wanted,
     and otherwise removed.
 
     Args:
         asked: the host's options, node and data.
-        cluster: the cluster.
+        parts: what the host is in the cluster.
         version: of Slurm on the host; empty where there is none yet.
     """
     options = asked.options
@@ -43,10 +45,10 @@ def files_of(asked: Asked, cluster: Cluster, version: str) -> list[dict[str, str
         _file("/etc/slurm/gres.conf", _lines(cluster.gres_lines)),
         _file("/etc/slurm/topology.conf", _lines(cluster.topology_lines)),
     ]
-    if "accounting" in options["parts"]:
+    if "accounting" in parts:
         path = asked.data["systems"][asked.node["package_manager"]]["database_conf"]
         found.append(_file(path, _database_conf(options["database_buffer_mib"])))
-    if "compute" in options["parts"]:
+    if "compute" in parts:
         found += _of_compute(asked, cluster, version)
     return found
 
@@ -208,10 +210,8 @@ def _hook(asked: Asked, folder: str) -> str:
 def _health(asked: Asked) -> str:
     """The check before each job, of what the node's size has, or what it showed when it was
     identified: those paragraphs of the script that this node needs."""
-    node, row = asked.node, catalog_of(asked.node)
     head, gpus, links, folder, mounted, writable, end = _script(asked, "health").split("\n\n")
-    ports = [port for port in node["infiniband"] if port["link_layer"] == "InfiniBand"]
-    gpu_count, link_count = row.get("gpus") or len(node["gpus"]), row.get("rdma_nics") or len(ports)
+    gpu_count, link_count = _devices(asked.node)
     given = asked.options["scratch"]
     scratch = given or _nvme_scratch(asked)
     paragraphs = [
@@ -224,6 +224,13 @@ def _health(asked: Asked) -> str:
         end,
     ]
     return "\n".join(text for text in paragraphs if text)
+
+
+def _devices(node: Mapping[str, Any]) -> tuple[int, int]:
+    """The numbers of GPUs and InfiniBand links."""
+    row = catalog_of(node)
+    ports = [port for port in node["infiniband"] if port["link_layer"] == "InfiniBand"]
+    return row.get("gpus") or len(node["gpus"]), row.get("rdma_nics") or len(ports)
 
 
 def _nvme_scratch(asked: Asked) -> str:

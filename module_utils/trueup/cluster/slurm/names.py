@@ -32,12 +32,9 @@ def _parts(name: str) -> tuple[str, int, int, str]:
 
 
 def _ranges(numbers: Sequence[int], width: int) -> str:
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
+    # Numbers that follow each other differ from their places by the same.
+    grouped = groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0])
+    runs = [[number for _, number in run] for _, run in grouped]
     return ",".join(
         f"{run[0]:0{width}d}" + (f"-{run[-1]:0{width}d}" if len(run) > 1 else "") for run in runs
     )

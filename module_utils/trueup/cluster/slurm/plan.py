@@ -52,28 +52,27 @@ def plan(asked: Asked) -> Plan:
     The values of a host are ``parts``, empty where it is in no cluster, and
 
     - ``packages``: lists, each to be installed before the next;
-    - ``look``: the command that says what the host can do for Slurm;
-    - ``installed``: whether Slurm was there when it was looked at;
-    - ``controller``: the controller's name in the inventory;
+    - ``look``: the command that says what the host can do, and ``installed``, whether it had Slurm;
+    - ``controller``: its name in the inventory;
     - ``files`` as config_files takes them, and of these ``restarting`` and ``reloading``, whose
       change needs the daemons started again, or ``scontrol reconfigure``;
-    - ``folders`` of the user slurm, and their modes;
-    - ``database_conf``: MariaDB's file, and ``slurmdbd_conf``, ``sql_look`` and ``sql_make``, texts
-      with @PASSWORD@ in the password's place.
+    - ``folders`` of the user slurm, and their modes; ``database_conf``, MariaDB's file;
+    - ``slurmdbd_conf``, ``sql_look`` and ``sql_make``, with @PASSWORD@ in the password's place.
     """
+    hosts = {part: list(asked.groups.get(f"slurm_{part}", [])) for part in PARTS}
     if asked.found.get("wanted") == "cluster":
-        parts = {part: list(asked.groups.get(f"slurm_{part}", [])) for part in PARTS}
-        cluster = asdict(cluster_of(parts, asked)) if any(parts.values()) else None
+        cluster = asdict(cluster_of(hosts, asked)) if any(hosts.values()) else None
         return Plan(values={"cluster": cluster})
-    if not asked.options["parts"]:
+    parts = asked.options["parts"] or [part for part in PARTS if asked.host in hosts[part]]
+    if not parts:
         return Plan(values={"parts": []})
     refused = _refused(asked)
     if refused or "cluster" not in asked.found:
         return Plan(refused=refused)
-    return _of_host(asked)
+    return _of_host(asked, parts)
 
 
-def _of_host(asked: Asked) -> Plan:
+def _of_host(asked: Asked, parts: list[str]) -> Plan:
     options, node = asked.options, asked.node
     if not asked.found["cluster"]:
         groups = ", ".join(f"slurm_{part}" for part in PARTS)
@@ -86,19 +85,19 @@ def _of_host(asked: Asked) -> Plan:
         return Plan(refused=refused)
     system = asked.data["systems"][node["package_manager"]]
     version = Host(asked.host, asked.hostvars[asked.host]).look.get("version") or ""
-    state = {"/var/spool/slurmctld": "0700"} if "controller" in options["parts"] else {}
+    state = {"/var/spool/slurmctld": "0700"} if "controller" in parts else {}
     names = {"name": options["database_name"], "user": options["database_user"]}
     return Plan(
         values={
-            "parts": options["parts"],
-            "packages": _packages(options, node, system),
+            "parts": parts,
+            "packages": _packages(asked, system, parts),
             "look": [
                 *(asked.python, "-I", "-"),
                 system["plugins"].format(architecture=node["architecture"]),
             ],
             "installed": bool(version),
             "controller": asked.groups["slurm_controller"][0],
-            "files": files_of(asked, cluster, version),
+            "files": files_of(asked, cluster, parts, version),
             "restarting": _RESTARTING,
             "reloading": _RELOADING,
             "folders": {"/var/log/slurm": "0755", **state},
@@ -110,12 +109,11 @@ def _of_host(asked: Asked) -> Plan:
     )
 
 
-def _packages(
-    options: Mapping[str, Any], node: Mapping[str, Any], system: Mapping[str, Any]
-) -> list[list[str]]:
-    by_part = {**system["packages"], **options["packages"]}
-    wanted = [name for part in ("common", *options["parts"]) for name in by_part[part]]
-    first = options["dnf_repositories"] if node["package_manager"] == "dnf" else []
+def _packages(asked: Asked, system: Mapping[str, Any], parts: list[str]) -> list[list[str]]:
+    by_part = {**system["packages"], **asked.options["packages"]}
+    wanted = [name for part in ("common", *parts) for name in by_part[part]]
+    dnf = asked.node["package_manager"] == "dnf"
+    first = asked.options["dnf_repositories"] if dnf else []
     return [names for names in (first, list(dict.fromkeys(wanted))) if names]
 
 
