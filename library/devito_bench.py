@@ -35,9 +35,6 @@ EXAMPLES = r"""
 
 - name: Measure the same layout on two nodes of a Slurm cluster
   devito_bench:
-    run_id: 20261120T091300Z-7c1e
-    node_name: "{{ inventory_hostname }}"
-    node: "{{ trueup_node }}"
     prefix: /opt/trueup/devito
     shape: 512x512x512
     ranks: 4
@@ -47,6 +44,9 @@ EXAMPLES = r"""
     launcher: slurm
     job_directory: /shared/trueup
     job_options: [--partition=hbv3]
+    run_id: 20261120T091300Z-7c1e
+    node_name: "{{ inventory_hostname }}"
+    node: "{{ trueup_node }}"
 """
 
 RETURN = r"""

@@ -34,9 +34,6 @@ EXAMPLES = r"""
 
 - name: Measure an input on two GPUs with the GROMACS of EESSI
   gromacs_bench:
-    run_id: 20261120T091300Z-7c1e
-    node_name: "{{ inventory_hostname }}"
-    node: "{{ trueup_node }}"
     prefix: /opt/trueup/gromacs
     source: eessi
     eessi_init: /cvmfs/software.eessi.io/versions/2023.06/init/lmod/bash
@@ -49,6 +46,9 @@ EXAMPLES = r"""
     nb: gpu
     pme: gpu
     bonded: gpu
+    run_id: 20261120T091300Z-7c1e
+    node_name: "{{ inventory_hostname }}"
+    node: "{{ trueup_node }}"
 """
 
 RETURN = r"""

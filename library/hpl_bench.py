@@ -30,14 +30,14 @@ EXAMPLES = r"""
 
 - name: Measure eight GPUs of 80 GiB with NVIDIA's HPL
   hpl_bench:
-    run_id: 20261120T091300Z-7c1e
-    node_name: "{{ inventory_hostname }}"
-    node: "{{ trueup_node }}"
     program: /workspace/hpl.sh
     arguments: [--dat, HPL.dat]
     gpus: 8
     memory_bytes: 687194767360
     nb: 1024
+    run_id: 20261120T091300Z-7c1e
+    node_name: "{{ inventory_hostname }}"
+    node: "{{ trueup_node }}"
 """
 
 RETURN = r"""

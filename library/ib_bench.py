@@ -31,15 +31,15 @@ EXAMPLES = r"""
 
 - name: Measure from this node's GPU 0 to that of node-2, where role is server
   ib_bench:
-    run_id: 20261120T091300Z-7c1e
-    node_name: "{{ inventory_hostname }}"
-    node: "{{ trueup_node }}"
     role: client
     address: 10.0.0.5
     peer_name: node-2
     device: mlx5_ib0
     gpu: 0
     message_bytes: 8388608
+    run_id: 20261120T091300Z-7c1e
+    node_name: "{{ inventory_hostname }}"
+    node: "{{ trueup_node }}"
 """
 
 RETURN = r"""

@@ -44,13 +44,13 @@ EXAMPLES = r"""
 
 - name: Train over two nodes by a Slurm job
   megatron_bench:
-    run_id: 20261120T091300Z-7c1e
-    node_name: "{{ inventory_hostname }}"
-    node: "{{ trueup_node }}"
     prefix: /opt/trueup/training
     nodes: [node-1, node-2]
     launcher: slurm
     job_directory: /shared/jobs
+    run_id: 20261120T091300Z-7c1e
+    node_name: "{{ inventory_hostname }}"
+    node: "{{ trueup_node }}"
 """
 
 RETURN = r"""

@@ -33,9 +33,6 @@ EXAMPLES = r"""
 
 - name: Measure all_reduce over InfiniBand
   nccl_bench:
-    run_id: 20261120T091300Z-7c1e
-    node_name: "{{ inventory_hostname }}"
-    node: "{{ trueup_node }}"
     operation: all_reduce
     gpus_per_node: 8
     nodes: [gpu-1, gpu-2]
@@ -45,6 +42,9 @@ EXAMPLES = r"""
     gpudirect: true
     variables:
       NCCL_TOPO_FILE: /opt/microsoft/ndv4/topo.xml
+    run_id: 20261120T091300Z-7c1e
+    node_name: "{{ inventory_hostname }}"
+    node: "{{ trueup_node }}"
 """
 
 RETURN = r"""

@@ -38,14 +38,14 @@ EXAMPLES = r"""
 
 - name: Measure code generation as the inference benchmarker does
   vllm_bench:
-    run_id: 20261120T091300Z-7c1e
-    node_name: "{{ inventory_hostname }}"
-    node: "{{ trueup_node }}"
     prefix: /opt/trueup/vllm
     model: meta-llama/Llama-3.1-8B-Instruct
     profile: code_generation
     dataset_path: /mnt/nvme/datasets/github_code.json
     gpus: 1
+    run_id: 20261120T091300Z-7c1e
+    node_name: "{{ inventory_hostname }}"
+    node: "{{ trueup_node }}"
 """
 
 RETURN = r"""
