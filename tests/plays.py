@@ -41,7 +41,7 @@ def roles(
     folder: Path,
     play: dict[str, Any],
     *options: str,
-    hosts: dict[str, Any] | None = None,
+    hosts: dict[str, Any] | str | None = None,
     env: dict[str, str] | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Run a play of the project's roles on this machine; no fact is kept between two runs.
@@ -50,17 +50,16 @@ def roles(
         folder: what the test may write, and where it runs.
         play: the play, but for hosts and gather_facts.
         options: of ansible-playbook.
-        hosts: by name, their variables; None: localhost. An inventory of another form is an option.
+        hosts: by name, their variables; or the text of an inventory; None: localhost.
         env: more variables; ANSIBLE_STDOUT_CALLBACK=ansible.posix.json for ``answer``.
     """
     whole = {"hosts": "all", "gather_facts": False, **play}
     (folder / "play.yml").write_text(yaml.safe_dump([whole]))
-    inventory = ("-i", "localhost,")
     if hosts is not None:
-        (folder / "hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": hosts}}))
-        inventory = ("-i", "hosts.yml")
+        text = hosts if isinstance(hosts, str) else yaml.safe_dump({"all": {"hosts": hosts}})
+        (folder / "hosts").write_text(text)
     own = {"ANSIBLE_ROLES_PATH": str(ROOT / "roles"), "ANSIBLE_CACHE_PLUGIN": "memory"}
-    arguments = ("play.yml", *inventory, *LOCAL, *options)
+    arguments = ("play.yml", "-i", "localhost," if hosts is None else "hosts", *LOCAL, *options)
     return playbook(folder, *arguments, cwd=folder, env={**own, **(env or {})})
 
 

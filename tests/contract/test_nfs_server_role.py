@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
-import yaml
+import plays
 
 ROOT = Path(__file__).parent.parent.parent
 # As systemctl of a machine that has no such unit.
@@ -29,8 +26,6 @@ def test_a_check_on_a_fresh_server_leaves_folders_that_are_there_alone(tmp_path:
     paths = [f"{tmp_path}/home", f"{tmp_path}/new"]
     role = {"name": "nfs_server"}
     play = {
-        "hosts": "all",
-        "gather_facts": False,
         "vars": {
             "lacks": {"packages": ["nfs-kernel-server"]},
             "trueup_node": {"package_manager": "apt", "container": False},
@@ -44,31 +39,11 @@ def test_a_check_on_a_fresh_server_leaves_folders_that_are_there_alone(tmp_path:
             {"include_role": {**role, "tasks_from": "configure"}},
         ],
     }
-    (tmp_path / "play.yml").write_text(yaml.safe_dump([play]))
-    done = subprocess.run(
-        [
-            str(Path(sys.executable).with_name("ansible-playbook")),
-            *("-i", "localhost,", "-c", "local", "--check"),
-            *("-e", f"ansible_python_interpreter={sys.executable}"),
-            "play.yml",
-        ],
-        cwd=tmp_path,
-        env={
-            **os.environ,
-            "PATH": f"{tmp_path}/bin:{os.environ['PATH']}",
-            "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
-            "ANSIBLE_ROLES_PATH": str(ROOT / "roles"),
-            "ANSIBLE_CACHE_PLUGIN": "memory",
-            "ANSIBLE_STDOUT_CALLBACK": "ansible.posix.json",
-            "TRUEUP_RESULTS": str(tmp_path / "results"),
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    env = {**plays.AS_JSON, "PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}
+    done = plays.roles(tmp_path, play, "--check", env=env)
     tasks = {
         task["task"]["name"]: task["hosts"]["localhost"]
-        for play in json.loads(done.stdout)["plays"]
+        for play in plays.answer(done)["plays"]
         for task in play["tasks"]
         if "localhost" in task["hosts"]
     }

@@ -4,16 +4,14 @@ are written, with stand-ins. Nothing of this machine is changed."""
 from __future__ import annotations
 
 import base64
-import json
-import os
 import re
 import socket
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import jinja2
+import plays
 import pytest
 import yaml
 
@@ -44,8 +42,6 @@ INVENTORY = "[slurm_controller]\nhead\n[slurm_compute]\nn1\n[compute]\nhead\n[lo
 def check(folder: Path, **variables: Any) -> tuple[int, dict[str, dict[str, str]], str]:
     """Exit status, of each host path to content of what would be written, and what was said."""
     play = {
-        "hosts": "all",
-        "gather_facts": False,
         "pre_tasks": [
             {
                 "ansible.builtin.set_fact": {"trueup_node": NODE, "cacheable": True},
@@ -55,31 +51,11 @@ def check(folder: Path, **variables: Any) -> tuple[int, dict[str, dict[str, str]
         "roles": ["slurm"],
         "vars": {"slurm_munge_key": base64.b64encode(bytes(64)).decode(), **variables},
     }
-    (folder / "play.yml").write_text(yaml.safe_dump([play]))
-    (folder / "inventory").write_text(INVENTORY)
-    done = subprocess.run(
-        [
-            str(Path(sys.executable).with_name("ansible-playbook")),
-            *("-i", "inventory", "-c", "local", "--check", "--diff", "--tags", "configure"),
-            *("-e", f"ansible_python_interpreter={sys.executable}"),
-            "play.yml",
-        ],
-        cwd=folder,
-        env={
-            **os.environ,
-            "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
-            "ANSIBLE_ROLES_PATH": str(ROOT / "roles"),
-            "ANSIBLE_CACHE_PLUGIN": "memory",
-            "ANSIBLE_STDOUT_CALLBACK": "ansible.posix.json",
-            "TRUEUP_RESULTS": str(folder / "results"),
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    options = ("--check", "--diff", "--tags", "configure")
+    done = plays.roles(folder, play, *options, hosts=INVENTORY, env=plays.AS_JSON)
     written: dict[str, dict[str, str]] = {"head": {}, "n1": {}}
     said = []
-    for task in (task for play in json.loads(done.stdout)["plays"] for task in play["tasks"]):
+    for task in (task for play in plays.answer(done)["plays"] for task in play["tasks"]):
         for host, result in task["hosts"].items():
             said.append(str(result.get("msg", "")))
             for diff in result.get("diff") or []:
