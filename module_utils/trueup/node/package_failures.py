@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple, Union
 
 _Context = Mapping[str, Any]
 
@@ -18,23 +18,6 @@ def _no_space(text: str, context: _Context) -> str:
     return (
         f"There is no space left for the packages {context['names']} in {folder}: free some there"
         f" (`{context['clean']}` empties the package cache), or give the file system more."
-    )
-
-
-def _locked(_text: str, context: _Context) -> str:
-    return (
-        f"Another {context['manager']} holds the lock of the package database: wait until it has"
-        f" ended (unattended upgrades after a boot take minutes), raise"
-        f" vendor_packages_lock_timeout_seconds, or end it; then run again."
-    )
-
-
-def _wrong_key(_text: str, context: _Context) -> str:
-    return (
-        f"The repository {context['repository']} is not signed by the key that was given"
-        f" (fingerprint {context['fingerprint']}): nothing was installed from it. Set key_url and"
-        f" key_fingerprint to those of the key that signs it; if they are right, the repository"
-        f" was altered."
     )
 
 
@@ -78,20 +61,6 @@ def _missing(text: str, context: _Context) -> str:
     )
 
 
-def _held(_text: str, context: _Context) -> str:
-    return (
-        f"To install {context['names']}, a held package would have to change: see which with"
-        f" `{context['holds']}`, release it, or set vendor_packages_replace_held to true."
-    )
-
-
-def _downgrade(_text: str, context: _Context) -> str:
-    return (
-        f"To install {context['names']}, a package would have to go back to an older version: set"
-        f" vendor_packages_downgrade_allowed to true, or pin the newer version."
-    )
-
-
 def _is_offered(pin: Mapping[str, str], offered: Mapping[str, Sequence[str]]) -> bool:
     pattern = re.escape(pin["version"]).replace(r"\*", ".*")
     return any(re.fullmatch(pattern, version) for version in offered.get(pin["name"], []))
@@ -102,71 +71,62 @@ def _last_line(text: str) -> str:
     return lines[-1][:300] if lines else "no message"
 
 
-# The first that matches is the cause; what others print as its consequence comes after it.
-_SIGNS: Tuple[Tuple[Callable[[str, _Context], str], Tuple[str, ...]], ...] = (
+_LOCKED = (
+    "Another {manager} holds the lock of the package database: wait until it has ended (unattended"
+    " upgrades after a boot take minutes), raise vendor_packages_lock_timeout_seconds, or end it;"
+    " then run again."
+)
+_WRONG_KEY = (
+    "The repository {repository} is not signed by the key that was given (fingerprint"
+    " {fingerprint}): nothing was installed from it. Set key_url and key_fingerprint to those of"
+    " the key that signs it; if they are right, the repository was altered."
+)
+_HELD = (
+    "To install {names}, a held package would have to change: see which with `{holds}`, release it,"
+    " or set vendor_packages_replace_held to true."
+)
+_DOWNGRADE = (
+    "To install {names}, a package would have to go back to an older version: set"
+    " vendor_packages_downgrade_allowed to true, or pin the newer version."
+)
+# What a failure shows, and its sentence. The first that matches is the cause; what others print as
+# its consequence comes after it.
+_SIGNS: Tuple[Tuple[str, Union[str, Callable[[str, _Context], str]]], ...] = (
     (
+        "No space left on device|have enough free space|more space needed on|Not enough free space",
         _no_space,
-        (
-            "No space left on device",
-            "have enough free space",
-            "more space needed on",
-            "Not enough free space",
-        ),
     ),
     (
-        _locked,
         (
-            "Could not get lock",
-            "Unable to acquire the dpkg frontend lock",
-            "Failed to lock apt",
-            "lockfile is held",
-            "Failed to obtain (?:the )?(?:transaction )?lock",
+            "Could not get lock|Unable to acquire the dpkg frontend lock|Failed to lock apt"
+            "|lockfile is held|Failed to obtain (?:the )?(?:transaction )?lock"
         ),
+        _LOCKED,
     ),
     (
-        _wrong_key,
         (
-            "NO_PUBKEY",
-            "(?:BAD|EXPKEY|REVKEY)SIG",
-            "is not signed",
-            "signatures were invalid",
-            "GPG check FAILED",
-            "Failed to validate GPG signature",
+            "NO_PUBKEY|(?:BAD|EXPKEY|REVKEY)SIG|is not signed|signatures were invalid"
+            "|GPG check FAILED|Failed to validate GPG signature"
         ),
+        _WRONG_KEY,
     ),
+    ("Hash Sum mismatch|unexpected size|[Cc]hecksum doesn't match|incorrect checksum", _altered),
     (
-        _altered,
         (
-            "Hash Sum mismatch",
-            "unexpected size",
-            "[Cc]hecksum doesn't match",
-            "incorrect checksum",
+            r"No packages? matching|No package \S+ available|no available installation candidate"
+            r"|Version '[^']+' for '[^']+' was not found|Unable to locate package"
         ),
-    ),
-    (
         _missing,
-        (
-            "No packages? matching",
-            r"No package \S+ available",
-            "no available installation candidate",
-            "Version '[^']+' for '[^']+' was not found",
-            "Unable to locate package",
-        ),
     ),
-    (_held, ("without --allow-change-held-packages",)),
-    (_downgrade, ("without --allow-downgrades",)),
+    ("without --allow-change-held-packages", _HELD),
+    ("without --allow-downgrades", _DOWNGRADE),
     (
-        _unreachable,
         (
-            "Could not resolve",
-            "Connection (?:refused|timed out)",
-            "404 +Not Found",
-            "Cannot download repomd",
-            "does not have a Release file",
-            "Failed to fetch",
-            "Failed to download metadata",
-            "Failed to update apt cache",
+            "Could not resolve|Connection (?:refused|timed out)|404 +Not Found"
+            "|Cannot download repomd|does not have a Release file|Failed to fetch"
+            "|Failed to download metadata|Failed to update apt cache"
         ),
+        _unreachable,
     ),
 )
 
@@ -205,8 +165,10 @@ def sentence_of(
         "clean": "apt-get clean" if package_manager == "apt" else "dnf clean all",
         "holds": "apt-mark showhold" if package_manager == "apt" else "dnf versionlock list",
     }
-    for sentence, signs in _SIGNS:
-        if any(re.search(sign, text) for sign in signs):
+    for signs, sentence in _SIGNS:
+        if re.search(signs, text):
+            if isinstance(sentence, str):
+                return sentence.format_map(context)
             return sentence(text, context)
     return (
         f"{package_manager} did not install {context['names']} from the repository"
