@@ -76,7 +76,7 @@ class Article:
     """
 
     sets: list[PriceSet]
-    claims: pd.DataFrame
+    claims: Sequence[Mapping[str, str]]
     api: ApiPrices
     source: str
     warnings: list[str] = field(default_factory=list)
@@ -112,31 +112,20 @@ def recompute(
     warnings: list[str] = []
     own = {size: _articles_price(book, size, unknown) for size in sizes}
     low = {size: _lowest(book, size, unknown) for size in sizes}
+    rest = (gpus, api, warnings)
     sets = [
-        _priced(
-            "article",
-            "US$ per million tokens of Llama 3.1 8B on 1 GPU, at the article's prices",
-            rates,
-            own,
-            (gpus, api, warnings),
-        ),
-        _priced(
-            "lowest_us",
-            "US$ per million tokens of Llama 3.1 8B on 1 GPU, at the lowest US price",
-            rates,
-            low,
-            (gpus, api, warnings),
-        ),
+        _priced("article", "at the article's prices", rates, own, rest),
+        _priced("lowest_us", "at the lowest US price", rates, low, rest),
     ]
     claims = [
         *(_cheapest(profile, sets) for profile in dict.fromkeys(rates["profile"])),
         *_estimate(prices, price_date, low),
-        *_names(),
+        _NO_SIZES,
         *_ratios(loaded, low),
     ]
     return Article(
         sets=sets,
-        claims=pd.DataFrame(claims, columns=["claim", "verdict", "why"]),
+        claims=claims,
         api=api,
         source=str(rates["provenance"].iloc[0]),
         warnings=list(dict.fromkeys(warnings)),
@@ -211,7 +200,7 @@ def _lowest(book: Book, size: str, unknown: list[str]) -> _Found | None:
 
 def _priced(
     name: str,
-    title: str,
+    where: str,
     rates: pd.DataFrame,
     found: Mapping[str, _Found | None],
     rest: tuple[Mapping[str, int], ApiPrices, list[str]],
@@ -254,6 +243,7 @@ def _priced(
         price.quote.source for price in found.values() if price is not None and not price.estimated
     )
     lines += [f"Prices: {CURRENCY}, {_OS}, {LIST_OFFER}: {source}." for source in sources]
+    title = f"US$ per million tokens of Llama 3.1 8B on 1 GPU, {where}"
     return PriceSet(name, title, table[[*table.columns.drop(COSTS), *COSTS]], lines)
 
 
@@ -347,17 +337,14 @@ def _first(
     return (*both[0], keyed[_H200][both[0]], keyed[_H100][both[0]])
 
 
-def _names() -> list[dict[str, str]]:
-    return [
-        {
-            "claim": "Sizes ND-H200-v4 and HD-A100-v4",
-            "verdict": "no such sizes",
-            "why": (
-                "Meant are ND-H200-v5 (Standard_ND96isr_H200_v5) and the two of ND-A100-v4"
-                " (Standard_ND96asr_v4 with 40 GB, Standard_ND96amsr_A100_v4 with 80 GB a GPU)."
-            ),
-        }
-    ]
+_NO_SIZES: Final = {
+    "claim": "Sizes ND-H200-v4 and HD-A100-v4",
+    "verdict": "no such sizes",
+    "why": (
+        "Meant are ND-H200-v5 (Standard_ND96isr_H200_v5) and the two of ND-A100-v4"
+        " (Standard_ND96asr_v4 with 40 GB, Standard_ND96amsr_A100_v4 with 80 GB a GPU)."
+    ),
+}
 
 
 def _ratios(loaded: Loaded, low: Mapping[str, _Found | None]) -> list[dict[str, str]]:

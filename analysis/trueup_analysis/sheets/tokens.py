@@ -287,7 +287,7 @@ def article(found: Article) -> list[Sheet]:
             Column("claim", "the article", words=True),
             *worded("verdict", "why"),
         ],
-        rows=rows_of(found.claims),
+        rows=found.claims,
         notes=[
             (
                 "The article's own US$ per 1,000 tokens stand only in charts: its words are"

@@ -46,13 +46,7 @@ def _title(raw: Raw) -> str:
     parameters, benchmark = raw.first, raw.benchmark
     words = [benchmark if "model" not in parameters else f"{benchmark} {parameters['model']}"]
     view, titled = raw.view, dict(raw.view.titled)
-    named = [name for name in view.apart if name not in HOW.union(_ALWAYS, titled, view.spread)]
-    values = [(name, parameters.get(name)) for name in named]
-    words += [
-        f"{name} {value}" if value == "yes" else value
-        for name, value in values
-        if isinstance(value, str) and value not in {"", "no", "none", "off"}
-    ]
+    words += _apart(raw)
     words += [raw.measure.label] if len(raw.view.headlines) > 1 else []
     if raw.message_bytes is not None:
         words[-1] += f" at {units.size_of(raw.message_bytes)}"
@@ -69,6 +63,17 @@ def _title(raw: Raw) -> str:
         words.append(f"{benchmark} {version}")
     # A publication's case may be named after its profile.
     return ", ".join(dict.fromkeys(words))
+
+
+def _apart(raw: Raw) -> list[str]:
+    """The words by which the view tells problems apart: "all_reduce", "gdr" where that is on."""
+    told = HOW.union(_ALWAYS, dict(raw.view.titled), raw.view.spread)
+    values = {name: raw.first.get(name) for name in raw.view.apart if name not in told}
+    return [
+        f"{name} {value}" if value == "yes" else value
+        for name, value in values.items()
+        if isinstance(value, str) and value not in {"", "no", "none", "off"}
+    ]
 
 
 def _machine(rows: pd.DataFrame) -> str:
