@@ -32,6 +32,7 @@ FIGURES = "analysis/trueup_analysis/figures"
 # What a room's files are called, and the tests that are its own; a parser's are named for it.
 ROOMS = {
     "module_utils/trueup/node/affinity.py": ("test_affinity.py",),
+    "module_utils/trueup/reading.py": ("test_reading.py",),
     "module_utils/trueup/record.py": ("test_record.py",),
     "module_utils/trueup/run/resume.py": ("test_resume.py", "test_stream_bench.py"),
     f"{FIGURES}/cost*/**/*.py": ("analysis/test_cost.py",),

@@ -28,14 +28,15 @@ class Line(str):
         return ParseError(message, self.number, self)
 
 
-def lines_of(text: str) -> List[Line]:
-    """The lines of an output.
+def lines_of(text: str, ended_by: str = "") -> List[Line]:
+    """The lines of an output; ended by any line end, or by that one alone.
 
     Raises:
         ParseError: a number has 4000 digits or more.
     """
     refuse_long_numbers(text)
-    return [Line(line, number) for number, line in enumerate(text.splitlines(), 1)]
+    lines = text.split(ended_by) if ended_by else text.splitlines()
+    return [Line(line, number) for number, line in enumerate(lines, 1)]
 
 
 def only(lines: Sequence[Line], prefix: str, second: str) -> List[Line]:

@@ -8,7 +8,8 @@ frozen dataclass, or ParseError with the line; never an empty or partial result.
 - ``recognises(text) -> bool``: whether a text is this tool's output, judged by what only this tool
   prints.
 
-No Ansible, clock, files, network or environment in there.
+No Ansible, clock, files, network or environment in there. What parsers share is in
+``trueup.reading``: lines that know their number, and the JSON of our own programs.
 
 ``view``: how its figures are shown (``VIEW``, a ``trueup.view.View``). Report, list, scaling, cost
 and plots follow from it.

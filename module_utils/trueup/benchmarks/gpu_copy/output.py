@@ -41,8 +41,8 @@ from typing import (
     Tuple,
 )
 
-from ...errors import ParseError, refuse_long_numbers
-from ...reading import STANDARD_ERROR, Line, decoded, digest, is_number, unique
+from ...errors import ParseError
+from ...reading import STANDARD_ERROR, Line, decoded, digest, is_number, lines_of, unique
 from ...record import Metric, summarise
 
 TOOL = "gpu_copy"
@@ -202,8 +202,7 @@ def parse_gpu_copy(text: str) -> GpuCopyOutput:
         ParseError: a section, a matrix, a sum or a figure is missing, damaged, doubled or does not
             fit the others; or there is nothing that is reported.
     """
-    refuse_long_numbers(text)
-    lines = [Line(line, number) for number, line in enumerate(text.split("\n"), 1)]
+    lines = lines_of(text, "\n")
     if _MARK in text:
         return _of_sections(_Lines(lines))
     part = _part(lines, _form_of(text))

@@ -16,8 +16,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Dict, List, Mapping, Match, Optional, Pattern, Sequence, Tuple
 
-from ...errors import ParseError, refuse_long_numbers
-from ...reading import Line, decoded, only, refuse_after
+from ...errors import ParseError
+from ...reading import Line, decoded, lines_of, only, refuse_after
 from ...record import Metric
 
 TOOL = "gromacs"
@@ -204,8 +204,7 @@ def parse_gromacs(text: str) -> GromacsOutput:
         ParseError: a fatal error, energies that are not finite, no ``Finished`` line, two runs in
             one log, a figure that is missing or no number, or figures that contradict each other.
     """
-    refuse_long_numbers(text)
-    driver, log = _split([Line(one, number) for number, one in enumerate(text.split("\n"), 1)])
+    driver, log = _split(lines_of(text, "\n"))
     return _Reader(log, driver).output()
 
 
