@@ -5,7 +5,6 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: azure_node_facts
-author: trueup contributors
 version_added: "0.1.0"
 short_description: Publishes what a node is, by its own account and the catalog's
 description:

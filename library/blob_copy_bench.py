@@ -21,7 +21,6 @@ description:
   - The credential is read from the file C(credentials) in O(prefix), which the role
     P(blob_checkpoint#role) writes with mode 0600; it is in no argument, record or output.
 extends_documentation_fragment: trueup_options.blob_copy
-author: trueup contributors (@trueup)
 """
 
 EXAMPLES = r"""

@@ -18,7 +18,6 @@ description:
     much of the time went into the exchange of halos.
   - Needs what the role P(devito#role) installs, on every node at the same path.
 extends_documentation_fragment: trueup_options.devito
-author: trueup contributors (@trueup)
 """
 
 EXAMPLES = r"""

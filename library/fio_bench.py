@@ -19,7 +19,6 @@ description:
     part of its workload, gives a record with outcome C(invalid).
   - The role P(fio#role) installs fio.
 extends_documentation_fragment: trueup_options.fio
-author: trueup contributors (@trueup)
 """
 
 EXAMPLES = r"""

@@ -13,7 +13,6 @@ description:
   - A sampled block of each product is compared with one that the CPU makes in fp64; an error beyond
     what the precision's rounding explains gives a record with outcome C(invalid).
 extends_documentation_fragment: trueup_options.gemm
-author: trueup contributors (@trueup)
 """
 
 EXAMPLES = r"""

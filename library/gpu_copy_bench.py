@@ -15,7 +15,6 @@ description:
   - A test that the machine cannot have (waived) gives a warning and no figure; copied data that
     differ from what was sent give a record with outcome C(invalid).
 extends_documentation_fragment: trueup_options.gpu_copy
-author: trueup contributors (@trueup)
 """
 
 EXAMPLES = r"""

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gpu_facts
-author: trueup contributors
 version_added: "0.2.0"
 short_description: Publishes the state of the NVIDIA driver and what disagrees in it
 description:

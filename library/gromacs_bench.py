@@ -18,7 +18,6 @@ description:
     O(drift_allowed), gives a record with outcome C(invalid).
   - One node; the role P(gromacs#role) installs what it needs.
 extends_documentation_fragment: trueup_options.gromacs
-author: trueup contributors (@trueup)
 """
 
 EXAMPLES = r"""

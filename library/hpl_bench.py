@@ -18,7 +18,6 @@ description:
     docs/hpl.md.
   - The role P(hpl#role) installs the distribution's hpcc.
 extends_documentation_fragment: trueup_options.hpl
-author: trueup contributors (@trueup)
 """
 
 EXAMPLES = r"""

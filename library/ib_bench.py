@@ -17,7 +17,6 @@ description:
   - perftest does not compare what arrives with what was sent. A test, device, size or memory other
     than asked for gives a record with outcome C(invalid).
 extends_documentation_fragment: trueup_options.ib
-author: trueup contributors (@trueup)
 """
 
 EXAMPLES = r"""

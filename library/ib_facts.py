@@ -5,7 +5,6 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: ib_facts
-author: trueup contributors
 version_added: "0.2.0"
 short_description: Publishes a node's RDMA devices and how they differ from what is expected
 description:

@@ -30,7 +30,6 @@ description:
     number of hosts is C(invalid).
   - Needs what the role P(training#role) installs.
 extends_documentation_fragment: trueup_options.megatron
-author: trueup contributors (@trueup)
 """
 
 EXAMPLES = r"""

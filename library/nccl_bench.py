@@ -15,7 +15,6 @@ description:
     NCCL's own log (C(NCCL_DEBUG=INFO)) is read for that and is always on.
   - A table without its end or with sizes missing is a failure, never a number.
 extends_documentation_fragment: trueup_options.nccl
-author: trueup contributors (@trueup)
 """
 
 EXAMPLES = r"""

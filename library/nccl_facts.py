@@ -7,7 +7,6 @@ DOCUMENTATION = r"""
 module: nccl_facts
 short_description: Tells which NCCL, builds and topology file are on the node
 version_added: "0.1.0"
-author: trueup contributors
 extends_documentation_fragment: trueup_facts
 description:
   - Reads files only; runs nothing and changes nothing.

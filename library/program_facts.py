@@ -42,7 +42,6 @@ options:
     elements: str
     default: []
 extends_documentation_fragment: trueup_facts
-author: trueup contributors (@trueup)
 """
 
 EXAMPLES = r"""

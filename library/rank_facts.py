@@ -5,7 +5,6 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: rank_facts
-author: trueup contributors
 version_added: "0.6.0"
 short_description: Starts ranks on several nodes and tells where each of them really is
 description:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: storage_facts
-author: trueup contributors (@trueup)
 version_added: "0.6.0"
 short_description: Looks at the mounts of shared storage without waiting for a lost server
 description:

@@ -14,7 +14,6 @@ description:
   - Each array is at least four times the sum of the last-level caches, and what the kernels leave
     in the arrays is checked; a wrong result gives a record with outcome C(invalid).
 extends_documentation_fragment: trueup_options.stream
-author: trueup contributors (@trueup)
 """
 
 EXAMPLES = r"""

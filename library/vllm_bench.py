@@ -21,7 +21,6 @@ description:
     the record has no such metrics, and a warning says why.
   - Needs what the role P(vllm#role) installs.
 extends_documentation_fragment: trueup_options.vllm
-author: trueup contributors (@trueup)
 """
 
 EXAMPLES = r"""

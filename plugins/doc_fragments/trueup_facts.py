@@ -7,6 +7,7 @@ class ModuleDocFragment:
     """Ansible's entry."""
 
     DOCUMENTATION = r"""
+author: trueup contributors (@trueup)
 attributes:
   check_mode:
     support: full

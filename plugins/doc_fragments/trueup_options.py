@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from trueup.options import Option
 
+AUTHOR = "trueup contributors (@trueup)"
 # By key; {} is the benchmark.
 RETURNED = {
     "record": "the record of the case (schema C(trueup.record/1)); null in check mode, where the"
@@ -47,6 +48,7 @@ def page_of(tool: str) -> str | None:
         return None
     check = "Returns the command that would run, and runs nothing."
     page = {
+        "author": AUTHOR,
         "options": described((*COMMON, *case.OPTIONS)),
         "attributes": {"check_mode": {"support": "full", "description": check}},
         "notes": [f"Returns C({key}): {text.format(tool)}." for key, text in RETURNED.items()],
@@ -58,7 +60,8 @@ def pages() -> dict[str, str]:
     """By the name that a module extends, in capital letters."""
     rooms = Path(benchmarks.__file__).parent.glob("*/case.py")
     found = {path.parent.name: page_of(path.parent.name) for path in rooms}
-    found["launcher"] = yaml.safe_dump({"options": described(LAUNCHER)}, sort_keys=False)
+    launcher = {"author": AUTHOR, "options": described(LAUNCHER)}
+    found["launcher"] = yaml.safe_dump(launcher, sort_keys=False)
     return {tool.upper(): page for tool, page in found.items() if page is not None}
 
 

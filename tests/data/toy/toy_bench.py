@@ -9,7 +9,6 @@ short_description: Copy zeros with dd
 version_added: "0.3.0"
 description: Runs dd and returns its rate as a record.
 extends_documentation_fragment: trueup_options.toy
-author: trueup contributors (@trueup)
 """
 
 from ansible.module_utils.trueup.benchmarks.toy import case as toy
