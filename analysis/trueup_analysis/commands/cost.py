@@ -89,11 +89,10 @@ def cost(
         loaded, prices=prices, gpus=gpus, price_date=price_date, api=api
     )
     if api.given and serving is None and article is None:
-        message = (
+        raise BadInput(
             f"--api-price compares with records of {tokens.BENCHMARK}, and none of the"
             f" {len(loaded.cases)} records is one"
         )
-        raise BadInput(message)
     made: list[Sheet] = []
     unknown: list[str] = []
     serves = article is not None or (serving is not None and not serving.table.empty)

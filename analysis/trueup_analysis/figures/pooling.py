@@ -130,21 +130,19 @@ def rows_to_price(
     for held in _held(loaded):
         if held.cases["node_count"].isna().any():
             row = held.cases[held.cases["node_count"].isna()].iloc[0]
-            message = (
+            raise BadInput(
                 f"case {row['case']} ({row['source']}) does not say on how many nodes it ran,"
                 " so it cannot be priced"
             )
-            raise BadInput(message)
         everything = len(held.cases) == len(loaded.cases)
         rows, said = _in_units(held, held.figures(loaded.metrics, all_records=everything))
         warnings += said
         made += _cases_of(held, loaded, rows, expectations)
     if not made:
-        message = (
+        raise BadInput(
             f"none of {len(loaded.cases)} records is ok and holds a run time or a rate of tokens"
             " or of other work, so there is nothing to price"
         )
-        raise BadInput(message)
     whole_numbers = ["node_count", "cores", "n", "message_bytes", "devices"]
     return pd.DataFrame(made).astype(dict.fromkeys(whole_numbers, "Int64")), warnings
 

@@ -226,11 +226,10 @@ def read_variables(lines: Iterable[str]) -> Dict[str, str]:
         words = words[1:] if words[:1] == ["export"] else words
         match = re.fullmatch(r"([A-Za-z_]\w*)=([^$`]*)", words[0]) if len(words) == 1 else None
         if match is None:
-            message = (
+            raise BadInput(
                 f"{line!r} of enroot_pyxis_variables_file is not `export NAME=value` with plain"
                 " text: correct it, or empty enroot_pyxis_variables_file."
             )
-            raise BadInput(message)
         found[match.group(1)] = match.group(2)
     return found
 

@@ -82,11 +82,10 @@ def ask(arguments: list[str]) -> tuple[int, str]:
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        message = (
+        raise Failure(
             f"nvidia-smi {' '.join(arguments)} did not end within {LIMIT_SECONDS} s: a GPU may "
             "have fallen off the bus (see `dmesg | grep -i xid`)."
-        )
-        raise Failure(message) from error
+        ) from error
     return done.returncode, done.stdout
 
 
@@ -173,11 +172,10 @@ def change(gpu: dict[str, Any], arguments: list[str], said: str) -> str | None:
         message = f"GPU {gpu['bus_id']}: nvidia-smi {arguments[0]} needs root: {first_line(text)}"
         raise Failure(message)
     if status or not re.search(said, text):
-        message = (
+        raise Failure(
             f"GPU {gpu['bus_id']}: nvidia-smi {' '.join(arguments)} failed with status {status}: "
             f"{first_line(text)}"
         )
-        raise Failure(message)
     return None
 
 

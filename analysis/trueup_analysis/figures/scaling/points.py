@@ -65,11 +65,10 @@ def points(
         wanted = " or ".join(f"{one.label} ({one.metric})" for one in view.headlines)
         names = loaded.metrics.loc[loaded.metrics["record"].isin(chosen["record"]), "name"]
         held = ", ".join(sorted(set(names))) or "no figure"
-        message = (
+        raise BadInput(
             f"{units.plural(len(chosen), f'{benchmark} record')} with outcome ok, but none has"
             f" {wanted} above 0, so there is no scaling; they have {held}"
         )
-        raise BadInput(message)
     beside = ("flop_rate", "point_rate", "roofline_fraction", "halo_share", "published_speedup")
     wide = figures(loaded, [(name, None) for name in beside]).drop(
         columns=[f"{name}:n" for name in beside]

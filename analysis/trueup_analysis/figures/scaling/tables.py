@@ -158,11 +158,10 @@ def every_series(loaded: Loaded, **options: Any) -> list[Series]:
     if refused and len(refused) == len(names):
         raise refused[0]
     tried = ", ".join(names) or "none that can scale"
-    message = (
+    raise BadInput(
         f"nothing scales among {len(cases)} records: no benchmark ({tried}) was run on several"
         " counts of nodes, cores or GPUs"
     )
-    raise BadInput(message)
 
 
 def left_out(loaded: Loaded, benchmark: str) -> list[str]:
@@ -194,11 +193,10 @@ def _series(raw: Raw, title: str, *, baseline: int | None, threshold: float) -> 
     base = counts[0] if baseline is None else baseline
     if base not in counts:
         have = ", ".join(map(str, counts))
-        message = (
+        raise BadInput(
             f"baseline of {base} {axis(over)} was not measured in the series '{title}'; it has"
             f" {have} {axis(over)} (--over keeps to one kind of series)"
         )
-        raise BadInput(message)
     table["baseline"] = table["best"] & (table["resource"] == base)
     reference = float(table.loc[table["baseline"], "median"].iloc[0])
     ratio = table["resource"] / base
