@@ -8,11 +8,10 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
+import plays
 import role_plans
 import yaml
 
@@ -112,45 +111,24 @@ class Nodes:
         """Of each node: whether all went well, how many tasks changed something, what was said."""
         hosts = {name: self.all[name].variables for name in names.split()}
         play = {
-            "hosts": "all",
-            "gather_facts": False,
             "environment": {
                 "PATH": "{{ root }}/usr/bin:" + os.environ["PATH"],
                 "STAND_IN_ROOT": "{{ root }}",
             },
             "tasks": [{"include_role": {"name": "{{ root }}/roles/eessi"}, "tags": ["always"]}],
         }
-        (self.folder / "play.yml").write_text(yaml.safe_dump([play]))
-        (self.folder / "hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": hosts}}))
-        done = subprocess.run(
-            [
-                str(Path(sys.executable).with_name("ansible-playbook")),
-                *("-i", "hosts.yml", "-c", "local"),
-                *("-e", f"ansible_python_interpreter={sys.executable}"),
-                *options,
-                "play.yml",
-            ],
-            cwd=self.folder,
-            env={
-                **os.environ,
-                "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
-                "ANSIBLE_ROLES_PATH": f"{self.folder / 'stand-ins'}:{ROOT / 'roles'}",
-                "ANSIBLE_CACHE_PLUGIN": "memory",
-                # sudo is asked though this is root.
-                "ANSIBLE_BECOME_ALLOW_SAME_USER": "1",
-                "ANSIBLE_STDOUT_CALLBACK": "ansible.posix.json",
-                "TRUEUP_RESULTS": str(self.folder / "results"),
-            },
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        answer = json.loads(done.stdout[done.stdout.index("{") :])
-        results = [task["hosts"] for play in answer["plays"] for task in play["tasks"]]
+        env = {
+            **plays.AS_JSON,
+            "ANSIBLE_ROLES_PATH": f"{self.folder / 'stand-ins'}:{ROOT / 'roles'}",
+            # sudo is asked though this is root.
+            "ANSIBLE_BECOME_ALLOW_SAME_USER": "1",
+        }
+        done = plays.roles(self.folder, play, *options, hosts=hosts, env=env)
+        answer = plays.answer(done)
         found = {}
         for name in hosts:
             stats = answer["stats"][name]
-            said = json.dumps([result[name] for result in results if name in result])
+            said = json.dumps(plays.results(answer, name))
             well = stats["failures"] == stats["unreachable"] == 0
             found[name] = (well, stats["changed"], said.replace("\\", ""))
         assert done.returncode == (0 if all(well for well, _, _ in found.values()) else 2)
