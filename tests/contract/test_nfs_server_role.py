@@ -48,6 +48,6 @@ def test_a_check_on_a_fresh_server_leaves_folders_that_are_there_alone(tmp_path:
         if "localhost" in task["hosts"]
     }
     assert done.returncode == 0, done.stdout
-    made = tasks["nfs_server : Create the folders that are missing"]["results"]
+    made = tasks["nfs_server : Create missing folders"]["results"]
     assert [(one["item"]["path"], one["changed"]) for one in made] == [(paths[1], True)]
     assert not Path(paths[1]).exists()

@@ -118,7 +118,7 @@ def test_a_key_that_yaml_has_folded_is_written_whole() -> None:
     (stdin,) = [
         task["ansible.builtin.command"]["stdin"]
         for task in tasks
-        if task["name"] == "Write munge's key"
+        if task["name"] == "Configure munge's key"
     ]
     given = jinja2.Environment(autoescape=True).from_string(stdin)
     fed = given.render(slurm_munge_key=f"{text[:76]} {text[76:]}\n")
