@@ -89,6 +89,15 @@ class Runner:
         return result
 
 
+def goes_well(run_module: Any, run: FakeRun, **given: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a module returns after a good run, and its record, which keeps to the schema."""
+    result = run_module(run, **given)
+    record = result["record"]
+    jsonschema.validate(record, SCHEMA)
+    assert (record["outcome"], record["reason"]) == ("ok", None)
+    return result, record
+
+
 def checks_only(output: str, *, leaves: str | None = None, **given: Any) -> Callable[..., None]:
     """A test: in check mode a module runs nothing, says what it would run, and has all keys.
 

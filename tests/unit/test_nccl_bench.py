@@ -13,7 +13,7 @@ import pytest
 from ansible.module_utils.trueup.benchmarks.nccl import case as nccl
 from ansible.module_utils.trueup.run import launcher
 from ansible.module_utils.trueup.run.resume import identity
-from bench_modules import FakeRun, checks_only, ends_badly, refuses, resumes
+from bench_modules import FakeRun, checks_only, ends_badly, goes_well, refuses, resumes
 from role_plans import asked, node
 from test_nccl_plan import state
 from trueup import record as records
@@ -44,10 +44,10 @@ def _run_module(runner: Any) -> Any:
 def test_a_good_run_gives_a_record(run_module: Any) -> None:
     run = FakeRun(stdout=NVLINK)
     variables = {"NCCL_TOPO_FILE": TOPOLOGY, "NCCL_IGNORE_CPU_AFFINITY": 1}
-    result = run_module(run, **ONE_NODE, transports=["nvlink"], variables=variables)
-    record = result["record"]
-    jsonschema.validate(record, SCHEMA)
-    assert (record["outcome"], record["reason"], record["case"]) == ("ok", None, "all_reduce-1x2")
+    result, record = goes_well(
+        run_module, run, **ONE_NODE, transports=["nvlink"], variables=variables
+    )
+    assert record["case"] == "all_reduce-1x2"
     assert (record["ranks"], record["gpus"], record["nodes"]) == (2, 2, ["node-1"])
     assert result["ansible_facts"] == {"trueup_nccl": record}
     assert run.calls[0]["argv"] == [

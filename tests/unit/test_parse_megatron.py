@@ -248,12 +248,13 @@ test_a_damaged_output_gives_its_own_figures_or_an_error = stands(
 )
 
 
+# Where in a text a byte is changed, as a share of it, and the new one.
+PLACE = st.floats(0, 1, exclude_max=True)
+BYTE = st.characters(min_codepoint=32, max_codepoint=126)
+
+
 @settings(max_examples=60, deadline=None)
-@given(
-    text=st.sampled_from([ONE, TWO]),
-    share=st.floats(0, 1, exclude_max=True),
-    byte=st.characters(min_codepoint=32, max_codepoint=126),
-)
+@given(st.sampled_from([ONE, TWO]), PLACE, BYTE)
 def test_a_changed_byte_of_the_drivers_log_gives_the_right_numbers_or_an_error(
     text: str, share: float, byte: str
 ) -> None:
@@ -263,11 +264,7 @@ def test_a_changed_byte_of_the_drivers_log_gives_the_right_numbers_or_an_error(
 
 
 @settings(max_examples=60, deadline=None)
-@given(
-    text=st.sampled_from([LM, DS]),
-    share=st.floats(0, 1, exclude_max=True),
-    byte=st.characters(min_codepoint=32, max_codepoint=126),
-)
+@given(st.sampled_from([LM, DS]), PLACE, BYTE)
 def test_a_changed_byte_of_megatrons_log_gives_the_right_numbers_or_an_error(
     text: str, share: float, byte: str
 ) -> None:
