@@ -288,7 +288,7 @@ class _Reader:
         self.runs: list[dict[str, Any]] = []
         self.notes: list[str] = []
         self._tables: list[Any] = []
-        self._rows: list[dict[str, Any]] = []
+        self._rows: list[bytes] = []
         self._packed = 0
         self._seen: set[str] = set()
         self._decode = msgspec.json.Decoder(Record).decode
@@ -307,7 +307,7 @@ class _Reader:
         elif source.suffix == ".csv":
             self._flush()
             rows, notes = read_published(source)
-            self._rows += rows
+            self._rows += map(packed.line, rows)
             self.notes += notes
         elif source.name == "run.json":
             self._read_manifest(str(source))
@@ -472,24 +472,22 @@ class _Reader:
 
     def _add(self, record: Record, path: str) -> None:
         raw, fields = record.raw, msgspec.structs.asdict(record)
-        self._rows.append(
-            {
-                **fields,
-                **{name: canonical(fields[name]) for name in packed.JSON},
-                "nodes": "+".join(record.nodes),
-                "cores": record.ranks * record.threads_per_rank,
-                "metrics": msgspec.to_builtins(record.metrics),
-                "raw_path": None if raw is None else os.path.join(os.path.dirname(path), raw.path),
-                "raw_sha256": None if raw is None else raw.sha256,
-                "source": path,
-                "provenance": MEASURED,
-            }
-        )
+        row = {
+            **fields,
+            **{name: canonical(fields[name]) for name in packed.JSON},
+            "nodes": "+".join(record.nodes),
+            "cores": record.ranks * record.threads_per_rank,
+            "raw_path": None if raw is None else os.path.join(os.path.dirname(path), raw.path),
+            "raw_sha256": None if raw is None else raw.sha256,
+            "source": path,
+            "provenance": MEASURED,
+        }
+        self._rows.append(packed.line(row))
 
     def _flush(self) -> None:
         """Turn the rows so far into a table, so that sources keep the order in which they came."""
         if self._rows:
-            self._tables.append(packed.from_rows(self._rows))
+            self._tables.append(packed.from_lines(self._rows))
             self._rows = []
 
     def _read_packed(self, path: Path) -> None:

@@ -56,12 +56,16 @@ def canonical(value: Any) -> str:
     return msgspec.json.encode(value, order="sorted").decode()
 
 
-def from_rows(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
-    """A table from rows whose names are those of the layout; what is absent is unknown."""
-    if not rows:
+def line(row: Mapping[str, Any]) -> bytes:
+    """A row whose names are those of the layout, as JSON, smaller than its values."""
+    return msgspec.json.encode(row)
+
+
+def from_lines(lines: Sequence[bytes]) -> pa.Table:
+    """A table from such rows; what is absent is unknown."""
+    if not lines:
         return _SCHEMA.empty_table()
-    # By way of JSON: from Python's own values, pyarrow makes no array without importing pandas.
-    lines = list(map(msgspec.json.encode, rows))
+    # Not from Python's own values, of which pyarrow makes no array without importing pandas.
     return pa_json.read_json(
         pa.py_buffer(b"\n".join(lines)),
         pa_json.ReadOptions(block_size=max(_BLOCK, *map(len, lines)) + 1),
