@@ -101,9 +101,14 @@ def parameters_of(tool: str) -> str:
 
 
 def named(tool: str, parameter: str) -> bool:
+    code = parameters_of(tool)
+    # Names that a record takes over as they are: in place, or a list of their own.
+    taken = re.findall(r"for name in \(([^)]*)\)", code)
+    for names in re.findall(r"for name in (\w+)", code):
+        taken += re.findall(rf"(?ms)^{names} = \((.*?)\)$", code)
     # Also what the name of a tool becomes: "tensor_model_parallel_size": "tensor_parallel".
-    said = rf'"{parameter}":|": "{parameter}"|\b{parameter}=|for name in \([^)]*"{parameter}"'
-    return bool(re.search(said, parameters_of(tool)))
+    said = rf'"{parameter}":|": "{parameter}"|\b{parameter}='
+    return bool(re.search(said, code)) or any(f'"{parameter}"' in names for names in taken)
 
 
 def measures(view: View) -> Iterator[Measure]:
