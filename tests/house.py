@@ -36,6 +36,7 @@ PLAIN_VERBS = re.compile(
 )
 CODE = re.compile(r"(module_utils|library|plugins|analysis)/.*\.py|roles/[^/]+/files/.*\.py")
 TASKS = re.compile(r"roles/[^/]+/(tasks|handlers)/.*\.yml|playbooks/(tasks/)?[^/]+\.yml|site\.yml")
+PRODUCT = (".py", ".yml", ".j2", ".sh", ".rb", ".erb", ".c", ".css", ".yml.in")
 NO_PRODUCT = ("tests/", "molecule/", "docs/", "bench/")
 DOCUMENTED = frozenset(("DOCUMENTATION", "EXAMPLES", "RETURN"))
 
@@ -255,11 +256,11 @@ def complexities(house: House) -> list[tuple[int, str]]:
 
 
 def product_lines(house: House) -> int:
-    """Lines of Python, YAML and templates that are no test, scenario, page or speed promise."""
+    """Lines of programs, YAML and templates that are no test, scenario, page or speed promise."""
     return sum(
         len(text.splitlines())
         for path, text in house.texts.items()
-        if path.endswith((".py", ".yml", ".j2")) and not path.startswith(NO_PRODUCT)
+        if path.endswith(PRODUCT) and not path.startswith(NO_PRODUCT)
     )
 
 

@@ -67,6 +67,9 @@ _DATA_ARGUMENTS = {("azure_node_facts", "catalog")}
 # The name that the controller gave to a file made from text (copy, template): another each time.
 _TEMPORARY_NAME = "_original_basename"
 _LONG_TEXT = 200
+# Programs of the project are data of it too: a node that is sent one answers for its name.
+_PROJECT = Path(__file__).parents[3]
+_PROGRAMS = "roles/*/files/*.py"
 _TEMPORARY = re.compile(r"ansible-tmp-[0-9.]+-[0-9]+-[0-9]+")
 _BECOME = re.compile(r"BECOME-SUCCESS-[a-z]{32}")
 _PLACE = "ansible-tmp-X"
@@ -124,12 +127,25 @@ def _plain(text: str, host: str) -> str:
     return re.sub(rf"(?<![\w.-]){re.escape(host)}(?![\w.-])", "HOST", text)
 
 
+@functools.cache
+def _programs(host: str) -> list[tuple[str, str]]:
+    """Path and plain text of each program that a role sends."""
+    return [
+        (str(path.relative_to(_PROJECT)), _plain(path.read_text(encoding="utf-8"), host))
+        for path in sorted(_PROJECT.glob(_PROGRAMS))
+    ]
+
+
 def _short(value: Any, host: str) -> Any:
-    """The value with plain texts, and with checksums in place of long ones."""
+    """The value with plain texts: a program of ours by its path, other long ones by checksum."""
     if isinstance(value, str):
         text = _plain(value, host)
-        long = len(text) > _LONG_TEXT
-        return "sha256:" + hashlib.sha256(text.encode()).hexdigest() if long else text
+        if len(text) <= _LONG_TEXT:
+            return text
+        for name, program in _programs(host):
+            if text.endswith(program):
+                return text.removesuffix(program) + f"({name})"
+        return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
     if isinstance(value, dict):
         return {name: _short(member, host) for name, member in value.items()}
     if isinstance(value, list):
