@@ -6,6 +6,7 @@ import os
 import shlex
 import subprocess
 import time
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -400,7 +401,7 @@ case $last in
 bad*) echo "ssh: a warning" >&2; echo "ssh: connect to host $last port 22: No route to host" >&2
     exit 255;;
 mute*) exit 255;;
-slow*) sleep 600.25 & wait;;
+slow*) sleep {slow} & wait;;
 shared*) setsid sleep 100 & exit 0;;
 twin1) until grep -q twin2 {folder}/asked; do sleep 0.05; done;;
 twin2) until grep -q twin1 {folder}/asked; do sleep 0.05; done;;
@@ -408,10 +409,15 @@ esac
 """
 
 
+def _slow(folder: Path) -> str:
+    """Seconds of a sleep that no other test, and no other run of this one, has."""
+    return f"600.{zlib.crc32(str(folder).encode())}"
+
+
 @pytest.fixture(name="ssh")
 def _ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     program = tmp_path / "ssh"
-    program.write_text(SSH.format(folder=tmp_path))
+    program.write_text(SSH.format(folder=tmp_path, slow=_slow(tmp_path)))
     program.chmod(0o755)
     (tmp_path / "asked").touch()
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
@@ -456,11 +462,19 @@ def test_all_are_asked_at_the_same_time() -> None:
     assert Launcher("mpirun", ("twin1", "twin2")).lost() == []
 
 
-@pytest.mark.usefixtures("impatient")
-def test_an_ssh_that_hangs_is_gone_afterwards() -> None:
+def test_an_ssh_that_hangs_is_gone_afterwards(impatient: Path) -> None:
     Launcher("mpirun", ("slow",)).lost()
+    assert "slow" in impatient.read_text()
+    # What is killed may be listed until a busy machine comes to it.
+    deadline = time.monotonic() + 60
+    while left := running(f"sleep {_slow(impatient.parent)}"):
+        assert time.monotonic() < deadline, left
+        time.sleep(0.2)
+
+
+def running(command: str) -> list[str]:
     listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True)
-    assert [line for line in listed.stdout.splitlines() if "sleep 600.25" in line] == []
+    return [line for line in listed.stdout.splitlines() if command in line]
 
 
 def test_what_an_ssh_leaves_behind_is_not_waited_for(ssh: Path) -> None:

@@ -178,6 +178,13 @@ def test_only_fio_is_recognised() -> None:
     assert not recognises('{"tool": "trueup-stream"}')
 
 
+def test_operations_of_files_are_not_taken_for_reads_without_their_engine() -> None:
+    text = changed(METADATA["create"], r'^ *"ioengine" : "filecreate",\n', "")
+    with pytest.raises(ParseError, match="no ioengine, and latencies as of operations of files"):
+        parse_fio(text)
+    assert values(changed(text, '"openfiles"', '"disable_lat" : "1",\n"openfiles"'))
+
+
 test_a_damaged_output_gives_its_own_figures_or_an_error = stands(
     values, [MIXED, WRITE, GROUPS, *METADATA.values()], "cut", "lost", examples=50
 )

@@ -347,6 +347,8 @@ def _direction(block: _Block, options: Mapping[str, str]) -> Optional[Direction]
         whole = clat
         if lat.count or clat.count not in (0, total):
             block.refuse(f"latency of {clat.count} of {total} operations of files", "clat_ns", "N")
+    elif clat.count and not lat.count and not {"ioengine", "disable_lat"} & set(options):
+        block.refuse("no ioengine, and latencies as of operations of files", "clat_ns")
     of = lat if lat.percentiles else clat
     return Direction(
         bandwidth=bandwidth,
