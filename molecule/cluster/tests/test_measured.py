@@ -6,7 +6,7 @@ import json
 import os
 from pathlib import Path
 
-from trueup_analysis.figures import scaling
+from trueup_analysis.figures.scaling.tables import series
 from trueup_analysis.load import load
 
 RESULTS = Path(os.environ["TRUEUP_RESULTS"])
@@ -50,7 +50,7 @@ def test_the_exchange_of_halos_is_a_share_of_the_time() -> None:
 
 
 def test_they_make_a_scaling_table_over_nodes() -> None:
-    [over_nodes] = [each for each in scaling.series(load([FIRST])) if each.over == "nodes"]
+    [over_nodes] = [each for each in series(load([FIRST])) if each.over == "nodes"]
     assert over_nodes.kind == "strong"
     assert over_nodes.table["resource"].tolist() == [1, 1, 1, 2, 2]
     assert over_nodes.table["layout"].str.contains("slurm").sum() == 2
