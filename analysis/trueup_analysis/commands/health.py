@@ -36,7 +36,7 @@ class HealthFormat(str, Enum):
         "trueup health --require nccl --require ib     # without them: exit 2",
     )
     + "\n\nExit status: 0 all that was judged passes, warnings included; 1 a failure, or a known"
-    " error; 2 something could not be measured, nothing could be judged, or wrong usage.",
+    " error; 2 something could not be measured, or nothing could be judged; 64 wrong usage.",
 )
 def health(
     sources: Sources = None,

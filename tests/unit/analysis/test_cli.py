@@ -119,8 +119,18 @@ def test_without_results_it_says_what_to_do(
     assert done.err.count("\n") == 1
 
 
-def test_wrong_usage_is_2(run) -> None:
-    assert run("scaling", "--over", "moons").status == 2
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ("scaling", "--over", "moons"),
+        ("health", "--no-such-option"),
+        ("topology", "show"),
+        ("no-such-command",),
+    ],
+)
+def test_wrong_usage_has_a_status_that_no_verdict_has(run, argv: tuple[str, ...]) -> None:
+    done = run(*argv)
+    assert (done.status, done.out) == (64, "")
 
 
 @pytest.mark.parametrize(("strict", "status"), [((), 0), (("--strict",), 1)])
