@@ -26,8 +26,8 @@ from .commands.options import examples
 from .commands.output import say
 
 EXIT_CODES = (
-    "Exit status: 0 fine; 1 bad input or a known error, said in one sentence; 2 `trueup health` could"
-    " not judge everything; 64 wrong usage."
+    "Exit status: 0 fine; 1 bad input or a known error, said in one sentence; 2 `trueup health`"
+    " could not judge everything; 64 wrong usage."
 )
 # EX_USAGE of sysexits.h for every command: 2, which typer would give, is a verdict of health. The
 # class is typer's own copy of click's, of which it exports the children only.
