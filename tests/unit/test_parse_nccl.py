@@ -24,6 +24,8 @@ BYTES = {"float": 4, "half": 2, "double": 8, "int8": 1}
 SHARED = {"all_gather", "reduce_scatter", "alltoall"}
 REDUCES = {"all_reduce", "reduce_scatter", "reduce", "sendrecv"}
 ROOTED = {"broadcast", "reduce"}
+WIDTHS = {"size": 10, "count": 12, "type": 8, **dict.fromkeys(("redop", "root", "#wrong"), 6)}
+WIDTHS.update(algbw=6, busbw=6, error=5)
 
 
 def factor(operation: str, ranks: int) -> float:
@@ -38,6 +40,12 @@ def short(value: float, width: int) -> str:
         if len(form) <= width:
             return form.rjust(width)
     return f"{value:.1e}".rjust(width)
+
+
+def by_size(value: float, width: int) -> str:
+    """As to 2.17.2: two decimals, a time (7 wide) one from 100 us and none from 10 ms."""
+    decimals = 2 if width == 6 or value < 100 else 1 if value < 10_000 else 0
+    return f"{value:{width}.{decimals}f}"
 
 
 def microseconds(size: int, cycle: int = 0, side: int = 0) -> float:
@@ -67,6 +75,7 @@ def printed(  # noqa: C901 WHY: one branch for each option of the tool
     empty_redop: bool = False,
 ) -> str:
     new = era == "2026"
+    figure = short if new else by_size
     out = []
     if new and named:
         out += [
@@ -114,8 +123,10 @@ def printed(  # noqa: C901 WHY: one branch for each option of the tool
     out += [
         "#",
         f"# {'':40s} out-of-place{note}                       in-place{note}          ",
-        "# " + "  ".join(f"{name:>7s}" for name in names) + tail[0],
-        "# " + "  ".join(f"{units.get(name, ''):>7s}" for name in names) + tail[1],
+        "# " + "  ".join(f"{name:>{WIDTHS.get(name, 7)}s}" for name in names) + tail[0],
+        "# "
+        + "  ".join(f"{units.get(name, ''):>{WIDTHS.get(name, 7)}s}" for name in names)
+        + tail[1],
     ]
     busbws = []
     width = BYTES[dtype]
@@ -149,7 +160,7 @@ def printed(  # noqa: C901 WHY: one branch for each option of the tool
                 else:
                     wrong = ("31" if bad else "0") if checks else "N/A"
                 shown = time / 2 if cputime else time
-                row += f"  {short(shown, 7)}  {short(algbw, 6)}  {short(busbw, 6)}  {wrong:>6s}"
+                row += f"  {figure(shown, 7)}  {figure(algbw, 6)}  {figure(busbw, 6)}  {wrong:>6s}"
                 if per_iteration:
                     for share in (0.9, 1.4, 1.3):
                         row += "  " + short(time * share, 7)
@@ -257,6 +268,28 @@ def test_iterations_cpu_time_and_timestamps() -> None:
     assert "the times are the CPU's (-C); bandwidths are of the GPUs' time" in (
         parse_nccl(text).warnings
     )
+
+
+@pytest.mark.parametrize("era", ["2019", "2021", "2023"])
+def test_times_before_2_17_3_have_fewer_decimals(era: str) -> None:
+    text = printed(era=era, least=1 << 20, most=1 << 32)
+    rows = {row.size: row for row in parse_nccl(text).rows}
+    times = [rows[size].out_of_place for size in (1 << 20, 1 << 26, 1 << 32)]
+    assert [body and (body.time.value, body.time.half) for body in times] == [
+        (24.75, pytest.approx(0.005)),
+        (237.9, pytest.approx(0.05)),
+        (13876.0, pytest.approx(0.5)),
+    ]
+    mixed = text.replace("  237.9 ", " 237.85 ")
+    assert mixed != text
+    with pytest.raises(ParseError, match=r"'\d+' has lost decimals|mixes those"):
+        parse_nccl(mixed)
+
+
+def test_a_graph_and_the_cpus_time_of_a_build_before_2_17_3() -> None:
+    text = printed(era="2023", cputime=True, least=1 << 20, most=1 << 30, validation=0)
+    output = parse_nccl(text.replace("graph: 0", "graph: 20"))
+    assert (output.cpu_time, len(output.rows), output.iterations) == (True, 11, 20)
 
 
 def test_an_empty_redop_is_read_as_none() -> None:

@@ -25,6 +25,8 @@ READ = {
     "gromacs/gromacs_2024_2.log": ("gromacs", "2024.2", "simulation_rate", 4.243, "ns/day"),
     "hpl/hpl_2_1.out": ("hpl", "2.1", "hpl_rate", 1.71587e12, "flop/s"),
     "ib/post_list.txt": ("ib", None, "ib_write_bandwidth", 480e6, "bit/s"),
+    "nccl/old_times_k80.txt": ("nccl", None, "busbw", 0.44e9, "byte/s"),
+    "nccl/srun_2node.txt": ("nccl", None, "busbw", 0.0, "byte/s"),
     "stream/stream_5_10.txt": ("stream", "5.10", "triad_rate", 23314e6, "byte/s"),
     "vllm/deepseek_v3.txt": ("vllm", None, "output_token_throughput", 61.0, "1/s"),
     "vllm/kimi_k2_failed_requests.txt": ("vllm", None, "output_token_throughput", 485.78, "1/s"),
@@ -52,10 +54,8 @@ NOT_YET = [
     "megatron/first_iterations.txt",
     "megatron/resumed.txt",
     "nccl/markdown_lost_hashes.txt",
-    "nccl/old_times_k80.txt",
     "nccl/readme_without_header.txt",
     "nccl/readme_without_ranks.txt",
-    "nccl/srun_2node.txt",
     "stream/stream_5_8.txt",
 ]
 

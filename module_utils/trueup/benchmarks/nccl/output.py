@@ -5,6 +5,8 @@ Formats, from nccl-tests' source (src/common.cu and src/util.cu, NCCL 2.4's test
 
 - ``error`` (2019 to 2022: the largest relative error, and N/A) or ``#wrong`` (wrong elements);
 - ``time`` in microseconds, or ``cputime`` (-C); i_min i_max i_p99 i_cv% (-I); timestamps (-S);
+- to 2.17.2 (September 2025) times have two decimals below 100 us, one to 10 ms and none above, and
+  bandwidths two; from 2.17.3 on two, or as many as fit in the column's width;
 - redop and root in all tables or (to 2022) only in those that have them; an empty redop;
 - several cycles one after the other in one table (-N);
 - ``Avg bus bandwidth`` with OK or FAILED where NCCL_TESTS_MIN_BW was set.
@@ -25,7 +27,7 @@ import math
 import re
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
 from ...errors import ParseError
 from ...reading import STANDARD_ERROR, Line, is_count, lines_of, unique
@@ -39,6 +41,8 @@ _MICROSECOND = 1e-6
 _MOST_SIZES = 100_000
 _JSON_VERSIONS = (1, 2, 3)
 _COARSEST_SHARE = 32  # bytes: each rank's part is rounded down to 4 elements or 16 bytes
+_TIME, _BANDWIDTH = 7, 6  # columns' widths
+_ALL_TWO = {2: (0, math.inf)}
 _G_DIGITS = 6  # of printf's %g, which prints the average
 _TYPE_BYTES = {
     **dict.fromkeys(("int8", "uint8", "char", "f8e4m3", "f8e5m2"), 1),
@@ -444,6 +448,7 @@ class _Table:
         self.reduced: Optional[int] = None
         self.columns: List[str] = []
         self.rows: List[Row] = []
+        self.forms = set(_FORMS)  # those that every figure of the table can have
         self.out_of_bounds: Optional[Tuple[int, Line]] = None
         self.average: Optional[Tuple[_Printed, Optional[str], Line]] = None
         self.errors: List[str] = []
@@ -512,6 +517,7 @@ class _Table:
     def _before(self, line: Line, before: str) -> None:
         if found := _TESTS.fullmatch(line):
             self.tests_version, self.nccl_version = found[1], _version(int(found[3]))
+            self.forms = {"fitted"}  # 2.17.4 is the first that prints its version
         elif found := re.fullmatch(r"# Collective test starting: (\S+)", line):
             self.started = found[1]
         elif line.startswith("# nThread"):
@@ -570,7 +576,7 @@ class _Table:
                 raise line.error("the count of values out of bounds is damaged")
             self.out_of_bounds = (int(found[1]), line)
             return
-        self.rows.append(_row(line, self.columns))
+        self.rows.append(_row(line, self.columns, self.forms))
 
     def _after(self, line: Line) -> None:
         if found := re.fullmatch(r"# Collective test concluded: (\S+)", line):
@@ -672,7 +678,7 @@ def _units(columns: Sequence[str]) -> List[str]:
     return ["#", *" ".join(unit.get(name, "") for name in columns).split()]
 
 
-def _row(line: Line, columns: Sequence[str]) -> Row:
+def _row(line: Line, columns: Sequence[str], forms: Set[str]) -> Row:
     cells = line.split()
     names = list(columns)
     if names[-1] == "timestamp":
@@ -688,7 +694,7 @@ def _row(line: Line, columns: Sequence[str]) -> Row:
     lead = dict(zip(names[:start], cells))
     width = (len(names) - start) // 2
     bodies = [
-        _body(dict(zip(names[start : start + width], part)), line)
+        _body(dict(zip(names[start : start + width], part)), line, forms)
         for part in (cells[start : start + width], cells[start + width :])
     ]
     return _checked_row(
@@ -720,30 +726,57 @@ def _checked_row(row: Row) -> Row:
     return row
 
 
-def _body(cells: Mapping[str, str], line: Line) -> Body:
+def _body(cells: Mapping[str, str], line: Line, forms: Set[str]) -> Body:
     wrong_text = cells.get("#wrong", cells.get("error", ""))
     iterations = None
     if "i_min" in cells:
         figures = [
-            _cell(cells[name], 7, line).value for name in ("i_min", "i_max", "i_p99", "i_cv%")
+            _cell(cells[name], _TIME, line, forms).value
+            for name in ("i_min", "i_max", "i_p99", "i_cv%")
         ]
         iterations = (figures[0], figures[1], figures[2])
     return Body(
-        time=_cell(cells.get("time", cells.get("cputime", "")), 7, line),
-        algbw=_cell(cells["algbw"], 6, line),
-        busbw=_cell(cells["busbw"], 6, line),
+        time=_cell(cells.get("time", cells.get("cputime", "")), _TIME, line, forms),
+        algbw=_cell(cells["algbw"], _BANDWIDTH, line, forms),
+        busbw=_cell(cells["busbw"], _BANDWIDTH, line, forms),
         wrong=None if wrong_text == "N/A" else _printed(wrong_text, line).value,
         iterations=iterations,
     )
 
 
-def _cell(text: str, width: int, line: Line) -> _Printed:
-    """A number of the table: two decimals, or as many as fit in the column's width."""
+def _cell(text: str, width: int, line: Line, forms: Set[str]) -> _Printed:
+    """A number of the table; ``forms`` keeps those in which it and all before can be printed.
+
+    Raises:
+        ParseError: none is left, so that a digit has got lost.
+    """
     figure = _printed(text, line)
-    decimals = len(text.partition(".")[2])
-    if "e" not in text and decimals < 2 and len(text) + (1 if decimals else 2) <= width:
-        raise line.error(f"{text!r} has lost decimals")
+    forms &= {form for form, fits in _FORMS.items() if fits(text, figure.value, width)}
+    if not forms:
+        raise line.error(
+            f"{text!r} has lost decimals, or the table mixes those of nccl-tests before and since "
+            "2.17.3"
+        )
     return figure
+
+
+def _fits_width(text: str, _value: float, width: int) -> bool:
+    """Two decimals, or as many as fit in the column."""
+    decimals = len(text.partition(".")[2])
+    return "e" in text or decimals == 2 or len(text) + (1 if decimals else 2) > width
+
+
+def _fits_size(text: str, value: float, width: int) -> bool:
+    """Two decimals for a bandwidth; for a time two below 100 us, one to 10 ms, none above."""
+    spans = {2: (0, 100), 1: (100, 10_000), 0: (10_000, math.inf)} if width == _TIME else _ALL_TWO
+    least, most = spans.get(len(text.partition(".")[2]), (1, 0))
+    return "e" not in text and least <= value <= most
+
+
+_FORMS: Dict[str, Callable[[str, float, int], bool]] = {
+    "fitted": _fits_width,
+    "by size": _fits_size,
+}
 
 
 def _printed(text: str, line: Line) -> _Printed:
