@@ -18,6 +18,15 @@ pytestmark = pytest.mark.skipif(
 READ = {
     "fio/fio_3_26.txt": ("fio", "3.26", "write_bandwidth", 8876980.0, "byte/s"),
     "gpu_copy/bandwidthtest_a100.txt": ("gpu_copy", None, "h2d_bandwidth", 12.3e9, "byte/s"),
+    "gpu_copy/bandwidthtest_after_prompt.txt": (
+        *("gpu_copy", None, "h2d_bandwidth", 9.7e9, "byte/s"),
+    ),
+    "gpu_copy/bandwidthtest_csv.txt": (
+        *("gpu_copy", None, "h2d_bandwidth", 8494.3 * (1 << 20), "byte/s"),
+    ),
+    "gpu_copy/nvbandwidth_h100x8_d2d_read.txt": (
+        *("gpu_copy", "0.10.0", "p2p_bandwidth", 395.08e9, "byte/s"),
+    ),
     "gpu_copy/nvbandwidth_h100x8_h2d.txt": (
         *("gpu_copy", "0.10.0", "h2d_bandwidth", 55.37e9, "byte/s"),
     ),
@@ -48,9 +57,6 @@ REFUSED = {
 # What a user expects to be read, and is refused: a parser that learns to moves its row up.
 NOT_YET = [
     "fio/fio_2_1_4.json",
-    "gpu_copy/bandwidthtest_after_prompt.txt",
-    "gpu_copy/bandwidthtest_csv.txt",
-    "gpu_copy/nvbandwidth_h100x8_d2d_read.txt",
     "megatron/first_iterations.txt",
     "megatron/resumed.txt",
     "nccl/markdown_lost_hashes.txt",

@@ -7,12 +7,13 @@ each GPU and once for all (roles/gpu_copy/files/gpu_copy.py):
   numbers, and ``SUM <test> <sum>``, which the matrix must add up to;
 - nvbandwidth's ``--json`` (since 0.5): the same matrices with 6 significant digits, and their sum;
 - bandwidthTest of the CUDA samples, in words (``Transfer Size (Bytes) Bandwidth(GB/s)``) or with
-  ``--csv``;
+  ``--csv``, in its modes quick (one size), range and shmoo (many);
 - the JSON line of trueup's own PyTorch program.
 
 Units, read in the sources: nvbandwidth (v0.8, memcpy.cpp) and bandwidthTest (bandwidthTest.cu) both
-print GB/s of 1e9 byte/s. For a copy within a GPU's memory nvbandwidth counts what is copied, and
-bandwidthTest what is read and written, twice as much; ``d2d_bandwidth`` is what is copied.
+print GB/s of 1e9 byte/s; bandwidthTest before CUDA 10.1 prints MB/s of 2^20 byte/s. For a copy
+within a GPU's memory nvbandwidth counts what is copied, and bandwidthTest what is read and written,
+twice as much; ``d2d_bandwidth`` is what is copied.
 
 nvbandwidth's heading of a peer matrix does not say which way the data go: in its read test the
 GPU of the row reads from the GPU of the column, in its write test it writes to it (testcases_ce.cpp
@@ -68,6 +69,7 @@ class GpuCopyOutput:
         program: nvbandwidth, bandwidthTest or pytorch.
         figures: kind (KINDS) to device (``gpu0``; for peers ``gpu0>gpu1``) to its rates: one for
             each repeat where the program prints them, else the one that it prints.
+        sizes: kind to device and bytes of a copy to its rate, where one program measured several.
         statistic: what a single rate is of its samples.
         samples: how many stand behind a single rate; None where the output does not say.
         peer_access: ``all`` where every GPU reaches every other, ``partial`` or ``none``; None
@@ -80,6 +82,7 @@ class GpuCopyOutput:
     program: str
     figures: Mapping[str, Mapping[str, Tuple[float, ...]]]
     statistic: str
+    sizes: Mapping[str, Mapping[Tuple[str, int], float]] = field(default_factory=dict)
     tool_version: Optional[str] = None
     samples: Optional[int] = None
     peer_access: Optional[str] = None
@@ -108,9 +111,22 @@ class GpuCopyOutput:
     def metrics(self) -> List[Metric]:
         """For each kind a row a device and the least of them, which has no device.
 
-        Peers have no least figure where some GPUs do not reach each other.
+        Peers have no least figure where some GPUs do not reach each other. Copies of several sizes
+        give a row a size.
         """
-        rows: List[Metric] = []
+        rows = [
+            Metric(
+                f"{kind}_bandwidth",
+                value,
+                "byte/s",
+                "higher",
+                message_bytes=size,
+                statistic=self.statistic,
+                device=device,
+            )
+            for kind, of_kind in self.sizes.items()
+            for (device, size), value in of_kind.items()
+        ]
         for kind in KINDS:
             name, typical = f"{kind}_bandwidth", []
             for device, rates in self.figures.get(kind, {}).items():
@@ -140,6 +156,8 @@ class _Part:
     correct: bool = True
     # Kind to (GPU,) or, for peers, (from, to).
     figures: Dict[str, Dict[Tuple[int, ...], Tuple[float, ...]]] = field(default_factory=dict)
+    # Kind to (GPU, bytes of a copy), of a run over several sizes.
+    sizes: Dict[str, Dict[Tuple[int, int], float]] = field(default_factory=dict)
     warnings: List[str] = field(default_factory=list)
     software: Dict[str, str] = field(default_factory=dict)
 
@@ -275,6 +293,8 @@ def _section(reader: _Lines, begin: Match[str]) -> Tuple[_Part, str]:
     if int(end.group(3)) != len(body) or end.group(4) != _crc([begin.group(0), *body]):
         reader.fail(f"section {name} is not what was written: it is damaged")
     part = _part(body, begin.group(3))
+    if part.sizes:
+        reader.fail(f"section {name} is of several sizes: expected bandwidthTest's quick mode")
     if int(end.group(2)) and part.correct:
         reader.fail(f"the program of section {name} ended with status {end.group(2)}")
     return part, line
@@ -294,17 +314,21 @@ def _joined(
         warnings += [warning for warning in part.warnings if warning not in warnings]
         software.update(part.software)
     correct = all(part.correct for part, _ in parts)
-    if not figures and correct:
+    first = parts[0][0]
+    if not figures and not first.sizes and correct:
         raise ParseError("no test that is reported: " + ("; ".join(warnings) or "none ran"))
     measured = {tuple(sorted(figures[kind])) for kind in ("h2d", "d2h") if kind in figures}
     if len(measured) > 1 and correct:
         raise ParseError("host to device and device to host were measured on different GPUs")
-    first = parts[0][0]
     peers = next((part for part, _ in parts if part.peer_access is not None), first)
     return GpuCopyOutput(
         program=first.program,
         figures={kind: figures[kind] for kind in KINDS if kind in figures},
         statistic=first.statistic,
+        sizes={
+            kind: {(f"gpu{gpu}", size): rate for (gpu, size), rate in of_kind.items()}
+            for kind, of_kind in first.sizes.items()
+        },
         tool_version=first.version,
         samples=samples,
         peer_access=peers.peer_access,
@@ -346,13 +370,13 @@ def _part(lines: Sequence[Line], form: str) -> _Part:
     return _BandwidthTest(lines).read() if form == "bandwidthTest" else _pytorch(lines)
 
 
-def _rate(text: str, what: str, lines: _Lines) -> float:
-    """A printed figure in GB/s as byte/s."""
+def _rate(text: str, what: str, lines: _Lines, unit: str = "GB/s") -> float:
+    """A printed figure as byte/s."""
     if not re.fullmatch(r"[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?", text):
         lines.fail(f"{what} {text!r} is not a bandwidth")
-    value = float(text) * _GB
+    value = float(text) * _UNITS[unit]
     if not 0 < value < _MOST:
-        lines.fail(f"{what} {text} GB/s is not a bandwidth that a GPU can have")
+        lines.fail(f"{what} {text} {unit} is not a bandwidth that a GPU can have")
     return value
 
 
@@ -531,10 +555,9 @@ def _check_sum(lines: _Lines, name: str, matrix: _Matrix) -> None:
     if total is None or not re.fullmatch(re.escape(name) + suffix, total.group(1)):
         lines.fail(f"expected 'SUM {name}' with two decimals after the matrix")
     figures = _values(matrix)
-    # Each printed figure is within half a unit of its last place, and so is the sum: at most so
-    # much together, and of many figures six standard deviations.
-    count = len(figures) + 1
-    slack = min(0.005 * count, 6 * 0.01 / math.sqrt(12) * math.sqrt(count)) + 1e-6
+    # Each printed figure is within half a unit of its last place, and so is the sum. The errors are
+    # not independent: GPUs of one kind sit at one value, and add up to the most that is possible.
+    slack = 0.005 * (len(figures) + 1) + 1e-6
     if abs(sum(figures) - float(total.group(2))) > slack:
         lines.fail(f"the matrix adds up to {sum(figures):.2f}, and its sum says {total.group(2)}")
     while _AFTER_SUM.fullmatch(lines.peek()):
@@ -706,36 +729,57 @@ def _json_row(row: Any, name: str, lines: _Lines) -> List[Optional[float]]:
 _BLOCK = re.compile(r"(Host to Device|Device to Host|Device to Device) Bandwidth, ([0-9]+) .*")
 _COLUMNS = re.compile(
     r"(?:Write-Combined Memory Writes are Enabled\s*)?"
-    r"Transfer Size \(Bytes\)\s+Bandwidth\(GB/s\)"
+    r"Transfer Size \(Bytes\)\s+Bandwidth\((GB/s|MB/s)\)"
 )
+_SIZE_ROW = re.compile(r"([0-9]+)\s+([0-9]+\.[0-9])")
 _CSV = re.compile(
-    r"bandwidthTest-(H2D|D2H|D2D)(?:-(Pinned|Paged))?(-WriteCombined)?, "
-    r"Bandwidth = ([0-9.]+) GB/s, Time = ([0-9.]+) s, Size = ([0-9]+) bytes, NumDevsUsed = ([0-9]+)"
+    r"bandwidthTest-(H2D|D2H|D2D)(?:-(Pinned|Paged))?(-WriteCombined)?, Bandwidth = ([0-9.]+) "
+    r"(GB/s|MB/s), Time = ([0-9.]+) s, Size = ([0-9]+) bytes, NumDevsUsed = ([0-9]+)"
 )
 _DEVICE = re.compile(r"Device ([0-9]+): (.+)")
 _KIND_OF = {"Host to Device": "h2d", "Device to Host": "d2h", "Device to Device": "d2d"}
+_MIB = float(1 << 20)
+# Before CUDA 10.1 (2019) it prints MB/s and counts 2^20 bytes.
+_UNITS = {"GB/s": _GB, "MB/s": _MIB}
 _TWICE = (
     "bandwidthTest counts what is read and written within a GPU's memory; d2d_bandwidth is half of"
     " what it prints: what is copied"
 )
 
 
+def _shmoo_sizes(kilo: int) -> List[int]:
+    """What shmoo mode goes through; a kilobyte has 1024 bytes before CUDA 10.1."""
+    mega, sizes = kilo * kilo, [kilo]
+    for limit, step in (
+        *((20 * kilo, kilo), (50 * kilo, 2 * kilo), (100 * kilo, 10 * kilo), (mega, 100 * kilo)),
+        *((16 * mega, mega), (32 * mega, 2 * mega), (64 * mega + 1, 4 * mega)),
+    ):
+        while sizes[-1] < limit:
+            sizes.append(sizes[-1] + step)
+    return sizes
+
+
 class _BandwidthTest:
-    """bandwidthTest's output in quick mode, in words or as CSV."""
+    """bandwidthTest's output, in words or as CSV."""
 
     def __init__(self, lines: Sequence[Line]) -> None:
         self.lines = _Lines(lines)
         self.part = _Part("bandwidthTest", statistic="mean")
         self.device: Optional[int] = None
+        self.mode = ""
+        self.dots = 0
         self.begun = self.passed = self.ended = False
         self.memories: Set[str] = set()
+        self.rates: Dict[str, Dict[int, float]] = {}
         self._kinds: _Kinds = (
             (re.compile(r"\[CUDA Bandwidth Test\].*"), self._begin),
             (_DEVICE, self._device),
             (_BLOCK, self._words),
             (_CSV, self._csv),
             (re.compile(r"Result = PASS"), self._pass),
-            (re.compile(r"(?:Running on\.\.\.|Quick Mode)?"), self._nothing),
+            (re.compile(r"(Quick|Range|Shmoo) Mode"), self._mode),
+            (re.compile(r"\.+"), self._dots),
+            (re.compile(r"(?:Running on\.\.\.)?"), self._nothing),
             (re.compile(r".*"), self._other),
         )
 
@@ -750,15 +794,28 @@ class _BandwidthTest:
             raise ParseError("no 'Result = PASS': the output is cut off, or the test failed")
         if not self.begun:
             raise ParseError("no line '[CUDA Bandwidth Test]': the beginning is missing")
-        if len(self.part.figures) < 3:
-            lacks = [name for name, kind in _KIND_OF.items() if kind not in self.part.figures]
-            raise ParseError(
-                f"no figure of {', '.join(lacks)}: run bandwidthTest without choosing directions"
-            )
+        if not self.rates:
+            raise ParseError("no figure: bandwidthTest measured no direction")
         if len(self.memories) > 1:
             raise ParseError("pinned and pageable memory in one output")
-        self.part.memory = self.memories.pop()
+        self._fill()
         return self.part
+
+    def _fill(self) -> None:
+        """Put the rates into the part, which knows runs of one size and of several."""
+        part, gpu = self.part, self.device or 0
+        part.memory = self.memories.pop() if self.memories else part.memory
+        lacks = [name for name, kind in _KIND_OF.items() if kind not in self.rates]
+        if lacks:
+            part.warnings.append(f"bandwidthTest was not asked for {', '.join(lacks)}: no figure")
+        if "d2d" in self.rates:
+            part.warnings.append(_TWICE)
+        for kind, rates in self.rates.items():
+            halved = {size: rate / 2 if kind == "d2d" else rate for size, rate in rates.items()}
+            if self.mode == "Quick":
+                part.add(kind, (gpu,), list(halved.values()))
+            else:
+                part.sizes[kind] = {(gpu, size): rate for size, rate in halved.items()}
 
     def _after(self, line: str) -> None:
         if line.startswith(STANDARD_ERROR):
@@ -776,31 +833,58 @@ class _BandwidthTest:
             self.lines.fail("several GPUs, of which it prints the sum: run it for each")
         self.device = int(match.group(1))
 
+    def _mode(self, match: Match[str]) -> None:
+        if self.mode:
+            self.lines.fail("a second mode")
+        self.mode = match.group(1)
+
+    def _dots(self, match: Match[str]) -> None:
+        self.dots = len(match.group(0))
+
     def _words(self, match: Match[str]) -> None:
         kind = _KIND_OF[match.group(1)]
         self._expect(kind)
-        self._add(kind, *_block(self.lines, match))
+        rates, memory = _block(self.lines, match)
+        self._add(kind, rates, memory)
 
     def _csv(self, match: Match[str]) -> None:
-        kind = match.group(1).lower()
-        self._expect(kind)
-        self._add(kind, *_csv_row(self.lines, match))
+        kind = match.group(1)
+        self._expect(kind.lower())
+        rates: Dict[int, float] = {}
+        of_kind: Optional[Match[str]] = match
+        while of_kind is not None and of_kind.group(1) == kind:
+            _csv_row(self.lines, of_kind, rates)
+            of_kind = _CSV.fullmatch(self.lines.peek())
+            self.lines.at += of_kind is not None and of_kind.group(1) == kind
+        self._add(kind.lower(), rates, "pageable" if match.group(2) == "Paged" else "pinned")
 
     def _expect(self, kind: str) -> None:
-        """The three figures stand in one order, so that swapped ones are seen."""
+        """The directions stand in one order, so that swapped ones are seen."""
         if self.device is None:
             self.lines.fail("no line 'Device N: name' before the first figure")
-        done = len(self.part.figures)
-        if done > 2 or kind != KINDS[done]:
+        if not self.mode:
+            self.lines.fail("no line 'Quick Mode', 'Range Mode' or 'Shmoo Mode' before it")
+        if any(KINDS.index(done) >= KINDS.index(kind) for done in self.rates):
             self.lines.fail(f"{kind} stands twice or out of its order")
 
-    def _add(self, kind: str, rate: float, memory: str) -> None:
-        if kind == "d2d":
-            rate /= 2
-            self.part.warnings.append(_TWICE)
-        else:
+    def _add(self, kind: str, rates: Dict[int, float], memory: str) -> None:
+        """Take a direction, whose sizes must be those of its mode and of the directions before."""
+        sizes = list(rates)
+        steps = {after - before for before, after in zip(sizes, sizes[1:])}
+        fits = {
+            "Quick": len(sizes) == 1,
+            "Range": len(steps) < 2 and all(step > 0 for step in steps),
+            "Shmoo": sizes in (_shmoo_sizes(1000), _shmoo_sizes(1024))
+            and self.dots in {0, len(sizes)},
+        }
+        if not fits[self.mode] or any(list(before) != sizes for before in self.rates.values()):
+            self.lines.fail(
+                f"the sizes of {kind} are not those of {self.mode} Mode: a row is missing, doubled "
+                "or out of order"
+            )
+        if kind != "d2d":
             self.memories.add(memory)
-        self.part.add(kind, (self.device or 0,), [rate])
+        self.rates[kind] = rates
 
     def _pass(self, _match: Match[str]) -> None:
         self.passed = True
@@ -809,40 +893,53 @@ class _BandwidthTest:
         pass
 
     def _other(self, _match: Match[str]) -> None:
-        self.lines.fail("not a line that bandwidthTest prints in quick mode")
+        if self.begun:  # above stands what the shell said
+            self.lines.fail("not a line that bandwidthTest prints")
 
 
-def _block(lines: _Lines, block: Match[str]) -> Tuple[float, str]:
+def _block(lines: _Lines, block: Match[str]) -> Tuple[Dict[int, float], str]:
     if int(block.group(2)) != 1 or not lines.lines[lines.at - 1].rstrip().endswith("Device(s)"):
         lines.fail("not the figure of one GPU ('1 Device(s)')")
     memory = re.fullmatch(r"(PINNED|PAGEABLE) Memory Transfers", lines.take())
     if memory is None:
         lines.fail("expected 'PINNED Memory Transfers'")
-    if not _COLUMNS.fullmatch(lines.take()):
+    columns = _COLUMNS.fullmatch(lines.take())
+    if columns is None:
         lines.fail("expected the columns 'Transfer Size (Bytes)' and 'Bandwidth(GB/s)'")
-    row = re.fullmatch(r"([0-9]+)\s+([0-9]+\.[0-9])", lines.take())
-    if row is None:
-        lines.fail("expected a size in bytes and a figure with one decimal")
-    rate = _rate(row.group(2), "bandwidth", lines)
-    if lines.take():
-        lines.fail("several sizes: run bandwidthTest in quick mode")
-    return rate, memory.group(1).lower()
+    rates: Dict[int, float] = {}
+    while lines.peek() or not rates:
+        row = _SIZE_ROW.fullmatch(lines.take())
+        if row is None:
+            lines.fail("expected a size in bytes and a figure with one decimal")
+        _take_rate(rates, row.group(1), _rate(row.group(2), "bandwidth", lines, columns[1]), lines)
+    return rates, memory.group(1).lower()
 
 
-def _csv_row(lines: _Lines, csv: Match[str]) -> Tuple[float, str]:
-    if int(csv.group(7)) != 1:
+def _take_rate(rates: Dict[int, float], size: str, rate: float, lines: _Lines) -> None:
+    if int(size) in rates:
+        lines.fail(f"{size} bytes stand twice")
+    rates[int(size)] = rate
+
+
+def _csv_row(lines: _Lines, csv: Match[str], rates: Dict[int, float]) -> None:
+    if int(csv.group(8)) != 1:
         lines.fail("not the figure of one GPU (NumDevsUsed = 1)")
-    rate = _rate(csv.group(4), "bandwidth", lines)
-    if not re.fullmatch(r"[0-9]+\.[0-9]{5}", csv.group(5)) or not re.fullmatch(
+    rate = _rate(csv.group(4), "bandwidth", lines, csv.group(5))
+    if not re.fullmatch(r"[0-9]+\.[0-9]{5}", csv.group(6)) or not re.fullmatch(
         r"[0-9]+\.[0-9]", csv.group(4)
     ):
         lines.fail("expected one decimal of the bandwidth and five of the time")
-    size, seconds = int(csv.group(6)), float(csv.group(5))
-    # The time is the size over the bandwidth; both are rounded.
-    slowest, fastest = size / (rate - 0.05 * _GB or 1.0), size / (rate + 0.05 * _GB)
-    if not fastest - 5.1e-6 <= seconds <= slowest + 5.1e-6:
+    size, seconds, printed = int(csv.group(7)), float(csv.group(6)), float(csv.group(4))
+    # The time is the size over the bandwidth; both are rounded. CUDA 10.1 and 10.2 print GB/s and
+    # divide by 2^20 all the same.
+    if not any(
+        size / ((printed + 0.05) * unit) - 5.1e-6
+        <= seconds
+        <= size / (max(printed - 0.05, 1e-9) * unit) + 5.1e-6
+        for unit in {_UNITS[csv.group(5)], _MIB}
+    ):
         lines.fail(f"{size} bytes at this bandwidth do not take {seconds:.5f} s")
-    return rate, "pageable" if csv.group(2) == "Paged" else "pinned"
+    _take_rate(rates, csv.group(7), rate, lines)
 
 
 # --- trueup's own PyTorch program ----------------------------------------------------------------
