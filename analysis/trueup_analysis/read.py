@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from trueup import benchmarks
 from trueup.errors import BadInput, TrueupError
+from trueup.reading import unverified
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,7 +20,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Reading:
-    """One file's figures, in base units."""
+    """One file's figures, in base units.
+
+    Attributes:
+        unverified: cross-checks that the text lacks, a sentence each; none normally.
+    """
 
     source: str
     tool: str
@@ -28,6 +33,17 @@ class Reading:
     rows: list[dict[str, Any]]
     checks: dict[str, bool]
     warnings: list[str]
+    unverified: list[str]
+
+    def outcome(self) -> tuple[str, str | None]:
+        """A record's outcome and reason: invalid where the tool's own check failed, failed where
+        the figures could not be verified."""
+        bad = [name for name, passed in self.checks.items() if not passed]
+        if bad:
+            return "invalid", f"its own check failed: {', '.join(bad)}"
+        if self.unverified:
+            return "failed", f"unverified: {'; '.join(self.unverified)}"
+        return "ok", None
 
 
 def tools() -> dict[str, ModuleType]:
@@ -76,4 +92,5 @@ def read(text: str, *, source: str, tool: str | None = None) -> Reading:
         rows=[metric.as_row() for metric in parsed.metrics()],
         checks=dict(parsed.checks),
         warnings=list(parsed.warnings),
+        unverified=unverified(parsed),
     )

@@ -1,4 +1,5 @@
-"""What parsers share: lines that know their number, and the JSON that our own programs print."""
+"""What parsers share: lines that know their number, the JSON that our own programs print, and how
+an output says what could not be cross-checked."""
 
 from __future__ import annotations
 
@@ -37,6 +38,12 @@ def lines_of(text: str, ended_by: str = "") -> List[Line]:
     refuse_long_numbers(text)
     lines = text.split(ended_by) if ended_by else text.splitlines()
     return [Line(line, number) for number, line in enumerate(lines, 1)]
+
+
+def unverified(output: object) -> List[str]:
+    """The cross-checks that a parser's result lacks, a sentence each: its member ``unverified``. A
+    parser that always has all of them needs no such member."""
+    return list(getattr(output, "unverified", ()))
 
 
 def only(lines: Sequence[Line], prefix: str, second: str) -> List[Line]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import stream_bench
+from ansible.module_utils.trueup.benchmarks.stream.output import StreamOutput
 from ansible.module_utils.trueup.node.topology import Topology
 from bench_modules import FakeRun, checks_only, ends_badly, goes_well, refuses, resumes
 
@@ -61,6 +62,15 @@ test_a_bad_end_gives_a_record_with_the_reason = ends_badly(
     ({"stdout": KERNEL.replace('"error": 0.0', '"error": 9.0')}, "invalid", "do not hold"),
     ({"stdout": KERNEL.replace("[0, 1]", "[1, 1]")}, "invalid", "ran on CPUs [1, 1]"),
 )
+
+
+def test_figures_without_a_cross_check_are_never_an_ok_record(
+    run_module: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(StreamOutput, "unverified", ["no times"], raising=False)
+    result = run_module(FakeRun(stdout=KERNEL))
+    assert (result["failed"], result["record"]["outcome"]) == (True, "failed")
+    assert result["record"]["reason"] == "stream output cannot be verified: no times"
 
 
 test_bad_input_is_refused_before_anything_runs = refuses(

@@ -48,7 +48,9 @@ def read(
 ) -> None:
     """Read a tool's own output: its figures, the tool's checks (exit 1 when one failed), and
     warnings on the figures; with --size also the verdict (exit 1 for a failure, 2 where nothing
-    could be judged). JSON has one object a file: tool, tool_version, rows, checks, warnings."""
+    could be judged). What is printed but cannot be cross-checked is marked unverified, with what is
+    missing, and never judged. JSON has one object a file: tool, tool_version, rows, checks,
+    warnings, unverified."""
     from .. import read as reading
     from ..render import json
 
@@ -117,6 +119,7 @@ def _say_checks(readings: Sequence[Reading]) -> bool:
     failed = []
     for item in readings:
         say_all([f"{item.source}: {text}" for text in item.warnings])
+        say_all([f"{item.source}: unverified: {text}" for text in item.unverified])
         bad = [name for name, passed in item.checks.items() if not passed]
         failed += [f"{item.source}: failed checks: {', '.join(bad)}"] if bad else []
     say_all(failed)

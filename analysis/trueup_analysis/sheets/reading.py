@@ -15,7 +15,11 @@ def reading(item: Reading) -> Sheet:
     """One tool's output, row by row as records hold it."""
     keys = ("name", "value", "unit", "direction", "message_bytes", "device", "statistic", "n")
     columns = [Column(key, key, words=key != "value") for key in keys]
-    rows = [{key: row.get(key) for key in keys} for row in item.rows]
+    columns.append(Column("unverified", "unverified", words=True))
+    rows = [
+        {**{key: row.get(key) for key in keys}, "unverified": "; ".join(item.unverified)}
+        for row in item.rows
+    ]
     return _reading(item, columns, rows)
 
 
@@ -31,6 +35,7 @@ def reading_for_people(item: Reading) -> Sheet:
                 "message_bytes": row.get("message_bytes"),
                 "device": row.get("device"),
                 "n": row.get("n"),
+                "mark": "unverified" if item.unverified else "",
                 "unit": "" if unit == "1" else units.DISPLAYED.get(unit, unit),
             },
         )
@@ -43,6 +48,7 @@ def reading_for_people(item: Reading) -> Sheet:
         Column("single", "value"),
         Column("unit", "unit", words=True),
         Column("n", "n", units.count),
+        Column("mark", "checked", words=True),
     ]
     return _reading(item, columns, list(lines.values()))
 
@@ -55,7 +61,10 @@ def _reading(item: Reading, columns: list[Column], rows: list[dict[str, Any]]) -
         title=f"{item.source}: {item.tool} {item.tool_version or ''}".rstrip(),
         columns=columns,
         rows=rows,
-        notes=[f"Checks: {checks}."] if checks else [],
+        notes=[
+            *([f"Checks: {checks}."] if checks else []),
+            *(f"Unverified: {missing}." for missing in item.unverified),
+        ],
         warnings=item.warnings,
         facts={"kind": "reading", "tool": item.tool, "tool_version": item.tool_version},
     )

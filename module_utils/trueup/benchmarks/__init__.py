@@ -8,6 +8,11 @@ frozen dataclass, or ParseError with the line; never an empty or partial result.
 - ``recognises(text) -> bool``: whether a text is this tool's output, judged by what only this tool
   prints.
 
+A result may have a member ``unverified``: a list of sentences, each a named cross-check that the
+text lacks ("no list of ranks: busbw is not checked against their number"). Such figures are shown
+and marked, never judged, and never an ok record. ``trueup.reading.unverified`` gives the list of
+any result, empty without the member. A contradiction is a ParseError still.
+
 No Ansible, clock, files, network or environment in there. What parsers share is in
 ``trueup.reading``: lines that know their number, and the JSON of our own programs.
 

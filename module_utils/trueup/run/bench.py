@@ -18,6 +18,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..errors import ParseError, TrueupError
 from ..options import ModuleOption, Option, module_spec, refusals
+from ..reading import unverified
 from ..record import SCHEMA, Metric, Record
 from . import process
 from .resume import PROGRAM, program_digest, standing
@@ -242,6 +243,12 @@ class Bench:
             self.fail(f"{case.benchmark} output not understood: {error}", tail=done.tail())
         for warning in getattr(output, "warnings", ()):
             self.module.warn(warning)
+        missing = unverified(output)
+        if missing:
+            self.fail(
+                f"{case.benchmark} output cannot be verified: {'; '.join(missing)}",
+                tail=done.tail(),
+            )
         return output
 
     def _alone(self, start: Callable[..., process.Completed], **how: Any) -> process.Completed:

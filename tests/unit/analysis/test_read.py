@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+from trueup.benchmarks.nccl.output import NcclOutput
 from trueup.errors import BadInput
 from trueup_analysis.read import read, tools
 
@@ -52,3 +55,54 @@ def test_a_killed_run_is_refused() -> None:
     text = (DATA / "devito" / "killed.log").read_text(encoding="utf-8")
     with pytest.raises(BadInput, match=r"^killed\.log: "):
         read(text, source="killed.log", tool="devito")
+
+
+# --- what cannot be cross-checked ----------------------------------------------------------------
+
+MISSING = ["no list of ranks: busbw is not checked"]
+SIZE = "Standard_ND96isr_H100_v5"
+
+
+@pytest.fixture
+def unverified_log(monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A log of NCCL, of which the parser misses a cross-check."""
+    monkeypatch.setattr(NcclOutput, "unverified", MISSING, raising=False)
+    return DATA / "nccl" / "nvlink.txt"
+
+
+def test_an_output_with_all_its_checks_is_not_unverified() -> None:
+    text = (DATA / "stream" / "stream510.txt").read_text(encoding="utf-8")
+    reading = read(text, source="x")
+    assert (reading.unverified, reading.outcome()) == ([], ("ok", None))
+
+
+def test_every_format_marks_the_figures_as_unverified(
+    call_trueup: Any, unverified_log: Path
+) -> None:
+    shown = call_trueup("read", unverified_log)
+    figures = [line for line in shown.out.splitlines() if "GB/s" in line]
+    assert [line for line in figures if "unverified" not in line] == []
+    assert f"Unverified: {MISSING[0]}." in shown.out
+    assert f"unverified: {MISSING[0]}" in shown.err
+    [first, *rows] = call_trueup("read", unverified_log, "-f", "csv").out.splitlines()
+    assert first.split(",")[-1] == "unverified"
+    assert [row for row in rows if MISSING[0] not in row] == []
+    [told] = json.loads(call_trueup("read", unverified_log, "-f", "json").out)
+    assert told["unverified"] == MISSING
+
+
+def test_unverified_figures_are_not_judged(call_trueup: Any, unverified_log: Path) -> None:
+    done = call_trueup("read", unverified_log, "--size", SIZE, "-f", "json")
+    [told] = json.loads(done.out)
+    [verdict] = told["verdicts"]
+    assert (done.status, verdict["verdict"]) == (2, "not measured")
+    assert verdict["reason"] == f"unverified: {MISSING[0]}"
+
+
+def test_a_failed_check_counts_in_an_unverified_output(
+    monkeypatch: pytest.MonkeyPatch, call_trueup: Any, unverified_log: Path
+) -> None:
+    monkeypatch.setattr(NcclOutput, "checks", {"values_correct": False})
+    done = call_trueup("read", unverified_log, "--size", SIZE, "-f", "json")
+    [verdict] = json.loads(done.out)[0]["verdicts"]
+    assert (done.status, verdict["verdict"]) == (1, "fail")

@@ -75,15 +75,18 @@ def latest(found: Iterable[Case]) -> list[Case]:
 
 
 def of_reading(reading: Reading, size: str, node_count: int) -> Case:
-    """A tool's output as a case on ``node_count`` nodes of a size."""
-    bad = [name for name, passed in reading.checks.items() if not passed]
+    """A tool's output as a case on ``node_count`` nodes of a size.
+
+    Figures that could not be verified count as not measured.
+    """
+    outcome, reason = reading.outcome()
     return Case(
         nodes=tuple(f"node{number}" for number in range(1, node_count + 1)),
         vm_size=size,
         benchmark=reading.tool,
         case=reading.source,
-        outcome="invalid" if bad else "ok",
-        reason=f"its own check failed: {', '.join(bad)}" if bad else None,
+        outcome=outcome,
+        reason=reason,
         parameters=reading.parameters,
         software={},
         figures=[
