@@ -17,8 +17,8 @@ Layers = Sequence[Sequence[str]]
 
 # The lowest first. Names in one row may import each other.
 ANALYSIS: Layers = (
-    ("units", "quantity", "catalog"),
-    ("load", "packed", "published", "cases", "frames", "read"),
+    ("units", "quantity", "catalog", "words"),
+    ("load", "packed", "published", "cases", "frames", "read", "selection"),
     ("figures",),
     ("sheets",),
     ("render",),

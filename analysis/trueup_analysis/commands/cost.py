@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from trueup.errors import BadInput
 
+from ..selection import Selection
 from .inputs import expectations_at_sizes, load_results
 from .options import (
     AsSizeOption,
@@ -19,6 +20,7 @@ from .options import (
     RegionOption,
     Sources,
     examples,
+    filtered,
     option,
 )
 from .output import say_all, say_notes, say_warnings, write
@@ -40,9 +42,11 @@ app = typer.Typer()
         "trueup cost catalog/reference_results.csv       # published tables",
     ),
 )
+@filtered
 def cost(
     sources: Sources = None,
     *,
+    chosen: Selection,
     region: RegionOption = None,
     offer: OfferOption = None,
     os_: Annotated[str, option("OS", "linux or windows.", "--os")] = "linux",
@@ -80,7 +84,7 @@ def cost(
 
     terms = Terms(region, offer, os_, price, as_size, price_date)
     api = tokens.ApiPrices(api_price, api_price_total)
-    loaded = load_results(sources)
+    loaded = load_results(sources, chosen)
     place = folder(catalog)
     prices = read_prices(place / "prices.csv")
     gpus = tokens.read_gpus(place / "vm_sizes.csv")

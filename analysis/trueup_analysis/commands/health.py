@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
+from ..selection import Selection
 from .inputs import expectations_for, load_results
-from .options import CatalogOption, Format, OutputOption, Sources, examples, option
+from .options import CatalogOption, Format, OutputOption, Sources, examples, filtered, option
 from .output import put, say, say_notes, write
 
 app = typer.Typer()
@@ -38,9 +39,11 @@ class HealthFormat(str, Enum):
     + "\n\nExit status: 0 all that was judged passes, warnings included; 1 a failure, or a known"
     " error; 2 something could not be measured, or nothing could be judged; 64 wrong usage.",
 )
+@filtered
 def health(
     sources: Sources = None,
     *,
+    chosen: Selection,
     everything: Annotated[
         bool, typer.Option("--all", help="Show passes too, however many nodes there are.")
     ] = False,
@@ -71,7 +74,7 @@ def health(
     from ..render import junit, prometheus
     from ..sheets import health as health_sheets
 
-    loaded = load_results(sources)
+    loaded = load_results(sources, chosen)
     expected = expectations_for(as_size, catalog)
     found = examine(verdicts.cases(loaded, as_size=as_size), expected, required=require or [])
     if format_ is HealthFormat.junit:

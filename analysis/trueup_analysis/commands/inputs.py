@@ -8,19 +8,25 @@ from typing import TYPE_CHECKING
 
 from trueup.errors import BadInput
 
+from ..words import did_you_mean
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..figures.health.expectations import Expectations
     from ..load import Loaded
+    from ..selection import Selection
 
 RESULTS = Path("results")
 
 
-def load_results(sources: Sequence[Path] | None) -> Loaded:
+def load_results(sources: Sequence[Path] | None, chosen: Selection | None = None) -> Loaded:
+    """The records of the sources, or of ``results/``; of these the chosen ones."""
     from ..load import load
+    from ..selection import select
 
-    return load(list(sources) if sources else [RESULTS])
+    loaded = load(list(sources) if sources else [RESULTS])
+    return loaded if chosen is None else select(loaded, chosen)
 
 
 def read_bytes(name: str) -> bytes:
@@ -41,7 +47,7 @@ def expectations_for(size: str | None, catalog: Path | None) -> Expectations:
 
     expected = expectations.read(find("expectations.yml", catalog))
     if size is not None and not expected.knows(size):
-        raise BadInput(f"size {size} has no expectations{_near(size, expected.sizes)}")
+        raise BadInput(f"size {size} has no expectations{did_you_mean(size, expected.sizes)}")
     return expected
 
 
@@ -50,11 +56,3 @@ def expectations_at_sizes(loaded: Loaded, catalog: Path | None = None) -> Expect
     counts."""
     sized = bool(loaded.metrics["message_bytes"].notna().any())
     return expectations_for(None, catalog) if sized else None
-
-
-def _near(word: str, known: Sequence[str]) -> str:
-    """A hint at what may have been meant."""
-    import difflib
-
-    near = difflib.get_close_matches(word.lower(), known, n=1, cutoff=0.8)
-    return f"; did you mean {near[0]}?" if near else ""

@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
+from ..selection import Selection
 from .inputs import expectations_for, load_results
-from .options import CatalogOption, Format, FormatOption, OutputOption, Sources, examples
+from .options import CatalogOption, Format, FormatOption, OutputOption, Sources, examples, filtered
 from .output import say, say_all, say_notes, write
 
 app = typer.Typer()
@@ -21,9 +22,11 @@ app = typer.Typer()
         "trueup list packed.parquet --format csv",
     ),
 )
+@filtered
 def list_cases(
     sources: Sources = None,
     *,
+    chosen: Selection,
     verify: Annotated[
         bool, typer.Option("--verify", help="Check raw outputs; exit 1 when one differs.")
     ] = False,
@@ -35,7 +38,7 @@ def list_cases(
     from ..load import verify as verify_raw
     from ..sheets import listing as list_sheets
 
-    loaded = load_results(sources)
+    loaded = load_results(sources, chosen)
     expected = expectations_for(None, catalog)
     write([*list_sheets.cases(loaded, expected), *list_sheets.excluded(loaded)], format_, output)
     say_notes(loaded)

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
+from collections.abc import Callable
+from datetime import UTC, datetime
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import typer
+from trueup.errors import BadInput
+
+from ..selection import Selection, moment
 
 
 def option(metavar: str, about: str, *names: str, **more: Any) -> Any:
@@ -21,6 +28,14 @@ class Format(str, Enum):
     markdown = "markdown"
     csv = "csv"
     json = "json"
+
+
+class Outcome(str, Enum):
+    """What became of a case."""
+
+    ok = "ok"
+    failed = "failed"
+    invalid = "invalid"
 
 
 Sources = Annotated[
@@ -65,6 +80,78 @@ SizeOption = Annotated[
     str,
     option("SIZE", "The VM size, such as Standard_ND96asr_v4.", "--size"),
 ]
+
+
+def _since(text: str) -> datetime:
+    try:
+        return moment(text, datetime.now(UTC))
+    except BadInput as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+def _filter(metavar: str, about: str, *names: str, **more: Any) -> Any:
+    return option(metavar, about, *names, rich_help_panel="Which records", **more)
+
+
+def _filters(
+    *,
+    node: Annotated[
+        list[str] | None, _filter("NODE", "Of this node, or pattern ('h100-00*'); repeatable.")
+    ] = None,
+    benchmark: Annotated[
+        list[str] | None, _filter("NAME", "Of this benchmark: nccl, stream, ...; repeatable.")
+    ] = None,
+    run: Annotated[
+        str | None, _filter("RUN", "Of this run: its id, the beginning of one, or last.")
+    ] = None,
+    since: Annotated[
+        datetime | None,
+        _filter(
+            "TIME",
+            "Begun then or later: 2026-11-20, 2026-11-20T09:13 (UTC), 7d.",
+            parser=_since,
+        ),
+    ] = None,
+    outcome: Annotated[
+        list[Outcome] | None,
+        typer.Option(help="With this outcome; repeatable.", rich_help_panel="Which records"),
+    ] = None,
+) -> Selection:
+    """The options that say which records are meant."""
+    return Selection(
+        nodes=tuple(node or ()),
+        benchmarks=tuple(benchmark or ()),
+        run=run,
+        since=since,
+        outcomes=tuple(one.value for one in outcome or ()),
+    )
+
+
+def filtered(command: Callable[..., None]) -> Callable[..., None]:
+    """Gives a command the options of ``_filters`` in the place of its parameter ``chosen``, which
+    is then what they select."""
+
+    @functools.wraps(command)
+    def with_filters(**given: Any) -> None:
+        taken = {name: given.pop(name) for name in options}
+        command(**given, chosen=_filters(**taken))
+
+    options = _parameters(_filters)
+    own = _parameters(command)
+    own.pop("chosen")
+    parameters = sorted([*own.values(), *options.values()], key=lambda one: one.kind)
+    with_filters.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    with_filters.__annotations__ = {one.name: one.annotation for one in parameters}
+    return with_filters
+
+
+def _parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    """The parameters of a function, their annotations as objects."""
+    hints = get_type_hints(function, include_extras=True)
+    return {
+        name: parameter.replace(annotation=hints[name])
+        for name, parameter in inspect.signature(function).parameters.items()
+    }
 
 
 def examples(*lines: str) -> str:

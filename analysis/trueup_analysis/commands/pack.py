@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 from trueup.errors import BadInput
 
+from ..selection import Selection
 from .inputs import load_results
-from .options import Sources, examples, option
+from .options import Sources, examples, filtered, option
 from .output import say, say_notes
 
 app = typer.Typer()
@@ -22,9 +23,11 @@ app = typer.Typer()
         "trueup scaling all.parquet",
     ),
 )
+@filtered
 def pack(
     sources: Sources = None,
     *,
+    chosen: Selection,
     output: Annotated[Path, option("FILE", "The file to write.", "--output", "-o")] = Path(
         "results.parquet"
     ),
@@ -35,7 +38,7 @@ def pack(
 
     if output.suffix != ".parquet":
         raise BadInput(f"{output}: the name of a packed file must end in .parquet")
-    loaded = load_results(sources)
+    loaded = load_results(sources, chosen)
     pack_(loaded, output)
     say_notes(loaded)
     say(f"{loaded.table.num_rows} records packed into {output}.")

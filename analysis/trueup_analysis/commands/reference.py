@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import typer
 
+from ..selection import Selection
 from .inputs import RESULTS, load_results
-from .options import CatalogOption, Format, FormatOption, OutputOption, Sources, examples
+from .options import CatalogOption, Format, FormatOption, OutputOption, Sources, examples, filtered
 from .output import say, say_notes, write
 
 app = typer.Typer()
@@ -17,9 +18,11 @@ app = typer.Typer()
         "trueup reference results/20261120T091300Z-7c1e --format markdown",
     )
 )
+@filtered
 def reference(
     sources: Sources = None,
     *,
+    chosen: Selection,
     catalog: CatalogOption = None,
     format_: FormatOption = Format.table,
     output: OutputOption = None,
@@ -34,7 +37,7 @@ def reference(
     published = load([path])
     mine = None
     if sources or RESULTS.is_dir():
-        mine = load_results(sources)
+        mine = load_results(sources, chosen)
         say_notes(mine)
     else:
         say("results/ does not exist here: published tables only")

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from ..selection import Selection
 from .inputs import load_results
 from .options import (
     AsSizeOption,
@@ -16,6 +17,7 @@ from .options import (
     RegionOption,
     Sources,
     examples,
+    filtered,
     option,
 )
 from .output import print_, say_notes
@@ -29,9 +31,11 @@ app = typer.Typer()
         "trueup report results/20261120T091300Z-7c1e --output report --region eastus",
     )
 )
+@filtered
 def report(
     sources: Sources = None,
     *,
+    chosen: Selection,
     output: Annotated[Path, option("FOLDER", "The folder to write.", "--output", "-o")] = Path(
         "report"
     ),
@@ -47,7 +51,7 @@ def report(
     from ..report.publish import write_report
 
     terms = Terms(region=region, offer=offer, price=price, as_size=as_size)
-    loaded = load_results(sources)
+    loaded = load_results(sources, chosen)
     page = write_report(loaded, output, catalog=folder(catalog), terms=terms)
     say_notes(loaded)
     print_(f"{page}\n")

@@ -7,8 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
+from ..selection import Selection
 from .inputs import expectations_at_sizes, load_results
-from .options import Format, FormatOption, OutputOption, Sources, examples, option
+from .options import Format, FormatOption, OutputOption, Sources, examples, filtered, option
 from .output import say_all, say_notes, say_warnings, write
 
 app = typer.Typer()
@@ -32,12 +33,11 @@ class Over(str, Enum):
         "trueup scaling catalog/reference_results.csv    # published tables",
     )
 )
+@filtered
 def scaling(
     sources: Sources = None,
     *,
-    benchmark: Annotated[
-        str | None, option("NAME", "One benchmark: devito, nccl, ...; else all that scale.")
-    ] = None,
+    chosen: Selection,
     over: Annotated[
         Over, typer.Option(help="What scales; auto: cores or GPUs in a node, and nodes.")
     ] = Over.auto,
@@ -71,7 +71,7 @@ def scaling(
     from ..figures.scaling import tables as analysis
     from ..sheets import scaling as scaling_sheets
 
-    loaded = load_results(sources)
+    loaded = load_results(sources, chosen)
     options: dict[str, Any] = {
         "over": over.value,
         "baseline": baseline,
@@ -79,10 +79,14 @@ def scaling(
         "threshold": threshold,
         "expectations": expectations_at_sizes(loaded),
     }
-    if benchmark is None:
-        found = analysis.every_series(loaded, **options)
+    if chosen.benchmarks:
+        found = [
+            series
+            for name in chosen.benchmarks
+            for series in analysis.series(loaded, benchmark=name, **options)
+        ]
     else:
-        found = analysis.series(loaded, benchmark=benchmark, **options)
+        found = analysis.every_series(loaded, **options)
     every = layouts or format_ in {Format.csv, Format.json}
     made = [scaling_sheets.scaling(series, layouts=every) for series in found]
     write(made, format_, output)

@@ -1,0 +1,237 @@
+"""Which of the records that were read are meant: by node, benchmark, run, time and outcome."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any, Final
+
+from trueup.errors import BadInput
+
+from .words import did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from .load import Loaded
+
+LAST: Final = "last"
+_SPAN: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?) *([smhdw])")
+_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What a record must be; a field that is empty takes every record.
+
+    Attributes:
+        nodes: names of nodes, or patterns of them (``h100-00*``): a record of any of them.
+        run: a run's id, its beginning, or ``LAST``.
+        since: a record that began then or later; it has a time zone.
+    """
+
+    nodes: tuple[str, ...] = ()
+    benchmarks: tuple[str, ...] = ()
+    run: str | None = None
+    since: datetime | None = None
+    outcomes: tuple[str, ...] = ()
+
+    def takes_node(self, name: str) -> bool:
+        """Whether a node is meant, whatever was measured on it."""
+        return not self.nodes or any(fnmatchcase(name, one) for one in self.nodes)
+
+
+def moment(text: str, now: datetime) -> datetime:
+    """A date, a time (UTC where it does not say) or a span before now (90m, 2h, 7d).
+
+    Raises:
+        BadInput: it is none of these.
+    """
+    if span := _SPAN.fullmatch(text.strip()):
+        try:
+            return now - timedelta(**{_UNITS[span[2]]: float(span[1])})
+        except OverflowError as error:
+            raise BadInput(f"{text} is longer ago than any record") from error
+    try:
+        found = datetime.fromisoformat(text.strip())
+    except ValueError as error:
+        raise BadInput(
+            f"{text!r} is no date (2026-11-20), time (2026-11-20T09:13) or span (90m, 2h, 7d)"
+        ) from error
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def run_ids(loaded: Loaded) -> list[str]:
+    """The runs that have a record or a manifest, in the order in which they began."""
+    found = {str(run["run_id"]) for run in loaded.runs}
+    places = zip(loaded.values("run_id"), loaded.values("started_at"), strict=True)
+    # What was published has a run_id of its own and no time.
+    return sorted(found | {run_id for run_id, begun in places if begun is not None})
+
+
+def find_run(word: str, known: Sequence[str]) -> str:
+    """The run that ``LAST``, an id or its beginning names.
+
+    Args:
+        known: the ids in the order in which the runs began.
+
+    Raises:
+        BadInput: it names none, or several.
+    """
+    if not known:
+        raise BadInput(f"--run {word}: no run is among these records")
+    if word == LAST:
+        return known[-1]
+    found = [run_id for run_id in known if run_id == word] or [
+        run_id for run_id in known if word and run_id.startswith(word)
+    ]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise BadInput(
+            f"--run {word} is the beginning of {len(found)} runs ({found[0]} to {found[-1]});"
+            " write more of the one that is meant"
+        )
+    hint = did_you_mean(word, known) or f"; the last is {known[-1]}"
+    raise BadInput(f"--run {word}: no record is of such a run{hint}")
+
+
+def select(loaded: Loaded, chosen: Selection, *, may_be_empty: bool = False) -> Loaded:
+    """The records that are meant, with a note that says how many were left out. Manifests keep the
+    runs and nodes that are meant.
+
+    Args:
+        may_be_empty: whether a selection without any record is an answer: a run that measured
+            nothing.
+
+    Raises:
+        BadInput: no record is left, or no record has such a node, benchmark or run.
+    """
+    if chosen == Selection():
+        return loaded
+    known = run_ids(loaded) if chosen.run is not None else []
+    chosen = replace(chosen, run=None if chosen.run is None else find_run(chosen.run, known))
+    nodes = list(map(_names, loaded.values("nodes"), loaded.values("node_count")))
+    notes = _check_names(loaded, chosen, nodes)
+    kept = _kept(loaded, chosen, nodes)
+    if not kept and not may_be_empty:
+        begun = max((time for time in loaded.values("started_at") if time), default=None)
+        last = "" if begun is None else f"; the last of them began at {begun}"
+        raise BadInput(f"none of the {len(nodes):,} records is left by {_said(chosen)}{last}")
+    left_out = len(nodes) - len(kept)
+    notes += [f"{left_out:,} of {len(nodes):,} records are left out by {_said(chosen)}."] * (
+        left_out > 0
+    )
+    return replace(
+        loaded,
+        table=loaded.table.take(kept) if kept else loaded.table.slice(0, 0),
+        runs=_manifests(loaded, chosen, nodes, kept),
+        notes=[*loaded.notes, *notes],
+    )
+
+
+def _names(nodes: str | None, count: int | None) -> tuple[str, ...]:
+    """The nodes of a record; a single one may have a + in its name."""
+    if nodes is None:
+        return ()
+    return tuple(nodes.split("+")) if count is not None and count > 1 else (nodes,)
+
+
+def _utc(time: datetime) -> str:
+    """As records write it."""
+    return f"{time.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _kept(loaded: Loaded, chosen: Selection, nodes: Sequence[Collection[str]]) -> list[int]:
+    """The places of the records that are meant."""
+    tests: list[tuple[Sequence[Any], Callable[[Any], bool]]] = []
+    if chosen.nodes:
+        meant = {name: chosen.takes_node(name) for names in set(nodes) for name in names}
+        tests.append((nodes, lambda names: any(meant[name] for name in names)))
+    if chosen.benchmarks:
+        tests.append((loaded.values("benchmark"), chosen.benchmarks.__contains__))
+    if chosen.outcomes:
+        tests.append((loaded.values("outcome"), chosen.outcomes.__contains__))
+    if chosen.run is not None:
+        tests.append((loaded.values("run_id"), chosen.run.__eq__))
+    if chosen.since is not None:
+        first = _utc(chosen.since)
+        # A published result has no time.
+        tests.append((loaded.values("started_at"), lambda begun: (begun or "") >= first))
+    kept = list(range(len(nodes)))
+    for values, passes in tests:
+        kept = [place for place in kept if passes(values[place])]
+    return kept
+
+
+def _check_names(loaded: Loaded, chosen: Selection, nodes: Sequence[Collection[str]]) -> list[str]:
+    """Refuse names that no record has; notes on nodes that a run expected in vain."""
+    notes = []
+    measured = {name for names in set(nodes) for name in names} if chosen.nodes else set()
+    expected = {name for run in loaded.runs for name in run.get("expected") or ()}
+    for word in chosen.nodes:
+        if any(fnmatchcase(name, word) for name in measured):
+            continue
+        if not any(fnmatchcase(name, word) for name in expected):
+            hint = did_you_mean(word, measured | expected)
+            raise BadInput(f"--node {word}: no record is of such a node{hint}")
+        notes.append(f"node {word} was expected by a run, and no record is of it.")
+    held = dict.fromkeys(loaded.values("benchmark")) if chosen.benchmarks else {}
+    for word in chosen.benchmarks:
+        if word not in held:
+            hint = did_you_mean(word, held) or f"; there are {', '.join(held)}"
+            raise BadInput(f"--benchmark {word}: no record is of such a benchmark{hint}")
+    return notes
+
+
+def _said(chosen: Selection) -> str:
+    """The options as they may be given."""
+    words = [f"--node {name}" for name in chosen.nodes]
+    words += [f"--benchmark {name}" for name in chosen.benchmarks]
+    words += [] if chosen.run is None else [f"--run {chosen.run}"]
+    words += [] if chosen.since is None else [f"--since {_utc(chosen.since)}"]
+    return " ".join(words + [f"--outcome {name}" for name in chosen.outcomes])
+
+
+def _manifests(
+    loaded: Loaded, chosen: Selection, nodes: Sequence[Collection[str]], kept: Sequence[int]
+) -> list[dict[str, Any]]:
+    """The manifests of the runs that are meant, without nodes that are not, or whose records were
+    all left out: nobody may think that these were never measured.
+    """
+    runs = loaded.values("run_id")
+    pairs = [{(runs[place], name) for name in nodes[place]} for place in range(len(nodes))]
+    remaining: set[tuple[str, str]] = set().union(*(pairs[place] for place in kept))
+    gone = set().union(*pairs) - remaining
+    held = {run_id for run_id, _ in remaining}
+
+    def meant(run: Mapping[str, Any]) -> bool:
+        run_id, begun = str(run["run_id"]), run.get("started_at")
+        if chosen.run not in {None, run_id}:
+            return False
+        return chosen.since is None or run_id in held or not begun or begun >= _utc(chosen.since)
+
+    return [_narrowed(run, chosen, gone) for run in loaded.runs if meant(run)]
+
+
+def _narrowed(
+    run: Mapping[str, Any], chosen: Selection, gone: Collection[tuple[str, str]]
+) -> dict[str, Any]:
+    """A manifest with what it says of the nodes that are meant."""
+    narrow = dict(run)
+
+    def takes(name: str) -> bool:
+        return chosen.takes_node(name) and (str(run["run_id"]), name) not in gone
+
+    if narrow.get("expected") is not None:
+        narrow["expected"] = [name for name in narrow["expected"] if takes(name)]
+    for key in ("hosts", "failed_in"):
+        if narrow.get(key):
+            narrow[key] = {name: said for name, said in narrow[key].items() if takes(name)}
+    if narrow.get("skipped"):
+        narrow["skipped"] = [
+            step for step in narrow["skipped"] if "node" not in step or takes(step["node"])
+        ]
+    return narrow

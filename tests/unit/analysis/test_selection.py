@@ -1,0 +1,181 @@
+"""Which records the options --node, --benchmark, --run, --since and --outcome leave."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import made
+import pytest
+from trueup.errors import BadInput
+from trueup_analysis.load import Loaded, load
+from trueup_analysis.selection import Selection, find_run, moment, run_ids, select
+
+NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
+OLD, NEW = "20261120T091300Z-7c1e", "20261121T101500Z-00aa"
+COMMANDS = ("list", "scaling", "cost", "health", "reference", "pack", "report")
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    """Two runs on two nodes, one record of a pair, one that failed, and a node without any."""
+    later = {"run_id": NEW, "started_at": "2026-11-21T10:15:00Z"}
+    found = [
+        made.record(case="a", nodes=["n-1"]),
+        made.record(case="b", nodes=["n-2"], outcome="failed", reason="no memory"),
+        made.record(case="c", nodes=["n-1"], **later),
+        made.record(case="d", nodes=["n-1", "n-2"], node_count=2, **later),
+        made.record(case="e", nodes=["odd+name"], benchmark="stream", **later),
+    ]
+    made.write(tmp_path / "results", found)
+    for run_id, begun in ((OLD, "2026-11-20T09:13:00Z"), (NEW, "2026-11-21T10:15:00Z")):
+        manifest = {
+            "schema": "trueup.run/1",
+            "run_id": run_id,
+            "started_at": begun,
+            "finished_at": begun,
+            "expected": ["dead", "n-1", "n-2", "odd+name"],
+            "hosts": {"dead": {"unreachable": 1}, "n-1": {"ok": 3}},
+            "failed_in": {"n-2": "devito"},
+            "skipped": [{"node": "n-1", "what": "nccl", "why": "no GPU"}],
+        }
+        path = tmp_path / "results" / run_id / "run.json"
+        path.write_text(json.dumps(manifest), encoding="utf-8")
+    return tmp_path / "results"
+
+
+@pytest.fixture
+def loaded(results: Path) -> Loaded:
+    return load([results])
+
+
+def cases(found: Loaded) -> str:
+    return "".join(found.values("case"))
+
+
+@pytest.mark.parametrize(
+    ("chosen", "left"),
+    [
+        (Selection(), "abcde"),
+        (Selection(nodes=("n-1",)), "acd"),
+        (Selection(nodes=("n-2",)), "bd"),
+        (Selection(nodes=("n-*",)), "abcd"),
+        (Selection(nodes=("n-2", "odd+name")), "bde"),
+        (Selection(nodes=("odd+name",)), "e"),
+        (Selection(benchmarks=("stream",)), "e"),
+        (Selection(benchmarks=("stream", "devito")), "abcde"),
+        (Selection(run="last"), "cde"),
+        (Selection(run="20261120"), "ab"),
+        (Selection(run=NEW), "cde"),
+        (Selection(since=datetime(2026, 11, 21, 10, 15, tzinfo=UTC)), "cde"),
+        (Selection(outcomes=("failed",)), "b"),
+        (Selection(outcomes=("failed", "ok"), run=OLD, nodes=("n-1",)), "a"),
+    ],
+)
+def test_filters_leave(loaded: Loaded, chosen: Selection, left: str) -> None:
+    assert cases(select(loaded, chosen)) == left
+
+
+def test_how_many_are_left_out_is_said_once(loaded: Loaded) -> None:
+    assert select(loaded, Selection(benchmarks=("devito", "stream"))).notes == loaded.notes
+    (note,) = select(loaded, Selection(nodes=("n-1",), run="last")).notes
+    assert note == f"3 of 5 records are left out by --node n-1 --run {NEW}."
+
+
+@pytest.mark.parametrize(
+    ("chosen", "words"),
+    [
+        (Selection(nodes=("old+name",)), ["--node old+name", "did you mean odd+name?"]),
+        (Selection(benchmarks=("stram",)), ["--benchmark stram", "did you mean stream?"]),
+        (Selection(benchmarks=("zz",)), ["there are devito, stream"]),
+        (Selection(run="2027"), ["--run 2027", NEW]),
+        (Selection(run="2026"), ["2 runs", OLD, NEW]),
+        (Selection(run=""), ["--run ", NEW]),
+        (Selection(outcomes=("invalid",)), ["none of the 5", "--outcome invalid"]),
+        (Selection(since=NOW), ["2026-11-22T12:00:00Z", "2026-11-21T10:15:00Z"]),
+        (Selection(nodes=("dead",)), ["--node dead"]),
+    ],
+)
+def test_what_leaves_nothing_is_refused(
+    loaded: Loaded, chosen: Selection, words: list[str]
+) -> None:
+    with pytest.raises(BadInput) as raised:
+        select(loaded, chosen)
+    assert [word for word in words if word not in str(raised.value)] == []
+
+
+def test_a_run_that_measured_nothing_can_be_chosen(loaded: Loaded) -> None:
+    found = select(loaded, Selection(nodes=("dead",)), may_be_empty=True)
+    assert (cases(found), [run["expected"] for run in found.runs]) == ("", [["dead"], ["dead"]])
+    assert (len(found.cases), len(found.metrics)) == (0, 0)
+    assert any("node dead was expected" in note for note in found.notes)
+
+
+def test_manifests_say_nothing_of_nodes_that_are_left_out(loaded: Loaded) -> None:
+    (run,) = select(loaded, Selection(benchmarks=("stream",), run="last")).runs
+    # n-1 and n-2 were measured, so without their records they would look lost.
+    assert run["expected"] == ["dead", "odd+name"]
+    assert run["hosts"] == {"dead": {"unreachable": 1}}
+    assert (run["failed_in"], run["skipped"]) == ({}, [])
+    since = select(loaded, Selection(since=datetime(2026, 11, 21, tzinfo=UTC)))
+    assert [run["run_id"] for run in since.runs] == [NEW]
+    assert since.runs[0]["expected"] == loaded.runs[1]["expected"]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("2h", "2026-11-22T10:00:00+00:00"),
+        ("7d", "2026-11-15T12:00:00+00:00"),
+        ("1.5h", "2026-11-22T10:30:00+00:00"),
+        ("90m", "2026-11-22T10:30:00+00:00"),
+        ("2w", "2026-11-08T12:00:00+00:00"),
+        ("2026-11-20", "2026-11-20T00:00:00+00:00"),
+        ("2026-11-20T09:13Z", "2026-11-20T09:13:00+00:00"),
+        ("2026-11-20T09:13+02:00", "2026-11-20T09:13:00+02:00"),
+    ],
+)
+def test_moments(text: str, found: str) -> None:
+    assert moment(text, NOW).isoformat() == found
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "7", "-2h", "2 y", "9" * 400 + "d", "99999999d"])
+def test_what_is_no_moment_is_refused(text: str) -> None:
+    with pytest.raises(BadInput):
+        moment(text, NOW)
+
+
+def test_published_results_are_of_no_run(reference: Loaded) -> None:
+    assert run_ids(reference) == []
+    with pytest.raises(BadInput, match="no run"):
+        find_run("last", [])
+
+
+@pytest.fixture
+def reference() -> Loaded:
+    return load([Path(__file__).resolve().parents[3] / "catalog" / "reference_results.csv"])
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_that_reads_records_takes_the_filters(
+    call_trueup, results: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.chdir(results.parent)  # where pack and report write
+    done = call_trueup(command, results, "--node", "n-9")
+    assert (done.status, done.out) == (1, "")
+    assert "--node n-9" in done.err
+    done = call_trueup(command, results, "--node", "n-*", "--benchmark", "devito", "--run", "last")
+    assert "3 of 5 records are left out" in done.err
+
+
+@pytest.mark.parametrize(
+    "wrong", [("--since", "yesterday"), ("--outcome", "fine"), ("--run",), ("--node",)]
+)
+def test_wrong_usage_has_the_status_of_wrong_usage(
+    call_trueup, results: Path, wrong: tuple[str, ...]
+) -> None:
+    usage = call_trueup("list", results, "--no-such-option")
+    done = call_trueup("list", results, *wrong)
+    assert (done.status, done.out) == (usage.status, "")
+    assert wrong[0] in done.err
