@@ -154,6 +154,8 @@ class Manifest(msgspec.Struct, frozen=True):
 
     schema: Literal["trueup.run/1"]
     run_id: str
+    # How many runs had begun in that folder; 0: an older release's.
+    count: int = 0
     started_at: str | None = None
     finished_at: str | None = None
     playbook: str | None = None
@@ -188,7 +190,7 @@ class Loaded:
         metrics: one row a figure; columns: record, name, value (base unit), unit, direction,
             message_bytes, device, statistic, n.
         excluded: what could not be read, by name.
-        runs: the run manifests (``run.json``), oldest first.
+        runs: the run manifests (``run.json``), by their count and then by time, oldest first.
         notes: sentences on what the reader did that the user should know.
     """
 
@@ -327,7 +329,7 @@ class _Reader:
         return Loaded(
             table=table,
             excluded=self.excluded,
-            runs=[runs[run_id] for run_id in sorted(runs)],
+            runs=sorted(runs.values(), key=lambda run: (run.get("count", 0), str(run["run_id"]))),
             notes=self.notes,
         )
 

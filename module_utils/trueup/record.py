@@ -220,8 +220,25 @@ def read_records(run_dir: str) -> Iterator[Tuple[str, Optional[Record], Optional
             yield path, record, None
 
 
+def run_counts(results: str) -> Dict[str, int]:
+    """Run id to its ``count``, which each run begins one above all others in the folder, in the
+    order in which they began. A clock may be wrong, a count is not; 0 where a run has none (an
+    older release, a lost ``run.json``): of these the ids, which are times, say the order.
+    """
+    names = os.listdir(results) if os.path.isdir(results) else []
+    found = {}
+    for name in filter(is_run_id, names):
+        try:
+            with open(os.path.join(results, name, "run.json"), encoding="utf-8") as stream:
+                count = json.load(stream).get("count", 0)
+        except (OSError, ValueError, AttributeError):
+            count = 0
+        found[name] = count if isinstance(count, int) else 0
+    return {name: found[name] for name in sorted(found, key=lambda name: (found[name], name))}
+
+
 def run_of(results: str, resume: str = "") -> str:
-    """A new run's id; with ``resume`` that run's, where ``last`` is the newest in the folder.
+    """A new run's id; with ``resume`` that run's, where ``last`` is the one that began last.
 
     Raises:
         BadInput: there is no such run.
@@ -229,8 +246,7 @@ def run_of(results: str, resume: str = "") -> str:
     folder = os.path.expanduser(results)
     if not resume:
         return new_run_id(time.strftime("%Y%m%dT%H%M%SZ", time.gmtime()))
-    names = os.listdir(folder) if os.path.isdir(folder) else []
-    runs = sorted(name for name in names if is_run_id(name))
+    runs = list(run_counts(folder))
     if resume == "last" and runs:
         return runs[-1]
     if resume in runs:

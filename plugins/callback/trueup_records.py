@@ -72,6 +72,10 @@ class CallbackModule(CallbackBase):
         self._lost_roles: dict[str, list[str]] = {}
         # The last failure on each host: where, and which hosts it ended.
         self._failures: dict[str, tuple[str, set[str]]] = {}
+        # Until Ansible counts, at the end: whom it cannot reach, and who failed and did not go on.
+        self._unreachable: set[str] = set()
+        self._ended: dict[str, str] = {}
+        self._count = 0
 
     def v2_playbook_on_start(self, playbook: Any) -> None:
         # Workers are forked from this process, one for every task of every node: what is loaded
@@ -88,10 +92,14 @@ class CallbackModule(CallbackBase):
         self._batch = {host.get_name() for host in inventory.get_hosts(play.hosts)}
         self._failed_roles = {}
         if self._run_id:
-            self._write_manifest()
+            self._write_progress()
 
     def v2_runner_on_ok(self, result: Any) -> None:
+        self._ended.pop(result._host.get_name(), None)
         self._keep(result)
+
+    def v2_runner_on_unreachable(self, result: Any) -> None:
+        self._unreachable.add(result._host.get_name())
 
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
         self._keep(result)  # a failed benchmark is kept either way
@@ -123,6 +131,7 @@ class CallbackModule(CallbackBase):
             }
             for host in sorted(set(hosts) & set(custom))
         }
+        self._ended = {}
         self._write_manifest(
             hosts=hosts,
             failed_in=self._failed_in(hosts),
@@ -143,6 +152,7 @@ class CallbackModule(CallbackBase):
             where = str(task._role.get_name())
             if where not in roles:
                 roles.append(where)
+        self._ended[host] = where
         # What runs once ends all hosts, of which Ansible counts one.
         self._failures[host] = (where, self._batch if task.run_once else {host})
 
@@ -173,11 +183,19 @@ class CallbackModule(CallbackBase):
         if why:
             self._stop(f"no report: {why}")
 
+    def _write_progress(self) -> None:
+        """Write who was lost so far: plays that judge ask why a node has no record."""
+        self._write_manifest(
+            hosts={host: {"unreachable": 1} for host in sorted(self._unreachable)},
+            failed_in=dict(self._ended),
+        )
+
     def _write_manifest(self, finished_at: str | None = None, **told: Any) -> None:
         """Write ``run.json``; a play that measured nothing has no run and leaves none.
 
         Args:
-            told: hosts, failed_in, skipped and chosen, at the end of a run.
+            told: hosts and failed_in as far as they are known; at the end of a run skipped and
+                chosen too.
         """
         if not self._run_id or ansible.context.CLIARGS.get("check"):
             return
@@ -190,6 +208,7 @@ class CallbackModule(CallbackBase):
         manifest = {
             "schema": "trueup.run/1",
             "run_id": self._run_id,
+            "count": before.get("count") or self._next_count(),
             "playbook": self._playbook,
             # A run that is resumed began when it began, and keeps what was said of it.
             "started_at": before.get("started_at", self._started_at),
@@ -207,6 +226,13 @@ class CallbackModule(CallbackBase):
         except TrueupError as error:
             self._stop(f"{error}; the run is stopped")
 
+    def _next_count(self) -> int:
+        """One above all runs in the folder, once."""
+        if not self._count:
+            counts = records.run_counts(str(self.get_option("results_dir")))
+            self._count = 1 + max(counts.values(), default=0)
+        return self._count
+
     def _keep(self, result: Any) -> None:
         returned = result._result
         facts = returned.get("ansible_facts") or {}
@@ -217,7 +243,7 @@ class CallbackModule(CallbackBase):
             self._lost_roles[result._host.get_name()] = list(facts["trueup_failed_roles"])
         if "trueup_run_id" in facts and not self._run_id:
             self._run_id = str(facts["trueup_run_id"])
-            self._write_manifest()
+            self._write_progress()
             self._name_run()
         record = returned.get("record")
         if isinstance(record, dict) and record.get("schema") == records.SCHEMA:

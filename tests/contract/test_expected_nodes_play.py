@@ -128,8 +128,12 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def ran_of(ran: Path) -> Path:
+    return ran / "results" / RUN_ID / "run.json"
+
+
 def manifest(ran: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((ran / "results" / RUN_ID / "run.json").read_text())
+    found: dict[str, Any] = json.loads(ran_of(ran).read_text())
     return found
 
 
@@ -171,5 +175,14 @@ def test_a_run_that_is_stopped_midway_names_all_of_them(ran: Path) -> None:
     midway = json.loads((ran / "midway.json").read_text())
     assert {node.name: node.why for node in expected_nodes([midway], [(RUN_ID, "well")])} == {
         **dict.fromkeys(manifest(ran)["expected"], "the run did not finish"),
+        # What was known when the run began.
+        "broken": "failed in breaks",
+        "lost": "unreachable",
+        "refused": "failed in Refuse the node",
         "well": None,
     }
+
+
+def test_runs_are_counted_and_a_run_keeps_its_number(ran: Path) -> None:
+    counts = [json.loads(path.read_text())["count"] for path in (ran / "midway.json", ran_of(ran))]
+    assert counts == [1, 1]

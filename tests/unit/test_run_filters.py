@@ -30,6 +30,18 @@ def test_resume_takes_the_last_run_or_the_one_named(tmp_path: Path) -> None:
     assert run_of(str(tmp_path), OLD) == OLD
 
 
+def test_the_last_run_is_the_one_with_the_highest_count_whatever_its_clock_says(
+    tmp_path: Path,
+) -> None:
+    far, near, lost = "20990101T000000Z-0001", "20261120T091300Z-7c1e", "20261121T000000Z-0002"
+    manifests = {far: '{"count": 4}', near: '{"count": 5}', OLD: "[]", lost: '{"count": "9"}'}
+    for name, text in manifests.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "run.json").write_text(text)
+    assert records.run_counts(str(tmp_path)) == {OLD: 0, lost: 0, far: 4, near: 5}
+    assert run_of(str(tmp_path), "last") == near
+
+
 @pytest.mark.parametrize("resume", ["last", OLD, "../x"])
 def test_a_run_that_is_not_there_cannot_be_resumed(tmp_path: Path, resume: str) -> None:
     with pytest.raises(BadInput, match="there is none"):

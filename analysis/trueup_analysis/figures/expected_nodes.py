@@ -45,14 +45,25 @@ def expected_nodes(
     manifests = {str(run["run_id"]): run for run in runs}
     recorded = set(measured)
     meant = {(run_id, name) for run_id, run in manifests.items() for name in _meant(run)}
-    # Run ids sort by time: the newest of a node is the last.
-    newest = {name: run_id for run_id, name in sorted(meant | recorded)}
+    newest = {
+        name: run_id
+        for run_id, name in sorted(
+            meant | recorded, key=lambda pair: (place_of(pair[0], manifests), pair)
+        )
+    }
     found = []
     for name, run_id in sorted(newest.items()):
         present = (run_id, name) in recorded
         why = None if present else _why(name, manifests[run_id])
         found.append(ExpectedNode(name, run_id, present, why))
     return found
+
+
+def place_of(run_id: str, manifests: Mapping[str, Mapping[str, Any]]) -> tuple[int, str]:
+    """Where a run stands in the order in which runs began: by the count in its manifest; those
+    without one before these, by their ids, which begin with a time.
+    """
+    return int(manifests.get(run_id, {}).get("count", 0)), run_id
 
 
 def _meant(run: Mapping[str, Any]) -> set[str]:

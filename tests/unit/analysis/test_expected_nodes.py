@@ -197,6 +197,17 @@ def test_the_newest_run_that_expected_a_node_counts(name: str, *, newest_first: 
     assert [node for node in found if node.name == "n1"] == [wanted]
 
 
+def test_a_count_says_which_run_began_last_and_no_clock() -> None:
+    far = "20990101T000000Z-0001"
+    runs = [
+        run(far, count=1, expected=["n1"]),
+        run(NEW, count=2, expected=["n1"], hosts={"n1": tally(unreachable=1)}),
+    ]
+    assert expected_nodes(runs, [(far, "n1"), (OLD, "n1")]) == [
+        ExpectedNode("n1", NEW, present=False, why="unreachable")
+    ]
+
+
 # Hosts of a run of an older release -> those of them that are expected.
 CONTROLLER = {
     "the controller had no trouble": (
