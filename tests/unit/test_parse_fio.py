@@ -138,7 +138,9 @@ test_damaged_output_is_refused = refuses(
     (MIXED[:-3], "cut off or damaged"),
     (MIXED[:4000], "cut off or damaged"),
     (MIXED + MIXED, "text after the JSON object"),
-    (MIXED.replace("fio-3.33", "fio-2.21"), "not a fio-3 (line 2"),
+    (MIXED.replace("fio-3.33", "fio-2.21"), "are not all there"),
+    (MIXED.replace("fio-3.33", "fio-1.99"), "not a fio-2 or fio-3 (line 2"),
+    (changed(MIXED, r'("total_ios" : )(\d+)', r"\g<1>10\2"), "is not total_ios"),
     (changed(MIXED, '"jobs" : ', '"jubs" : '), "no jobs"),
     ('{\n  "fio version" : "fio-3.33",\n  "jobs" : []\n}\n', "no jobs in the output (line 3"),
     (changed(MIXED, '"error" : 0,', ""), "does not say whether it failed"),
@@ -164,6 +166,79 @@ test_damaged_output_is_refused = refuses(
     (changed(MIXED, '"write" : ', '"wrote" : '), "has not read and write"),
     (changed(MIXED, '"random"', '""'), "no jobname"),
 )
+
+
+def as_printed_by(version: str, text: str) -> str:
+    """As stat.c of that version prints what 3.33 has printed (json, without bins)."""
+    numbers = tuple(int(part) for part in version.split("."))
+    text = text.replace("fio-3.33", f"fio-{version}")
+    text = re.sub(r',\s+"bins" : \{[^}]*\}', "", text)
+    text = re.sub(r',\s+"N" : \d+', "", text)
+    if numbers < (3, 13):  # percentiles stood with clat alone
+        text = re.sub(r'(?s)(,\s+"percentile" : \{[^}]*\})(.*?"lat_ns")', r"\1\2", text)
+    if numbers < (3, 4):
+        text = re.sub(r'("99.990000" : \d+)', r"\1" + ',\n"0.00" : 0' * 3, text)
+    if numbers < (3, 2):
+        text = re.sub(r'"bw_bytes" : \d+,\s+', "", text)
+    if numbers < (2, 99):
+        text = re.sub(r'"([sc]?lat)_ns" : \{[^{}]*(?:\{[^}]*\})?\s*\}', in_microseconds, text)
+    if numbers < (2, 21):
+        text = re.sub(r'"io_bytes" : (\d+)', lambda at: f'"io_bytes" : {int(at[1]) // 1024}', text)
+        text = re.sub(r'"io_kbytes" : \d+,\s+', "", text)
+    if numbers < (2, 2):
+        text = re.sub(r'("iops" : \d+)\.\d+', r"\1", text)
+        text = re.sub(r'"total_ios" : \d+,\s+', "", text)
+    return text
+
+
+def in_microseconds(latency: re.Match[str]) -> str:
+    def cut(figure: re.Match[str]) -> str:
+        value = float(figure[2]) / 1000
+        return f"{figure[1]}{value:.2f}" if "." in figure[2] else f"{figure[1]}{int(value)}"
+
+    return re.sub(r"(: )([\d.]+)(?=[,\n])", cut, latency[0]).replace("_ns", "")
+
+
+def test_latencies_without_a_count_and_lists_of_percentiles_filled_up() -> None:
+    for version in ("3.0", "3.3", "3.12"):
+        text = as_printed_by(version, WRITE)
+        assert parse_fio(text).tool_version == version
+        assert values(text) == values(WRITE)
+
+
+@pytest.mark.parametrize("version", ["2.21", "2.16", "2.1.4"])
+def test_fio_2_counts_in_microseconds_and_kib(version: str) -> None:
+    text, right = as_printed_by(version, WRITE), values(WRITE)
+    got = values(text)
+    assert got.keys() == right.keys()
+    for key, value in right.items():
+        rounding = {"s": 1.01e-6, "1/s": 1.0}.get("s" if "latency" in key[0] else "1/s")
+        if "bandwidth" in key[0]:
+            rounding = 1024 * 1000 / figure(WRITE, "runtime", nth=1)
+        assert got[key] == pytest.approx(value, abs=rounding)
+    assert "older than 3" in " ".join(parse_fio(text).warnings)
+    counted = {row.n for row in parse_fio(text).metrics() if "latency" in row.name}
+    assert counted == ({None} if version == "2.1.4" else {figure(WRITE, "total_ios", nth=1)})
+
+
+def test_of_which_latency_is_unclear_before_3_13() -> None:
+    asked = as_printed_by("3.7", WRITE).replace('"rw" :', '"lat_percentiles" : "1", "rw" :')
+    assert {statistic for name, statistic, _ in values(asked) if "latency" in name} == {"mean"}
+    assert "does not say of which latency" in parse_fio(asked).warnings[-1]
+
+
+def test_with_a_ramp_time_ios_in_flight_count_in_the_bytes_alone() -> None:
+    ramp = WRITE.replace('"rw" :', '"ramp_time" : "2", "iodepth" : "4", "rw" :')
+    total = int(figure(WRITE, "total_ios", nth=1))
+    iops = (total - 4) * 1000 / figure(WRITE, "runtime", nth=1)
+    fewer = re.sub(rf'"total_ios" : {total}\b', f'"total_ios" : {total - 4}', ramp)
+    fewer = fewer.replace(f'"iops" : {figure(WRITE, "iops", nth=1):f}', f'"iops" : {iops:f}')
+    assert (
+        values(fewer)["write_bandwidth", "single", None]
+        == (values(WRITE)["write_bandwidth", "single", None])
+    )
+    with pytest.raises(ParseError, match="I/Os of"):
+        parse_fio(fewer.replace('"iodepth" : "4"', '"iodepth" : "3"'))
 
 
 def test_a_job_without_io_is_refused() -> None:

@@ -427,7 +427,7 @@ def judge_files(output: FioOutput, chosen: Files) -> Optional[str]:
     (job,) = output.jobs
     if job.options.get("ioengine") != OPERATIONS[chosen.workload]:
         return f"fio ran with ioengine={job.options.get('ioengine')}"
-    made = sum(done.total_ios for done in job.directions.values())
+    made = sum(done.total_ios or 0 for done in job.directions.values())
     if made != chosen.total:
         return f"fio made {made} operations of {chosen.total} files"
     (done,) = job.directions.values()

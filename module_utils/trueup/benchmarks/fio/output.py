@@ -1,4 +1,4 @@
-"""What fio 3 prints with ``--output-format=json`` or ``json+``.
+"""What fio 2 and 3 print with ``--output-format=json`` or ``json+``.
 
 One JSON object, which fio lays out with one key a line; notes and warnings of fio (``fio: ...``,
 ``note: ...``) may stand before it. Of each job and direction it gives io_bytes, bw_bytes (byte/s),
@@ -12,7 +12,16 @@ that as one I/O of a block, whose bytes nothing moved, and gives the time of the
 ``clat``; ``lat`` and ``slat`` are empty.
 
 The keys and their arithmetic are those of fio's stat.c: bw_bytes is 1000 * io_bytes / runtime cut
-to a whole number, iops 1000 * total_ios / runtime.
+to a whole number, iops 1000 * total_ios / runtime. Older versions (stat.c of 2.1.4 to 3.18):
+
+- before 3.18 a latency has no N; before 3.13 percentiles stand in ``clat_ns``, and with
+  lat_percentiles fio does not say of which latency they are;
+- before 3.4 the percentiles end with ``"0.00" : 0``, as often as entries of the list are left;
+- before 3.2 there is no bw_bytes;
+- before 2.99 latencies are ``slat``, ``clat`` and ``lat``, in whole us; before 2.21 io_bytes is in
+  KiB and there is no io_kbytes; 2.1 has iops as a whole number, and no total_ios to 2.1.13.
+
+With ramp_time, I/Os in flight at its end count in the bytes and latencies and not in total_ios.
 """
 
 from __future__ import annotations
@@ -24,13 +33,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Dict, List, Mapping, NoReturn, Optional, Sequence, Tuple
 
 from ...errors import ParseError
-from ...reading import Line, is_number, lines_of, refuse_after
+from ...reading import Line, is_count, is_number, lines_of, refuse_after
 from ...record import Metric
 
 TOOL = "fio"
 
 _DIRECTIONS = ("read", "write")
 _LATENCIES = ("slat_ns", "clat_ns", "lat_ns")
+_OLD_LATENCIES = ("slat", "clat", "lat")
 _STATISTICS = ((50.0, "median"), (99.0, "p99"))
 _NS = 1e-9
 # fio's histogram has 64 bins for each power of two: a bin's middle is off by 1/128 at most.
@@ -50,19 +60,19 @@ class Direction:
     Attributes:
         bandwidth: byte/s.
         iops: I/Os per second.
-        total_ios: what was counted.
+        total_ios: what was counted; None where fio does not say (to 2.1.13).
         runtime_seconds: time behind the counts.
         mean_latency: seconds, None where fio was told not to measure it.
         percentiles: percentile to seconds, as printed; of the whole latency, or of the completion
-            latency where ``percentiles_are`` says "clat_ns".
+            latency where ``percentiles_are`` says "clat_ns"; none where it says "unclear".
     """
 
     bandwidth: int
     iops: float
-    total_ios: int
+    total_ios: Optional[int]
     runtime_seconds: float
     mean_latency: Optional[float]
-    latency_count: int
+    latency_count: Optional[int]
     percentiles: Mapping[float, float]
     percentiles_are: str
 
@@ -124,7 +134,9 @@ def _figures(name: str, done: Direction, device: Optional[str], *, files: bool) 
     """Rates and latencies of one direction; of operations of files, whose bytes were not moved,
     creates, stats or deletes."""
 
-    def row(metric: str, value: float, unit: str, better: str, statistic: str, n: int) -> Metric:
+    def row(
+        metric: str, value: float, unit: str, better: str, statistic: str, n: Optional[int]
+    ) -> Metric:
         return Metric(
             f"{name}_{metric}", value, unit, better, device=device, statistic=statistic, n=n
         )
@@ -155,7 +167,7 @@ def parse_fio(text: str) -> FioOutput:
     """Read the output of one run.
 
     Raises:
-        ParseError: no JSON object or one cut off, a version before 3, no jobs, a job that failed or
+        ParseError: no JSON object or one cut off, a version before 2, no jobs, a job that failed or
             did no I/O, a figure that is missing or no number, or figures that contradict each
             other.
     """
@@ -168,6 +180,7 @@ class _Reader:
     def __init__(self, lines: Sequence[Line]) -> None:
         self._lines = lines
         self._job = -1
+        self.old = False
 
     def output(self) -> FioOutput:
         start = next((n for n, line in enumerate(self._lines) if line.startswith("{")), None)
@@ -175,9 +188,10 @@ class _Reader:
             raise ParseError("no JSON object: the output ends before a line that begins with {")
         data = self._decode(start)
         version = data.get("fio version")
-        match = re.fullmatch(r"fio-(3\.\d\S*)", str(version))
+        match = re.fullmatch(r"fio-(([23])\.(\d+)\S*)", str(version))
         if not match:
-            self.refuse(f"fio version is {version!r}, not a fio-3", "fio version")
+            self.refuse(f"fio version is {version!r}, not a fio-2 or fio-3", "fio version")
+        self.old = (int(match[2]), int(match[3])) < (2, 99)
         jobs = data.get("jobs")
         if not isinstance(jobs, list) or not jobs:
             self.refuse("there are no jobs in the output", "jobs")
@@ -186,6 +200,11 @@ class _Reader:
         for self._job, job in enumerate(jobs):
             read.append(self._read_job(job, common))
         warnings = [line.strip() for line in self._lines[:start] if line.strip()]
+        if self.old:
+            warnings.append(
+                f"fio {match[1]} is older than 3: latencies are in whole microseconds, and rates "
+                "are rounded"
+            )
         warnings += [warning for job in read for warning in _unlike_others(job)]
         return FioOutput(
             jobs=tuple(read), tool_version=match.group(1), warnings=list(dict.fromkeys(warnings))
@@ -232,7 +251,7 @@ class _Reader:
         if order[:2] != list(_DIRECTIONS):
             self.refuse(f"job {name} has not read and write, in this order", "jobname")
         options = {**common, **_options(job.get("job options"))}
-        whole = _Block(self, job, f"job {name}")
+        whole = _Block(self, _as_fio3(job) if self.old else job, f"job {name}")
         found = {name: _direction(whole.below(name), options) for name in _DIRECTIONS}
         done = {name: direction for name, direction in found.items() if direction}
         if not done:
@@ -271,6 +290,11 @@ class _Block:
     data: Mapping[str, Any]
     label: str
     path: Tuple[str, ...] = ()
+
+    @property
+    def coarse(self) -> bool:
+        """Whether fio 2 has printed it: whole us and KiB."""
+        return self.reader.old
 
     def refuse(self, message: str, *keys: str) -> NoReturn:
         self.reader.refuse(f"{self.label}: {message}", *self.path, *keys)
@@ -315,12 +339,46 @@ class _Times:
     percentiles: Mapping[float, float]
 
 
+def _as_fio3(job: Mapping[str, Any]) -> Dict[str, Any]:
+    """A job of fio 2 in the keys and units of fio 3."""
+    found = dict(job)
+    for name in _DIRECTIONS:
+        if isinstance(job.get(name), dict):
+            found[name] = {
+                f"{key}_ns" if key in _OLD_LATENCIES else key: (
+                    _times_1000(value) if key in _OLD_LATENCIES else value
+                )
+                for key, value in job[name].items()
+                if key not in _LATENCIES
+            }
+            if "io_kbytes" not in job[name] and is_count(job[name].get("io_bytes")):
+                found[name]["io_kbytes"] = job[name]["io_bytes"]
+                found[name]["io_bytes"] = 1024 * job[name]["io_bytes"]
+    return found
+
+
+def _times_1000(value: Any) -> Any:
+    """us as ns, also those that name the bins of a histogram."""
+    if not isinstance(value, dict):
+        return 1000 * value if is_number(value) else value
+    bins = value.get("bins")
+    found = {key: _times_1000(below) for key, below in value.items() if key != "bins"}
+    if isinstance(bins, dict):
+        found["bins"] = {f"{key}000": number for key, number in bins.items()}
+    return found
+
+
 def _unlike_others(job: Job) -> List[str]:
     """What the reader of a job's latencies must know."""
     found = []
     for name, done in job.directions.items():
         if done.mean_latency is None:
             found.append(f"job {job.name}: fio measured no {name} latency")
+        elif done.percentiles_are == "unclear":
+            found.append(
+                f"job {job.name}: fio before 3.13 does not say of which latency its percentiles "
+                "are: they are left out"
+            )
         elif done.percentiles_are == "clat_ns" and done.percentiles and not job.operation:
             found.append(f"job {job.name}: percentiles are of the completion latency (clat)")
     return found
@@ -328,19 +386,19 @@ def _unlike_others(job: Job) -> List[str]:
 
 def _direction(block: _Block, options: Mapping[str, str]) -> Optional[Direction]:
     """What was done in one direction; None where nothing was."""
-    io_bytes, bandwidth, runtime, total = (
-        block.count(key) for key in ("io_bytes", "bw_bytes", "runtime", "total_ios")
-    )
-    _check_rates(block, io_bytes, bandwidth, runtime, total)
-    _check_block_size(block, io_bytes, total, options)
-    slat, clat, lat = _latencies(block)
-    if not total:
+    io_bytes, runtime = block.count("io_bytes"), block.count("runtime")
+    total = block.count("total_ios") if "total_ios" in block.data or not block.coarse else None
+    bandwidth = _check_rates(block, io_bytes, runtime, total)
+    # I/Os in flight at the end of ramp_time count in the bytes and latencies, not in total_ios.
+    in_flight = _whole(options.get("iodepth")) * _whole(options.get("numjobs"))
+    in_flight *= "ramp_time" in options
+    _check_block_size(block, io_bytes, total, in_flight, options)
+    slat, clat, lat = _latencies(block, total)
+    if not io_bytes:
         return None
     _check_percentiles(block, (clat, lat), options)
     _agree(slat, clat, lat)
-    # I/Os in flight at the end of ramp_time count in the latencies and not in total_ios.
-    in_flight = _whole(options.get("iodepth")) * _whole(options.get("numjobs"))
-    if lat.count and not 0 <= lat.count - total <= ("ramp_time" in options) * in_flight:
+    if lat.count and total is not None and not 0 <= lat.count - total <= in_flight:
         block.refuse(f"latency of {lat.count} of {total} I/Os", "lat_ns", "N")
     whole = lat
     if options.get("ioengine") in _OPERATIONS:
@@ -350,53 +408,68 @@ def _direction(block: _Block, options: Mapping[str, str]) -> Optional[Direction]
     elif clat.count and not lat.count and not {"ioengine", "disable_lat"} & set(options):
         block.refuse("no ioengine, and latencies as of operations of files", "clat_ns")
     of = lat if lat.percentiles else clat
+    # Before 3.13 they stand in clat_ns, whichever of the two they are of.
+    unclear = options.get("lat_percentiles", "0") != "0" and of is clat and bool(of.percentiles)
     return Direction(
         bandwidth=bandwidth,
         iops=block.number("iops"),
         total_ios=total,
         runtime_seconds=runtime / 1000,
         mean_latency=whole.mean * _NS if whole.count else None,
-        latency_count=lat.count or clat.count,
-        percentiles={percent: value * _NS for percent, value in of.percentiles.items()},
-        percentiles_are=of.block.path[-1],
+        latency_count=None if total is None else lat.count or clat.count,
+        percentiles={
+            percent: value * _NS for percent, value in of.percentiles.items() if not unclear
+        },
+        percentiles_are="unclear" if unclear else of.block.path[-1],
     )
 
 
-def _check_rates(block: _Block, io_bytes: int, bw_bytes: int, runtime: int, total: int) -> None:
-    """io_bytes, bw_bytes, runtime, total_ios and iops say the same twice."""
+def _check_rates(block: _Block, io_bytes: int, runtime: int, total: Optional[int]) -> int:
+    """io_bytes, bw_bytes, runtime, total_ios and iops say the same twice; returns byte/s."""
     kbytes, bw, iops = block.count("io_kbytes"), block.count("bw"), block.number("iops")
+    rate = io_bytes * 1000 // runtime if runtime else 0
+    bandwidth = block.count("bw_bytes") if "bw_bytes" in block.data else rate
     if kbytes != io_bytes // 1024:
         block.refuse(f"io_kbytes {kbytes} is not io_bytes {io_bytes} / 1024", "io_kbytes")
-    if bw != bw_bytes // 1024:
-        block.refuse(f"bw {bw} KiB/s is not bw_bytes {bw_bytes} / 1024", "bw")
-    if (total == 0) != (io_bytes == 0):
+    # Where bytes are cut to KiB, a rate of KiB/s is known to what a KiB makes in that time.
+    if not 0 <= bw - bandwidth // 1024 <= (1000 // runtime + 1 if block.coarse and runtime else 0):
+        block.refuse(f"bw {bw} KiB/s is not bw_bytes {bandwidth} / 1024", "bw")
+    if total is not None and (total == 0) != (io_bytes == 0):
         block.refuse(f"{total} I/Os moved {io_bytes} bytes", "total_ios")
-    if total and not runtime:
-        block.refuse(f"{total} I/Os in a runtime of 0 ms", "runtime")
-    if bw_bytes != (io_bytes * 1000 // runtime if runtime else 0):
-        block.refuse(f"bw_bytes {bw_bytes} is not io_bytes {io_bytes} in {runtime} ms", "bw_bytes")
-    expected = total * 1000 / runtime if runtime else 0.0
-    if not math.isclose(iops, expected, abs_tol=1.5e-6, rel_tol=1e-9):
-        block.refuse(f"iops {iops} is not total_ios {total} in {runtime} ms", "iops")
+    if io_bytes and not runtime:
+        block.refuse(f"{io_bytes} bytes in a runtime of 0 ms", "runtime")
+    if bandwidth != rate:
+        block.refuse(f"bw_bytes {bandwidth} is not io_bytes {io_bytes} in {runtime} ms", "bw_bytes")
+    if total is not None:
+        expected = total * 1000 / runtime if runtime else 0.0
+        # fio 2 prints two decimals, 2.1 none.
+        slack = 1.0 if block.coarse and iops == int(iops) else 0.006 if block.coarse else 1.5e-6
+        if not math.isclose(iops, expected, abs_tol=slack, rel_tol=1e-9):
+            block.refuse(f"iops {iops} is not total_ios {total} in {runtime} ms", "iops")
+    return bandwidth
 
 
-def _check_block_size(block: _Block, io_bytes: int, total: int, options: Mapping[str, str]) -> None:
+def _check_block_size(
+    block: _Block, io_bytes: int, total: Optional[int], in_flight: int, options: Mapping[str, str]
+) -> None:
     """One block size for all I/Os: their number and their bytes must agree."""
     size = _bytes(options.get("bs")) if not {"bssplit", "bsrange"} & set(options) else None
-    short = block.count("short_ios")
-    if size and not short and io_bytes != total * size:
+    if not size or total is None or block.count("short_ios"):
+        return
+    if not 0 <= io_bytes + (1023 if block.coarse else 0) - total * size <= in_flight * size + 1023:
         block.refuse(f"{total} I/Os of {size} bytes are not {io_bytes} bytes", "total_ios")
 
 
-def _latencies(block: _Block) -> List[_Times]:
+def _latencies(block: _Block, total: Optional[int]) -> List[_Times]:
     if [key for key in block.data if key in _LATENCIES] != list(_LATENCIES):
         block.refuse("slat_ns, clat_ns and lat_ns are not all there, in this order")
-    return [_times(block.below(key)) for key in _LATENCIES]
+    return [_times(block.below(key), total) for key in _LATENCIES]
 
 
-def _times(block: _Block) -> _Times:
-    least, most, count = (block.count(key) for key in ("min", "max", "N"))
-    mean = block.number("mean")
+def _times(block: _Block, total: Optional[int]) -> _Times:
+    least, most, mean = block.count("min"), block.count("max"), block.number("mean")
+    # Before 3.18 fio does not say of how many: of all I/Os, where it measured any.
+    count = block.count("N") if "N" in block.data else most and (1 if total is None else total)
     slack = (1 + 1e-9, 1e-6)
     if not least <= mean * slack[0] + slack[1] or not mean <= most * slack[0] + slack[1]:
         block.refuse(f"mean {mean} is not between min {least} and max {most}", "mean")
@@ -444,11 +517,14 @@ def _check_percentiles(
     text = options.get("percentile_list", _DEFAULT_PERCENTILES)
     wanted = sorted(float(part) for part in text.split(":") if _float(part) is not None)
     asked = "clat_ns" if options.get("clat_percentiles", "1") != "0" else ""
-    if options.get("lat_percentiles", "0") != "0":
+    lat = latencies[-1]
+    # Before 3.13 (and N came later) they stand in clat_ns all the same.
+    if options.get("lat_percentiles", "0") != "0" and (lat.percentiles or "N" in lat.block.data):
         asked = "lat_ns"
     for times in latencies:
         key, found = times.block.path[-1], sorted(times.percentiles)
-        if times.count and (found or key == asked) and found != wanted:
+        known = not times.block.coarse or "percentile_list" in options
+        if times.count and known and (found or key == asked) and found != wanted:
             block.refuse(f"{key} has the percentiles {found}, not {wanted}", key)
 
 
@@ -461,7 +537,7 @@ def _check_bins(times: _Times) -> None:
             block.refuse(f"bin {label!r} holds {number!r}", "bins", label)
         counted[int(label)] = number
     total = sum(counted.values())
-    if total != times.count:
+    if total != times.count and "N" in block.data:
         block.refuse(f"the bins hold {total} I/Os, N is {times.count}", "bins")
     mean = sum(middle * number for middle, number in counted.items()) / total
     if abs(mean - times.mean) > _BIN_ERROR * times.mean + 1:
@@ -479,12 +555,13 @@ def _agree(slat: _Times, clat: _Times, lat: _Times) -> None:
     has no submission latency."""
     if not lat.count or clat.count != lat.count:
         return
-    whole = slat.mean + clat.mean
-    if slat.count == lat.count and abs(whole - lat.mean) > 1 + 1e-6 * lat.mean:
+    # fio 2 measures in whole us, and does not count an I/O that it issues again in all three.
+    whole, slack = slat.mean + clat.mean, 2000 + 0.01 * lat.mean if lat.block.coarse else 1
+    if slat.count == lat.count and abs(whole - lat.mean) > slack + 1e-6 * lat.mean:
         lat.block.refuse(
             f"slat {slat.mean} and clat {clat.mean} ns do not make lat {lat.mean}", "mean"
         )
-    if clat.mean > lat.mean * (1 + 1e-6) + 1:
+    if clat.mean > lat.mean * (1 + 1e-6) + slack:
         lat.block.refuse(f"clat {clat.mean} ns is longer than lat {lat.mean}", "mean")
 
 
@@ -507,6 +584,8 @@ class _Unreadable(Exception):
 
 
 def _unique(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
+    # How fio before 3.4 fills up a list of percentiles.
+    pairs = [pair for pair in pairs if pair != ("0.00", 0)]
     found = dict(pairs)
     # Options may be given twice, and are all text; figures may not.
     if len(found) != len(pairs) and not all(isinstance(value, str) for _, value in pairs):

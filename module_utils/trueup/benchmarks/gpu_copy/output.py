@@ -779,7 +779,7 @@ class _BandwidthTest:
             (re.compile(r"Result = PASS"), self._pass),
             (re.compile(r"(Quick|Range|Shmoo) Mode"), self._mode),
             (re.compile(r"\.+"), self._dots),
-            (re.compile(r"(?:Running on\.\.\.)?"), self._nothing),
+            (re.compile(r"(?:Running on\.\.\.|!+Cumulative Bandwidth .*)?"), self._nothing),
             (re.compile(r".*"), self._other),
         )
 
