@@ -370,6 +370,14 @@ def test_a_slowdown_within_the_spread_says_so(tmp_path: Path) -> None:
     )
 
 
+def test_spreads_that_touch_are_within_the_spread(tmp_path: Path) -> None:
+    # 0.9 and 1.2 times the median: 9 to 12 s, then 12 s at least.
+    records = [made.record(10.0, threads=1), made.record(12 / 0.9, threads=2)]
+    assert "within the spread" in str(series(measured(tmp_path, records))[0].stops_paying)
+    records[1] = made.record(13.5, threads=2)
+    assert "within the spread" not in str(series(measured(tmp_path, records))[0].stops_paying)
+
+
 def test_bandwidth_scales_by_its_rate(tmp_path: Path) -> None:
     records = [
         made.record(
@@ -445,6 +453,13 @@ def test_bus_bandwidth_over_nodes_stays_the_same_at_best(tmp_path: Path) -> None
 def test_more_bus_bandwidth_on_more_nodes_is_no_cache(tmp_path: Path) -> None:
     [item] = nccl(tmp_path, [collective(2, 400e9), collective(4, 440e9)])
     assert item.warnings[0].startswith("Better than perfect: an efficiency of 1.100 at 4 nodes (")
+
+
+def test_a_figure_of_no_message_size_stands_beside_those_of_a_sweep(tmp_path: Path) -> None:
+    whole = [made.figure("busbw", 400e9, "byte/s", "higher")]
+    records = [collective(1, 480e9, gpus=4, metrics=whole), collective(1, 480e9)]
+    found = nccl(tmp_path, records)
+    assert [item.table["median"].to_list() for item in found] == [[400e9], [480e9]]
 
 
 def test_a_run_that_never_reached_the_judged_size_is_apart(tmp_path: Path) -> None:
@@ -586,6 +601,11 @@ def test_tables_are_told_apart_by_their_titles(tmp_path: Path) -> None:
     assert [title.rsplit(", ", 1)[-1] for title in titles] == ["nbl 10", "nbl 40"]
     assert len(found) == 4
     assert len({(item.kind, item.over, item.title) for item in found}) == len(found)
+
+
+def test_a_series_is_called_by_the_node_where_nothing_is_known_of_it(tmp_path: Path) -> None:
+    [item] = series(measured(tmp_path, [made.record(vm_size=None, system={})]))
+    assert ", made-1, " in item.title
 
 
 def test_reads_and_writes_are_series_of_their_own(tmp_path: Path) -> None:

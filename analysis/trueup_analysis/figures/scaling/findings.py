@@ -186,10 +186,10 @@ def _told_apart(share: float, threshold: float) -> tuple[str, str]:
 def _slower(before: Point, after: Point, raw: Raw) -> str:
     shown = raw.measure.shown
     first, then = (units.in_unit(point.median, shown) for point in (before, after))
-    overlap = ""
-    if None not in (before.min, before.max, after.min, after.max):
-        low, high = max(before.min or 0, after.min or 0), min(before.max or 0, after.max or 0)
-        overlap = ", within the spread of the repeats" if low <= high else ""
+    least = [point.min for point in (before, after) if point.min is not None]
+    most = [point.max for point in (before, after) if point.max is not None]
+    known = len(least) == len(most) == 2
+    overlap = ", within the spread of the repeats" if known and max(least) <= min(most) else ""
     return (
         f"It gets slower from {before.resource} to {after.resource} {axis(raw.over)}"
         f" ({first} {shown} to {then} {shown}{overlap})."

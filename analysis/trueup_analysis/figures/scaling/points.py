@@ -167,7 +167,7 @@ def _whole(rows: pd.DataFrame, measure: Measure) -> pd.DataFrame:
             left = left[~left["record"].isin(first["record"])]
     one = pd.concat(typical) if typical else rows.iloc[:0]
     one = one.set_index("record")
-    out = pd.DataFrame({"median": one["value"], "n": one["n"]}, index=one.index)
+    out = pd.DataFrame({"median": one["value"], "n": one["n"].astype(float)}, index=one.index)
     for end in ("min", "max"):
         of_it = rows[rows["statistic"] == end].drop_duplicates("record")
         out[end] = of_it.set_index("record")["value"]
