@@ -19,6 +19,8 @@ app = typer.Typer()
     epilog=examples(
         "trueup list",
         "trueup list results/ --verify   # raw outputs still as recorded?",
+        "trueup list --run last --outcome failed --outcome invalid   # what went wrong",
+        "trueup list --since 7d --node 'h100-00*' --all",
         "trueup list packed.parquet --format csv",
     ),
 )
@@ -27,6 +29,9 @@ def list_cases(
     sources: Sources = None,
     *,
     chosen: Selection,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Every record, however many there are.")
+    ] = False,
     verify: Annotated[
         bool, typer.Option("--verify", help="Check raw outputs; exit 1 when one differs.")
     ] = False,
@@ -34,13 +39,19 @@ def list_cases(
     format_: FormatOption = Format.table,
     output: OutputOption = None,
 ) -> None:
-    """What was measured, run by run, with what failed and what could not be read."""
+    """What was measured, run by run, with what failed and what could not be read. Of more than 50
+    records a summary; --all, csv and json have them all."""
     from ..load import verify as verify_raw
     from ..sheets import listing as list_sheets
 
     loaded = load_results(sources, chosen)
+    everything |= format_ in {Format.csv, Format.json}
     expected = expectations_for(None, catalog)
-    write([*list_sheets.cases(loaded, expected), *list_sheets.excluded(loaded)], format_, output)
+    if everything or loaded.table.num_rows <= list_sheets.ROWS_SHOWN:
+        made = list_sheets.cases(loaded, expected)
+    else:
+        made = list_sheets.summary(loaded)
+    write([*made, *list_sheets.excluded(loaded, everything=everything)], format_, output)
     say_notes(loaded)
     if not verify:
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from .. import units
@@ -19,6 +20,12 @@ if TYPE_CHECKING:
     from ..load import Loaded
 
 _NODES_SHOWN: Final = 2
+# More rows than this are read by nobody: a summary stands for them.
+ROWS_SHOWN: Final = 50
+# Of these a summary shows the last.
+_EXAMPLES: Final = 20
+_ASK: Final = "--all lists every record; --node, --benchmark, --run, --since and --outcome choose."
+_OUTCOMES: Final = ("ok", "failed", "invalid")
 _ALSO_LISTED: Final = (
     *("run_id", "region", "offer", "node_count", "ranks", "threads_per_rank", "gpus"),
     *("started_at", "duration_seconds", "name", "value", "unit", "message_bytes", "device"),
@@ -36,6 +43,99 @@ def cases(loaded: Loaded, expectations: Expectations | None = None) -> list[Shee
         records(group, _run_title(run_id, group, manifests.get(run_id)), expectations, run_id)
         for run_id, group in runs.items()
     ]
+
+
+def summary(loaded: Loaded) -> list[Sheet]:
+    """Records by benchmark and outcome, by run where there are several, and those that are not
+    ok."""
+    found = read_cases(loaded, metrics=set())
+    runs = dict.fromkeys(case.run_id for case in found)
+    bad = [case for case in found if case.outcome != "ok"]
+    title = f"{len(found):,} records of " + _run_or_runs(list(runs))
+    made = [_tally(f"{title}: {_outcomes(found)}", found)]
+    made += [_run_by_run(loaded, found, list(runs))] * (len(runs) > 1)
+    if bad:
+        shown = records(bad[-_EXAMPLES:], f"Not ok: {len(bad):,}", None, "")
+        more = len(bad) - _EXAMPLES
+        notes = [f"And {more:,} before these: --outcome failed --outcome invalid --all."]
+        made.append(replace(shown, notes=notes * (more > 0), name="not-ok"))
+    return made
+
+
+def _run_or_runs(runs: Sequence[str]) -> str:
+    return f"{len(runs):,} runs" if len(runs) > 1 else f"run {runs[0]}"
+
+
+def _nodes(found: Sequence[Case]) -> int:
+    return len({name for case in found for name in case.nodes})
+
+
+def _tally(title: str, found: Sequence[Case]) -> Sheet:
+    """Records counted by benchmark and outcome."""
+    groups: dict[tuple[str, str], list[Case]] = {}
+    for case in found:
+        groups.setdefault((case.benchmark, case.outcome), []).append(case)
+    rows = []
+    for (benchmark, outcome), members in groups.items():
+        reasons = Counter(case.reason for case in members if case.reason).most_common()
+        more = f" (and {len(reasons) - 1:,} other reasons)" if len(reasons) > 1 else ""
+        rows.append(
+            {
+                "benchmark": benchmark,
+                "outcome": outcome,
+                "records": len(members),
+                "nodes": _nodes(members),
+                "runs": len({case.run_id for case in members}),
+                "reason": f"{reasons[0][0]}{more}" if reasons else "",
+                "mark": "" if outcome == "ok" else "bad",
+            }
+        )
+    return Sheet(
+        title=title,
+        columns=[
+            *worded("benchmark", "outcome"),
+            *(Column(key, key, units.count) for key in ("records", "nodes", "runs")),
+            Column("reason", "most frequent reason", words=True),
+        ],
+        rows=rows,
+        notes=[_ASK],
+        marks="mark",
+        facts={"kind": "summary"},
+        name="list-summary",
+    )
+
+
+def _run_by_run(loaded: Loaded, found: Sequence[Case], runs: Sequence[str]) -> Sheet:
+    """The newest runs, a row each."""
+    unfinished = {str(run.get("run_id")) for run in loaded.runs if run.get("finished_at") is None}
+    members: dict[str, list[Case]] = {run_id: [] for run_id in sorted(runs)[-_EXAMPLES:]}
+    for case in found:
+        if case.run_id in members:
+            members[case.run_id].append(case)
+    rows = []
+    for run_id, group in members.items():
+        counts = Counter(case.outcome for case in group)
+        rows.append(
+            {
+                "run_id": run_id,
+                **{name: counts[name] for name in _OUTCOMES},
+                "nodes": _nodes(group),
+                "state": "has not finished" if run_id in unfinished else "",
+            }
+        )
+    older = len(runs) - len(rows)
+    return Sheet(
+        title="Run by run",
+        columns=[
+            Column("run_id", "run", words=True),
+            *(Column(key, key, units.count) for key in (*_OUTCOMES, "nodes")),
+            Column("state", "state", words=True),
+        ],
+        rows=rows,
+        notes=[f"And {older:,} before these."] * (older > 0),
+        facts={"kind": "runs"},
+        name="list-runs",
+    )
 
 
 def _metrics(loaded: Loaded) -> set[str] | None:
@@ -109,25 +209,30 @@ def place_text(found: Headline) -> str:
 
 
 def _run_title(run_id: str, group: Sequence[Case], manifest: dict[str, Any] | None) -> str:
-    counts = Counter(case.outcome for case in group)
-    said = ", ".join(
-        f"{counts[name]} {name}" for name in ("ok", "failed", "invalid") if counts[name]
-    )
     state = ""
     if manifest is not None and manifest.get("finished_at") is None:
         state = "; the run has not finished"
-    return f"{'Published' if run_id == 'published' else 'Run ' + run_id}: {said}{state}"
+    return f"{'Published' if run_id == 'published' else 'Run ' + run_id}: {_outcomes(group)}{state}"
 
 
-def excluded(loaded: Loaded) -> list[Sheet]:
-    """What could not be read, if anything."""
+def _outcomes(found: Sequence[Case]) -> str:
+    """ "12 ok, 1 failed"."""
+    counts = Counter(case.outcome for case in found)
+    return ", ".join(f"{counts[name]:,} {name}" for name in _OUTCOMES if counts[name])
+
+
+def excluded(loaded: Loaded, *, everything: bool = True) -> list[Sheet]:
+    """What could not be read, if anything: all of it, or as many as are read by somebody."""
     if not loaded.excluded:
         return []
+    shown = loaded.excluded if everything else loaded.excluded[:ROWS_SHOWN]
+    more = len(loaded.excluded) - len(shown)
     return [
         Sheet(
-            title=f"Not read: {len(loaded.excluded)}",
+            title=f"Not read: {len(loaded.excluded):,}",
             columns=[Column("path", "file", words=True), Column("reason", "reason", words=True)],
-            rows=[{"path": item.path, "reason": item.reason} for item in loaded.excluded],
+            rows=[{"path": item.path, "reason": item.reason} for item in shown],
+            notes=[f"And {more:,} more; --all lists them."] * (more > 0),
             facts={"kind": "excluded"},
             name="left-out",
         )

@@ -84,6 +84,39 @@ def test_data_goes_to_stdout_and_what_went_wrong_to_stderr(run, results: Path) -
     assert "out of memory" not in done.out
 
 
+@pytest.fixture
+def many(tmp_path: Path) -> Path:
+    """Two runs of 30 records on 30 nodes; 21 of the second failed for two reasons."""
+    later = {"run_id": "20261121T101500Z-00aa", "started_at": "2026-11-21T10:15:00Z"}
+    nodes = [f"n-{number:02}" for number in range(30)]
+    records = [made.record(nodes=[node]) for node in nodes]
+    for number, node in enumerate(nodes):
+        reason = None if number > 20 else f"reason {min(number, 1)}"
+        outcome = "failed" if reason else "ok"
+        records.append(made.record(nodes=[node], outcome=outcome, reason=reason, **later))
+    return made.write(tmp_path / "results", records)
+
+
+def test_a_long_list_is_a_summary_with_what_failed(run, many: Path) -> None:
+    done = run("list", many)
+    lines = [line.split() for line in done.out.splitlines()]
+    assert lines[0][:5] == ["60", "records", "of", "2", "runs:"]
+    assert ["devito", "ok", "39", "30", "2"] in lines
+    assert lines[4][:7] == ["devito", "failed", "21", "21", "1", "reason", "1"]
+    assert ["20261121T101500Z-00aa", "9", "21", "0", "30"] in lines
+    assert "Not ok: 21" in done.out
+    # The last 20 of them; the first is another's.
+    assert [node for node in ("n-00", "n-01", "n-20") if node in done.out] == ["n-01", "n-20"]
+
+
+@pytest.mark.parametrize("wanted", [("--all",), ("--format", "csv"), ("--format", "json")])
+def test_a_long_list_is_whole_on_request_and_for_programs(
+    run, many: Path, wanted: tuple[str, ...]
+) -> None:
+    assert run("list", many, *wanted).out.count("acoustic-so8-r1t1") == 60
+    assert run("list", many, "--run", "last").out.count("acoustic-so8-r1t1") == 30
+
+
 def test_list_shows_failures_with_their_reason(run, results: Path) -> None:
     done = run("list", results)
     assert "3 ok, 1 failed" in done.out

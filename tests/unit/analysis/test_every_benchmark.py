@@ -159,7 +159,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Shown:
 
     return Shown(
         frozenset((r["benchmark"], r["case"]) for r in run.records if r["outcome"] == "ok"),
-        command("list", "--format", "markdown"),
+        command("list", "--all", "--format", "markdown"),
         command("list", "--format", "csv"),
         command("cost", "--region", "eastus", "--format", "markdown"),
         command("cost", "--region", "eastus", "--format", "csv"),
