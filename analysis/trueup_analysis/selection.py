@@ -63,12 +63,20 @@ def moment(text: str, now: datetime) -> datetime:
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
+def place_of(run_id: str, manifests: Mapping[str, Mapping[str, Any]]) -> tuple[int, str]:
+    """Where a run stands in the order in which runs began: by the count in its manifest; those
+    without one before these, by their ids, which begin with a time.
+    """
+    return int(manifests.get(run_id, {}).get("count", 0)), run_id
+
+
 def run_ids(loaded: Loaded) -> list[str]:
     """The runs that have a record or a manifest, in the order in which they began."""
-    found = {str(run["run_id"]) for run in loaded.runs}
+    manifests = {str(run["run_id"]): run for run in loaded.runs}
     places = zip(loaded.values("run_id"), loaded.values("started_at"), strict=True)
     # What was published has a run_id of its own and no time.
-    return sorted(found | {run_id for run_id, begun in places if begun is not None})
+    found = {run_id for run_id, begun in places if begun is not None}
+    return sorted(found.union(manifests), key=lambda run_id: place_of(run_id, manifests))
 
 
 def find_run(word: str, known: Sequence[str]) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from ..selection import place_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -57,13 +59,6 @@ def expected_nodes(
         why = None if present else _why(name, manifests[run_id])
         found.append(ExpectedNode(name, run_id, present, why))
     return found
-
-
-def place_of(run_id: str, manifests: Mapping[str, Mapping[str, Any]]) -> tuple[int, str]:
-    """Where a run stands in the order in which runs began: by the count in its manifest; those
-    without one before these, by their ids, which begin with a time.
-    """
-    return int(manifests.get(run_id, {}).get("count", 0)), run_id
 
 
 def _meant(run: Mapping[str, Any]) -> set[str]:

@@ -146,6 +146,15 @@ def test_what_is_no_moment_is_refused(text: str) -> None:
         moment(text, NOW)
 
 
+def test_the_last_run_is_the_last_by_count_not_by_the_clock(results: Path) -> None:
+    for run_id, count in ((OLD, 2), (NEW, 1)):
+        path = results / run_id / "run.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), "count": count}))
+    found = load([results])
+    assert run_ids(found) == [NEW, OLD]
+    assert cases(select(found, Selection(run="last"))) == "ab"
+
+
 def test_published_results_are_of_no_run(reference: Loaded) -> None:
     assert run_ids(reference) == []
     with pytest.raises(BadInput, match="no run"):
