@@ -1,17 +1,20 @@
 """Write what follows from the options that the benchmarks' rooms declare: each role's ``defaults``
-and the options in its ``argument_specs``, and of a new role the files that all of them begin with.
+and the options in its ``argument_specs``, and of a new role the files that all of them begin with;
+and the page of the plays' own variables.
 ``make options`` runs it; a contract compares."""
 
 from __future__ import annotations
 
 import importlib
+import json
 import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
-from trueup import benchmarks
+from trueup import benchmarks, settings
 from trueup.options import MODULE
+from trueup.settings import PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -128,8 +131,40 @@ def _dumped(value: Any) -> str:
     return yaml.dump(value, Dumper=_Dumper, sort_keys=False, width=_DUMPED, allow_unicode=True)
 
 
+VARIABLES = """\
+# Variables of the plays
+
+`make options` writes this page from module_utils/trueup/settings.py. A variable `trueup_*` that is
+not here, or has another type, is rejected by name before any node is asked. The variables of a role
+begin with its name: `roles/<role>/defaults/main.yml` lists them. Set both in your inventory, or for
+one run with `-e`; a list needs JSON: `-e '{"trueup_benchmarks": ["stream"]}'`.
+
+| variable | default | what it is |
+| --- | --- | --- |
+"""
+RESULTS = """
+Records go to the folder that the environment variable `TRUEUP_RESULTS` names (default: `results`).
+"""
+
+
+def variables() -> str:
+    """docs/variables.md."""
+    rows = [
+        f"| `{PREFIX}{one.name}` ({one.type}) | {_shown(one)} | {one.described()} |\n"
+        for one in settings.OPTIONS
+    ]
+    return VARIABLES + "".join(rows) + RESULTS
+
+
+def _shown(one: Option) -> str:
+    if one.why:
+        return one.why
+    return f"`{json.dumps(one.default)}`" if one.default != "" else "empty"
+
+
 def files(root: Path = ROOT) -> Iterator[tuple[Path, str]]:
     """Every file that follows from a declaration, and its text."""
+    yield root / settings.PAGE, variables()
     for role, tool, options in declared():
         folder = root / "roles" / role
         yield folder / "defaults" / "main.yml", defaults(role, tool, options)

@@ -31,7 +31,8 @@ description:
     as a whole.
   - C(trueup_skip_lines) takes what is skipped and returns lines for a reader.
   - C(trueup_without) takes names and what is skipped, and returns the names that are left.
-  - C(trueup_node_summary) takes the fact C(trueup_node) and returns one line for a reader.
+  - C(trueup_node_summary) takes the fact C(trueup_node) and returns one line for a reader, and
+    one for each warning.
   - C(trueup_node_problems) takes the fact C(trueup_node), the node's name, roles and benchmarks and
     all benchmarks, and returns why these cannot be had, a sentence each.
 """

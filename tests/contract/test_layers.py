@@ -30,7 +30,7 @@ ANALYSIS: Layers = (
 MODULE_UTILS: Layers = (
     ("errors",),
     ("redaction",),
-    ("record", "reading", "view", "options", "plan"),
+    ("record", "reading", "view", "options", "plan", "settings"),
     ("node",),
     ("run",),
     ("benchmarks",),

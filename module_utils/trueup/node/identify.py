@@ -199,15 +199,16 @@ def describe(identity: Identity, observed: Observed) -> dict[str, Any]:
 
 
 def summary(node: Mapping[str, Any]) -> str:
-    """One line of what the fact ``trueup_node`` says, for a reader."""
+    """One line of what the fact ``trueup_node`` says, and one for each warning, for a reader."""
     gib = (node["memory_bytes"] or 0) / _GIB
-    return (
+    line = (
         f"{node['family']}: {node['vm_size'] or 'no Azure size'},"
         f" {node['cpu_model'] or 'unnamed CPU'}, {node['cores'] or 'unknown'} cores in"
         f" {len(node['numa'])} NUMA node(s) and {len(node['l3_groups'])} L3 group(s),"
         f" {gib:.1f} GiB, {len(node['gpus'])} GPU(s), {len(node['infiniband'])} RDMA device(s),"
         f" {len(node['nvme'])} NVMe disk(s)"
     )
+    return "\n".join([line, *(f"Warning: {warning}" for warning in node["warnings"])])
 
 
 def _counted(identity: Identity, observed: Observed) -> dict[str, Any]:

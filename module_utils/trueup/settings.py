@@ -1,0 +1,149 @@
+"""What a user may set of the plays: the variables ``trueup_*``, each declared once.
+
+docs/variables.md follows from ``OPTIONS`` (``make options`` writes it); the action
+``trueup_variables`` refuses what ``problems`` finds before a node is asked anything. Roles have
+variables of their own, which their plans check.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+import re
+from typing import Any, Callable, Collection, Dict, List, Mapping, Optional
+
+from .options import Option, refusals
+
+PREFIX = "trueup_"
+PAGE = "docs/variables.md"
+
+OPTIONS = (
+    Option("benchmarks", "What is measured, in this order.", type="list", why="its family's"),
+    Option(
+        "vm_size",
+        "The VM's size, where the metadata service cannot say it or says too little"
+        " (a size of which some cores are switched off).",
+        "",
+    ),
+    Option("resume", "The run that is continued: its id, or last.", "", why="a new run"),
+    Option("report", "Folder of a report at the run's end.", "", why="no report"),
+    Option(
+        "health_benchmarks",
+        "What the health check measures.",
+        type="list",
+        why="what the size has expectations of",
+    ),
+    Option("health_fatal", "Whether a node that fails its health check ends there.", True),
+    Option("health_slurm", "Whether Slurm drains nodes that fail.", False),
+    Option("health_slurm_host", "Where `scontrol` runs.", "localhost"),
+    Option("health_slurm_node", "The node's name in Slurm.", why="that of the inventory"),
+    Option("pairwise", "Whether `playbooks/check.yml` measures every pair of nodes too.", False),
+    Option(
+        "families",
+        "Roles and benchmarks of each family.",
+        type="list",
+        elements="dict",
+        why="playbooks/group_vars/all.yml",
+    ),
+    Option(
+        "cluster",
+        "Roles of a cluster with the groups that get them.",
+        type="dict",
+        why="playbooks/group_vars/all.yml",
+    ),
+    Option(
+        "needs",
+        "What a role needs of others on its node.",
+        type="dict",
+        why="playbooks/group_vars/all.yml",
+    ),
+    Option("metadata_url", "Where the instance metadata service answers.", why="Azure's address"),
+    Option("sysfs_root", "Where the node's sysfs stands.", why="/sys"),
+    Option("procfs_root", "Where the node's procfs stands.", why="/proc"),
+)
+
+# What plays and roles work out or hand each other.
+INTERNAL = tuple(
+    f"{PREFIX}{name}"
+    for name in (
+        *("benchmark", "benchmark_roles", "cluster_roles", "failed", "failed_roles"),
+        *("failures_later", "family", "family_roles", "feasible", "health", "health_measured"),
+        *("health_plan", "known", "lost", "missed", "names", "node", "plan", "planned"),
+        *("preflighted", "problems", "results", "role", "roles", "run_id", "shown", "skipped"),
+        *("skips", "skips_here", "slurm_update", "step", "verdict"),
+    )
+)
+
+# What Ansible takes for a truth value.
+_TRUTH = {"true", "false", "yes", "no", "on", "off", "y", "n", "t", "f", "1", "0"}
+
+
+def problems(given: Mapping[str, Any], known: Collection[str] = ()) -> List[str]:
+    """What is wrong with a play's variables ``trueup_*``, a sentence each.
+
+    Args:
+        given: these variables, templated.
+        known: names that may stand among them beside ours: facts.
+    """
+    options = {f"{PREFIX}{one.name}": one for one in OPTIONS}
+    fine = {*options, *INTERNAL, *known}
+    wrong = [_unknown(name, list(options)) for name in sorted(set(given) - fine)]
+    of_wrong_type = {
+        name: _type_refusal(name, one, given[name])
+        for name, one in options.items()
+        if name in given
+    }
+    wrong += [text for text in of_wrong_type.values() if text is not None]
+    typed = {
+        one.name: float(given[name]) if one.type == "float" else given[name]
+        for name, one in options.items()
+        if of_wrong_type.get(name, "") is None
+    }
+    return wrong + [f"{text}." for text in refusals(OPTIONS, typed, PREFIX)]
+
+
+def _unknown(name: str, options: List[str]) -> str:
+    # Without the prefix, which would make all of them alike.
+    short = [option[len(PREFIX) :] for option in options]
+    near = difflib.get_close_matches(name[len(PREFIX) :], short, n=1)
+    hint = f"did you mean {PREFIX}{near[0]}?" if near else f"{PAGE} lists them."
+    return f"{name}: there is no such variable; {hint}"
+
+
+def _type_refusal(name: str, one: Option, value: Any) -> Optional[str]:
+    """Why a value has not the option's type; None where it has."""
+    if value is None:
+        return f"{name} has no value: remove it, or give {_form(name, one, value)}."
+    if not _TYPES[one.type](value):
+        return f"{name} is {value!r}: give {_form(name, one, value)}."
+    kind = Mapping if one.elements == "dict" else str
+    for item in value if one.type == "list" else ():
+        if not isinstance(item, kind):
+            return f"{name} holds {item!r}: give {_form(name, one, value)}."
+    return None
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        return not isinstance(value, bool) and math.isfinite(float(value))
+    except (TypeError, ValueError):
+        return False
+
+
+_TYPES: Dict[str, Callable[[Any], bool]] = {
+    "bool": lambda value: isinstance(value, bool) or str(value).lower() in _TRUTH,
+    "dict": lambda value: isinstance(value, Mapping),
+    "float": _is_number,
+    "list": lambda value: isinstance(value, (list, tuple)),
+    "str": lambda value: isinstance(value, str),
+}
+
+
+def _form(name: str, one: Option, value: Any) -> str:
+    """What to give instead of ``value``, as it is written."""
+    if one.type == "list" and one.elements == "str":
+        words = re.findall(r"[\w.-]+", value) if isinstance(value, str) else []
+        return f"a list, such as -e '{json.dumps({name: words or ['stream']})}'"
+    forms = {"bool": "true or false", "float": "a number", "str": "a text"}
+    return forms.get(one.type, f"a {one.type} as in playbooks/group_vars/all.yml")

@@ -1,0 +1,42 @@
+"""Check the play's own variables before a node is asked anything."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+from trueup.settings import INTERNAL, PREFIX, problems
+
+DOCUMENTATION = r"""
+name: trueup_variables
+short_description: Refuse misspelt and wrong variables of the plays
+description:
+  - Fails with all that is wrong with the variables C(trueup_*) of a node (C(trueup.settings)), a
+    sentence each with the nearest name or the right form. Runs on the controller alone.
+options: {}
+"""
+
+
+class ActionModule(ActionBase):
+    """Ansible's entry."""
+
+    TRANSFERS_FILES = False
+    _VALID_ARGS: frozenset[str] = frozenset()
+
+    def run(
+        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Nothing, where nothing is wrong."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        variables: dict[str, Any] = task_vars or {}
+        given = {
+            # What plays work out themselves may not be known yet.
+            name: None if name in INTERNAL else self._templar.template(value)
+            for name, value in variables.items()
+            if name.startswith(PREFIX)
+        }
+        wrong = problems(given, known=variables.get("ansible_facts") or {})
+        if wrong:
+            raise AnsibleActionFail(" ".join(wrong))
+        return result

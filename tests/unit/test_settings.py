@@ -1,0 +1,78 @@
+"""What is refused of the plays' own variables, and with which word of help."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from action import trueup_variables
+from ansible.errors import AnsibleActionFail
+from trueup.settings import INTERNAL, OPTIONS, PREFIX, problems
+
+RIGHT: dict[str, Any] = {
+    "trueup_benchmarks": ["stream", "nccl"],
+    "trueup_health_benchmarks": [],
+    "trueup_health_fatal": "no",
+    "trueup_health_slurm": True,
+    "trueup_vm_size": "Standard_HB120rs_v3",
+    "trueup_needs": {"nccl": ["hpcx"]},
+    "trueup_families": [{"families": ["mine"], "roles": [], "benchmarks": []}],
+}
+
+
+def test_what_is_right_is_not_refused() -> None:
+    assert problems({**RIGHT, **dict.fromkeys(INTERNAL)}) == []
+    assert problems({"trueup_gpu": {}}, known=["trueup_gpu"]) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("trueup_health_fata", True, "did you mean trueup_health_fatal?"),
+        ("trueup_benchmrks", [], "did you mean trueup_benchmarks?"),
+        ("trueup_zzz", 1, "docs/variables.md"),
+        ("trueup_benchmarks", "nccl", """-e '{"trueup_benchmarks": ["nccl"]}'"""),
+        ("trueup_benchmarks", "[nccl, 'ib']", """-e '{"trueup_benchmarks": ["nccl", "ib"]}'"""),
+        ("trueup_health_benchmarks", "", """-e '{"trueup_health_benchmarks": ["stream"]}'"""),
+        ("trueup_benchmarks", None, "no value"),
+        ("trueup_benchmarks", {"nccl": 1}, "give a list"),
+        ("trueup_benchmarks", ["nccl", 1], "holds 1"),
+        ("trueup_families", ["hbv3"], "holds 'hbv3'"),
+        ("trueup_needs", "nccl", "give a dict"),
+        ("trueup_health_fatal", "maybe", "give true or false"),
+        ("trueup_vm_size", ["Standard_HB120rs_v3"], "give a text"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence(name: str, value: Any, said: str) -> None:
+    [sentence] = problems({**RIGHT, name: value})
+    assert sentence.startswith(f"{name}")
+    assert said in sentence
+
+
+def test_all_that_is_wrong_is_said_at_once() -> None:
+    wrong = {"trueup_benchmarks": "nccl", "trueup_vm_siz": "", "trueup_resume": 5}
+    assert len(problems(wrong)) == 3
+
+
+def test_no_name_stands_twice() -> None:
+    names = [f"{PREFIX}{one.name}" for one in OPTIONS]
+    assert sorted({*names, *INTERNAL}) == sorted([*names, *INTERNAL])
+
+
+def run(**variables: Any) -> dict[str, Any]:
+    task = SimpleNamespace(args={}, async_val=0, check_mode=True, action="trueup_variables")
+    templar = SimpleNamespace(template=lambda value: ["ib"] if value == "{{ lists }}" else value)
+    connection = SimpleNamespace(_shell=SimpleNamespace(tmpdir="/nonexistent"))
+    action = trueup_variables.ActionModule(task, connection, None, None, templar, None)
+    return action.run(task_vars=variables)
+
+
+def test_the_action_templates_what_users_set_and_refuses_the_rest() -> None:
+    given = {"trueup_resume": "{{ lists }}", "trueup_nodee": {}, "stream_arrays": 5}
+    with pytest.raises(AnsibleActionFail) as failed:
+        run(**given)
+    assert "trueup_nodee" in str(failed.value)
+    assert "trueup_resume is ['ib']" in str(failed.value)
+    assert "stream" not in str(failed.value)
+    assert not run(trueup_resume="last", trueup_plan="{{ 1 / 0 }}").get("failed")
