@@ -24,6 +24,7 @@ from .commands import (
 )
 from .commands.options import examples
 from .commands.output import say
+from .commands.progress import PROGRESS
 
 EXIT_CODES = (
     "Exit status: 0 fine; 1 bad input or a known error, said in one sentence; 2 `trueup health`"
@@ -75,6 +76,7 @@ def main() -> None:
         if sys.stdout is None or sys.stderr is None:
             # Closed by the caller (>&-): what would be written there has nowhere to go.
             sys.exit(1)
+        PROGRESS.begin()
         app(prog_name="trueup")
     except TrueupError as error:
         say(f"trueup: error: {error}")
@@ -82,3 +84,8 @@ def main() -> None:
     except MemoryError:
         say("trueup: error: not enough memory for these records; give fewer of them")
         sys.exit(1)
+    except KeyboardInterrupt:
+        # Before or after typer, which ends likewise.
+        sys.exit(130)
+    finally:
+        PROGRESS.end()

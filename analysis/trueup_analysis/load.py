@@ -21,13 +21,14 @@ from .packed import canonical
 from .published import read_published
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     import pandas as pd
     import pyarrow as pa
 
 RUN_SCHEMA = "trueup.run/1"
 MEASURED = "measured"
+_TOLD_EVERY = 100  # files
 _RUN_ID = re.compile(r"\A[0-9]{8}T[0-9]{6}Z-[0-9a-f]{4}\Z")
 _EMPTY_HINT = (
     "run `make run` (or `ansible-playbook site.yml`) to make some,"
@@ -228,17 +229,20 @@ class Loaded:
 _IDENTITY = ["run_id", "benchmark", "case", "nodes", "started_at", "duration_seconds"]
 
 
-def load(sources: Sequence[Path]) -> Loaded:
+def load(sources: Sequence[Path], tell: Callable[[int], None] | None = None) -> Loaded:
     """Read results folders, run folders, record files, packed Parquet files, fact caches,
     reference_results.csv.
 
     A file that cannot be read is listed in ``excluded`` and the rest is read. A record given twice
     counts once.
 
+    Args:
+        tell: called now and then with the number of files so far.
+
     Raises:
         BadInput: a source does not exist or is of no known kind, or no source holds any record.
     """
-    reader = _Reader()
+    reader = _Reader(tell)
     for source in sources:
         reader.read(Path(source))
     return reader.finish([str(source) for source in sources])
@@ -285,7 +289,8 @@ def verify(loaded: Loaded) -> list[Excluded]:
 class _Reader:
     """Collects rows from all sources; one call of ``finish`` turns them into frames."""
 
-    def __init__(self) -> None:
+    def __init__(self, tell: Callable[[int], None] | None = None) -> None:
+        self._tell = tell
         self.excluded: list[Excluded] = []
         self.runs: list[dict[str, Any]] = []
         self.notes: list[str] = []
@@ -407,6 +412,8 @@ class _Reader:
         if real in self._seen:
             return None
         self._seen.add(real)
+        if self._tell is not None and len(self._seen) % _TOLD_EVERY == 0:
+            self._tell(len(self._seen))
         try:
             with open(path, "rb") as stream:
                 return stream.read()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from trueup.errors import BadInput
 
 from ..words import did_you_mean
+from .progress import PROGRESS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +26,11 @@ def load_results(sources: Sequence[Path] | None, chosen: Selection | None = None
     from ..load import load
     from ..selection import select
 
-    loaded = load(list(sources) if sources else [RESULTS])
+    loaded = load(
+        list(sources) if sources else [RESULTS],
+        tell=lambda files: PROGRESS.step(f"reading records: {files:,} files"),
+    )
+    PROGRESS.step(f"working on {loaded.table.num_rows:,} records")
     return loaded if chosen is None else select(loaded, chosen)
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from trueup.errors import BadInput
 
 from .options import Format
+from .progress import PROGRESS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,6 +60,7 @@ def put(text: str, output: Path | None) -> None:
 
 def print_(text: str) -> None:
     """Write and flush, while an error can still be told; typer ends quietly on a broken pipe."""
+    PROGRESS.end()
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
@@ -73,6 +75,7 @@ def print_(text: str) -> None:
 def say(text: str) -> None:
     from .. import units
 
+    PROGRESS.end()
     sys.stderr.write(units.text(text) + "\n")
 
 

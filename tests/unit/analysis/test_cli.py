@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import made
 import pytest
+from trueup_analysis.commands import progress
+from trueup_analysis.load import load
 
 ROOT = Path(__file__).resolve().parents[3]
 REFERENCE = ROOT / "catalog" / "reference_results.csv"
@@ -248,3 +252,67 @@ def test_a_command_that_makes_no_frame_starts_without_pandas(results: Path, comm
         check=False,
     )
     assert done.stdout.splitlines()[-1] == "False"
+
+
+class Terminal(io.StringIO):
+    """A standard error that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def on_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """No fixture: pytest sets its own standard error between set-up and call."""
+    shown = Terminal()
+    monkeypatch.setattr(sys, "stderr", shown)
+    monkeypatch.setattr(progress, "PATIENCE", 0.01)
+    for name, value in {"TERM": "xterm", "COLUMNS": "80", "NO_COLOR": "1"}.items():
+        monkeypatch.setenv(name, value)
+    return shown
+
+
+def test_what_takes_long_is_said_on_a_terminal_until_something_else_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    terminal = on_terminal(monkeypatch)
+    at_work = progress.Progress()
+    at_work.step("reading records: 100 files")
+    at_work.begin()
+    deadline = time.monotonic() + 30
+    while "100 files" not in terminal.getvalue() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert "reading records: 100 files" in terminal.getvalue()
+    at_work.end()
+    shown = terminal.getvalue()
+    at_work.step("more")
+    time.sleep(0.2)
+    assert terminal.getvalue() == shown
+    assert shown.endswith("\x1b[2K")
+
+
+def test_what_is_quick_says_nothing_of_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = on_terminal(monkeypatch)
+    monkeypatch.setattr(progress, "PATIENCE", 0.5)
+    at_work = progress.Progress()
+    at_work.begin()
+    at_work.end()
+    time.sleep(0.7)
+    assert terminal.getvalue() == ""
+
+
+def test_progress_is_for_terminals_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", shown)
+    monkeypatch.setattr(progress, "PATIENCE", 0.0)
+    at_work = progress.Progress()
+    at_work.begin()
+    time.sleep(0.2)
+    at_work.end()
+    assert shown.getvalue() == ""
+
+
+def test_the_reader_tells_how_far_it_is(tmp_path: Path) -> None:
+    told: list[int] = []
+    records = [made.record(case=f"c{number}") for number in range(250)]
+    load([made.write(tmp_path, records)], tell=told.append)
+    assert told == [100, 200]
