@@ -466,6 +466,48 @@ def test_what_the_log_does_not_show_is_unknown() -> None:
     assert failed.log.topology_failed == ("/opt/microsoft/ndv4/topo.xml",)
 
 
+def without(text: str, *patterns: str) -> str:
+    for pattern in patterns:
+        text = damage.changed(text, pattern, "", count=0)
+    return text
+
+
+HEADER, RANKS = r"^# nThread.*\n", r"^# +Rank .*\n"
+
+
+@pytest.mark.parametrize("era", ["2019", "2026"])
+@pytest.mark.parametrize("lost", [(HEADER,), (RANKS,), (HEADER, RANKS, r"^# Using.*\n")])
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_a_pasted_table_is_unverified(operation: str, era: str, lost: tuple[str, ...]) -> None:
+    whole = printed(operation, era=era, least=1 << 16, most=1 << 30, cycles=2)
+    output = parse_nccl(without(whole, *lost))
+    assert figures(without(whole, *lost)) == figures(whole)
+    assert [text.split(":")[0][:20] for text in output.unverified] == [
+        "no list of ranks ('#",
+        "no header '# nThread",
+    ]
+    assert (output.ranks, output.hosts, output.cycles) == (None, (), 2)
+    assert operation in output.may_be
+    assert parse_nccl(whole).unverified == ()
+
+
+def test_a_pasted_table_must_fit_itself_all_the_same() -> None:
+    pasted = without(printed(least=1 << 20, most=1 << 24), HEADER, RANKS)
+    for pattern, replacement, message in (
+        (r"^( +4194304 .*?-1 +\S+ +\S+ +)\S+", r"\1 9.99", "no operation and number of ranks"),
+        (r"^( +4194304 .*?-1) +\d+\.\d+", r"\1   55.55", "no operation and number of ranks"),
+        (r"^( +4194304 .*\n)", r"\1\1", "the sizes do not ascend"),
+        (r"^( +4194304 .*\n)( +8388608 .*\n)", r"\2\1", "the sizes do not ascend"),
+        (r"^ +4194304 .*\n", "", "the average is"),
+        (r"(bandwidth +: )\d", r"\g<1>9", "the average is"),
+        (r"# Out of bounds.*\n", "", "'# Out of bounds values'"),
+    ):
+        with pytest.raises(ParseError, match=re.escape(message)):
+            parse_nccl(damage.changed(pasted, pattern, replacement))
+    log = without(recorded("infiniband.txt"), RANKS)
+    assert parse_nccl(log).unverified != ()
+
+
 NEW = printed(least=1 << 20, most=1 << 24)
 OLD = printed("reduce", era="2021", least=1 << 20, most=1 << 24)
 
@@ -481,7 +523,6 @@ test_damaged_output_is_refused = damage.refuses(
     parse_nccl,
     ("", "no table of nccl-tests"),
     ("garbage\n" * 30, "no table of nccl-tests"),
-    (changed(r"# nThread.*\n", ""), "no header '# nThread"),
     (changed(r"minBytes \d+", "minBytes x"), "settings are damaged (line 3"),
     (changed(r"(# nThread.*)", r"\1\n\1"), "a second header"),
     (changed(r"#  Rank  3.*\n", ""), "rank 3 was expected (line 9"),

@@ -16,8 +16,10 @@ NCCL's log may stand between the lines, and cut one in two; mpirun's ``[1,0]<std
 
 Nothing is taken that does not fit together: the sizes follow from the header; size = count x bytes
 of the type; algbw = size / time and busbw = algbw x factor within the printed rounding; the average
-is that of all rows. Factors (doc/PERFORMANCE.md): all_reduce 2(n-1)/n; all_gather, reduce_scatter
-and alltoall (n-1)/n; broadcast, reduce and sendrecv 1.
+is that of all rows. A table that was pasted without its header or its list of ranks is unverified:
+its sizes need only ascend, and some operation and number of ranks must fit all rows. Factors
+(doc/PERFORMANCE.md): all_reduce 2(n-1)/n; all_gather, reduce_scatter and alltoall (n-1)/n;
+broadcast, reduce and sendrecv 1.
 """
 
 from __future__ import annotations
@@ -43,6 +45,12 @@ _JSON_VERSIONS = (1, 2, 3)
 _COARSEST_SHARE = 32  # bytes: each rank's part is rounded down to 4 elements or 16 bytes
 _TIME, _BANDWIDTH = 7, 6  # columns' widths
 _ALL_TWO = {2: (0, math.inf)}
+# How many ranks a table without a list of them is tried with.
+_ANY_RANKS = range(1, 16_385)
+_MISSING = (
+    "no list of ranks ('# Rank 0 ...'): busbw is not checked against their number",
+    "no header '# nThread ... minBytes ...' above such a list: no check for rows at either end",
+)
 _G_DIGITS = 6  # of printf's %g, which prints the average
 _TYPE_BYTES = {
     **dict.fromkeys(("int8", "uint8", "char", "f8e4m3", "f8e5m2"), 1),
@@ -139,7 +147,13 @@ class Row:
 
 @dataclass(frozen=True)
 class _Settings:
-    """The header's line, and the ranks."""
+    """The header's line, and the ranks.
+
+    Attributes:
+        ranks: how many there can be: one number, but for a table without a list of them.
+        missing: what the text lacks to say so, and its sizes; then ``least`` to ``by_factor`` say
+            nothing.
+    """
 
     threads: int
     least: int
@@ -148,7 +162,8 @@ class _Settings:
     by_factor: bool
     iterations: int
     validation: int
-    ranks: int
+    ranks: Sequence[int]
+    missing: Tuple[str, ...] = ()
 
     def sizes(self) -> List[int]:
         """The sizes that were asked for, in their order."""
@@ -178,6 +193,14 @@ class _Model:
     unchecked_in_place: bool = False  # nccl-tests cannot do it in place, and prints N/A
     # To 2019, algbw of gather and scatter left out the rank's own part, as busbw does.
     base: Callable[[int], float] = lambda _ranks: 1.0
+
+    def ranks_of(self, rows: Sequence[Row], possible: Sequence[int]) -> Sequence[int]:
+        """Which of the numbers of ranks the rows can be of; shares of a size say it."""
+        largest = max(rows, key=lambda row: row.size)
+        share = largest.count * _TYPE_BYTES[largest.type]
+        if len(possible) == 1 or not self.shared or not share:
+            return possible
+        return [largest.size // share]
 
     def wrong_with(
         self, row: Row, ranks: int, *, by_wall_time: bool, checked: bool
@@ -265,7 +288,7 @@ class NcclOutput:
             sendrecv have the same figures where nothing was checked) and the output does not name
             it.
         may_be: those that fit.
-        ranks: GPUs that took part.
+        ranks: GPUs that took part, None where the text does not say.
         hosts: their machines, each once.
         rows: the table, without rows of 0 bytes.
         cycles: how often the sizes were gone through (-N).
@@ -277,10 +300,11 @@ class NcclOutput:
         same_column: algbw is printed as busbw (all_gather and reduce_scatter to 2019).
         empty_rows: rows of 0 bytes, left out.
         errors: what NCCL said at the end.
+        unverified: what the text lacks to check the figures against.
     """
 
     operation: str
-    ranks: int
+    ranks: Optional[int]
     hosts: Tuple[str, ...]
     rows: Tuple[Row, ...]
     cycles: int
@@ -288,7 +312,7 @@ class NcclOutput:
     out_of_bounds: Optional[int]
     average_ok: Optional[bool]
     counts_wrong: bool
-    iterations: int
+    iterations: Optional[int]
     tool_version: Optional[str] = None
     nccl_version: Optional[str] = None
     log: NcclLog = field(default_factory=NcclLog)
@@ -296,6 +320,7 @@ class NcclOutput:
     empty_rows: int = 0
     may_be: Tuple[str, ...] = ()
     errors: Tuple[str, ...] = ()
+    unverified: Tuple[str, ...] = ()
 
     @property
     def parameters(self) -> Dict[str, str]:
@@ -345,7 +370,7 @@ class NcclOutput:
             )
         if self.ranks == 1:
             found.append("one rank: nothing is sent, and busbw is 0 or means nothing")
-        if self.log.transport == "unknown" and self.ranks > 1:
+        if self.log.transport == "unknown" and self.ranks != 1:
             found.append(f"the transport is unknown: {self.log.why_unknown}")
         if self.log.transport == "p2p":
             found.append(
@@ -594,14 +619,14 @@ class _Table:
             raise line.error("a part of a table stands after its end")
 
     def _settings(self) -> _Settings:
-        if not self.settings:
-            raise ParseError("no header '# nThread ... minBytes ... maxBytes ...'")
+        if not self.settings or not self.devices:
+            return self._pasted()
         found, line = self.settings
         of_process = int(found[1]) * int(found[2])
         for place, (rank, _group, _host, listed) in enumerate(self.devices):
             if rank != place:
                 raise listed.error(f"rank {place} was expected")
-        if not self.devices or len(self.devices) % max(1, of_process):
+        if len(self.devices) % max(1, of_process):
             raise line.error(
                 f"{len(self.devices)} ranks are listed, and each process has {of_process}: lines"
                 " of ranks are missing"
@@ -615,15 +640,32 @@ class _Table:
             by_factor=found[6] == "factor",
             iterations=int(found[8]),
             validation=int(found[10]),
-            ranks=sum(device[1] == group for device in self.devices),
+            ranks=(sum(device[1] == group for device in self.devices),),
+        )
+
+    def _pasted(self) -> _Settings:
+        """Of a table whose header or list of ranks was left out; what else stands above may be of
+        another one, and is not used."""
+        self.devices = []
+        bodies = [body for row in self.rows for body in (row.out_of_place, row.in_place) if body]
+        return _Settings(
+            threads=1,
+            least=0,
+            most=0,
+            step=0,
+            by_factor=False,
+            iterations=0,
+            validation=int(any(body.wrong is not None for body in bodies)),
+            ranks=_ANY_RANKS,
+            missing=_MISSING,
         )
 
     def output(self) -> NcclOutput:
         settings = self._settings()
         assert self.out_of_bounds is not None  # noqa: S101 WHY: __init__ has refused it
         assert self.average is not None  # noqa: S101 WHY: likewise
-        group = self.devices[0][1]
-        hosts = dict(enumerate(device[2] for device in self.devices if device[1] == group))
+        of_group = [device[2] for device in self.devices if device[1] == self.devices[0][1]]
+        hosts = dict(enumerate(of_group))
         log = read_log(self.log, hosts)
         return _assembled(
             self.rows,
@@ -836,7 +878,11 @@ def _assembled(
     checked = settings.validation > 0
     models = _fitting(rows, settings, named, old=not counts_wrong, by_wall_time=not cpu_time)
     shared = {model.shared for model in models}
-    cycles = _cycles(rows, settings, shared=shared.pop() if len(shared) == 1 else None)
+    cycles = (
+        _ascents(rows)
+        if settings.missing
+        else _cycles(rows, settings, shared=shared.pop() if len(shared) == 1 else None)
+    )
     _check_average(rows, settings, average)
     if checked:
         _check_wrong(rows, out_of_bounds, counts=counts_wrong)
@@ -847,14 +893,15 @@ def _assembled(
     return NcclOutput(
         operation=operations[0] if len(operations) == 1 else "unknown",
         may_be=operations,
-        ranks=settings.ranks,
+        ranks=settings.ranks[0] if len(settings.ranks) == 1 else None,
         rows=full,
         cycles=cycles,
         cpu_time=cpu_time,
         out_of_bounds=out_of_bounds[0] if checked else None,
         average_ok=None if average[1] is None else average[1] == "OK",
         counts_wrong=counts_wrong,
-        iterations=settings.iterations,
+        iterations=settings.iterations or None,
+        unverified=settings.missing,
         same_column=any(model in _MODELS_2019 for model in models),
         empty_rows=len(rows) - len(full),
         **known,
@@ -869,7 +916,7 @@ def _check_rows(rows: Sequence[Row], settings: _Settings) -> None:
             raise row.line.error(
                 "the table mixes data types, reductions or roots: read one of each at a time"
             )
-        if row.root is not None and row.root >= settings.ranks:
+        if row.root is not None and row.root >= settings.ranks[-1]:
             raise row.line.error(f"root {row.root} is none of the ranks")
 
 
@@ -883,21 +930,53 @@ def _fitting(
 ) -> List[_Model]:
     """The operations that all rows can be of."""
     known = (*_MODELS, *_MODELS_2019) if old else _MODELS
-    alive = [model for model in known if named in {None, model.operation}]
-    for row in rows:
-        reasons = [
-            model.wrong_with(
-                row, settings.ranks, by_wall_time=by_wall_time, checked=settings.validation > 0
+    alive = {
+        model: model.ranks_of(rows, settings.ranks)
+        for model in known
+        if named in {None, model.operation}
+    }
+    # The largest rows say most: with them first, few of many possible numbers of ranks are left.
+    ordered = sorted(rows, key=lambda row: -row.size) if len(settings.ranks) > 1 else rows
+    for row in ordered:
+        reasons: List[str] = []
+        for model, ranks in list(alive.items()):
+
+            def wrong(number: int, row: Row = row, model: _Model = model) -> Optional[str]:
+                return model.wrong_with(
+                    row, number, by_wall_time=by_wall_time, checked=settings.validation > 0
+                )
+
+            # busbw grows with the ranks: those that fit are neighbours.
+            first, last = 0, len(ranks)
+            while first < last and (reason := wrong(ranks[first])):
+                first, reasons = first + 1, [*reasons[:9], reason]
+            while first < last and wrong(ranks[last - 1]):
+                last -= 1
+            alive[model] = ranks[first:last]
+        alive = {model: ranks for model, ranks in alive.items() if ranks}
+        if not alive:
+            raise row.line.error(
+                reasons[0]
+                if len(settings.ranks) == 1
+                else "no operation and number of ranks fits this row and the others"
             )
-            for model in alive
-        ]
-        left = [model for model, reason in zip(alive, reasons) if reason is None]
-        if not left:
-            raise row.line.error(str(reasons[0]))
-        alive = left
     # Where both layouts of algbw fit (few digits), the newer one is not contradicted.
     new = [model for model in alive if model not in _MODELS_2019]
-    return new or alive
+    return new or list(alive)
+
+
+def _ascents(rows: Sequence[Row]) -> int:
+    """How often sizes that are not known ascend from the least to the most, each time the same."""
+    sizes = [row.size for row in rows]
+    count = sizes.count(sizes[0])
+    for before, row in zip(rows, rows[1:]):
+        if not before.size < row.size and row.size != sizes[0]:
+            raise row.line.error(
+                "the sizes do not ascend: rows are missing, doubled or out of order"
+            )
+    if sizes != sizes[: len(sizes) // count] * count:
+        raise rows[-1].line.error("the cycles do not go through the same sizes: rows are missing")
+    return count
 
 
 def _shares(size: int, width: int, ranks: int) -> Tuple[int, int, int]:
@@ -911,7 +990,7 @@ def _shares(size: int, width: int, ranks: int) -> Tuple[int, int, int]:
 def _cycles(rows: Sequence[Row], settings: _Settings, *, shared: Optional[bool]) -> int:
     """How often the rows go through the sizes that the header asks for."""
     sizes = settings.sizes()
-    width, ranks = _TYPE_BYTES[rows[0].type], settings.ranks
+    width, [ranks] = _TYPE_BYTES[rows[0].type], settings.ranks
     generations = {0, 1, 2}
     for place, row in enumerate(rows):
         asked = sizes[place % len(sizes)]
@@ -1058,7 +1137,7 @@ def _json_settings(config: Mapping[str, Any], processes: int, rows: Sequence[Row
         by_factor=by_factor,
         iterations=_int(config["iterations"]),
         validation=_int(config["validation"]),
-        ranks=ranks,
+        ranks=(ranks,),
     )
 
 
