@@ -362,6 +362,25 @@ def test_nothing_of_a_benchmark_is_a_known_error(tmp_path: Path, asked: str) -> 
         series(measured(tmp_path, [made.record()]), benchmark=asked)
 
 
+def test_why_nothing_scales_is_what_is_true(tmp_path: Path, call_trueup) -> None:
+    bad = [made.record(threads=n, outcome="failed", reason="no") for n in (1, 2)]
+    copies = made.figure("h2d_bandwidth", 5e10, "byte/s", "higher", device="gpu0")
+    by_device = made.record(benchmark="gpu_copy", case="all", gpus=1, metrics=[copies])
+    state = made.record(benchmark="node_state", case="state")
+    failed = made.write(tmp_path / "failed", bad)
+    devices = made.write(tmp_path / "devices", [by_device, state])
+    for source, asked, words in (
+        (failed, ("--benchmark", "devito"), "none has outcome ok (2 failed)"),
+        (failed, (), "none has outcome ok (2 failed)"),
+        (devices, ("--benchmark", "gpu_copy"), "gpu_copy does not scale"),
+        (devices, ("--benchmark", "node_state"), "'node_state' is not known"),
+        (devices, (), "gpu_copy, node_state measure each node, pair or device by itself"),
+    ):
+        done = call_trueup("scaling", source, *asked)
+        assert (done.status, done.out) == (1, "")
+        assert words in done.err
+
+
 def test_a_slowdown_within_the_spread_says_so(tmp_path: Path) -> None:
     records = [made.record(10.0, threads=1), made.record(10.5, threads=2)]
     text = series(measured(tmp_path, records))[0].stops_paying
@@ -507,7 +526,7 @@ def test_many_nodes_of_one_case_are_one_row(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("record", "message"),
     [
-        (made.record(), r"no nccl record with outcome ok among 1 records \(devito 1\)"),
+        (made.record(), r"no scaling of nccl: it is not among 1 record \(of devito\)"),
         (
             collective(1, 1e9, metrics=[made.figure("algbw", 1e9, "byte/s", "higher")]),
             r"1 nccl record with outcome ok, but none has bus bandwidth \(busbw\) .* have algbw",

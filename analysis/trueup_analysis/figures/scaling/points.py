@@ -52,10 +52,11 @@ def points(
     of_it = cases[cases["benchmark"] == benchmark]
     chosen = of_it[of_it["outcome"] == "ok"]
     if chosen.empty:
-        counts = cases["benchmark"].value_counts()
-        there = ", ".join(f"{name} {counts[name]:,}" for name in sorted(counts.index[counts > 0]))
-        message = f"no {benchmark} record with outcome ok among {len(cases):,} records ({there})"
-        raise BadInput(message)
+        why = f"none has outcome ok ({outcomes(of_it)}); `trueup list` has the reasons"
+        if of_it.empty:
+            held = ", ".join(sorted(set(cases["benchmark"])))
+            why = f"it is not among {units.plural(len(cases), 'record')} (of {held})"
+        raise BadInput(f"there is no scaling of {benchmark}: {why}")
     require(chosen, "node_count")
     if view.resource == "cores":
         require(chosen, "cores")
@@ -84,6 +85,12 @@ def points(
     out["layout"] = _layouts(out)
     out["variant"] = _variants(out, view)
     return out
+
+
+def outcomes(cases: pd.DataFrame) -> str:
+    """How often which: "3 failed, 1 invalid"."""
+    counts = cases["outcome"].value_counts()
+    return ", ".join(f"{counts[name]:,} {name}" for name in sorted(counts.index[counts > 0]))
 
 
 def require(cases: pd.DataFrame, name: str) -> None:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import pandas as pd
 from trueup.errors import BadInput
 
+from ... import units
 from ...frames import rows_of
 from ..fits import Fit, fit_laws
 from ..views import view_of, views
 from .findings import Point, not_reached, settings, stops_paying, warnings
-from .points import headlines, points
+from .points import headlines, outcomes, points
 from .split import Kind, Over, Raw, axis, split
 from .titles import told_apart_titles
 
@@ -110,11 +111,16 @@ def series(
         expectations: say at which message size a figure is judged; the largest without them.
 
     Raises:
-        BadInput: no ok record of that benchmark, or a series lacks the baseline.
+        BadInput: no ok record of that benchmark, it does not scale, or a series lacks the baseline.
     """
     view = view_of(benchmark)
     if view is None:
         raise BadInput(f"scaling of {benchmark!r} is not known; known are {', '.join(views())}")
+    if not view.scales:
+        raise BadInput(
+            f"{benchmark} does not scale: it measures each node, pair or device by itself;"
+            f" `trueup list --benchmark {benchmark}` has its figures, `trueup health` judges them"
+        )
     comparable = points(loaded, benchmark, view, expectations, across_sizes=across_sizes)
     found = []
     for _, group in comparable.groupby("work_key", sort=False):
@@ -157,11 +163,12 @@ def every_series(loaded: Loaded, **options: Any) -> list[Series]:
         return found
     if refused and len(refused) == len(names):
         raise refused[0]
-    tried = ", ".join(names) or "none that can scale"
-    raise BadInput(
-        f"nothing scales among {len(cases)} records: no benchmark ({tried}) was run on several"
-        " counts of nodes, cores or GPUs"
-    )
+    why = f"none of {', '.join(names)} was run on several counts of nodes, cores or GPUs"
+    if not ran:
+        why = f"none has outcome ok ({outcomes(cases)}); `trueup list` has the reasons"
+    elif not names:
+        why = f"{', '.join(sorted(ran))} measure each node, pair or device by itself"
+    raise BadInput(f"nothing scales among {units.plural(len(cases), 'record')}: {why}")
 
 
 def left_out(loaded: Loaded, benchmark: str) -> list[str]:
