@@ -196,8 +196,6 @@ test_damaged_logs_are_refused = refuses(
     parse_megatron,
     ("", "0 iteration lines"),
     (KILLED, "2 iteration lines: 3 at least are needed"),
-    ("\n".join(lines(LM)[:-3]), "the log ends at iteration 18 of 20"),
-    (LM.replace(iteration(LM, 1) + "\n", ""), "begins at iteration 2"),
     (LM.replace(iteration(LM, 9) + "\n", ""), "iteration 10 stands where 9 was to come"),
     (LM.replace(iteration(LM, 9), iteration(LM, 9) + "\n" + iteration(LM, 9)), "iteration 9"),
     (LM + LM, "iteration 1 stands where 21 was to come"),
@@ -243,8 +241,46 @@ def test_only_training_logs_are_recognised() -> None:
     assert recognises("trueup-devito {}\n| iteration 3/ 5 |") is False
 
 
+def test_a_log_that_was_cut_or_grows_is_read_as_far_as_it_goes() -> None:
+    said = ["the log ends at iteration 18 of 20: the run was cut, or still runs"]
+    whole = {item.number: item.seconds for item in parse_megatron(LM).iterations}
+    cut = "\n".join(lines(LM)[: lines(LM).index(iteration(LM, 18)) + 1])
+    half = f"{cut}\n{iteration(LM, 19)[:-40]}"
+    for text, part in ((cut, said), (half, ["the last line is cut off and left out", *said])):
+        output = parse_megatron(text)
+        assert list(output.part) == part == output.warnings[: len(part)]
+        assert {item.number: item.seconds for item in output.iterations} == {
+            number: whole[number] for number in range(1, 19)
+        }
+    assert parse_megatron(LM).part == ()
+
+
+def test_a_resumed_log_is_read_from_where_it_begins() -> None:
+    before = {iteration(LM, number) for number in range(1, 6)}
+    text = "\n".join(line for line in lines(LM) if line not in before)
+    output = parse_megatron(text)
+    assert [item.number for item in output.iterations] == list(range(6, 21))
+    assert output.part == (
+        "the log begins at iteration 6: the run was resumed, or the beginning is not here",
+    )
+    # Too few lines of a longer run to say that its loss falls.
+    assert "loss_falls" not in output.checks
+    loaded = "  successfully loaded checkpoint from /ckpt [ t 0, p 0 ] at iteration 5\n"
+    twice = parse_megatron(LM + loaded + text)
+    assert [item.number for item in twice.iterations] == list(range(6, 21))
+    assert twice.part[0].startswith("the run was resumed at iteration 5: what it did before")
+
+
+def whole(text: str) -> Rows:
+    """The figures of a log that does not say that it is a part."""
+    part = parse_megatron(text).part
+    if part:
+        raise ParseError(part[0])
+    return values(text)
+
+
 test_a_damaged_output_gives_its_own_figures_or_an_error = stands(
-    values, [ONE, TWO, NAN, LM, DS], "cut", "lost", "swapped"
+    whole, [ONE, TWO, NAN, LM, DS], "cut", "lost", "swapped"
 )
 
 
@@ -277,7 +313,7 @@ def test_a_changed_byte_of_megatrons_log_gives_the_right_numbers_or_an_error(
     damaged = text[:at] + byte + text[at + 1 :]
     right = values(text)
     try:
-        got = values(damaged)
+        got = whole(damaged)
     except ParseError:
         return
     for name in ("loss_first", "loss_last"):

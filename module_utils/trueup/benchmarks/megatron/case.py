@@ -669,6 +669,8 @@ def _other_run(run: Run, output: MegatronOutput) -> Optional[str]:
     wanted = _told(run, output)
     if ran != wanted["program"]:
         return f"{ran} ran instead of {wanted['program']}"
+    if output.part:
+        return output.part[0]
     last = output.iterations[-1]
     if last.number != run.iterations:
         return f"{last.number} iterations ran instead of {run.iterations}"

@@ -16,9 +16,13 @@ positive number: the iteration was skipped, or the loss is NaN.
 gpt_driver (roles/training/files/gpt_driver.py) prints the same lines between a first line of its
 own and a last one, ``trueup-megatron {...}``, with everything unrounded and a checksum.
 
-Nothing is taken that does not fit together: iterations follow each other from the first to the
-last, samples are batch x iteration, samples per second are batch / time, a rate times its step time
+Nothing is taken that does not fit together: iterations follow each other, samples are batch x
+iteration, samples per second are batch / time, a rate times its step time
 is the same in all lines, tokens are samples x length, and every line has the same fields.
+
+Megatron's own log may be a part: of a job that was cut or still runs (its last line may be half a
+line), or that was resumed. It is read over the iterations that are there, and says what is not; of
+several starts in one log, each from a checkpoint, the last one counts.
 
 Warm-up: the first quarter of the lines is left out of all times and rates, at least 2 and at most 4
 of them. DeepSpeed on Azure (2022-07-26) saw a steady state within 3 to 4 iterations; and the second
@@ -44,6 +48,7 @@ ROLE = "training"
 DRIVER_FIRST = "trueup gpt_driver begins"
 DRIVER_PREFIX = "trueup-megatron "
 _FEWEST_LINES = 3
+_FEWEST_TO_FALL = 16  # lines of a part of a log
 _DRIVER_FALL = 0.01  # share of its loss by which gpt_driver's own data lets it fall at least
 
 _LINE = re.compile(
@@ -64,6 +69,7 @@ _ARGUMENTS = {
     "tensor_model_parallel_size": "tensor_parallel",
     "pipeline_model_parallel_size": "pipeline_parallel",
 }
+_LOADED = re.compile(r"successfully loaded checkpoint .* at iteration (\d+)")
 # What the vocabulary was padded to stands in no table.
 _PADDED = re.compile(r"> padded vocab \(size: \d+\) with \d+ dummy tokens \(new size: (\d+)\)")
 
@@ -128,7 +134,8 @@ class Iteration:
 class MegatronOutput:
     """A run. ``exact``: figures are the driver's, unrounded.
 
-    ``sequence_length`` is None where the log does not say it (Megatron-LM).
+    ``sequence_length`` is None where the log does not say it (Megatron-LM). ``part``: what of the
+    run is not in the log, a sentence each.
     """
 
     program: str
@@ -139,6 +146,7 @@ class MegatronOutput:
     software: Mapping[str, str] = field(default_factory=dict)
     parameters: Dict[str, str] = field(default_factory=dict)
     hosts: Tuple[str, ...] = ()
+    part: Tuple[str, ...] = ()
 
     @property
     def measured(self) -> Tuple[Iteration, ...]:
@@ -148,11 +156,12 @@ class MegatronOutput:
     @property
     def checks(self) -> Dict[str, bool]:
         """Whether it trained: losses finite and falling (_falls; gpt_driver's by a hundredth at
-        least), no iteration skipped or NaN."""
+        least), no iteration skipped or NaN. A few lines of a longer run say nothing of a fall."""
         losses = [item.loss for item in self.iterations if item.loss is not None]
+        falls = {"loss_falls": _falls(losses, _DRIVER_FALL if self.exact else 0.0)}
         return {
             "loss_finite": len(losses) == len(self.iterations),
-            "loss_falls": _falls(losses, _DRIVER_FALL if self.exact else 0.0),
+            **(falls if not self.part or len(self.iterations) >= _FEWEST_TO_FALL else {}),
             "no_iteration_skipped": all(item.skipped == 0 for item in self.iterations),
             "no_iteration_nan": all(item.nan == 0 for item in self.iterations),
         }
@@ -162,7 +171,10 @@ class MegatronOutput:
         """What the reader of the numbers must know."""
         interval = self.iterations[-1].number - self.iterations[-2].number
         lines = len(self.iterations)
-        said = [f"the first {warm_up(lines)} of {lines} lines are warm-up and in no time or rate"]
+        said = [*self.part]
+        said.append(
+            f"the first {warm_up(lines)} of {lines} lines are warm-up and in no time or rate"
+        )
         if interval > 1:
             said.append(f"each line is the mean of {interval} iterations")
         if not self.exact:
@@ -227,13 +239,15 @@ def parse_megatron(text: str) -> MegatronOutput:
         ParseError: there are fewer than 3 iteration lines, one is damaged, missing or out of order,
             or figures that follow from each other do not.
     """
-    lines = lines_of(text)
-    logged, arguments, ended = _logged(lines)
-    _check_order(logged)
-    _check_same(logged, ended)
+    log = _logged(lines_of(text))
+    logged = log.iterations
+    begins = _check_order(logged)
+    part = log.part + _check_same(log, begins=begins)
     _check_rates(logged)
-    driven = _driver(lines)
+    driven = _driver(lines_of(text))
     if driven is not None:
+        if part:
+            raise logged[-1].line.error(f"not gpt_driver's whole log: {part[0]}")
         return _with_driver(*driven, logged)
     lengths = {item.length for item in logged}
     if len(lengths) > 1:
@@ -245,37 +259,77 @@ def parse_megatron(text: str) -> MegatronOutput:
         iterations=tuple(logged),
         exact=False,
         sequence_length=lengths.pop(),
-        parameters={"program": "megatron", **arguments},
+        parameters={"program": "megatron", **log.arguments},
+        part=tuple(part),
     )
 
 
-def _logged(lines: Sequence[Line]) -> Tuple[List[Iteration], Dict[str, str], Optional[int]]:
-    """(iterations, Megatron's own table of arguments, where it was told to end early)."""
-    found: List[Iteration] = []
-    arguments: Dict[str, str] = {}
+@dataclass
+class _Log:
+    """Lines of iterations since the last start, and what else the log says.
+
+    Attributes:
+        arguments: Megatron's own table of them.
+        ended: where it was told to end early.
+        part: what of it is not there.
+    """
+
+    iterations: List[Iteration] = field(default_factory=list)
+    arguments: Dict[str, str] = field(default_factory=dict)
     ended: Optional[int] = None
+    part: List[str] = field(default_factory=list)
     names: Optional[List[str]] = None
+    loaded: Optional[int] = None
+
+    def other(self, line: Line) -> None:
+        """Take a line that is none of an iteration."""
+        if _LIKE.search(line):
+            raise line.error("a damaged line of an iteration")
+        exited = re.search(r"exiting program at iteration (\d+)", line)
+        self.ended = int(exited.group(1)) if exited else self.ended
+        loaded = _LOADED.search(line)
+        self.loaded = int(loaded.group(1)) if loaded else self.loaded
+        argument = _argument(line)
+        if argument and self.arguments.setdefault(*argument) != argument[1]:
+            raise line.error(f"{argument[0]} stands twice, otherwise")
+
+    def iteration(self, match: re.Match[str], line: Line) -> None:
+        """Take a line of an iteration."""
+        fields = _fields(match.group("fields"), line)
+        shape = _shape(fields)
+        self.names = shape if self.names is None else self.names
+        if None not in (shape, self.names) and shape != self.names:
+            words = ", ".join(shape or ())
+            raise line.error(f"the fields {words} are not those of the lines before")
+        found = _iteration(match, fields, line)
+        if self.loaded is not None and self.iterations:
+            last = self.iterations[-1].number
+            self.part.append(
+                f"the run was resumed at iteration {self.loaded}: what it did before, iterations "
+                f"{self.iterations[0].number} to {last}, is left out"
+            )
+            self.iterations, self.ended = [], None
+        self.loaded = None
+        self.iterations.append(found)
+
+
+def _logged(lines: Sequence[Line]) -> _Log:
+    log = _Log()
     for line in lines:
         if line == STANDARD_ERROR:
             break
         match = _LINE.search(line)
-        if match is None:
-            if _LIKE.search(line):
-                raise line.error("a damaged line of an iteration")
-            exited = re.search(r"exiting program at iteration (\d+)", line)
-            ended = int(exited.group(1)) if exited else ended
-            argument = _argument(line)
-            if argument and arguments.setdefault(*argument) != argument[1]:
-                raise line.error(f"{argument[0]} stands twice, otherwise")
-            continue
-        fields = _fields(match.group("fields"), line)
-        shape = _shape(fields)
-        names = shape if names is None else names
-        if None not in (shape, names) and shape != names:
-            words = ", ".join(shape or ())
-            raise line.error(f"the fields {words} are not those of the lines before")
-        found.append(_iteration(match, fields, line))
-    return found, arguments, ended
+        try:
+            if match is None:
+                log.other(line)
+            else:
+                log.iteration(match, line)
+        except ParseError:
+            # Of a log that still grows, or was cut, the last line may be half a line.
+            if line is not lines[-1] or line.rstrip().endswith("|"):
+                raise
+            log.part.append("the last line is cut off and left out")
+    return log
 
 
 def _shape(fields: Mapping[str, float]) -> Optional[List[str]]:
@@ -376,47 +430,59 @@ def _agree(one: float, other: float, share: float) -> bool:
     return abs(one - other) <= max(one, other) * share * 1.01 + 1e-12
 
 
-def _check_order(logged: Sequence[Iteration]) -> None:
-    """From the first iteration to the last, none missing."""
+def _check_order(logged: Sequence[Iteration]) -> bool:
+    """Iterations follow each other, none missing; whether the log begins with the first."""
     if len(logged) < _FEWEST_LINES:
         raise ParseError(
             f"{len(logged)} iteration lines: {_FEWEST_LINES} at least are needed, the first two of"
             " which are warm-up; the run did not end, or --log-interval is too large"
         )
     interval = logged[2].number - logged[1].number
+    first, second = logged[0].number, logged[1].number
+    # Newer versions of Megatron-LM print the first iteration whatever the interval.
+    begins = {(interval, 2 * interval)} | ({(1, interval)} if interval > 1 else set())
     for before, item in zip(logged, logged[1:]):
-        wanted = before.number + interval if before is not logged[0] else logged[1].number
+        wanted = before.number + interval
+        if item is logged[1] and (first, second) in begins:
+            continue
         if item.number != wanted or interval < 1:
             raise item.line.error(
                 f"iteration {item.number} stands where {wanted} was to come: lines are missing,"
                 " doubled or out of order"
             )
-    first = logged[0]
-    # Newer versions of Megatron-LM print the first iteration whatever the interval.
-    begins = {(interval, 2 * interval)} | ({(1, interval)} if interval > 1 else set())
-    if (first.number, logged[1].number) not in begins:
-        raise first.line.error(
-            f"the log begins at iteration {first.number}: lines are missing or doubled, or the run"
-            " was resumed, which cannot be checked"
-        )
+    return (first, second) in begins
 
 
-def _check_same(logged: Sequence[Iteration], ended: Optional[int]) -> None:
-    """The same total and batch in every line, and the last one at the end."""
+def _check_same(log: _Log, *, begins: bool) -> List[str]:
+    """The same total and batch in every line; returns what is missing at either end."""
+    logged = log.iterations
     first, last = logged[0], logged[-1]
+    # A resumed run may have begun with another batch.
+    before = 0 if begins else first.consumed - first.batch * first.number
     for item in logged:
         if item.total != first.total:
             raise item.line.error(
                 f"{item.total} iterations in all, {first.total} in the first line"
             )
-        if item.batch != first.batch or item.consumed != item.batch * item.number:
+        if item.batch != first.batch or item.consumed - before != item.batch * item.number:
             raise item.line.error(
                 f"{item.consumed} samples after {item.number} iterations are not a constant batch"
                 f" of {first.batch}"
             )
-    end = first.total if ended is None else ended
-    if not last.number <= end < last.number + last.number - logged[-2].number:
+    end = first.total if log.ended is None else log.ended
+    if last.number > end:
         raise last.line.error(f"the log ends at iteration {last.number} of {end}")
+    missing = []
+    if not begins:
+        missing.append(
+            f"the log begins at iteration {first.number}: the run was resumed, or the beginning "
+            "is not here"
+        )
+    if end >= last.number + last.number - logged[-2].number:
+        missing.append(
+            f"the log ends at iteration {last.number} of {end}: the run was cut, or still runs"
+        )
+    return missing
 
 
 def _check_rates(logged: Sequence[Iteration]) -> None:
