@@ -76,6 +76,12 @@ def test_a_run_that_was_told_to_end_says_so() -> None:
     assert output.stopped in output.warnings
 
 
+@pytest.mark.parametrize(("asked", "whole"), [("700", False), ("600", True), ("-1", True)])
+def test_fewer_steps_than_the_input_asks_for_are_a_failed_check(asked: str, whole: bool) -> None:
+    output = parse_gromacs(changed(PLAIN, r"(command line:) 600 steps", rf"\1 {asked} steps"))
+    assert output.checks["all_steps_done"] is whole
+
+
 def test_a_gpu_log_of_2026_and_one_of_2018() -> None:
     new = parse_gromacs(GPU)
     assert dict(new.offload) == dict.fromkeys(("nb", "pme", "bonded", "update"), "gpu")
@@ -154,9 +160,18 @@ test_damaged_output_is_refused = refuses(
     (changed(PLAIN, PERFORMANCE, "Performance: -97.557 0.246"), "not a positive number"),
     (changed(PLAIN, r"\(hour/ns\)", "(day/ns)"), "columns of the performance"),
     (changed(PLAIN, r"^( +Time: +\S+ +)0.533", r"\g<1>0.933"), "is not"),
+    (changed(PLAIN, r"^( +Time:.*) 100.0$", r"\g<1> 100.4"), "is not 100.4 % of"),
+    (changed(PLAIN, r"^( +Time:) +0.533 +0.533", r"\1 0.535 0.535"), "in the accounting"),
+    (changed(PLAIN, "^\tStatistics over.*\n", ""), "no averages"),
+    (changed(PLAIN, "^(Using 1 MPI thread *)$", r"\1\n\1"), "this line stands twice"),
+    (changed(PLAIN, "^(Overriding nsteps.*)$", r"\1\n\1"), "nsteps is overridden twice"),
     (changed(PLAIN, r"drift: -6.71e-04", "drift: -6.71e-03"), "from the energies printed"),
     (changed(PLAIN, "^   Energies .*\n", "   Energies\n"), "without energies at both ends"),
     (changed(PLAIN, r"^ +600( +\S+)$", r" 6OO\1"), "no step below 'Step Time'"),
+    (
+        changed(PLAIN, "^Using 1 MPI", "PME tasks will do all aspects on the GPU\nUsing 1 MPI"),
+        "no 'Mapping of GPU IDs'",
+    ),
     (changed(GPU, "PP:0,PME:0", "PP:0"), "2 GPU tasks, and 1 are listed"),
     (changed(GPU, "^Mapping of.*\n", ""), "no 'Mapping of GPU IDs'"),
     (changed(GPU, "^PME tasks will.*\n", ""), "contradict each other about PME"),
@@ -170,7 +185,8 @@ test_damaged_output_is_refused = refuses(
 
 
 def test_the_reason_of_a_failure_is_found() -> None:
-    assert "can not be settled" in str(fatal_error(load("driver_blown_up.txt")))
+    blown_up = str(fatal_error(load("driver_blown_up.txt")))
+    assert "can not be settled. (line 52)" in blown_up
     assert re.search("GPU", str(fatal_error(load("driver_no_gpu.txt"))))
     assert fatal_error(PLAIN) is None
 
