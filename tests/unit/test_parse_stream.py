@@ -53,6 +53,33 @@ def test_a_failed_validation_is_a_failed_check() -> None:
     assert parse_stream(broken).checks == {"solution_validates": False}
 
 
+OLD = re.sub(r"(\d\.\d{4})\d\d\b", r"\1", CLASSIC).replace("40000.0", "40000.0000")
+for new, old in (
+    ("Function    Best Rate MB/s  Avg", "Function      Rate (MB/s)   Avg"),
+    ("STREAM version $Revision: 5.10 $", "STREAM version $Revision: 5.9 $"),
+    ("bytes per array element", "bytes per DOUBLE PRECISION word"),
+    ("10000000 (elements), Offset = 0 (elements)", "10000000, Offset = 0"),
+    ("Each kernel will be executed 10 times.", "Each test is run 10 times, but only"),
+    (": avg error less than 1.000000e-13 on all three arrays", ""),
+):
+    OLD = OLD.replace(new, old)
+
+
+def test_streams_table_before_5_10() -> None:
+    output, new = parse_stream(OLD), parse_stream(CLASSIC)
+    assert (output.tool_version, output.repeats, output.threads) == ("5.9", 9, 2)
+    assert (output.array_bytes, output.unverified) == (80_000_000, ())
+    assert values(OLD) == pytest.approx(values(CLASSIC))
+    assert output.checks == new.checks == {"solution_validates": True}
+
+
+def test_a_table_without_the_size_of_its_arrays_is_unverified() -> None:
+    output = parse_stream(changed(CLASSIC, "Array size = .*\n", ""))
+    assert [text[:24] for text in output.unverified] == ["no line 'Array size = ..."[:24]]
+    assert output.metrics() == parse_stream(CLASSIC).metrics()
+    assert parse_stream(CLASSIC).unverified == ()
+
+
 test_damaged_output_is_refused = refuses(
     parse_stream,
     ("", "no table"),
@@ -72,6 +99,12 @@ test_damaged_output_is_refused = refuses(
     (changed(CLASSIC, "40000.0", "fast"), "not a number"),
     (changed(CLASSIC, "0.008000\nScale", "0.000800\nScale"), "average time is not between"),
     (CLASSIC[: CLASSIC.index("Solution")], "no verdict"),
+    (CLASSIC + CLASSIC, "a second run"),
+    (CLASSIC + OLD, "a second run"),
+    (OURS + "\n" + OURS, "a second run"),
+    (changed(CLASSIC, "40000.0", "41000.0"), "are not 41000.0 MB/s"),
+    (changed(OLD, "32000.0", "33000.0"), "are not 33000.0 MB/s"),
+    (changed(CLASSIC, "Array size = 1", "Array size = 2"), "are not 40000.0 MB/s"),
 )
 
 

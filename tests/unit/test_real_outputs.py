@@ -40,6 +40,7 @@ READ = {
     "megatron/resumed.txt": ("megatron", None, "step_time", 0.0884, "s"),
     "nccl/old_times_k80.txt": ("nccl", None, "busbw", 0.44e9, "byte/s"),
     "nccl/srun_2node.txt": ("nccl", None, "busbw", 0.0, "byte/s"),
+    "stream/stream_5_8.txt": ("stream", None, "triad_rate", 64010.9863e6, "byte/s"),
     "stream/stream_5_10.txt": ("stream", "5.10", "triad_rate", 23314e6, "byte/s"),
     "vllm/deepseek_v3.txt": ("vllm", None, "output_token_throughput", 61.0, "1/s"),
     "vllm/kimi_k2_failed_requests.txt": ("vllm", None, "output_token_throughput", 485.78, "1/s"),
@@ -71,10 +72,6 @@ REFUSED = {
     "nccl/fork_4090.txt": "the row has 7 columns and its header 11",
     "vllm/edited_contradiction.txt": "output_throughput 2200.83 is not 127152 in 54.65 s",
 }
-# What a user expects to be read, and is refused: a parser that learns to moves its row up.
-NOT_YET = [
-    "stream/stream_5_8.txt",
-]
 
 
 def text(name: str) -> str:
@@ -112,12 +109,6 @@ def test_a_real_output_that_contradicts_itself_is_refused(name: str) -> None:
     assert REFUSED[name] in str(refused.value)
 
 
-@pytest.mark.xfail(raises=BadInput, strict=True, reason="refused, and should be read")
-@pytest.mark.parametrize("name", NOT_YET)
-def test_a_real_output_that_is_not_read_yet(name: str) -> None:
-    assert read(text(name), source=name).tool == name.split("/", maxsplit=1)[0]
-
-
 def test_each_real_output_has_its_row() -> None:
     there = {f"{path.parent.name}/{path.name}" for path in OUTPUTS.glob("*/*")}
-    assert sorted(there - {*READ, *UNVERIFIED, *REFUSED, *NOT_YET}) == []
+    assert sorted(there - {*READ, *UNVERIFIED, *REFUSED}) == []

@@ -3,10 +3,11 @@
 Two forms are read:
 
 - the JSON object of trueup's own kernel (roles/stream/files/stream_kernel.c), every repeat's time;
-- the table of McCalpin's STREAM 5.10: ``Function Best Rate MB/s Avg time Min time Max time`` and
-  its verdict
+- the table of McCalpin's STREAM: ``Function Best Rate MB/s Avg time Min time Max time`` (5.10), or
+  ``Rate (MB/s)`` and times of four decimals (5.8, 5.9 and Fortran's 5.6), and its verdict
   ``Solution Validates``. Its rates are best-of-n; the mean is recomputed from the bytes counted and
-  the average time.
+  the average time. Bytes counted are 2 arrays for copy and scale, 3 for add and triad: the rate of
+  a row is those over its least time.
 """
 
 from __future__ import annotations
@@ -27,11 +28,15 @@ _OUR_TOOL = "trueup-stream"
 _LARGEST_ERROR = 1e-13
 _MB = 1e6
 
-_HEADER = re.compile(r"Function\s+Best Rate MB/s\s+Avg time\s+Min time\s+Max time\s*")
+_HEADER = re.compile(
+    r"Function\s+(?:Best Rate MB/s|Rate \(MB/s\))\s+Avg time\s+Min time\s+Max time\s*"
+)
 _ROW = re.compile(r"(Copy|Scale|Add|Triad):\s+(\S+)\s+(\S+)\s+(\S+)\s+(\S+)\s*")
-_ELEMENTS = re.compile(r"Array size = (\d+) \(elements\)")
-_TIMES = re.compile(r"Each kernel will be executed (\d+) times")
-_THREADS = re.compile(r"Number of Threads (?:requested|counted) = (\d+)")
+_ELEMENTS = re.compile(r"Array size = +(\d+)(?: \(elements\))?(?:,|\s|$)")
+_WORD = re.compile(r"(?:uses|Assuming) +(\d+) bytes per")
+_TIMES = re.compile(r"(?:will be executed|test is run|each test) +(\d+) times")
+_ARRAYS = {"copy": 2, "scale": 2, "add": 3, "triad": 3}
+_THREADS = re.compile(r"Number of Threads (?:requested |counted )?= +(\d+)")
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,7 @@ class StreamOutput:
             validate.
         valid: the tool's own check of the arrays.
         cpus: the CPU that each thread ran on.
+        unverified: what the text lacks to check the figures against.
     """
 
     rates: Mapping[str, Tuple[float, ...]]
@@ -60,6 +66,7 @@ class StreamOutput:
     array_bytes: Optional[int] = None
     cpus: Tuple[int, ...] = ()
     software: Mapping[str, str] = field(default_factory=dict)
+    unverified: Tuple[str, ...] = ()
 
     @property
     def parameters(self) -> Dict[str, str]:
@@ -103,13 +110,15 @@ def parse_stream(text: str) -> StreamOutput:
     """Read the output of one run.
 
     Raises:
-        ParseError: a kernel, the verdict or a figure is missing, stands twice or is no number.
+        ParseError: a kernel, the verdict or a figure is missing, stands twice or is no number, or
+            a rate is not the bytes counted over the least time; or there is a second run.
     """
     lines = lines_of(text)
-    for line in lines:
-        if line.startswith(f'{{"tool": "{_OUR_TOOL}"'):
-            return _ours(line)
-    return _classic(lines)
+    ours = [line for line in lines if line.startswith(f'{{"tool": "{_OUR_TOOL}"')]
+    tables = [line for line in lines if _HEADER.fullmatch(line.strip())]
+    if len(ours) + len(tables) > 1:
+        raise (ours + tables)[1].error("a second run: read one at a time")
+    return _ours(ours[0]) if ours else _classic(lines, tables)
 
 
 def _ours(line: Line) -> StreamOutput:
@@ -156,39 +165,42 @@ def _positive(value: Any, name: str, line: Line) -> float:
     return result
 
 
-def _classic(lines: Sequence[Line]) -> StreamOutput:
+def _classic(lines: Sequence[Line], tables: Sequence[Line]) -> StreamOutput:
+    if not tables:
+        raise ParseError("no table 'Function Best Rate MB/s Avg time Min time Max time'")
     text = "\n".join(lines)
-    rates = _table(lines)
-    verdict = next(
-        (line for line in lines if line.startswith(("Solution Validates", "Failed Validation"))),
-        None,
+    elements, word, times, threads = (
+        int(found.group(1)) if found else None
+        for found in (pattern.search(text) for pattern in (_ELEMENTS, _WORD, _TIMES, _THREADS))
     )
+    array = elements * (word or 8) if elements else None
+    rates = _table(lines[tables[0].number :], tables[0], array)
+    verdicts = ("Solution Validates", "Failed Validation")
+    verdict = next((line for line in lines if line.strip().startswith(verdicts)), None)
     if verdict is None:
         raise ParseError("no verdict 'Solution Validates' after the table: the output is cut off")
-    elements, times, threads = (
-        int(found.group(1)) if found else None
-        for found in (pattern.search(text) for pattern in (_ELEMENTS, _TIMES, _THREADS))
-    )
-    version = re.search(r"STREAM version \$?Revision: ([\d.]+)", text)
+    version = re.search(r"STREAM [Vv]ersion \$?Revision: ([\d.]+)", text)
     return StreamOutput(
         rates=rates,
         # STREAM leaves its first iteration out of the times.
         repeats=max(1, (times or 0) - 1),
         best_mean_worst=True,
-        valid=verdict.startswith("Solution Validates") and "Failed Validation" not in text,
+        valid="Failed Validation" not in text,
         tool_version=version.group(1) if version else None,
         threads=threads,
-        array_bytes=elements * 8 if elements is not None else None,
+        array_bytes=array,
+        unverified=()
+        if array
+        else ("no line 'Array size = ...': rates are not checked against the bytes counted",),
     )
 
 
-def _table(lines: Sequence[Line]) -> Dict[str, Tuple[float, ...]]:
-    """Best, mean and worst rate of each kernel."""
-    header = next((line for line in lines if _HEADER.fullmatch(line.strip())), None)
-    if header is None:
-        raise ParseError("no table 'Function Best Rate MB/s Avg time Min time Max time'")
+def _table(
+    lines: Sequence[Line], header: Line, array: Optional[int]
+) -> Dict[str, Tuple[float, ...]]:
+    """Best, mean and worst rate of each kernel, from the lines below the header."""
     rates: Dict[str, Tuple[float, ...]] = {}
-    for line in lines[header.number :]:
+    for line in lines:
         row = _ROW.fullmatch(line.strip())
         if not row:
             break
@@ -202,8 +214,22 @@ def _table(lines: Sequence[Line]) -> Dict[str, Tuple[float, ...]]:
             raise line.error("average time is not between least and most")
         # best x least time is the bytes counted: with it the printed times become rates.
         counted = best * _MB * least_time
+        if array is not None:
+            counted = _counted(_ARRAYS[kernel] * array, row, line)
         rates[kernel] = (best * _MB, counted / mean_time, counted / most_time)
     if set(rates) != set(KERNELS):
         missing = ", ".join(kernel for kernel in KERNELS if kernel not in rates)
         raise header.error(f"the table ends without {missing}")
     return rates
+
+
+def _counted(size: int, row: re.Match[str], line: Line) -> float:
+    """The bytes, where they make the rate in the least time within the printed rounding."""
+    rate, least = float(row.group(2)) * _MB, float(row.group(4))
+    rate_half, least_half = (
+        0.5 * 10.0 ** -len(text.partition(".")[2]) * 1.001 for text in (row.group(2), row.group(4))
+    )
+    lowest, highest = size / (least + least_half), size / max(least - least_half, 1e-12)
+    if not lowest <= rate + rate_half * _MB or not rate - rate_half * _MB <= highest:
+        raise line.error(f"{size} bytes in {row.group(4)} s are not {row.group(2)} MB/s")
+    return float(size)
