@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import difflib
+import contextlib
 import math
 import re
 from dataclasses import dataclass
+from datetime import date
 from typing import TYPE_CHECKING, Any, Final
 
 from trueup.errors import BadInput
 
 from .. import catalog
 from ..frames import rows_of
+from ..words import did_you_mean, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -58,7 +60,7 @@ class Terms:
         price_date: newest price on or before this day (YYYY-MM-DD) instead of the newest.
 
     Raises:
-        BadInput: a price that is not above zero.
+        BadInput: a price that is not above zero, or a price date that is none.
     """
 
     region: str | None = None
@@ -71,6 +73,8 @@ class Terms:
     def __post_init__(self) -> None:
         if self.price is not None and not 0 < self.price < math.inf:
             raise BadInput(f"a price of {self.price} US$ an hour is not above zero")
+        if self.price_date is not None and not _is_date(self.price_date):
+            raise BadInput(f"price date {self.price_date!r} is not a date like 2026-06-18")
 
     @property
     def placed(self) -> bool:
@@ -81,6 +85,12 @@ class Terms:
 OWN: Final = Terms()
 
 
+def _is_date(text: str) -> bool:
+    with contextlib.suppress(ValueError):
+        return bool(_DATE.match(text)) and bool(date.fromisoformat(text))
+    return False
+
+
 def _price_row(row: dict[str, str], where: str) -> dict[str, Any]:
     try:
         price = float(row["usd_per_hour"])
@@ -88,7 +98,7 @@ def _price_row(row: dict[str, str], where: str) -> dict[str, Any]:
         raise BadInput(f"{where}: {row['usd_per_hour']!r} is not a price") from error
     if not price > 0:
         raise BadInput(f"{where}: a price of {price} is not above zero")
-    if row["as_of_date"] and not _DATE.match(row["as_of_date"]):
+    if row["as_of_date"] and not _is_date(row["as_of_date"]):
         raise BadInput(f"{where}: {row['as_of_date']!r} is not a date like 2026-06-18")
     return {**{name: row[name] for name in _PRICE_COLUMNS}, "usd_per_hour": price}
 
@@ -112,24 +122,27 @@ class Book:
     """The price that counts for a size, region, operating system and offer."""
 
     def __init__(self, prices: Sequence[Mapping[str, Any]], price_date: str | None) -> None:
-        if price_date is not None and not _DATE.match(price_date):
-            raise BadInput(f"price date {price_date!r} is not a date like 2026-06-18")
+        self._price_date = price_date
         self.quotes: dict[tuple[str, str, str, str], Quote] = {}
+        # The first date of what has a price later than that.
+        self._later: dict[tuple[str, str, str, str], str] = {}
         self.sizes: dict[str, str] = {}
         for row in prices:
-            size, region, date = row["size"], row["region"], row["as_of_date"]
+            size, region, of_date = row["size"], row["region"], row["as_of_date"]
             self.sizes[size.lower()] = size
             usd = row["usd_per_hour"]
             if not 0 < usd < math.inf:
                 continue
             # An undated price cannot be shown to have held on a given day, and gives way to any
             # dated one.
-            if price_date is not None and (not date or date > price_date):
-                continue
             key = (size.lower(), region, row["os"], row["offer"])
+            if price_date is not None and (not of_date or of_date > price_date):
+                if of_date:
+                    self._later[key] = min(of_date, self._later.get(key, of_date))
+                continue
             known = self.quotes.get(key)
-            if known is None or date > known.date:
-                self.quotes[key] = Quote(usd, date, row["source"], row["notes"])
+            if known is None or of_date > known.date:
+                self.quotes[key] = Quote(usd, of_date, row["source"], row["notes"])
 
     def find(self, size: str, region: str, os: str, offer: str) -> Quote | None:
         return self.quotes.get((size.lower(), _region_name(region), os.lower(), offer.lower()))
@@ -139,8 +152,8 @@ class Book:
 
     def stranger(self, size: str) -> str:
         """That a size is not in the table, and which one may have been meant."""
-        close = difflib.get_close_matches(size, list(self.sizes.values()), n=1)
-        hint = f" (did you mean {close[0]}?)" if close else ""
+        close = nearest(size, self.sizes.values())
+        hint = "" if close is None else f" (did you mean {close}?)"
         return f"{size} is not in the price table{hint}"
 
     def why_not(self, size: str, region: str, os: str, offer: str) -> str:
@@ -153,16 +166,49 @@ class Book:
             if key[0] == size.lower() and key[2:] == (os.lower(), offer.lower())
         )
         what = f"{size} in {region} ({os}, {offer}) has no price"
+        later = {
+            key[1]: first
+            for key, first in self._later.items()
+            if key[0] == size.lower() and key[2:] == (os.lower(), offer.lower())
+        }
+        if later and (not regions or _region_name(region) in later):
+            anywhere = "" if _region_name(region) in later else " in any region"
+            first = later.get(_region_name(region), min(later.values()))
+            return f"{what}{anywhere} on or before {self._price_date}; the first one is of {first}"
         if regions:
             return f"{what}; the table has it for {', '.join(regions)}"
         offers = sorted({f"{key[2]} {key[3]}" for key in self.quotes if key[0] == size.lower()})
         return f"{what} in any region" + (f"; the table has {', '.join(offers)}" if offers else "")
 
 
+def refuse_unknown(prices: Sequence[Mapping[str, Any]], terms: Terms) -> None:
+    """Refuse what was asked for by name and that no price has.
+
+    Raises:
+        BadInput: a size, region, offer or system that the table lacks.
+    """
+    if terms.price is not None or not prices:
+        return
+    asked = {
+        ("--as-size", "size"): terms.as_size,
+        ("--region", "region"): None if terms.region is None else _region_name(terms.region),
+        ("--offer", "offer"): terms.offer,
+        ("--os", "os"): terms.os,
+    }
+    for (flag, column), word in asked.items():
+        known = dict.fromkeys(row[column] for row in prices)
+        if word is not None and word.lower() not in {name.lower() for name in known}:
+            hint = did_you_mean(word, known)
+            if not hint and column != "size":
+                hint = f"; it has {', '.join(sorted(known))}"
+            raise BadInput(f"{flag} {word}: the price table has no such {column}{hint}")
+
+
 class Pricing:
     """Finds prices, and collects what must be said about them, once for all sizes it holds for."""
 
     def __init__(self, prices: Sequence[Mapping[str, Any]], terms: Terms) -> None:
+        refuse_unknown(prices, terms)
         self._book = Book(prices, terms.price_date)
         self._terms = terms
         self._known: dict[tuple[Any, Any, Any], dict[str, Any]] = {}

@@ -209,10 +209,8 @@ def test_a_region_is_known_by_each_of_its_spellings(tmp_path: Path, region: str)
 
 
 def test_a_misspelt_size_is_named_before_a_region_is_asked_for(tmp_path: Path) -> None:
-    loaded = load([made.write(tmp_path, [made.record(region=None)])])
-    found = cost.table(
-        loaded, prices=read_prices(PRICES), terms=Terms(as_size="Standard_HB120rs_v33")
-    )
+    misspelt = made.record(region=None, vm_size="Standard_HB120rs_v33")
+    found = cost.table(load([made.write(tmp_path, [misspelt])]), prices=read_prices(PRICES))
     assert found.unknown == [
         "Standard_HB120rs_v33 is not in the price table (did you mean Standard_HB120rs_v3?)."
     ]

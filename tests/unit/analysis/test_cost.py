@@ -164,11 +164,11 @@ def test_spot_is_a_saving_only_below_the_list_price(
         ({"vm_size": None}, {}, "A machine without an Azure size has no price"),
         ({"region": None}, {}, f"No price without a region for {SIZE}"),
         (
-            {},
             {"region": "mars"},
+            {},
             f"{SIZE} in mars (linux, payg) has no price; the table has it for",
         ),
-        ({}, {"offer": "3y"}, f"{SIZE} in eastus (linux, 3y) has no price in any region"),
+        ({"offer": "3y"}, {}, f"{SIZE} in eastus (linux, 3y) has no price in any region"),
         ({"vm_size": "Standard_HB120rs_v33"}, {}, f"not in the price table (did you mean {SIZE}?)"),
     ],
 )
@@ -180,6 +180,44 @@ def test_an_unknown_price_is_unknown_and_says_why(
     assert result.table["usd_per_run"].isna().to_list() == [True]
     assert result.table["node_hours"].to_list() == pytest.approx([10 / 3600])
     assert [message in text for text in result.unknown] == [True]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"region": "eastuss"}, r"--region eastuss: .*; did you mean eastus\?"),
+        ({"region": "mars"}, r"--region mars: .*; it has centralus, eastus, "),
+        ({"offer": "spott"}, r"--offer spott: .*; did you mean spot\?"),
+        ({"os": "bsd"}, r"--os bsd: .*; it has linux"),
+        ({"as_size": "Standard_HB120rs_v33"}, rf"--as-size .*; did you mean {SIZE}\?"),
+        ({"price_date": "2026-13-45"}, r"'2026-13-45' is not a date"),
+    ],
+)
+def test_what_no_price_can_have_is_refused_with_the_nearest(
+    tmp_path: Path, options: dict[str, Any], message: str
+) -> None:
+    loaded = measured(tmp_path, [made.record()])
+    with pytest.raises(BadInput, match=message):
+        table(loaded, prices=read_prices(PRICES), terms=Terms(**options))
+    # A price of one's own needs none of them.
+    if "price_date" not in options:
+        table(loaded, prices=read_prices(PRICES), terms=Terms(price=3.6, **options))
+
+
+@pytest.mark.parametrize("region", ["eastus", "mars"])
+def test_a_day_before_the_first_price_is_said(tmp_path: Path, region: str) -> None:
+    loaded = measured(tmp_path, [made.record(region=region)])
+    book = [row for row in read_prices(PRICES) if row["as_of_date"]]
+    result = table(loaded, prices=book, terms=Terms(price_date="2015-01-01"))
+    first = {
+        row["region"]: row["as_of_date"]
+        for row in sorted(book, key=lambda row: row["as_of_date"], reverse=True)
+        if (row["size"], row["os"], row["offer"]) == (SIZE, "linux", "payg")
+    }
+    there = first.get(region, min(first.values()))
+    assert [
+        f"on or before 2015-01-01; the first one is of {there}" in text for text in result.unknown
+    ] == [True]
 
 
 def test_a_given_price_needs_no_size_and_says_where_it_is_from(tmp_path: Path) -> None:

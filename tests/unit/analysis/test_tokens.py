@@ -255,8 +255,8 @@ def test_what_cannot_be_priced_is_left_out_with_its_reason(
     [
         ({"vm_size": None}, {}, "A machine without an Azure size has no price"),
         ({"region": None}, {}, f"No price without a region for {H100}"),
-        ({}, {"region": "mars"}, f"{H100} in mars (linux, payg) has no price"),
-        ({}, {"offer": "3y"}, f"{H100} in eastus (linux, 3y) has no price in any region"),
+        ({"region": "mars"}, {}, f"{H100} in mars (linux, payg) has no price"),
+        ({"offer": "3y"}, {}, f"{H100} in eastus (linux, 3y) has no price in any region"),
     ],
 )
 def test_an_unknown_price_is_unknown_and_says_why(
