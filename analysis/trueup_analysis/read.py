@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from trueup import benchmarks
-from trueup.errors import BadInput, TrueupError
+from trueup.errors import BadInput, ParseError, TrueupError
 from trueup.reading import unverified
 
 if TYPE_CHECKING:
@@ -52,10 +52,18 @@ def tools() -> dict[str, ModuleType]:
     return {name: importlib.import_module(f"{benchmarks.__name__}.{name}.output") for name in rooms}
 
 
-def read(text: str, *, source: str, tool: str | None = None) -> Reading:
+def marks(tool: str | None = None) -> list[str]:
+    """What a text is searched for before any parser sees it: the marks of one tool, or of all."""
+    known = tools()
+    rooms = [known[tool]] if tool in known else known.values()
+    return [mark for room in rooms for mark in room.MARKS]
+
+
+def read(text: str, *, source: str, tool: str | None = None, above: int = 0) -> Reading:
     """Parse one text.
 
     Args:
+        above: how many lines before the text were left out.
         source: what to call the text in messages.
         tool: which tool wrote it; found out when None.
 
@@ -67,7 +75,11 @@ def read(text: str, *, source: str, tool: str | None = None) -> Reading:
     if not text.strip():
         raise BadInput(f"{source} is empty")
     if tool is None:
-        claims = [name for name, module in known.items() if module.recognises(text)]
+        claims = [
+            name
+            for name, module in known.items()
+            if any(mark in text for mark in module.MARKS) and module.recognises(text)
+        ]
         if len(claims) != 1:
             why = (
                 "several tools claim it: " + ", ".join(claims)
@@ -82,6 +94,8 @@ def read(text: str, *, source: str, tool: str | None = None) -> Reading:
     parse = cast("Callable[[str], Parsed]", getattr(module, f"parse_{tool}"))
     try:
         parsed = parse(text)
+    except ParseError as error:
+        raise BadInput(f"{source}: {error.below(above)}") from error
     except TrueupError as error:
         raise BadInput(f"{source}: {error}") from error
     return Reading(

@@ -29,10 +29,16 @@ class ParseError(TrueupError):
     """
 
     def __init__(self, message: str, line_number: Optional[int] = None, line: str = "") -> None:
+        self.message = message
         self.line_number = line_number
         self.line = line
         where = "" if line_number is None else f" (line {line_number}: {line.strip()[:200]!r})"
         super().__init__(message + where)
+
+    def below(self, lines: int) -> ParseError:
+        """The same of an output that has so many lines before what was parsed."""
+        number = None if self.line_number is None else self.line_number + lines
+        return ParseError(self.message, number, self.line)
 
 
 def refuse_long_numbers(text: str) -> None:

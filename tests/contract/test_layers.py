@@ -18,7 +18,7 @@ Layers = Sequence[Sequence[str]]
 # The lowest first. Names in one row may import each other.
 ANALYSIS: Layers = (
     ("units", "quantity", "catalog", "words"),
-    ("load", "packed", "published", "cases", "frames", "read", "selection"),
+    ("load", "packed", "published", "cases", "frames", "read", "decoding", "selection"),
     ("figures",),
     ("sheets",),
     ("render",),

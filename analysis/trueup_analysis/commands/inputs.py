@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from ..figures.health.expectations import Expectations
     from ..load import Loaded
+    from ..read import Reading
     from ..selection import Selection
 
 RESULTS = Path("results")
@@ -39,6 +41,19 @@ def read_bytes(name: str) -> bytes:
         return sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
     except OSError as error:
         raise BadInput(f"{name} cannot be read: {error.strerror}") from error
+
+
+def read_output(name: str, tool: str | None) -> Reading:
+    """A tool's output, from a file or, for "-", from standard input."""
+    from .. import decoding, read
+
+    source = "standard input" if name == "-" else name
+    try:
+        with nullcontext(sys.stdin.buffer) if name == "-" else Path(name).open("rb") as stream:
+            text, above = decoding.decoded(stream, source, read.marks(tool))
+    except OSError as error:
+        raise BadInput(f"{name} cannot be read: {error.strerror}") from error
+    return read.read(text, source=source, tool=tool, above=above)
 
 
 def expectations_for(size: str | None, catalog: Path | None) -> Expectations:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .inputs import expectations_for, read_bytes
+from .inputs import expectations_for, read_output
 from .options import CatalogOption, Format, FormatOption, OutputOption, examples, option
 from .output import put, say_all, write
 
@@ -51,13 +51,9 @@ def read(
     could be judged). What is printed but cannot be cross-checked is marked unverified, with what is
     missing, and never judged. JSON has one object a file: tool, tool_version, rows, checks,
     warnings, unverified."""
-    from .. import read as reading
     from ..render import json
 
-    readings = [
-        reading.read(_text(name), source="standard input" if name == "-" else name, tool=tool)
-        for name in files
-    ]
+    readings = [read_output(name, tool) for name in files]
     judged = None if size is None else _judged(readings, size, node_count, catalog)
     if format_ is Format.json:
         objects = [dict(vars(item)) for item in readings]
@@ -124,7 +120,3 @@ def _say_checks(readings: Sequence[Reading]) -> bool:
         failed += [f"{item.source}: failed checks: {', '.join(bad)}"] if bad else []
     say_all(failed)
     return bool(failed)
-
-
-def _text(name: str) -> str:
-    return read_bytes(name).decode("utf-8", errors="replace")

@@ -5,6 +5,8 @@ frozen dataclass, or ParseError with the line; never an empty or partial result.
 
 - ``TOOL``: the tool's name, as in ``trueup read --tool NAME``;
 - ``ROLE``: the role that installs it and measures, where that is not called as the tool;
+- ``MARKS``: strings of which one stands in or soon after the first line that the parser needs; what
+  stands long before the first mark of a log is not read;
 - ``recognises(text) -> bool``: whether a text is this tool's output, judged by what only this tool
   prints.
 

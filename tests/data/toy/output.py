@@ -10,6 +10,7 @@ from ...errors import ParseError
 from ...record import Metric
 
 TOOL = "toy"
+MARKS = (" copied, ",)
 _LINE = re.compile(r"^(\d+) bytes (?:\([^)]*\) )?copied, ([0-9.e+-]+) s, ", re.MULTILINE)
 
 

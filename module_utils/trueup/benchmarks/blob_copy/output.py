@@ -19,6 +19,7 @@ from ...reading import Line, decoded, digest, is_count, is_number, lines_of, onl
 from ...record import Metric
 
 TOOL = "blob_copy"
+MARKS = ("trueup",)
 ROLE = "blob_checkpoint"
 DRIVER_PREFIX = "trueup-blob_copy "
 _PROGRAMS = ("azcopy", "azure-storage-blob")
@@ -184,7 +185,8 @@ def _rows(
 
 def recognises(text: str) -> bool:
     """Whether this is the output of trueup's program for copying to Blob storage."""
-    return any(line.startswith(DRIVER_PREFIX.rstrip()) for line in text.splitlines())
+    begin = DRIVER_PREFIX.rstrip()
+    return text.startswith(begin) or f"\n{begin}" in text
 
 
 def parse_blob_copy(text: str) -> BlobCopyOutput:

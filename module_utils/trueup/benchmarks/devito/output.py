@@ -25,6 +25,7 @@ from ...reading import Line, decoded, lines_of, only
 from ...record import Metric, summarise
 
 TOOL = "devito"
+MARKS = ("trueup", "Operator `")
 DRIVER_PREFIX = "trueup-devito "
 ERROR_PREFIX = "trueup-devito-error "
 

@@ -37,6 +37,7 @@ from ...reading import Line, is_count, is_number, lines_of, refuse_after
 from ...record import Metric
 
 TOOL = "fio"
+MARKS = ('"fio version"', '"jobname"')
 
 _DIRECTIONS = ("read", "write")
 _LATENCIES = ("slat_ns", "clat_ns", "lat_ns")

@@ -16,6 +16,7 @@ from ...reading import Line, decoded, digest, lines_of
 from ...record import Metric, summarise
 
 TOOL = "gemm"
+MARKS = ("trueup",)
 # The largest error of 4096 sampled elements, in units of their root mean square, for factors of
 # normally distributed numbers. What the format's own rounding gives, emulated with numpy for n 1024
 # to 16384: fp64 2e-15 (n 8192), tf32 1.2e-3, bf16 and fp8 1.3e-2 (both round their result to bf16).

@@ -47,6 +47,7 @@ from ...reading import STANDARD_ERROR, Line, decoded, digest, is_number, lines_o
 from ...record import Metric, summarise
 
 TOOL = "gpu_copy"
+MARKS = ("trueup", "nvbandwidth", "CUDA Bandwidth Test", "bandwidthTest")
 # Host to device, device to host, within a device's memory, and from one device to another.
 KINDS = ("h2d", "d2h", "d2d", "p2p")
 

@@ -21,6 +21,7 @@ from ...reading import Line, decoded, lines_of, only, refuse_after
 from ...record import Metric
 
 TOOL = "gromacs"
+MARKS = ("trueup", "GROMACS", "Gromacs version", "mdrun on ", "A V E R A G E S")
 DRIVER_PREFIX = "trueup-gromacs "
 _MARKS = (
     *("GROMACS version:", "Gromacs version:", "mdrun on rank 0", "mdrun on node 0"),

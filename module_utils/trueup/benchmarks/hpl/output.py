@@ -23,6 +23,7 @@ from ...reading import Line, lines_of
 from ...record import Metric, summarise
 
 TOOL = "hpl"
+MARKS = ("HPLinpack", "HPC Challenge", "HPL_Tflops", "T/V", "||Ax-b||")
 
 _HEADER = re.compile(r"T/V\s+N\s+NB\s+P\s+Q\s+Time\s+Gflops(\s*\(\s*per GPU\s*\))?")
 _ROW = re.compile(

@@ -25,6 +25,7 @@ from ...reading import Line, lines_of
 from ...record import Metric
 
 TOOL = "ib"
+MARKS = ("#bytes", " BW ", " Latency ")
 # What `--all` measures.
 SIZES = tuple(1 << power for power in range(1, 24))
 

@@ -44,6 +44,7 @@ from ...reading import STANDARD_ERROR, Line, decoded, lines_of
 from ...record import Metric, summarise
 
 TOOL = "megatron"
+MARKS = ("trueup", " arguments ---", "padded vocab", "consumed samples:")
 ROLE = "training"
 DRIVER_FIRST = "trueup gpt_driver begins"
 DRIVER_PREFIX = "trueup-megatron "

@@ -37,6 +37,7 @@ from ...record import Metric, summarise
 from .log import LogLine, NcclLog, read_log
 
 TOOL = "nccl"
+MARKS = ("NCCL", "nccl", "nThread", "algbw", "bus bandwidth", '"alg_bw"')
 
 _GB = 1e9
 _MICROSECOND = 1e-6

@@ -22,6 +22,7 @@ from ...reading import Line, decoded, lines_of
 from ...record import Metric, summarise
 
 TOOL = "stream"
+MARKS = ("trueup", "Best Rate", "Rate (MB/s)")
 KERNELS = ("copy", "scale", "add", "triad")
 _OUR_TOOL = "trueup-stream"
 # STREAM's own bound for doubles.

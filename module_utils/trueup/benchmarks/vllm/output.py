@@ -40,6 +40,7 @@ from ...reading import (
 from ...record import Metric
 
 TOOL = "vllm"
+MARKS = ("trueup", "Serving Benchmark Result", '"median_ttft_ms"')
 DRIVER_PREFIX = "trueup-vllm "
 _TITLE = f"{' Serving Benchmark Result ':=^50}"
 _END = "=" * 50

@@ -1,0 +1,195 @@
+"""A tool's output as it stands in a file or a pipe, to the text that parsers take.
+
+In one pass, so that a long log needs little memory: decompressed (gzip, bzip2, xz, zstd); decoded
+(UTF-8 with or without a byte order mark, UTF-16, UTF-32); without a terminal's colours, and without
+what a progress bar has overwritten; without the long stretch of other programs' lines before the
+first line that any tool's room marks as its own.
+"""
+
+from __future__ import annotations
+
+import bz2
+import codecs
+import gzip
+import io
+import lzma
+import re
+import zlib
+from collections import deque
+from typing import IO, TYPE_CHECKING, Any, Final
+
+from trueup.errors import BadInput
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+_CHUNK: Final = 1 << 20
+# So many bytes before the first mark are kept: what a tool prints first need not be marked.
+_CHUNKS_BEFORE: Final = 2
+# What is kept of a text; a parser needs about five times that.
+MOST_BYTES: Final = 1 << 30
+
+_ARCHIVES: Final = {b"PK\x03\x04": "a zip archive", b"7z\xbc\xaf": "a 7z archive"}
+_ORDER_MARKS: Final = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+# ECMA-48: control sequences, operating system commands, and escapes of two characters.
+_ESCAPES: Final = re.compile(
+    rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)|[()][0-9A-B]|[@-Z\\^_=>78])"
+)
+# What tells a progress bar that was overwritten from a line that ends in a carriage return alone.
+_BAR: Final = re.compile(rb"\d ?%|\d+/\d+ |\beta\b|it/s", re.IGNORECASE)
+
+
+def decoded(stream: IO[bytes], name: str, marks: Sequence[str]) -> tuple[str, int]:
+    """The text of one output, and how many lines before it were left out.
+
+    Args:
+        stream: where it is read from, once.
+        name: what to call it in messages.
+        marks: strings of which one stands near the first line of any tool's output.
+
+    Raises:
+        BadInput: it cannot be decompressed, or is longer than MOST_BYTES.
+        OSError: it cannot be read.
+    """
+    plain = _plain(_whole_lines(_utf8(_unpacked(stream, name))))
+    kept: deque[bytes] = deque()
+    wanted = [mark.encode() for mark in dict.fromkeys(marks)]
+    found, dropped, size = False, 0, 0
+    for chunk in plain:
+        found = found or any(mark in chunk for mark in wanted)
+        kept.append(chunk)
+        size += len(chunk)
+        if not found and len(kept) > _CHUNKS_BEFORE:
+            gone = kept.popleft()
+            size -= len(gone)
+            dropped += gone.count(b"\n")
+        if size > MOST_BYTES:
+            raise BadInput(f"{name} has more than {MOST_BYTES >> 20} MiB: cut out the run to read")
+    joined = b"".join(kept)
+    kept.clear()
+    return joined.decode("utf-8", errors="replace"), dropped
+
+
+def _unpacked(stream: IO[bytes], name: str) -> Iterator[bytes]:
+    """The bytes, a MiB at a time."""
+    first = stream.read(_CHUNK)
+    for magic, what in _ARCHIVES.items():
+        if first.startswith(magic):
+            raise BadInput(f"{name} is {what}: unpack it and read the files in it")
+    for magic, (method, opened) in _COMPRESSED.items():
+        if first.startswith(magic):
+            yield from _decompressed(opened, _Rejoined(first, stream), name, method)
+            return
+    while first:
+        yield first
+        first = stream.read(_CHUNK)
+
+
+def _decompressed(
+    opened: Callable[[Any], Any], whole: _Rejoined, name: str, method: str
+) -> Iterator[bytes]:
+    try:
+        with opened(whole) as stream:
+            while chunk := stream.read(_CHUNK):
+                yield chunk
+    except ImportError:
+        raise BadInput(
+            f"{name} is compressed with {method}, which needs pyarrow here: decompress it first"
+        ) from None
+    except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
+        raise BadInput(f"{name} is cut off or damaged: {method} says {error}") from error
+
+
+def _zstd(whole: _Rejoined) -> Any:
+    import pyarrow as pa  # noqa: PLC0415
+
+    return pa.CompressedInputStream(whole, "zstd")
+
+
+_COMPRESSED: Final[dict[bytes, tuple[str, Callable[[Any], Any]]]] = {
+    b"\x1f\x8b": ("gzip", lambda whole: gzip.GzipFile(fileobj=whole)),
+    b"BZh": ("bzip2", bz2.BZ2File),
+    b"\xfd7zXZ\x00": ("xz", lzma.LZMAFile),
+    b"\x28\xb5\x2f\xfd": ("zstd", _zstd),
+}
+
+
+class _Rejoined(io.BufferedIOBase):
+    """A stream of which the beginning was already read."""
+
+    def __init__(self, first: bytes, rest: IO[bytes]) -> None:
+        self._first, self._rest = first, rest
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        count = _CHUNK if size is None or size < 0 else size
+        taken, self._first = self._first[:count], self._first[count:]
+        return taken or self._rest.read(count)
+
+
+def _utf8(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """The same text in UTF-8, without a byte order mark."""
+    decoder: codecs.IncrementalDecoder | None = None
+    for number, chunk in enumerate(chunks):
+        if number == 0:
+            encoding = _encoding(chunk)
+            if encoding is None:
+                yield chunk.removeprefix(codecs.BOM_UTF8)
+                continue
+            decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
+        yield chunk if decoder is None else decoder.decode(chunk).encode("utf-8", "replace")
+    if decoder is not None:
+        yield decoder.decode(b"", final=True).encode("utf-8", "replace")
+
+
+def _encoding(first: bytes) -> str | None:
+    """UTF-16 or UTF-32 by its mark, or UTF-16 by its zeros; None for UTF-8."""
+    for mark, encoding in _ORDER_MARKS:
+        if first.startswith(mark):
+            return None if encoding == "utf-8" else encoding
+    begin = first[:256]
+    zeros = len(begin) * 2 // 5
+    if begin[1::2].count(0) > zeros:
+        return "utf-16-le"
+    return "utf-16-be" if begin[::2].count(0) > zeros else None
+
+
+def _whole_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Chunks that end where a line does."""
+    pending: list[bytes] = []
+    for chunk in chunks:
+        end = chunk.rfind(b"\n") + 1
+        if end:
+            yield b"".join((*pending, chunk[:end]))
+            pending = []
+        if end < len(chunk):
+            pending.append(chunk[end:])
+    if pending:
+        yield b"".join(pending)
+
+
+def _plain(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Without what only a terminal shows."""
+    for chunk in chunks:
+        text = _ESCAPES.sub(b"", chunk) if b"\x1b" in chunk else chunk
+        if b"\r" in text:
+            text = text.replace(b"\r\n", b"\n")
+        if b"\r" in text:
+            text = b"\n".join(map(_settled, text.split(b"\n")))
+        yield text
+
+
+def _settled(line: bytes) -> bytes:
+    """What a line's carriage returns left of it: the last text, and what is no progress bar."""
+    if b"\r" not in line:
+        return line
+    *earlier, last = [part for part in line.split(b"\r") if part.strip()] or [b""]
+    return b"\n".join([*(part for part in earlier if not _BAR.search(part)), last])

@@ -1,0 +1,162 @@
+"""An output's text, however it was kept: one text for the parsers."""
+
+from __future__ import annotations
+
+import bz2
+import codecs
+import gzip
+import io
+import lzma
+import re
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from trueup.errors import BadInput, TrueupError
+from trueup_analysis import decoding
+from trueup_analysis.read import marks, read, tools
+
+DATA = Path(__file__).resolve().parents[2] / "data"
+REAL = Path(__file__).resolve().parents[4] / "shared" / "real_outputs"
+TEXT = (DATA / "nccl" / "nvlink.txt").read_text(encoding="utf-8")
+OTHER_LINE = "2026-11-22T19:00:00 worker[7]: loaded shard 4711 of the dataset in 1.5 ms\n"
+
+
+def decoded(data: bytes, tool: str | None = None) -> str:
+    return decoding.decoded(io.BytesIO(data), "x", marks(tool))[0]
+
+
+def coloured(text: str) -> str:
+    """As a terminal would colour it: each line in red, with a title of the window at first."""
+    lines = "".join(f"\x1b[1;31m{line}\x1b[0m\x1b[K\n" for line in text.splitlines())
+    return f"\x1b]0;a window\x07\x1b(B{lines}"
+
+
+def zstd(data: bytes) -> bytes:
+    return bytes(pa.compress(data, codec="zstd", asbytes=True))
+
+
+PLAIN = TEXT.encode()
+KEPT = {
+    "UTF-8": PLAIN,
+    "UTF-8 with a mark": codecs.BOM_UTF8 + PLAIN,
+    "UTF-16, little": codecs.BOM_UTF16_LE + TEXT.encode("utf-16-le"),
+    "UTF-16, big": codecs.BOM_UTF16_BE + TEXT.encode("utf-16-be"),
+    "UTF-16 without a mark, little": TEXT.encode("utf-16-le"),
+    "UTF-16 without a mark, big": TEXT.encode("utf-16-be"),
+    "UTF-32": TEXT.encode("utf-32"),
+    "UTF-16 of Windows": TEXT.replace("\n", "\r\n").encode("utf-16"),
+    "line ends of Windows": PLAIN.replace(b"\n", b"\r\n"),
+    "colours": coloured(TEXT).encode(),
+    "a progress bar": PLAIN.replace(b"#", b"\r 10%|#   |\r100%|####|\r                \r#", 1),
+    "gzip": gzip.compress(PLAIN),
+    "gzip in two parts": gzip.compress(PLAIN[:999]) + gzip.compress(PLAIN[999:]),
+    "bzip2": bz2.compress(PLAIN),
+    "xz": lzma.compress(PLAIN),
+    "gzip of UTF-16": gzip.compress(TEXT.encode("utf-16")),
+    "zstd": zstd(PLAIN),
+}
+
+
+@pytest.mark.parametrize("kept", KEPT)
+def test_a_text_is_the_same_however_it_was_kept(kept: str) -> None:
+    assert decoded(KEPT[kept]) == TEXT
+
+
+CARRIAGE_RETURNS = [
+    ("a\rb\n", "a\nb\n"),  # line ends of old: nothing is lost
+    (" 5%|\r10%|\rb\n", "b\n"),
+    ("b\r100%|##|\n", "b\n100%|##|\n"),
+    ("b\r\r\n", "b\n"),
+    ("b\r  \n", "b\n"),
+    ("Jobs: 1 (f=1) [eta 00m:03s]\rb\n", "b\n"),
+    ("\r\r\n", "\n"),
+]
+
+
+@pytest.mark.parametrize(("text", "left"), CARRIAGE_RETURNS)
+def test_what_a_progress_bar_has_overwritten_is_left_out(text: str, left: str) -> None:
+    assert decoded(text.encode()) == left
+
+
+@pytest.mark.parametrize("packed", ["gzip", "bzip2", "xz", "zstd"])
+@pytest.mark.parametrize("part", [0.1, 0.5, 0.99])
+def test_a_damaged_file_is_one_sentence(packed: str, part: float) -> None:
+    data = KEPT[packed]
+    with pytest.raises(BadInput) as cut:
+        decoded(data[: int(len(data) * part)])
+    assert str(cut.value).startswith(f"x is cut off or damaged: {packed} says ")
+
+
+@pytest.mark.parametrize("packed", ["gzip", "bzip2", "xz"])  # pyarrow's zstd has no checksum
+def test_a_changed_byte_is_one_sentence(packed: str) -> None:
+    data = KEPT[packed]
+    place = len(data) // 2
+    changed = data[:place] + bytes([data[place] ^ 0xFF]) + data[place + 1 :]
+    with pytest.raises(BadInput, match=r"\Ax is cut off or damaged: .*\Z"):
+        decoded(changed)
+
+
+def test_an_archive_is_named() -> None:
+    with pytest.raises(BadInput, match=r"^x is a zip archive: unpack it"):
+        decoded(b"PK\x03\x04...")
+
+
+def test_zstd_without_its_library_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(BadInput, match=r"^x is compressed with zstd, which needs pyarrow here"):
+        decoded(KEPT["zstd"])
+
+
+def test_more_than_can_be_kept_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decoding, "MOST_BYTES", len(PLAIN) - 1)
+    with pytest.raises(BadInput, match=r"^x has more than 0 MiB"):
+        decoded(PLAIN)
+
+
+def outputs() -> list[Path]:
+    """Each recorded output that some parser recognises."""
+    rooms = tools().values()
+    return [
+        path
+        for folder in (*(DATA / name for name in tools()), *sorted(REAL.glob("*")))
+        for path in sorted(folder.glob("*"))
+        if path.is_file()
+        and path.suffix != ".md"
+        and any(room.recognises(path.read_text("utf-8", errors="replace")) for room in rooms)
+    ]
+
+
+@pytest.fixture
+def front(monkeypatch: pytest.MonkeyPatch) -> str:
+    """More of other programs' lines than are kept before an output."""
+    monkeypatch.setattr(decoding, "_CHUNK", 4096)
+    return OTHER_LINE * (4 * 4096 // len(OTHER_LINE))
+
+
+@pytest.mark.parametrize("path", outputs(), ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_other_programs_lines_before_an_output_change_nothing(path: Path, front: str) -> None:
+    """A mark of its room stands where the first line is that the parser needs."""
+    text = path.read_text(encoding="utf-8", errors="replace")
+    tool = path.parent.name
+    long = decoded((front + text).encode(), tool)
+    assert len(long) < len(text) + len(front)
+    assert said(long, tool) == said(OTHER_LINE + text, tool)
+
+
+def said(text: str, tool: str) -> object:
+    """What is read, or the error without the number of its line and the digest of all lines."""
+    try:
+        reading = read(text, source="x", tool=tool)
+    except TrueupError as error:
+        return re.sub(r"line \d+|[0-9a-f]{64}", "", str(error))
+    return reading.rows, reading.checks, reading.parameters, reading.unverified
+
+
+def test_a_line_has_its_own_number_below_a_long_front(front: str) -> None:
+    broken = TEXT.replace("1048576", "1048577", 1)
+    at = (front + broken[: broken.index("1048577")]).count("\n") + 1
+    text, above = decoding.decoded(io.BytesIO((front + broken).encode()), "x", marks())
+    with pytest.raises(BadInput, match=rf"\(line {at}: "):
+        read(text, source="x", above=above)
