@@ -277,6 +277,11 @@ molecule: test-venv ## The roles on real systems: this machine (local), systemd 
 	  exit 1
 	fi
 
+.PHONY: versions
+versions: test-venv ## site.yml --check with every supported ansible-core whose Python is on this machine
+	@python tests/ansible_versions.py
+	python -m pytest tests/contract/test_ansible_versions.py $(PYTEST_ARGS) $(ARGS)
+
 .PHONY: house
 house: test-venv ## The measures of docs/house.md: Jinja by place, complexity, options, names of tasks, lines
 	@python tests/house.py

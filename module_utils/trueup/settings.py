@@ -15,6 +15,8 @@ from typing import Any, Callable, Collection, Dict, List, Mapping, Optional
 
 from .options import Option, refusals
 
+# The releases of ansible-core that `make versions` runs the plays with, the first and the last.
+ANSIBLE = ((2, 17), (2, 20))
 PREFIX = "trueup_"
 PAGE = "docs/variables.md"
 
@@ -77,6 +79,18 @@ INTERNAL = tuple(
 
 # What Ansible takes for a truth value.
 _TRUTH = {"true", "false", "yes", "no", "on", "off", "y", "n", "t", "f", "1", "0"}
+
+
+def ansible_problem(version: str) -> Optional[str]:
+    """Why this ansible-core cannot run the plays; None where it can."""
+    first, last = (".".join(map(str, release)) for release in ANSIBLE)
+    found = re.match(r"(\d+)\.(\d+)", version)
+    if found and ANSIBLE[0] <= (int(found[1]), int(found[2])) <= ANSIBLE[1]:
+        return None
+    return (
+        f"This is ansible-core {version}; trueup runs with {first} to {last}: use the"
+        " ansible-playbook of its own environment (`make controller-venv`, .venv/bin)."
+    )
 
 
 def problems(given: Mapping[str, Any], known: Collection[str] = ()) -> List[str]:

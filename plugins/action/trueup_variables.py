@@ -1,4 +1,4 @@
-"""Check the play's own variables before a node is asked anything."""
+"""Check Ansible's release and the play's own variables before a node is asked anything."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from trueup.settings import INTERNAL, PREFIX, problems
+from ansible.release import __version__
+from trueup.settings import INTERNAL, PREFIX, ansible_problem, problems
 
 DOCUMENTATION = r"""
 name: trueup_variables
 short_description: Refuse misspelt and wrong variables of the plays
 description:
   - Fails with all that is wrong with the variables C(trueup_*) of a node (C(trueup.settings)), a
-    sentence each with the nearest name or the right form. Runs on the controller alone.
+    sentence each with the nearest name or the right form, and where this release of Ansible is not
+    supported. Runs on the controller alone.
 options: {}
 """
 
@@ -29,6 +31,9 @@ class ActionModule(ActionBase):
     ) -> dict[str, Any]:
         """Nothing, where nothing is wrong."""
         result: dict[str, Any] = super().run(tmp, task_vars)
+        unsupported = ansible_problem(__version__)
+        if unsupported:
+            raise AnsibleActionFail(unsupported)
         variables: dict[str, Any] = task_vars or {}
         given = {
             # What plays work out themselves may not be known yet.

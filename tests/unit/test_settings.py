@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from action import trueup_variables
 from ansible.errors import AnsibleActionFail
-from trueup.settings import INTERNAL, OPTIONS, PREFIX, problems
+from trueup.settings import INTERNAL, OPTIONS, PREFIX, ansible_problem, problems
 
 RIGHT: dict[str, Any] = {
     "trueup_benchmarks": ["stream", "nccl"],
@@ -76,3 +76,19 @@ def test_the_action_templates_what_users_set_and_refuses_the_rest() -> None:
     assert "trueup_resume is ['ib']" in str(failed.value)
     assert "stream" not in str(failed.value)
     assert not run(trueup_resume="last", trueup_plan="{{ 1 / 0 }}").get("failed")
+
+
+@pytest.mark.parametrize("version", ["2.17.0", "2.18.1rc1", "2.19.14", "2.20.0b2"])
+def test_a_supported_ansible_runs_the_plays(version: str) -> None:
+    assert ansible_problem(version) is None
+
+
+@pytest.mark.parametrize("version", ["2.16.18", "2.21.0", "3.0", "", "devel"])
+def test_another_ansible_is_refused_with_the_range(
+    monkeypatch: pytest.MonkeyPatch, version: str
+) -> None:
+    monkeypatch.setattr(trueup_variables, "__version__", version)
+    with pytest.raises(AnsibleActionFail) as failed:
+        run()
+    assert f"ansible-core {version};" in str(failed.value)
+    assert "2.17 to 2.20" in str(failed.value)

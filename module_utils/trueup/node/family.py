@@ -150,7 +150,7 @@ def node_problems(
             f" {node['family']}, gives neither root nor sudo without a password: connect as such a"
             " user (ansible_user)."
         )
-    # Its dnf has bindings for Python 3.6 alone, and ansible-core 2.19 needs 3.8 or newer.
+    # Its dnf has bindings for Python 3.6 alone, and ansible-core 2.17 needs 3.7 or newer.
     version = str(node["distribution_version"] or "").split(".")[0]
     if roles and node["package_manager"] == "dnf" and version == "8":
         problems.append(
