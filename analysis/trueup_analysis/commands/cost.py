@@ -5,23 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from trueup.errors import BadInput
 
 from ..selection import Selection
+from .billing import Billing
 from .inputs import expectations_at_sizes, load_results
 from .options import (
-    AsSizeOption,
     CatalogOption,
     Format,
     FormatOption,
-    OfferOption,
     OutputOption,
-    PriceOption,
-    RegionOption,
     Sources,
     examples,
-    filtered,
-    option,
+    filters,
+    taking,
 )
 from .output import say_all, say_notes, say_warnings, write
 
@@ -42,28 +38,12 @@ app = typer.Typer()
         "trueup cost catalog/reference_results.csv       # published tables",
     ),
 )
-@filtered
+@taking(chosen=filters, billing=Billing)
 def cost(
     sources: Sources = None,
     *,
     chosen: Selection,
-    region: RegionOption = None,
-    offer: OfferOption = None,
-    os_: Annotated[str, option("OS", "linux or windows.", "--os")] = "linux",
-    price: PriceOption = None,
-    as_size: AsSizeOption = None,
-    price_date: Annotated[
-        str | None, option("YYYY-MM-DD", "The newest price on or before this day.")
-    ] = None,
-    api_price: Annotated[
-        float | None,
-        option(
-            "US$", "What an API asks per million output tokens: how busy must the node be to match?"
-        ),
-    ] = None,
-    api_price_total: Annotated[
-        float | None, option("US$", "The same, per million tokens in total.")
-    ] = None,
+    billing: Billing,
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit 1 when a price is unknown.")
     ] = False,
@@ -78,25 +58,20 @@ def cost(
     from ..figures import cost as analysis
     from ..figures import published_tokens, tokens
     from ..figures.pooling import has_work
-    from ..figures.prices import Terms, read_prices
+    from ..figures.prices import read_prices
     from ..sheets import cost as cost_sheets
     from ..sheets import tokens as token_sheets
 
-    terms = Terms(region, offer, os_, price, as_size, price_date)
-    api = tokens.ApiPrices(api_price, api_price_total)
+    terms = billing.terms()
     loaded = load_results(sources, chosen)
+    api = billing.api(loaded)
     place = folder(catalog)
     prices = read_prices(place / "prices.csv")
     gpus = tokens.read_gpus(place / "vm_sizes.csv")
     serving = tokens.table(loaded, prices=prices, gpus=gpus, terms=terms, api=api)
     article = published_tokens.recompute(
-        loaded, prices=prices, gpus=gpus, price_date=price_date, api=api
+        loaded, prices=prices, gpus=gpus, price_date=terms.price_date, api=api
     )
-    if api.given and serving is None and article is None:
-        raise BadInput(
-            f"--api-price compares with records of {tokens.BENCHMARK}, and none of the"
-            f" {len(loaded.cases)} records is one"
-        )
     made: list[Sheet] = []
     unknown: list[str] = []
     serves = article is not None or (serving is not None and not serving.table.empty)

@@ -60,22 +60,6 @@ CatalogOption = Annotated[
         "FOLDER", "Folder of prices.csv; else TRUEUP_CATALOG, else the one built in.", "--catalog"
     ),
 ]
-RegionOption = Annotated[
-    str | None,
-    option("REGION", "Price in this region instead of the record's own: eastus."),
-]
-OfferOption = Annotated[
-    str | None,
-    option("OFFER", "payg, spot, lowpriority or 1y; else the record's own, else payg."),
-]
-PriceOption = Annotated[
-    float | None,
-    option("US$", "US$ an hour and node for all rows, instead of the catalog."),
-]
-AsSizeOption = Annotated[
-    str | None,
-    option("SIZE", "Price every row as this size, also records made off Azure."),
-]
 SizeOption = Annotated[
     str,
     option("SIZE", "The VM size, such as Standard_ND96asr_v4.", "--size"),
@@ -93,7 +77,7 @@ def _filter(metavar: str, about: str, *names: str, **more: Any) -> Any:
     return option(metavar, about, *names, rich_help_panel="Which records", **more)
 
 
-def _filters(
+def filters(
     *,
     node: Annotated[
         list[str] | None, _filter("NODE", "Of this node, or pattern ('h100-00*'); repeatable.")
@@ -127,22 +111,37 @@ def _filters(
     )
 
 
-def filtered(command: Callable[..., None]) -> Callable[..., None]:
-    """Gives a command the options of ``_filters`` in the place of its parameter ``chosen``, which
-    is then what they select."""
+Command = Callable[..., None]
 
-    @functools.wraps(command)
-    def with_filters(**given: Any) -> None:
-        taken = {name: given.pop(name) for name in options}
-        command(**given, chosen=_filters(**taken))
 
-    options = _parameters(_filters)
-    own = _parameters(command)
-    own.pop("chosen")
-    parameters = sorted([*own.values(), *options.values()], key=lambda one: one.kind)
-    with_filters.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    with_filters.__annotations__ = {one.name: one.annotation for one in parameters}
-    return with_filters
+def taking(**bundles: Callable[..., Any]) -> Callable[[Command], Command]:
+    """Gives a command the options of each bundle in the place of its parameter of that name, which
+    is then what the bundle makes of them."""
+
+    def decorate(command: Command) -> Command:
+        options = {name: _parameters(bundle) for name, bundle in bundles.items()}
+
+        @functools.wraps(command)
+        def bundled(**given: Any) -> None:
+            made = {
+                name: bundle(**{one: given.pop(one) for one in options[name]})
+                for name, bundle in bundles.items()
+            }
+            command(**given, **made)
+
+        parameters = [
+            parameter
+            for name, own in _parameters(command).items()
+            for parameter in (options[name].values() if name in options else [own])
+        ]
+        bundled.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        bundled.__annotations__ = {one.name: one.annotation for one in parameters}
+        return bundled
+
+    return decorate
+
+
+filtered = taking(chosen=filters)
 
 
 def _parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:

@@ -8,17 +8,15 @@ from typing import Annotated
 import typer
 
 from ..selection import Selection
+from .billing import Billing
 from .inputs import load_results
 from .options import (
-    AsSizeOption,
     CatalogOption,
-    OfferOption,
-    PriceOption,
-    RegionOption,
     Sources,
     examples,
-    filtered,
+    filters,
     option,
+    taking,
 )
 from .output import print_, say_notes
 
@@ -29,9 +27,10 @@ app = typer.Typer()
     epilog=examples(
         "trueup report",
         "trueup report results/20261120T091300Z-7c1e --output report --region eastus",
+        "trueup report --run last --offer spot --price-date 2026-06-18",
     )
 )
-@filtered
+@taking(chosen=filters, billing=Billing)
 def report(
     sources: Sources = None,
     *,
@@ -39,19 +38,16 @@ def report(
     output: Annotated[Path, option("FOLDER", "The folder to write.", "--output", "-o")] = Path(
         "report"
     ),
-    region: RegionOption = None,
-    offer: OfferOption = None,
-    price: PriceOption = None,
-    as_size: AsSizeOption = None,
+    billing: Billing,
     catalog: CatalogOption = None,
 ) -> None:
     """Write one self-contained HTML page, with its plots as PNG and its tables as CSV."""
     from ..catalog import folder
-    from ..figures.prices import Terms
     from ..report.publish import write_report
 
-    terms = Terms(region=region, offer=offer, price=price, as_size=as_size)
+    terms = billing.terms()
     loaded = load_results(sources, chosen)
-    page = write_report(loaded, output, catalog=folder(catalog), terms=terms)
+    api = billing.api(loaded)
+    page = write_report(loaded, output, catalog=folder(catalog), terms=terms, api=api)
     say_notes(loaded)
     print_(f"{page}\n")

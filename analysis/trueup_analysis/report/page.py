@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from ..figures.groups import Group
     from ..figures.health.expectations import Expectations
     from ..figures.scaling.tables import Series
-    from ..figures.tokens import TokenTable
+    from ..figures.tokens import ApiPrices, TokenTable
     from ..load import Loaded
     from ..sheets.sheet import Sheet
     from .health import NodeHealth
@@ -56,7 +56,13 @@ _STATE: Final = "node_state"
 _NAMED: Final = 3
 
 
-def gather(loaded: Loaded, *, catalog: Path | None = None, terms: Terms = OWN) -> Page:
+def gather(
+    loaded: Loaded,
+    *,
+    catalog: Path | None = None,
+    terms: Terms = OWN,
+    api: ApiPrices | None = None,
+) -> Page:
     """The whole report, ready to be rendered. Published results among the records are named as
     such.
 
@@ -75,7 +81,7 @@ def gather(loaded: Loaded, *, catalog: Path | None = None, terms: Terms = OWN) -
     judged = Judged(expected, read_sizes(place), _bad(health))
     found = _by_benchmark(groups(ok, expected))
     scaled = {name: _series(loaded, name, expected) for name in found}
-    billed = _billed(loaded, found, place, terms, expected)
+    billed = _billed(loaded, found, place, terms, api, expected)
     sections = [
         *(
             benchmark_section(members, judged, _more(members, ok, scaled[name], judged))
@@ -195,6 +201,7 @@ def _billed(
     found: Mapping[str, Sequence[Group]],
     place: Path,
     terms: Terms,
+    api: ApiPrices | None,
     expected: Expectations,
 ) -> _Billed:
     book = read_prices(place / "prices.csv")
@@ -203,7 +210,7 @@ def _billed(
         runs = cost.table(loaded, prices=book, terms=terms, expectations=expected)
     if tokens.BENCHMARK in found:
         gpus = tokens.read_gpus(place / "vm_sizes.csv")
-        serving = tokens.table(loaded, prices=book, gpus=gpus, terms=terms)
+        serving = tokens.table(loaded, prices=book, gpus=gpus, terms=terms, api=api)
     if serving is not None and serving.table.empty:
         serving = None
     return _Billed(runs, serving)

@@ -18,6 +18,7 @@ from .page import gather
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ..figures.tokens import ApiPrices
     from ..load import Loaded
     from ..render.html import Page
 
@@ -30,6 +31,7 @@ def write_report(
     *,
     catalog: Path | None = None,
     terms: Terms = OWN,
+    api: ApiPrices | None = None,
 ) -> Path:
     """Write index.html, plots/*.png, tables/*.csv and SHA256SUMS into ``output_dir``.
 
@@ -41,6 +43,7 @@ def write_report(
         catalog: the folder of prices.csv, vm_sizes.csv and reference_results.csv; the packaged one
             when None.
         terms: how its runs are priced.
+        api: prices of an API that vLLM's tokens are compared with.
 
     Returns:
         The path of index.html.
@@ -51,7 +54,7 @@ def write_report(
     """
     if output_dir.exists() and not output_dir.is_dir():
         raise BadInput(f"report folder {output_dir} is a file; name a folder")
-    page = gather(loaded, catalog=catalog, terms=terms)
+    page = gather(loaded, catalog=catalog, terms=terms, api=api)
     try:
         _publish(files(page), output_dir)
     except OSError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -316,3 +317,36 @@ def test_the_reader_tells_how_far_it_is(tmp_path: Path) -> None:
     records = [made.record(case=f"c{number}") for number in range(250)]
     load([made.write(tmp_path, records)], tell=told.append)
     assert told == [100, 200]
+
+
+def test_the_report_takes_every_option_of_the_cost_that_changes_a_figure(
+    run, tmp_path: Path
+) -> None:
+    taken = {
+        name: set(re.findall(r"--[a-z-]+", run(name, "--help").out.split("Examples")[0]))
+        for name in ("cost", "report")
+    }
+    assert taken["cost"] - taken["report"] == {"--format", "--strict"}
+    results = made.write(tmp_path / "results", [made.record(3600.0)])
+    tables = {}
+    for name, asked in {
+        "own": (),
+        "spot": ("--offer", "spot"),
+        "windows": ("--os", "windows"),
+        "then": ("--price-date", "2024-06-01"),
+        "given": ("--price", "1.25"),
+    }.items():
+        assert run("report", results, *asked, "-o", tmp_path / name).status == 0
+        assert run("cost", results, *asked, "-f", "csv", "-o", tmp_path / f"{name}.csv").status == 0
+        tables[name] = (tmp_path / name / "tables" / "cost.csv").read_text()
+        assert tables[name] == (tmp_path / f"{name}.csv").read_text()
+    assert len(set(tables.values())) == 5
+
+
+@pytest.mark.parametrize("command", ["cost", "report"])
+def test_a_price_of_an_api_needs_something_to_compare_with(
+    run, results: Path, tmp_path: Path, command: str
+) -> None:
+    done = run(command, results, "--api-price", "0.6", "-o", tmp_path / "out")
+    assert (done.status, done.out, (tmp_path / "out").exists()) == (1, "", False)
+    assert "none of the 4 records is one" in done.err

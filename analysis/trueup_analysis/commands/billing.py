@@ -1,0 +1,73 @@
+"""The options that say what an hour of a node costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+from trueup.errors import BadInput
+
+from .options import option
+
+if TYPE_CHECKING:
+    from ..figures.prices import Terms
+    from ..figures.tokens import ApiPrices
+    from ..load import Loaded
+
+
+@dataclass(frozen=True, kw_only=True)
+class Billing:
+    """What is priced how, as the options say it."""
+
+    region: Annotated[
+        str | None, option("REGION", "Price in this region instead of the record's own: eastus.")
+    ] = None
+    offer: Annotated[
+        str | None,
+        option("OFFER", "payg, spot, lowpriority or 1y; else the record's own, else payg."),
+    ] = None
+    os: Annotated[str, option("OS", "linux or windows.")] = "linux"
+    price: Annotated[
+        float | None, option("US$", "US$ an hour and node for all rows, instead of the catalog.")
+    ] = None
+    as_size: Annotated[
+        str | None,
+        option("SIZE", "Price every row as this size, also records made off Azure."),
+    ] = None
+    price_date: Annotated[
+        str | None, option("YYYY-MM-DD", "The newest price on or before this day.")
+    ] = None
+    api_price: Annotated[
+        float | None,
+        option(
+            "US$", "What an API asks per million output tokens: how busy must the node be to match?"
+        ),
+    ] = None
+    api_price_total: Annotated[
+        float | None, option("US$", "The same, per million tokens in total.")
+    ] = None
+
+    def terms(self) -> Terms:
+        """
+        Raises:
+            BadInput: a price that is not above zero, or no date.
+        """
+        from ..figures.prices import Terms
+
+        return Terms(self.region, self.offer, self.os, self.price, self.as_size, self.price_date)
+
+    def api(self, loaded: Loaded) -> ApiPrices:
+        """
+        Raises:
+            BadInput: a price that is not above zero, or no record to compare with it.
+        """
+        from ..figures.tokens import BENCHMARK, ApiPrices
+
+        asked = ApiPrices(self.api_price, self.api_price_total)
+        if asked.given and BENCHMARK not in loaded.values("benchmark"):
+            count = loaded.table.num_rows
+            raise BadInput(
+                f"--api-price compares with records of {BENCHMARK}, and none of the {count:,}"
+                " records is one"
+            )
+        return asked
