@@ -54,9 +54,13 @@ class MetricRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_.:-]+(>[A-Za-z0-9_.:-]+)?$")]
         | msgspec.UnsetType
     ) = msgspec.UNSET
-    statistic: Literal["median", "min", "max", "mean", "p99", "single"] | msgspec.UnsetType = (
-        msgspec.UNSET
-    )
+    statistic: (
+        Annotated[
+            str,
+            msgspec.Meta(pattern="^(median|min|max|mean|single|p[0-9]{1,3}([.][0-9]{1,6})?)$"),
+        ]
+        | msgspec.UnsetType
+    ) = msgspec.UNSET
     n: _Count | msgspec.UnsetType = msgspec.UNSET
 
 

@@ -90,6 +90,15 @@ def test_the_figures_of_a_real_output_are_read(name: str) -> None:
     )
 
 
+def test_every_percentile_of_a_real_output_is_a_figure() -> None:
+    reading = read(text("vllm/percentiles_90_95.txt"), source="x")
+    tails = {row["statistic"]: row["value"] for row in reading.rows if row["name"] == "ttft"}
+    ms = {"mean": 183195.28, "median": 150986.59, "p90": 464243.19, "p95": 496152.58}
+    assert tails == pytest.approx(
+        {key: value / 1e3 for key, value in ms.items()} | {"p99": 548.59956}
+    )
+
+
 @pytest.mark.parametrize("name", UNVERIFIED)
 def test_a_part_of_an_output_is_unverified(name: str) -> None:
     tool, metric, value, missing = UNVERIFIED[name]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from .. import units
 from .sheet import Column, Sheet
@@ -23,6 +23,9 @@ def reading(item: Reading) -> Sheet:
     return _reading(item, columns, rows)
 
 
+_STATISTICS: Final = ("median", "mean", "min", "max")
+
+
 def reading_for_people(item: Reading) -> Sheet:
     """One tool's output, one line a figure, in the field's units."""
     lines: dict[tuple[Any, ...], dict[str, Any]] = {}
@@ -40,11 +43,13 @@ def reading_for_people(item: Reading) -> Sheet:
             },
         )
         line[row.get("statistic") or "single"] = units.measure(row["value"], unit)
+    held = {str(row.get("statistic")) for row in item.rows}
+    percentiles = sorted(held - {"None", *_STATISTICS, "single"}, key=lambda name: float(name[1:]))
     columns = [
         Column("name", "figure", words=True),
         Column("message_bytes", "message\nbytes", units.count),
         Column("device", "device", words=True),
-        *(Column(key, key) for key in ("median", "mean", "min", "max", "p99")),
+        *(Column(key, key) for key in (*_STATISTICS, *percentiles)),
         Column("single", "value"),
         Column("unit", "unit", words=True),
         Column("n", "n", units.count),

@@ -37,7 +37,7 @@ def outliers(found: Iterable[Case]) -> list[Verdict]:
     """
     groups: dict[tuple[object, ...], list[tuple[Case, Figure]]] = defaultdict(list)
     for case, figure in _compared(found, 1):
-        if figure.statistic not in ("min", "max", "p99"):
+        if not str(figure.statistic).startswith(("min", "max", "p")):  # p: a percentile
             groups[(*_alike(case, figure), case.case, figure.statistic)].append((case, figure))
     verdicts = []
     for members in groups.values():

@@ -164,6 +164,7 @@ class VllmOutput:
         exact: the figures are not rounded.
         server: None without the driver.
         first_error: what the first failed request met, where that was printed.
+        peak_output_throughput, peak_requests: the most in any second, where that was counted.
     """
 
     completed: int
@@ -182,6 +183,8 @@ class VllmOutput:
     server: Optional[Server] = None
     first_error: Optional[str] = None
     in_one_piece: Optional[int] = None
+    peak_output_throughput: Optional[float] = None
+    peak_requests: Optional[float] = None
     parameters: Dict[str, str] = field(default_factory=dict)
     warnings: List[str] = field(default_factory=list)
 
@@ -192,8 +195,9 @@ class VllmOutput:
 
     def metrics(self) -> List[Metric]:
         """request_throughput, output_token_throughput, total_token_throughput, request_goodput
-        [1/s]; ttft, tpot, itl, e2el [s]; requests, tokens and answers_in_one_piece [1]; and of the
-        server kv_cache_usage, prefix_cache_hit_rate, requests_waiting, requests_running [1]."""
+        and peak_output_token_throughput [1/s]; ttft, tpot, itl, e2el [s], with each percentile that
+        was printed; requests, tokens, answers_in_one_piece and peak_concurrent_requests [1]; and of
+        the server kv_cache_usage, prefix_cache_hit_rate, requests_waiting, requests_running [1]."""
         n = self.completed
         rows = [
             Metric(name, value, "1/s", "higher", statistic="single", n=n)
@@ -202,13 +206,17 @@ class VllmOutput:
                 ("output_token_throughput", self.output_throughput),
                 ("total_token_throughput", self.total_throughput),
                 ("request_goodput", self.goodput),
+                ("peak_output_token_throughput", self.peak_output_throughput),
             )
             if value is not None
         ]
         for name, latency in self.latencies.items():
             picked = [("mean", latency.mean), ("median", latency.median)]
-            if 99.0 in latency.percentiles:
-                picked.append(("p99", latency.percentiles[99.0]))
+            picked += [
+                (f"p{percent:g}", value)
+                for percent, value in sorted(latency.percentiles.items())
+                if percent != 50  # the median, which it is compared with
+            ]
             rows += [
                 Metric(name, value, "s", "lower", statistic=statistic, n=n)
                 for statistic, value in picked
@@ -219,6 +227,7 @@ class VllmOutput:
             ("input_tokens", self.input_tokens, "none"),
             ("output_tokens", self.output_tokens, "none"),
             ("answers_in_one_piece", self.in_one_piece, "lower"),
+            ("peak_concurrent_requests", self.peak_requests, "none"),
         ):
             if count is not None:
                 rows.append(Metric(name, float(count), "1", better, statistic="single", n=1))
@@ -339,6 +348,8 @@ class _Figures:
             latencies=self._latencies(completed, tokens[1], duration),
             exact=not self._slack,
             in_one_piece=self._in_one_piece,
+            peak_output_throughput=self._peak("max_output_tokens_per_s"),
+            peak_requests=self._peak("max_concurrent_requests"),
             parameters={
                 key: str(figures[key]) for key in _PARAMETERS if figures.get(key) is not None
             },
@@ -359,6 +370,9 @@ class _Figures:
         if not math.isfinite(value) or value < 0:
             self.refuse(f"{key} {value!r} is not a positive number", key)
         return float(value)
+
+    def _peak(self, key: str) -> Optional[float]:
+        return None if self.figures.get(key) is None else self._number(key)
 
     def _failed(self, completed: int) -> Optional[int]:
         """Failed requests; of an older result that does not count them, from what was asked for."""
@@ -612,6 +626,8 @@ class _Table(_Figures):
             opened = re.fullmatch(r"-{2,}([A-Z][^-].*?[^-])-{2,}", line.strip())
             if opened:
                 section = self._open(section, opened.group(1), line)
+                if section in _OTHERS:
+                    self.warnings.append(f"the rows below {section!r} are not kept")
             elif section in _OTHERS:
                 if not (
                     _ROW.fullmatch(line.strip())
@@ -679,6 +695,8 @@ class _Table(_Figures):
             raise line.error(f"{key} {text!r} is not a count")
         if not whole and not re.fullmatch(r"\d+\.\d\d", text):
             raise line.error(f"{key} {text!r} is not a positive number with two decimals")
+        if key == "rtfx":
+            self.warnings.append(f"the row {line.strip()!r} is not kept")
         self._places[key] = line
         self._read_figures[key] = int(text) if whole else float(text)
 
