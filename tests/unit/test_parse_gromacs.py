@@ -139,6 +139,7 @@ test_damaged_output_is_refused = refuses(
     (load("md_blown_up.log"), "Kinetic En. is -nan: the simulation blew up (line"),
     (load("driver_no_gpu.txt"), "mdrun ended with an error: "),
     (PLAIN + PLAIN, "two runs in one log"),
+    ((PLAIN + PLAIN).replace("2022.5-Debian_2022.5_2", "5.0.4"), "5.0.4 is older than 2018"),
     (PLAIN[:-20], "no line 'Finished mdrun on rank 0'"),
     (changed(PLAIN, "^Finished mdrun.*\n", ""), "no line 'Finished mdrun on rank 0'"),
     (changed(PLAIN, "^Started mdrun.*\n", ""), "no line 'Started mdrun on rank 0'"),

@@ -94,6 +94,28 @@ def test_both_ends_in_one_stream_count_once(name: str) -> None:
     assert values(TEXTS[name]) == [("ib_write_bandwidth", 0.0452e9, 4096, "rxe0", "single")]
 
 
+def by_blocks(order: str, client: str, server: str) -> str:
+    """Both ends in one stream: c and s are the next block of each, between lines of dashes."""
+    ends = {"c": iter(client.split(DASHES)[1:-1]), "s": iter(server.split(DASHES)[1:-1])}
+    return "waits\n" + DASHES + DASHES.join(next(ends[end]) for end in order) + DASHES + DASHES
+
+
+@pytest.mark.parametrize("order", ["scscsc", "sccssc", "csscsc", "cssccs", "scccss"])
+@pytest.mark.parametrize("name", ["client", "all"])
+def test_both_ends_in_one_stream_by_blocks(name: str, order: str) -> None:
+    if name == "all":
+        client, _, server = TEXTS["write_bw_all"].replace("[client]\n", "").partition("[server]\n")
+    else:
+        # The ends may be on other devices.
+        client, server = CLIENT, SERVER.replace("mlx5_ib0", "mlx5_ib7")
+    text = by_blocks(order, client, server)
+    assert values(text) == values(client)
+    assert parse_ib(text).ends == ("client", "server")
+    last = r"(?m)^( 1048576 +)5000" if name == "client" else r"(?m)^( 8388608 +)5000"
+    with pytest.raises(ParseError, match="contradict each other"):
+        parse_ib(changed(text, last, r"\g<1>5001"))
+
+
 @pytest.mark.parametrize("name", ["send_lat_loopback", "send_lat_two_ends"])
 def test_of_a_latency_the_clients_figures_count(name: str) -> None:
     expected = {"median": 1.78, "mean": 1.79, "min": 1.71, "max": 6.93, "p99": 1.95}

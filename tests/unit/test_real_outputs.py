@@ -65,8 +65,7 @@ REFUSED = {
     "devito/elastic_notebook.txt": "no line 'Operator `Forward` ran in ... s'",
     "devito/faq_fragment.txt": "no line 'Operator `Forward` ran in ... s'",
     "gromacs/gromacs_2021_1_cut.log": "no averages: the log is cut off or damaged",
-    # Right to refuse, for it is older than what is supported; the reason is a false one.
-    "gromacs/gromacs_5_0_4.log": "two runs in one log",
+    "gromacs/gromacs_5_0_4.log": "GROMACS 5.0.4 is older than 2018",
     "hpl/edited_one_test_twice.txt": "HPL counts 1 passed and 0 failed tests, the table holds 2",
     "ib/run_infinitely_cut.txt": "no closing line of dashes below the last row: cut off",
     "nccl/fork_4090.txt": "the row has 7 columns and its header 11",

@@ -322,14 +322,18 @@ class _Reader:
 
     def _version(self) -> str:
         programs = self._all(_PROGRAM)
+        for line, match in [*self._all(_VERSION), *programs]:
+            if not re.match(r"20(?:1[89]|[2-9]\d)\b", match.group(1)):
+                raise line.error(
+                    f"GROMACS {match.group(1)} is older than 2018, the first that is understood"
+                )
+        # Before 2018 a log says it twice.
         if len(programs) > 1:
             raise programs[1][0].error("a second log begins here: two runs in one log")
         line, match = self._next(_VERSION, "line 'GROMACS version:'")
         version = match.group(1)
         if programs and programs[0][1].group(1) != version:
             raise line.error(f"version {version}, and {programs[0][1].group(1)} in the title")
-        if not re.match(r"20(?:1[89]|[2-9]\d)\b", version):
-            raise line.error(f"GROMACS {version} is older than 2018, the first that is understood")
         return version
 
     def _build(self) -> Dict[str, str]:

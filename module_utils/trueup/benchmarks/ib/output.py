@@ -5,7 +5,7 @@ dashes. Read are
 
 - one end alone, client or server;
 - both ends under the labels ``[client]`` and ``[server]``, as the module ib_bench keeps them;
-- both ends in one stream, one after the other or line by line.
+- both ends in one stream, one after the other, block by block or line by line.
 
 A bandwidth test is measured by the client, which sends its figures to the server: both print the
 same, and it counts once. The server prints the last size only. A latency test is measured by both,
@@ -267,7 +267,49 @@ def _ends(side: str, lines: Sequence[Line]) -> List[_End]:
     cut = _cut(lines, banners)
     if cut is not None:
         return [_read("", lines[:cut]), _read("", lines[cut:])]
+    apart = _blocks(lines)
+    if apart is not None:
+        return [_read("", end) for end in apart]
     return _mixed(_read("", lines, mixed=True))
+
+
+def _blocks(lines: Sequence[Line]) -> Optional[List[List[Line]]]:
+    """The lines of each end where both are in one stream and no block is mixed, else None.
+
+    Dashes part the blocks: banner with settings, addresses, table. A bandwidth test's client prints
+    all sizes, its server the last: the longer table is the client's. Of equally long ones, and of
+    addresses, it does not matter whose they are.
+    """
+    parts: List[List[Line]] = [[]]
+    for line in lines:
+        if _DASHES.fullmatch(line):
+            parts.append([line])
+        else:
+            parts[-1].append(line)
+    banners = [part for part in parts if any(_banner(line) for line in part)]
+    tables = [part for part in parts if any(_HEADER_START.match(line) for line in part)]
+    if len(banners) != 2 or len(tables) != 2 or _banner_kind(banners[0]) != "BW":
+        return None
+    if parts.index(banners[1]) > parts.index(tables[0]):
+        return None
+    # Each table's closing line; what else stands between is told by no block of its own.
+    if any(not _DASHES.fullmatch(part[0]) for part in (*banners, *tables)) or parts[-1] in tables:
+        return None
+    banners.sort(key=lambda part: not any(line.strip().startswith("TX depth") for line in part))
+    tables.sort(key=len, reverse=True)
+    others = [part for part in parts if part not in banners and part not in tables]
+    dash = next(part[0] for part in parts if _DASHES.fullmatch(part[0]))
+    ends = []
+    for place, (banner, table) in enumerate(zip(banners, tables)):
+        rest = [line for part in others for line in part] if place else []
+        ends.append([*rest, *banner, *table, Line(dash, table[-1].number + 1)])
+    return ends
+
+
+def _banner_kind(part: Sequence[Line]) -> str:
+    """BW or Latency, where the part holds one banner."""
+    kinds = [found[2] for found in map(_banner, part) if found]
+    return kinds[0] if len(kinds) == 1 else ""
 
 
 def _cut(lines: Sequence[Line], banners: Sequence[int]) -> Optional[int]:
