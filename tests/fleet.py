@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator, Mapping
 
-__all__ = ["FAULTS", "NOISY_PAIR", "SIZE", "fleet", "node"]
+__all__ = ["COUNTERS", "FAULTS", "NOISY_PAIR", "SIZE", "fleet", "node"]
 
 SIZE = "Standard_ND96isr_H100_v5"
 RUN_ID = "20261120T091300Z-7c1e"
@@ -27,6 +27,11 @@ FAULTS = {
 # Both are fast with all others.
 NOISY_PAIR = (8, 9)
 _ROUNDS = 5
+# What a healthy GPU counts none of.
+COUNTERS = (
+    *("ecc_sram_corrected", "ecc_sram_uncorrected", "ecc_dram_corrected", "ecc_dram_uncorrected"),
+    *("rows_remapped_uncorrectable", "row_remap_pending", "row_remap_failures", "nvlinks_inactive"),
+)
 # Bus bandwidth of a node in which one GPU's NVLink is bad, byte/s.
 _SLOW_RING = 236e9
 
@@ -85,6 +90,11 @@ def _alone(
         state.append(
             _row("link_rate", 200e9 if slow else 400e9, "bit/s", "none", device=f"mlx5_ib{nic}")
         )
+    state += [
+        _row(counter, 0, "1", "none", device=f"gpu{gpu}")
+        for gpu in range(8)
+        for counter in COUNTERS
+    ]
     yield _record(number, "node_state", "state", state, software={"nvidia_driver": driver}, gpus=8)
     yield _record(
         number,

@@ -19,6 +19,7 @@ from trueup.record import SCHEMA
 from . import packed
 from .packed import canonical
 from .published import read_published
+from .selection import in_order
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -233,7 +234,12 @@ class Loaded:
 _IDENTITY = ["run_id", "benchmark", "case", "nodes", "started_at", "duration_seconds"]
 
 
-def load(sources: Sequence[Path], tell: Callable[[int], None] | None = None) -> Loaded:
+def load(
+    sources: Sequence[Path],
+    tell: Callable[[int], None] | None = None,
+    *,
+    may_be_empty: bool = False,
+) -> Loaded:
     """Read results folders, run folders, record files, packed Parquet files, fact caches,
     reference_results.csv.
 
@@ -242,6 +248,7 @@ def load(sources: Sequence[Path], tell: Callable[[int], None] | None = None) -> 
 
     Args:
         tell: called now and then with the number of files so far.
+        may_be_empty: whether manifests without any record are an answer: they measured nothing.
 
     Raises:
         BadInput: a source does not exist or is of no known kind, or no source holds any record.
@@ -249,7 +256,7 @@ def load(sources: Sequence[Path], tell: Callable[[int], None] | None = None) -> 
     reader = _Reader(tell)
     for source in sources:
         reader.read(Path(source))
-    return reader.finish([str(source) for source in sources])
+    return reader.finish([str(source) for source in sources], may_be_empty=may_be_empty)
 
 
 def pack(loaded: Loaded, path: Path) -> None:
@@ -325,12 +332,12 @@ class _Reader:
         else:
             self._read_file(str(source), fact_cache="unknown")
 
-    def finish(self, names: list[str]) -> Loaded:
+    def finish(self, names: list[str], *, may_be_empty: bool = False) -> Loaded:
         self._flush()
         tables = [table for table in self._tables if table.num_rows]
-        if not tables:
+        if not tables and not (may_be_empty and self.runs):
             self._refuse_nothing(names)
-        table = packed.join(tables)
+        table = packed.join(tables) if tables else packed.from_lines([])
         # A packed file alone holds nothing twice, and looking costs a third of a second in 100,000.
         if len(tables) > 1 or not self._packed:
             table = self._once(table)
@@ -338,7 +345,7 @@ class _Reader:
         return Loaded(
             table=table,
             excluded=self.excluded,
-            runs=sorted(runs.values(), key=lambda run: (run.get("count", 0), str(run["run_id"]))),
+            runs=[runs[run_id] for run_id in in_order((), runs.values())],
             notes=self.notes,
         )
 

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final
 
 from trueup.errors import BadInput
@@ -13,9 +14,9 @@ from trueup.errors import BadInput
 from .words import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from .load import Loaded
+    from .load import Excluded, Loaded
 
 LAST: Final = "last"
 _SPAN: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?) *([smhdw])")
@@ -63,20 +64,41 @@ def moment(text: str, now: datetime) -> datetime:
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
-def place_of(run_id: str, manifests: Mapping[str, Mapping[str, Any]]) -> tuple[int, str]:
-    """Where a run stands in the order in which runs began: by the count in its manifest; those
-    without one before these, by their ids, which begin with a time.
-    """
-    return int(manifests.get(run_id, {}).get("count", 0)), run_id
-
-
 def run_ids(loaded: Loaded) -> list[str]:
-    """The runs that have a record or a manifest, in the order in which they began."""
-    manifests = {str(run["run_id"]): run for run in loaded.runs}
+    """The runs that have a record or a manifest, also one that cannot be read, in the order in
+    which they began.
+    """
     places = zip(loaded.values("run_id"), loaded.values("started_at"), strict=True)
     # What was published has a run_id of its own and no time.
-    found = {run_id for run_id, begun in places if begun is not None}
-    return sorted(found.union(manifests), key=lambda run_id: place_of(run_id, manifests))
+    found = {run_id for run_id, begun in places if begun is not None} | set(broken_runs(loaded))
+    return in_order(found, loaded.runs)
+
+
+def in_order(run_ids: Iterable[str], manifests: Iterable[Mapping[str, Any]]) -> list[str]:
+    """These runs and those of the manifests in the order in which they began: as the counts of the
+    manifests say. A run without a count stands behind those with an earlier id, which is a time.
+    """
+    counts = {str(run["run_id"]): int(run.get("count", 0)) for run in manifests}
+    counted = sorted((run_id, count) for run_id, count in counts.items() if count)
+
+    def place(run_id: str) -> tuple[int, bool, str]:
+        count = counts.get(run_id, 0)
+        before = (number for earlier, number in counted if earlier < run_id)
+        return count or max(before, default=0), not count, run_id
+
+    return sorted(counts.keys() | set(run_ids), key=place)
+
+
+def broken_runs(loaded: Loaded) -> dict[str, str]:
+    """The runs whose manifest cannot be read, by their folders' names, each with the reason."""
+    named = ((run_of_manifest(item), item.reason) for item in loaded.excluded)
+    return {run_id: reason for run_id, reason in named if run_id is not None}
+
+
+def run_of_manifest(item: Excluded) -> str | None:
+    """The run whose manifest it is, by the name of its folder; None where it is another file."""
+    path = PurePath(item.path)
+    return path.parent.name if path.name == "run.json" else None
 
 
 def find_run(word: str, known: Sequence[str]) -> str:

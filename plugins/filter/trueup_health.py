@@ -14,7 +14,8 @@ name: trueup_health
 short_description: Verdicts of C(trueup health), for plays
 description:
   - C(trueup_verdict) takes the JSON of C(trueup health), a node's name and the benchmarks that were
-    to be measured on it, and returns its C(verdict), its C(findings) and what is C(unmeasured).
+    to be measured on it, and returns its C(verdict), its C(findings), what is C(unmeasured) and
+    whether it C(ends) there; with C(later) what was not measured ends no node.
   - C(trueup_health_findings) takes the same JSON and returns the findings on all nodes.
   - C(trueup_slurm_update) takes what Slurm shows of a node, its verdict and its name in Slurm, and
     returns the arguments of the C(scontrol) that is due.

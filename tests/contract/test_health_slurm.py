@@ -65,7 +65,11 @@ def _calls(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     for node, (shown, rows, _) in NODES.items():
         (folder / "shown" / node).write_text(shown)
         judged = [{"node": node, **each} for each in rows]
-        hosts[node] = {"trueup_health": {"stdout": json.dumps({"tables": [{"rows": judged}]})}}
+        hosts[node] = {
+            "trueup_health": {
+                "stdout": json.dumps({"tables": [{"rows": judged, "sentence": "judged"}]})
+            }
+        }
     play = [
         {
             "hosts": "all",

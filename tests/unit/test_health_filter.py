@@ -20,6 +20,7 @@ TOLD = json.dumps(
     {
         "tables": [
             {
+                "sentence": "2 of 6 nodes judged; 1 failed",
                 "rows": [
                     row(
                         "n1",
@@ -35,9 +36,17 @@ TOLD = json.dumps(
                     row("n2", "no verdict"),
                     row("n2", "pass"),
                     row("n3", "no verdict"),
-                    row("n4", "not measured", reason="time limit"),
+                    row(
+                        "n4",
+                        "not measured",
+                        reason="time limit",
+                        measured_at="2026-11-20T09:13:00Z",
+                    ),
+                    row("n7", "not measured", benchmark="ib", reason="left out of the run"),
+                    row("n7", "pass"),
+                    row("n8", "not measured", benchmark="run", reason="unreachable"),
                     row("n5+n6", "fail", reason="look at the way between them"),
-                ]
+                ],
             }
         ]
     }
@@ -51,6 +60,9 @@ TOLD = json.dumps(
         ("n2", "pass"),
         ("n3", "no verdict"),
         ("n4", "not measured"),
+        # Nobody planned it here.
+        ("n7", "pass"),
+        ("n8", "not measured"),
         # Of a slow pair neither is to blame.
         ("n5", "no verdict"),
         ("n9", "no verdict"),
@@ -64,12 +76,16 @@ def test_each_sentence_has_figures_unit_and_code() -> None:
     assert findings(TOLD) == [
         "n1: fail: copies on gpu3 is 2e+10 byte/s, expected at least 4.8e+10 byte/s [NHC2020].",
         "n4: not measured: copies (time limit).",
+        "n7: not measured: copies (left out of the run).",
+        "n8: not measured: copies (unreachable).",
         "n5+n6: fail: copies (look at the way between them).",
+        "2 of 6 nodes judged; 1 failed.",
     ]
     assert node_verdict(TOLD, "n4", [])["findings"] == ["n4: not measured: copies (time limit)."]
     assert node_verdict(TOLD, "n2", [])["findings"] == []
-    well = json.dumps({"tables": [{"rows": [row("n2", "pass")]}]})
-    assert findings(well) == ["Nothing is wrong with what could be judged."]
+    said = "1 of 1 node judged: nothing is wrong"
+    well = json.dumps({"tables": [{"rows": [row("n2", "pass")], "sentence": said}]})
+    assert findings(well) == [f"{said}."]
 
 
 def test_what_is_not_its_json_is_refused() -> None:
@@ -83,6 +99,24 @@ def test_what_was_planned_and_not_measured_is_unmeasured() -> None:
     assert node_verdict(TOLD, "n2", ["gpu_copy", "nccl"])["unmeasured"] == ["nccl"]
     # A record that failed measured nothing.
     assert node_verdict(TOLD, "n4", ["gpu_copy"])["unmeasured"] == ["gpu_copy"]
+
+
+@pytest.mark.parametrize(
+    ("node", "planned", "later", "ends"),
+    [
+        ("n1", [], True, True),
+        ("n2", [], False, False),
+        ("n4", ["gpu_copy"], False, True),
+        # site.yml goes on, and fails at its end.
+        ("n4", ["gpu_copy"], True, False),
+        ("n7", ["gpu_copy"], False, False),
+        ("n7", ["gpu_copy", "ib"], False, True),
+    ],
+)
+def test_a_node_ends_that_fails_or_could_not_be_measured(
+    node: str, planned: list[str], *, later: bool, ends: bool
+) -> None:
+    assert node_verdict(TOLD, node, planned, later=later)["ends"] == ends
 
 
 IDLE = "NodeName=n1 State=IDLE CPUTot=96"

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from trueup.errors import TrueupError
 
 from ..selection import Selection
-from .inputs import expectations_for, load_results
+from .inputs import expectations_for
+from .judged import judged, nodes_of
 from .options import CatalogOption, Format, OutputOption, Sources, examples, filtered, option
 from .output import put, say, say_notes, write
+
+if TYPE_CHECKING:
+    from ..figures.health.examine import Health
 
 app = typer.Typer()
 
@@ -29,23 +35,42 @@ class HealthFormat(str, Enum):
 @app.command(
     short_help="What healthy nodes reach, node by node: pass, warn, fail or no verdict.",
     epilog=examples(
-        "trueup health",
-        "trueup health results/20261120T091300Z-7c1e --all",
+        "trueup health                                 # the last run in results/",
+        "trueup health --max-age 26h                   # what was measured since yesterday",
+        "trueup health --nodes inventories/mine        # and who of these is missing",
+        "trueup health results/20261120T091300Z-7c1e --passes",
         "trueup health --as-size Standard_ND96isr_H100_v5 one-record.json",
+        "trueup health --expectations ours.yml         # what this site expects",
         "trueup health --format junit --output health.xml",
         "trueup health --format prometheus -o /var/lib/node_exporter/trueup.prom",
         "trueup health --require nccl --require ib     # without them: exit 2",
     )
-    + "\n\nExit status: 0 all that was judged passes, warnings included; 1 a failure, or a known"
-    " error; 2 something could not be measured, or nothing could be judged; 64 wrong usage.",
+    + "\n\nExit status: 0 all that was expected was judged and passes, warnings included; 1 a"
+    " failure; 2 something expected was not measured, or nothing could be judged, with the reason;"
+    " 64 wrong usage.",
 )
 @filtered
 def health(
     sources: Sources = None,
     *,
     chosen: Selection,
-    everything: Annotated[
-        bool, typer.Option("--all", help="Show passes too, however many nodes there are.")
+    every_run: Annotated[
+        bool, typer.Option("--all", help="Every run, not the last one: the newest of each figure.")
+    ] = False,
+    max_age: Annotated[
+        str | None,
+        option("SPAN", "Every run, and no figure older than this: 26h, 7d.", "--max-age"),
+    ] = None,
+    nodes: Annotated[
+        Path | None,
+        option(
+            "FILE",
+            "Whom to expect beside whom run.json names: a file of one name a line, or an"
+            " inventory of Ansible.",
+        ),
+    ] = None,
+    passes: Annotated[
+        bool, typer.Option("--passes", help="Show passes too, however many nodes there are.")
     ] = False,
     as_size: Annotated[
         str | None, option("SIZE", "Judge every record as measured on this size.")
@@ -53,6 +78,16 @@ def health(
     require: Annotated[
         list[str] | None,
         option("BENCHMARK", "Every node must have a record of it; may be repeated."),
+    ] = None,
+    own: Annotated[
+        Path | None,
+        option(
+            "FILE",
+            "Expectations of your own, laid out as the catalog's, in the place of what that says"
+            " of the same figures; else TRUEUP_EXPECTATIONS.",
+            "--expectations",
+            envvar="TRUEUP_EXPECTATIONS",
+        ),
     ] = None,
     catalog: CatalogOption = None,
     format_: Annotated[
@@ -68,15 +103,42 @@ def health(
 ) -> None:
     """Each figure against what its VM size must reach (catalog/expectations.yml), at the message
     size that the source names; then the nodes of one size beside each other, and pairs of nodes
-    reduced to whom they blame."""
+    reduced to whom they blame. The last run is judged; what a size must have, and an expected node
+    has not, is "not measured", with the reason."""
     from ..figures.health import verdicts
     from ..figures.health.examine import examine
+    from ..figures.health.required import roster
+
+    try:
+        loaded, whole = judged(sources, chosen, every_run=every_run, max_age=max_age)
+        expected = expectations_for(as_size, catalog, own)
+        cases = verdicts.cases(loaded, as_size=as_size)
+        listed = None if nodes is None else nodes_of(nodes)
+        # Of some outcomes, nobody can say who is missing.
+        known = whole and not chosen.outcomes
+        found = examine(
+            cases,
+            expected.only(chosen.benchmarks) if chosen.benchmarks else expected,
+            expected=roster(loaded, cases, listed) if known or listed else None,
+            required=require or [],
+        )
+    except TrueupError as error:
+        # 1 would say that a node failed.
+        say(f"trueup: error: {error}")
+        raise typer.Exit(2) from error
+    _write(found, format_, output, passes=passes)
+    say_notes(loaded)
+    say(f"{found.sentence}.")
+    if found.blamed:
+        say(f"fail: {', '.join(found.blamed)}")
+    if found.status:
+        raise typer.Exit(found.status)
+
+
+def _write(found: Health, format_: HealthFormat, output: Path | None, *, passes: bool) -> None:
     from ..render import junit, prometheus
     from ..sheets import health as health_sheets
 
-    loaded = load_results(sources, chosen)
-    expected = expectations_for(as_size, catalog)
-    found = examine(verdicts.cases(loaded, as_size=as_size), expected, required=require or [])
     if format_ is HealthFormat.junit:
         put(junit.render(found), output)
     elif format_ is HealthFormat.prometheus:
@@ -87,11 +149,6 @@ def health(
         sheet = (
             health_sheets.data(found)
             if for_programs
-            else health_sheets.health(found, everything=everything)
+            else health_sheets.health(found, everything=passes)
         )
         write([sheet], form, output)
-    say_notes(loaded)
-    if found.blamed:
-        say(f"fail: {', '.join(found.blamed)}")
-    if found.status:
-        raise typer.Exit(found.status)

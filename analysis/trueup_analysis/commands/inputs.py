@@ -25,15 +25,23 @@ RESULTS = Path("results")
 
 def load_results(sources: Sequence[Path] | None, chosen: Selection | None = None) -> Loaded:
     """The records of the sources, or of ``results/``; of these the chosen ones."""
-    from ..load import load
     from ..selection import select
 
+    loaded = load_all(list(sources) if sources else [RESULTS])
+    return loaded if chosen is None else select(loaded, chosen)
+
+
+def load_all(sources: Sequence[Path], *, may_be_empty: bool = False) -> Loaded:
+    """All records of the sources."""
+    from ..load import load
+
     loaded = load(
-        list(sources) if sources else [RESULTS],
+        sources,
         tell=lambda files: PROGRESS.step(f"reading records: {files:,} files"),
+        may_be_empty=may_be_empty,
     )
     PROGRESS.step(f"working on {loaded.table.num_rows:,} records")
-    return loaded if chosen is None else select(loaded, chosen)
+    return loaded
 
 
 def read_bytes(name: str) -> bytes:
@@ -56,8 +64,10 @@ def read_output(name: str, tool: str | None) -> Reading:
     return read.read(text, source=source, tool=tool, above=above)
 
 
-def expectations_for(size: str | None, catalog: Path | None) -> Expectations:
-    """What the catalog expects.
+def expectations_for(
+    size: str | None, catalog: Path | None, own: Path | None = None
+) -> Expectations:
+    """What the catalog expects, and a site's own file in its place where both speak of a figure.
 
     Raises:
         BadInput: nothing of that size.
@@ -66,6 +76,8 @@ def expectations_for(size: str | None, catalog: Path | None) -> Expectations:
     from ..figures.health import expectations
 
     expected = expectations.read(find("expectations.yml", catalog))
+    if own is not None:
+        expected = expected.with_own(expectations.read(own))
     if size is not None and not expected.knows(size):
         raise BadInput(f"size {size} has no expectations{did_you_mean(size, expected.sizes)}")
     return expected

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from ..selection import place_of
+from ..selection import in_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+# Of a benchmark that nobody meant to run.
+LEFT_OUT: Final = "left out of the run"
 # What Ansible calls the controller where no inventory lists it.
 _CONTROLLER: Final = "localhost"
 
@@ -47,16 +49,15 @@ def expected_nodes(
     manifests = {str(run["run_id"]): run for run in runs}
     recorded = set(measured)
     meant = {(run_id, name) for run_id, run in manifests.items() for name in _meant(run)}
+    order = in_order((run_id for run_id, _ in recorded), runs)
+    place = {run_id: number for number, run_id in enumerate(order)}
     newest = {
-        name: run_id
-        for run_id, name in sorted(
-            meant | recorded, key=lambda pair: (place_of(pair[0], manifests), pair)
-        )
+        name: run_id for run_id, name in sorted(meant | recorded, key=lambda pair: place[pair[0]])
     }
     found = []
     for name, run_id in sorted(newest.items()):
         present = (run_id, name) in recorded
-        why = None if present else _why(name, manifests[run_id])
+        why = None if present else why_missing(name, manifests[run_id])
         found.append(ExpectedNode(name, run_id, present, why))
     return found
 
@@ -79,14 +80,19 @@ def _skipped(run: Mapping[str, Any]) -> list[Mapping[str, str]]:
     return run.get("skipped") or []
 
 
-def _why(name: str, run: Mapping[str, Any]) -> str:
+def why_missing(name: str, run: Mapping[str, Any], benchmark: str | None = None) -> str:
+    """Why a run has no record of a node, or none of one benchmark of it that was measured with
+    others.
+    """
     tally = (run.get("hosts") or {}).get(name) or {}
     where = (run.get("failed_in") or {}).get(name)
     skipped = [
         f"{step.get('what', 'unknown')}: {step.get('why', 'unknown')}"
         for step in _skipped(run)
-        if step.get("node") == name
+        if step.get("node") == name and benchmark in (None, step.get("what"))
     ]
+    if benchmark is not None and skipped:
+        return f"skipped: {'; '.join(skipped)}"
     if tally.get("unreachable"):
         return "unreachable"
     if where:
@@ -97,4 +103,4 @@ def _why(name: str, run: Mapping[str, Any]) -> str:
         return "the run did not finish"
     if skipped:
         return f"skipped: {'; '.join(skipped)}"
-    return "no record, and run.json does not say why"
+    return "no record, and run.json does not say why" if benchmark is None else LEFT_OUT

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from markupsafe import Markup
 
+from ..figures.health.required import NO_RECORD
 from ..figures.health.verdicts import WORST_FIRST
 from ..figures.views import names_of
 from ..render.html import Part, Section
@@ -113,6 +114,8 @@ def health_section(found: NodeHealth) -> Section:
         [item for item in verdicts if item.verdict == word]
         for word in ("fail", "not measured", "warn")
     )
+    # Whoever has no record at all stands in a table of its own.
+    unmeasured = [item for item in unmeasured if item.what != NO_RECORD]
     parts = [Part(drawn=_strip(found), paragraphs=_paragraphs(found))]
     if failures:
         nodes = len({node for item in failures for node in item.nodes})
@@ -222,11 +225,12 @@ def _map(found: NodeHealth) -> Markup:
     order = sorted(rows, key=lambda check: (_worst(rows[check]), check))
     absent = {node.name for node in found.missing}
     if absent:
-        rows["any record"] = {
+        rows[NO_RECORD] = {
             number: "not measured" if node in absent else "pass"
             for number, node in enumerate(nodes)
         }
-        order.append("any record")
+        if NO_RECORD not in order:
+            order.append(NO_RECORD)
     cell = (_WIDTH - _LABELS) / max(len(nodes), 1)
     named = len(nodes) <= _NAMES_SHOWN
     top = _HEADS

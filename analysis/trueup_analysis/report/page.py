@@ -10,10 +10,10 @@ from trueup.errors import BadInput
 from ..cases import read_cases
 from ..catalog import find, folder
 from ..figures import cost, tokens
-from ..figures.expected_nodes import expected_nodes
 from ..figures.groups import groups
 from ..figures.health import expectations
 from ..figures.health.examine import examine
+from ..figures.health.required import roster
 from ..figures.health.verdicts import latest
 from ..figures.pooling import has_work
 from ..figures.prices import OWN, Terms, read_prices
@@ -21,6 +21,7 @@ from ..figures.scaling.tables import series
 from ..figures.sizes import read_sizes
 from ..figures.views import names_of, views
 from ..render.html import UNKNOWN, Page, Part, Section
+from ..selection import run_ids
 from ..sheets import cost as cost_sheets
 from ..sheets import tokens as token_sheets
 from ..units import plural
@@ -113,8 +114,10 @@ def _health(loaded: Loaded, ours: Sequence[Case], expected: Expectations) -> Nod
     """The verdicts on our records; None where all that was read is published."""
     if not ours:
         return None
-    pairs = [(case.run_id, node) for case in ours for node in case.nodes]
-    return node_health(examine(latest(ours), expected), expected_nodes(loaded.runs, pairs))
+    meant = roster(loaded, ours)
+    return node_health(
+        examine(latest(ours, run_ids(loaded)), expected, expected=meant), meant.nodes
+    )
 
 
 def _bad(health: NodeHealth | None) -> frozenset[tuple[str, str]]:

@@ -29,9 +29,9 @@ def health(found: Health, *, everything: bool) -> Sheet:
     if everything or len(found.nodes) <= _FEW_NODES:
         return verdicts(found.verdicts, title)
     shown = [item for item in found.verdicts if item.verdict not in ("pass", "no verdict")]
-    notes = ["Passes are not shown; --all shows them."]
+    notes = ["Passes are not shown; --passes shows them."]
     if unjudged := found.counts["no verdict"]:
-        notes.append(f"{units.plural(unjudged, 'figure')} without a verdict; --all says why.")
+        notes.append(f"{units.plural(unjudged, 'figure')} without a verdict; --passes says why.")
     return verdicts(shown, title, notes)
 
 
@@ -71,13 +71,19 @@ def data(found: Health) -> Sheet:
     columns = [
         *("node", "vm_size", "verdict", "benchmark", "case", "what", "metric", "device"),
         *("message_bytes", "measured", "comparison", "expected", "unit", "fault", "reason"),
-        *("fix", "source", "date"),
+        *("fix", "source", "date", "run_id", "measured_at"),
     ]
     return Sheet(
         title=f"Health of {units.plural(len(found.nodes), 'node')}",
         columns=[Column(name, name) for name in columns],
         rows=[{**vars(item), "node": "+".join(item.nodes)} for item in found.verdicts],
-        facts={"kind": "health", "counts": {word: found.counts[word] for word in WORST_FIRST}},
+        facts={
+            "kind": "health",
+            "counts": {word: found.counts[word] for word in WORST_FIRST},
+            "nodes": dict(found.words),
+            "judged": len(found.nodes) - len(found.unjudged),
+            "sentence": found.sentence,
+        },
     )
 
 

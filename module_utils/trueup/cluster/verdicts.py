@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 # From the worst; a node of which anything passed, and nothing worse was found, passes.
 _ORDER = ("fail", "not measured", "warn", "pass", "no verdict")
 _FINDINGS = ("fail", "not measured", "warn")
+# The benchmark of what is said of a node without any record, or of a run.
+_RUN = "run"
 # Slurm cuts long reasons.
 _REASON_CHARACTERS = 180
 # States in which a node takes no jobs and will not by itself; * is appended to one that does not
@@ -21,39 +23,56 @@ _REASON_CHARACTERS = 180
 _DOWN = {"DOWN", "FAIL", "ERROR", "UNKNOWN", "INVAL", "INVALID_REG", "NOT_RESPONDING"}
 
 
-def node_verdict(text: str, node: str, planned: Sequence[str]) -> dict[str, Any]:
+def node_verdict(
+    text: str, node: str, planned: Sequence[str], *, later: bool = False
+) -> dict[str, Any]:
     """The verdict on one node.
 
     Args:
         text: the JSON of `trueup health`.
         node: the node's name.
-        planned: the benchmarks that were to be measured on it.
+        planned: the benchmarks that were to be measured on it. One that was left out because
+            nobody planned it makes no node worse here.
+        later: whether what was not measured is to fail the run at its end.
 
     Returns:
         ``verdict``: the worst on the node; ``findings``: what is neither a pass nor without a
-        verdict, a sentence each; ``unmeasured``: the planned benchmarks that measured nothing.
+        verdict, a sentence each; ``unmeasured``: the planned benchmarks that measured nothing, or
+        not all that the size must have; ``ends``: whether the node goes no further.
 
     Raises:
         BadInput: the text is not that JSON.
     """
-    rows = [row for row in _rows(text) if row["node"] == node]
+    rows = [
+        row for row in _table(text)["rows"] if row["node"] == node and not _left_out(row, planned)
+    ]
     found = {row["verdict"] for row in rows}
-    measured = {row["benchmark"] for row in rows if row["verdict"] != "not measured"}
+    lacking = {row["benchmark"] for row in rows if row["verdict"] == "not measured"}
+    known = {row["benchmark"] for row in rows} - lacking
+    verdict = next((word for word in _ORDER if word in found), "no verdict")
     return {
-        "verdict": next((word for word in _ORDER if word in found), "no verdict"),
+        "verdict": verdict,
         "findings": [_sentence(row) for row in rows if row["verdict"] in _FINDINGS],
-        "unmeasured": [name for name in planned if name not in measured],
+        "unmeasured": [name for name in planned if name not in known],
+        "ends": verdict == "fail" or (verdict == "not measured" and not later),
     }
 
 
+def _left_out(row: Mapping[str, Any], planned: Sequence[str]) -> bool:
+    """Whether it is about a benchmark that has no record, and that nobody planned."""
+    unmeasured = row["verdict"] == "not measured" and not row.get("measured_at")
+    return unmeasured and row["benchmark"] not in {*planned, _RUN}
+
+
 def findings(text: str) -> list[str]:
-    """What is not well on any node, a sentence each; one for all where everything is.
+    """What is not well on any node, a sentence each, and how many nodes could be judged.
 
     Raises:
         BadInput: the text is not the JSON of `trueup health`.
     """
-    found = [_sentence(row) for row in _rows(text) if row["verdict"] in _FINDINGS]
-    return found or ["Nothing is wrong with what could be judged."]
+    table = _table(text)
+    found = [_sentence(row) for row in table["rows"] if row["verdict"] in _FINDINGS]
+    return [*found, f"{table['sentence']}."]
 
 
 def slurm_update(shown: str, verdict: Mapping[str, Any], node: str) -> list[str]:
@@ -116,17 +135,18 @@ def _mend(name: str, words: set[str], reason: str) -> str:
     return f": see `systemctl status slurmd munge` and /var/log/slurm/slurmd.log on {name}"
 
 
-def _rows(text: str) -> list[dict[str, Any]]:
+def _table(text: str) -> dict[str, Any]:
     try:
         [table] = json.loads(text)["tables"]
-        rows: list[dict[str, Any]] = table["rows"]
+        found: dict[str, Any] = {"rows": table["rows"], "sentence": table["sentence"]}
     except (ValueError, KeyError, TypeError) as error:
         raise BadInput(f"this is not the JSON of `trueup health`: {error}") from error
-    return rows
+    return found
 
 
 def _sentence(row: Mapping[str, Any]) -> str:
-    parts = [f"{row['node']}: {row['verdict']}: {row['what']}"]
+    whom = f"{row['node']}: " if row["node"] else ""
+    parts = [f"{whom}{row['verdict']}: {row['what']}"]
     if row["device"]:
         parts.append(f"on {row['device']}")
     if row["measured"] is not None and row["expected"] is not None:

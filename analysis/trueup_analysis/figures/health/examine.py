@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from trueup.errors import BadInput
 
 from . import fleet, verdicts
+from .required import absent, held_to
 from .verdicts import WORST_FIRST, Verdict
 
 if TYPE_CHECKING:
@@ -16,8 +18,11 @@ if TYPE_CHECKING:
 
     from ...cases import Case
     from .expectations import Expectations
+    from .required import Roster
 
 _PAIR: Final = 2
+# Of what was judged, the worst counts; a figure that nothing is expected of makes no node worse.
+NODE_ORDER: Final = ("fail", "not measured", "warn", "pass", "no verdict")
 
 
 @dataclass(frozen=True)
@@ -26,11 +31,44 @@ class Health:
 
     Attributes:
         verdicts: all of them, those of the fleet included, the worst first.
-        nodes: every node that has a record.
+        nodes: every node that has a record or was expected to.
     """
 
     verdicts: Sequence[Verdict]
     nodes: Sequence[str]
+
+    @cached_property
+    def words(self) -> dict[str, str]:
+        """Node -> its verdict: the worst; one without a verdict makes no node worse."""
+        found: dict[str, set[str]] = {node: set() for node in self.nodes}
+        for item in self.verdicts:
+            if len(item.nodes) == 1:
+                found[item.nodes[0]].add(item.verdict)
+        return {
+            node: next((word for word in NODE_ORDER if word in held), "no verdict")
+            for node, held in found.items()
+        }
+
+    @property
+    def unjudged(self) -> list[str]:
+        """The nodes of which something was not measured, or that nothing is expected of."""
+        lacking = {
+            node for item in self.verdicts if item.verdict == "not measured" for node in item.nodes
+        }
+        return [
+            node for node, word in self.words.items() if word == "no verdict" or node in lacking
+        ]
+
+    @property
+    def sentence(self) -> str:
+        """How many nodes are well of how many: all is said to be only where all were judged."""
+        total, unjudged = len(self.nodes), len(self.unjudged)
+        judged = f"{total - unjudged:,} of {total:,} {'node' if total == 1 else 'nodes'} judged"
+        if self.counts["fail"]:
+            return f"{judged}; {len(self.blamed):,} failed"
+        if unjudged or self.counts["not measured"]:
+            return f"{judged}; of the others nothing is known, or not everything that must be"
+        return f"{judged}: nothing is wrong"
 
     @property
     def counts(self) -> dict[str, int]:
@@ -56,11 +94,6 @@ class Health:
             if item.verdict in ("fail", "warn") and len(item.nodes) > 1
         ]
 
-    def worst(self, node: str) -> str:
-        """The worst verdict on one node."""
-        found = {item.verdict for item in self.verdicts if item.nodes == (node,)}
-        return next((word for word in WORST_FIRST if word in found), "no verdict")
-
     @property
     def status(self) -> int:
         """The exit status: 1 for a failure; 2 where something could not be measured, or where
@@ -73,19 +106,25 @@ class Health:
 
 
 def examine(
-    cases: Sequence[Case], expectations: Expectations, *, required: Sequence[str] = ()
+    cases: Sequence[Case],
+    expectations: Expectations,
+    *,
+    expected: Roster | None = None,
+    required: Sequence[str] = (),
 ) -> Health:
     """Judge cases one by one and beside each other.
 
     Args:
         cases: what was measured.
         expectations: what it is judged by.
-        required: benchmarks that every node must have been measured with.
+        expected: the nodes that should have been measured, each with all that its size must have;
+            None where only these cases are asked for.
+        required: further benchmarks that every node must have been measured with.
 
     Raises:
-        BadInput: no cases.
+        BadInput: no cases, and nobody expected any.
     """
-    if not cases:
+    if not cases and not (expected and (expected.nodes or expected.gaps)):
         raise BadInput("there is no record to judge")
     pairs = [case for case in cases if _is_pair(case)]
     others = [case for case in cases if not _is_pair(case)]
@@ -100,29 +139,14 @@ def examine(
         if (item.nodes, item.device, item.metric) not in failed
     ]
     found += fleet.differences(cases)
-    nodes = sorted({node for case in cases for node in case.nodes})
-    found += _lacking(cases, nodes, required)
+    found = held_to(found, cases, expectations, expected=expected, required=required)
+    nodes = {node for case in cases for node in case.nodes}
+    if expected is not None:
+        found += absent(expected)
+        nodes |= {node.name for node in expected.nodes}
     found.sort(key=lambda item: (WORST_FIRST.index(item.verdict), item.nodes, item.benchmark))
-    return Health(found, nodes)
+    return Health(found, sorted(nodes))
 
 
 def _is_pair(case: Case) -> bool:
     return len(case.nodes) == _PAIR and case.benchmark == "ib"
-
-
-def _lacking(cases: Sequence[Case], nodes: Sequence[str], required: Sequence[str]) -> list[Verdict]:
-    measured = {(node, case.benchmark) for case in cases for node in case.nodes}
-    return [
-        Verdict(
-            nodes=(node,),
-            vm_size=None,
-            benchmark=benchmark,
-            case="",
-            verdict="not measured",
-            what=benchmark,
-            reason=f"{benchmark} is required, and has no record",
-        )
-        for node in nodes
-        for benchmark in required
-        if (node, benchmark) not in measured
-    ]

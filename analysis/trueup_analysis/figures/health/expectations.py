@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
@@ -19,10 +19,11 @@ _COMPARISONS: Final = ("at_least", "at_most", "exactly")
 _ENTRY: Final = {
     *("what", "benchmark", "metric", "comparison", "unit", "source", "date", "values"),
     *("parameters", "refused", "nodes", "message_bytes", "statistic", "judged", "fault"),
-    "fix",
+    *("fix", "required"),
 }
 _REQUIRED: Final = _ENTRY - {
-    *("parameters", "refused", "nodes", "message_bytes", "statistic", "judged", "fault", "fix")
+    *("parameters", "refused", "nodes", "message_bytes", "statistic", "judged", "fault"),
+    *("fix", "required"),
 }
 _VALUE: Final = {"value", "sizes", "message_bytes", "warn_below"}
 
@@ -41,6 +42,8 @@ class Expectation:
         statistic: which statistic of repeats is judged; None for the median or the only one.
         fault: Azure's fault code; empty where none fits.
         fix: what to do about a failure, one sentence; empty where nobody says.
+        required: whether a node of the size must have the figure: ``yes``, or the metric that says
+            on how many devices; empty where it need not.
     """
 
     what: str
@@ -58,6 +61,7 @@ class Expectation:
     statistic: str | None = None
     fault: str = ""
     fix: str = ""
+    required: str = ""
 
     def applies(self, parameters: Mapping[str, Any], node_count: int) -> bool:
         """Whether a case of these parameters and this many nodes is what it speaks of."""
@@ -101,6 +105,27 @@ class Expectations:
     def knows(self, size: str) -> bool:
         """Whether anything is expected of the size."""
         return size.lower() in self._by_size
+
+    def only(self, benchmarks: Collection[str]) -> Expectations:
+        """Those of some benchmarks."""
+        return Expectations(
+            {
+                size: [item for item in items if item.benchmark in benchmarks]
+                for size, items in self._by_size.items()
+            }
+        )
+
+    def with_own(self, own: Expectations) -> Expectations:
+        """These, and a site's own in the place of what they say of the same figure of a size."""
+        by_size = dict(self._by_size)
+        for size, items in own._by_size.items():
+            replaced = {(item.benchmark, item.metric) for item in items}
+            by_size[size] = [
+                item
+                for item in by_size.get(size, [])
+                if (item.benchmark, item.metric) not in replaced
+            ] + items
+        return Expectations(by_size)
 
     @property
     def sizes(self) -> list[str]:
@@ -165,11 +190,19 @@ def _expanded(entry: Mapping[str, Any], within: float) -> Iterator[tuple[str, Ex
             statistic=entry.get("statistic"),
             fault=str(entry.get("fault", "")),
             fix=str(entry.get("fix", "")),
+            required=_required(entry.get("required", "no")),
             source=str(entry["source"]),
             date=str(entry["date"]),
         )
         for size in value["sizes"]:
             yield str(size), expectation
+
+
+def _required(word: Any) -> str:
+    """``yes``, a metric, or empty; YAML may say true and false instead."""
+    if isinstance(word, bool):
+        return "yes" if word else ""
+    return "" if word == "no" else str(word)
 
 
 def _lists(given: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:

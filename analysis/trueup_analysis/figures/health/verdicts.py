@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ...cases import Case, Figure, kind_of, read_cases
+from ...selection import run_ids
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -34,6 +35,7 @@ class Verdict:
         source_unit: the unit in which the source gives it, for people.
         fix: what to do about a failure, where the expectation says it.
         reason: a sentence for whatever is neither pass nor a plain comparison of two figures.
+        run_id, measured_at: the run, and when the case began (UTC text); None where nothing ran.
     """
 
     nodes: tuple[str, ...]
@@ -55,6 +57,8 @@ class Verdict:
     fault: str | None = None
     fix: str | None = None
     reason: str | None = None
+    run_id: str | None = None
+    measured_at: str | None = None
 
 
 def cases(loaded: Loaded, *, as_size: str | None = None) -> list[Case]:
@@ -64,12 +68,17 @@ def cases(loaded: Loaded, *, as_size: str | None = None) -> list[Case]:
         loaded: the records.
         as_size: the size that every record is judged as, instead of its own.
     """
-    return latest(read_cases(loaded, as_size=as_size))
+    return latest(read_cases(loaded, as_size=as_size), run_ids(loaded))
 
 
-def latest(found: Iterable[Case]) -> list[Case]:
-    """The case of each kind that began last, in the order in which they began."""
-    ordered = sorted(found, key=lambda case: case.started_at or "")
+def latest(found: Iterable[Case], order: Sequence[str] = ()) -> list[Case]:
+    """The case of each kind that began last, in the order in which they began.
+
+    Args:
+        order: the runs in the order in which they began, which no clock of a node decides.
+    """
+    place = {run_id: number for number, run_id in enumerate(order)}
+    ordered = sorted(found, key=lambda case: (place.get(case.run_id, -1), case.started_at or ""))
     last = {kind_of(case): place for place, case in enumerate(ordered)}
     return [ordered[place] for place in sorted(last.values())]
 
@@ -173,7 +182,10 @@ def _needs(expectation: Expectation) -> str:
 
 def of_case(case: Case, word: Word, what: str, **more: Any) -> Verdict:
     """A verdict on a case; ``more`` are its other fields."""
-    return Verdict(case.nodes, case.vm_size, case.benchmark, case.case, word, what, **more)
+    begun = {"run_id": case.run_id, "measured_at": case.started_at}
+    return Verdict(
+        case.nodes, case.vm_size, case.benchmark, case.case, word, what, **{**begun, **more}
+    )
 
 
 def _whole(case: Case, word: Word, reason: str, **more: Any) -> Verdict:

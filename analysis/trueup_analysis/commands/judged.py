@@ -1,0 +1,134 @@
+"""What ``trueup health`` judges: of which runs, and whom it expects to find in them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import typer
+from trueup.errors import BadInput
+
+from ..selection import LAST, Selection, find_run, moment, run_ids, run_of_manifest, select
+from .inputs import RESULTS, load_all
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..load import Loaded
+
+# A list of names needs no Ansible to read it.
+_INI: Final = set("[]=:{},")
+
+
+def judged(
+    sources: Sequence[Path] | None, chosen: Selection, *, every_run: bool, max_age: str | None
+) -> tuple[Loaded, bool]:
+    """The records that are judged, and whether these are whole runs: records that are named one by
+    one are judged by themselves, and nobody is missed.
+
+    Raises:
+        BadInput: nothing can be read, or no run is as chosen.
+    """
+    if every_run and (chosen.run or chosen.since or max_age):
+        raise typer.BadParameter("--all judges every run: not with --run, --since or --max-age")
+    if max_age and (chosen.run or chosen.since):
+        raise typer.BadParameter("--max-age chooses the runs: not with --run or --since")
+    named = [Path(source) for source in sources or [RESULTS]]
+    whole = not all(path.suffix in {".json", ".csv"} and path.is_file() for path in named)
+    loaded = load_all(named, may_be_empty=whole)
+    if max_age:
+        return _of_age(loaded, chosen, max_age), whole
+    if not whole or every_run or chosen.since:
+        return select(loaded, chosen, may_be_empty=whole), whole
+    meant = find_run(chosen.run or LAST, run_ids(loaded))
+    found = select(loaded, replace(chosen, run=meant), may_be_empty=True)
+    notes = [] if chosen.run else _how_last(loaded, found)
+    # What cannot be read of other runs is theirs.
+    excluded = [item for item in found.excluded if run_of_manifest(item) in {None, meant}]
+    return replace(found, excluded=excluded, notes=[*found.notes, *notes]), whole
+
+
+def _how_last(loaded: Loaded, found: Loaded) -> list[str]:
+    """What is judged where there is more than one run, and how it is known to be the last."""
+    known = run_ids(loaded)
+    if len(known) < 2:
+        return []
+    counted = any(run.get("count") for run in found.runs)
+    how = "" if counted else ", by its time: its run.json has no count"
+    note = (
+        f"run {known[-1]} is judged, the last of {len(known):,} runs{how}; --run, --since,"
+        " --max-age and --all judge others."
+    )
+    return [note]
+
+
+def _of_age(loaded: Loaded, chosen: Selection, max_age: str) -> Loaded:
+    """What was measured no longer ago than that, and whom the last run expected in any case.
+
+    Raises:
+        BadParameter: the age is none.
+    """
+    try:
+        since = moment(max_age, datetime.now(UTC))
+    except BadInput as error:
+        raise typer.BadParameter(str(error), param_hint="--max-age") from error
+    found = select(loaded, replace(chosen, since=since), may_be_empty=True)
+    held = {str(run["run_id"]) for run in found.runs}
+    last = [run for run in loaded.runs[-1:] if str(run["run_id"]) not in held]
+    return replace(found, runs=[*found.runs, *last])
+
+
+def nodes_of(path: Path) -> list[str]:
+    """The nodes that a file names: one a line, or any inventory that Ansible reads.
+
+    Raises:
+        BadInput: it cannot be read, or names none.
+    """
+    if path.is_file():
+        try:
+            lines = path.read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise BadInput(f"--nodes {path} cannot be read: {error}") from error
+        names = [line.split("#")[0].strip() for line in lines]
+        plain = not any(" " in name or _INI & set(name) for name in names)
+        if plain and path.suffix not in {".yml", ".yaml", ".json"} and not os.access(path, os.X_OK):
+            found = [name for name in names if name]
+            if not found:
+                raise BadInput(f"--nodes {path} names no node")
+            return list(dict.fromkeys(found))
+    elif not path.exists():
+        raise BadInput(f"--nodes {path} does not exist")
+    return _hosts(path)
+
+
+def _hosts(path: Path) -> list[str]:
+    program = Path(sys.executable).with_name("ansible-inventory")
+    try:
+        asked = subprocess.run(  # noqa: S603 WHY: Ansible's own reader of inventories, no shell
+            [str(program), "--inventory", str(path), "--list"],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "true"},
+        )
+        groups: dict[str, Any] = json.loads(asked.stdout)
+    except OSError as error:
+        raise BadInput(
+            f"--nodes {path} is an inventory, and {program} cannot be run: {error.strerror};"
+            " give a file of one name a line"
+        ) from error
+    except ValueError as error:
+        why = " ".join(asked.stderr.split()) or "it printed no JSON"
+        raise BadInput(f"--nodes {path} is no inventory that Ansible reads: {why}") from error
+    found = {
+        name for group, held in groups.items() if group != "_meta" for name in held.get("hosts", ())
+    }
+    if not found:
+        raise BadInput(f"--nodes {path} names no node")
+    return sorted(found)
