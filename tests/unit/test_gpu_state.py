@@ -105,7 +105,10 @@ def test_nvlinks() -> None:
         "GPU 2: NVIDIA A100 (UUID: GPU-2)\n"
         "NVML: Unable to retrieve Nvlink information as all links are inActive\n"
     )
-    assert parse_nvlinks(text) == [{"active": 2, "total": 3, "inactive": [1]}, None, DOWN]
+    links = {"active": 2, "total": 3, "inactive": [1]}
+    assert parse_nvlinks(text) == [links, None, DOWN]
+    alone = text[: text.index("GPU 1")]
+    assert parse_nvlinks(alone) == parse_nvlinks(alone.replace("GPU 0:", "GPU 5:")) == [links]
 
 
 @pytest.mark.parametrize(
@@ -114,7 +117,7 @@ def test_nvlinks() -> None:
         ("", "no GPU in its answer"),
         ("garbage\n", "not a GPU and not a link"),
         ("\t Link 0: 25 GB/s\n", "not a GPU and not a link"),
-        ("GPU 1: x (UUID: GPU-1)\n", "expected GPU 0"),
+        ("GPU 1: x (UUID: GPU-1)\nGPU 2: x\n", "expected GPU 0"),
         ("GPU 0: x\nGPU 0: x\n", "expected GPU 1"),
         ("GPU 0: x\n Link 1: 25 GB/s\n", "expected link 0"),
         ("GPU 0: x\n Link 0: fast\n Link 1: 25 GB/s\n", "expected link 0"),

@@ -63,7 +63,13 @@ def test_xhpl_with_two_tests() -> None:
 def test_nvidias_table() -> None:
     output = parse_hpl(NVIDIA)
     assert output.tool_version == "2.1, HPL-NVIDIA 24.3.0"
-    assert output.parameters == {"n": "264192", "nb": "1024", "p": "4", "q": "2"}
+    assert output.parameters == {
+        "n": "264192",
+        "nb": "1024",
+        "p": "4",
+        "q": "2",
+        "gpus": "8",
+    }
     assert values(NVIDIA)["hpl_rate", "single"] == 1.229e14
 
 

@@ -145,6 +145,7 @@ def parse_throttle(cell: str) -> Optional[List[str]]:
 
 def parse_nvlinks(text: str) -> List[Optional[Dict[str, Any]]]:
     """For each GPU by its number, its links, from ``nvidia-smi nvlink -s``; None where it has none.
+    Of a single GPU (``-i 3``) whatever its number is.
 
     ``active`` and ``total`` are counts, ``inactive`` the numbers of links that are down.
 
@@ -152,12 +153,15 @@ def parse_nvlinks(text: str) -> List[Optional[Dict[str, Any]]]:
         ParseError: no GPU, one out of its order, or a line that is not understood.
     """
     found: List[Optional[Dict[str, Any]]] = []
+    first = 0
     for line in lines_of(text):
         stripped = line.strip()
         gpu = re.match(r"GPU ([0-9]+): ", stripped)
         if gpu:
-            if int(gpu.group(1)) != len(found):
-                raise line.error(f"nvidia-smi nvlink: expected GPU {len(found)}")
+            number = int(gpu.group(1))
+            if found and (first or number != len(found)):
+                raise line.error(f"nvidia-smi nvlink: expected GPU {0 if first else len(found)}")
+            first = first if found else number
             found.append(None)
         elif found:
             found[-1] = _with_link(found[-1], stripped, line)

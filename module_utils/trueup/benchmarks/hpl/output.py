@@ -64,6 +64,7 @@ class HplTest:
         rate: flop/s as printed.
         residual: the scaled residual; None where the tool found it to be no number.
         passed: whether the tool took the residual as passed.
+        gpus: of NVIDIA's HPL, which has a rank on each; None where the output names none.
     """
 
     variant: str
@@ -75,6 +76,7 @@ class HplTest:
     rate: float
     residual: Optional[float]
     passed: bool
+    gpus: Optional[int] = None
 
 
 @dataclass(frozen=True)
@@ -89,11 +91,11 @@ class HplOutput:
 
     @property
     def parameters(self) -> Dict[str, str]:
-        """n, nb, p, q, where they are the same in all tests."""
+        """n, nb, p, q and gpus, where they are the same in all tests."""
         found = {}
-        for name in ("n", "nb", "p", "q"):
+        for name in ("n", "nb", "p", "q", "gpus"):
             values = {getattr(test, name) for test in self.tests}
-            if len(values) == 1:
+            if len(values) == 1 and None not in values:
                 found[name] = str(values.pop())
         return found
 
@@ -284,7 +286,15 @@ def _row(line: Line, echoes: Sequence[Tuple[str, Set[int]]], *, per_gpu: bool) -
         if abs(gpu * p * q - gflops) > _half(gpu) * p * q + _half(gflops):
             raise line.error(f"{gpu_text} per GPU is not {gflops_text} / {p * q}")
     rate = float(gflops.scaleb(9))
-    return HplTest(variant, n, nb, p, q, float(time), rate, residual=None, passed=False)
+    return HplTest(
+        variant,
+        *(n, nb, p, q),
+        float(time),
+        rate,
+        residual=None,
+        passed=False,
+        gpus=p * q if per_gpu else None,
+    )
 
 
 def _test(row: HplTest, line: Line, threshold: float) -> HplTest:
