@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -42,6 +43,9 @@ def read(
         str | None, option("SIZE", "Judge the figures as measured on this VM size.")
     ] = None,
     node_count: Annotated[int, option("N", "Nodes that the case ran on.", "--nodes", min=1)] = 1,
+    all_rows: Annotated[
+        bool, typer.Option("--all", help="Of a sweep every figure, not a row a message size.")
+    ] = False,
     catalog: CatalogOption = None,
     format_: FormatOption = Format.table,
     output: OutputOption = None,
@@ -52,6 +56,7 @@ def read(
     missing, and never judged. JSON has one object a file: tool, tool_version, rows, checks,
     warnings, unverified."""
     from ..render import json
+    from ..sheets import reading as reading_sheets
 
     readings = [read_output(name, tool) for name in files]
     judged = None if size is None else _judged(readings, size, node_count, catalog)
@@ -61,7 +66,13 @@ def read(
             written["verdicts"] = [vars(verdict) for verdict in found]
         put(json.dump(objects), output)
     else:
-        write(_sheets(readings, judged, size, for_programs=format_ is Format.csv), format_, output)
+        sheet = reading_sheets.reading
+        if format_ is not Format.csv:
+            sheet = partial(reading_sheets.reading_for_people, all_rows=all_rows)
+        made = [sheet(item) for item in readings]
+        if judged is not None and format_ is not Format.csv:
+            made += _verdict_sheets(readings, judged, size)
+        write(made, format_, output)
     failed = _say_checks(readings)
     if status := _status(judged, failed=failed):
         raise typer.Exit(status)
@@ -88,26 +99,15 @@ def _judged(
     ]
 
 
-def _sheets(
-    readings: Sequence[Reading],
-    judged: Sequence[Sequence[Verdict]] | None,
-    size: str | None,
-    *,
-    for_programs: bool,
+def _verdict_sheets(
+    readings: Sequence[Reading], judged: Sequence[Sequence[Verdict]], size: str | None
 ) -> list[Sheet]:
-    from ..sheets import reading as reading_sheets
+    from ..sheets import health
 
-    if for_programs:
-        return [reading_sheets.reading(item) for item in readings]
-    made = [reading_sheets.reading_for_people(item) for item in readings]
-    if judged is not None:
-        from ..sheets import health as health_sheets
-
-        made += [
-            health_sheets.verdicts(found, f"{item.source} as {size}")
-            for item, found in zip(readings, judged, strict=True)
-        ]
-    return made
+    return [
+        health.verdicts(found, f"{item.source} as {size}")
+        for item, found in zip(readings, judged, strict=True)
+    ]
 
 
 def _say_checks(readings: Sequence[Reading]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,47 @@ def test_a_killed_run_is_refused() -> None:
         read(text, source="killed.log", tool="devito")
 
 
+# --- a sweep -------------------------------------------------------------------------------------
+
+_SIZE = r" *\d+ [KMG]?i?B "
+SWEEPS = [
+    ("nccl/infiniband.txt", 21, 168),
+    ("nccl/nvlink.txt", 21, 168),
+    ("ib/write_bw_all.txt", 23, 23),
+    ("ib/send_lat_all.txt", 23, 23),
+]
+
+
+@pytest.mark.parametrize(("path", "sizes", "figures"), SWEEPS)
+def test_a_sweep_is_a_row_a_size(call_trueup: Any, path: str, sizes: int, figures: int) -> None:
+    lines = call_trueup("read", DATA / path).out.splitlines()
+    rows = [line for line in lines if re.match(_SIZE, line)]
+    assert (len(rows), max(map(len, rows)) <= 80) == (sizes, True)
+    every = call_trueup("read", DATA / path, "--all").out.splitlines()
+    assert sum(1 for line in every if re.match(r"(?:busbw|algbw|time|wrong|ib) ", line)) == figures
+
+
+def test_a_sweep_says_the_way_and_the_algorithm(call_trueup: Any, tmp_path: Path) -> None:
+    text = (DATA / "nccl" / "infiniband.txt").read_text(encoding="utf-8")
+    begin, header, rest = text.partition("# nThread")
+    said = "".join(
+        f"node-1:1:2 [0] NCCL INFO {line}\n"
+        for line in (
+            "AllReduce: 1024 Bytes -> Algo TREE proto LL channel{Lo..Hi}={0..1}",
+            "1048576 Bytes -> Algo 1 proto 2 time 33.400002",
+        )
+    )
+    log = tmp_path / "job.log"
+    log.write_text(begin + said + header + rest, encoding="utf-8")
+    shown = " ".join(call_trueup("read", log).out.split())
+    for found in (
+        "transport ib",
+        "topology file /opt/microsoft/ndv4/topo.xml",
+        "algorithm tree/ll,ring/simple",
+    ):
+        assert found in shown
+
+
 # --- what cannot be cross-checked ----------------------------------------------------------------
 
 SIZE = "Standard_ND96isr_H100_v5"
@@ -87,9 +129,11 @@ def test_an_output_with_all_its_checks_is_not_unverified() -> None:
 def test_every_format_marks_the_figures_as_unverified(
     call_trueup: Any, unverified_log: Path
 ) -> None:
+    every = call_trueup("read", unverified_log, "--all").out.splitlines()
+    assert [line for line in every if "GB/s" in line and "unverified" not in line] == []
     shown = call_trueup("read", unverified_log)
-    figures = [line for line in shown.out.splitlines() if "GB/s" in line]
-    assert [line for line in figures if "unverified" not in line] == []
+    figures = [line.split()[2:] for line in shown.out.splitlines() if re.match(_SIZE, line)]
+    assert (len(figures), {cell[-1] for line in figures for cell in line}) == (21, {"?"})
     lacks = missing(unverified_log)
     page = " ".join(shown.out.split())
     assert [text for text in lacks if f"Unverified: {text}." not in page] == []

@@ -34,6 +34,10 @@ _NETWORK = re.compile(r"Using network (\S.*)")
 _PLUGIN = re.compile(r"NET/Plugin ?: Loaded (net|collnet) plugin (\S+)")
 _TOPOLOGY = re.compile(r"Loading topology file (\S+)")
 _NO_TOPOLOGY = re.compile(r"Could not open XML topology file (\S+) : ")
+# Rank 0 says what it chose for each call (TUNING in NCCL_DEBUG_SUBSYS), to 2.22 by number.
+_CHOICE = re.compile(r"(?:\w+: *)?\d+ Bytes -> Algo (\w+) proto (\w+)")
+_ALGORITHMS = ("tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")
+_PROTOCOLS = ("ll", "ll128", "simple")
 _GPU_PATH = re.compile(r"GPU/[^\s/]+ \(\d+/[\d.]+/([A-Z0-9]+)\)")
 
 
@@ -68,6 +72,7 @@ class NcclLog:
         adapters: the InfiniBand and RoCE adapters that NCCL found, with their link layer.
         topology_file: the topology file loaded, "none", or "unknown".
         topology_failed: topology files that were asked for and could not be opened.
+        algorithms: algorithms and protocols that were chosen ("ring/simple"), where it says so.
         version: of the NCCL library that ran.
         why_unknown: what the log lacks, a sentence, where transport is unknown.
         warnings: NCCL's own, each once.
@@ -82,6 +87,7 @@ class NcclLog:
     adapters: Tuple[str, ...] = ()
     topology_file: str = "unknown"
     topology_failed: Tuple[str, ...] = ()
+    algorithms: Tuple[str, ...] = ()
     version: Optional[str] = None
     why_unknown: str = "NCCL's log is not in the output (NCCL_DEBUG=INFO writes it)"
     warnings: Tuple[str, ...] = ()
@@ -110,6 +116,7 @@ class _Reader:
         self.collnets: Dict[str, None] = {}
         self.versions: Dict[str, Tuple[int, int]] = {}
         self.warnings: Dict[str, None] = {}
+        self.chosen: Dict[str, None] = {}
         self.graph = False
         for line in lines:
             if line.level == "WARN":
@@ -126,6 +133,9 @@ class _Reader:
                 self.adapters[f"{name}/{link}"] = None
         elif found := re.match(r"NCCL version ((\d+)\.(\d+)\.\d+\S*)", message):
             self.versions[found[1]] = (int(found[2]), int(found[3]))
+        elif found := _CHOICE.match(message):
+            chosen = _named(found[1], _ALGORITHMS), _named(found[2], _PROTOCOLS)
+            self.chosen["/".join(chosen)] = None
         elif re.match(r"GPU/\S+ :", message):
             types = set(_GPU_PATH.findall(message)) - {"LOC"}
             self.paths.setdefault(line.host, set()).update(types)
@@ -187,6 +197,7 @@ class _Reader:
             adapters=tuple(self.adapters),
             topology_file=self._topology(),
             topology_failed=tuple(self.failed),
+            algorithms=tuple(self.chosen),
             version=versions[0] if len(versions) == 1 else None,
             why_unknown=self._why_unknown([*silent, *more]),
             warnings=tuple(self.warnings),
@@ -213,6 +224,12 @@ class _Reader:
         if not self.ways:
             return "NCCL's log shows no channel (NCCL_DEBUG=INFO with INIT in NCCL_DEBUG_SUBSYS)"
         return "NCCL's log does not list its adapters (NET in NCCL_DEBUG_SUBSYS)"
+
+
+def _named(word: str, names: Sequence[str]) -> str:
+    """A choice by its name, where NCCL gives its number."""
+    known = word.isdigit() and int(word) < len(names)
+    return names[int(word)] if known else word.lower()
 
 
 def _worst(ways: Set[Tuple[str, str]], hosts: Sequence[str]) -> Tuple[Optional[str], List[str]]:

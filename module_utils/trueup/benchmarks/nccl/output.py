@@ -336,6 +336,7 @@ class NcclOutput:
             "network": self.log.network or "unknown",
             "adapters": ",".join(self.log.adapters) or "unknown",
             "topology_file": self.log.topology_file,
+            **({"algorithm": ",".join(self.log.algorithms)} if self.log.algorithms else {}),
         }
 
     @property
