@@ -15,6 +15,7 @@ RESUME ?=
 RUN ?=
 PRICE ?=
 AS_SIZE ?=
+REGION ?=
 OUTPUT ?= report
 PYTEST_ARGS ?=
 # Where a run of a scenario holds its lock: one for the machine, since the names of its nodes are.
@@ -46,7 +47,7 @@ help: ## List the verbs (this text)
 	grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  \1\t\2/' | expand -t 14
 	echo
 	echo 'Values: ARGS="-e ..." (to ansible-playbook, pytest)  RESUME=last|RUN_ID  RUN=RUN_ID  OUTPUT=folder'
-	echo '        PRICE=3.60 | AS_SIZE=Standard_HB120rs_v3 (a machine outside Azure has no price of its own)'
+	echo '        PRICE=3.60 | AS_SIZE=Standard_HB120rs_v3 REGION=eastus (a machine outside Azure has no price of its own)'
 	echo '        SCENARIOS="local vm"  VENV=folder  PYTHON=python3.12'
 
 # ---- set-up -------------------------------------------------------------------------------------
@@ -139,7 +140,7 @@ report: controller-venv ## Write the report of the last run (or RUN=run_id) to r
 	  echo "$$results/$$run holds no records: nothing was measured; what was skipped, and why, is said above and in its run.json" >&2
 	  exit 1
 	fi
-	price=($(if $(PRICE),--price '$(PRICE)') $(if $(AS_SIZE),--as-size '$(AS_SIZE)'))
+	price=($(if $(PRICE),--price '$(PRICE)') $(if $(AS_SIZE),--size '$(AS_SIZE)') $(if $(REGION),--region '$(REGION)'))
 	trueup list "$$results/$$run"
 	echo
 	# What ran on one count only, or does no work that is paid for, is said so and is no failure.

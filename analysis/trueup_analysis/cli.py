@@ -5,9 +5,12 @@ sentence.
 from __future__ import annotations
 
 import sys
+from importlib.metadata import PackageNotFoundError, version
+from typing import Annotated, Any
 
 import typer
 from trueup.errors import TrueupError
+from typer.core import TyperGroup
 
 from .commands import (
     checkpoint,
@@ -23,7 +26,7 @@ from .commands import (
     topology,
 )
 from .commands.options import examples
-from .commands.output import say
+from .commands.output import print_, say
 from .commands.progress import PROGRESS
 
 EXIT_CODES = (
@@ -35,10 +38,26 @@ EXIT_CODES = (
 _WRONG_USAGE = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "UsageError")
 _WRONG_USAGE.exit_code = 64  # type: ignore[attr-defined]
 
+# Options that had another name, which still works and is not in the help.
+FORMERLY = {"--as-size": "--size", "--tool": "--benchmark"}
+
+
+class Group(TyperGroup):
+    """The commands; they take their options under earlier names too."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, list(map(_renamed, args)))
+
+
+def _renamed(word: str) -> str:
+    name, equals, value = word.partition("=")
+    return f"{FORMERLY.get(name, name)}{equals}{value}"
+
+
 app = typer.Typer(
     name="trueup",
+    cls=Group,
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -47,6 +66,17 @@ app = typer.Typer(
 for command in (listing, scaling, cost, reference, read, health, checkpoint, flops, pack, report):
     app.add_typer(command.app)
 app.add_typer(topology.app)
+
+
+def _say_version(asked: bool) -> None:
+    if not asked:
+        return
+    try:
+        number = version("trueup")
+    except PackageNotFoundError:
+        number = "of a checkout that is not installed"
+    print_(f"trueup {number}\n")
+    raise typer.Exit
 
 
 @app.callback(
@@ -58,11 +88,18 @@ app.add_typer(topology.app)
         "trueup report                   # one HTML page of everything",
         "trueup health                   # each node against what its size must reach",
         "trueup topology show --size Standard_ND96asr_v4   # GPUs, NICs, masks",
+        "trueup --install-completion     # of commands and options, for your shell",
     )
     + "\n\n"
     + EXIT_CODES
 )
-def _trueup() -> None:
+def _trueup(
+    *,
+    _version: Annotated[
+        bool,
+        typer.Option("--version", callback=_say_version, is_eager=True, help="Say the version."),
+    ] = False,
+) -> None:
     """Turn trueup's records into scaling, cost and reference tables and one report."""
 
 

@@ -86,7 +86,7 @@ def read(text: str, *, source: str, tool: str | None = None, above: int = 0) -> 
                 if claims
                 else "no known tool's output"
             )
-            raise BadInput(f"{source}: {why}; say which with --tool ({', '.join(known)})")
+            raise BadInput(f"{source}: {why}; say which with --benchmark ({', '.join(known)})")
         tool = claims[0]
     if tool not in known:
         raise BadInput(f"no parser for {tool!r}; there are {', '.join(known)}")

@@ -18,8 +18,8 @@ case " $RED " in *" $1 "*) exit 3 ;; esac
 """
 MAKEFILE = f"""\
 include {ROOT / "Makefile"}
-.PHONY: test-venv lint types unit contract
-test-venv:
+.PHONY: test-venv controller-venv lint types unit contract
+test-venv controller-venv:
 	@:
 lint types unit contract:
 	@mkdir -p .cache/check; echo "closing line of $@" > .cache/check/$@.log; say $@
@@ -35,6 +35,7 @@ def make(folder: Path, *arguments: str, red: str = "") -> tuple[int, list[str], 
     programs = folder / ".venv" / "bin"
     programs.mkdir(parents=True)
     files = {"say": STAND_IN, "molecule": MOLECULE, "id": "#!/bin/sh\necho 0\n"}
+    files["trueup"] = '#!/bin/sh\necho trueup "$@"\n'
     for name, text in {**dict.fromkeys(TOOLS, "#!/bin/sh\n"), **files}.items():
         (programs / name).write_text(text)
         (programs / name).chmod(0o755)
@@ -120,3 +121,18 @@ def test_ansible_lint_is_run_again_only_on_other_files_or_after_a_failure(tmp_pa
     assert [linted(), linted()] == [(2, 1), (2, 1)]
     (tmp_path / "red").unlink()
     assert [linted(), linted()] == [(0, 1), (0, 0)]
+
+
+def test_the_report_is_priced_where_and_as_what_the_caller_says(tmp_path: Path) -> None:
+    run = tmp_path / "results" / "20261120T091300Z-7c1e"
+    run.mkdir(parents=True)
+    (run / "0001.json").write_text("{}")
+    _, _, said = make(tmp_path, "report", "AS_SIZE=Standard_HB120rs_v3", "REGION=eastus")
+    of_run = "results/20261120T091300Z-7c1e"
+    priced = "--size Standard_HB120rs_v3 --region eastus"
+    assert [line for line in said.splitlines() if line.startswith("trueup ")] == [
+        f"trueup list {of_run}",
+        f"trueup scaling {of_run}",
+        f"trueup cost {of_run} {priced}",
+        f"trueup report {of_run} --output report {priced}",
+    ]

@@ -161,7 +161,7 @@ def test_it_is_judged(copy: Copy) -> None:
     for limit in (1e-6, 1e6):
         copy.expect(limit)
         judged = copy.run(
-            "trueup", "health", "--passes", "--as-size", SIZE, "--format", "json", "results"
+            "trueup", "health", "--passes", "--size", SIZE, "--format", "json", "results"
         )
         rows = [row for table in json.loads(judged.stdout)["tables"] for row in table["rows"]]
         found[limit] = [row["verdict"] for row in rows if row.get("benchmark") == "toy"]

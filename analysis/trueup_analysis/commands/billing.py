@@ -32,7 +32,7 @@ class Billing:
     ] = None
     as_size: Annotated[
         str | None,
-        option("SIZE", "Price every row as this size, also records made off Azure."),
+        option("SIZE", "Price every row as this size, also records made off Azure.", "--size"),
     ] = None
     price_date: Annotated[
         str | None, option("YYYY-MM-DD", "The newest price on or before this day.")

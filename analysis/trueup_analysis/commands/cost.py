@@ -32,7 +32,7 @@ app = typer.Typer()
     epilog=examples(
         "trueup cost --region eastus",
         "trueup cost --region southcentralus --offer spot",
-        "trueup cost --as-size Standard_HB120rs_v3 --region eastus  # as if there",
+        "trueup cost --size Standard_HB120rs_v3 --region eastus  # as if there",
         "trueup cost --price 3.60 --format json",
         "trueup cost --region eastus2 --api-price 0.60   # vLLM against an API",
         "trueup cost catalog/reference_results.csv       # published tables",

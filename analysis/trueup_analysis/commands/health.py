@@ -39,7 +39,7 @@ class HealthFormat(str, Enum):
         "trueup health --max-age 26h                   # what was measured since yesterday",
         "trueup health --nodes inventories/mine        # and who of these is missing",
         "trueup health results/20261120T091300Z-7c1e --passes",
-        "trueup health --as-size Standard_ND96isr_H100_v5 one-record.json",
+        "trueup health --size Standard_ND96isr_H100_v5 one-record.json",
         "trueup health --expectations ours.yml         # what this site expects",
         "trueup health --format junit --output health.xml",
         "trueup health --format prometheus -o /var/lib/node_exporter/trueup.prom",
@@ -73,7 +73,7 @@ def health(
         bool, typer.Option("--passes", help="Show passes too, however many nodes there are.")
     ] = False,
     as_size: Annotated[
-        str | None, option("SIZE", "Judge every record as measured on this size.")
+        str | None, option("SIZE", "Judge every record as measured on this size.", "--size")
     ] = None,
     require: Annotated[
         list[str] | None,

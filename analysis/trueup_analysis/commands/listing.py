@@ -16,6 +16,7 @@ app = typer.Typer()
 
 @app.command(
     "list",
+    short_help="What was measured, what failed and what could not be read.",
     epilog=examples(
         "trueup list",
         "trueup list results/ --verify   # raw outputs still as recorded?",

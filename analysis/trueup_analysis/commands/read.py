@@ -27,7 +27,7 @@ app = typer.Typer()
     epilog=examples(
         "trueup read devito.log",
         "trueup read - < devito.log      # standard input",
-        "trueup read --tool stream --format json triad-*.txt",
+        "trueup read --benchmark stream --format json triad-*.txt",
         "trueup read nccl.log --size Standard_ND96isr_H100_v5     # with a verdict",
     ),
 )
@@ -37,7 +37,8 @@ def read(
     ],
     *,
     tool: Annotated[
-        str | None, option("NAME", "Which tool wrote them (nccl, stream, ...); else found out.")
+        str | None,
+        option("NAME", "Which tool wrote them (nccl, stream, ...); else found out.", "--benchmark"),
     ] = None,
     size: Annotated[
         str | None, option("SIZE", "Judge the figures as measured on this VM size.")

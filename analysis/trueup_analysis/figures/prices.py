@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 CURRENCY = "USD"
 # Expected off Azure, so the report takes it for a note.
-NO_SIZE = "A machine without an Azure size has no price; give --as-size SIZE or --price US$."
+NO_SIZE = "A machine without an Azure size has no price; give --size SIZE or --price US$."
 GIVEN = "given on the command line"
 _DATE = re.compile(r"\A[0-9]{4}-[0-9]{2}-[0-9]{2}\Z")
 _PRICE_COLUMNS = ("size", "region", "os", "offer", "usd_per_hour", "as_of_date", "source", "notes")
@@ -190,7 +190,7 @@ def refuse_unknown(prices: Sequence[Mapping[str, Any]], terms: Terms) -> None:
     if terms.price is not None or not prices:
         return
     asked = {
-        ("--as-size", "size"): terms.as_size,
+        ("--size", "size"): terms.as_size,
         ("--region", "region"): None if terms.region is None else _region_name(terms.region),
         ("--offer", "offer"): terms.offer,
         ("--os", "os"): terms.os,

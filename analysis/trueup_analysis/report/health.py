@@ -180,7 +180,7 @@ def _paragraphs(found: NodeHealth) -> list[str]:
         )
         why = f": {reasons.most_common(1)[0][0]}" if reasons else ""
         sized = any(item.vm_size for item in found.health.verdicts)
-        hint = "" if sized else " `trueup health --as-size SIZE` judges it as one."
+        hint = "" if sized else " `trueup health --size SIZE` judges it as one."
         return [f"No node could be judged{why}.{hint}"]
     return []
 

@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import time
+from importlib.metadata import version
 from pathlib import Path
 
 import made
@@ -350,3 +351,49 @@ def test_a_price_of_an_api_needs_something_to_compare_with(
     done = run(command, results, "--api-price", "0.6", "-o", tmp_path / "out")
     assert (done.status, done.out, (tmp_path / "out").exists()) == (1, "", False)
     assert "none of the 4 records is one" in done.err
+
+
+def test_the_version_is_that_of_the_package(run) -> None:
+    done = run("--version")
+    assert (done.status, done.out, done.err) == (0, f"trueup {version('trueup')}\n", "")
+
+
+@pytest.mark.parametrize(
+    ("new", "old", "command"),
+    [
+        (("--size", "Standard_HB120rs_v3"), ("--as-size", "Standard_HB120rs_v3"), "cost"),
+        (("--benchmark", "devito"), ("--tool", "devito"), "cost"),
+        (("--benchmark=devito",), ("--tool=devito",), "list"),
+    ],
+)
+def test_earlier_names_of_options_work_and_are_not_in_the_help(
+    run, results: Path, new: tuple[str, ...], old: tuple[str, ...], command: str
+) -> None:
+    assert run(command, results, *new) == run(command, results, *old)
+    shown = run(command, "--help").out
+    assert (new[0].split("=")[0] in shown, old[0].split("=")[0] in shown) == (True, False)
+
+
+def test_a_log_is_read_under_both_names(run) -> None:
+    assert run("read", RAW, "--benchmark", "stream") == run("read", RAW, "--tool", "stream")
+
+
+@pytest.mark.parametrize(
+    ("words", "place", "offered"),
+    [
+        ("trueup sc", 1, ["scaling"]),
+        ("trueup cost --re", 2, ["--region"]),
+        ("trueup list --outcome ", 3, ["ok", "failed", "invalid"]),
+    ],
+)
+def test_a_shell_completes_commands_options_and_choices(
+    monkeypatch: pytest.MonkeyPatch, words: str, place: int, offered: list[str]
+) -> None:
+    for name, value in {
+        "_TRUEUP_COMPLETE": "complete_bash",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(place),
+    }.items():
+        monkeypatch.setenv(name, value)
+    done = as_process()
+    assert (done.returncode, done.stdout.split(), done.stderr) == (0, offered, "")

@@ -189,7 +189,7 @@ def test_an_unknown_price_is_unknown_and_says_why(
         ({"region": "mars"}, r"--region mars: .*; it has centralus, eastus, "),
         ({"offer": "spott"}, r"--offer spott: .*; did you mean spot\?"),
         ({"os": "bsd"}, r"--os bsd: .*; it has linux"),
-        ({"as_size": "Standard_HB120rs_v33"}, rf"--as-size .*; did you mean {SIZE}\?"),
+        ({"as_size": "Standard_HB120rs_v33"}, rf"--size .*; did you mean {SIZE}\?"),
         ({"price_date": "2026-13-45"}, r"'2026-13-45' is not a date"),
     ],
 )

@@ -254,7 +254,7 @@ def test_off_azure_says_once_that_there_is_no_price(at_home: Path) -> None:
     assert "cost" in seen.sections
     said = seen.section("cost")
     assert said.startswith("Cost No price is known, so no cost is shown.")
-    assert seen.words.count("--as-size SIZE or --price US$") == 1
+    assert seen.words.count("--size SIZE or --price US$") == 1
     assert [name for name in seen.tables if name.startswith("cost")] == []
     assert seen.words.count("US$") == said.count("US$") + seen.section("method").count("US$")
 
