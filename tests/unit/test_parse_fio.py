@@ -221,6 +221,16 @@ def test_fio_2_counts_in_microseconds_and_kib(version: str) -> None:
     assert counted == ({None} if version == "2.1.4" else {figure(WRITE, "total_ios", nth=1)})
 
 
+def test_with_a_ramp_time_submissions_are_fewer_than_completions() -> None:
+    text = as_printed_by("3.16", MIXED).replace('"rw" :', '"ramp_time" : "2", "rw" :')
+    mean = figure(text, "mean", nth=2)
+    other = f'"mean" : {mean + 50:.6f}'
+    assert figure(text.replace(f'"mean" : {mean:.6f}', other), "mean", nth=2) == mean + 50
+    assert parse_fio(text.replace(f'"mean" : {mean:.6f}', other)).tool_version == "3.16"
+    with pytest.raises(ParseError, match="do not make lat"):
+        parse_fio(as_printed_by("3.16", MIXED).replace(f'"mean" : {mean:.6f}', other))
+
+
 def test_of_which_latency_is_unclear_before_3_13() -> None:
     asked = as_printed_by("3.7", WRITE).replace('"rw" :', '"lat_percentiles" : "1", "rw" :')
     assert {statistic for name, statistic, _ in values(asked) if "latency" in name} == {"mean"}

@@ -94,6 +94,24 @@ def test_both_ends_in_one_stream_count_once(name: str) -> None:
     assert values(TEXTS[name]) == [("ib_write_bandwidth", 0.0452e9, 4096, "rxe0", "single")]
 
 
+def test_two_ends_of_which_one_comes_in_two_pieces() -> None:
+    """As in superbench's test data: no tabs, and the server's banner is cut by the client's."""
+    client, server = (
+        re.sub(r"\t+ ?", "            ", text.replace("QPs\t", "QPs ")).replace("\n ", "\n")
+        for text in (CLIENT, SERVER)
+    )
+    _, mine, mine_to, table, _ = client.split(DASHES)
+    waits, its, its_to, last, _ = server.split(DASHES)
+    at = its.index("ibv_wr*")
+    title = "                    RDMA_Write BW Test\n"
+    begun, cut = title + its[its.index("Dual") : at], its[at:]
+    whole = title + mine[mine.index("Dual") :]
+    header, row = table.strip().splitlines()
+    pieces = [waits, begun, whole, cut, mine_to + its_to, "", f"{header}\n{header}\n{row}\n"]
+    text = DASHES.join([*pieces, last.strip().splitlines()[1] + "\n"]) + DASHES
+    assert values(text) == values(CLIENT)
+
+
 def by_blocks(order: str, client: str, server: str) -> str:
     """Both ends in one stream: c and s are the next block of each, between lines of dashes."""
     ends = {"c": iter(client.split(DASHES)[1:-1]), "s": iter(server.split(DASHES)[1:-1])}

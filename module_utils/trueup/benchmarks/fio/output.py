@@ -398,7 +398,7 @@ def _direction(block: _Block, options: Mapping[str, str]) -> Optional[Direction]
     if not io_bytes:
         return None
     _check_percentiles(block, (clat, lat), options)
-    _agree(slat, clat, lat)
+    _agree(slat, clat, lat, in_flight)
     if lat.count and total is not None and not 0 <= lat.count - total <= in_flight:
         block.refuse(f"latency of {lat.count} of {total} I/Os", "lat_ns", "N")
     whole = lat
@@ -551,13 +551,15 @@ def _check_bins(times: _Times) -> None:
             )
 
 
-def _agree(slat: _Times, clat: _Times, lat: _Times) -> None:
+def _agree(slat: _Times, clat: _Times, lat: _Times, in_flight: int) -> None:
     """Submission and completion make the whole latency, I/O by I/O; of synchronous engines fio
     has no submission latency."""
     if not lat.count or clat.count != lat.count:
         return
     # fio 2 measures in whole us, and does not count an I/O that it issues again in all three.
     whole, slack = slat.mean + clat.mean, 2000 + 0.01 * lat.mean if lat.block.coarse else 1
+    # At the end of ramp_time I/Os in flight have a latency and no submission.
+    slack += in_flight * lat.most / lat.count
     if slat.count == lat.count and abs(whole - lat.mean) > slack + 1e-6 * lat.mean:
         lat.block.refuse(
             f"slat {slat.mean} and clat {clat.mean} ns do not make lat {lat.mean}", "mean"

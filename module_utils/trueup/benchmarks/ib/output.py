@@ -392,8 +392,9 @@ def _read_setting(end: _End, line: Line, *, mixed: bool) -> None:
         return
     if re.match(r"\s*(?:local|remote) address: |\s*M?GID: ", line):
         return
-    # Two settings in a line have tabs between them; one name ends in a tab: "rdma_cm QPs\t : OFF".
-    fields = line.replace("\t :", " :").split("\t")
+    # Two settings in a line have tabs between them, or blanks where these were lost; one name ends
+    # in a tab: "rdma_cm QPs\t : OFF".
+    fields = re.split(r"\t|(?<=\S) {2,}(?=[A-Za-z])", line.replace("\t :", " :"))
     found = [_SETTING.fullmatch(field.strip()) for field in fields if field.strip()]
     pairs = [(match[1].rstrip(), match[2].lstrip()) for match in found if match]
     if len(pairs) < len(found):

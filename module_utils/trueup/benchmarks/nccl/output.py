@@ -27,7 +27,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal, InvalidOperation
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
@@ -52,6 +52,7 @@ _MISSING = (
     "no list of ranks ('# Rank 0 ...'): busbw is not checked against their number",
     "no header '# nThread ... minBytes ...' above such a list: no check for rows at either end",
 )
+_ROWS_LEFT_OUT = "a line '...' stands in the table: rows and the average are not checked"
 _G_DIGITS = 6  # of printf's %g, which prints the average
 _TYPE_BYTES = {
     **dict.fromkeys(("int8", "uint8", "char", "f8e4m3", "f8e5m2"), 1),
@@ -80,6 +81,7 @@ _SIDES = re.compile(
     r"# +out-of-place(?: \(\+ per-iteration\))? +in-place(?: \(\+ per-iteration\))?"
 )
 _COLUMNS = re.compile(r"# +size +count +type\b.*")
+_ELIDED = re.compile(r"\s*\[?(?:\.{3,}|\u2026)\]?\s*")
 _FOOTER = re.compile(r"# (?:Out of bounds values|Avg bus bandwidth)")
 _ROW_LIKE = re.compile(r" *\d+ +\d+ +[a-z]\w* .*")
 
@@ -152,8 +154,9 @@ class _Settings:
 
     Attributes:
         ranks: how many there can be: one number, but for a table without a list of them.
-        missing: what the text lacks to say so, and its sizes; then ``least`` to ``by_factor`` say
-            nothing.
+        missing: what the text lacks to say so, its sizes, or what its columns are; then ``least``
+            to ``by_factor`` are not used.
+        elided: whoever pasted the table left rows out.
     """
 
     threads: int
@@ -165,6 +168,7 @@ class _Settings:
     validation: int
     ranks: Sequence[int]
     missing: Tuple[str, ...] = ()
+    elided: bool = False
 
     def sizes(self) -> List[int]:
         """The sizes that were asked for, in their order."""
@@ -474,6 +478,8 @@ class _Table:
         self.settings: Optional[Tuple[re.Match[str], Line]] = None
         self.reduced: Optional[int] = None
         self.columns: List[str] = []
+        self.lacks: List[str] = []
+        self.elided = False
         self.rows: List[Row] = []
         self.forms = set(_FORMS)  # those that every figure of the table can have
         self.out_of_bounds: Optional[Tuple[int, Line]] = None
@@ -507,9 +513,11 @@ class _Table:
         pending, aside = "", False
         for raw in lines:
             aside = aside or raw == STANDARD_ERROR
-            tag = re.match(r"\[(?:[^\]\s]*@)?\d+,\d+\]<(stdout|stderr|stddiag)>: ?", raw)
+            tag = re.match(r"\s*\[(?:[^\]\s]*@)?\d+,\d+\]<(stdout|stderr|stddiag)>: ?", raw)
             label = tag or re.match(r" *\d+: ", raw)
             line = raw[label.end() :] if label else raw
+            if line.lstrip().startswith("#"):  # indented by whoever pasted it
+                line = line.lstrip()
             fragment = self._before_log(line)
             if fragment is not None:
                 if fragment.strip() and not aside:
@@ -558,7 +566,9 @@ class _Table:
             self.reduced = int(found[1])
         elif _COLUMNS.fullmatch(line):
             if not _SIDES.fullmatch(before):
-                raise line.error("the line '# out-of-place in-place' is missing above")
+                self.lacks.append(
+                    "no line '# out-of-place in-place' above the names of the columns"
+                )
             self.columns = _columns(line)
         elif _FOOTER.match(line) or _ROW_LIKE.fullmatch(line):
             raise line.error("a part of the table stands before its header")
@@ -585,15 +595,16 @@ class _Table:
             if line.split() != _units(self.columns):
                 raise line.error("the line of units is missing or damaged")
             return
+        if not line:
+            return
         if self.out_of_bounds:
-            if not line:
-                return
             found = re.fullmatch(r"# Avg bus bandwidth +: (\S+)(?: (OK|FAILED))?", line)
             if not found:
                 raise line.error("'# Avg bus bandwidth' was expected")
             self.average = (_printed(found[1], line), found[2], line)
             return
-        if not line:
+        if _ELIDED.fullmatch(line):
+            self.elided = True
             return
         if line.startswith("#"):
             found = re.fullmatch(r"# Out of bounds values +: (\d+) (OK|FAILED)", line)
@@ -664,6 +675,8 @@ class _Table:
 
     def output(self) -> NcclOutput:
         settings = self._settings()
+        lacks = [*settings.missing, *self.lacks, *([_ROWS_LEFT_OUT] if self.elided else [])]
+        settings = replace(settings, missing=tuple(lacks), elided=self.elided)
         assert self.out_of_bounds is not None  # noqa: S101 WHY: __init__ has refused it
         assert self.average is not None  # noqa: S101 WHY: likewise
         of_group = [device[2] for device in self.devices if device[1] == self.devices[0][1]]
@@ -1024,7 +1037,7 @@ def _check_average(
     average: Tuple[_Printed, Optional[str], Line],
 ) -> None:
     """The average that is printed must be that of the rows."""
-    if settings.threads > 1:
+    if settings.threads > 1 or settings.elided:
         return  # each thread adds bandwidths of its own, which the table does not show
     figures = [
         body.busbw for row in rows for body in (row.out_of_place, row.in_place) if body is not None
