@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from trueup.errors import TrueupError
@@ -14,9 +14,6 @@ from .inputs import expectations_for
 from .judged import judged, nodes_of
 from .options import CatalogOption, Format, OutputOption, Sources, examples, filtered, option
 from .output import put, say, say_notes, write
-
-if TYPE_CHECKING:
-    from ..figures.health.examine import Health
 
 app = typer.Typer()
 
@@ -39,6 +36,7 @@ class HealthFormat(str, Enum):
         "trueup health --max-age 26h                   # what was measured since yesterday",
         "trueup health --nodes inventories/mine        # and who of these is missing",
         "trueup health results/20261120T091300Z-7c1e --passes",
+        "trueup health --summary                       # how figures spread over nodes",
         "trueup health --size Standard_ND96isr_H100_v5 one-record.json",
         "trueup health --expectations ours.yml         # what this site expects",
         "trueup health --format junit --output health.xml",
@@ -72,6 +70,14 @@ def health(
     passes: Annotated[
         bool, typer.Option("--passes", help="Show passes too, however many nodes there are.")
     ] = False,
+    summary: Annotated[
+        bool,
+        typer.Option(
+            "--summary",
+            help="Each figure over all nodes of a size instead: n, median, mean, p10, p90, least,"
+            " most, spread.",
+        ),
+    ] = False,
     as_size: Annotated[
         str | None, option("SIZE", "Judge every record as measured on this size.", "--size")
     ] = None,
@@ -99,6 +105,14 @@ def health(
             " node_exporter's textfile collector.",
         ),
     ] = HealthFormat.table,
+    every_series: Annotated[
+        bool,
+        typer.Option(
+            "--every-series",
+            help="prometheus: each figure, hundreds a node; else each node's verdict, time and"
+            " worst findings, 40 series at most.",
+        ),
+    ] = False,
     output: OutputOption = None,
 ) -> None:
     """Each figure against what its VM size must reach (catalog/expectations.yml), at the message
@@ -108,7 +122,12 @@ def health(
     from ..figures.health import verdicts
     from ..figures.health.examine import examine
     from ..figures.health.required import roster
+    from ..figures.health.summary import spreads
+    from ..render import junit, prometheus
+    from ..sheets import health as health_sheets
 
+    if summary and format_.value not in Format.__members__:
+        raise typer.BadParameter(f"--summary is a table, and {format_.value} holds verdicts")
     try:
         loaded, whole = judged(sources, chosen, every_run=every_run, max_age=max_age)
         expected = expectations_for(as_size, catalog, own)
@@ -126,29 +145,20 @@ def health(
         # 1 would say that a node failed.
         say(f"trueup: error: {error}")
         raise typer.Exit(2) from error
-    _write(found, format_, output, passes=passes)
+    if summary:
+        write([health_sheets.summary(spreads(cases))], Format(format_.value), output)
+    elif format_ is HealthFormat.junit:
+        put(junit.render(found), output)
+    elif format_ is HealthFormat.prometheus:
+        put(prometheus.render(found, every_series=every_series), output)
+    elif format_ in (HealthFormat.csv, HealthFormat.json):
+        write([health_sheets.data(found)], Format(format_.value), output)
+    else:
+        sheet = health_sheets.health(found, everything=passes)
+        write([sheet], Format(format_.value), output)
     say_notes(loaded)
     say(f"{found.sentence}.")
     if found.blamed:
         say(f"fail: {', '.join(found.blamed)}")
     if found.status:
         raise typer.Exit(found.status)
-
-
-def _write(found: Health, format_: HealthFormat, output: Path | None, *, passes: bool) -> None:
-    from ..render import junit, prometheus
-    from ..sheets import health as health_sheets
-
-    if format_ is HealthFormat.junit:
-        put(junit.render(found), output)
-    elif format_ is HealthFormat.prometheus:
-        put(prometheus.render(found), output)
-    else:
-        form = Format(format_.value)
-        for_programs = form in (Format.csv, Format.json)
-        sheet = (
-            health_sheets.data(found)
-            if for_programs
-            else health_sheets.health(found, everything=passes)
-        )
-        write([sheet], form, output)

@@ -161,16 +161,11 @@ def _worst_of_each(warnings: Sequence[Verdict], failures: Sequence[Verdict]) -> 
     worst: dict[tuple[object, ...], Verdict] = {}
     for item in warnings:
         key = (item.nodes, item.benchmark)
-        if key not in failed and (key not in worst or _off(item) > _off(worst[key])):
+        if key not in failed and (
+            key not in worst or health_sheets.off(item) > health_sheets.off(worst[key])
+        ):
             worst[key] = item
     return list(worst.values())
-
-
-def _off(item: Verdict) -> float:
-    """How far off what is expected, as a share."""
-    if item.measured is None or not item.expected:
-        return 0.0
-    return abs(item.measured / item.expected - 1)
 
 
 def _paragraphs(found: NodeHealth) -> list[str]:

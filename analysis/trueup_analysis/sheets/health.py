@@ -10,13 +10,18 @@ from ..quantity import Quantity
 from .sheet import Column, Sheet, worded
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from ..figures.health.examine import Health
+    from ..figures.health.summary import Spread
     from ..figures.health.verdicts import Verdict
 
 # More nodes than this, and only what is not a pass is shown.
 _FEW_NODES = 4
+# So many nodes with equal findings have a row each; more are one row.
+_FEW_ALIKE = 3
+# So many names stand in a cell, and so many warnings below the failures.
+_NAMES, _WARNINGS = 8, 20
 SIGNS = {"at_least": "\u2265 ", "at_most": "\u2264 ", "usual": "about "}
 # What people read instead, where a figure stands in the base unit.
 _FOR_PEOPLE = {"byte/s": "GB/s", "bit/s": "Gb/s", "flop/s": "GFLOP/s", "byte": "GiB", "KiB": "GiB"}
@@ -28,22 +33,70 @@ def health(found: Health, *, everything: bool) -> Sheet:
     title = f"Health of {units.plural(len(found.nodes), 'node')}: {counts}"
     if everything or len(found.nodes) <= _FEW_NODES:
         return verdicts(found.verdicts, title)
-    shown = [item for item in found.verdicts if item.verdict not in ("pass", "no verdict")]
+    bad = [item for item in found.verdicts if item.verdict in ("fail", "not measured")]
+    warned = _alike([item for item in found.verdicts if item.verdict == "warn"])
+    warned.sort(key=lambda its: max(map(off, its)), reverse=True)
     notes = ["Passes are not shown; --passes shows them."]
+    if left := warned[_WARNINGS:]:
+        nodes = len({node for its in left for item in its for node in item.nodes})
+        more = f"{units.plural(len(left), 'more warning')} of {units.plural(nodes, 'node')}"
+        notes.append(f"{more}, less far off; --passes shows them.")
     if unjudged := found.counts["no verdict"]:
         notes.append(f"{units.plural(unjudged, 'figure')} without a verdict; --passes says why.")
-    return verdicts(shown, title, notes)
+    return _sheet([*_alike(bad), *warned[:_WARNINGS]], title, notes)
+
+
+def off(item: Verdict) -> float:
+    """How far off what is expected, as a share; 0 where there are no two figures."""
+    if item.measured is None or not item.expected:
+        return 0.0
+    return abs(item.measured / item.expected - 1)
 
 
 def verdicts(found: Iterable[Verdict], title: str, notes: Sequence[str] = ()) -> Sheet:
-    """For people: one row for all devices of a node that have the same verdict on one figure, with
-    the worst of them; sources below the table.
+    """For people: one row for all devices of a node that have the same verdict on one figure, and
+    for more than a few nodes that do, with the worst of them; sources below the table.
     """
-    alike: dict[tuple[Any, ...], list[Verdict]] = {}
+    return _sheet(_alike(found), title, notes)
+
+
+def _alike(found: Iterable[Verdict]) -> list[list[Verdict]]:
+    """Verdicts that say the same, of one node or of more than a few."""
+    of_node: dict[tuple[Any, ...], list[Verdict]] = {}
     for item in found:
-        key = (item.nodes, item.case, item.what, item.message_bytes, item.verdict, item.reason)
-        alike.setdefault(key if item.device else (*key, item.metric), []).append(item)
-    sources = dict.fromkeys(item.source for its in alike.values() for item in its if item.source)
+        of_node.setdefault((item.nodes, *_said(item)), []).append(item)
+    of_all: dict[tuple[Any, ...], list[list[Verdict]]] = {}
+    for its in of_node.values():
+        of_all.setdefault(_said(its[0]), []).append(its)
+    rows = []
+    for key, its in of_node.items():
+        alike = of_all[key[1:]]
+        if len(alike) <= _FEW_ALIKE:
+            rows.append(its)
+        elif alike[0] is its:
+            rows.append([item for each in alike for item in each])
+    return rows
+
+
+def _said(item: Verdict) -> tuple[Any, ...]:
+    """What verdicts have in common that say the same. Beside other nodes, a node is an outlier at
+    however many sizes of messages; an expectation is of one.
+    """
+    said = (item.benchmark, item.what, item.verdict, item.reason)
+    if item.comparison == "usual":
+        return said
+    return (
+        *said,
+        item.case,
+        item.message_bytes,
+        item.expected,
+        item.device is None and item.metric,
+    )
+
+
+def _sheet(alike: Sequence[Sequence[Verdict]], title: str, notes: Sequence[str]) -> Sheet:
+    sources = dict.fromkeys(item.source for its in alike for item in its if item.source)
+    marks = {source: f"[{number}]" for number, source in enumerate(sources, 1)}
     return Sheet(
         title=title,
         columns=[
@@ -51,12 +104,12 @@ def verdicts(found: Iterable[Verdict], title: str, notes: Sequence[str] = ()) ->
             Column("message_bytes", "at", _size),
             Column("measured", "measured"),
             Column("expected", "expected"),
-            *worded("unit", "fault"),
+            *worded("unit", "fault", "source"),
             Column("reason", "why", words=True),
             Column("fix", "fix", words=True),
         ],
-        rows=[_shown(its) for its in alike.values()],
-        notes=[*notes, *(f"Source: {source}." for source in sources)],
+        rows=[_shown(its, marks) for its in alike],
+        notes=[*notes, *(f"{mark} {source}." for source, mark in marks.items())],
         marks="mark",
         name="verdicts",
     )
@@ -64,6 +117,35 @@ def verdicts(found: Iterable[Verdict], title: str, notes: Sequence[str] = ()) ->
 
 def _size(value: Any) -> str:
     return units.UNKNOWN if value is None else units.size_of(value)
+
+
+def summary(found: Sequence[Spread]) -> Sheet:
+    """How each figure is spread over the nodes of a size."""
+    figures = ("median", "mean", "p10", "p90", "least", "most")
+
+    def row(one: Spread) -> dict[str, Any]:
+        unit = _FOR_PEOPLE.get(one.unit, one.unit)
+        shown = {name: _figure(getattr(one, name), one.unit, unit) for name in figures}
+        told = {f"shown_{name}": text for name, text in shown.items()}
+        return {**vars(one), "spread": one.spread, "shown_unit": unit, **told}
+
+    return Sheet(
+        title=f"Spread of {units.plural(len(found), 'figure')}",
+        columns=[
+            *worded("vm_size", "benchmark", "case", "metric", "statistic"),
+            Column("message_bytes", "at", _size),
+            Column("nodes", "nodes", units.count),
+            Column("n", "n", units.count),
+            *(Column(f"shown_{name}", name, data=False) for name in figures),
+            Column("shown_unit", "unit", words=True, data=False),
+            *(Column(name, None) for name in (*figures, "unit")),
+            Column("spread", "spread", lambda share: units.percent(share, 1)),
+        ],
+        rows=[row(one) for one in found],
+        notes=["Spread: from p10 to p90, as a share of the median."],
+        facts={"kind": "health summary"},
+        name="summary",
+    )
 
 
 def data(found: Health) -> Sheet:
@@ -87,21 +169,23 @@ def data(found: Health) -> Sheet:
     )
 
 
-def _shown(its: Sequence[Verdict]) -> dict[str, Any]:
-    worst = its[0]
-    if worst.measured is not None:
-        pick = max if worst.comparison == "at_most" else min
-        worst = pick(its, key=lambda item: item.measured or 0.0)
+def _shown(its: Sequence[Verdict], marks: Mapping[str, str]) -> dict[str, Any]:
+    worst = _worst(its)
     unit = _FOR_PEOPLE.get(worst.source_unit or "", worst.source_unit) or _FOR_PEOPLE.get(
         worst.unit or "", worst.unit
     )
-    more = f" and {len(its) - 1} more" if len(its) > 1 else ""
     sign = SIGNS.get(str(worst.comparison), "")
+    reason = worst.reason
+    if worst.comparison == "usual" and worst.verdict == "warn":
+        reason = f"{off(worst):.0%} {reason}"
+    if len(its) > 1 and worst.measured is not None:
+        reason = f"{reason}; the" if reason else "the"
+        reason += f" worst of {len(its):,}"
     return {
-        "node": "+".join(worst.nodes),
+        "node": _names(["+".join(item.nodes) for item in its], "+".join(worst.nodes)),
         "verdict": worst.verdict,
         "what": worst.what,
-        "device": f"{worst.device}{more}" if worst.device else None,
+        "device": _names([item.device for item in its if item.device], str(worst.device), few=1),
         "message_bytes": worst.message_bytes,
         "measured": _figure(worst.measured, worst.unit, unit),
         "expected": None
@@ -109,10 +193,29 @@ def _shown(its: Sequence[Verdict]) -> dict[str, Any]:
         else sign + _figure(worst.expected, worst.unit, unit),
         "unit": "" if unit == "1" else unit,
         "fault": worst.fault,
-        "reason": worst.reason,
+        "source": marks.get(worst.source or ""),
+        "reason": reason,
         "fix": worst.fix,
         "mark": "bad" if worst.verdict in ("fail", "not measured") else "",
     }
+
+
+def _worst(its: Sequence[Verdict]) -> Verdict:
+    """Of verdicts that say the same, that with the worst figure."""
+    first = its[0]
+    if first.measured is None or first.comparison == "usual":
+        return max(its, key=off)
+    pick = max if first.comparison == "at_most" else min
+    return pick(its, key=lambda item: item.measured or 0.0)
+
+
+def _names(names: Sequence[str], first: str, few: int = _NAMES) -> str | None:
+    """Some of the names, that of the worst first, and how many more there are."""
+    each = list(dict.fromkeys([first, *names])) if names else []
+    if not each:
+        return None
+    more = f" and {len(each) - few:,} more" if len(each) > few else ""
+    return ", ".join(each[:few]) + more
 
 
 def _figure(value: float | None, base: str | None, unit: str | None) -> str:

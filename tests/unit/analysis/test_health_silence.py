@@ -324,3 +324,119 @@ def test_a_sites_own_expectation_stands_in_the_catalogs_place_with_its_source(
     assert call_trueup("health", folder).status == 1
     own.write_text("[")
     assert call_trueup("health", folder).status == 2
+
+
+# ---- a fleet ------------------------------------------------------------------------------------
+
+
+def slow(record: dict[str, Any], *metrics: str) -> None:
+    """Make some figures of a record worse by a half."""
+    for row in record["metrics"]:
+        if row["name"] in metrics:
+            row["value"] /= 2
+
+
+def series(text: str) -> dict[str, list[str]]:
+    """Node -> its lines."""
+    found: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        if 'node="' in line:
+            found.setdefault(line.split('node="')[1].split('"')[0], []).append(line)
+    return found
+
+
+def test_a_node_has_a_few_series_and_all_of_them_on_request(
+    call_trueup: Any, five: Path, tmp_path: Path
+) -> None:
+    found = [one for one in records() if len(one["nodes"]) == 1]
+    [copies] = [one for one in found if (one["nodes"][0], one["benchmark"]) == (WELL, "gpu_copy")]
+    slow(copies, "p2p_bandwidth", "h2d_bandwidth")
+    write_run(tmp_path / "bad", found)
+    done = call_trueup("health", tmp_path / "bad", "--format", "prometheus")
+    lines = series(done.out)
+    assert done.status == 1
+    assert sorted(lines) == NODES
+    assert 30 < max(map(len, lines.values())) <= 40
+    assert f'trueup_node_health{{node="{WELL}"}} 2' in lines[WELL]
+    assert f'trueup_node_health{{node="{LEFT}"}} 0' in lines[LEFT]
+    assert f'trueup_node_measured_timestamp_seconds{{node="{WELL}"}} 1795165980.0' in lines[WELL]
+    assert f'trueup_run_started_timestamp_seconds{{run="{RUN}"}} 1795165980.0' in done.out
+    every = call_trueup("health", tmp_path / "bad", "--format", "prometheus", "--every-series")
+    assert min(map(len, series(every.out).values())) > 300
+    names = [line.rpartition(" ")[0] for line in every.out.splitlines() if line[0] != "#"]
+    assert len(names) == len(set(names))
+    lost = series(call_trueup("health", five, "--format", "prometheus").out)
+    assert [f'trueup_node_health{{node="{node}"}} 3' in lost[node] for node in NODES] == [
+        *(False, True, True, True, False)
+    ]
+
+
+def of_places(nodes: int, **faults: float) -> list[dict[str, Any]]:
+    """Figures of two places: the first has always half of what the second has."""
+    return [
+        made.record(
+            benchmark="gemm",
+            case="bf16",
+            nodes=[f"n{node}"],
+            vm_size="Standard_Made",
+            metrics=[
+                made.figure(
+                    "rate",
+                    place * (1 + node / 1000) * faults.get(f"n{node}_{place}", 1.0),
+                    "flop/s",
+                    "higher",
+                    device=f"gpu{place}",
+                    message_bytes=2**exponent,
+                )
+                for place in (1, 2)
+                for exponent in range(10)
+            ],
+        )
+        for node in range(nodes)
+    ]
+
+
+def test_figures_are_compared_with_those_of_the_same_place(
+    call_trueup: Any, tmp_path: Path
+) -> None:
+    write_run(tmp_path / "results", of_places(40, n7_2=0.6), expected=[], hosts={})
+    done = call_trueup("health", tmp_path / "results", "--format", "json")
+    warned = [row for row in rows(done.out) if row["verdict"] == "warn"]
+    # What is always so at the first place is no warning, and the second's fault is one, although
+    # all figures together scatter by more.
+    assert {(row["node"], row["device"]) for row in warned} == {("n7", "gpu2")}
+    table = call_trueup("health", tmp_path / "results")
+    told = [line for line in table.out.splitlines() if line.startswith("n7")]
+    assert len(told) == 1
+    markdown = call_trueup("health", tmp_path / "results", "--format", "markdown")
+    assert "worst of 10" in markdown.out
+
+
+def test_equal_findings_of_many_nodes_are_one_row(call_trueup: Any, tmp_path: Path) -> None:
+    found = [one for one in records() if len(one["nodes"]) == 1]
+    for record in found:
+        slow(record, "busbw")
+    write_run(tmp_path / "results", found)
+    table = call_trueup("health", tmp_path / "results", "--format", "markdown").out
+    assert table.count("NHC2010") == 1
+    assert "worst of 5" in table
+    done = call_trueup("health", tmp_path / "results", "--format", "json")
+    assert sum(row["verdict"] == "fail" for row in rows(done.out)) == 5
+
+
+def test_the_summary_says_how_each_figure_is_spread(call_trueup: Any, tmp_path: Path) -> None:
+    write_run(tmp_path / "results", of_places(11), expected=[], hosts={})
+    done = call_trueup("health", tmp_path / "results", "--summary", "--format", "json")
+    found = rows(done.out)
+    assert [row["message_bytes"] for row in found] == [2**exponent for exponent in range(10)]
+    one = found[0]
+    assert (one["n"], one["nodes"], one["unit"]) == (22, 11, "flop/s")
+    assert (one["least"], one["most"]) == (1.0, 2.02)
+    assert one["mean"] == pytest.approx(1.5 * 1.005)
+    assert one["median"] == pytest.approx((1.01 + 2.0) / 2)
+    # Sorted, the figures at 2.1 and 18.9 of 21 steps.
+    assert (one["p10"], one["p90"]) == pytest.approx((1.0021, 2.0158))
+    assert one["spread"] == pytest.approx((2.0158 - 1.0021) / 1.505)
+    assert call_trueup("health", tmp_path / "results", "--summary", "-f", "junit").status == 64
+    table = call_trueup("health", tmp_path / "results", "--summary").out
+    assert [word for word in ("median", "p10", "p90", "spread") if word not in table] == []

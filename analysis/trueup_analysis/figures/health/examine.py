@@ -66,9 +66,13 @@ class Health:
         judged = f"{total - unjudged:,} of {total:,} {'node' if total == 1 else 'nodes'} judged"
         if self.counts["fail"]:
             return f"{judged}; {len(self.blamed):,} failed"
-        if unjudged or self.counts["not measured"]:
-            return f"{judged}; of the others nothing is known, or not everything that must be"
-        return f"{judged}: nothing is wrong"
+        if self.counts["not measured"]:
+            return f"{judged}; something is not measured"
+        return f"{judged}; nothing is expected of the others" if unjudged else self._all(judged)
+
+    def _all(self, judged: str) -> str:
+        warned = sum(word == "warn" for word in self.words.values())
+        return f"{judged}; {warned:,} with warnings" if warned else f"{judged}: nothing is wrong"
 
     @property
     def counts(self) -> dict[str, int]:
