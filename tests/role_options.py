@@ -45,8 +45,11 @@ dependencies: []
     "tasks/main.yml": """\
 ---
 - name: Check variables and programs
-  ansible.builtin.include_tasks: preflight.yml
+  ansible.builtin.include_tasks:
+    file: preflight.yml
+    apply: {tags: [ROLE, install]}
   when: "'ROLE' not in trueup_preflighted | default([])"
+  tags: [ROLE, install]
 """,
     "tasks/preflight.yml": """\
 ---

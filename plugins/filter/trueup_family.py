@@ -20,6 +20,10 @@ description:
   - C(trueup_benchmark_names) takes the folder of the roles and returns those that are benchmarks.
   - C(trueup_benchmark_roles) takes the fact C(trueup_node), the node's benchmarks and its family's
     roles, and returns the roles that are still to be configured.
+  - C(trueup_chosen) takes roles, the tags that run, those that are skipped and tags that mean all
+    of them, and returns the roles that are meant.
+  - C(trueup_checked) takes roles, benchmarks and the tags that run and are skipped, and returns the
+    roles whose preflight the run needs.
   - C(trueup_steps) takes roles and the node's name, and returns the items of a loop over them.
   - C(trueup_health_benchmarks) takes the fact C(trueup_node) and returns what health measures.
   - C(trueup_lost) takes what roles need and the roles that failed, and returns each role that
@@ -45,6 +49,8 @@ class FilterModule:
         return {
             "trueup_benchmark_names": family.benchmark_names,
             "trueup_benchmark_roles": family.benchmark_roles,
+            "trueup_checked": family.checked,
+            "trueup_chosen": family.chosen,
             "trueup_family": family.family_lists,
             "trueup_health_benchmarks": family.health_benchmarks,
             "trueup_lost": family.lost_roles,

@@ -182,3 +182,40 @@ def test_a_part_of_a_benchmark_that_is_skipped_is_not_the_whole() -> None:
     assert family.skips_of({"skipped_here": [part, whole]}, "devito") == [whole]
     assert family.skips_of({"skipped_here": [part]}, "devito") == []
     assert family.skip_lines([part]) == ["skipped: devito over nodes: no gcc"]
+
+
+NAMES = ["rdma", "stream", "nccl"]
+
+
+@pytest.mark.parametrize(
+    ("run_tags", "skip_tags", "wanted"),
+    [
+        (["all"], [], NAMES),
+        (("tagged",), (), NAMES),
+        (["install"], [], NAMES),
+        (["stream", "nccl"], [], ["stream", "nccl"]),
+        (["benchmark", "rdma"], [], ["rdma"]),
+        (["health"], [], []),
+        (["all"], ["nccl"], ["rdma", "stream"]),
+        (["stream"], ["stream"], []),
+    ],
+)
+def test_the_roles_that_tags_mean(run_tags: Any, skip_tags: Any, wanted: list[str]) -> None:
+    assert family.chosen(NAMES, run_tags, skip_tags, "install", "configure") == wanted
+
+
+@pytest.mark.parametrize(
+    ("run_tags", "wanted"),
+    [
+        (["all"], NAMES),
+        (["verify"], NAMES),
+        (["benchmark"], ["stream", "nccl"]),
+        (["nccl"], ["nccl"]),
+        (["health"], []),
+    ],
+)
+def test_the_roles_that_a_run_checks_first(run_tags: list[str], wanted: list[str]) -> None:
+    # nccl is a role of the family and a benchmark.
+    assert sorted(family.checked(["rdma", "nccl"], ["stream", "nccl"], run_tags, [])) == sorted(
+        wanted
+    )

@@ -68,6 +68,34 @@ def steps(roles: Sequence[str], name: str) -> list[dict[str, str]]:
     return [{"node": name, "role": role} for role in roles]
 
 
+def chosen(
+    names: Iterable[str], run_tags: Collection[str], skip_tags: Collection[str], *steps: str
+) -> list[str]:
+    """Those of the roles that the tags of a run mean.
+
+    Args:
+        names: roles.
+        run_tags: what ``--tags`` holds, ``all`` where nothing is given.
+        skip_tags: what ``--skip-tags`` holds.
+        steps: the tags that mean all of the roles here: install, configure, verify, benchmark.
+    """
+    everything = not {"all", "tagged", "always", *steps}.isdisjoint(run_tags)
+    return [name for name in names if (everything or name in run_tags) and name not in skip_tags]
+
+
+def checked(
+    roles: Sequence[str],
+    benchmarks: Sequence[str],
+    run_tags: Collection[str],
+    skip_tags: Collection[str],
+) -> list[str]:
+    """The roles whose preflight a run needs: those of the steps and roles that its tags mean."""
+    steps = ("install", "configure", "verify")
+    mine = chosen(roles, run_tags, skip_tags, *steps)
+    measured = chosen(benchmarks, run_tags, skip_tags, *steps, "benchmark")
+    return _once([*mine, *measured])
+
+
 def benchmark_names(roles: str) -> list[str]:
     """The benchmarks in a folder of roles: those with an entry point of that name."""
     return sorted(path.parent.parent.name for path in Path(roles).glob("*/tasks/benchmark.yml"))

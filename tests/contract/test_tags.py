@@ -1,0 +1,108 @@
+"""What --tags means on site.yml: each step and each role, alone."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import plays
+import pytest
+import yaml
+from test_family_plays import LISTS, node_of
+from trueup.node.family import benchmark_names
+
+ROOT = Path(__file__).parents[2]
+# Of the family, and two that are measured.
+MINE = ["rdma", "stream", "devito"]
+STEPS = ("install", "configure", "verify")
+ROLES = sorted(
+    {role for lists in LISTS for role in lists["roles"]}
+    | {*benchmark_names(str(ROOT / "roles")), "compiler"}
+)
+# Stand-ins for roles, which write into a log.
+STEP = """
+- name: Record {step}
+  ansible.builtin.command: {{argv: [sh, -c, "echo {step} {role} >> {log}"]}}
+  changed_when: false
+  tags: [{role}, {step}]
+"""
+ENTRY = """
+- name: Record
+  ansible.builtin.command: {{argv: [sh, -c, "echo {what} {role} >> {log}"]}}
+  changed_when: false
+"""
+
+
+def run(folder: Path, *options: str) -> tuple[int, list[str], list[str]]:
+    """site.yml on one node: status, what was done, and what there are records of."""
+    log = folder / "log"
+    log.write_text("")
+    for role in MINE:
+        tasks = folder / "roles" / role / "tasks"
+        tasks.mkdir(parents=True)
+        steps = [STEP.format(step=step, role=role, log=log) for step in STEPS]
+        (tasks / "main.yml").write_text("".join(steps))
+        (tasks / "preflight.yml").write_text(ENTRY.format(what="check", role=role, log=log))
+        (tasks / "benchmark.yml").write_text(ENTRY.format(what="measure", role=role, log=log))
+    node = {
+        "ansible_connection": "local",
+        "ansible_python_interpreter": sys.executable,
+        "trueup_vm_size": "Standard_HB120rs_v3",
+        "trueup_metadata_url": "http://127.0.0.1:9",
+        "trueup_node": node_of("hb120rs_v3", "Standard_HB120rs_v3"),
+        "trueup_family_roles": MINE[:1],
+        "trueup_benchmarks": MINE[1:],
+        "trueup_health_benchmarks": ["stream"],
+        "trueup_health_fatal": False,
+    }
+    (folder / "hosts.json").write_text(json.dumps({"all": {"hosts": {"node": node}}}))
+    done = plays.playbook(
+        folder,
+        *("-i", str(folder / "hosts.json"), "site.yml", *options),
+        env={"ANSIBLE_ROLES_PATH": f"{folder / 'roles'}:{ROOT / 'roles'}"},
+    )
+    print(done.stdout, done.stderr)
+    records = [json.loads(path.read_text()) for path in folder.glob("results/*/*-*.json")]
+    return (
+        done.returncode,
+        log.read_text().splitlines(),
+        [record["benchmark"] for record in records],
+    )
+
+
+WANTED: dict[str, tuple[list[str], list[str]]] = {
+    **{
+        step: ([f"check {role}" for role in MINE] + [f"{step} {role}" for role in MINE], [])
+        for step in STEPS
+    },
+    "health": (
+        ["check stream", *(f"{step} stream" for step in STEPS), "measure stream"],
+        ["node_state"],
+    ),
+    "benchmark": (["check stream", "check devito", "measure stream", "measure devito"], []),
+    "stream": (["check stream", *(f"{step} stream" for step in STEPS), "measure stream"], []),
+    "rdma": (["check rdma", *(f"{step} rdma" for step in STEPS)], []),
+}
+
+
+@pytest.mark.parametrize("tag", WANTED)
+def test_a_tag_does_what_it_says(tmp_path: Path, tag: str) -> None:
+    assert run(tmp_path, "--tags", tag) == (0, *WANTED[tag])
+
+
+def tags_of(task: dict[str, Any], key: str = "tags") -> set[str]:
+    return set(task.get(key) or [])
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_every_task_of_a_role_has_its_name_and_a_step(role: str) -> None:
+    """What is included while a play runs has the tags of its own ``apply``."""
+    tasks = yaml.safe_load((ROOT / "roles" / role / "tasks" / "main.yml").read_text())
+    flat = [part for task in tasks for part in task.get("block", [task])]
+    assert [task["name"] for task in flat if role not in tags_of(task)] == []
+    assert [task["name"] for task in flat if not tags_of(task) & set(STEPS)] == []
+    included = [task for task in flat if "ansible.builtin.include_tasks" in task]
+    applied = [task["ansible.builtin.include_tasks"].get("apply", {}) for task in included]
+    assert list(map(tags_of, applied)) == list(map(tags_of, included))
