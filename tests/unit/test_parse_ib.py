@@ -112,6 +112,13 @@ def test_two_ends_of_which_one_comes_in_two_pieces() -> None:
     assert values(text) == values(CLIENT)
 
 
+def test_a_stream_that_begins_with_dashes_and_lacks_its_last_is_refused() -> None:
+    text = TEXTS["write_bw_one_pipe"]
+    assert text.startswith(DASHES)
+    with pytest.raises(ParseError):
+        parse_ib(text.rstrip("\n-"))
+
+
 def by_blocks(order: str, client: str, server: str) -> str:
     """Both ends in one stream: c and s are the next block of each, between lines of dashes."""
     ends = {"c": iter(client.split(DASHES)[1:-1]), "s": iter(server.split(DASHES)[1:-1])}

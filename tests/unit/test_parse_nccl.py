@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +20,16 @@ from trueup.errors import ParseError
 
 DATA = Path(__file__).parent.parent / "data" / "nccl"
 BYTES = {"float": 4, "half": 2, "double": 8, "int8": 1}
-SHARED = {"all_gather", "reduce_scatter", "alltoall"}
+SHARED = {"all_gather", "reduce_scatter", "alltoall", "gather", "scatter", "hypercube"}
 REDUCES = {"all_reduce", "reduce_scatter", "reduce", "sendrecv"}
-ROOTED = {"broadcast", "reduce"}
+ROOTED = {"broadcast", "reduce", "gather", "scatter"}
 WIDTHS = {"size": 10, "count": 12, "type": 8, **dict.fromkeys(("redop", "root", "#wrong"), 6)}
 WIDTHS.update(algbw=6, busbw=6, error=5)
 
 
 def factor(operation: str, ranks: int) -> float:
+    if operation == "hypercube":
+        return 1.0
     if operation == "all_reduce":
         return 2 * (ranks - 1) / ranks
     return (ranks - 1) / ranks if operation in SHARED else 1.0
@@ -149,6 +150,8 @@ def printed(  # noqa: C901 WHY: one branch for each option of the tool
             for side in (0, 1):
                 time = microseconds(size, cycle, side)
                 algbw = total / (time * 1e3)
+                if operation == "hypercube":
+                    algbw *= (ranks - 1) / ranks
                 busbw = algbw * factor(operation, ranks)
                 if era == "2019" and operation in {"all_gather", "reduce_scatter"}:
                     algbw = busbw
@@ -569,7 +572,7 @@ test_damaged_output_is_refused = damage.refuses(
     (changed(r"(bandwidth +: )\d", r"\g<1>9"), "a row is missing or damaged"),
     (changed(r"# Collective test concluded.*\n", ""), "the output is cut off"),
     (changed(r"starting: all_reduce", "starting: hypercube"), "the output is cut off"),
-    (NEW.replace("all_reduce_perf", "hypercube_perf"), "is none of all_reduce_perf"),
+    (NEW.replace("all_reduce_perf", "hypercubes_perf"), "is none of all_reduce_perf"),
     (NEW.replace("all_reduce_perf", "broadcast_perf"), "redop 'sum' is not one of broadcast's"),
     (NEW[: NEW.index("# Out of")], "no end '# Out of bounds values'"),
     (NEW + NEW, "stands after its end"),
@@ -671,4 +674,16 @@ def test_a_changed_byte_gives_the_right_bandwidths_or_an_error(
 
 
 def test_the_generator_knows_every_operation() -> None:
-    assert Counter(OPERATIONS) == Counter([*SHARED, *ROOTED, "all_reduce", "sendrecv"])
+    assert set(OPERATIONS) < {*SHARED, *ROOTED, "all_reduce", "sendrecv"}
+
+
+@pytest.mark.parametrize("operation", ["gather", "scatter", "hypercube"])
+def test_operations_that_the_module_does_not_measure(operation: str) -> None:
+    text = printed(operation, least=1 << 16, most=1 << 24)
+    assert parse_nccl(text).operation == operation
+    unnamed = without(text, r"# Collective test .*\n")
+    if operation == "hypercube":
+        with pytest.raises(ParseError, match="is not one of all_reduce's"):
+            parse_nccl(unnamed)
+    else:
+        assert parse_nccl(unnamed).may_be == ("gather", "scatter")

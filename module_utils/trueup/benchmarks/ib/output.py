@@ -298,7 +298,7 @@ def _blocks(lines: Sequence[Line]) -> Optional[List[List[Line]]]:
     banners.sort(key=lambda part: not any(line.strip().startswith("TX depth") for line in part))
     tables.sort(key=len, reverse=True)
     others = [part for part in parts if part not in banners and part not in tables]
-    dash = next(part[0] for part in parts if _DASHES.fullmatch(part[0]))
+    dash = banners[0][0]
     ends = []
     for place, (banner, table) in enumerate(zip(banners, tables)):
         rest = [line for part in others for line in part] if place else []

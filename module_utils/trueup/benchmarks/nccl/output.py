@@ -278,6 +278,13 @@ _MODELS = (
     _Model("sendrecv", _one, unchecked_in_place=True),
 )
 OPERATIONS = tuple(model.operation for model in _MODELS)
+# Read, and not measured by the module; hypercube only where the text names it.
+_ALSO = tuple(
+    _Model(operation, _ring, shared=True, reduces=False, rooted=True)
+    for operation in ("gather", "scatter")
+)
+_HYPERCUBE = _Model("hypercube", _one, shared=True, reduces=False, base=_ring)
+_NAMES = (*OPERATIONS, *(model.operation for model in _ALSO), _HYPERCUBE.operation)
 _MODELS_2019 = (
     _Model("all_gather", _one, shared=True, reduces=False, base=_ring),
     _Model("reduce_scatter", _one, shared=True, reduces=True, base=_ring),
@@ -289,7 +296,7 @@ class NcclOutput:
     """One run of one operation.
 
     Attributes:
-        operation: one of OPERATIONS, or "unknown" where several fit (on two ranks all_reduce and
+        operation: one of nccl-tests', or "unknown" where several fit (on two ranks all_reduce and
             sendrecv have the same figures where nothing was checked) and the output does not name
             it.
         may_be: those that fit.
@@ -864,9 +871,9 @@ def _root(text: str, line: Line) -> int:
 
 def _operation(program: str) -> str:
     found = re.match(r"(?:.*/)?([a-z_]+)_perf", program)
-    if not found or found[1] not in OPERATIONS:
+    if not found or found[1] not in _NAMES:
         raise ParseError(
-            f"the program {program!r} is none of {', '.join(f'{name}_perf' for name in OPERATIONS)}"
+            f"the program {program!r} is none of {', '.join(f'{name}_perf' for name in _NAMES)}"
         )
     return found[1]
 
@@ -944,7 +951,8 @@ def _fitting(
     by_wall_time: bool,
 ) -> List[_Model]:
     """The operations that all rows can be of."""
-    known = (*_MODELS, *_MODELS_2019) if old else _MODELS
+    known = (*_MODELS, *_ALSO, _HYPERCUBE) if named else (*_MODELS, *_ALSO)
+    known = (*known, *_MODELS_2019) if old else known
     alive = {
         model: model.ranks_of(rows, settings.ranks)
         for model in known

@@ -323,6 +323,11 @@ class _Figures:
                 self._count(key)
         for key in ("duration", "request_throughput", "output_throughput"):
             self._number(key)
+        # vLLM counts both, or it is older and counts neither.
+        peaks = ("max_output_tokens_per_s", "max_concurrent_requests")
+        for key, other in (peaks, peaks[::-1]):
+            if figures.get(key) is None and figures.get(other):
+                self.refuse(f"{key} is missing", other)
         completed = int(figures["completed"])
         failed = self._failed(completed)
         if not completed:
@@ -460,6 +465,15 @@ class _Figures:
                     f"mean_{name}_ms",
                 )
             found[name] = latency
+        # vLLM takes the same percentiles of each.
+        asked = {name: sorted(latency.percentiles) for name, latency in found.items()}
+        odd = next((name for name in asked if asked[name] != next(iter(asked.values()))), None)
+        if odd is not None:
+            self.refuse(
+                f"{_LATENCIES[odd][0]} has the percentiles {asked[odd]}, and "
+                f"{_LATENCIES[next(iter(asked))][0]} {next(iter(asked.values()))}",
+                f"mean_{odd}_ms",
+            )
         if "ttft" not in found:
             self.refuse("there is no TTFT in the result", "mean_ttft_ms")
         if "e2el" in found:
