@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import ansible.context
 import jsonschema
@@ -16,6 +16,9 @@ from ansible.plugins.callback import CallbackBase
 from ansible.plugins.loader import filter_loader, test_loader
 from trueup import record as records
 from trueup.errors import TrueupError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
 
 DOCUMENTATION = r"""
 name: trueup_records
@@ -76,6 +79,8 @@ class CallbackModule(CallbackBase):
         self._unreachable: set[str] = set()
         self._ended: dict[str, str] = {}
         self._count = 0
+        # What was skipped or not measured so far, with the reasons.
+        self._skipped: list[dict[str, str]] = []
 
     def v2_playbook_on_start(self, playbook: Any) -> None:
         # Workers are forked from this process, one for every task of every node: what is loaded
@@ -217,7 +222,9 @@ class CallbackModule(CallbackBase):
             "expected": sorted(self._play_hosts.union(before.get("expected", known))),
             "hosts": {**known, **hosts},
             "failed_in": {**earlier, **told.get("failed_in", {})},
-            "skipped": _joined(before.get("skipped", []), told.get("skipped", [])),
+            "skipped": _joined(
+                _joined(before.get("skipped", []), told.get("skipped", [])), self._skipped
+            ),
             "chosen": {**before.get("chosen", {}), **told.get("chosen", {})},
             "warnings": _joined(before.get("warnings", []), self._warnings),
         }
@@ -241,6 +248,8 @@ class CallbackModule(CallbackBase):
             self._warnings += [f"{host}: {text}" for text in facts["trueup_node"]["warnings"]]
         if "trueup_failed_roles" in facts:
             self._lost_roles[result._host.get_name()] = list(facts["trueup_failed_roles"])
+        for name in ("trueup_skipped", "trueup_unmeasured_here"):
+            self._skipped = _joined(self._skipped, _skips(result, facts.get(name) or ()))
         if "trueup_run_id" in facts and not self._run_id:
             self._run_id = str(facts["trueup_run_id"])
             self._write_progress()
@@ -293,6 +302,11 @@ def _read(path: Path) -> dict[str, Any]:
         return {}
     known = all(isinstance(found.get(name, kind()), kind) for name, kind in _KEPT.items())
     return found if known else {}
+
+
+def _skips(result: Any, items: Iterable[Mapping[str, str]]) -> list[dict[str, str]]:
+    node = result._host.get_name()
+    return [{"node": node, "what": item["what"], "why": item["why"]} for item in items]
 
 
 def _joined(before: list[Any], now: list[Any]) -> list[Any]:

@@ -24,6 +24,8 @@ description:
     of them, and returns the roles that are meant.
   - C(trueup_checked) takes roles, benchmarks and the tags that run and are skipped, and returns the
     roles whose preflight the run needs.
+  - C(trueup_failed_benchmark) takes what a failed task returned and a benchmark's name, and returns
+    it as an item of what is skipped, with the reason.
   - C(trueup_steps) takes roles and the node's name, and returns the items of a loop over them.
   - C(trueup_health_benchmarks) takes the fact C(trueup_node) and returns what health measures.
   - C(trueup_lost) takes what roles need and the roles that failed, and returns each role that
@@ -51,6 +53,7 @@ class FilterModule:
             "trueup_benchmark_roles": family.benchmark_roles,
             "trueup_checked": family.checked,
             "trueup_chosen": family.chosen,
+            "trueup_failed_benchmark": family.failed_benchmark,
             "trueup_family": family.family_lists,
             "trueup_health_benchmarks": family.health_benchmarks,
             "trueup_lost": family.lost_roles,

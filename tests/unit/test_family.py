@@ -181,6 +181,12 @@ def test_a_part_of_a_benchmark_that_is_skipped_is_not_the_whole() -> None:
     part, whole = ({"what": what, "why": "no gcc"} for what in ("devito over nodes", "devito"))
     assert family.skips_of({"skipped_here": [part, whole]}, "devito") == [whole]
     assert family.skips_of({"skipped_here": [part]}, "devito") == []
+    [failed] = family.failed_benchmark({"msg": f"no package {'x' * 400}\nmore"}, "ib")
+    assert (failed["what"], failed["why"][:20]) == ("ib", "failed: no package x")
+    assert len(failed["why"]) < 320
+    assert family.failed_benchmark({}, "ib") == [
+        {"what": "ib", "why": "failed: its task does not say why"}
+    ]
     assert family.skip_lines([part]) == ["skipped: devito over nodes: no gcc"]
 
 

@@ -92,7 +92,9 @@ def why_missing(name: str, run: Mapping[str, Any], benchmark: str | None = None)
         if step.get("node") == name and benchmark in (None, step.get("what"))
     ]
     if benchmark is not None and skipped:
-        return f"skipped: {'; '.join(skipped)}"
+        # A benchmark that failed stands there too, and its reason says so.
+        last = skipped[-1].removeprefix(f"{benchmark}: ")
+        return last if last.startswith("failed: ") else f"skipped: {'; '.join(skipped)}"
     if tally.get("unreachable"):
         return "unreachable"
     if where:
@@ -100,7 +102,12 @@ def why_missing(name: str, run: Mapping[str, Any], benchmark: str | None = None)
     if tally.get("failed"):
         return "failed, and run.json does not say where"
     if not run.get("finished_at"):
-        return "the run did not finish"
+        # Plays judge while the run goes on.
+        return (
+            "the run did not finish"
+            if benchmark is None
+            else "no record so far: the run has not ended"
+        )
     if skipped:
         return f"skipped: {'; '.join(skipped)}"
     return "no record, and run.json does not say why" if benchmark is None else LEFT_OUT

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 _UNLISTED = {False: "unlisted", True: "unlisted_gpu"}
 # A machine outside Azure gets no roles, and nobody expects any.
 _LOCAL = "local"
+# Of a reason in run.json; the whole output stands in Ansible's.
+_REASON_CHARACTERS = 300
 
 
 def family_lists(
@@ -199,6 +201,16 @@ def skips(
 def skips_of(plan: Mapping[str, Any], name: str) -> list[dict[str, str]]:
     """What a plan skips that is the whole of ``name``, and not a part of it."""
     return [item for item in plan.get("skipped_here", []) if item["what"] == name]
+
+
+def failed_benchmark(result: Mapping[str, Any], name: str) -> list[dict[str, str]]:
+    """A benchmark that failed, as an item of what is skipped, with the first line of the reason.
+
+    Args:
+        result: what the failed task returned.
+    """
+    lines = str(result.get("msg") or "").strip().splitlines() or ["its task does not say why"]
+    return [{"what": name, "why": f"failed: {lines[0][:_REASON_CHARACTERS]}"}]
 
 
 def skip_lines(skipped: Iterable[Mapping[str, str]]) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import made
 import pytest
-from trueup_analysis.figures.expected_nodes import ExpectedNode, expected_nodes
+from trueup_analysis.figures.expected_nodes import ExpectedNode, expected_nodes, why_missing
 from trueup_analysis.load import load
 
 OLD, NEW = "20261120T091300Z-7c1e", "20261121T080000Z-0a1b"
@@ -246,6 +246,22 @@ def test_a_node_of_an_older_run_that_is_only_among_the_skipped_is_expected() -> 
     assert expected_nodes([manifest], []) == [
         ExpectedNode("n1", OLD, False, "skipped: configure: no play for the family")
     ]
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"hosts": {"n1": tally(unreachable=1)}}, "unreachable"),
+        ({"failed_in": {"n1": "ib"}}, "failed in ib"),
+        ({"skipped": [skipped("n1", "ib", "no such program")]}, "skipped: ib: no such program"),
+        ({"skipped": [skipped("n1", "ib", "failed: no package")]}, "failed: no package"),
+        ({"skipped": [skipped("n1", "stream", "no compiler")]}, "left out of the run"),
+        ({"finished_at": None}, "no record so far: the run has not ended"),
+        ({}, "left out of the run"),
+    ],
+)
+def test_why_a_measured_node_lacks_a_benchmark(change: dict[str, Any], why: str) -> None:
+    assert why_missing("n1", run(expected=["n1"], **change), "ib") == why
 
 
 def test_nothing_is_expected_of_no_runs() -> None:
