@@ -35,9 +35,9 @@ export ANSIBLE_NOCOWS := 1
 check_cache := .cache/check
 # What failed of a `make test`, one a line.
 failures := $(check_cache)/failures
-# Scenarios that mostly wait, for an emulated machine, for servers, for jobs: two lanes beside the rest.
-lane_machine := vm cluster
-lane_server := vllm
+# Two lanes beside the rest, of about the same time: an emulated machine, servers and jobs mostly wait.
+lane_machine := vm alternative failures
+lane_server := vllm cluster
 beside := $(lane_machine) $(lane_server)
 heading = printf '\n==== %s ====\n' $(1)
 
