@@ -17,6 +17,7 @@ from .commands import (
     cost,
     flops,
     health,
+    importing,
     listing,
     pack,
     read,
@@ -63,7 +64,9 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 # In the order of the help.
-for command in (listing, scaling, cost, reference, read, health, checkpoint, flops, pack, report):
+for command in (
+    *(listing, scaling, cost, reference, read, importing, health, checkpoint, flops, pack, report),
+):
     app.add_typer(command.app)
 app.add_typer(topology.app)
 

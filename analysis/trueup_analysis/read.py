@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -12,7 +13,7 @@ from trueup.errors import BadInput, ParseError, TrueupError
 from trueup.reading import unverified
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from types import ModuleType
 
     from trueup.benchmarks import Parsed
@@ -23,6 +24,7 @@ class Reading:
     """One file's figures, in base units.
 
     Attributes:
+        resources: ranks, threads and gpus, where the text says them.
         unverified: cross-checks that the text lacks, a sentence each; none normally.
     """
 
@@ -34,6 +36,7 @@ class Reading:
     checks: dict[str, bool]
     warnings: list[str]
     unverified: list[str]
+    resources: dict[str, int]
 
     def outcome(self) -> tuple[str, str | None]:
         """A record's outcome and reason: invalid where the tool's own check failed, failed where
@@ -107,4 +110,30 @@ def read(text: str, *, source: str, tool: str | None = None, above: int = 0) -> 
         checks=dict(parsed.checks),
         warnings=list(parsed.warnings),
         unverified=unverified(parsed),
+        resources={
+            name: count
+            for name in ("ranks", "threads", "gpus")
+            if isinstance(count := getattr(parsed, name, None), int)
+        },
     )
+
+
+def nodes_of(source: str, count: int, given: Sequence[str] = ()) -> list[str]:
+    """The names of the nodes that a log is of: those given, else the log's own name, numbered
+    where there are several.
+
+    Raises:
+        BadInput: as many as that were not given, or one twice.
+    """
+    if given:
+        if len(set(given)) != len(given) or len(given) != count:
+            raise BadInput(f"--node names {len(set(given))} different nodes, and there are {count}")
+        return list(given)
+    name = slug(source)
+    return [name] if count == 1 else [f"{name}-{number}" for number in range(1, count + 1)]
+
+
+def slug(source: str) -> str:
+    """A file's name without folders, in characters that names of nodes and cases may have."""
+    name = source.replace("\\", "/").rstrip("/").rpartition("/")[2]
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-._") or "log"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from trueup.errors import BadInput
 
@@ -51,7 +51,14 @@ def read_bytes(name: str) -> bytes:
         raise BadInput(f"{name} cannot be read: {error.strerror}") from error
 
 
-def read_output(name: str, tool: str | None) -> Reading:
+class Output(NamedTuple):
+    """A tool's output as it was read, and its text."""
+
+    reading: Reading
+    text: str
+
+
+def output_of(name: str, tool: str | None) -> Output:
     """A tool's output, from a file or, for "-", from standard input."""
     from .. import decoding, read
 
@@ -61,7 +68,7 @@ def read_output(name: str, tool: str | None) -> Reading:
             text, above = decoding.decoded(stream, source, read.marks(tool))
     except OSError as error:
         raise BadInput(f"{name} cannot be read: {error.strerror}") from error
-    return read.read(text, source=source, tool=tool, above=above)
+    return Output(read.read(text, source=source, tool=tool, above=above), text)
 
 
 def expectations_for(

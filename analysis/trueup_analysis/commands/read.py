@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .inputs import expectations_for, read_output
+from .inputs import expectations_for, output_of
 from .options import CatalogOption, Format, FormatOption, OutputOption, examples, option
 from .output import put, say_all, write
 
@@ -59,7 +59,7 @@ def read(
     from ..render import json
     from ..sheets import reading as reading_sheets
 
-    readings = [read_output(name, tool) for name in files]
+    readings = [output_of(name, tool).reading for name in files]
     judged = None if size is None else _judged(readings, size, node_count, catalog)
     if format_ is Format.json:
         objects = [dict(vars(item)) for item in readings]

@@ -37,6 +37,15 @@ class Sizes:
             return self._bf16_of(size)
         return float(row[column]) if row.get(column) else None
 
+    def names(self) -> list[str]:
+        """All sizes, as Azure writes them."""
+        return [row["size"] for row in self._rows.values()]
+
+    def name(self, size: str) -> str | None:
+        """A size as Azure writes it, None where the catalog has none of that name."""
+        row = self._rows.get(size.lower())
+        return row["size"] if row else None
+
     def _bf16_of(self, size: str | None) -> float | None:
         """BF16 peak of a GPU in GFLOP/s, dense."""
         if size is None:

@@ -20,7 +20,7 @@ from trueup_analysis.load import load
 ROOT = Path(__file__).resolve().parents[3]
 REFERENCE = ROOT / "catalog" / "reference_results.csv"
 RAW = str(ROOT / "tests" / "data" / "stream" / "stream510.txt")
-COMMANDS = ("list", "scaling", "cost", "reference", "read", "pack", "report")
+COMMANDS = ("list", "scaling", "cost", "reference", "read", "import", "pack", "report")
 
 
 @pytest.fixture

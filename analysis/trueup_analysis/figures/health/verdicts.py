@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ...cases import Case, Figure, kind_of, read_cases
+from ...read import nodes_of
 from ...selection import run_ids
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def of_reading(reading: Reading, size: str, node_count: int) -> Case:
     """
     outcome, reason = reading.outcome()
     return Case(
-        nodes=tuple(f"node{number}" for number in range(1, node_count + 1)),
+        nodes=tuple(nodes_of(reading.source, node_count)),
         vm_size=size,
         benchmark=reading.tool,
         case=reading.source,
