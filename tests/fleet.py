@@ -84,6 +84,7 @@ def _alone(
         _row("rdma_nics", 8, "1", "none"),
         _row("gpus", 8, "1", "none"),
         _row("nvme_disks", 8, "1", "none"),
+        _row("hardware_xids", 0, "1", "none"),
     ]
     for nic in range(8):
         slow = fault == "wrong link rate" and nic == 2

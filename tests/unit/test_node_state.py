@@ -125,3 +125,19 @@ def test_what_the_modules_found_wrong_makes_it_invalid(capsys: pytest.CaptureFix
 
 def test_check_mode_makes_no_record(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, _ansible_check_mode=True)["record"] is None
+
+
+@pytest.mark.parametrize(
+    ("xids", "counted"),
+    [
+        (None, {}),
+        ([], {("hardware_xids", None): (0.0, "1")}),
+        # 13 is an application's.
+        ([{"xid": 79}, {"xid": 13}, {"xid": 79}], {("hardware_xids", None): (2.0, "1")}),
+    ],
+)
+def test_xids_are_counted_where_the_kernel_log_could_be_read(
+    xids: list[dict[str, int]] | None, counted: dict[Any, Any]
+) -> None:
+    found = rows(None, {"xids": xids}, None)
+    assert {key: value for key, value in found.items() if key[0] == "hardware_xids"} == counted

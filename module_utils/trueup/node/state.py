@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, Mapping, Optional
 
 from ..record import Metric
+from .gpu_state import XID_MEANING
 
 _GIGA = 1e9
 _ECC = ("sram_corrected", "sram_uncorrected", "dram_corrected", "dram_uncorrected")
@@ -40,6 +41,11 @@ def metrics(
     if ib:
         of_infiniband = [item for item in ib["devices"] if item["kind"] == "infiniband"]
         rows.append(_count("rdma_nics", len(of_infiniband)))
+    # None where the kernel's log could not be read.
+    xids = (gpu or {}).get("xids")
+    if xids is not None:
+        hardware = [entry for entry in xids if entry["xid"] in XID_MEANING]
+        rows.append(_count("hardware_xids", len(hardware)))
     for number, state in enumerate((gpu or {}).get("devices") or []):
         rows += _of_gpu(f"gpu{number}", state)
     return [row for row in rows if row is not None]

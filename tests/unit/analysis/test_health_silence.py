@@ -252,7 +252,7 @@ def test_what_a_size_must_have_and_could_not_be_read_is_not_measured(
     state["metrics"] = [
         row
         for row in state["metrics"]
-        if not row["name"].startswith(("ecc_dram_corrected", "nvlinks"))
+        if not row["name"].startswith(("ecc_dram_corrected", "nvlinks", "hardware_xids"))
         and (row["name"], row.get("device"))
         not in {("link_rate", "mlx5_ib3"), ("row_remap_pending", "gpu7")}
     ]
@@ -262,6 +262,7 @@ def test_what_a_size_must_have_and_could_not_be_read_is_not_measured(
     assert {(row["node"], row["metric"], row["reason"]) for row in lost} == {
         (WELL, "ecc_dram_corrected", "it could not be read"),
         (WELL, "nvlinks_inactive", "it could not be read"),
+        (WELL, "hardware_xids", "it could not be read"),
         (WELL, "link_rate", "known of 7 of 8"),
         (WELL, "row_remap_pending", "known of 7 of 8"),
     }
