@@ -343,7 +343,8 @@ def test_truncation_and_lost_lines_give_the_right_figures_or_an_error(
     text: str, data: st.DataObject
 ) -> None:
     """An nvbandwidth of before 0.6 has no closing line: of a cut output, the tests that are whole
-    are read, and a warning says that others may lack (their figures are right)."""
+    are read, and a warning says that others may lack (their figures are right). So it is where the
+    one line of a direction is lost in bandwidthTest's CSV: it is said to be missing."""
     right = values(text)
     if data.draw(st.booleans()):
         damaged = text[: data.draw(st.integers(0, len(text)))]
@@ -355,8 +356,10 @@ def test_truncation_and_lost_lines_give_the_right_figures_or_an_error(
         got = values(damaged)
     except ParseError:
         return
-    if text == OLD:
+    if text in {OLD, CSV}:
         assert set(got.items()) <= set(right.items())
+        said = parse_gpu_copy(damaged).warnings != parse_gpu_copy(text).warnings
+        assert said is True or got == right
     else:
         assert got == right
 

@@ -401,13 +401,7 @@ def _direction(block: _Block, options: Mapping[str, str]) -> Optional[Direction]
     _agree(slat, clat, lat, in_flight)
     if lat.count and total is not None and not 0 <= lat.count - total <= in_flight:
         block.refuse(f"latency of {lat.count} of {total} I/Os", "lat_ns", "N")
-    whole = lat
-    if options.get("ioengine") in _OPERATIONS:
-        whole = clat
-        if lat.count or clat.count not in (0, total):
-            block.refuse(f"latency of {clat.count} of {total} operations of files", "clat_ns", "N")
-    elif clat.count and not lat.count and not {"ioengine", "disable_lat"} & set(options):
-        block.refuse("no ioengine, and latencies as of operations of files", "clat_ns")
+    whole = _whole_latency(block, (clat, lat), total, options)
     of = lat if lat.percentiles else clat
     # Before 3.13 they stand in clat_ns, whichever of the two they are of.
     unclear = options.get("lat_percentiles", "0") != "0" and of is clat and bool(of.percentiles)
@@ -423,6 +417,20 @@ def _direction(block: _Block, options: Mapping[str, str]) -> Optional[Direction]
         },
         percentiles_are="unclear" if unclear else of.block.path[-1],
     )
+
+
+def _whole_latency(
+    block: _Block, latencies: Sequence[_Times], total: Optional[int], options: Mapping[str, str]
+) -> _Times:
+    """Which of clat and lat is the whole latency: of operations of files the first."""
+    clat, lat = latencies
+    if options.get("ioengine") in _OPERATIONS:
+        if lat.count or clat.count not in (0, total):
+            block.refuse(f"latency of {clat.count} of {total} operations of files", "clat_ns", "N")
+        return clat
+    if clat.count and not lat.count and not {"ioengine", "disable_lat"} & set(options):
+        block.refuse("no ioengine, and latencies as of operations of files", "clat_ns")
+    return lat
 
 
 def _check_rates(block: _Block, io_bytes: int, runtime: int, total: Optional[int]) -> int:

@@ -157,8 +157,8 @@ class _Part:
     correct: bool = True
     # Kind to (GPU,) or, for peers, (from, to).
     figures: Dict[str, Dict[Tuple[int, ...], Tuple[float, ...]]] = field(default_factory=dict)
-    # Kind to (GPU, bytes of a copy), of a run over several sizes.
-    sizes: Dict[str, Dict[Tuple[int, int], float]] = field(default_factory=dict)
+    # Kind to (device, bytes of a copy), of a run over several sizes.
+    sizes: Dict[str, Dict[Tuple[str, int], float]] = field(default_factory=dict)
     warnings: List[str] = field(default_factory=list)
     software: Dict[str, str] = field(default_factory=dict)
 
@@ -326,10 +326,7 @@ def _joined(
         program=first.program,
         figures={kind: figures[kind] for kind in KINDS if kind in figures},
         statistic=first.statistic,
-        sizes={
-            kind: {(f"gpu{gpu}", size): rate for (gpu, size), rate in of_kind.items()}
-            for kind, of_kind in first.sizes.items()
-        },
+        sizes=first.sizes,
         tool_version=first.version,
         samples=samples,
         peer_access=peers.peer_access,
@@ -816,7 +813,7 @@ class _BandwidthTest:
             if self.mode == "Quick":
                 part.add(kind, (gpu,), list(halved.values()))
             else:
-                part.sizes[kind] = {(gpu, size): rate for size, rate in halved.items()}
+                part.sizes[kind] = {(f"gpu{gpu}", size): rate for size, rate in halved.items()}
 
     def _after(self, line: str) -> None:
         if line.startswith(STANDARD_ERROR):

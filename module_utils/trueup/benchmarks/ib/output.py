@@ -280,33 +280,36 @@ def _blocks(lines: Sequence[Line]) -> Optional[List[List[Line]]]:
     all sizes, its server the last: the longer table is the client's. Of equally long ones, and of
     addresses, it does not matter whose they are.
     """
-    parts: List[List[Line]] = [[]]
-    for line in lines:
-        if _DASHES.fullmatch(line):
-            parts.append([line])
-        else:
-            parts[-1].append(line)
+    parts = _parted(lines)
     banners = [part for part in parts if any(_banner(line) for line in part)]
     tables = [part for part in parts if any(_HEADER_START.match(line) for line in part)]
-    if len(banners) != 2 or len(tables) != 2 or _banner_kind(banners[0]) != "BW":
+    if (len(banners), len(tables)) != (2, 2) or {_kind(part) for part in banners} != {"BW"}:
+        return None
+    # Each begins below dashes, each table ends above some, and both banners are above the tables.
+    if parts[0] in (*banners, *tables) or parts[-1] in tables:
         return None
     if parts.index(banners[1]) > parts.index(tables[0]):
         return None
-    # Each table's closing line; what else stands between is told by no block of its own.
-    if any(not _DASHES.fullmatch(part[0]) for part in (*banners, *tables)) or parts[-1] in tables:
-        return None
     banners.sort(key=lambda part: not any(line.strip().startswith("TX depth") for line in part))
     tables.sort(key=len, reverse=True)
-    others = [part for part in parts if part not in banners and part not in tables]
-    dash = banners[0][0]
+    others = [line for part in parts if part not in (*banners, *tables) for line in part]
     ends = []
-    for place, (banner, table) in enumerate(zip(banners, tables)):
-        rest = [line for part in others for line in part] if place else []
-        ends.append([*rest, *banner, *table, Line(dash, table[-1].number + 1)])
+    for rest, banner, table in zip(([], others), banners, tables):
+        ends.append([*rest, *banner, *table, Line(banner[0], table[-1].number + 1)])
     return ends
 
 
-def _banner_kind(part: Sequence[Line]) -> str:
+def _parted(lines: Sequence[Line]) -> List[List[Line]]:
+    """Blocks of lines, each but the first beginning with dashes."""
+    parts: List[List[Line]] = [[]]
+    for line in lines:
+        if _DASHES.fullmatch(line):
+            parts.append([])
+        parts[-1].append(line)
+    return parts
+
+
+def _kind(part: Sequence[Line]) -> str:
     """BW or Latency, where the part holds one banner."""
     kinds = [found[2] for found in map(_banner, part) if found]
     return kinds[0] if len(kinds) == 1 else ""

@@ -961,31 +961,35 @@ def _fitting(
     # The largest rows say most: with them first, few of many possible numbers of ranks are left.
     ordered = sorted(rows, key=lambda row: -row.size) if len(settings.ranks) > 1 else rows
     for row in ordered:
-        reasons: List[str] = []
-        for model, ranks in list(alive.items()):
 
-            def wrong(number: int, row: Row = row, model: _Model = model) -> Optional[str]:
-                return model.wrong_with(
-                    row, number, by_wall_time=by_wall_time, checked=settings.validation > 0
-                )
+        def wrong(model: _Model, ranks: int, row: Row = row) -> Optional[str]:
+            return model.wrong_with(
+                row, ranks, by_wall_time=by_wall_time, checked=settings.validation > 0
+            )
 
-            # busbw grows with the ranks: those that fit are neighbours.
-            first, last = 0, len(ranks)
-            while first < last and (reason := wrong(ranks[first])):
-                first, reasons = first + 1, [*reasons[:9], reason]
-            while first < last and wrong(ranks[last - 1]):
-                last -= 1
-            alive[model] = ranks[first:last]
-        alive = {model: ranks for model, ranks in alive.items() if ranks}
-        if not alive:
+        left = {model: _narrowed(model, ranks, wrong) for model, ranks in alive.items()}
+        if not any(left.values()):
             raise row.line.error(
-                reasons[0]
+                str(wrong(next(iter(alive)), settings.ranks[0]))
                 if len(settings.ranks) == 1
                 else "no operation and number of ranks fits this row and the others"
             )
+        alive = {model: ranks for model, ranks in left.items() if ranks}
     # Where both layouts of algbw fit (few digits), the newer one is not contradicted.
     new = [model for model in alive if model not in _MODELS_2019]
     return new or list(alive)
+
+
+def _narrowed(
+    model: _Model, ranks: Sequence[int], wrong: Callable[[_Model, int], Optional[str]]
+) -> Sequence[int]:
+    """The numbers of ranks that fit a row: neighbours, for busbw grows with the ranks."""
+    first, last = 0, len(ranks)
+    while first < last and wrong(model, ranks[first]):
+        first += 1
+    while first < last and wrong(model, ranks[last - 1]):
+        last -= 1
+    return ranks[first:last]
 
 
 def _ascents(rows: Sequence[Row]) -> int:
