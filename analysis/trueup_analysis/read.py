@@ -6,7 +6,7 @@ import importlib
 import pkgutil
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from trueup import benchmarks
 from trueup.errors import BadInput, ParseError, TrueupError
@@ -17,6 +17,20 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from trueup.benchmarks import Parsed
+
+# What is known and not read, by what only it prints.
+OTHERS: Final = {
+    "BabelStream": re.compile(r"(?m)^BabelStream$|^Function +MBytes/sec +Min \(sec\)"),
+    "dcgmi diag": re.compile(
+        r"Successfully ran diagnostic for group|(?m:^\| Diagnostic +\| Result)"
+        r'|"DCGM (?:GPU )?Diagnostic"'
+    ),
+    "superbench": re.compile(r'/return_code(?::\d+)?"\s*:|"reduce_op"\s*:'),
+    "OSU micro-benchmarks": re.compile(r"(?m)^# OSU "),
+    "IOR": re.compile(r"(?m)^IOR-\d[\w.]*: MPI Coordinated Test of Parallel I/O"),
+    "HPCG": re.compile(r"(?m)^HPCG-Benchmark"),
+    "iperf3": re.compile(r"(?m)^iperf Done\."),
+}
 
 
 @dataclass(frozen=True)
@@ -83,13 +97,16 @@ def read(text: str, *, source: str, tool: str | None = None, above: int = 0) -> 
             for name, module in known.items()
             if any(mark in text for mark in module.MARKS) and module.recognises(text)
         ]
-        if len(claims) != 1:
-            why = (
-                "several tools claim it: " + ", ".join(claims)
-                if claims
-                else "no known tool's output"
+        if len(claims) > 1:
+            raise BadInput(
+                f"{source}: several tools claim it: {', '.join(claims)}; say which with --benchmark"
             )
-            raise BadInput(f"{source}: {why}; say which with --benchmark ({', '.join(known)})")
+        if not claims:
+            other = next((name for name, mark in OTHERS.items() if mark.search(text)), None)
+            why = f"no known tool's output; say which with --benchmark ({', '.join(known)})"
+            raise BadInput(
+                f"{source}: {why if other is None else f'output of {other}: there is no parser'}"
+            )
         tool = claims[0]
     if tool not in known:
         raise BadInput(f"no parser for {tool!r}; there are {', '.join(known)}")

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 from trueup.errors import BadInput
-from trueup_analysis.read import read
+from trueup_analysis.decoding import decoded
+from trueup_analysis.read import marks, read
 
 OUTPUTS = Path(__file__).parents[3] / "shared" / "real_outputs"
 pytestmark = pytest.mark.skipif(
@@ -74,7 +76,34 @@ REFUSED = {
 
 
 def text(name: str) -> str:
-    return (OUTPUTS / name).read_text(encoding="utf-8", errors="replace")
+    with (OUTPUTS / name).open("rb") as stream:
+        return decoded(stream, name, marks())[0]
+
+
+def outcome(name: str) -> str:
+    """What becomes of a file: read, unverified or refused."""
+    try:
+        return "unverified" if read(text(name), source=name).unverified else "read"
+    except BadInput:
+        return "refused"
+
+
+def wanted() -> dict[str, str]:
+    """By file what its README says that a user expects. A cell names several files of a folder, and
+    then one word for all of them or one for each."""
+    found = {}
+    rows = (OUTPUTS / "README.md").read_text(encoding="utf-8").splitlines()
+    for files, _, should, *_ in (row.strip("|").split("|") for row in rows if "/" in row[:20]):
+        names: list[str] = []
+        for name in re.split("[,;]", files):
+            folder = name.strip().rpartition("/")[0] or names[-1].partition("/")[0]
+            pattern = name.strip().rpartition("/")[2]
+            names += [f"{folder}/{path.name}" for path in (OUTPUTS / folder).glob(pattern)]
+        words = re.findall(r"\b(read|unverified|refused)\b", should)
+        if len(words) not in {1, len(names)}:
+            words = words[:1]
+        found.update(zip(names, words * len(names) if len(words) == 1 else words, strict=True))
+    return found
 
 
 @pytest.mark.parametrize("name", READ)
@@ -120,3 +149,14 @@ def test_a_real_output_that_contradicts_itself_is_refused(name: str) -> None:
 def test_each_real_output_has_its_row() -> None:
     there = {f"{path.parent.name}/{path.name}" for path in OUTPUTS.glob("*/*")}
     assert sorted(there - {*READ, *UNVERIFIED, *REFUSED}) == []
+
+
+def test_each_real_output_becomes_what_its_readme_says() -> None:
+    """Also a table, for ``pytest -s``."""
+    rows = [(name, word, outcome(name)) for name, word in wanted().items()]
+    print(f"\n{'file':45} {'expected':12} got")
+    for row in rows:
+        print("{:45} {:12} {}".format(*row))
+    there = {f"{path.parent.name}/{path.name}" for path in OUTPUTS.glob("*/*")}
+    assert {name for name, _, _ in rows} == there
+    assert [row for row in rows if row[1] != row[2]] == []

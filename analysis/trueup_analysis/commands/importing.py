@@ -46,7 +46,8 @@ def import_(
     region: Annotated[str | None, option("REGION", "Azure region, for the price.")] = None,
     offer: Annotated[str | None, option("OFFER", "payg, spot, ...; else payg.")] = None,
     tool: Annotated[
-        str | None, option("NAME", "Which tool wrote them (nccl, stream, ...); else found out.")
+        str | None,
+        option("NAME", "Which tool wrote them (nccl, stream, ...); else found out.", "--benchmark"),
     ] = None,
     results: Annotated[Path, option("FOLDER", "Where the run is written.")] = RESULTS,
     catalog: CatalogOption = None,

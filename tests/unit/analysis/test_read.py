@@ -52,6 +52,24 @@ def test_what_cannot_be_read_is_one_sentence(text: str, tool: str | None, messag
     assert "\n" not in str(caught.value)
 
 
+OTHERS = {
+    "BabelStream": "BabelStream\nVersion: 5.0\nImplementation: CUDA\nRunning kernels 100 times\n"
+    "Function    MBytes/sec  Min (sec)   Max         Average\n",
+    "dcgmi diag": "Successfully ran diagnostic for group.\n| Diagnostic      | Result      |\n",
+    "superbench": '{"node": "sb-01", "kernel-launch/event_time:0": 0.005,'
+    ' "kernel-launch/return_code": 0}\n',
+    "OSU micro-benchmarks": "# OSU MPI Allreduce Latency Test v7.3\n# Size  Avg Latency(us)\n",
+    "HPCG": "HPCG-Benchmark\nversion=3.1\n",
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_a_tool_that_is_known_and_not_read_is_named(name: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        read(OTHERS[name], source="x")
+    assert str(caught.value) == f"x: output of {name}: there is no parser"
+
+
 def test_a_killed_run_is_refused() -> None:
     text = (DATA / "devito" / "killed.log").read_text(encoding="utf-8")
     with pytest.raises(BadInput, match=r"^killed\.log: "):
