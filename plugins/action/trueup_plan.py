@@ -11,20 +11,29 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
-from ansible.errors import AnsibleActionFail
+from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.errors import UnsupportedError
 from ansible.plugins.action import ActionBase
-from trueup import benchmarks
-from trueup.errors import TrueupError
-from trueup.options import MODULE, refusals
-from trueup.plan import Asked
+
+# In a playbook of one's own the callback of that name, which says so too, may not be enabled.
+try:
+    from trueup import benchmarks
+    from trueup.errors import TrueupError
+    from trueup.options import MODULE, Option, refusals
+    from trueup.plan import Asked
+except ModuleNotFoundError as missing:
+    message = (
+        f"The Python of this Ansible has no {missing.name}, which trueup's plays need: run `make"
+        " controller-venv` in trueup's checkout, and use the ansible-playbook in its .venv/bin."
+    )
+    raise AnsibleError(message) from None
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from types import ModuleType
 
-    from trueup.options import Option
+    from trueup.plan import Plan
 
 DOCUMENTATION = r"""
 name: trueup_plan
@@ -45,6 +54,12 @@ options:
 _PROJECT = Path(benchmarks.__file__).parents[3]
 # Where the plan of a role may stand.
 _ROOMS = ("node", "cluster")
+_UNIDENTIFIED = (
+    "{role}: nothing has identified {host} (trueup_node): import trueup's playbooks/identify.yml"
+    " before this play."
+)
+# Of a role whose options no room declares: what no number may be, by the word that ends its name.
+_LIMITS = {"percent": 100.0}
 _SPEC_KEYS = ("type", "elements", "choices", "no_log", "options")
 
 
@@ -85,20 +100,31 @@ class ActionModule(ActionBase):
             python=self._python(variables),
         )
         facts: dict[str, Any] = {}
-        for module, arguments in _asks(room, asked):
-            answer = self._ask(module, arguments, variables)
-            facts.update(answer.pop("ansible_facts", {}))
-            asked = replace(asked, found={**asked.found, **answer, **facts})
         try:
-            plan = room.plan(asked)
+            plan = self._planned(room, asked, facts, variables)
         except TrueupError as error:
             raise AnsibleActionFail(f"{name}: {error}") from error
+        except (AttributeError, KeyError, TypeError):
+            if asked.node:
+                raise
+            raise AnsibleActionFail(_UNIDENTIFIED.format(role=name, host=asked.host)) from None
         if plan.refused:
             raise AnsibleActionFail(" ".join(plan.refused))
         result.update(plan.as_result())
         if facts:
             result["ansible_facts"] = facts
         return result
+
+    def _planned(
+        self, room: ModuleType, asked: Asked, facts: dict[str, Any], variables: dict[str, Any]
+    ) -> Plan:
+        """The room's plan, once the node was asked what it wants to know; ``facts`` gets those."""
+        for module, arguments in _asks(room, asked):
+            answer = self._ask(module, arguments, variables)
+            facts.update(answer.pop("ansible_facts", {}))
+            asked = replace(asked, found={**asked.found, **answer, **facts})
+        plan: Plan = room.plan(asked)
+        return plan
 
     def _node(self, variables: dict[str, Any]) -> dict[str, Any]:
         """What the node is: the play's ``trueup_node``, which is the fact of that name."""
@@ -173,7 +199,7 @@ def _checked(action: Any, role: str, path: Path, variables: Mapping[str, Any]) -
         if name in values
     }
     if not checked.error_messages:
-        wrong += [f"{text}." for text in refusals(options_of(role), typed, prefix)]
+        wrong += [f"{text}." for text in refusals(options_of(role, specs), typed, prefix)]
     if wrong:
         raise AnsibleActionFail(" ".join(wrong))
     return typed
@@ -253,14 +279,24 @@ def tool_of(role: str) -> str:
     return ""
 
 
-def options_of(role: str) -> tuple[Option, ...]:
-    """The role's options that a benchmark's room declares; of other roles nothing:
-    argument_specs.yml says it all."""
+def options_of(role: str, specs: Mapping[str, Mapping[str, Any]]) -> tuple[Option, ...]:
+    """The role's options with their ranges: those that a benchmark's room declares; of other roles
+    the numbers of argument_specs.yml, none of which is below zero."""
     tool = tool_of(role)
-    if not tool:
-        return ()
-    case = importlib.import_module(f"trueup.benchmarks.{tool}.case")
-    return tuple(one for one in getattr(case, "OPTIONS", ()) if one.of != MODULE)
+    if tool:
+        case = importlib.import_module(f"trueup.benchmarks.{tool}.case")
+        return tuple(one for one in getattr(case, "OPTIONS", ()) if one.of != MODULE)
+    return tuple(
+        Option(
+            name.removeprefix(f"{role}_"),
+            "",
+            type=spec["type"],
+            least=0,
+            most=_LIMITS.get(name.rpartition("_")[2]),
+        )
+        for name, spec in specs.items()
+        if spec.get("type") in {"int", "float"}
+    )
 
 
 @functools.lru_cache(maxsize=64)

@@ -11,11 +11,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import ansible.context
-import jsonschema
+from ansible.errors import AnsibleError
 from ansible.plugins.callback import CallbackBase
 from ansible.plugins.loader import filter_loader, test_loader
-from trueup import record as records
-from trueup.errors import TrueupError
+
+# Ansible loads this before anything else of the project's.
+try:
+    import jsonschema
+    from trueup import record as records
+    from trueup.errors import TrueupError
+except ModuleNotFoundError as missing:
+    message = (
+        f"The Python of this Ansible has no {missing.name}, which trueup's plays need: run `make"
+        " controller-venv` in trueup's checkout, and use the ansible-playbook in its .venv/bin."
+    )
+    raise AnsibleError(message) from None
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

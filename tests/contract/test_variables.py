@@ -72,3 +72,26 @@ def test_a_run_refuses_it_before_a_node_is_asked(
     assert done.returncode == 2
     assert said in done.stdout
     assert "TASK [Identify node]" not in done.stdout
+
+
+def test_a_number_out_of_range_is_refused_before_anything_is_installed(tmp_path: Path) -> None:
+    local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+    (tmp_path / "hosts.json").write_text(json.dumps({"all": {"hosts": {"node": local}}}))
+    asked = {"trueup_benchmarks": ["devito"], "devito_timeout_seconds": 0}
+    asked["trueup_metadata_url"] = "http://127.0.0.1:9"
+    options = ("-i", str(tmp_path / "hosts.json"), "--check", "-e", json.dumps(asked))
+    done = plays.playbook(tmp_path, "site.yml", *options)
+    assert done.returncode == 2
+    assert "devito_timeout_seconds is 0: it must be 1 or more" in done.stdout
+    assert "PLAY [Configure nodes]" not in done.stdout
+
+
+def test_an_ansible_without_the_package_is_told_what_to_run(tmp_path: Path) -> None:
+    """As from another environment: its Python finds no trueup."""
+    hide = "import sys; sys.modules['trueup'] = None\n"
+    (tmp_path / "sitecustomize.py").write_text(hide)
+    done = plays.playbook(tmp_path, "playbooks/identify.yml", env={"PYTHONPATH": str(tmp_path)})
+    assert done.returncode != 0
+    assert "make controller-venv" in " ".join((done.stdout + done.stderr).split())
+    assert "Traceback" not in done.stdout + done.stderr
+    assert "PLAY [" not in done.stdout

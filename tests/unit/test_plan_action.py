@@ -126,3 +126,37 @@ def test_a_key_that_an_entry_does_not_have_is_named() -> None:
         run("nfs_server", trueup_node=node("hbv3"), nfs_server_exports=[export])
     said = "There is no nfs_server_exports.client. Supported parameters include: clients, group,"
     assert str(failed.value).startswith(said)
+
+
+@pytest.mark.parametrize("role", ["stream", "nccl", "gpu_driver", "hpcx"])
+def test_a_role_on_a_node_that_nothing_has_identified_says_what_to_run(
+    monkeypatch: pytest.MonkeyPatch, role: str
+) -> None:
+    answering(monkeypatch, {"programs": {}, "files": []})
+    with pytest.raises(AnsibleActionFail) as failed:
+        run(role, inventory_hostname="n7")
+    assert "identified n7" in str(failed.value)
+    assert "playbooks/identify.yml" in str(failed.value)
+
+
+def numbers() -> list[tuple[str, str]]:
+    """(role, variable) of every number that a role takes."""
+    found = []
+    for path in sorted(ROOT.glob("roles/*/meta/argument_specs.yml")):
+        specs = trueup_plan.described(path)
+        kinds = {name: spec.get("elements", spec["type"]) for name, spec in specs.items()}
+        numeric = [name for name, kind in kinds.items() if kind in {"int", "float"}]
+        found += [(path.parent.parent.name, name) for name in numeric]
+    return found
+
+
+@pytest.mark.parametrize(("role", "variable"), numbers())
+def test_no_role_takes_a_number_far_below_zero(role: str, variable: str) -> None:
+    """Some take -1. The plan refuses it, which preflight asks for before anything is installed."""
+    specs = trueup_plan.described(ROOT / "roles" / role / "meta" / "argument_specs.yml")
+    value: Any = [-2] if specs[variable]["type"] == "list" else -2
+    variables = {name: spec.get("default") for name, spec in specs.items()} | {variable: value}
+    action = SimpleNamespace(_templar=SimpleNamespace(template=lambda given: given))
+    path = ROOT / "roles" / role
+    with pytest.raises(AnsibleActionFail, match=f"{variable} is -2"):
+        trueup_plan._checked(action, role, path, variables)

@@ -124,6 +124,7 @@ OPTIONS = (
         "How many of them, one after the other. Empty: 1, 2, 4, 8, ... and all.",
         [],
         elements="int",
+        least=1,
     ),
     RoleOption(
         "launchers",
