@@ -33,7 +33,7 @@ class HealthFormat(str, Enum):
     short_help="What healthy nodes reach, node by node: pass, warn, fail or no verdict.",
     epilog=examples(
         "trueup health                                 # the last run in results/",
-        "trueup health --max-age 26h                   # what was measured since yesterday",
+        "trueup health --max-age 26h                   # nothing older than that",
         "trueup health --nodes inventories/mine        # and who of these is missing",
         "trueup health results/20261120T091300Z-7c1e --passes",
         "trueup health --summary                       # how figures spread over nodes",
