@@ -68,7 +68,9 @@ def rows(path: Path, *columns: str) -> Iterator[tuple[str, dict[str, str]]]:
                 raise BadInput(f"{path}: the header lacks {', '.join(lacking)}")
             for row in reader:
                 yield f"{path}:{reader.line_num}", row
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+    except OSError as error:
+        raise BadInput(f"{path} cannot be read: {error.strerror}") from error
+    except (UnicodeDecodeError, csv.Error) as error:
         raise BadInput(f"{path} cannot be read: {error}") from error
 
 

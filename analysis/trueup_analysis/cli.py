@@ -91,7 +91,6 @@ def _say_version(asked: bool) -> None:
         "trueup report                   # one HTML page of everything",
         "trueup health                   # each node against what its size must reach",
         "trueup topology show --size Standard_ND96asr_v4   # GPUs, NICs, masks",
-        "trueup --install-completion     # of commands and options, for your shell",
     )
     + "\n\n"
     + EXIT_CODES

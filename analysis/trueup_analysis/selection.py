@@ -57,11 +57,11 @@ def moment(text: str, now: datetime) -> datetime:
             raise BadInput(f"{text} is longer ago than any record") from error
     try:
         found = datetime.fromisoformat(text.strip())
-    except ValueError as error:
+        return (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError) as error:
         raise BadInput(
             f"{text!r} is no date (2026-11-20), time (2026-11-20T09:13) or span (90m, 2h, 7d)"
         ) from error
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
 def run_ids(loaded: Loaded) -> list[str]:

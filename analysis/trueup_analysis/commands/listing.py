@@ -53,7 +53,7 @@ def list_cases(
     else:
         made = list_sheets.summary(loaded)
     write([*made, *list_sheets.excluded(loaded, everything=everything)], format_, output)
-    say_notes(loaded)
+    say_notes(loaded, not_read=False)
     if not verify:
         return
     problems = verify_raw(loaded)

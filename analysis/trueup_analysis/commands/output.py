@@ -3,6 +3,7 @@ error."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sys
@@ -46,6 +47,8 @@ def put(text: str, output: Path | None) -> None:
     if output is None:
         print_(text)
         return
+    if not output.name:
+        raise BadInput(f"--output {output} is no file; name one")
     # Whole or not at all: who reads a file that is written again and again must not see half of it.
     beside = output.with_name(f".{output.name}.{os.getpid()}")
     try:
@@ -56,6 +59,9 @@ def put(text: str, output: Path | None) -> None:
         beside.replace(output)
     except OSError as error:
         raise BadInput(f"{output} could not be written: {error.strerror}") from error
+    finally:
+        with contextlib.suppress(OSError):
+            beside.unlink(missing_ok=True)
 
 
 def print_(text: str) -> None:
@@ -90,8 +96,9 @@ def say_warnings(made: Sequence[Sheet]) -> None:
     say_all(list(dict.fromkeys(text for sheet in made for text in sheet.warnings)))
 
 
-def say_notes(loaded: Loaded) -> None:
-    """What was not read, and what else the reader has to say."""
+def say_notes(loaded: Loaded, *, not_read: bool = True) -> None:
+    """What the reader has to say, and what it could not read unless a table says that."""
     for note in loaded.notes:
         say(f"note: {note}")
-    say_all([f"not read: {item.path}: {item.reason}" for item in loaded.excluded])
+    if not_read:
+        say_all([f"not read: {item.path}: {item.reason}" for item in loaded.excluded])

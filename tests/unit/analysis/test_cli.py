@@ -397,3 +397,50 @@ def test_a_shell_completes_commands_options_and_choices(
         monkeypatch.setenv(name, value)
     done = as_process()
     assert (done.returncode, done.stdout.split(), done.stderr) == (0, offered, "")
+
+
+def test_a_file_that_cannot_be_read_is_named_once(run, results: Path) -> None:
+    for command in ("list", "scaling", "cost", "health"):
+        done = run(command, results)
+        assert (done.out + done.err).count("Input data was truncated") == 1, command
+
+
+def test_no_half_of_a_file_stays_where_it_cannot_be_written(
+    run, results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, *_: object, **__: object) -> None:
+        with path.open("w") as stream:
+            stream.write("half")
+        raise OSError(28, "No space left on device")
+
+    (tmp_path / "out").mkdir()
+    monkeypatch.setattr(Path, "write_text", full)
+    done = run("list", results, "--output", tmp_path / "out" / "table.txt")
+    assert (done.status, list((tmp_path / "out").iterdir())) == (1, [])
+    assert "table.txt could not be written: No space left on device" in done.err
+
+
+@pytest.mark.parametrize("command", ["list", "scaling", "cost", "health", "reference"])
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (("--output", ""), "is no file"),
+        (("--output", "results"), "Is a directory"),
+        (("--output", "results/no/such"), "No such file"),
+        (("--since", "0001-01-01T00:00+23:00"), "--since"),
+        (("missing",), "missing does not exist"),
+        (("--format", "pdf"), "--format"),
+        (("--node", "["), "--node ["),
+    ],
+)
+def test_bad_input_is_one_sentence_in_every_command(
+    run, results: Path, monkeypatch, command: str, wrong: tuple[str, ...], message: str
+) -> None:
+    monkeypatch.chdir(results.parent)
+    (results / made.RUN_ID / "bad.json").unlink()
+    done = run(command, "results", *wrong)
+    assert done.status in {1, 2, 64}
+    assert (done.out, "Traceback" in done.err) == ("", False)
+    assert message in done.err
+    usage = done.status == 64
+    assert usage or sum("trueup: error: " in line for line in done.err.splitlines()) == 1
