@@ -35,6 +35,7 @@ from trueup.errors import ParseError
 from trueup.node import state as node_state
 from trueup.node.affinity import Placement, plan
 from trueup.node.topology import format_cpu_list
+from trueup.reading import unverified
 from trueup.record import Metric, write_record
 from trueup.run.bench import Case
 from trueup.run.launcher import Launcher
@@ -1476,9 +1477,9 @@ def every_tool(outputs: Path | None = None) -> Run:
     """One record of each benchmark, from the outputs in tests/data: 12 records on three nodes.
 
     Args:
-        outputs: a folder of more of them, ``<tool>/<file>``. Each that its parser reads today adds
-            a record, whose parameters are those of the tool's first one where the output itself
-            does not say otherwise.
+        outputs: a folder of more of them, ``<tool>/<file>``. Each that its parser reads today, and
+            does not leave unverified, adds a record, whose parameters are those of the tool's first
+            one where the output itself does not say otherwise.
     """
     kept = [
         _blob_copy(),
@@ -1518,7 +1519,8 @@ def _others(folder: Path, kept: Sequence[Kept]) -> list[Kept]:
             )
         except ParseError:
             continue
-        found.append((record, text))
+        if not unverified(parsed(text, like["benchmark"])):
+            found.append((record, text))
     return found
 
 

@@ -104,8 +104,16 @@ HEADLINES = {
     ("stream", "streaming-t2-core"): gb(805306368 / 0.031806934, "25.32", "triad_rate"),
     ("vllm", "random-tiny-i64o48-n40-rateinf-c8"): tokens(84.654533, "84.65", "84.7"),
     # Of others.
+    # The slowest of three jobs that read; 6456 KiB in 5.084 s.
+    ("fio", "fio_2_1_4"): gb(1300415, "0.001300", "read_bandwidth"),
     ("fio", "fio_3_26"): gb(8876980, "0.008877", "write_bandwidth"),
     ("gpu_copy", "bandwidthtest_a100"): gb(12.3e9, "12.30", "h2d_bandwidth"),
+    ("gpu_copy", "bandwidthtest_after_prompt"): gb(9.7e9, "9.700", "h2d_bandwidth"),
+    ("gpu_copy", "bandwidthtest_csv"): gb(8494.3 * 2**20, "8.907", "h2d_bandwidth"),
+    # The slowest pair; nobody pays for copies between GPUs.
+    ("gpu_copy", "nvbandwidth_h100x8_d2d_read"): Expected(
+        395.05e9, "byte/s", "395.05", "GB/s", "p2p_bandwidth_bytes_per_second", None
+    ),
     ("gpu_copy", "nvbandwidth_h100x8_h2d"): gb(55.33e9, "55.33", "h2d_bandwidth"),
     ("gpu_copy", "nvbandwidth_v02"): gb(55.28e9, "55.28", "h2d_bandwidth"),
     ("gromacs", "gromacs_2024_2"): gromacs(4.243, "4.243"),
@@ -113,6 +121,14 @@ HEADLINES = {
     ("ib", "post_list"): Expected(
         0.48e9, "bit/s", "0.4800", "Gb/s", "ib_write_bandwidth_bits_per_second", None
     ),
+    # The third of three lines, two of which are warm-up.
+    ("megatron", "resumed"): Expected(
+        0.0884, "s", "0.08840", "s", "step_time_seconds", ("0.08840 s", "")
+    ),
+    ("nccl", "old_times_k80"): gb(0.61e9, "0.6100", "busbw"),
+    ("nccl", "srun_2node"): gb(122.57e9, "122.57", "busbw"),
+    # 3 arrays of 134217728 doubles in 0.0508 s on average.
+    ("stream", "stream_5_8"): gb(24 * 134217728 / 0.0508, "63.41", "triad_rate"),
     # It prints its best rate; the average is what its average time makes of that.
     ("stream", "stream_5_10"): gb(23314.0e6 * 0.276334 / 0.291828, "22.08", "triad_rate"),
     ("vllm", "deepseek_v3"): tokens(61.00, "61.00", "61.0"),
