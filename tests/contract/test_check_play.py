@@ -45,6 +45,9 @@ def test_a_dead_node_leaves_the_others_judged(ran: Any) -> None:
     recorded = [json.loads(path.read_text()) for path in folder.glob("node_state-*.json")]
     assert sorted(record["nodes"][0] for record in recorded) == list(LIVING)
     assert "first: fail: CPU cores" in said
+    # The play's own judgement names who is missing, while the run goes on.
+    assert "dead: not measured: any record (unreachable)." in said
+    assert "0 of 3 nodes judged; 1 failed." in said
     assert manifest["failed_in"]["first"] == "Fail if a node is not healthy"
 
 

@@ -281,6 +281,8 @@ def test_the_loopback_figures_are_held_too() -> None:
         ({"comparison": "about"}, "comparison 'about' is none of"),
         ({"colour": "red"}, "colour is not known here"),
         ({"source": None}, "source is missing"),
+        ({"required": 3}, "required 3 is neither"),
+        ({"required": ["gpus"]}, "is neither yes, no nor"),
         ({"judged": "kindly"}, "judged 'kindly' is not strictly"),
         ({"values": [{"value": 5, "warn_below": 4, "sizes": ["x"]}]}, "warn_below 4"),
         ({"values": [{"value": "much", "sizes": ["x"]}]}, "could not convert"),

@@ -202,7 +202,9 @@ def _required(word: Any) -> str:
     """``yes``, a metric, or empty; YAML may say true and false instead."""
     if isinstance(word, bool):
         return "yes" if word else ""
-    return "" if word == "no" else str(word)
+    if not isinstance(word, str) or not word.isidentifier():
+        raise BadInput(f"required {word!r} is neither yes, no nor the metric that counts devices")
+    return "" if word == "no" else word
 
 
 def _lists(given: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
