@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -68,3 +69,34 @@ def stands(
         assert same_or_refused(read, damaged(text, data, *kinds), read(text)) is True
 
     return test
+
+
+def mutations(text: str, each: int, seed: int = 15) -> Iterator[tuple[str, str]]:
+    """Kind and text of damaged outputs, ``each`` of a kind, always the same ones: ``cut`` anywhere,
+    a line ``lost``, two ``swapped``, the lines of two ranks ``mixed``, a ``digit`` changed (of
+    these twice as many), or the ``last digit`` of a number."""
+    chance = random.Random(seed)
+    lines = text.splitlines(keepends=True)
+    for _ in range(each):
+        yield "cut", text[: chance.randrange(len(text))]
+        one, two = chance.randrange(len(lines)), chance.randrange(len(lines))
+        yield "lost", "".join([*lines[:one], *lines[one + 1 :]])
+        swapped = list(lines)
+        swapped[one], swapped[two] = lines[two], lines[one]
+        yield "swapped", "".join(swapped)
+        yield "mixed", "".join(_mixed(lines, chance))
+    digits = [place for place, char in enumerate(text) if char.isdigit()]
+    for place in chance.sample(digits, min(2 * each, len(digits))):
+        other = chance.choice([digit for digit in "0123456789" if digit != text[place]])
+        last = not re.match(r"\.?\d", text[place + 1 : place + 3])
+        yield "last digit" if last else "digit", f"{text[:place]}{other}{text[place + 1 :]}"
+
+
+def _mixed(lines: Sequence[str], chance: random.Random) -> Iterator[str]:
+    """The same lines twice, as two ranks would write them into one file."""
+    ranks = [list(lines), list(lines)]
+    while any(ranks):
+        rank = chance.choice([rank for rank in ranks if rank])
+        count = chance.choice((1, 2, 5, 50))
+        yield from rank[:count]
+        del rank[:count]

@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import re
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import pytest
+from damage import mutations
 from trueup.errors import BadInput
 from trueup_analysis.decoding import decoded
-from trueup_analysis.read import marks, read
+from trueup_analysis.read import Reading, marks, read
 
 OUTPUTS = Path(__file__).parents[3] / "shared" / "real_outputs"
 pytestmark = pytest.mark.skipif(
@@ -160,3 +162,65 @@ def test_each_real_output_becomes_what_its_readme_says() -> None:
     there = {f"{path.parent.name}/{path.name}" for path in OUTPUTS.glob("*/*")}
     assert {name for name, _, _ in rows} == there
     assert [row for row in rows if row[1] != row[2]] == []
+
+
+# Figures that the tool prints nothing to check against, or nothing as precise, by tool; its page
+# lists them. A changed digit of one of these is not seen.
+UNCHECKED = {
+    "fio": r".*latency",  # means and percentiles, within their order
+    "gpu_copy": r".*_bandwidth",
+    "hpl": r"hpl_residual|hpl_rate",  # the rate beyond the digits of the time
+    "megatron": r"step_time|sample_throughput|loss_.*",
+    "nccl": r"time.*",  # where algbw has few digits
+    "stream": r".*_rate",  # average and longest time
+    "vllm": r"ttft|tpot|itl|e2el|peak_.*|requests_.*|input_tokens|.*_throughput",
+}
+
+
+def figures(reading: Reading) -> dict[tuple[object, ...], list[float]]:
+    """The values of each figure, whatever the device is called."""
+    found: dict[tuple[object, ...], list[float]] = defaultdict(list)
+    for row in reading.rows:
+        found[row["name"], row.get("message_bytes"), row.get("statistic")].append(row["value"])
+    return found
+
+
+def values(found: dict[tuple[object, ...], list[float]]) -> list[float]:
+    return sorted(value for held in found.values() for value in held)
+
+
+def judged(name: str, kind: str, damaged: str, right: Reading) -> str:
+    """What becomes of a damaged output: refused, marked (unverified, or a warning that the whole
+    one has not), same, unseen (nothing could show it), or wrong."""
+    tool = name.partition("/")[0]
+    try:
+        got = read(damaged, source=name, tool=tool)
+    except BadInput:
+        return "refused"
+    was, now = figures(right), figures(got)
+    changed = {key[0] for key in {*was, *now} if was.get(key) != now.get(key)}
+    if not changed:
+        return "same"
+    if got.unverified or {*got.warnings} - {*right.warnings}:
+        return "marked"
+    if kind == "last digit":
+        return "unseen"
+    # fio's list of percentiles is the user's: one that is missing may not have been asked for.
+    kinds = ("digit", "lost") if tool == "fio" else ("digit",)
+    seen = [figure for figure in changed if not re.fullmatch(UNCHECKED.get(tool, ""), str(figure))]
+    # nvbandwidth does not say which tests it will run: a cut between two loses the later ones.
+    whole_tests = (tool, kind) == ("gpu_copy", "cut") and set(now) < set(was)
+    # bandwidthTest's tables of two directions differ in nothing but the figure.
+    permuted = (tool, kind) == ("gpu_copy", "swapped") and values(now) == values(was)
+    return "unseen" if whole_tests or permuted or (kind in kinds and not seen) else "wrong"
+
+
+@pytest.mark.parametrize("name", READ)
+def test_damage_changes_no_figure_in_silence(name: str) -> None:
+    whole = text(name)
+    right = read(whole, source=name)
+    counts = Counter(
+        (kind, judged(name, kind, damaged, right)) for kind, damaged in mutations(whole, 8)
+    )
+    print(f"\n{name}: {', '.join(f'{kind} {what} {n}' for (kind, what), n in counts.items())}")
+    assert {kind: n for (kind, what), n in counts.items() if what == "wrong"} == {}
