@@ -97,6 +97,14 @@ def test_a_sweep_that_ends_before_that_size_has_no_verdict() -> None:
     }
 
 
+def test_a_sweep_of_what_is_judged_without_a_size_has_no_verdict() -> None:
+    swept = figure("h2d_bandwidth", 60e9, "byte/s", "higher", message_bytes=1024)
+    found = verdicts.judge_case(case("gpu_copy", swept), FACTS)
+    assert {item.reason for item in found if item.metric == "h2d_bandwidth"} == {
+        "sizes of a sweep are not judged"
+    }
+
+
 def test_another_operation_or_more_nodes_are_not_judged_by_what_one_node_must_reach() -> None:
     gather = case("nccl", busbw(100.0), parameters={**NVLINK, "operation": "all_gather"})
     several = case("nccl", busbw(100.0), parameters=NVLINK, nodes=("a", "b"))

@@ -218,6 +218,8 @@ def _against(case: Case, expectation: Expectation) -> list[Verdict]:
     if not judged:
         if named and not sized:
             why = f"{expectation.message_bytes} bytes are judged, and were not measured"
+            if expectation.message_bytes is None:
+                why = "sizes of a sweep are not judged"
         elif sized:
             why = f"the {expectation.statistic or 'median'} is judged, and was not measured"
         else:
