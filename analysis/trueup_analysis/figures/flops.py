@@ -15,6 +15,7 @@ from trueup.benchmarks.megatron import flops
 from trueup.errors import BadInput
 
 from .. import catalog
+from ..words import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -147,7 +148,9 @@ def peak_of_size(size: str, folder: Path) -> tuple[float, str]:
     sizes = {row["size"].lower(): row for _, row in catalog.rows(folder / "vm_sizes.csv")}
     row = sizes.get(size.lower())
     if row is None:
-        raise BadInput(f"the size {size} is not in the catalog; give --peak with its TFLOP/s")
+        near = nearest(size, (one["size"] for one in sizes.values()))
+        hint = "" if near is None else f" (did you mean {near}?)"
+        raise BadInput(f"the size {size} is not in the catalog{hint}; give --peak with its TFLOP/s")
     model = row["gpu_model"]
     if not model:
         raise BadInput(f"the size {size} has no GPU")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING
 
 from trueup.errors import BadInput
 from trueup.node.nccl_topology import Layout, layout_of, read_layouts
 
 from .. import catalog
+from ..words import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,8 +33,8 @@ def layout_for(size: str, layouts: Mapping[str, Layout]) -> Layout:
     layout = layout_of(size, layouts)
     if layout is not None:
         return layout
-    sizes = {known.lower(): known for item in layouts.values() for known in item.sizes}
-    near = difflib.get_close_matches(size.lower(), sizes, n=1, cutoff=0.8)
-    hint = f"did you mean {sizes[near[0]]}? " if near else ""
-    message = f"no topology is known for size {size}; {hint}It is for {', '.join(sizes.values())}"
+    sizes = [known for item in layouts.values() for known in item.sizes]
+    near = nearest(size, sizes)
+    hint = "" if near is None else f"did you mean {near}? "
+    message = f"no topology is known for size {size}; {hint}It is for {', '.join(sizes)}"
     raise BadInput(message)
