@@ -69,11 +69,11 @@ OPTIONS = (
 INTERNAL = tuple(
     f"{PREFIX}{name}"
     for name in (
-        *("benchmark", "cluster_roles", "failed", "failed_roles"),
+        *("benchmark", "checked", "cluster_roles", "failed", "failed_roles"),
         *("failures_later", "family", "family_roles", "feasible", "health", "health_measured"),
         *("health_plan", "known", "lost", "missed", "names", "node", "plan", "planned"),
-        *("preflighted", "problems", "results", "role", "roles", "run_id", "shown", "skipped"),
-        *("skips", "skips_here", "slurm_update", "step", "verdict"),
+        *("preflighted", "results", "role", "run_id", "shown", "skipped"),
+        *("skips", "skips_here", "slurm_update", "step", "unmeasured_here", "verdict"),
     )
 )
 

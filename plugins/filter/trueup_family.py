@@ -22,10 +22,8 @@ description:
     roles, and returns the roles that are still to be configured.
   - C(trueup_chosen) takes roles, the tags that run, those that are skipped and tags that mean all
     of them, and returns the roles that are meant.
-  - C(trueup_checked) takes roles, benchmarks and the tags that run and are skipped, and returns the
-    roles whose preflight the run needs.
-  - C(trueup_failed_benchmark) takes what a failed task returned and a benchmark's name, and returns
-    it as an item of what is skipped, with the reason.
+  - C(trueup_tolerated) takes the roles that failed, one more and its failure, and returns all of
+    them, or fails where the variables are wrong.
   - C(trueup_steps) takes roles and the node's name, and returns the items of a loop over them.
   - C(trueup_health_benchmarks) takes the fact C(trueup_node) and returns what health measures.
   - C(trueup_lost) takes what roles need and the roles that failed, and returns each role that
@@ -39,8 +37,6 @@ description:
   - C(trueup_without) takes names and what is skipped, and returns the names that are left.
   - C(trueup_node_summary) takes the fact C(trueup_node) and returns one line for a reader, and
     one for each warning.
-  - C(trueup_node_problems) takes the fact C(trueup_node), the node's name, roles and benchmarks and
-    all benchmarks, and returns why these cannot be had, a sentence each.
 """
 
 
@@ -51,13 +47,11 @@ class FilterModule:
         return {
             "trueup_benchmark_names": family.benchmark_names,
             "trueup_benchmark_roles": family.benchmark_roles,
-            "trueup_checked": family.checked,
             "trueup_chosen": family.chosen,
             "trueup_failed_benchmark": family.failed_benchmark,
             "trueup_family": family.family_lists,
             "trueup_health_benchmarks": family.health_benchmarks,
             "trueup_lost": family.lost_roles,
-            "trueup_node_problems": family.node_problems,
             "trueup_node_summary": identify.summary,
             "trueup_roles_of_groups": family.roles_of_groups,
             "trueup_skip_lines": family.skip_lines,
@@ -65,5 +59,6 @@ class FilterModule:
             "trueup_skips": family.skips,
             "trueup_skips_of": family.skips_of,
             "trueup_steps": family.steps,
+            "trueup_tolerated": family.tolerated,
             "trueup_without": family.without,
         }

@@ -33,9 +33,13 @@ ENTRY = """
   ansible.builtin.command: {{argv: [sh, -c, "echo {what} {role} >> {log}"]}}
   changed_when: false
 """
+BROKEN = """
+- name: Check space
+  ansible.builtin.fail: {msg: no space left}
+"""
 
 
-def run(folder: Path, *options: str) -> tuple[int, list[str], list[str]]:
+def run(folder: Path, *options: str, broken: str = "") -> tuple[int, list[str], list[str]]:
     """site.yml on one node: status, what was done, and what there are records of."""
     log = folder / "log"
     log.write_text("")
@@ -44,7 +48,8 @@ def run(folder: Path, *options: str) -> tuple[int, list[str], list[str]]:
         tasks.mkdir(parents=True)
         steps = [STEP.format(step=step, role=role, log=log) for step in STEPS]
         (tasks / "main.yml").write_text("".join(steps))
-        (tasks / "preflight.yml").write_text(ENTRY.format(what="check", role=role, log=log))
+        check = BROKEN if role == broken else ENTRY.format(what="check", role=role, log=log)
+        (tasks / "preflight.yml").write_text(check)
         (tasks / "benchmark.yml").write_text(ENTRY.format(what="measure", role=role, log=log))
     node = {
         "ansible_connection": "local",
@@ -78,7 +83,7 @@ WANTED: dict[str, tuple[list[str], list[str]]] = {
         for step in STEPS
     },
     "health": (
-        ["check stream", *(f"{step} stream" for step in STEPS), "measure stream"],
+        ["check stream"] * 2 + [*(f"{step} stream" for step in STEPS), "measure stream"],
         ["node_state"],
     ),
     "benchmark": (["check stream", "check devito", "measure stream", "measure devito"], []),
@@ -89,7 +94,18 @@ WANTED: dict[str, tuple[list[str], list[str]]] = {
 
 @pytest.mark.parametrize("tag", WANTED)
 def test_a_tag_does_what_it_says(tmp_path: Path, tag: str) -> None:
-    assert run(tmp_path, "--tags", tag) == (0, *WANTED[tag])
+    # The stand-ins record nothing, and what health was to measure and did not fails the run.
+    assert run(tmp_path, "--tags", tag) == (2 if tag == "health" else 0, *WANTED[tag])
+
+
+@pytest.mark.parametrize("broken", ["stream", "devito"])
+def test_a_benchmark_that_cannot_be_had_costs_no_health_check(tmp_path: Path, broken: str) -> None:
+    status, done, recorded = run(tmp_path, broken=broken)
+    assert (status, recorded) == (2, ["node_state"])
+    assert [line for line in done if line.endswith(f" {broken}")] == []
+    assert {"verify rdma", f"measure {'devito' if broken == 'stream' else 'stream'}"} <= set(done)
+    [manifest] = tmp_path.glob("results/*/run.json")
+    assert json.loads(manifest.read_text())["failed_in"] == {"node": broken}
 
 
 def tags_of(task: dict[str, Any], key: str = "tags") -> set[str]:

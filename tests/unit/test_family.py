@@ -211,17 +211,27 @@ def test_the_roles_that_tags_mean(run_tags: Any, skip_tags: Any, wanted: list[st
 
 
 @pytest.mark.parametrize(
-    ("run_tags", "wanted"),
+    ("run_tags", "skip_tags", "roles", "benchmarks"),
     [
-        (["all"], NAMES),
-        (["verify"], NAMES),
-        (["benchmark"], ["stream", "nccl"]),
-        (["nccl"], ["nccl"]),
-        (["health"], []),
+        (["all"], [], ["rdma"], ["nccl", "stream", "ib"]),
+        (["all"], ["health"], ["rdma"], ["nccl", "stream"]),
+        (["verify"], [], ["rdma"], ["nccl", "stream"]),
+        (["benchmark"], [], [], ["stream", "nccl"]),
+        (["nccl"], [], [], ["nccl"]),
+        (["rdma"], [], ["rdma"], []),
+        (["health"], [], [], ["ib"]),
     ],
 )
-def test_the_roles_that_a_run_checks_first(run_tags: list[str], wanted: list[str]) -> None:
+def test_the_roles_that_a_run_checks_first(
+    run_tags: list[str], skip_tags: list[str], roles: list[str], benchmarks: list[str]
+) -> None:
     # nccl is a role of the family and a benchmark.
-    assert sorted(family.checked(["rdma", "nccl"], ["stream", "nccl"], run_tags, [])) == sorted(
-        wanted
-    )
+    found = family.checked(["rdma", "nccl"], ["stream", "nccl"], ["ib"], run_tags, skip_tags)
+    assert found == {"roles": roles, "benchmarks": benchmarks}
+
+
+def test_a_benchmark_that_cannot_be_had_is_one_more_that_failed() -> None:
+    assert family.tolerated(["hpcx"], "nccl", {"msg": "no space"}) == ["hpcx", "nccl"]
+    assert family.tolerated(["nccl"], "nccl", {"msg": "no space"}) == ["nccl"]
+    with pytest.raises(BadInput, match="nccl_repeats is 0"):
+        family.tolerated([], "nccl", {"msg": "nccl_repeats is 0", "wrong_variables": True})

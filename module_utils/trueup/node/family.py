@@ -88,14 +88,42 @@ def chosen(
 def checked(
     roles: Sequence[str],
     benchmarks: Sequence[str],
+    health: Sequence[str],
     run_tags: Collection[str],
     skip_tags: Collection[str],
-) -> list[str]:
-    """The roles whose preflight a run needs: those of the steps and roles that its tags mean."""
+) -> dict[str, list[str]]:
+    """The ``roles`` and ``benchmarks`` whose preflight a run needs: those of the steps and roles
+    that its tags mean. A role that is measured too is a benchmark.
+
+    Args:
+        roles: of the node's family and of the cluster.
+        benchmarks: what is measured.
+        health: what the health check measures.
+        run_tags, skip_tags: as ``chosen`` takes them.
+    """
     steps = ("install", "configure", "verify")
+    meant = [
+        *chosen(benchmarks, run_tags, skip_tags, *steps, "benchmark"),
+        *(chosen(health, run_tags, skip_tags, "health") if "health" not in skip_tags else ()),
+    ]
+    measured = {*benchmarks, *health}
     mine = chosen(roles, run_tags, skip_tags, *steps)
-    measured = chosen(benchmarks, run_tags, skip_tags, *steps, "benchmark")
-    return _once([*mine, *measured])
+    return {
+        "roles": [role for role in mine if role not in measured],
+        "benchmarks": _once([*(role for role in mine if role in measured), *meant]),
+    }
+
+
+def tolerated(failed: Sequence[str], role: str, result: Mapping[str, Any]) -> list[str]:
+    """The roles that failed on a node, with one more: a benchmark whose preflight failed costs the
+    node nothing else.
+
+    Raises:
+        BadInput: its variables are wrong, which is the same on all nodes, and ends the run.
+    """
+    if result.get("wrong_variables"):
+        raise BadInput(str(result["msg"]))
+    return _once([*failed, role])
 
 
 def benchmark_names(roles: str) -> list[str]:
