@@ -227,7 +227,7 @@ class Loaded:
 
     def only(self, records: Sequence[int]) -> Loaded:
         """The same with these records alone, by their numbers."""
-        return replace(self, table=self.table.take(records))
+        return replace(self, table=packed.take(self.table, records))
 
 
 # Two copies of one record (a folder and its packed file, or the fact cache) agree in all of these.
@@ -357,7 +357,7 @@ class _Reader:
             first.setdefault(key, place)
         if again := table.num_rows - len(first):
             self.notes.append(f"{again} records were given more than once and count once.")
-            return table.take(list(first.values()))
+            return packed.take(table, list(first.values()))
         return table
 
     def _refuse_nothing(self, names: list[str]) -> None:

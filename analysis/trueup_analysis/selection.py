@@ -155,8 +155,7 @@ def select(loaded: Loaded, chosen: Selection, *, may_be_empty: bool = False) -> 
         left_out > 0
     )
     return replace(
-        loaded,
-        table=loaded.table.take(kept) if kept else loaded.table.slice(0, 0),
+        loaded.only(kept),
         runs=_manifests(loaded, chosen, nodes, kept),
         notes=[*loaded.notes, *notes],
     )
