@@ -35,10 +35,7 @@ def judged(
     Raises:
         BadInput: nothing can be read, or no run is as chosen.
     """
-    if every_run and (chosen.run or chosen.since or max_age):
-        raise typer.BadParameter("--all judges every run: not with --run, --since or --max-age")
-    if max_age and (chosen.run or chosen.since):
-        raise typer.BadParameter("--max-age chooses the runs: not with --run or --since")
+    _check(chosen, every_run=every_run, max_age=max_age)
     named = [Path(source) for source in sources or [RESULTS]]
     whole = not all(path.suffix in {".json", ".csv"} and path.is_file() for path in named)
     loaded = load_all(named, may_be_empty=whole)
@@ -52,6 +49,15 @@ def judged(
     # What cannot be read of other runs is theirs.
     excluded = [item for item in found.excluded if run_of_manifest(item) in {None, meant}]
     return replace(found, excluded=excluded, notes=[*found.notes, *notes]), whole
+
+
+def _check(chosen: Selection, *, every_run: bool, max_age: str | None) -> None:
+    """Refuse options that mean different runs."""
+    by_time = chosen.run or chosen.since
+    if every_run and (by_time or max_age):
+        raise typer.BadParameter("--all judges every run: not with --run, --since or --max-age")
+    if max_age and by_time:
+        raise typer.BadParameter("--max-age chooses the runs: not with --run or --since")
 
 
 def _how_last(loaded: Loaded, found: Loaded) -> list[str]:

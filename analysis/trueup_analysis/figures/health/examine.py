@@ -128,8 +128,21 @@ def examine(
     Raises:
         BadInput: no cases, and nobody expected any.
     """
-    if not cases and not (expected and (expected.nodes or expected.gaps)):
+    if not cases and (expected is None or expected.empty):
         raise BadInput("there is no record to judge")
+    found = held_to(
+        _judged(cases, expectations), cases, expectations, expected=expected, required=required
+    )
+    nodes = {node for case in cases for node in case.nodes}
+    if expected is not None:
+        found += absent(expected)
+        nodes |= {node.name for node in expected.nodes}
+    found.sort(key=lambda item: (WORST_FIRST.index(item.verdict), item.nodes, item.benchmark))
+    return Health(found, sorted(nodes))
+
+
+def _judged(cases: Sequence[Case], expectations: Expectations) -> list[Verdict]:
+    """The verdicts on what was measured, one by one and beside each other."""
     pairs = [case for case in cases if _is_pair(case)]
     others = [case for case in cases if not _is_pair(case)]
     found = verdicts.judge(others, expectations)
@@ -142,14 +155,7 @@ def examine(
         # What failed is not said a second time.
         if (item.nodes, item.device, item.metric) not in failed
     ]
-    found += fleet.differences(cases)
-    found = held_to(found, cases, expectations, expected=expected, required=required)
-    nodes = {node for case in cases for node in case.nodes}
-    if expected is not None:
-        found += absent(expected)
-        nodes |= {node.name for node in expected.nodes}
-    found.sort(key=lambda item: (WORST_FIRST.index(item.verdict), item.nodes, item.benchmark))
-    return Health(found, sorted(nodes))
+    return found + fleet.differences(cases)
 
 
 def _is_pair(case: Case) -> bool:

@@ -39,6 +39,11 @@ class Roster:
     manifests: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     gaps: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def empty(self) -> bool:
+        """Whether nobody was expected, and no run is known to have expected anybody."""
+        return not self.nodes and not self.gaps
+
     def why(self, node: str, run_id: str | None, benchmark: str) -> str:
         """Why a run has no record of a benchmark of a node."""
         run = self.manifests.get(run_id or "")
