@@ -111,6 +111,11 @@ def test_nvbandwidths_json() -> None:
     ]
 
 
+def test_bandwidthtest_of_another_gpu() -> None:
+    devices = {device for _, device, _ in values(WORDS.replace("Device 0:", "Device 3:"))}
+    assert devices == {"gpu3", None}
+
+
 @pytest.mark.parametrize("text", [WORDS, CSV])
 def test_bandwidthtest(text: str) -> None:
     output = parse_gpu_copy(text)
@@ -202,6 +207,10 @@ def test_the_roles_pytorch_program() -> None:
     assert got["h2d_bandwidth", "gpu0", "max"] == moved / seconds[0]
     assert output.software == {"torch": "2.9.0", "cuda": "12.8"}
     assert parse_gpu_copy(TORCH_PEERS).parameters["peer_access"] == "all"
+    tests = json.loads(TORCH_PEERS)["tests"]
+    one_way = parse_gpu_copy(torch_with(gpus=2, tests=[tests[0], {**tests[1], "seconds": None}]))
+    assert one_way.parameters["peer_access"] == "partial"
+    assert one_way.warnings[0].startswith("1 of 2 pairs of GPUs do not reach each other")
 
 
 def test_sections_of_one_gpu_each() -> None:
@@ -259,6 +268,8 @@ test_damaged_output_is_refused = refuses(
     (changed(H100, r"\n0     5", "\n0     -"), "expected a row of the matrix"),
     (changed(H100, r"\n0     5[0-9.]+", "\n0      nan"), "expected a row of the matrix"),
     (changed(H100, r"\n0     5[0-9.]+", "\n0       N/A"), "the matrix adds up to"),
+    # Eight figures and their sum are each off by 0.005 at most.
+    (changed(H100, r"(SUM host_to_device_memcpy_ce) \S+", r"\1 441.68"), "the matrix adds up to"),
     (changed(H100, r"N/A", "0.00"), "a figure on the diagonal"),
     (changed(H100, "SUM host_to_device_memcpy_ce.*", ""), "expected 'SUM host_to_device"),
     (changed(H100, "SUM host_to_device_memcpy_ce", "SUM device_to"), "expected 'SUM host_to"),
@@ -278,6 +289,7 @@ test_damaged_output_is_refused = refuses(
     ('{"nvbandwidth": {"error": "CUDA: no device", "testcases": []}}', "no device"),
     ('{"nvbandwidth": {"testcases": []}}', "no testcases"),
     (WORDS[: WORDS.index("Result")], "no 'Result = PASS'"),
+    (WORDS + "more\n", "there is more after 'Result = PASS'"),
     (changed(WORDS, "Host to Device", "Device to Host"), "out of its order"),
     (WORDS.replace("1 Device(s)", "8 Device(s)"), "not the figure of one GPU"),
     (WORDS.replace("(GB/s)", "(kB/s)"), "expected the columns"),
@@ -294,6 +306,7 @@ test_damaged_output_is_refused = refuses(
     (changed(CSV, "Bandwidth = 25.1", "Bandwidth = 52.1"), "do not take 0.00127 s"),
     (changed(CSV, "NumDevsUsed = 1", "NumDevsUsed = 8"), "not the figure of one GPU"),
     (TORCH[:-30], "cut off or damaged"),
+    (TORCH.strip() + "\nmore\n", "there is more after it"),
     (changed(TORCH, r'"seconds": \[0\.3', '"seconds": [0.2'), "checksum"),
     (torch_with(format=2), "not of format 1"),
     (torch_with(tests=[{**ONE_TEST, "seconds": [1.0]}]), "fewer than 3 repeats"),
@@ -310,11 +323,19 @@ test_damaged_output_is_refused = refuses(
 )
 
 
+def test_a_sum_may_be_off_by_the_rounding_of_what_it_adds_up() -> None:
+    sums = r"(SUM host_to_device_memcpy_ce) \S+"
+    assert values(changed(H100, sums, r"\1 441.67")) == values(H100)
+
+
 def test_a_refusal_names_the_line() -> None:
     with pytest.raises(ParseError) as refused:
         parse_gpu_copy(changed(H100, "Waived: ", "what is this"))
     assert refused.value.line_number == 1 + H100[: H100.index("Waived")].count("\n")
     assert refused.value.line == "what is this"
+    with pytest.raises(ParseError) as refused:
+        parse_gpu_copy(changed(JSON, '"sum" : ', '"sum" ; '))
+    assert refused.value.line_number == 1 + JSON[: JSON.index('"sum"')].count("\n")
 
 
 @pytest.mark.parametrize("text", ALL)
