@@ -109,6 +109,16 @@ def test_a_run_that_sent_nothing_has_no_rate() -> None:
     assert ("upload_rate", None) not in values(sealed(data))
 
 
+def test_all_copies_may_take_less_than_one_of_them_by_the_clocks_rounding() -> None:
+    data = result(EIGHT)
+    longest = max(copy["seconds"] for copy in data["copies"])
+    data["seconds"] = longest - 0.0009
+    assert parse_blob_copy(sealed(data)).seconds == data["seconds"]
+    data["seconds"] = longest - 0.0011
+    with pytest.raises(ParseError, match="and one of them"):
+        parse_blob_copy(sealed(data))
+
+
 def test_a_checksum_that_differs_is_a_failed_check() -> None:
     data = result(RESUMED)
     file = data["copies"][0]["files"][0]

@@ -125,6 +125,12 @@ def test_several_jobs_keep_their_names() -> None:
     assert "rw" not in parse_fio(GROUPS).parameters
 
 
+def test_a_latency_may_be_0_ns() -> None:
+    at = WRITE.index('"clat_ns"', WRITE.index('"write" : {'))
+    none = re.sub(r'("min"|"1.000000") : \d+', r"\1 : 0", WRITE[at:], count=2)
+    assert values(WRITE[:at] + none) == values(WRITE)
+
+
 def test_standard_error_after_the_json_changes_nothing() -> None:
     assert values(MIXED + "\n[standard error]\nfio: something") == values(MIXED)
     assert values("fio: a warning\n" + MIXED) == values(MIXED)
@@ -138,6 +144,8 @@ test_damaged_output_is_refused = refuses(
     (MIXED[:-3], "cut off or damaged"),
     (MIXED[:4000], "cut off or damaged"),
     (MIXED + MIXED, "text after the JSON object"),
+    (MIXED.rstrip("\n") + " {}\n", "text after the JSON object"),
+    ('{"fio version": ' + "[" * 100_000, "nested too deeply"),
     (MIXED.replace("fio-3.33", "fio-2.21"), "are not all there"),
     (MIXED.replace("fio-3.33", "fio-1.99"), "not a fio-2 or fio-3 (line 2"),
     (changed(MIXED, r'("total_ios" : )(\d+)', r"\g<1>10\2"), "is not total_ios"),
@@ -155,6 +163,7 @@ test_damaged_output_is_refused = refuses(
     (changed(MIXED, r'"bs" : "4k"', '"bs" : "8k"'), "of 8192 bytes are not"),
     (changed(MIXED, r'"99.000000" : \d+', '"99.000000" : 1'), "the percentiles do not rise"),
     (changed(MIXED, r'"50.000000" : \d+', '"50.000000" : 128512'), "the bins' percentile 50"),
+    (changed(WRITE, r'"99.990000" : \d+', '"99.990000" : 81850000'), "between min and max"),
     (changed(MIXED, r'"50.000000" : \d+,', ""), "lat_ns has the percentiles [99.0], not"),
     (changed(WRITE, r'"percentile" : ', '"centile" : '), "clat_ns has the percentiles [], not"),
     (changed(MIXED, r'"bins" : \{\s+"\d+" : \d+', '"bins" : { "11" : 77'), "the bins hold"),

@@ -74,6 +74,15 @@ def test_what_a_gpu_lacks_is_named() -> None:
     assert output.parameters["gpus_at_once"] == "one"
 
 
+def test_one_call_of_the_smallest_product_is_a_rate() -> None:
+    once = values(with_row(1, calls=1))
+    seconds = sorted(json.loads(A100)["gpus"][0]["precisions"][1]["seconds"])
+    n = json.loads(A100)["gpus"][0]["precisions"][1]["n"]
+    assert once["gemm_tf32", "gpu0", "max"] == pytest.approx(2 * n**3 / seconds[0])
+    least = values(with_row(1, n=1, calls=1))
+    assert least["gemm_tf32", "gpu0", "max"] == pytest.approx(2 / seconds[0])
+
+
 def test_an_error_beyond_the_bound_is_a_failed_check() -> None:
     checks = parse_gemm(with_row(1, error=0.5)).checks
     assert checks == {"fp64_correct": True, "tf32_correct": False, "bf16_correct": True}

@@ -46,6 +46,12 @@ def test_streams_own_table() -> None:
     assert output.warnings == ["STREAM prints the best of its repeats and the mean, no median"]
 
 
+def test_repeats_of_one_time_are_no_damage() -> None:
+    alike = changed(CLASSIC, "0.005000     0.004000     0.008000", "0.004000     " * 2 + "0.004000")
+    got = values(alike)
+    assert got["copy_rate", "min"] == got["copy_rate", "mean"] == got["copy_rate", "max"]
+
+
 def test_a_failed_validation_is_a_failed_check() -> None:
     failed = CLASSIC.replace("Solution Validates: avg", "Failed Validation on array a[]; avg")
     assert parse_stream(failed).checks == {"solution_validates": False}
