@@ -82,6 +82,17 @@ def test_fewer_steps_than_the_input_asks_for_are_a_failed_check(asked: str, whol
     assert output.checks["all_steps_done"] is whole
 
 
+def test_a_run_that_begins_at_a_later_step_is_counted_from_there() -> None:
+    def later(line: re.Match[str]) -> str:
+        return f"{line[1]}{int(line[2]) + 1000}{line[3]}"
+
+    text = re.sub(r"(?m)^( +)(\d+)( +\d\.\d{5})$", later, PLAIN)
+    text = re.sub(r"(?m)^(step )(300)(: resetting)", later, text)
+    output = parse_gromacs(text)
+    assert (output.steps_done, output.steps_timed) == (600, 301)
+    assert values(text) == values(PLAIN)
+
+
 def test_a_gpu_log_of_2026_and_one_of_2018() -> None:
     new = parse_gromacs(GPU)
     assert dict(new.offload) == dict.fromkeys(("nb", "pme", "bonded", "update"), "gpu")

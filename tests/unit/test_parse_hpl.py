@@ -60,6 +60,13 @@ def test_xhpl_with_two_tests() -> None:
     assert output.warnings == ["2 tests of 2 kinds: their rates are not repeats of one"]
 
 
+def test_a_problem_that_takes_no_time_has_its_rate() -> None:
+    small = XHPL.replace("30000", "  100").replace(" 100.00 ", "   0.00 ")
+    small = small.replace(" 120.00 ", "   0.00 ").replace("e+02\n", "e+00\n")
+    got = values(small)
+    assert (got["hpl_rate", "max"], got["hpl_time", "median"]) == (1.8001e9, 0.0)
+
+
 def test_nvidias_table() -> None:
     output = parse_hpl(NVIDIA)
     assert output.tool_version == "2.1, HPL-NVIDIA 24.3.0"
@@ -88,6 +95,10 @@ def test_hpccs_own_verdict_is_a_check() -> None:
     assert parse_hpl(HPCC.replace("Success=1", "Success=0")).checks["success"] is False
 
 
+# The number of the line below which the counts stand.
+CUT = 1 + XHPL[: XHPL.index("Finished")].count("\n")
+
+
 test_damaged_output_is_refused = refuses(
     parse_hpl,
     ("", "no table"),
@@ -97,6 +108,7 @@ test_damaged_output_is_refused = refuses(
     (XHPL[: XHPL.index("Finished")], "no 'Finished ... tests"),
     (XHPL[: XHPL.index("End of Tests")], "the output is cut off"),
     (XHPL[: XHPL.index("0 tests completed")], "the counts after 'Finished' are cut off"),
+    (XHPL[: XHPL.index("2 tests completed")].rstrip(), f"are cut off or damaged (line {CUT + 1}"),
     (XHPL + XHPL, "another run begins after the end of the first (line"),
     (changed(XHPL, "               Time", "            Seconds"), "header is not T/V"),
     (changed(XHPL, r"WR11C2R4.*", "WR11C2R4  30000  192"), "row of the table is cut off"),

@@ -397,7 +397,7 @@ class _Reader:
         shown: List[Tuple[Line, int]] = []
         energies: Dict[int, Tuple[str, Line]] = {}
         averages: Optional[Line] = None
-        for line in self._lines[started.number - 1 :]:
+        for line in self._lines[started.number :]:
             if re.match(r" +Step +Time(?: +Lambda)?$", line):
                 shown.append(self._step(line, shown))
             elif "A V E R A G E S" in line:

@@ -197,7 +197,7 @@ def _errors(lines: Sequence[Line]) -> List[str]:
 
 def _table(lines: Sequence[Line]) -> Tuple[List[HplTest], int]:
     header = _header(lines)
-    threshold, echoes = _preamble(lines[: header.number - 1])
+    threshold, echoes = _preamble(lines[: header.number])
     tests: List[HplTest] = []
     row: Optional[Tuple[Line, HplTest]] = None
     per_gpu = "per GPU" in header
