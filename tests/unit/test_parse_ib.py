@@ -57,6 +57,17 @@ def test_a_warning_may_stand_inside_the_table() -> None:
     assert len(output.rows) == 1
 
 
+def test_a_row_is_in_bits_and_seconds() -> None:
+    row = parse_ib(CLIENT).rows[0]
+    assert row.figures == {
+        "BW peak": pytest.approx(197.39e9),
+        "BW average": pytest.approx(197.31e9),
+        "MsgRate[Mpps]": pytest.approx(23521),
+    }
+    # The peak is not judged within the rounding of both.
+    assert values(changed(CLIENT, " 197.39 ", " 197.30 ")) == values(CLIENT)
+
+
 def test_all_sizes() -> None:
     output = parse_ib(TEXTS["write_bw_all"])
     assert tuple(row.message_bytes for row in output.rows) == SIZES
@@ -156,6 +167,11 @@ def test_latencies_of_all_sizes_and_of_a_duration() -> None:
     ((name, value, size, _, statistic),) = values(TEXTS["send_lat_duration"])
     assert (name, size, statistic) == ("ib_send_latency", 8, "mean")
     assert value == pytest.approx(1.79e-6)
+    # What is printed as 1.79 us may be 1.794, and is not 1.796.
+    duration = TEXTS["send_lat_duration"]
+    assert values(changed(duration, "279329.61", f"{1e6 / 2 / 1.794:.2f}")) == values(duration)
+    with pytest.raises(ParseError, match="rate times latency is not 1"):
+        parse_ib(changed(duration, "279329.61", f"{1e6 / 2 / 1.796:.2f}"))
 
 
 def test_only_perftest_is_recognised() -> None:
@@ -173,6 +189,12 @@ def test_only_perftest_is_recognised() -> None:
 
 ROW = r"(?m)^ 1048576 .*$"
 A_ROW = re.findall(ROW, CLIENT)[0]
+# What this is in MB, which are MiB.
+IN_MB = A_ROW.replace("197.39", "23531.00").replace("197.31", "23521.00")
+
+
+# The line of the third banner where three clients follow each other.
+THIRD = 2 * CLIENT.count("\n") + 2
 
 
 test_damaged_output_is_refused = refuses(
@@ -203,6 +225,9 @@ test_damaged_output_is_refused = refuses(
     ),
     (changed(CLIENT, "(?m)^( Mtu.*\n)", r"\1\1"), "Mtu stands twice (line 11"),
     (changed(CLIENT, " 197.31 ", " 197.39 "), "message rate times size"),
+    # Off by 0.009 Gb/s at most: a half of the average's last place and of the rate's.
+    (changed(CLIENT, " 197.31 ", " 197.32 "), "message rate times size"),
+    (changed(CLIENT, " 197.31 ", " 19731.00 "), "19731 is no bandwidth"),
     (changed(CLIENT, " 1048576 ", " 1148576 "), "message rate times size"),
     (changed(CLIENT, "0.023521", "0.123521"), "message rate times size"),
     (changed(CLIENT, "0.023521", "0.02352"), "'0.02352' is not a number with 6 places"),
@@ -216,7 +241,8 @@ test_damaged_output_is_refused = refuses(
     (CLIENT + " Failed to exchange data between server and clients\n", "something failed"),
     (CLIENT + CLIENT, "2 of 2 ends are the client, not 1"),
     (SERVER + SERVER, "0 of 2 ends are the client, not 1"),
-    (CLIENT * 3, "one more banner"),
+    (CLIENT * 3, f"one more banner: this is more than one test (line {THIRD}"),
+    (CLIENT + BOTH, "a third table: this is more than one test"),
     (CLIENT.replace(A_ROW, f"{A_ROW}\n{A_ROW}"), "a size stands twice"),
     (BOTH + BOTH, "the part [client] stands twice"),
     (BOTH.replace("[client]", "[server]", 1), "the part [server] stands twice"),
@@ -225,6 +251,10 @@ test_damaged_output_is_refused = refuses(
     (changed(BOTH, "0.023521", "0.023522"), "contradict each other"),
     (changed(BOTH, r"Mtu             : 4096", "Mtu             : 2048"), "Mtu is not the same"),
     (changed(BOTH, "Gb/sec", "MB/sec", 2), "message rate times size"),
+    (
+        changed(BOTH.replace(A_ROW, IN_MB, 1), "Gb/sec", "MB/sec", 2),
+        "the ends print different columns or units",
+    ),
     (changed(BOTH, "RDMA_Write BW", "RDMA_Read BW"), "the ends ran different tests"),
     (changed(TEXTS["write_bw_gpu"], "Picking device No. 2", "Picking"), "of which GPU"),
     (changed(TEXTS["write_bw_all"], r"(?m)^ 4096 .*\n", ""), "the sizes are not 2, 4, 8"),

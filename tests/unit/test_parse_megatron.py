@@ -61,6 +61,7 @@ def test_the_driver_over_two_processes() -> None:
     assert got["loss_first", "single"] == pytest.approx(losses[0], rel=1e-6)
     assert got["loss_last", "single"] == pytest.approx(losses[-1], rel=1e-6)
     assert losses[-1] < losses[0]
+    assert {row.n for row in output.metrics() if row.name.startswith("loss_")} == {1}
     assert {row.n for row in output.metrics() if row.name == "step_time"} == {16}
 
 
@@ -116,6 +117,14 @@ def test_megatron_deepspeed_of_2022() -> None:
     )
     assert got["sample_throughput", "median"] == pytest.approx(
         8192 / got["step_time", "median"], rel=1e-3
+    )
+
+
+def test_a_global_batch_of_one_sample() -> None:
+    single = re.sub(r"(batch size: +)64 ", r"\g<1>1 ", LM)
+    single = re.sub(r"(samples: +)(\d+)", lambda at: f"{at[1]}{int(at[2]) // 64}", single)
+    assert values(single)["sample_throughput", "max"] == pytest.approx(
+        values(LM)["sample_throughput", "max"] / 64
     )
 
 
@@ -205,6 +214,8 @@ test_damaged_logs_are_refused = refuses(
     (changed(LM, r"consumed samples: +128 ", "consumed samples:  129 "), "129 samples after 2"),
     (changed(LM, r"/ +20 \|", "/      21 |"), "20 iterations in all, 21 in the first line"),
     (changed(LM, r"ms\): 8\d\d", "ms): 4"), "are not the same work"),
+    # By one unit of its last place, which is more than the rounding of all lines allows.
+    (changed(LM, r"GPU\): 161.6", "GPU): 161.7"), "are not the same work"),
     (changed(LM, r"ms\): [\d.]+", "ms): 0.0"), "a step of 0 ms"),
     (changed(LM, r"ms\): [\d.]+", "ms): -3.0"), "elapsed time per iteration (ms) '-3.0'"),
     (changed(LM, r"ms\): [\d.]+", "ms): NAN"), "a step of nan ms"),
@@ -253,6 +264,10 @@ def test_a_log_that_was_cut_or_grows_is_read_as_far_as_it_goes() -> None:
             number: whole[number] for number in range(1, 19)
         }
     assert parse_megatron(LM).part == ()
+    one_less = "\n".join(lines(LM)[: lines(LM).index(iteration(LM, 19)) + 1])
+    assert parse_megatron(one_less).part == (
+        "the log ends at iteration 19 of 20: the run was cut, or still runs",
+    )
 
 
 def test_a_resumed_log_is_read_from_where_it_begins() -> None:

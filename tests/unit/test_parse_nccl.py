@@ -7,6 +7,7 @@ time for each size. The files in tests/data/nccl hold such runs with NCCL's log 
 from __future__ import annotations
 
 import json
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -213,6 +214,8 @@ def test_every_operation_of_every_era(era: str, operation: str, ranks: int) -> N
     )
     old_gather = era == "2019" and operation in {"all_gather", "reduce_scatter"}
     assert (("algbw", size, None) in got) is not old_gather
+    old_column = [text for text in output.warnings if "busbw in the column algbw" in text]
+    assert (old_column != []) is old_gather
     assert (("wrong", size, None) in got) is (era in {"2023", "2026"})
     assert ("busbw_in_place", size, None) in got
 
@@ -339,6 +342,42 @@ def test_results_that_were_not_checked_have_no_check() -> None:
 def test_sizes_that_memory_cut_short() -> None:
     output = parse_nccl(printed(most=1 << 20, reduced=5000))
     assert output.rows[-1].size == 4096
+
+
+def test_a_time_below_a_microsecond_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "microseconds", lambda _size, _cycle, _side: 0.87)
+    assert figures(printed(most=8))["time", 8, None] == pytest.approx(0.87e-6)
+
+
+@pytest.mark.parametrize("era", ["2023", "2026"])
+@pytest.mark.parametrize(("least", "most"), [(1 << 10, 1 << 13), (1 << 26, 1 << 31)])
+def test_the_average_may_differ_by_the_rounding_of_the_rows_and_its_own(
+    era: str, least: int, most: int
+) -> None:
+    """Each row is off by 0.005 at most, the average by a half of the sixth digit that it has."""
+    text = printed(era=era, least=least, most=most)
+    own = sum(
+        body.busbw.value
+        for row in parse_nccl(text).rows
+        for body in (row.out_of_place, row.in_place)
+        if body
+    ) / (2 * len(parse_nccl(text).rows))
+    unit = 10.0 ** (math.floor(math.log10(own)) - 5)
+    slack = 0.005005 + 0.5005 * unit
+    highest, lowest = math.floor((own + slack) / unit), math.ceil((own - slack) / unit)
+
+    def saying(average: float) -> str:
+        return damage.changed(text, r"(bandwidth +: )\S+", rf"\g<1>{average * unit:.6g}")
+
+    assert figures(saying(highest)) == figures(saying(lowest)) == figures(text)
+    for average in (highest + 1, lowest - 1):
+        with pytest.raises(ParseError, match="the average is"):
+            parse_nccl(saying(average))
+
+
+def test_sizes_by_single_bytes() -> None:
+    text = printed(least=1000, most=1003, step=1, by="bytes", dtype="int8")
+    assert [row.size for row in parse_nccl(text).rows] == [1000, 1001, 1002, 1003]
 
 
 def test_sizes_by_a_fixed_step() -> None:
@@ -619,6 +658,16 @@ def test_json_gives_the_figures_of_its_run() -> None:
     null = from_json(lambda data: [row.update(out_of_place=None) for row in data["results"]])
     with pytest.raises(ParseError, match="the average is"):
         parse_nccl(null)
+
+
+def test_json_of_all_digits_agrees_with_itself() -> None:
+    def in_full(data: dict[str, Any]) -> None:
+        for row in data["results"]:
+            for side in ("out_of_place", "in_place"):
+                rate = row["size"] / row[side]["time"] / 1e3
+                row[side].update(alg_bw=rate, bus_bw=rate * factor("all_gather", 8))
+
+    assert figures(from_json(in_full)) == pytest.approx(figures(recorded("report.json")), rel=1e-4)
 
 
 def test_only_nccl_tests_is_recognised() -> None:

@@ -18,6 +18,7 @@ from trueup.errors import ParseError
 DATA = Path(__file__).parent.parent / "data" / "vllm"
 RANDOM = "vllm032_driver_random.log"
 ONE_PIECE = "vllm032_driver_one_piece.log"
+TABLE, DETAILED, OLD = "vllm032_table.log", "vllm032_detailed.json", "published_pr18566.log"
 
 
 def text_of(name: str) -> str:
@@ -54,6 +55,10 @@ def test_the_driver_gives_unrounded_figures_and_the_servers_state() -> None:
     assert (output.completed, output.failed, output.warnings) == (40, 0, [])
     assert output.checks == {"no_failed_requests": True}
     assert output.parameters["max_concurrency"] == "8"
+    assert output.server is not None
+    assert {row.n for row in output.metrics() if row.name == "kv_cache_usage"} == {
+        output.server.busy_samples
+    }
     got = figures(text_of(RANDOM))
     assert got == {
         ("request_throughput", "single"): 1.763636103849381,
@@ -174,7 +179,36 @@ def changed(name: str, pattern: str, replacement: str) -> str:
     return damage.changed(text_of(name), pattern, replacement)
 
 
-TABLE, DETAILED, OLD = "vllm032_table.log", "vllm032_detailed.json", "published_pr18566.log"
+def summary(**changes: float) -> str:
+    """The result without what each request took, as vLLM saves it without --save-detailed."""
+    data = json.loads(text_of(DETAILED))
+    alone = {key: value for key, value in data.items() if not isinstance(value, list)}
+    return json.dumps({**alone, **changes})
+
+
+def test_a_summary_alone_is_held_against_itself() -> None:
+    right = figures(text_of(DETAILED))
+    del right["answers_in_one_piece", "single"]
+    assert figures(summary()) == right
+    assert figures(summary(p99_ttft_ms=125.0))["ttft", "p99"] == 0.125
+    ninetieths = {"p90_ttft_ms": 61.0, "p90_tpot_ms": 175.2, "p90_itl_ms": 300.0}
+    assert figures(summary(**ninetieths))["ttft", "p90"] == 0.061
+    # Requests that all took as long.
+    alike = dict.fromkeys(("mean_ttft_ms", "median_ttft_ms", "p99_ttft_ms"), 50.0)
+    assert figures(summary(**alike, std_ttft_ms=0.0))["ttft", "p99"] == 0.05
+
+
+def test_no_good_request_is_a_goodput_of_0() -> None:
+    assert figures(summary(request_goodput=0.0))["request_goodput", "single"] == 0
+
+
+def test_the_first_tables_have_the_rate_of_the_input_and_no_total() -> None:
+    given = parse_vllm(text_of(OLD))
+    row = f"{'Input token throughput (tok/s):':<40} {14029.44 - 6582.87:<10.2f}"
+    text = damage.changed(text_of(OLD), r"^(Output token.*)\n.*$", rf"{row}\n\1")
+    assert parse_vllm(text).total_throughput == pytest.approx(given.total_throughput, abs=0.001)
+
+
 END = "=" * 50
 
 
@@ -193,6 +227,8 @@ test_damaged_output_is_refused = damage.refuses(
     (changed(TABLE, "^=+ Serving", "== Serving"), "the table's title is damaged"),
     (changed(TABLE, "^Benchmark duration.*\n", ""), "duration is missing"),
     (changed(TABLE, r"(req/s\): +)8.53", r"\g<1>8.63"), "request_throughput 8.63 is not 8 in"),
+    # 8 requests in 0.935 to 0.945 s.
+    (changed(TABLE, r"(req/s\): +)8.53", r"\g<1>8.57"), "request_throughput 8.57 is not 8 in"),
     (changed(TABLE, r"(tokens: +)136", r"\g<1>186"), "total_token_throughput 196.1 is not 234"),
     (changed(TABLE, r"(duration \(s\): +)0.94", r"\g<1>0.84"), "is not 8 in 0.84 s"),
     (changed(TABLE, r"(requests: +)8 ", r"\g<1>8.5 "), "completed '8.5' is not a count"),
@@ -211,6 +247,13 @@ test_damaged_output_is_refused = damage.refuses(
     (changed(DETAILED, r'"completed": 8', '"completed": true'), "is not a count"),
     (changed(DETAILED, r'"duration": [\d.]+', '"duration": "1"'), "is not a number"),
     (changed(DETAILED, r'"duration": [\d.]+', '"duration": 0'), "took no time"),
+    (changed(DETAILED, r'"duration": [\d.]+', '"duration": -1'), "is not a positive number"),
+    (changed(DETAILED, r'"duration": [\d.]+', '"duration": 1e999'), "is not a positive number"),
+    (changed(DETAILED, r'"num_prompts": 8', '"num_prompts": 1'), "and 0 failed, of 1"),
+    (summary(p90_ttft_ms=85.0, p99_ttft_ms=110.0), "TTFT: P90 is too far from the mean"),
+    # 7.34 ms x 9.95 above 54.38 ms, and two hundredths.
+    (summary(p99_ttft_ms=130.0), "TTFT: P99 is too far from the mean"),
+    (summary(std_ttft_ms=1.0), "TTFT: mean and median are further apart"),
     (changed(DETAILED, r'"failed": 0', '"failed": 0, "failed": 0'), "stands twice"),
     (changed(DETAILED, r'"input_lens": \[16, ', '"input_lens": ['), "7 entries for 8"),
     (changed(DETAILED, r'"input_lens": \[16', '"input_lens": [17'), "do not add up to 136"),
@@ -291,6 +334,11 @@ def test_a_table_with_a_tpot_that_no_server_has_keeps_its_throughput(printed: st
     assert sorted(output.latencies) == ["ttft"]
     assert (output.output_throughput, output.output_tokens) == (51.16, 48)
     assert (output.in_one_piece, output.warnings[0]) == (None, PIECE)
+
+
+def test_the_least_tpot_that_a_server_can_have_is_kept() -> None:
+    text = changed(TABLE, r"(Median TPOT \(ms\): +)\d+\.\d\d", r"\g<1>0.10")
+    assert "tpot" in parse_vllm(text).latencies
 
 
 def detailed(pieces: int) -> str:

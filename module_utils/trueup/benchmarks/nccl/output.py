@@ -852,7 +852,7 @@ def _printed(text: str, line: Line) -> _Printed:
         value, half = float(exact), 0.5 * 10.0 ** int(exponent)
     except (InvalidOperation, OverflowError, ValueError):
         raise line.error(f"{text!r} is not a number") from None
-    if not (math.isfinite(value) and math.isfinite(half)):
+    if not math.isfinite(value):
         raise line.error(f"{text!r} is not finite")
     return _Printed(value, half)
 
