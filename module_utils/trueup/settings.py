@@ -42,6 +42,13 @@ OPTIONS = (
     Option("health_slurm_node", "The node's name in Slurm.", why="that of the inventory"),
     Option("pairwise", "Whether `playbooks/check.yml` measures every pair of nodes too.", False),
     Option(
+        "max_usd",
+        "Above how many US$ of expected measuring a run does not begin.",
+        type="float",
+        least=0,
+        why="no limit",
+    ),
+    Option(
         "families",
         "Roles and benchmarks of each family.",
         type="list",

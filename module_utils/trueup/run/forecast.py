@@ -1,0 +1,121 @@
+"""What a run will take and cost: cases that are planned, times of earlier records, prices. What is
+not known is counted, never guessed."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
+
+from ..record import is_run_id, read_records
+
+# How many runs back a time is looked for, from the newest.
+_RUNS = 10
+Kind = Tuple[str, Optional[str]]
+
+
+@dataclass(frozen=True)
+class Work:
+    """A benchmark on a node: ``cases`` are those of its plan, None where it has none."""
+
+    host: str
+    size: Optional[str]
+    benchmark: str
+    cases: Optional[int]
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What is expected of a run's measuring, configuring apart.
+
+    Attributes:
+        nodes, cases: how many there are.
+        seconds: of the cases with an earlier record; nodes measure a benchmark side by side, and
+            wait for each other.
+        untimed: cases without an earlier record of their benchmark and size.
+        unplanned: benchmarks on a node of which no cases are known.
+        usd: of ``seconds``, for the nodes with a price.
+        unpriced: nodes without a price.
+    """
+
+    nodes: int
+    cases: int
+    seconds: float
+    untimed: int
+    unplanned: int
+    usd: float
+    unpriced: int
+
+    def sentence(self) -> str:
+        """All of it, for a reader."""
+        parts = [f"{self.nodes} node(s), {self.cases} case(s)"]
+        if self.unplanned:
+            parts.append(f"cases of {self.unplanned} benchmark(s) not known")
+        if self.cases > self.untimed:
+            parts.append(f"measuring takes {self.seconds / 60:.1f} min by earlier records")
+            if self.unpriced < self.nodes:
+                parts.append(f"which bills {self.usd:.2f} US$")
+        if self.untimed:
+            parts.append(f"time of {self.untimed} case(s) not known (no earlier record)")
+        if self.unpriced:
+            parts.append(f"price of {self.unpriced} node(s) not known")
+        return "; ".join(parts) + "."
+
+    def refusal(self, most: Optional[float]) -> Optional[str]:
+        """Why the run may not begin; None where it may."""
+        if most is None or self.usd <= most:
+            return None
+        return (
+            f"{self.sentence()} That is above trueup_max_usd ({most:g} US$): measure less"
+            " (trueup_benchmarks, --limit), or raise it."
+        )
+
+
+def forecast(
+    work: Sequence[Work], seconds: Mapping[Kind, float], prices: Mapping[str, Optional[float]]
+) -> Forecast:
+    """What to expect.
+
+    Args:
+        work: what is measured.
+        seconds: mean time of a case by benchmark and size, where there are earlier records.
+        prices: US$ an hour of each node; None where none is known.
+    """
+    slowest: Dict[str, float] = {}
+    for one in work:
+        took = seconds.get((one.benchmark, one.size), 0.0) * (one.cases or 0)
+        slowest[one.benchmark] = max(slowest.get(one.benchmark, 0.0), took)
+    total = sum(slowest.values())
+    return Forecast(
+        nodes=len(prices),
+        cases=sum(one.cases or 0 for one in work),
+        seconds=total,
+        untimed=sum(one.cases or 0 for one in work if (one.benchmark, one.size) not in seconds),
+        unplanned=sum(one.cases is None for one in work),
+        usd=total / 3600 * sum(price for price in prices.values() if price is not None),
+        unpriced=sum(price is None for price in prices.values()),
+    )
+
+
+def earlier(results: str, wanted: Set[Kind]) -> Dict[Kind, float]:
+    """Mean time of a case in seconds, by benchmark and size, in the newest run that has ok records
+    of it; a key without one is missing."""
+    folder = os.path.expanduser(results)
+    names = os.listdir(folder) if os.path.isdir(folder) else []
+    found: Dict[Kind, float] = {}
+    for run in sorted(filter(is_run_id, names), reverse=True)[:_RUNS]:
+        if wanted <= set(found):
+            break
+        times: Dict[Kind, List[float]] = {}
+        for _, record, _ in read_records(os.path.join(folder, run)):
+            if record is not None and record["outcome"] == "ok":
+                _time_of(record, times)
+        for kind in wanted & set(times) - set(found):
+            found[kind] = sum(times[kind]) / len(times[kind])
+    return found
+
+
+def _time_of(record: Mapping[str, Any], times: Dict[Kind, List[float]]) -> None:
+    took = record.get("duration_seconds")
+    if isinstance(took, (int, float)) and took >= 0:
+        times.setdefault((record["benchmark"], record.get("vm_size")), []).append(float(took))

@@ -1,0 +1,87 @@
+"""Say what a run will take and cost before it measures, and refuse one above the limit."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+from trueup import benchmarks
+from trueup.node import family
+from trueup.run.forecast import Work, earlier, forecast
+from trueup_analysis.figures.prices import LIST_OFFER, Pricing, Terms, read_prices
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+DOCUMENTATION = r"""
+name: trueup_forecast
+short_description: Nodes, cases, expected time and US$ of a run
+description:
+  - Counts the cases that preflight planned on all nodes of the play, with the times of earlier
+    records and the catalog's prices; what is not known is counted. Fails above C(trueup_max_usd).
+    Runs on the controller alone.
+options: {}
+"""
+
+_PRICES = Path(benchmarks.__file__).parents[3] / "catalog" / "prices.csv"
+
+
+class ActionModule(ActionBase):
+    """Ansible's entry."""
+
+    TRANSFERS_FILES = False
+    _VALID_ARGS: frozenset[str] = frozenset()
+
+    def run(
+        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """``msg``, which is always shown."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        variables: dict[str, Any] = task_vars or {}
+        hosts = {name: variables["hostvars"][name] for name in variables["ansible_play_hosts"]}
+        tags = (variables["ansible_run_tags"], variables["ansible_skip_tags"])
+        work = [one for name, host in hosts.items() for one in _work(name, host, *tags)]
+        pricing = Pricing(read_prices(_PRICES), Terms())
+        expected = forecast(
+            work,
+            earlier(
+                str(self._templar.template(variables["trueup_results"])),
+                {(one.benchmark, one.size) for one in work},
+            ),
+            {name: _price(pricing, host["trueup_node"]) for name, host in hosts.items()},
+        )
+        most = self._templar.template(variables.get("trueup_max_usd"))
+        refused = expected.refusal(None if most is None else float(most))
+        if refused:
+            raise AnsibleActionFail(refused)
+        result.update(msg=expected.sentence(), _ansible_verbose_always=True)
+        return result
+
+
+def _work(
+    name: str, host: Mapping[str, Any], run_tags: list[str], skip_tags: list[str]
+) -> Iterator[Work]:
+    """What is measured on a node: by its health check, and then."""
+    health = [] if "health" in skip_tags else [*host["trueup_health_plan"]]
+    wanted = [
+        *(health if {"all", "health"} & set(run_tags) else []),
+        *family.chosen(host["trueup_feasible"], run_tags, skip_tags, "benchmark"),
+    ]
+    for benchmark in wanted:
+        plan = host.get(f"__{benchmark}_plan") or {}
+        cases = plan.get("cases")
+        yield Work(
+            name,
+            host["trueup_node"]["vm_size"],
+            benchmark,
+            None if cases is None else len(cases),
+        )
+
+
+def _price(pricing: Pricing, node: Mapping[str, Any]) -> float | None:
+    quote = pricing.quote(node["vm_size"], node["region"], node["offer"] or LIST_OFFER)
+    price = float(quote["usd_per_hour"])
+    return None if math.isnan(price) else price
