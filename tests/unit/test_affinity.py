@@ -201,6 +201,11 @@ def test_smt_siblings_only_when_asked_for() -> None:
         plan(topology, ranks=2, threads_per_rank=18, binding="core")
     both = plan(topology, ranks=2, threads_per_rank=18, binding="core", smt=True)
     assert [format_cpu_list(cpus) for cpus in both.per_rank] == ["0-17", "18-35"]
+    two_nodes = Topology(
+        tuple(range(8)), {0: (0, 1, 4, 5), 1: (2, 3, 6, 7)}, (), ((0, 4), (1, 5), (2, 6), (3, 7))
+    )
+    whole = plan(two_nodes, ranks=1, threads_per_rank=8, binding="core", smt=True)
+    assert whole.per_rank == (tuple(range(8)),)
     some = plan(topology, ranks=1, threads_per_rank=20, binding="numa", smt=True)
     assert format_cpu_list(some.per_rank[0]) == "0-4,6,8,10,12,14,16,18,20,22,24,26,28,30,32,34"
 
@@ -307,6 +312,20 @@ def test_layouts_of_whole_machines(machine: str, whole: list[str]) -> None:
     threads = [x.threads_per_rank for x in layouts(topology, mpi=False) if x.binding == "core"]
     powers = [2**i for i in range(10) if 2**i < len(topology.cores)]
     assert threads == [*powers, len(topology.cores)]
+
+
+@pytest.mark.parametrize(
+    ("numa", "groups"),
+    [({0: (0, 1), 1: (2, 3)}, ()), ({0: (0, 1, 2, 3)}, ((0, 1), (2, 3)))],
+)
+def test_two_domains_of_either_kind_get_an_unpinned_rank(
+    numa: dict[int, tuple[int, ...]], groups: tuple[tuple[int, ...], ...]
+) -> None:
+    topology = Topology((0, 1, 2, 3), numa, groups, ((0,), (1,), (2,), (3,)))
+    found = layouts(topology, mpi=False)
+    assert [f"{layout.name}-{layout.binding}" for layout in found] == [
+        *("1x1-core", "1x2-core", "1x4-core", "1x4-none")
+    ]
 
 
 def test_fewer_layouts_keep_one_thread_then_the_most_threads() -> None:

@@ -90,6 +90,8 @@ def test_a_digest_follows_every_file_of_the_command(tmp_path: Path) -> None:
     digests.append(program_digest(command))
     os.rename(packages / "torch-2.8.dist-info", packages / "torch-2.9.dist-info")
     digests.append(program_digest(command))
+    os.utime(data, (1, 1))
+    assert program_digest(command) == digests[-1]
     assert len(set(digests)) == 4
     assert {len(digest or "") for digest in digests} == {12}
     own = tmp_path / "trueup-blob-copy-a1b2c3d4"

@@ -48,6 +48,12 @@ def test_a_run_that_is_not_there_cannot_be_resumed(tmp_path: Path, resume: str) 
         run_of(str(tmp_path / "missing"), resume)
 
 
+def test_a_run_that_is_not_there_is_refused_with_the_newest_that_is(tmp_path: Path) -> None:
+    (tmp_path / OLD).mkdir()
+    with pytest.raises(BadInput, match=f"the newest there is {OLD}"):
+        run_of(str(tmp_path), NEW)
+
+
 def test_only_records_that_ended_ok_may_stand_for_a_case(tmp_path: Path) -> None:
     for record in (
         a_record(case="late", started_at="2026-11-20T10:00:00Z"),

@@ -500,6 +500,11 @@ def test_another_compiler_is_no_failure_and_another_kernel_is() -> None:
     assert sorted(examine(found, FACTS).blamed) == ["n0", "n1"]
     found = [node(n, "node_state", kernel="6.9" if n < 3 else "6.8") for n in range(20)]
     assert examine(found, FACTS).blamed == {}
+    # Of fewer than ten nodes, what all but one have is usual.
+    found = [node(n, "node_state", kernel="6.9" if n < 2 else "6.8") for n in range(5)]
+    assert examine(found, FACTS).blamed == {}
+    found = [node(n, "node_state", kernel="6.9" if n < 1 else "6.8") for n in range(5)]
+    assert list(examine(found, FACTS).blamed) == ["n0"]
 
 
 def test_two_nodes_alone_are_blamed_as_a_pair() -> None:
