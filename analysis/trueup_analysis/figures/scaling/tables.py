@@ -66,6 +66,7 @@ class Series:
     vm_size: str | None
     baseline: int
     table: pd.DataFrame
+    flat: bool
     amdahl: Fit | None = None
     usl: Fit | None = None
     warnings: list[str] = field(default_factory=list)
@@ -75,7 +76,6 @@ class Series:
     configuration: str = ""
     label: str = ""
     shown: str = ""
-    flat: bool = False
     message_bytes: int | None = None
 
 
@@ -213,7 +213,7 @@ def _series(raw: Raw, title: str, *, baseline: int | None, threshold: float) -> 
     table["efficiency"] = table["speedup"] / ratio
     strong = raw.kind == "strong" and not raw.flat
     table["serial_fraction"] = _karp_flatt(table["speedup"], ratio) if strong else float("nan")
-    best = table[table["best"]].reset_index(drop=True)
+    best = table[table["best"]]
     amdahl = usl = None
     notes = _not_fitted(raw, len(best))
     if strong:

@@ -33,7 +33,7 @@ def told_apart_titles(found: Sequence[Raw]) -> list[str]:
         differing = [name for name in names if len({each.get(name) for each in about}) > 1]
         words = [_words(each, differing) for each in about]
         for number, (place, text) in enumerate(zip(places, words, strict=True), 1):
-            own = text if text and words.count(text) == 1 else f"{text} number {number}".strip()
+            own = text if words.count(text) == 1 else f"{text} number {number}".strip()
             titles[place] += f", {own}"
     return titles
 
