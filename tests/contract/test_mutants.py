@@ -23,6 +23,7 @@ import pytest
         ("[a for a in b if a]", ["[a for a in b if not a]"]),
         ("for a in b:\n    pass", ["for a in ():\n    pass"]),
         ("try:\n    a\nexcept E:\n    b", ["try:\n    a\nexcept ():\n    b"]),
+        ("zip(a, b, strict=True)", []),
         # What is text, type or declaration is left alone.
         ("'%s' % a + 'b'", []),
         ("@c(frozen=True)\nclass A:\n    a: X | Y", []),
