@@ -81,6 +81,10 @@ chroot "$1" systemctl --quiet mask systemd-networkd-wait-online.service \
   nvmf-autoconnect.service e2scrub_all.timer e2scrub_reap.service fstrim.timer dpkg-db-backup.timer
 # The role nfs_server starts it.
 chroot "$1" systemctl --quiet disable nfs-server.service
+# Beside other work a boot takes minutes: devices and services come after systemd's 90 s.
+mkdir -p "$1/etc/systemd/system.conf.d"
+printf '[Manager]\\nDefaultTimeoutStartSec=600\\nDefaultDeviceTimeoutSec=600\\n' \
+  > "$1/etc/systemd/system.conf.d/trueup.conf"
 echo trueup-vm > "$1/etc/hostname"
 echo '127.0.0.1 localhost trueup-vm' > "$1/etc/hosts"
 echo '/dev/vda / ext4 noatime,errors=remount-ro 0 1' > "$1/etc/fstab"
