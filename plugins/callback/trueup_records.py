@@ -54,6 +54,8 @@ options:
 
 # Ansible's words and ours.
 _COUNTS = {"failures": "failed"}
+# Tags of plays that measure.
+_MEASURES = frozenset(("health", "benchmark"))
 _SCHEMA = Path(records.__file__).with_name("record.schema.json")
 # What of an earlier manifest is kept.
 _KEPT: dict[str, type[dict[str, Any] | list[Any]]] = {
@@ -75,6 +77,9 @@ class CallbackModule(CallbackBase):
         self._validator = jsonschema.Draft202012Validator(json.loads(_SCHEMA.read_text()))
         self._started_at = _now()
         self._playbook = ""
+        # Whether some play of it measures, and the run that is resumed.
+        self._measures = False
+        self._resume = ""
         self._run_id = ""
         self._warnings: list[str] = []
         # Of the play that runs: its hosts, those of its batch (serial), and roles that failed.
@@ -98,9 +103,12 @@ class CallbackModule(CallbackBase):
         filter_loader.get("trueup_family")
         test_loader.get("match")
         self._playbook = os.path.basename(str(playbook._file_name))
+        self._measures = any(_MEASURES.intersection(play.tags) for play in playbook.get_plays())
 
     def v2_playbook_on_play_start(self, play: Any) -> None:
-        inventory = play.get_variable_manager()._inventory
+        variables = play.get_variable_manager()
+        inventory = variables._inventory
+        self._resume = str(variables.extra_vars.get("trueup_resume", ""))
         meant = inventory.get_hosts(play.hosts, ignore_restrictions=True)
         # The localhost that no inventory lists is the controller, and no node.
         self._play_hosts = {host.get_name() for host in meant if not host.implicit}
@@ -147,6 +155,10 @@ class CallbackModule(CallbackBase):
             for host in sorted(set(hosts) & set(custom))
         }
         self._ended = {}
+        nobody = bool(hosts) and self._unreachable >= set(hosts)
+        if self._measures and not self._run_id and nobody:
+            # Nobody was there to start it: without a run of today, yesterday's would be judged.
+            self._run_id = records.run_of(str(self.get_option("results_dir")), self._resume)
         self._write_manifest(
             hosts=hosts,
             failed_in=self._failed_in(hosts),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -63,3 +64,28 @@ def test_pairs_are_measured_on_request_alone(ran: Any) -> None:
     _, said, _, _ = ran
     assert "Measure every pair of nodes" in said
     assert "Install perftest" not in said
+
+
+def test_a_morning_on_which_nobody_answers_is_a_run_too(tmp_path: Path) -> None:
+    (tmp_path / "no_way").write_text(NO_WAY)
+    (tmp_path / "no_way").chmod(0o755)
+    far = {"ansible_connection": "ssh", "ansible_ssh_executable": str(tmp_path / "no_way")}
+    hosts = {"all": {"hosts": {"dead": far, "gone": far}}}
+    (tmp_path / "hosts.json").write_text(json.dumps(hosts))
+    done = plays.playbook(tmp_path, "-i", str(tmp_path / "hosts.json"), "playbooks/check.yml")
+    [path] = (tmp_path / "results").glob("*/run.json")
+    manifest = json.loads(path.read_text())
+    assert done.returncode != 0
+    assert manifest["expected"] == ["dead", "gone"]
+    assert {name: host["unreachable"] for name, host in manifest["hosts"].items()} == {
+        "dead": 1,
+        "gone": 1,
+    }
+    judged = subprocess.run(
+        [Path(sys.executable).with_name("trueup"), "health", str(tmp_path / "results")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert judged.returncode == 2
+    assert [name for name in ("dead", "gone") if name in judged.stdout] == ["dead", "gone"]
