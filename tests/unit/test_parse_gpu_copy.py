@@ -304,6 +304,7 @@ test_damaged_output_is_refused = refuses(
     (changed(CSV, "(bandwidthTest-D2H.*\n)", r"\1\1"), "stand twice"),
     (changed(CSV, "bandwidthTest-(H2D|D2H|D2D).*\n", "", 3), "measured no direction"),
     (changed(CSV, "Bandwidth = 25.1", "Bandwidth = 52.1"), "do not take 0.00127 s"),
+    (changed(CSV, "Time = 0.00127", "Time = 0.00126"), "do not take 0.00126 s"),
     (changed(CSV, "NumDevsUsed = 1", "NumDevsUsed = 8"), "not the figure of one GPU"),
     (TORCH[:-30], "cut off or damaged"),
     (TORCH.strip() + "\nmore\n", "there is more after it"),

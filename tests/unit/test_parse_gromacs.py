@@ -76,7 +76,9 @@ def test_a_run_that_was_told_to_end_says_so() -> None:
     assert output.stopped in output.warnings
 
 
-@pytest.mark.parametrize(("asked", "whole"), [("700", False), ("600", True), ("-1", True)])
+@pytest.mark.parametrize(
+    ("asked", "whole"), [("700", False), ("600", True), ("-1", True), ("0", False)]
+)
 def test_fewer_steps_than_the_input_asks_for_are_a_failed_check(asked: str, whole: bool) -> None:
     output = parse_gromacs(changed(PLAIN, r"(command line:) 600 steps", rf"\1 {asked} steps"))
     assert output.checks["all_steps_done"] is whole
@@ -138,6 +140,13 @@ def test_one_of_several_simulations_says_so() -> None:
     line = "This is simulation 1 out of 4 running as a composite GROMACS\nmulti-simulation job.\n"
     noted = PLAIN.replace("step 300: resetting", f"{line}step 300: resetting")
     assert "the others have logs of their own" in parse_gromacs(noted).warnings[1]
+
+
+def test_the_percentage_may_be_off_by_the_rounding_of_both_times() -> None:
+    # 0.0005 s of 0.533 s twice, and half a unit of the last place: 0.24.
+    assert values(changed(PLAIN, r"^( +Time:.*) 100.0$", r"\g<1> 100.2")) == values(PLAIN)
+    with pytest.raises(ParseError, match=r"is not 100.3 % of"):
+        parse_gromacs(changed(PLAIN, r"^( +Time:.*) 100.0$", r"\g<1> 100.3"))
 
 
 PERFORMANCE = r"^Performance: +\S+ +\S+$"

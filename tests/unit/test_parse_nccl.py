@@ -292,6 +292,16 @@ def test_times_before_2_17_3_have_fewer_decimals(era: str) -> None:
         parse_nccl(mixed)
 
 
+def test_times_since_2_17_3_have_as_many_decimals_as_fit() -> None:
+    text = printed(least=1 << 20, most=1 << 35)
+    rows = {row.size: row.out_of_place for row in parse_nccl(text).rows}
+    halves = [body.time.half for size in (30, 32, 35) if (body := rows[1 << size])]
+    assert halves == pytest.approx([0.005, 0.05, 0.5])
+    for whole, less in (("3485.05", "3485.1"), ("13876.1", "13876")):
+        with pytest.raises(ParseError, match=rf"'{re.escape(less)}' has lost decimals"):
+            parse_nccl(damage.changed(text, rf" {re.escape(whole)} ", f" {less} "))
+
+
 def test_a_graph_and_the_cpus_time_of_a_build_before_2_17_3() -> None:
     text = printed(era="2023", cputime=True, least=1 << 20, most=1 << 30, validation=0)
     output = parse_nccl(text.replace("graph: 0", "graph: 20"))
@@ -664,8 +674,9 @@ def test_json_of_all_digits_agrees_with_itself() -> None:
     def in_full(data: dict[str, Any]) -> None:
         for row in data["results"]:
             for side in ("out_of_place", "in_place"):
-                rate = row["size"] / row[side]["time"] / 1e3
-                row[side].update(alg_bw=rate, bus_bw=rate * factor("all_gather", 8))
+                time = row[side]["time"] + 1e-7 / 3
+                rate = row["size"] / time / 1e3
+                row[side].update(time=time, alg_bw=rate, bus_bw=rate * factor("all_gather", 8))
 
     assert figures(from_json(in_full)) == pytest.approx(figures(recorded("report.json")), rel=1e-4)
 
