@@ -36,7 +36,7 @@ _HEADS: Final = 16.0
 _HEIGHTS: Final = {"fail": 1.0, "not measured": 0.8, "warn": 0.6, "pass": 0.35, "no verdict": 0.15}
 _NAMES_SHOWN: Final = 24
 _ROW_GAP: Final = 4.0
-_LONGEST_LABEL: Final = 46
+_LONGEST_LABEL: Final = 43
 _HOW_TO_READ: Final = (
     "A column is a node, in the order of their names; what is worse stands higher. Checks without"
     " any verdict are left out."
