@@ -124,7 +124,7 @@ def test_the_share_is_mounted_again_with_the_options_asked_for(host: Host) -> No
     unit = host.check_output(
         "systemctl show --property=TimeoutUSec,UnitFileState,Before mnt-shared.mount"
     )
-    assert {"TimeoutUSec=1min", "UnitFileState=enabled"} <= set(unit.splitlines())
+    assert {"TimeoutUSec=10min", "UnitFileState=enabled"} <= set(unit.splitlines())
     # No login waits for it.
     assert "remote-fs.target" not in unit
 
