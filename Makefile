@@ -131,10 +131,8 @@ run: controller-venv ## Configure, check and measure this machine (or ARGS="-i i
 .PHONY: report
 report: controller-venv ## Write the report of the last run (or RUN=run_id) to report/ (or OUTPUT=folder)
 	@run='$(RUN)'
-	# A run's id begins with its UTC time, so the last by name is the last.
 	results=$${TRUEUP_RESULTS:-results}
-	[ -n "$$run" ] || run=$$(cd "$$results" 2>/dev/null && ls -1d [0-9]*/ 2>/dev/null | sort | tail -n 1 || true)
-	run=$${run%/}
+	[ -n "$$run" ] || run=$$(python -c 'import sys; from trueup.record import run_counts; print(*[*run_counts(sys.argv[1])][-1:])' "$$results")
 	if [ -z "$$run" ]; then echo "$$results holds no run yet: make run" >&2; exit 1; fi
 	if [ -z "$$(find "$$results/$$run" -name '*.json' ! -name run.json -print -quit)" ]; then
 	  echo "$$results/$$run holds no records: nothing was measured; what was skipped, and why, is said above and in its run.json" >&2

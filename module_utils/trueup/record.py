@@ -133,6 +133,24 @@ def write_record(results_dir: str, record: Record, raw: Optional[str] = None) ->
         ) from error
 
 
+def new_manifest(run_id: str, count: int, playbook: str, started_at: str) -> Dict[str, Any]:
+    """What a run's ``run.json`` says of a run that has only begun; ``started_at`` is UTC."""
+    return {
+        "schema": "trueup.run/1",
+        "run_id": run_id,
+        "count": count,
+        "playbook": playbook,
+        "started_at": started_at,
+        "finished_at": None,
+        "expected": [],
+        "hosts": {},
+        "failed_in": {},
+        "skipped": [],
+        "chosen": {},
+        "warnings": [],
+    }
+
+
 def write_manifest(results_dir: str, manifest: Dict[str, Any]) -> str:
     """Write a run's ``run.json`` into ``results_dir/<run_id>/`` in the place of the one before,
     whole or not at all and without credentials, and return its path.
@@ -235,6 +253,11 @@ def run_counts(results: str) -> Dict[str, int]:
             count = 0
         found[name] = count if isinstance(count, int) else 0
     return {name: found[name] for name in sorted(found, key=lambda name: (found[name], name))}
+
+
+def next_count(results: str) -> int:
+    """The ``count`` of a run that begins now."""
+    return 1 + max(run_counts(results).values(), default=0)
 
 
 def run_of(results: str, resume: str = "") -> str:

@@ -7,13 +7,13 @@ variables of their own, which their plans check.
 
 from __future__ import annotations
 
-import difflib
 import json
 import math
 import re
 from typing import Any, Callable, Collection, Dict, List, Mapping, Optional
 
 from .options import Option, refusals
+from .words import nearest
 
 # The releases of ansible-core that `make versions` runs the plays with, the first and the last.
 ANSIBLE = ((2, 17), (2, 20))
@@ -43,7 +43,8 @@ OPTIONS = (
     Option("pairwise", "Whether `playbooks/check.yml` measures every pair of nodes too.", False),
     Option(
         "max_usd",
-        "Above how many US$ of expected measuring a run does not begin.",
+        "What preflight can neither time nor price is not counted. Above how many US$ of"
+        " measuring a run does not begin.",
         type="float",
         least=0,
         why="no limit",
@@ -127,8 +128,8 @@ def problems(given: Mapping[str, Any], known: Collection[str] = ()) -> List[str]
 def _unknown(name: str, options: List[str]) -> str:
     # Without the prefix, which would make all of them alike.
     short = [option[len(PREFIX) :] for option in options]
-    near = difflib.get_close_matches(name[len(PREFIX) :], short, n=1)
-    hint = f"did you mean {PREFIX}{near[0]}?" if near else f"{PAGE} lists them."
+    near = nearest(name[len(PREFIX) :], short)
+    hint = f"did you mean {PREFIX}{near}?" if near else f"{PAGE} lists them."
     return f"{name}: there is no such variable; {hint}"
 
 

@@ -53,11 +53,12 @@ class ActionModule(ActionBase):
             ),
             {name: _price(pricing, host["trueup_node"]) for name, host in hosts.items()},
         )
-        most = self._templar.template(variables.get("trueup_max_usd"))
-        refused = expected.refusal(None if most is None else float(most))
+        limit = self._templar.template(variables.get("trueup_max_usd"))
+        most = None if limit is None else float(limit)
+        refused = expected.refusal(most)
         if refused:
             raise AnsibleActionFail(refused)
-        result.update(msg=expected.sentence(), _ansible_verbose_always=True)
+        result.update(msg=expected.sentence(most), _ansible_verbose_always=True)
         return result
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import importlib
 import importlib.util
@@ -22,6 +21,7 @@ try:
     from trueup.errors import TrueupError
     from trueup.options import MODULE, Option, refusals
     from trueup.plan import Asked
+    from trueup.words import did_you_mean
 except ModuleNotFoundError as missing:
     message = (
         f"The Python of this Ansible has no {missing.name}, which trueup's plays need: run `make"
@@ -217,13 +217,8 @@ def _typed(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _unknown(name: str, role: str, specs: Mapping[str, Any]) -> str:
-    near = difflib.get_close_matches(name, specs, n=1)
-    hint = (
-        f"did you mean {near[0]}?"
-        if near
-        else f"roles/{role}/defaults/main.yml lists its variables."
-    )
-    return f"{name}: the role {role} has no such variable; {hint}"
+    hint = did_you_mean(name, specs) or f"; roles/{role}/defaults/main.yml lists its variables."
+    return f"{name}: the role {role} has no such variable{hint}"
 
 
 def secrets_of(path: Path, role: str) -> set[str]:

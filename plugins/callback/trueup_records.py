@@ -233,12 +233,13 @@ class CallbackModule(CallbackBase):
         failures = before.get("failed_in", {}).items()
         earlier = {host: where for host, where in failures if host not in hosts}
         manifest = {
-            "schema": "trueup.run/1",
-            "run_id": self._run_id,
-            "count": before.get("count") or self._next_count(),
-            "playbook": self._playbook,
             # A run that is resumed began when it began, and keeps what was said of it.
-            "started_at": before.get("started_at", self._started_at),
+            **records.new_manifest(
+                self._run_id,
+                before.get("count") or self._next_count(),
+                self._playbook,
+                before.get("started_at", self._started_at),
+            ),
             "finished_at": finished_at,
             # Each play adds its own. A run that an older release began names those with a task.
             "expected": sorted(self._play_hosts.union(before.get("expected", known))),
@@ -258,8 +259,7 @@ class CallbackModule(CallbackBase):
     def _next_count(self) -> int:
         """One above all runs in the folder, once."""
         if not self._count:
-            counts = records.run_counts(str(self.get_option("results_dir")))
-            self._count = 1 + max(counts.values(), default=0)
+            self._count = records.next_count(str(self.get_option("results_dir")))
         return self._count
 
     def _keep(self, result: Any) -> None:

@@ -17,7 +17,7 @@ Layers = Sequence[Sequence[str]]
 
 # The lowest first. Names in one row may import each other.
 ANALYSIS: Layers = (
-    ("units", "quantity", "catalog", "words"),
+    ("units", "quantity", "catalog"),
     ("load", "packed", "published", "cases", "frames", "read", "decoding", "selection"),
     ("figures",),
     ("sheets",),
@@ -28,7 +28,7 @@ ANALYSIS: Layers = (
 )
 # A case is started (run) on a machine that is known (node).
 MODULE_UTILS: Layers = (
-    ("errors",),
+    ("errors", "words"),
     ("redaction",),
     ("record", "reading", "view", "options", "plan", "settings"),
     ("node",),

@@ -3,8 +3,10 @@ are stand-ins, and so are the programs that the scenarios need."""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -35,6 +37,7 @@ def make(folder: Path, *arguments: str, red: str = "") -> tuple[int, list[str], 
     programs = folder / ".venv" / "bin"
     programs.mkdir(parents=True)
     files = {"say": STAND_IN, "molecule": MOLECULE, "id": "#!/bin/sh\necho 0\n"}
+    files["python"] = f'#!/bin/sh\nexec {sys.executable} "$@"\n'
     files["trueup"] = '#!/bin/sh\necho trueup "$@"\n'
     for name, text in {**dict.fromkeys(TOOLS, "#!/bin/sh\n"), **files}.items():
         (programs / name).write_text(text)
@@ -123,10 +126,15 @@ def test_ansible_lint_is_run_again_only_on_other_files_or_after_a_failure(tmp_pa
     assert [linted(), linted()] == [(0, 1), (0, 0)]
 
 
-def test_the_report_is_priced_where_and_as_what_the_caller_says(tmp_path: Path) -> None:
-    run = tmp_path / "results" / "20261120T091300Z-7c1e"
-    run.mkdir(parents=True)
-    (run / "0001.json").write_text("{}")
+def test_the_report_is_of_the_run_that_began_last_priced_as_the_caller_says(
+    tmp_path: Path,
+) -> None:
+    # A clock of 2099 makes no run the last: the count does.
+    for count, run_id in ((3, "20261120T091300Z-7c1e"), (2, "20990101T000000Z-7c1e")):
+        run = tmp_path / "results" / run_id
+        run.mkdir(parents=True)
+        (run / "0001.json").write_text("{}")
+        (run / "run.json").write_text(json.dumps({"count": count}))
     _, _, said = make(tmp_path, "report", "AS_SIZE=Standard_HB120rs_v3", "REGION=eastus")
     of_run = "results/20261120T091300Z-7c1e"
     priced = "--size Standard_HB120rs_v3 --region eastus"

@@ -670,7 +670,7 @@ GIT = {"name": "k", "kind": "git", "url": "https://h/k", "commit": "a" * 40, "di
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"modle": "x"}, "modle is not a member of a recipe .did you mean model"),
+        ({"modle": "x"}, "modle is not a member of a recipe; did you mean model"),
         ({"model": None}, "model must be text"),
         ({"device": "tpu"}, "device must be one of cuda, cpu"),
         ({"max_model_len": True}, "max_model_len must be a whole number"),
@@ -733,7 +733,9 @@ def test_cpus_that_are_no_list_are_refused() -> None:
 
 
 def test_an_unknown_recipe_is_answered_with_those_near() -> None:
-    with pytest.raises(BadInput, match=r"no vLLM recipe 'llama-3\.1-8'; near it: llama-3\.1-8b"):
+    with pytest.raises(
+        BadInput, match=r"no vLLM recipe 'llama-3\.1-8'; did you mean llama-3\.1-8b"
+    ):
         vllm_recipes.choose(RECIPES, "llama-3.1-8")
     with pytest.raises(BadInput, match="there are deepseek-r1, deepseek-r1-h200, llama"):
         vllm_recipes.choose(RECIPES, "zzz")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -104,20 +104,11 @@ def _write(results: Path, made: Sequence[Record], outputs: Sequence[Output]) -> 
     for record, output in zip(made, outputs, strict=True):
         records.write_record(str(results), record, raw=output.text)
     nodes = sorted({name for record in made for name in record["nodes"]})
-    counts = records.run_counts(str(results))
     now = time.strftime(_UTC, time.gmtime())
-    manifest: dict[str, Any] = {
-        "schema": "trueup.run/1",
-        "run_id": made[0]["run_id"],
-        "count": 1 + max(counts.values(), default=0),
-        "playbook": "trueup import",
-        "started_at": now,
-        "finished_at": now,
-        "expected": nodes,
-        "hosts": {name: {"failed": 0, "unreachable": 0} for name in nodes},
-        "failed_in": {},
-        "skipped": [],
-        "chosen": {},
-        "warnings": [],
-    }
-    records.write_manifest(str(results), manifest)
+    manifest = records.new_manifest(
+        made[0]["run_id"], records.next_count(str(results)), "trueup import", now
+    )
+    hosts = {name: {"failed": 0, "unreachable": 0} for name in nodes}
+    records.write_manifest(
+        str(results), {**manifest, "finished_at": now, "expected": nodes, "hosts": hosts}
+    )

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from trueup.errors import BadInput
+from trueup.words import did_you_mean
 
-from ..words import did_you_mean
 from .progress import PROGRESS
 
 if TYPE_CHECKING:

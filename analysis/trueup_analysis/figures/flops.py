@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from trueup.benchmarks.megatron import flops
 from trueup.errors import BadInput
+from trueup.words import nearest
 
 from .. import catalog
-from ..words import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

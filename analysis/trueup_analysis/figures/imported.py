@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from trueup.errors import BadInput
 from trueup.record import SCHEMA
+from trueup.words import did_you_mean
 
 from ..read import slug
-from ..words import did_you_mean
 from .views import view_of
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def record(
         "software": {reading.tool: reading.tool_version} if reading.tool_version else {},
         "system": {"imported_from": reading.source},
         "started_at": started_at,
-        # How long it took is in no log; no table uses it.
+        # How long it took is in no log, and no time of 0 is used (forecast).
         "duration_seconds": 0.0,
         "metrics": reading.rows,
         "raw": None,

@@ -10,10 +10,10 @@ from datetime import date
 from typing import TYPE_CHECKING, Any, Final
 
 from trueup.errors import BadInput
+from trueup.words import did_you_mean, nearest
 
 from .. import catalog
 from ..frames import rows_of
-from ..words import did_you_mean, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from trueup.errors import BadInput
 from trueup.node.nccl_topology import Layout, layout_of, read_layouts
+from trueup.words import nearest
 
 from .. import catalog
-from ..words import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -6,7 +6,6 @@ network (names, ids, serial numbers, tags, addresses) is not read at all.
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
 import re
@@ -15,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..words import nearest
 from .affinity import layouts
 from .infiniband import read_port
 from .nvidia_smi import Gpu
@@ -145,9 +145,8 @@ def identify(
 def _unknown_size(size: str, known: Sequence[str]) -> str:
     if not known:
         return f"size {size} was not looked up: no catalog was given"
-    lower = {name.lower(): name for name in known}
-    near = difflib.get_close_matches(size.lower(), lower, n=1, cutoff=0.8)
-    hint = f"; the nearest in it is {lower[near[0]]}" if near else ""
+    near = nearest(size, known, cutoff=0.8)
+    hint = f"; the nearest in it is {near}" if near else ""
     return f"size {size} is not in the catalog of {len(known)} sizes{hint}"
 
 

@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
-from ..record import is_run_id, read_records
+from ..record import read_records, run_counts
 
 # How many runs back a time is looked for, from the newest.
 _RUNS = 10
@@ -46,8 +46,8 @@ class Forecast:
     usd: float
     unpriced: int
 
-    def sentence(self) -> str:
-        """All of it, for a reader."""
+    def sentence(self, most: Optional[float] = None) -> str:
+        """All of it, for a reader; ``most`` is the limit in US$."""
         parts = [f"{self.nodes} node(s), {self.cases} case(s)"]
         if self.unplanned:
             parts.append(f"cases of {self.unplanned} benchmark(s) not known")
@@ -59,6 +59,8 @@ class Forecast:
             parts.append(f"time of {self.untimed} case(s) not known (no earlier record)")
         if self.unpriced:
             parts.append(f"price of {self.unpriced} node(s) not known")
+        if most is not None and (self.untimed or self.unplanned or self.unpriced):
+            parts.append(f"trueup_max_usd ({most:g} US$) limits only what is known of it")
         return "; ".join(parts) + "."
 
     def refusal(self, most: Optional[float]) -> Optional[str]:
@@ -101,9 +103,8 @@ def earlier(results: str, wanted: Set[Kind]) -> Dict[Kind, float]:
     """Mean time of a case in seconds, by benchmark and size, in the newest run that has ok records
     of it; a key without one is missing."""
     folder = os.path.expanduser(results)
-    names = os.listdir(folder) if os.path.isdir(folder) else []
     found: Dict[Kind, float] = {}
-    for run in sorted(filter(is_run_id, names), reverse=True)[:_RUNS]:
+    for run in list(run_counts(folder))[: -_RUNS - 1 : -1]:
         if wanted <= set(found):
             break
         times: Dict[Kind, List[float]] = {}
@@ -116,6 +117,7 @@ def earlier(results: str, wanted: Set[Kind]) -> Dict[Kind, float]:
 
 
 def _time_of(record: Mapping[str, Any], times: Dict[Kind, List[float]]) -> None:
+    # An imported log's is 0: no log says it.
     took = record.get("duration_seconds")
-    if isinstance(took, (int, float)) and took >= 0:
+    if isinstance(took, (int, float)) and took > 0:
         times.setdefault((record["benchmark"], record.get("vm_size")), []).append(float(took))

@@ -121,7 +121,7 @@ OPTIONS = (
     ),
     RoleOption(
         "node_counts",
-        "How many of them, one after the other. Empty: 1, 2, 4, 8, ... and all.",
+        "Empty: 1, 2, 4, 8, ... and all. How many of them, one after the other.",
         [],
         elements="int",
         least=1,

@@ -6,7 +6,6 @@ Ansible, files, network or clock in here.
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,6 +15,7 @@ from typing import Any, Callable, Optional, Union
 from ...errors import BadInput, ParseError
 from ...node.topology import format_cpu_list, parse_cpu_list
 from ...reading import is_count, is_number
+from ...words import did_you_mean
 
 GIB = 1024**3
 # More nodes than any single deployment here; the search for enough nodes ends there.
@@ -349,8 +349,7 @@ def _members(
     known = {*required, *optional, *([] if where else ["name"])}
     for key in given:
         if key not in known:
-            near = difflib.get_close_matches(str(key), sorted(known), n=1)
-            hint = f" (did you mean {near[0]}?)" if near else ""
+            hint = did_you_mean(str(key), sorted(known))
             raise _wrong(name, f"{where}{key}", f"is not a member of a recipe{hint}")
     for key, check in required.items():
         if key not in given:
@@ -399,9 +398,8 @@ def choose(recipes: Mapping[str, Any], name: str) -> dict[str, Any]:
     """
     if name in recipes:
         return validate(name, recipes[name])
-    near = difflib.get_close_matches(str(name), list(recipes), n=3)
-    hint = f"near it: {', '.join(near)}" if near else f"there are {', '.join(sorted(recipes))}"
-    raise BadInput(f"there is no vLLM recipe {name!r}; {hint}")
+    hint = did_you_mean(str(name), recipes) or f"; there are {', '.join(sorted(recipes))}"
+    raise BadInput(f"there is no vLLM recipe {name!r}{hint}")
 
 
 # ---- whether it fits ------------------------------------------------------------------------

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from typing import Iterable, Optional
 
 
-def nearest(word: str, known: Iterable[str]) -> str | None:
-    """Which of the known words may have been meant, if any."""
+def nearest(word: str, known: Iterable[str], cutoff: float = 0.6) -> Optional[str]:
+    """Which of the known words may have been meant, if any; ``cutoff`` is how alike they must be,
+    0 to 1."""
     lower = {name.lower(): name for name in known}
-    near = difflib.get_close_matches(word.lower(), lower, n=1)
+    near = difflib.get_close_matches(word.lower(), lower, n=1, cutoff=cutoff)
     return lower[near[0]] if near else None
 
 
