@@ -3,7 +3,8 @@
 In one pass, so that a long log needs little memory: decompressed (gzip, bzip2, xz, zstd); decoded
 (UTF-8 with or without a byte order mark, UTF-16, UTF-32); without a terminal's colours, and without
 what a progress bar has overwritten; without the long stretch of other programs' lines before the
-first line that any tool's room marks as its own.
+first line that any tool's room marks as its own, and without the lines of a log that its parser
+reads nothing from, or has seen before.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ import lzma
 import re
 import zlib
 from collections import deque
-from typing import IO, TYPE_CHECKING, Any, Final
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING, Any, Final, TypeAlias
 
 from trueup.errors import BadInput
 
@@ -28,6 +30,11 @@ _CHUNK: Final = 1 << 20
 _CHUNKS_BEFORE: Final = 2
 # What is kept of a text; a parser needs about five times that.
 MOST_BYTES: Final = 1 << 30
+# A log with fewer lines in a chunk is left as it is; so many different ones are remembered.
+_FEW: Final = 1000
+_MOST_SEEN: Final = 100_000
+# Where lines are left out of a text, as ParseError.below takes them.
+Gaps: TypeAlias = "Sequence[tuple[int, int]]"
 
 _ARCHIVES: Final = {b"PK\x03\x04": "a zip archive", b"7z\xbc\xaf": "a 7z archive"}
 _ORDER_MARKS: Final = (
@@ -45,35 +52,102 @@ _ESCAPES: Final = re.compile(
 _BAR: Final = re.compile(rb"\d ?%|\d+/\d+ |\beta\b|it/s", re.IGNORECASE)
 
 
-def decoded(stream: IO[bytes], name: str, marks: Sequence[str]) -> tuple[str, int]:
-    """The text of one output, and how many lines before it were left out.
+@dataclass(frozen=True)
+class _Part:
+    """Some lines of an output.
+
+    Attributes:
+        gaps: where lines are left out: kept lines of the part above, and how many were left out.
+    """
+
+    text: bytes
+    gaps: Sequence[tuple[int, int]] = ()
+
+
+def decoded(
+    stream: IO[bytes], name: str, marks: Sequence[str], logs: Sequence[tuple[str, str]] = ()
+) -> tuple[str, Gaps]:
+    """The text of one output, and where lines of it were left out.
 
     Args:
         stream: where it is read from, once.
         name: what to call it in messages.
         marks: strings of which one stands near the first line of any tool's output.
+        logs: of logs between the lines: a string in each line, and a line's pattern with its host
+            and, where a parser reads something from it, the beginning of that.
 
     Raises:
         BadInput: it cannot be decompressed, or is longer than MOST_BYTES.
         OSError: it cannot be read.
     """
     plain = _plain(_whole_lines(_utf8(_unpacked(stream, name))))
-    kept: deque[bytes] = deque()
+    kept: deque[_Part] = deque()
     wanted = [mark.encode() for mark in dict.fromkeys(marks)]
     found, dropped, size = False, 0, 0
-    for chunk in plain:
-        found = found or any(mark in chunk for mark in wanted)
-        kept.append(chunk)
-        size += len(chunk)
+    for part in _thinned(plain, logs):
+        found = found or any(mark in part.text for mark in wanted)
+        kept.append(part)
+        size += len(part.text)
         if not found and len(kept) > _CHUNKS_BEFORE:
             gone = kept.popleft()
-            size -= len(gone)
-            dropped += gone.count(b"\n")
+            size -= len(gone.text)
+            dropped += gone.text.count(b"\n") + sum(count for _, count in gone.gaps)
         if size > MOST_BYTES:
             raise BadInput(f"{name} has more than {MOST_BYTES >> 20} MiB: cut out the run to read")
-    joined = b"".join(kept)
+    gaps = _gaps(kept, dropped)
+    joined = b"".join(part.text for part in kept)
     kept.clear()
-    return joined.decode("utf-8", errors="replace"), dropped
+    return joined.decode("utf-8", errors="replace"), gaps
+
+
+def _gaps(kept: Iterable[_Part], dropped: int) -> Gaps:
+    """The gaps of the whole text, of which so many lines were dropped at its front."""
+    gaps, line, lacking = [(1, dropped)], 1, dropped
+    for part in kept:
+        for above, count in part.gaps:
+            lacking += count
+            gaps.append((line + above, lacking))
+        line += part.text.count(b"\n")
+    return gaps
+
+
+def _thinned(chunks: Iterable[bytes], logs: Sequence[tuple[str, str]]) -> Iterator[_Part]:
+    """Without lines of logs that no parser reads, or that were there before. The first line of each
+    host stays: a cut row right before a host's name makes a host that is none."""
+    patterns = [(mark.encode(), re.compile(pattern.encode()).match) for mark, pattern in logs]
+    seen: set[bytes] = set()
+    for chunk in chunks:
+        part = _Part(chunk)
+        for mark, matched in patterns:
+            if chunk.count(mark) > _FEW:
+                part = _thin(chunk, mark, matched, seen)
+        yield part
+
+
+def _thin(
+    chunk: bytes,
+    mark: bytes,
+    matched: Callable[[bytes], re.Match[bytes] | None],
+    seen: set[bytes],
+) -> _Part:
+    """A chunk of a log; ``seen`` are its hosts and lines so far."""
+    kept: list[bytes] = []
+    gaps: list[tuple[int, int]] = []
+    gone = 0
+    for line in chunk.splitlines(keepends=True):
+        found = matched(line) if mark in line else None
+        if found and found[1] in seen and (found[2] is None or line in seen):
+            gone += 1
+            continue
+        if found and len(seen) < _MOST_SEEN:
+            seen.update((found[1], line))
+        if gone:
+            gaps.append((len(kept), gone))
+            gone = 0
+        kept.append(line)
+    if gone:
+        gaps.append((len(kept), gone))
+    return _Part(b"".join(kept), gaps)
 
 
 def _unpacked(stream: IO[bytes], name: str) -> Iterator[bytes]:

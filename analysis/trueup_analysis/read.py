@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from trueup.benchmarks import Parsed
 
+    from .decoding import Gaps
+
 # What is known and not read, by what only it prints.
 OTHERS: Final = {
     "BabelStream": re.compile(r"(?m)^BabelStream$|^Function +MBytes/sec +Min \(sec\)"),
@@ -76,11 +78,17 @@ def marks(tool: str | None = None) -> list[str]:
     return [mark for room in rooms for mark in room.MARKS]
 
 
-def read(text: str, *, source: str, tool: str | None = None, above: int = 0) -> Reading:
+def logs() -> list[tuple[str, str]]:
+    """The logs that tools write between their own lines (LOG of their rooms): a string that stands
+    in each line; the pattern of a line, with its host, and what it begins with that is read."""
+    return [room.LOG for room in tools().values() if hasattr(room, "LOG")]
+
+
+def read(text: str, *, source: str, tool: str | None = None, gaps: Gaps = ()) -> Reading:
     """Parse one text.
 
     Args:
-        above: how many lines before the text were left out.
+        gaps: where lines of the output are left out of the text (ParseError.below).
         source: what to call the text in messages.
         tool: which tool wrote it; found out when None.
 
@@ -115,7 +123,7 @@ def read(text: str, *, source: str, tool: str | None = None, above: int = 0) -> 
     try:
         parsed = parse(text)
     except ParseError as error:
-        raise BadInput(f"{source}: {error.below(above)}") from error
+        raise BadInput(f"{source}: {error.below(gaps)}") from error
     except TrueupError as error:
         raise BadInput(f"{source}: {error}") from error
     return Reading(

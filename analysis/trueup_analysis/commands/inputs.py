@@ -65,10 +65,10 @@ def output_of(name: str, tool: str | None) -> Output:
     source = "standard input" if name == "-" else name
     try:
         with nullcontext(sys.stdin.buffer) if name == "-" else Path(name).open("rb") as stream:
-            text, above = decoding.decoded(stream, source, read.marks(tool))
+            text, gaps = decoding.decoded(stream, source, read.marks(tool), read.logs())
     except OSError as error:
         raise BadInput(f"{name} cannot be read: {error.strerror}") from error
-    return Output(read.read(text, source=source, tool=tool, above=above), text)
+    return Output(read.read(text, source=source, tool=tool, gaps=gaps), text)
 
 
 def expectations_for(

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from trueup.errors import BadInput, TrueupError
 from trueup_analysis import decoding
-from trueup_analysis.read import marks, read, tools
+from trueup_analysis.read import logs, marks, read, tools
 
 DATA = Path(__file__).resolve().parents[2] / "data"
 REAL = Path(__file__).resolve().parents[4] / "shared" / "real_outputs"
@@ -157,6 +157,60 @@ def said(text: str, tool: str) -> object:
 def test_a_line_has_its_own_number_below_a_long_front(front: str) -> None:
     broken = TEXT.replace("1048576", "1048577", 1)
     at = (front + broken[: broken.index("1048577")]).count("\n") + 1
-    text, above = decoding.decoded(io.BytesIO((front + broken).encode()), "x", marks())
+    text, gaps = decoding.decoded(io.BytesIO((front + broken).encode()), "x", marks())
     with pytest.raises(BadInput, match=rf"\(line {at}: "):
-        read(text, source="x", above=above)
+        read(text, source="x", gaps=gaps)
+
+
+@pytest.fixture
+def thin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Logs of any length are thinned, in short chunks."""
+    monkeypatch.setattr(decoding, "_CHUNK", 4096)
+    monkeypatch.setattr(decoding, "_FEW", 0)
+
+
+def thinned(text: str) -> tuple[str, decoding.Gaps]:
+    return decoding.decoded(io.BytesIO(text.encode()), "x", marks(), logs())
+
+
+IDLE = "gpu-1:4000:4100 [0] NCCL INFO AllReduce: opCount {} sendbuff 0x7f datatype 7 op 0\n"
+
+
+@pytest.mark.usefixtures("thin")
+@pytest.mark.parametrize("path", outputs(), ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_a_thinned_log_says_the_same(path: Path) -> None:
+    text = path.read_text(encoding="utf-8", errors="replace")
+    # NCCL's log stands between any two lines of the tool, and says everything twice.
+    twice = [
+        line + line if "NCCL INFO" in line else line for line in text.splitlines(keepends=True)
+    ]
+    long = "".join(
+        line + IDLE.format(number) if line.startswith("gpu-1:") else line
+        for number, line in enumerate(twice)
+    )
+    assert said(thinned(text)[0], path.parent.name) == said(text, path.parent.name)
+    assert said(thinned(long)[0], path.parent.name) == said(text, path.parent.name)
+
+
+@pytest.mark.usefixtures("thin")
+def test_a_line_has_its_own_number_between_what_is_left_out() -> None:
+    first, rest = TEXT.replace("1048576", "1048577", 1).split("gpu-1:", 1)
+    idle = "".join(IDLE.format(number) for number in range(999))
+    whole = f"{idle}{OTHER_LINE * 400}{first}{idle}gpu-1:{rest}"
+    text, gaps = thinned(whole)
+    assert text.count("AllReduce") == 1
+    at = whole[: whole.index("1048577")].count("\n") + 1
+    with pytest.raises(BadInput, match=rf"\(line {at}: "):
+        read(text, source="x", gaps=gaps)
+
+
+@pytest.mark.usefixtures("thin")
+def test_a_cut_row_before_a_line_of_the_log_stays() -> None:
+    kept = [
+        "     1048576        262144  " + IDLE.format(1),
+        "0.5" + IDLE.format(1),
+        "float" + IDLE.format(1),
+        IDLE.format(1),
+    ]
+    assert thinned("".join(kept))[0] == "".join(kept)
+    assert thinned("".join(kept) + IDLE.format(2))[0] == "".join(kept)

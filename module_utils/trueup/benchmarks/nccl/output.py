@@ -34,10 +34,11 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Seque
 from ...errors import ParseError
 from ...reading import STANDARD_ERROR, Line, is_count, lines_of, unique
 from ...record import Metric, summarise
-from .log import LogLine, NcclLog, read_log
+from .log import LINE, LogLine, NcclLog, read_log
 
 TOOL = "nccl"
 MARKS = ("NCCL", "nccl", "nThread", "algbw", "bus bandwidth", '"alg_bw"')
+LOG = ("NCCL INFO ", LINE)
 
 _GB = 1e9
 _MICROSECOND = 1e-6
