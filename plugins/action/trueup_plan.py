@@ -99,15 +99,13 @@ class ActionModule(ActionBase):
             data=_data(name, path),
             python=self._python(variables),
         )
+        if not asked.node:
+            raise AnsibleActionFail(_UNIDENTIFIED.format(role=name, host=asked.host))
         facts: dict[str, Any] = {}
         try:
             plan = self._planned(room, asked, facts, variables)
         except TrueupError as error:
             raise AnsibleActionFail(f"{name}: {error}") from error
-        except (AttributeError, KeyError, TypeError):
-            if asked.node:
-                raise
-            raise AnsibleActionFail(_UNIDENTIFIED.format(role=name, host=asked.host)) from None
         if plan.refused:
             raise AnsibleActionFail(" ".join(plan.refused))
         result.update(plan.as_result())

@@ -96,6 +96,7 @@ def playbooks(
     """The same of several nodes in one play: ansible-playbook takes a second to start."""
     hosts = {
         f"node{number}": {
+            "trueup_node": {"privilege": "root"},
             "ondemand_app_dir": str(folder / "apps"),
             "ondemand_app_checkout": str(folder / "checkout"),
             "ondemand_app_clusters": ["first", "second"],

@@ -95,3 +95,31 @@ def test_an_ansible_without_the_package_is_told_what_to_run(tmp_path: Path) -> N
     assert "make controller-venv" in " ".join((done.stdout + done.stderr).split())
     assert "Traceback" not in done.stdout + done.stderr
     assert "PLAY [" not in done.stdout
+
+
+# What these need of a node they are given by the role that includes them.
+HELPERS = {"hf_model", "llm_kernels", "pinned_venv"}
+
+
+def test_a_role_alone_says_that_the_node_is_to_be_identified_first(tmp_path: Path) -> None:
+    roles = sorted(path.name for path in (ROOT / "roles").iterdir())
+    tasks = [
+        {
+            "block": [{"ansible.builtin.include_role": {"name": role}}],
+            "rescue": [
+                {
+                    "ansible.builtin.debug": {
+                        "msg": f"{role} says: {{{{ ansible_failed_result.msg }}}}"
+                    }
+                }
+            ],
+        }
+        for role in roles
+    ]
+    env = {"ANSIBLE_STDOUT_CALLBACK": "ansible.posix.json"}
+    done = plays.roles(tmp_path, {"tasks": tasks}, "--check", env=env)
+    [play] = json.loads(done.stdout)["plays"]
+    messages = [str(task["hosts"]["localhost"].get("msg")) for task in play["tasks"]]
+    said = {text.split()[0]: text for text in messages if " says: " in text}
+    told = {role for role, text in said.items() if "playbooks/identify.yml" in text}
+    assert told == set(roles) - HELPERS
