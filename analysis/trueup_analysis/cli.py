@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import sys
 from importlib.metadata import PackageNotFoundError, version
+from itertools import pairwise
 from typing import Annotated, Any
 
 import typer
@@ -47,6 +48,10 @@ class Group(TyperGroup):
     """The commands; they take their options under earlier names too."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        for before, word in pairwise(["", *args]):
+            name = before if not word else word.removesuffix("=")
+            if not word or (word.startswith("--") and word.endswith("=")):
+                raise typer.BadParameter(f"what follows {name} is empty: give a value or remove it")
         return super().parse_args(ctx, list(map(_renamed, args)))
 
 

@@ -29,7 +29,7 @@ OTHERS: Final = {
     ),
     "superbench": re.compile(r'/return_code(?::\d+)?"\s*:|"reduce_op"\s*:'),
     "OSU micro-benchmarks": re.compile(r"(?m)^# OSU "),
-    "IOR": re.compile(r"(?m)^IOR-\d[\w.]*: MPI Coordinated Test of Parallel I/O"),
+    "IOR": re.compile(r"(?m)^IOR-\d\S*: MPI Coordinated Test of Parallel I/O"),
     "HPCG": re.compile(r"(?m)^HPCG-Benchmark"),
     "iperf3": re.compile(r"(?m)^iperf Done\."),
 }

@@ -25,6 +25,7 @@ ANALYSIS: Layers = (
     ("report",),
     ("commands",),
     ("cli",),
+    ("__main__",),
 )
 # A case is started (run) on a machine that is known (node).
 MODULE_UTILS: Layers = (

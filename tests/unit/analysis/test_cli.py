@@ -6,6 +6,7 @@ import io
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -47,6 +48,19 @@ def as_process(*argv: object, **options: object) -> subprocess.CompletedProcess[
         check=False,
         **options,  # type: ignore[call-overload]  # input and cwd, as the tests need them
     )
+
+
+def test_an_interrupt_while_it_is_loaded_shows_no_traceback(tmp_path: Path) -> None:
+    interrupts = "import os, signal; os.kill(os.getpid(), signal.SIGINT)"
+    (tmp_path / "typer.py").write_text(interrupts)
+    path = os.pathsep.join(map(str, (tmp_path, ROOT / "module_utils", ROOT / "analysis")))
+    done = subprocess.run(
+        [sys.executable, "-m", "trueup_analysis", "list"],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (-signal.SIGINT, b"")
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -424,7 +438,9 @@ def test_no_half_of_a_file_stays_where_it_cannot_be_written(
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (("--output", ""), "is no file"),
+        (("--output", ""), "what follows --output is empty"),
+        (("--output=",), "what follows --output is empty"),
+        (("--output", "/"), "is no file"),
         (("--output", "results"), "Is a directory"),
         (("--output", "results/no/such"), "No such file"),
         (("--since", "0001-01-01T00:00+23:00"), "--since"),
