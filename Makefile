@@ -322,6 +322,9 @@ lock: test-venv ## Pin the *.in again (ARGS=--upgrade, or ARGS="--upgrade-packag
 	cd ../../devito/files
 	# pip has a file of its own, since it must be there before the others.
 	$(pip_compile) $(ARGS) --output-file requirements.txt requirements.in
+	$(uv_compile) $(ARGS) --python-version 3.10 --output-file requirements-3.10.txt requirements.in
+	sed s/requirements.txt/requirements-3.10.txt/ requirements-build.in \
+	  | $(uv_compile) $(ARGS) --python-version 3.10 --output-file requirements-build-3.10.txt -
 	$(pip_compile) $(ARGS) --output-file requirements-mpi.txt requirements-mpi.in
 	for pins in requirements-pip requirements-build; do
 	  $(pip_compile) --allow-unsafe $(ARGS) --output-file $$pins.txt $$pins.in

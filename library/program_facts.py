@@ -36,8 +36,13 @@ options:
     description: A Python to ask; empty for none.
     type: str
     default: ""
+  pythons:
+    description: More Pythons to ask.
+    type: list
+    elements: str
+    default: []
   imports:
-    description: Modules to look for with O(python).
+    description: Modules to look for with O(python) and O(pythons).
     type: list
     elements: str
     default: []
@@ -78,6 +83,10 @@ python:
     Python, or none was asked for.
   returned: always
   type: dict
+pythons:
+  description: The same of each of O(pythons) that is there and answers, in their order.
+  returned: always
+  type: list
 """
 
 import json
@@ -102,6 +111,7 @@ def argument_spec() -> Dict[str, Dict[str, Any]]:
         "files": {"type": "list", "elements": "path", "default": []},
         "folders": {"type": "list", "elements": "str", "default": []},
         "python": {"type": "str", "default": ""},
+        "pythons": {"type": "list", "elements": "str", "default": []},
         "imports": {"type": "list", "elements": "str", "default": []},
     }
 
@@ -109,6 +119,7 @@ def argument_spec() -> Dict[str, Dict[str, Any]]:
 def main() -> None:
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     given = module.params
+    more = [asked(module, name, given["imports"], must=False) for name in given["pythons"]]
     module.exit_json(
         changed=False,
         programs={
@@ -120,6 +131,7 @@ def main() -> None:
         files={name: os.path.exists(name) for name in given["files"]},
         folders={name: space(name) for name in given["folders"]},
         python=asked(module, given["python"], given["imports"]) if given["python"] else None,
+        pythons=[one for one in more if one is not None],
     )
 
 
@@ -154,14 +166,19 @@ def in_module(module: Any, lmod: Dict[str, Any], name: str) -> Optional[str]:
     return lines[-1] if answer.ok and lines else None
 
 
-def asked(module: Any, python: str, imports: List[str]) -> Optional[Dict[str, Any]]:
-    """What a Python says of itself; None where there is none."""
+def asked(
+    module: Any, python: str, imports: List[str], *, must: bool = True
+) -> Optional[Dict[str, Any]]:
+    """What a Python says of itself; None where there is none, or, unless it must, it says nothing
+    (pyenv's shims of versions that are not chosen)."""
     path = found(module, python)
     if path is None:
         return None
     answer = tools.ask(module, [path, "-c", _ASK, *imports])
     if not answer.ok:
-        module.fail_json(msg=f"{python}: {answer.note}")
+        if must:
+            module.fail_json(msg=f"{python}: {answer.note}")
+        return None
     said: Dict[str, Any] = json.loads(answer.output)
     return said
 

@@ -76,6 +76,7 @@ def test_an_unknown_peak_is_not_given() -> None:
 def test_what_preflight_asks_the_node() -> None:
     assert programs(asked(prefix="/opt/devito", python="python3.12")) == {
         "python": "python3.12",
+        "pythons": [],
         "imports": ["venv", "ensurepip"],
         "folders": ["/opt/devito", "/opt/devito/venv"],
     }
@@ -91,13 +92,50 @@ def test_what_preflight_asks_the_node() -> None:
         (
             {},
             {"python": {"path": "/p", "version": [3, 9, 1], "missing": ["venv"]}},
-            ["Python 3.9 is older than the 3.10", "/p has no venv module"],
+            ["Python 3.9 is not one of 3.10 to 3.14", "/p has no venv module"],
         ),
     ],
 )
 def test_what_is_skipped(node: Any, found: Any, why: list[str]) -> None:
     skipped = plan(asked(node=node, found=found)).skipped
     assert [said in one.why for said, one in zip(why, skipped, strict=True)] == [True] * len(why)
+
+
+@pytest.mark.parametrize(
+    ("versions", "missing", "taken", "pins"),
+    [
+        ([[3, 11]], [], 0, ""),
+        ([[3, 10]], [], 0, "-3.10"),
+        # Of an image's 3.6 or 3.9, and one whose venv module is no package of it.
+        ([[3, 6], [3, 12]], [], 1, ""),
+        ([[3, 9], [3, 12], [3, 10]], ["venv"], 2, "-3.10"),
+        ([[3, 15], [3, 13]], [], 1, ""),
+        ([[3, 9], [3, 8]], [], None, ""),
+    ],
+)
+def test_the_python_that_devito_takes_and_its_pins(
+    versions: list[list[int]], missing: list[str], taken: int | None, pins: str
+) -> None:
+    """``missing`` is what those between the first and the last lack."""
+    pythons = [
+        {"path": f"/p{number}", "version": [*version, 1], "missing": []}
+        for number, version in enumerate(versions)
+    ]
+    for python in pythons[1:-1]:
+        python["missing"] = missing
+    made = plan(asked(found={"python": pythons[0], "pythons": pythons[1:]}))
+    assert ([one.why for one in made.skipped] == []) is (taken is not None)
+    if taken is not None:
+        assert made.values["python"] == f"/p{taken}"
+        assert made.values["requirements"][1:3] == [
+            f"requirements-build{pins}.txt",
+            f"requirements{pins}.txt",
+        ]
+
+
+def test_a_python_that_was_chosen_is_the_one_that_is_taken() -> None:
+    assert programs(asked())["pythons"][0] == "python3.12"
+    assert programs(asked(python="/opt/python3.9"))["pythons"] == []
 
 
 @pytest.mark.parametrize(("there", "why"), [(False, ["10 MiB are free in /home"]), (True, [])])

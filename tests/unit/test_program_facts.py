@@ -41,6 +41,11 @@ def test_programs_files_and_a_python(capsys: pytest.CaptureFixture[str], tmp_pat
     assert found["python"]["version"] == list(sys.version_info[:3])
     assert found["python"]["missing"] == ["no_such_module"]
     assert facts(capsys, python="/no/python")["python"] is None
+    shim = tmp_path / "shim"
+    shim.write_text("#!/bin/sh\nexit 127\n")
+    shim.chmod(0o755)
+    more = facts(capsys, pythons=["/no/python", str(shim), sys.executable])["pythons"]
+    assert [one["path"] for one in more] == [sys.executable]
 
 
 def test_folders_and_the_space_where_they_would_be(

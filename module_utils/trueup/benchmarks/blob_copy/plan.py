@@ -12,6 +12,8 @@ from ...plan import Asked, Plan, Skipped
 from .case import CREDENTIALS, OPTIONS, capped
 
 _NEEDED_MIB = 256
+# Of Python, for azure-storage-blob.
+_OLDEST = "3.10"
 # What trueup-blob-copy takes when it is not told otherwise.
 _SETTINGS = (
     *("account_url", "container", "limit_mbps", "copies", "cores_kept", "block_mib"),
@@ -41,7 +43,11 @@ def plan(asked: Asked) -> Plan:
         return Plan(refused=list(dict.fromkeys(wrong)))
     settings = {**{name: options[name] for name in _SETTINGS}, "cap_mbps": caps[0]}
     return Plan(
-        values={"settings": settings, "credential": _credential(asked.secrets)},
+        values={
+            "settings": settings,
+            "credential": _credential(asked.secrets),
+            "python": own_python.path(asked, _OLDEST),
+        },
         skipped=[Skipped("blob_checkpoint", why) for why in _lacking(asked)],
         cases=[{name: options[name] for name in module_spec(OPTIONS)}],
     )
@@ -115,7 +121,7 @@ def _lacking(asked: Asked) -> List[str]:
     found += own_python.lacking(
         asked,
         "blob_checkpoint",
-        oldest="3.10",
+        oldest=_OLDEST,
         wants="that azure-storage-blob needs",
         mebibytes=_NEEDED_MIB,
     )

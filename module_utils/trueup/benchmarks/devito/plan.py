@@ -11,6 +11,10 @@ from ...plan import Asked, Now, Plan, Skipped
 from ...run import nodes as together
 from . import case as devito
 
+# Pythons that Devito 4.8.23 takes (its package: >=3.10,<3.15), and those with pins of their own:
+# NumPy and SciPy of requirements.txt take no Python below 3.11.
+_OLDEST, _NEWEST = "3.10", "3.14"
+_OWN_PINS = {"3.10": "-3.10"}
 # The environment takes 480 MiB, compiled kernels a few.
 _SPACE_MIB = 1024
 _LAYOUT = ("ranks", "threads_per_rank", "binding")
@@ -35,7 +39,7 @@ def plan(asked: Asked) -> Plan:
     Raises:
         BadInput: a problem that cannot be.
     """
-    options, node = asked.options, asked.node
+    options = asked.options
     refused = _refused(asked)
     if refused:
         return Plan(refused=refused)
@@ -50,7 +54,8 @@ def plan(asked: Asked) -> Plan:
     leads = lead == asked.host
     return Plan(
         values={
-            "requirements": _requirements(node),
+            "requirements": _requirements(asked),
+            "python": own_python.path(asked, _OLDEST, _NEWEST),
             "lead": lead,
             "taken_over": over if leads and lost else [],
         },
@@ -257,11 +262,13 @@ def _most_ranks(layouts: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     return max(layouts, key=lambda one: (one["ranks"] * one["threads_per_rank"], one["ranks"]))
 
 
-def _requirements(node: Mapping[str, Any]) -> List[str]:
+def _requirements(asked: Asked) -> List[str]:
     """Files of the role. mpi4py only where an MPI library is: without one it cannot be imported,
     and Devito runs without it."""
-    names = ["requirements-pip.txt", "requirements-build.txt", "requirements.txt"]
-    return [*names, *(["requirements-mpi.txt"] if node["programs"]["mpirun"] else [])]
+    python = ".".join(map(str, own_python.minor(asked, _OLDEST, _NEWEST)))
+    own = _OWN_PINS.get(python, "")
+    names = ["requirements-pip.txt", f"requirements-build{own}.txt", f"requirements{own}.txt"]
+    return [*names, *(["requirements-mpi.txt"] if asked.node["programs"]["mpirun"] else [])]
 
 
 def _skipped(asked: Asked) -> List[Skipped]:
@@ -273,7 +280,12 @@ def _skipped(asked: Asked) -> List[Skipped]:
             " password"
         )
     whole += own_python.lacking(
-        asked, "devito", oldest="3.10", wants="that Devito needs", mebibytes=_SPACE_MIB
+        asked,
+        "devito",
+        oldest=_OLDEST,
+        newest=_NEWEST,
+        wants="that Devito needs",
+        mebibytes=_SPACE_MIB,
     )
     skipped = [Skipped("devito", why) for why in whole]
     if not programs["mpirun"]:

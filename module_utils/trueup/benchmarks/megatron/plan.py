@@ -92,6 +92,7 @@ def plan(asked: Asked) -> Plan:
             "requirements": chosen.versions["requirements"],
             "clone": chosen.clone(options["megatron_repository"]),
             "files": _files(case, chosen, catalog),
+            "python": own_python.path(asked, *chosen.versions["python"]),
             "stale_link": not options["venv"] and own_python.venv(asked)["link"],
             "processes": case["processes"],
             "node_count": len(nodes),
