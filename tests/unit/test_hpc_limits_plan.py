@@ -77,6 +77,19 @@ def test_every_node_gets_the_same(family: str, system: str) -> None:
     assert "ufw.service" in in_force["services_off"]
 
 
+def test_an_image_that_applies_its_sysctl_conf_again_at_boot_does_not_win() -> None:
+    """azhpc-images@8e9d055: sunrpc_tcp_settings.service, oneshot, ends with ``sysctl -p``."""
+    image = {"hpc_image": {"KERNEL": "6.8.0-1030-azure"}}
+    more = contents(values(node("hbv3", **image)))
+    drop_in = "/etc/systemd/system/sunrpc_tcp_settings.service.d/trueup-sysctl.conf"
+    assert more.pop(drop_in) == (
+        "[Service]\nExecStartPost=-/usr/sbin/sysctl --load=/etc/sysctl.d/99-trueup.conf\n"
+    )
+    assert more == {**OF_ALL, **OF_HOSTS}
+    # A container has the same file of versions and its host's kernel.
+    assert contents(values(node("hbv3", container=True, **image))) == OF_ALL
+
+
 def test_a_containers_kernel_and_logins_are_its_hosts() -> None:
     result = values(node("ndv4", container=True))
     assert contents(result) == OF_ALL

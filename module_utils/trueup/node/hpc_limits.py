@@ -9,6 +9,11 @@ from ..plan import Asked, Plan, Skipped, sentences
 from .system import others
 
 _HEADER = "# Written by trueup (role hpc_limits).\n"
+_SYSCTL = "/etc/sysctl.d/99-trueup.conf"
+# Azure's HPC images apply /etc/sysctl.conf once more at boot, after systemd-sysctl has applied ours
+# (azhpc-images@8e9d055 hpc-tuning.sh: a oneshot service that ends with `sysctl -p`).
+_SYSCTL_DROP_IN = "/etc/systemd/system/sunrpc_tcp_settings.service.d/trueup-sysctl.conf"
+_SYSCTL_AGAIN = f"[Service]\nExecStartPost=-/usr/sbin/sysctl --load={_SYSCTL}\n"
 # The kernel's fs.nr_open where nobody sets it.
 _NR_OPEN = 1048576
 
@@ -31,6 +36,8 @@ def plan(asked: Asked) -> Plan:
     if not container:
         wanted.update(_of_hosts(asked.options))
         contents.update(_files_of_hosts(asked.options, wanted["login"]))
+        if asked.node["hpc_image"] is not None:
+            contents[_SYSCTL_DROP_IN] = _SYSCTL_AGAIN
     compare = [asked.python, "-I", "-", "--wanted", json.dumps(wanted)]
     left_out = Skipped(
         "limits of logins, sysctl, sunrpc, NFS read-ahead and transparent huge pages",
@@ -87,7 +94,7 @@ def _files_of_hosts(options: Any, login: Dict[str, str]) -> Dict[str, str]:
             f"{who} - {name} {value}\n" for who in ("*", "root") for name, value in login.items()
         ),
         # 99-trueup comes after 99-sysctl.conf, which is the site's or the image's /etc/sysctl.conf.
-        "/etc/sysctl.d/99-trueup.conf": "".join(
+        _SYSCTL: "".join(
             f"{name} = {value}\n" for name, value in options["sysctl"].items()
         ),
         "/etc/modprobe.d/trueup-sunrpc.conf": (
