@@ -25,6 +25,9 @@ def test_clocks_are_locked_from_each_boot_on(family: str, system: str) -> None:
     assert result["unit"] == "trueup-gpu-clocks.service"
     assert f"ExecStart={result['program']} lock\n" in unit["content"]
     assert f"ExecStop={result['program']} reset\n" in unit["content"]
+    (after,) = (line for line in unit["content"].splitlines() if line.startswith("After="))
+    # azhpc-images@8e9d055 ncv5.sh unloads the driver at boot, and the clocks with it.
+    assert "sku-customizations.service" in after.removeprefix("After=").split()
     assert (result["enabled"], result["state"]) == (True, "started")
 
 

@@ -12,7 +12,8 @@ _SERVICE = f"""\
 [Unit]
 Description=Lock the GPUs' clocks to their maximum
 Documentation=file://{_PROGRAM}
-After=nvidia-persistenced.service nvidia-fabricmanager.service
+# Azure's HPC images load the driver anew in sku-customizations where NVLink is inactive.
+After=nvidia-persistenced.service nvidia-fabricmanager.service sku-customizations.service
 
 [Service]
 Type=oneshot
