@@ -31,6 +31,10 @@ options:
     description: The link to it.
     type: str
     default: ""
+  sku_unit:
+    description: The unit of Azure's HPC images that rewrites C(/etc/nccl.conf) at each boot.
+    type: path
+    default: /etc/systemd/system/sku-customizations.service
 """
 
 EXAMPLES = r"""
@@ -69,6 +73,10 @@ topology:
     link:
       description: Where the link leads; null where there is none.
       type: str
+sku_customizations:
+  description: Whether the image has the unit that rewrites C(/etc/nccl.conf).
+  returned: always
+  type: bool
 """
 
 import base64
@@ -100,6 +108,10 @@ def main() -> None:
             },
             "topology_file": {"type": "str", "default": ""},
             "topology_link": {"type": "str", "default": ""},
+            "sku_unit": {
+                "type": "path",
+                "default": "/etc/systemd/system/sku-customizations.service",
+            },
         },
         supports_check_mode=True,
     )
@@ -115,6 +127,7 @@ def main() -> None:
             if build["name"] in unbuilt or _commit(build["source"]) != build["commit"]
         ],
         topology=_topology(given["topology_file"], given["topology_link"]),
+        sku_customizations=os.path.isfile(given["sku_unit"]),
     )
 
 

@@ -95,3 +95,11 @@ def test_a_missing_binary_is_unbuilt_whatever_the_commit(node: dict[str, Any]) -
     Path(node["builds"][0]["made"], "all_reduce_perf").unlink()
     said = facts(**node)
     assert (said["unbuilt"], said["outdated"]) == (["nccl-tests"], ["nccl-tests"])
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_whether_the_image_rewrites_nccl_conf(tmp_path: Path, there: bool) -> None:
+    unit = tmp_path / "sku-customizations.service"
+    if there:
+        unit.write_text("[Service]\n")
+    assert facts(library_dirs=[], sku_unit=str(unit))["sku_customizations"] is there

@@ -276,6 +276,24 @@ def test_nodes_of_one_record_are_alike() -> None:
     assert refused.startswith("nccl_nodes: nodes measured together differ in vm_size")
 
 
+def test_a_conf_that_the_image_rewrites_at_boot_is_put_back() -> None:
+    """azhpc-images@8e9d055: sku-customizations rewrites /etc/nccl.conf at start, empties it at
+    stop."""
+    image = {file["path"]: file for file in values(of("ndv4"))["files"]}
+    assert not any("sku-customizations" in path for path in image)
+    there = of(
+        "ndv4", node=IMAGE, found={"sku_customizations": True}, variables={"NCCL_ALGO": "Tree"}
+    )
+    files = {file["path"]: file for file in values(there)["files"]}
+    kept = "/opt/trueup/nccl/nccl.conf"
+    assert "NCCL_ALGO=Tree" in files[kept]["content"]
+    assert files[kept]["content"] == files["/etc/nccl.conf"]["content"]
+    drop_in = files["/etc/systemd/system/sku-customizations.service.d/trueup-nccl.conf"]["content"]
+    _, command = drop_in.split("ExecStartPost=-")
+    # What runs after the image's script leaves mode and content as config_files expects them.
+    assert command.split() == ["/usr/bin/install", "-m", "0644", kept, "/etc/nccl.conf"]
+
+
 def good_topology(layout: Layout) -> dict[str, Any]:
     content = base64.b64encode(generate(layout).encode()).decode()
     return {"exists": True, "content": content, "link": layout.file}

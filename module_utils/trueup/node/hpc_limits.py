@@ -94,9 +94,7 @@ def _files_of_hosts(options: Any, login: Dict[str, str]) -> Dict[str, str]:
             f"{who} - {name} {value}\n" for who in ("*", "root") for name, value in login.items()
         ),
         # 99-trueup comes after 99-sysctl.conf, which is the site's or the image's /etc/sysctl.conf.
-        _SYSCTL: "".join(
-            f"{name} = {value}\n" for name, value in options["sysctl"].items()
-        ),
+        _SYSCTL: "".join(f"{name} = {value}\n" for name, value in options["sysctl"].items()),
         "/etc/modprobe.d/trueup-sunrpc.conf": (
             f"options sunrpc tcp_slot_table_entries={options['sunrpc_tcp_slots']}\n"
         ),

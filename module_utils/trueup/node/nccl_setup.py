@@ -18,6 +18,12 @@ SHARP_PLUGIN = "/usr/local/nccl-rdma-sharp-plugins"
 _PROFILES = "/opt/trueup/nccl/profiles"
 _WRITTEN = "# Written by trueup (role nccl). Changes here are lost.\n"
 _CONF = "/etc/nccl.conf"
+# Azure's HPC images rewrite nccl.conf at each boot and empty it at shutdown (azhpc-images@8e9d055,
+# setup_sku_customizations.sh). Ours is put back once they have: as a copy, so that a second run
+# finds what it wrote. A failed copy is in the journal, and does not fail the image's unit.
+_CONF_KEPT = "/opt/trueup/nccl/nccl.conf"
+_CONF_DROP_IN = "/etc/systemd/system/sku-customizations.service.d/trueup-nccl.conf"
+_CONF_AGAIN = f"[Service]\nExecStartPost=-/usr/bin/install -m 0644 {_CONF_KEPT} {_CONF}\n"
 _JOBS = {
     "single_node": "jobs on one node",
     "multi_node": "jobs on several nodes",
@@ -242,9 +248,15 @@ class Setup:
         )
 
     def files(self, state: Mapping[str, Any]) -> List[Dict[str, str]]:
-        """What config_files puts in place: nccl.conf, the profiles, the topology file with its
-        link. The topology file is written where it is wanted and not the image's to keep."""
-        files = [{"path": _CONF, "content": self._conf()}]
+        """What config_files puts in place: nccl.conf (again after the image's unit that rewrites
+        it), the profiles, the topology file with its link. The topology file is written where it
+        is wanted and not the image's to keep."""
+        conf = self._conf()
+        files = [{"path": _CONF, "content": conf}]
+        # What a recorded node says is older than the question.
+        if state.get("sku_customizations"):
+            files.append({"path": _CONF_KEPT, "content": conf})
+            files.append({"path": _CONF_DROP_IN, "content": _WRITTEN + _CONF_AGAIN})
         files += [{"path": f"{_PROFILES}/{job}.sh", "content": self._profile(job)} for job in _JOBS]
         if self.layout is None:
             return files
