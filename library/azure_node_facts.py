@@ -44,6 +44,12 @@ options:
       - Where to read the amount of memory from.
     type: path
     default: /proc
+  mpi:
+    description:
+      - The MPI that is wanted, V(hpcx), V(hpcx-pmix), V(openmpi), V(intel) or V(mvapich), or the
+        path of an mpirun. Empty means that on PATH, else the preferred Open MPI that is found.
+    type: str
+    default: ""
 extends_documentation_fragment: trueup_facts
 """
 
@@ -255,6 +261,24 @@ ansible_facts:
           description: Full path of each program that roles look for, null where it is missing.
           type: dict
           sample: {gcc: /usr/bin/gcc, mpirun: null}
+        mpi:
+          description: The MPI that starts ranks here, or null.
+          type: dict
+          contains:
+            path:
+              description: Its mpirun.
+              type: str
+            kind:
+              description:
+                - V(hpcx), V(hpcx-pmix), V(openmpi), V(intel), V(mvapich), V(mpich), or empty where
+                  its mpirun does not say.
+              type: str
+            version:
+              description: As its mpirun says it, or null.
+              type: str
+            environment:
+              description: What must be set to use it; empty where it is on PATH.
+              type: dict
         nvme:
           description: NVMe disks.
           type: list
@@ -287,7 +311,7 @@ from typing import TYPE_CHECKING
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.trueup.errors import TrueupError
-from ansible.module_utils.trueup.node import identify, tools
+from ansible.module_utils.trueup.node import identify, mpi, tools
 from ansible.module_utils.trueup.node import metadata as imds
 from ansible.module_utils.trueup.node.lscpu import parse_lscpu
 from ansible.module_utils.trueup.node.nvidia_smi import GPU_QUERY, parse_nvidia_smi
@@ -320,6 +344,27 @@ def _ask(
         return None
 
 
+def _mpi(
+    module: AnsibleModule,
+    on_path: str | None,
+    hpc_image: dict[str, str] | None,
+    warnings: list[str],
+) -> mpi.Mpi | None:
+    """The MPI of this node; one of a folder that cannot say its version is warned of and not
+    taken."""
+    wanted = module.params["mpi"].strip()
+    found = mpi.find(on_path, environ=os.environ, hpc_image=hpc_image)
+    chosen = mpi.choose(found, wanted)
+    if wanted and not chosen:
+        warnings.append(mpi.refusal(found, wanted))
+    for one in chosen:
+        answer = tools.ask(module, [one.path, "--version"], environment=one.environment)
+        if answer.ok or not one.environment:
+            return one.saying(answer.output)
+        warnings.append(f"MPI: {answer.note}; it is not used")
+    return None
+
+
 def _privilege(module: AnsibleModule) -> str | None:
     """How packages could be installed here: as root, through sudo without a password, or not."""
     if os.geteuid() == 0:
@@ -337,6 +382,7 @@ def main() -> None:
             "metadata_url": {"type": "str", "default": imds.METADATA_URL},
             "sysfs_root": {"type": "path", "default": "/sys"},
             "procfs_root": {"type": "path", "default": "/proc"},
+            "mpi": {"type": "str", "default": ""},
         },
         supports_check_mode=True,
     )
@@ -362,6 +408,8 @@ def main() -> None:
         catalog=wanted["catalog"],
         azure_chassis=identify.is_azure_chassis(sysfs),
     )
+    hpc_image = identify.read_hpc_image()
+    programs = {name: module.get_bin_path(name) for name in PROGRAMS}
     observed = identify.Observed(
         topology=topology,
         lscpu=lscpu,
@@ -376,9 +424,10 @@ def main() -> None:
         # systemd(1) writes this file where it runs in a container.
         container=os.path.exists("/run/systemd/container"),
         secure_boot=identify.read_secure_boot(sysfs),
-        hpc_image=identify.read_hpc_image(),
+        hpc_image=hpc_image,
         free_bytes=identify.read_free_bytes(),
-        programs={name: module.get_bin_path(name) for name in PROGRAMS},
+        programs=programs,
+        mpi=_mpi(module, programs["mpirun"], hpc_image, warnings),
         warnings=warnings,
     )
     node = identify.describe(identity, observed)

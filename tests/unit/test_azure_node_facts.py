@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import platform
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import azure_node_facts
 import pytest
@@ -14,6 +14,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.testing import patch_module_args
 from machines import DATA, build, description, root_of
 from metadata_server import document, send, serving
+from trueup.node import mpi
 from trueup.node.sizes import read_sizes
 
 if TYPE_CHECKING:
@@ -279,3 +280,63 @@ def test_how_packages_could_be_installed(
     monkeypatch.setattr(azure_node_facts.os, "geteuid", lambda: user)
     assert azure_node_facts._privilege(Module()) == expected
     assert calls == ([["/usr/bin/sudo", "-n", "true"]] if user and sudo else [])
+
+
+@pytest.mark.parametrize(
+    ("wanted", "taken", "said"),
+    [
+        ("", ("openmpi", "5.0.10"), ["mpirun failed with status 1: no HPC-X here; it is not used"]),
+        ("hpcx", None, ["mpirun failed with status 1: no HPC-X here; it is not used"]),
+        ("mvapich", None, ["trueup_mpi is 'mvapich', and this node has hpcx, openmpi: give one"]),
+    ],
+)
+def test_an_mpi_that_cannot_say_its_version_is_not_taken(
+    wanted: str,
+    taken: tuple[str, str] | None,
+    said: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[Any] = []
+
+    class Module:
+        """Stands in for AnsibleModule."""
+
+        params: ClassVar = {"mpi": wanted}
+
+        def get_bin_path(self, name: str, **_: Any) -> str | None:
+            return name if name.startswith("/") else None
+
+        def run_command(self, argv: list[str], **options: Any) -> tuple[int, str, str]:
+            asked.append((argv, options["environ_update"]["LD_LIBRARY_PATH"]))
+            broken = argv[0].startswith("/opt/hpcx")
+            return (1, "", "no HPC-X here") if broken else (0, "mpirun (Open MPI) 5.0.10", "")
+
+    there = [
+        mpi.Mpi(f"/opt/{kind}/bin/mpirun", kind, environment={"LD_LIBRARY_PATH": kind})
+        for kind in ("hpcx", "openmpi")
+    ]
+    monkeypatch.setattr(azure_node_facts.mpi, "find", lambda *_, **__: there)
+    warnings: list[str] = []
+    found = azure_node_facts._mpi(Module(), None, None, warnings)
+    assert (found and (found.kind, found.version)) == taken
+    assert [text in warning for text, warning in zip(said, warnings, strict=True)] == [True]
+    for argv, libraries in asked:
+        assert argv == [f"/opt/{libraries}/bin/mpirun", "--version"]
+
+
+def test_an_mpi_on_path_is_taken_whatever_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Module:
+        """Stands in for AnsibleModule."""
+
+        params: ClassVar = {"mpi": ""}
+
+        def get_bin_path(self, name: str, **_: Any) -> str | None:
+            return name if name.startswith("/") else None
+
+        def run_command(self, *_: Any, **__: Any) -> tuple[int, str, str]:
+            return 1, "", "no version"
+
+    monkeypatch.setattr(azure_node_facts.mpi, "find", lambda on_path, **_: [mpi.Mpi(on_path)])
+    warnings: list[str] = []
+    found = azure_node_facts._mpi(Module(), "/usr/bin/mpirun", None, warnings)
+    assert (found, warnings) == (mpi.Mpi("/usr/bin/mpirun"), [])

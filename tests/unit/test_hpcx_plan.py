@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from role_plans import HPC, ND, asked, families_of, node
 from trueup.node.hpcx import plan
+from trueup.node.mpi import hpcx_environment
 
 BUILDS = {
     "ubuntu-22.04": "ubuntu22.04",
@@ -144,7 +145,7 @@ def test_mpirun_finds_its_libraries_where_they_were_unpacked() -> None:
     assert result["environment"] == {
         "LC_ALL": "C",
         "OPAL_PREFIX": f"{folder}/ompi",
-        "LD_LIBRARY_PATH": f"{folder}/ompi/lib:{folder}/ucx/lib:{folder}/hcoll/lib",
+        **hpcx_environment(folder),
     }
 
 

@@ -6,6 +6,7 @@ import shlex
 from typing import Any, Dict, List, Mapping
 
 from ..plan import Asked, Plan, sentences
+from .mpi import HCOLL_OFF, hpcx_environment, ucx
 from .system import as_comment, free_of, in_image, short_of
 
 _WRITTEN = "# Written by trueup (role hpcx). Changes here are lost.\n"
@@ -55,11 +56,7 @@ def plan(asked: Asked) -> Plan:
             "mpirun": f"{folder}/ompi/bin/mpirun",
             "environment": {
                 "LC_ALL": "C",
-                # The archive was built to be unpacked anywhere: Open MPI finds its files by this.
-                "OPAL_PREFIX": f"{folder}/ompi",
-                "LD_LIBRARY_PATH": ":".join(
-                    f"{folder}/{part}/lib" for part in ("ompi", "ucx", "hcoll")
-                ),
+                **hpcx_environment(folder),
             },
             "expected": "mpirun (Open MPI) " + ("" if kept else f"{options['openmpi_series']}."),
             "mend": "set hpcx_from_image=replace to unpack another HPC-X"
@@ -113,11 +110,10 @@ def _variables(asked: Asked) -> Dict[str, str]:
     variables = {}
     nics = asked.node["rdma_count_expected"] or 0
     if nics and asked.found["rdma_persistent_names"]:
-        variables["UCX_NET_DEVICES"] = ",".join(f"mlx5_ib{number}:1" for number in range(nics))
-        variables["UCX_IB_PCI_RELAXED_ORDERING"] = "on"
+        variables.update(ucx(f"mlx5_ib{number}" for number in range(nics)))
     hcoll = asked.options["hcoll"]
     if hcoll == "unused" or (hcoll == "by_gpus" and asked.node["has_gpu"]):
-        variables["OMPI_MCA_coll_hcoll_enable"] = "0"
+        variables.update(HCOLL_OFF)
     site = {name: str(value) for name, value in asked.options["variables"].items()}
     return {**variables, **site}
 

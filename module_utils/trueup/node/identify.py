@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ..words import nearest
 from .affinity import layouts
 from .infiniband import read_port
+from .mpi import fact as fact_of_mpi
 from .nvidia_smi import Gpu
 from .sysfs import entries, text_of
 from .topology import Topology, format_cpu_list
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from .lscpu import Lscpu
     from .metadata import Metadata
+    from .mpi import Mpi
 
 # DMI chassis asset tag of every Azure VM, "MSFT AZURE VM" in ASCII codes; cloud-init goes by it too
 # (github.com/canonical/cloud-init, issue 2911).
@@ -82,6 +84,7 @@ class Observed:
     hpc_image: Mapping[str, str] | None = None
     free_bytes: Mapping[str, int] = field(default_factory=dict)
     programs: Mapping[str, str | None] = field(default_factory=dict)
+    mpi: Mpi | None = None
     warnings: Sequence[str] = field(default_factory=tuple)
 
 
@@ -153,6 +156,7 @@ def _unknown_size(size: str, known: Sequence[str]) -> str:
 def describe(identity: Identity, observed: Observed) -> dict[str, Any]:
     """The fact ``trueup_node``: JSON types, units in the names, None for what is not known."""
     topology, lscpu = observed.topology, observed.lscpu
+    counted = _counted(identity, observed)
     warnings = [*identity.warnings, *observed.warnings]
     expected = (identity.catalog or {}).get("vcpus")
     if topology is not None and expected is not None and expected != len(topology.cpus):
@@ -184,7 +188,7 @@ def describe(identity: Identity, observed: Observed) -> dict[str, Any]:
             for gpu in observed.gpus
         ],
         "infiniband": [dict(device) for device in observed.infiniband],
-        **_counted(identity, observed),
+        **counted,
         "nvme": [dict(disk) for disk in observed.nvme],
         "privilege": observed.privilege,
         "container": observed.container,
@@ -192,6 +196,12 @@ def describe(identity: Identity, observed: Observed) -> dict[str, Any]:
         "hpc_image": None if observed.hpc_image is None else dict(observed.hpc_image),
         "free_bytes": dict(observed.free_bytes),
         "programs": dict(observed.programs),
+        "mpi": fact_of_mpi(
+            observed.mpi,
+            devices=[str(port["device"]) for port in _ports(observed)],
+            has_gpu=counted["has_gpu"],
+            rdma_expected=counted["rdma_count_expected"],
+        ),
         "catalog": None if identity.catalog is None else dict(identity.catalog),
         "warnings": warnings,
     }

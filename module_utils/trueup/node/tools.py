@@ -7,7 +7,7 @@ fallen off the bus, ibstat on an adapter that is being reset.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Optional, Sequence
+from typing import Any, Mapping, Optional, Sequence
 
 LIMIT_SECONDS = 30
 # timeout(1): ended at the limit; ended by KILL after that.
@@ -50,6 +50,7 @@ def ask(
     *,
     limit_seconds: int = LIMIT_SECONDS,
     folders: Sequence[str] = (),
+    environment: Optional[Mapping[str, str]] = None,
 ) -> Answer:
     """Run ``argv`` in the C locale for at most ``limit_seconds``.
 
@@ -58,6 +59,7 @@ def ask(
         argv: the tool's name, looked for in PATH, and its arguments.
         limit_seconds: after which it is ended; without timeout(1) on the node there is no limit.
         folders: where to look for it beside PATH.
+        environment: what it needs beside the session's variables.
     """
     name = argv[0]
     tool = module.get_bin_path(name, opt_dirs=list(folders))
@@ -66,7 +68,7 @@ def ask(
     limiter = module.get_bin_path("timeout")
     limit = [limiter, "--kill-after=5", str(limit_seconds)] if limiter else []
     status, output, complaint = module.run_command(
-        [*limit, tool, *argv[1:]], environ_update=_C_LOCALE
+        [*limit, tool, *argv[1:]], environ_update={**(environment or {}), **_C_LOCALE}
     )
     if limiter and status in _ENDED:
         note = f"{name} did not end within {limit_seconds} s"

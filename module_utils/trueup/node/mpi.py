@@ -1,0 +1,233 @@
+"""The MPI of a node: which mpirun starts its ranks, and what must be set for it.
+
+Azure's HPC images have four MPIs and none on PATH: a shell loads one as a module (mpi/hpcx, ...).
+Here they are found by their folders, and what the module would set is the ``environment``. One on
+PATH needs nothing and goes first. Folders and variables: Azure/azhpc-images@8e9d055, components/,
+and the captured module of HPC-X 2.24.1.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+# Those that are found by their folders, the preferred first. hpcx-pmix is HPC-X's Open MPI built
+# again with the image's PMIx, which Slurm's --mpi=pmix wants.
+KINDS = ("hpcx", "hpcx-pmix", "openmpi", "intel", "mvapich")
+# Ranks are started with Open MPI's options: the others are taken only where the user names them.
+_OPEN_MPI = KINDS[:3]
+# What `mpirun --version` names.
+_NAMED = (("Open MPI", "openmpi"), ("Intel(R) MPI", "intel"), ("HYDRA", "mpich"))
+_NUMBER = re.compile(r"\d+(?:\.\d+)+")
+# HPC-X's folders of libraries behind Open MPI's own, in its module's order. NCCL's plugins, which
+# the module has too, are the role nccl's.
+_HPCX_LIBRARIES = ("sharp/lib", "hcoll/lib", "ucc/lib", "ucc/lib/ucc", "ucx/lib", "ucx/lib/ucx")
+_PERSISTENT = re.compile(r"mlx5_ib\d+")
+
+# With GPUs NCCL does the collectives (AzNHC's all-reduce, coll_hcoll_enable 0).
+HCOLL_OFF = {"OMPI_MCA_coll_hcoll_enable": "0"}
+# Open MPI with UCX ends at once on a size without InfiniBand unless UCX is kept from verbs
+# (Azure/azhpc-images#462, HD368s).
+_NO_VERBS = {"UCX_TLS": "self,sm,tcp"}
+
+
+@dataclass(frozen=True)
+class Mpi:
+    """One MPI.
+
+    Attributes:
+        path: of its mpirun.
+        kind: one of KINDS; ``mpich`` or empty for one on PATH that says so or nothing.
+        version: as its mpirun says it.
+        environment: what must be set to run it and its programs; empty for one on PATH. PATH is not
+            in it: programs are called by their paths, and a record's environment stays the same.
+    """
+
+    path: str
+    kind: str = ""
+    version: str | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def program(self) -> str:
+        """How it is called: by its name where it is on PATH."""
+        return self.path if self.environment else "mpirun"
+
+    @property
+    def compiling(self) -> dict[str, str]:
+        """What a build against it needs beyond what is on PATH."""
+        if not self.environment:
+            return {}
+        return {**self.environment, "MPICC": os.path.join(os.path.dirname(self.path), "mpicc")}
+
+    def saying(self, text: str) -> Mpi:
+        """The same with what its mpirun answered to ``--version``."""
+        named = next((kind for words, kind in _NAMED if words in text), "")
+        found = _NUMBER.search(text)
+        return replace(self, kind=self.kind or named, version=found.group() if found else None)
+
+
+def of(node: Mapping[str, Any]) -> Mpi | None:
+    """What the fact ``trueup_node`` says; a fact of before has the mpirun on PATH alone."""
+    if "mpi" not in node:
+        path = (node.get("programs") or {}).get("mpirun")
+        return Mpi(path) if path else None
+    return None if node["mpi"] is None else Mpi(**node["mpi"])
+
+
+def lacking(node: Mapping[str, Any]) -> str:
+    """Why a node has no MPI to use, as the middle of a sentence."""
+    said = [text for text in node.get("warnings") or () if text.startswith("MPI: ")]
+    return said[0][5:] if said else "no mpirun on this node, and installing an MPI needs root"
+
+
+def find(
+    on_path: str | None,
+    *,
+    environ: Mapping[str, str],
+    hpc_image: Mapping[str, str] | None = None,
+    root: str = "/",
+) -> list[Mpi]:
+    """The MPIs of this machine, the preferred first.
+
+    Args:
+        on_path: the mpirun on PATH, if any.
+        environ: of the session, for what a module loaded: HPCX_DIR, MPI_HOME.
+        hpc_image: what the image says is in it, component to version.
+        root: where the file system stands.
+    """
+    opt = Path(root, "opt")
+    homes = _hpcx_homes(opt, environ.get("HPCX_DIR"), (hpc_image or {}).get("HPCX"))
+    beside = ":".join(f"{homes[0]}/{part}" for part in _HPCX_LIBRARIES) if homes else ""
+    found = [_made("hpcx", f"{home}/ompi", hpcx_environment(str(home))) for home in homes]
+    # Its prefix is compiled in.
+    found += [
+        _made("hpcx-pmix", f"{home}/hpcx-rebuild", _libraries(f"{home}/hpcx-rebuild/lib", beside))
+        for home in homes
+    ]
+    found += [
+        _made("openmpi", str(home), _libraries(f"{home}/lib", beside))
+        for home in _newest(opt.glob("openmpi-*"))
+    ]
+    found += [
+        _made(
+            "intel",
+            str(home),
+            {
+                "I_MPI_ROOT": str(home),
+                **_libraries(f"{home}/lib", f"{home}/opt/mpi/libfabric/lib"),
+            },
+        )
+        for home in _newest(opt.glob("intel/oneapi/mpi/*"))
+        if not home.is_symlink()
+    ]
+    found += [
+        _made("mvapich", str(home), _libraries(f"{home}/lib", beside))
+        for home in _newest([*opt.glob("mvapich-*"), *opt.glob("mvapich2-*")])
+    ]
+    there = [one for one in found if _runs(one.path)]
+    loaded = Path(os.path.realpath(environ.get("MPI_HOME") or "/"), "bin", "mpirun")
+    there.sort(key=lambda one: one.path != str(loaded))
+    return [*([Mpi(on_path)] if on_path else []), *there]
+
+
+def choose(found: Sequence[Mpi], wanted: str = "") -> list[Mpi]:
+    """Those that may be used, the preferred first; empty where what is wanted is not there.
+
+    Args:
+        found: what ``find`` gave.
+        wanted: one of KINDS, or the path of an mpirun; empty: what is on PATH, else an Open MPI.
+    """
+    if not wanted:
+        return [one for one in found if one.kind in ("", *_OPEN_MPI)]
+    if not wanted.startswith("/"):
+        return [one for one in found if one.kind == wanted]
+    known = [one for one in found if one.path in (wanted, os.path.realpath(wanted))]
+    if known or not _runs(wanted):
+        return known
+    home = os.path.dirname(os.path.dirname(wanted))
+    return [Mpi(wanted, environment=_libraries(f"{home}/lib"))]
+
+
+def refusal(found: Iterable[Mpi], wanted: str) -> str:
+    """Why nothing is chosen where something was wanted."""
+    there = ", ".join(one.kind or one.path for one in found) or "no MPI"
+    return (
+        f"MPI: trueup_mpi is {wanted!r}, and this node has {there}: give one of"
+        f" {', '.join(KINDS)} that is there, or the path of an mpirun"
+    )
+
+
+def fact(
+    chosen: Mpi | None, *, devices: Sequence[str], has_gpu: bool, rdma_expected: int | None
+) -> dict[str, Any] | None:
+    """The key ``mpi`` of ``trueup_node``: the chosen one, and how it is to communicate here.
+
+    Args:
+        chosen: the MPI, if any. One on PATH stays as the node's owner has set it up.
+        devices: the node's InfiniBand devices.
+        has_gpu: whether the node has GPUs.
+        rdma_expected: how many InfiniBand devices its size has; None where that is not known.
+    """
+    if chosen is None:
+        return None
+    if not chosen.environment or chosen.kind not in _OPEN_MPI:
+        return asdict(chosen)
+    more = dict(HCOLL_OFF) if has_gpu else {}
+    # Other names are those before the image's naming service has run: they do not last.
+    if devices and all(_PERSISTENT.fullmatch(name) for name in devices):
+        more.update(ucx(devices))
+    elif rdma_expected == 0:
+        more.update(_NO_VERBS)
+    return asdict(replace(chosen, environment={**chosen.environment, **more}))
+
+
+def ucx(devices: Iterable[str]) -> dict[str, str]:
+    """UCX on these adapters alone: accelerated networking shows as an RDMA device too. Relaxed
+    ordering: AzNHC's all-reduce sets it."""
+    return {
+        "UCX_NET_DEVICES": ",".join(f"{device}:1" for device in devices),
+        "UCX_IB_PCI_RELAXED_ORDERING": "on",
+    }
+
+
+def hpcx_environment(home: str) -> dict[str, str]:
+    """What HPC-X's own Open MPI needs. It was built for another folder: it finds its files by
+    OPAL_PREFIX."""
+    libraries = (f"{home}/{part}" for part in ("ompi/lib", *_HPCX_LIBRARIES))
+    return {"OPAL_PREFIX": f"{home}/ompi", **_libraries(*libraries)}
+
+
+def _hpcx_homes(opt: Path, loaded: str | None, version: str | None) -> list[Path]:
+    """Folders of HPC-X: the one that is loaded, that which /opt/hpcx leads to (role hpcx), that of
+    the image's version, and the newest of others."""
+    homes = _newest(opt.glob("hpcx-v*"))
+    homes.sort(key=lambda home: not home.name.startswith(f"hpcx-v{(version or '').lstrip('v')}-"))
+    first = [Path(os.path.realpath(path)) for path in (loaded, opt / "hpcx") if path]
+    return list(dict.fromkeys([*(path for path in first if path.is_dir()), *homes]))
+
+
+def _newest(homes: Iterable[Path]) -> list[Path]:
+    def version(home: Path) -> tuple[list[int], str]:
+        found = _NUMBER.search(home.name)
+        return [int(part) for part in found.group().split(".")] if found else [], home.name
+
+    return sorted(homes, key=version, reverse=True)
+
+
+def _libraries(*folders: str) -> dict[str, str]:
+    return {"LD_LIBRARY_PATH": ":".join(filter(None, folders))}
+
+
+def _made(kind: str, home: str, environment: Mapping[str, str]) -> Mpi:
+    return Mpi(f"{home}/bin/mpirun", kind, environment=environment)
+
+
+def _runs(path: str) -> bool:
+    return os.path.isfile(path) and os.access(path, os.X_OK)
