@@ -93,6 +93,7 @@ def measure(bench: Bench) -> None:
             deepspeed_config=config,
             data=given["data"],
             arguments=given["arguments"],
+            gpu_masks=given["gpu_masks"],
         )
         for one in (replace(run, node_rank=0), run)
     )

@@ -66,6 +66,7 @@ def measure(bench: Bench) -> None:
         operation=given["operation"],
         gpus_per_node=given["gpus_per_node"] or len(given["node"].get("gpus") or []),
         launcher=launcher,
+        gpu_masks=tuple(given["gpu_masks"]),
         **{name: given[name] for name in sweep},
     )
     job.check()

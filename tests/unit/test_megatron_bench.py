@@ -526,6 +526,7 @@ CHANGED: list[tuple[str, Any, dict[str, Any]]] = [
         {**LM_MODEL, "program": "megatron_deepspeed", "deepspeed_config": "zero.json"},
     ),
     ("arguments", ["--seed", "2"], {}),
+    ("gpu_masks", ["3"] * 8, {}),
     ("variables", {"NCCL_ALGO": "Tree"}, {}),
     ("nodes", ["node-1", "node-3"], HERE),
     ("hosts", ["a", "c"], MPIRUN),

@@ -249,6 +249,7 @@ def test_a_record_of_the_run_stands_for_its_case(run_module: Any) -> None:
         "warmup": 2,
         "cycles": 3,
         "gpus_per_node": 3,
+        "gpu_masks": ["3", "c"],
         "variables": {"NCCL_ALGO": "Tree"},
         "launcher": "mpirun",
         "nodes": ["gpu-2", "gpu-1"],
@@ -261,7 +262,9 @@ def test_a_record_of_the_run_stands_for_its_case(run_module: Any) -> None:
     along = {
         # A record made with Ring does not stand for Tree.
         "variables": {"variables": {"NCCL_ALGO": "Ring"}},
-        **dict.fromkeys(("nodes", "hosts", "launcher_path", "launcher_arguments"), several),
+        **dict.fromkeys(
+            ("nodes", "hosts", "launcher_path", "launcher_arguments", "gpu_masks"), several
+        ),
         **dict.fromkeys(("job_directory", "job_options"), job),
     }
     idle = {

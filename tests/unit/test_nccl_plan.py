@@ -158,8 +158,8 @@ def test_the_topology_file_is_that_of_the_catalog(layouts: dict[str, Layout]) ->
     ("family", "told"),
     [
         ("hbv3", [["NCCL_IB_PCI_RELAXED_ORDERING"], 6, 4, 3]),
-        ("ndv4", [3, 7, 6, 4]),
-        ("nd_h100_v5", [3, 7, 15, 4]),
+        ("ndv4", [3, 9, 10, 4]),
+        ("nd_h100_v5", [3, 9, 17, 4]),
         ("nc_a100_v4", [[], 5, 3, 2]),
         ("nv_a10_v5", [[], 5, 3, 2]),
     ],

@@ -6,7 +6,7 @@ from __future__ import annotations
 import base64
 import re
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from ..plan import Asked
@@ -75,6 +75,25 @@ def settings_that_apply(
             chosen.pop(name, None)
             chosen[name] = setting
     return list(chosen.values())
+
+
+def job_variables(asked: Asked, context: str) -> Dict[str, str]:
+    """What NCCL is told in jobs of another role on this node: the settings of the context, by this
+    host's ``nccl_variables`` and ``nccl_topology_file_used``, and where its plugin lies.
+
+    Raises:
+        BadInput: the catalog's layouts are wrong.
+    """
+    known: Mapping[str, Any] = asked.hostvars.get(asked.host) or {}
+    options = {
+        "variables": known.get("nccl_variables") or {},
+        "topology_file_used": known.get("nccl_topology_file_used") or "by_context",
+    }
+    setup = Setup.of(replace(asked, options=options))
+    found = {one["name"]: str(one["value"]) for one in setup.settings(context)}
+    if setup.rdma and context == "multi_node":
+        found.setdefault("LD_LIBRARY_PATH", f"{SHARP_PLUGIN}/lib")
+    return found
 
 
 @dataclass(frozen=True)
@@ -241,7 +260,7 @@ class Setup:
             for key, value in self.asked.options["variables"].items()
         ]
         return settings_that_apply(
-            [file, none, *self.asked.data["settings"], *site],
+            [file, none, *self.asked.catalog("nccl_settings.yml")["settings"], *site],
             context,
             self.layout.name if self.layout else "",
             rdma=self.rdma,

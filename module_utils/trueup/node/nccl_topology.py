@@ -243,19 +243,6 @@ def gpu_masks(layout: Layout) -> list[str]:
     return [cpu_mask(cores[number]) for number in sorted(cores)]
 
 
-def catalog_masks(size: str, gpus: int, topologies: Mapping[str, Any]) -> list[str]:
-    """The masks of a size's layout where it has as many GPUs as the node; else none.
-
-    Args:
-        size: the VM size.
-        gpus: how many the node has.
-        topologies: catalog/topologies.yml, read.
-    """
-    layout = layout_of(size, read_layouts(topologies))
-    masks = gpu_masks(layout) if layout else []
-    return masks if len(masks) == gpus else []
-
-
 def check_gpu_masks(masks: Sequence[str], layout: Layout) -> list[Finding]:
     """What is wrong with a list of masks, one a GPU by number, as given to ``srun --cpu-bind``."""
     wanted = gpu_masks(layout)

@@ -108,9 +108,10 @@ _ANOTHER = (
     *("--export-file", "-w", "-F", "-N", "-n"),
 )
 # Gives a rank the CPUs at its place of a list such as 0-3/4-7. Open MPI, MPICH and Intel MPI number
-# the ranks of a node by these variables.
+# the ranks of a node by these variables, torchrun by LOCAL_RANK.
 _BIND = (
-    "rank=${OMPI_COMM_WORLD_LOCAL_RANK:-${MPI_LOCALRANKID:?mpirun numbers no ranks of a node}};"
+    "rank=${OMPI_COMM_WORLD_LOCAL_RANK:-${MPI_LOCALRANKID:-${LOCAL_RANK"
+    ":?mpirun numbers no ranks of a node}}};"
     ' cpus=$(printf %s "$1" | cut -d/ -f$((rank + 1))); shift; exec taskset -c "$cpus" "$@"'
 )
 
@@ -350,6 +351,13 @@ class Launcher:
         return dict(zip(self._hosts, self.nodes))
 
 
+def pmix(kind: str, arguments: Sequence[str]) -> List[str]:
+    """The launcher's arguments, of srun with ``--mpi=pmix`` unless they say another: Slurm's own
+    default may be none, with which each rank of an MPI program believes that it is alone."""
+    given = any(word.split("=")[0] == "--mpi" for word in arguments)
+    return [*(["--mpi=pmix"] if kind == "slurm" and not given else []), *arguments]
+
+
 def _twice(names: Sequence[str]) -> str:
     """Those that stand in a list more than once."""
     return ", ".join(sorted({name for name in names if names.count(name) > 1}))
@@ -363,8 +371,12 @@ def _among(words: Sequence[str], options: Sequence[str]) -> List[str]:
 
 
 def _bound(placement: Optional[Placement]) -> List[str]:
-    if placement is None or not all(placement.per_rank):
-        return []
+    return bind_argv(placement) if placement and all(placement.per_rank) else []
+
+
+def bind_argv(placement: Placement) -> List[str]:
+    """The words before a program with which each rank of a node takes its own CPUs, for launchers
+    that bind nothing: mpirun with ``--bind-to none``, and torchrun."""
     cpus = "/".join(format_cpu_list(cpus) for cpus in placement.per_rank)
     return ["sh", "-c", _BIND, "sh", cpus]
 

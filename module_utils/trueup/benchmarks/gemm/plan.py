@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, Optional
 
-from ...node import nccl_topology
+from ...node.gpu_places import gpu_places
 from ...plan import Asked, Plan, Skipped
 
 _OLDEST = [3, 9]
@@ -25,8 +25,8 @@ def plan(asked: Asked) -> Plan:
         )
     lacking = _lacking(asked.options["python"], len(gpus), asked.found.get("python"))
     if not masks:
-        size = asked.node.get("vm_size") or ""
-        masks = nccl_topology.catalog_masks(size, len(gpus), asked.catalog("topologies.yml"))
+        size, layouts = asked.node.get("vm_size"), asked.catalog("topologies.yml")
+        masks = [place.mask for place in gpu_places(size, len(gpus), layouts)]
     return Plan(
         skipped=[Skipped("gemm", lacking)] if lacking else [],
         cases=[{**asked.options, "gpu_masks": masks}],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Optional, Tuple
 
-from ...node import nccl_topology
+from ...node.gpu_places import gpu_places
 from ...options import for_module
 from ...plan import Asked, Plan, Skipped
 from .case import OPTIONS, TOOLS
@@ -31,8 +31,8 @@ def plan(asked: Asked) -> Plan:
             refused=[f"gpu_copy_gpu_masks has {len(masks)} masks for {len(gpus)} GPUs: one each"]
         )
     if not masks:
-        size = asked.node.get("vm_size") or ""
-        masks = nccl_topology.catalog_masks(size, len(gpus), asked.catalog("topologies.yml"))
+        size, layouts = asked.node.get("vm_size"), asked.catalog("topologies.yml")
+        masks = [place.mask for place in gpu_places(size, len(gpus), layouts)]
     tool, program = _first(asked)
     lacking = _lacking(asked, len(gpus), tool)
     python = asked.found["python"] or {"path": asked.options["python"]}

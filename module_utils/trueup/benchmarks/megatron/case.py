@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from ...errors import BadInput
+from ...node.gpu_places import bound
 from ...options import ModuleOption, Option, RoleOption
 from ...record import Metric, summarise
-from ...run.launcher import LAUNCHER, Launcher
+from ...run.launcher import LAUNCHER, Launcher, bind_argv
 from .flops import Model, article_flops, megatron_flops
 from .output import MegatronOutput
 
@@ -258,12 +259,19 @@ OPTIONS = (
         " (GPT-2's files).",
         {},
     ),
+    ModuleOption(
+        "gpu_masks",
+        "Hexadecimal masks of the CPUs beside each GPU, in PCI order: what each process of a node"
+        " is bound to. Empty binds nothing.",
+        [],
+    ),
     ModuleOption("arguments", "More options of the program's own, at the end.", []),
     Option(
         "variables",
         "Environment variables of the run, name to value.",
         {},
-        why="NCCL's own stand in /etc/nccl.conf (role nccl) and stay in force.",
+        why="On GPUs of a size in the catalog the run also has those of catalog/nccl_settings.yml"
+        " and nccl_variables; these win over them.",
     ),
     RoleOption(
         "slurm_partition",
@@ -472,6 +480,7 @@ def command(
     deepspeed_config: str,
     data: Mapping[str, str],
     arguments: Sequence[str],
+    gpu_masks: Sequence[str] = (),
 ) -> List[str]:
     """The argv: torchrun on this node or a launcher over all of them, and the program with its
     options.
@@ -484,25 +493,32 @@ def command(
         deepspeed_config: DeepSpeed's JSON file, where DeepSpeed takes part.
         data: path, vocabulary and merges, which megatron_deepspeed needs.
         arguments: more of the program's own, at the end.
+        gpu_masks: the CPUs of each process of a node; empty binds none.
 
     Raises:
-        BadInput: DeepSpeed without a configuration, or megatron_deepspeed without data.
+        BadInput: DeepSpeed without a configuration, megatron_deepspeed without data, or fewer
+            masks than processes.
     """
     if run.deepspeed and not deepspeed_config:
         raise BadInput(f"zero_stage {run.zero_stage} needs deepspeed_config")
     python = os.path.join(prefix, "venv", "bin", "python")
     program = [*_program(run, prefix, deepspeed_config, data), *arguments]
+    placement = bound(gpu_masks, run.processes)
     if launcher is None:
         # With underscores: hyphens came with PyTorch 2.0.
         argv = [python, "-m", "torch.distributed.run"]
         argv += ["--nnodes", str(len(run.nodes)), "--nproc_per_node", str(run.processes)]
         argv += ["--node_rank", str(run.node_rank)]
         argv += ["--master_addr", run.rendezvous or "127.0.0.1", "--master_port", str(run.port)]
+        if placement:
+            # torchrun starts Python itself, unbound, unless it is given another program.
+            program = ["--no_python", *bind_argv(placement), python, "-u", *program]
         return argv + program
     return launcher.command(
         ["sh", "-c", _place(run, launcher), "sh", python, *program],
         per_node=run.processes,
         variables=variables,
+        placement=placement,
         gpus_per_node=run.processes if run.backend == "nccl" else 0,
         name="trueup-training",
         limit_seconds=limit_seconds,

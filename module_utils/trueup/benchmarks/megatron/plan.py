@@ -9,9 +9,12 @@ from typing import Any, Dict, List, Mapping
 
 from ...errors import BadInput
 from ...node import own_python
+from ...node.gpu_places import gpu_places
+from ...node.nccl_setup import job_variables
 from ...options import ROLE, refusals
 from ...plan import Asked, Plan, Skipped
 from ...run import nodes as together
+from ...run.launcher import pmix
 from .case import CATALOG, OPTIONS, TORCHRUN
 from .case import asked as run_of
 
@@ -19,8 +22,8 @@ _NEEDED_MIB = {True: 8192, False: 1024}
 _OWN_MODEL = ("layers", "hidden_size", "attention_heads")
 _RECOMPUTE = {"true": True, "yes": True, "false": False, "no": False}
 _SAME = (
-    *("prefix", "iterations", "rendezvous_port", "interface", "data", "variables"),
-    *("timeout_seconds", "launcher_arguments", "job_options"),
+    *("prefix", "iterations", "rendezvous_port", "interface", "data"),
+    *("timeout_seconds", "job_options"),
 )
 
 
@@ -178,6 +181,26 @@ def _case(asked: Asked, chosen: _Chosen, nodes: List[str]) -> Dict[str, Any]:
         "processes": processes,
         "threads": options["threads"] or (0 if chosen.gpus else max(1, cores // processes)),
         "backend": "nccl" if chosen.gpus else "gloo",
+        **_bound(asked, chosen, processes, len(nodes)),
+    }
+
+
+def _bound(asked: Asked, chosen: _Chosen, processes: int, nodes: int) -> Dict[str, Any]:
+    """CPU masks and variables of the processes, and srun's --mpi, on GPUs of a size that the
+    catalog knows; nothing of it anywhere else."""
+    options, size = asked.options, asked.node.get("vm_size")
+    given = {name: options[name] for name in ("variables", "launcher_arguments")}
+    given["gpu_masks"] = []
+    if not (chosen.gpus and size):
+        return given
+    places = gpu_places(size, chosen.gpus, asked.catalog("topologies.yml"))
+    told = job_variables(asked, "multi_node" if nodes > 1 else "single_node")
+    if options["interface"]:
+        told.pop("NCCL_SOCKET_IFNAME", None)
+    return {
+        "gpu_masks": [place.mask for place in places] if processes <= len(places) else [],
+        "variables": {**told, **options["variables"]},
+        "launcher_arguments": pmix(options["launcher"], options["launcher_arguments"]),
     }
 
 

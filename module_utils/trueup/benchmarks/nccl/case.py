@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ...errors import BadInput, ParseError
+from ...node.gpu_places import bound
 from ...options import ModuleOption, Option, RoleOption
 from ...run.launcher import LAUNCHER, LAUNCHERS, Launcher
 from .output import OPERATIONS, NcclOutput, parse_nccl
@@ -116,7 +117,7 @@ OPTIONS = (
     RoleOption(
         "variables",
         "More variables for /etc/nccl.conf and all profiles, name to value; they win over the"
-        " role's own (vars/main.yml).",
+        " role's own (catalog/nccl_settings.yml).",
         {},
     ),
     ModuleOption(
@@ -163,6 +164,12 @@ OPTIONS = (
         1,
         least=1,
     ),
+    ModuleOption(
+        "gpu_masks",
+        "Hexadecimal masks of the CPUs beside each GPU, in PCI order: what each rank of a node is"
+        " bound to. Empty, and with O(launcher=local), nothing is bound.",
+        [],
+    ),
     Option("gpus_per_node", "GPUs used on each node; 0 means all that the node has.", 0, least=0),
     RoleOption(
         "nodes",
@@ -178,7 +185,9 @@ OPTIONS = (
         choices=LAUNCHERS,
     ),
     RoleOption(
-        "launcher_arguments", "More arguments of mpirun or of srun, such as --mpi=pmix.", []
+        "launcher_arguments",
+        "More arguments of mpirun or of srun, which has --mpi=pmix where they say no other.",
+        [],
     ),
     RoleOption(
         "job_directory", "With slurm: a folder that all nodes share, for the job's output.", ""
@@ -238,6 +247,7 @@ class Job:
         iterations, warmup, cycles: as nccl-tests' -n, -w and -N.
         gpus_per_node: GPUs used on each node.
         launcher: local runs one process with all GPUs of this node, the others one process a GPU.
+        gpu_masks: the CPUs of each of these processes of a node; empty binds none.
     """
 
     binary_dir: str
@@ -250,6 +260,7 @@ class Job:
     cycles: int
     gpus_per_node: int
     launcher: Launcher
+    gpu_masks: Tuple[str, ...] = ()
 
     def check(self) -> None:
         """Refuse what cannot be run or would measure nothing.
@@ -288,11 +299,11 @@ class Job:
         ]
         if self.cycles > 1:
             test += ["-N", str(self.cycles)]
-        # NCCL itself binds each process near its GPU.
         return self.launcher.command(
             test,
             per_node=1 if alone else self.gpus_per_node,
             variables=variables,
+            placement=None if alone else bound(self.gpu_masks, self.gpus_per_node),
             gpus_per_node=self.gpus_per_node,
             name="trueup-nccl",
             limit_seconds=limit_seconds,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping
 
+from ...node.gpu_places import gpu_places
 from ...node.nccl_setup import SHARP_PLUGIN, Setup
 from ...node.system import catalog_of
 from ...options import for_module
 from ...plan import Asked, Now, Plan, Skipped
 from ...run import nodes as together
+from ...run.launcher import pmix
 from . import case as nccl
 
 
@@ -53,8 +55,19 @@ def completed(case: Mapping[str, Any], now: Now) -> Dict[str, Any]:
 
 def _gpus(asked: Asked) -> int:
     """GPUs used on each node."""
+    return asked.options["gpus_per_node"] or _attached(asked)
+
+
+def _attached(asked: Asked) -> int:
     in_catalog: int = catalog_of(asked.node).get("gpus") or 0
-    return asked.options["gpus_per_node"] or len(asked.node["gpus"] or []) or in_catalog
+    return len(asked.node["gpus"] or []) or in_catalog
+
+
+def _masks(asked: Asked) -> List[str]:
+    """The CPUs of each rank of a node: those beside its GPU, where the catalog has a layout."""
+    size, layouts = asked.node["vm_size"], asked.catalog("topologies.yml")
+    masks = [place.mask for place in gpu_places(size, _attached(asked), layouts)]
+    return masks[: _gpus(asked)]
 
 
 def _skipped(asked: Asked) -> List[Skipped]:
@@ -86,11 +99,12 @@ def _cases(asked: Asked, setup: Setup) -> List[Dict[str, Any]]:
             **for_module(nccl.OPTIONS, options),
             "operation": operation,
             "gpus_per_node": _gpus(asked),
+            "gpu_masks": _masks(asked) if launcher != "local" else [],
             "nodes": options["nodes"],
             "hosts": together.hosts(options["nodes"], asked.hostvars),
             "launcher": launcher,
             "launcher_path": f"{options['mpi_home']}/bin/mpirun" if launcher == "mpirun" else None,
-            "launcher_arguments": options["launcher_arguments"],
+            "launcher_arguments": pmix(launcher, options["launcher_arguments"]),
             "job_directory": options["job_directory"] or None,
             "job_options": options["job_options"],
             "variables": _variables(asked, setup),
