@@ -34,6 +34,10 @@ SETTINGS = program.Settings(
 )
 EXT4 = program.Signature("ext4", "11111111-2222-3333-4444-555555555555", "results")
 XFS = program.Signature("xfs", OUR_XFS)
+GENERATION = "aad744662213d5dc845e28f8d6b3657d"
+# This machine made the array, and has found it whole since it booted, or before.
+LOST = program.Marker(GENERATION, this_boot=True)
+LATE = program.Marker(GENERATION, this_boot=False)
 
 
 def settings(**changes: Any) -> Any:
@@ -46,9 +50,11 @@ def disk(number: int, **facts: Any) -> Any:
     )
 
 
-def member(number: int, *, of: int, uuid: str = "gen-1", **facts: Any) -> Any:
-    signature = program.Signature("linux_raid_member", uuid, "any:trueup-scratch")
-    return disk(number, signatures=(signature,), raid_devices=of, **facts)
+def member(number: int, *, of: int, uuid: str = GENERATION, **facts: Any) -> Any:
+    label, level = facts.pop("label", "any:trueup-scratch"), facts.pop("level", "raid0")
+    signature = program.Signature("linux_raid_member", uuid, label)
+    block = program.Superblock(uuid, label, level, of)
+    return disk(number, **{"signatures": (signature,), "superblock": block, **facts})
 
 
 def array(count: int, **facts: Any) -> Any:
@@ -154,11 +160,9 @@ def test_each_disk_with_something_on_it_is_named() -> None:
     assert [problem.split()[0] for problem in plan.problems] == ["/dev/nvme0n1", "/dev/nvme2n1"]
 
 
-def foreign(**facts: Any) -> tuple[Any, ...]:
-    signature = program.Signature("linux_raid_member", "azure", "node:128")
+def foreign() -> tuple[Any, ...]:
     return tuple(
-        disk(number, signatures=(signature,), raid_devices=2, holders=("md128",), busy=True)
-        for number in range(2)
+        member(number, of=2, label="node:128", holders=("md128",), busy=True) for number in range(2)
     )
 
 
@@ -178,8 +182,8 @@ def test_the_image_scripts_array_at_the_mount_point_is_refused_or_kept() -> None
     (problem,) = refused.problems
     assert problem == (
         "/mnt/resource_nvme is the mount point of the array /dev/md128 node:128 (raid0 of nvme0n1,"
-        " nvme1n1), which something else made. Set nvme_scratch_existing to keep to leave it as it"
-        " is."
+        " nvme1n1), which Azure's setup_nvme.sh made. Set nvme_scratch_existing to keep to leave it"
+        " as it is."
     )
     kept = decide(*foreign(), mounted="md128", with_settings=settings(existing="keep"), **where)
     assert (kept.state, kept.problems, kept.steps) == ("kept", (), ())
@@ -219,32 +223,120 @@ def test_our_array_is_assembled_and_an_unfinished_one_stopped_first() -> None:
     assert (plan.state, plan.stop) == ("assemble", ("md127",))
 
 
-@pytest.mark.parametrize(
-    "disks",
-    [
-        # One wiped; one gone; two generations; as many as it says, but not of one array.
-        [member(0, of=2), disk(1)],
-        [member(0, of=3), member(1, of=3)],
-        [member(0, of=2, uuid="gen-1"), member(1, of=2, uuid="gen-2")],
-        [member(0, of=3, uuid="gen-1"), member(1, of=2, uuid="gen-2"), disk(2)],
-    ],
-)
-def test_a_lost_array_of_ours_is_made_anew_over_all_disks(disks: list[Any]) -> None:
-    plan = decide(*disks)
+HALVES = [
+    # One wiped; one gone.
+    [member(0, of=2), disk(1)],
+    [member(0, of=3), member(1, of=3)],
+]
+
+
+@pytest.mark.parametrize("disks", HALVES)
+def test_an_array_that_lost_a_disk_in_this_boot_is_made_anew_over_all(disks: list[Any]) -> None:
+    plan = decide(*disks, marker=LOST)
     assert plan.state == "rebuild"
     assert plan.disks == tuple(d.name for d in disks)
     assert plan.forget == tuple(d.name for d in disks if d.signatures)
 
 
+@pytest.mark.parametrize("marker", [None, LATE, program.Marker("another", this_boot=True)])
+@pytest.mark.parametrize("disks", HALVES)
+def test_without_proof_a_part_of_an_array_is_left_alone(disks: list[Any], marker: Any) -> None:
+    plan = decide(*disks, marker=marker)
+    assert (plan.state, plan.forget, plan.stop) == ("refused", (), ())
+    assert ("a disk may be late" in plan.problems[0]) == (marker == LATE)
+
+
+@pytest.mark.parametrize(
+    "disks",
+    [
+        # Two generations; as many as it says, but not of one array.
+        [member(0, of=2), member(1, of=2, uuid="b" * 32)],
+        [member(0, of=3), member(1, of=2, uuid="b" * 32), disk(2)],
+    ],
+)
+def test_the_proof_is_of_one_array(disks: list[Any]) -> None:
+    assert decide(*disks, marker=LOST).state == "refused"
+
+
 def test_what_is_left_of_our_array_on_one_disk_becomes_a_single_file_system() -> None:
-    plan = decide(member(0, of=8))
+    plan = decide(member(0, of=8), marker=LOST)
     assert (plan.state, plan.device, plan.forget) == ("rebuild", "nvme0n1", ("nvme0n1",))
 
 
-def test_a_lost_array_that_is_still_mounted_is_refused() -> None:
-    broken = array(2, state="broken", device={"mounts": ("/mnt/resource_nvme",)})
-    plan = decide(member(0, of=2, holders=("md127",)), arrays=(broken,), mounted="md127")
-    assert "md127 has lost a member and is still mounted" in plan.problems[0]
+@pytest.mark.parametrize(
+    ("facts", "named"),
+    [
+        ({"mounts": ("/mnt/resource_nvme",)}, "md127 is mounted at /mnt/resource_nvme"),
+        ({"holders": ("dm-0",)}, "the device dm-0 is on md127"),
+        ({"writers": ("the program fio (process 7)",)}, "fio (process 7) writes to md127"),
+        ({"swap": True}, "md127 is swap"),
+    ],
+)
+def test_a_lost_array_in_use_is_refused(facts: dict[str, Any], named: str) -> None:
+    broken = array(2, state="broken", device=facts)
+    plan = decide(member(0, of=2, holders=("md127",)), arrays=(broken,), marker=LOST)
+    assert (plan.state, plan.stop) == ("refused", ())
+    assert named in plan.problems[0]
+
+
+@pytest.mark.parametrize("level", ["raid1", "raid5", "raid10", "linear"])
+def test_an_array_of_another_level_with_our_name_is_left_alone(level: str) -> None:
+    part = member(0, of=2, level=level)
+    plan = decide(part, marker=LOST)
+    assert (plan.state, plan.forget) == ("refused", ())
+    assert f"a superblock of the {level} any:trueup-scratch of 2" in plan.problems[0]
+    runs = array(2, level=level, state="active", members=("nvme0n1",))
+    held = dataclasses.replace(part, holders=("md127",))
+    assert decide(held, arrays=(runs,), marker=LOST).state == "refused"
+    # Its members are not among the disks that are chosen.
+    plan = decide(disk(0), disk(1, model=REMOTE), arrays=(runs,), marker=LOST)
+    assert (plan.state, plan.stop) == ("refused", ())
+    assert f"the array /dev/md127 any:trueup-scratch ({level} of nvme0n1)" in plan.problems[0]
+
+
+def test_a_whole_array_of_one_disk_is_assembled() -> None:
+    plan = decide(member(0, of=1), marker=LATE)
+    assert (plan.state, plan.forget, plan.array) == ("assemble", (), GENERATION)
+
+
+def test_a_late_disk_is_waited_for_also_where_fewer_are_allowed() -> None:
+    allowed = settings(expected_disks=8, fewer_disks_allowed=True)
+    seven = [member(number, of=8) for number in range(7)]
+    assert decide(*seven, with_settings=allowed, marker=LATE).state == "refused"
+    whole = decide(*seven, member(7, of=8), with_settings=allowed, marker=LATE)
+    assert (whole.state, whole.array) == ("assemble", GENERATION)
+
+
+@pytest.mark.parametrize(
+    ("facts", "named"),
+    [
+        ({"unexamined": "mdadm ended with status 2"}, "since mdadm ended with status 2"),
+        ({"superblock": program.Superblock("a", "host:data", "raid1", 2)}, "the raid1 host:data"),
+        ({"content": "content without a signature, at byte 512"}, "content without a signature"),
+        ({"writers": ("the program fio (process 7)",)}, "fio (process 7) that writes to it"),
+    ],
+)
+def test_a_disk_that_is_not_proven_blank_is_left_alone(facts: dict[str, Any], named: str) -> None:
+    for disks in ([disk(0, **facts)], [disk(0, **facts), member(1, of=2)]):
+        plan = decide(*disks, marker=LOST)
+        assert (plan.state, plan.forget) == ("refused", ())
+        assert named in plan.problems[0]
+
+
+def test_an_array_of_the_images_services_is_named() -> None:
+    plan = decide(member(0, of=1, label="node:azure-ephemeral-md"), marker=LOST)
+    assert "which azure-ephemeral-disk-setup made" in plan.problems[0]
+
+
+def test_each_state_of_the_table_has_a_name_of_its_own() -> None:
+    names = [row.state for row in program.TABLE]
+    assert len(set(names)) == len(names)
+
+
+def test_what_no_row_of_the_table_knows_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program, "TABLE", ())
+    plan = decide(disk(0))
+    assert (plan.state, plan.steps, len(plan.problems)) == ("refused", (), 1)
 
 
 def test_an_intact_file_system_is_not_given_up_for_a_disk_more() -> None:
@@ -257,7 +349,7 @@ def test_an_intact_file_system_is_not_given_up_for_a_disk_more() -> None:
 
 
 def test_a_lost_array_is_not_made_anew_over_somebodys_data() -> None:
-    plan = decide(member(0, of=2), disk(1, signatures=(EXT4,)))
+    plan = decide(member(0, of=2), disk(1, signatures=(EXT4,)), marker=LOST)
     assert (plan.state, plan.forget) == ("refused", ())
     assert "/dev/nvme1n1" in plan.problems[0]
 
@@ -266,16 +358,19 @@ def test_another_file_system_on_our_array_is_refused() -> None:
     theirs = array(2, device={"signatures": (EXT4,)})
     plan = decide(member(0, of=2), member(1, of=2), arrays=(theirs,))
     (problem,) = plan.problems
-    assert problem == (
-        "our array md127 has a signature of ext4 (results), which something else put there, or this"
-        " role for another mount point: set that back, or unmount it and `wipefs --all` it."
-    )
+    assert problem.startswith("our array md127 has a signature of ext4 (results), which something")
 
 
-def test_our_array_without_a_file_system_gets_one() -> None:
-    bare = array(2, device={"signatures": ()})
-    plan = decide(member(0, of=2), member(1, of=2), arrays=(bare,))
+def test_our_array_without_a_file_system_gets_one_where_it_is_proven_and_blank() -> None:
+    def decided(marker: Any, **facts: Any) -> Any:
+        bare = array(2, device={"signatures": (), **facts})
+        return decide(member(0, of=2), member(1, of=2), arrays=(bare,), marker=marker)
+
+    plan = decided(LATE)
     assert (plan.state, plan.device) == ("make", "md127")
+    assert decided(None).state == "refused"
+    assert decided(LATE, content="content without a signature, at byte 0").state == "refused"
+    assert decided(LATE, holders=("dm-0",)).state == "refused"
 
 
 # ---- reading ------------------------------------------------------------------------------------
@@ -286,13 +381,20 @@ def write(path: Path, text: str) -> None:
     path.write_text(text)
 
 
+def no_superblock(path: str) -> Exception:
+    """What mdadm 4.2 says of a disk without superblock."""
+    argv = ("mdadm", "--examine", "--export", path)
+    error: Exception = program.Ended(argv, 1, f"mdadm: No md superblock detected on {path}.")
+    return error
+
+
 class FakeMachine:
     """A tree of sysfs and procfs, and what wipefs and mdadm say of its devices."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self.wipefs: dict[str, str] = {}
-        self.mdadm: dict[str, str] = {}
+        self.mdadm: dict[str, str | Exception] = {}
         self.ran: list[tuple[str, ...]] = []
         write(root / "proc/self/mountinfo", "24 1 254:0 / / rw shared:1 - ext4 /dev/vda rw\n")
         write(root / "proc/swaps", "Filename\tType\tSize\tUsed\tPriority\n")
@@ -303,7 +405,9 @@ class FakeMachine:
         write(folder / "size", "2097152\n")
         write(folder / "dev", f"{number}\n")
         (folder / "holders").mkdir()
-        write(self.root / "dev" / name, "")
+        (self.root / "dev").mkdir(exist_ok=True)
+        with (self.root / "dev" / name).open("wb") as stream:
+            stream.truncate(2**30)
         return folder
 
     def run(self, *argv: str, check: bool = True) -> str:
@@ -311,7 +415,12 @@ class FakeMachine:
         if argv[0] == "wipefs":
             return self.wipefs.get(argv[-1], (DATA / "wipefs_blank.json").read_text())
         if argv[0] == "mdadm":
-            return self.mdadm.get(argv[-1], "")
+            said = self.mdadm.get(argv[-1])
+            if isinstance(said, Exception):
+                raise said
+            if said is None:
+                raise no_superblock(argv[-1])
+            return said
         message = f"unexpected command {argv}"
         raise AssertionError(message)
 
@@ -369,7 +478,114 @@ def test_signatures_are_read_from_wipefs(fake: FakeMachine) -> None:
             "linux_raid_member", "aad74466-2213-d5dc-845e-28f8d6b3657d", "any:trueup-scratch"
         ),
     )
-    assert found.raid_devices == 8
+    assert found.superblock == program.Superblock(GENERATION, "any:trueup-scratch", "raid0", 8)
+    assert decide(found, marker=LOST).forget == ("nvme0n1",)
+
+
+MDADM = ("mdadm", "--examine", "--export", "/dev/nvme0n1")
+
+
+@pytest.mark.parametrize(
+    ("said", "named"),
+    [
+        (program.Ended(MDADM, 1, "mdadm: cannot open /dev/nvme0n1: Device busy"), "Device busy"),
+        (program.Ended(MDADM, 2, "mdadm: No md superblock detected on /dev/nvme0n1."), "status 2"),
+        (program.Ended(MDADM, 1, "mdadm: No md superblock detected on /dev/nvme1n1."), "nvme1n1"),
+        (program.Ended(MDADM, 1, ""), "status 1"),
+        (program.Missing("mdadm is not installed"), "mdadm is not installed"),
+        (program.Failed("mdadm: timed out"), "timed out"),
+        ("", "what cannot be read"),
+        ("MD_LEVEL=raid0\nMD_DEVICES=many\nMD_UUID=aa\n", "what cannot be read"),
+        ("MD_DEVICES=2\nMD_UUID=aa\n", "what cannot be read"),
+    ],
+)
+def test_whatever_mdadm_does_not_tell_is_no_permission(
+    fake: FakeMachine, said: Any, named: str
+) -> None:
+    fake.disk("nvme0n1")
+    fake.mdadm["/dev/nvme0n1"] = said
+    for signatures in ("wipefs_member.json", "wipefs_blank.json"):
+        fake.wipefs["/dev/nvme0n1"] = (DATA / signatures).read_text()
+        plan = program.decide(SETTINGS, dataclasses.replace(fake.read(), marker=LOST))
+        assert (plan.state, plan.forget) == ("refused", ())
+        assert named in plan.problems[0]
+
+
+def test_a_look_before_mdadm_is_installed_needs_none(fake: FakeMachine) -> None:
+    fake.disk("nvme0n1")
+    fake.mdadm["/dev/nvme0n1"] = program.Missing("mdadm is not installed")
+    seen = program.read_machine(SETTINGS, fake.run, str(fake.root), needs_mdadm=False)
+    assert program.decide(SETTINGS, seen).state == "make"
+
+
+@pytest.mark.parametrize("at", [0, 4095, 2**20 - 1, 2**30 - 2**20, 2**30 - 1])
+def test_a_byte_of_content_without_signature_is_found(fake: FakeMachine, at: int) -> None:
+    fake.disk("nvme0n1")
+    with (fake.root / "dev/nvme0n1").open("r+b") as stream:
+        stream.seek(at)
+        stream.write(b"x")
+    (found,) = fake.read().disks
+    assert found.content == f"content without a signature, at byte {at}"
+
+
+def test_content_in_the_midst_of_a_disk_is_found(fake: FakeMachine) -> None:
+    fake.disk("nvme0n1")
+    with (fake.root / "dev/nvme0n1").open("r+b") as stream:
+        stream.seek(2**29)
+        stream.write(b"x" * 2**22)
+    assert fake.read().disks[0].content.startswith("content without a signature, at byte 53")
+
+
+def test_a_disk_that_cannot_be_read_is_not_blank(fake: FakeMachine) -> None:
+    fake.disk("nvme0n1")
+    (fake.root / "dev/nvme0n1").write_bytes(bytes(4096))
+    assert decide(*fake.read().disks).state == "refused"
+    (fake.root / "dev/nvme0n1").unlink()
+    assert "cannot be read" in decide(*fake.read().disks).problems[0]
+
+
+def test_who_writes_to_a_disk_is_found(fake: FakeMachine) -> None:
+    fake.disk("nvme0n1")
+    for number, target in enumerate(("/tmp/file", "/dev/nvme0n1", "/dev/null")):
+        write(fake.root / f"proc/{number}/comm", "fio\n")
+        (fake.root / f"proc/{number}/fd").mkdir()
+        (fake.root / f"proc/{number}/fd/3").symlink_to(target)
+    (fake.root / "proc/77").mkdir()  # has ended meanwhile
+    (found,) = fake.read().disks
+    assert found.writers == ("the program fio (process 1)",)
+    assert decide(found).state == "refused"
+
+
+def test_files_of_a_process_that_cannot_be_seen_are_no_permission(fake: FakeMachine) -> None:
+    fake.disk("nvme0n1")
+    write(fake.root / "proc/7/fd", "no folder")
+    assert "process 7" in decide(*fake.read().disks).problems[0]
+
+
+def test_a_loop_device_over_a_disk_is_found(fake: FakeMachine) -> None:
+    fake.disk("nvme0n1")
+    write(fake.root / "sys/block/loop3/loop/backing_file", "/dev/nvme0n1\n")
+    assert fake.read().disks[0].writers == ("the loop device loop3",)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ('{"array": "a", "machine": "vm-1", "boot": "b-1"}', program.Marker("a", this_boot=True)),
+        ('{"array": "a", "machine": "vm-1", "boot": "b-0"}', program.Marker("a", this_boot=False)),
+        ('{"array": "a", "machine": "vm-2", "boot": "b-1"}', None),
+        ('{"array": "", "machine": "vm-1", "boot": "b-1"}', None),
+        ('{"array": ["a"], "machine": "vm-1", "boot": "b-1"}', None),
+        ('{"array": "a", "machine"', None),
+        ("[]", None),
+        ("", None),
+    ],
+)
+def test_the_marker_is_of_this_machine_and_boot(fake: FakeMachine, text: str, found: Any) -> None:
+    write(fake.root / "sys/class/dmi/id/product_uuid", "vm-1\n")
+    write(fake.root / "proc/sys/kernel/random/boot_id", "b-1\n")
+    write(fake.root / program.MARKER, text)
+    assert fake.read().marker == found
 
 
 def test_an_array_is_read_with_its_label_and_members(fake: FakeMachine) -> None:
@@ -421,13 +637,14 @@ def test_a_disk_is_formatted_without_force(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_an_array_is_made_by_name_for_any_host_and_without_run(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(program, "_permit", lambda *_: None)
-    made = program.Machine((), (array(2, device={"name": "md126"}),))
+    made = program.Machine((), (array(2, device={"name": "md126"}, uuid=GENERATION),))
     monkeypatch.setattr(program, "read_machine", lambda *_: made)
+    monkeypatch.setattr(program, "ROOT", str(tmp_path))
     run = Recorder()
-    program.apply(SETTINGS, decide(member(0, of=2), disk(1)), run)
+    program.apply(SETTINGS, decide(member(0, of=2), disk(1), marker=LOST), run)
     assert run.ran[0] == ("wipefs", "--all", "/dev/nvme0n1")
     assert run.ran[1] == (
         "mdadm", "--create", "/dev/md/trueup-scratch", "--name=trueup-scratch", "--homehost=any",
@@ -435,6 +652,7 @@ def test_an_array_is_made_by_name_for_any_host_and_without_run(
         "/dev/nvme1n1",
     )  # fmt: skip
     assert run.ran[2] == ("mkfs.xfs", "-f", "-q", "-m", f"uuid={OUR_XFS}", "/dev/md126")
+    assert json.loads((tmp_path / program.MARKER).read_text())["array"] == GENERATION
 
 
 def test_nothing_runs_for_a_refusal_or_what_is_ready() -> None:
@@ -474,7 +692,7 @@ def given(**changes: Any) -> str:
 @pytest.fixture
 def no_devices(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(program, "LOCK", str(tmp_path / "lock"))
-    monkeypatch.setattr(program, "read_machine", lambda *_: program.Machine(()))
+    monkeypatch.setattr(program, "read_machine", lambda *_, **__: program.Machine(()))
     monkeypatch.setattr(program, "run_command", Recorder())
 
 
