@@ -23,7 +23,8 @@ options:
     default: {}
   settle_seconds:
     description:
-      - How long to wait for units that are starting.
+      - How long to wait for units that are neither active nor failed. One that is inactive is
+        waited for where it is expected, since it may be started by another at boot.
     type: int
     default: 30
   sysfs_root:
@@ -170,13 +171,13 @@ def _fabric_manager(module: AnsibleModule) -> str | None:
     return nvidia_driver.parse_fabric_manager(answer.output + answer.complaint)
 
 
-def _units(module: AnsibleModule, settle_seconds: int) -> dict[str, str]:
-    """The units' states, once none is starting."""
+def _units(module: AnsibleModule, settle_seconds: int, expected: dict[str, Any]) -> dict[str, str]:
+    """The units' states, once they have settled."""
     end = time.monotonic() + settle_seconds
     argv = ["systemctl", "show", "--property=Id,LoadState,ActiveState", *nvidia_driver.UNITS]
     while True:
         units = nvidia_driver.parse_units(tools.ask(module, argv).output)
-        if "activating" not in units.values() or time.monotonic() > end:
+        if not nvidia_driver.unsettled(units, expected) or time.monotonic() > end:
             return units
         time.sleep(1)
 
@@ -252,7 +253,7 @@ def main() -> None:
     try:
         # The units first: persistence mode is what one of them sets. What is loaded last: units
         # that are still starting, and nvidia-smi, load modules.
-        units = _units(module, wanted["settle_seconds"])
+        units = _units(module, wanted["settle_seconds"], wanted["expected"])
         driver, fabric_manager = _driver(module), _fabric_manager(module)
         found = dataclasses.replace(
             nvidia_driver.read_found(wanted["sysfs_root"], wanted["procfs_root"]),

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from role_plans import ND, asked, families_of, node
-from trueup.node.gpu_driver import plan
+from trueup.node.gpu_driver import in_use, plan, unit_states
 
 REPOSITORIES = {"ubuntu-22.04": "ubuntu2204", "ubuntu-24.04": "ubuntu2404", "almalinux-9": "rhel9"}
 DCGM = [
@@ -38,7 +38,9 @@ def test_what_a_family_gets_on_each_system(family: str, system: str) -> None:
     names = [pin["name"] for pin in result["pins"]]
     manager = ["nvidia-fabricmanager"] if nvswitch else []
     assert names[-len(DCGM) - len(manager) :] == [*manager, *DCGM]
-    assert result["units"] == [*manager, "nvidia-persistenced", "nvidia-dcgm"]
+    units = [unit["name"] for unit in result["units"]]
+    assert units == [*manager, "nvidia-persistenced", "nvidia-dcgm"]
+    assert [unit["enabled"] for unit in result["units"]] == [True] * len(units)
     assert result["modules"] == (["nvidia_peermem"] if nvswitch else [])
     assert REPOSITORIES[system] in result["repository"]["url"]
     assert result["repository"]["key_url"].startswith(result["repository"]["url"])
@@ -173,3 +175,72 @@ def test_space_that_is_unknown_or_not_needed_is_not_judged() -> None:
     assert refused(node("ndv4", free_bytes={})) == []
     there = [{"name": "NVIDIA A100", "pci": "0001:00:00.0", "memory_bytes": 1}]
     assert refused(node("ndv4", gpus=there, free_bytes={"/": 1, "/var": 1})) == []
+
+
+PERSISTENCE = "/etc/systemd/system/nvidia-persistenced.service.d/trueup.conf"
+
+
+def test_an_image_that_disables_the_fabric_manager_at_shutdown_keeps_it_so() -> None:
+    """azhpc-images@8e9d055: another service of the image starts it at each boot."""
+    image = node("ndv4", hpc_image={"NVIDIA": "580.173.02"})
+    planned = plan(asked("gpu_driver", image))
+    assert planned.refused == []
+    units = {unit["name"]: unit.get("enabled") for unit in planned.values["units"]}
+    assert units == {
+        "nvidia-fabricmanager": None,
+        "nvidia-persistenced": True,
+        "nvidia-dcgm": True,
+    }
+
+
+IDLE: dict[str, Any] = {"rc": 0, "stdout": ""}
+BUSY = {"rc": 0, "stdout": "4711"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "replaced", "answer", "restarted", "waiting"),
+    [
+        ([], False, {"skipped": True}, [], []),
+        (["/etc/modprobe.d/trueup-gpu-driver.conf"], False, IDLE, [], []),
+        ([PERSISTENCE], False, IDLE, ["nvidia-persistenced"], []),
+        ([PERSISTENCE], False, BUSY, [], ["nvidia-persistenced"]),
+        ([], True, IDLE, ["nvidia-fabricmanager", "nvidia-persistenced", "nvidia-dcgm"], []),
+        ([], True, BUSY, [], ["nvidia-fabricmanager", "nvidia-persistenced", "nvidia-dcgm"]),
+    ],
+)
+def test_only_a_unit_of_which_something_changed_is_restarted_and_not_under_a_job(
+    changed: list[str],
+    replaced: bool,
+    answer: dict[str, Any],
+    restarted: list[str],
+    waiting: list[str],
+) -> None:
+    states = unit_states(values("ndv4")["units"], changed, answer, replaced=replaced)
+    assert [unit["name"] for unit in states if unit["state"] == "restarted"] == restarted
+    assert {unit["state"] for unit in states} <= {"started", "restarted"}
+    assert [unit["name"] for unit in states if "not_restarted" in unit] == waiting
+    if waiting:
+        assert "process 4711" in states[-2]["not_restarted"]
+
+
+NO_DRIVER = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver."
+MISMATCH = "Failed to initialize NVML: Driver/library version mismatch"
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ({}, ""),
+        ({"skipped": True, "changed": False}, ""),
+        ({"rc": 2, "stdout": "", "stderr": "", "msg": "Error executing command."}, ""),
+        ({"rc": 2, "stdout": "Invalid option"}, "unknown, as nvidia-smi failed with status 2"),
+        ({"rc": 9, "stdout": NO_DRIVER}, ""),
+        ({"rc": 0, "stdout": ""}, ""),
+        ({"rc": 0, "stdout": "4711\n12\n12"}, "process 12, 4711"),
+        # Jobs go on under packages that were replaced, and NVML cannot count them.
+        ({"rc": 18, "stdout": MISMATCH}, "unknown, as nvidia-smi failed with status 18"),
+        ({"rc": 0, "stdout": "[N/A]"}, "a process that nvidia-smi calls [N/A]"),
+    ],
+)
+def test_who_computes(answer: dict[str, Any], said: str) -> None:
+    assert in_use(answer) == said

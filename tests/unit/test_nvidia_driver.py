@@ -17,6 +17,7 @@ from trueup.node.nvidia_driver import (
     parse_fabric_manager,
     parse_units,
     read_found,
+    unsettled,
 )
 
 VERSION = "580.173.02"
@@ -239,3 +240,21 @@ def test_units_without_those_that_are_not_installed() -> None:
         "Id=nvidia-persistenced.service\nLoadState=not-found\nActiveState=inactive\n"
     )
     assert parse_units(text) == {"nvidia-fabricmanager.service": "failed"}
+
+
+@pytest.mark.parametrize(
+    ("state", "of_expected", "of_others"),
+    [
+        ("active", 0, 0),
+        ("failed", 0, 0),
+        ("activating", 1, 1),
+        ("reloading", 1, 1),
+        ("deactivating", 1, 1),
+        ("unknown", 1, 1),
+        ("inactive", 1, 0),
+    ],
+)
+def test_what_is_waited_for(state: str, of_expected: int, of_others: int) -> None:
+    units = {"nvidia-fabricmanager.service": state}
+    assert len(unsettled(units, {"fabric_manager": True})) == of_expected
+    assert len(unsettled(units, {"dcgm": True})) == of_others

@@ -5,7 +5,9 @@ What the driver of a node is, and what disagrees in it, is read in ``nvidia_driv
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping
+import errno
+import re
+from typing import Any, Collection, Dict, List, Mapping
 
 from ..plan import Asked, Plan, Skipped, sentences
 from .system import catalog_of, headers, in_image, release, short_of
@@ -29,6 +31,9 @@ _OPENIBD = """\
 [Service]
 ExecStartPost=-/sbin/modprobe nvidia-peermem
 """
+_PERSISTENCE_FILE = "/etc/systemd/system/nvidia-persistenced.service.d/trueup.conf"
+# What nvidia-smi says where no driver runs, so that nothing can compute.
+_NO_DRIVER = r"couldn't communicate with the NVIDIA driver|No devices were found"
 # From this branch on the fabric manager's package has no branch in its name (azhpc-images
 # install_nvidia_fabric_manager.sh).
 _UNBRANCHED = 580
@@ -42,7 +47,8 @@ def plan(asked: Asked) -> Plan:
 
     Values: ``kept`` (an image's driver is verified and not installed), ``build_packages``,
     ``repository`` and ``pins`` as the role vendor_packages takes them, ``files`` as config_files
-    takes them, ``modules`` to load now, ``units`` to start, ``expected`` as gpu_facts takes it.
+    takes them, ``modules`` to load now, ``units`` as unit_states takes them, ``expected`` as
+    gpu_facts takes it.
     """
     node = asked.node
     kept = asked.options["from_image"] == "keep" and bool(in_image(node, "NVIDIA"))
@@ -66,10 +72,7 @@ def plan(asked: Asked) -> Plan:
             "pins": [] if kept else _pins(asked, platform, wanted, nvswitch=nvswitch),
             "files": _files(asked, modules),
             "modules": [] if node["container"] else modules,
-            "units": [
-                *(["nvidia-fabricmanager"] if nvswitch else []),
-                *("nvidia-persistenced", "nvidia-dcgm"),
-            ],
+            "units": _units(node, nvswitch=nvswitch),
             "expected": {
                 "driver_version": wanted,
                 "gpus": node["gpu_count_expected"] or 0,
@@ -81,6 +84,71 @@ def plan(asked: Asked) -> Plan:
             },
         }
     )
+
+
+def _units(node: Mapping[str, Any], *, nvswitch: bool) -> List[Dict[str, Any]]:
+    """NVIDIA's units: ``name``, the ``files`` of ours that each reads at its start, and ``enabled``
+    where it must be.
+
+    Azure's HPC images disable the fabric manager at each shutdown, and another service of theirs
+    starts it at boot (azhpc-images@8e9d055, setup_sku_customizations.sh).
+    """
+    manager: Dict[str, Any] = {"name": "nvidia-fabricmanager", "files": []}
+    if node["hpc_image"] is None:
+        manager["enabled"] = True
+    persistence = {"name": "nvidia-persistenced", "files": [_PERSISTENCE_FILE], "enabled": True}
+    dcgm = {"name": "nvidia-dcgm", "files": [], "enabled": True}
+    return [*([manager] if nvswitch else []), persistence, dcgm]
+
+
+def in_use(answer: Mapping[str, Any]) -> str:
+    """Who uses the GPUs, by what ``nvidia-smi --query-compute-apps=pid`` answered; empty where
+    nobody does. An answer that is not understood is not taken for nobody.
+
+    Args:
+        answer: ``rc``, ``stdout`` and ``stderr``; empty where nobody asked.
+    """
+    said = str(answer.get("stdout") or "").strip()
+    if answer.get("rc") == 0:
+        pids = re.findall(r"^[0-9]+$", said, re.MULTILINE)
+        if pids:
+            return f"process {', '.join(sorted(set(pids), key=int))}"
+        return f"a process that nvidia-smi calls {said.splitlines()[0][:80]}" if said else ""
+    text = f"{said} {answer.get('stderr') or ''}".strip()
+    # A command that is not there has the error's number for its status, and prints nothing.
+    if "rc" not in answer or (answer["rc"] == errno.ENOENT and not text):
+        return ""
+    if re.search(_NO_DRIVER, text):
+        return ""
+    return f"unknown, as nvidia-smi failed with status {answer['rc']}"
+
+
+def unit_states(
+    units: List[Mapping[str, Any]],
+    changed: Collection[str],
+    answer: Mapping[str, Any],
+    *,
+    replaced: bool,
+) -> List[Dict[str, Any]]:
+    """What each unit is brought to: started, and restarted where a file of its own or its package
+    has changed. Never restarted under a process that computes, which that would end: then
+    ``not_restarted`` says why, and what has changed holds from the next boot on.
+
+    Args:
+        units: the plan's.
+        changed: paths that were written.
+        answer: as in_use takes it.
+        replaced: whether packages were.
+    """
+    used = in_use(answer)
+    states: List[Dict[str, Any]] = []
+    for unit in units:
+        outdated = replaced or any(path in changed for path in unit["files"])
+        state = {**unit, "state": "restarted" if outdated and not used else "started"}
+        if outdated and used:
+            state["not_restarted"] = f"the GPUs are in use ({used}): what changed waits for a boot"
+        states.append(state)
+    return states
 
 
 def _modules(asked: Asked) -> List[str]:
@@ -145,7 +213,7 @@ def _files(asked: Asked, modules: List[str]) -> List[Dict[str, str]]:
     profiling = "options nvidia NVreg_RestrictProfilingToAdminUsers=0\n" if for_all else ""
     contents = {
         "/etc/modprobe.d/trueup-gpu-driver.conf": _MODPROBE + profiling,
-        "/etc/systemd/system/nvidia-persistenced.service.d/trueup.conf": _PERSISTENCE,
+        _PERSISTENCE_FILE: _PERSISTENCE,
     }
     if modules:
         contents["/etc/modules-load.d/trueup-gpu-driver.conf"] = "\n".join([*modules, ""])

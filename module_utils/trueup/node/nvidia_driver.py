@@ -139,6 +139,22 @@ def parse_units(text: str) -> Dict[str, str]:
     return units
 
 
+def unsettled(units: Mapping[str, str], expected: Mapping[str, Any]) -> List[str]:
+    """The units that may yet change: neither active nor failed. An inactive one only counts where
+    it is ``expected`` (as find_problems takes it): it is started in a moment, or by another unit.
+    """
+    wanted = {
+        unit
+        for unit, name in zip(UNITS, ("fabric_manager", "persistence", "dcgm"))
+        if expected.get(name)
+    }
+    return [
+        unit
+        for unit, state in units.items()
+        if state not in ("active", "failed") and (state != "inactive" or unit in wanted)
+    ]
+
+
 def find_problems(found: Found, expected: Mapping[str, Any]) -> List[Dict[str, Any]]:
     """What disagrees: ``name``, ``message`` and whether a ``reboot`` mends it.
 
