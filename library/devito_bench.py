@@ -56,6 +56,7 @@ import os
 
 from ansible.module_utils.trueup.benchmarks.devito import case as devito
 from ansible.module_utils.trueup.benchmarks.devito.output import parse_devito
+from ansible.module_utils.trueup.node import mpi
 from ansible.module_utils.trueup.node.affinity import plan
 from ansible.module_utils.trueup.node.memory import available_memory_bytes
 from ansible.module_utils.trueup.node.topology import read_topology
@@ -68,7 +69,7 @@ def measure(bench: Bench) -> None:
     problem = devito.Problem.parse(
         **{key: given[key] for key in ("model", "shape", "space_order", "tn_ms", "nbl")}
     )
-    launcher = Launcher.asked(given)
+    launcher = Launcher.asked(given, mpi.of(given["node"]))
     nodes = launcher.node_count
     placement = plan(
         read_topology(allowed=os.sched_getaffinity(0)),

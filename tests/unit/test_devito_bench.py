@@ -99,6 +99,20 @@ def test_ranks_are_started_by_mpirun_and_bound_by_plan(run_module: Any) -> None:
     assert record["case"].endswith("tn200-r2t1-numa-full")
 
 
+def test_an_mpi_that_is_on_no_path_is_in_the_record(run_module: Any) -> None:
+    home = "/opt/hpcx-v2.25.1-x"
+    variables = {"OPAL_PREFIX": f"{home}/ompi", "LD_LIBRARY_PATH": f"{home}/ompi/lib"}
+    found = {"path": f"{home}/ompi/bin/mpirun", "kind": "hpcx", "version": "4.1.9"}
+    node = {"mpi": {**found, "environment": variables}}
+    text = driver_output("driver_mpi.log").replace('"cpus": ["0", "1"]', '"cpus": ["0", "2"]')
+    run = FakeRun(stdout=text)
+    record = run_module(run, ranks=2, binding="numa", mpi_mode="full", node=node)["record"]
+    assert record["outcome"] == "ok"
+    assert run.calls[0]["argv"][0] == record["command"][0] == found["path"]
+    assert record["environment"].items() >= variables.items()
+    assert run.calls[0]["environment"] == record["environment"]
+
+
 OVER = {
     "shape": "64x64x64",
     "tn_ms": 50,

@@ -151,6 +151,31 @@ def test_without_mpirun_layouts_have_one_rank() -> None:
     assert "requirements-mpi.txt" not in made.values["requirements"]
 
 
+def test_an_mpi_that_is_on_no_path_starts_ranks_and_builds_mpi4py() -> None:
+    home = "/opt/hpcx-v2.25.1-x/ompi"
+    found = {
+        "path": f"{home}/bin/mpirun",
+        "kind": "hpcx",
+        "version": "4.1.9",
+        "environment": {"OPAL_PREFIX": home},
+    }
+    made = plan(asked(node={"programs": {"gcc": "/x", "mpirun": None}, "mpi": found}))
+    assert [case["ranks"] for case in made.cases or []] == [1, 4]
+    assert made.values["requirements"][-1] == "requirements-mpi.txt"
+    assert made.values["building"] == {"OPAL_PREFIX": home, "MPICC": f"{home}/bin/mpicc"}
+    assert made.skipped == []
+    # One on PATH is built with as ever; without any there is nothing to build.
+    for mpirun in ("/usr/bin/mpirun", None):
+        before = plan(asked(node={"programs": {"gcc": "/x", "mpirun": mpirun}}))
+        assert before.values["building"] == {}
+
+
+def test_an_mpi_that_is_wanted_and_not_there_is_the_reason() -> None:
+    said = "MPI: trueup_mpi is 'hpcx', and this node has no MPI: give one"
+    node = {"programs": {"gcc": "/x", "mpirun": "/x"}, "mpi": None, "warnings": [said]}
+    assert [one.why for one in plan(asked(node=node)).skipped] == [said.removeprefix("MPI: ")]
+
+
 @pytest.mark.parametrize(
     ("nodes", "counts", "swept"),
     [

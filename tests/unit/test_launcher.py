@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_affinity import topologies
 from trueup.errors import BadInput
+from trueup.node import mpi
 from trueup.node.affinity import BINDINGS, Placement, plan, srun_cpu_bind
 from trueup.node.topology import Topology, parse_cpu_list, parse_cpu_mask
 from trueup.run import launcher as launchers
@@ -372,6 +373,79 @@ def test_what_cannot_start_anything_is_refused(given: dict[str, Any], message: s
 )
 def test_what_can_is_not(given: dict[str, Any]) -> None:
     assert asked(**given).nodes == tuple(given["nodes"])
+
+
+HPCX = mpi.Mpi(
+    "/opt/hpcx-v2/ompi/bin/mpirun", "hpcx", "4.1.9", {"OPAL_PREFIX": "/h", "LD_LIBRARY_PATH": "/l"}
+)
+
+
+@pytest.mark.parametrize("kind", launchers.LAUNCHERS)
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_an_mpi_on_path_changes_nothing(kind: str, ranks: int) -> None:
+    nodes = () if kind == "local" else TWO
+    without, on_path = (
+        Launcher(kind, nodes, directory="/shared/jobs", mpi=which)
+        for which in (None, mpi.Mpi("/usr/bin/mpirun", "openmpi", "4.1.4"))
+    )
+    how: dict[str, Any] = {"per_node": ranks, "variables": {"A": "b"}}
+    assert on_path.command(PROGRAM, **how) == without.command(PROGRAM, **how)
+    assert on_path.variables(ranks) == without.variables(ranks)
+
+
+def test_an_mpi_that_is_on_no_path_is_called_by_its_own_and_ranks_get_its_variables() -> None:
+    how: dict[str, Any] = {"per_node": 2, "variables": {"A": "b"}}
+    local, over, job = (
+        Launcher(kind, nodes, directory="/shared/jobs", mpi=HPCX)
+        for kind, nodes in (("local", ()), ("mpirun", TWO), ("slurm", TWO))
+    )
+    assert local.command(PROGRAM, **how)[:3] == [HPCX.path, "--bind-to", "none"]
+    assert over.command(PROGRAM, **how) == [
+        *(HPCX.path, "-np", "4", "--map-by", "ppr:2:node", "--bind-to", "none"),
+        *("--host", "node-1:2,node-2:2", "-x", "A", "-x", "LD_LIBRARY_PATH", "-x", "OPAL_PREFIX"),
+        *PROGRAM,
+    ]
+    assert job.command(PROGRAM, **how) == SLURM.command(PROGRAM, **how)
+    # A program of one rank loads its library too.
+    assert local.command(PROGRAM, per_node=1, variables={}) == PROGRAM
+    for launcher, ranks in ((local, 1), (local, 2), (over, 4), (job, 4)):
+        assert launcher.variables(ranks).items() >= HPCX.environment.items()
+    assert local.variables(1) == job.variables(4) == HPCX.environment
+
+
+@pytest.mark.parametrize("kind", ["intel", "mvapich"])
+def test_mpirun_of_hydra_has_options_of_its_own(kind: str) -> None:
+    which = mpi.Mpi("/opt/it/bin/mpirun", kind, environment={"LD_LIBRARY_PATH": "/l"})
+    over = Launcher("mpirun", TWO, arguments=("-v",), mpi=which)
+    assert over.command(PROGRAM, per_node=2, variables={"A": "b"}) == [
+        *("/opt/it/bin/mpirun", "-np", "4", "-ppn", "2", "-hosts", "node-1,node-2"),
+        *("-genvlist", "A,LD_LIBRARY_PATH", "-v", *PROGRAM),
+    ]
+    alone = Launcher(mpi=which).command(PROGRAM, per_node=2, variables={})
+    assert alone[1:-3] == ["-np", "2", "-ppn", "2", "-genvlist", "LD_LIBRARY_PATH"]
+
+
+@pytest.mark.parametrize(
+    ("given", "taken"),
+    [
+        ({}, True),
+        ({"launcher_path": HPCX.path}, True),
+        ({"launcher_path": "/site/bin/mpirun"}, False),
+        ({"launcher": "mpirun", "launcher_path": "/site/bin/mpirun"}, False),
+        (
+            {
+                "launcher": "slurm",
+                "nodes": ["node-1"],
+                "launcher_path": "/site/slurm/bin",
+                "job_directory": "/shared",
+            },
+            True,
+        ),
+    ],
+)
+def test_another_mpirun_has_no_variables_of_this_one(given: dict[str, Any], taken: bool) -> None:
+    defaults = {one.name: one.default for one in LAUNCHER}
+    assert Launcher.asked({**defaults, **given}, HPCX).mpi == (HPCX if taken else None)
 
 
 @pytest.mark.parametrize(

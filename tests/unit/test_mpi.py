@@ -4,16 +4,17 @@ their version and no more)."""
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
-from typing import TYPE_CHECKING, Any
+import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 from role_plans import node
 from trueup.node import mpi
 from trueup.node.mpi import Mpi
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from trueup.run.launcher import Launcher
 
 OPEN_MPI = "mpirun (Open MPI) 4.1.9a1\n\nReport bugs to http://www.open-mpi.org/community/help/"
 # Folders of an image (azhpc-images@8e9d055) and where each has its mpirun.
@@ -239,3 +240,47 @@ def test_of_a_stand_in_that_wants_its_prefix(tmp_path: Path) -> None:
         env={**os.environ, **first.environment},
     )
     assert (bare.returncode, first.saying(told.stdout).version) == (1, "4.1.9")
+
+
+# One rank: its number, how many there are, and which libmpi it runs.
+RANK = """
+import ctypes, os
+library = ctypes.CDLL("libmpi.so.40")
+world = ctypes.addressof(ctypes.c_char.in_dll(library, "ompi_mpi_comm_world"))
+answers = []
+library.MPI_Init(None, None)
+for ask in (library.MPI_Comm_rank, library.MPI_Comm_size):
+    number = ctypes.c_int()
+    ask(ctypes.c_void_p(world), ctypes.byref(number))
+    answers.append(number.value)
+library.MPI_Finalize()
+paths = {line.split()[-1] for line in open("/proc/self/maps") if "/libmpi.so" in line}
+os.write(1, (" ".join(map(str, [*answers, *paths])) + "\\n").encode())
+"""
+
+
+@pytest.mark.skipif(not Path("/usr/bin/orterun").exists(), reason="no Open MPI of Debian here")
+def test_two_ranks_really_run_with_an_mpi_laid_out_as_hpcx(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """This machine's own Open MPI, copied: its libraries, its components and its help texts."""
+    ompi = tmp_path / "opt" / HPCX.format("ubuntu22.04") / "ompi"
+    system = Path("/usr/lib/x86_64-linux-gnu")
+    (ompi / "bin").mkdir(parents=True)
+    shutil.copy("/usr/bin/orterun", ompi / "bin" / "mpirun")
+    shutil.copy("/usr/bin/orted", ompi / "bin" / "orted")
+    shutil.copytree(system / "openmpi" / "lib", ompi / "lib" / system.name / "openmpi" / "lib")
+    shutil.copytree("/usr/share/openmpi", ompi / "share" / "openmpi")
+    for name in ("libmpi", "libopen-rte", "libopen-pal"):
+        shutil.copy((system / f"{name}.so.40").resolve(), ompi / "lib" / f"{name}.so.40")
+    monkeypatch.setenv("PATH", "/usr/sbin:/sbin:/bin")
+    monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
+    (chosen,) = mpi.choose(found(tmp_path))
+    node_of_mpi = {"mpi": mpi.fact(chosen, devices=[], has_gpu=True, rdma_expected=0)}
+    launcher = Launcher(mpi=mpi.of(node_of_mpi), arguments=("--oversubscribe",))
+    argv = launcher.command([sys.executable, "-c", RANK], per_node=2, variables={})
+    assert argv[0] == str(ompi / "bin" / "mpirun")
+    done = launcher.run(argv, timeout_seconds=60, environment=launcher.variables(2))
+    assert (done.returncode, done.stderr) == (0, "")
+    library = ompi / "lib" / "libmpi.so.40"
+    assert sorted(done.stdout.splitlines()) == [f"{rank} 2 {library}" for rank in range(2)]

@@ -20,14 +20,17 @@ if TYPE_CHECKING:
 # Those that are found by their folders, the preferred first. hpcx-pmix is HPC-X's Open MPI built
 # again with the image's PMIx, which Slurm's --mpi=pmix wants.
 KINDS = ("hpcx", "hpcx-pmix", "openmpi", "intel", "mvapich")
-# Ranks are started with Open MPI's options: the others are taken only where the user names them.
-_OPEN_MPI = KINDS[:3]
+# These know the options that mpirun has been given so far; the others, which MPICH's starter runs,
+# are taken only where the user names them.
+_OPEN_MPI, _HYDRA = KINDS[:3], KINDS[3:]
 # What `mpirun --version` names.
 _NAMED = (("Open MPI", "openmpi"), ("Intel(R) MPI", "intel"), ("HYDRA", "mpich"))
 _NUMBER = re.compile(r"\d+(?:\.\d+)+")
 # HPC-X's folders of libraries behind Open MPI's own, in its module's order. NCCL's plugins, which
 # the module has too, are the role nccl's.
 _HPCX_LIBRARIES = ("sharp/lib", "hcoll/lib", "ucc/lib", "ucc/lib/ucc", "ucx/lib", "ucx/lib/ucx")
+# MVAPICH would bind ranks anew, by variables that 4 calls otherwise than 2.
+_UNBOUND = {"MV2_ENABLE_AFFINITY": "0", "MVP_ENABLE_AFFINITY": "0"}
 _PERSISTENT = re.compile(r"mlx5_ib\d+")
 
 # With GPUs NCCL does the collectives (AzNHC's all-reduce, coll_hcoll_enable 0).
@@ -58,6 +61,11 @@ class Mpi:
     def program(self) -> str:
         """How it is called: by its name where it is on PATH."""
         return self.path if self.environment else "mpirun"
+
+    @property
+    def by_hydra(self) -> bool:
+        """Whether its mpirun takes the options of MPICH's; one on PATH is taken for Open MPI's."""
+        return bool(self.environment) and self.kind in _HYDRA
 
     @property
     def compiling(self) -> dict[str, str]:
@@ -120,7 +128,9 @@ def find(
             "intel",
             str(home),
             {
+                # Ranks are bound by our plan.
                 "I_MPI_ROOT": str(home),
+                "I_MPI_PIN": "0",
                 **_libraries(f"{home}/lib", f"{home}/opt/mpi/libfabric/lib"),
             },
         )
@@ -128,7 +138,7 @@ def find(
         if not home.is_symlink()
     ]
     found += [
-        _made("mvapich", str(home), _libraries(f"{home}/lib", beside))
+        _made("mvapich", str(home), {**_UNBOUND, **_libraries(f"{home}/lib", beside)})
         for home in _newest([*opt.glob("mvapich-*"), *opt.glob("mvapich2-*")])
     ]
     there = [one for one in found if _runs(one.path)]

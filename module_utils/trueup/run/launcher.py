@@ -20,6 +20,7 @@ from typing import IO, Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ..errors import BadInput
 from ..node.affinity import Placement, srun_cpu_bind, taskset_argv
+from ..node.mpi import Mpi
 from ..node.topology import format_cpu_list
 from ..options import ModuleOption
 from . import process
@@ -130,6 +131,8 @@ class Launcher:
         directory: slurm: a folder that this node and the job's nodes share, for the job's output.
         options: slurm: more of sbatch's, such as --partition.
         queue_seconds: slurm: how long a job may wait for its nodes.
+        mpi: the nodes' MPI, with whose libraries the program runs; None leaves both to the
+            session.
     """
 
     kind: str = "local"
@@ -141,14 +144,17 @@ class Launcher:
     directory: str = ""
     options: Tuple[str, ...] = ()
     queue_seconds: int = 3600
+    mpi: Optional[Mpi] = None
 
     @classmethod
-    def asked(cls, given: Mapping[str, Any]) -> Launcher:
+    def asked(cls, given: Mapping[str, Any], mpi: Optional[Mpi] = None) -> Launcher:
         """The launcher that a module's parameters (LAUNCHER) describe.
 
         Raises:
             BadInput: it cannot be.
         """
+        # Another mpirun has libraries of its own; Slurm's commands are none.
+        other = given["launcher"] != "slurm" and given["launcher_path"]
         made = cls(
             kind=given["launcher"],
             nodes=tuple(given["nodes"]),
@@ -159,6 +165,7 @@ class Launcher:
             directory=given["job_directory"] or "",
             options=tuple(given["job_options"]),
             queue_seconds=given["queue_seconds"],
+            mpi=None if mpi and other and other != mpi.path else mpi,
         )
         made.check()
         return made
@@ -278,27 +285,44 @@ class Launcher:
         ]
 
     def _mpirun(self, per_node: int, variables: Mapping[str, str]) -> List[str]:
+        mpirun = self.path or (self.mpi.program if self.mpi else "mpirun")
+        if self.mpi and self.mpi.by_hydra:
+            return [mpirun, *self._by_hydra(per_node, variables)]
         if self.kind == "local":
-            alone = [self.path or "mpirun", "--bind-to", "none", "-np", str(per_node)]
-            return [*alone, *self.arguments]
+            return [mpirun, "--bind-to", "none", "-np", str(per_node), *self.arguments]
         hosts = [f"{host}:{per_node}" for host in self._hosts]
         return [
-            *(self.path or "mpirun", "-np", str(self.node_count * per_node)),
+            *(mpirun, "-np", str(self.node_count * per_node)),
             *("--map-by", f"ppr:{per_node}:node", "--bind-to", "none"),
             *(("--host", ",".join(hosts)) if hosts else ()),
-            *(word for variable in sorted(variables) for word in ("-x", variable)),
+            *(word for name in sorted({*variables, *self._of_mpi}) for word in ("-x", name)),
+            *self.arguments,
+        ]
+
+    def _by_hydra(self, per_node: int, variables: Mapping[str, str]) -> List[str]:
+        named = ",".join(sorted({*variables, *self._of_mpi}))
+        return [
+            *("-np", str(self.node_count * per_node), "-ppn", str(per_node)),
+            *(("-hosts", ",".join(self._hosts)) if self._hosts else ()),
+            *(("-genvlist", named) if named else ()),
             *self.arguments,
         ]
 
     def _slurm(self, program: str) -> str:
         return os.path.join(self.path, program) if self.path else program
 
+    @property
+    def _of_mpi(self) -> Mapping[str, str]:
+        return self.mpi.environment if self.mpi else {}
+
     def variables(self, ranks: int) -> Dict[str, str]:
-        """What mpirun itself needs to be told on this node by variables."""
+        """What the MPI, and mpirun itself, need to be told on this node by variables."""
+        # A program of one rank loads the MPI's libraries too.
+        found = dict(self._of_mpi)
         if self.kind == "slurm" or (self.kind == "local" and ranks == 1):
-            return {}
+            return found
         # Open MPI's sockets: a long TMPDIR does not fit into their names.
-        found = {"OMPI_MCA_orte_tmpdir_base": tempfile.gettempdir()}
+        found["OMPI_MCA_orte_tmpdir_base"] = tempfile.gettempdir()
         if os.geteuid() == 0:
             found["OMPI_ALLOW_RUN_AS_ROOT"] = found["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"
         return found

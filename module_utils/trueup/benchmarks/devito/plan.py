@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
-from ...node import own_python
+from ...node import mpi, own_python
 from ...options import for_module, row_refusals
 from ...plan import Asked, Now, Plan, Skipped
 from ...run import nodes as together
@@ -34,7 +34,8 @@ def plan(asked: Asked) -> Plan:
     """A case for each layout; on the first of several nodes that may be used, those over nodes.
 
     ``lead`` is that node, ``taken_over`` what is measured where ``found["lead"]``, the lead before,
-    is lost: this node records then which cases failed of it.
+    is lost: this node records then which cases failed of it. ``building`` is the environment in
+    which mpi4py is built.
 
     Raises:
         BadInput: a problem that cannot be.
@@ -52,10 +53,12 @@ def plan(asked: Asked) -> Plan:
     before = asked.found.get("lead", lead)
     lost = before != lead and before not in asked.hosts
     leads = lead == asked.host
+    ranks_by = mpi.of(asked.node)
     return Plan(
         values={
             "requirements": _requirements(asked),
             "python": own_python.path(asked, _OLDEST, _NEWEST),
+            "building": {} if ranks_by is None else ranks_by.compiling,
             "lead": lead,
             "taken_over": over if leads and lost else [],
         },
@@ -190,7 +193,7 @@ def _refused_nodes(asked: Asked) -> List[str]:
 def _layouts(asked: Asked) -> List[Mapping[str, Any]]:
     """What the user wants, or the sweep of the node's topology; without mpirun, of one rank."""
     layouts: Sequence[Mapping[str, Any]] = asked.options["layouts"] or asked.node["layouts"]
-    return [one for one in layouts if one["ranks"] == 1 or asked.node["programs"]["mpirun"]]
+    return [one for one in layouts if one["ranks"] == 1 or mpi.of(asked.node)]
 
 
 def _case(asked: Asked, layout: Mapping[str, Any]) -> Dict[str, Any]:
@@ -268,7 +271,7 @@ def _requirements(asked: Asked) -> List[str]:
     python = ".".join(map(str, own_python.minor(asked, _OLDEST, _NEWEST)))
     own = _OWN_PINS.get(python, "")
     names = ["requirements-pip.txt", f"requirements-build{own}.txt", f"requirements{own}.txt"]
-    return [*names, *(["requirements-mpi.txt"] if asked.node["programs"]["mpirun"] else [])]
+    return [*names, *(["requirements-mpi.txt"] if mpi.of(asked.node) else [])]
 
 
 def _skipped(asked: Asked) -> List[Skipped]:
@@ -288,7 +291,6 @@ def _skipped(asked: Asked) -> List[Skipped]:
         mebibytes=_SPACE_MIB,
     )
     skipped = [Skipped("devito", why) for why in whole]
-    if not programs["mpirun"]:
-        why = "no mpirun on this node, and installing an MPI needs root"
-        skipped.append(Skipped("devito layouts of several ranks", why))
+    if mpi.of(asked.node) is None:
+        skipped.append(Skipped("devito layouts of several ranks", mpi.lacking(asked.node)))
     return skipped
