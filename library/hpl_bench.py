@@ -50,6 +50,7 @@ from typing import Tuple
 from ansible.module_utils.trueup.benchmarks.hpl import case as hpl
 from ansible.module_utils.trueup.benchmarks.hpl.output import parse_hpl
 from ansible.module_utils.trueup.node.affinity import plan
+from ansible.module_utils.trueup.node.gpu_places import bound
 from ansible.module_utils.trueup.node.memory import available_memory_bytes
 from ansible.module_utils.trueup.node.topology import read_topology
 from ansible.module_utils.trueup.run.bench import Bench, run_module
@@ -75,7 +76,9 @@ def measure(bench: Bench) -> None:
     ranks, threads = hpl.layout(
         topology, **{key: given[key] for key in ("ranks", "threads_per_rank", "gpus")}
     )
-    placement = plan(topology, ranks=ranks, threads_per_rank=threads, binding=given["binding"])
+    placement = bound(given["gpu_masks"], ranks, threads) or plan(
+        topology, ranks=ranks, threads_per_rank=threads, binding=given["binding"]
+    )
     hpl.require_memory_of_gpus(given["gpus"], given["memory_bytes"])
     order = hpl.order(
         **{key: given[key] for key in ("n", "nb", "max_n", "memory_fraction")},
@@ -95,7 +98,7 @@ def measure(bench: Bench) -> None:
                 mpirun=mpirun,
                 folder=folder,
             ),
-            environment=hpl.environment(placement, root=os.geteuid() == 0),
+            environment=hpl.environment(placement, root=os.geteuid() == 0, gpus=given["gpus"]),
             parameters={
                 **{name: given[name] for name in _RECORDED},
                 "program": wanted,

@@ -95,6 +95,21 @@ def test_two_ranks_give_a_record(run_module: Any) -> None:
     }
 
 
+def test_ranks_on_gpus_go_where_their_masks_say(run_module: Any) -> None:
+    run = FakeRun(stdout=TWO_RANKS)
+    given = {"gpus": 2, "memory_bytes": 4 * GIB, "max_n": 1600}
+    run_module(run, **given, gpu_masks=["2", "1"])
+    argv, environment = run.calls[0]["argv"], run.calls[0]["environment"]
+    lists = [argv[place + 1] for place, word in enumerate(argv) if word == "--cpu-list"]
+    assert (lists, environment["CUDA_DEVICE_ORDER"]) == (["1", "0"], "PCI_BUS_ID")
+    refused = run_module(FakeRun(), **given, gpu_masks=["2"])
+    assert "1 CPU masks for 2 ranks of a node: one each" in refused["msg"]
+    assert (
+        "mask of GPU 1: it has no CPU"
+        in run_module(FakeRun(), **given, gpu_masks=["1", "0"])["msg"]
+    )
+
+
 def test_one_rank_needs_no_mpirun(run_module: Any, programs: dict[str, str | None]) -> None:
     programs["mpirun"] = None
     run = FakeRun(stdout=ONE_RANK)
@@ -208,6 +223,7 @@ def test_a_record_of_the_run_stands_for_its_case(
         "threads_per_rank": 1,
         "binding": "core",
         "gpus": 1,
+        "gpu_masks": ["2"],
         "n": 1536,
         "nb": 96,
         "max_n": 1700,

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from role_plans import asked as asked_of
+from role_plans import node
 from trueup.benchmarks.hpl.case import OPTIONS
 from trueup.benchmarks.hpl.plan import plan, programs
 from trueup.errors import BadInput
+from trueup.node.topology import format_cpu_list, parse_cpu_mask
 from trueup.options import MODULE, module_spec, refusals
 from trueup.plan import Asked
 
@@ -82,3 +85,44 @@ def test_what_cannot_be_measured_is_refused() -> None:
     with pytest.raises(BadInput, match="a run on GPUs needs the sum of their memory"):
         plan(asked(gpus=8))
     assert plan(asked(gpus=8, memory_bytes=2**39)).refused == []
+
+
+# The NDv4 article's, but for the adapters' names.
+NDV4 = {
+    "--cpu-affinity": "24-35:36-47:0-11:12-23:72-83:84-95:48-59:60-71",
+    "--mem-affinity": "1:1:0:0:3:3:2:2",
+    "--ucx-affinity": ":".join(f"mlx5_ib{number}" for number in range(8)),
+    "--gpu-affinity": "0:1:2:3:4:5:6:7",
+}
+HPL_SH = {"program": "/workspace/hpl.sh", "gpus": 8, "memory_bytes": 8 * 40 * 1024**3}
+
+
+def on_gpus(family: str = "ndv4", **options: Any) -> list[dict[str, Any]]:
+    found = {"programs": {options["program"]: options["program"]}}
+    return plan(asked_of("hpl", node(family), found, **options)).cases or []
+
+
+def pairs(words: list[str]) -> dict[str, str]:
+    return dict(zip(words[::2], words[1::2], strict=True))
+
+
+def test_ranks_on_gpus_have_the_cores_memory_and_adapter_beside_them() -> None:
+    [case] = on_gpus(**HPL_SH, arguments=["--dat", "HPL.dat"])
+    assert pairs(case["arguments"]) == {**NDV4, "--dat": "HPL.dat"}
+    cores = [format_cpu_list(parse_cpu_mask(mask)) for mask in case["gpu_masks"]]
+    assert ":".join(cores) == NDV4["--cpu-affinity"]
+
+
+def test_who_says_an_affinity_or_another_binding_has_it_so() -> None:
+    mine = ["--cpu-affinity", "0:1:2:3:4:5:6:7"]
+    numa, none = on_gpus(
+        **HPL_SH, arguments=mine, layouts=[{"binding": "numa"}, {"binding": "none"}]
+    )
+    assert pairs(numa["arguments"]) == {**NDV4, **pairs(mine)}
+    assert (none["arguments"], none["gpu_masks"]) == (mine, [])
+    # No hpl.sh: taskset alone binds. Four of eight GPUs: the first four.
+    [other] = on_gpus(**{**HPL_SH, "program": "/opt/xhpl", "gpus": 4})
+    assert (other["arguments"], len(other["gpu_masks"])) == ([], 4)
+    # A size without a layout, and more ranks than GPUs.
+    assert [case["gpu_masks"] for case in on_gpus("nc_a100_v4", **HPL_SH)] == [[]]
+    assert [case["gpu_masks"] for case in on_gpus(**{**HPL_SH, "gpus": 16})] == [[]]

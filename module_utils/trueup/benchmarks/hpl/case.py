@@ -43,7 +43,13 @@ OPTIONS = (
         "",
         why="Debian and Ubuntu have an hpcc.",
     ),
-    Option("arguments", "Arguments of the program. NVIDIA's hpl.sh takes [--dat, HPL.dat].", []),
+    Option(
+        "arguments",
+        "Arguments of the program. NVIDIA's hpl.sh takes [--dat, HPL.dat], and on GPUs of a size in"
+        " catalog/topologies.yml the role adds the affinities of CPUs, memory, adapters and GPUs"
+        " that stand not here.",
+        [],
+    ),
     RoleOption(
         "layouts",
         "Layouts to measure, one case each. ranks 0: one on each GPU or else NUMA node;"
@@ -58,6 +64,12 @@ OPTIONS = (
         "GPUs that the program uses, one on each rank; 0 for a program that uses CPUs.",
         0,
         least=0,
+    ),
+    ModuleOption(
+        "gpu_masks",
+        "Hexadecimal masks of each rank's own CPUs beside its GPU, in PCI order; empty: as"
+        " O(binding) says.",
+        [],
     ),
     Option(
         "n",
@@ -250,11 +262,14 @@ def command(
     return ["sh", "-c", _IN_FOLDER, folder, *run]
 
 
-def environment(placement: Placement, *, root: bool) -> Dict[str, str]:
-    """The variables that are set: threads of each rank for whichever BLAS it is."""
+def environment(placement: Placement, *, root: bool, gpus: int = 0) -> Dict[str, str]:
+    """The variables that are set: threads of each rank for whichever BLAS it is, and on GPUs the
+    order of these."""
     threads = str(placement.threads_per_rank)
     names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "BLIS_NUM_THREADS", "MKL_NUM_THREADS")
     variables = dict.fromkeys(names, threads)
+    if gpus:
+        variables["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # what masks and affinities go by
     if placement.ranks > 1 and root:
         variables["OMPI_ALLOW_RUN_AS_ROOT"] = "1"
         variables["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"

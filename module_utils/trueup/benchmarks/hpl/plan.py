@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict
+import os
+from typing import Any, Dict, List, Mapping, Sequence
 
+from ...node.gpu_places import GpuPlace, gpu_places
+from ...node.topology import cpu_mask, format_cpu_list
 from ...options import for_module
 from ...plan import Asked, Plan, Skipped
 from .case import HPCC, OPTIONS, require_memory_of_gpus
@@ -13,6 +16,8 @@ from .case import HPCC, OPTIONS, require_memory_of_gpus
 _PACKAGES = ("hpcc", "libopenblas0-pthread", "openmpi-bin")
 # hpcc's other tests grow with the order (docs/hpl.md).
 _MAX_N_OF_HPCC = 20000
+# The script of NVIDIA's container that starts its HPL.
+_NVIDIA = "hpl.sh"
 
 
 def programs(asked: Asked) -> Dict[str, Any]:
@@ -36,11 +41,48 @@ def plan(asked: Asked) -> Plan:
     given = {**for_module(OPTIONS, options), "program": _program(asked)}
     if own and not options["n"] and not options["max_n"]:
         given["max_n"] = _MAX_N_OF_HPCC
+    places = _places(asked)
     return Plan(
         values={"packages": list(_PACKAGES) if installs else []},
         skipped=[Skipped("hpl", lacking)] if lacking else [],
-        cases=[{**given, **layout} for layout in options["layouts"]],
+        cases=[
+            {**given, **_beside(asked, places, layout), **layout} for layout in options["layouts"]
+        ],
     )
+
+
+def _places(asked: Asked) -> Sequence[GpuPlace]:
+    """Those of the GPUs that are used; none without any, or where the catalog has no layout."""
+    used, node = asked.options["gpus"], asked.node
+    attached = len(node.get("gpus") or [])
+    if not 0 < used <= attached:
+        return ()
+    return gpu_places(node.get("vm_size"), attached, asked.catalog("topologies.yml"))[:used]
+
+
+def _beside(
+    asked: Asked, places: Sequence[GpuPlace], layout: Mapping[str, Any]
+) -> Dict[str, List[str]]:
+    """Each rank's CPUs beside its GPU, and what NVIDIA's hpl.sh is told of them, but for what the
+    user says; a layout of another binding than numa has them not."""
+    own: List[str] = asked.options["arguments"]
+    if not places or layout.get("binding", "numa") != "numa":
+        return {"gpu_masks": [], "arguments": own}
+    told = affinities(places) if os.path.basename(_program(asked)) == _NVIDIA else {}
+    added = [word for name, text in told.items() if name not in own for word in (name, text)]
+    return {"gpu_masks": [cpu_mask(place.share) for place in places], "arguments": [*added, *own]}
+
+
+def affinities(places: Sequence[GpuPlace]) -> Dict[str, str]:
+    """Options of hpl.sh, a list by rank each, as the NDv4 article has them. Adapters go by the
+    names that Azure's images give them; the article's are of images before that."""
+    by_rank = {
+        "cpu": [format_cpu_list(place.share) for place in places],
+        "mem": [str(place.numa) for place in places],
+        "ucx": [place.adapter for place in places if place.adapter],
+        "gpu": [str(place.number) for place in places],
+    }
+    return {f"--{name}-affinity": ":".join(texts) for name, texts in by_rank.items() if texts}
 
 
 def _program(asked: Asked) -> str:
