@@ -49,6 +49,7 @@ from typing import Tuple
 
 from ansible.module_utils.trueup.benchmarks.hpl import case as hpl
 from ansible.module_utils.trueup.benchmarks.hpl.output import parse_hpl
+from ansible.module_utils.trueup.node import mpi
 from ansible.module_utils.trueup.node.affinity import plan
 from ansible.module_utils.trueup.node.gpu_places import bound
 from ansible.module_utils.trueup.node.memory import available_memory_bytes
@@ -62,6 +63,9 @@ def programs(bench: Bench, wanted: str, ranks: int) -> Tuple[str, str, str]:
     """Paths of the program and of mpirun, and the BLAS that it loads. A node that is not set up yet
     has none of them: check mode shows their names."""
     program, mpirun = bench.module.get_bin_path(wanted), bench.module.get_bin_path("mpirun")
+    found = mpi.of(bench.given["node"])
+    if found and found.environment:
+        mpirun = found.path
     if bench.check:
         return program or wanted, mpirun or "mpirun", ""
     hpl.require(wanted, program, mpirun, ranks)
@@ -85,6 +89,7 @@ def measure(bench: Bench) -> None:
         memory_bytes=given["memory_bytes"] or available_memory_bytes(),
     )
     program, mpirun, blas = programs(bench, wanted, ranks)
+    found = mpi.of(given["node"])
     problem = hpl.Problem(order, given["nb"], *hpl.grid(ranks))
     with tempfile.TemporaryDirectory(prefix="trueup-hpl-") as folder:
         bench.prepare(
@@ -98,7 +103,10 @@ def measure(bench: Bench) -> None:
                 mpirun=mpirun,
                 folder=folder,
             ),
-            environment=hpl.environment(placement, root=os.geteuid() == 0, gpus=given["gpus"]),
+            environment={
+                **(found.environment if found else {}),
+                **hpl.environment(placement, root=os.geteuid() == 0, gpus=given["gpus"]),
+            },
             parameters={
                 **{name: given[name] for name in _RECORDED},
                 "program": wanted,

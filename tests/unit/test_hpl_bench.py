@@ -110,6 +110,19 @@ def test_ranks_on_gpus_go_where_their_masks_say(run_module: Any) -> None:
     )
 
 
+def test_an_mpi_that_is_on_no_path_starts_the_ranks(
+    run_module: Any, programs: dict[str, str | None]
+) -> None:
+    programs["mpirun"] = None
+    variables = {"OPAL_PREFIX": "/opt/hpcx-v2/ompi", "LD_LIBRARY_PATH": "/opt/hpcx-v2/ompi/lib"}
+    found = {"path": "/opt/hpcx-v2/ompi/bin/mpirun", "kind": "hpcx", "environment": variables}
+    run = FakeRun(stdout=TWO_RANKS)
+    _, record = goes_well(run_module, run, ranks=2, binding="core", node={"mpi": found})
+    assert run.calls[0]["argv"][4] == found["path"]
+    assert record["environment"].items() >= variables.items()
+    assert run.calls[0]["environment"] == record["environment"]
+
+
 def test_one_rank_needs_no_mpirun(run_module: Any, programs: dict[str, str | None]) -> None:
     programs["mpirun"] = None
     run = FakeRun(stdout=ONE_RANK)

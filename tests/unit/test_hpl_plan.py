@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -47,6 +48,24 @@ def test_one_case_by_default_and_one_for_each_layout() -> None:
 def test_only_the_distributions_program_is_bounded(options: dict[str, Any], largest: int) -> None:
     (case,) = plan(asked(**options)).cases or []
     assert case["max_n"] == largest
+
+
+@pytest.mark.parametrize(
+    ("node", "own"),
+    [
+        ({"hpc_image": {"HPCX": "2.25.1", "DOCA": "3.2.1"}}, True),
+        # Images of before have OFED; and any MPI that is found beside PATH needs no other.
+        ({"hpc_image": {"OFED": "24.10"}, "mpi": None}, True),
+        ({"mpi": {"path": "/opt/x/bin/mpirun", "environment": {"OPAL_PREFIX": "/opt/x"}}}, True),
+        ({"mpi": {"path": "/usr/bin/mpirun"}, "hpc_image": None}, False),
+        ({"mpi": None, "hpc_image": None}, False),
+    ],
+)
+def test_where_an_image_has_an_mpi_no_other_is_installed(node: dict[str, Any], own: bool) -> None:
+    """There apt would remove doca-ofed for openmpi-bin."""
+    question = asked()
+    made = plan(replace(question, node={**question.node, **node}))
+    assert made.values["packages"] == (PACKAGES[:2] if own else PACKAGES)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any, Dict, List, Mapping, Sequence
 
+from ...node import mpi
 from ...node.gpu_places import GpuPlace, gpu_places
 from ...node.topology import cpu_mask, format_cpu_list
 from ...options import for_module
@@ -12,8 +13,11 @@ from ...plan import Asked, Plan, Skipped
 from .case import HPCC, OPTIONS, require_memory_of_gpus
 
 # Debian's names; its hpcc takes whichever BLAS libblas.so.3 points to, and OpenBLAS's threads are
-# ten times as fast as the reference BLAS. mpirun starts several ranks.
-_PACKAGES = ("hpcc", "libopenblas0-pthread", "openmpi-bin")
+# ten times as fast as the reference BLAS.
+_PACKAGES = ("hpcc", "libopenblas0-pthread")
+# mpirun starts several ranks. An HPC image has MPIs of its own, and a marker that excludes this
+# package: apt would remove it, and doca-ofed with it.
+_MPIRUN = "openmpi-bin"
 # hpcc's other tests grow with the order (docs/hpl.md).
 _MAX_N_OF_HPCC = 20000
 # The script of NVIDIA's container that starts its HPL.
@@ -43,12 +47,18 @@ def plan(asked: Asked) -> Plan:
         given["max_n"] = _MAX_N_OF_HPCC
     places = _places(asked)
     return Plan(
-        values={"packages": list(_PACKAGES) if installs else []},
+        values={"packages": _packages(asked.node) if installs else []},
         skipped=[Skipped("hpl", lacking)] if lacking else [],
         cases=[
             {**given, **_beside(asked, places, layout), **layout} for layout in options["layouts"]
         ],
     )
+
+
+def _packages(node: Mapping[str, Any]) -> List[str]:
+    found = mpi.of(node)
+    has_own = node.get("hpc_image") or (found and found.environment)
+    return [*_PACKAGES, *([] if has_own else [_MPIRUN])]
 
 
 def _places(asked: Asked) -> Sequence[GpuPlace]:
