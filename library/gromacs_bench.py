@@ -57,18 +57,29 @@ record: {description: "The record of the case (more in the notes)", type: dict, 
 import os
 import sys
 import tempfile
-from typing import Any, Dict
+from typing import Any, Dict, Optional
 
 from ansible.module_utils.trueup.benchmarks.gromacs import case as gromacs
 from ansible.module_utils.trueup.benchmarks.gromacs.output import parse_gromacs
 from ansible.module_utils.trueup.errors import BadInput
-from ansible.module_utils.trueup.node import folders
+from ansible.module_utils.trueup.node import folders, mpi
 from ansible.module_utils.trueup.run.bench import Bench, run_module
 
 
+def beside_path(given: Dict[str, Any]) -> Optional[mpi.Mpi]:
+    """The node's MPI where it is on no PATH and the program is the node's: EESSI and images have
+    their own."""
+    found = mpi.of(given["node"])
+    asked_for = given["source"] == "system" and given["mpirun"] == "mpirun"
+    return found if asked_for and found and found.environment else None
+
+
 def variables(given: Dict[str, Any]) -> Dict[str, str]:
-    """What is set for the program: the user's variables, and leave for root to use mpirun."""
-    found = {str(name): str(value) for name, value in given["environment"].items()}
+    """What is set for the program: the MPI's and the user's variables, and leave for root to use
+    mpirun."""
+    own = beside_path(given)
+    found = dict(own.environment) if own else {}
+    found.update({str(name): str(value) for name, value in given["environment"].items()})
     if os.geteuid() == 0 and given["ranks"] > 1:
         found.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
     return found
@@ -77,6 +88,7 @@ def variables(given: Dict[str, Any]) -> Dict[str, str]:
 def prepare(bench: Bench, chosen: gromacs.Settings, folder: str) -> None:
     """Set the case; in check mode this ends the module."""
     given = bench.given
+    own = beside_path(given)
     bench.prepare(
         case=chosen.case,
         command=gromacs.command(
@@ -84,7 +96,7 @@ def prepare(bench: Bench, chosen: gromacs.Settings, folder: str) -> None:
             python=sys.executable,
             driver=os.path.join(given["prefix"], "gromacs_driver.py"),
             program=given["program"],
-            mpirun=given["mpirun"],
+            mpirun=own.path if own else given["mpirun"],
             folder=folder,
             variables=sorted(variables(given)),
         ),

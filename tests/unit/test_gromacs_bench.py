@@ -59,6 +59,28 @@ def test_a_good_run_gives_a_record_and_leaves_nothing(run_module: Any, tmp_path:
     assert list((tmp_path / "runs").iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("given", "used"),
+    [
+        ({}, True),
+        ({"mpirun": "/site/bin/mpirun"}, False),
+        # Its module brings its own.
+        ({"source": "eessi", "eessi_init": str(DRIVER), "eessi_module": "GROMACS/1"}, False),
+    ],
+)
+def test_an_mpi_that_is_on_no_path_starts_the_nodes_own_program(
+    run_module: Any, given: dict[str, Any], used: bool
+) -> None:
+    variables = {"OPAL_PREFIX": "/opt/hpcx-v2/ompi"}
+    found = {"path": "/opt/hpcx-v2/ompi/bin/mpirun", "kind": "hpcx", "environment": variables}
+    run = FakeRun(stdout=GOOD)
+    run_module(run, node={"mpi": found}, **given)
+    argv = run.calls[0]["argv"]
+    expected = found["path"] if used else given.get("mpirun", "mpirun")
+    assert argv[argv.index("--mpirun") + 1] == expected
+    assert ("OPAL_PREFIX" in run.calls[0]["environment"]) is used
+
+
 test_check_mode_returns_the_same_keys_and_runs_nothing = checks_only(GOOD, leaves="runs")
 
 
