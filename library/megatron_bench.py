@@ -63,6 +63,7 @@ from typing import Any, Dict, Optional
 from ansible.module_utils.trueup.benchmarks.megatron import case as megatron
 from ansible.module_utils.trueup.benchmarks.megatron.output import parse_megatron
 from ansible.module_utils.trueup.errors import BadInput
+from ansible.module_utils.trueup.node import mpi
 from ansible.module_utils.trueup.run.bench import Bench, run_module
 from ansible.module_utils.trueup.run.launcher import Launcher
 
@@ -73,7 +74,9 @@ def _launcher(given: Dict[str, Any]) -> Optional[Launcher]:
         return None
     # Slurm would choose a node by itself; this node's own mpirun needs no name for it.
     alone = [given["node_name"]] if given["launcher"] == "slurm" else []
-    return Launcher.asked(dict(given, nodes=given["nodes"] or alone))
+    # Processes that Slurm starts use no MPI.
+    own = mpi.of(given["node"]) if given["launcher"] == "mpirun" else None
+    return Launcher.asked(dict(given, nodes=given["nodes"] or alone), own)
 
 
 def measure(bench: Bench) -> None:
@@ -103,7 +106,8 @@ def measure(bench: Bench) -> None:
         case=megatron.case_name(run),
         command=command,
         recorded_as=first,
-        environment={**variables, **(launcher.variables(run.world_size) if launcher else {})},
+        # What a profile or the user says of UCX or HCOLL wins.
+        environment={**(launcher.variables(run.world_size) if launcher else {}), **variables},
         parameters=megatron.parameters(run),
         nodes=list(run.nodes),
         ranks=run.world_size,

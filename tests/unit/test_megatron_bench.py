@@ -273,6 +273,23 @@ def test_slurm_is_asked_for_the_gpus(run_module: Any) -> None:
     }
 
 
+def test_an_mpi_that_is_on_no_path_starts_the_processes(run_module: Any) -> None:
+    variables = {"OPAL_PREFIX": "/opt/hpcx-v2/ompi", "UCX_TLS": "self,sm,tcp"}
+    found = {"path": "/opt/hpcx-v2/ompi/bin/mpirun", "kind": "hpcx", "environment": variables}
+    given = {**HERE, "node": {"mpi": found}, "variables": {"UCX_TLS": "rc"}}
+    record = run_module(FakeRun(stdout=TWO), **given, launcher="mpirun")["record"]
+    assert record["command"][0] == found["path"]
+    passed = [
+        record["command"][at + 1] for at, word in enumerate(record["command"]) if word == "-x"
+    ]
+    assert {"OPAL_PREFIX", "UCX_TLS"} <= set(passed)
+    # What the user says of UCX wins.
+    assert record["environment"].items() >= {**variables, "UCX_TLS": "rc"}.items()
+    for launcher_of in ({"launcher": "slurm", "job_directory": "/shared/jobs"}, {}):
+        others = run_module(FakeRun(stdout=TWO), check=True, **given, **launcher_of)
+        assert "OPAL_PREFIX" not in others["environment"]
+
+
 def test_mpirun_on_this_node_alone_names_no_host(run_module: Any) -> None:
     run = FakeRun(stdout=TWO)
     record = run_module(run, launcher="mpirun")["record"]

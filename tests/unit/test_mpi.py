@@ -151,6 +151,18 @@ def test_which_hpcx(tmp_path: Path) -> None:
     assert first(environ={"HPCX_DIR": "/gone", "MPI_HOME": ""}) == "2.25.1"
 
 
+def test_a_path_by_links_is_the_same_mpi(tmp_path: Path) -> None:
+    """HPC-X's mpirun is a link to orterun, and the role hpcx links its folder."""
+    home = image(tmp_path)
+    (home / "ompi" / "bin" / "mpirun").rename(home / "ompi" / "bin" / "orterun")
+    (home / "ompi" / "bin" / "mpirun").symlink_to("orterun")
+    (tmp_path / "opt" / "hpcx").symlink_to(home)
+    there = found(tmp_path)
+    (chosen,) = mpi.choose(there, str(tmp_path / "opt" / "hpcx" / "ompi" / "bin" / "mpirun"))
+    assert (chosen.kind, chosen.path) == ("hpcx", f"{home}/ompi/bin/mpirun")
+    assert chosen.environment["OPAL_PREFIX"] == f"{home}/ompi"
+
+
 def test_what_cannot_be_run_is_not_found(tmp_path: Path) -> None:
     opt = tmp_path / "opt"
     (opt / HPCX.format("redhat9") / "ompi" / "bin" / "mpirun").mkdir(parents=True)

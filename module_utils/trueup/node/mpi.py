@@ -74,6 +74,10 @@ class Mpi:
             return {}
         return {**self.environment, "MPICC": os.path.join(os.path.dirname(self.path), "mpicc")}
 
+    def at(self, path: str) -> bool:
+        """Whether a path, such as one below the link /opt/hpcx, is that of this mpirun."""
+        return os.path.realpath(path) == os.path.realpath(self.path)
+
     def saying(self, text: str) -> Mpi:
         """The same with what its mpirun answered to ``--version``."""
         named = next((kind for words, kind in _NAMED if words in text), "")
@@ -158,7 +162,7 @@ def choose(found: Sequence[Mpi], wanted: str = "") -> list[Mpi]:
         return [one for one in found if one.kind in ("", *_OPEN_MPI)]
     if not wanted.startswith("/"):
         return [one for one in found if one.kind == wanted]
-    known = [one for one in found if one.path in (wanted, os.path.realpath(wanted))]
+    known = [one for one in found if one.at(wanted)]
     if known or not _runs(wanted):
         return known
     home = os.path.dirname(os.path.dirname(wanted))

@@ -165,7 +165,7 @@ class Launcher:
             directory=given["job_directory"] or "",
             options=tuple(given["job_options"]),
             queue_seconds=given["queue_seconds"],
-            mpi=None if mpi and other and other != mpi.path else mpi,
+            mpi=None if mpi and other and not mpi.at(other) else mpi,
         )
         made.check()
         return made
