@@ -17,10 +17,11 @@ from role_plans import asked, node
 from test_nccl_plan import state
 from trueup.benchmarks.megatron import plan as megatron
 from trueup.benchmarks.nccl import plan as nccl
-from trueup.plan import Asked
+from trueup.plan import Asked, Plan
 
 DATA = Path(__file__).parents[1] / "data" / "launches"
 AZURE = yaml.safe_load((DATA / "azure-ndv4.yml").read_text())
+MASKS = AZURE["masks"]
 NODES = ["gpu-1", "gpu-2"]
 SLURM = {"launcher": "slurm", "job_directory": "/shared/jobs"}
 GIB = 1024**3
@@ -44,14 +45,18 @@ def nccl_case(family: str = "ndv4", **options: Any) -> dict[str, Any]:
     return {**case, "node": node(family)}
 
 
-def training_case(family: str = "ndv4", **options: Any) -> dict[str, Any]:
+def training_plan(family: str, **options: Any) -> Plan:
     prefix = "/opt/trueup/training"
     found = {
         "python": {"path": "/usr/bin/python3", "version": [3, 11, 2], "missing": []},
         "programs": {"git": "/usr/bin/git"},
         "folders": {prefix: FREE, f"{prefix}/venv": FREE},
     }
-    made = megatron.plan(on("training", family, found, prefix=prefix, **options))
+    return megatron.plan(on("training", family, found, prefix=prefix, **options))
+
+
+def training_case(family: str = "ndv4", **options: Any) -> dict[str, Any]:
+    made = training_plan(family, **options)
     assert made.refused == []
     [case] = made.as_result()["cases"]
     return {**case, "node": node(family)}
@@ -156,3 +161,14 @@ def test_torchrun_starts_each_process_beside_its_gpu(runner: Any) -> None:
     assert argv[place + 5].startswith("24-47/24-47/0-23/")
     assert argv[place + 6].endswith("/venv/bin/python")
     assert argv[place + 7] == "-u"
+
+
+def test_the_launchers_for_a_users_own_jobs_bind_too() -> None:
+    values = training_plan("ndv4").values
+    assert (
+        values["srun"].strip() == f"--cpu-bind=mask_cpu:{','.join('0x' + mask for mask in MASKS)}"
+    )
+    assert values["bind"].endswith(" 24-47/24-47/0-23/0-23/72-95/72-95/48-71/48-71 ")
+    assert values["torchrun"] == f"--no_python {values['bind']}./venv/bin/python -u "
+    bare = training_plan("nc_a100_v4").values
+    assert [bare[name] for name in ("srun", "bind", "torchrun")] == ["", "", ""]

@@ -5,20 +5,31 @@ from __future__ import annotations
 import shlex
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import jinja2
 import pytest
+from trueup.benchmarks.megatron.plan import _told
+from trueup.node.affinity import Placement
+from trueup.run.launcher import bind_argv
 
 TEMPLATES = Path(__file__).parents[2] / "roles" / "training" / "templates"
-VALUES = {
+VALUES: dict[str, Any] = {
     "ansible_managed": "managed",
     "training_prefix": "~/no/such/folder",
-    "training_interface": "eth1",
     "training_rendezvous_port": 29500,
-    "training_variables": {"NCCL_DEBUG": "INFO WARN"},
-    "__training_plan": {"processes": 2},
+    "__training_plan": {
+        "processes": 2,
+        "gpus": 0,
+        **dict.fromkeys(("srun", "bind", "torchrun"), ""),
+        **_told({"interface": "eth1", "variables": {"NCCL_DEBUG": "INFO WARN"}}, 0),
+    },
 }
 SAY = '#!/bin/bash\npwd -P\nprintf "%s\\n" "$@"\nenv | grep IFNAME || true\n'
+
+
+TWO = Placement(2, 1, "gpu", ((0,), (1,)))
+WORDS = " ".join(shlex.quote(word) for word in bind_argv(TWO))
 
 
 @pytest.fixture(name="launched")
@@ -34,8 +45,9 @@ def _launched(tmp_path: Path) -> object:
         program.chmod(0o755)
     (tmp_path / "hosts").write_text("node-1\nnode-2\n")
 
-    def run(name: str, *words: str) -> list[str]:
-        text = environment.from_string((TEMPLATES / f"{name}.j2").read_text()).render(VALUES)
+    def run(name: str, *words: str, plan: dict[str, object] | None = None) -> list[str]:
+        values = {**VALUES, "__training_plan": {**VALUES["__training_plan"], **(plan or {})}}
+        text = environment.from_string((TEMPLATES / f"{name}.j2").read_text()).render(values)
         script = prefix / "launch" / name
         script.parent.mkdir(exist_ok=True)
         script.write_text(text)
@@ -80,3 +92,41 @@ def test_torchrun_has_options_that_pytorch_1_10_knows(launched: object) -> None:
     assert said[8:12] == ["--master_addr", "10.0.0.4", "--master_port", "29500"]
     assert said[12] == "gpt_driver.py"
     assert "GLOO_SOCKET_IFNAME=eth1" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "plan", "before", "after"),
+    [
+        ("train-mpirun.sh", ["hosts"], {"bind": f"{WORDS} "}, "--wdir", "bash"),
+        (
+            "train-torchrun.sh",
+            ["1"],
+            {"gpus": 2, "torchrun": f"--no_python {WORDS} ./venv/bin/python -u "},
+            "--no_python",
+            "./venv/bin/python",
+        ),
+    ],
+)
+def test_processes_are_started_on_their_cpus(
+    launched: Any, name: str, words: list[str], plan: dict[str, object], before: str, after: str
+) -> None:
+    said = launched(name, *words, plan=plan)
+    first = said.index("sh")
+    assert said[first : first + 5] == bind_argv(TWO)
+    assert before in said[first - 2 : first]
+    assert said[first + 5] == after
+
+
+def test_the_slurm_script_is_a_script_with_and_without_gpus() -> None:
+    text = (TEMPLATES / "train.sbatch.j2").read_text()
+    for gpus, srun in ((0, ""), (2, "--cpu-bind=mask_cpu:0x1,0x2 ")):
+        environment = jinja2.Environment(trim_blocks=True, undefined=jinja2.StrictUndefined)
+        environment.filters["quote"] = shlex.quote
+        told = _told({"interface": "", "variables": {}}, gpus)
+        plan = {**VALUES["__training_plan"], **told, "gpus": gpus, "srun": srun, "node_count": 2}
+        more = {"training_slurm_time": "01:00:00", "training_slurm_partition": ""}
+        made = environment.from_string(text).render({**VALUES, **more, "__training_plan": plan})
+        done = subprocess.run(["bash", "-n"], input=made, text=True, check=False)
+        assert done.returncode == 0
+        assert f"srun --kill-on-bad-exit=1 {srun}bash -c" in made
+        assert ("profiles/single_node.sh" in made) == (gpus > 0)

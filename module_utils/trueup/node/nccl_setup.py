@@ -15,7 +15,7 @@ from .nccl_topology import Layout
 from .system import as_comment, catalog_of, in_image
 
 SHARP_PLUGIN = "/usr/local/nccl-rdma-sharp-plugins"
-_PROFILES = "/opt/trueup/nccl/profiles"
+PROFILES = "/opt/trueup/nccl/profiles"
 _WRITTEN = "# Written by trueup (role nccl). Changes here are lost.\n"
 _CONF = "/etc/nccl.conf"
 # Azure's HPC images rewrite nccl.conf at each boot and empty it at shutdown (azhpc-images@8e9d055,
@@ -276,7 +276,7 @@ class Setup:
         if state.get("sku_customizations"):
             files.append({"path": _CONF_KEPT, "content": conf})
             files.append({"path": _CONF_DROP_IN, "content": _WRITTEN + _CONF_AGAIN})
-        files += [{"path": f"{_PROFILES}/{job}.sh", "content": self._profile(job)} for job in _JOBS]
+        files += [{"path": f"{PROFILES}/{job}.sh", "content": self._profile(job)} for job in _JOBS]
         if self.layout is None:
             return files
         node, layout = self.asked.node, self.layout
@@ -351,7 +351,7 @@ class Setup:
         return (
             f"{_WRITTEN}# NCCL reads this for every job; a variable that the job has, also an empty"
             " one, wins. Profiles for jobs on one node, on\n# several and in containers, to be"
-            f" sourced: {_PROFILES}\n{told}"
+            f" sourced: {PROFILES}\n{told}"
         )
 
     def _profile(self, job: str) -> str:
@@ -368,7 +368,7 @@ class Setup:
             f"export LD_LIBRARY_PATH={SHARP_PLUGIN}/lib${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}\n"
         )
         return (
-            f"{_WRITTEN}# NCCL for {_JOBS[job]}: . {_PROFILES}/{job}.sh\n"
+            f"{_WRITTEN}# NCCL for {_JOBS[job]}: . {PROFILES}/{job}.sh\n"
             + (seen if job == "container" else "")
             + told
             + (plugin if job == "multi_node" and self.rdma else "")

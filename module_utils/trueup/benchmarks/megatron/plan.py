@@ -4,17 +4,19 @@ and the one case."""
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping
 
 from ...errors import BadInput
 from ...node import own_python
-from ...node.gpu_places import gpu_places
-from ...node.nccl_setup import job_variables
+from ...node.affinity import srun_cpu_bind
+from ...node.gpu_places import bound, gpu_places
+from ...node.nccl_setup import PROFILES, job_variables
 from ...options import ROLE, refusals
 from ...plan import Asked, Plan, Skipped
 from ...run import nodes as together
-from ...run.launcher import pmix
+from ...run.launcher import bind_argv, pmix
 from .case import CATALOG, OPTIONS, TORCHRUN
 from .case import asked as run_of
 
@@ -100,11 +102,47 @@ def plan(asked: Asked) -> Plan:
             "processes": case["processes"],
             "node_count": len(nodes),
             "gpus": chosen.gpus,
+            **_launching(case),
+            **_told(asked.options, chosen.gpus),
         },
         skipped=[Skipped("training", why) for why in lacking],
         refused=[f"training: {text}." for text in refused],
         cases=[case] if mine else [],
     )
+
+
+def _launching(case: Mapping[str, Any]) -> Dict[str, str]:
+    """Words of the launchers for a user's own jobs that put each process beside its GPU, with a
+    blank behind them; empty where nothing is bound."""
+    placement = bound(case["gpu_masks"], case["processes"])
+    if placement is None:
+        return {"srun": "", "bind": "", "torchrun": ""}
+    bind = " ".join(shlex.quote(word) for word in bind_argv(placement))
+    return {
+        "srun": f"--cpu-bind={srun_cpu_bind(placement)} ",
+        "bind": f"{bind} ",
+        "torchrun": f"--no_python {bind} ./venv/bin/python -u ",
+    }
+
+
+def _told(options: Mapping[str, Any], gpus: int) -> Dict[str, str]:
+    """Variables in these launchers: ``exports`` are lines of a shell that has ``nodes``, how many
+    take part; ``passed`` are words of mpirun, with a blank behind them."""
+    interface, lines = options["interface"], []
+    told = dict.fromkeys(("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"), interface)
+    told = {**(told if interface else {}), **options["variables"]}
+    if gpus:
+        lines += [
+            "# What NCCL is told on one node or several (role nccl), where that role has been.",
+            f"profile={PROFILES}/single_node.sh",
+            '[ "$nodes" = 1 ] || profile=${profile/single/multi}',
+            '[ ! -e "$profile" ] || . "$profile"',
+        ]
+    set_to = [f"{name}={shlex.quote(str(value))}" for name, value in sorted(told.items())]
+    return {
+        "exports": "\n".join([*lines, *(f"export {one}" for one in set_to)]),
+        "passed": "".join(f"-x {one} " for one in set_to),
+    }
 
 
 def _wrong(
