@@ -65,7 +65,7 @@ from ansible.module_utils.trueup.benchmarks.megatron.output import parse_megatro
 from ansible.module_utils.trueup.errors import BadInput
 from ansible.module_utils.trueup.node import mpi
 from ansible.module_utils.trueup.run.bench import Bench, run_module
-from ansible.module_utils.trueup.run.launcher import Launcher
+from ansible.module_utils.trueup.run.launcher import Launcher, joined
 
 
 def _launcher(given: Dict[str, Any]) -> Optional[Launcher]:
@@ -107,7 +107,7 @@ def measure(bench: Bench) -> None:
         command=command,
         recorded_as=first,
         # What a profile or the user says of UCX or HCOLL wins.
-        environment={**(launcher.variables(run.world_size) if launcher else {}), **variables},
+        environment=joined(launcher.variables(run.world_size) if launcher else {}, variables),
         parameters=megatron.parameters(run),
         nodes=list(run.nodes),
         ranks=run.world_size,

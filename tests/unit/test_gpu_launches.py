@@ -172,3 +172,23 @@ def test_the_launchers_for_a_users_own_jobs_bind_too() -> None:
     assert values["torchrun"] == f"--no_python {values['bind']}./venv/bin/python -u "
     bare = training_plan("nc_a100_v4").values
     assert [bare[name] for name in ("srun", "bind", "torchrun")] == ["", "", ""]
+
+
+def test_an_mpi_outside_the_loaders_path_keeps_its_libraries(runner: Any) -> None:
+    mpi = {
+        "path": "/opt/hpcx-v2.25/ompi/bin/mpirun",
+        "kind": "hpcx",
+        "version": "4.1.9",
+        "environment": {
+            "OPAL_PREFIX": "/opt/hpcx-v2.25/ompi",
+            "LD_LIBRARY_PATH": "/opt/hpcx-v2.25/ompi/lib:/opt/hpcx-v2.25/ucx/lib",
+            "UCX_NET_DEVICES": "mlx5_ib0:1",
+        },
+    }
+    module, made, options = CASES["training-mpirun"]
+    case = made(**options)
+    result = runner(module)(FakeRun(), check=True, **{**case, "node": {**case["node"], "mpi": mpi}})
+    found = result["environment"]
+    plugin = "/usr/local/nccl-rdma-sharp-plugins/lib"
+    assert found["LD_LIBRARY_PATH"] == f"{plugin}:{mpi['environment']['LD_LIBRARY_PATH']}"
+    assert (found["UCX_NET_DEVICES"], found["OPAL_PREFIX"]) == ("eth0", "/opt/hpcx-v2.25/ompi")

@@ -375,6 +375,15 @@ class Launcher:
         return dict(zip(self._hosts, self.nodes))
 
 
+def joined(of_mpi: Mapping[str, str], given: Mapping[str, str]) -> Dict[str, str]:
+    """The MPI's variables and those given, which win; libraries are looked for in both's folders,
+    since an MPI outside the loader's path does not start without its own."""
+    name = "LD_LIBRARY_PATH"
+    paths = [one[name] for one in (given, of_mpi) if one.get(name)]
+    folders = dict.fromkeys(folder for path in paths for folder in path.split(":"))
+    return {**of_mpi, **given, **({name: ":".join(folders)} if folders else {})}
+
+
 def pmix(kind: str, arguments: Sequence[str]) -> List[str]:
     """The launcher's arguments, of srun with ``--mpi=pmix`` unless they say another: Slurm's own
     default may be none, with which each rank of an MPI program believes that it is alone."""
