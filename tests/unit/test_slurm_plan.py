@@ -101,6 +101,42 @@ def test_a_controller() -> None:
     assert (result["controller"], result["installed"]) == ("head", True)
 
 
+IMAGE = {"hpc_image": {"HPCX": "2.25.1"}}
+PIN = "/etc/apt/preferences.d/00-trueup-slurm"
+
+
+@pytest.mark.parametrize(
+    ("system", "changes", "options", "paths"),
+    [
+        ("ubuntu-22.04", IMAGE, {}, [PIN]),
+        ("ubuntu-22.04", {}, {}, []),
+        ("almalinux-9", IMAGE, {}, []),
+        ("ubuntu-24.04", IMAGE, {"packages": {"compute": ["slurm-smd-slurmd"]}}, [PIN]),
+        (
+            "ubuntu-24.04",
+            IMAGE,
+            {
+                "packages": {
+                    "common": ["munge", "slurm-smd-client"],
+                    "compute": ["slurm-smd-slurmd"],
+                }
+            },
+            [],
+        ),
+    ],
+)
+def test_a_pin_of_the_image_does_not_hide_slurm(
+    system: str, changes: dict[str, Any], options: dict[str, Any], paths: list[str]
+) -> None:
+    """azhpc-images@8e9d055 slurm-u.pin: ``slurm*`` of ubuntu.com at -1."""
+    hosts = {**HOSTS, "hb": host("compute", on("hbv3", system, **changes))}
+    files = values("hb", hosts, **options)["preferences"]
+    assert [file["path"] for file in files] == paths
+    # Before the image's slurm-repository-pin-990: apt takes the first record that matches.
+    assert all(file["path"].rpartition("/")[2] < "slurm-repository-pin-990" for file in files)
+    assert all("Package: slurm*\nPin: release o=Ubuntu\n" in file["content"] for file in files)
+
+
 def test_a_host_of_accounting_has_its_database_and_no_secret_in_its_plan() -> None:
     result = values("db")
     assert (

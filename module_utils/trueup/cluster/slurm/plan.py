@@ -26,6 +26,16 @@ _RESTARTING = (
     "/etc/systemd/system/slurmd.service.d/trueup.conf",
 )
 _RELOADING = ("/etc/slurm/partitions.conf", "/etc/slurm/topology.conf")
+# Azure's HPC images pin every package slurm* of Ubuntu at -1 (azhpc-images@8e9d055 slurm-u.pin), so
+# that none has a candidate. Of several records that match a package apt takes the first, and reads
+# the files by name.
+_PREFERENCES = "/etc/apt/preferences.d/00-trueup-slurm"
+_PIN = """\
+# Written by trueup (role slurm): Ubuntu's own Slurm, which this image's other file hides.
+Package: slurm*
+Pin: release o=Ubuntu
+Pin-Priority: 500
+"""
 _SQL_LOOK = """\
 SELECT COUNT(*) FROM information_schema.schemata WHERE schema_name = '{name}';
 SELECT COUNT(*) FROM mysql.global_priv WHERE user = '{user}' AND host = 'localhost'
@@ -51,7 +61,8 @@ def plan(asked: Asked) -> Plan:
 
     The values of a host are ``parts``, empty where it is in no cluster, and
 
-    - ``packages``: lists, each to be installed before the next;
+    - ``preferences``, files that make the packages installable, and ``packages``: lists, each to be
+      installed before the next;
     - ``look``: the command that says what the host can do, and ``installed``, whether it had Slurm;
     - ``controller``: its name in the inventory;
     - ``files`` as config_files takes them, and of these ``restarting`` and ``reloading``, whose
@@ -90,6 +101,7 @@ def _of_host(asked: Asked, parts: list[str]) -> Plan:
     return Plan(
         values={
             "parts": parts,
+            "preferences": _preferences(asked, parts),
             "packages": _packages(asked, system, parts),
             "look": [
                 *(asked.python, "-I", "-"),
@@ -115,6 +127,15 @@ def _packages(asked: Asked, system: Mapping[str, Any], parts: list[str]) -> list
     dnf = asked.node["package_manager"] == "dnf"
     first = asked.options["dnf_repositories"] if dnf else []
     return [names for names in (first, list(dict.fromkeys(wanted))) if names]
+
+
+def _preferences(asked: Asked, parts: list[str]) -> list[dict[str, str]]:
+    """A pin over the image's, where a part's packages are the distribution's. A site that names its
+    own, such as slurm-smd of the image's repository, finds them as they are."""
+    node, own = asked.node, asked.options["packages"]
+    hidden = node["package_manager"] == "apt" and node.get("hpc_image") is not None
+    ours = any(part not in own for part in ("common", *parts))
+    return [{"path": _PREFERENCES, "content": _PIN}] if hidden and ours else []
 
 
 def _refused(asked: Asked) -> list[str]:
