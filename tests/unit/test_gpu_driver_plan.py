@@ -244,3 +244,13 @@ MISMATCH = "Failed to initialize NVML: Driver/library version mismatch"
 )
 def test_who_computes(answer: dict[str, Any], said: str) -> None:
     assert in_use(answer) == said
+
+
+def test_azure_linux_keeps_the_driver_of_its_image_and_gets_no_other() -> None:
+    on = node("ndv4", "almalinux-9", distribution="azurelinux", distribution_version="3.0")
+    # The image's version is the package's, with its release (azure_images, section 6).
+    kept = plan(asked("gpu_driver", {**on, "hpc_image": {"NVIDIA": "580.126.16-1"}}))
+    assert (kept.refused, kept.values["kept"]) == ([], True)
+    assert kept.values["expected"]["driver_version"] == "580.126.16"
+    (first, *_) = refused(on)
+    assert first.startswith("gpu_driver does not know azurelinux 3.0")

@@ -278,7 +278,8 @@ def test_slower_or_smaller_devices_are_warned_of(
         ({"ID": "ubuntu", "ID_LIKE": "debian"}, "apt"),
         ({"ID": "debian"}, "apt"),
         ({"ID": "almalinux", "ID_LIKE": "rhel centos fedora"}, "dnf"),
-        ({"ID": "azurelinux"}, None),
+        ({"ID": "azurelinux"}, "dnf"),
+        ({"ID": "arch"}, None),
         ({}, None),
     ],
 )

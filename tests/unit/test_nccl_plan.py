@@ -418,3 +418,14 @@ def test_a_case_is_told_who_is_gone_when_it_begins() -> None:
 
 def test_yaml_has_data_and_no_expressions() -> None:
     assert "{{" not in (ROOT / "roles" / "nccl" / "vars" / "main.yml").read_text()
+
+
+AZURE_LINUX = {"distribution": "azurelinux", "distribution_version": "3.0"}
+
+
+def test_azure_linux_has_what_its_image_brought() -> None:
+    assert values(of("ndv4", "almalinux-9", node={**AZURE_LINUX, **IMAGE}))["kept"] is True
+    (refused,) = plan(of("ndv4", "almalinux-9", node=AZURE_LINUX)).refused
+    assert "no repository with NCCL is known for Azure Linux" in refused
+    given = {"name": "site", "url": "https://mirror/nccl"}
+    assert plan(of("ndv4", "almalinux-9", node=AZURE_LINUX, repository=given)).refused == []

@@ -357,3 +357,11 @@ def test_settings_that_the_role_writes_are_not_given_twice() -> None:
     assert [one[: len(said)] for one in refused["refused"]] == [said]
     text = contents(values("hb", conf_extra={"b": 1, "Aa": 2, "a": 3}))["/etc/slurm/slurm.conf"]
     assert "AccountingStorageHost=db\na=3\nAa=2\nb=1\n\nInclude" in (text or "")
+
+
+def test_azure_linux_has_no_slurm_of_its_own() -> None:
+    changes = {"distribution": "azurelinux", "distribution_version": "3.0"}
+    hosts = {**HOSTS, "hb": host("compute", on("hbv3", "almalinux-9", **changes))}
+    (refused,) = plan(of("hb", hosts, SECRETS)).refused
+    assert "no packages are known for Azure Linux" in refused
+    assert plan(of("hb", hosts, SECRETS, dnf_repositories=[])).refused == []

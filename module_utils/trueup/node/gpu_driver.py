@@ -53,9 +53,9 @@ def plan(asked: Asked) -> Plan:
     node = asked.node
     kept = asked.options["from_image"] == "keep" and bool(in_image(node, "NVIDIA"))
     platform = asked.data["platforms"].get(release(node), {})
-    wanted = (
-        in_image(node, "NVIDIA") if kept else asked.options["version"] or platform.get("driver", "")
-    )
+    # Azure Linux's image gives the package's release too, 580.126.16-1.
+    there = in_image(node, "NVIDIA").split("-")[0]
+    wanted = there if kept else asked.options["version"] or platform.get("driver", "")
     nvswitch = catalog_of(node).get("gpu_fabric") == "nvswitch"
     if not node["has_gpu"]:
         why = "no NVIDIA GPU on this node, and none by the catalog"

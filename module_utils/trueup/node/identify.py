@@ -298,7 +298,9 @@ def package_manager(os_release: Mapping[str, str]) -> str | None:
     names = {os_release.get("ID", ""), *os_release.get("ID_LIKE", "").split()}
     if names & {"debian", "ubuntu"}:
         return "apt"
-    return "dnf" if names & {"rhel", "fedora", "centos", "almalinux", "rocky"} else None
+    # Azure Linux names nothing that it is like. Its HPC image has dnf beside tdnf.
+    of_dnf = {"rhel", "fedora", "centos", "almalinux", "rocky", "azurelinux"}
+    return "dnf" if names & of_dnf else None
 
 
 def _described_cpus(topology: Topology | None) -> dict[str, Any]:

@@ -164,6 +164,12 @@ class Setup:
                 f" {node['package_manager'] or 'neither apt nor dnf'}; nccl_packages has"
                 f" {', '.join(sorted(options['packages']))}."
             )
+        given = self.asked.options["repository"] or self.asked.found.get("gpu_driver_repository")
+        if node["distribution"] == "azurelinux" and not self.kept and not given:
+            refused.append(
+                "nccl: no repository with NCCL is known for Azure Linux: take its HPC image with"
+                " nccl_from_image=keep, or set nccl_repository."
+            )
         own = self._findings(nccl_topology.generate(self.layout).encode()) if self.layout else []
         if own:
             refused.append(

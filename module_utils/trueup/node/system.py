@@ -29,11 +29,12 @@ def others(pattern: str, given: Iterable[str]) -> str:
 
 def release(node: Mapping[str, Any]) -> str:
     """Of apt's systems name and version, ``ubuntu-24.04``; of dnf's ``el`` and the major version,
-    ``el-9``, whoever rebuilt it."""
+    ``el-9``, whoever rebuilt it. Azure Linux is no rebuild of it: ``azurelinux-3``."""
     version = node["distribution_version"] or ""
     if node["package_manager"] == "apt":
         return f"{node['distribution']}-{version}"
-    return f"el-{version.split('.')[0]}"
+    name = node["distribution"] if node["distribution"] == "azurelinux" else "el"
+    return f"{name}-{version.split('.')[0]}"
 
 
 def catalog_of(node: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -154,6 +154,10 @@ def _refused(asked: Asked) -> list[str]:
         f"slurm: no packages are known for {node['os']}: it has neither apt nor dnf.": (
             node["package_manager"] in asked.data["systems"]
         ),
+        "slurm: no packages are known for Azure Linux (no EPEL): set"
+        " slurm_dnf_repositories to an empty list, and slurm_packages to your repository's.": (
+            node.get("distribution") != "azurelinux" or not options["dnf_repositories"]
+        ),
         _key_problem(key): not _key_problem(key),
         "slurm_database_password is not set, or has fewer than 12 characters or others than"
         " letters, digits and . _ + / = -: give one from a vault.": (
