@@ -141,6 +141,8 @@ def measure(bench: Bench) -> None:
         case=case_name(test, role, given["peer_name"]),
         command=server if role == "server" else client,
         nodes=[given["node_name"], given["peer_name"]] if is_client else [],
+        # perftest numbers GPUs as CUDA does.
+        environment={} if test.gpu is None else {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"},
         gpus=0 if test.gpu is None else 1 + is_client,
         parameters=parameters(given, test, device, cpus),
     )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from role_plans import asked as asked_of
+from role_plans import node
 from trueup.benchmarks.ib.case import OPTIONS
 from trueup.benchmarks.ib.plan import plan, programs
 from trueup.errors import BadInput
@@ -185,3 +187,31 @@ def test_sizes_of_cases_are_in_range() -> None:
     assert refusals(OPTIONS, wrong, "ib_") == [
         "ib_cases: message_bytes is -1: it must be 0 or more, 2147483647 or less"
     ]
+
+
+ADAPTERS = [{"device": f"mlx5_ib{number}", "kind": "infiniband"} for number in range(8)]
+
+
+@pytest.mark.parametrize(
+    ("family", "options", "gpus"),
+    [
+        (
+            "ndv4",
+            {"folder": "/opt/perftest/bin"},
+            {f"mlx5_ib{number}": number for number in range(8)},
+        ),
+        # The distribution's has no CUDA.
+        ("ndv4", {}, {}),
+        ("ndv4", {"folder": "/opt/perftest/bin", "gpus": {"mlx5_ib2": 5}}, {"mlx5_ib2": 5}),
+        ("ndv4", {"folder": "/opt/perftest/bin", "gpu_cases": []}, {}),
+        ("hbv3", {"folder": "/opt/perftest/bin"}, {}),
+        ("nc_a100_v4", {"folder": "/opt/perftest/bin"}, {}),
+    ],
+)
+def test_an_adapter_has_the_gpu_beside_it(
+    family: str, options: dict[str, Any], gpus: dict[str, int]
+) -> None:
+    program = f"{options.get('folder', '/usr/bin')}/ib_write_bw"
+    found = {"programs": {program: program}, "devices": ADAPTERS}
+    cases = plan(asked_of("ib", node(family), found, **options)).cases or []
+    assert {case["device"]: case["gpu"] for case in cases if case.get("gpu") is not None} == gpus

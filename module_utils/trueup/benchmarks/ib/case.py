@@ -61,7 +61,8 @@ OPTIONS = (
     RoleOption(
         "gpus",
         "GPUDirect RDMA: device to the number of the GPU on the same PCI switch, such as"
-        " {mlx5_ib0: 0}; empty: host memory only.",
+        " {mlx5_ib0: 0}; empty: with a perftest in ib_folder of your own and a size in"
+        " catalog/topologies.yml each adapter's, else host memory only.",
         {},
         why="perftest must be built with CUDA; that of the distributions is not.",
     ),

@@ -10,6 +10,7 @@ import math
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from ...errors import BadInput
+from ...node.gpu_places import gpu_places
 from ...options import for_module
 from ...plan import Asked, Plan, Skipped
 from .case import OPTIONS, PROGRAMS, require_one_size
@@ -100,9 +101,20 @@ def _case(asked: Asked, case: Mapping[str, Any], device: str, **more: Any) -> Di
     return given
 
 
+def _gpus(asked: Asked) -> Mapping[str, int]:
+    """The GPU of each adapter: those of ib_gpus, or with a perftest of the user's own, which the
+    distribution's without CUDA is not, those beside them by the layout of the node's size."""
+    options, attached = asked.options, len(asked.node.get("gpus") or [])
+    given: Mapping[str, int] = options["gpus"]
+    if given or not attached or options["folder"] == _PACKAGED:
+        return given
+    places = gpu_places(asked.node.get("vm_size"), attached, asked.catalog("topologies.yml"))
+    return {place.adapter: place.number for place in places if place.adapter}
+
+
 def _cases(asked: Asked, devices: Sequence[str]) -> List[Dict[str, Any]]:
     """Every device from host memory, then those that have a GPU from GPU memory."""
-    options, gpus = asked.options, asked.options["gpus"]
+    options, gpus = asked.options, _gpus(asked)
     of_host = [_case(asked, case, device) for device in devices for case in options["cases"]]
     return of_host + [
         _case(asked, case, device, gpu=gpus[device])
@@ -126,9 +138,10 @@ def _pairwise(asked: Asked, devices: Sequence[str]) -> Dict[str, Any]:
         return own
     memory = {}
     if options["pairwise_gpu_memory"] and device:
-        if device not in options["gpus"]:
+        gpus = _gpus(asked)
+        if device not in gpus:
             raise BadInput(f"ib_pairwise_gpu_memory: ib_gpus has no GPU for {device}")
-        memory = {"gpu": options["gpus"][device]}
+        memory = {"gpu": gpus[device]}
     cases = [_case(asked, case, device, **memory) for case in options["pairwise_cases"]]
     seconds = _server_seconds(asked, len(nodes))
     names = list(nodes)
