@@ -40,8 +40,9 @@ OPTIONS = (
             "/usr/local/cuda/extras/demo_suite",
             "/usr/local/cuda/samples/bin/x86_64/linux/release",
         ],
-        why="Azure's HPC images have nvbandwidth in the first (Azure/azhpc-images,"
-        " components/install_nvbandwidth_tool.sh).",
+        why="The first is where Azure's images for GB200 and GB300 have nvbandwidth; those for"
+        " A100, H100 and H200 have neither tool (Azure/azhpc-images@8e9d055): build nvbandwidth, or"
+        " choose pytorch.",
         elements="path",
     ),
     ModuleOption("program", "Path of nvbandwidth or bandwidthTest.", type="path"),
