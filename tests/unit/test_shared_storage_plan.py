@@ -170,6 +170,15 @@ def test_the_lustre_client_is_that_of_the_kernel(
     assert (present["repository"], present["pins"]) == ({}, [])
 
 
+def test_the_lustre_client_of_an_image_is_kept() -> None:
+    """azhpc-images@8e9d055 has packages of dkms, whose names differ from those that are pinned."""
+    image = node("hbv3", "ubuntu-22.04", hpc_image={"LUSTRE": "2.15.8-35-gdf4872c"})
+    assert values([LUSTRE], image)["pins"] == []
+    assert len(values([LUSTRE], image, lustre_client="install")["pins"]) == 1
+    without = node("hbv3", "ubuntu-22.04", hpc_image={"HPCX": "2.25.1"})
+    assert len(values([LUSTRE], without)["pins"]) == 1
+
+
 def test_a_list_that_can_be_mounted_is_not_refused() -> None:
     v6 = {**NFS, "path": "/v6", "source": "[fd00::4]:/srv"}
     assert len(values([NFS, ANF, LUSTRE, v6, OLD])["files"]) == 4

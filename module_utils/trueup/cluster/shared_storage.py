@@ -184,7 +184,7 @@ def _clients(asked: Asked, types: Any) -> Dict[str, Any]:
         "repository": {},
         "pins": [],
     }
-    if "lustre" in types and options["lustre_client"] == "install":
+    if "lustre" in types and _installs_lustre(asked):
         row = options["lustre_packages"][release(node)]
         clients["repository"] = {
             "name": "amlfs",
@@ -195,6 +195,14 @@ def _clients(asked: Asked, types: Any) -> Dict[str, Any]:
         }
         clients["pins"] = [{"name": row["package"], "version": _lustre_version(node)}]
     return clients
+
+
+def _installs_lustre(asked: Asked) -> bool:
+    """Whether the role brings the client. That of an Azure HPC image is built by dkms under other
+    package names, with which the metapackages of a kernel clash."""
+    choice = asked.options["lustre_client"]
+    listed = bool((asked.node.get("hpc_image") or {}).get("LUSTRE"))
+    return choice == "install" or (choice == "from_image" and not listed)
 
 
 def _lustre_version(node: Mapping[str, Any]) -> str:
@@ -337,7 +345,7 @@ def _refused(asked: Asked) -> List[str]:
         *_paths([mount.path for mount in mounts]),
         *_connections(nfs),
         *_kernel(nfs, asked.node),
-        *(_lustre(lustre, asked) if lustre and options["lustre_client"] == "install" else []),
+        *(_lustre(lustre, asked) if lustre and _installs_lustre(asked) else []),
     ]
 
 
