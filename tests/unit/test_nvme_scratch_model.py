@@ -22,7 +22,7 @@ import helpers
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 program = helpers.program("roles/nvme_scratch/files/nvme_scratch.py")
 
@@ -326,6 +326,15 @@ class History(RuleBasedStateMachine):
         self.files: set[int] = set()
         # In which boot the program has last met an array whole.
         self.whole_in: dict[str, int] = {}
+
+    @initialize(made=st.booleans(), which=ANY, at=st.integers(0, SIZE - 1))
+    def begin(self, which: int, at: int, *, made: bool) -> None:
+        """With our file system and a file in it, or with a disk that has data."""
+        if made:
+            self.run()
+            self.a_user_writes_a_file()
+        else:
+            self.another_program_writes(which, at, opened=False)
 
     def teardown(self) -> None:
         self.folder.cleanup()
