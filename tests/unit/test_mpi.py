@@ -111,6 +111,14 @@ def test_a_path_of_another_layout_has_its_libraries(tmp_path: Path) -> None:
     ]
 
 
+def test_an_hpcx_elsewhere_has_its_prefix(tmp_path: Path) -> None:
+    home = tmp_path / "shared" / "hpcx-v2.21-gcc"
+    own = program(home / "ompi" / "bin" / "mpirun")
+    (chosen,) = mpi.choose([], str(own))
+    assert (chosen.kind, chosen.path) == ("hpcx", str(own))
+    assert chosen.environment == mpi.hpcx_environment(str(home))
+
+
 @pytest.mark.parametrize("wanted", ["openmpi", "hpc-x", "/no/such/mpirun"])
 def test_what_is_not_there_is_said_and_not_replaced(wanted: str, tmp_path: Path) -> None:
     program(tmp_path / "opt" / HPCX.format("redhat9") / "ompi" / "bin" / "mpirun")

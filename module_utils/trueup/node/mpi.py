@@ -165,7 +165,9 @@ def choose(found: Sequence[Mpi], wanted: str = "") -> list[Mpi]:
     known = [one for one in found if one.at(wanted)]
     if known or not _runs(wanted):
         return known
-    home = os.path.dirname(os.path.dirname(wanted))
+    home = Path(wanted).parent.parent
+    if home.name == "ompi" and home.parent.name.startswith("hpcx"):  # HPC-X on a shared folder
+        return [_made("hpcx", str(home), hpcx_environment(str(home.parent)))]
     return [Mpi(wanted, environment=_libraries(f"{home}/lib"))]
 
 
