@@ -161,6 +161,23 @@ def test_what_keeps_a_node_from_its_plan(
     assert [text[: len(begin)] for text, begin in zip(found, problems, strict=True)] == problems
 
 
+def test_an_image_of_enterprise_linux_8_can_be_measured_as_it_is() -> None:
+    el8 = {"package_manager": "dnf", "distribution_version": "8.10", "os": "Alma 8.10"}
+    image = {"hpc_image": {"HPCX": "2.25.1"}}
+    told = [
+        family.node_problems(
+            node(**el8, **more), name="n1", roles=roles, benchmarks=["stream"], known=["stream"]
+        )
+        for more, roles in (({}, ["rdma"]), (image, ["rdma"]), (image, []))
+    ]
+    assert ["trueup_family_roles to []" in " ".join(texts) for texts in told] == [
+        False,
+        True,
+        False,
+    ]
+    assert [len(texts) for texts in told] == [1, 1, 0]
+
+
 @pytest.mark.parametrize(
     ("name", "listed", "whats"),
     [("local", False, ["nccl"]), ("ndv4", True, ["nccl"]), ("ndv2", False, ["nccl", "configure"])],

@@ -211,9 +211,15 @@ def node_problems(
     # Its dnf has bindings for Python 3.6 alone, and ansible-core 2.17 needs 3.7 or newer.
     version = str(node["distribution_version"] or "").split(".")[0]
     if roles and node["package_manager"] == "dnf" and version == "8":
+        # Azure's image has a Python 3.12 for modules beside it, a compiler, driver and MPI.
+        without = (
+            ", or set trueup_family_roles to [] for this node: then nothing on it is configured"
+            " (limits, driver, RDMA, NCCL, scratch stay as the image has them), and it is measured"
+            " as it is"
+        )
         problems.append(
             f"{node['os']}: its packages cannot be managed by this release of Ansible (Python 3.6"
-            " of its dnf); use Enterprise Linux 9."
+            f" of its dnf): use Enterprise Linux 9{without if node.get('hpc_image') else ''}."
         )
     return problems
 
