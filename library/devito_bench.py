@@ -87,6 +87,9 @@ def measure(bench: Bench) -> None:
         mpi_mode=given["mpi_mode"],
         jit_dir=jit_dir,
     )
+    if launcher.mpi:
+        # Devito compiles what ranks exchange with mpicc.
+        variables.update(launcher.mpi.before(os.environ.get("PATH", os.defpath)))
     case = devito.case_name(
         problem, placement, given["mpi_mode"], node_count=nodes, launcher=launcher.kind
     )

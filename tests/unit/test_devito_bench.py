@@ -110,6 +110,8 @@ def test_an_mpi_that_is_on_no_path_is_in_the_record(run_module: Any) -> None:
     assert record["outcome"] == "ok"
     assert run.calls[0]["argv"][0] == record["command"][0] == found["path"]
     assert record["environment"].items() >= variables.items()
+    # Devito compiles with mpicc, by its name.
+    assert record["environment"]["PATH"].startswith(f"{home}/ompi/bin:/")
     assert run.calls[0]["environment"] == record["environment"]
 
 

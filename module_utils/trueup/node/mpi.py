@@ -74,6 +74,10 @@ class Mpi:
             return {}
         return {**self.environment, "MPICC": os.path.join(os.path.dirname(self.path), "mpicc")}
 
+    def before(self, path: str) -> dict[str, str]:
+        """PATH for a program that calls mpicc by its name; empty where that is found already."""
+        return {"PATH": f"{os.path.dirname(self.path)}:{path}"} if self.environment else {}
+
     def at(self, path: str) -> bool:
         """Whether a path, such as one below the link /opt/hpcx, is that of this mpirun."""
         return os.path.realpath(path) == os.path.realpath(self.path)
