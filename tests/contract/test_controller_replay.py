@@ -56,7 +56,8 @@ def test_every_node_is_configured(cost: tuple[Path, Cost]) -> None:
 def test_nodes_that_are_alike_run_the_same_tasks(cost: tuple[Path, Cost]) -> None:
     recording, measured = cost
     print(f"\n{recording.stem}: {measured.summary}")
-    tasks = [counts["tasks"] for counts in measured.counts.values()]
+    # The node that answers first is the first; the one that runs what runs once has most.
+    tasks = sorted((counts["tasks"] for counts in measured.counts.values()), reverse=True)
     # One node's, for all of them (run_once).
     once = [task for task in measured.by_task if task["action"] == "trueup_forecast"]
     assert tasks == [measured.tasks, *[measured.tasks - len(once)] * (NODES - 1)]
@@ -72,7 +73,7 @@ def test_nodes_that_are_alike_run_the_same_tasks(cost: tuple[Path, Cost]) -> Non
     # Ansible's recap counts a loop of includes once for each of its items, and so do we.
     assert len(own) <= measured.tasks
     recap = re.findall(r"ok=(\d+) .* skipped=(\d+)", measured.output)
-    assert [int(ok) + int(skipped) for ok, skipped in recap] == tasks
+    assert sorted((int(ok) + int(skipped) for ok, skipped in recap), reverse=True) == tasks
 
 
 def test_a_node_runs_no_more_tasks_than_promised(cost: tuple[Path, Cost]) -> None:
