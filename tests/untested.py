@@ -14,8 +14,8 @@ PAGE = "docs/untested.md"
 HEAD = """\
 # What is not tested, and how to test it
 
-`make options` writes this page from catalog/acceptance.yml. To add a row, add it there (`id`, `what`,
-`applies`, `minutes`, `test`, `expected`: its head says what each is) and run `make options`.
+`make options` writes this page from catalog/acceptance.yml. To add a row, add it there and run
+`make options` (its head says what `id`, `what`, `applies`, `minutes`, `test` and `expected` are).
 
 Everything else in docs/ ran on the machine that its page names. For the following the hardware was
 not available:
