@@ -7,8 +7,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-import helpers
 import pytest
+import scratch_facts
+from ansible.module_utils.testing import patch_module_args
+from trueup.node.scratch import program, reading, states
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "tests/data/nvme_scratch"
@@ -17,8 +19,7 @@ LOCAL = "Microsoft NVMe Direct Disk v2"
 REMOTE = "MSFT NVMe Accelerator v1.0"
 
 
-program = helpers.program("roles/nvme_scratch/files/nvme_scratch.py")
-SETTINGS = program.Settings(
+SETTINGS = states.Settings(
     models=("Microsoft NVMe Direct Disk",),
     mount_point="/mnt/resource_nvme",
     uuid=OUR_XFS,
@@ -32,12 +33,12 @@ SETTINGS = program.Settings(
     existing="refuse",
     wait_seconds=0,
 )
-EXT4 = program.Signature("ext4", "11111111-2222-3333-4444-555555555555", "results")
-XFS = program.Signature("xfs", OUR_XFS)
+EXT4 = states.Signature("ext4", "11111111-2222-3333-4444-555555555555", "results")
+XFS = states.Signature("xfs", OUR_XFS)
 GENERATION = "aad744662213d5dc845e28f8d6b3657d"
 # This machine made the array, and has found it whole since it booted, or before.
-LOST = program.Marker(GENERATION, this_boot=True)
-LATE = program.Marker(GENERATION, this_boot=False)
+LOST = states.Marker(GENERATION, this_boot=True)
+LATE = states.Marker(GENERATION, this_boot=False)
 
 
 def settings(**changes: Any) -> Any:
@@ -45,23 +46,23 @@ def settings(**changes: Any) -> Any:
 
 
 def disk(number: int, **facts: Any) -> Any:
-    return program.Device(
+    return states.Device(
         **{"name": f"nvme{number}n1", "model": LOCAL, "bytes": 960197124096, **facts}
     )
 
 
 def member(number: int, *, of: int, uuid: str = GENERATION, **facts: Any) -> Any:
     label, level = facts.pop("label", "any:trueup-scratch"), facts.pop("level", "raid0")
-    signature = program.Signature("linux_raid_member", uuid, label)
-    block = program.Superblock(uuid, label, level, of)
+    signature = states.Signature("linux_raid_member", uuid, label)
+    block = states.Superblock(uuid, label, level, of)
     return disk(number, **{"signatures": (signature,), "superblock": block, **facts})
 
 
 def array(count: int, **facts: Any) -> Any:
     device = {"name": "md127", "signatures": (XFS,), **facts.pop("device", {})}
-    return program.Array(
+    return states.Array(
         **{
-            "device": program.Device(**device),
+            "device": states.Device(**device),
             "label": "any:trueup-scratch",
             "level": "raid0",
             "state": "clean",
@@ -73,14 +74,14 @@ def array(count: int, **facts: Any) -> Any:
 
 
 def decide(*disks: Any, with_settings: Any = SETTINGS, **facts: Any) -> Any:
-    return program.decide(with_settings, program.Machine(disks, **facts))
+    return states.decide(with_settings, states.Machine(disks, **facts))
 
 
 # ---- how many disks -----------------------------------------------------------------------------
 
 
 def test_no_disk_is_nothing_to_do() -> None:
-    assert decide() == program.Plan("none")
+    assert decide() == states.Plan("none")
 
 
 def test_one_blank_disk_gets_the_file_system_itself() -> None:
@@ -133,10 +134,10 @@ def test_disks_of_other_models_are_not_looked_at() -> None:
     [
         ({"partitions": ("nvme1n1p1", "nvme1n1p2")}, "the partition(s) nvme1n1p1, nvme1n1p2"),
         ({"signatures": (EXT4,)}, "a signature of ext4 (results)"),
-        ({"signatures": (program.Signature("gpt"), program.Signature("PMBR"))}, "signature of gpt"),
-        ({"signatures": (program.Signature("xfs", "another"),)}, "a signature of xfs"),
+        ({"signatures": (states.Signature("gpt"), states.Signature("PMBR"))}, "signature of gpt"),
+        ({"signatures": (states.Signature("xfs", "another"),)}, "a signature of xfs"),
         ({"signatures": (XFS, EXT4)}, "a signature of xfs, a signature of ext4"),
-        ({"signatures": (program.Signature("LVM2_member"),), "holders": ("dm-0",)}, "LVM2_member"),
+        ({"signatures": (states.Signature("LVM2_member"),), "holders": ("dm-0",)}, "LVM2_member"),
         ({"holders": ("dm-0",)}, "the device dm-0 on it"),
         ({"mounts": ("/data",)}, "a mount at /data"),
         ({"swap": True}, "swap in use"),
@@ -177,7 +178,7 @@ def test_an_array_of_something_else_is_refused_by_name() -> None:
 
 
 def test_the_image_scripts_array_at_the_mount_point_is_refused_or_kept() -> None:
-    where = {"arrays": (dataclasses.replace(AZURES, device=program.Device("md128")),)}
+    where = {"arrays": (dataclasses.replace(AZURES, device=states.Device("md128")),)}
     refused = decide(*foreign(), mounted="md128", **where)
     (problem,) = refused.problems
     assert problem == (
@@ -238,7 +239,7 @@ def test_an_array_that_lost_a_disk_in_this_boot_is_made_anew_over_all(disks: lis
     assert plan.forget == tuple(d.name for d in disks if d.signatures)
 
 
-@pytest.mark.parametrize("marker", [None, LATE, program.Marker("another", this_boot=True)])
+@pytest.mark.parametrize("marker", [None, LATE, states.Marker("another", this_boot=True)])
 @pytest.mark.parametrize("disks", HALVES)
 def test_without_proof_a_part_of_an_array_is_left_alone(disks: list[Any], marker: Any) -> None:
     plan = decide(*disks, marker=marker)
@@ -311,7 +312,7 @@ def test_a_late_disk_is_waited_for_also_where_fewer_are_allowed() -> None:
     ("facts", "named"),
     [
         ({"unexamined": "mdadm ended with status 2"}, "since mdadm ended with status 2"),
-        ({"superblock": program.Superblock("a", "host:data", "raid1", 2)}, "the raid1 host:data"),
+        ({"superblock": states.Superblock("a", "host:data", "raid1", 2)}, "the raid1 host:data"),
         ({"content": "content without a signature, at byte 512"}, "content without a signature"),
         ({"writers": ("the program fio (process 7)",)}, "fio (process 7) that writes to it"),
     ],
@@ -329,12 +330,12 @@ def test_an_array_of_the_images_services_is_named() -> None:
 
 
 def test_each_state_of_the_table_has_a_name_of_its_own() -> None:
-    names = [row.state for row in program.TABLE]
+    names = [row.state for row in states.TABLE]
     assert len(set(names)) == len(names)
 
 
 def test_what_no_row_of_the_table_knows_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(program, "TABLE", ())
+    monkeypatch.setattr(states, "TABLE", ())
     plan = decide(disk(0))
     assert (plan.state, plan.steps, len(plan.problems)) == ("refused", (), 1)
 
@@ -384,7 +385,7 @@ def write(path: Path, text: str) -> None:
 def no_superblock(path: str) -> Exception:
     """What mdadm 4.2 says of a disk without superblock."""
     argv = ("mdadm", "--examine", "--export", path)
-    error: Exception = program.Ended(argv, 1, f"mdadm: No md superblock detected on {path}.")
+    error: Exception = reading.Ended(argv, 1, f"mdadm: No md superblock detected on {path}.")
     return error
 
 
@@ -425,7 +426,7 @@ class FakeMachine:
         raise AssertionError(message)
 
     def read(self, with_settings: Any = SETTINGS) -> Any:
-        return program.read_machine(with_settings, self.run, str(self.root))
+        return reading.read_machine(with_settings, self.run, str(self.root))
 
 
 @pytest.fixture
@@ -435,7 +436,7 @@ def fake(tmp_path: Path) -> FakeMachine:
 
 def test_a_blank_disk_is_read(fake: FakeMachine) -> None:
     fake.disk("nvme0n1")
-    assert fake.read().disks == (program.Device("nvme0n1", model=LOCAL, bytes=2**30),)
+    assert fake.read().disks == (states.Device("nvme0n1", model=LOCAL, bytes=2**30),)
 
 
 def test_disks_come_in_the_order_of_their_numbers_and_paths_of_multipath_do_not(
@@ -474,11 +475,11 @@ def test_signatures_are_read_from_wipefs(fake: FakeMachine) -> None:
     fake.mdadm["/dev/nvme0n1"] = (DATA / "mdadm_examine.txt").read_text()
     (found,) = fake.read().disks
     assert found.signatures == (
-        program.Signature(
+        states.Signature(
             "linux_raid_member", "aad74466-2213-d5dc-845e-28f8d6b3657d", "any:trueup-scratch"
         ),
     )
-    assert found.superblock == program.Superblock(GENERATION, "any:trueup-scratch", "raid0", 8)
+    assert found.superblock == states.Superblock(GENERATION, "any:trueup-scratch", "raid0", 8)
     assert decide(found, marker=LOST).forget == ("nvme0n1",)
 
 
@@ -488,12 +489,12 @@ MDADM = ("mdadm", "--examine", "--export", "/dev/nvme0n1")
 @pytest.mark.parametrize(
     ("said", "named"),
     [
-        (program.Ended(MDADM, 1, "mdadm: cannot open /dev/nvme0n1: Device busy"), "Device busy"),
-        (program.Ended(MDADM, 2, "mdadm: No md superblock detected on /dev/nvme0n1."), "status 2"),
-        (program.Ended(MDADM, 1, "mdadm: No md superblock detected on /dev/nvme1n1."), "nvme1n1"),
-        (program.Ended(MDADM, 1, ""), "status 1"),
-        (program.Missing("mdadm is not installed"), "mdadm is not installed"),
-        (program.Failed("mdadm: timed out"), "timed out"),
+        (reading.Ended(MDADM, 1, "mdadm: cannot open /dev/nvme0n1: Device busy"), "Device busy"),
+        (reading.Ended(MDADM, 2, "mdadm: No md superblock detected on /dev/nvme0n1."), "status 2"),
+        (reading.Ended(MDADM, 1, "mdadm: No md superblock detected on /dev/nvme1n1."), "nvme1n1"),
+        (reading.Ended(MDADM, 1, ""), "status 1"),
+        (reading.Missing("mdadm is not installed"), "mdadm is not installed"),
+        (reading.Failed("mdadm: timed out"), "timed out"),
         ("", "what cannot be read"),
         ("MD_LEVEL=raid0\nMD_DEVICES=many\nMD_UUID=aa\n", "what cannot be read"),
         ("MD_DEVICES=2\nMD_UUID=aa\n", "what cannot be read"),
@@ -506,16 +507,16 @@ def test_whatever_mdadm_does_not_tell_is_no_permission(
     fake.mdadm["/dev/nvme0n1"] = said
     for signatures in ("wipefs_member.json", "wipefs_blank.json"):
         fake.wipefs["/dev/nvme0n1"] = (DATA / signatures).read_text()
-        plan = program.decide(SETTINGS, dataclasses.replace(fake.read(), marker=LOST))
+        plan = states.decide(SETTINGS, dataclasses.replace(fake.read(), marker=LOST))
         assert (plan.state, plan.forget) == ("refused", ())
         assert named in plan.problems[0]
 
 
 def test_a_look_before_mdadm_is_installed_needs_none(fake: FakeMachine) -> None:
     fake.disk("nvme0n1")
-    fake.mdadm["/dev/nvme0n1"] = program.Missing("mdadm is not installed")
-    seen = program.read_machine(SETTINGS, fake.run, str(fake.root), needs_mdadm=False)
-    assert program.decide(SETTINGS, seen).state == "make"
+    fake.mdadm["/dev/nvme0n1"] = reading.Missing("mdadm is not installed")
+    seen = reading.read_machine(SETTINGS, fake.run, str(fake.root), needs_mdadm=False)
+    assert states.decide(SETTINGS, seen).state == "make"
 
 
 @pytest.mark.parametrize("at", [0, 4095, 2**20 - 1, 2**30 - 2**20, 2**30 - 1])
@@ -571,8 +572,8 @@ def test_a_loop_device_over_a_disk_is_found(fake: FakeMachine) -> None:
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ('{"array": "a", "machine": "vm-1", "boot": "b-1"}', program.Marker("a", this_boot=True)),
-        ('{"array": "a", "machine": "vm-1", "boot": "b-0"}', program.Marker("a", this_boot=False)),
+        ('{"array": "a", "machine": "vm-1", "boot": "b-1"}', states.Marker("a", this_boot=True)),
+        ('{"array": "a", "machine": "vm-1", "boot": "b-0"}', states.Marker("a", this_boot=False)),
         ('{"array": "a", "machine": "vm-2", "boot": "b-1"}', None),
         ('{"array": "", "machine": "vm-1", "boot": "b-1"}', None),
         ('{"array": ["a"], "machine": "vm-1", "boot": "b-1"}', None),
@@ -584,7 +585,7 @@ def test_a_loop_device_over_a_disk_is_found(fake: FakeMachine) -> None:
 def test_the_marker_is_of_this_machine_and_boot(fake: FakeMachine, text: str, found: Any) -> None:
     write(fake.root / "sys/class/dmi/id/product_uuid", "vm-1\n")
     write(fake.root / "proc/sys/kernel/random/boot_id", "b-1\n")
-    write(fake.root / program.MARKER, text)
+    write(fake.root / reading.MARKER, text)
     assert fake.read().marker == found
 
 
@@ -611,7 +612,7 @@ def test_an_array_is_read_with_its_label_and_members(fake: FakeMachine) -> None:
 def test_what_wipefs_must_not_say_is_an_error(fake: FakeMachine) -> None:
     fake.disk("nvme0n1")
     fake.wipefs["/dev/nvme0n1"] = "wipefs: no such option"
-    with pytest.raises(program.Failed, match="wipefs says of /dev/nvme0n1 what cannot be read"):
+    with pytest.raises(reading.Failed, match="wipefs says of /dev/nvme0n1 what cannot be read"):
         fake.read()
 
 
@@ -640,9 +641,9 @@ def test_an_array_is_made_by_name_for_any_host_and_without_run(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(program, "_permit", lambda *_: None)
-    made = program.Machine((), (array(2, device={"name": "md126"}, uuid=GENERATION),))
+    made = states.Machine((), (array(2, device={"name": "md126"}, uuid=GENERATION),))
     monkeypatch.setattr(program, "read_machine", lambda *_: made)
-    monkeypatch.setattr(program, "ROOT", str(tmp_path))
+    monkeypatch.setattr(reading, "ROOT", str(tmp_path))
     run = Recorder()
     program.apply(SETTINGS, decide(member(0, of=2), disk(1), marker=LOST), run)
     assert run.ran[0] == ("wipefs", "--all", "/dev/nvme0n1")
@@ -652,7 +653,7 @@ def test_an_array_is_made_by_name_for_any_host_and_without_run(
         "/dev/nvme1n1",
     )  # fmt: skip
     assert run.ran[2] == ("mkfs.xfs", "-f", "-q", "-m", f"uuid={OUR_XFS}", "/dev/md126")
-    assert json.loads((tmp_path / program.MARKER).read_text())["array"] == GENERATION
+    assert json.loads((tmp_path / reading.MARKER).read_text())["array"] == GENERATION
 
 
 def test_nothing_runs_for_a_refusal_or_what_is_ready() -> None:
@@ -663,7 +664,7 @@ def test_nothing_runs_for_a_refusal_or_what_is_ready() -> None:
 
 
 def test_a_boot_waits_for_a_disk_that_comes_late(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = [program.Machine((disk(0),)), program.Machine((disk(0), disk(1)))]
+    seen = [states.Machine((disk(0),)), states.Machine((disk(0), disk(1)))]
     monkeypatch.setattr(program, "read_machine", lambda *_: seen.pop(0))
     monkeypatch.setattr(program.time, "sleep", lambda _: None)
     plan = program.decide_when_settled(settings(expected_disks=2), Recorder(), 60)
@@ -674,8 +675,8 @@ def test_a_boot_without_the_catalogs_number_makes_nothing_anew_before_its_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     late = [
-        program.Machine((member(0, of=2),)),
-        program.Machine((member(0, of=2), member(1, of=2))),
+        states.Machine((member(0, of=2),)),
+        states.Machine((member(0, of=2), member(1, of=2))),
     ]
     monkeypatch.setattr(program, "read_machine", lambda *_: late.pop(0))
     monkeypatch.setattr(program.time, "sleep", lambda _: None)
@@ -692,7 +693,7 @@ def given(**changes: Any) -> str:
 @pytest.fixture
 def no_devices(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(program, "LOCK", str(tmp_path / "lock"))
-    monkeypatch.setattr(program, "read_machine", lambda *_, **__: program.Machine(()))
+    monkeypatch.setattr(program, "read_machine", lambda *_, **__: states.Machine(()))
     monkeypatch.setattr(program, "run_command", Recorder())
 
 
@@ -737,3 +738,41 @@ def test_a_wrong_configuration_is_one_sentence(
     assert program.main(["--settings", text]) == 1
     (problem,) = json.loads(capsys.readouterr().out)["problems"]
     assert named in problem
+
+
+# ---- the module ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_the_module_publishes_what_the_program_would_do(
+    *,
+    check: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    theirs = scratch_facts.outcome.__globals__
+    seen = {"machine": states.Machine((disk(0),))}
+    monkeypatch.setitem(theirs, "LOCK", str(tmp_path / "lock"))
+    monkeypatch.setitem(theirs, "read_machine", lambda *_, **__: seen["machine"])
+
+    def said() -> dict[str, Any]:
+        arguments = {"settings": dataclasses.asdict(SETTINGS), "_ansible_check_mode": check}
+        with patch_module_args(arguments), pytest.raises(SystemExit):
+            scratch_facts.main()
+        found: dict[str, Any] = json.loads(capsys.readouterr().out)
+        return found
+
+    found = said()
+    assert found["changed"] is check
+    assert found["ansible_facts"]["trueup_scratch"] == {
+        "state": "make",
+        "disks": ["nvme0n1"],
+        "device": "nvme0n1",
+        "mounted": False,
+        "steps": ["make an XFS file system on nvme0n1"],
+    }
+    seen["machine"] = states.Machine((disk(0, signatures=(EXT4,)),))
+    refused = said()
+    assert refused["failed"]
+    assert "/dev/nvme0n1" in refused["msg"]

@@ -18,13 +18,11 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import helpers
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
-
-program = helpers.program("roles/nvme_scratch/files/nvme_scratch.py")
+from trueup.node.scratch import program, reading, states
 
 SIZE, SUPERBLOCK, DATA = 16384, 4096, 8192
 MODEL = "Microsoft NVMe Direct Disk v2"
@@ -159,15 +157,15 @@ class Machine:
         how = self.failing.get(tool, "")
         if how == "missing":
             message = f"{argv[0]} is not installed"
-            raise program.Missing(message)
+            raise reading.Missing(message)
         if how == "silent":
             return ""
         try:
             if how in ("1", "2"):
-                raise program.Ended(argv, int(how), f"{argv[0]}: Input/output error")
+                raise reading.Ended(argv, int(how), f"{argv[0]}: Input/output error")
             act = getattr(self, tool.replace("--", "").replace(" ", "_").replace(".", "_"), None)
             return str(act(argv) or "") if act else ""
-        except program.Ended:
+        except reading.Ended:
             if check:
                 raise
             return ""
@@ -185,7 +183,7 @@ class Machine:
     def mdadm_examine(self, argv: tuple[str, ...]) -> str:
         block = self.superblock(self.names[Path(argv[-1]).name])
         if not block:
-            raise program.Ended(argv, 1, f"mdadm: No md superblock detected on {argv[-1]}.")
+            raise reading.Ended(argv, 1, f"mdadm: No md superblock detected on {argv[-1]}.")
         return (
             f"MD_LEVEL={block['level']}\nMD_DEVICES={block['devices']}\n"
             f"MD_NAME={block['label']}\nMD_UUID={block['uuid']}\n"
@@ -198,7 +196,7 @@ class Machine:
     def mdadm_create(self, argv: tuple[str, ...]) -> None:
         names = [Path(one).name for one in argv if one.startswith("/dev/nvme")]
         if any(self.is_used(name) or self.signatures(name) for name in names):
-            raise program.Ended(argv, 1, "mdadm: create aborted.")
+            raise reading.Ended(argv, 1, "mdadm: create aborted.")
         self.start("any:trueup-scratch", "raid0", [self.names[name] for name in names])
 
     def start(self, label: str, level: str, members: list[int]) -> Md:
@@ -218,23 +216,23 @@ class Machine:
         names = [Path(one).name for one in argv if one.startswith("/dev/nvme")]
         block = self.superblock(self.names[names[0]])
         if not block or any(self.is_used(name) for name in names):
-            raise program.Ended(argv, 1, "mdadm: device is busy")
+            raise reading.Ended(argv, 1, "mdadm: device is busy")
         found = Md(**block, members=self.members(block["uuid"]))
         if not self.is_whole(found):
-            raise program.Ended(argv, 1, "mdadm: not enough to start the array.")
+            raise reading.Ended(argv, 1, "mdadm: not enough to start the array.")
         self.know(found)
 
     def mdadm_stop(self, argv: tuple[str, ...]) -> None:
         name = Path(argv[-1]).name
         if self.is_used(name):
-            raise program.Ended(argv, 1, "mdadm: Cannot get exclusive access")
+            raise reading.Ended(argv, 1, "mdadm: Cannot get exclusive access")
         del self.arrays[name]
 
     def mkfs_xfs(self, argv: tuple[str, ...]) -> None:
         """It first discards every block of the device."""
         name = Path(argv[-1]).name
         if self.is_used(name) or (self.signatures(name) and "-f" not in argv):
-            raise program.Ended(argv, 1, "mkfs.xfs: appears to contain an existing filesystem")
+            raise reading.Ended(argv, 1, "mkfs.xfs: appears to contain an existing filesystem")
         areas = self.areas(name)
         for number, start in areas:
             self.disks[number][start:] = bytes(SIZE - start)
@@ -289,24 +287,26 @@ class Machine:
 
     def call(self, *words: str) -> int:
         """Run the program; its exit status."""
-        read = program.read_machine
+        read = reading.read_machine
 
         def shown(*arguments: Any, **named: Any) -> Any:
             self.show()
             return read(*arguments, **named)
 
-        changed = {
-            "ROOT": str(self.root),
+        in_program = {
             "LOCK": str(self.root / "lock"),
             "run_command": self.run,
             "read_machine": shown,
             "_permit": lambda *_: None,
+        }
+        in_reading = {
+            "ROOT": str(self.root),
             "_read_permissions": lambda *_: "root:root 1777",
             "_is_busy": lambda path: self.is_used(path.name),
         }
         with contextlib.ExitStack() as stack:
-            for name, value in changed.items():
-                stack.enter_context(mock.patch.object(program, name, value))
+            stack.enter_context(mock.patch.multiple(program, **in_program))
+            stack.enter_context(mock.patch.multiple(reading, **in_reading))
             stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
             stack.enter_context(contextlib.redirect_stderr(io.StringIO()))
             return int(program.main(list(words)))
@@ -596,7 +596,7 @@ def test_a_late_disk_finds_its_array_as_it_was() -> None:
 
 
 def test_the_invariant_sees_a_wipe_without_proof(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(program.Seen, "lost", True)
+    monkeypatch.setattr(states.Seen, "lost", True)
     one = history()
     one.a_disk_goes()
     one.reboot()
@@ -605,7 +605,7 @@ def test_the_invariant_sees_a_wipe_without_proof(monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_invariant_sees_a_disk_taken_for_blank(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(program, "_read_content", lambda *_: "")
+    monkeypatch.setattr(reading, "_read_content", lambda *_: "")
     one = History()
     one.another_program_writes(which=0, at=9000, opened=False)
     with pytest.raises(AssertionError):

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +13,7 @@ from role_plans import LOCAL_NVME, ROOT, SYSTEMS, asked, families_of, node
 from trueup.node.nvme_scratch import plan
 
 PROGRAMS = {"programs": {"mdadm": "/sbin/mdadm", "mkfs.xfs": "/sbin/mkfs.xfs"}}
+PACKAGE = "/usr/local/libexec/trueup/trueup_scratch"
 UUID = "c25b211f-add0-5772-b403-f6827eb1a18b"
 DEVICE = "dev-disk-by\\x2duuid-c25b211f\\x2dadd0\\x2d5772\\x2db403\\x2df6827eb1a18b.device"
 
@@ -21,11 +25,10 @@ def values(on: dict[str, Any], **options: Any) -> dict[str, Any]:
 
 
 def settings(result: dict[str, Any]) -> dict[str, Any]:
-    """What the program is told at once, and at each boot."""
-    python, *words, text = result["look"]
-    assert (python, words) == ("/usr/bin/python3", ["-I", "-", "--check", "--settings"])
-    told: dict[str, Any] = json.loads(text)
-    assert json.loads(result["files"][1]["content"]) == told
+    """What scratch_facts is told at once, and the program at each boot."""
+    told: dict[str, Any] = result["settings"]
+    (file,) = (one for one in result["files"] if one["path"] == "/etc/trueup/nvme_scratch.json")
+    assert json.loads(file["content"]) == told
     return told
 
 
@@ -48,6 +51,7 @@ def test_a_familys_disks_become_one_file_system(family: str, system: str) -> Non
     assert settings(result)["expected_disks"] == number
     assert result["packages"] == ["mdadm", "xfsprogs"]
     assert [file["path"] for file in result["files"]] == [
+        *(f"{PACKAGE}/{name}.py" for name in ("__init__", "states", "reading", "program")),
         result["program"],
         "/etc/trueup/nvme_scratch.json",
         "/etc/systemd/system/trueup-nvme-scratch.service",
@@ -56,12 +60,22 @@ def test_a_familys_disks_become_one_file_system(family: str, system: str) -> Non
     ]
 
 
-def test_the_program_is_that_of_the_role() -> None:
+def test_the_files_of_a_node_are_a_program_that_runs(tmp_path: Path) -> None:
     result = values(node("ndv4", **PROGRAMS))
-    program = result["files"][0]
+    there = str(tmp_path)
+    for file in result["files"][:5]:
+        path = Path(file["path"].replace("/usr/local/libexec/trueup", there))
+        path.parent.mkdir(exist_ok=True)
+        text = file.get("content", "")
+        text += (ROOT / file["source"]).read_text() if "source" in file else ""
+        path.write_text(text.replace("/usr/local/libexec/trueup", there))
+    program = result["files"][4]
     assert (program["mode"], result["packages"]) == ("0755", [])
-    assert program["content"] == "#!/usr/bin/python3 -I\n"
-    assert (ROOT / program["source"]).read_text().startswith('"""')
+    assert program["content"].startswith("#!/usr/bin/python3 -I\n")
+    argv = [sys.executable, "-I", str(tmp_path / "nvme_scratch"), "--settings", "{"]
+    ran = subprocess.run(argv, cwd="/", capture_output=True, text=True, check=False)
+    assert (ran.returncode, json.loads(ran.stdout)["state"]) == (1, "failed")
+    assert ran.stderr.startswith("the configuration cannot be read")
 
 
 def test_what_the_program_is_told() -> None:
@@ -84,9 +98,9 @@ def test_what_the_program_is_told() -> None:
 
 def test_the_units_wait_for_the_file_system() -> None:
     result = values(node("ndv4"), mount_point="/scratch/a-b", mount_options=["noatime"])
-    service, mount, device = (file["content"] for file in result["files"][2:])
+    service, mount, device = (file["content"] for file in result["files"][6:])
     assert result["unit"] == "scratch-a\\x2db.mount"
-    assert result["files"][3]["path"] == "/etc/systemd/system/scratch-a\\x2db.mount"
+    assert result["files"][7]["path"] == "/etc/systemd/system/scratch-a\\x2db.mount"
     uuid = settings(result)["uuid"]
     assert uuid != UUID
     assert f"What=/dev/disk/by-uuid/{uuid}\nWhere=/scratch/a-b\n" in mount

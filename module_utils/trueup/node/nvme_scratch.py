@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import uuid
 from typing import Any, Dict, List, Optional
 
@@ -13,6 +14,17 @@ from .system import catalog_of, others
 # Ansible's filter to_uuid has it: the file system's name stays what it was.
 _NAMESPACE = uuid.UUID("361E6D51-FAEC-444A-9079-341386DA8E2E")
 _PROGRAM = "/usr/local/libexec/trueup/nvme_scratch"
+# The room scratch goes to the node under a name of its own: at boot there is no controller.
+_PACKAGE = "trueup_scratch"
+_FOLDER, _ = os.path.split(_PROGRAM)
+_START = f"""\
+import sys
+
+sys.path.append("{_FOLDER}")
+from {_PACKAGE}.program import main
+
+sys.exit(main(sys.argv[1:]))
+"""
 # How long making the file system may take: mkfs.xfs first discards every block of every disk.
 _MAKE_SECONDS = 900
 _WRITTEN = "# Written by trueup (role nvme_scratch).\n"
@@ -57,8 +69,8 @@ def plan(asked: Asked) -> Plan:
     """The scratch file system of a node; skipped in a container and where there is no local disk.
 
     Values: ``disks``, ``packages`` that are missing, ``files`` as config_files takes them, the
-    ``program`` where it is installed, ``look``, the command that says what it would do when it
-    reads its text, and the mount's ``unit``.
+    ``program`` that makes it, the ``settings`` of it and of scratch_facts, and the mount's
+    ``unit``.
     """
     node, options = asked.node, asked.options
     models = ", ".join(options["models"])
@@ -86,7 +98,7 @@ def plan(asked: Asked) -> Plan:
             "packages": [] if there else ["mdadm", "xfsprogs"],
             "files": _files(asked, settings),
             "program": _PROGRAM,
-            "look": [asked.python, "-I", "-", "--check", "--settings", json.dumps(settings)],
+            "settings": settings,
             "unit": unit_name(options["mount_point"]),
         }
     )
@@ -118,12 +130,14 @@ def _files(asked: Asked, settings: Dict[str, Any]) -> List[Dict[str, str]]:
     )
     units = "/etc/systemd/system"
     return [
-        {
-            "path": _PROGRAM,
-            "mode": "0755",
-            "content": f"#!{asked.python} -I\n",
-            "source": "roles/nvme_scratch/files/nvme_scratch.py",
-        },
+        *(
+            {
+                "path": f"{_FOLDER}/{_PACKAGE}/{name}.py",
+                "source": f"module_utils/trueup/node/scratch/{name}.py",
+            }
+            for name in ("__init__", "states", "reading", "program")
+        ),
+        {"path": _PROGRAM, "mode": "0755", "content": f"#!{asked.python} -I\n{_START}"},
         {
             "path": "/etc/trueup/nvme_scratch.json",
             "content": json.dumps(settings, indent=4, sort_keys=True) + "\n",

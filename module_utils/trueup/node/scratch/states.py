@@ -1,0 +1,534 @@
+"""What the scratch disks of a machine may be, and what is done in each state: one table, TABLE.
+
+Nothing here reads or changes anything. What the table does not know is a refusal that says why.
+What may be written to:
+
+- Blank disks: of the chosen models, without partition, signature, md superblock, mount, swap,
+  holder, a program that writes to them, or a byte that is not zero in the blocks that are sampled.
+- What is left of an array that has lost a member, where the marker (``Marker``) proves that this
+  program made that very array on this machine and has found it whole since the machine booted:
+  then a member is lost and not late.
+- A file system on an array that the marker proves our own and that is blank.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from dataclasses import dataclass, replace
+from typing import Callable
+
+# What the images' own services call their arrays: setup_nvme.sh of azhpc-images makes /dev/md128,
+# azure-vm-utils the other.
+MAKERS = {"128": "Azure's setup_nvme.sh", "azure-ephemeral-md": "azure-ephemeral-disk-setup"}
+# States of an array that runs and has lost no member (md(4), array_state).
+WORKING = ("clean", "active", "active-idle", "write-pending", "readonly")
+# What sysfs shows as the level of an array of ours: of one that does not run, perhaps its number,
+# or nothing.
+LEVELS = ("raid0", "0", "")
+EMPTY = "`wipefs --all` and then `blkdiscard --zeroout`"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The configuration file."""
+
+    models: tuple[str, ...]
+    mount_point: str
+    uuid: str
+    array: str
+    chunk_kib: int
+    owner: str
+    group: str
+    mode: str
+    expected_disks: int | None
+    fewer_disks_allowed: bool
+    existing: str
+    wait_seconds: int
+
+    def permissions(self) -> str:
+        """Owner, group and mode of the file system's root, as in "root:root 1777"."""
+        return f"{self.owner}:{self.group} {int(self.mode, 8):04o}"
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What wipefs(8) finds on a device."""
+
+    type: str
+    uuid: str = ""
+    label: str = ""
+
+
+@dataclass(frozen=True)
+class Superblock:
+    """What mdadm finds on a member of an array. The UUID has 32 hexadecimal digits."""
+
+    uuid: str
+    label: str
+    level: str
+    devices: int
+
+
+@dataclass(frozen=True)
+class Device:
+    """A block device and what is on it."""
+
+    name: str
+    model: str = ""
+    bytes: int = 0
+    signatures: tuple[Signature, ...] = ()
+    partitions: tuple[str, ...] = ()
+    mounts: tuple[str, ...] = ()
+    swap: bool = False
+    holders: tuple[str, ...] = ()
+    busy: bool = False
+    superblock: Superblock | None = None
+    # Why mdadm does not tell whether there is a superblock.
+    unexamined: str = ""
+    # Who has it open for writing.
+    writers: tuple[str, ...] = ()
+    # Of a device without signature: where there is content, or why that cannot be told.
+    content: str = ""
+
+
+@dataclass(frozen=True)
+class Array:
+    """A kernel md device, running or not."""
+
+    device: Device
+    label: str
+    level: str
+    state: str
+    raid_devices: int
+    members: tuple[str, ...]
+    uuid: str = ""
+
+
+@dataclass(frozen=True)
+class Marker:
+    """That this program made an array, on this machine."""
+
+    array: str
+    # Whether it has been whole since the machine booted.
+    this_boot: bool
+
+
+@dataclass(frozen=True)
+class Machine:
+    """All that a decision needs."""
+
+    disks: tuple[Device, ...]
+    arrays: tuple[Array, ...] = ()
+    # What is mounted at the mount point: a device's name, or another source as it is.
+    mounted: str = ""
+    # Owner, group and mode there, as Settings.permissions() writes them.
+    permissions: str = ""
+    marker: Marker | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be done. With problems, nothing is."""
+
+    state: str
+    disks: tuple[str, ...] = ()
+    # Arrays of our own to stop first, and members of our own to take the superblock from.
+    stop: tuple[str, ...] = ()
+    forget: tuple[str, ...] = ()
+    # The device that has or gets the file system; empty for an array that is to be made.
+    device: str = ""
+    mounted: bool = False
+    steps: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+    # The UUID of the whole array, where the marker proves it our own.
+    array: str = ""
+
+
+# ---- deciding -----------------------------------------------------------------------------------
+
+
+class Kind(enum.Enum):
+    """What a disk is."""
+
+    BLANK = "blank"
+    FILE_SYSTEM = "our file system"
+    MEMBER = "a member of an array of ours"
+    OTHER = "another's"
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the rows of the table ask."""
+
+    settings: Settings
+    machine: Machine
+    chosen: tuple[Device, ...]
+    kinds: tuple[Kind, ...]
+    # Why disks are another's, a sentence each.
+    problems: tuple[str, ...]
+    # Arrays with our label.
+    arrays: tuple[Array, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(disk.name for disk in self.chosen)
+
+    def of(self, kind: Kind) -> tuple[str, ...]:
+        """The disks of a kind."""
+        return tuple(name for name, its in zip(self.names, self.kinds) if its is kind)
+
+    @property
+    def superblocks(self) -> list[Superblock]:
+        """Those of the members of arrays of ours."""
+        pairs = zip(self.chosen, self.kinds)
+        return [d.superblock for d, kind in pairs if kind is Kind.MEMBER and d.superblock]
+
+    @property
+    def whole(self) -> bool:
+        """Whether the members are all those of one array of ours."""
+        found = self.superblocks
+        same = len({(block.uuid, block.devices) for block in found}) == 1
+        return same and found[0].devices == len(found)
+
+    @property
+    def proven(self) -> str:
+        """The array of all members, where the marker says that it was made here; else empty."""
+        marker, uuids = self.machine.marker, {block.uuid for block in self.superblocks}
+        return marker.array if marker and uuids == {marker.array} else ""
+
+    @property
+    def lost(self) -> bool:
+        """Whether the array is our own and a member was lost since the machine booted."""
+        marker = self.machine.marker
+        return bool(self.proven and marker and marker.this_boot)
+
+    @property
+    def used(self) -> tuple[str, ...]:
+        """What uses arrays of ours, a part of a sentence each."""
+        return tuple(words for array in self.arrays for words in _uses(array.device))
+
+
+@dataclass(frozen=True)
+class Row:
+    """A state of the machine, and what is done in it."""
+
+    state: str
+    holds: Callable[[Seen], object]
+    plan: Callable[[Seen], Plan]
+
+
+def decide(settings: Settings, machine: Machine) -> Plan:
+    """What is to be done on such a machine. Reads and changes nothing.
+
+    The first row of the table that holds decides. Where none does, nothing is done.
+    """
+    chosen = tuple(disk for disk in machine.disks if disk.model.startswith(settings.models))
+    judged = [_judge(settings, machine, disk) for disk in chosen]
+    seen = Seen(
+        settings,
+        machine,
+        chosen,
+        tuple(kind for kind, _ in judged),
+        tuple(problem for _, problem in judged if problem),
+        tuple(_our_arrays(settings, machine)),
+    )
+    for row in TABLE:
+        if row.holds(seen):
+            return row.plan(seen)
+    return _refused(seen, f"{words(seen.names)} are in no state that is known: leave them alone.")
+
+
+def _is_mounted_by_another(seen: Seen) -> bool:
+    mounted = seen.machine.mounted
+    return bool(mounted) and not _is_ours(seen.settings, seen.machine, mounted)
+
+
+def _mounted_by_another(seen: Seen) -> Plan:
+    """What something else made stands at the mount point: it is kept, or this is refused."""
+    settings, machine, mounted = seen.settings, seen.machine, seen.machine.mounted
+    theirs = [array for array in machine.arrays if not is_our_label(settings, array.label)]
+    below = next((a.members for a in theirs if a.device.name == mounted), ())
+    below = tuple(below or (mounted,))
+    local = set(below) <= set(seen.names)
+    if local and settings.existing == "keep":
+        return Plan("kept", below, device=mounted)
+    mend = "Choose another nvme_scratch_mount_point."
+    if local:
+        mend = "Set nvme_scratch_existing to keep to leave it as it is."
+    what = _array_words(machine, mounted) or f"{mounted}, which something else made"
+    return _refused(seen, f"{settings.mount_point} is the mount point of {what}. {mend}")
+
+
+def _wrong_number(seen: Seen) -> str:
+    """Why there are too many disks, or too few; empty where their number may be."""
+    settings, chosen = seen.settings, seen.chosen
+    wanted = len(chosen) if settings.expected_disks is None else settings.expected_disks
+    if len(chosen) == wanted or (len(chosen) < wanted and settings.fewer_disks_allowed):
+        return ""
+    found = f"{len(chosen)} ({', '.join(disk.name for disk in chosen)})" if chosen else "none"
+    mend = "redeploy the VM, or set nvme_scratch_fewer_disks_allowed"
+    if len(chosen) > wanted:
+        mend = "narrow nvme_scratch_models, or correct the catalog"
+    return (
+        f"expected {wanted} disks of the model(s) {', '.join(settings.models)},"
+        f" found {found}: {mend}."
+    )
+
+
+def _strange_arrays(seen: Seen) -> list[str]:
+    """Arrays with our label that this program does not make, or over disks that are not chosen."""
+    there = {disk.name for disk in seen.machine.disks} - set(seen.names)
+    return [
+        array.device.name
+        for array in seen.arrays
+        if array.level not in LEVELS or there & set(array.members)
+    ]
+
+
+def _strange(seen: Seen) -> Plan:
+    what = ", ".join(_array_words(seen.machine, name) for name in _strange_arrays(seen))
+    return _refused(seen, f"this role made no such array: {what}. Stop it, or rename it.")
+
+
+def _is_on_some(seen: Seen) -> bool:
+    """Whether some of several disks hold an intact file system of ours: alone, or as an array."""
+    single = seen.of(Kind.FILE_SYSTEM) and len(seen.names) > 1
+    return bool(single or (seen.whole and len(seen.superblocks) < len(seen.names)))
+
+
+def _on_some(seen: Seen) -> Plan:
+    intact = words(seen.of(Kind.FILE_SYSTEM) or seen.of(Kind.MEMBER))
+    problem = f"{intact} hold(s) an intact scratch file system, but {words(seen.names)} are here:"
+    mend = f"save what is in it, unmount it, then have it made over all disks by {EMPTY}"
+    return _refused(seen, f"{problem} {mend} on {intact}.")
+
+
+def _running(seen: Seen) -> list[Array]:
+    """The whole array, where it runs."""
+    return [a for a in seen.arrays if seen.whole and _runs(a, seen.names)]
+
+
+def _whole_runs(seen: Seen) -> Plan:
+    plan = Plan("ready", seen.names, device=_running(seen)[0].device.name, array=seen.proven)
+    return _with_file_system(seen, plan)
+
+
+def _used(seen: Seen) -> Plan:
+    problem = f"an array of ours is not whole, and in use: {', '.join(seen.used)}."
+    return _refused(seen, f"{problem} End what uses it, unmount it, then run again.")
+
+
+def _assembled(seen: Seen) -> Plan:
+    stale = tuple(array.device.name for array in seen.arrays)
+    steps = (*(f"stop {name}" for name in stale), f"assemble the array of {words(seen.names)}")
+    return Plan("assemble", seen.names, stop=stale, steps=steps, array=seen.proven)
+
+
+def _not_proven(seen: Seen) -> Plan:
+    """Part of an array of ours is here, and nothing says that the rest is lost and not late."""
+    members, devices = seen.of(Kind.MEMBER), max(block.devices for block in seen.superblocks)
+    why = "it has not been whole since this machine booted, so that a disk may be late"
+    if not seen.proven:
+        why = "nothing proves that this machine made it"
+    problem = f"{words(members)} hold(s) a part of a scratch array of {devices} disk(s), and {why}:"
+    mend = "Run again once all disks are there; or deallocate and start the VM; or empty them"
+    return _refused(seen, f"{problem} nothing was changed. {mend} by {EMPTY}.")
+
+
+def _made(seen: Seen) -> Plan:
+    """The plan for disks that are blank, or what is left of an array of ours that lost a member."""
+    names, forget = seen.names, seen.of(Kind.MEMBER)
+    stop = tuple(array.device.name for array in seen.arrays)
+    device = "" if len(names) > 1 else names[0]
+    return Plan(
+        "rebuild" if forget or stop else "make",
+        names,
+        stop=stop,
+        forget=forget,
+        device=device,
+        steps=_steps(stop, forget, names),
+    )
+
+
+TABLE = (
+    Row("something else is mounted", _is_mounted_by_another, _mounted_by_another),
+    Row("a disk is another's", lambda s: s.problems, lambda s: _refused(s, *s.problems)),
+    Row("too few or many", _wrong_number, lambda s: _refused(s, _wrong_number(s))),
+    Row("an array is not as we make it", _strange_arrays, _strange),
+    Row("no disk", lambda s: not s.chosen, lambda _: Plan("none")),
+    Row("intact on some of the disks", _is_on_some, _on_some),
+    Row(
+        "our file system on the only disk",
+        lambda s: s.of(Kind.FILE_SYSTEM),
+        lambda s: _with_file_system(s, Plan("ready", s.names, device=s.names[0])),
+    ),
+    Row("our whole array runs", _running, _whole_runs),
+    Row("an array of ours in use", lambda s: s.used, _used),
+    Row("our whole array", lambda s: s.whole, _assembled),
+    Row("a lost array, proven our own", lambda s: s.superblocks and s.lost, _made),
+    Row("a part of an array", lambda s: s.superblocks, _not_proven),
+    Row("blank disks", lambda s: s.of(Kind.BLANK) == s.names, _made),
+)
+
+
+def _steps(
+    stop: tuple[str, ...], forget: tuple[str, ...], names: tuple[str, ...]
+) -> tuple[str, ...]:
+    several, over = len(names) > 1, words(names)
+    return (
+        *(f"stop the array {name}" for name in stop),
+        *([f"forget the lost array on {words(forget)}"] if forget else []),
+        *([f"make RAID 0 over {over}"] if several else []),
+        f"make an XFS file system {'over' if several else 'on'} {over}",
+    )
+
+
+def _with_file_system(seen: Seen, plan: Plan) -> Plan:
+    """The plan for the device: its file system is there, is to be made, or is not ours."""
+    settings, machine = seen.settings, seen.machine
+    devices = {d.name: d for d in (*machine.disks, *(a.device for a in machine.arrays))}
+    device = devices[plan.device]
+    if _has_our_file_system(settings, device):
+        elsewhere = [path for path in device.mounts if path != settings.mount_point]
+        if elsewhere and settings.mount_point not in device.mounts:
+            problem = f"our file system on {device.name} is mounted at {elsewhere[0]}: unmount it."
+            return _refused(seen, problem)
+        mounted = settings.mount_point in device.mounts
+        wrong = mounted and machine.permissions != settings.permissions()
+        step = f"set {settings.permissions()} instead of {machine.permissions}"
+        return replace(plan, mounted=mounted, steps=(step,) if wrong else ())
+    problem = ", ".join(filter(None, (_signatures(device), device.content, *_uses(device))))
+    if problem:
+        problem = (
+            f"our array {device.name} has {problem}, which something else put there, or this role"
+            " for another mount point, or it is of a file system that was not finished: set that"
+            f" back, or unmount it and empty it by {EMPTY}."
+        )
+        return _refused(seen, problem)
+    if not plan.array:
+        problem = f"our array {device.name} has no file system, and nothing proves that this"
+        return _refused(seen, f"{problem} machine made it: remove it, and empty its disks.")
+    return replace(plan, state="make", steps=(f"make an XFS file system on {device.name}",))
+
+
+def _refused(seen: Seen, *problems: str) -> Plan:
+    return Plan("refused", seen.names, problems=problems)
+
+
+def _judge(settings: Settings, machine: Machine, disk: Device) -> tuple[Kind, str]:
+    """What a disk is; a sentence where it is another's."""
+    kind = Kind.BLANK
+    if _has_our_file_system(settings, disk):
+        kind = Kind.FILE_SYSTEM
+    elif _is_our_member(settings, disk):
+        kind = Kind.MEMBER
+    what = [f"the partition(s) {', '.join(disk.partitions)}"] if disk.partitions else []
+    if disk.unexamined:
+        what.append(f"what cannot be told, since {disk.unexamined}")
+    if kind is Kind.BLANK:
+        what += filter(None, (_signatures(disk), _superblock_words(disk), disk.content))
+        what += [f"{who} that writes to it" for who in disk.writers]
+    what += _held_by_others(settings, machine, disk)
+    if disk.mounts and kind is not Kind.FILE_SYSTEM:
+        what.append(f"a mount at {', '.join(disk.mounts)}")
+    if disk.swap:
+        what.append("swap in use")
+    if disk.busy and not what and kind is Kind.BLANK:
+        what.append("a program that holds it open")
+    if not what:
+        return kind, ""
+    return Kind.OTHER, (
+        f"/dev/{disk.name} ({disk.model.strip()}, {disk.bytes} bytes) has {' and '.join(what)}:"
+        f" nothing was changed. Save what is needed, then empty it ({EMPTY}), or leave the disk"
+        " out (nvme_scratch_models)."
+    )
+
+
+def _uses(device: Device) -> list[str]:
+    """What uses a device, a part of a sentence each."""
+    return [
+        *(f"{device.name} is mounted at {place}" for place in device.mounts),
+        *(f"the device {name} is on {device.name}" for name in device.holders),
+        *(f"{who} writes to {device.name}" for who in device.writers),
+        *([f"{device.name} is swap"] if device.swap else []),
+    ]
+
+
+def _held_by_others(settings: Settings, machine: Machine, disk: Device) -> list[str]:
+    """The devices on the disk that are no array of ours."""
+    ours = [array.device.name for array in _our_arrays(settings, machine)]
+    foreign = [name for name in disk.holders if name not in ours]
+    return [_array_words(machine, name) or f"the device {name} on it" for name in foreign]
+
+
+def _signatures(device: Device) -> str:
+    return ", ".join(
+        f"a signature of {one.type}" + (f" ({one.label}{_maker(one.label)})" if one.label else "")
+        for one in device.signatures
+    )
+
+
+def _superblock_words(device: Device) -> str:
+    found = device.superblock
+    if not found:
+        return ""
+    return f"a superblock of the {found.level} {found.label or found.uuid} of {found.devices}"
+
+
+def _maker(label: str) -> str:
+    maker = MAKERS.get(label.rpartition(":")[2])
+    return f", which {maker} made" if maker else ""
+
+
+def _array_words(machine: Machine, name: str) -> str:
+    for array in machine.arrays:
+        if array.device.name == name:
+            label = f" {array.label}" if array.label else ""
+            what = f"{array.level or array.state} of {words(array.members)}"
+            maker = _maker(array.label) or ", which something else made"
+            return f"the array /dev/{name}{label} ({what}){maker}"
+    return ""
+
+
+def is_our_label(settings: Settings, label: str) -> bool:
+    return label.rpartition(":")[2] == settings.array
+
+
+def _our_arrays(settings: Settings, machine: Machine) -> list[Array]:
+    return [array for array in machine.arrays if is_our_label(settings, array.label)]
+
+
+def _is_our_member(settings: Settings, disk: Device) -> bool:
+    """Whether it is a member of an array as this program makes them, by wipefs and by mdadm, and
+    nothing else."""
+    block = disk.superblock
+    if not block or len(disk.signatures) != 1:
+        return False
+    (found,) = disk.signatures
+    same = found.type == "linux_raid_member" and digits(found.uuid) == block.uuid
+    labels = is_our_label(settings, found.label) and is_our_label(settings, block.label)
+    return same and labels and block.level == "raid0"
+
+
+def digits(uuid: str) -> str:
+    """A UUID without what wipefs and mdadm put between its digits."""
+    return re.sub(r"[^0-9a-f]", "", uuid.lower())
+
+
+def _has_our_file_system(settings: Settings, device: Device) -> bool:
+    found = [(signature.type, signature.uuid) for signature in device.signatures]
+    return found == [("xfs", settings.uuid)]
+
+
+def _is_ours(settings: Settings, machine: Machine, name: str) -> bool:
+    devices = (*machine.disks, *(a.device for a in machine.arrays))
+    return any(d.name == name and _has_our_file_system(settings, d) for d in devices)
+
+
+def _runs(array: Array, names: tuple[str, ...]) -> bool:
+    return array.state in WORKING and array.level == "raid0" and set(array.members) == set(names)
+
+
+def words(names: tuple[str, ...]) -> str:
+    return ", ".join(names)
