@@ -31,6 +31,14 @@ options:
     description: The link to it.
     type: str
     default: ""
+  graphs_file:
+    description: The NCCL graph file; empty where the size has none.
+    type: str
+    default: ""
+  graphs_link:
+    description: The link to it.
+    type: str
+    default: ""
   sku_unit:
     description: The unit of Azure's HPC images that rewrites C(/etc/nccl.conf) at each boot.
     type: path
@@ -73,6 +81,10 @@ topology:
     link:
       description: Where the link leads; null where there is none.
       type: str
+graphs:
+  description: The graph file, as C(topology).
+  returned: always
+  type: dict
 sku_customizations:
   description: Whether the image has the unit that rewrites C(/etc/nccl.conf).
   returned: always
@@ -106,8 +118,11 @@ def main() -> None:
                     "/usr/local/lib",
                 ],
             },
-            "topology_file": {"type": "str", "default": ""},
-            "topology_link": {"type": "str", "default": ""},
+            **{
+                f"{what}_{name}": {"type": "str", "default": ""}
+                for what in ("topology", "graphs")
+                for name in ("file", "link")
+            },
             "sku_unit": {
                 "type": "path",
                 "default": "/etc/systemd/system/sku-customizations.service",
@@ -126,7 +141,8 @@ def main() -> None:
             for build in given["builds"]
             if build["name"] in unbuilt or _commit(build["source"]) != build["commit"]
         ],
-        topology=_topology(given["topology_file"], given["topology_link"]),
+        topology=_shipped(given["topology_file"], given["topology_link"]),
+        graphs=_shipped(given["graphs_file"], given["graphs_link"]),
         sku_customizations=os.path.isfile(given["sku_unit"]),
     )
 
@@ -154,7 +170,7 @@ def _commit(source: str) -> str | None:
     return head if re.fullmatch(r"[0-9a-f]{40}", head) else None
 
 
-def _topology(file: str, link: str) -> dict[str, Any]:
+def _shipped(file: str, link: str) -> dict[str, Any]:
     found: dict[str, Any] = {"exists": False, "content": None, "link": None}
     if link and os.path.islink(link):
         found["link"] = os.readlink(link)

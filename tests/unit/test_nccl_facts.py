@@ -76,6 +76,7 @@ def test_everything_that_is_there_is_told(node: dict[str, Any]) -> None:
         "content": base64.b64encode(b"<system/>").decode(),
         "link": node["topology_file"],
     }
+    assert said["graphs"] == {"exists": False, "content": None, "link": None}
 
 
 def test_nothing_is_no_error() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import re
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from role_plans import ROOT, asked, node
 from trueup.benchmarks.nccl.case import OPTIONS
 from trueup.benchmarks.nccl.plan import asks, completed, plan
 from trueup.node.nccl_setup import settings_that_apply, topology_used
-from trueup.node.nccl_topology import Layout, generate, read_layouts
+from trueup.node.nccl_topology import Layout, generate, generate_graphs, read_layouts
 from trueup.options import module_spec
 from trueup.plan import Asked, Now
 
@@ -39,6 +40,12 @@ def of(family: str, system: str = "ubuntu-24.04", /, **given: Any) -> Asked:
     made = asked("nccl", on, found, **given)
     hostvars: dict[str, dict[str, Any]] = {name: {} for name in NAMES}
     return dataclasses.replace(made, variables=variables, hostvars=hostvars, hosts=NAMES)
+
+
+def nc96(**given: Any) -> Asked:
+    """The plan of an NC96ads_A100_v4, which has a graph file too."""
+    size = given.pop("vm_size", "Standard_NC96ads_A100_v4")
+    return of("nc_a100_v4", node={"vm_size": size, **given.pop("node", {})}, **given)
 
 
 def state(**changes: Any) -> dict[str, Any]:
@@ -345,6 +352,66 @@ def test_what_is_wrong_with_the_topology_file(layouts: dict[str, Layout]) -> Non
     [wrong] = values(of("ndv4", found=bad))["wrong"]
     assert "line 4, pci 00000003:00:00.0: the domain of" in wrong
     assert values(of("ndv4", topology_file_used="never", found=bad))["wrong"] == []
+
+
+OLD = "0000ffff,0000ffff"
+
+
+@pytest.mark.parametrize(
+    ("choice", "written", "refused"),
+    [("mend", True, 0), ("keep", False, 1), ("replace", True, 0)],
+)
+def test_a_wrong_file_of_an_old_image_is_found_before_anything_changes(
+    layouts: dict[str, Layout], choice: str, written: bool, refused: int
+) -> None:
+    """The masks that NDv4's file had on images before February 2025 (azhpc-images@3409a5b1)."""
+    good = good_topology(layouts["ndv4"])
+    text = re.sub('affinity="[^"]*"', f'affinity="{OLD}"', generate(layouts["ndv4"]))
+    old = {**good, "content": base64.b64encode(text.encode()).decode()}
+    given = {"node": IMAGE, "topology_from_image": choice}
+    made = plan(of("ndv4", found=state(topology=old), **given))
+    assert len(made.refused) == refused
+    said = [*made.refused, *made.values.get("topology", {}).get("mended", [])]
+    assert f"affinity {OLD} is cores 0-15,32-47, expected" in said[0]
+    paths = [file["path"] for file in made.values.get("files", [])]
+    assert (NDV4_FILE in paths) == written
+    # Not used, it harms nobody.
+    unused = plan(of("ndv4", found=state(topology=old), topology_file_used="never", **given))
+    assert unused.refused == []
+    # A right one is kept and not touched, but by replace.
+    right = plan(of("ndv4", found=state(topology=good), **given))
+    paths = [file["path"] for file in right.values["files"]]
+    assert (right.refused, NDV4_FILE in paths) == ([], choice == "replace")
+
+
+def test_a_size_with_a_graph_file_is_given_both(layouts: dict[str, Layout]) -> None:
+    wanted = asks(nc96())["nccl_facts"]
+    folder = "/opt/microsoft"
+    assert wanted["graphs_file"] == f"{folder}/ncv4-graph.xml"
+    files = {file["path"]: file for file in values(nc96())["files"]}
+    assert files[f"{folder}/ncv4/graph.xml"]["target"] == f"{folder}/ncv4-graph.xml"
+    assert files[f"{folder}/ncv4-graph.xml"]["content"] == generate_graphs(layouts["ncv4"])
+    conf = exported(files["/etc/nccl.conf"]["content"])
+    assert conf == {
+        "NCCL_TOPO_FILE": f"{folder}/ncv4/topo.xml",
+        "NCCL_GRAPH_FILE": f"{folder}/ncv4/graph.xml",
+        "NCCL_IGNORE_CPU_AFFINITY": "1",
+    }
+    never = {file["path"]: file for file in values(nc96(topology_file_used="never"))["files"]}
+    profile = exported(never["/opt/trueup/nccl/profiles/single_node.sh"]["content"])
+    assert (profile["NCCL_TOPO_FILE"], profile["NCCL_GRAPH_FILE"]) == ("", "")
+    lacking = values(nc96(found=state(topology=good_topology(layouts["ncv4"]))))["wrong"]
+    assert [one.split(";")[0] for one in lacking] == [
+        f"nccl: {folder}/ncv4-graph.xml is missing",
+        f"nccl: {folder}/ncv4/graph.xml leads to nowhere, expected {folder}/ncv4-graph.xml",
+    ]
+
+
+def test_a_size_that_is_to_have_no_file_says_why() -> None:
+    """Azure/azhpc-images 327: NC96's files on smaller sizes."""
+    made = values(nc96(vm_size="Standard_NC48ads_A100_v4"))
+    assert "NC96ads_A100_v4's file and graphs name GPUs" in made["topology"]["reason"]
+    assert [file["path"] for file in made["files"] if "microsoft" in file["path"]] == []
 
 
 @pytest.mark.parametrize(

@@ -91,12 +91,24 @@ def topology_check(
     ),
 )
 def topology_write(
-    *, size: SizeOption, catalog: CatalogOption = None, output: OutputOption = None
+    *,
+    size: SizeOption,
+    graphs: Annotated[
+        bool, typer.Option("--graphs", help="Its graph file (NCCL_GRAPH_FILE) instead.")
+    ] = False,
+    catalog: CatalogOption = None,
+    output: OutputOption = None,
 ) -> None:
     """The topology file of a size, from the catalog."""
-    from trueup.node.nccl_topology import generate
+    from trueup.node.nccl_topology import generate, generate_graphs
 
-    put(generate(_layout(size, catalog)[0]), output)
+    layout, others = _layout(size, catalog)
+    text = generate_graphs(layout) if graphs else generate(layout)
+    if not text:
+        known = [each for other in others if other.graphs is not None for each in other.sizes]
+        message = f"{size} has no graph file; {', '.join(known)} has"
+        raise BadInput(message)
+    put(text, output)
 
 
 @app.command(
@@ -126,5 +138,5 @@ def _layout(size: str, catalog: Path | None) -> tuple[Layout, list[Layout]]:
     from ..catalog import folder
     from ..figures import topology as analysis
 
-    layouts = analysis.read(folder(catalog) / "topologies.yml")
+    layouts = analysis.read(folder(catalog) / "topologies.yml", size)
     return analysis.layout_for(size, layouts), list(layouts.values())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trueup.errors import BadInput
-from trueup.node.nccl_topology import Layout, layout_of, read_layouts
+from trueup.node.nccl_topology import Layout, layout_of, read_layouts, reason_without
 from trueup.words import nearest
 
 from .. import catalog
@@ -15,13 +15,19 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def read(path: Path) -> dict[str, Layout]:
+def read(path: Path, size: str = "") -> dict[str, Layout]:
     """The layouts of topologies.yml by name.
 
     Raises:
-        BadInput: the file cannot be read, or a layout is wrong.
+        BadInput: the file cannot be read, a layout is wrong, or ``size`` is to have no file.
     """
-    return read_layouts(catalog.document(path))
+    document = catalog.document(path)
+    layouts = read_layouts(document)
+    why = reason_without(document, size)
+    if why:
+        message = f"{size} is to have no topology file: {why}; unset NCCL_TOPO_FILE there"
+        raise BadInput(message)
+    return layouts
 
 
 def layout_for(size: str, layouts: Mapping[str, Layout]) -> Layout:

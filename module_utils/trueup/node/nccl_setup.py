@@ -97,6 +97,15 @@ def job_variables(asked: Asked, context: str) -> Dict[str, str]:
 
 
 @dataclass(frozen=True)
+class Shipped:
+    """A file that Azure's images have for a size: its path, the link to it, what it is to say."""
+
+    file: str
+    link: str
+    content: str
+
+
+@dataclass(frozen=True)
 class Setup:
     """NCCL on one node.
 
@@ -104,11 +113,13 @@ class Setup:
         asked: options, node, catalog and the role's data.
         layout: the topology of the node's size; None where the catalog has none.
         layouts: all of the catalog's.
+        without: why the size is to have no topology file, where the catalog says so.
     """
 
     asked: Asked
     layout: Optional[Layout]
     layouts: Mapping[str, Layout]
+    without: str = ""
 
     @classmethod
     def of(cls, asked: Asked) -> Setup:
@@ -117,9 +128,11 @@ class Setup:
         Raises:
             BadInput: the catalog's layouts are wrong.
         """
-        layouts = nccl_topology.read_layouts(asked.catalog("topologies.yml"))
+        catalog = asked.catalog("topologies.yml")
+        layouts = nccl_topology.read_layouts(catalog)
         size = asked.node["vm_size"] or ""
-        return cls(asked, nccl_topology.layout_of(size, layouts), layouts)
+        without = nccl_topology.reason_without(catalog, size)
+        return cls(asked, nccl_topology.layout_of(size, layouts), layouts, without)
 
     @property
     def rdma(self) -> bool:
@@ -137,18 +150,37 @@ class Setup:
         """By context, whether NCCL is given the topology file."""
         return topology_used(self.layout, self.asked.options["topology_file_used"])
 
-    def chosen(self) -> Dict[str, Any]:
-        """What run.json says of the topology file."""
+    def shipped(self) -> Dict[str, Shipped]:
+        """The files of the layout, by what nccl_facts calls them."""
+        layout = self.layout
+        if layout is None:
+            return {}
+        topology = Shipped(layout.file, layout.link, nccl_topology.generate(layout))
+        found = {"topology": topology}
+        if layout.graphs is not None:
+            text = nccl_topology.generate_graphs(layout)
+            found["graphs"] = Shipped(layout.graphs.file, layout.graphs.link, text)
+        return found
+
+    def chosen(self, state: Mapping[str, Any]) -> Dict[str, Any]:
+        """What run.json says of the topology file, and what was wrong with one that is replaced."""
         return {
             "layout": self.layout.name if self.layout else None,
             "file": self.layout.file if self.layout else None,
             "choice": self.asked.options["topology_file_used"],
             "used": self.used,
             "reason": self._reason(),
+            "mended": [
+                f"{shipped.file}: {sentence}"
+                for what, shipped in self.shipped().items()
+                if self._is_written(state.get(what, {}))
+                for sentence in self._findings_of(state.get(what, {}))
+            ],
         }
 
-    def refused(self) -> List[str]:
-        """What NCCL cannot be installed with."""
+    def refused(self, state: Mapping[str, Any]) -> List[str]:
+        """What NCCL cannot be installed with, or is not to be used with; the latter by what
+        nccl_facts says."""
         node, options = self.asked.node, self.asked.options
         refused = []
         names = ("tests_commit", "sharp_plugin_commit")
@@ -176,6 +208,15 @@ class Setup:
                 "nccl: the topology file of the catalog does not pass its own check"
                 f" ({'; '.join(own)}): correct catalog/topologies.yml."
             )
+        for what, shipped in self.shipped().items():
+            there = state.get(what, {})
+            found = [] if self._is_written(there) else self._findings_of(there)
+            if found and any(self.used.values()):
+                refused.append(
+                    f"nccl: {shipped.file} is wrong for {node['vm_size']}: {'; '.join(found)}."
+                    " Mend it by nccl_topology_from_image=mend; nccl_topology_file_used=never does"
+                    " without it."
+                )
         return refused
 
     def repository(self) -> Mapping[str, Any]:
@@ -261,12 +302,18 @@ class Setup:
             "why": f"No topology file, also where {_CONF} names one: NCCL finds no file of an empty"
             f" name and goes by what the VM shows. Chosen by {because}.",
         }
+        graphs = [
+            {**one, "name": "NCCL_GRAPH_FILE", "value": shipped.link if one is file else ""}
+            for one in (file, none)
+            for what, shipped in self.shipped().items()
+            if what == "graphs"
+        ]
         site = [
             {"name": key, "value": value, "why": _SITE}
             for key, value in self.asked.options["variables"].items()
         ]
         return settings_that_apply(
-            [file, none, *self.asked.catalog("nccl_settings.yml")["settings"], *site],
+            [file, none, *graphs, *self.asked.catalog("nccl_settings.yml")["settings"], *site],
             context,
             self.layout.name if self.layout else "",
             rdma=self.rdma,
@@ -274,8 +321,7 @@ class Setup:
 
     def files(self, state: Mapping[str, Any]) -> List[Dict[str, str]]:
         """What config_files puts in place: nccl.conf (again after the image's unit that rewrites
-        it), the profiles, the topology file with its link. The topology file is written where it
-        is wanted and not the image's to keep."""
+        it), the profiles, the topology file and what belongs to it, with their links."""
         conf = self._conf()
         files = [{"path": _CONF, "content": conf}]
         # What a recorded node says is older than the question.
@@ -283,14 +329,19 @@ class Setup:
             files.append({"path": _CONF_KEPT, "content": conf})
             files.append({"path": _CONF_DROP_IN, "content": _WRITTEN + _CONF_AGAIN})
         files += [{"path": f"{PROFILES}/{job}.sh", "content": self._profile(job)} for job in _JOBS]
-        if self.layout is None:
-            return files
-        node, layout = self.asked.node, self.layout
-        kept = self.asked.options["topology_from_image"] == "keep" and node["hpc_image"] is not None
-        files.append({"path": layout.link, "state": "link", "target": layout.file})
-        if not (kept and state["topology"]["exists"]):
-            files.append({"path": layout.file, "content": nccl_topology.generate(layout)})
+        for what, shipped in self.shipped().items():
+            files.append({"path": shipped.link, "state": "link", "target": shipped.file})
+            if self._is_written(state.get(what, {})):
+                files.append({"path": shipped.file, "content": shipped.content})
         return files
+
+    def _is_written(self, there: Mapping[str, Any]) -> bool:
+        """Whether a file is written over what nccl_facts found: an image's is kept, by default
+        unless it is wrong."""
+        choice = self.asked.options["topology_from_image"]
+        if self.asked.node["hpc_image"] is None or not there.get("exists"):
+            return True
+        return choice == "replace" or (choice == "mend" and bool(self._findings_of(there)))
 
     def wrong(self, state: Mapping[str, Any]) -> List[str]:
         """What is wrong on the node in the end, by what nccl_facts says, a sentence each."""
@@ -309,27 +360,30 @@ class Setup:
         unbuilt = [build["made"] for build in self.builds() if build["name"] in lacking]
         if unbuilt:
             wrong.append(f"nccl: not built: {', '.join(unbuilt)}; {mend}")
-        return [*wrong, *self._wrong_topology(state["topology"], mend)]
-
-    def _wrong_topology(self, there: Mapping[str, Any], mend: str) -> List[str]:
-        layout = self.layout
-        if layout is None:
-            return []
-        wrong = []
-        if not there["exists"]:
-            wrong.append(f"nccl: {layout.file} is missing; {mend}")
-        elif any(self.used.values()):
-            found = self._findings(base64.b64decode(there["content"] or ""))
-            if found:
-                wrong.append(
-                    f"nccl: {layout.file} is wrong for {self.asked.node['vm_size']}:"
-                    f" {'; '.join(found)}. Mend it by nccl_topology_from_image=replace;"
-                    " nccl_topology_file_used=never does without it."
-                )
-        if there["link"] != layout.file:
-            leads = there["link"] or "nowhere"
-            wrong.append(f"nccl: {layout.link} leads to {leads}, expected {layout.file}")
+        for what, shipped in self.shipped().items():
+            wrong += self._wrong_file(state.get(what, {}), shipped, mend)
         return wrong
+
+    def _wrong_file(self, there: Mapping[str, Any], shipped: Shipped, mend: str) -> List[str]:
+        wrong = []
+        if not there.get("exists"):
+            wrong.append(f"nccl: {shipped.file} is missing; {mend}")
+        elif any(self.used.values()):
+            found = self._findings_of(there)
+            if found:
+                size = self.asked.node["vm_size"]
+                wrong.append(
+                    f"nccl: {shipped.file} is wrong for {size}: {'; '.join(found)}; {mend}"
+                )
+        if there.get("link") != shipped.file:
+            leads = there.get("link") or "nowhere"
+            wrong.append(f"nccl: {shipped.link} leads to {leads}, expected {shipped.file}")
+        return wrong
+
+    def _findings_of(self, there: Mapping[str, Any]) -> List[str]:
+        """What is wrong with a file that nccl_facts found; nothing with none."""
+        content: Optional[str] = there.get("content")
+        return self._findings(base64.b64decode(content)) if content is not None else []
 
     def _findings(self, content: bytes) -> List[str]:
         if self.layout is None:
@@ -341,7 +395,7 @@ class Setup:
         choice = self.asked.options["topology_file_used"]
         if self.layout is None:
             size = self.asked.node["vm_size"] or "this machine"
-            return f"the catalog has no topology of {size}"
+            return self.without or f"the catalog has no topology of {size}"
         return self.layout.why if choice == "by_context" else f"nccl_topology_file_used is {choice}"
 
     def _device_code(self) -> List[str]:

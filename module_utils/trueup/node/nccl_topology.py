@@ -62,19 +62,40 @@ class Pair:
 
 @dataclass(frozen=True)
 class Bridge:
-    """A PCI bridge of the file, and what hangs on it."""
+    """A PCI bridge of the file, and what hangs on it; without a bus id the CPU itself.
+
+    ``nics`` are adapters that are no GPU's own.
+    """
 
     bus_id: str
     pairs: tuple[Pair, ...]
+    nics: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Numa:
-    """A NUMA node: its cores, and its bridges."""
+    """A NUMA node: its cores, its bridges, and attributes of an Ethernet interface to name."""
 
     node: int
     cores: Cpus
     bridges: tuple[Bridge, ...]
+    ethernet: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Graphs:
+    """A graph file (NCCL_GRAPH_FILE): the rings and trees that NCCL takes instead of searching.
+
+    Attributes:
+        file, link: where Azure's images have it.
+        common: attributes that all graphs share, but for id, pattern and nchannels.
+        patterns: of each graph NCCL's pattern and its channels, each the order of its GPUs.
+    """
+
+    file: str
+    link: str
+    common: Mapping[str, str]
+    patterns: tuple[tuple[str, tuple[tuple[int, ...], ...]], ...]
 
 
 @dataclass(frozen=True)
@@ -91,9 +112,12 @@ class Layout:
     link_speed: str
     link_width: str
     bridge_ids: Mapping[str, str]
+    gpu_ids: Mapping[str, str]
+    gpu_told: Mapping[str, str]
     used: Mapping[str, bool]
     why: str
     numa: tuple[Numa, ...]
+    graphs: Optional[Graphs] = None
 
     @property
     def width(self) -> int:
@@ -177,10 +201,13 @@ def _layout(name: str, entry: Mapping[str, Any]) -> Layout:
     numa = []
     for node, item in enumerate(entry["numa"]):
         bridges = []
-        for bus_id, pairs in item["bridges"].items():
+        on_cpu = {"": item["gpus"]} if "gpus" in item else {}
+        for bus_id, pairs in {**item.get("bridges", {}), **on_cpu}.items():
             made = [Pair(int(pair["id"]), pair["gpu"], pair.get("nic")) for pair in pairs]
-            bridges.append(Bridge(str(bus_id), tuple(made)))
-        numa.append(Numa(node, parse_cpu_list(str(item["cores"])), tuple(bridges)))
+            nics = () if bus_id else tuple(item.get("nics", ()))
+            bridges.append(Bridge(str(bus_id), tuple(made), nics))
+        ethernet = _texts(item.get("ethernet", {}))
+        numa.append(Numa(node, parse_cpu_list(str(item["cores"])), tuple(bridges), ethernet))
     return Layout(
         name=name,
         sizes=tuple(entry["sizes"]),
@@ -191,18 +218,34 @@ def _layout(name: str, entry: Mapping[str, Any]) -> Layout:
         cpu={key: str(entry["cpu"][key]) for key in ("arch", "vendor", "familyid", "modelid")},
         link_speed=entry["link_speed"],
         link_width=str(entry["link_width"]),
-        bridge_ids={str(key): str(value) for key, value in entry.get("bridge_ids", {}).items()},
+        bridge_ids=_texts(entry.get("bridge_ids", {})),
+        gpu_ids=_texts(entry.get("gpu_ids", {})),
+        gpu_told=_texts(entry.get("gpu_told", {})),
         used={context: bool(entry["used"][context]) for context in CONTEXTS},
         why=entry["why"],
         numa=tuple(numa),
+        graphs=_graphs(entry["graphs"]) if "graphs" in entry else None,
     )
+
+
+def _graphs(entry: Mapping[str, Any]) -> Graphs:
+    patterns = [
+        (str(pattern), tuple(tuple(int(gpu) for gpu in channel) for channel in channels))
+        for pattern, channels in entry["patterns"].items()
+    ]
+    return Graphs(entry["file"], entry["link"], _texts(entry["common"]), tuple(patterns))
+
+
+def _texts(values: Mapping[Any, Any]) -> dict[str, str]:
+    return {str(key): str(value) for key, value in values.items()}
 
 
 def _consistent(layout: Layout) -> None:
     bridges = [bridge for numa in layout.numa for bridge in numa.bridges]
     pairs = [pair for bridge in bridges for pair in bridge.pairs]
-    ids = [bridge.bus_id for bridge in bridges] + [pair.gpu for pair in pairs]
+    ids = [bridge.bus_id for bridge in bridges if bridge.bus_id] + [pair.gpu for pair in pairs]
     ids += [pair.nic for pair in pairs if pair.nic is not None]
+    ids += [nic for bridge in bridges for nic in bridge.nics]
     cores = [core for numa in layout.numa for core in numa.cores]
     numbers = [pair.number for pair in sorted(pairs, key=lambda pair: pair.gpu)]
     problems = {
@@ -213,11 +256,21 @@ def _consistent(layout: Layout) -> None:
         "the ids are not the places of the GPUs in the order of their bus ids": (
             numbers != list(range(len(pairs)))
         ),
-        f"NCCL knows no link_speed {layout.link_speed!r}": _lane(layout.link_speed) is None,
+        f"NCCL knows no link_speed {layout.link_speed!r}": (
+            layout.link_speed != "" and _lane(layout.link_speed) is None
+        ),
+        "a channel of its graphs does not go through each GPU once": any(
+            sorted(channel) != sorted(numbers) for channel in _channels(layout)
+        ),
     }
     for problem, there in problems.items():
         if there:
             raise BadInput(f"topologies.yml, layout {layout.name}: {problem}")
+
+
+def _channels(layout: Layout) -> list[tuple[int, ...]]:
+    patterns = layout.graphs.patterns if layout.graphs else ()
+    return [channel for _, channels in patterns for channel in channels]
 
 
 def _bus_id_problems(ids: Sequence[str]) -> dict[str, bool]:
@@ -235,6 +288,15 @@ def layout_of(size: str, layouts: Mapping[str, Layout]) -> Optional[Layout]:
         if size.lower() in (known.lower() for known in layout.sizes):
             return layout
     return None
+
+
+def reason_without(catalog: Any, size: str) -> str:
+    """Why a VM size is to have no topology file, by ``without`` of topologies.yml; empty where that
+    does not say."""
+    for entry in catalog.get("without", []):
+        if size.lower() in (known.lower() for known in entry["sizes"]):
+            return f"{entry['why']} ({entry['source']})"
+    return ""
 
 
 def gpu_masks(layout: Layout) -> list[str]:
@@ -292,15 +354,40 @@ def generate(layout: Layout) -> str:
             **layout.cpu,
         }
         lines.append(f"  <cpu{_attributes(cpu)}>")
+        numbers = {pair.gpu: pair.number for bridge in numa.bridges for pair in bridge.pairs}
         for bridge in numa.bridges:
-            lines.append(f"    <pci{_attributes(_pci(layout, bridge.bus_id, BRIDGE))}>")
-            lines += [
-                f"      <pci{_attributes(_pci(layout, bus_id, kind))}/>"
+            devices = [
+                line
                 for bus_id, kind in _on(bridge)
+                for line in _device_lines(layout, bus_id, kind, numbers.get(bus_id))
             ]
-            lines.append("    </pci>")
+            if bridge.bus_id:
+                opened = f"<pci{_attributes(_pci(layout, bridge.bus_id, BRIDGE))}>"
+                devices = [opened, *(f"  {line}" for line in devices), "</pci>"]
+            lines += [f"    {line}" for line in devices]
+        if numa.ethernet:
+            net = f"      <net{_attributes(numa.ethernet)}/>"
+            lines += ["    <nic>", net, "    </nic>"]
         lines.append("  </cpu>")
     return "\n".join([*lines, "</system>", ""])
+
+
+def generate_graphs(layout: Layout) -> str:
+    """The graph file of a layout, as text; empty where it has none."""
+    if layout.graphs is None:
+        return ""
+    lines = ['<graphs version="1">']
+    for number, (pattern, channels) in enumerate(layout.graphs.patterns):
+        values = {"id": number, "pattern": pattern, **layout.graphs.common}
+        # NCCL takes the attributes in any order; this one is that of Azure's file.
+        first = {"crossnic": values.pop("crossnic", "0"), "nchannels": len(channels)}
+        head = {"id": values.pop("id"), "pattern": values.pop("pattern"), **first, **values}
+        lines.append(f"  <graph{_attributes(head)}>")
+        for channel in channels:
+            gpus = [f'      <gpu dev="{gpu}"/>' for gpu in channel]
+            lines += ["    <channel>", *gpus, "    </channel>"]
+        lines.append("  </graph>")
+    return "\n".join([*lines, "</graphs>", ""])
 
 
 def _on(bridge: Bridge) -> list[tuple[str, str]]:
@@ -309,7 +396,19 @@ def _on(bridge: Bridge) -> list[tuple[str, str]]:
         devices.append((pair.gpu, GPU))
         if pair.nic is not None:
             devices.append((pair.nic, NIC))
-    return devices
+    return devices + [(nic, NIC) for nic in bridge.nics]
+
+
+def _device_lines(layout: Layout, bus_id: str, kind: str, number: Optional[int]) -> list[str]:
+    """A GPU or NIC of the file; of a GPU also what the layout has NCCL told of it."""
+    head = f"<pci{_attributes(_pci(layout, bus_id, kind))}"
+    told = dict(layout.gpu_told)
+    if number is None or not told:
+        return [f"{head}/>"]
+    link = {"target": bus_id, "count": told.pop("nvlinks"), "tclass": GPU}
+    gpu = {"dev": number, "sm": told.pop("sm"), "rank": number, **told}
+    inner = [f"<gpu{_attributes(gpu)}>", f"  <nvlink{_attributes(link)}/>", "</gpu>"]
+    return [f"{head}>", *(f"  {line}" for line in inner), "</pci>"]
 
 
 def _pci(layout: Layout, bus_id: str, kind: str) -> dict[str, str]:
@@ -317,6 +416,7 @@ def _pci(layout: Layout, bus_id: str, kind: str) -> dict[str, str]:
     return {
         "busid": bus_id,
         "class": kind,
+        **(layout.gpu_ids if kind == GPU else {}),
         **link,
         **(layout.bridge_ids if kind == BRIDGE else {}),
     }
@@ -365,6 +465,8 @@ def check(
         text = _text(content, limit)
         root = _parse(text)
         findings = _dialect(text)
+        if root.name == "graphs" and layout.graphs is not None:
+            return findings + _graph_findings(root, layout)
         findings += _root(root)
         if root.name != "system":
             return findings
@@ -513,6 +615,26 @@ def _root(root: _Element) -> list[Finding]:
     return [Finding("error", "version", "system", problem, effect, mend, root.line)]
 
 
+def _graph_findings(root: _Element, layout: Layout) -> list[Finding]:
+    """The first place where a graph file is not that of the layout."""
+    found = [(item.name, item.attributes, item.line) for item in _walk(root)]
+    wanted = [(item.name, item.attributes) for item in _walk(_parse(generate_graphs(layout)))]
+    same = [one[:2] == other for one, other in zip(found, wanted)]
+    if all(same) and len(found) == len(wanted):
+        return []
+    place = same.index(False) if False in same else min(len(found), len(wanted)) - 1
+    name, attributes, line = found[place]
+    problem = (
+        f"<{name}{_attributes(attributes)}> is not what the graphs of {layout.name} have there,"
+        f" <{wanted[place][0]}{_attributes(wanted[place][1])}>"
+        if False in same
+        else f"it has {len(found)} elements, expected {len(wanted)}"
+    )
+    effect = "NCCL takes rings and trees that are not this size's, or stops"
+    mend = f"take {layout.graphs.file if layout.graphs else ''} of a newer image, or run role nccl"
+    return [Finding("error", "graphs", name, problem, effect, mend, line)]
+
+
 def _walk(element: _Element) -> Iterable[_Element]:
     waiting = [element]
     while waiting:
@@ -583,6 +705,20 @@ def _lane(speed: str) -> Optional[int]:
     return None
 
 
+# What NCCL's own dump of a topology has, too.
+_DUMP = ("gpu", "nic", "net", "nvlink", "c2c", "pcilink")
+
+
+def _told(element: _Element) -> tuple[str, tuple[tuple[str, str], ...], tuple[str, ...]]:
+    """An element by its name, what it says, and what it stands in."""
+    above = []
+    outer = element.parent
+    while outer is not None:
+        above.append(_normal(outer.get("busid")) or outer.title())
+        outer = outer.parent
+    return element.name, tuple(sorted(element.attributes.items())), tuple(above)
+
+
 _BANDWIDTH = "NCCL reckons with another bandwidth of this link"
 _PICTURE = "NCCL's picture of which adapter is near which GPU is wrong"
 
@@ -597,7 +733,10 @@ class _Checker:
         self._found: list[Finding] = []
         self._places = layout.places()
         self._bridges = {
-            bridge.bus_id: numa.node for numa in layout.numa for bridge in numa.bridges
+            bridge.bus_id: numa.node
+            for numa in layout.numa
+            for bridge in numa.bridges
+            if bridge.bus_id
         }
 
     def findings(self) -> list[Finding]:
@@ -610,7 +749,7 @@ class _Checker:
         for device in devices:
             self._device(device, seen)
         self._absent(cpus, devices, seen)
-        self._order(devices)
+        self._order([*cpus, *devices])
         return sorted(self._found, key=lambda item: (item.line is None, item.line or 0))
 
     def _add(
@@ -627,21 +766,34 @@ class _Checker:
         self._found.append(Finding(severity, kind, title, problem, effect, mend, line))
 
     def _strangers(self) -> None:
-        """Elements where NCCL does not look for them, or that describe one run."""
+        """Elements where NCCL does not look for them, or that describe one run and are not those
+        of the layout's own file."""
         expected = {"cpu": ("system",), "pci": ("cpu", "pci")}
+        own = Counter(_told(item) for item in _walk(_parse(generate(self._layout))))
         for element in self._elements[1:]:
             above = "" if element.parent is None else element.parent.name
             if element.name in expected and above in expected[element.name]:
                 continue
-            if element.name in {"gpu", "nic", "net", "nvlink", "c2c", "pcilink"}:
+            if element.name in _DUMP:
+                own[_told(element)] -= 1
+                if own[_told(element)] >= 0:
+                    continue
                 what = f"<{element.name}> describes what one run of NCCL found"
                 effect = "NCCL takes ranks, speeds and links from it instead of from the machine"
-                self._add("warning", "dump", element, what, effect, "remove it")
+                # Where the file is to tell of links, other links are no leftover.
+                other = self._layout.gpu_told and element.name in {"gpu", "nvlink"}
+                severity = "error" if other else "warning"
+                self._add(severity, "dump", element, what, effect, "remove it")
                 continue
             what = f"<{element.name}> stands in <{above}>, where it does not belong"
             effect = "NCCL ignores it and all that it holds"
             severity = "error" if element.children or element.name in expected else "warning"
             self._add(severity, "place", element, what, effect, "move or remove it")
+        for (name, attributes, _), times in own.items():
+            if name in _DUMP and times > 0:
+                what = f"<{name}{_attributes(dict(attributes))}> is missing"
+                effect = "NCCL asks the machine instead"
+                self._add("warning", "told", None, what, effect, "write the file anew")
 
     def _same(self, element: _Element, name: str, want: str, severity: str, effect: str) -> None:
         if element.attributes.get(name) != want:
@@ -800,14 +952,21 @@ class _Checker:
         replaced = "NCCL reads the class of a device that is there from the machine"
         self._same(device, "class", kind, "error" if device.children else "warning", replaced)
         self._link(device)
+        for key, want in (self._layout.gpu_ids if kind == GPU else {}).items():
+            self._same(device, key, want, "warning", "NCCL takes the GPU for another device")
         number = _numa_of(device)
         if number != str(node):
             what = f"{name} {bus_id} is under NUMA node {number or 'none'}, expected {node}"
-            mend = f"move it under numaid {node}, bridge {bridge}"
+            mend = f"move it under numaid {node}{_bridged(bridge)}"
             self._add("error", "numa-node", device, what, _PICTURE, mend)
             return
         above = device.parent
-        if above is None or above.name != "pci":
+        if not bridge:
+            if above is not None and above.name == "pci":
+                what = f"{name} {bus_id} hangs on {above.title()}, expected on the CPU itself"
+                effect = "what hangs there with it counts as nearer to it than it is"
+                self._add("error", "bridge", device, what, effect, "move it up to its <cpu>")
+        elif above is None or above.name != "pci":
             what = f"{name} {bus_id} hangs on the CPU itself, expected on bridge {bridge}"
             effect = (
                 "GPU and adapter count as far apart (PHB): NCCL then does not use GPUDirect RDMA"
@@ -858,7 +1017,8 @@ class _Checker:
             effect = "what is on both counts as near to each other"
             self._add("error", "bridge-nested", device, what, effect, "move it up to its <cpu>")
         if bus_id not in self._bridges:
-            what = f"the bridge {bus_id} is none of {', '.join(self._bridges)}"
+            known = f"none of {', '.join(self._bridges)}" if self._bridges else "not expected"
+            what = f"the bridge {bus_id} is {known}"
             effect = "NCCL works with it as long as the machine has no device of that address"
             self._add("warning", "bridge-id", device, what, effect, "use an address of the list")
 
@@ -904,7 +1064,7 @@ class _Checker:
         )
         for bus_id, (kind, node, bridge, _) in self._places.items():
             if bus_id not in seen:
-                what = f"{_KINDS[kind]} {bus_id} is missing (NUMA node {node}, bridge {bridge})"
+                what = f"{_KINDS[kind]} {bus_id} is missing (NUMA node {node}{_bridged(bridge)})"
                 self._add("error", "missing", None, what, alone, mend)
         bridges = [d for d in devices if d.children or d.get("class") == BRIDGE]
         count = sum(d.get("busid") not in self._places for d in bridges)
@@ -920,10 +1080,14 @@ class _Checker:
                 if (bus_id := _normal(child.get("busid"))) in self._places
             ]
             if places != sorted(places):
-                what = "the devices on this bridge are not in the order GPU, its NIC, next GPU"
+                what = "the devices here are not in the order GPU, its NIC, next GPU"
                 effect = "which adapter NCCL picks among equally near ones may differ"
                 mend = "put each NIC after its GPU, in the layout's order"
                 self._add("warning", "order", bridge, what, effect, mend)
+
+
+def _bridged(bridge: str) -> str:
+    return f", bridge {bridge}" if bridge else ""
 
 
 def _as_nccl(words: Sequence[str]) -> Cpus:

@@ -149,7 +149,9 @@ def test_other_files_are_one_finding(run, name: str) -> None:
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (("check", "x.xml", "--size", "Standard_NC96ads_A100_v4"), "no topology is known for size"),
+        (("check", "x.xml", "--size", "Standard_HB120rs_v3"), "no topology is known for size"),
+        (("check", "x.xml", "--size", "Standard_NC24ads_A100_v4"), "is to have no topology file"),
+        (("write", "--graphs", "--size", NDV4), "has no graph file"),
         (("show", "--size", "Standard_ND96asr"), "did you mean Standard_ND96asr_v4?"),
         (("check", "/nonexistent.xml", "--size", NDV4), "cannot be read: No such file"),
         (("check", "--size", NDV4), "nothing to check; name a FILE, or give --masks"),

@@ -101,10 +101,11 @@ OPTIONS = (
     ),
     RoleOption(
         "topology_from_image",
-        "A topology file that is there on such an image: keep (it must be right, or this fails and"
-        " says what is wrong with it) or replace it by the one of the catalog.",
-        "keep",
-        choices=("keep", "replace"),
+        "A topology file that is there on such an image: mend (replace one that is wrong, such as"
+        " those of images before February 2025, by the catalog's), keep (preflight refuses a wrong"
+        " one and says what is wrong with it) or replace.",
+        "mend",
+        choices=("mend", "keep", "replace"),
     ),
     RoleOption(
         "topology_file_used",

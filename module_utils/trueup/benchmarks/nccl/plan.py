@@ -17,10 +17,12 @@ from . import case as nccl
 def asks(asked: Asked) -> Dict[str, Any]:
     """What the node is asked for: its libraries, builds and topology file."""
     setup = Setup.of(asked)
-    layout = setup.layout
-    file, link = (layout.file, layout.link) if layout else ("", "")
-    wanted = {"builds": setup.builds(), "topology_file": file, "topology_link": link}
-    return {"nccl_facts": wanted}
+    files = {
+        f"{what}_{name}": getattr(shipped, name)
+        for what, shipped in setup.shipped().items()
+        for name in ("file", "link")
+    }
+    return {"nccl_facts": {"builds": setup.builds(), **files}}
 
 
 def plan(asked: Asked) -> Plan:
@@ -33,14 +35,14 @@ def plan(asked: Asked) -> Plan:
     """
     setup = Setup.of(asked)
     unlike = together.unlike(asked.options["nodes"], asked.hostvars)
-    refused = [*setup.refused(), *([f"nccl_nodes: {unlike}."] if unlike else [])]
+    refused = [*setup.refused(asked.found), *([f"nccl_nodes: {unlike}."] if unlike else [])]
     if refused:
         return Plan(refused=refused)
     values: Dict[str, Any] = {
         "kept": setup.kept,
         "repository": setup.repository(),
         "packages": asked.options["packages"][asked.node["package_manager"]],
-        "topology": setup.chosen(),
+        "topology": setup.chosen(asked.found),
         "to_build": setup.to_build(asked.found),
         "files": setup.files(asked.found),
         "wrong": setup.wrong(asked.found),
