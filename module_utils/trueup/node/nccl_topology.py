@@ -243,9 +243,8 @@ def _texts(values: Mapping[Any, Any]) -> dict[str, str]:
 def _consistent(layout: Layout) -> None:
     bridges = [bridge for numa in layout.numa for bridge in numa.bridges]
     pairs = [pair for bridge in bridges for pair in bridge.pairs]
-    ids = [bridge.bus_id for bridge in bridges if bridge.bus_id] + [pair.gpu for pair in pairs]
-    ids += [pair.nic for pair in pairs if pair.nic is not None]
-    ids += [nic for bridge in bridges for nic in bridge.nics]
+    ids = [bridge.bus_id for bridge in bridges if bridge.bus_id]
+    ids += [bus_id for bridge in bridges for bus_id, _ in _on(bridge)]
     cores = [core for numa in layout.numa for core in numa.cores]
     numbers = [pair.number for pair in sorted(pairs, key=lambda pair: pair.gpu)]
     problems = {
