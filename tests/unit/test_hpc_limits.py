@@ -6,13 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-import helpers
+import limits_in_force
 import pytest
-
-ROOT = Path(__file__).parents[2]
-
-
-program = helpers.program("roles/hpc_limits/files/enforce.py")
+from ansible.module_utils.testing import patch_module_args
+from trueup.node import limits
 
 
 class Commands:
@@ -36,14 +33,14 @@ def write(root: Path, name: str, text: str) -> Path:
 
 def test_a_logins_soft_and_hard_limits_are_asked_through_pam() -> None:
     run = Commands(su="unlimited\nunlimited\n8192\nunlimited\n")
-    found = program.read_login(run, ["memlock", "stack"])
+    found = limits.read_login(run, ["memlock", "stack"])
     assert found == {"memlock": "unlimited", "stack": "8192 (hard: unlimited)"}
     asked = "ulimit -Sl; ulimit -Hl; ulimit -Ss; ulimit -Hs"
     assert run.ran == [("su", "-s", "/bin/bash", "nobody", "-c", asked)]
 
 
 def test_a_login_that_fails_is_a_difference(tmp_path: Path) -> None:
-    found = program.compare({"login": {"nofile": "1048576"}}, Commands(su=""), str(tmp_path))
+    found = limits.compare({"login": {"nofile": "1048576"}}, Commands(su=""), str(tmp_path))
     assert found == {"login nofile": ("1048576", "nothing")}
 
 
@@ -51,7 +48,7 @@ def test_systemds_own_word_for_no_limit_is_infinity() -> None:
     run = Commands(
         systemctl="DefaultLimitMEMLOCK=18446744073709551615\nDefaultLimitNOFILE=524288\n"
     )
-    found = program.read_manager(run, ["DefaultLimitMEMLOCK", "DefaultLimitNOFILE"])
+    found = limits.read_manager(run, ["DefaultLimitMEMLOCK", "DefaultLimitNOFILE"])
     assert found == {"DefaultLimitMEMLOCK": "infinity", "DefaultLimitNOFILE": "524288"}
 
 
@@ -59,37 +56,37 @@ def test_kernel_settings_are_compared_and_written(tmp_path: Path) -> None:
     path = write(tmp_path, "proc/sys/vm/zone_reclaim_mode", "0\n")
     write(tmp_path, "proc/sys/net/ipv4/tcp_rmem", "4096\t131072\t6291456\n")
     wanted = {"sysctl": {"vm.zone_reclaim_mode": 1, "net.ipv4.tcp_rmem": "4096 131072 6291456"}}
-    found = program.compare(wanted, Commands(), str(tmp_path))
+    found = limits.compare(wanted, Commands(), str(tmp_path))
     assert found == {"sysctl vm.zone_reclaim_mode": ("1", "0")}
-    program.enforce(found, Commands(), str(tmp_path))
+    limits.enforce(found, Commands(), str(tmp_path))
     assert path.read_text() == "1\n"
-    assert program.compare(wanted, Commands(), str(tmp_path)) == {}
+    assert limits.compare(wanted, Commands(), str(tmp_path)) == {}
 
 
 def test_a_setting_that_the_kernel_does_not_have_is_a_difference(tmp_path: Path) -> None:
-    found = program.compare({"sysctl": {"vm.no_such": 1}}, Commands(), str(tmp_path))
+    found = limits.compare({"sysctl": {"vm.no_such": 1}}, Commands(), str(tmp_path))
     assert found == {"sysctl vm.no_such": ("1", "no such setting")}
 
 
 def test_a_dot_in_an_interfaces_name_is_a_slash() -> None:
-    path = program.sysctl_path("/", "net.ipv4.conf.eth0/100.rp_filter")
+    path = limits.sysctl_path("/", "net.ipv4.conf.eth0/100.rp_filter")
     assert path == Path("/proc/sys/net/ipv4/conf/eth0.100/rp_filter")
 
 
 def test_sunrpc_counts_only_where_it_is_loaded(tmp_path: Path) -> None:
     wanted = {"sunrpc_tcp_slots": 128}
-    assert program.compare(wanted, Commands(), str(tmp_path)) == {}
+    assert limits.compare(wanted, Commands(), str(tmp_path)) == {}
     write(tmp_path, "proc/sys/sunrpc/tcp_slot_table_entries", "2\n")
-    found = program.compare(wanted, Commands(), str(tmp_path))
+    found = limits.compare(wanted, Commands(), str(tmp_path))
     assert found == {"sysctl sunrpc.tcp_slot_table_entries": ("128", "2")}
 
 
 def test_huge_pages_are_the_word_in_brackets(tmp_path: Path) -> None:
     name = "sys/kernel/mm/transparent_hugepage/enabled"
     path = write(tmp_path, name, "always [madvise] never\n")
-    found = program.compare({"transparent_hugepages": "always"}, Commands(), str(tmp_path))
+    found = limits.compare({"transparent_hugepages": "always"}, Commands(), str(tmp_path))
     assert found == {"transparent huge pages": ("always", "madvise")}
-    program.enforce(found, Commands(), str(tmp_path))
+    limits.enforce(found, Commands(), str(tmp_path))
     assert path.read_text() == "always\n"
 
 
@@ -103,9 +100,9 @@ def test_each_nfs_mounts_read_ahead_is_compared(tmp_path: Path) -> None:
     write(tmp_path, "proc/fs/nfsfs/volumes", volumes)
     write(tmp_path, "sys/class/bdi/0:51/read_ahead_kb", "15380\n")
     changed = write(tmp_path, "sys/class/bdi/0:52/read_ahead_kb", "128\n")
-    found = program.compare({"nfs_read_ahead_kib": 15380}, Commands(), str(tmp_path))
+    found = limits.compare({"nfs_read_ahead_kib": 15380}, Commands(), str(tmp_path))
     assert found == {"NFS read-ahead 0:52": ("15380", "128")}
-    program.enforce(found, Commands(), str(tmp_path))
+    limits.enforce(found, Commands(), str(tmp_path))
     assert changed.read_text() == "15380\n"
 
 
@@ -138,44 +135,80 @@ UnitFileState=disabled
 
 
 def test_only_units_that_run_or_start_at_boot_are_on() -> None:
-    assert program.services_on(Commands(systemctl=UNITS), ["any"]) == [
+    assert limits.services_on(Commands(systemctl=UNITS), ["any"]) == [
         "apt-daily.timer",
         "ufw.service",
     ]
     run = Commands()
-    assert program.services_on(run, []) == []
+    assert limits.services_on(run, []) == []
     assert run.ran == []
 
 
 def test_systemd_is_executed_again_only_for_its_own_limits(tmp_path: Path) -> None:
     run = Commands()
-    program.enforce({"login nofile": ("2", "1")}, run, str(tmp_path))
+    limits.enforce({"login nofile": ("2", "1")}, run, str(tmp_path))
     assert ("systemctl", "daemon-reexec") not in run.ran
-    program.enforce({"systemd DefaultLimitNOFILE": ("2", "1")}, run, str(tmp_path))
+    limits.enforce({"systemd DefaultLimitNOFILE": ("2", "1")}, run, str(tmp_path))
     assert ("systemctl", "daemon-reexec") in run.ran
 
 
-def answer(monkeypatch: pytest.MonkeyPatch, results: list[dict[str, Any]], *options: str) -> None:
-    monkeypatch.setattr(program, "compare", lambda *_: results.pop(0))
-    monkeypatch.setattr(program, "run_command", Commands())
-    monkeypatch.setattr(program, "enforce", lambda *_: None)
-    assert program.main(["--wanted", "{}", *options]) == 0
+def test_what_cannot_be_written_is_said(tmp_path: Path) -> None:
+    (complaint,) = limits.enforce({"sysctl vm.x": ("1", "0")}, Commands(), str(tmp_path))
+    assert str(tmp_path / "proc/sys/vm/x") in complaint
+
+
+# ---- the module ---------------------------------------------------------------------------------
+
+
+def answer(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    results: list[dict[str, Any]],
+    *,
+    check: bool = False,
+) -> dict[str, Any]:
+    monkeypatch.setattr(limits_in_force.limits, "compare", lambda *_: results.pop(0))
+    monkeypatch.setattr(limits_in_force.limits, "enforce", lambda *_: ["/proc/x: Read-only."])
+    warned: list[str] = []
+    monkeypatch.setattr(limits_in_force.AnsibleModule, "warn", lambda _, text: warned.append(text))
+    arguments = {"wanted": {}, "_ansible_check_mode": check, "_ansible_diff": True}
+    with patch_module_args(arguments), pytest.raises(SystemExit):
+        limits_in_force.main()
+    return {**json.loads(capsys.readouterr().out), "warned": warned}
+
+
+WRONG = {"sysctl vm.x": ("1", "0")}
 
 
 def test_what_could_not_be_put_in_force_is_said_with_both_values(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    wrong = {"sysctl vm.x": ("1", "0")}
-    answer(monkeypatch, [wrong, wrong], "--apply")
-    assert json.loads(capsys.readouterr().out) == {
-        "changed": ["sysctl vm.x"],
-        "differs": ["sysctl vm.x: expected 1, found 0."],
-        "services_on": [],
-    }
+    said = answer(monkeypatch, capsys, [WRONG, WRONG])
+    assert said["changed"]
+    assert said["differs"] == ["sysctl vm.x: expected 1, found 0."]
+    assert said["services_on"] == []
+    assert said["warned"] == ["/proc/x: Read-only."]
+    assert said["diff"] == {"before": "sysctl vm.x: 0\n", "after": "sysctl vm.x: 1\n"}
+
+
+def test_what_was_put_in_force_does_not_differ(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = answer(monkeypatch, capsys, [WRONG, {}])
+    assert (said["changed"], said["differs"], said["warned"]) == (True, [], [])
 
 
 def test_checking_changes_nothing_and_says_what_would_be(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    answer(monkeypatch, [{"sysctl vm.x": ("1", "0")}])
-    assert json.loads(capsys.readouterr().out)["changed"] == ["sysctl vm.x"]
+    said = answer(monkeypatch, capsys, [WRONG], check=True)
+    assert (said["changed"], len(said["differs"])) == (True, 1)
+
+
+def test_a_real_kernel_setting_is_read(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = {"wanted": {"sysctl": {"kernel.ostype": "Linux", "kernel.no_such": 1}}}
+    with patch_module_args({**arguments, "_ansible_check_mode": True}), pytest.raises(SystemExit):
+        limits_in_force.main()
+    assert json.loads(capsys.readouterr().out)["differs"] == [
+        "sysctl kernel.no_such: expected 1, found no such setting."
+    ]

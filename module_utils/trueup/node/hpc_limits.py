@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, Dict, List
 
 from ..plan import Asked, Plan, Skipped, sentences
@@ -21,8 +20,7 @@ _NR_OPEN = 1048576
 def plan(asked: Asked) -> Plan:
     """The limits of a node; a container's kernel and logins are its host's.
 
-    Values: ``files`` as config_files takes them, ``compare`` and ``enforce``, the arguments with
-    which the program enforce.py, on standard input, says and mends what differs.
+    Values: ``files`` as config_files takes them, and what is ``wanted`` of limits_in_force.
     """
     refused = _refused(asked.options)
     if refused:
@@ -38,7 +36,6 @@ def plan(asked: Asked) -> Plan:
         contents.update(_files_of_hosts(asked.options, wanted["login"]))
         if asked.node["hpc_image"] is not None:
             contents[_SYSCTL_DROP_IN] = _SYSCTL_AGAIN
-    compare = [asked.python, "-I", "-", "--wanted", json.dumps(wanted)]
     left_out = Skipped(
         "limits of logins, sysctl, sunrpc, NFS read-ahead and transparent huge pages",
         "a container's limits and kernel are its host's",
@@ -46,8 +43,7 @@ def plan(asked: Asked) -> Plan:
     return Plan(
         values={
             "files": [{"path": path, "content": _HEADER + text} for path, text in contents.items()],
-            "compare": compare,
-            "enforce": [*compare, "--apply"],
+            "wanted": wanted,
         },
         skipped=[left_out] if container else [],
     )

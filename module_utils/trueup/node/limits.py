@@ -1,21 +1,13 @@
-"""Compare limits and kernel settings in force with those wanted, and put them in force.
+"""Limits and kernel settings in force: compared with those wanted, and put in force.
 
-    python3 - --wanted JSON [--apply] < enforce.py
-
-`wanted` may hold `login` (limits by name, as ulimit shows them), `manager` (systemd's defaults by
-property), `sysctl` (by name), `sunrpc_tcp_slots`, `nfs_read_ahead_kib`, `transparent_hugepages` and
-`services_off`. It prints one JSON object: `changed` (what was or, without --apply, would be put in
-force), `differs` (what is not as wanted, one sentence each), `services_on` (units of services_off
-that run or start at boot).
+``wanted`` may hold ``login`` (limits by name, as ulimit shows them), ``manager`` (systemd's
+defaults by property), ``sysctl`` (by name), ``sunrpc_tcp_slots``, ``nfs_read_ahead_kib``,
+``transparent_hugepages`` and ``services_off``.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any, Callable
 
@@ -115,27 +107,45 @@ def _of_kernel(wanted: dict[str, Any], root: str) -> dict[str, tuple[str, str]]:
     return pairs
 
 
-def enforce(differences: dict[str, tuple[str, str]], run: Run, root: str = "/") -> None:
-    """Put in force what can be without a reboot. A new login reads its limits by itself."""
+def sentences(differences: dict[str, tuple[str, str]]) -> list[str]:
+    """Differences, in the order of their names."""
+    return [
+        f"{name}: expected {expected}, found {found}."
+        for name, (expected, found) in sorted(differences.items())
+    ]
+
+
+def enforce(differences: dict[str, tuple[str, str]], run: Run, root: str = "/") -> list[str]:
+    """Put in force what can be without a reboot. A new login reads its limits by itself.
+
+    Returns:
+        Why files could not be written, a sentence each.
+    """
+    complaints = []
     for name, (expected, _) in differences.items():
-        kind, _, rest = name.partition(" ")
-        if kind == "sysctl":
-            _write(sysctl_path(root, rest), expected)
-        elif name == "transparent huge pages":
-            _write(Path(root, "sys/kernel/mm/transparent_hugepage/enabled"), expected)
-        elif name.startswith("NFS read-ahead "):
-            _write(Path(root, "sys/class/bdi", name.rpartition(" ")[2], "read_ahead_kb"), expected)
+        path = _file_of(name, root)
+        if path:
+            try:
+                path.write_text(expected + "\n")
+            except OSError as error:
+                complaints.append(f"{path}: {error.strerror}.")
     if any(name.startswith("systemd ") for name in differences):
         run("systemctl", "daemon-reexec")
     if differences:
         run("udevadm", "control", "--reload")
+    return complaints
 
 
-def _write(path: Path, value: str) -> None:
-    try:
-        path.write_text(value + "\n")
-    except OSError as error:
-        sys.stderr.write(f"{path}: {error}\n")
+def _file_of(name: str, root: str) -> Path | None:
+    """The kernel's file of a difference; None where it has none."""
+    kind, _, rest = name.partition(" ")
+    if kind == "sysctl":
+        return sysctl_path(root, rest)
+    if name == "transparent huge pages":
+        return Path(root, "sys/kernel/mm/transparent_hugepage/enabled")
+    if name.startswith("NFS read-ahead "):
+        return Path(root, "sys/class/bdi", name.rpartition(" ")[2], "read_ahead_kb")
+    return None
 
 
 def _text(path: Path) -> str:
@@ -143,48 +153,3 @@ def _text(path: Path) -> str:
         return path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
         return ""
-
-
-def run_command(*argv: str) -> str:
-    """Standard output of a command."""
-    environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
-    done = subprocess.run(  # noqa: S603 (argv, no shell)
-        argv,
-        check=False,
-        capture_output=True,
-        text=True,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        timeout=120,
-    )
-    if done.returncode:
-        sys.stderr.write(done.stderr)
-    return done.stdout
-
-
-def main(argv: list[str]) -> int:
-    """The command line."""
-    parser = argparse.ArgumentParser(description="Limits and kernel settings in force")
-    parser.add_argument("--wanted", required=True)
-    parser.add_argument("--apply", action="store_true")
-    options = parser.parse_args(argv)
-    wanted = json.loads(options.wanted)
-    before = compare(wanted, run_command)
-    after = before
-    if options.apply and before:
-        enforce(before, run_command)
-        after = compare(wanted, run_command)
-    result = {
-        "changed": sorted(before),
-        "differs": [
-            f"{name}: expected {expected}, found {found}."
-            for name, (expected, found) in sorted(after.items())
-        ],
-        "services_on": services_on(run_command, wanted.get("services_off") or []),
-    }
-    sys.stdout.write(json.dumps(result) + "\n")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
