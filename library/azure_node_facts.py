@@ -50,6 +50,12 @@ options:
         path of an mpirun. Empty means that on PATH, else the preferred Open MPI that is found.
     type: str
     default: ""
+  hcoll:
+    description:
+      - Open MPI's collectives through HCOLL, as the variable C(hpcx_hcoll) of the role C(hpcx).
+    type: str
+    choices: [by_gpus, used, unused]
+    default: by_gpus
 extends_documentation_fragment: trueup_facts
 """
 
@@ -383,6 +389,11 @@ def main() -> None:
             "sysfs_root": {"type": "path", "default": "/sys"},
             "procfs_root": {"type": "path", "default": "/proc"},
             "mpi": {"type": "str", "default": ""},
+            "hcoll": {
+                "type": "str",
+                "choices": [mpi.BY_GPUS, mpi.HCOLL_USED, "unused"],
+                "default": mpi.BY_GPUS,
+            },
         },
         supports_check_mode=True,
     )
@@ -428,6 +439,7 @@ def main() -> None:
         free_bytes=identify.read_free_bytes(),
         programs=programs,
         mpi=_mpi(module, programs["mpirun"], hpc_image, warnings),
+        hcoll=wanted["hcoll"],
         warnings=warnings,
     )
     node = identify.describe(identity, observed)

@@ -36,7 +36,6 @@ EXAMPLES = r"""
     gpus_per_node: 8
     nodes: [gpu-1, gpu-2]
     launcher: mpirun
-    launcher_path: /opt/hpcx/ompi/bin/mpirun
     transports: [nvlink, ib]
     gpudirect: true
     variables:
@@ -53,14 +52,15 @@ record: {description: "The record of the case (more in the notes)", type: dict, 
 
 from ansible.module_utils.trueup.benchmarks.nccl import case as nccl
 from ansible.module_utils.trueup.benchmarks.nccl.output import parse_nccl
+from ansible.module_utils.trueup.node import mpi
 from ansible.module_utils.trueup.run.bench import Bench, run_module
-from ansible.module_utils.trueup.run.launcher import Launcher
+from ansible.module_utils.trueup.run.launcher import Launcher, joined
 
 
 def measure(bench: Bench) -> None:
     given = bench.given
     sweep = ("bytes_from", "bytes_to", "factor", "iterations", "warmup", "cycles")
-    launcher = Launcher.asked(given)
+    launcher = Launcher.asked(given, mpi.of(given["node"]))
     job = nccl.Job(
         binary_dir=given["binary_dir"],
         operation=given["operation"],
@@ -75,10 +75,10 @@ def measure(bench: Bench) -> None:
     bench.prepare(
         case=job.case,
         command=job.command(environment, given["timeout_seconds"]),
-        environment={
-            **environment,
-            **launcher.variables(1 if launcher.kind == "local" else job.ranks),
-        },
+        # nccl-tests load the MPI's libraries; what a profile or the user says of UCX or HCOLL wins.
+        environment=joined(
+            launcher.variables(1 if launcher.kind == "local" else job.ranks), environment
+        ),
         nodes=list(launcher.nodes),
         ranks=job.ranks,
         gpus=job.ranks,

@@ -13,15 +13,18 @@ import nccl_bench
 import pytest
 import yaml
 from bench_modules import FakeRun
-from role_plans import asked, node
+from role_plans import ROOT, asked, node
 from test_nccl_plan import state
 from trueup.benchmarks.megatron import plan as megatron
 from trueup.benchmarks.nccl import plan as nccl
+from trueup.node.mpi import Mpi, fact, hpcx_environment
 from trueup.plan import Asked, Plan
 
 DATA = Path(__file__).parents[1] / "data" / "launches"
 AZURE = yaml.safe_load((DATA / "azure-ndv4.yml").read_text())
 MASKS = AZURE["masks"]
+SETTINGS = yaml.safe_load((ROOT / "catalog" / "nccl_settings.yml").read_text())["settings"]
+HPCX = "/opt/hpcx-v2.25.1-gcc-doca_ofed-ubuntu22.04-cuda13-x86_64"
 NODES = ["gpu-1", "gpu-2"]
 SLURM = {"launcher": "slurm", "job_directory": "/shared/jobs"}
 GIB = 1024**3
@@ -30,8 +33,16 @@ FREE = {"there": False, "link": False, "path": "/home", "free_bytes": 90 * GIB}
 OURS_ALONE = ("OMPI_MCA_orte_tmpdir_base", "OMPI_ALLOW_RUN_AS_ROOT")
 
 
+def there_is(family: str) -> dict[str, Any]:
+    """The fact of a node of Azure's image: HPC-X is its MPI."""
+    made = Mpi(f"{HPCX}/ompi/bin/mpirun", "hpcx", "4.1.9", hpcx_environment(HPCX))
+    adapters = [f"mlx5_ib{number}" for number in range(8 if family.startswith("nd") else 0)]
+    count = len(adapters)
+    return node(family, mpi=fact(made, devices=adapters, has_gpu=True, rdma_expected=count))
+
+
 def on(role: str, family: str, found: dict[str, Any], **options: Any) -> Asked:
-    there = node(family)
+    there = there_is(family)
     made = asked(role, there, found, **options)
     hostvars = {name: {"ansible_facts": {"trueup_node": there}} for name in NODES}
     variables = {"trueup_plan": [role]}
@@ -42,7 +53,7 @@ def on(role: str, family: str, found: dict[str, Any], **options: Any) -> Asked:
 
 def nccl_case(family: str = "ndv4", **options: Any) -> dict[str, Any]:
     [case] = nccl.plan(on("nccl", family, state(), **options)).as_result()["cases"]
-    return {**case, "node": node(family)}
+    return {**case, "node": there_is(family)}
 
 
 def training_plan(family: str, **options: Any) -> Plan:
@@ -59,10 +70,12 @@ def training_case(family: str = "ndv4", **options: Any) -> dict[str, Any]:
     made = training_plan(family, **options)
     assert made.refused == []
     [case] = made.as_result()["cases"]
-    return {**case, "node": node(family)}
+    return {**case, "node": there_is(family)}
 
 
 CASES = {
+    "nccl-local": (nccl_bench, nccl_case, {}),
+    "training-torchrun": (megatron_bench, training_case, {}),
     "nccl-slurm": (nccl_bench, nccl_case, {"nodes": NODES, **SLURM}),
     "nccl-mpirun": (nccl_bench, nccl_case, {"nodes": NODES, "launcher": "mpirun"}),
     "training-slurm": (megatron_bench, training_case, {"hosts": NODES, **SLURM}),
@@ -91,8 +104,12 @@ def _launched(runner: Any) -> Any:
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_exact_command_and_environment(launched: Any, name: str) -> None:
-    golden = json.loads((DATA / f"ndv4-2x8-{name}.json").read_text())
+    golden = json.loads((DATA / f"{golden_name(name)}.json").read_text())
     assert launched(name) == golden
+
+
+def golden_name(name: str) -> str:
+    return f"ndv4-{2 if CASES[name][2] else 1}x8-{name}"
 
 
 @pytest.mark.parametrize("program", ["nccl", "training"])
@@ -121,6 +138,29 @@ def test_mpirun_binds_each_rank_to_the_same_cores_and_passes_all_variables(
     assert argv[argv.index("sh") + 4] == cpus
     passed = {argv[place + 1] for place, word in enumerate(argv) if word == "-x"}
     assert passed == set(ours["environment"])
+
+
+@pytest.mark.parametrize("program", ["nccl", "training"])
+def test_variables_of_several_nodes_are_not_on_one_nor_the_reverse(
+    launched: Any, program: str
+) -> None:
+    alone = launched(f"{program}-{'local' if program == 'nccl' else 'torchrun'}")["environment"]
+    several = launched(f"{program}-mpirun")["environment"]
+    of_context: dict[str, set[tuple[str, str]]] = {"single_node": set(), "multi_node": set()}
+    for setting in SETTINGS:
+        if "ndv4" in setting.get("for", ["ndv4"]):
+            for context in of_context.keys() & set(setting["in"]):
+                of_context[context].add((setting["name"], setting["value"]))
+    one, more = of_context["single_node"], of_context["multi_node"]
+    assert one <= set(alone.items())
+    assert more <= set(several.items())
+    assert (more - one).isdisjoint(alone.items())
+    assert (one - more).isdisjoint(several.items())
+    # NCCL's plugin is for the network.
+    here = [
+        "nccl-rdma-sharp-plugins/lib" in one.get("LD_LIBRARY_PATH", "") for one in (alone, several)
+    ]
+    assert here == [False, True]
 
 
 def test_one_node_is_another_context() -> None:

@@ -12,6 +12,7 @@ import pytest
 from role_plans import ROOT, asked, node
 from trueup.benchmarks.nccl.case import OPTIONS
 from trueup.benchmarks.nccl.plan import asks, completed, plan
+from trueup.node.mpi import Mpi, fact, hpcx_environment
 from trueup.node.nccl_setup import settings_that_apply, topology_used
 from trueup.node.nccl_topology import Layout, generate, generate_graphs, read_layouts
 from trueup.options import module_spec
@@ -23,6 +24,8 @@ IMAGE = {"hpc_image": {"NCCL": "2.29.1-1"}}
 CONTEXTS = ("conf", "single_node", "multi_node", "container")
 NAMES = ["node-1", "node-2"]
 MULTI = {"nodes": NAMES, "launcher": "mpirun"}
+HPCX = "/opt/hpcx-v2.25.1-gcc-doca_ofed-ubuntu24.04-cuda13-x86_64"
+LIBS = {"LD_LIBRARY_PATH": "/x/lib"}
 NDV4_FILE = "/opt/microsoft/ndv4-topo.xml"
 NDV4_LINK = "/opt/microsoft/ndv4/topo.xml"
 
@@ -52,6 +55,12 @@ def state(**changes: Any) -> dict[str, Any]:
     """What nccl_facts says of a node on which everything is as it should be."""
     there = {"exists": False, "content": None, "link": None, **changes.pop("topology", {})}
     return {"libraries": ["2.30.4"], "unbuilt": [], "outdated": [], "topology": there, **changes}
+
+
+def hpcx() -> dict[str, Any]:
+    """The fact of a node whose MPI is HPC-X."""
+    made = Mpi(f"{HPCX}/ompi/bin/mpirun", "hpcx", "4.1.9", hpcx_environment(HPCX))
+    return dict(fact(made, devices=(), has_gpu=True, rdma_expected=8) or {})
 
 
 def values(wanted: Asked) -> dict[str, Any]:
@@ -97,7 +106,8 @@ def test_a_mirror_goes_before_the_drivers_repository() -> None:
     ],
 )
 def test_what_is_built_for_each_family(family: str, code: int | None, plugin: bool) -> None:
-    tests, *others = asks(of(family, mpi_home="/opt/mpi/ompi"))["nccl_facts"]["builds"]
+    given = {"node": {"mpi": hpcx()}}
+    tests, *others = asks(of(family, **given))["nccl_facts"]["builds"]
     assert (tests["name"], [build["name"] for build in others]) == (
         "nccl-tests",
         ["nccl-rdma-sharp-plugins"] if plugin else [],
@@ -106,11 +116,11 @@ def test_what_is_built_for_each_family(family: str, code: int | None, plugin: bo
     [command] = tests["commands"]
     assert command[0] == "make"
     assert command[2:] == [
-        *("MPI=1", "MPI_HOME=/opt/mpi/ompi", "CUDA_HOME=/usr/local/cuda-13.0"),
+        *("MPI=1", f"MPI_HOME={HPCX}/ompi", "CUDA_HOME=/usr/local/cuda-13.0"),
         *made,
     ]
     if plugin:
-        assert others[0]["commands"][1][-1] == "--with-sharp=/opt/mpi/sharp"
+        assert others[0]["commands"][1][-1] == f"--with-sharp={HPCX}/sharp"
         assert others[0]["commands"][2] == command[:2]
 
 
@@ -301,6 +311,49 @@ def test_a_conf_that_the_image_rewrites_at_boot_is_put_back() -> None:
     assert command.split() == ["/usr/bin/install", "-m", "0644", kept, "/etc/nccl.conf"]
 
 
+@pytest.mark.parametrize(("choice", "off"), [("by_gpus", True), ("unused", True), ("used", False)])
+def test_hcoll_is_decided_once(choice: str, off: bool) -> None:
+    """hpcx_hcoll is the role hpcx's: module file, launches and NCCL's profiles follow it."""
+    wanted = dataclasses.replace(of("ndv4"), hostvars={"node-1": {"hpcx_hcoll": choice}})
+    found = {
+        job: exported(file["content"]).get("OMPI_MCA_coll_hcoll_enable")
+        for job, file in zip(CONTEXTS, values(wanted)["files"], strict=False)
+    }
+    told = "0" if off else None
+    assert found == {"conf": None, "single_node": told, "multi_node": told, "container": None}
+    (made,) = plan(wanted).cases or []
+    assert made["variables"].get("OMPI_MCA_coll_hcoll_enable") == told
+
+
+@pytest.mark.parametrize(
+    ("mpi", "home", "libraries"),
+    [
+        (None, "/opt/hpcx", "/opt/hpcx/ompi/lib:/opt/hpcx/sharp/lib:"),
+        ({"path": "/usr/bin/mpirun"}, "/opt/hpcx", "/opt/hpcx/ompi/lib:"),
+        (
+            {"path": f"{HPCX}/hpcx-rebuild/bin/mpirun", "kind": "hpcx-pmix", "environment": LIBS},
+            HPCX,
+            "/x/lib",
+        ),
+        (
+            {"path": "/opt/openmpi-5.0.10/bin/mpirun", "kind": "openmpi", "environment": LIBS},
+            "/opt/hpcx",
+            "/x/lib",
+        ),
+    ],
+)
+def test_the_mpi_to_build_with_has_a_folder(
+    mpi: dict[str, Any] | None, home: str, libraries: str
+) -> None:
+    wanted = of("ndv4", node={"mpi": mpi})
+    tests, sharp = asks(wanted)["nccl_facts"]["builds"]
+    given = mpi or {"path": ""}
+    own = given["path"].removesuffix("/bin/mpirun") if "environment" in given else f"{home}/ompi"
+    assert f"MPI_HOME={own}" in tests["commands"][0]
+    assert sharp["commands"][1][-1] == f"--with-sharp={home}/sharp"
+    assert values(wanted)["libraries"].startswith(libraries)
+
+
 def good_topology(layout: Layout) -> dict[str, Any]:
     content = base64.b64encode(generate(layout).encode()).decode()
     return {"exists": True, "content": content, "link": layout.file}
@@ -461,17 +514,17 @@ def test_a_case_for_each_collective_with_what_the_module_takes() -> None:
     assert [each["operation"] for each in cases] == ["all_reduce", "alltoall"]
     assert set(cases[0]) <= set(module_spec(OPTIONS))
     assert (cases[0]["gpus_per_node"], cases[0]["bytes_to"], cases[0]["warmup"]) == (8, 1 << 34, 5)
-    assert (cases[0]["launcher_path"], cases[0]["job_directory"]) == (None, None)
+    assert ("launcher_path" in cases[0], cases[0]["job_directory"]) == (False, None)
 
 
 def test_the_variables_of_a_case_are_its_profiles() -> None:
     alone, several = case("ndv4")["variables"], case("ndv4", **MULTI)["variables"]
-    assert (alone["UCX_TLS"], alone["OPAL_PREFIX"]) == ("tcp", "/opt/hpcx/ompi")
-    assert alone["LD_LIBRARY_PATH"] == "/opt/hpcx/ompi/lib:/opt/hpcx/ucx/lib"
-    assert several["LD_LIBRARY_PATH"].endswith(":/usr/local/nccl-rdma-sharp-plugins/lib")
+    assert (alone["UCX_TLS"], "LD_LIBRARY_PATH" in alone) == ("tcp", False)
+    plugin = "/usr/local/nccl-rdma-sharp-plugins/lib"
+    assert several["LD_LIBRARY_PATH"] == plugin
     assert (several["NCCL_NET_GDR_LEVEL"], several["NCCL_TOPO_FILE"]) == ("5", NDV4_LINK)
-    assert "OPAL_PREFIX" not in case("ndv4", mpi_home="/usr/mpi")["variables"]
-    assert case("ndv4", **MULTI)["launcher_path"] == "/opt/hpcx/ompi/bin/mpirun"
+    own = case("ndv4", **MULTI, variables={"LD_LIBRARY_PATH": "/site/lib"})["variables"]
+    assert own["LD_LIBRARY_PATH"] == f"/site/lib:{plugin}"
     site = case("ndv4", variables={"NCCL_ALGO": "Tree"})["variables"]
     assert site["NCCL_ALGO"] == "Tree"
 

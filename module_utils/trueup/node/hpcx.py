@@ -6,7 +6,7 @@ import shlex
 from typing import Any, Dict, List, Mapping
 
 from ..plan import Asked, Plan, sentences
-from .mpi import HCOLL_OFF, hpcx_environment, ucx
+from .mpi import hcoll, hpcx_environment, ucx
 from .system import as_comment, free_of, in_image, short_of
 
 _WRITTEN = "# Written by trueup (role hpcx). Changes here are lost.\n"
@@ -111,9 +111,7 @@ def _variables(asked: Asked) -> Dict[str, str]:
     nics = asked.node["rdma_count_expected"] or 0
     if nics and asked.found["rdma_persistent_names"]:
         variables.update(ucx(f"mlx5_ib{number}" for number in range(nics)))
-    hcoll = asked.options["hcoll"]
-    if hcoll == "unused" or (hcoll == "by_gpus" and asked.node["has_gpu"]):
-        variables.update(HCOLL_OFF)
+    variables.update(hcoll(asked.options["hcoll"], has_gpu=asked.node["has_gpu"]))
     site = {name: str(value) for name, value in asked.options["variables"].items()}
     return {**variables, **site}
 

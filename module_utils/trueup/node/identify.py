@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ..words import nearest
 from .affinity import layouts
 from .infiniband import read_port
+from .mpi import BY_GPUS
 from .mpi import fact as fact_of_mpi
 from .nvidia_smi import Gpu
 from .sysfs import entries, text_of
@@ -85,6 +86,7 @@ class Observed:
     free_bytes: Mapping[str, int] = field(default_factory=dict)
     programs: Mapping[str, str | None] = field(default_factory=dict)
     mpi: Mpi | None = None
+    hcoll: str = BY_GPUS
     warnings: Sequence[str] = field(default_factory=tuple)
 
 
@@ -201,6 +203,7 @@ def describe(identity: Identity, observed: Observed) -> dict[str, Any]:
             devices=[str(port["device"]) for port in _ports(observed)],
             has_gpu=counted["has_gpu"],
             rdma_expected=counted["rdma_count_expected"],
+            hcoll_is=observed.hcoll,
         ),
         "catalog": None if identity.catalog is None else dict(identity.catalog),
         "warnings": warnings,

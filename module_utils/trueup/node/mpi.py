@@ -33,8 +33,11 @@ _HPCX_LIBRARIES = ("sharp/lib", "hcoll/lib", "ucc/lib", "ucc/lib/ucc", "ucx/lib"
 _UNBOUND = {"MV2_ENABLE_AFFINITY": "0", "MVP_ENABLE_AFFINITY": "0"}
 _PERSISTENT = re.compile(r"mlx5_ib\d+")
 
-# With GPUs NCCL does the collectives (AzNHC's all-reduce, coll_hcoll_enable 0).
-HCOLL_OFF = {"OMPI_MCA_coll_hcoll_enable": "0"}
+# What the role hpcx's variable may be: by_gpus turns HCOLL off with GPUs, where NCCL does the
+# collectives (AzNHC's all-reduce, coll_hcoll_enable 0).
+BY_GPUS = "by_gpus"
+HCOLL_USED = "used"
+HCOLL = "OMPI_MCA_coll_hcoll_enable"
 # Open MPI with UCX ends at once on a size without InfiniBand unless UCX is kept from verbs
 # (Azure/azhpc-images#462, HD368s).
 _NO_VERBS = {"UCX_TLS": "self,sm,tcp"}
@@ -61,6 +64,11 @@ class Mpi:
     def program(self) -> str:
         """How it is called: by its name where it is on PATH."""
         return self.path if self.environment else "mpirun"
+
+    @property
+    def home(self) -> str:
+        """The folder that a build against it is given as MPI_HOME."""
+        return os.path.dirname(os.path.dirname(self.path))
 
     @property
     def by_hydra(self) -> bool:
@@ -95,6 +103,18 @@ def of(node: Mapping[str, Any]) -> Mpi | None:
         path = (node.get("programs") or {}).get("mpirun")
         return Mpi(path) if path else None
     return None if node["mpi"] is None else Mpi(**node["mpi"])
+
+
+def in_folder(node: Mapping[str, Any]) -> Mpi:
+    """The node's MPI with a folder of its own, to build with; else the HPC-X that the role hpcx
+    puts at /opt/hpcx."""
+    found = of(node)
+    home = "/opt/hpcx"
+    return (
+        found
+        if found and found.environment
+        else Mpi(f"{home}/ompi/bin/mpirun", "hpcx", environment=hpcx_environment(home))
+    )
 
 
 def lacking(node: Mapping[str, Any]) -> str:
@@ -185,7 +205,12 @@ def refusal(found: Iterable[Mpi], wanted: str) -> str:
 
 
 def fact(
-    chosen: Mpi | None, *, devices: Sequence[str], has_gpu: bool, rdma_expected: int | None
+    chosen: Mpi | None,
+    *,
+    devices: Sequence[str],
+    has_gpu: bool,
+    rdma_expected: int | None,
+    hcoll_is: str = BY_GPUS,
 ) -> dict[str, Any] | None:
     """The key ``mpi`` of ``trueup_node``: the chosen one, and how it is to communicate here.
 
@@ -194,18 +219,27 @@ def fact(
         devices: the node's InfiniBand devices.
         has_gpu: whether the node has GPUs.
         rdma_expected: how many InfiniBand devices its size has; None where that is not known.
+        hcoll_is: as ``hcoll`` takes it.
     """
     if chosen is None:
         return None
     if not chosen.environment or chosen.kind not in _OPEN_MPI:
         return asdict(chosen)
-    more = dict(HCOLL_OFF) if has_gpu else {}
+    more = hcoll(hcoll_is, has_gpu=has_gpu)
     # Other names are those before the image's naming service has run: they do not last.
     if devices and all(_PERSISTENT.fullmatch(name) for name in devices):
         more.update(ucx(devices))
     elif rdma_expected == 0:
         more.update(_NO_VERBS)
     return asdict(replace(chosen, environment={**chosen.environment, **more}))
+
+
+def hcoll(choice: str, *, has_gpu: bool) -> dict[str, str]:
+    """The variable that turns HCOLL off where ``hpcx_hcoll`` says so: ``by_gpus``, ``used`` (Open
+    MPI's default) or ``unused``. The one decision for module files, launches and NCCL's profiles.
+    """
+    off = choice == "unused" or (choice == BY_GPUS and has_gpu)
+    return {HCOLL: "0"} if off else {}
 
 
 def ucx(devices: Iterable[str]) -> dict[str, str]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from ..plan import Asked
-from . import nccl_topology
+from . import mpi, nccl_topology
 from .nccl_topology import Layout
 from .system import as_comment, catalog_of, in_image
 
@@ -89,11 +89,7 @@ def job_variables(asked: Asked, context: str) -> Dict[str, str]:
         "variables": known.get("nccl_variables") or {},
         "topology_file_used": known.get("nccl_topology_file_used") or "by_context",
     }
-    setup = Setup.of(replace(asked, options=options))
-    found = {one["name"]: str(one["value"]) for one in setup.settings(context)}
-    if setup.rdma and context == "multi_node":
-        found.setdefault("LD_LIBRARY_PATH", f"{SHARP_PLUGIN}/lib")
-    return found
+    return Setup.of(replace(asked, options=options)).variables(context)
 
 
 @dataclass(frozen=True)
@@ -138,6 +134,17 @@ class Setup:
     def rdma(self) -> bool:
         """Whether the size has InfiniBand."""
         return bool(catalog_of(self.asked.node).get("rdma_nics"))
+
+    @property
+    def mpi(self) -> mpi.Mpi:
+        """The MPI that nccl-tests are built with."""
+        return mpi.in_folder(self.asked.node)
+
+    @property
+    def _hpcx(self) -> str:
+        """The folder of HPC-X."""
+        of_hpcx = self.mpi.kind.startswith("hpcx")
+        return self.mpi.home.rpartition("/")[0] if of_hpcx else "/opt/hpcx"
 
     @property
     def kept(self) -> bool:
@@ -243,7 +250,7 @@ class Setup:
     def builds(self) -> List[Dict[str, Any]]:
         """What is built from source, as nccl_facts takes it, and the commands that build it."""
         options = self.asked.options
-        cuda, mpi = options["cuda_home"], options["mpi_home"]
+        cuda, home = options["cuda_home"], self.mpi.home
         make = ["make", f"--jobs={min(self.asked.node['cores'] or 1, _MOST_JOBS)}"]
         tests = {
             "name": "nccl-tests",
@@ -253,7 +260,7 @@ class Setup:
             "made": "/opt/nccl-tests/build",
             "files": [f"{name}_perf" for name in _TESTS],
             "commands": [
-                [*make, "MPI=1", f"MPI_HOME={mpi}", f"CUDA_HOME={cuda}", *self._device_code()]
+                [*make, "MPI=1", f"MPI_HOME={home}", f"CUDA_HOME={cuda}", *self._device_code()]
             ],
         }
         sharp = {
@@ -269,7 +276,7 @@ class Setup:
                     "./configure",
                     f"--prefix={SHARP_PLUGIN}",
                     f"--with-cuda={cuda}",
-                    f"--with-sharp={mpi.rpartition('/')[0]}/sharp",
+                    f"--with-sharp={self._hpcx}/sharp",
                 ],
                 make,
                 ["make", "install"],
@@ -285,8 +292,8 @@ class Setup:
     def settings(self, context: str) -> List[Mapping[str, Any]]:
         """What NCCL is told in a context: name, value and why."""
         used = self.used
-        told = f"nccl_topology_file_used ({self.asked.options['topology_file_used']})"
-        because = f"{told}: {self._reason()}"
+        by_choice = f"nccl_topology_file_used ({self.asked.options['topology_file_used']})"
+        because = f"{by_choice}: {self._reason()}"
         name = "NCCL_TOPO_FILE"
         file = {
             "name": name,
@@ -312,12 +319,27 @@ class Setup:
             {"name": key, "value": value, "why": _SITE}
             for key, value in self.asked.options["variables"].items()
         ]
+        known: Mapping[str, Any] = self.asked.hostvars.get(self.asked.host) or {}
+        hcoll_used = known.get("hpcx_hcoll") == mpi.HCOLL_USED
+        told = [
+            one
+            for one in self.asked.catalog("nccl_settings.yml")["settings"]
+            if not (hcoll_used and one["name"] == mpi.HCOLL)
+        ]
         return settings_that_apply(
-            [file, none, *graphs, *self.asked.catalog("nccl_settings.yml")["settings"], *site],
+            [file, none, *graphs, *told, *site],
             context,
             self.layout.name if self.layout else "",
             rdma=self.rdma,
         )
+
+    def variables(self, context: str) -> Dict[str, str]:
+        """The same by name, and where NCCL's plugin is, since the loader does not look there."""
+        found = {one["name"]: str(one["value"]) for one in self.settings(context)}
+        if self.rdma and context == "multi_node":
+            name = "LD_LIBRARY_PATH"
+            found[name] = ":".join(filter(None, (found.get(name), f"{SHARP_PLUGIN}/lib")))
+        return found
 
     def files(self, state: Mapping[str, Any]) -> List[Dict[str, str]]:
         """What config_files puts in place: nccl.conf (again after the image's unit that rewrites

@@ -86,13 +86,6 @@ OPTIONS = (
         " on the day; this is that branch, pinned.",
     ),
     RoleOption(
-        "mpi_home",
-        "The MPI to build nccl-tests with.",
-        "/opt/hpcx/ompi",
-        type="path",
-        why="Role hpcx's.",
-    ),
-    RoleOption(
         "from_image",
         "On an Azure HPC image that has NCCL: keep (verify libraries and nccl-tests, install"
         " nothing) or replace.",
@@ -180,7 +173,7 @@ OPTIONS = (
     ),
     RoleOption(
         "launcher",
-        "local (one process with all GPUs of one node), mpirun (that of mpi_home, over ssh) or"
+        "local (one process with all GPUs of one node), mpirun (the node's, over ssh) or"
         " slurm (a job by sbatch, its processes by srun).",
         "local",
         choices=LAUNCHERS,

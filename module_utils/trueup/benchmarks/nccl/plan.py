@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, Mapping
 
 from ...node.gpu_places import gpu_places
-from ...node.nccl_setup import SHARP_PLUGIN, Setup
+from ...node.nccl_setup import Setup
 from ...node.system import catalog_of
 from ...options import for_module
 from ...plan import Asked, Now, Plan, Skipped
@@ -30,8 +30,8 @@ def plan(asked: Asked) -> Plan:
     ``gpu_driver_repository``.
 
     Values: ``kept`` (the image's NCCL is used), ``repository`` and ``packages``, what is
-    ``to_build``, ``files`` as config_files takes them, and what is ``wrong``. ``topology`` is what
-    run.json keeps.
+    ``to_build`` and MPI's ``libraries`` for it, ``files`` as config_files takes them, and what is
+    ``wrong``. ``topology`` is what run.json keeps.
     """
     setup = Setup.of(asked)
     unlike = together.unlike(asked.options["nodes"], asked.hostvars)
@@ -42,6 +42,7 @@ def plan(asked: Asked) -> Plan:
         "kept": setup.kept,
         "repository": setup.repository(),
         "packages": asked.options["packages"][asked.node["package_manager"]],
+        "libraries": setup.mpi.environment["LD_LIBRARY_PATH"],
         "topology": setup.chosen(asked.found),
         "to_build": setup.to_build(asked.found),
         "files": setup.files(asked.found),
@@ -105,11 +106,10 @@ def _cases(asked: Asked, setup: Setup) -> List[Dict[str, Any]]:
             "nodes": options["nodes"],
             "hosts": together.hosts(options["nodes"], asked.hostvars),
             "launcher": launcher,
-            "launcher_path": f"{options['mpi_home']}/bin/mpirun" if launcher == "mpirun" else None,
             "launcher_arguments": pmix(launcher, options["launcher_arguments"]),
             "job_directory": options["job_directory"] or None,
             "job_options": options["job_options"],
-            "variables": _variables(asked, setup),
+            "variables": setup.variables("multi_node" if _several(asked) else "single_node"),
             "transports": transports,
             "gpudirect": by_size and "ib" in transports,
         }
@@ -129,18 +129,3 @@ def _transports(asked: Asked, setup: Setup) -> List[str]:
 
 def _several(asked: Asked) -> bool:
     return len(asked.options["nodes"]) > 1
-
-
-def _variables(asked: Asked, setup: Setup) -> Dict[str, Any]:
-    """The profile's, and where libraries are."""
-    mpi = asked.options["mpi_home"]
-    context = "multi_node" if _several(asked) else "single_node"
-    found = {one["name"]: one["value"] for one in setup.settings(context)}
-    # NCCL's plugin and MPI's libraries lie where the loader does not look, and HPC-X was built for
-    # another folder.
-    libraries = [f"{mpi}/lib", f"{mpi.rpartition('/')[0]}/ucx/lib"]
-    libraries += [f"{SHARP_PLUGIN}/lib"] if setup.rdma and _several(asked) else []
-    found["LD_LIBRARY_PATH"] = ":".join(libraries)
-    if "hpcx" in mpi:
-        found["OPAL_PREFIX"] = mpi
-    return found
