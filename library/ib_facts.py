@@ -129,6 +129,22 @@ ansible_facts:
             reboot_required:
               description: Whether another module is installed than is loaded.
               type: bool
+        agent:
+          description: Azure's agent.
+          type: dict
+          contains:
+            unit:
+              description: Its unit, which distributions name differently; null without one.
+              type: str
+              sample: walinuxagent.service
+            rdma_enabled:
+              description: Whether C(OS.EnableRDMA) is y; null without its configuration.
+              type: bool
+        hpcx_provides_openmpi:
+          description: >-
+            Whether an Azure HPC image marks HPC-X as what provides Open MPI (a package of no
+            content).
+          type: bool
         problems:
           description: What is wrong, a sentence each with both figures and the mend.
           type: list
@@ -140,6 +156,7 @@ ansible_facts:
 """
 
 import os
+from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
@@ -148,6 +165,15 @@ from ansible.module_utils.trueup.node import infiniband, tools
 
 NAMING_SERVICE = "/etc/systemd/system/azure_persistent_rdma_naming.service"
 WAAGENT_CONF = "/etc/waagent.conf"
+# Ubuntu's package names the unit walinuxagent; everybody else's, and the agent's own setup.py,
+# waagent. Where both are there, one is a link to the other.
+WAAGENT_UNITS = [
+    Path(folder, name)
+    for name in ("walinuxagent.service", "waagent.service")
+    for folder in ("/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
+]
+# Of Ubuntu's images (azhpc-images 71c56807): it provides openmpi and conflicts with DOCA's.
+OPENMPI_MARKER = "/var/lib/dpkg/info/hpcx-provides-openmpi.list"
 
 
 def _modinfo(module: AnsibleModule, field: str) -> str | None:
@@ -196,6 +222,7 @@ def main() -> None:
         module.fail_json(msg=str(error))
     devices = infiniband.read_devices(sysfs_root)
     names = infiniband.persistent_names(devices)
+    conf = _waagent_conf()
     if module.params["names_expected"]:
         expected.names = {**names, **expected.names}
     facts: dict[str, Any] = {
@@ -207,7 +234,12 @@ def main() -> None:
             *infiniband.problems(devices, expected),
             *(infiniband.counter_problems(devices) if module.params["counters_judged"] else []),
         ],
-        "warnings": infiniband.warnings_of(devices, _waagent_conf()),
+        "warnings": infiniband.warnings_of(devices, conf),
+        "agent": {
+            "unit": next((unit.name for unit in WAAGENT_UNITS if unit.is_file()), None),
+            "rdma_enabled": infiniband.agent_enables(conf),
+        },
+        "hpcx_provides_openmpi": os.path.exists(OPENMPI_MARKER),
     }
     for warning in facts["warnings"]:
         module.warn(warning)

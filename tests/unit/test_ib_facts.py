@@ -156,14 +156,23 @@ def test_the_images_naming_service_and_the_agents_configuration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     unit, conf = tmp_path / "unit", tmp_path / "waagent.conf"
+    agent, marker = tmp_path / "waagent.service", tmp_path / "hpcx-provides-openmpi.list"
+    monkeypatch.setattr(ib_facts, "WAAGENT_UNITS", [tmp_path / "walinuxagent.service", agent])
+    monkeypatch.setattr(ib_facts, "OPENMPI_MARKER", str(marker))
     monkeypatch.setattr(ib_facts, "NAMING_SERVICE", str(unit))
     monkeypatch.setattr(ib_facts, "WAAGENT_CONF", str(conf))
     facts = run_module(capsys, sysfs_root=sysfs("hb120rs_v3"))["ansible_facts"]["trueup_rdma"]
     assert (facts["naming_service"], facts["warnings"]) == (False, [])
+    assert facts["agent"] == {"unit": None, "rdma_enabled": None}
+    assert facts["hpcx_provides_openmpi"] is False
     unit.touch()
+    agent.touch()
+    marker.touch()
     conf.write_text("OS.EnableRDMA=n\n")
     facts = run_module(capsys, sysfs_root=sysfs("hb120rs_v3"))["ansible_facts"]["trueup_rdma"]
     assert (facts["naming_service"], len(facts["warnings"])) == (True, 1)
+    assert facts["agent"] == {"unit": "waagent.service", "rdma_enabled": False}
+    assert facts["hpcx_provides_openmpi"] is True
 
 
 def test_documentation_names_what_is_returned(capsys: pytest.CaptureFixture[str]) -> None:
@@ -172,3 +181,4 @@ def test_documentation_names_what_is_returned(capsys: pytest.CaptureFixture[str]
     assert set(page) == set(facts)
     assert set(page["devices"]["contains"]) == set(facts["devices"][0])
     assert set(page["driver"]["contains"]) == set(facts["driver"])
+    assert set(page["agent"]["contains"]) == set(facts["agent"])

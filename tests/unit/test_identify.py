@@ -409,6 +409,32 @@ def test_gpus_on_the_bus_without_the_switches() -> None:
     assert {(gpu.name, gpu.memory_bytes) for gpu in found} == {(None, None)}
 
 
+@pytest.mark.parametrize(
+    ("vendor", "device_class", "counted"),
+    [
+        ("0x10de", "0x030200", True),
+        # A GPU that also drives a display, as NVv3's M60 and workstation cards.
+        ("0x10de", "0x030000", True),
+        ("0x10de", "0x068000", False),
+        ("0x10de", "0x040300", False),
+        # AMD's, as in NVv4 and ND MI300X, and Hyper-V's video of every VM of generation 1.
+        ("0x1002", "0x030200", False),
+        ("0x1002", "0x120000", False),
+        ("0x1414", "0x030000", False),
+        ("", "0x030200", False),
+    ],
+)
+def test_a_gpu_is_told_by_class_and_vendor(
+    tmp_path: Path, vendor: str, device_class: str, counted: bool
+) -> None:
+    device = tmp_path / "bus" / "pci" / "devices" / "0001:00:00.0"
+    device.mkdir(parents=True)
+    (device / "class").write_text(f"{device_class}\n")
+    if vendor:
+        (device / "vendor").write_text(f"{vendor}\n")
+    assert [gpu.pci for gpu in read_gpus(str(tmp_path))] == (["0001:00:00.0"] if counted else [])
+
+
 def test_a_machine_with_nothing(tmp_path: Path) -> None:
     root = str(tmp_path)
     assert (read_gpus(root), read_infiniband(root), read_nvme(root)) == ((), [], [])

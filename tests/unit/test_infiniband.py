@@ -9,6 +9,7 @@ from machines import DATA, build, description, root_of
 from trueup.errors import BadInput
 from trueup.node.infiniband import (
     Expected,
+    agent_enables,
     counter_problems,
     persistent_names,
     problems,
@@ -238,6 +239,23 @@ def test_ipoib_addresses_are_the_agents() -> None:
     for text in ("", "# OS.EnableRDMA=y\n", "OS.EnableRDMA=n\n"):
         (warning,) = warnings_of(rows, text)
         assert warning.startswith("IPoIB interfaces get no address: OS.EnableRDMA is not y")
+
+
+@pytest.mark.parametrize(
+    ("text", "enabled"),
+    [
+        (None, None),
+        ("", False),
+        ("#OS.EnableRDMA=y\n", False),
+        ("OS.EnableRDMA=n\nOS.EnableRDMA=Y\n", True),
+        ("OS.EnableRDMA=y\nOS.EnableRDMA=n\n", False),
+        ("OS.EnableRDMA=\n", False),
+    ],
+)
+def test_the_last_line_of_the_agents_configuration_counts(
+    text: str | None, enabled: bool | None
+) -> None:
+    assert agent_enables(text) is enabled
 
 
 @pytest.mark.parametrize(

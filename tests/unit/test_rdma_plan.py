@@ -189,3 +189,39 @@ def test_a_release_without_a_pinned_stack_is_refused() -> None:
 
 def test_free_space_that_is_unknown_is_not_judged() -> None:
     assert refused(node("hbv3", free_bytes={})) == []
+
+
+INFINIBAND = {"device": "mlx5_ib0", "kind": "infiniband", "state": "ACTIVE", "interfaces": []}
+
+
+@pytest.mark.parametrize(
+    ("found", "options", "unit"),
+    [
+        ({}, {}, "walinuxagent.service"),
+        ({}, {"agent_enabled": False}, ""),
+        ({"devices": []}, {}, ""),
+        ({"devices": [{**INFINIBAND, "kind": "ethernet"}]}, {}, ""),
+        ({"agent": {"unit": "waagent.service", "rdma_enabled": True}}, {}, ""),
+        ({"agent": {"unit": None, "rdma_enabled": None}}, {}, ""),
+        # A configuration without a service has nobody to read it.
+        ({"agent": {"unit": None, "rdma_enabled": False}}, {}, ""),
+    ],
+)
+def test_the_agent_is_told_of_infiniband_where_it_is_not(
+    found: dict[str, Any], options: dict[str, Any], unit: str
+) -> None:
+    agent = {"unit": "walinuxagent.service", "rdma_enabled": False}
+    there = {**FOUND, "devices": [INFINIBAND], "agent": agent, **found}
+    assert values(node("hbv3"), there, **options)["agent_unit"] == unit
+
+
+def test_an_image_that_marks_hpcx_as_its_open_mpi_keeps_the_mark() -> None:
+    """azhpc-images 71c56807: doca-ofed's openmpi conflicts with hpcx-provides-openmpi."""
+    marked = {**FOUND, "hpcx_provides_openmpi": True}
+    image = node("hbv3", hpc_image={"DOCA": "3.2.3", "HPCX": "2.25.1"})
+    assert values(image, marked)["installs_doca"] is False
+    replaced = asked("rdma", image, {"trueup_rdma": marked}, from_image="replace")
+    [refused_] = plan(replaced).refused
+    assert "hpcx-provides-openmpi" in refused_
+    inbox = asked("rdma", image, {"trueup_rdma": marked}, from_image="replace", stack="inbox")
+    assert plan(inbox).refused == []

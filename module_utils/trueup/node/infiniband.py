@@ -239,16 +239,29 @@ def warnings_of(devices: Sequence[Mapping[str, Any]], waagent_conf: str | None) 
     Azure's agent gives the IPoIB interface its address where ``OS.EnableRDMA=y`` (waagent.conf in
     github.com/Azure/WALinuxAgent).
     """
-    if waagent_conf is None or not any(row["kind"] == INFINIBAND for row in devices):
-        return []
-    values = re.findall(r"^\s*OS\.EnableRDMA\s*=\s*(\S+)", waagent_conf, re.MULTILINE)
-    if values and values[-1].lower() == "y":
+    if agent_enables(waagent_conf) is not False or not has_infiniband(devices):
         return []
     warning = (
-        "IPoIB interfaces get no address: OS.EnableRDMA is not y in /etc/waagent.conf; set it and "
-        "restart the agent if an application needs IP over InfiniBand (MPI and NCCL do not)"
+        "IPoIB interfaces get no address: OS.EnableRDMA is not y in /etc/waagent.conf; role rdma "
+        "sets it and restarts the agent (rdma_agent_enabled). MPI and NCCL do without"
     )
     return [warning]
+
+
+def agent_enables(waagent_conf: str | None) -> bool | None:
+    """Whether Azure's agent is to give IPoIB interfaces their addresses; None without the agent.
+
+    Of several lines the last one counts.
+    """
+    if waagent_conf is None:
+        return None
+    values = re.findall(r"^\s*OS\.EnableRDMA\s*=\s*(\S+)", waagent_conf, re.MULTILINE)
+    return bool(values) and values[-1].lower() == "y"
+
+
+def has_infiniband(devices: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether one of the devices is InfiniBand, not its Ethernet function or soft-RoCE."""
+    return any(row["kind"] == INFINIBAND for row in devices)
 
 
 def _at(row: Mapping[str, Any]) -> str:

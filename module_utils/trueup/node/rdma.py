@@ -10,7 +10,7 @@ import re
 from typing import Any, Dict, List, Mapping
 
 from ..plan import Asked, Plan, sentences
-from . import nccl_topology
+from . import infiniband, nccl_topology
 from .system import catalog_of, free_of, headers, in_image, release, short_of
 
 # PCI class of an InfiniBand controller.
@@ -81,7 +81,8 @@ def plan(asked: Asked) -> Plan:
     (what is pinned for this release), ``pins`` and whether they are ``held`` as vendor_packages
     takes them, ``build_packages``, ``package_file`` and ``install`` (doca-host's file and the
     command that installs it), ``files`` as config_files takes them, ``modules`` to load now,
-    ``soft_roce_unit`` to start, whether ``reboot_required`` is so, and ``wrong``: what is wrong
+    ``agent_unit`` to restart where Azure's agent is to be told of InfiniBand, ``soft_roce_unit`` to
+    start, whether ``reboot_required`` is so, and ``wrong``: what is wrong
     with what was found, a sentence each.
     """
     node, options = asked.node, asked.options
@@ -110,6 +111,7 @@ def plan(asked: Asked) -> Plan:
             ],
             "modules": [] if node["container"] else options["modules"],
             "soft_roce_unit": _SOFT_ROCE_UNIT if interface and not node["container"] else "",
+            "agent_unit": _agent_unit(asked),
             "reboot_required": asked.found["trueup_rdma"]["driver"]["reboot_required"],
             "wrong": _wrong(asked, installs_doca=installs_doca),
         }
@@ -134,6 +136,15 @@ def expected_of(
             place: where[1] for place, where in places if where[0] == _INFINIBAND_CLASS
         }
     return expected
+
+
+def _agent_unit(asked: Asked) -> str:
+    """The unit of Azure's agent, where it has InfiniBand and is not told to give it addresses."""
+    found = asked.found["trueup_rdma"]
+    # What a recorded node says is older than the question.
+    agent = found.get("agent", {})
+    wanted = asked.options["agent_enabled"] and infiniband.has_infiniband(found["devices"])
+    return (agent.get("unit") or "") if wanted and agent.get("rdma_enabled") is False else ""
 
 
 def _pins(asked: Asked, doca: Mapping[str, str]) -> List[Dict[str, str]]:
@@ -220,6 +231,13 @@ def _refused(asked: Asked, doca: Any) -> List[str]:
             node["package_manager"] not in asked.data["install_file"]
         ),
     }
+    if doca is not None:
+        marked = asked.found.get("trueup_rdma", {}).get("hpcx_provides_openmpi")
+        wrong[
+            "rdma: this image marks HPC-X as its Open MPI (package hpcx-provides-openmpi), and"
+            " DOCA-OFED brings one of its own, for which apt would remove the mark: set"
+            " rdma_from_image=keep, or remove that package yourself."
+        ] = marked
     return [*([] if doca is None else _refused_of_doca(asked, doca)), *sentences(wrong)]
 
 
