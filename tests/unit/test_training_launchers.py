@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import shlex
 import subprocess
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import jinja2
 import pytest
-from trueup.benchmarks.megatron.plan import _told
+from trueup.benchmarks.megatron.plan import _told, started_by
 from trueup.node.affinity import Placement
+from trueup.node.mpi import Mpi, hpcx_environment
+from trueup.node.nccl_setup import PROFILES
 from trueup.run.launcher import bind_argv
 
 TEMPLATES = Path(__file__).parents[2] / "roles" / "training" / "templates"
@@ -22,6 +25,7 @@ VALUES: dict[str, Any] = {
         "processes": 2,
         "gpus": 0,
         **dict.fromkeys(("srun", "bind", "torchrun"), ""),
+        "mpirun": "mpirun",
         **_told({"interface": "eth1", "variables": {"NCCL_DEBUG": "INFO WARN"}}, 0),
     },
 }
@@ -77,11 +81,47 @@ def test_mpirun_has_the_files_beside_the_script_and_the_interface(
     given = {said[at + 1] for at, word in enumerate(said) if word == "-x"}
     assert {"GLOO_SOCKET_IFNAME=eth1", "NCCL_SOCKET_IFNAME=eth1", "MASTER_ADDR=node-1"} <= given
     assert "NCCL_DEBUG=INFO WARN" in given
-    assert said[-1] == "gpt_driver.py"
-    assert launched("train-mpirun.sh", "hosts", "gpt_driver.py", "--layers", "4")[-2:] == [
-        "--layers",
-        "4",
-    ]
+    # The interface is in mpirun's own environment too, which comes last.
+    here = ["GLOO_SOCKET_IFNAME=eth1", "NCCL_SOCKET_IFNAME=eth1"]
+    assert (said[-3], sorted(said[-2:])) == ("gpt_driver.py", here)
+    more = launched("train-mpirun.sh", "hosts", "gpt_driver.py", "--layers", "4")
+    assert more[-5:-2] == ["gpt_driver.py", "--layers", "4"]
+
+
+def test_mpirun_is_the_nodes_and_passes_on_what_the_profile_says(
+    launched: Any, tmp_path: Path
+) -> None:
+    home = tmp_path / "hpcx-v2" / "ompi"
+    (home / "bin").mkdir(parents=True)
+    (home / "bin" / "mpirun").write_text(f"{SAY}echo $OPAL_PREFIX $LD_LIBRARY_PATH\n")
+    (home / "bin" / "mpirun").chmod(0o755)
+    made = Mpi(f"{home}/bin/mpirun", "hpcx", environment=hpcx_environment(str(home.parent)))
+    (tmp_path / "single_node.sh").write_text("export A_B=1\n")
+    (tmp_path / "multi_node.sh").write_text("# why\nexport NCCL_X=1\nexport LD_LIBRARY_PATH=/p\n")
+    told = _told({"interface": "", "variables": {"NCCL_DEBUG": "INFO"}}, 2)
+    plan = {
+        "mpirun": started_by({"mpi": asdict(made)}),
+        "exports": told["exports"].replace(PROFILES, str(tmp_path)),
+        "passed": told["passed"],
+    }
+    said = launched("train-mpirun.sh", "hosts", plan=plan)
+    given = [said[at + 1] for at, word in enumerate(said) if word == "-x"]
+    assert given[:2] == ["NCCL_X", "LD_LIBRARY_PATH"]
+    assert given[-1] == "NCCL_DEBUG=INFO"
+    libraries = made.environment["LD_LIBRARY_PATH"]
+    assert said[-1] == f"{home} {libraries}:/p"
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        None,
+        {"path": "/usr/bin/mpirun"},
+        {"path": "/opt/i/bin/mpirun", "kind": "intel", "environment": {"I_MPI_ROOT": "/opt/i"}},
+    ],
+)
+def test_mpirun_of_the_session_where_the_nodes_is_no_open_mpi(found: dict[str, Any] | None) -> None:
+    assert started_by({"mpi": found}) == "mpirun"
 
 
 def test_torchrun_has_options_that_pytorch_1_10_knows(launched: object) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping
 
 from ...errors import BadInput
-from ...node import own_python
+from ...node import mpi, own_python
 from ...node.affinity import srun_cpu_bind
 from ...node.gpu_places import bound, gpu_places
 from ...node.nccl_setup import PROFILES, job_variables
@@ -77,7 +77,7 @@ def plan(asked: Asked) -> Plan:
     ``requirements`` are those of the version set, ``clone`` is Megatron's repository and commit,
     or empty, ``files`` DeepSpeed's configurations, ``stale_link`` says whether ``venv`` is a link
     to an environment that is taken no more; ``processes``, ``node_count`` and ``gpus`` are for the
-    launchers of the user's own jobs.
+    launchers of the user's own jobs, as is ``mpirun``.
     """
     options, catalog = asked.options, asked.catalog("training.yml")
     hosts = [name.strip() for name in options["hosts"] if name.strip()]
@@ -104,6 +104,7 @@ def plan(asked: Asked) -> Plan:
             "gpus": chosen.gpus,
             **_launching(case),
             **_told(asked.options, chosen.gpus),
+            "mpirun": started_by(asked.node),
         },
         skipped=[Skipped("training", why) for why in lacking],
         refused=[f"training: {text}." for text in refused],
@@ -123,6 +124,22 @@ def _launching(case: Mapping[str, Any]) -> Dict[str, str]:
         "bind": f"{bind} ",
         "torchrun": f"--no_python {bind} ./venv/bin/python -u ",
     }
+
+
+def started_by(node: Mapping[str, Any]) -> str:
+    """Words of a shell that start the node's Open MPI; that of the session where it has none."""
+    found = mpi.of(node)
+    if found is None or not found.environment or found.by_hydra:
+        return "mpirun"
+    name = "LD_LIBRARY_PATH"
+    more = {name: f'"${{{name}:+:${name}}}"'}
+    told = (
+        f"{key}={shlex.quote(value)}{more.get(key, '')}"
+        for key, value in found.environment.items()
+        # What else the fact says is for programs that use MPI: these do not.
+        if key in ("OPAL_PREFIX", name)
+    )
+    return " ".join(["env", *told, shlex.quote(found.path)])
 
 
 def _told(options: Mapping[str, Any], gpus: int) -> Dict[str, str]:
