@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
-import helpers
 import pytest
+import slurm_facts
+from ansible.module_utils.testing import patch_module_args
+from trueup.cluster.slurm import look
 
-FILE = Path(__file__).parent.parent.parent / "roles" / "slurm" / "files" / "look.py"
 UNIFIED = "cgroup2 /sys/fs/cgroup cgroup2 {},nosuid 0 0\n"
 OLD = "".join(
     f"cgroup /sys/fs/cgroup/{name} cgroup {{}},nosuid,{name} 0 0\n"
     for name in ("cpuset", "devices", "freezer", "memory", "cpu", "cpuacct")
 )
-
-
-@pytest.fixture(name="look")
-def _look() -> Any:
-    return helpers.program("roles/slurm/files/look.py")
 
 
 @pytest.mark.parametrize(
@@ -37,7 +32,7 @@ def _look() -> Any:
         ("proc /proc proc rw 0 0\n", "none", "no cgroups are mounted"),
     ],
 )
-def test_versions(look: Any, mounts: str, version: str, why: str) -> None:
+def test_versions(mounts: str, version: str, why: str) -> None:
     assert look.cgroup(mounts) == (version, why)
 
 
@@ -47,24 +42,26 @@ def test_versions(look: Any, mounts: str, version: str, why: str) -> None:
     [("", "v1"), ("cpu memory\n", "none")],
 )
 def test_a_hybrid_is_old_as_long_as_the_new_side_has_no_controllers(
-    look: Any, tmp_path: Path, controllers: str, version: str
+    tmp_path: Path, controllers: str, version: str
 ) -> None:
     (tmp_path / "cgroup.controllers").write_text(controllers, encoding="ascii")
     mounts = OLD.format(*["rw"] * 6) + f"cgroup2 {tmp_path} cgroup2 rw 0 0\n"
     assert look.cgroup(mounts)[0] == version
 
 
-def test_what_it_prints(look: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_module_publishes_what_the_host_can_do(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for name in ("mpi_pmix.so", "mpi_none.so", "gpu_nvml.txt"):
         (tmp_path / name).touch()
-    look.main([str(tmp_path), "localhost", "no-such-host.invalid"])
+    asked = {"plugins": str(tmp_path), "names": ["localhost", "no-such-host.invalid"]}
+    with patch_module_args(asked), pytest.raises(SystemExit):
+        slurm_facts.main()
     said = json.loads(capsys.readouterr().out)
-    assert (said["plugins"], said["nvml"], said["unresolved"]) == (
-        ["mpi_pmix"],
-        False,
-        ["no-such-host.invalid"],
-    )
-    assert sorted(said) == [
+    assert said["unresolved"] == ["no-such-host.invalid"]
+    found = said["ansible_facts"]["trueup_slurm"]
+    assert (found["plugins"], found["nvml"]) == (["mpi_pmix"], False)
+    assert sorted(found) == [
         "cgroup",
         "cgroup_why",
         "hostname",
@@ -72,6 +69,5 @@ def test_what_it_prints(look: Any, tmp_path: Path, capsys: pytest.CaptureFixture
         "nvml",
         "plugins",
         "slurm_uid",
-        "unresolved",
         "version",
     ]

@@ -242,7 +242,7 @@ def test_packages_of_ones_own_and_of_dnf() -> None:
     given = {"compute": ["slurm-smd-slurmd", "munge"]}
     result = values("hb", hosts, packages=given)
     assert result["packages"] == [["epel-release"], ["munge", "slurm", "slurm-smd-slurmd"]]
-    assert result["look"] == ["/usr/bin/python3", "-I", "-", "/usr/lib64/slurm"]
+    assert result["plugins"] == "/usr/lib64/slurm"
     assert len(values("hb", hosts, dnf_repositories=[])["packages"]) == 1
 
 
@@ -283,8 +283,8 @@ def test_a_host_without_facts_is_told_what_to_run() -> None:
     ]
 
 
-def resolved(*unresolved: str) -> dict[str, str]:
-    return {"resolved": json.dumps({"unresolved": unresolved})}
+def resolved(*unresolved: str) -> dict[str, list[str]]:
+    return {"unresolved": list(unresolved)}
 
 
 def test_what_the_hosts_lack_for_each_other_is_said_once_they_were_looked_at() -> None:

@@ -56,14 +56,14 @@ def plan(asked: Asked) -> Plan:
 
     - without ``found`` this host's variables are validated;
     - ``wanted: cluster`` gives the ``cluster``, null where the inventory has none;
-    - ``cluster``, that one, and ``resolved``, what look.py printed when it was given the cluster's
-      names, or nothing before that, give what this host has.
+    - ``cluster``, that one, and ``unresolved``, which of the cluster's names slurm_facts did not
+      find, absent before it was asked, give what this host has.
 
     The values of a host are ``parts``, empty where it is in no cluster, and
 
     - ``preferences``, files that make the packages installable, and ``packages``: lists, each to be
       installed before the next;
-    - ``look``: the command that says what the host can do, and ``installed``, whether it had Slurm;
+    - ``plugins``: their folder, for slurm_facts, and ``installed``, whether it had Slurm;
     - ``controller``: its name in the inventory;
     - ``files`` as config_files takes them, and of these ``restarting`` and ``reloading``, whose
       change needs the daemons started again, or ``scontrol reconfigure``;
@@ -103,10 +103,7 @@ def _of_host(asked: Asked, parts: list[str]) -> Plan:
             "parts": parts,
             "preferences": _preferences(asked, parts),
             "packages": _packages(asked, system, parts),
-            "look": [
-                *(asked.python, "-I", "-"),
-                system["plugins"].format(architecture=node["architecture"]),
-            ],
+            "plugins": system["plugins"].format(architecture=node["architecture"]),
             "installed": bool(version),
             "controller": asked.groups["slurm_controller"][0],
             "files": files_of(asked, cluster, parts, version),
@@ -186,12 +183,12 @@ def _refused_in_cluster(asked: Asked, cluster: Cluster) -> list[str]:
     if clashes:
         why = "the role writes it itself; see roles/slurm/defaults/main.yml for its variable."
         return [f"{', '.join(clashes)} of slurm_conf_extra: {why}"]
-    if not asked.found.get("resolved"):
+    if "unresolved" not in asked.found:
         return []
     mend = "put it into DNS or /etc/hosts, or set slurm_node_address."
     refused = [
         f"slurm: {name} is not known by name on {asked.host}: {mend}"
-        for name in json.loads(asked.found["resolved"])["unresolved"]
+        for name in asked.found["unresolved"]
     ]
     if len(cluster.uids) > 1:
         refused.append(
