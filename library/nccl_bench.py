@@ -67,6 +67,7 @@ def measure(bench: Bench) -> None:
         gpus_per_node=given["gpus_per_node"] or len(given["node"].get("gpus") or []),
         launcher=launcher,
         gpu_masks=tuple(given["gpu_masks"]),
+        loopback=given["loopback"],
         **{name: given[name] for name in sweep},
     )
     job.check()
@@ -86,6 +87,7 @@ def measure(bench: Bench) -> None:
             "operation": job.operation,
             "gpus_per_node": job.gpus_per_node,
             "launcher": launcher.kind,
+            **({"loopback": True} if job.loopback else {}),
             **{name: given[name] for name in sweep},
         },
     )

@@ -52,7 +52,7 @@ def on(role: str, family: str, found: dict[str, Any], **options: Any) -> Asked:
 
 
 def nccl_case(family: str = "ndv4", **options: Any) -> dict[str, Any]:
-    [case] = nccl.plan(on("nccl", family, state(), **options)).as_result()["cases"]
+    case = nccl.plan(on("nccl", family, state(), **options)).as_result()["cases"][0]
     return {**case, "node": there_is(family)}
 
 

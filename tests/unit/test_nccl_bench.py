@@ -75,6 +75,13 @@ def test_a_good_run_gives_a_record(run_module: Any) -> None:
     assert rows["wrong", 1 << 30]["value"] == 0
 
 
+def test_a_loopback_has_a_name_of_its_own_and_needs_the_adapters(run_module: Any) -> None:
+    told = {**ONE_NODE, "loopback": True, "transports": ["ib"], "gpudirect": True}
+    record = run_module(FakeRun(stdout=NVLINK), **told)["record"]
+    assert (record["case"], record["parameters"]["loopback"]) == ("all_reduce-1x2-ib", True)
+    assert record["reason"] == "ib was not used within the node: it took NVLink"
+
+
 def test_several_nodes_by_mpirun(run_module: Any) -> None:
     run = FakeRun(stdout=INFINIBAND)
     result = run_module(
@@ -250,6 +257,7 @@ def test_a_record_of_the_run_stands_for_its_case(run_module: Any) -> None:
         "cycles": 3,
         "gpus_per_node": 3,
         "gpu_masks": ["3", "c"],
+        "loopback": True,
         "variables": {"NCCL_ALGO": "Tree"},
         "launcher": "mpirun",
         "nodes": ["gpu-2", "gpu-1"],
@@ -301,7 +309,7 @@ def test_a_run_made_with_ring_is_not_taken_over_by_another_algorithm(
 
     def measured(**options: Any) -> dict[str, Any]:
         on = node("nd_h100_v5")
-        [case] = plan(asked("nccl", on, state(), **{**ring, **options})).as_result()["cases"]
+        case = plan(asked("nccl", on, state(), **{**ring, **options})).as_result()["cases"][0]
         return {**case, "node": on, "transports": []}
 
     record = run_module(FakeRun(stdout=NVLINK), **measured())["record"]

@@ -321,8 +321,8 @@ def test_hcoll_is_decided_once(choice: str, off: bool) -> None:
     }
     told = "0" if off else None
     assert found == {"conf": None, "single_node": told, "multi_node": told, "container": None}
-    (made,) = plan(wanted).cases or []
-    assert made["variables"].get("OMPI_MCA_coll_hcoll_enable") == told
+    made = [each["variables"] for each in plan(wanted).cases or []]
+    assert {each.get("OMPI_MCA_coll_hcoll_enable") for each in made} == {told}
 
 
 @pytest.mark.parametrize(
@@ -509,8 +509,58 @@ def test_the_transport_that_a_size_must_show(
     assert (made["transports"], made["gpudirect"]) == (transports, gpudirect)
 
 
+@pytest.mark.parametrize(
+    ("family", "given", "looped"),
+    [
+        ("ndv4", {}, True),
+        ("ndm_a100_v4", {}, True),
+        # No floor, no adapter, several nodes, one GPU.
+        ("nd_h100_v5", {}, False),
+        ("nd_h100_v5", {"ib_loopback": "always"}, True),
+        ("nc_a100_v4", {"ib_loopback": "always"}, False),
+        ("ndv4", {"ib_loopback": "never"}, False),
+        ("ndv4", MULTI, False),
+        ("ndv4", {"gpus_per_node": 1}, False),
+    ],
+)
+def test_where_the_adapters_of_one_node_are_measured(
+    family: str, given: dict[str, Any], looped: bool
+) -> None:
+    cases = plan(of(family, **given)).cases or []
+    assert [each.get("loopback", False) for each in cases] == [False, True][: 1 + looped]
+
+
+def test_over_its_adapters_a_node_has_no_other_way() -> None:
+    """What AzNHC's azure_nccl_allreduce_ib_loopback.nhc sets, and InfiniBand with GPUDirect in
+    NCCL's log."""
+    usual, looped = plan(of("ndv4", variables={"NCCL_P2P_DISABLE": "0"})).cases or []
+    added = {"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1", "NCCL_NET_GDR_LEVEL": "5"}
+    assert looped["variables"] == {**usual["variables"], **added}
+    assert looped["variables"]["NCCL_TOPO_FILE"] == NDV4_LINK
+    assert (looped["transports"], looped["gpudirect"]) == (["ib"], True)
+    assert (looped["bytes_from"], looped["bytes_to"]) == (1 << 32, 1 << 34)
+    small = (plan(of("ndv4", bytes_to=1 << 20)).cases or [])[1]
+    assert (small["bytes_from"], small["bytes_to"]) == (1 << 20, 1 << 20)
+    gathered = plan(of("ndv4", operations=["all_gather"])).cases or []
+    assert [each["operation"] for each in gathered] == ["all_gather", "all_reduce"]
+
+
+def test_it_is_measured_where_there_is_a_floor_for_it(layouts: dict[str, Layout]) -> None:
+    entries = of("ndv4").catalog("expectations.yml")["expectations"]
+    floors = {
+        size
+        for entry in entries
+        if entry.get("parameters", {}).get("transport") == ["ib"] and entry["nodes"] == 1
+        for value in entry["values"]
+        for size in value["sizes"]
+    }
+    looped = [layout.sizes for layout in layouts.values() if layout.ib_loopback]
+    assert sorted(floors) == sorted(size for sizes in looped for size in sizes)
+
+
 def test_a_case_for_each_collective_with_what_the_module_takes() -> None:
-    cases = plan(of("ndv4", operations=["all_reduce", "alltoall"])).cases or []
+    given = {"operations": ["all_reduce", "alltoall"], "ib_loopback": "never"}
+    cases = plan(of("ndv4", **given)).cases or []
     assert [each["operation"] for each in cases] == ["all_reduce", "alltoall"]
     assert set(cases[0]) <= set(module_spec(OPTIONS))
     assert (cases[0]["gpus_per_node"], cases[0]["bytes_to"], cases[0]["warmup"]) == (8, 1 << 34, 5)

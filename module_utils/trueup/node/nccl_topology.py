@@ -118,6 +118,7 @@ class Layout:
     why: str
     numa: tuple[Numa, ...]
     graphs: Optional[Graphs] = None
+    ib_loopback: bool = False
 
     @property
     def width(self) -> int:
@@ -225,6 +226,7 @@ def _layout(name: str, entry: Mapping[str, Any]) -> Layout:
         why=entry["why"],
         numa=tuple(numa),
         graphs=_graphs(entry["graphs"]) if "graphs" in entry else None,
+        ib_loopback=bool(entry.get("ib_loopback", False)),
     )
 
 

@@ -202,6 +202,19 @@ OPTIONS = (
         [],
         choices=_TRANSPORTS,
     ),
+    RoleOption(
+        "ib_loopback",
+        "Whether the GPUs of one node are also measured over their InfiniBand adapters alone, with"
+        " NVLink and shared memory off: by_size (where catalog/expectations.yml has a floor for"
+        " it), always or never.",
+        "by_size",
+        choices=("by_size", "always", "never"),
+    ),
+    ModuleOption(
+        "loopback",
+        "Whether this case is that one: it says so in its name.",
+        False,
+    ),
     ModuleOption(
         "gpudirect",
         "Whether networks must have read and written GPU memory (GPUDirect RDMA).",
@@ -242,6 +255,7 @@ class Job:
         gpus_per_node: GPUs used on each node.
         launcher: local runs one process with all GPUs of this node, the others one process a GPU.
         gpu_masks: the CPUs of each of these processes of a node; empty binds none.
+        loopback: one node's GPUs over its adapters alone.
     """
 
     binary_dir: str
@@ -255,6 +269,7 @@ class Job:
     gpus_per_node: int
     launcher: Launcher
     gpu_masks: Tuple[str, ...] = ()
+    loopback: bool = False
 
     def check(self) -> None:
         """Refuse what cannot be run or would measure nothing.
@@ -279,8 +294,9 @@ class Job:
 
     @property
     def case(self) -> str:
-        """``all_reduce-2x8``: operation, nodes x GPUs of each."""
-        return f"{self.operation}-{self.node_count}x{self.gpus_per_node}"
+        """``all_reduce-2x8``: operation, nodes x GPUs of each; with a loopback ``-ib`` behind."""
+        over = "-ib" if self.loopback else ""
+        return f"{self.operation}-{self.node_count}x{self.gpus_per_node}{over}"
 
     def command(self, variables: Mapping[str, str], limit_seconds: int) -> List[str]:
         """The whole command line; ``variables`` are those that the ranks need."""

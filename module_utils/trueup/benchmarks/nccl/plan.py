@@ -97,7 +97,7 @@ def _cases(asked: Asked, setup: Setup) -> List[Dict[str, Any]]:
     launcher = options["launcher"]
     transports = _transports(asked, setup)
     by_size = options["transport_expected"] == "by_size"
-    return [
+    cases = [
         {
             **for_module(nccl.OPTIONS, options),
             "operation": operation,
@@ -115,6 +115,34 @@ def _cases(asked: Asked, setup: Setup) -> List[Dict[str, Any]]:
         }
         for operation in options["operations"]
     ]
+    return cases + ([_over_ib(cases[0])] if cases and _is_looped(asked, setup) else [])
+
+
+# NVLink and the host's memory off, the adapters whatever their distance: AzNHC's
+# azure_nccl_allreduce_ib_loopback.nhc.
+_LOOPBACK = {"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1", "NCCL_NET_GDR_LEVEL": "5"}
+# The sizes that have floors are 4 GiB and more; at 18 GB/s three of them take over a minute.
+_LOOPBACK_FROM = 4 * 1024**3
+
+
+def _is_looped(asked: Asked, setup: Setup) -> bool:
+    """Whether one node's GPUs are also measured over its adapters alone."""
+    by_size = setup.layout is not None and setup.layout.ib_loopback
+    chosen = {"by_size": by_size, "always": True, "never": False}[asked.options["ib_loopback"]]
+    return chosen and setup.rdma and not _several(asked) and _gpus(asked) > 1
+
+
+def _over_ib(case: Mapping[str, Any]) -> Dict[str, Any]:
+    """A node's all-reduce over its adapters: the case of them all, since each GPU has one."""
+    return {
+        **case,
+        "operation": "all_reduce",
+        "loopback": True,
+        "bytes_from": min(max(case["bytes_from"], _LOOPBACK_FROM), case["bytes_to"]),
+        "variables": {**case["variables"], **_LOOPBACK},
+        "transports": ["ib"],
+        "gpudirect": True,
+    }
 
 
 def _transports(asked: Asked, setup: Setup) -> List[str]:
