@@ -128,6 +128,10 @@ run: controller-venv ## Configure, check and measure this machine (or ARGS="-i i
 	if [ $$status != 0 ]; then echo "ansible-playbook site.yml ended with status $$status" >&2; exit $$status; fi
 	exit $$reported
 
+.PHONY: acceptance
+acceptance: controller-venv ## Check what no test could show, on the machines of ARGS="-i inventory" (docs/untested.md)
+	@ansible-playbook playbooks/acceptance.yml $(ARGS)
+
 .PHONY: report
 report: controller-venv ## Write the report of the last run (or RUN=run_id) to report/ (or OUTPUT=folder)
 	@run='$(RUN)'

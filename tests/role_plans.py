@@ -12,6 +12,7 @@ from trueup.node.identify import Observed, describe, identify
 from trueup.node.metadata import Metadata
 from trueup.node.nvidia_smi import Gpu
 from trueup.node.sizes import read_sizes
+from trueup.node.topology import Topology
 from trueup.plan import Asked
 
 ROOT = Path(__file__).parents[1]
@@ -41,12 +42,14 @@ def size_of(family: str) -> str:
     return next(size for size, row in SIZES.items() if row["family"] == family)
 
 
-def node(family: str, system: str = "ubuntu-24.04", /, **changes: Any) -> dict[str, Any]:
+def node(
+    family: str, system: str = "ubuntu-24.04", /, topology: Topology | None = None, **changes: Any
+) -> dict[str, Any]:
     """``trueup_node`` of a freshly deployed machine that shows what the catalog says it has."""
     size = None if family == "local" else size_of(family)
     row = SIZES.get(size or "", {})
     found = Observed(
-        topology=None,
+        topology=topology,
         lscpu=None,
         gpus=[Gpu(None, f"000{n}:00:00.0", None) for n in range(row.get("gpus", 0))],
         infiniband=[],

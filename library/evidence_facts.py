@@ -1,0 +1,128 @@
+#!/usr/bin/python
+"""Ansible module: the texts of files, and what commands print that only read."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: evidence_facts
+version_added: "0.9.0"
+short_description: Reads files and runs commands that only read, each within a limit
+description:
+  - Collects what the rows of catalog/acceptance.yml ask of a node (action C(trueup_acceptance)).
+  - It publishes no fact of the host.
+options:
+  files:
+    description: Paths of files. Of each the first 64 KiB are read.
+    type: list
+    elements: str
+    default: []
+  commands:
+    description: Commands, each with C(argv) and the C(seconds) that it may take.
+    type: list
+    elements: dict
+    default: []
+extends_documentation_fragment: trueup_facts
+"""
+
+EXAMPLES = r"""
+- name: Look at NCCL's settings and at the file systems
+  evidence_facts:
+    files: [/etc/nccl.conf]
+    commands:
+      - {argv: [findmnt, --json], seconds: 10}
+"""
+
+RETURN = r"""
+files:
+  description: Path to its text; null where there is no such file.
+  returned: always
+  type: dict
+commands:
+  description: >-
+    The command, joined by blanks, to what it printed on both streams, with the line "exit status N"
+    after it; null where it is not installed.
+  returned: always
+  type: dict
+unknown:
+  description: Path or command to why it could not be asked.
+  returned: always
+  type: dict
+booted_at:
+  description: >-
+    When its first process was started (the node, or a container of its own, was booted), in seconds
+    since 1970; null where the kernel does not say.
+  returned: always
+  type: int
+replica:
+  description: >-
+    What the node is a replica of, by /etc/trueup-replica; null on a real machine.
+  returned: always
+  type: str
+"""
+
+import os
+import re
+from typing import Dict, Optional, Tuple
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.trueup.node import tools
+
+REPLICA = "/etc/trueup-replica"
+MOST_BYTES = 64 * 1024
+
+
+def read(path: str) -> Tuple[Optional[str], Optional[str]]:
+    """A file's text (None where there is none), and why it could not be read."""
+    try:
+        with open(path, "rb") as stream:
+            return stream.read(MOST_BYTES).decode("utf-8", "replace"), None
+    except (FileNotFoundError, NotADirectoryError):
+        return None, None
+    except OSError as error:
+        return None, f"it cannot be read: {error.strerror}"
+
+
+def booted_at(stat: Optional[str], first: Optional[str], ticks: int) -> Optional[int]:
+    """From the line btime of /proc/stat, and the ticks after it that /proc/1/stat says (proc(5):
+    field 22, of which the second is a name in brackets)."""
+    booted = re.search(r"^btime (\d{1,12})$", stat or "", re.MULTILINE)
+    after = re.match(r".*\) (?:\S+ ){19}(\d{1,18}) ", first or "")
+    return int(booted[1]) + int(after[1]) // ticks if booted and after else None
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "files": {"type": "list", "elements": "str", "default": []},
+            "commands": {"type": "list", "elements": "dict", "default": []},
+        },
+        supports_check_mode=True,
+    )
+    unknown: Dict[str, str] = {}
+    files, commands = {}, {}
+    for path in module.params["files"]:
+        files[path], note = read(path)
+        if note:
+            unknown[path] = note
+    for asked in module.params["commands"]:
+        name = " ".join(asked["argv"])
+        answer = tools.ask(module, asked["argv"], limit_seconds=int(asked["seconds"]))
+        said = f"{answer.output}{answer.complaint}\nexit status {answer.status}\n"
+        commands[name] = None if answer.absent else said[-MOST_BYTES:]
+        if answer.status is None and not answer.absent:
+            unknown[name] = str(answer.note)
+    replica = read(REPLICA)[0]
+    module.exit_json(
+        changed=False,
+        files=files,
+        commands=commands,
+        unknown=unknown,
+        booted_at=booted_at(
+            read("/proc/stat")[0], read("/proc/1/stat")[0], os.sysconf("SC_CLK_TCK")
+        ),
+        replica=None if replica is None else replica.strip(),
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,128 @@
+"""Settle the rows of catalog/acceptance.yml that fit a node, and write the bundle of all nodes."""
+
+from __future__ import annotations
+
+import json
+import time
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import yaml
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+from ansible.release import __version__ as ansible_version
+from trueup import benchmarks
+from trueup.cluster import acceptance
+from trueup.errors import TrueupError
+from trueup.node import state
+from trueup.redaction import redact
+
+DOCUMENTATION = r"""
+name: trueup_acceptance
+short_description: Check what no test could show, on the machines that are there
+description:
+  - Asks the node what the rows of catalog/acceptance.yml ask that fit it (M(evidence_facts)), reads
+    what its earlier runs left in the folder of results, and returns the outcome of each row as
+    C(machine). Nothing is changed on the node.
+  - With O(machines) it writes their bundle into the folder C(acceptance) of the results instead.
+options:
+  machines:
+    description: What it returned for each node.
+    type: list
+    elements: dict
+"""
+
+_PROJECT = Path(benchmarks.__file__).parents[3]
+
+
+class ActionModule(ActionBase):
+    """Ansible's entry."""
+
+    TRANSFERS_FILES = False
+    _VALID_ARGS = frozenset({"machines"})
+
+    def run(
+        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """``machine``, the rows that are ``wrong`` and ``msg``; with machines ``path``."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        variables: dict[str, Any] = task_vars or {}
+        results = Path(self._templar.template(variables["trueup_results"])).expanduser()
+        try:
+            if "machines" in self._task.args:
+                result.update(_written(results / "acceptance", self._task.args["machines"]))
+            else:
+                machine = self._machine(results, variables)
+                said = [
+                    f"{one['row']}: {one['outcome']} ({'; '.join(one['evidence'])})"
+                    for one in machine["rows"]
+                    if one["outcome"] != acceptance.ELSEWHERE
+                ]
+                wrong = [
+                    one["row"] for one in machine["rows"] if one["outcome"] == acceptance.FAILED
+                ]
+                result.update(machine=machine, wrong=wrong, msg=said, _ansible_verbose_always=True)
+        except TrueupError as error:
+            raise AnsibleActionFail(str(error)) from error
+        return result
+
+    def _machine(self, results: Path, variables: dict[str, Any]) -> dict[str, Any]:
+        """What the bundle says of this node."""
+        there = variables.get("ansible_facts") or {}
+        node, gpu, rdma = (there.get(f"trueup_{name}") for name in ("node", "gpu", "rdma"))
+        if not node:
+            message = "nothing has identified this node: run playbooks/acceptance.yml"
+            raise AnsibleActionFail(message)
+        rows = acceptance.rows(yaml.safe_load((_PROJECT / acceptance.FILE).read_text("utf-8")))
+        found = self._execute_module(
+            module_name="evidence_facts",
+            module_args=acceptance.asks(rows, node),
+            task_vars=variables,
+        )
+        if found.get("failed"):
+            raise AnsibleActionFail(str(found.get("msg")), result=found)
+        host = str(variables["inventory_hostname"])
+        before = acceptance.history(str(results), host, found["booted_at"])
+        known = acceptance.Known(
+            facts={"node": node, "gpu": gpu, "rdma": rdma, "run": before.run},
+            files=found["files"],
+            commands=found["commands"],
+            unknown=found["unknown"],
+            records=before.records,
+            rebooted=before.rebooted,
+        )
+        machine: dict[str, Any] = redact(
+            {
+                "host": host,
+                **{name: node.get(name) for name in ("vm_size", "family", "image", "os")},
+                "replica": found["replica"],
+                "versions": {**(node.get("hpc_image") or {}), **state.software(node, gpu, rdma)},
+                "rows": [acceptance.settle(row, known) for row in rows if row.checks],
+                "by_hand": [
+                    row.id
+                    for row in rows
+                    if not row.checks and acceptance.misfit(row, node) is None
+                ],
+            }
+        )
+        return machine
+
+
+def _written(folder: Path, machines: list[dict[str, Any]]) -> dict[str, Any]:
+    """Write a bundle under a name of its own; its ``path``."""
+    now = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    bundle = {
+        "schema": acceptance.SCHEMA,
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        "versions": {"trueup": version("trueup"), "ansible-core": ansible_version},
+        "machines": machines,
+    }
+    path = folder / f"{now}.json"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(bundle, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    except OSError as error:
+        message = f"{path} could not be written: {error.strerror}"
+        raise TrueupError(message) from error
+    return {"path": str(path), "msg": f"bundle: {path}", "_ansible_verbose_always": True}

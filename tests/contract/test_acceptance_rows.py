@@ -1,0 +1,130 @@
+"""Rows of catalog/acceptance.yml hold on to what modules publish and what the catalog expects; the
+play over this machine, which is taken for another size."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import plays
+import pytest
+import role_plans
+import yaml
+from trueup.cluster import acceptance
+
+ROOT = Path(__file__).parents[2]
+ROWS = acceptance.rows(yaml.safe_load((ROOT / acceptance.FILE).read_text()))
+CHECKS = [(row, check) for row in ROWS for check in row.checks]
+MODULES = {"node": "azure_node_facts", "gpu": "gpu_facts", "rdma": "ib_facts"}
+FACTS = {"node": "trueup_node", "gpu": "trueup_gpu", "rdma": "trueup_rdma"}
+# Programs that change nothing, whatever their arguments, or with these.
+READS = (["nvidia-smi", "-q"], ["apt-cache", "policy"], ["dpkg", "-l"], ["gcc", "--version"])
+
+
+def documented(root: str) -> dict[str, Any]:
+    """What a module's page says of its fact."""
+    page = yaml.safe_load(importlib.import_module(MODULES[root]).RETURN)
+    found: dict[str, Any] = page["ansible_facts"]["contains"][FACTS[root]]["contains"]
+    return found
+
+
+PATHS = sorted({check["fact"] for _, check in CHECKS if "fact" in check})
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_fact_is_one_that_a_module_publishes(path: str) -> None:
+    root, *names = [name for name in path.split(".") if name != "*" and not name.isdigit()]
+    if root == "run":
+        assert names[0] in {"changed", "failed", "unreachable", "after_boot"}
+        return
+    assert names[0] in documented(root)
+
+
+def test_rows_are_for_what_a_node_is() -> None:
+    members = documented("node")
+    assert {name for row in ROWS for name in row.applies} - set(members) == set()
+    assert [row.id for row in ROWS if row.checks and not row.applies] == []
+
+
+def test_commands_only_read_and_end_in_time() -> None:
+    commands = {
+        tuple(check["command"]): check.get("seconds", acceptance.SECONDS)
+        for _, check in CHECKS
+        if "command" in check
+    }
+    assert [argv for argv in commands if not any([*argv[: len(one)]] == one for one in READS)] == []
+    assert sum(commands.values()) <= 20 * 60
+
+
+def test_figures_are_the_catalogs() -> None:
+    """What health expects of the size is what the row wants."""
+    units = {"MB/s": 1e6, "GB/s": 1e9, "Gb/s": 1e9, "TFLOP/s": 1e12}
+    page = yaml.safe_load((ROOT / "catalog" / "expectations.yml").read_text())
+    expected: dict[tuple[str, str], set[float]] = {}
+    for one in page["expectations"]:
+        factor = units.get(one["unit"], 1)
+        values = {value["value"] * factor for value in one["values"]}
+        expected.setdefault((one["benchmark"], one["metric"]), set()).update(values)
+    wanted = {
+        (check["record"], check["metric"], float(check["from"]))
+        for _, check in CHECKS
+        if "from" in check and "record" in check
+    }
+    lost = {one for one in wanted if one[2] not in expected.get(one[:2], {one[2]})}
+    assert lost == set()
+
+
+@pytest.mark.parametrize("family", ["hbv3", "ndv4"])
+def test_one_hour_settles_the_rows_of_a_machine(family: str) -> None:
+    """Those that the play settles, measuring included."""
+    node = role_plans.node(family)
+    rows = [row for row in ROWS if row.checks and acceptance.misfit(row, node) is None]
+    assert (sum(row.minutes for row in rows) <= 60, len(rows) >= 6) == (True, True)
+
+
+@pytest.fixture(scope="module", name="ran")
+def _ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[int, str, dict[str, Any]]:
+    """Exit status, what was said, and the bundle, for this machine as an HBv3."""
+    folder = tmp_path_factory.mktemp("acceptance")
+    local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+    sized = {**local, "trueup_vm_size": "Standard_HB120rs_v3"}
+    (folder / "hosts.json").write_text(json.dumps({"all": {"hosts": {"a": sized, "b": local}}}))
+    nowhere = "trueup_metadata_url=http://127.0.0.1:9"
+    done = plays.playbook(
+        folder, "-i", str(folder / "hosts.json"), "playbooks/acceptance.yml", "-e", nowhere
+    )
+    print(done.stdout, done.stderr)
+    [bundle] = (folder / "results" / "acceptance").glob("*.json")
+    return done.returncode, done.stdout, json.loads(bundle.read_text())
+
+
+def test_the_play_writes_one_bundle_of_all_machines(ran: Any) -> None:
+    status, said, bundle = ran
+    assert bundle["schema"] == acceptance.SCHEMA
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", bundle["date"])
+    sized, local = bundle["machines"]
+    assert [(one["host"], one["family"], one["replica"]) for one in (sized, local)] == [
+        ("a", "hbv3", None),
+        ("b", "local", None),
+    ]
+    # This machine is no HBv3, and the play says so.
+    outcomes = {one["row"]: one["outcome"] for one in sized["rows"]}
+    assert outcomes["topology-hbv3"] == "failed"
+    assert outcomes["stream-hbv3"] == "not measured"
+    assert outcomes["nccl-ndv4"] == "not applicable"
+    assert {one["outcome"] for one in local["rows"]} == {"not applicable"}
+    assert "killed-controller" in local["by_hand"]
+    assert status != 0
+    assert "stream-hbv3: not measured" in said
+
+
+def test_each_result_has_evidence(ran: Any) -> None:
+    _, _, bundle = ran
+    rows = [one for machine in bundle["machines"] for one in machine["rows"]]
+    assert [
+        one for one in rows if not one["evidence"] or set(one) != {"row", "outcome", "evidence"}
+    ] == []

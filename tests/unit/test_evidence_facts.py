@@ -1,0 +1,55 @@
+"""The module evidence_facts: files, commands, when the node was booted, what it is a replica of."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import evidence_facts
+import pytest
+from ansible.module_utils.testing import patch_module_args
+
+
+def facts(capsys: pytest.CaptureFixture[str], **given: Any) -> dict[str, Any]:
+    with patch_module_args(given), pytest.raises(SystemExit):
+        evidence_facts.main()
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_files_and_commands(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "there").write_bytes(b"a = 1\n\xff")
+    there, none, under = (str(tmp_path / name) for name in ("there", "none", "there/under"))
+    commands = [
+        {"argv": ["sh", "-c", "echo said; echo complained >&2; exit 3"], "seconds": 10},
+        {"argv": ["no-such-program"], "seconds": 10},
+        {"argv": ["sleep", "30"], "seconds": 1},
+    ]
+    found = facts(capsys, files=[there, none, under, str(tmp_path)], commands=commands)
+    assert found["files"] == {there: "a = 1\n�", none: None, under: None, str(tmp_path): None}
+    answers = list(found["commands"].values())
+    assert answers[0] == "said\ncomplained\n\nexit status 3\n"
+    assert answers[1] is None
+    assert sorted(found["unknown"]) == sorted([str(tmp_path), "sleep 30"])
+    assert "did not end within 1 s" in found["unknown"]["sleep 30"]
+    assert found["changed"] is False
+
+
+def test_when_it_was_booted(capsys: pytest.CaptureFixture[str]) -> None:
+    found = facts(capsys)["booted_at"]
+    assert 0 < found <= time.time()
+    first = "1 (a (b) c) S " + " ".join(["0"] * 18) + " 250 0 0"
+    assert evidence_facts.booted_at("cpu 1\nbtime 1000\n", first, 100) == 1002
+    assert evidence_facts.booted_at("cpu 1\n", first, 100) is None
+    assert evidence_facts.booted_at(None, None, 100) is None
+
+
+def test_a_replica_says_so(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evidence_facts, "REPLICA", str(tmp_path / "mark"))
+    assert facts(capsys)["replica"] is None
+    (tmp_path / "mark").write_text("ubuntu-hpc-22.04\n")
+    assert facts(capsys)["replica"] == "ubuntu-hpc-22.04"
