@@ -47,9 +47,21 @@ options:
   mpi:
     description:
       - The MPI that is wanted, V(hpcx), V(hpcx-pmix), V(openmpi), V(intel) or V(mvapich), or the
-        path of an mpirun. Empty means that on PATH, else the preferred Open MPI that is found.
+        path of an mpirun. Empty means that of the family, else that on PATH, else the preferred
+        Open MPI that is found.
     type: str
     default: ""
+  mpi_must_be:
+    description:
+      - Whether an O(mpi) that this node has not is an error, and not a warning.
+    type: bool
+    default: false
+  families:
+    description:
+      - Objects with C(families), names of families, and C(mpi), the kind of MPI that they prefer.
+    type: list
+    elements: dict
+    default: []
   hcoll:
     description:
       - Open MPI's collectives through HCOLL, as the variable C(hpcx_hcoll) of the role C(hpcx).
@@ -355,12 +367,13 @@ def _mpi(
     on_path: str | None,
     hpc_image: dict[str, str] | None,
     warnings: list[str],
+    family: str = "",
 ) -> mpi.Mpi | None:
     """The MPI of this node; one of a folder that cannot say its version is warned of and not
     taken."""
     wanted = module.params["mpi"].strip()
     found = mpi.find(on_path, environ=os.environ, hpc_image=hpc_image)
-    chosen = mpi.choose(found, wanted)
+    chosen = mpi.choose(found, wanted, mpi.preferred(module.params["families"], family))
     if wanted and not chosen:
         warnings.append(mpi.refusal(found, wanted))
     for one in chosen:
@@ -389,6 +402,8 @@ def main() -> None:
             "sysfs_root": {"type": "path", "default": "/sys"},
             "procfs_root": {"type": "path", "default": "/proc"},
             "mpi": {"type": "str", "default": ""},
+            "mpi_must_be": {"type": "bool", "default": False},
+            "families": {"type": "list", "elements": "dict", "default": []},
             "hcoll": {
                 "type": "str",
                 "choices": [mpi.BY_GPUS, mpi.HCOLL_USED, "unused"],
@@ -438,13 +453,15 @@ def main() -> None:
         hpc_image=hpc_image,
         free_bytes=identify.read_free_bytes(),
         programs=programs,
-        mpi=_mpi(module, programs["mpirun"], hpc_image, warnings),
+        mpi=_mpi(module, programs["mpirun"], hpc_image, warnings, identity.family),
         hcoll=wanted["hcoll"],
         warnings=warnings,
     )
     node = identify.describe(identity, observed)
-    # The catalog is not sent back: the controller would keep it once for each node.
-    asked = {name: value for name, value in wanted.items() if name != "catalog"}
+    if wanted["mpi_must_be"] and wanted["mpi"].strip() and node["mpi"] is None:
+        module.fail_json(msg=f"{mpi.lacking(node)}.")
+    # Data is not sent back: the controller would keep it once for each node.
+    asked = {name: wanted[name] for name in wanted if name not in ("catalog", "families")}
     module.exit_json(
         changed=False,
         ansible_facts={"trueup_node": node},

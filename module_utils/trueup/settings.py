@@ -33,7 +33,7 @@ OPTIONS = (
         "The MPI that starts ranks: hpcx, hpcx-pmix, openmpi, intel, mvapich, or the path of an"
         " mpirun.",
         "",
-        why="that on PATH, else the image's HPC-X, else its Open MPI",
+        why="that of its family (HPC-X), else that on PATH, else the image's Open MPI",
     ),
     Option("resume", "The run that is continued: its id, or last.", "", why="a new run"),
     Option("report", "Folder of a report at the run's end.", "", why="no report"),

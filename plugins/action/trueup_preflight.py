@@ -45,6 +45,7 @@ class ActionModule(ActionBase):
             roles=roles,
             benchmarks=value("trueup_plan"),
             known=family.benchmark_names(_ROLES),
+            mpi=str(self._templar.template(variables.get("trueup_mpi")) or "").strip(),
         )
         if wrong:
             raise AnsibleActionFail(" ".join(wrong))

@@ -301,7 +301,7 @@ def test_an_mpi_that_cannot_say_its_version_is_not_taken(
     class Module:
         """Stands in for AnsibleModule."""
 
-        params: ClassVar = {"mpi": wanted}
+        params: ClassVar = {"mpi": wanted, "families": []}
 
         def get_bin_path(self, name: str, **_: Any) -> str | None:
             return name if name.startswith("/") else None
@@ -328,7 +328,7 @@ def test_an_mpi_on_path_is_taken_whatever_it_says(monkeypatch: pytest.MonkeyPatc
     class Module:
         """Stands in for AnsibleModule."""
 
-        params: ClassVar = {"mpi": ""}
+        params: ClassVar = {"mpi": "", "families": []}
 
         def get_bin_path(self, name: str, **_: Any) -> str | None:
             return name if name.startswith("/") else None

@@ -161,6 +161,30 @@ def test_what_keeps_a_node_from_its_plan(
     assert [text[: len(begin)] for text, begin in zip(found, problems, strict=True)] == problems
 
 
+@pytest.mark.parametrize(
+    ("mpi", "there", "roles", "refused"),
+    [
+        ("", False, [], False),
+        ("openmpi", True, [], False),
+        ("openmpi", False, ["hpcx"], True),
+        ("hpcx", False, [], True),
+        # The role brings it; what it does not bring is refused before anything is changed.
+        ("hpcx", False, ["hpcx"], False),
+        ("/opt/hpcx/ompi/bin/mpirun", False, ["hpcx"], False),
+        ("hpcx-pmix", False, ["hpcx"], True),
+        ("/no/such/mpirun", False, ["hpcx"], True),
+    ],
+)
+def test_an_mpi_that_is_named_and_not_there_is_refused(
+    mpi: str, there: bool, roles: list[str], refused: bool
+) -> None:
+    warning = f"MPI: trueup_mpi is {mpi!r}, and this node has no MPI: give one"
+    fact = {"path": "/opt/openmpi-5/bin/mpirun", "kind": "openmpi"} if there else None
+    made = node(mpi=fact, warnings=[] if there else [warning])
+    found = family.node_problems(made, name="n1", roles=roles, benchmarks=[], known=[], mpi=mpi)
+    assert found == ([f"{warning.removeprefix('MPI: ')}."] if refused else [])
+
+
 def test_an_image_of_enterprise_linux_8_can_be_measured_as_it_is() -> None:
     el8 = {"package_manager": "dnf", "distribution_version": "8.10", "os": "Alma 8.10"}
     image = {"hpc_image": {"HPCX": "2.25.1"}}

@@ -104,6 +104,37 @@ def test_the_users_choice_wins_over_path(wanted: str, tmp_path: Path) -> None:
     assert mpi.choose(there, path) == mpi.choose(there, wanted)
 
 
+@pytest.mark.parametrize(
+    ("first", "kinds"),
+    [
+        ("", ["", "hpcx", "hpcx-pmix", "openmpi"]),
+        # Nothing compiles with these.
+        ("hpcx-pmix", ["", "hpcx", "hpcx-pmix", "openmpi"]),
+        ("hpcx", ["hpcx", "", "hpcx-pmix", "openmpi"]),
+        ("intel", ["intel", "", "hpcx", "hpcx-pmix", "openmpi"]),
+        ("mpich", ["", "hpcx", "hpcx-pmix", "openmpi"]),
+    ],
+)
+def test_a_familys_kind_goes_before_path_where_it_can_compile(
+    first: str, kinds: list[str], tmp_path: Path
+) -> None:
+    image(tmp_path)
+    there = found(tmp_path, "/usr/bin/mpirun")
+    for one in there:
+        if one.kind in ("hpcx", "intel"):
+            program(Path(one.path).with_name("mpicc"))
+    assert [one.kind for one in mpi.choose(there, "", first)] == kinds
+    # What the user names wins.
+    assert [one.kind for one in mpi.choose(there, "openmpi", first)] == ["openmpi"]
+
+
+def test_the_kind_of_a_family() -> None:
+    rows = [{"families": ["hbv3", "hc"], "mpi": "hpcx"}, {"families": ["local"]}]
+    kinds = [mpi.preferred(rows, family) for family in ("hc", "local", "unknown")]
+    assert kinds == ["hpcx", "", ""]
+    assert mpi.preferred([], "hc") == ""
+
+
 def test_a_path_of_another_layout_has_its_libraries(tmp_path: Path) -> None:
     own = program(tmp_path / "site" / "bin" / "mpirun")
     assert mpi.choose([], str(own)) == [

@@ -63,7 +63,7 @@ FORMAT = "trueup.controller-recording/1"
 HOW = "python bench/controller/record.py --help tells how to record it again"
 # Module arguments that are the project's data and no question to the node: the answer of a node
 # stays what it was when a row is added to the catalog.
-_DATA_ARGUMENTS = {("azure_node_facts", "catalog")}
+_DATA_ARGUMENTS = {("azure_node_facts", "catalog"), ("azure_node_facts", "families")}
 # The name that the controller gave to a file made from text (copy, template): another each time.
 _TEMPORARY_NAME = "_original_basename"
 _LONG_TEXT = 200

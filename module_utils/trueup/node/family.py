@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import BadInput
+from .mpi import lacking, of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -185,6 +186,7 @@ def node_problems(
     roles: Sequence[str],
     benchmarks: Sequence[str],
     known: Sequence[str],
+    mpi: str = "",
 ) -> list[str]:
     """Why the node cannot be configured or measured as planned, a sentence each with the fix.
 
@@ -194,8 +196,13 @@ def node_problems(
         roles: the roles that need root.
         benchmarks: what is to be measured.
         known: all benchmarks.
+        mpi: the MPI that the user names (trueup_mpi).
     """
     problems = []
+    # The role hpcx brings that kind, and fails where it is not there in the end.
+    coming = "hpcx" in roles and (mpi == "hpcx" or mpi.startswith("/opt/hpcx"))
+    if mpi and not coming and of(node) is None:
+        problems.append(f"{lacking(node)}.")
     strange = [benchmark for benchmark in benchmarks if benchmark not in known]
     if strange:
         problems.append(

@@ -71,6 +71,11 @@ class Mpi:
         return os.path.dirname(os.path.dirname(self.path))
 
     @property
+    def compiles(self) -> bool:
+        """Whether its compiler is beside it."""
+        return _runs(os.path.join(os.path.dirname(self.path), "mpicc"))
+
+    @property
     def by_hydra(self) -> bool:
         """Whether its mpirun takes the options of MPICH's; one on PATH is taken for Open MPI's."""
         return bool(self.environment) and self.kind in _HYDRA
@@ -175,15 +180,27 @@ def find(
     return [*([Mpi(on_path)] if on_path else []), *there]
 
 
-def choose(found: Sequence[Mpi], wanted: str = "") -> list[Mpi]:
+def preferred(families: Iterable[Mapping[str, Any]], family: str) -> str:
+    """The kind that the list of a family names (playbooks/group_vars/all.yml), if any."""
+    return next((str(row.get("mpi") or "") for row in families if family in row["families"]), "")
+
+
+def choose(found: Sequence[Mpi], wanted: str = "", first: str = "") -> list[Mpi]:
     """Those that may be used, the preferred first; empty where what is wanted is not there.
 
     Args:
         found: what ``find`` gave.
-        wanted: one of KINDS, or the path of an mpirun; empty: what is on PATH, else an Open MPI.
+        wanted: one of KINDS, or the path of an mpirun; empty: the family's, what is on PATH, an
+            Open MPI.
+        first: the family's kind. It goes before what is on PATH where it can compile too: mpi4py
+            and nccl-tests are built with the MPI that starts them.
     """
     if not wanted:
-        return [one for one in found if one.kind in ("", *_OPEN_MPI)]
+        of_family = [one for one in found if first and one.kind == first and one.compiles]
+        return [
+            *of_family,
+            *(one for one in found if one.kind in ("", *_OPEN_MPI) and one not in of_family),
+        ]
     if not wanted.startswith("/"):
         return [one for one in found if one.kind == wanted]
     known = [one for one in found if one.at(wanted)]
