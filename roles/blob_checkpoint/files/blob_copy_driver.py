@@ -13,6 +13,8 @@ used with the node's managed identity alone.
 Exit status: 0; 1 a copy failed; 2 the arguments cannot be used; 3 a checksum differs.
 """
 
+from __future__ import annotations
+
 import argparse
 import base64
 import collections
@@ -37,6 +39,14 @@ import tempfile
 import threading
 import time
 import urllib.parse
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Optional
+
+# Path, blob and bytes of a file; what azcopy says; what a copy is told; a name and its value.
+File = tuple[str, str, int]
+Message = tuple[str, str]
+Job = dict[str, Any]
+Credential = tuple[Optional[str], Optional[str]]
 
 NAME = "trueup-blob-copy"
 PREFIX = "trueup-blob_copy "
@@ -57,7 +67,7 @@ THROTTLED = (429, 503)
 PASSING = (408, 500, 502, 504)
 VERIFY, PROGRAMS = ("properties", "download"), ("auto", AZCOPY, SDK)
 # What a file of settings may hold, each of its default's type; of two, one of some words.
-SETTINGS = {
+SETTINGS: dict[str, str | int | float] = {
     "account_url": "",
     "container": "",
     "copies": 0,
@@ -70,7 +80,7 @@ SETTINGS = {
     "retries": 8,
     "program": "auto",
 }
-WORDS = {"verify": VERIFY, "program": PROGRAMS}
+WORDS: dict[str, tuple[str, ...]] = {"verify": VERIFY, "program": PROGRAMS}
 
 
 class Refused(Exception):
@@ -84,10 +94,10 @@ class Failed(Exception):
 # ---- what was asked for -------------------------------------------------------------------------
 
 
-def parse_arguments(argv=None):
+def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog=NAME,
-        description=__doc__.splitlines()[0],
+        description=(__doc__ or "").splitlines()[0],
         epilog=f"The credential: {CONNECTION_STRING} or {SAS_TOKEN} in the environment, or a file "
         "of such lines with mode 0600 (--credentials); without one azcopy, managed identity.",
     )
@@ -123,12 +133,12 @@ def parse_arguments(argv=None):
     return arguments
 
 
-def read_settings(path):
+def read_settings(path: str | None) -> dict[str, Any]:
     if not path:
         return {}
     try:
         with open(path, encoding="utf-8") as stream:
-            found = json.load(stream)
+            found: dict[str, Any] = json.load(stream)
     except (OSError, ValueError) as error:
         raise Refused(f"{path} cannot be read: {error}") from error
     unknown = sorted(set(found) - set(SETTINGS)) if isinstance(found, dict) else ["its form"]
@@ -140,7 +150,7 @@ def read_settings(path):
     return found
 
 
-def is_setting(name, value):
+def is_setting(name: str, value: object) -> bool:
     if name in WORDS:
         return value in WORDS[name]
     kind = type(SETTINGS[name])
@@ -148,7 +158,7 @@ def is_setting(name, value):
     return isinstance(value, kinds) and not isinstance(value, bool)
 
 
-def read_credentials(path, environment):
+def read_credentials(path: str | None, environment: Mapping[str, str]) -> Credential:
     """The credential as (name, value); (None, None) where there is none."""
     given = {name: environment.get(name, "") for name in (CONNECTION_STRING, SAS_TOKEN)}
     if path and not any(given.values()):
@@ -159,7 +169,7 @@ def read_credentials(path, environment):
     return next(iter(given.items()), (None, None))
 
 
-def read_credentials_file(path):
+def read_credentials_file(path: str) -> dict[str, str]:
     try:
         with open(path, encoding="utf-8") as stream:
             mode = stat.S_IMODE(os.fstat(stream.fileno()).st_mode)
@@ -180,7 +190,7 @@ def read_credentials_file(path):
     return found
 
 
-def most_cap(copies, limit):
+def most_cap(copies: int, limit: float) -> float:
     """The most that each copy may take, in steps of 100 Mb/s, with all of them below the limit.
 
     The same rule as benchmarks/blob_copy/case.py, which no node program can import; a test compares
@@ -189,7 +199,7 @@ def most_cap(copies, limit):
     return (math.ceil(limit / copies / CAP_STEP) - 1) * CAP_STEP
 
 
-def choose_cap(copies, limit, cap):
+def choose_cap(copies: int, limit: float, cap: float) -> float:
     """The cap of each copy, bit/s; 0 means the most."""
     if not (math.isfinite(limit) and limit > 0):
         raise Refused(f"--limit-mbps {limit / 1e6:g} is not a positive rate")
@@ -211,25 +221,25 @@ def choose_cap(copies, limit, cap):
     return cap
 
 
-def core_shares(cpus, copies, kept):
+def core_shares(cpus: Iterable[int], copies: int, kept: int) -> list[list[int]]:
     """The cores of each copy, spread evenly over the machine; empty lists where there are too few.
 
     floor((cores - kept) / copies) each: 10 of 96 for 8 copies with the sixth of them kept.
     """
-    cpus = sorted(cpus)
+    cores = sorted(cpus)
     if kept < 0:
-        kept = len(cpus) // 6
-    each = (len(cpus) - kept) // copies
+        kept = len(cores) // 6
+    each = (len(cores) - kept) // copies
     if each < 1:
         return [[] for _ in range(copies)]
     # Evenly spread, a share lies within one NUMA node where the copies are a multiple of the nodes.
-    starts = [number * len(cpus) // copies for number in range(copies)]
-    return [cpus[start : start + each] for start in starts]
+    starts = [number * len(cores) // copies for number in range(copies)]
+    return [cores[start : start + each] for start in starts]
 
 
-def format_cpus(cpus):
+def format_cpus(cpus: Iterable[int]) -> str:
     """CPUs as in 0-3,8."""
-    runs = []
+    runs: list[list[int]] = []
     for cpu in sorted(cpus):
         if runs and cpu == runs[-1][1] + 1:
             runs[-1][1] = cpu
@@ -238,7 +248,7 @@ def format_cpus(cpus):
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
 
 
-def block_size(file_bytes, wanted):
+def block_size(file_bytes: int, wanted: int) -> int:
     """Bytes of a block: as wanted, or more where the file would have too many of them."""
     least = -(-file_bytes // MOST_BLOCKS)
     size = max(wanted, -(-least // MIB) * MIB)
@@ -247,9 +257,9 @@ def block_size(file_bytes, wanted):
     return size
 
 
-def plan(arguments):
+def plan(arguments: argparse.Namespace) -> list[list[File]]:
     """Which files each copy sends: (path, blob, bytes), largest first onto the least loaded."""
-    seen = {}
+    seen: dict[str, File] = {}
     for path in arguments.files:
         try:
             found = os.stat(path)
@@ -267,13 +277,13 @@ def plan(arguments):
         if getattr(arguments, name) < least:
             raise Refused(f"--{name.replace('_', '-')} {getattr(arguments, name)} is not a count")
     count = min(arguments.copies or len(seen), len(seen))
-    copies = [[] for _ in range(count)]
+    copies: list[list[File]] = [[] for _ in range(count)]
     for file in sorted(seen.values(), key=lambda file: -file[2]):
         min(copies, key=lambda copy: sum(size for _, _, size in copy)).append(file)
     return copies
 
 
-def check_address(account_url, container, credential):
+def check_address(account_url: str, container: str, credential: str | None) -> None:
     if "?" in account_url or "?" in container:
         raise Refused(f"an address with a SAS would stand in argv: give the SAS in {SAS_TOKEN}")
     if not container:
@@ -291,14 +301,14 @@ def check_address(account_url, container, credential):
         raise Refused(f"--account-url {account_url} is not an https address")
 
 
-def is_loopback(host):
+def is_loopback(host: str | None) -> bool:
     try:
         return ipaddress.ip_address(host or "").is_loopback
     except ValueError:
         return host == "localhost"
 
 
-def choose_program(wanted, credential):
+def choose_program(wanted: str, credential: str | None) -> str:
     if wanted == AZCOPY and credential:
         raise Refused(
             f"azcopy takes a SAS or key only as an argument, which every user of the node can "
@@ -323,14 +333,19 @@ class Pace:
     """Hands out the right to send bytes at a rate: a block is paid before it is sent, so from the
     beginning on the average is never above the rate, and a pause is not made up for."""
 
-    def __init__(self, bytes_per_second, clock=time.monotonic, sleep=time.sleep):
+    def __init__(
+        self,
+        bytes_per_second: float,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
         self._rate = bytes_per_second
         self._clock = clock
         self._sleep = sleep
         self._lock = threading.Lock()
         self._paid_until = clock()
 
-    def take(self, count):
+    def take(self, count: int) -> None:
         with self._lock:
             self._paid_until = max(self._paid_until, self._clock()) + count / self._rate
             wait = self._paid_until - self._clock()
@@ -338,14 +353,14 @@ class Pace:
             self._sleep(wait)
 
 
-class Counts(collections.Counter):
+class Counts(collections.Counter[str]):
     """What happened to one copy, from several threads."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
         self.lock = threading.Lock()
 
-    def add(self, name, count=1):
+    def add(self, name: str, count: int = 1) -> None:
         with self.lock:
             self[name] += count
 
@@ -353,13 +368,19 @@ class Counts(collections.Counter):
 class Retrier:
     """Repeats a request that may be repeated, a bounded number of times."""
 
-    def __init__(self, counts, retries, backoff_seconds, sleep=time.sleep):
+    def __init__(
+        self,
+        counts: Counts,
+        retries: int,
+        backoff_seconds: float,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
         self._counts = counts
         self._retries = retries
         self._backoff = backoff_seconds
         self._sleep = sleep
 
-    def __call__(self, request, what):
+    def __call__(self, request: Callable[[], Any], what: str) -> Any:
         for attempt in range(self._retries + 1):
             try:
                 return request()
@@ -378,7 +399,7 @@ class Retrier:
         raise AssertionError("not reached")
 
 
-def classify(error):
+def classify(error: BaseException) -> tuple[str | None, str, float]:
     """Why a request failed: (kind, why, seconds asked for); kind None where a repeat is of no use.
 
     The words are ours: those of the library hold addresses, and addresses a SAS.
@@ -386,7 +407,7 @@ def classify(error):
     from azure.core import exceptions
 
     # The library trips over an answer without a message and raises TypeError while handling it.
-    behind = error
+    behind: BaseException | None = error
     while behind is not None and not isinstance(behind, exceptions.AzureError):
         behind = behind.__context__
     error = behind or error
@@ -407,7 +428,7 @@ OF_CODES = {
 }
 
 
-def classify_answer(error):
+def classify_answer(error: Any) -> tuple[str | None, str, float]:
     status = error.status_code or 0
     if error.response is None:
         return None, "the key or SAS cannot be used: is it whole?", 0.0
@@ -435,14 +456,14 @@ def classify_answer(error):
 class Progress:
     """A line on standard error now and then."""
 
-    def __init__(self, number, total):
+    def __init__(self, number: int, total: int) -> None:
         self._number = number
         self._total = total
         self._done = 0
         self._begun = self._last = time.monotonic()
         self._lock = threading.Lock()
 
-    def __call__(self, count):
+    def __call__(self, count: int) -> None:
         with self._lock:
             self._done += count
             now = time.monotonic()
@@ -454,13 +475,13 @@ class Progress:
         say(f"copy {self._number}: {done} of {total} MiB, {rate:.0f} Mb/s")
 
 
-def say(text):
+def say(text: object) -> None:
     # One write: lines of several processes stay whole.
     sys.stderr.write(f"{NAME}: {text}\n")
     sys.stderr.flush()
 
 
-def block_id(index, md5):
+def block_id(index: int, md5: bytes) -> str:
     """Index and checksum: equal ids are equal bytes at the same place. Of one length, as the
     service wants it."""
     return f"{index:06d}-{md5.hex()}"
@@ -469,7 +490,7 @@ def block_id(index, md5):
 class SdkCopy:
     """Sends one copy's files with azure-storage-blob."""
 
-    def __init__(self, job):
+    def __init__(self, job: Job) -> None:
         from azure.storage.blob import BlobBlock, ContainerClient, ContentSettings
 
         self.job = job
@@ -492,13 +513,14 @@ class SdkCopy:
         except Exception as error:  # noqa: BLE001 WHY: its words may hold the credential
             raise Failed(f"{name} cannot be used ({type(error).__name__})") from None
 
-    def send(self, path, blob, size, progress):
+    def send(self, path: str, blob: str, size: int, progress: Progress) -> dict[str, Any]:
         """Send one file; what came of it, not yet verified."""
         client = self.container.get_blob_client(blob)
         length = block_size(size, self.job["block_bytes"])
         waiting = self._waiting(client, blob)
         whole = hashlib.md5(usedforsecurity=False)
-        ids, resumed, uploaded = [], 0, 0
+        ids: list[str] = []
+        resumed, uploaded = 0, 0
         with open(path, "rb") as stream:
             before = os.fstat(stream.fileno())
             with Sender(self, client, blob, progress) as sender:
@@ -537,11 +559,11 @@ class SdkCopy:
             "md5": whole.hexdigest(),
         }
 
-    def _waiting(self, client, blob):
+    def _waiting(self, client: Any, blob: str) -> dict[str, int]:
         """Blocks of an earlier run that were not committed: id to size."""
         from azure.core.exceptions import ResourceNotFoundError
 
-        def ask():
+        def ask() -> Any:
             try:
                 return client.get_block_list("uncommitted")[1]
             except ResourceNotFoundError as error:
@@ -551,10 +573,10 @@ class SdkCopy:
 
         return {found.id: found.size for found in self.retry(ask, f"{blob} could not be begun")}
 
-    def stage(self, client, blob, progress, identity, data):
+    def stage(self, client: Any, blob: str, progress: Progress, identity: str, data: bytes) -> None:
         """Send one block; each try is paid for."""
 
-        def request():
+        def request() -> None:
             self.pace.take(len(data))
             self.counts.add("sent_bytes", len(data))
             # The service compares the block's MD5 with what arrived.
@@ -563,7 +585,7 @@ class SdkCopy:
         self.retry(request, f"block {int(identity[:6])} of {blob} could not be sent")
         progress(len(data))
 
-    def verify(self, file):
+    def verify(self, file: dict[str, Any]) -> None:
         """Put into ``file`` what the service holds."""
         client = self.container.get_blob_client(file["blob"])
         what = f"{file['blob']} could not be verified"
@@ -574,13 +596,13 @@ class SdkCopy:
         if self.job["verify"] == "download":
             file["stored_md5"] = self.retry(lambda: self._read_back(client), what)
 
-    def _read_back(self, client):
+    def _read_back(self, client: Any) -> str:
         digest = hashlib.md5(usedforsecurity=False)
         for part in client.download_blob(max_concurrency=1).chunks():
             digest.update(part)
         return digest.hexdigest()
 
-    def remove(self, blob):
+    def remove(self, blob: str) -> None:
         client = self.container.get_blob_client(blob)
         self.retry(client.delete_blob, f"{blob} could not be removed")
 
@@ -588,30 +610,30 @@ class SdkCopy:
 class Sender:
     """Some threads that send blocks; it holds no more blocks than it has threads."""
 
-    def __init__(self, copy, *where):
-        self._copy, self._where = copy, where
+    def __init__(self, copy: SdkCopy, client: Any, blob: str, progress: Progress) -> None:
+        self._copy, self._where = copy, (client, blob, progress)
         count = copy.job["connections"]
         self._pool = concurrent.futures.ThreadPoolExecutor(count)
         self._free = threading.Semaphore(count)
-        self._running = set()
+        self._running: set[concurrent.futures.Future[None]] = set()
 
-    def __enter__(self):
+    def __enter__(self) -> Sender:  # noqa: PYI034 WHY: typing has Self since Python 3.11
         return self
 
-    def put(self, identity, data):
+    def put(self, identity: str, data: bytes) -> None:
         self._free.acquire()
         self._raise_failure(wait=False)
         future = self._pool.submit(self._copy.stage, *self._where, identity, data)
         future.add_done_callback(lambda _: self._free.release())
         self._running.add(future)
 
-    def _raise_failure(self, *, wait):
+    def _raise_failure(self, *, wait: bool) -> None:
         done = {future for future in self._running if wait or future.done()}
         self._running -= done
         for future in done:
             future.result()
 
-    def __exit__(self, kind, *_rest):
+    def __exit__(self, kind: object, *_rest: object) -> None:
         try:
             if kind is None:
                 self._raise_failure(wait=True)
@@ -623,16 +645,16 @@ class AzcopyCopy:
     """Sends one copy's files with azcopy and the node's managed identity. azcopy keeps its own
     retries and does not say how many; an interrupted file is sent anew."""
 
-    def __init__(self, job):
+    def __init__(self, job: Job) -> None:
         self.job = job
         self.counts = Counts()
-        self._paths = {}
+        self._paths: dict[str, str] = {}
 
-    def _address(self, blob):
+    def _address(self, blob: str) -> str:
         base = self.job["account_url"].rstrip("/")
         return f"{base}/{self.job['container']}/{urllib.parse.quote(blob)}"
 
-    def _run(self, words, what):
+    def _run(self, words: list[str], what: str) -> list[Message]:
         parent = os.getpid()
         with tempfile.TemporaryDirectory(prefix="trueup-azcopy-") as folder:
             done = subprocess.run(  # noqa: S603 WHY: no shell; paths and names of blobs
@@ -656,7 +678,7 @@ class AzcopyCopy:
             raise Failed(f"{what}: azcopy ended with status {done.returncode}{why_not(messages)}")
         return messages
 
-    def send(self, path, blob, size, progress):
+    def send(self, path: str, blob: str, size: int, progress: Progress) -> dict[str, Any]:
         length = block_size(size, self.job["block_bytes"])
         before = os.stat(path)
         what = f"{blob} could not be sent"
@@ -678,7 +700,7 @@ class AzcopyCopy:
             "resumed_bytes": 0,
         }
 
-    def verify(self, file):
+    def verify(self, file: dict[str, Any]) -> None:
         """Put into ``file`` its MD5, whose time is none of the copy's, and what the service
         holds."""
         file["md5"] = md5_of(self._paths[file["blob"]])
@@ -695,12 +717,12 @@ class AzcopyCopy:
         found = azcopy_listed(self._run([*words, "--machine-readable"], what), what)
         file["stored_bytes"], file["stored_md5"] = found
 
-    def remove(self, blob):
+    def remove(self, blob: str) -> None:
         words = ["remove", self._address(blob), "--from-to=BlobTrash", "--log-level=NONE"]
         self._run(words, f"{blob} could not be removed")
 
 
-def azcopy_messages(text):
+def azcopy_messages(text: str) -> list[Message]:
     """azcopy's JSON lines: (type, content)."""
     messages = []
     for line in text.splitlines():
@@ -710,7 +732,7 @@ def azcopy_messages(text):
     return messages
 
 
-def why_not(messages):
+def why_not(messages: list[Message]) -> str:
     """azcopy's own words for its failure, without what may hold an address."""
     for kind, content in messages:
         if kind == "Error":
@@ -725,11 +747,11 @@ def why_not(messages):
     return ""
 
 
-def azcopy_summary(messages, what):
+def azcopy_summary(messages: list[Message], what: str) -> dict[str, Any]:
     ended = [content for kind, content in messages if kind == "EndOfJob"]
     try:
         [content] = ended
-        summary = json.loads(content)
+        summary: dict[str, Any] = json.loads(content)
         complete = summary["JobStatus"] == "Completed" and int(summary["TransfersCompleted"]) == 1
         complete = complete and int(summary["BytesOverWire"]) >= 0
         int(summary["TotalBytesTransferred"])
@@ -740,7 +762,7 @@ def azcopy_summary(messages, what):
     return summary
 
 
-def azcopy_listed(messages, what):
+def azcopy_listed(messages: list[Message], what: str) -> tuple[int, str | None]:
     """Size and MD5 of the one blob that azcopy listed."""
     try:
         [content] = [content for kind, content in messages if kind == "ListObject"]
@@ -751,7 +773,7 @@ def azcopy_listed(messages, what):
         raise Failed(f"{what}: azcopy's output is not understood") from error
 
 
-def md5_of(path):
+def md5_of(path: str) -> str:
     digest = hashlib.md5(usedforsecurity=False)
     with open(path, "rb") as stream:
         for part in iter(lambda: stream.read(4 * MIB), b""):
@@ -762,7 +784,7 @@ def md5_of(path):
 COUNTED = ("sent_bytes", "retries", "throttled", "lost", "corrupted", "server_errors")
 
 
-def make_copy(job, started):
+def make_copy(job: Job, started: Any) -> SdkCopy | AzcopyCopy:
     """What sends one copy's files, on its cores."""
     if job["cpus"]:
         os.sched_setaffinity(0, job["cpus"])
@@ -773,13 +795,13 @@ def make_copy(job, started):
         raise
 
 
-def copy_files(job, started):
+def copy_files(job: Job, started: Any) -> dict[str, Any]:
     """What one copy did, as it stands in the result line."""
     copy = make_copy(job, started)
     started.wait()
     begun = time.monotonic()
     progress = Progress(job["number"], sum(size for _, _, size in job["files"]))
-    files = [copy.send(*file, progress) for file in job["files"]]
+    files = [copy.send(path, blob, size, progress) for path, blob, size in job["files"]]
     ended = time.monotonic()
     for file in files:
         copy.verify(file)
@@ -805,14 +827,14 @@ def copy_files(job, started):
     }
 
 
-def end_with(parent):
+def end_with(parent: int) -> None:
     """Let this process be killed when its parent ends."""
     LIBC.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
     if os.getppid() != parent:
         os._exit(1)
 
 
-def work(job, results, started, parent):
+def work(job: Job, results: Any, started: Any, parent: int) -> None:
     """A copy's process: ends with its parent."""
     end_with(parent)
     try:
@@ -828,7 +850,7 @@ def work(job, results, started, parent):
 # ---- all copies ---------------------------------------------------------------------------------
 
 
-def run(arguments, environment):
+def run(arguments: argparse.Namespace, environment: Mapping[str, str]) -> dict[str, Any]:
     """Copy everything; the result line's object."""
     credential = read_credentials(arguments.credentials, environment)
     check_address(arguments.account_url, arguments.container, credential[0])
@@ -881,11 +903,11 @@ def run(arguments, environment):
     return result
 
 
-def program_version(program):
+def program_version(program: str) -> str:
     if program == SDK:
         from azure.storage.blob import __version__
 
-        return __version__
+        return str(__version__)
     done = subprocess.run(  # noqa: S603 WHY: constant
         [AZCOPY, "--version"], capture_output=True, text=True, check=False
     )
@@ -895,13 +917,13 @@ def program_version(program):
     return words[-1]
 
 
-def ended_badly(workers):
+def ended_badly(workers: Iterable[Any]) -> list[tuple[int, int]]:
     """Numbers of the processes that ended otherwise than well, and how."""
     statuses = [worker.exitcode for worker in workers]
     return [(number, status) for number, status in enumerate(statuses) if status]
 
 
-def start_copies(jobs):
+def start_copies(jobs: list[Job]) -> tuple[list[Any], Any, Any]:
     """The processes, the queue of their results, and the barrier that they begin at."""
     context = multiprocessing.get_context("fork")  # what is imported now is not imported n times
     results, started = context.Queue(), context.Barrier(len(jobs))
@@ -913,11 +935,12 @@ def start_copies(jobs):
     return workers, results, started
 
 
-def run_copies(jobs):
+def run_copies(jobs: list[Job]) -> list[dict[str, Any]]:
     """One process a copy; what each did, in their order. One that fails does not stop the others:
     what they send is kept for the next run."""
     workers, results, started = start_copies(jobs)
-    rows, failures = {}, {}
+    rows: dict[int, dict[str, Any]] = {}
+    failures: dict[int, str] = {}
     while len(rows) + len(failures) < len(jobs):
         try:
             number, row, failure = results.get(timeout=1.0)
@@ -927,7 +950,10 @@ def run_copies(jobs):
                     failures[number] = f"its process ended ({status})"
                     started.abort()
             continue
-        (failures if failure else rows)[number] = failure or row
+        if failure:
+            failures[number] = failure
+        else:
+            rows[number] = row
     for worker in workers:
         worker.join()
     if failures:
@@ -935,13 +961,13 @@ def run_copies(jobs):
     return [rows[job["number"]] for job in jobs]
 
 
-def sealed(result):
+def sealed(result: Mapping[str, Any]) -> dict[str, Any]:
     """The result with a checksum over the rest, by which a damaged line is told."""
     text = json.dumps(result, sort_keys=True, separators=(",", ":"))
     return {**result, "digest": hashlib.sha256(text.encode()).hexdigest()}
 
 
-def main():
+def main() -> int:
     try:
         arguments = parse_arguments()
         result = run(arguments, os.environ)

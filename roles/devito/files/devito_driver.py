@@ -10,6 +10,8 @@ One process of this driver is one rank. The last line that rank 0 prints is `tru
 JSON object, which benchmarks/devito/output.py reads.
 """
 
+from __future__ import annotations
+
 import argparse
 import contextlib
 import json
@@ -19,6 +21,7 @@ import resource
 import sys
 import tempfile
 import time
+from typing import Any
 
 PREFIX = "trueup-devito "
 ERROR_PREFIX = "trueup-devito-error "
@@ -28,8 +31,8 @@ FORMAT = 1
 SPACING_M = (20.0, 20.0, 20.0)  # the benchmark's default
 
 
-def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--model", required=True)
     parser.add_argument("--shape", required=True, help="for example 256x256x256")
     parser.add_argument("--space-order", type=int, required=True)
@@ -41,7 +44,7 @@ def parse_arguments():
     return parser.parse_args()
 
 
-def require_space(folder):
+def require_space(folder: str) -> None:
     """End unless kernels can be compiled in the folder: where it is full or, on another node than
     the one that started this, not there, Python would silently take /tmp instead."""
     try:
@@ -52,13 +55,13 @@ def require_space(folder):
         sys.exit(f"{ERROR_PREFIX}{platform.node()}: no kernels in {folder}: {error.strerror}")
 
 
-def bind(ranks):
+def bind(ranks: str) -> None:
     """Bind this process and its threads to come to its rank's CPUs."""
     # Open MPI, MPICH and Slurm number a node's processes; without a launcher there is one. In this
     # order: inside a Slurm job Slurm's number is there too, and is that of mpirun itself.
     names = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
     rank = int(next((os.environ[name] for name in names if name in os.environ), 0))
-    cpus = []
+    cpus: list[int] = []
     for part in ranks.split("/")[rank].split(","):
         first, _, last = part.partition("-")
         cpus.extend(range(int(first), int(last or first) + 1))
@@ -67,13 +70,13 @@ def bind(ranks):
     os.environ["OMP_PROC_BIND"] = "close"
 
 
-def own_cpus():
+def own_cpus() -> str:
     """The CPUs that this process's threads may use, read back from the kernel, as in 0-3,8."""
-    cpus = set()
+    cpus: set[int] = set()
     for thread in os.listdir("/proc/self/task"):
         with contextlib.suppress(ProcessLookupError):  # a thread that has just ended
             cpus |= os.sched_getaffinity(int(thread))
-    runs = []
+    runs: list[list[int]] = []
     for cpu in sorted(cpus):
         if runs and cpu == runs[-1][1] + 1:
             runs[-1][1] = cpu
@@ -85,9 +88,9 @@ def own_cpus():
 class Ranks:
     """The processes of this run, with MPI or without."""
 
-    def __init__(self, configuration, mpi, set_log_level):
+    def __init__(self, configuration: Any, mpi: Any, set_log_level: Any) -> None:
         self.mpi = mpi
-        self.comm = None
+        self.comm: Any = None
         try:
             mpi.Init()  # also for one rank: `norm` asks MPI for it wherever mpi4py is there
         except (TypeError, ModuleNotFoundError):
@@ -97,23 +100,24 @@ class Ranks:
             set_log_level("PERF", comm=self.comm)
 
     @property
-    def several(self):
+    def several(self) -> bool:
         return self.comm is not None and self.comm.size > 1
 
     @property
-    def first(self):
+    def first(self) -> bool:
         return self.comm is None or self.comm.rank == 0
 
-    def gather(self, value):
+    def gather(self, value: Any) -> list[Any]:
         """Every rank's value on the first; on the others an empty list."""
         return [value] if self.comm is None else self.comm.gather(value) or []
 
-    def describe(self):
+    def describe(self) -> str | None:
         if self.comm is None:
             return None
-        return self.mpi.Get_library_version().splitlines()[0].rstrip("\0 ").strip()
+        library = str(self.mpi.Get_library_version())
+        return library.splitlines()[0].rstrip("\0 ").strip()
 
-    def finish(self):
+    def finish(self) -> None:
         with contextlib.suppress(TypeError, ModuleNotFoundError):
             self.mpi.Finalize()
 
@@ -121,17 +125,17 @@ class Ranks:
 class Repeater:
     """Takes the place of the benchmark's `run_op`: applies the operator n times, tuned once."""
 
-    def __init__(self, run_op, configuration, ranks, repeats):
+    def __init__(self, run_op: Any, configuration: Any, ranks: Ranks, repeats: int) -> None:
         self._run_op = run_op
         self._configuration = configuration
         self._ranks = ranks
         self._repeats = repeats
-        self.measured = []
-        self.tuned = {}
+        self.measured: list[dict[str, Any]] = []
+        self.tuned: dict[str, int] = {}
         # Sections of the operator's last application on this rank, in seconds.
-        self.sections = {}
+        self.sections: dict[str, float] = {}
 
-    def __call__(self, solver, operator, **options):
+    def __call__(self, solver: Any, operator: Any, **options: Any) -> Any:
         for number in range(self._repeats):
             result = None  # the last repeat's wavefield goes before the next one is made
             result = self._run_op(solver, operator, **(options if number == 0 else self.tuned))
@@ -141,14 +145,14 @@ class Repeater:
             self._measure(applied, result[-1])
         return result
 
-    def _keep_tuned(self, applied):
+    def _keep_tuned(self, applied: Any) -> None:
         for state in applied._state.get("autotuning", []):
             self.tuned.update({key: int(value) for key, value in state["tuned"].items()})
         # Threads are the layout's, not the tuner's; and what is tuned is not tuned again.
         self.tuned.pop("nthreads", None)
         self._configuration["autotuning"] = "off"
 
-    def _measure(self, applied, summary):
+    def _measure(self, applied: Any, summary: Any) -> None:
         vanilla, fdlike = summary.globals["vanilla"], summary.globals["fdlike"]
         seconds = self._ranks.gather(float(applied._profiler.py_timers["apply"]))
         halo = sum(time for name, time in self.sections.items() if name.startswith(HALO))
@@ -166,7 +170,7 @@ class Repeater:
         )
 
 
-def main():
+def main() -> None:
     arguments = parse_arguments()
     if os.environ.get("TMPDIR"):
         require_space(os.environ["TMPDIR"])
@@ -196,7 +200,7 @@ def main():
     tuning_seconds = []
     devito_autotune = core_operator.autotune
 
-    def timed_autotune(*positional, **named):
+    def timed_autotune(*positional: Any, **named: Any) -> Any:
         begin = time.perf_counter()
         try:
             return devito_autotune(*positional, **named)
@@ -207,7 +211,7 @@ def main():
     evaluate_section = AdvancedProfiler._evaluate_section
 
     # Devito's summary keeps the times of subsections of one rank alone.
-    def kept_section(profiler, name, *positional):
+    def kept_section(profiler: Any, name: str, *positional: Any) -> Any:
         evaluated = evaluate_section(profiler, name, *positional)
         repeater.sections[name] = float(evaluated[0])
         return evaluated
@@ -256,4 +260,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -11,6 +11,8 @@ driver are linked. ``link`` initialises EESSI and runs its own script where the 
 or a link is not that of the last time; it runs at each boot. Its problem is an exit status of 1.
 """
 
+from __future__ import annotations
+
 import argparse
 import glob
 import json
@@ -19,6 +21,10 @@ import pwd
 import re
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+Settings = Mapping[str, Any]
 
 # Seconds. The first access to a repository mounts it and loads its catalogue over the network.
 MOST_SECONDS = 300
@@ -32,7 +38,7 @@ class Problem(Exception):
     """A sentence for the user."""
 
 
-def run(argv):
+def run(argv: Sequence[str]) -> tuple[int, str]:
     """Exit status and both outputs of a program; 127 where there is none."""
     environment = {**os.environ, "LC_ALL": "C"}
     try:
@@ -52,7 +58,7 @@ def run(argv):
     return done.returncode, done.stdout.decode("utf-8", "replace")
 
 
-def text_of(path):
+def text_of(path: str) -> str:
     try:
         with open(path, encoding="utf-8", errors="replace") as stream:
             return stream.read()
@@ -60,7 +66,7 @@ def text_of(path):
         return ""
 
 
-def not_set_up(settings):
+def not_set_up(settings: Settings) -> list[str]:
     """What ``cvmfs_config setup`` has not done: autofs' map of /cvmfs, the user cvmfs."""
     etc = settings["etc"]
     maps = [f"{etc}/auto.master", *sorted(glob.glob(f"{etc}/auto.master.d/*.autofs"))]
@@ -75,14 +81,14 @@ def not_set_up(settings):
     return missing
 
 
-def existing(path):
+def existing(path: str) -> str:
     """The path, or the nearest folder above it that is there."""
     while not os.path.isdir(path) and path != "/":
         path = os.path.dirname(path)
     return path
 
 
-def cache_space(settings):
+def cache_space(settings: Settings) -> int:
     """Bytes that the cache may have: what is free, and what it has already."""
     status = os.statvfs(existing(settings["cache"]))
     held = 0
@@ -95,7 +101,7 @@ def cache_space(settings):
     return status.f_bavail * status.f_frsize + held
 
 
-def driver_version():
+def driver_version() -> str:
     """The running GPU driver's version, or a Problem."""
     status, said = run(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"])
     first = (said.strip().splitlines() or [""])[0].strip()
@@ -107,11 +113,11 @@ def driver_version():
     return first
 
 
-def linked(settings, driver):
+def linked(settings: Settings, driver: str) -> dict[str, str]:
     return {"driver": driver, "version": settings["version"], "folder": settings["links"]}
 
 
-def why_link(settings, driver):
+def why_link(settings: Settings, driver: str) -> str:
     """Why the libraries have to be linked (again); empty where they are."""
     try:
         noted = json.loads(text_of(settings["state"]) or "null")
@@ -125,7 +131,7 @@ def why_link(settings, driver):
     return what_is_missing(settings["links"], driver)
 
 
-def what_is_missing(folder, driver):
+def what_is_missing(folder: str, driver: str) -> str:
     """What is not as EESSI's script leaves it; empty where all is."""
     noted = text_of(os.path.join(folder, "driver_version.txt")).strip()
     if noted != driver:
@@ -135,7 +141,7 @@ def what_is_missing(folder, driver):
     return ""
 
 
-def look(settings):
+def look(settings: Settings) -> dict[str, list[str]]:
     problems = []
     if not os.path.exists(settings["fuse"]):
         problems.append(
@@ -154,7 +160,7 @@ def look(settings):
     return {"problems": problems, "set_up": not_set_up(settings)}
 
 
-def verify(settings):
+def verify(settings: Settings) -> dict[str, list[str]]:
     found = look(settings)
     problems = found["problems"]
     if found["set_up"]:
@@ -172,7 +178,7 @@ def verify(settings):
     return found
 
 
-def wrong_version(settings):
+def wrong_version(settings: Settings) -> list[str]:
     """What of the version is not there."""
     init = settings["init"]
     if not os.path.isfile(init):
@@ -189,7 +195,7 @@ def wrong_version(settings):
     return []
 
 
-def wrong_links(settings):
+def wrong_links(settings: Settings) -> list[str]:
     """Why the links to the driver's libraries do not serve."""
     try:
         driver = driver_version()
@@ -199,11 +205,11 @@ def wrong_links(settings):
     return [f"the GPU driver's libraries are not linked for {driver}: {why}."] if why else []
 
 
-def last_of(said):
+def last_of(said: str) -> str:
     return " | ".join(line.strip() for line in said.strip().splitlines()[-LAST_LINES:])
 
 
-def link(settings):
+def link(settings: Settings) -> dict[str, Any]:
     """Link where needed; what was done."""
     driver = driver_version()
     why = why_link(settings, driver)
@@ -224,7 +230,7 @@ def link(settings):
     return {"changed": True, "driver": driver, "why": why}
 
 
-def note(settings, driver):
+def note(settings: Settings, driver: str) -> None:
     os.makedirs(os.path.dirname(settings["state"]), mode=0o755, exist_ok=True)
     beside = f"{settings['state']}.part"
     with open(beside, "w", encoding="utf-8") as stream:
@@ -235,7 +241,7 @@ def note(settings, driver):
     os.replace(beside, settings["state"])
 
 
-def main():
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("verb", choices=["look", "verify", "link"])
     parser.add_argument("settings", nargs="?", default="/etc/trueup/eessi.json")

@@ -19,6 +19,7 @@ import json
 import os
 import subprocess
 import sys
+from typing import Any, Callable
 
 PRECISIONS = ("fp64", "tf32", "bf16", "fp8")
 # Rows and columns of the sampled block.
@@ -103,7 +104,7 @@ def measure(given: argparse.Namespace) -> None:
     print(json.dumps(line), flush=True)
 
 
-def one_precision(torch: object, precision: str, n: int, repeats_wanted: int) -> dict[str, object]:
+def one_precision(torch: Any, precision: str, n: int, repeats_wanted: int) -> dict[str, object]:
     """Random matrices, which cost a GPU more power than zeros or ones; their seed is fixed."""
     torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
     generator = torch.Generator(device="cuda").manual_seed(20261121)
@@ -115,7 +116,7 @@ def one_precision(torch: object, precision: str, n: int, repeats_wanted: int) ->
         # The second factor is wanted by columns.
         a, b = a.to(torch.float8_e4m3fn), b.to(torch.float8_e4m3fn).t()
 
-        def product() -> object:
+        def product() -> Any:
             made = torch._scaled_mm(
                 a, b, scale_a=one, scale_b=one, out_dtype=torch.bfloat16, use_fast_accum=True
             )
@@ -124,7 +125,7 @@ def one_precision(torch: object, precision: str, n: int, repeats_wanted: int) ->
     else:
         out = torch.empty(n, n, device="cuda", dtype=stored)
 
-        def product() -> object:
+        def product() -> Any:
             return torch.matmul(a, b, out=out)
 
     for _ in range(3):
@@ -135,7 +136,7 @@ def one_precision(torch: object, precision: str, n: int, repeats_wanted: int) ->
     return {"precision": precision, "n": n, "calls": calls, "seconds": seconds, "error": error}
 
 
-def timed(torch: object, product: object, calls: int) -> float:
+def timed(torch: Any, product: Callable[[], Any], calls: int) -> float:
     begin = torch.cuda.Event(enable_timing=True)
     end = torch.cuda.Event(enable_timing=True)
     torch.cuda.synchronize()
@@ -144,10 +145,10 @@ def timed(torch: object, product: object, calls: int) -> float:
         product()
     end.record()
     end.synchronize()
-    return begin.elapsed_time(end) / 1e3
+    return float(begin.elapsed_time(end)) / 1e3
 
 
-def largest_error(torch: object, a: object, b: object, made: object, n: int) -> float:
+def largest_error(torch: Any, a: Any, b: Any, made: Any, n: int) -> float:
     """Of SAMPLE rows and columns over the whole product, which the CPU makes again in fp64."""
     step = n // SAMPLE
     places = torch.arange(SAMPLE, device="cuda") * step + (

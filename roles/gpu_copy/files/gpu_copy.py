@@ -21,6 +21,7 @@ import os
 import subprocess
 import sys
 import zlib
+from typing import Any
 
 MARK = "[trueup-gpu-copy 1]"
 WRONG_DATA = "Invalid value when checking the pattern"
@@ -179,7 +180,7 @@ def entry(test: str, gpus: list[int], seconds: list[float] | None) -> dict[str, 
     return {"test": test, "gpus": gpus, "bytes": BYTES, "copies": COPIES, "seconds": seconds}
 
 
-def timed(torch: object, gpu: int, target: object, source: object, repeats: int) -> list[float]:
+def timed(torch: Any, gpu: int, target: Any, source: Any, repeats: int) -> list[float]:
     """Seconds of each repeat of COPIES copies, by CUDA events on the stream that copies."""
     cuda = torch.cuda
     with cuda.device(gpu):

@@ -9,6 +9,8 @@ which benchmarks/gromacs/output.py reads. Where a program of GROMACS fails, its 
 are printed instead, and the exit status is its own (128 + the signal's number where one ended it).
 """
 
+from __future__ import annotations
+
 import argparse
 import hashlib
 import json
@@ -51,8 +53,8 @@ LINES_SHOWN = 60
 MOST_THREADS_TO_BUILD = 16
 
 
-def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--program", required=True, help="gmx or gmx_mpi, by name or path")
     parser.add_argument("--below", help="variable with the folder in which the program must be")
     parser.add_argument("--mpirun", default="mpirun")
@@ -78,12 +80,12 @@ def parse_arguments():
 class Failed(Exception):
     """A program of GROMACS failed; ``status`` is for our own exit."""
 
-    def __init__(self, status, message):
+    def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
         self.status = status
 
 
-def digest(path):
+def digest(path: str) -> str:
     total = hashlib.sha256()
     with open(path, "rb") as stream:
         for block in iter(lambda: stream.read(1 << 20), b""):
@@ -91,21 +93,21 @@ def digest(path):
     return total.hexdigest()
 
 
-def require(path, wanted):
+def require(path: str, wanted: str) -> None:
     """Refuse a file that has another sha256."""
     total = digest(path)
     if total != wanted:
         raise Failed(2, f"{path} has the sha256 {total}, not {wanted}")
 
 
-def require_below(program, variable):
+def require_below(program: str, variable: str) -> None:
     """Refuse a program that is not of the module that was loaded, but the node's own."""
     folder, found = os.environ.get(variable), shutil.which(program)
     if not folder or not found or not found.startswith(folder.rstrip("/") + "/"):
         raise Failed(2, f"{program} is {found}, not below {variable}, which is {folder}")
 
 
-def text_of(path):
+def text_of(path: str) -> str:
     try:
         with open(path, encoding="utf-8", errors="replace", newline="") as stream:
             return stream.read()
@@ -113,7 +115,7 @@ def text_of(path):
         return ""
 
 
-def run(argv, folder, name):
+def run(argv: list[str], folder: str, name: str) -> str:
     """Run one program; what it says goes to a file, since mdrun prints its result there too."""
     said = os.path.join(folder, f"{name}.out")
     with open(said, "wb") as stream:
@@ -137,7 +139,7 @@ def run(argv, folder, name):
     return text
 
 
-def mpi_of(arguments):
+def mpi_of(arguments: argparse.Namespace) -> str:
     """How this build makes its ranks: thread_mpi, none, or an MPI library."""
     program = arguments.program
     text = run([*arguments.inside, program, "--version"], arguments.folder, "version")
@@ -148,13 +150,13 @@ def mpi_of(arguments):
     return library if library in ("thread_mpi", "none") else "mpi"
 
 
-def build_water(arguments, mpi, folder):
+def build_water(arguments: argparse.Namespace, mpi: str, folder: str) -> str:
     """A .tpr of a box of water that is at rest at 300 K."""
 
-    def gmx(name, *words):
+    def gmx(name: str, *words: str) -> None:
         run([*arguments.inside, arguments.program, *words], folder, name)
 
-    def write(name, *parts):
+    def write(name: str, *parts: str) -> None:
         with open(os.path.join(folder, name), "w", encoding="ascii") as stream:
             stream.write("".join(parts))
 
@@ -176,7 +178,7 @@ def build_water(arguments, mpi, folder):
     return os.path.join(folder, "md.tpr")
 
 
-def mdrun_argv(arguments, mpi, tpr):
+def mdrun_argv(arguments: argparse.Namespace, mpi: str, tpr: str) -> list[str]:
     argv = [*arguments.inside, arguments.program, "mdrun", "-s", tpr, "-g", "md.log"]
     argv += ["-noconfout", "-cpt", "-1"]
     argv += ["-resetstep", str(arguments.reset_step)]
@@ -200,7 +202,7 @@ def mdrun_argv(arguments, mpi, tpr):
     return [arguments.mpirun, "--bind-to", "none", "-np", str(arguments.ranks), *argv]
 
 
-def measure(arguments):
+def measure(arguments: argparse.Namespace) -> str:
     folder = arguments.folder
     if arguments.below:
         require_below(arguments.program, arguments.below)
@@ -227,7 +229,7 @@ def measure(arguments):
     return log + PREFIX + json.dumps(result) + "\n"
 
 
-def main():
+def main() -> int:
     try:
         text = measure(parse_arguments())
     except Failed as error:

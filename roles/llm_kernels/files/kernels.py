@@ -7,20 +7,23 @@ Prints the names of those that are not as wanted, as JSON. `note` first keeps be
 what each was built from, and with which torch. A module that vLLM brings is not imported.
 """
 
+from __future__ import annotations
+
 import importlib.metadata
 import importlib.util
 import json
 import pathlib
 import sys
+from typing import Any
 
 
-def built_from(kernel):
+def built_from(kernel: dict[str, Any]) -> list[Any]:
     """What a kernel is made of, and by which it is made again."""
     versions = [importlib.metadata.version(name) for name in ("torch", kernel["distribution"])]
     return [kernel["commit"], kernel["environment"], kernel["build"], *versions]
 
 
-def is_there(module):
+def is_there(module: str) -> bool:
     """Whether a module's file is in this environment."""
     top, *rest = module.split(".")
     found = importlib.util.find_spec(top)
@@ -28,18 +31,18 @@ def is_there(module):
     return any(pathlib.Path(place, *rest).exists() for place in places)
 
 
-def is_as_wanted(kernel, note):
+def is_as_wanted(kernel: dict[str, Any], note: pathlib.Path) -> bool:
     try:
         if kernel["kind"] == "pip":
-            return importlib.metadata.version(kernel["package"]) == kernel["version"]
+            return bool(importlib.metadata.version(kernel["package"]) == kernel["version"])
         if kernel["kind"] == "git":
-            return json.loads(note.read_text(encoding="utf-8")) == built_from(kernel)
+            return bool(json.loads(note.read_text(encoding="utf-8")) == built_from(kernel))
         return is_there(kernel["module"])
     except (importlib.metadata.PackageNotFoundError, OSError, ValueError):
         return False
 
 
-def main():
+def main() -> None:
     verb, folder, kernels = sys.argv[1], pathlib.Path(sys.argv[2]), json.loads(sys.argv[3])
     notes = {kernel["name"]: folder / f"{kernel['name']}.built.json" for kernel in kernels}
     if verb == "note":

@@ -15,6 +15,8 @@ The first line that rank 0 prints says that it begins; the last is ``trueup-mega
 object, which benchmarks/megatron/output.py reads.
 """
 
+from __future__ import annotations
+
 import argparse
 import datetime as dt
 import json
@@ -25,6 +27,8 @@ import socket
 import sys
 import time
 import zlib
+from collections.abc import Sequence
+from typing import Any
 
 FIRST = "trueup gpt_driver begins"
 PREFIX = "trueup-megatron "
@@ -34,8 +38,8 @@ STRIDE = 7
 WORDS = 64  # tokens of the vocabulary that the data has
 
 
-def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--layers", type=int, default=2)
     parser.add_argument("--hidden-size", type=int, default=128)
     parser.add_argument("--attention-heads", type=int, default=4)
@@ -58,12 +62,12 @@ def parse_arguments():
     return parser.parse_args()
 
 
-def first_of(names, otherwise):
+def first_of(names: Sequence[str], otherwise: int) -> int:
     """The first of the variables that is set, as a number."""
     return int(next((os.environ[name] for name in names if name in os.environ), otherwise))
 
 
-def place():
+def place() -> tuple[int, int, int]:
     """(rank, world size, rank within the node), whoever started us."""
     # OMPI before SLURM: inside a Slurm job mpirun's processes have both, and Slurm's number is that
     # of mpirun itself.
@@ -73,7 +77,7 @@ def place():
     return rank, world, local
 
 
-def make_model(torch, arguments):
+def make_model(torch: Any, arguments: argparse.Namespace) -> Any:
     """A decoder like GPT-2's: layer norm first, learned positions, input and output tied."""
     from torch import nn
     from torch.nn import functional
@@ -82,13 +86,13 @@ def make_model(torch, arguments):
     size, heads = arguments.hidden_size, arguments.attention_heads
 
     class Layer(nn.Module):
-        def __init__(self):
+        def __init__(self) -> None:
             super().__init__()
             self.before, self.between = nn.LayerNorm(size), nn.LayerNorm(size)
             self.projections, self.output = nn.Linear(size, 3 * size), nn.Linear(size, size)
             self.up, self.down = nn.Linear(size, 4 * size), nn.Linear(4 * size, size)
 
-        def forward(self, x):
+        def forward(self, x: Any) -> Any:
             batch, length, _ = x.shape
             parts = self.projections(self.before(x)).view(batch, length, 3, heads, size // heads)
             query, key, value = parts.permute(2, 0, 3, 1, 4).unbind(0)
@@ -97,7 +101,7 @@ def make_model(torch, arguments):
             return x + self.down(functional.gelu(self.up(self.between(x))))
 
     class Gpt(nn.Module):
-        def __init__(self):
+        def __init__(self) -> None:
             super().__init__()
             self.tokens = nn.Embedding(arguments.vocabulary_size, size)
             self.positions = nn.Embedding(arguments.sequence_length, size)
@@ -107,7 +111,7 @@ def make_model(torch, arguments):
                 if weights.dim() > 1:
                     nn.init.normal_(weights, std=0.02)
 
-        def forward(self, tokens, labels):
+        def forward(self, tokens: Any, labels: Any) -> Any:
             where = torch.arange(tokens.shape[1], device=tokens.device)
             x = self.tokens(tokens) + self.positions(where)
             for layer in self.layers:
@@ -118,7 +122,7 @@ def make_model(torch, arguments):
     return Gpt()
 
 
-def samples(torch, arguments, generator):
+def samples(torch: Any, arguments: argparse.Namespace, generator: Any) -> tuple[Any, Any]:
     """One micro batch: token k is followed by k + STRIDE, but for a little noise."""
     count, length, words = (
         arguments.micro_batch,
@@ -136,11 +140,11 @@ def samples(torch, arguments, generator):
 class Plain:
     """Data parallel by one all-reduce of all gradients, and AdamW."""
 
-    def __init__(self, torch, model, arguments, world):
+    def __init__(self, torch: Any, model: Any, arguments: argparse.Namespace, world: int) -> None:
         self.torch, self.model, self.world = torch, model, world
         self.optimizer = torch.optim.AdamW(model.parameters(), lr=arguments.learning_rate)
 
-    def step(self, tokens, labels, scale):
+    def step(self, tokens: Any, labels: Any, scale: Any) -> tuple[Any, float]:
         """(loss, norm of the gradients) of this process after one iteration."""
         torch = self.torch
         self.optimizer.zero_grad(set_to_none=True)
@@ -164,7 +168,7 @@ class Plain:
 class Zero:
     """DeepSpeed's engine, by its own configuration."""
 
-    def __init__(self, model, arguments):
+    def __init__(self, model: Any, arguments: argparse.Namespace) -> None:
         import deepspeed
 
         self.version = deepspeed.__version__
@@ -183,7 +187,7 @@ class Zero:
             model=model, model_parameters=model.parameters(), config=configuration
         )[0]
 
-    def step(self, tokens, labels, scale):
+    def step(self, tokens: Any, labels: Any, scale: Any) -> tuple[Any, float]:
         with scale:
             loss = self.engine(tokens, labels)
         self.engine.backward(loss)
@@ -192,7 +196,16 @@ class Zero:
         return loss.detach(), math.nan if norm is None else float(norm)
 
 
-def line(arguments, iteration, consumed, seconds, batch, loss, norm, broken):
+def line(
+    arguments: argparse.Namespace,
+    iteration: int,
+    consumed: int,
+    seconds: float,
+    batch: int,
+    loss: float,
+    norm: float,
+    broken: bool,
+) -> str:
     """One iteration in Megatron-LM's layout, for people's eyes and tools that know it."""
     now = dt.datetime.now(dt.timezone.utc).strftime("%Y-%m-%d %H:%M:%S.%f")
     parts = [
@@ -210,7 +223,7 @@ def line(arguments, iteration, consumed, seconds, batch, loss, norm, broken):
     return "".join(parts)
 
 
-def find_gpu(torch, backend, local):
+def find_gpu(torch: Any, backend: str | None, local: int) -> Any:
     """This process's GPU, or None for the CPU; ends where the backend asked for cannot be had."""
     if backend == "gloo" or (backend is None and not torch.cuda.is_available()):
         return None
@@ -225,17 +238,20 @@ def find_gpu(torch, backend, local):
     return torch.device("cuda", local)
 
 
-def train(torch, arguments, rank, world, device):
-    """(step times, losses, the engine) of the whole run; every rank has the same."""
+def train(
+    torch: Any, arguments: argparse.Namespace, rank: int, world: int, device: Any
+) -> tuple[list[float], list[float], Plain | Zero, int]:
+    """(step times, losses, the engine, parameters) of the whole run; every rank has the same."""
     torch.manual_seed(arguments.seed)  # the same weights everywhere
     model = make_model(torch, arguments).to(device)
     count = sum(weights.numel() for weights in model.parameters())
-    engine = (
+    engine: Plain | Zero = (
         Zero(model, arguments) if arguments.deepspeed else Plain(torch, model, arguments, world)
     )
     generator = torch.Generator().manual_seed(arguments.seed + 1 + rank)
     batch = arguments.micro_batch * world
-    seconds, losses = [], []
+    seconds: list[float] = []
+    losses: list[float] = []
     for iteration in range(1, arguments.iterations + 1):
         tokens, labels = (part.to(device) for part in samples(torch, arguments, generator))
         if world > 1:
@@ -270,7 +286,7 @@ ASKED = (
 )
 
 
-def machine(torch, gpu, local):
+def machine(torch: Any, gpu: Any, local: int) -> dict[str, Any]:
     """What it runs on, for the result line."""
     return {
         "torch": torch.__version__,
@@ -282,7 +298,7 @@ def machine(torch, gpu, local):
     }
 
 
-def tell(measured):
+def tell(measured: dict[str, Any]) -> None:
     """The result line, with a checksum of the whole, since most of it stands nowhere else. JSON has
     no word for a loss that is not finite."""
     losses = [loss if math.isfinite(loss) else None for loss in measured["losses"]]
@@ -291,7 +307,7 @@ def tell(measured):
     print(PREFIX + json.dumps(measured), flush=True)
 
 
-def join(torch, arguments, world, backend):
+def join(torch: Any, arguments: argparse.Namespace, world: int, backend: str) -> bool:
     """Meet the other processes; whether there is anything to meet for."""
     if world == 1 and not arguments.deepspeed:
         return False
@@ -300,7 +316,7 @@ def join(torch, arguments, world, backend):
     return True
 
 
-def hosts_of(torch, world):
+def hosts_of(torch: Any, world: int) -> list[str]:
     """The host of each process."""
     hosts = [socket.gethostname()] * world
     if world > 1:
@@ -308,14 +324,14 @@ def hosts_of(torch, world):
     return hosts
 
 
-def environment(rank, world, local):
+def environment(rank: int, world: int, local: int) -> None:
     """What torch.distributed reads."""
     os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
     os.environ.setdefault("MASTER_PORT", "29500")
     os.environ.update(RANK=str(rank), WORLD_SIZE=str(world), LOCAL_RANK=str(local))
 
 
-def main():
+def main() -> None:
     arguments = parse_arguments()
     if arguments.hidden_size % arguments.attention_heads:
         sys.exit("gpt_driver: hidden-size is not a multiple of attention-heads")

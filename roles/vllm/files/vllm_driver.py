@@ -11,6 +11,8 @@ Exit status: the child's; where that is 0, 69 when the server was away at some t
 `trueup-vllm:`.
 """
 
+from __future__ import annotations
+
 import argparse
 import contextlib
 import hashlib
@@ -30,6 +32,8 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 PREFIX = "trueup-vllm "
 FORMAT = 1
@@ -53,8 +57,8 @@ OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 SAMPLE = re.compile(r"([A-Za-z_:][A-Za-z0-9_:]*)(?:\{.*\})?\s+(\S+)(?:\s+-?\d+)?$")
 
 
-def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--base-url", required=True, help="for example http://127.0.0.1:8000")
     parser.add_argument("--sample-seconds", type=float, default=2.0)
     parser.add_argument("command", nargs="+", help="vllm bench serve ..., after --")
@@ -65,7 +69,7 @@ class Away(Exception):
     """Nobody listens at the server's address."""
 
 
-def get(url):
+def get(url: str) -> str | None:
     """The text of an answer; None where there is none that can be used."""
     request = urllib.request.Request(url)  # noqa: S310 WHY: the module allows http and https only
     key = os.environ.get("OPENAI_API_KEY")
@@ -73,7 +77,8 @@ def get(url):
         request.add_header("Authorization", f"Bearer {key}")
     try:
         with OPENER.open(request, timeout=ANSWER_SECONDS) as answer:
-            return answer.read().decode("utf-8", "replace")
+            text: str = answer.read().decode("utf-8", "replace")
+            return text
     except urllib.error.URLError as error:
         if isinstance(error.reason, ConnectionRefusedError):
             raise Away from error
@@ -84,48 +89,47 @@ def get(url):
     return None
 
 
-def values(text):
+def values(text: str) -> dict[str, list[float]]:
     """Prometheus text as name to values, one a label set (an engine each)."""
-    found = {}
+    found: dict[str, list[float]] = {}
     for line in text.splitlines():
         sample = SAMPLE.match(line)
         with contextlib.suppress(ValueError):
-            value = float(sample.group(2)) if sample else math.nan
-            if math.isfinite(value):
+            if sample and math.isfinite(value := float(sample.group(2))):
                 found.setdefault(sample.group(1), []).append(value)
     return found
 
 
-def first(found, names):
+def first(found: Mapping[str, list[float]], names: Sequence[str]) -> list[float] | None:
     return next((found[name] for name in names if name in found), None)
 
 
 class Watch:
     """Reads the server's metrics until told to stop."""
 
-    def __init__(self, base_url, seconds):
+    def __init__(self, base_url: str, seconds: float) -> None:
         self._base_url = base_url.rstrip("/")
         self._seconds = seconds
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self.asked = self.refused = self.silent = 0
-        self.read = []
+        self.read: list[dict[str, list[float]]] = []
 
-    def __enter__(self):
+    def __enter__(self) -> Watch:  # noqa: PYI034 WHY: typing has Self since Python 3.11
         self._sample()
         self._thread.start()
         return self
 
-    def __exit__(self, *_exception):
+    def __exit__(self, *_exception: object) -> None:
         self._stop.set()
         self._thread.join(ANSWER_SECONDS + 1)
         self._sample()
 
-    def _run(self):
+    def _run(self) -> None:
         while not self._stop.wait(self._seconds):
             self._sample()
 
-    def _sample(self):
+    def _sample(self) -> None:
         self.asked += 1
         try:
             text = get(self._base_url + "/metrics")
@@ -137,9 +141,12 @@ class Watch:
         else:
             self.read.append(values(text))
 
-    def summary(self):
+    def summary(self) -> dict[str, Any]:
         """What was seen; null where the server does not say."""
-        busy, usage, waiting, running = 0, [], [], []
+        busy = 0
+        usage: list[tuple[float, float]] = []
+        waiting: list[float] = []
+        running: list[float] = []
         for found in self.read:
             queued, active = first(found, WAITING), first(found, RUNNING)
             cache = first(found, KV_USAGE)
@@ -168,22 +175,22 @@ class Watch:
             "prefix_cache_hits": self._counted(HITS),
         }
 
-    def _ends(self, names):
+    def _ends(self, names: Sequence[str]) -> tuple[float, float] | None:
         if len(self.read) < 2:
             return None
         before, after = first(self.read[0], names), first(self.read[-1], names)
         return None if before is None or after is None else (sum(before), sum(after))
 
-    def _counted(self, names):
+    def _counted(self, names: Sequence[str]) -> float | None:
         ends = self._ends(names)
         return None if ends is None or ends[1] < ends[0] else ends[1] - ends[0]
 
-    def _restarted(self):
+    def _restarted(self) -> bool:
         started, queries = self._ends(STARTED), self._ends(QUERIES)
         return bool((started and started[0] != started[1]) or (queries and queries[1] < queries[0]))
 
 
-def without_proxy(base_url):
+def without_proxy(base_url: str) -> dict[str, str]:
     """This environment, in which the server is reached without a proxy: vLLM's client heeds it."""
     host = urllib.parse.urlsplit(base_url).hostname
     before = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
@@ -191,7 +198,7 @@ def without_proxy(base_url):
     return {**os.environ, "no_proxy": exempt, "NO_PROXY": exempt}
 
 
-def run_child(command, folder, environment):
+def run_child(command: Sequence[str], folder: str, environment: Mapping[str, str]) -> int:
     """The child's exit status, or minus the signal that ended it."""
     argv = [*command, "--save-result", "--save-detailed"]
     argv += ["--result-dir", folder, "--result-filename", "result.json"]
@@ -199,7 +206,7 @@ def run_child(command, folder, environment):
         argv, stdin=subprocess.DEVNULL, env=environment
     )
 
-    def end(number, _frame):
+    def end(number: int, _frame: object) -> None:
         child.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(2)
@@ -210,7 +217,7 @@ def run_child(command, folder, environment):
     return child.wait()
 
 
-def read_result(folder):
+def read_result(folder: str) -> dict[str, Any] | None:
     """What the benchmark saved; None if it saved none."""
     try:
         with open(os.path.join(folder, "result.json"), encoding="utf-8") as stream:
@@ -220,12 +227,12 @@ def read_result(folder):
     return saved if isinstance(saved, dict) else None
 
 
-def summary_of(saved):
+def summary_of(saved: Mapping[str, Any]) -> dict[str, Any]:
     """A result without what it holds of single requests."""
     return {key: value for key, value in saved.items() if not isinstance(value, (list, dict))}
 
 
-def answers_of(saved):
+def answers_of(saved: Mapping[str, Any]) -> dict[str, int] | None:
     """Of the successful answers, how many held no token, and how many arrived in one piece: with
     less time between their tokens than any server takes. None where the result does not say."""
     try:
@@ -240,26 +247,28 @@ def answers_of(saved):
     return {"empty": max(empty, 0), "in_one_piece": pieces}
 
 
-def version(names):
+def version(names: Sequence[str]) -> str | None:
     for name in names:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             return importlib.metadata.version(name)
     return None
 
 
-def server_version(base_url):
+def server_version(base_url: str) -> str | None:
     with contextlib.suppress(Away, ValueError, TypeError, KeyError):
-        return str(json.loads(get(base_url.rstrip("/") + "/version"))["version"])
+        return str(json.loads(get(base_url.rstrip("/") + "/version") or "")["version"])
     return None
 
 
-def sealed(measured):
+def sealed(measured: Mapping[str, Any]) -> dict[str, Any]:
     """The object with a checksum of itself, so that damage to a stored copy is seen."""
     text = json.dumps(measured, sort_keys=True, separators=(",", ":"))
     return {**measured, "sha256": hashlib.sha256(text.encode()).hexdigest()}
 
 
-def complaint(base_url, seen, result):
+def complaint(
+    base_url: str, seen: Mapping[str, Any], result: Mapping[str, Any] | None
+) -> tuple[int, str]:
     """Exit status and sentence where a run that ended with status 0 measured nothing of use."""
     if seen["refused"]:
         return SERVER_AWAY, (
@@ -273,7 +282,7 @@ def complaint(base_url, seen, result):
     return 0, ""
 
 
-def main():
+def main() -> int:
     arguments = parse_arguments()
     started = time.monotonic()
     serving = server_version(arguments.base_url)
