@@ -293,6 +293,8 @@ ansible_facts:
               type: str
             version:
               description: As its mpirun says it, or null.
+            rebuilt:
+              description: The folder of the same HPC-X built with the image's PMIx, or empty.
               type: str
             environment:
               description: What must be set to use it; empty where it is on PATH.

@@ -35,7 +35,8 @@ OURS_ALONE = ("OMPI_MCA_orte_tmpdir_base", "OMPI_ALLOW_RUN_AS_ROOT")
 
 def there_is(family: str) -> dict[str, Any]:
     """The fact of a node of Azure's image: HPC-X is its MPI."""
-    made = Mpi(f"{HPCX}/ompi/bin/mpirun", "hpcx", "4.1.9", hpcx_environment(HPCX))
+    rebuilt = f"{HPCX}/hpcx-rebuild"
+    made = Mpi(f"{HPCX}/ompi/bin/mpirun", "hpcx", "4.1.9", hpcx_environment(HPCX), rebuilt)
     adapters = [f"mlx5_ib{number}" for number in range(8 if family.startswith("nd") else 0)]
     count = len(adapters)
     return node(family, mpi=fact(made, devices=adapters, has_gpu=True, rdma_expected=count))

@@ -92,6 +92,7 @@ def test_one_on_path_goes_first_and_needs_nothing(tmp_path: Path) -> None:
         "kind": "",
         "version": None,
         "environment": {},
+        "rebuilt": "",
     }
 
 
@@ -133,6 +134,51 @@ def test_the_kind_of_a_family() -> None:
     kinds = [mpi.preferred(rows, family) for family in ("hc", "local", "unknown")]
     assert kinds == ["hpcx", "", ""]
     assert mpi.preferred([], "hc") == ""
+
+
+def test_the_hpcx_of_slurms_pmix(tmp_path: Path) -> None:
+    home = image(tmp_path)
+    stock = next(one for one in found(tmp_path) if one.kind == "hpcx")
+    rebuilt = next(one for one in found(tmp_path) if one.kind == "hpcx-pmix")
+    assert stock.rebuilt == f"{home}/hpcx-rebuild"
+    # The same as if the user had named it.
+    assert stock.with_pmix == rebuilt
+    assert rebuilt.with_pmix == rebuilt
+    (home / "hpcx-rebuild" / "bin" / "mpirun").unlink()
+    alone = next(one for one in found(tmp_path) if one.kind == "hpcx")
+    assert (alone.rebuilt, alone.with_pmix) == ("", alone)
+
+
+@pytest.mark.parametrize(
+    ("launcher", "arguments", "pmix"),
+    [
+        ("slurm", ["--mpi=pmix"], True),
+        ("slurm", ["--mpi=pmix_v4"], True),
+        ("slurm", ["--exclusive", "--mpi", "pmix"], True),
+        ("slurm", ["--mpi=pmi2"], False),
+        ("slurm", [], False),
+        ("mpirun", [], False),
+    ],
+)
+def test_who_loads_the_hpcx_of_slurms_pmix(
+    launcher: str, arguments: list[str], pmix: bool, tmp_path: Path
+) -> None:
+    image(tmp_path)
+    stock = next(one for one in found(tmp_path) if one.kind == "hpcx")
+    given = {
+        "nodes": ["a", "b"],
+        "hosts": [],
+        "absent": [],
+        "launcher": launcher,
+        "launcher_path": None,
+        "launcher_arguments": arguments,
+        "job_directory": "/shared",
+        "job_options": [],
+        "queue_seconds": 60,
+    }
+    made = Launcher.asked(given, stock).mpi
+    assert made == (stock.with_pmix if pmix else stock)
+    assert ("OPAL_PREFIX" in made.environment) != pmix
 
 
 def test_a_path_of_another_layout_has_its_libraries(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 # Those that are found by their folders, the preferred first. hpcx-pmix is HPC-X's Open MPI built
 # again with the image's PMIx, which Slurm's --mpi=pmix wants.
 KINDS = ("hpcx", "hpcx-pmix", "openmpi", "intel", "mvapich")
+_PMIX = KINDS[1]
 # These know the options that mpirun has been given so far; the others, which MPICH's starter runs,
 # are taken only where the user names them.
 _OPEN_MPI, _HYDRA = KINDS[:3], KINDS[3:]
@@ -53,12 +54,14 @@ class Mpi:
         version: as its mpirun says it.
         environment: what must be set to run it and its programs; empty for one on PATH. PATH is not
             in it: programs are called by their paths, and a record's environment stays the same.
+        rebuilt: the folder of the same HPC-X built with the image's PMIx; empty where it is not.
     """
 
     path: str
     kind: str = ""
     version: str | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
+    rebuilt: str = ""
 
     @property
     def program(self) -> str:
@@ -69,6 +72,18 @@ class Mpi:
     def home(self) -> str:
         """The folder that a build against it is given as MPI_HOME."""
         return os.path.dirname(os.path.dirname(self.path))
+
+    @property
+    def with_pmix(self) -> Mpi:
+        """What ranks load that Slurm starts by --mpi=pmix: HPC-X's own Open MPI has a PMIx of its
+        own, and hpcx-pmix that of the image, which Slurm's plugin has too."""
+        if not self.rebuilt:
+            return self
+        libraries = self.environment["LD_LIBRARY_PATH"]
+        # Its prefix is compiled in.
+        kept = {name: self.environment[name] for name in self.environment if name != "OPAL_PREFIX"}
+        kept["LD_LIBRARY_PATH"] = libraries.replace(f"{self.home}/lib", f"{self.rebuilt}/lib", 1)
+        return Mpi(f"{self.rebuilt}/bin/mpirun", _PMIX, self.version, kept)
 
     @property
     def compiles(self) -> bool:
@@ -146,10 +161,10 @@ def find(
     opt = Path(root, "opt")
     homes = _hpcx_homes(opt, environ.get("HPCX_DIR"), (hpc_image or {}).get("HPCX"))
     beside = ":".join(f"{homes[0]}/{part}" for part in _HPCX_LIBRARIES) if homes else ""
-    found = [_made("hpcx", f"{home}/ompi", hpcx_environment(str(home))) for home in homes]
+    found = [_hpcx(home) for home in homes]
     # Its prefix is compiled in.
     found += [
-        _made("hpcx-pmix", f"{home}/hpcx-rebuild", _libraries(f"{home}/hpcx-rebuild/lib", beside))
+        _made(_PMIX, f"{home}/hpcx-rebuild", _libraries(f"{home}/hpcx-rebuild/lib", beside))
         for home in homes
     ]
     found += [
@@ -208,7 +223,7 @@ def choose(found: Sequence[Mpi], wanted: str = "", first: str = "") -> list[Mpi]
         return known
     home = Path(wanted).parent.parent
     if home.name == "ompi" and home.parent.name.startswith("hpcx"):  # HPC-X on a shared folder
-        return [_made("hpcx", str(home), hpcx_environment(str(home.parent)))]
+        return [_hpcx(home.parent)]
     return [Mpi(wanted, environment=_libraries(f"{home}/lib"))]
 
 
@@ -294,6 +309,13 @@ def _newest(homes: Iterable[Path]) -> list[Path]:
 
 def _libraries(*folders: str) -> dict[str, str]:
     return {"LD_LIBRARY_PATH": ":".join(filter(None, folders))}
+
+
+def _hpcx(home: Path) -> Mpi:
+    """HPC-X's own Open MPI."""
+    rebuilt = f"{home}/hpcx-rebuild"
+    made = _made("hpcx", f"{home}/ompi", hpcx_environment(str(home)))
+    return replace(made, rebuilt=rebuilt) if _runs(f"{rebuilt}/bin/mpirun") else made
 
 
 def _made(kind: str, home: str, environment: Mapping[str, str]) -> Mpi:

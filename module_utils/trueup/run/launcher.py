@@ -154,14 +154,17 @@ class Launcher:
             BadInput: it cannot be.
         """
         # Another mpirun has libraries of its own; Slurm's commands are none.
-        other = given["launcher"] != "slurm" and given["launcher_path"]
+        by_slurm, arguments = given["launcher"] == "slurm", tuple(given["launcher_arguments"])
+        other = not by_slurm and given["launcher_path"]
+        if mpi and by_slurm and "--mpi=pmix" in "=".join(arguments):
+            mpi = mpi.with_pmix
         made = cls(
             kind=given["launcher"],
             nodes=tuple(given["nodes"]),
             hosts=tuple(given["hosts"]),
             absent=tuple(given["absent"]),
             path=given["launcher_path"] or "",
-            arguments=tuple(given["launcher_arguments"]),
+            arguments=arguments,
             directory=given["job_directory"] or "",
             options=tuple(given["job_options"]),
             queue_seconds=given["queue_seconds"],
