@@ -27,6 +27,12 @@ options:
     type: list
     elements: path
     default: []
+  mentions:
+    description: >-
+      Programs, each with a text to look for in what it says of itself (C(--help)), such as an
+      option that not every build has.
+    type: dict
+    default: {}
   folders:
     description: Paths of folders, which need not be there yet.
     type: list
@@ -73,6 +79,10 @@ files:
   description: Whether each file is there.
   returned: always
   type: dict
+mentions:
+  description: Whether each program is there and mentions its text.
+  returned: always
+  type: dict
 folders:
   description: Of each folder as it was given, whether it is there (C(there)) and is a link
     (C(link)), and of the nearest one above that is there, or itself, C(path) and C(free_bytes).
@@ -109,6 +119,7 @@ def argument_spec() -> Dict[str, Dict[str, Any]]:
         "programs": {"type": "list", "elements": "str", "default": []},
         "module": {"type": "dict", "default": {}},
         "files": {"type": "list", "elements": "path", "default": []},
+        "mentions": {"type": "dict", "default": {}},
         "folders": {"type": "list", "elements": "str", "default": []},
         "python": {"type": "str", "default": ""},
         "pythons": {"type": "list", "elements": "str", "default": []},
@@ -129,6 +140,7 @@ def main() -> None:
             for name in given["programs"]
         },
         files={name: os.path.exists(name) for name in given["files"]},
+        mentions={name: mentions(module, name, text) for name, text in given["mentions"].items()},
         folders={name: space(name) for name in given["folders"]},
         python=asked(module, given["python"], given["imports"]) if given["python"] else None,
         pythons=[one for one in more if one is not None],
@@ -142,6 +154,16 @@ def found(module: Any, name: str) -> Optional[str]:
         return path if os.path.isfile(path) and os.access(path, os.X_OK) else None
     path = module.get_bin_path(name)
     return str(path) if path else None
+
+
+def mentions(module: Any, name: str, text: str) -> bool:
+    """Whether a program says the text of itself; its exit status is not asked for (perftest's is
+    1)."""
+    path = found(module, name)
+    if path is None:
+        return False
+    answer = tools.ask(module, [path, "--help"])
+    return text in answer.output or text in answer.complaint
 
 
 def space(name: str) -> Dict[str, Any]:

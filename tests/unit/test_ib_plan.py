@@ -8,7 +8,7 @@ import pytest
 from role_plans import asked as asked_of
 from role_plans import node
 from trueup.benchmarks.ib.case import OPTIONS
-from trueup.benchmarks.ib.plan import plan, programs
+from trueup.benchmarks.ib.plan import asks, plan, programs
 from trueup.errors import BadInput
 from trueup.options import MODULE, module_spec, refusals
 from trueup.plan import Asked
@@ -41,7 +41,11 @@ def asked(
         hosts=["a", "b", "c"],
         hostvars={"b": {"ansible_host": "10.0.0.5"}},
         variables=variables,
-        found={"programs": {f"{given['folder']}/ib_write_bw": path}, **found},
+        found={
+            "programs": {f"{given['folder']}/ib_write_bw": path},
+            "mentions": {f"{given['folder']}/ib_write_bw": True},
+            **found,
+        },
     )
 
 
@@ -200,8 +204,6 @@ ADAPTERS = [{"device": f"mlx5_ib{number}", "kind": "infiniband"} for number in r
             {"folder": "/opt/perftest/bin"},
             {f"mlx5_ib{number}": number for number in range(8)},
         ),
-        # The distribution's has no CUDA.
-        ("ndv4", {}, {}),
         ("ndv4", {"folder": "/opt/perftest/bin", "gpus": {"mlx5_ib2": 5}}, {"mlx5_ib2": 5}),
         ("ndv4", {"folder": "/opt/perftest/bin", "gpu_cases": []}, {}),
         ("hbv3", {"folder": "/opt/perftest/bin"}, {}),
@@ -212,6 +214,80 @@ def test_an_adapter_has_the_gpu_beside_it(
     family: str, options: dict[str, Any], gpus: dict[str, int]
 ) -> None:
     program = f"{options.get('folder', '/usr/bin')}/ib_write_bw"
-    found = {"programs": {program: program}, "devices": ADAPTERS}
+    found = {"programs": {program: program}, "devices": ADAPTERS, "mentions": {program: True}}
     cases = plan(asked_of("ib", node(family), found, **options)).cases or []
     assert {case["device"]: case["gpu"] for case in cases if case.get("gpu") is not None} == gpus
+
+
+BUILT = "/opt/trueup/perftest/bin/ib_write_bw"
+
+
+def of_nd(family: str = "ndv4", /, **given: Any) -> Any:
+    """The plan of a node whose perftest has no CUDA."""
+    on = node(family, given.pop("system", "ubuntu-24.04"), **given.pop("node", {}))
+    own = f"{given.get('folder', '/usr/bin')}/ib_write_bw"
+    found = {"programs": {own: own}, "mentions": {own: False, BUILT: False}}
+    found.update({"outdated": ["perftest"], **given.pop("found", {})})
+    return plan(asked_of("ib", on, found, **given))
+
+
+@pytest.mark.parametrize("system", ["ubuntu-24.04", "almalinux-9"])
+def test_perftest_with_cuda_is_built_where_the_node_has_none(system: str) -> None:
+    made = of_nd(system=system)
+    (build,) = made.values["build"]
+    assert build["commit"] == "8a1d3d7234add23fe006b2ff51d650ff022077a8"
+    assert build["commands"][0] == ["ls", "/usr/local/cuda/include/cuda.h"]
+    assert build["commands"][2][-1] == "CUDA_H_PATH=/usr/local/cuda/include/cuda.h"
+    assert build["files"][0] == "bin/ib_write_bw"
+    # It is not skipped before it was tried.
+    assert made.skipped == []
+    wanted = asked_of("ib", node("ndv4"), {})
+    assert programs(wanted)["mentions"] == dict.fromkeys(
+        ("/usr/bin/ib_write_bw", BUILT), "--use_cuda"
+    )
+    assert asks(wanted)["nccl_facts"]["builds"] == [build]
+
+
+def test_what_was_built_measures_from_gpu_memory_and_the_nodes_own_from_the_hosts() -> None:
+    found = {"outdated": [], "mentions": {BUILT: True}, "devices": ADAPTERS}
+    made = of_nd(found=found)
+    assert (made.values["build"], made.skipped) == ([], [])
+    folders = {case["folder"]: [] for case in made.cases or []}
+    for case in made.cases or []:
+        folders[case["folder"]].append(case.get("gpu"))
+    assert folders == {"/usr/bin": [None] * 24, "/opt/trueup/perftest/bin": [*range(8)]}
+
+
+def test_an_image_that_has_cuda_in_its_perftest_keeps_it() -> None:
+    found = {"mentions": {"/usr/bin/ib_write_bw": True}, "devices": ADAPTERS}
+    made = of_nd(found=found)
+    assert (made.values["build"], made.skipped) == ([], [])
+    assert {case["folder"] for case in made.cases or []} == {"/usr/bin"}
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        # A folder of one's own is left as it is, and its GPU cases do not fail.
+        ({"folder": "/opt/own"}, "/opt/own/ib_write_bw has no CUDA"),
+        ({"folder": "/opt/own", "gpus": {"mlx5_ib0": 0}}, "/opt/own/ib_write_bw has no CUDA"),
+        ({"perftest_cuda": "leave"}, "has no CUDA, and ib_perftest_cuda is leave"),
+        ({"node": {"privilege": None}}, "has no CUDA, and building one needs root"),
+        ({"node": {"package_manager": None}}, "has no CUDA, and building one needs root"),
+        ({"found": {"devices": ADAPTERS}}, "has no CUDA, and building one did not work"),
+    ],
+)
+def test_without_cuda_gpu_memory_is_skipped_by_name(given: dict[str, Any], why: str) -> None:
+    found = {"devices": ADAPTERS, **given.pop("found", {})}
+    made = of_nd(found=found, **given)
+    assert [one.what for one in made.skipped] == ["ib from GPU memory"]
+    assert why in made.skipped[0].why
+    assert {case.get("gpu") for case in made.cases or []} == {None}
+    assert len(made.cases or []) == 24
+
+
+@pytest.mark.parametrize("family", ["hbv3", "nc_a100_v4"])
+def test_nothing_is_built_where_no_adapter_has_a_gpu(family: str) -> None:
+    assert of_nd(family).values["build"] == []
+    wanted = asked_of("ib", node(family), {})
+    assert (asks(wanted), "mentions" in programs(wanted)) == ({}, False)

@@ -48,6 +48,16 @@ def test_programs_files_and_a_python(capsys: pytest.CaptureFixture[str], tmp_pat
     assert [one["path"] for one in more] == [sys.executable]
 
 
+def test_what_a_program_mentions(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    said = {"out": "echo ' --use_cuda=<id>'", "err": "echo --use_cuda >&2; exit 1", "no": "echo x"}
+    for name, line in said.items():
+        (tmp_path / name).write_text(f'#!/bin/sh\n[ "$1" = --help ] && {line}\n')
+        (tmp_path / name).chmod(0o755)
+    asked = {str(tmp_path / name): "--use_cuda" for name in (*said, "absent")}
+    found = facts(capsys, mentions=asked)["mentions"]
+    assert [found[path] for path in asked] == [True, True, False, False]
+
+
 def test_folders_and_the_space_where_they_would_be(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -61,10 +61,49 @@ OPTIONS = (
     RoleOption(
         "gpus",
         "GPUDirect RDMA: device to the number of the GPU on the same PCI switch, such as"
-        " {mlx5_ib0: 0}; empty: with a perftest in ib_folder of your own and a size in"
-        " catalog/topologies.yml each adapter's, else host memory only.",
+        " {mlx5_ib0: 0}; empty: each adapter's by catalog/topologies.yml, where that has one.",
         {},
-        why="perftest must be built with CUDA; that of the distributions is not.",
+        why="Without a perftest that has CUDA host memory only is measured, and reported so.",
+    ),
+    RoleOption(
+        "perftest_cuda",
+        "Where the node's perftest has no CUDA, as that of distributions and of Azure's images, and"
+        " an adapter has a GPU: build it in /opt/trueup/perftest, or leave it.",
+        "build",
+        choices=("build", "leave"),
+    ),
+    RoleOption(
+        "perftest_repository",
+        "Where it is built from.",
+        "https://github.com/linux-rdma/perftest.git",
+    ),
+    RoleOption(
+        "perftest_commit",
+        "Its commit, all 40 digits.",
+        "8a1d3d7234add23fe006b2ff51d650ff022077a8",
+        why="Tag 25.10.0-0.128 (2025-11-17), of DOCA's branch 25.10. It loads CUDA's library when"
+        " it runs.",
+    ),
+    RoleOption(
+        "perftest_packages",
+        "The distribution's packages that it is built with, by package manager; any version does.",
+        {
+            "apt": [
+                *("git", "make", "gcc", "autoconf", "automake", "libtool", "libibverbs-dev"),
+                *("librdmacm-dev", "libibumad-dev", "libpci-dev"),
+            ],
+            "dnf": [
+                *("git", "make", "gcc", "autoconf", "automake", "libtool", "rdma-core-devel"),
+                "pciutils-devel",
+            ],
+        },
+    ),
+    RoleOption(
+        "cuda_home",
+        "CUDA's folder, with include/cuda.h.",
+        "/usr/local/cuda",
+        type="path",
+        why="NVIDIA's packages link it to the newest.",
     ),
     ModuleOption(
         "gpu",
@@ -145,7 +184,7 @@ OPTIONS = (
     ),
     Option(
         "folder",
-        "Folder of perftest's programs. One of your own (CUDA) is not installed by the role.",
+        "Folder of perftest's programs. One of your own is not installed by the role.",
         "/usr/bin",
         type="path",
     ),

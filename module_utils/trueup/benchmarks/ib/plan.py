@@ -17,11 +17,23 @@ from .case import OPTIONS, PROGRAMS, require_one_size
 from .pairs import round_pair
 
 _PACKAGED = "/usr/bin"
+_BUILT = "/opt/trueup/perftest"
+_SOURCE = "/opt/trueup/src/perftest"
+_CUDA = "--use_cuda"
+_MOST_JOBS = 16
 
 
 def programs(asked: Asked) -> Dict[str, Any]:
     """What preflight asks the node for, as arguments of program_facts."""
-    return {"programs": [_perftest(asked)]}
+    wanted: Dict[str, Any] = {"programs": [_perftest(asked)]}
+    if _gpus(asked):
+        wanted["mentions"] = dict.fromkeys((_perftest(asked), _perftest(asked, _folder())), _CUDA)
+    return wanted
+
+
+def asks(asked: Asked) -> Dict[str, Any]:
+    """What else: whether a perftest of ours is of the commit."""
+    return {"nccl_facts": {"builds": [_build(asked)]}} if _gpus(asked) else {}
 
 
 def plan(asked: Asked) -> Plan:
@@ -43,16 +55,98 @@ def plan(asked: Asked) -> Plan:
     there = asked.found["programs"][_perftest(asked)] is not None
     lacking = _lacking(asked, can=there or (packaged and asked.node["privilege"] is not None))
     devices = _devices(asked)
+    build = [_build(asked)] if _is_built(asked) else []
+    skipped = [Skipped("ib", lacking)] if lacking else []
+    # Once devices are known, what could be built has been.
+    late = "devices" in asked.found or not build
+    if not lacking and late and _is_without_cuda(asked):
+        skipped = [Skipped(_FROM_GPUS, _why_without(asked))]
     return Plan(
-        values={"install": packaged and not there, **_pairwise(asked, devices or [])},
-        skipped=[Skipped("ib", lacking)] if lacking else [],
+        values={
+            "install": packaged and not there,
+            "build": build,
+            **_pairwise(asked, devices or []),
+        },
+        skipped=skipped,
         refused=_refused(asked, devices),
         cases=_cases(asked, devices or []),
     )
 
 
-def _perftest(asked: Asked) -> str:
-    return f"{asked.options['folder']}/{PROGRAMS['write_bw']}"
+_FROM_GPUS = "ib from GPU memory"
+
+
+def _folder() -> str:
+    return f"{_BUILT}/bin"
+
+
+def _perftest(asked: Asked, folder: str = "") -> str:
+    return f"{folder or asked.options['folder']}/{PROGRAMS['write_bw']}"
+
+
+def _build(asked: Asked) -> Dict[str, Any]:
+    """perftest with CUDA, as nccl_facts and playbooks/tasks/build.yml take it."""
+    options = asked.options
+    header = f"{options['cuda_home']}/include/cuda.h"
+    make = ["make", f"--jobs={min(asked.node.get('cores') or 1, _MOST_JOBS)}"]
+    return {
+        "name": "perftest",
+        "repository": options["perftest_repository"],
+        "commit": options["perftest_commit"],
+        "source": _SOURCE,
+        "made": _BUILT,
+        "files": [f"bin/{program}" for program in PROGRAMS.values()],
+        "commands": [
+            # configure goes on without it, and makes a perftest without CUDA.
+            ["ls", header],
+            ["./autogen.sh"],
+            ["./configure", f"--prefix={_BUILT}", f"CUDA_H_PATH={header}"],
+            make,
+            ["make", "install"],
+        ],
+    }
+
+
+def _cuda_folder(asked: Asked) -> str:
+    """The folder of a perftest that has CUDA: the node's own, else the one built here; empty where
+    neither has."""
+    mentioned = asked.found.get("mentions", {})
+    for folder in (asked.options["folder"], _folder()):
+        if mentioned.get(_perftest(asked, folder)):
+            return str(folder)
+    return ""
+
+
+def _is_without_cuda(asked: Asked) -> bool:
+    """Whether adapters would be measured from GPU memory, and no perftest can."""
+    return bool(_gpus(asked) and asked.options["gpu_cases"]) and not _cuda_folder(asked)
+
+
+def _is_built(asked: Asked) -> bool:
+    """Whether a perftest with CUDA is to be built: where none has it, or ours is outdated."""
+    options, node = asked.options, asked.node
+    wanted = bool(_gpus(asked) and options["gpu_cases"]) and options["perftest_cuda"] == "build"
+    can = node.get("privilege") is not None
+    can = can and node.get("package_manager") in options["perftest_packages"]
+    old = "perftest" in asked.found.get("outdated", [])
+    return (
+        wanted
+        and can
+        and old
+        and options["folder"] == _PACKAGED
+        and _cuda_folder(asked) != _PACKAGED
+    )
+
+
+def _why_without(asked: Asked) -> str:
+    own = _perftest(asked)
+    why = {
+        "": asked.options["folder"] != _PACKAGED,
+        ", and ib_perftest_cuda is leave": asked.options["perftest_cuda"] == "leave",
+        ", and building one did not work": _is_built(asked),
+        ", and building one needs root or sudo without a password, and apt or dnf": True,
+    }
+    return f"{own} has no CUDA{next(text for text, holds in why.items() if holds)}"
 
 
 def _lacking(asked: Asked, *, can: bool) -> str:
@@ -102,22 +196,24 @@ def _case(asked: Asked, case: Mapping[str, Any], device: str, **more: Any) -> Di
 
 
 def _gpus(asked: Asked) -> Mapping[str, int]:
-    """The GPU of each adapter: those of ib_gpus, or with a perftest of the user's own, which the
-    distribution's without CUDA is not, those beside them by the layout of the node's size."""
-    options, attached = asked.options, len(asked.node.get("gpus") or [])
-    given: Mapping[str, int] = options["gpus"]
-    if given or not attached or options["folder"] == _PACKAGED:
+    """The GPU of each adapter: those of ib_gpus, or those beside them by the layout of the node's
+    size."""
+    given: Mapping[str, int] = asked.options["gpus"]
+    attached = len(asked.node.get("gpus") or [])
+    if given or not attached:
         return given
     places = gpu_places(asked.node.get("vm_size"), attached, asked.catalog("topologies.yml"))
     return {place.adapter: place.number for place in places if place.adapter}
 
 
 def _cases(asked: Asked, devices: Sequence[str]) -> List[Dict[str, Any]]:
-    """Every device from host memory, then those that have a GPU from GPU memory."""
-    options, gpus = asked.options, _gpus(asked)
+    """Every device from host memory, then those that have a GPU from GPU memory, where a perftest
+    can."""
+    options, folder = asked.options, _cuda_folder(asked)
+    gpus = _gpus(asked) if folder else {}
     of_host = [_case(asked, case, device) for device in devices for case in options["cases"]]
     return of_host + [
-        _case(asked, case, device, gpu=gpus[device])
+        _case(asked, case, device, gpu=gpus[device], folder=folder)
         for device in devices
         if device in gpus
         for case in options["gpu_cases"]
@@ -136,12 +232,14 @@ def _pairwise(asked: Asked, devices: Sequence[str]) -> Dict[str, Any]:
     nodes: Optional[Mapping[str, str]] = asked.found.get("nodes")
     if nodes is None:
         return own
-    memory = {}
+    memory: Dict[str, Any] = {}
     if options["pairwise_gpu_memory"] and device:
         gpus = _gpus(asked)
         if device not in gpus:
             raise BadInput(f"ib_pairwise_gpu_memory: ib_gpus has no GPU for {device}")
-        memory = {"gpu": gpus[device]}
+        if not _cuda_folder(asked):
+            raise BadInput(f"ib_pairwise_gpu_memory: {_why_without(asked)}")
+        memory = {"gpu": gpus[device], "folder": _cuda_folder(asked)}
     cases = [_case(asked, case, device, **memory) for case in options["pairwise_cases"]]
     seconds = _server_seconds(asked, len(nodes))
     names = list(nodes)
