@@ -34,11 +34,22 @@ record: {description: "The record of the case (more in the notes)", type: dict, 
 """
 
 import os
+from typing import Any, Dict, Mapping
 
 from ansible.module_utils.trueup.benchmarks.gpu_copy import case as gpu_copy
 from ansible.module_utils.trueup.benchmarks.gpu_copy.output import parse_gpu_copy
+from ansible.module_utils.trueup.node import mpi
 from ansible.module_utils.trueup.node.topology import read_topology
 from ansible.module_utils.trueup.run.bench import Bench, run_module
+from ansible.module_utils.trueup.run.launcher import joined
+
+
+def _of_mpi(given: Dict[str, Any]) -> Mapping[str, str]:
+    """An nvbandwidth that is not ours may be built with the node's MPI, as that of Azure's images
+    for GB200 is, and does not start without its libraries."""
+    ours = str(given["program"] or "").startswith(given["prefix"])
+    found = mpi.of(given["node"]) if given["tool"] == "nvbandwidth" and not ours else None
+    return found.environment if found else {}
 
 
 def measure(bench: Bench) -> None:
@@ -60,7 +71,7 @@ def measure(bench: Bench) -> None:
             *(given["python"], os.path.join(given["prefix"], "gpu_copy.py"), "--tool", tool),
             *(*program, "--samples", str(given["samples"]), "--peers", peers, *placed),
         ],
-        environment=gpu_copy.ENVIRONMENT,
+        environment=joined(_of_mpi(given), gpu_copy.ENVIRONMENT),
         parameters={
             "tool": tool,
             "samples": given["samples"],

@@ -44,6 +44,27 @@ def _run_module(runner: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     )
 
 
+@pytest.mark.parametrize(
+    ("program", "tool", "given"),
+    [
+        ("/opt/nvidia/nvbandwidth/nvbandwidth", "nvbandwidth", True),
+        # The role's own is built without MPI.
+        ("/opt/gpu_copy/nvbandwidth-1/build/nvbandwidth", "nvbandwidth", False),
+        ("/usr/local/bin/bandwidthTest", "bandwidthTest", False),
+    ],
+)
+def test_an_nvbandwidth_of_others_has_the_libraries_of_the_nodes_mpi(
+    run_module: Any, program: str, tool: str, given: bool
+) -> None:
+    libraries = {"OPAL_PREFIX": "/opt/hpcx-v2/ompi", "LD_LIBRARY_PATH": "/opt/hpcx-v2/ompi/lib"}
+    mpi = {"path": "/opt/hpcx-v2/ompi/bin/mpirun", "kind": "hpcx", "environment": libraries}
+    made = run_module(
+        FakeRun(), check=True, program=program, tool=tool, node={"gpus": GPUS, "mpi": mpi}
+    )
+    expected = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", **(libraries if given else {})}
+    assert made["environment"] == expected
+
+
 def test_a_good_run_gives_a_record(run_module: Any) -> None:
     run = FakeRun(stdout=SECTIONS)
     result = run_module(run)

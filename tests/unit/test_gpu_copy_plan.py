@@ -18,9 +18,22 @@ SEARCH = DEFAULTS["search"]
 TORCH = {"path": "/usr/bin/python3.12", "version": [3, 12, 3], "missing": []}
 PYTHON = {**TORCH, "missing": ["torch"]}
 NOTHING = (
-    "neither nvbandwidth nor bandwidthTest is in PATH or gpu_copy_search, and python3 has no torch"
+    "neither nvbandwidth nor bandwidthTest is in PATH or gpu_copy_search, python3 has no torch"
 )
-NDV4 = {"vm_size": "Standard_ND96asr_v4", "gpus": [{"pci": f"000{n}:0"} for n in range(8)]}
+PLACES = "(gpu_copy_search, gpu_copy_python)"
+BUILD = "to build nvbandwidth with"
+COMMIT = DEFAULTS["source_commit"]
+SOURCE = f"{DEFAULTS['prefix']}/nvbandwidth-{COMMIT[:12]}"
+OWN = f"{SOURCE}/build/nvbandwidth"
+COMPILERS = ("git", "cmake", "make", "g++")
+NVCC = "/usr/local/cuda/bin/nvcc"
+BOOST = "/usr/include/boost/program_options.hpp"
+A100 = {"catalog": {"gpu_model": "A100-SXM4-40GB"}, "cores": 96, "package_manager": "apt"}
+NDV4 = {
+    "vm_size": "Standard_ND96asr_v4",
+    "gpus": [{"pci": f"000{n}:0"} for n in range(8)],
+    "catalog": None,
+}
 
 
 def asked(*there: str, python: Any = PYTHON, node: Any = NDV4, **options: Any) -> Asked:
@@ -29,20 +42,31 @@ def asked(*there: str, python: Any = PYTHON, node: Any = NDV4, **options: Any) -
         node=node,
         catalog=lambda name: yaml.safe_load((CATALOG / name).read_text()),
     )
-    places = programs(given)["programs"]
+    question = programs(given)
+    places = question["programs"]
+    files = {name: name in there for name in question["files"]}
     paths = {place: place if place in there else None for place in places}
     return Asked(
         options=given.options,
         node=node,
-        found={"programs": paths, "python": python},
+        found={"programs": paths, "files": files, "python": python},
         catalog=given.catalog,
     )
 
 
 def test_the_node_is_asked_in_path_and_in_each_folder() -> None:
     names = ("nvbandwidth", "bandwidthTest")
-    wanted = [place for name in names for place in (name, *(f"{one}/{name}" for one in SEARCH))]
-    assert programs(asked()) == {"programs": wanted, "python": "python3", "imports": ["torch"]}
+    own = {"nvbandwidth": [OWN], "bandwidthTest": []}
+    wanted = [
+        place
+        for name in names
+        for place in (name, *own[name], *(f"{one}/{name}" for one in SEARCH))
+    ]
+    question = {"python": "python3", "imports": ["torch"]}
+    compilers = [*COMPILERS, "nvcc", NVCC]
+    whole = {"programs": [*wanted, *compilers], "files": [BOOST], **question}
+    assert programs(asked()) == whole
+    assert programs(asked(source_repository="")) == {**whole, "programs": wanted, "files": []}
     assert programs(asked(tool="pytorch"))["programs"] == []
 
 
@@ -85,7 +109,12 @@ def test_the_first_tool_that_is_there_measures(
         ),
         (
             asked(),
-            NOTHING,
+            f"{NOTHING}; there is no git, cmake, make, g++, nvcc, Boost's headers {BUILD}",
+        ),
+        (asked(source_repository=""), NOTHING),
+        (
+            asked(*COMPILERS, "nvcc", tool="nvbandwidth"),
+            f"there is no nvbandwidth {PLACES}; there is no Boost's headers {BUILD}",
         ),
         (
             asked("nvbandwidth", tool="bandwidthTest"),
@@ -96,6 +125,54 @@ def test_the_first_tool_that_is_there_measures(
 )
 def test_what_a_node_cannot_have_is_skipped(wanted: Asked, why: str) -> None:
     assert [one.why for one in plan(wanted).skipped] == [why]
+
+
+@pytest.mark.parametrize(
+    ("there", "privilege", "packages"),
+    [
+        ((*COMPILERS, NVCC, BOOST), None, []),
+        ((*COMPILERS, NVCC, BOOST), "root", []),
+        ((*COMPILERS, NVCC), "sudo", ["libboost-program-options-dev"]),
+    ],
+)
+def test_nvbandwidth_is_built_where_there_is_no_tool(
+    there: tuple[str, ...], privilege: str | None, packages: list[str]
+) -> None:
+    made = plan(asked(*there, node={**NDV4, **A100, "privilege": privilege}))
+    assert made.skipped == []
+    assert made.values["build"] == {
+        "repository": "https://github.com/NVIDIA/nvbandwidth.git",
+        "commit": COMMIT,
+        "source": SOURCE,
+        "packages": packages,
+        "commands": [
+            [
+                *("cmake", "-S", ".", "-B", "build", f"-DCMAKE_CUDA_COMPILER={NVCC}"),
+                "-DCMAKE_CUDA_ARCHITECTURES=80",
+            ],
+            ["cmake", "--build", "build", "--parallel", "16"],
+        ],
+    }
+    (case,) = made.cases or []
+    assert (case["tool"], case["program"]) == ("nvbandwidth", OWN)
+
+
+def test_what_is_there_is_not_built() -> None:
+    for there, python in (((OWN,), PYTHON), (("bandwidthTest",), PYTHON), ((), TORCH)):
+        made = plan(asked(*there, *COMPILERS, NVCC, BOOST, python=python))
+        assert made.values["build"] == {}
+    # A machine without GPUs builds nothing, and a GPU of no known size is left to nvbandwidth.
+    assert plan(asked(*COMPILERS, NVCC, BOOST, node={})).values["build"] == {}
+    (configure, _) = plan(asked(*COMPILERS, NVCC, BOOST)).values["build"]["commands"]
+    assert configure[-1] == f"-DCMAKE_CUDA_COMPILER={NVCC}"
+
+
+@pytest.mark.parametrize(
+    "commit", ["v0.8", "66746A3BEF61C8C2E12AB34955310DA70B9E38CB", COMMIT[:12]]
+)
+def test_a_source_that_may_move_is_refused(commit: str) -> None:
+    (refused,) = plan(asked("nvbandwidth", source_commit=commit)).refused
+    assert refused.startswith("gpu_copy_source_commit: give the whole commit")
 
 
 def test_masks_are_one_for_each_gpu() -> None:

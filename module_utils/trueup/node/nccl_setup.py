@@ -37,6 +37,11 @@ _MOST_JOBS = 16
 _SITE = "Set by this site (nccl_variables)."
 
 
+def gpu_generation(node: Mapping[str, Any]) -> Optional[int]:
+    """That of the size's GPUs as compilers take it, 80 for an A100; None where it is not known."""
+    return _GENERATIONS.get(str(catalog_of(node).get("gpu_model") or "").split("-")[0])
+
+
 def topology_used(layout: Optional[Layout], choice: str) -> Dict[str, bool]:
     """Whether NCCL is given the topology file: by context, and ``conf`` for /etc/nccl.conf.
 
@@ -421,8 +426,7 @@ class Setup:
         return self.layout.why if choice == "by_context" else f"nccl_topology_file_used is {choice}"
 
     def _device_code(self) -> List[str]:
-        model = str(catalog_of(self.asked.node).get("gpu_model") or "").split("-")[0]
-        made = _GENERATIONS.get(model)
+        made = gpu_generation(self.asked.node)
         return [f"NVCC_GENCODE=-gencode=arch=compute_{made},code=sm_{made}"] if made else []
 
     def _conf(self) -> str:

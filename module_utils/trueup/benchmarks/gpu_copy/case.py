@@ -25,8 +25,9 @@ OPTIONS = (
     ),
     RoleOption(
         "tool",
-        "What measures; first_found: the first of the others that the node has. bandwidthTest is in"
-        " the CUDA samples up to 12.8, and has no figures of peers.",
+        "What measures; first_found: the first of the others that the node has, and where it has"
+        " none the nvbandwidth that is built. bandwidthTest is in the CUDA samples up to 12.8, and"
+        " has no figures of peers.",
         "first_found",
         choices=("first_found", *TOOLS),
     ),
@@ -41,9 +42,33 @@ OPTIONS = (
             "/usr/local/cuda/samples/bin/x86_64/linux/release",
         ],
         why="The first is where Azure's images for GB200 and GB300 have nvbandwidth; those for"
-        " A100, H100 and H200 have neither tool (Azure/azhpc-images@8e9d055): build nvbandwidth, or"
-        " choose pytorch.",
+        " A100, H100 and H200 have neither tool (Azure/azhpc-images@8e9d055).",
         elements="path",
+    ),
+    RoleOption(
+        "source_repository",
+        "nvbandwidth's source, built into gpu_copy_prefix where the node has no tool but git,"
+        " cmake, make, g++ and nvcc; a mirror will do. Empty: nothing is built.",
+        "https://github.com/NVIDIA/nvbandwidth.git",
+    ),
+    RoleOption(
+        "source_commit",
+        "Its commit, all 40 digits.",
+        "66746a3bef61c8c2e12ab34955310da70b9e38cb",
+        why="Tag v0.8, whose output and source this project has read.",
+    ),
+    RoleOption(
+        "cuda_home",
+        "Where CUDA's compiler is, if not on PATH.",
+        "/usr/local/cuda",
+        type="path",
+        why="Azure's images link it to the release that they have.",
+    ),
+    RoleOption(
+        "build_packages",
+        "Packages with the headers of Boost's program_options, by package manager; installed where"
+        " they are missing and the node gives root.",
+        {"apt": ["libboost-program-options-dev"], "dnf": ["boost-devel"]},
     ),
     ModuleOption("program", "Path of nvbandwidth or bandwidthTest.", type="path"),
     Option(

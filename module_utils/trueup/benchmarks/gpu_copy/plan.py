@@ -2,28 +2,43 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Dict, List, Optional, Tuple
 
 from ...node.gpu_places import gpu_places
+from ...node.nccl_setup import gpu_generation
 from ...options import for_module
 from ...plan import Asked, Plan, Skipped
 from .case import OPTIONS, TOOLS
 
 _OLDEST = [3, 9]
 _PYTORCH = "pytorch"
+_BUILT = "nvbandwidth"
+_BUILD_TOOLS = ("git", "cmake", "make", "g++")
+_BOOST = "/usr/include/boost/program_options.hpp"
+_MOST_JOBS = 16
 
 
 def programs(asked: Asked) -> Dict[str, Any]:
     """What preflight asks the node for, as arguments of program_facts."""
+    building = [*_BUILD_TOOLS, *_nvcc(asked)] if _may_build(asked) else []
     return {
-        "programs": [place for tool in _wanted(asked) for place in _places(asked, tool)],
+        "programs": [
+            *(place for tool in _wanted(asked) for place in _places(asked, tool)),
+            *building,
+        ],
+        "files": [_BOOST] if building else [],
         "python": asked.options["python"],
         "imports": ["torch"],
     }
 
 
 def plan(asked: Asked) -> Plan:
-    """One case of all GPUs and their peers, with the first tool that is there."""
+    """One case of all GPUs and their peers, with the first tool that is there.
+
+    ``build`` is empty, or how nvbandwidth is built since there is none: ``repository``, ``commit``,
+    ``source`` (the folder), ``packages`` and ``commands``.
+    """
     gpus = asked.node.get("gpus") or []
     masks = asked.options["gpu_masks"]
     if masks and len(masks) != len(gpus):
@@ -33,7 +48,13 @@ def plan(asked: Asked) -> Plan:
     if not masks:
         size, layouts = asked.node.get("vm_size"), asked.catalog("topologies.yml")
         masks = [place.mask for place in gpu_places(size, len(gpus), layouts)]
+    if not re.fullmatch(r"[0-9a-f]{40}", asked.options["source_commit"]):
+        told = "give the whole commit, 40 hexadecimal digits; a branch or tag may move"
+        return Plan(refused=[f"gpu_copy_source_commit: {told}"])
     tool, program = _first(asked)
+    build = _build(asked) if gpus and tool is None and not _unbuildable(asked) else {}
+    if build:
+        tool, program = _BUILT, _own(asked)
     lacking = _lacking(asked, len(gpus), tool)
     python = asked.found["python"] or {"path": asked.options["python"]}
     case = {
@@ -44,7 +65,11 @@ def plan(asked: Asked) -> Plan:
         "python": python["path"],
         "gpu_masks": masks,
     }
-    return Plan(skipped=[Skipped("gpu_copy", lacking)] if lacking else [], cases=[case])
+    return Plan(
+        values={"build": build},
+        skipped=[Skipped("gpu_copy", lacking)] if lacking else [],
+        cases=[case],
+    )
 
 
 def _wanted(asked: Asked) -> List[str]:
@@ -56,7 +81,65 @@ def _places(asked: Asked, tool: str) -> List[str]:
     """Where a program of CUDA may be: by its name in PATH, then in each folder."""
     if tool == _PYTORCH:
         return []
-    return [tool, *(f"{folder}/{tool}" for folder in asked.options["search"])]
+    own = [_own(asked)] if tool == _BUILT else []
+    return [tool, *own, *(f"{folder}/{tool}" for folder in asked.options["search"])]
+
+
+def _source(asked: Asked) -> str:
+    """The folder of the source and its build: another for another commit."""
+    return f"{asked.options['prefix']}/nvbandwidth-{asked.options['source_commit'][:12]}"
+
+
+def _own(asked: Asked) -> str:
+    return f"{_source(asked)}/build/{_BUILT}"
+
+
+def _nvcc(asked: Asked) -> List[str]:
+    return ["nvcc", f"{asked.options['cuda_home']}/bin/nvcc"]
+
+
+def _may_build(asked: Asked) -> bool:
+    return bool(asked.options["source_repository"]) and _BUILT in _wanted(asked)
+
+
+def _unbuildable(asked: Asked) -> str:
+    """What keeps nvbandwidth from being built, as the end of a sentence; empty where nothing."""
+    if not _may_build(asked):
+        return "nothing is to be built"
+    programs = asked.found["programs"]
+    lacking = [name for name in _BUILD_TOOLS if not programs[name]]
+    lacking += [] if any(programs[place] for place in _nvcc(asked)) else ["nvcc"]
+    if not asked.found["files"][_BOOST] and not _packages(asked):
+        lacking.append("Boost's headers")
+    return f"there is no {', '.join(lacking)} to build nvbandwidth with" if lacking else ""
+
+
+def _packages(asked: Asked) -> List[str]:
+    """Packages that are missing and can be installed here."""
+    node = asked.node
+    if asked.found["files"][_BOOST] or node.get("privilege") not in ("root", "sudo"):
+        return []
+    names: List[str] = asked.options["build_packages"].get(node.get("package_manager"), [])
+    return names
+
+
+def _build(asked: Asked) -> Dict[str, Any]:
+    programs, made = asked.found["programs"], gpu_generation(asked.node)
+    nvcc = next(programs[place] for place in _nvcc(asked) if programs[place])
+    # Without it nvbandwidth looks for the GPUs of the machine by a program of its own.
+    code = [f"-DCMAKE_CUDA_ARCHITECTURES={made}"] if made else []
+    jobs = min(int(asked.node.get("cores") or 1), _MOST_JOBS)
+    cmake = programs["cmake"]
+    return {
+        "repository": asked.options["source_repository"],
+        "commit": asked.options["source_commit"],
+        "source": _source(asked),
+        "packages": _packages(asked),
+        "commands": [
+            [cmake, "-S", ".", "-B", "build", f"-DCMAKE_CUDA_COMPILER={nvcc}", *code],
+            [cmake, "--build", "build", "--parallel", str(jobs)],
+        ],
+    }
 
 
 def _first(asked: Asked) -> Tuple[Optional[str], Optional[str]]:
@@ -82,9 +165,10 @@ def _lacking(asked: Asked, gpus: int, tool: Optional[str]) -> str:
         return f"{python} is older than 3.9: set gpu_copy_python"
     if tool:
         return ""
+    why = f"; {_unbuildable(asked)}" if _may_build(asked) else ""
     if len(_wanted(asked)) == 1:
-        return f"there is no {asked.options['tool']} (gpu_copy_search, gpu_copy_python)"
+        return f"there is no {asked.options['tool']} (gpu_copy_search, gpu_copy_python){why}"
     return (
-        "neither nvbandwidth nor bandwidthTest is in PATH or gpu_copy_search, and"
-        f" {python} has no torch"
+        "neither nvbandwidth nor bandwidthTest is in PATH or gpu_copy_search,"
+        f" {python} has no torch{why}"
     )
