@@ -47,6 +47,12 @@ OPTIONS = (
     Option("health_slurm", "Whether Slurm drains nodes that fail.", False),
     Option("health_slurm_host", "Where `scontrol` runs.", "localhost"),
     Option("health_slurm_node", "The node's name in Slurm.", why="that of the inventory"),
+    Option(
+        "ssh_keys",
+        "Whether nodes that cannot reach each other by ssh can while a run measures; the keys are"
+        " taken away at its end.",
+        False,
+    ),
     Option("pairwise", "Whether `playbooks/check.yml` measures every pair of nodes too.", False),
     Option(
         "max_usd",

@@ -1,0 +1,206 @@
+#!/usr/bin/python
+"""Ansible module: keys with which the nodes of one run reach each other by ssh."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: ssh_keys
+author: trueup contributors (@trueup)
+version_added: "0.9.0"
+short_description: Makes a run's ssh keys between its nodes, and takes them away
+description:
+  - V(made) makes a key on the node, which never leaves it, and says what the others need to know
+    of the node. V(present) lets in the O(peers) of the run, and no others of ours. V(absent) takes
+    away what this and any earlier run left.
+  - It writes in the user's C(.ssh) - lines of C(authorized_keys) that end with the run's mark, hold
+    for one node's addresses, forward nothing and expire after eight days; a block at the top of
+    C(config); and files that begin with C(trueup-run-). Other lines are kept as they are.
+options:
+  state:
+    description: What is to be.
+    type: str
+    choices: [made, present, absent]
+    required: true
+  run_id:
+    description: The run; not needed for V(absent).
+    type: str
+    default: ""
+  names:
+    description: Of V(made), what the other nodes call this one.
+    type: list
+    elements: str
+    default: []
+  next:
+    description: Of V(made), a node to try ssh to as it is; empty for none.
+    type: str
+    default: ""
+  peers:
+    description: Of V(present), what V(made) returned as C(peer) on all nodes.
+    type: list
+    elements: dict
+    default: []
+  folder:
+    description: The user's folder.
+    type: path
+    default: ~/.ssh
+attributes:
+  check_mode:
+    support: full
+    description: No key is made in check mode, and no file changed.
+  platform:
+    support: full
+    description: Any with OpenSSH 7.7 or newer.
+    platforms: linux
+"""
+
+EXAMPLES = r"""
+- name: Remove the keys of runs
+  ssh_keys:
+    state: absent
+"""
+
+RETURN = r"""
+peer:
+  description: Of V(made), what the others need to know - C(names), C(addresses), C(public_key) and
+    the C(host_keys) of its sshd.
+  returned: with V(made), but not in check mode
+  type: dict
+reachable:
+  description: Of V(made), whether O(next) answers ssh without a password and with a known host key.
+  returned: with V(made)
+  type: bool
+removed:
+  description: What earlier runs, or this one, had left here and is gone.
+  returned: always
+  type: list
+  elements: str
+"""
+
+import glob
+import os
+import tempfile
+import time
+from typing import Any, Dict, List
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.trueup.errors import TrueupError
+from ansible.module_utils.trueup.node import ssh_keys, tools
+
+HOST_KEYS = "/etc/ssh/ssh_host_*_key.pub"
+EXPIRE_SECONDS = 8 * 24 * 3600
+REACH_SECONDS = 20
+
+
+def text_of(path: str) -> str:
+    """A file's text; empty where there is none. What is no UTF-8 stays as it is."""
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape") as stream:
+            return stream.read()
+    except FileNotFoundError:
+        return ""
+
+
+def put(module: AnsibleModule, path: str, text: str) -> bool:
+    """Give a file this text, whole or not at all, with owner and mode as they were (0600 if new);
+    remove it where the text is empty. Whether that changed it."""
+    if text_of(path) == text:
+        return False
+    if module.check_mode:
+        return True
+    real = os.path.realpath(path)
+    if not text:
+        os.unlink(real)
+        return True
+    new = not os.path.exists(real)
+    handle, temporary = tempfile.mkstemp(prefix=".trueup-", dir=os.path.dirname(real))
+    with os.fdopen(handle, "w", encoding="utf-8", errors="surrogateescape") as stream:
+        stream.write(text)
+    module.atomic_move(temporary, real)
+    if new:
+        os.chmod(real, 0o600)
+    return True
+
+
+def remove(module: AnsibleModule, folder: str, kept: str = "") -> List[str]:
+    """Take away what runs left, but for the files of the run ``kept``."""
+    removed = []
+    for name in ("authorized_keys", "config"):
+        path = os.path.join(folder, name)
+        if put(module, path, ssh_keys.without(text_of(path))):
+            removed.append(path)
+    for path in sorted(glob.glob(os.path.join(glob.escape(folder), f"{ssh_keys.MARK}*"))):
+        if not kept or not os.path.basename(path).startswith(kept):
+            removed.append(path)
+            if not module.check_mode:
+                os.unlink(path)
+    return removed
+
+
+def make(module: AnsibleModule, folder: str, name: str) -> Dict[str, Any]:
+    """The node's key, made unless it is there, and what the others need."""
+    path = os.path.join(folder, name)
+    if not os.path.exists(path):
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", path]
+        answer = tools.ask(module, argv)
+        if not answer.ok:
+            module.fail_json(msg=f"no key could be made in {folder}: {answer.note}")
+    addresses = tools.ask(module, ["hostname", "-I"])
+    return {
+        "names": module.params["names"],
+        "addresses": addresses.output.split(),
+        "public_key": text_of(f"{path}.pub"),
+        "host_keys": [text_of(one) for one in sorted(glob.glob(HOST_KEYS))],
+    }
+
+
+def reachable(module: AnsibleModule, node: str) -> bool:
+    """Whether a node answers without our help."""
+    options = ("BatchMode=yes", "StrictHostKeyChecking=yes", "ConnectTimeout=10")
+    argv = ["ssh", *(word for option in options for word in ("-o", option)), node, "true"]
+    return tools.ask(module, argv, limit_seconds=REACH_SECONDS).ok
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "state": {"type": "str", "choices": ["made", "present", "absent"], "required": True},
+            "run_id": {"type": "str", "default": ""},
+            "names": {"type": "list", "elements": "str", "default": []},
+            "next": {"type": "str", "default": ""},
+            "peers": {"type": "list", "elements": "dict", "default": []},
+            "folder": {"type": "path", "default": "~/.ssh"},
+        },
+        supports_check_mode=True,
+    )
+    given = module.params
+    folder = given["folder"]
+    result: Dict[str, Any] = {"changed": False, "removed": []}
+    try:
+        if given["state"] == "absent":
+            result["removed"] = remove(module, folder)
+        elif given["state"] == "made":
+            name = ssh_keys.mark(given["run_id"])
+            result["removed"] = remove(module, folder, kept=name)
+            result["reachable"] = bool(given["next"]) and reachable(module, given["next"])
+            if not module.check_mode:
+                result["peer"] = make(module, folder, name)
+        else:
+            peers = [ssh_keys.peer(one) for one in given["peers"]]
+            day = time.strftime("%Y%m%d", time.localtime(time.time() + EXPIRE_SECONDS))
+            plan = ssh_keys.plan(given["run_id"], peers, folder, day)
+            known = os.path.join(folder, f"{ssh_keys.mark(given['run_id'])}.known_hosts")
+            lines, config = (os.path.join(folder, name) for name in ("authorized_keys", "config"))
+            put(module, known, plan.known_hosts)
+            put(module, config, ssh_keys.with_block(text_of(config), plan.config))
+            # Last: nobody comes in before the rest stands.
+            put(module, lines, ssh_keys.with_lines(text_of(lines), plan.authorized))
+    except TrueupError as error:
+        module.fail_json(msg=str(error))
+    except OSError as error:
+        module.fail_json(msg=f"ssh keys: {error.filename}: {error.strerror}")
+    module.exit_json(**result)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""The ssh keys of a run on its nodes: made on each, exchanged by the controller, taken away."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+from trueup.run import nodes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+DOCUMENTATION = r"""
+name: trueup_ssh_keys
+short_description: Let the nodes of a run reach each other by ssh while it lasts
+description:
+  - V(made), on all nodes of the play, makes a key on each and sees whether ssh works without it;
+    V(present) lets the nodes in to each other, unless it works everywhere. Both do nothing in check
+    mode and in a play of one node.
+  - V(absent) takes away what this and any earlier run left. M(ssh_keys) does it.
+options:
+  state:
+    description: What is to be.
+    type: str
+    choices: [made, present, absent]
+    required: true
+"""
+
+# What the task with V(made) registers.
+MADE = "__ssh_keys"
+
+
+class ActionModule(ActionBase):
+    """Ansible's entry."""
+
+    TRANSFERS_FILES = False
+    _VALID_ARGS = frozenset({"state"})
+
+    def run(
+        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """The module's result."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        variables: dict[str, Any] = task_vars or {}
+        state = str(self._task.args.get("state"))
+        given: dict[str, Any] = {"state": state}
+        if state != "absent":
+            host = str(variables["inventory_hostname"])
+            hosts = list(variables["ansible_play_hosts"])
+            if len(hosts) < 2 or self._task.check_mode:
+                why = "in check mode, or with one node, nothing is made"
+                return {**result, "skipped": True, "skip_reason": why}
+            given["run_id"] = self._templar.template(variables["trueup_run_id"])
+            if state == "made":
+                given.update(asked(host, hosts, variables["hostvars"]))
+            else:
+                given.update(exchanged(hosts, variables["hostvars"]))
+        result.update(
+            self._execute_module(module_name="ssh_keys", module_args=given, task_vars=variables)
+        )
+        return result
+
+
+def asked(host: str, hosts: list[str], hostvars: Mapping[str, Any]) -> dict[str, Any]:
+    """What the others call a host, and the one after it, which is tried."""
+    called = nodes.hosts(hosts, hostvars)
+    place = hosts.index(host)
+    own = hostvars[host].get("ansible_host") or host
+    return {
+        "names": [called[place], host, str(own)],
+        "next": called[(place + 1) % len(hosts)],
+    }
+
+
+def exchanged(hosts: list[str], hostvars: Mapping[str, Any]) -> dict[str, Any]:
+    """All nodes, for each of them; where ssh works without, nothing is to stay."""
+    made = [hostvars[host].get(MADE) or {} for host in hosts]
+    if all(one.get("reachable") for one in made):
+        return {"state": "absent"}
+    peers = [one["peer"] for one in made if one.get("peer")]
+    if len(peers) < len(hosts):
+        lacking = [host for host, one in zip(hosts, made) if not one.get("peer")]
+        message = f"ssh keys: none was made on {', '.join(lacking)}"
+        raise AnsibleActionFail(message)
+    return {"peers": peers}
