@@ -89,8 +89,8 @@ folders:
   returned: always
   type: dict
 python:
-  description: Path, C(version) (three numbers) and C(missing) modules; null where there is no such
-    Python, or none was asked for.
+  description: Path, C(version) (three numbers), C(missing) modules and whether its C(headers) are
+    there; null where there is no such Python, or none was asked for.
   returned: always
   type: dict
 pythons:
@@ -108,8 +108,9 @@ from ansible.module_utils.trueup.node import tools
 
 _IN_MODULE = '. "$1" >/dev/null && module load "$2" && command -v "$3"'
 _ASK = (
-    "import importlib.util, json, sys; print(json.dumps({'path': sys.executable,"
-    " 'version': list(sys.version_info[:3]),"
+    "import importlib.util, json, os, sys, sysconfig; print(json.dumps({'path': sys.executable,"
+    " 'version': list(sys.version_info[:3]), 'headers': any(os.path.isfile(f'{folder}/Python.h')"
+    " for folder in (sysconfig.get_path('include'), sysconfig.get_config_var('INCLUDEPY'))),"
     " 'missing': [name for name in sys.argv[1:] if importlib.util.find_spec(name) is None]}))"
 )
 

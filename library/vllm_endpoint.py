@@ -64,14 +64,6 @@ options:
     type: list
     elements: dict
     default: []
-  python:
-    description: Python that the environment is to be made with; with O(state=possible).
-    type: str
-    default: python3
-  python_version:
-    description: What it must be, such as C(3.11).
-    type: str
-    default: ""
   spaces:
     description: Folders, and what they must have free, in bytes; those on one file system together.
     type: list
@@ -152,8 +144,6 @@ def argument_spec() -> Dict[str, Dict[str, Any]]:
         "settle_seconds": {"type": "int", "default": 5},
         "completions": {"type": "int", "default": 1},
         "services": {"type": "list", "elements": "dict", "default": []},
-        "python": {"type": "str", "default": "python3"},
-        "python_version": {"type": "str", "default": ""},
         "spaces": {
             "type": "list",
             "elements": "dict",
@@ -197,8 +187,6 @@ def space_problems(spaces: Sequence[Mapping[str, Any]]) -> List[str]:
 def problems(given: Dict[str, Any]) -> List[str]:
     """What keeps the services from starting."""
     found = []
-    if given["python_version"]:
-        found.append(vllm_server.python_problem(given["python"], given["python_version"]))
     for service in given["services"]:
         port = int(service["port"])
         if not int(service["rank"]) and not has_port(service["unit"], port):

@@ -20,7 +20,9 @@ SIZES = read_sizes(str(ROOT / "catalog" / "vm_sizes.csv"))
 SYSTEMS = {
     "ubuntu-22.04": {"ID": "ubuntu", "ID_LIKE": "debian", "VERSION_ID": "22.04"},
     "ubuntu-24.04": {"ID": "ubuntu", "ID_LIKE": "debian", "VERSION_ID": "24.04"},
+    "almalinux-8": {"ID": "almalinux", "ID_LIKE": "rhel centos fedora", "VERSION_ID": "8.10"},
     "almalinux-9": {"ID": "almalinux", "ID_LIKE": "rhel centos fedora", "VERSION_ID": "9.6"},
+    "azurelinux-3": {"ID": "azurelinux", "VERSION_ID": "3.0"},
     "debian-12": {"ID": "debian", "VERSION_ID": "12"},
 }
 FAMILIES = yaml.safe_load((ROOT / "playbooks" / "group_vars" / "all.yml").read_text())
@@ -82,8 +84,6 @@ def asked(
     """
     folder = ROOT / "roles" / role
     defaults = yaml.safe_load((folder / "defaults" / "main.yml").read_text())
-    file = folder / "vars" / "main.yml"
-    data = yaml.safe_load(file.read_text()) if file.is_file() else {}
     prefix = f"{role}_"
     given = {**defaults, **{f"{prefix}{name}": value for name, value in options.items()}}
     return Asked(
@@ -95,9 +95,16 @@ def asked(
         host="node-1",
         found=found or {},
         project=ROOT,
-        catalog=_catalog,
-        data={name.removeprefix(f"__{role}_"): value for name, value in data.items()},
+        catalog=catalog,
+        data=data(role),
     )
+
+
+def data(role: str) -> dict[str, Any]:
+    """A role's vars/main.yml, as its plan has it."""
+    file = ROOT / "roles" / role / "vars" / "main.yml"
+    read = yaml.safe_load(file.read_text()) if file.is_file() else {}
+    return {name.removeprefix(f"__{role}_"): value for name, value in read.items()}
 
 
 def _entries(folder: Path, given: dict[str, Any]) -> dict[str, Any]:
@@ -118,5 +125,6 @@ def _entries(folder: Path, given: dict[str, Any]) -> dict[str, Any]:
 
 
 @functools.cache
-def _catalog(name: str) -> Any:
+def catalog(name: str) -> Any:
+    """A file of catalog/, read."""
     return yaml.safe_load((ROOT / "catalog" / name).read_text())

@@ -40,11 +40,14 @@ def _play(tmp_path: Path) -> Path:
     digest = make_wheel(tmp_path)
     (files / "requirements.txt").write_text(f"trueup-nothing==1.0 --hash=sha256:{digest}\n")
     variables = {
-        "pinned_venv_path": str(tmp_path / "made" / "venv"),
-        "pinned_venv_requirements": ["requirements.txt"],
-        "pinned_venv_find_links": str(tmp_path),
-        "pinned_venv_no_index": True,
-        "pinned_venv_python": "{{ python }}",
+        "pinned_venv_environment": {
+            "path": str(tmp_path / "made" / "venv"),
+            "python": "{{ python }}",
+            "to_install": {},
+            "requirements": ["requirements.txt"],
+            "find_links": str(tmp_path),
+            "no_index": True,
+        }
     }
     task = {"ansible.builtin.include_role": {"name": "pinned_venv"}, "vars": variables}
     (tasks / "main.yml").write_text(yaml.safe_dump([task]))

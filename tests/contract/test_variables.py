@@ -98,7 +98,7 @@ def test_an_ansible_without_the_package_is_told_what_to_run(tmp_path: Path) -> N
 
 
 # What these need of a node they are given by the role that includes them.
-HELPERS = {"hf_model", "llm_kernels", "pinned_venv"}
+HELPERS = {"hf_model", "llm_kernels", "pinned_venv", "python"}
 
 
 def test_a_role_alone_says_that_the_node_is_to_be_identified_first(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import role_plans
 from trueup.benchmarks.blob_copy.case import OPTIONS
 from trueup.benchmarks.blob_copy.plan import plan, programs
 from trueup.options import MODULE, module_spec
@@ -26,11 +27,18 @@ def asked(found: dict[str, Any] | None = None, **given: Any) -> Asked:
         options={name: value for name, value in values.items() if name not in secret},
         secrets={name: values[name] for name in secret},
         found={
-            "python": {"path": "/usr/bin/python3", "version": [3, 11, 2], "missing": []},
+            "python": {
+                "path": "/usr/bin/python3",
+                "version": [3, 11, 2],
+                "missing": [],
+                "headers": True,
+            },
             "programs": {"azcopy": None},
             "folders": {prefix: space, f"{prefix}/venv": space},
             **(found or {}),
         },
+        data=role_plans.data("blob_checkpoint"),
+        catalog=role_plans.catalog,
     )
 
 
@@ -117,12 +125,19 @@ def test_azurite_on_this_node_needs_no_https() -> None:
         ({}, {"python": None}, "no python3 on this node"),
         (
             {},
-            {"python": {"path": "/p", "version": [3, 9, 1], "missing": []}},
-            "Python 3.9 is older than the 3.10",
+            {"python": {"path": "/p", "version": [3, 9, 1], "missing": [], "headers": True}},
+            "Python 3.9 is not the 3.10 or newer that",
         ),
         (
             {},
-            {"python": {"path": "/p", "version": [3, 12, 1], "missing": ["ensurepip"]}},
+            {
+                "python": {
+                    "path": "/p",
+                    "version": [3, 12, 1],
+                    "missing": ["ensurepip"],
+                    "headers": True,
+                }
+            },
             "/p has no venv module (package python3-venv)",
         ),
         ({"sas_token": ""}, {}, "no credential is set, and azcopy"),

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import role_plans
 from trueup.benchmarks.devito.case import OPTIONS
 from trueup.benchmarks.devito.plan import completed, fastest, plan, programs
 from trueup.errors import BadInput
@@ -26,7 +27,7 @@ NODE = {
 FOLDERS = (DEFAULTS["prefix"], f"{DEFAULTS['prefix']}/venv")
 SPACE = {"path": "/home", "free_bytes": 2 * 1024**3, "there": False, "link": False}
 FOUND = {
-    "python": {"path": "/usr/bin/python3", "version": [3, 12, 1], "missing": []},
+    "python": {"path": "/usr/bin/python3", "version": [3, 12, 1], "missing": [], "headers": True},
     "folders": dict.fromkeys(FOLDERS, SPACE),
 }
 
@@ -43,6 +44,8 @@ def asked(count: int = 0, *, host: str = "node-1", found: Any = None, **options:
         found={**FOUND, **(found or {})},
         hostvars=hostvars,
         hosts=hosts,
+        data=role_plans.data("devito"),
+        catalog=role_plans.catalog,
     )
 
 
@@ -60,7 +63,7 @@ def test_the_nodes_own_sweep() -> None:
     assert {case["shape"] for case in cases} == {"256x256x256"}
     assert set(cases[0]) <= set(module_spec(OPTIONS))
     assert (made.skipped, made.values["lead"], made.values["taken_over"]) == ([], "", [])
-    assert made.values["requirements"][-1] == "requirements-mpi.txt"
+    assert made.values["environment"]["requirements"][-1] == "requirements-mpi.txt"
 
 
 def test_a_weak_series_grows_with_the_cores() -> None:
@@ -91,8 +94,8 @@ def test_what_preflight_asks_the_node() -> None:
         ({}, {"python": None}, ["no python3 on this node"]),
         (
             {},
-            {"python": {"path": "/p", "version": [3, 9, 1], "missing": ["venv"]}},
-            ["Python 3.9 is not one of 3.10 to 3.14", "/p has no venv module"],
+            {"python": {"path": "/p", "version": [3, 9, 1], "missing": ["venv"], "headers": True}},
+            ["Python 3.9 is not the 3.10 to 3.14 that", "/p has no venv module"],
         ),
     ],
 )
@@ -118,7 +121,7 @@ def test_the_python_that_devito_takes_and_its_pins(
 ) -> None:
     """``missing`` is what those between the first and the last lack."""
     pythons = [
-        {"path": f"/p{number}", "version": [*version, 1], "missing": []}
+        {"path": f"/p{number}", "version": [*version, 1], "missing": [], "headers": True}
         for number, version in enumerate(versions)
     ]
     for python in pythons[1:-1]:
@@ -126,8 +129,8 @@ def test_the_python_that_devito_takes_and_its_pins(
     made = plan(asked(found={"python": pythons[0], "pythons": pythons[1:]}))
     assert ([one.why for one in made.skipped] == []) is (taken is not None)
     if taken is not None:
-        assert made.values["python"] == f"/p{taken}"
-        assert made.values["requirements"][1:3] == [
+        assert made.values["environment"]["python"] == f"/p{taken}"
+        assert made.values["environment"]["requirements"][1:3] == [
             f"requirements-build{pins}.txt",
             f"requirements{pins}.txt",
         ]
@@ -148,7 +151,7 @@ def test_an_installation_that_is_there_needs_no_space(there: bool, why: list[str
 def test_without_mpirun_layouts_have_one_rank() -> None:
     made = plan(asked(node={"programs": {"gcc": "/x", "mpirun": None}}))
     assert [case["ranks"] for case in made.cases or []] == [1]
-    assert "requirements-mpi.txt" not in made.values["requirements"]
+    assert "requirements-mpi.txt" not in made.values["environment"]["requirements"]
 
 
 def test_an_mpi_that_is_on_no_path_starts_ranks_and_builds_mpi4py() -> None:
@@ -161,7 +164,7 @@ def test_an_mpi_that_is_on_no_path_starts_ranks_and_builds_mpi4py() -> None:
     }
     made = plan(asked(node={"programs": {"gcc": "/x", "mpirun": None}, "mpi": found}))
     assert [case["ranks"] for case in made.cases or []] == [1, 4]
-    assert made.values["requirements"][-1] == "requirements-mpi.txt"
+    assert made.values["environment"]["requirements"][-1] == "requirements-mpi.txt"
     assert made.values["building"] == {"OPAL_PREFIX": home, "MPICC": f"{home}/bin/mpicc"}
     assert made.skipped == []
     # One on PATH is built with as ever; without any there is nothing to build.

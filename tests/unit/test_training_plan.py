@@ -36,7 +36,12 @@ def asked(
         hosts=list(HOSTS),
         hostvars={name: {**HOSTS[name], "ansible_facts": {"trueup_node": here}} for name in HOSTS},
         found={
-            "python": {"path": "/usr/bin/python3", "version": [3, 11, 2], "missing": []},
+            "python": {
+                "path": "/usr/bin/python3",
+                "version": [3, 11, 2],
+                "missing": [],
+                "headers": True,
+            },
             "programs": {"git": "/usr/bin/git"},
             "folders": {prefix: FREE, f"{prefix}/venv": FREE},
             **(found or {}),
@@ -57,7 +62,10 @@ def whys(made: Plan) -> list[str]:
 def test_without_gpus_a_tiny_model_is_trained() -> None:
     made = plan(asked())
     assert (made.refused, made.skipped) == ([], [])
-    assert made.values["requirements"] == ["requirements-pip.txt", "requirements-cpu.txt"]
+    assert made.values["environment"]["requirements"] == [
+        "requirements-pip.txt",
+        "requirements-cpu.txt",
+    ]
     assert (made.values["clone"], made.values["stale_link"]) == ({}, False)
     chosen = case(made)
     assert set(chosen) - {"node"} == set(module_spec(OPTIONS)) - {"arguments", "queue_seconds"}
@@ -201,13 +209,13 @@ def test_nodes_that_one_record_cannot_hold_are_refused() -> None:
         (CPUS, {"python": None}, {}, "no python3 on this node"),
         (
             CPUS,
-            {"python": {"path": "/p", "version": [3, 12, 1], "missing": []}},
+            {"python": {"path": "/p", "version": [3, 12, 1], "missing": [], "headers": True}},
             {},
-            "Python 3.12 is not one of 3.11 to 3.11",
+            "Python 3.12 is not the 3.11 that",
         ),
         (
             CPUS,
-            {"python": {"path": "/p", "version": [3, 11, 1], "missing": ["venv"]}},
+            {"python": {"path": "/p", "version": [3, 11, 1], "missing": ["venv"], "headers": True}},
             {},
             "/p has no venv module",
         ),
@@ -226,7 +234,7 @@ def test_what_a_node_lacks_is_named(
 def test_what_was_built_from_source_is_not_installed() -> None:
     made = plan(asked(version_set="article-2022", program="megatron_deepspeed"))
     assert [why.split(",", maxsplit=1)[0].split(":")[0] for why in whys(made)] == [
-        "Python 3.11 is not one of 3.6 to 3.9 that the version set is pinned for",
+        "Python 3.11 is not the 3.6 to 3.9 that the version set is pinned for",
         "the version set article-2022 was built from source and has no wheels to install",
         "megatron_deepspeed needs NVIDIA GPUs",
         "megatron_deepspeed has no made-up data",

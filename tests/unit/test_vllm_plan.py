@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import role_plans
 import yaml
 from trueup.benchmarks.vllm.case import OPTIONS
 from trueup.benchmarks.vllm.plan import plan as planned
@@ -166,6 +167,17 @@ def asked(
         secrets={"api_key": key, "hf_token": "hf_4711"},
         node={"privilege": "root", "package_manager": "apt", **node},
         host="node1",
+        found={
+            "python": {"path": "/p", "version": [3, 9, 2], "missing": [], "headers": True},
+            "pythons": [
+                {"path": f"/p{minor}", "version": [3, minor, 2], "missing": [], "headers": True}
+                for minor in (12, 11)
+            ],
+            "folders": {
+                values["prefix"]: {"path": "/opt", "free_bytes": 1},
+            },
+        },
+        data=role_plans.data("vllm"),
         hosts=list(HOSTS),
         hostvars=HOSTS,
         variables={"trueup_family_roles": list(families)},
@@ -260,12 +272,12 @@ def test_what_a_node_lacks_is_named(
 
 def test_each_build_has_its_pins_and_python() -> None:
     cpu, cuda = (planned(asked(one, node=node)) for one, node in ((ON_CPU, HBV3), (LLAMA, H100)))
-    assert [made.values["python_version"] for made in (cpu, cuda)] == ["3.11", "3.12"]
+    assert [made.values["environment"]["python"] for made in (cpu, cuda)] == ["/p11", "/p12"]
     assert [made.values["home"] for made in (cpu, cuda)] == [
         "/opt/trueup/vllm/cpu",
         "/opt/trueup/vllm/cuda",
     ]
-    assert [len(made.values["requirements"]) for made in (cpu, cuda)] == [3, 2]
+    assert [len(made.values["environment"]["requirements"]) for made in (cpu, cuda)] == [3, 2]
     # vLLM looks for a distribution of its CPU build that is called otherwise.
     assert [len(made.values["files"]) for made in (cpu, cuda)] == [3, 2]
     assert [made.values["allocator"] for made in (cpu, cuda)] == ["libtcmalloc-minimal4", ""]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.server
 import json
 import socket
-import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -218,13 +217,6 @@ def test_a_taken_port_is_seen_before_anything_starts() -> None:
     assert problem == f"port {port} is taken by another program"
     assert vllm_server.port_problem("127.0.0.1", port) is None
     assert "nothing can listen on 203.0.113.1" in str(vllm_server.port_problem("203.0.113.1", port))
-
-
-def test_another_python_is_refused() -> None:
-    version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    assert vllm_server.python_problem(sys.executable, version) is None
-    assert "is pinned for 3.2" in str(vllm_server.python_problem(sys.executable, "3.2"))
-    assert "no Python /no/python" in str(vllm_server.python_problem("/no/python", "3.11"))
 
 
 def test_a_full_disk_is_told_with_both_figures(tmp_path: Any) -> None:

@@ -4,26 +4,16 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Dict, List, Mapping, Sequence
 
 from ..plan import Asked
-
-# An image's own Python may be older than what a benchmark's packages are made for, and a newer one
-# stand beside it (AlmaLinux 8 and 9: python3.12). Only a Python that was not chosen is replaced.
-_DEFAULT = "python3"
-_OTHERS = tuple(f"python3.{minor}" for minor in (12, 11, 13, 10))
+from .pythons import DEFAULT, Need, interpreter, lacks, probe
 
 
-def programs(asked: Asked) -> Dict[str, Any]:
+def programs(asked: Asked, need: Need) -> Dict[str, Any]:
     """What preflight asks the node for, as arguments of program_facts."""
     prefix = asked.options["prefix"]
-    named = asked.options["python"]
-    return {
-        "python": named,
-        "pythons": list(_OTHERS) if named == _DEFAULT else [],
-        "imports": ["venv", "ensurepip"],
-        "folders": [prefix, f"{prefix}/venv"],
-    }
+    return {**probe(asked, need), "folders": [prefix, f"{prefix}/venv"]}
 
 
 def venv(asked: Asked) -> Mapping[str, Any]:
@@ -32,60 +22,36 @@ def venv(asked: Asked) -> Mapping[str, Any]:
     return found
 
 
-def chosen(asked: Asked, oldest: str, newest: str = "") -> Optional[Mapping[str, Any]]:
-    """The Python that the environment is made with, as program_facts has it: the one named, or,
-    where that is the default and does not do, the first other one that does; None where the named
-    one is not there.
+def environment(
+    asked: Asked, need: Need, requirements: Sequence[str], folder: str = ""
+) -> Dict[str, Any]:
+    """What role pinned_venv is given: with the Python, its name where there is none, and
+    ``to_install``, what role python is given first.
 
     Args:
-        oldest, newest: of Python, such as 3.10; no newest is any.
+        requirements: files of the role.
+        folder: that of ``venv``; the role's prefix where nothing is given.
     """
-    named: Optional[Mapping[str, Any]] = asked.found["python"]
-    known: List[Optional[Mapping[str, Any]]] = [named, *asked.found.get("pythons", [])]
-    for python in known:
-        if python and not python["missing"] and _within(python, oldest, newest):
-            return python
-    return named
+    python = interpreter(asked, need)
+    options = asked.options
+    return {
+        "path": f"{folder or options['prefix']}/venv",
+        "python": python.path if python else options["python"],
+        "to_install": python.to_install if python else {},
+        "requirements": list(requirements),
+        "find_links": options["pip_find_links"],
+        "no_index": options["pip_no_index"],
+    }
 
 
-def path(asked: Asked, oldest: str, newest: str = "") -> str:
-    """Where it is; of one that is not there (yet, in check mode), its name."""
-    python = chosen(asked, oldest, newest)
-    return str(python["path"] if python else asked.options["python"])
-
-
-def minor(asked: Asked, oldest: str, newest: str = "") -> List[int]:
-    """Its version as two numbers; none where it is not there."""
-    python = chosen(asked, oldest, newest)
-    return list(python["version"][:2]) if python else []
-
-
-def _within(python: Mapping[str, Any], oldest: str, newest: str) -> bool:
-    version = list(python["version"][:2])
-    return version >= _numbers(oldest) and (not newest or version <= _numbers(newest))
-
-
-def lacking(
-    asked: Asked, role: str, *, oldest: str, newest: str = "", wants: str, mebibytes: int
-) -> List[str]:
+def lacking(asked: Asked, role: str, need: Need, *, mebibytes: int = 0) -> List[str]:
     """What keeps the role from making one, a sentence each.
 
     Args:
         role: whose variables a sentence names.
-        oldest, newest: as ``chosen`` takes them.
-        wants: who wants it: "that Devito needs".
         mebibytes: space below the role's prefix.
     """
-    python = chosen(asked, oldest, newest)
-    if python is None:
-        return [f"no {asked.options['python']} on this node"]
-    found = []
-    if not _within(python, oldest, newest):
-        span = f"not one of {oldest} to {newest}" if newest else f"older than the {oldest}"
-        has = ".".join(str(part) for part in python["version"][:2])
-        found.append(f"Python {has} is {span} {wants}: set {role}_python")
-    if python["missing"]:
-        found.append(f"{python['path']} has no venv module (package python3-venv)")
+    found = [] if interpreter(asked, need) else _without(asked, role, need)
     space = asked.found["folders"][asked.options["prefix"]]
     free = space["free_bytes"] // 1024**2
     # An installation that is there needs no more space; one of the site's own, linked there, does.
@@ -93,6 +59,27 @@ def lacking(
         found.append(
             f"{free} MiB are free in {space['path']} and {mebibytes} are needed: set {role}_prefix"
         )
+    return found
+
+
+def _without(asked: Asked, role: str, need: Need) -> List[str]:
+    """Why there is no Python, by the one that was named."""
+    named = asked.options["python"]
+    mend = f"set {role}_python" + (
+        ", or python_standalone_url to a build" if named == DEFAULT else ""
+    )
+    python = asked.found["python"]
+    if python is None:
+        return [f"no {named} on this node: {mend}"]
+    found = []
+    if not need.takes(python["version"]):
+        has = ".".join(str(part) for part in python["version"][:2])
+        found.append(f"Python {has} is not the {need} {need.wants}: {mend}")
+    path, missing = python["path"], lacks(python, need)
+    if python["missing"]:
+        found.append(f"{path} has no venv module (package python3-venv)")
+    if "Python.h" in missing:
+        found.append(f"{path} has no headers (package python3-dev or python3-devel)")
     return found
 
 
@@ -108,7 +95,3 @@ def pip_source(find_links: str, no_index: bool) -> List[str]:
         *(["--no-index"] if no_index else []),
         *([f"--find-links={find_links}"] if find_links else []),
     ]
-
-
-def _numbers(version: str) -> List[int]:
-    return [int(part) for part in version.split(".")]

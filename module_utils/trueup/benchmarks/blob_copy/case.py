@@ -33,7 +33,8 @@ OPTIONS = (
     ),
     RoleOption(
         "python",
-        "Python for the virtual environment, 3.10 or newer.",
+        "Python for the virtual environment, 3.10 or newer. Where python3 is older, one beside it"
+        " is taken, or installed (role python); a named one is kept.",
         "python3",
         why="azure-storage-blob 12.31.1 asks for 3.10.",
     ),

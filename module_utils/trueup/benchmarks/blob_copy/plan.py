@@ -7,13 +7,12 @@ from typing import Any, Dict, List, Mapping, Tuple
 
 from ...errors import BadInput
 from ...node import own_python
+from ...node.pythons import Need
 from ...options import module_spec
 from ...plan import Asked, Plan, Skipped
 from .case import CREDENTIALS, OPTIONS, capped
 
 _NEEDED_MIB = 256
-# Of Python, for azure-storage-blob.
-_OLDEST = "3.10"
 # What trueup-blob-copy takes when it is not told otherwise.
 _SETTINGS = (
     *("account_url", "container", "limit_mbps", "copies", "cores_kept", "block_mib"),
@@ -24,7 +23,11 @@ _ADDRESS = re.compile(r"https://|http://(127\.0\.0\.1|localhost)[:/]")
 
 def programs(asked: Asked) -> Dict[str, Any]:
     """What preflight asks the node for, as arguments of program_facts."""
-    return {**own_python.programs(asked), "programs": ["azcopy"]}
+    return {**own_python.programs(asked, _need(asked)), "programs": ["azcopy"]}
+
+
+def _need(asked: Asked) -> Need:
+    return Need.of(asked.data["python"])
 
 
 def plan(asked: Asked) -> Plan:
@@ -46,7 +49,7 @@ def plan(asked: Asked) -> Plan:
         values={
             "settings": settings,
             "credential": _credential(asked.secrets),
-            "python": own_python.path(asked, _OLDEST),
+            "environment": own_python.environment(asked, _need(asked), ["requirements.txt"]),
         },
         skipped=[Skipped("blob_checkpoint", why) for why in _lacking(asked)],
         cases=[{name: options[name] for name in module_spec(OPTIONS)}],
@@ -118,13 +121,7 @@ def _lacking(asked: Asked) -> List[str]:
     found = []
     if not container:
         found.append("blob_checkpoint_container is not set to the container that checkpoints go to")
-    found += own_python.lacking(
-        asked,
-        "blob_checkpoint",
-        oldest=_OLDEST,
-        wants="that azure-storage-blob needs",
-        mebibytes=_NEEDED_MIB,
-    )
+    found += own_python.lacking(asked, "blob_checkpoint", _need(asked), mebibytes=_NEEDED_MIB)
     if container and not any(asked.secrets.values()) and not asked.found["programs"]["azcopy"]:
         found.append(
             "no credential is set, and azcopy, for the managed identity, is not on this node"

@@ -36,8 +36,8 @@ OPTIONS = (
     ),
     RoleOption(
         "python",
-        "Python for the virtual environment, 3.10 to 3.14. Where python3 is another, a python3.12,"
-        " 3.11, 3.13 or 3.10 beside it is taken.",
+        "Python for the virtual environment, 3.10 to 3.14. Where python3 is another or has no"
+        " headers, one beside it is taken, or installed (role python); a named one is kept.",
         "python3",
         why="Devito 4.8.23 asks for 3.10.",
         filled=True,

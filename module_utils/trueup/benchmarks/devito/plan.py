@@ -6,15 +6,12 @@ import re
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from ...node import mpi, own_python
+from ...node.pythons import Need, interpreter
 from ...options import for_module, row_refusals
 from ...plan import Asked, Now, Plan, Skipped
 from ...run import nodes as together
 from . import case as devito
 
-# Pythons that Devito 4.8.23 takes (its package: >=3.10,<3.15), and those with pins of their own:
-# NumPy and SciPy of requirements.txt take no Python below 3.11.
-_OLDEST, _NEWEST = "3.10", "3.14"
-_OWN_PINS = {"3.10": "-3.10"}
 # The environment takes 480 MiB, compiled kernels a few.
 _SPACE_MIB = 1024
 _LAYOUT = ("ranks", "threads_per_rank", "binding")
@@ -27,7 +24,7 @@ _NORMS = {"field": "field_norm", "receivers": "rec_norm"}
 
 def programs(asked: Asked) -> Dict[str, Any]:
     """What preflight asks the node for, as arguments of program_facts."""
-    return own_python.programs(asked)
+    return own_python.programs(asked, _need(asked))
 
 
 def plan(asked: Asked) -> Plan:
@@ -56,8 +53,7 @@ def plan(asked: Asked) -> Plan:
     ranks_by = mpi.of(asked.node)
     return Plan(
         values={
-            "requirements": _requirements(asked),
-            "python": own_python.path(asked, _OLDEST, _NEWEST),
+            "environment": own_python.environment(asked, _need(asked), _requirements(asked)),
             "building": {} if ranks_by is None else ranks_by.compiling,
             "lead": lead,
             "taken_over": over if leads and lost else [],
@@ -265,11 +261,16 @@ def _most_ranks(layouts: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     return max(layouts, key=lambda one: (one["ranks"] * one["threads_per_rank"], one["ranks"]))
 
 
+def _need(asked: Asked) -> Need:
+    return Need.of(asked.data["python"])
+
+
 def _requirements(asked: Asked) -> List[str]:
     """Files of the role. mpi4py only where an MPI library is: without one it cannot be imported,
     and Devito runs without it."""
-    python = ".".join(map(str, own_python.minor(asked, _OLDEST, _NEWEST)))
-    own = _OWN_PINS.get(python, "")
+    python = interpreter(asked, _need(asked))
+    version = ".".join(map(str, python.version)) if python else ""
+    own = asked.data["pins"].get(version, "")
     names = ["requirements-pip.txt", f"requirements-build{own}.txt", f"requirements{own}.txt"]
     return [*names, *(["requirements-mpi.txt"] if mpi.of(asked.node) else [])]
 
@@ -282,14 +283,7 @@ def _skipped(asked: Asked) -> List[Skipped]:
             "no C compiler gcc on this node, and installing one needs root or sudo without a"
             " password"
         )
-    whole += own_python.lacking(
-        asked,
-        "devito",
-        oldest=_OLDEST,
-        newest=_NEWEST,
-        wants="that Devito needs",
-        mebibytes=_SPACE_MIB,
-    )
+    whole += own_python.lacking(asked, "devito", _need(asked), mebibytes=_SPACE_MIB)
     skipped = [Skipped("devito", why) for why in whole]
     if mpi.of(asked.node) is None:
         skipped.append(Skipped("devito layouts of several ranks", mpi.lacking(asked.node)))

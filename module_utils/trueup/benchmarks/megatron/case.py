@@ -34,7 +34,8 @@ OPTIONS = (
     ),
     RoleOption(
         "python",
-        "Python that the environment is made with: 3.11 to 3.13.",
+        "Python that the environment is made with: 3.11 to 3.13. Where python3 is another, one"
+        " beside it is taken, or installed (role python); a named one is kept.",
         "python3",
         why="The pins of the CPU build are those of 3.11.",
     ),

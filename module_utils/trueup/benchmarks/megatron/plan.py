@@ -6,13 +6,14 @@ from __future__ import annotations
 import json
 import shlex
 from dataclasses import dataclass
-from typing import Any, Dict, List, Mapping
+from typing import Any, Dict, List, Mapping, Tuple
 
 from ...errors import BadInput
 from ...node import mpi, own_python
 from ...node.affinity import srun_cpu_bind
 from ...node.gpu_places import bound, gpu_places
 from ...node.nccl_setup import PROFILES, job_variables
+from ...node.pythons import Need
 from ...options import ROLE, refusals
 from ...plan import Asked, Plan, Skipped
 from ...run import nodes as together
@@ -31,7 +32,8 @@ _SAME = (
 
 def programs(asked: Asked) -> Dict[str, Any]:
     """What preflight asks the node for, as arguments of program_facts."""
-    return {**own_python.programs(asked), "programs": ["git"]}
+    _, versions = _version_set(asked)
+    return {**own_python.programs(asked, Need.of(versions["python"])), "programs": ["git"]}
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,11 @@ class _Chosen:
     zero_stage: int
 
     @property
+    def need(self) -> Need:
+        """What the set's pins need of Python."""
+        return Need.of(self.versions["python"])
+
+    @property
     def torch(self) -> str:
         return str(self.versions["versions"].get("pytorch", "none"))
 
@@ -74,10 +81,10 @@ class _Chosen:
 def plan(asked: Asked) -> Plan:
     """One case, on each node that has a part in it.
 
-    ``requirements`` are those of the version set, ``clone`` is Megatron's repository and commit,
-    or empty, ``files`` DeepSpeed's configurations, ``stale_link`` says whether ``venv`` is a link
-    to an environment that is taken no more; ``processes``, ``node_count`` and ``gpus`` are for the
-    launchers of the user's own jobs, as is ``mpirun``.
+    ``clone`` is Megatron's repository and commit, or empty, ``files`` DeepSpeed's configurations,
+    ``stale_link`` says whether ``venv`` is a link to an environment that is taken no more;
+    ``processes``, ``node_count`` and ``gpus`` are for the launchers of the user's own jobs, as is
+    ``mpirun``.
     """
     options, catalog = asked.options, asked.catalog("training.yml")
     hosts = [name.strip() for name in options["hosts"] if name.strip()]
@@ -94,10 +101,11 @@ def plan(asked: Asked) -> Plan:
         refused += _no_run(case, nodes)
     return Plan(
         values={
-            "requirements": chosen.versions["requirements"],
             "clone": chosen.clone(options["megatron_repository"]),
             "files": _files(case, chosen, catalog),
-            "python": own_python.path(asked, *chosen.versions["python"]),
+            "environment": own_python.environment(
+                asked, chosen.need, chosen.versions["requirements"]
+            ),
             "stale_link": not options["venv"] and own_python.venv(asked)["link"],
             "processes": case["processes"],
             "node_count": len(nodes),
@@ -195,12 +203,18 @@ def _wrong(
     return refused
 
 
+def _version_set(asked: Asked) -> Tuple[str, Mapping[str, Any]]:
+    """The set of catalog/training.yml that the node gets, by its name."""
+    name = asked.options["version_set"]
+    if name == "auto":
+        name = "current" if asked.node.get("gpus") else "cpu"
+    return name, asked.catalog("training.yml")["sets"][name]
+
+
 def _choose(asked: Asked, catalog: Mapping[str, Any]) -> _Chosen:
     options, gpus = asked.options, len(asked.node.get("gpus") or [])
-    set_name, program, name = options["version_set"], options["program"], options["model"]
-    if set_name == "auto":
-        set_name = "current" if gpus else "cpu"
-    versions = catalog["sets"][set_name]
+    program, name = options["program"], options["model"]
+    set_name, versions = _version_set(asked)
     if name == "auto":
         name = "1.3B" if gpus else "tiny"
     own = {"runs": [{"sequence_length": 1024, "micro_batch": [1]}], **options["custom_model"]}
@@ -352,15 +366,8 @@ def _lacking(asked: Asked, chosen: _Chosen) -> List[str]:
 
 def _environment(asked: Asked, chosen: _Chosen) -> List[str]:
     """What keeps the role from making its own."""
-    oldest, newest = chosen.versions["python"]
-    return own_python.lacking(
-        asked,
-        "training",
-        oldest=oldest,
-        newest=newest,
-        wants="that the version set is pinned for",
-        mebibytes=_NEEDED_MIB[bool(chosen.gpus)],
-    )
+    space = _NEEDED_MIB[bool(chosen.gpus)]
+    return own_python.lacking(asked, "training", chosen.need, mebibytes=space)
 
 
 def _needs_torch(chosen: _Chosen) -> str:

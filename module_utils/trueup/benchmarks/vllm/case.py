@@ -65,7 +65,8 @@ OPTIONS = (
     ),
     RoleOption(
         "python",
-        "Python that the environment is made with.",
+        "Python that the environment is made with. Where python3 is another, one beside it is"
+        " taken, or installed (role python); a named one is kept.",
         "python3",
         why="The CPU build's pins are for Python 3.11, CUDA's for 3.12.",
     ),

