@@ -32,6 +32,12 @@ options:
         Counters run since the driver was loaded and do not say when the errors were.
     type: bool
     default: false
+  flap_hours:
+    description:
+      - Within how many hours a link that was lost more than once, by the system's journal, is one
+        of the C(problems). V(0) does not look. Without root the journal may be hidden.
+    type: int
+    default: 0
   sysfs_root:
     description: Where to read from. Anything but V(/sys) is another machine's recorded tree.
     type: path
@@ -106,6 +112,11 @@ ansible_facts:
                   C(counters) are the link's and port's, those of C(hw_counters) the adapter's.
               type: dict
               sample: {symbol_error: 0, link_downed: 0, port_rcv_errors: 0, out_of_sequence: 0}
+            carrier_losses:
+              description: >-
+                How often its interfaces lost their carrier since they are there, which an
+                administrator's C(ip link set down) counts too; null where the kernel does not say.
+              type: int
         names:
           description: The persistent name for each PCI address, InfiniBand devices first.
           type: dict
@@ -129,6 +140,17 @@ ansible_facts:
             reboot_required:
               description: Whether another module is installed than is loaded.
               type: bool
+        flaps:
+          description: >-
+            Of each interface of an InfiniBand device, how often it lost its carrier (C(losses))
+            within C(flap_hours) and when last; null where that was not asked or is not known.
+          type: list
+          elements: dict
+          sample:
+            - device: mlx5_ib0
+              interface: ib0
+              losses: 0
+              last: null
         agent:
           description: Azure's agent.
           type: dict
@@ -161,7 +183,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.trueup.errors import TrueupError
-from ansible.module_utils.trueup.node import infiniband, tools
+from ansible.module_utils.trueup.node import infiniband, link_flaps, tools
 
 NAMING_SERVICE = "/etc/systemd/system/azure_persistent_rdma_naming.service"
 WAAGENT_CONF = "/etc/waagent.conf"
@@ -196,6 +218,20 @@ def _driver(module: AnsibleModule, sysfs_root: str) -> dict[str, str | bool | No
     }
 
 
+def _flaps(
+    module: AnsibleModule, devices: list[dict[str, Any]], hours: int
+) -> list[dict[str, Any]] | None:
+    """Links that were lost; None where nobody asked, or the journal cannot be read."""
+    # A recorded machine has no journal.
+    if not hours or module.params["sysfs_root"] != "/sys" or not infiniband.has_infiniband(devices):
+        return None
+    # Who says it, and at most so many lines: a node may log much in six hours.
+    says = [f"--identifier={who}" for who in ("kernel", "systemd-networkd", "NetworkManager")]
+    argv = ["journalctl", "--no-pager", "--quiet", "--output=short-unix", "--lines=50000"]
+    answer = tools.ask(module, [*argv, f"--since=-{hours}h", *says])
+    return link_flaps.losses(answer.output, devices) if answer.ok else None
+
+
 def _waagent_conf() -> str | None:
     try:
         with open(WAAGENT_CONF, encoding="utf-8", errors="replace") as stream:
@@ -211,6 +247,7 @@ def main() -> None:
             "expected": {"type": "dict", "default": {}},
             "names_expected": {"type": "bool", "default": False},
             "counters_judged": {"type": "bool", "default": False},
+            "flap_hours": {"type": "int", "default": 0},
             "sysfs_root": {"type": "path", "default": "/sys"},
         },
         supports_check_mode=True,
@@ -223,16 +260,22 @@ def main() -> None:
     devices = infiniband.read_devices(sysfs_root)
     names = infiniband.persistent_names(devices)
     conf = _waagent_conf()
+    hours = module.params["flap_hours"]
+    flaps = _flaps(module, devices, hours)
+    for row in devices:
+        row["carrier_losses"] = link_flaps.carrier_losses(row["interfaces"], sysfs_root)
     if module.params["names_expected"]:
         expected.names = {**names, **expected.names}
     facts: dict[str, Any] = {
         "devices": devices,
         "names": names,
+        "flaps": flaps,
         "naming_service": os.path.exists(NAMING_SERVICE),
         "driver": _driver(module, sysfs_root),
         "problems": [
             *infiniband.problems(devices, expected),
             *(infiniband.counter_problems(devices) if module.params["counters_judged"] else []),
+            *link_flaps.problems(flaps or [], hours),
         ],
         "warnings": infiniband.warnings_of(devices, conf),
         "agent": {

@@ -10,6 +10,7 @@ import pytest
 import yaml
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.testing import patch_module_args
+from ansible.module_utils.trueup.node import tools
 from machines import build, description, root_of
 
 if TYPE_CHECKING:
@@ -173,6 +174,33 @@ def test_the_images_naming_service_and_the_agents_configuration(
     assert (facts["naming_service"], len(facts["warnings"])) == (True, 1)
     assert facts["agent"] == {"unit": "waagent.service", "rdma_enabled": False}
     assert facts["hpcx_provides_openmpi"] is True
+
+
+def test_the_journal_is_asked_for_links_that_were_lost(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = "".join(f"17000{n}0000.1 n systemd-networkd[1]: ib0: Lost carrier\n" for n in (0, 1))
+    asked: list[list[str]] = []
+
+    def ask(_module: Any, argv: list[str], **_options: Any) -> tools.Answer:
+        asked.append(argv)
+        return tools.Answer(argv[0], 0, said)
+
+    rows = [{"device": "mlx5_ib0", "kind": "infiniband", "interfaces": ["ib0"], "pci": None}]
+    counters = {"counters": dict.fromkeys(ib_facts.infiniband._FAULTS)}
+    monkeypatch.setattr(ib_facts.infiniband, "read_devices", lambda _: [{**rows[0], **counters}])
+    monkeypatch.setattr(ib_facts.infiniband, "problems", lambda *_: [])
+    monkeypatch.setattr(ib_facts.tools, "ask", ask)
+    facts = run_module(capsys, flap_hours=6)["ansible_facts"]["trueup_rdma"]
+    assert [row["losses"] for row in facts["flaps"]] == [2]
+    assert "lost 2 times within 6 hours" in facts["problems"][0]
+    (journal,) = (argv for argv in asked if argv[0] == "journalctl")
+    assert "--since=-6h" in journal
+    quiet = run_module(capsys)["ansible_facts"]["trueup_rdma"]
+    assert (quiet["flaps"], quiet["problems"]) == (None, [])
+    # Of a recorded machine this machine's journal says nothing.
+    recorded = run_module(capsys, flap_hours=6, sysfs_root=sysfs("nd96asr_v4"))
+    assert recorded["ansible_facts"]["trueup_rdma"]["flaps"] is None
 
 
 def test_documentation_names_what_is_returned(capsys: pytest.CaptureFixture[str]) -> None:

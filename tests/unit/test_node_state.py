@@ -79,6 +79,17 @@ def test_every_known_figure_has_a_row_and_no_other() -> None:
     }
 
 
+def test_links_that_were_lost_have_rows_where_the_journal_was_read() -> None:
+    device = {"device": "mlx5_ib0", "kind": "infiniband", "carrier_losses": 4}
+    flaps = [{"device": "mlx5_ib0", "interface": "ib0", "losses": 1, "last": None}]
+    found = rows({}, None, {"devices": [device], "flaps": flaps})
+    assert (found["link_losses", "mlx5_ib0"], found["carrier_losses", "mlx5_ib0"]) == (
+        (1.0, "1"),
+        (4.0, "1"),
+    )
+    assert ("link_losses", "mlx5_ib0") not in rows({}, None, {"devices": [device], "flaps": None})
+
+
 def test_a_gpu_with_all_nvlinks_down_has_one_at_least() -> None:
     gpu = {**GPU, "devices": [{"nvlinks": {"active": 0, "total": None, "all_inactive": True}}]}
     assert rows({}, gpu, None) == {("nvlinks_inactive", "gpu0"): (1.0, "1")}

@@ -30,7 +30,7 @@ def metrics(
         gpu: the fact ``trueup_gpu``, None where nobody looked.
         ib: the fact ``trueup_rdma``, likewise.
     """
-    rows = [
+    rows: List[Optional[Metric]] = [
         _count("cores", node.get("cores")),
         _row("memory", node.get("memory_bytes"), "byte", "none"),
         _count("gpus", _number_of(node.get("gpus"))),
@@ -41,6 +41,11 @@ def metrics(
     if ib:
         of_infiniband = [item for item in ib["devices"] if item["kind"] == "infiniband"]
         rows.append(_count("rdma_nics", len(of_infiniband)))
+        # None where the journal could not be read, or was not.
+        rows += [
+            _count("link_losses", row["losses"], str(row["device"]))
+            for row in ib.get("flaps") or []
+        ]
     # None where the kernel's log could not be read.
     xids = (gpu or {}).get("xids")
     if xids is not None:
@@ -54,12 +59,13 @@ def metrics(
 def _of_device(device: Mapping[str, Any]) -> List[Optional[Metric]]:
     name = str(device["device"])
     metric = {"infiniband": "link_rate", "ethernet": "ethernet_link_rate"}.get(device["kind"])
-    rows = []
+    rows: List[Optional[Metric]] = []
     if metric and device.get("rate_gbps") is not None:
         # A link that is down has a rate all the same, which it does not carry.
         rate = device["rate_gbps"] if device.get("state") == "ACTIVE" else 0
         rows.append(_row(metric, rate * _GIGA, "bit/s", "none", name))
     counters = device.get("counters") or {}
+    rows.append(_count("carrier_losses", device.get("carrier_losses"), name))
     return rows + [_count(own, counters.get(kernels), name) for kernels, own in _COUNTERS.items()]
 
 
