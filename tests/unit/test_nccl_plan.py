@@ -351,7 +351,9 @@ def test_the_mpi_to_build_with_has_a_folder(
     own = given["path"].removesuffix("/bin/mpirun") if "environment" in given else f"{home}/ompi"
     assert f"MPI_HOME={own}" in tests["commands"][0]
     assert sharp["commands"][1][-1] == f"--with-sharp={home}/sharp"
-    assert values(wanted)["libraries"].startswith(libraries)
+    made = values(dataclasses.replace(wanted, found=state(outdated=["nccl-tests"])))["to_build"]
+    assert made[0]["environment"]["LD_LIBRARY_PATH"].startswith(libraries)
+    assert made[0]["packages"][:2] == ["git", "make"]
 
 
 def good_topology(layout: Layout) -> dict[str, Any]:

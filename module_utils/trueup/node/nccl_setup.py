@@ -292,7 +292,18 @@ class Setup:
     def to_build(self, state: Mapping[str, Any]) -> List[Dict[str, Any]]:
         """Those of the builds that are missing or of another commit, by what nccl_facts says."""
         outdated = [] if self.kept else state["outdated"]
-        return [build for build in self.builds() if build["name"] in outdated]
+        options = self.asked.options
+        system = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+        with_what = {
+            "packages": options["build_packages"].get(self.asked.node["package_manager"], []),
+            "environment": {
+                "LC_ALL": "C",
+                "PATH": f"{options['cuda_home']}/bin:{system}",
+                # The linker looks here for what libmpi itself needs.
+                "LD_LIBRARY_PATH": self.mpi.environment["LD_LIBRARY_PATH"],
+            },
+        }
+        return [{**build, **with_what} for build in self.builds() if build["name"] in outdated]
 
     def settings(self, context: str) -> List[Mapping[str, Any]]:
         """What NCCL is told in a context: name, value and why."""

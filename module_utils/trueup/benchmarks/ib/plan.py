@@ -55,7 +55,7 @@ def plan(asked: Asked) -> Plan:
     there = asked.found["programs"][_perftest(asked)] is not None
     lacking = _lacking(asked, can=there or (packaged and asked.node["privilege"] is not None))
     devices = _devices(asked)
-    build = [_build(asked)] if _is_built(asked) else []
+    build = _build(asked) if _is_built(asked) else {}
     skipped = [Skipped("ib", lacking)] if lacking else []
     # Once devices are known, what could be built has been.
     late = "devices" in asked.found or not build
@@ -96,6 +96,8 @@ def _build(asked: Asked) -> Dict[str, Any]:
         "source": _SOURCE,
         "made": _BUILT,
         "files": [f"bin/{program}" for program in PROGRAMS.values()],
+        "packages": options["perftest_packages"].get(asked.node.get("package_manager"), []),
+        "environment": {"LC_ALL": "C"},
         "commands": [
             # configure goes on without it, and makes a perftest without CUDA.
             ["ls", header],

@@ -30,8 +30,8 @@ def plan(asked: Asked) -> Plan:
     ``gpu_driver_repository``.
 
     Values: ``kept`` (the image's NCCL is used), ``repository`` and ``packages``, what is
-    ``to_build`` and MPI's ``libraries`` for it, ``files`` as config_files takes them, and what is
-    ``wrong``. ``topology`` is what run.json keeps.
+    ``to_build``, ``files`` as config_files takes them, and what is ``wrong``. ``topology`` is what
+    run.json keeps.
     """
     setup = Setup.of(asked)
     unlike = together.unlike(asked.options["nodes"], asked.hostvars)
@@ -42,7 +42,6 @@ def plan(asked: Asked) -> Plan:
         "kept": setup.kept,
         "repository": setup.repository(),
         "packages": asked.options["packages"][asked.node["package_manager"]],
-        "libraries": setup.mpi.environment["LD_LIBRARY_PATH"],
         "topology": setup.chosen(asked.found),
         "to_build": setup.to_build(asked.found),
         "files": setup.files(asked.found),
