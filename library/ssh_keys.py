@@ -76,6 +76,7 @@ removed:
   elements: str
 """
 
+import contextlib
 import glob
 import os
 import tempfile
@@ -109,7 +110,7 @@ def put(module: AnsibleModule, path: str, text: str) -> bool:
         return True
     real = os.path.realpath(path)
     if not text:
-        os.unlink(real)
+        _unlink(real)
         return True
     new = not os.path.exists(real)
     handle, temporary = tempfile.mkstemp(prefix=".trueup-", dir=os.path.dirname(real))
@@ -119,6 +120,12 @@ def put(module: AnsibleModule, path: str, text: str) -> bool:
     if new:
         os.chmod(real, 0o600)
     return True
+
+
+def _unlink(path: str) -> None:
+    # Another node may share the folder.
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
 
 
 def remove(module: AnsibleModule, folder: str, kept: str = "") -> List[str]:
@@ -132,26 +139,34 @@ def remove(module: AnsibleModule, folder: str, kept: str = "") -> List[str]:
         if not kept or not os.path.basename(path).startswith(kept):
             removed.append(path)
             if not module.check_mode:
-                os.unlink(path)
+                _unlink(path)
     return removed
 
 
 def make(module: AnsibleModule, folder: str, name: str) -> Dict[str, Any]:
-    """The node's key, made unless it is there, and what the others need."""
+    """The node's key, made unless it is there, and what the others need. Where nodes share the
+    folder, the first one's key is that of all."""
     path = os.path.join(folder, name)
-    if not os.path.exists(path):
-        os.makedirs(folder, mode=0o700, exist_ok=True)
-        argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", path]
-        answer = tools.ask(module, argv)
-        if not answer.ok:
-            module.fail_json(msg=f"no key could be made in {folder}: {answer.note}")
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".trueup-", dir=folder) as aside:
+        new = os.path.join(aside, "key")
+        _keygen(module, "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", new)
+        with contextlib.suppress(FileExistsError):
+            os.link(new, path)
     addresses = tools.ask(module, ["hostname", "-I"])
     return {
         "names": module.params["names"],
         "addresses": addresses.output.split(),
-        "public_key": text_of(f"{path}.pub"),
+        "public_key": _keygen(module, "-y", "-f", path),
         "host_keys": [text_of(one) for one in sorted(glob.glob(HOST_KEYS))],
     }
+
+
+def _keygen(module: AnsibleModule, *arguments: str) -> str:
+    answer = tools.ask(module, ["ssh-keygen", *arguments])
+    if not answer.ok:
+        module.fail_json(msg=f"ssh keys: none could be made: {answer.note}")
+    return answer.output
 
 
 def reachable(module: AnsibleModule, node: str) -> bool:
