@@ -208,3 +208,18 @@ def test_every_need_of_the_project_can_be_read() -> None:
     assert {str(Need.of(one)) for one in needs} == {
         *("3.6 to 3.9", "3.11 to 3.13", "3.11", "3.12", "3.10 to 3.14", "3.10 or newer")
     }
+
+
+def test_headers_are_no_matter_of_the_compiler() -> None:
+    """An AlmaLinux-HPC has gcc, and no headers of its python3.12: role compiler does nothing there.
+
+    Of Debian and Enterprise Linux alike its packages bring none.
+    """
+    named = [name for names in role_plans.data("compiler")["packages"].values() for name in names]
+    assert [name for name in named if name.startswith("python")] == []
+    for privilege, packages in (("sudo", ["python3.12-devel"]), (None, [])):
+        question = asked("almalinux-9", privilege=privilege)
+        assert question.node["distribution"] == "almalinux"
+        found = interpreter(question, DEVITO)
+        assert found is not None
+        assert found.packages == packages
