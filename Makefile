@@ -335,7 +335,7 @@ lock: test-venv ## Pin the *.in again (ARGS=--upgrade, or ARGS="--upgrade-packag
 	done
 
 .PHONY: options
-options: test-venv ## Write roles' defaults and argument_specs, docs/variables.md and docs/untested.md from what declares them
+options: test-venv ## Write roles' defaults and argument_specs, and the pages of docs/ that follow from data
 	@PYTHONPATH=tests python tests/role_options.py
 
 .PHONY: clean

@@ -1,6 +1,6 @@
 """Write what follows from the options that the benchmarks' rooms declare: each role's ``defaults``
 and the options in its ``argument_specs``, and of a new role the files that all of them begin with;
-and the pages of the plays' own variables and of what is not tested.
+and the pages of the plays' own variables, of what is not tested and of NCCL's settings.
 ``make options`` runs it; a contract compares."""
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import nccl_page
 import untested
 import yaml
 from trueup import benchmarks, settings
@@ -170,6 +171,7 @@ def files(root: Path = ROOT) -> Iterator[tuple[Path, str]]:
     """Every file that follows from a declaration, and its text."""
     yield root / settings.PAGE, variables()
     yield root / untested.PAGE, untested.page(root)
+    yield root / nccl_page.PAGE, nccl_page.page(root)
     for role, tool, options in declared():
         folder = root / "roles" / role
         yield folder / "defaults" / "main.yml", defaults(role, tool, options)

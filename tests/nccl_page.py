@@ -1,0 +1,53 @@
+"""docs/nccl_settings.md, written from catalog/nccl_settings.yml. ``make options`` runs it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FILE = "catalog/nccl_settings.yml"
+PAGE = "docs/nccl_settings.md"
+HEAD = """\
+# NCCL's settings
+
+`make options` writes this page from catalog/nccl_settings.yml. The role `nccl` writes the settings
+into `/etc/nccl.conf` (`conf`) and into profiles for jobs on one node, on several and in containers
+(`/opt/trueup/nccl/profiles`); NCCL and training runs get them too. Which contexts get the topology
+file stands in [topology](topology.md). A site's own go over them:
+
+    nccl_variables: {NCCL_IB_AR_THRESHOLD: "0"}       # nccl.conf, all profiles, nccl and training
+    training_variables: {NCCL_ALGO: Ring}             # training alone
+
+| setting | value | contexts | sizes with the layout | why, and source |
+| --- | --- | --- | --- | --- |
+"""
+OFFERED = """
+## Not set, and yours to set
+
+| setting | NCCL's default | what it does | source |
+| --- | --- | --- | --- |
+"""
+
+
+def page(root: Path) -> str:
+    """The page's text."""
+    data = yaml.safe_load((root / FILE).read_text(encoding="utf-8"))
+    told = "".join(
+        f"| `{one['name']}` | `{one['value']}` | {', '.join(one['in'])} | {_layouts(one)} |"
+        f" {one['why']} |\n"
+        for one in data["settings"]
+    )
+    offered = "".join(
+        f"| `{one['name']}` | {one['default']} | {one['why']} | {one['source']} |\n"
+        for one in data["offered"]
+    )
+    return HEAD + told + OFFERED + offered
+
+
+def _layouts(setting: dict[str, Any]) -> str:
+    on = ", ".join(setting.get("for", ["all"]))
+    return f"{on}, with InfiniBand" if setting.get("rdma") else on
