@@ -74,7 +74,6 @@ extends_documentation_fragment: trueup_facts
 EXAMPLES = r"""
 - name: Find out what each node is
   azure_node_facts:
-    catalog: "{{ (playbook_dir ~ '/../catalog/vm_sizes.csv') | trueup_sizes }}"
 
 - name: Put each node into the group of its family
   ansible.builtin.group_by:
@@ -83,7 +82,6 @@ EXAMPLES = r"""
 - name: Treat a machine that has no metadata service as a size
   azure_node_facts:
     vm_size: Standard_HB120-64rs_v3
-    catalog: "{{ (playbook_dir ~ '/../catalog/vm_sizes.csv') | trueup_sizes }}"
 """
 
 RETURN = r"""

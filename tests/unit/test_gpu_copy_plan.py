@@ -140,10 +140,13 @@ def test_nvbandwidth_is_built_where_there_is_no_tool(
 ) -> None:
     made = plan(asked(*there, node={**NDV4, **A100, "privilege": privilege}))
     assert made.skipped == []
-    assert made.values["build"] == {
+    (build,) = made.values["build"]
+    assert build == {
         "repository": "https://github.com/NVIDIA/nvbandwidth.git",
         "commit": COMMIT,
         "source": SOURCE,
+        "made": f"{SOURCE}/build",
+        "environment": {"LC_ALL": "C"},
         "packages": packages,
         "commands": [
             [
@@ -160,10 +163,12 @@ def test_nvbandwidth_is_built_where_there_is_no_tool(
 def test_what_is_there_is_not_built() -> None:
     for there, python in (((OWN,), PYTHON), (("bandwidthTest",), PYTHON), ((), TORCH)):
         made = plan(asked(*there, *COMPILERS, NVCC, BOOST, python=python))
-        assert made.values["build"] == {}
+        assert made.values["build"] == []
     # A machine without GPUs builds nothing, and a GPU of no known size is left to nvbandwidth.
-    assert plan(asked(*COMPILERS, NVCC, BOOST, node={})).values["build"] == {}
-    (configure, _) = plan(asked(*COMPILERS, NVCC, BOOST)).values["build"]["commands"]
+    assert plan(asked(*COMPILERS, NVCC, BOOST, node={})).values["build"] == []
+    ((configure, _),) = (
+        one["commands"] for one in plan(asked(*COMPILERS, NVCC, BOOST)).values["build"]
+    )
     assert configure[-1] == f"-DCMAKE_CUDA_COMPILER={NVCC}"
 
 

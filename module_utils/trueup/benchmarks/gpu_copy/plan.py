@@ -36,8 +36,8 @@ def programs(asked: Asked) -> Dict[str, Any]:
 def plan(asked: Asked) -> Plan:
     """One case of all GPUs and their peers, with the first tool that is there.
 
-    ``build`` is empty, or how nvbandwidth is built since there is none: ``repository``, ``commit``,
-    ``source`` (the folder), ``packages`` and ``commands``.
+    ``build`` is empty, or how nvbandwidth is built since there is none, as
+    playbooks/tasks/build.yml takes it.
     """
     gpus = asked.node.get("gpus") or []
     masks = asked.options["gpu_masks"]
@@ -52,7 +52,7 @@ def plan(asked: Asked) -> Plan:
         told = "give the whole commit, 40 hexadecimal digits; a branch or tag may move"
         return Plan(refused=[f"gpu_copy_source_commit: {told}"])
     tool, program = _first(asked)
-    build = _build(asked) if gpus and tool is None and not _unbuildable(asked) else {}
+    build = [_build(asked)] if gpus and tool is None and not _unbuildable(asked) else []
     if build:
         tool, program = _BUILT, _own(asked)
     lacking = _lacking(asked, len(gpus), tool)
@@ -134,7 +134,9 @@ def _build(asked: Asked) -> Dict[str, Any]:
         "repository": asked.options["source_repository"],
         "commit": asked.options["source_commit"],
         "source": _source(asked),
+        "made": f"{_source(asked)}/build",
         "packages": _packages(asked),
+        "environment": {"LC_ALL": "C"},
         "commands": [
             [cmake, "-S", ".", "-B", "build", f"-DCMAKE_CUDA_COMPILER={nvcc}", *code],
             [cmake, "--build", "build", "--parallel", str(jobs)],
