@@ -100,7 +100,7 @@ def measure(bench: Bench) -> None:
             devito.program(
                 problem,
                 placement,
-                python=os.path.join(given["prefix"], "venv", "bin", "python"),
+                python=given["program"] or os.path.join(given["prefix"], "venv", "bin", "python"),
                 driver=os.path.join(given["prefix"], "devito_driver.py"),
                 repeats=given["repeats"],
                 autotune=given["autotune"],

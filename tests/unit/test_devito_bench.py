@@ -444,6 +444,7 @@ def test_a_record_of_the_run_stands_for_its_case(run_module: Any, tmp_path: Path
     several = {"launcher": "mpirun", "nodes": ["node-1", "node-2"]}
     job = {**several, "launcher": "slurm", "job_directory": str(tmp_path)}
     changed = {
+        "program": "/opt/conda/envs/devito/bin/python",
         "prefix": str(tmp_path / "else"),
         "shape": "64x64x64",
         "space_order": 4,

@@ -141,6 +141,33 @@ def test_a_python_that_was_chosen_is_the_one_that_is_taken() -> None:
     assert programs(asked(python="/opt/python3.9"))["pythons"] == []
 
 
+@pytest.mark.parametrize(
+    ("python", "why"),
+    [
+        ({"path": "/c", "version": [3, 12, 1], "missing": []}, []),
+        ({"path": "/c", "version": [3, 8, 1], "missing": []}, []),
+        ({"path": "/c", "version": [3, 12, 1], "missing": ["devito"]}, ["has no devito"]),
+        (None, ["is not there"]),
+    ],
+)
+def test_a_devito_of_the_sites_own_is_asked_for_and_not_installed(
+    python: dict[str, Any] | None, why: list[str]
+) -> None:
+    program = "/opt/conda/envs/devito/bin/python"
+    given = {"program": program, "found": {"python": python, "folders": {}}}
+    assert programs(asked(**given)) == {
+        "python": program,
+        "imports": ["devito"],
+        "folders": [DEFAULTS["prefix"]],
+    }
+    made = plan(asked(**given))
+    assert made.values["environment"] == {}
+    assert [said in one.why for said, one in zip(why, made.skipped, strict=True)] == [True] * len(
+        why
+    )
+    assert {case["program"] for case in made.cases or []} == {program}
+
+
 @pytest.mark.parametrize(("there", "why"), [(False, ["10 MiB are free in /home"]), (True, [])])
 def test_an_installation_that_is_there_needs_no_space(there: bool, why: list[str]) -> None:
     folder = {"path": "/home", "free_bytes": 10 * 1024**2, "there": there, "link": False}

@@ -42,6 +42,13 @@ OPTIONS = (
         why="Devito 4.8.23 asks for 3.10.",
         filled=True,
     ),
+    Option(
+        "program",
+        "A Python that has Devito already and runs the driver: of a conda environment, or a program"
+        " that starts one in a container. Empty: the role's own environment.",
+        "",
+        type="path",
+    ),
     RoleOption(
         "pip_find_links",
         "Folder on the node with the wheels of files/requirements.txt, for sites without internet."

@@ -24,6 +24,9 @@ _NORMS = {"field": "field_norm", "receivers": "rec_norm"}
 
 def programs(asked: Asked) -> Dict[str, Any]:
     """What preflight asks the node for, as arguments of program_facts."""
+    program = asked.options["program"]
+    if program:
+        return {"python": program, "imports": ["devito"], "folders": [asked.options["prefix"]]}
     return own_python.programs(asked, _need(asked))
 
 
@@ -53,7 +56,7 @@ def plan(asked: Asked) -> Plan:
     ranks_by = mpi.of(asked.node)
     return Plan(
         values={
-            "environment": own_python.environment(asked, _need(asked), _requirements(asked)),
+            "environment": _environment(asked),
             "building": {} if ranks_by is None else ranks_by.compiling,
             "lead": lead,
             "taken_over": over if leads and lost else [],
@@ -265,6 +268,23 @@ def _need(asked: Asked) -> Need:
     return Need.of(asked.data["python"])
 
 
+def _environment(asked: Asked) -> Dict[str, Any]:
+    """What role pinned_venv is given; empty where a site's own Devito is measured."""
+    if asked.options["program"]:
+        return {}
+    return own_python.environment(asked, _need(asked), _requirements(asked))
+
+
+def _lacking(asked: Asked) -> List[str]:
+    """What keeps a site's own Python from running Devito, a sentence or none."""
+    program, python = asked.options["program"], asked.found["python"]
+    if python is None:
+        return [f"devito_program {program} is not there, or does not run as a Python does"]
+    if python["missing"]:
+        return [f"devito_program {program} has no devito: install it there, or leave this empty"]
+    return []
+
+
 def _requirements(asked: Asked) -> List[str]:
     """Files of the role. mpi4py only where an MPI library is: without one it cannot be imported,
     and Devito runs without it."""
@@ -283,7 +303,10 @@ def _skipped(asked: Asked) -> List[Skipped]:
             "no C compiler gcc on this node, and installing one needs root or sudo without a"
             " password"
         )
-    whole += own_python.lacking(asked, "devito", _need(asked), mebibytes=_SPACE_MIB)
+    if asked.options["program"]:
+        whole += _lacking(asked)
+    else:
+        whole += own_python.lacking(asked, "devito", _need(asked), mebibytes=_SPACE_MIB)
     skipped = [Skipped("devito", why) for why in whole]
     if mpi.of(asked.node) is None:
         skipped.append(Skipped("devito layouts of several ranks", mpi.lacking(asked.node)))
