@@ -14,8 +14,24 @@ description:
   - Fails where a node does not answer, where ranks are missing or on the wrong node, and where one
     is bound to other CPUs than those planned. It takes a second or two, and is the check to run
     before hours of a large job are paid for.
+  - With O(gpus) it fails too where a rank is not beside the GPU that it uses, by the PCI address of
+    what C(CUDA_VISIBLE_DEVICES) names, or where two ranks of a node use the same one.
   - It changes nothing.
 options:
+  node:
+    description: What M(azure_node_facts) published about the node, for its MPI and its GPUs.
+    type: dict
+    default: {}
+  gpus:
+    description: Whether ranks use GPUs, one each.
+    type: bool
+    default: false
+  gpu_masks:
+    description: Hexadecimal masks of the CPUs beside each GPU, in PCI order, as C(trueup topology
+      show) prints them. Empty for what sysfs says.
+    type: list
+    elements: str
+    default: []
   ranks:
     description: Ranks of each node.
     type: int
@@ -25,9 +41,10 @@ options:
     type: int
     default: 1
   binding:
-    description: What each rank is bound to. C(none) leaves it to the operating system.
+    description: What each rank is bound to. C(none) leaves it to the operating system; C(gpu) is
+      O(gpu_masks), as launches on GPUs are bound.
     type: str
-    choices: [none, core, l3, numa]
+    choices: [none, core, l3, numa, gpu]
     default: core
   timeout_seconds:
     description: Time limit in seconds.
@@ -49,6 +66,17 @@ EXAMPLES = r"""
     nodes: [hb-1, hb-2]
     launcher: slurm
     job_directory: /shared/trueup
+
+- name: See whether the ranks of a job on two NDv4 are beside their GPUs
+  rank_facts:
+    ranks: 8
+    binding: gpu
+    gpus: true
+    gpu_masks: [ffffff000000, ffffff000000, ffffff, ffffff, ffffff000000000000000000,
+                ffffff000000000000000000, ffffff000000000000, ffffff000000000000]
+    node: "{{ trueup_node }}"
+    nodes: [gpu-1, gpu-2]
+    launcher: mpirun
 """
 
 RETURN = r"""
@@ -74,22 +102,59 @@ ansible_facts:
   contains:
     trueup_ranks:
       description:
-        - C(launcher), and of each rank C(node), C(cpus) (Cpus_allowed_list) and C(hwloc) (the
-          CPU set by hwloc-bind as a list of CPUs; null where it is not installed).
+        - C(launcher), and of each rank C(node), C(cpus) (Cpus_allowed_list), C(hwloc) (the
+          CPU set by hwloc-bind as a list of CPUs; null where it is not installed), C(number)
+          (among the ranks of its node) and C(visible) (CUDA_VISIBLE_DEVICES; null where unset).
       type: dict
 """
 
 import os
-from typing import Any, Dict
+from typing import Any, Dict, Mapping
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.trueup.benchmarks.gpu_copy.case import cpus_beside
 from ansible.module_utils.trueup.errors import BadInput, ParseError
-from ansible.module_utils.trueup.node.affinity import plan
-from ansible.module_utils.trueup.node.topology import read_topology
+from ansible.module_utils.trueup.node import mpi
+from ansible.module_utils.trueup.node.affinity import Placement, plan
+from ansible.module_utils.trueup.node.gpu_places import bound
+from ansible.module_utils.trueup.node.topology import Topology, read_topology
 from ansible.module_utils.trueup.options import module_spec
 from ansible.module_utils.trueup.run import ranks
 from ansible.module_utils.trueup.run.launcher import LAUNCHER, Launcher
 from ansible.module_utils.trueup.run.process import Orphaned
+
+_BY_CORES = ("none", "core", "l3", "numa")
+_GPU = "gpu"
+
+
+def placed(given: Mapping[str, Any], machine: Topology) -> Placement:
+    """The CPUs of a node's ranks.
+
+    Raises:
+        BadInput: they cannot be.
+    """
+    if given["binding"] != _GPU:
+        wanted = {name: given[name] for name in ("ranks", "threads_per_rank", "binding")}
+        return plan(machine, **wanted)
+    made = bound(given["gpu_masks"], given["ranks"], given["threads_per_rank"])
+    if made is None:
+        raise BadInput("binding gpu needs gpu_masks, one for each rank of a node")
+    return made
+
+
+def beside_gpus(given: Mapping[str, Any], machine: Topology) -> Dict[str, str]:
+    """The CPUs beside each GPU, by its address; empty where GPUs are not asked about.
+
+    Raises:
+        BadInput: that is not known.
+    """
+    if not given["gpus"]:
+        return {}
+    gpus = given["node"].get("gpus") or []
+    found = cpus_beside(gpus, given["gpu_masks"], machine)
+    if not found.known:
+        raise BadInput("sysfs does not say where the GPUs are: give gpu_masks")
+    return {str(gpu.get("pci")): cpus for gpu, cpus in zip(gpus, found.cpus)}
 
 
 def argument_spec() -> Dict[str, Dict[str, Any]]:
@@ -97,7 +162,10 @@ def argument_spec() -> Dict[str, Dict[str, Any]]:
         module_spec(LAUNCHER),
         ranks={"type": "int", "default": 1},
         threads_per_rank={"type": "int", "default": 1},
-        binding={"type": "str", "choices": ["none", "core", "l3", "numa"], "default": "core"},
+        binding={"type": "str", "choices": [*_BY_CORES, _GPU], "default": "core"},
+        node={"type": "dict", "default": {}},
+        gpus={"type": "bool", "default": False},
+        gpu_masks={"type": "list", "elements": "str", "default": []},
         timeout_seconds={"type": "int", "default": 120},
     )
 
@@ -106,17 +174,13 @@ def main() -> None:
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     given = module.params
     try:
-        launcher = Launcher.asked(given)
-        placement = plan(
-            read_topology(allowed=os.sched_getaffinity(0)),
-            ranks=given["ranks"],
-            threads_per_rank=given["threads_per_rank"],
-            binding=given["binding"],
-        )
+        launcher = Launcher.asked(given, mpi.of(given["node"]))
+        machine = read_topology(allowed=os.sched_getaffinity(0))
+        placement, beside = placed(given, machine), beside_gpus(given, machine)
     except BadInput as error:
         module.fail_json(msg=str(error), command=[], planned=[], output_tail=[])
     command = launcher.command(
-        ranks.PROBE,
+        ranks.GPU_PROBE if given["gpus"] else ranks.PROBE,
         per_node=placement.ranks,
         variables={},
         placement=placement,
@@ -139,6 +203,8 @@ def main() -> None:
         wrong = done.failure(given["timeout_seconds"]) or ranks.judge(
             found, placement, launcher.node_count
         )
+        if beside and not wrong:
+            wrong = ranks.judge_gpus(found, ranks.parse_gpus(done.stdout), beside)
     except (OSError, Orphaned, ParseError) as error:
         found, wrong = [], str(error)
     if wrong:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import bench_modules
@@ -10,7 +11,7 @@ import pytest
 import rank_facts
 from ansible.module_utils.trueup.errors import ParseError
 from ansible.module_utils.trueup.node.affinity import Placement
-from ansible.module_utils.trueup.node.topology import read_topology
+from ansible.module_utils.trueup.node.topology import Topology, read_topology
 from ansible.module_utils.trueup.run import launcher, process, ranks
 from ansible.module_utils.trueup.run.ranks import Rank
 from bench_modules import FakeRun
@@ -20,12 +21,12 @@ if TYPE_CHECKING:
 
 PAIR = Placement(2, 2, "core", ((0, 1), (2, 3)))
 TWO_NODES = "".join(
-    f"trueup-rank {node} {cpus} {mask}\n"
+    f"trueup-rank {node} {cpus} {mask} {number} =*\n"
     for node in ("n1", "n2")
-    for cpus, mask in (("2-3", "0xc"), ("0-1", "0x3"))
+    for cpus, mask, number in (("2-3", "0xc", 1), ("0-1", "0x3", 0))
 )
 # Here only the CPUs that this process may use can be planned for.
-ONE = "trueup-rank n1 {cpu} -\n"
+ONE = "trueup-rank n1 {cpu} - 0 =*\n"
 
 
 def good(text: str, *, nodes: int = 2) -> str | None:
@@ -35,9 +36,9 @@ def good(text: str, *, nodes: int = 2) -> str | None:
 def test_ranks_tell_their_node_and_cpus() -> None:
     text = "Warning: Permanently added 'n1'\n" + TWO_NODES
     assert ranks.parse_ranks(text) == [
-        Rank("n1", "2-3", "2-3"),
+        Rank("n1", "2-3", "2-3", 1),
         Rank("n1", "0-1", "0-1"),
-        Rank("n2", "2-3", "2-3"),
+        Rank("n2", "2-3", "2-3", 1),
         Rank("n2", "0-1", "0-1"),
     ]
     assert good(text) is None
@@ -47,9 +48,11 @@ def test_ranks_tell_their_node_and_cpus() -> None:
     ("line", "why"),
     [
         ("trueup-rank n1 0-1", "not whole"),
-        ("trueup-rank n1 0-1 0x3 x", "not whole"),
-        ("trueup-rank n1 zero 0x3", "CPU list"),
-        ("trueup-rank n1 0-1 mask", "no CPU list"),
+        ("trueup-rank n1 0-1 0x3 0", "not whole"),
+        ("trueup-rank n1 0-1 0x3 x =*", "not whole"),
+        ("trueup-rank n1 0-1 0x3 0 *", "not whole"),
+        ("trueup-rank n1 zero 0x3 0 =*", "CPU list"),
+        ("trueup-rank n1 0-1 mask 0 =*", "no CPU list"),
     ],
 )
 def test_a_damaged_line_is_refused(line: str, why: str) -> None:
@@ -75,6 +78,66 @@ def test_a_damaged_line_is_refused(line: str, why: str) -> None:
 )
 def test_ranks_elsewhere_are_named(text: str, why: str) -> None:
     assert good(text) == why
+
+
+GPUS = "".join(
+    f"trueup-gpu n1 {number}, {domain:08x}:00:00.0, GPU-{number}ab\n"
+    for number, domain in enumerate((1, 2, 3))
+)
+BESIDE = {"0001:00:00.0": "2-3", "0002:00:00.0": "2-3", "0003:00:00.0": "0-1"}
+
+
+@pytest.mark.parametrize(
+    ("ranks_of", "why"),
+    [
+        ([("2-3", None), ("2", None), ("0-1", None)], None),
+        # One seen, by number or UUID; all seen, of which each rank takes that of its number.
+        ([("2-3", "1"), ("0-1", "2")], None),
+        ([("0-1", "GPU-2ab"), ("2-3", "GPU-1")], None),
+        ([("2-3", "0,1,2"), ("2-3", "0,1,2"), ("0", "0,1,2")], None),
+        ([("0-1", "2,0"), ("2-3", "2,0")], None),
+        ([("0-1", "0")], "rank 0 of the node is on CPUs 0-1, and its GPU 0001:00:00.0 is beside"),
+        ([("0-3", "2")], "is on CPUs 0-3, and its GPU 0003:00:00.0 is beside 0-1"),
+        ([("2-3", "0"), ("2-3", "0")], "rank 1 of the node uses the GPU of rank 0, 0001:00:00.0"),
+        ([("2-3", "")], "uses no GPU that is known there: CUDA_VISIBLE_DEVICES is ''"),
+        ([("2-3", "7")], "uses no GPU that is known there: CUDA_VISIBLE_DEVICES is '7'"),
+        ([("2-3", "GPU-")], "uses no GPU"),
+        ([("2-3", "MIG-0ab")], "uses no GPU"),
+        ([("2-3", "0,1"), ("2-3", "0,1"), ("0-1", "0,1")], "rank 2 of the node uses no GPU"),
+        ([("2-3", None)] * 2 + [("0-1", None)] * 2, "CUDA_VISIBLE_DEVICES is not set"),
+    ],
+)
+def test_whether_ranks_are_beside_their_gpus(
+    ranks_of: list[tuple[str, str | None]], why: str | None
+) -> None:
+    found = [
+        Rank("n1", cpus, None, number, visible) for number, (cpus, visible) in enumerate(ranks_of)
+    ]
+    said = ranks.judge_gpus(found, ranks.parse_gpus(GPUS), BESIDE)
+    assert (said is None) == (why is None)
+    assert (why or "") in (said or "")
+
+
+def test_a_gpu_that_the_node_does_not_list_is_said() -> None:
+    rank = Rank("n2", "0", None)
+    assert "on n2 rank 0" in str(ranks.judge_gpus([rank], ranks.parse_gpus(GPUS), BESIDE))
+    here = Rank("n1", "0", None)
+    assert "uses no GPU" in str(ranks.judge_gpus([here], ranks.parse_gpus(GPUS), {}))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "trueup-gpu n1\n",
+        "trueup-gpu n1 x, 00000001:00:00.0, GPU-1\n",
+        "trueup-gpu n1 0, nowhere, GPU-1\n",
+        "trueup-gpu n1 0, 00000001:00:00.0\n",
+    ],
+)
+def test_gpus_that_are_not_told_are_an_error(text: str) -> None:
+    with pytest.raises(ParseError):
+        ranks.parse_gpus(text)
 
 
 def test_unbound_ranks_may_be_anywhere() -> None:
@@ -108,12 +171,78 @@ def test_a_rank_where_it_should_be(run_module: Any) -> None:
     assert result["ansible_facts"] == {
         "trueup_ranks": {
             "launcher": "local",
-            "ranks": [{"node": "n1", "cpus": str(first_cpu()), "hwloc": None}],
+            "ranks": [
+                {
+                    "node": "n1",
+                    "cpus": str(first_cpu()),
+                    "hwloc": None,
+                    "number": 0,
+                    "visible": None,
+                }
+            ],
         }
     }
     assert result["planned"] == [str(first_cpu())]
     assert run.calls[0]["argv"] == result["command"]
     assert result["command"][0] == "taskset"
+
+
+def test_the_gpu_probe_asks_for_addresses(tmp_path: Path) -> None:
+    """The shell's part, with a stand-in for nvidia-smi."""
+    program = tmp_path / "nvidia-smi"
+    program.write_text(
+        "#!/bin/sh\necho '0, 00000001:00:00.0, GPU-1'\necho '1, 00000002:00:00.0, GPU-2'\n"
+    )
+    program.chmod(0o755)
+    environment = {
+        "PATH": f"{tmp_path}:/usr/bin:/bin",
+        "CUDA_VISIBLE_DEVICES": "1",
+        "SLURM_LOCALID": "3",
+    }
+    told = subprocess.run(
+        ranks.GPU_PROBE, check=True, capture_output=True, text=True, env=environment
+    ).stdout
+    (rank,) = ranks.parse_ranks(told)
+    assert (rank.number, rank.visible) == (3, "1")
+    (gpus,) = ranks.parse_gpus(told).values()
+    assert gpus["1"] == gpus["GPU-2"] == ranks.address(rank, gpus) == "0002:00:00.0"
+
+
+@pytest.mark.parametrize(
+    ("mask", "why"),
+    [("1", None), ("2", "its GPU 0001:00:00.0 is beside 1"), ("", "give gpu_masks")],
+)
+def test_a_rank_is_compared_with_its_gpu(
+    run_module: Any, monkeypatch: pytest.MonkeyPatch, mask: str, why: str | None
+) -> None:
+    machine = Topology(
+        cpus=(0, 1), cores=((0,), (1,)), l3_groups=((0,), (1,)), numa={0: (0,), 1: (1,)}
+    )
+    monkeypatch.setattr(rank_facts, "read_topology", lambda **_: machine)
+    text = "trueup-rank n1 0 - 0 =*\ntrueup-gpu n1 0, 00000001:00:00.0, GPU-1\n"
+    result = run_module(
+        FakeRun(stdout=text),
+        gpus=True,
+        gpu_masks=[mask] if mask else [],
+        node={"gpus": [{"pci": "0001:00:00.0"}]},
+    )
+    assert bool(result.get("failed")) == (why is not None)
+    assert (why or "") in result.get("msg", "")
+    if why is None:
+        assert "nvidia-smi" in result["command"][-1]
+
+
+def test_ranks_are_bound_beside_their_gpus_and_started_by_the_nodes_mpi(run_module: Any) -> None:
+    libraries = {"LD_LIBRARY_PATH": "/opt/hpcx-v2/ompi/lib"}
+    mpi = {"path": "/opt/hpcx-v2/ompi/bin/mpirun", "kind": "hpcx", "environment": libraries}
+    given = {"launcher": "mpirun", "nodes": ["a", "b"], "ranks": 2, "binding": "gpu"}
+    run = FakeRun()
+    result = run_module(run, check=True, gpu_masks=["c", "3"], node={"mpi": mpi}, **given)
+    assert result["planned"] == ["2-3", "0-1"]
+    assert result["command"][0] == "/opt/hpcx-v2/ompi/bin/mpirun"
+    assert "LD_LIBRARY_PATH" in result["command"]
+    refused = run_module(run, check=True, **given)
+    assert "binding gpu needs gpu_masks" in refused["msg"]
 
 
 def test_check_mode_starts_nothing(run_module: Any) -> None:
@@ -127,7 +256,7 @@ def test_check_mode_starts_nothing(run_module: Any) -> None:
     [
         ({"stdout": ""}, {}, "launcher local: 0 ranks told where they are instead of 1"),
         ({"returncode": 3}, {}, "ended with exit status 3"),
-        ({"stdout": "trueup-rank n1 x y"}, {}, "CPU list"),
+        ({"stdout": "trueup-rank n1 x y 0 =*"}, {}, "CPU list"),
         ({"error": FileNotFoundError(2, "No such file")}, {}, "No such file"),
         ({}, {"nodes": ["a", "b"]}, "launcher local cannot run on 2 nodes"),
         ({}, {"ranks": 100000}, "this machine has"),
