@@ -20,7 +20,7 @@ OUTPUT ?= report
 PYTEST_ARGS ?=
 # Where a run of a scenario holds its lock: one for the machine, since the names of its nodes are.
 LOCKS ?= /tmp
-SCENARIOS ?= local benchmarks devito default alternative failures vm vllm cluster
+SCENARIOS ?= local benchmarks devito default replicas alternative failures vm vllm cluster
 TRUEUP_CACHE ?= $(or $(XDG_CACHE_HOME),$(or $(HOME),/root)/.cache)/trueup
 
 # An activated environment or a PYTHONPATH of the caller's must not reach into ours.
@@ -37,7 +37,7 @@ check_cache := .cache/check
 failures := $(check_cache)/failures
 # Two lanes beside the rest, of about the same time: an emulated machine, servers and jobs mostly wait.
 lane_machine := vm alternative failures
-lane_server := vllm cluster
+lane_server := vllm cluster replicas
 beside := $(lane_machine) $(lane_server)
 heading = printf '\n==== %s ====\n' $(1)
 
@@ -265,6 +265,7 @@ molecule: test-venv ## The roles on real systems: this machine (local), systemd 
 	    python -m pip install --dry-run --quiet --no-deps --ignore-installed --only-binary=:all: --python-version 3.11 \
 	      --target .cache/nothing "$$torch" >/dev/null 2>&1 || lack="pip finds no $$torch, the build of torch for CPUs (docs/lab.md)"
 	  fi
+	  if [ "$$scenario" = replicas ] && [ -z "$$lack" ]; then lack=$$(python molecule/_shared/replicas/replica.py ubuntu-22.04 2>&1) || true; fi
 	  if [ -n "$$lack" ]; then echo "skipped: molecule $$scenario: $$lack"; continue; fi
 	  # Its nodes have fixed names: another checkout's run of the same scenario would take them away.
 	  exec 9> "$(LOCKS)/trueup-molecule-$$scenario.lock"

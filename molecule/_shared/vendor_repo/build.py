@@ -132,6 +132,7 @@ def make_deb(package: dict[str, Any], version: str, out: Path) -> None:
             "Architecture": "amd64",
             "Maintainer": "trueup tests <tests@trueup.invalid>",
             "Depends": ", ".join(package.get("depends", [])),
+            "Provides": ", ".join(package.get("provides", [])),
             "Conflicts": ", ".join(package.get("conflicts", [])),
             "Description": SUMMARY.format(**package),
         }

@@ -1,0 +1,118 @@
+"""Replicas of Azure's HPC images have what the images have, path by path (tests/data/images)."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+DATA = ROOT / "tests/data/images"
+NAMES: dict[str, dict[str, str]] = json.loads((DATA / "names.json").read_text(encoding="utf-8"))
+sys.path.insert(0, str(ROOT / "molecule/_shared/replicas"))
+
+import replica  # noqa: E402 WHY: it stands in that folder
+
+IMAGES = replica.images()
+with (DATA / "rows.csv").open(encoding="utf-8") as file:
+    ROWS = list(csv.DictReader(file))
+EACH = [
+    pytest.param(image, row, id=f"{image} {row['path']}")
+    for image in IMAGES
+    for row in ROWS
+    if row["images"] == "all" or image in row["images"].split()
+]
+
+
+@pytest.fixture(scope="module")
+def tree() -> Any:
+    """What a replica's data and packages give it: path to mode and kind, with all folders above."""
+    made: dict[str, dict[str, tuple[str, str]]] = {}
+
+    def of(image: str) -> dict[str, tuple[str, str]]:
+        if image not in made:
+            data = replica.described(image)
+            paths = dict.fromkeys(data["appended"], ("0644", "appended"))
+            for kind in ("debs", "rpms"):
+                for package in replica.packages(data, kind):
+                    for path, given in package["files"].items():
+                        paths[path] = (given.get("mode", "0777"), _kind(given))
+            paths |= {path: (one.mode, one.kind) for path, one in replica.planned(image).items()}
+            for path in list(paths):
+                for above in Path(path).parents:
+                    paths.setdefault(str(above), ("0755", "folder"))
+            made[image] = paths
+        return made[image]
+
+    return of
+
+
+def _kind(given: dict[str, Any]) -> str:
+    return "link" if "link" in given else "file"
+
+
+@pytest.mark.parametrize(("image", "row"), EACH)
+def test_every_row_of_an_image_stands_in_its_replica(
+    tree: Any, image: str, row: dict[str, str]
+) -> None:
+    mode, kind = tree(image).get(row["path"].format(**NAMES[image]), ("", "absent"))
+    assert (kind, mode if row["mode"] else "") == (row["kind"], row["mode"])
+
+
+@pytest.mark.parametrize("image", IMAGES)
+def test_the_replica_has_the_images_python_mpi_and_names(image: str) -> None:
+    data = replica.described(image)
+    values, names = data["values"], NAMES[image]
+    assert data["pythons"]["python3"] == names["python"]
+    assert (values["hpcx"], f"mvapich-{values['mvapich']}") == (names["hpcx"], names["mvapich"])
+    assert (values["agent"], values["modulefiles"]) == (names["agent"], names["modules"])
+
+
+@pytest.mark.parametrize("image", IMAGES)
+def test_the_manifest_is_flat_text_and_ends_with_the_images_version(image: str) -> None:
+    versions = json.loads(replica.planned(image)["/opt/azurehpc/component_versions.txt"].content)
+    assert list(versions)[-1] == "ImageVersion"
+    assert {type(value) for value in versions.values()} == {str}
+    assert f"/opt/hpcx-v{versions['HPCX']}-" in f"/opt/{replica.described(image)['values']['hpcx']}"
+
+
+@pytest.mark.parametrize("image", IMAGES)
+def test_no_placeholder_is_left(image: str) -> None:
+    planned = replica.planned(image).items()
+    assert [path for path, one in planned if re.search(r"\{\{\w+\}\}", path + one.content)] == []
+
+
+@pytest.mark.parametrize("image", IMAGES)
+def test_what_is_enabled_or_wanted_by_a_unit_is_there(tree: Any, image: str) -> None:
+    there = {Path(path).name for path in tree(image) if path.endswith(".service")}
+    units = {f"{unit}.service" for unit in replica.described(image)["enabled"]}
+    assert units - there == set()
+
+
+def test_the_name_changes_with_what_goes_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replica, "interpreter", lambda minor: Path("/pyenv", minor))
+    first = replica.tag("ubuntu-22.04", "base:1")
+    assert first == replica.tag("ubuntu-22.04", "base:1")
+    assert first != replica.tag("ubuntu-22.04", "base:2")
+    monkeypatch.setattr(replica, "SAYS", "{}")
+    assert first != replica.tag("ubuntu-22.04", "base:1")
+
+
+def test_a_nested_module_is_loaded_by_its_whole_path() -> None:
+    planned = replica.planned("ubuntu-22.04")
+    (text,) = (one.content for path, one in planned.items() if path.endswith("mpi/hpcx-2.25.1"))
+    assert "conflict        mpi" in text
+    (loaded,) = re.findall(r"^module load (\S+)$", text, re.MULTILINE)
+    assert loaded in planned
+
+
+def test_the_scenario_uses_replicas_that_there_are() -> None:
+    text = (ROOT / "molecule/replicas/molecule.yml").read_text(encoding="utf-8")
+    nodes = yaml.safe_load(text)["provisioner"]["inventory"]["host_vars"].values()
+    assert {node["node_replica"] for node in nodes} - set(IMAGES) == set()
