@@ -130,6 +130,13 @@ def test_a_driver_that_nobody_knows_may_be_allowed() -> None:
         ("nv_a10_v5", {}, {"branch": "17.5"}, ["GRID 17.5 breaks CUDA on the A10"]),
         ("nv_a10_v5", {}, {"branch": "17.5", "cuda_needed": False}, []),
         ("nv_a10_v5", {}, {"version": "1.2"}, ["gpu_grid: no sha256 is known for driver 1.2"]),
+        (
+            "nv_a10_v5",
+            {"hpc_image": {"NVIDIA": "580.126.16"}},
+            {},
+            ["gpu_grid: this Azure HPC image has NVIDIA's data-centre driver 580.126.16"],
+        ),
+        ("nv_a10_v5", {"hpc_image": {"NVIDIA_GRID": "595.58.03"}}, {}, []),
         ("nv_a10_v5", {"free_bytes": {"/": 5}}, {}, ["gpu_grid: 5 bytes are free below /"]),
     ],
 )

@@ -12,7 +12,7 @@ from typing import Any, Dict, List, Tuple
 from ..errors import BadInput
 from ..plan import Asked, Plan, sentences
 from . import grid_driver
-from .system import free_of, headers, short_of
+from .system import free_of, headers, in_image, short_of
 
 _MODPROBE = """\
 # Written by trueup (role gpu_grid): nouveau would take the GPU before the GRID driver.
@@ -138,6 +138,9 @@ def _refused(asked: Asked) -> List[str]:
         f"gpu_grid: no sha256 is known for driver {version}, and nobody publishes one: download it"
         " where you trust the way and put its sha256 into gpu_grid_checksums, or set"
         " gpu_grid_unverified_allowed to take download.microsoft.com at its word.": not is_known,
+        f"gpu_grid: this Azure HPC image has NVIDIA's data-centre driver {in_image(node, 'NVIDIA')},"
+        " which an A10 of this size cannot use: deploy the VM from the distribution's own"
+        " image.": bool(in_image(node, "NVIDIA")),
         f"gpu_grid: {free_of(node, '/')} bytes are free below / and the driver needs"
         f" {needed['/']}: make room.": short_of(node, needed),
     }
