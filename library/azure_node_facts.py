@@ -427,7 +427,11 @@ def main() -> None:
         warnings.append(f"the CPU topology could not be read: {error}")
     lscpu = _ask(module, ["lscpu", "--json"], parse_lscpu, warnings)
     query = ["nvidia-smi", f"--query-gpu={GPU_QUERY}", "--format=csv"]
-    gpus = _ask(module, query, parse_nvidia_smi, warnings)
+    on_bus = identify.read_gpus(sysfs)
+    said: list[str] = []
+    gpus = _ask(module, query, parse_nvidia_smi, said)
+    # Azure's HPC images have the driver on sizes without a GPU too, where nvidia-smi can but fail.
+    warnings += [text for text in said if on_bus or " failed with status " not in text]
     identity = identify.identify(
         metadata,
         given_size=wanted["vm_size"].strip() or None,
@@ -439,7 +443,7 @@ def main() -> None:
     observed = identify.Observed(
         topology=topology,
         lscpu=lscpu,
-        gpus=identify.read_gpus(sysfs) if gpus is None else gpus,
+        gpus=on_bus if gpus is None else gpus,
         infiniband=identify.read_infiniband(sysfs),
         nvme=identify.read_nvme(sysfs),
         memory_bytes=identify.read_memory_bytes(wanted["procfs_root"]),

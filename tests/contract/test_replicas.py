@@ -85,7 +85,7 @@ def test_the_manifest_is_flat_text_and_ends_with_the_images_version(image: str) 
 @pytest.mark.parametrize("image", IMAGES)
 def test_no_placeholder_is_left(image: str) -> None:
     planned = replica.planned(image).items()
-    assert [path for path, one in planned if re.search(r"\{\{\w+\}\}", path + one.content)] == []
+    assert [path for path, one in planned if re.search(r"@\w+@", path + one.content)] == []
 
 
 @pytest.mark.parametrize("image", IMAGES)

@@ -218,6 +218,19 @@ def test_rubbish_everywhere_is_no_crash(
     ]
 
 
+def test_a_driver_with_nothing_to_drive_is_no_warning(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # Azure's HPC images have nvidia-smi on CPU sizes too.
+    refused = (9, "NVIDIA-SMI has failed because it couldn't communicate\n", "")
+    Tools(monkeypatch, {**answers_of("hb120rs_v3"), "nvidia-smi": refused})
+    there = {**described("hb120rs_v3"), "vm_size": "Standard_HB120rs_v3"}
+    result = run_module(capsys, metadata_url=NOWHERE, catalog=CATALOG, **there)
+    node = result["ansible_facts"]["trueup_node"]
+    assert (node["family"], node["gpus"]) == ("hbv3", [])
+    assert [text for text in node["warnings"] if "nvidia-smi" in text] == []
+
+
 def test_a_wrong_url_is_refused(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

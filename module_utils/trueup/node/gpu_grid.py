@@ -123,6 +123,7 @@ def _refused(asked: Asked) -> List[str]:
     node, options, version = asked.node, asked.options, asked.options["version"]
     is_known = version in options["checksums"] or options["unverified_allowed"]
     needed = {"/": options["free_bytes"]}
+    of_image = in_image(node, "NVIDIA")
     wrong = {
         f"gpu_grid: {node['vm_size'] or 'this machine'} is of the family {node['family']}, and the"
         " GRID driver is for nv_a10_v5: other GPUs get the role gpu_driver.": (
@@ -138,9 +139,9 @@ def _refused(asked: Asked) -> List[str]:
         f"gpu_grid: no sha256 is known for driver {version}, and nobody publishes one: download it"
         " where you trust the way and put its sha256 into gpu_grid_checksums, or set"
         " gpu_grid_unverified_allowed to take download.microsoft.com at its word.": not is_known,
-        f"gpu_grid: this Azure HPC image has NVIDIA's data-centre driver {in_image(node, 'NVIDIA')},"
-        " which an A10 of this size cannot use: deploy the VM from the distribution's own"
-        " image.": bool(in_image(node, "NVIDIA")),
+        f"gpu_grid: this Azure HPC image has NVIDIA's data-centre driver {of_image}, which an A10"
+        " of this size cannot use: deploy the VM from an image of the distribution's"
+        " own.": bool(of_image),
         f"gpu_grid: {free_of(node, '/')} bytes are free below / and the driver needs"
         f" {needed['/']}: make room.": short_of(node, needed),
     }

@@ -99,9 +99,9 @@ def _chain(image: str) -> list[dict[str, Any]]:
 
 
 def _filled(value: Any, values: dict[str, str]) -> Any:
-    """``value`` with each ``{{name}}`` replaced, in keys too."""
+    """``value`` with each ``@name@`` replaced, in keys too."""
     if isinstance(value, str):
-        return re.sub(r"\{\{([\w-]+)\}\}", lambda match: str(values[match[1]]), value)
+        return re.sub(r"@([\w-]+)@", lambda match: str(values[match[1]]), value)
     if isinstance(value, list):
         return [_filled(member, values) for member in value]
     if isinstance(value, dict):
