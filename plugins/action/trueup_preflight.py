@@ -49,6 +49,7 @@ class ActionModule(ActionBase):
         )
         if wrong:
             raise AnsibleActionFail(" ".join(wrong))
+        result["warnings"] = family.node_warnings(value("trueup_node"), roles)
         result.update(
             family.checked(
                 roles,

@@ -185,21 +185,21 @@ def test_an_mpi_that_is_named_and_not_there_is_refused(
     assert found == ([f"{warning.removeprefix('MPI: ')}."] if refused else [])
 
 
-def test_an_image_of_enterprise_linux_8_can_be_measured_as_it_is() -> None:
+def test_an_image_of_enterprise_linux_8_is_configured_by_verification() -> None:
     el8 = {"package_manager": "dnf", "distribution_version": "8.10", "os": "Alma 8.10"}
     image = {"hpc_image": {"HPCX": "2.25.1"}}
+    cases = ({}, ["rdma"]), (image, ["rdma"]), (image, [])
     told = [
         family.node_problems(
             node(**el8, **more), name="n1", roles=roles, benchmarks=["stream"], known=["stream"]
         )
-        for more, roles in (({}, ["rdma"]), (image, ["rdma"]), (image, []))
+        for more, roles in cases
     ]
-    assert ["trueup_family_roles to []" in " ".join(texts) for texts in told] == [
-        False,
-        True,
-        False,
-    ]
-    assert [len(texts) for texts in told] == [1, 1, 0]
+    assert [len(texts) for texts in told] == [1, 0, 0]
+    warned = [family.node_warnings(node(**el8, **more), roles) for more, roles in cases]
+    assert [len(texts) for texts in warned] == [0, 1, 0]
+    assert "none is installed" in warned[1][0]
+    assert family.node_warnings(node(**image), ["rdma"]) == []
 
 
 @pytest.mark.parametrize(

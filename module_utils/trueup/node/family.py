@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import BadInput
 from .mpi import lacking, of
+from .packages import verified_only
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -215,20 +216,24 @@ def node_problems(
             f" {node['family']}, gives neither root nor sudo without a password: connect as such a"
             " user (ansible_user)."
         )
-    # Its dnf has bindings for Python 3.6 alone, and ansible-core 2.17 needs 3.7 or newer.
-    version = str(node["distribution_version"] or "").split(".")[0]
-    if roles and node["package_manager"] == "dnf" and version == "8":
-        # Azure's image has a Python 3.12 for modules beside it, a compiler, driver and MPI.
-        without = (
-            ", or set trueup_family_roles to [] for this node: then nothing on it is configured"
-            " (limits, driver, RDMA, NCCL, scratch stay as the image has them), and it is measured"
-            " as it is"
-        )
+    # Azure's image has all that a role needs: it is compared. Of a bare system nothing would be.
+    if roles and verified_only(node) and not node.get("hpc_image"):
         problems.append(
             f"{node['os']}: its packages cannot be managed by this release of Ansible (Python 3.6"
-            f" of its dnf): use Enterprise Linux 9{without if node.get('hpc_image') else ''}."
+            " of its dnf): use Enterprise Linux 9, or Azure's HPC image."
         )
     return problems
+
+
+def node_warnings(node: Mapping[str, Any], roles: Sequence[str]) -> list[str]:
+    """What a reader must know of a node that can be configured."""
+    if not (roles and verified_only(node) and node.get("hpc_image")):
+        return []
+    text = (
+        f"{node['os']}: its packages are compared and none is installed (Python 3.6 of its dnf); a"
+        " role that lacks one fails and names it"
+    )
+    return [text]
 
 
 def skips(

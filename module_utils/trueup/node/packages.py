@@ -25,6 +25,25 @@ def verified_only(node: Mapping[str, Any]) -> bool:
     return node.get("package_manager") == "dnf" and release == "8"
 
 
+def not_provided(status: int, output: str, names: Sequence[str]) -> List[str]:
+    """Those of ``names`` that nothing installed provides, by ``rpm --query --whatprovides``; all of
+    them where it failed and does not say which."""
+    if status == 0:
+        return []
+    told = set(re.findall(r"(?m)^no package provides (\S+)", output))
+    return [name for name in names if name in told] or list(names)
+
+
+def cannot_be_installed(missing: Sequence[str], system: str) -> str:
+    """What is said where ``verified_only`` holds."""
+    words = " ".join(missing)
+    return (
+        f"{', '.join(missing)}: not installed, and no module can install packages on {system} (its"
+        f" dnf has bindings for Python 3.6 alone): install by hand with `dnf install {words}`, or"
+        " use Enterprise Linux 9; then run again."
+    )
+
+
 @dataclass(frozen=True)
 class Package:
     """A package that is pinned: its name and version, which may end with ``*``."""

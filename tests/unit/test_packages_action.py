@@ -1,0 +1,119 @@
+"""The action trueup_packages: each system's package manager; rpm alone on Enterprise Linux 8."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import role_plans
+from action import trueup_packages
+from ansible.errors import AnsibleActionFail
+from trueup.node.packages import not_provided
+
+SYSTEMS = {name: role_plans.node("hbv3", name) for name in role_plans.SYSTEMS}
+MANAGERS = {
+    "ubuntu-22.04": "apt",
+    "ubuntu-24.04": "apt",
+    "debian-12": "apt",
+    "almalinux-9": "dnf",
+    "azurelinux-3": "dnf",
+}
+ABSENT = "no package provides xfsprogs\nmdadm-4.2-14.el8.x86_64\n"
+
+
+def act(
+    monkeypatch: pytest.MonkeyPatch,
+    node: dict[str, Any] | None,
+    answer: tuple[int, str] = (0, ""),
+    *,
+    check: bool = False,
+    **arguments: Any,
+) -> tuple[dict[str, Any], list[Any]]:
+    """What the action returns, and what it called: arguments of Ansible's action, or commands."""
+    called: list[Any] = []
+    task = SimpleNamespace(args=arguments, async_val=0, check_mode=check, action="trueup_packages")
+    templar = SimpleNamespace(template=lambda value: value)
+    action = trueup_packages.ActionModule(task, None, None, None, templar, None)
+
+    def package(self: Any, _: Any = None, __: Any = None) -> dict[str, Any]:
+        called.append(dict(self._task.args))
+        return {"changed": True}
+
+    def command(_: Any, text: str) -> dict[str, Any]:
+        called.append(text)
+        return {"rc": answer[0], "stdout": answer[1], "stderr": ""}
+
+    monkeypatch.setattr(trueup_packages.Package, "run", package)
+    monkeypatch.setattr(trueup_packages.ActionModule, "_low_level_execute_command", command)
+    variables = {} if node is None else {"trueup_node": node}
+    return action.run(task_vars=variables), called
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("check", [False, True])
+def test_each_system_has_its_package_manager(
+    monkeypatch: pytest.MonkeyPatch, system: str, check: bool
+) -> None:
+    names = ["mdadm", "xfsprogs"]
+    answer, called = act(monkeypatch, SYSTEMS[system], name=names, check=check)
+    if system == "almalinux-8":
+        assert called == ["env LC_ALL=C rpm --query --whatprovides mdadm xfsprogs"]
+        assert answer["changed"] is False
+    else:
+        assert called == [{"use": MANAGERS[system], "name": names}]
+        assert answer["changed"] is True
+
+
+def test_what_enterprise_linux_8_lacks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = SYSTEMS["almalinux-8"]
+    with pytest.raises(AnsibleActionFail, match=r"^xfsprogs: not installed"):
+        act(monkeypatch, node, (1, ABSENT), name=["mdadm", "xfsprogs"])
+    # A failure that names none is no success.
+    with pytest.raises(AnsibleActionFail, match="mdadm, xfsprogs: not installed"):
+        act(monkeypatch, node, (127, "env: rpm: No such file"), name=["mdadm", "xfsprogs"])
+
+
+@pytest.mark.parametrize("name", ["", [], None])
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_without_a_package_it_is_skipped(
+    monkeypatch: pytest.MonkeyPatch, system: str, name: Any
+) -> None:
+    answer, called = act(monkeypatch, SYSTEMS[system], name=name)
+    assert (answer["changed"], answer["skipped"], called) == (False, True, [])
+
+
+def test_a_check_alone_installs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer, called = act(monkeypatch, SYSTEMS["ubuntu-22.04"], name="fio", install=False)
+    assert (answer["changed"], called) == (False, [])
+    with pytest.raises(AnsibleActionFail, match="fio: not installed"):
+        act(
+            monkeypatch,
+            SYSTEMS["almalinux-8"],
+            (1, "no package provides fio"),
+            name="fio",
+            install=False,
+        )
+
+
+def test_a_node_that_nobody_identified_is_ansibles_own_matter(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answer, called = act(monkeypatch, None, name="fio")
+    assert (answer["changed"], called) == (True, [{"name": "fio"}])
+
+
+@pytest.mark.parametrize(
+    ("status", "output", "missing"),
+    [
+        (0, "a-1\nb-1\n", []),
+        (1, "no package provides b\na-1\n", ["b"]),
+        (2, "no package provides a\nno package provides b\n", ["a", "b"]),
+        # Cut off, another language, a package of a like name.
+        (1, "", ["a", "b"]),
+        (1, "kein Paket bietet b\n", ["a", "b"]),
+        (1, "no package provides b-devel\n", ["a", "b"]),
+    ],
+)
+def test_what_rpm_says_is_missing(status: int, output: str, missing: list[str]) -> None:
+    assert not_provided(status, output, ["a", "b"]) == missing
