@@ -144,3 +144,24 @@ def test_what_is_refused(given: dict[str, Any], said: str) -> None:
 def test_options_that_do_not_go_together(given: dict[str, Any], said: str) -> None:
     with pytest.raises(BadInput, match=said):
         plan(asked(**given))
+
+
+@pytest.mark.parametrize(
+    ("node", "given", "order"),
+    [
+        # The first cores are beside GPUs 2 and 3.
+        ("Standard_ND96asr_v4", {"nb": "gpu"}, "2,3,0,1,6,7,4,5"),
+        ("Standard_ND96asr_v4", {"nb": "cpu"}, None),
+        ("Standard_ND96asr_v4", {}, None),
+        ("Standard_ND96isr_H100_v5", {"nb": "gpu"}, None),
+        ("", {"nb": "gpu"}, None),
+        ("Standard_ND96asr_v4", {"nb": "gpu", "environment": {"CUDA_VISIBLE_DEVICES": "0"}}, "0"),
+    ],
+)
+def test_ranks_take_the_gpus_beside_their_cores(
+    node: str, given: dict[str, Any], order: str | None
+) -> None:
+    there = {"vm_size": node, "gpus": [{}] * 8, "cores": 96}
+    cases = plan(asked(node=there, layouts=[{"ranks": 8, "threads_per_rank": 12}], **given)).cases
+    (case,) = cases or []
+    assert case["environment"].get("CUDA_VISIBLE_DEVICES") == order

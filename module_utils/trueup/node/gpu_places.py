@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ..errors import BadInput
 from .affinity import Placement
@@ -71,6 +71,16 @@ def gpu_places(
             )
     found.sort(key=lambda place: place.number)
     return tuple(found) if len(found) == gpus else ()
+
+
+def in_core_order(places: Sequence[GpuPlace]) -> Dict[str, str]:
+    """Variables for a program that pins its own ranks core after core and takes GPUs in CUDA's
+    order: its first GPU is then the one beside the first cores. None where it is so already."""
+    order = sorted(places, key=lambda place: (place.cores, place.number))
+    if order == list(places):
+        return {}
+    numbers = ",".join(str(place.number) for place in order)
+    return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": numbers}
 
 
 def bound(masks: Sequence[str], ranks: int, threads: int = 1) -> Optional[Placement]:

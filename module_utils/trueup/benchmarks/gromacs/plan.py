@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, Optional
 
+from ...node.gpu_places import gpu_places, in_core_order
 from ...options import for_module, row_refusals
 from ...plan import Asked, Plan, Skipped
 from . import case as gromacs
@@ -52,21 +53,30 @@ def _case(asked: Asked, layout: Mapping[str, int]) -> Dict[str, Any]:
     case = for_module(gromacs.OPTIONS, asked.options)
     if asked.options["source"] == "eessi":
         case.update(eessi_init=_init(asked.options), eessi_module=_module(asked))
+    if not _unused(asked):
+        size, topologies = asked.node.get("vm_size"), asked.catalog("topologies.yml")
+        # mdrun pins rank after rank to core after core, and gives them GPUs in CUDA's order.
+        order = in_core_order(gpu_places(size, _gpus(asked), topologies))
+        case["environment"] = {**order, **asked.options["environment"]}
     return {**case, **layout}
 
 
 def _layouts(asked: Asked) -> List[Dict[str, int]]:
     node, options = asked.node, asked.options
-    # The distribution's build leaves GPUs alone, whatever the node has.
-    unused = options["nb"] == "cpu" or (options["source"] == "system" and options["nb"] != "gpu")
     return gromacs.layouts(
         node.get("cores") or 1,
         numa=len(node.get("numa") or []),
         l3_groups=len(node.get("l3_groups") or []),
-        gpus=0 if unused else _gpus(asked),
+        gpus=0 if _unused(asked) else _gpus(asked),
         pme=options["pme"],
         water_box=0.0 if options["tpr"] else options["water_box"],
     )
+
+
+def _unused(asked: Asked) -> bool:
+    """Whether GPUs are left alone, as the distribution's build does whatever the node has."""
+    options = asked.options
+    return bool(options["nb"] == "cpu" or (options["source"], options["nb"]) == ("system", "auto"))
 
 
 def _gpus(asked: Asked) -> int:
