@@ -16,6 +16,11 @@ options:
     type: list
     elements: str
     default: []
+  programs:
+    description: Names of programs.
+    type: list
+    elements: str
+    default: []
   commands:
     description: Commands, each with C(argv) and the C(seconds) that it may take.
     type: list
@@ -35,6 +40,10 @@ EXAMPLES = r"""
 RETURN = r"""
 files:
   description: Path to its text; null where there is no such file.
+  returned: always
+  type: dict
+programs:
+  description: Path of each program; null where it is not installed.
   returned: always
   type: dict
 commands:
@@ -94,6 +103,7 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "files": {"type": "list", "elements": "str", "default": []},
+            "programs": {"type": "list", "elements": "str", "default": []},
             "commands": {"type": "list", "elements": "dict", "default": []},
         },
         supports_check_mode=True,
@@ -115,6 +125,7 @@ def main() -> None:
     module.exit_json(
         changed=False,
         files=files,
+        programs={name: module.get_bin_path(name) for name in module.params["programs"]},
         commands=commands,
         unknown=unknown,
         booted_at=booted_at(

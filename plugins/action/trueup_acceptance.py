@@ -59,6 +59,9 @@ class ActionModule(ActionBase):
                     for one in machine["rows"]
                     if one["outcome"] != acceptance.ELSEWHERE
                 ]
+                if machine["to_measure"]:
+                    asked = json.dumps({"trueup_benchmarks": machine["to_measure"]})
+                    said.append(f"to be measured: site.yml -e '{asked}' -e trueup_max_usd=...")
                 wrong = [
                     one["row"] for one in machine["rows"] if one["outcome"] == acceptance.FAILED
                 ]
@@ -88,17 +91,20 @@ class ActionModule(ActionBase):
             facts={"node": node, "gpu": gpu, "rdma": rdma, "run": before.run},
             files=found["files"],
             commands=found["commands"],
+            programs=found["programs"],
             unknown=found["unknown"],
             records=before.records,
             rebooted=before.rebooted,
         )
+        settled = [acceptance.settle(row, known) for row in rows if row.checks]
         machine: dict[str, Any] = redact(
             {
                 "host": host,
                 **{name: node.get(name) for name in ("vm_size", "family", "image", "os")},
                 "replica": found["replica"],
                 "versions": {**(node.get("hpc_image") or {}), **state.software(node, gpu, rdma)},
-                "rows": [acceptance.settle(row, known) for row in rows if row.checks],
+                "rows": settled,
+                "to_measure": acceptance.to_measure(rows, settled),
                 "by_hand": [
                     row.id
                     for row in rows

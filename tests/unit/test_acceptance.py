@@ -41,6 +41,11 @@ def test_the_catalog_is_read() -> None:
         ({"rows": [{**ROW, "expcted": "e"}]}, "there is no expcted in a row"),
         ({"rows": [{**ROW, "checks": ["a"]}]}, "a check asks one of file, command"),
         ({"rows": [{**ROW, "checks": [{"file": "/a", "fact": "b"}]}]}, "a check asks one of"),
+        (
+            {"rows": [{**ROW, "checks": [{"command": ["ip", -4], "has": ["a"]}]}]},
+            "no list of texts",
+        ),
+        ({"rows": [{**ROW, "checks": [{"command": "ip", "has": ["a"]}]}]}, "no list of texts"),
         ({"rows": [{**ROW, "checks": [{"file": "/a"}]}]}, "the check of /a compares nothing"),
         ({"rows": [{**ROW, "checks": [{"file": "/a", "from": 1}]}]}, "a file has no from"),
     ],
@@ -98,6 +103,7 @@ def known(pair: dict[str, Any]) -> acceptance.Known:
         },
         files=pair.get("files", {}),
         commands=pair.get("commands", {}),
+        programs=pair.get("programs", {}),
         records=[a_record(dict(one)) for one in pair.get("records", [])],
         rebooted=pair.get("rebooted", False),
     )
@@ -125,7 +131,8 @@ def test_a_row_is_not_applicable_on_another_machine(name: str) -> None:
 @pytest.mark.parametrize("name", CHECKED)
 def test_a_row_does_not_pass_where_nobody_looked(name: str) -> None:
     pair = PAIRS[name]
-    nothing = {"family": pair["family"], "node": {**pair.get("node", {}), "metadata_status": None}}
+    nothing = {name: pair[name] for name in ("family", "programs") if name in pair}
+    nothing["node"] = {**pair.get("node", {}), "metadata_status": None}
     found = acceptance.settle(ROWS[name], known(nothing))
     assert found["outcome"] in {"failed", "not measured"}, found
 
@@ -139,12 +146,29 @@ def test_every_pair_is_of_a_row() -> None:
 
 def test_only_what_rows_of_this_machine_ask_is_asked() -> None:
     rows = list(ROWS.values())
-    nothing = acceptance.asks(rows, role_plans.node("local"))
-    assert nothing == {"files": [], "commands": []}
+    nothing = acceptance.asks(rows, role_plans.node("local", "debian-12"))
+    assert nothing == {"files": [], "programs": [], "commands": []}
     image = {**role_plans.node("ndv4"), "hpc_image": {"NCCL": "2"}}
     assert "/etc/nccl.conf" in acceptance.asks(rows, image)["files"]
-    asked = acceptance.asks(rows, role_plans.node("nv_a10_v5"))["commands"]
+    asked = acceptance.asks(rows, role_plans.node("nv_a10_v5", "debian-12"))["commands"]
     assert asked == [{"argv": ["nvidia-smi", "-q"], "seconds": 60}]
+
+
+def test_what_is_not_installed_is_not_applicable() -> None:
+    pair = {**PAIRS["slurm-cgroups"], "programs": {"scontrol": None}}
+    found = acceptance.settle(ROWS["slurm-cgroups"], known(pair))
+    assert (found["outcome"], found["evidence"]) == (
+        "not applicable",
+        ["scontrol is not installed"],
+    )
+    assert "scontrol" in acceptance.asks(list(ROWS.values()), known(pair).facts["node"])["programs"]
+
+
+def test_what_is_to_be_measured_is_named_once() -> None:
+    rows = [ROWS[name] for name in ("binding-hbv3", "stream-hbv3", "gemm")]
+    node = role_plans.node("hbv3")
+    settled = [acceptance.settle(row, acceptance.Known(facts={"node": node})) for row in rows]
+    assert acceptance.to_measure(rows, settled) == ["devito", "stream"]
 
 
 def test_what_could_not_be_read_is_not_measured() -> None:

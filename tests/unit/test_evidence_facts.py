@@ -35,6 +35,8 @@ def test_files_and_commands(capsys: pytest.CaptureFixture[str], tmp_path: Path) 
     assert sorted(found["unknown"]) == sorted([str(tmp_path), "sleep 30"])
     assert "did not end within 1 s" in found["unknown"]["sleep 30"]
     assert found["changed"] is False
+    programs = facts(capsys, programs=["sh", "no-such-program"])["programs"]
+    assert (programs["sh"].endswith("/sh"), programs["no-such-program"]) == (True, None)
 
 
 def test_when_it_was_booted(capsys: pytest.CaptureFixture[str]) -> None:

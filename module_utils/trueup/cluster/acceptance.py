@@ -52,6 +52,7 @@ class Row:
     test: str
     expected: str
     applies: Mapping[str, Any] = field(default_factory=dict)
+    needs: str = ""
     after_reboot: bool = False
     checks: List[Check] = field(default_factory=list)
 
@@ -65,6 +66,7 @@ class Known:
             its history; each None where nobody looked.
         files: path to its text, None where there is no such file.
         commands: argv, joined by blanks, to its output, None where it is not installed.
+        programs: name to its path, None where it is not installed.
         unknown: path or argv to why it could not be asked.
         records: those of the machine, oldest first.
         rebooted: whether it was booted after a run of site.yml.
@@ -73,6 +75,7 @@ class Known:
     facts: Mapping[str, Any]
     files: Mapping[str, Optional[str]] = field(default_factory=dict)
     commands: Mapping[str, Optional[str]] = field(default_factory=dict)
+    programs: Mapping[str, Optional[str]] = field(default_factory=dict)
     unknown: Mapping[str, str] = field(default_factory=dict)
     records: Sequence[Mapping[str, Any]] = ()
     rebooted: bool = False
@@ -81,7 +84,7 @@ class Known:
 # ---- rows ---------------------------------------------------------------------------------------
 
 _TYPES = {"minutes": int, "applies": dict, "checks": list, "after_reboot": bool}
-_OPTIONAL = ("applies", "checks", "after_reboot")
+_OPTIONAL = ("applies", "checks", "after_reboot", "needs")
 
 
 def rows(data: Any) -> List[Row]:
@@ -129,6 +132,9 @@ def _refuse_check(where: str, check: Any) -> None:
     unknown = sorted(set(check) - {kind, *KINDS[kind]})
     if unknown:
         raise BadInput(f"{where}: a check of a {kind} has no {unknown[0]}")
+    argv = check.get("command", [""])
+    if not (isinstance(argv, list) and argv and all(isinstance(word, str) for word in argv)):
+        raise BadInput(f"{where}: the command {argv!r} is no list of texts")
     if set(check) == {kind} and kind != "record":
         raise BadInput(f"{where}: the check of {check[kind]} compares nothing")
 
@@ -149,22 +155,26 @@ def misfit(row: Row, node: Mapping[str, Any]) -> Optional[str]:
 
 
 def asks(listed: Sequence[Row], node: Mapping[str, Any]) -> Dict[str, Any]:
-    """What the node itself is asked for the rows that fit it: ``files``, and ``commands`` with
-    ``argv`` and ``seconds``."""
-    checks = [check for row in listed if misfit(row, node) is None for check in row.checks]
+    """What the node itself is asked for the rows that fit it: ``files``, ``programs``, and
+    ``commands`` with ``argv`` and ``seconds``."""
+    fitting = [row for row in listed if row.checks and misfit(row, node) is None]
+    checks = [check for row in fitting for check in row.checks]
     commands = {
         _joined(check): {"argv": check["command"], "seconds": check.get("seconds", SECONDS)}
         for check in checks
         if "command" in check
     }
     files = sorted({check["file"] for check in checks if "file" in check})
-    return {"files": files, "commands": list(commands.values())}
+    programs = sorted({row.needs for row in fitting if row.needs})
+    return {"files": files, "programs": programs, "commands": list(commands.values())}
 
 
 def settle(row: Row, known: Known) -> Dict[str, Any]:
     """What came out for a row that has checks: ``row``, ``outcome`` and ``evidence``, a sentence
     for each check."""
     why = misfit(row, known.facts["node"])
+    if why is None and row.needs and not known.programs.get(row.needs):
+        why = f"{row.needs} is not installed"
     if why is not None:
         found = [(ELSEWHERE, why)]
     elif row.after_reboot and not known.rebooted:
@@ -173,6 +183,13 @@ def settle(row: Row, known: Known) -> Dict[str, Any]:
         found = [_ASKED[_kind(check)](check, known) for check in row.checks]
     worst = next(word for word in OUTCOMES if word in dict(found))
     return {"row": row.id, "outcome": worst, "evidence": [text for _, text in found]}
+
+
+def to_measure(listed: Sequence[Row], settled: Sequence[Mapping[str, Any]]) -> List[str]:
+    """The benchmarks of which a row had no record."""
+    lacking = {one["row"] for one in settled if one["outcome"] == UNMEASURED}
+    checks = [check for row in listed if row.id in lacking for check in row.checks]
+    return list(dict.fromkeys(check["record"] for check in checks if "record" in check))
 
 
 def _kind(check: Check) -> str:
