@@ -287,3 +287,130 @@ def test_a_tool_that_hangs_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(gpu_clocks, "LIMIT_SECONDS", 0.2)
     with pytest.raises(gpu_clocks.Failure, match=r"did not end within 0\.2 s"):
         gpu_clocks.ask(["-L"])
+
+
+IDLE = {"clocks_event_reasons.active": "0x0000000000000001"}
+# What a load does to the stand-in's GPUs: they are busy, and run at this clock.
+LOAD = r"""
+import json, pathlib, sys, time
+file = pathlib.Path({folder!r}) / "state.json"
+state = json.loads(file.read_text())
+for gpu in state["gpus"]:
+    if gpu["pci.bus_id"] == sys.argv[2]:
+        gpu["clocks_event_reasons.active"] = "{reasons}"
+        gpu["clocks.current.graphics"] = "{clock}"
+file.write_text(json.dumps(state))
+print("{said}", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture(name="verify")
+def _verify(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Any:
+    def verify(gpus: list[dict[str, Any]], **of_load: str) -> tuple[int, dict[str, Any]]:
+        Machine(tmp_path, gpus=gpus)
+        given = {"reasons": "0x0", "clock": "1410", "said": "running", **of_load}
+        (tmp_path / "load.py").write_text(LOAD.format(folder=str(tmp_path), **given))
+        monkeypatch.setenv("PATH", str(tmp_path))
+        monkeypatch.setattr(gpu_clocks, "__file__", str(tmp_path / "load.py"))
+        monkeypatch.setattr(gpu_clocks, "SETTLE_SECONDS", 0)
+        monkeypatch.setattr(gpu_clocks, "LOAD_SECONDS", 2)
+        status = gpu_clocks.main(["verify"])
+        return status, json.loads(capsys.readouterr().out)
+
+    return verify
+
+
+def test_a_lost_lock_is_renewed(verify: Any) -> None:
+    at_maximum = a_gpu(0, **IDLE, **{"clocks.current.graphics": "1410"})
+    status, report = verify([at_maximum, a_gpu(1, **IDLE)])
+    assert (status, report["problems"], report["renewed"]) == (0, [], ["00000002:00:00.0"])
+    assert report["said"] == (
+        "gpu_clocks: 2 of 2 GPUs at their maximum; lock renewed: 00000002:00:00.0"
+    )
+
+
+def test_clocks_at_their_maximum_are_left_alone(verify: Any, tmp_path: Path) -> None:
+    status, report = verify([a_gpu(0, **{"clocks.current.graphics": "1410"})])
+    calls = [json.loads(line)[0] for line in (tmp_path / "calls").read_text().splitlines()]
+    assert (status, report["renewed"], [call[:7] for call in calls]) == (0, [], ["--query"])
+
+
+def test_an_idle_gpu_that_clocks_down_is_proved_under_a_load(verify: Any) -> None:
+    status, report = verify([a_gpu(0, deaf=True, **IDLE)])
+    assert (status, report["problems"], report["renewed"]) == (0, [], [])
+    assert report["said"] == "gpu_clocks: 1 of 1 GPUs at their maximum"
+
+
+def test_a_gpu_that_is_slow_under_a_load_fails(verify: Any) -> None:
+    status, report = verify([a_gpu(0, deaf=True, **IDLE)], clock="1200", reasons="0x4")
+    (problem,) = report["problems"]
+    assert status == 1
+    assert problem.startswith(
+        "GPU 00000001:00:00.0: under load the graphics clock runs at 1200 MHz, its maximum is"
+        " 1410 MHz (software power cap)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "said", "why"),
+    [
+        (IDLE, "cuInit of CUDA's driver failed with status 100", "no kernel ran on it: cuInit of"),
+        (
+            {"mig.mode.current": "Enabled", "clocks.current.graphics": "[N/A]"},
+            "running",
+            "it is in MIG mode",
+        ),
+        ({"clocks.current.graphics": "[N/A]"}, "running", "it does not tell its clock"),
+    ],
+)
+def test_what_cannot_be_proved_is_named(
+    verify: Any, changes: dict[str, str], said: str, why: str
+) -> None:
+    status, report = verify([a_gpu(0, deaf=True, **changes)], said=said)
+    assert status == 0
+    assert f"0 of 1 GPUs at their maximum; not proved: 00000001:00:00.0 ({why}" in report["said"]
+
+
+def test_a_slow_gpu_in_use_gets_no_load(verify: Any) -> None:
+    """Its clock is read as it is; that it is locked again does not raise it."""
+    status, report = verify([a_gpu(0, deaf=True)], said="must not run")
+    assert status == 1
+    assert "locked to 1410 MHz" in report["problems"][0]
+
+
+class FakeCuda:
+    """CUDA's driver, which keeps what it was asked and fails at one call."""
+
+    def __init__(self, fails: str = "") -> None:
+        self.fails, self.calls = fails, []
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*_given: Any) -> int:
+            self.calls.append(name)
+            return 999 if name == self.fails else 0
+
+        return call
+
+
+def test_the_load_launches_a_kernel_and_waits_for_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cuda = FakeCuda()
+    monkeypatch.setattr(gpu_clocks.ctypes, "CDLL", lambda _name: cuda)
+    assert gpu_clocks.main(["load", "0001:00:00.0"]) == 0
+    assert capsys.readouterr().out == "running\n"
+    assert cuda.calls[-2:] == ["cuLaunchKernel", "cuCtxSynchronize"]
+    cuda = FakeCuda("cuModuleLoadData")
+    assert gpu_clocks.main(["load", "0001:00:00.0"]) == 1
+    said = "cuModuleLoadData of CUDA's driver failed with status 999"
+    assert capsys.readouterr().out == said
+
+
+def test_without_cuda_the_load_says_so(tmp_path: Path) -> None:
+    idle = a_gpu(0, deaf=True, **IDLE)
+    status, report = Machine(tmp_path, gpus=[idle]).run("verify")
+    assert (status, report["problems"]) == (0, [])
+    assert "libcuda.so.1 of the driver cannot be loaded" in report["gpus"][0]["unproved"]

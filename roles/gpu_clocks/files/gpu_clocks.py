@@ -3,6 +3,8 @@
     gpu_clocks lock      lock each GPU's graphics and memory clocks to the highest it supports
     gpu_clocks reset     let the GPUs choose again
     gpu_clocks status    say what each GPU supports and runs at; changes nothing
+    gpu_clocks verify    renew a lock that was lost, and prove the clocks of idle GPUs under a load
+    gpu_clocks load ID   keep the GPU of this bus id busy for a few seconds
 
 Locked with `nvidia-smi -lgc` and `-lmc`, put back with their counterparts `-rgc` and `-rmc`. The
 applications clocks (`-ac`, `-rac`) are another setting, which these do not touch.
@@ -10,16 +12,22 @@ applications clocks (`-ac`, `-rac`) are another setting, which these do not touc
 It prints one JSON object. Exit status 0: done. 1: something failed, and `problems` says what and
 its mend. A clock that a GPU does not let anyone lock is named under `unsupported` and is no
 failure: the memory clock of some models, everything of a vGPU. An idle GPU may run slower than its
-lock, so that there the lock is proved by nvidia-smi's word only (`at_maximum` is null).
+lock, so that there `lock` has nvidia-smi's word only (`at_maximum` is null). `verify` locks such a
+GPU once more, which raises the clock where the lock was lost (`renewed`: by another user's -rgc, or
+a driver that was loaded anew), and reads its clock while a kernel of a few seconds runs. That
+kernel needs the driver alone. Where it cannot run, `unproved` says why. A GPU in use has no load
+put on it.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import ctypes
 import io
 import json
 import re
+import select
 import shutil
 import subprocess
 import sys
@@ -59,6 +67,33 @@ REASONS = {
     0x100: "display clocks",
 }
 PERMISSION = 4
+# How long the kernel runs, how long a GPU may take to start it, and how often clocks are read.
+LOAD_SECONDS = 6
+LOAD_STARTS_SECONDS = 60
+RUNNING = "running"
+# It waits by the GPU's own clock of nanoseconds: one instruction set for every GPU since Maxwell,
+# which the driver compiles. Threads that wait keep the GPU busy and draw little power.
+KERNEL = b"""
+.version 6.0
+.target sm_50
+.address_size 64
+.visible .entry spin(.param .u64 nanoseconds)
+{
+    .reg .pred %again;
+    .reg .u64 %r<4>;
+    ld.param.u64 %r0, [nanoseconds];
+    mov.u64 %r1, %globaltimer;
+NEXT:
+    mov.u64 %r2, %globaltimer;
+    sub.u64 %r3, %r2, %r1;
+    setp.lt.u64 %again, %r3, %r0;
+    @%again bra NEXT;
+    ret;
+}
+"""
+# cuda.h: CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT.
+MULTIPROCESSORS = 16
+THREADS = 128
 
 
 class Failure(Exception):
@@ -256,21 +291,153 @@ def status(gpus: list[dict[str, Any]], problems: list[str]) -> list[dict[str, An
     return gpus
 
 
-ACTIONS = {"lock": lock, "reset": reset, "status": status}
+def verify(gpus: list[dict[str, Any]], problems: list[str]) -> list[dict[str, Any]]:
+    """Lock again what does not run at its maximum, and prove what stays idle under a load."""
+    slow = {gpu["bus_id"] for gpu in gpus if gpu["graphics"]["at_maximum"] is not True}
+    if slow:
+        gpus = lock([gpu for gpu in gpus if gpu["bus_id"] in slow], problems)
+    for gpu in gpus:
+        gpu["renewed"] = gpu["bus_id"] in slow and gpu["graphics"]["at_maximum"] is True
+    doubtful = [gpu for gpu in gpus if gpu["graphics"]["at_maximum"] is None]
+    refusals = prove_under_load([gpu["bus_id"] for gpu in doubtful if may_load(gpu)], problems)
+    for gpu in doubtful:
+        gpu["unproved"] = refusals.get(gpu["bus_id"], why_not_loaded(gpu))
+    return gpus
+
+
+def may_load(gpu: dict[str, Any]) -> bool:
+    """Whether a GPU idles whole, at a clock that it tells."""
+    told = None not in (gpu["graphics"]["max_mhz"], gpu["graphics"]["current_mhz"])
+    return bool(gpu["idle"] and not gpu["mig"] and told)
+
+
+def why_not_loaded(gpu: dict[str, Any]) -> str:
+    """Why no load was put on a GPU; empty where one was."""
+    if may_load(gpu):
+        return ""
+    return "it is in MIG mode" if gpu["mig"] else "it does not tell its clock"
+
+
+def prove_under_load(bus_ids: list[str], problems: list[str]) -> dict[str, str]:
+    """Read the clocks of these GPUs while each runs the kernel; why one could not run it."""
+    argv = [sys.executable, "-I", __file__, "load"]
+    loads = {
+        # No shell, and the addresses are nvidia-smi's.
+        bus_id: subprocess.Popen(  # noqa: S603
+            [*argv, bus_id], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        for bus_id in bus_ids
+    }
+    refusals: dict[str, str] = {}
+    try:
+        for bus_id, load_of in loads.items():
+            said = first_words(load_of)
+            if said != RUNNING:
+                refusals[bus_id] = f"no kernel ran on it: {said}"
+        running = [bus_id for bus_id in loads if bus_id not in refusals]
+        problems += slow_under_load(running)
+    finally:
+        for load_of in loads.values():
+            load_of.kill()
+            load_of.wait()
+    return refusals
+
+
+def first_words(load_of: subprocess.Popen[str]) -> str:
+    """The first line of a load, once it says one."""
+    said = load_of.stdout
+    if said is None or not select.select([said], [], [], LOAD_STARTS_SECONDS)[0]:
+        return f"it did not start within {LOAD_STARTS_SECONDS} s"
+    return said.readline().strip()[:200] or "it said nothing"
+
+
+def slow_under_load(bus_ids: list[str]) -> list[str]:
+    """A problem for each of these GPUs whose clock does not reach its maximum while it is busy."""
+    slow: list[str] = []
+    for left in range(LOAD_SECONDS - 2, -1, -1):
+        slow = [
+            f"GPU {gpu['bus_id']}: under load the graphics clock runs at"
+            f" {gpu['graphics']['current_mhz']} MHz, its maximum is {gpu['graphics']['max_mhz']}"
+            f" MHz ({', '.join(gpu['reasons']) or 'no reason named'}): see"
+            " `nvidia-smi -q -d CLOCK,PERFORMANCE,POWER`."
+            for gpu in (read_gpus() if bus_ids else [])
+            if gpu["bus_id"] in bus_ids and gpu["graphics"]["at_maximum"] is not True
+        ]
+        if not slow or left == 0:
+            break
+        time.sleep(1)
+    return slow
+
+
+def load(bus_id: str) -> str:
+    """Keep a GPU busy for some seconds, and say when it is; why it cannot, or nothing.
+
+    The functions are those of CUDA's driver API, which libcuda.so.1 of the driver has.
+    """
+    try:
+        cuda = ctypes.CDLL("libcuda.so.1")
+    except OSError as error:
+        return f"libcuda.so.1 of the driver cannot be loaded: {error}"
+    device, processors = ctypes.c_int(), ctypes.c_int()
+    context, module, kernel = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+    wait = ctypes.c_uint64(LOAD_SECONDS * 1_000_000_000)
+    arguments = (ctypes.c_void_p * 1)(ctypes.cast(ctypes.byref(wait), ctypes.c_void_p))
+    by = ctypes.byref
+    steps: list[tuple[str, tuple[Any, ...]]] = [
+        ("cuInit", (0,)),
+        ("cuDeviceGetByPCIBusId", (by(device), bus_id.encode())),
+        ("cuDeviceGetAttribute", (by(processors), MULTIPROCESSORS, device)),
+        ("cuDevicePrimaryCtxRetain", (by(context), device)),
+        ("cuCtxSetCurrent", (context,)),
+        ("cuModuleLoadData", (by(module), KERNEL)),
+        ("cuModuleGetFunction", (by(kernel), module, b"spin")),
+    ]
+    for name, given in steps:
+        status = getattr(cuda, name)(*given)
+        if status:
+            return f"{name} of CUDA's driver failed with status {status}"
+    size = (max(1, processors.value), 1, 1, THREADS, 1, 1)
+    status = cuda.cuLaunchKernel(kernel, *size, 0, None, arguments, None)
+    if status:
+        return f"cuLaunchKernel of CUDA's driver failed with status {status}"
+    print(RUNNING, flush=True)
+    cuda.cuCtxSynchronize()
+    return ""
+
+
+def said_of(gpus: list[dict[str, Any]]) -> str:
+    """What verify found, a sentence for a reader."""
+    unproved = [f"{gpu['bus_id']} ({gpu['unproved']})" for gpu in gpus if gpu.get("unproved")]
+    renewed = [gpu["bus_id"] for gpu in gpus if gpu.get("renewed")]
+    parts = [f"gpu_clocks: {len(gpus) - len(unproved)} of {len(gpus)} GPUs at their maximum"]
+    parts += [f"lock renewed: {', '.join(renewed)}"] if renewed else []
+    parts += [f"not proved: {', '.join(unproved)}"] if unproved else []
+    return "; ".join(parts)
+
+
+ACTIONS = {"lock": lock, "reset": reset, "status": status, "verify": verify}
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Do it, print what came of it, and return the exit status."""
     parser = argparse.ArgumentParser(prog="gpu_clocks", description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("action", choices=sorted(ACTIONS))
-    action = parser.parse_args(arguments).action
+    parser.add_argument("action", choices=sorted([*ACTIONS, "load"]))
+    parser.add_argument("bus_id", nargs="?", default="")
+    asked = parser.parse_args(arguments)
+    action: str = asked.action
+    if action == "load":
+        refusal = load(asked.bus_id)
+        print(refusal, end="")
+        return 1 if refusal else 0
     problems: list[str] = []
     gpus: list[dict[str, Any]] = []
     try:
         gpus = ACTIONS[action](read_gpus(), problems)
     except Failure as failure:
         problems.append(str(failure))
-    print(json.dumps({"action": action, "gpus": gpus, "problems": problems}, indent=2))
+    renewed = [gpu["bus_id"] for gpu in gpus if gpu.get("renewed")]
+    report = {"action": action, "gpus": gpus, "problems": problems, "renewed": renewed}
+    print(json.dumps({**report, "said": said_of(gpus)}, indent=2))
     return 1 if problems else 0
 
 
