@@ -38,3 +38,19 @@ def test_a_role_verifies_its_packages(tmp_path: Path, missing: str, check: Any) 
     status, changed, said = plays.counted(plays.roles(tmp_path, play, *check, env=env))
     assert (status == 0, changed) == (missing == "none", 0), said
     assert ("gcc-c++: not installed" in said) is (missing != "none")
+
+
+@pytest.mark.parametrize("image", [None, {"HPCX": "2.25.1"}], ids=["bare", "image"])
+def test_preflight_lets_azures_image_pass_with_a_warning(tmp_path: Path, image: Any) -> None:
+    node = role_plans.node("hbv3", "almalinux-8", hpc_image=image)
+    known = {
+        "trueup_node": node,
+        "trueup_family_roles": ["rdma"],
+        "trueup_cluster_roles": [],
+        "trueup_plan": ["stream"],
+        "trueup_health_plan": [],
+    }
+    play = {"tasks": [{"trueup_preflight": {}}], "vars": known}
+    status, _, said = plays.counted(plays.roles(tmp_path, play))
+    assert (status == 0) is (image is not None), said
+    assert ("[WARNING]" in said and "none is installed" in said) is (image is not None), said

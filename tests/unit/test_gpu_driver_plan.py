@@ -56,6 +56,14 @@ def test_what_a_family_gets_on_each_system(family: str, system: str) -> None:
     assert result["skipped_here"] == []
 
 
+def test_an_image_of_enterprise_linux_8_is_verified_and_nothing_installed() -> None:
+    image = {"NVIDIA": "580.126.20", "DCGM": "4.5.2"}
+    on = node("ndv4", "almalinux-8", hpc_image=image)
+    result = plan(asked("gpu_driver", on)).as_result()
+    assert (result["kept"], result["build_packages"], result["pins"]) == (True, [], [])
+    assert result["expected"]["driver_version"] == "580.126.20"
+
+
 def test_names_and_versions_by_package_manager() -> None:
     apt, dnf = values("ndv4")["pins"], values("ndv4", "almalinux-9")["pins"]
     assert apt[:3] == [
