@@ -119,6 +119,29 @@ def test_a_loopback_over_infiniband_is_judged_by_its_own_figure() -> None:
     assert (verdict.verdict, verdict.expected, verdict.fault) == ("pass", 18e9, None)
 
 
+@pytest.mark.parametrize(
+    ("size", "gigabytes", "word"),
+    [
+        (NDV4, 7.4, "fail"),
+        # What the article promises, and what 1,939 nodes do, is no warning.
+        (NDV4, 8.0, "pass"),
+        (NDV4, 8.2, "pass"),
+        ("Standard_ND96amsr_A100_v4", 7.4, "fail"),
+        ("Standard_NC96ads_A100_v4", 1.0, "no verdict"),
+    ],
+)
+@pytest.mark.parametrize("way", ["read", "write"])
+def test_the_scratch_disks_of_nd_sizes_have_the_articles_rate(
+    size: str, gigabytes: float, word: str, way: str
+) -> None:
+    rate = figure(f"{way}_bandwidth", gigabytes * 1e9, "byte/s", "higher")
+    asked = {"workload": f"sequential_{way}", "direct": True}
+    [verdict] = verdicts.judge_case(case("fio", rate, size=size, parameters=asked), FACTS)
+    assert verdict.verdict == word
+    cached = case("fio", rate, size=size, parameters={**asked, "direct": False})
+    assert [one.verdict for one in verdicts.judge_case(cached, FACTS)] == ["no verdict"]
+
+
 def test_bits_and_bytes_are_never_compared() -> None:
     wrong = figure("busbw", 300e9, "bit/s", "higher", message_bytes=8 * GIB)
     found = verdicts.judge_case(case("nccl", wrong, parameters=NVLINK), FACTS)
