@@ -190,6 +190,35 @@ def cases(made: Plan) -> list[dict[str, Any]]:
     return made.cases or []
 
 
+def bound(*given: dict[str, Any], node: dict[str, Any]) -> list[tuple[str, str | None]]:
+    """Of each endpoint, the CPUs that it is kept on, and the order of its GPUs."""
+    made = planned(asked(*given, node=node))
+    assert made.refused == []
+    told = made.values["endpoints"]
+    return [
+        (
+            one["command"][2] if one["command"][0] == "/usr/bin/taskset" else "",
+            one["environment"].get("CUDA_DEVICE_ORDER"),
+        )
+        for one in told
+    ]
+
+
+def test_servers_on_some_of_a_nodes_gpus_are_kept_beside_them() -> None:
+    three = [{**LLAMA, "name": f"llama{n}", "port": 8000 + n} for n in range(3)]
+    gpus = [{"pci": f"000{n}:00:00.0", "name": "NVIDIA H100 80GB HBM3"} for n in range(8)]
+    ndv4 = {**H100, "vm_size": "Standard_ND96asr_v4", "gpus": gpus}
+    order = "PCI_BUS_ID"
+    # GPUs 0 and 1 are on the second NUMA node, 2 is on the first.
+    assert bound(*three, node=ndv4) == [("24-47", order), ("24-47", order), ("0-23", order)]
+    ndv5 = {**ndv4, "vm_size": "Standard_ND96isr_H100_v5"}
+    assert bound(LLAMA, node=ndv5) == [("0-47", order)]
+    # Sizes without a layout, and a node of which it has all GPUs.
+    assert bound(LLAMA, node={**ndv4, "vm_size": None}) == [("", None)]
+    assert bound(LLAMA, node={**ndv4, "gpus": gpus[:1]}) == [("", None)]
+    assert bound(ON_CPU, node=HBV3) == [("", None)]
+
+
 def test_a_case_for_each_endpoint_and_profile() -> None:
     second = {**ON_CPU, "name": "second", "port": 8001}
     datasets = {"chat": "/data/chat.json"}

@@ -10,8 +10,10 @@ from typing import Any, Dict, List, Mapping, Sequence
 
 from ...errors import TrueupError
 from ...node import own_python
+from ...node.gpu_places import gpu_places
 from ...node.pythons import Need
 from ...node.sizes import read_sizes
+from ...node.topology import format_cpu_list
 from ...plan import Asked, Plan, Skipped
 from . import recipes as vllm_recipes
 from .endpoints import endpoints_of
@@ -94,7 +96,9 @@ def plan(asked: Asked) -> Plan:
             "pins": _pins(asked, serving),
             "files": _files(asked, build, home),
             "spaces": _spaces(asked, home, cache, serving),
-            "endpoints": [_service(each, home, cache) for each in serving.endpoints],
+            "endpoints": [
+                _service(each, home, cache, _beside(asked, each)) for each in serving.endpoints
+            ],
         },
         skipped=[Skipped("vllm", why) for why in _lacking(asked, serving)],
         refused=[f"{text.rstrip('.')}." for text in refused],
@@ -211,7 +215,23 @@ def _spaces(asked: Asked, home: str, cache: str, serving: Serving) -> List[Dict[
     ]
 
 
-def _service(each: Mapping[str, Any], home: str, cache: str) -> Dict[str, Any]:
+def _beside(asked: Asked, each: Mapping[str, Any]) -> List[str]:
+    """Words before a server's command that keep it on the CPUs beside its GPUs; none where these
+    are all of the node's, the recipe chooses them itself, or the catalog has no layout."""
+    recipe = each["recipe"]
+    if recipe["device"] != "cuda" or "CUDA_VISIBLE_DEVICES" in recipe["environment"]:
+        return []
+    size, gpus = asked.node.get("vm_size"), len(asked.node.get("gpus") or [])
+    places = gpu_places(size, gpus, asked.catalog("topologies.yml"))
+    first = each["first_gpu"]
+    mine = {cpu for place in places[first : first + recipe["gpus"]] for cpu in place.cores}
+    every = {cpu for place in places for cpu in place.cores}
+    return (
+        ["/usr/bin/taskset", "-c", format_cpu_list(sorted(mine))] if mine and mine < every else []
+    )
+
+
+def _service(each: Mapping[str, Any], home: str, cache: str, bind: Sequence[str]) -> Dict[str, Any]:
     """What the tasks need of one endpoint. Its server tells nobody anything; the cache is where the
     model is; nothing is downloaded behind the role's back."""
     same = ("name", "recipe_name", "rank", "unit", "host", "port", "base_url")
@@ -220,8 +240,10 @@ def _service(each: Mapping[str, Any], home: str, cache: str) -> Dict[str, Any]:
         **{name: each[name] for name in (*same, *more)},
         "model": each["recipe"]["model"],
         "kernels": each["recipe"]["kernels"],
-        "command": [f"{home}/venv/bin/vllm", *each["argv"]],
+        "command": [*bind, f"{home}/venv/bin/vllm", *each["argv"]],
         "environment": {
+            # GPUs are then numbered as the catalog's layouts do.
+            **({"CUDA_DEVICE_ORDER": "PCI_BUS_ID"} if bind else {}),
             **each["environment"],
             "VLLM_NO_USAGE_STATS": "1",
             "DO_NOT_TRACK": "1",
@@ -332,6 +354,7 @@ def served(
                 **endpoint,
                 "recipe_name": endpoint["recipe"],
                 "recipe": recipe,
+                "first_gpu": taken["gpus"] - recipe["gpus"],
                 "argv": words.argv,
                 "environment": words.environment,
                 "model_bytes": found.model_bytes,
