@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import evidence_facts
 import pytest
 import yaml
 
@@ -116,3 +117,9 @@ def test_the_scenario_uses_replicas_that_there_are() -> None:
     text = (ROOT / "molecule/replicas/molecule.yml").read_text(encoding="utf-8")
     nodes = yaml.safe_load(text)["provisioner"]["inventory"]["host_vars"].values()
     assert {node["node_replica"] for node in nodes} - set(IMAGES) == set()
+
+
+@pytest.mark.parametrize("image", IMAGES)
+def test_a_replica_says_that_it_is_one(image: str) -> None:
+    assert evidence_facts.REPLICA == replica.MARK
+    assert replica.planned(image)[replica.MARK] == replica.Entry("file", "0644", f"{image}\n")

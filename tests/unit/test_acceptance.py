@@ -46,6 +46,8 @@ def test_the_catalog_is_read() -> None:
             "no list of texts",
         ),
         ({"rows": [{**ROW, "checks": [{"command": "ip", "has": ["a"]}]}]}, "no list of texts"),
+        ({"rows": [{**ROW, "checks": [{"file": "/a", "has": ["("]}]}]}, "no regular expression"),
+        ({"rows": [{**ROW, "checks": [{"fact": "node.a", "from": "1"}]}]}, "is no number"),
         ({"rows": [{**ROW, "checks": [{"file": "/a"}]}]}, "the check of /a compares nothing"),
         ({"rows": [{**ROW, "checks": [{"file": "/a", "from": 1}]}]}, "a file has no from"),
     ],
@@ -226,6 +228,26 @@ def test_a_run_that_cannot_be_read_is_left_out(tmp_path: Path, text: str) -> Non
     for path in tmp_path.glob("*/run.json"):
         path.write_text(text)
     assert acceptance.history(str(tmp_path), "a", BOOTED) == acceptance.History([], None, False)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"metrics": "no list"}, {"metrics": ["busbw"]}, {"parameters": None}, {"nodes": "a"}],
+)
+def test_a_record_of_another_shape_is_left_out(tmp_path: Path, change: dict[str, Any]) -> None:
+    a_run(tmp_path, 1, BEGUN)
+    record = {**RECORDS["stream"], "nodes": ["a"], **change}
+    (tmp_path / "20261123T000001Z-0001" / "one.json").write_text(json.dumps(record))
+    assert acceptance.history(str(tmp_path), "a", BOOTED).records == []
+
+
+@pytest.mark.parametrize(
+    "path", ["node.gpus.name", "node.gpus.9.name", "node.no.such", "node.os.x"]
+)
+def test_a_fact_that_is_not_there_fails(path: str) -> None:
+    row = acceptance.rows({"rows": [{**ROW, "checks": [{"fact": path, "is": "a"}]}]})[0]
+    node = {**role_plans.node("ndv4"), "os": "Ubuntu"}
+    assert acceptance.settle(row, acceptance.Known(facts={"node": node}))["outcome"] == "failed"
 
 
 def test_records_of_the_host_are_taken_from_all_runs(tmp_path: Path) -> None:

@@ -135,6 +135,14 @@ def _refuse_check(where: str, check: Any) -> None:
     argv = check.get("command", [""])
     if not (isinstance(argv, list) and argv and all(isinstance(word, str) for word in argv)):
         raise BadInput(f"{where}: the command {argv!r} is no list of texts")
+    for pattern in (*check.get("has", []), *check.get("lacks", [])):
+        try:
+            re.compile(pattern)
+        except (re.error, TypeError) as error:
+            raise BadInput(f"{where}: {pattern!r} is no regular expression: {error}") from error
+    numbers = [check[name] for name in (*_RANGE, "count", "seconds") if name in check]
+    if not all(isinstance(number, (int, float)) for number in numbers):
+        raise BadInput(f"{where}: one of {numbers} is no number")
     if set(check) == {kind} and kind != "record":
         raise BadInput(f"{where}: the check of {check[kind]} compares nothing")
 
@@ -232,13 +240,24 @@ def history(results: str, host: str, booted_at: Optional[int]) -> History:
     for run in records.run_counts(results):
         folder = os.path.join(results, run)
         kept = (record for _, record, _ in records.read_records(folder) if record)
-        of_host = [{"run_id": run, **record} for record in kept if host in record["nodes"]]
+        of_host = [{**record, "run_id": run} for record in kept if _is_of(record, host)]
         mine += sorted(of_host, key=lambda record: str(record["started_at"]))
         runs += _run_of(os.path.join(folder, "run.json"), host, booted_at)
     return History(
         mine,
         runs[-1] if len(runs) > 1 else None,
         any(run["before_boot"] for run in runs),
+    )
+
+
+def _is_of(record: Mapping[str, Any], host: str) -> bool:
+    """Whether it is a record of the host, and its members can be looked at."""
+    shapes = {"nodes": list, "metrics": list, "parameters": dict}
+    usable = all(isinstance(record[name], kind) for name, kind in shapes.items())
+    return (
+        usable
+        and all(isinstance(row, dict) for row in record["metrics"])
+        and host in record["nodes"]
     )
 
 
@@ -316,7 +335,7 @@ def _walk(value: Any, path: Sequence[str]) -> Iterator[Any]:
         for item in value if isinstance(value, list) else [None]:
             yield from _walk(item, path[1:])
     elif isinstance(value, list):
-        place = int(path[0])
+        place = int(path[0]) if path[0].isdigit() else len(value)
         yield from _walk(value[place] if place < len(value) else None, path[1:])
     else:
         yield from _walk(value.get(path[0]) if isinstance(value, Mapping) else None, path[1:])
@@ -366,11 +385,12 @@ def _record(check: Check, known: Known) -> Finding:
     return _judged(check, said, [value for one in newest for value in _figures(check, one)])
 
 
-def _judged(check: Check, said: str, values: List[float]) -> Finding:
+def _judged(check: Check, said: str, values: List[Any]) -> Finding:
     """The first figure that is out of range; with ``best`` the highest alone is looked at."""
     if not values:
         return FAILED, f"{said}: no figure {check['metric']}"
-    chosen = [max(values)] if check.get("best") else values
+    numbers = [value for value in values if isinstance(value, (int, float))]
+    chosen = [max(numbers)] if check.get("best") and numbers else values
     found = [_in_range(check, f"{said}: {check['metric']}", value) for value in chosen]
     return next((one for one in found if one[0] != PASSED), found[0])
 
@@ -386,12 +406,12 @@ def _where(check: Check) -> str:
     return "".join(f" {key}={value}" for key, value in check.get("where", {}).items())
 
 
-def _figures(check: Check, record: Mapping[str, Any]) -> Iterator[float]:
+def _figures(check: Check, record: Mapping[str, Any]) -> Iterator[Any]:
     for row in record["metrics"]:
         of_size = check.get("message_bytes") in (None, row.get("message_bytes"))
         statistic = row.get("statistic") in (None, "single", check.get("statistic", "median"))
-        if row["name"] == check["metric"] and of_size and statistic:
-            yield row["value"]
+        if row.get("name") == check["metric"] and of_size and statistic:
+            yield row.get("value")
 
 
 _ASKED = {"file": _file, "command": _command, "fact": _fact, "record": _record}

@@ -38,6 +38,8 @@ vendor = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(vendor)
 
 NAME = "localhost/trueup-replica"
+# By it `make acceptance` knows a replica from an image.
+MARK = "/etc/trueup-replica"
 # A program that knows its version and nothing else.
 SAYS = """\
 #!/bin/sh
@@ -118,7 +120,8 @@ def planned(image: str) -> dict[str, Entry]:
         unpackaged |= offered[package]["files"]
     files = {**unpackaged, **data["files"]}
     # What an image has not that it is like, is null.
-    return {path: _entry(given, data) for path, given in files.items() if given is not None}
+    found = {path: _entry(given, data) for path, given in files.items() if given is not None}
+    return {**found, MARK: Entry("file", "0644", f"{image}\n")}
 
 
 def _entry(given: dict[str, Any], data: dict[str, Any]) -> Entry:
