@@ -142,6 +142,8 @@ def _topology(layout: str) -> str:
     """The topology file of a layout of the catalog."""
     text = (ROOT / "catalog" / "topologies.yml").read_text(encoding="utf-8")
     layouts = nccl_topology.read_layouts(yaml.safe_load(text))
+    if layout.endswith("-graph") and layout[: -len("-graph")] in layouts:
+        return nccl_topology.generate_graphs(layouts[layout[: -len("-graph")]])
     return nccl_topology.generate(layouts[layout]) if layout in layouts else NO_LAYOUT
 
 
