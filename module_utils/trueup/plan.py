@@ -34,7 +34,8 @@ class Asked:
         hostvars: variables of every host of the inventory, by name.
         hosts: the names of the hosts that this play has not lost.
         groups: the inventory's groups: the names of their hosts.
-        variables: the play's own that a role may look at: ``trueup_*``.
+        variables: the play's own that a role may look at: ``trueup_*``, and ``python_*``, the role
+            python's, which others plan for.
         project: the folder with catalog/ and roles/.
         catalog: gives a YAML file of catalog/ by its name, read.
         data: the role's vars/main.yml as it is written, names without ``__<role>_``: versions, URLs

@@ -93,7 +93,7 @@ class ActionModule(ActionBase):
             hostvars=variables.get("hostvars") or {},
             hosts=list(variables.get("ansible_play_hosts") or []),
             groups=variables.get("groups") or {},
-            variables=_Templated(self, variables, "trueup_"),
+            variables=_Templated(self, variables, ("trueup_", "python_")),
             project=_PROJECT,
             catalog=_catalog,
             data=_data(name, path),
@@ -152,11 +152,13 @@ class ActionModule(ActionBase):
 
 
 class _Templated(dict[str, Any]):
-    """The play's variables of one prefix; a value is worked out when it is looked at."""
+    """The play's variables of these prefixes; a value is worked out when it is looked at."""
 
-    def __init__(self, action: Any, variables: Mapping[str, Any], prefix: str) -> None:
+    def __init__(
+        self, action: Any, variables: Mapping[str, Any], prefixes: tuple[str, ...]
+    ) -> None:
         super().__init__(
-            {name: value for name, value in variables.items() if name.startswith(prefix)}
+            {name: value for name, value in variables.items() if name.startswith(prefixes)}
         )
         self._action = action
 

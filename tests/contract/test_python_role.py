@@ -57,8 +57,7 @@ class Site:
             Asked(
                 options={"python": "python3"},
                 node={"privilege": None, "architecture": "x86_64"},
-                host="n1",
-                hostvars={"n1": {**named, "python_prefix": str(self.folder / "pythons")}},
+                variables={**named, "python_prefix": str(self.folder / "pythons")},
                 found={"python": None, "pythons": []},
                 catalog=role_plans.catalog,
             ),

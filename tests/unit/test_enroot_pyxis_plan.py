@@ -52,6 +52,14 @@ def refused(look: str = MOUNTED, /, on: dict[str, Any] | None = None, **options:
     return plan(asked_for(on or node("local"), look, **options)).refused
 
 
+def test_on_enterprise_linux_8_it_must_be_there() -> None:
+    on = node("hbv3", "almalinux-8")
+    [why] = refused(MOUNTED + SLURM, on)
+    assert why.startswith("enroot, enroot+caps: not installed")
+    there = "answer\tpackage enroot\t4.0.1-1.el8\nanswer\tpackage enroot+caps\t4.0.1-1.el8\n"
+    assert values(on, MOUNTED + SLURM + there)["enroot"] == {}
+
+
 def contents(files: list[dict[str, str]]) -> dict[str, str]:
     """By path the content, or else the state."""
     return {one["path"]: one.get("content") or one["state"] for one in files}

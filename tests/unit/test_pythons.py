@@ -59,8 +59,7 @@ def asked(
     return Asked(
         options={"python": named},
         node=role_plans.node("hbv3", system, privilege=privilege, architecture=architecture),
-        host="n1",
-        hostvars={"n1": {f"python_{name}": value for name, value in site.items()}},
+        variables={f"python_{name}": value for name, value in site.items()},
         found={"python": first, "pythons": others},
         catalog=role_plans.catalog,
     )
@@ -177,6 +176,11 @@ def test_a_build_that_is_not_wholly_named_is_refused(name: str, value: str) -> N
         return
     with pytest.raises(BadInput, match="python_standalone_sha256"):
         interpreter(asked("ubuntu-22.04", **{**SITE, name: value}), CUDA)
+
+
+def test_a_misspelt_variable_is_refused() -> None:
+    with pytest.raises(BadInput, match=r"^python_standalone_sha: role python has python_standal"):
+        interpreter(asked("ubuntu-22.04", standalone_sha="ab"), CUDA)
 
 
 def test_another_architecture_has_no_build() -> None:

@@ -14,6 +14,7 @@ from typing import Any, Dict, Iterable, List, Mapping, Tuple
 
 from ..errors import BadInput
 from ..plan import Asked, Plan, sentences
+from .packages import cannot_be_installed, verified_only
 from .system import as_comment, local_scratch, others
 
 # enroot's requirements.md (4.0.1).
@@ -114,18 +115,20 @@ def plan(asked: Asked) -> Plan:
     scratch, must_mount = _scratch(asked, look)
     names = _package_files(asked)
     settings = _settings(asked, f"{scratch}/enroot")
+    # 4.0.1-1 and 4.0.1-1.el8 are 4.0.1.
+    version = f"{options['enroot_version']}-"
+    installed = [answers.get(f"package {name}", "") for name in options["enroot_packages"]]
+    current = all(one.startswith(version) for one in installed)
     refused = [
         *_refused(asked, names),
         *_refused_scratch(asked, look, scratch),
         *kernel_problems(look),
         *config_problems(look, settings, options["slurm_dir"]),
     ]
+    if verified_only(asked.node) and not current:
+        refused.append(cannot_be_installed(options["enroot_packages"], str(asked.node["os"])))
     if refused:
         return Plan(refused=refused)
-    # 4.0.1-1 and 4.0.1-1.el8 are 4.0.1.
-    version = f"{options['enroot_version']}-"
-    installed = [answers.get(f"package {name}", "") for name in options["enroot_packages"]]
-    current = all(one.startswith(version) for one in installed)
     gpus = asked.node["has_gpu"] and "nvidia" not in answers
     return Plan(
         values={

@@ -20,6 +20,7 @@ DEFAULT = "python3"
 _OF_PACKAGES = re.compile(r"/(usr/)?bin/python3(\.\d+)?")
 _SHARED, _OWN = "/opt/trueup/python", "~/.local/share/trueup/python"
 _SHA256_SHOWN = 12
+_SITE = "python_standalone_"
 # Prints what is wrong with the Python that it runs on: its version, or what it cannot load.
 _CHECK = """\
 import sys
@@ -176,11 +177,13 @@ def _offered(asked: Asked, need: Need) -> List[List[int]]:
 
 def _standalone(asked: Asked, need: Need) -> List[Interpreter]:
     """The standalone builds for the node: the site's own alone where it names one."""
-    own = asked.hostvars.get(asked.host) or {}
-    site = {
-        name: str(own.get(f"python_standalone_{name}") or "")
-        for name in ("url", "sha256", "version")
-    }
+    own = asked.variables
+    site = {name: str(own.get(f"{_SITE}{name}") or "") for name in ("url", "sha256", "version")}
+    strange = [one for one in own if one.startswith(_SITE) and one[len(_SITE) :] not in site]
+    if strange:
+        raise BadInput(
+            f"{', '.join(strange)}: role python has {', '.join(_SITE + n for n in site)}"
+        )
     builds: Mapping[str, Mapping[str, str]]
     if any(site.values()):
         builds = {site["version"]: site}
