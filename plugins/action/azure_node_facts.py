@@ -40,7 +40,9 @@ class ActionModule(ActionBase):
             if name in variables
         }
         # As text: the module's own form of it takes longer for each node.
-        whole = {"vm_size": "", "catalog": json.dumps(read_sizes(str(_SIZES))), **given}
+        whole = {"vm_size": "", "catalog": json.dumps(read_sizes(str(_SIZES)))}
+        # A variable without a value says nothing.
+        whole.update({option: value for option, value in given.items() if value is not None})
         arguments = {**whole, **self._task.args}
         result.update(self._execute_module(module_args=arguments, task_vars=task_vars))
         return result

@@ -47,6 +47,7 @@ class Task:
                 "mpi_must_be": True,
             },
         ),
+        ({"trueup_mpi": None, "trueup_vm_size": None}, {}, {"vm_size": ""}),
         # What a task says itself goes first.
         ({"trueup_vm_size": "a", "trueup_sysfs_root": "/s"}, {"vm_size": "b"}, None),
     ],
