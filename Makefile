@@ -281,6 +281,10 @@ molecule: test-venv ## The roles on real systems: this machine (local), systemd 
 	  exit 1
 	fi
 
+.PHONY: replicas
+replicas: test-venv ## Every replica of Azure's HPC images as every family: twice, restarted, again (docs/images.md)
+	@python molecule/_shared/replicas/matrix.py $(ARGS)
+
 .PHONY: versions
 versions: test-venv ## site.yml --check with every supported ansible-core whose Python is on this machine
 	@python tests/ansible_versions.py

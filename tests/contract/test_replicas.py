@@ -18,7 +18,8 @@ DATA = ROOT / "tests/data/images"
 NAMES: dict[str, dict[str, str]] = json.loads((DATA / "names.json").read_text(encoding="utf-8"))
 sys.path.insert(0, str(ROOT / "molecule/_shared/replicas"))
 
-import replica  # noqa: E402 WHY: it stands in that folder
+import matrix  # noqa: E402 WHY: these stand in that folder
+import replica  # noqa: E402
 
 IMAGES = replica.images()
 with (DATA / "rows.csv").open(encoding="utf-8") as file:
@@ -123,3 +124,35 @@ def test_the_scenario_uses_replicas_that_there_are() -> None:
 def test_a_replica_says_that_it_is_one(image: str) -> None:
     assert evidence_facts.REPLICA == replica.MARK
     assert replica.planned(image)[replica.MARK] == replica.Entry("file", "0644", f"{image}\n")
+
+
+def ran(*tasks: tuple[str, dict[str, Any]], failures: int = 0) -> dict[str, Any]:
+    """A run of one node as Ansible's JSON has it."""
+    listed = [{"task": {"name": name}, "hosts": {"node": result}} for name, result in tasks]
+    changed = sum(bool(result.get("changed")) for _, result in tasks)
+    counts = {"changed": changed, "failures": failures, "unreachable": 0}
+    return {"plays": [{"tasks": listed}], "stats": {"node": counts}}
+
+
+def test_the_table_says_what_each_role_did() -> None:
+    run = ran(
+        ("Identify node", {"changed": False}),
+        ("hpc_limits : Configure", {"changed": True}),
+        ("rdma : Plan rdma", {"changed": False, "kept": True}),
+        ("hpcx : Plan hpcx", {"changed": False, "kept": True}),
+        ("hpcx : Configure", {"changed": True}),
+        ("nccl : Install", {"skipped": True, "changed": False}),
+        ("nvme_scratch : Verify", {"changed": False}),
+    )
+    assert matrix.did(matrix.roles_of(run, "node")) == (
+        "hpc_limits: changed 1; rdma: kept; hpcx: kept, changed 1; nvme_scratch: verified"
+    )
+    assert matrix.outcome(run, "node") == "changed=2"
+
+
+def test_the_table_says_why_a_run_failed() -> None:
+    wrong = {"failed": True, "msg": "gpu_grid: the wrong | image"}
+    run = ran(("gpu_grid : Validate", wrong), failures=1)
+    assert matrix.outcome(run, "node") == "failed: gpu_grid: the wrong / image"
+    assert matrix.did(matrix.roles_of(run, "node")) == "gpu_grid: FAILED"
+    assert matrix.outcome(ran(failures=1), "node") == "failed: unreachable"
