@@ -60,7 +60,12 @@ def nccl_case(family: str = "ndv4", **options: Any) -> dict[str, Any]:
 def training_plan(family: str, **options: Any) -> Plan:
     prefix = "/opt/trueup/training"
     found = {
-        "python": {"path": "/usr/bin/python3", "version": [3, 11, 2], "missing": []},
+        "python": {
+            "path": "/usr/bin/python3",
+            "version": [3, 11, 2],
+            "missing": [],
+            "headers": True,
+        },
         "programs": {"git": "/usr/bin/git"},
         "folders": {prefix: FREE, f"{prefix}/venv": FREE},
     }
