@@ -298,6 +298,10 @@ house: test-venv ## The measures of docs/house.md: Jinja by place, complexity, o
 mutants: test-venv ## How many small faults the unit tests notice (ARGS="--sample 50 --only output"; an hour)
 	@python tests/mutants.py $(ARGS)
 
+.PHONY: histories
+histories: test-venv ## Random histories of NVMe disks against real mdadm in the emulated machine (ARGS="--count 1000 --seed 1")
+	@python tests/nvme_histories.py $(ARGS)
+
 .PHONY: bench
 bench: test-venv ## The promises about speed, as ratios of two measurements of one run
 	@python -m pytest bench $(PYTEST_ARGS) $(ARGS)
