@@ -106,7 +106,8 @@ def row(node: str, given: dict[str, Any], runs: list[dict[str, Any]]) -> str:
     mpi = f"HPC-X {data['versions']['HPCX']}"
     family = FAMILIES[node.rpartition("-")[2]]
     cells = [given["node_replica"], pythons, mpi, family, did(roles_of(runs[0], node))]
-    return " | ".join(["|", *cells, *(outcome(run, node) for run in runs), "|"]).replace("  ", " ")
+    cells += [outcome(run, node) for run in runs]
+    return f"| {' | '.join(cells)} |"
 
 
 def main() -> None:
