@@ -85,6 +85,9 @@ chroot "$1" systemctl --quiet disable nfs-server.service
 mkdir -p "$1/etc/systemd/system.conf.d"
 printf '[Manager]\\nDefaultTimeoutStartSec=600\\nDefaultDeviceTimeoutSec=600\\n' \
   > "$1/etc/systemd/system.conf.d/trueup.conf"
+# This one says 90 s itself.
+mkdir -p "$1/etc/systemd/system/systemd-modules-load.service.d"
+printf '[Service]\\nTimeoutSec=600\\n' > "$1/etc/systemd/system/systemd-modules-load.service.d/trueup.conf"
 echo trueup-vm > "$1/etc/hostname"
 echo '127.0.0.1 localhost trueup-vm' > "$1/etc/hosts"
 echo '/dev/vda / ext4 noatime,errors=remount-ro 0 1' > "$1/etc/fstab"
@@ -181,7 +184,9 @@ def start(folder: Path, image: Path | None, *, disks: int, size: str) -> None:
     credential = base64.b64encode(entry.encode()).decode()
     # One thread for all CPUs: with one each, a boot was seen to lock up on the second CPU. Ansible
     # keeps only one of them busy anyway.
-    argv = ["qemu-system-x86_64", "-name", folder.name, "-M", "q35"]
+    # It goes before other work, as far as it may: of a machine that waits for its host the kernel
+    # reports lock-ups, and services at boot time out.
+    argv = ["nice", "-n", "-10", "qemu-system-x86_64", "-name", folder.name, "-M", "q35"]
     argv += ["-accel", "tcg,thread=single"]
     argv += ["-cpu", "max", "-m", "2G", "-smp", "4,sockets=4"]
     for node in range(4):
