@@ -87,7 +87,8 @@ printf '[Manager]\\nDefaultTimeoutStartSec=600\\nDefaultDeviceTimeoutSec=600\\n'
   > "$1/etc/systemd/system.conf.d/trueup.conf"
 # This one says 90 s itself.
 mkdir -p "$1/etc/systemd/system/systemd-modules-load.service.d"
-printf '[Service]\\nTimeoutSec=600\\n' > "$1/etc/systemd/system/systemd-modules-load.service.d/trueup.conf"
+printf '[Service]\\nTimeoutSec=600\\n' \
+  > "$1/etc/systemd/system/systemd-modules-load.service.d/trueup.conf"
 echo trueup-vm > "$1/etc/hostname"
 echo '127.0.0.1 localhost trueup-vm' > "$1/etc/hosts"
 echo '/dev/vda / ext4 noatime,errors=remount-ro 0 1' > "$1/etc/fstab"
