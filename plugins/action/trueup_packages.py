@@ -13,8 +13,8 @@ DOCUMENTATION = r"""
 name: trueup_packages
 short_description: Packages of the system, or the names of those that are missing
 description:
-  - Does what M(ansible.builtin.package) does with the same options and C(module_defaults), and
-    gathers no facts for it. Without a package it is skipped.
+  - Does what M(ansible.builtin.package) does with the same options, C(module_defaults) and
+    C(ansible_package_use), and gathers no facts for it. Without a package it is skipped.
   - On a node whose packages no module can change (C(trueup.node.packages.verified_only)) it asks
     rpm by command, and fails with the names of those that are not installed.
 options:
@@ -42,7 +42,7 @@ class ActionModule(Package):
             return {"changed": False, "packages": names}
         if not (names and install):
             return {"changed": False, "skipped": True, "skip_reason": "There is none to install"}
-        manager = node.get("package_manager")
+        manager = variables.get("ansible_package_use") or node.get("package_manager")
         self._task.args = {**({"use": manager} if manager else {}), **self._task.args}
         installed: dict[str, Any] = super().run(tmp, variables)
         return installed

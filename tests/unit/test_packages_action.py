@@ -28,6 +28,7 @@ def act(
     answer: tuple[int, str] = (0, ""),
     *,
     check: bool = False,
+    use: str = "",
     **arguments: Any,
 ) -> tuple[dict[str, Any], list[Any]]:
     """What the action returns, and what it called: arguments of Ansible's action, or commands."""
@@ -46,7 +47,9 @@ def act(
 
     monkeypatch.setattr(trueup_packages.Package, "run", package)
     monkeypatch.setattr(trueup_packages.ActionModule, "_low_level_execute_command", command)
-    variables = {} if node is None else {"trueup_node": node}
+    variables: dict[str, Any] = {} if node is None else {"trueup_node": node}
+    if use:
+        variables["ansible_package_use"] = use
     return action.run(task_vars=variables), called
 
 
@@ -72,6 +75,11 @@ def test_what_enterprise_linux_8_lacks_is_named(monkeypatch: pytest.MonkeyPatch)
     # A failure that names none is no success.
     with pytest.raises(AnsibleActionFail, match="mdadm, xfsprogs: not installed"):
         act(monkeypatch, node, (127, "env: rpm: No such file"), name=["mdadm", "xfsprogs"])
+
+
+def test_an_inventory_may_name_another_manager(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, called = act(monkeypatch, SYSTEMS["almalinux-9"], name="fio", use="apt")
+    assert called == [{"use": "apt", "name": "fio"}]
 
 
 @pytest.mark.parametrize("name", ["", [], None])
