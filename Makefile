@@ -265,7 +265,7 @@ molecule: test-venv ## The roles on real systems: this machine (local), systemd 
 	    python -m pip install --dry-run --quiet --no-deps --ignore-installed --only-binary=:all: --python-version 3.11 \
 	      --target .cache/nothing "$$torch" >/dev/null 2>&1 || lack="pip finds no $$torch, the build of torch for CPUs (docs/lab.md)"
 	  fi
-	  if [ "$$scenario" = replicas ] && [ -z "$$lack" ]; then lack=$$(python molecule/_shared/replicas/replica.py ubuntu-22.04 2>&1) || true; fi
+	  if [ "$$scenario" = replicas ] && [ -z "$$lack" ]; then lack=$$(python molecule/_shared/replicas/replica.py ubuntu-22.04) || { failed+=" $$scenario"; continue; }; fi
 	  if [ -n "$$lack" ]; then echo "skipped: molecule $$scenario: $$lack"; continue; fi
 	  # Its nodes have fixed names: another checkout's run of the same scenario would take them away.
 	  exec 9> "$(LOCKS)/trueup-molecule-$$scenario.lock"

@@ -4,8 +4,8 @@
     replica.py ubuntu-22.04 --base localhost/trueup-node:TAG
 
 builds it upon the base (a Debian with systemd) unless podman's store has it, and prints its name;
-without a base it says whether this machine has the interpreters. A replica is no image of Azure's:
-docs/images.md says what it cannot show.
+without a base it says what interpreter this machine lacks, if any. A replica is no image of
+Azure's: docs/images.md says what it cannot show.
 
 common.yml and one file an image hold what a replica has (common.yml explains the entries); an
 image's own win. Interpreters are pyenv's, copied in: Debian has neither 3.10 nor 3.12.
@@ -180,7 +180,8 @@ def interpreter(minor: str) -> Path:
     """The folder of pyenv's newest Python of that series."""
     pyenv = shutil.which("pyenv")
     root = Path(vendor.run([pyenv, "root"]).strip()) if pyenv else Path("/nonexistent")
-    there = sorted(root.glob(f"versions/{minor}.*"))
+    versions = root.glob(f"versions/{minor}.*")
+    there = sorted(versions, key=lambda path: [int(n) for n in re.findall("[0-9]+", path.name)])
     if not there:
         sys.exit(f"pyenv has no Python {minor} on this machine: pyenv install {minor}")
     return there[-1]
@@ -282,8 +283,13 @@ def main() -> None:
     parser.add_argument("--base", help="the image in podman's store to build upon")
     asked = parser.parse_args()
     if not asked.base:
-        for minor in described(asked.image)["pythons"].values():
-            interpreter(minor)
+        # What is lacking is printed, with status 0: another status is a fault of this program, and no
+        # reason to skip the scenario.
+        try:
+            for minor in described(asked.image)["pythons"].values():
+                interpreter(minor)
+        except SystemExit as lacking:
+            print(lacking)
         return
     name = tag(asked.image, asked.base)
     there = ["podman", "image", "exists", name]
