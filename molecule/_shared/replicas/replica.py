@@ -283,8 +283,8 @@ def main() -> None:
     parser.add_argument("--base", help="the image in podman's store to build upon")
     asked = parser.parse_args()
     if not asked.base:
-        # What is lacking is printed, with status 0: another status is a fault of this program, and no
-        # reason to skip the scenario.
+        # What is lacking is printed, with status 0. Another status is a fault of this program, and
+        # no reason to skip the scenario.
         try:
             for minor in described(asked.image)["pythons"].values():
                 interpreter(minor)
