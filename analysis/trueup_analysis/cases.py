@@ -1,140 +1,18 @@
-"""Records as plain objects, a ``Case`` each: what is judged, listed and reported.
+"""What was read as plain objects, a ``Case`` each.
 
 Neither pandas nor Arrow is imported here, because ``trueup read`` judges figures without a table.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
+
+from trueup.cases import Case, Figure
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection
 
     from .load import Loaded
-
-# The statistics that stand for a figure, in this order where a tool gives several.
-TYPICAL: Final = (None, "median", "single", "mean")
-_NO_BINDING: Final = (None, "", "none")
-
-
-class Figure(NamedTuple):
-    """One metric row of a record, in the base unit."""
-
-    name: str
-    value: float
-    unit: str
-    direction: str
-    message_bytes: int | None = None
-    device: str | None = None
-    statistic: str | None = None
-    n: int | None = None
-
-
-@dataclass(frozen=True)
-class Case:
-    """One record, and what it measured.
-
-    Attributes:
-        nodes: the nodes that it ran on, by name.
-        vm_size: the Azure size, None where it is not known.
-        record: its number in ``Loaded.cases``.
-        provenance: "measured", or the publication.
-    """
-
-    nodes: tuple[str, ...]
-    vm_size: str | None
-    benchmark: str
-    case: str
-    outcome: str
-    reason: str | None
-    parameters: Mapping[str, Any]
-    software: Mapping[str, str]
-    figures: Sequence[Figure]
-    record: int = 0
-    run_id: str = "unknown"
-    region: str | None = None
-    offer: str | None = None
-    node_count: int | None = None
-    ranks: int | None = None
-    threads: int | None = None
-    cores: int | None = None
-    gpus: int | None = None
-    system: Mapping[str, Any] = field(default_factory=dict)
-    command: Sequence[str] = ()
-    started_at: str | None = None
-    duration: float | None = None
-    raw_path: str | None = None
-    source: str = ""
-    provenance: str = "measured"
-
-    @property
-    def measured(self) -> bool:
-        """Whether this is a record of ours, not a published result."""
-        return self.provenance == "measured"
-
-    @property
-    def node(self) -> str:
-        """The names of its nodes in one text: "a+b"."""
-        return "+".join(self.nodes)
-
-    @property
-    def machine(self) -> str:
-        """What machines have in common that are compared: the Azure size, off Azure the CPU."""
-        return self.vm_size or str(self.system.get("cpu_model") or self.node)
-
-    def of(self, metric: str) -> Iterator[Figure]:
-        """Its rows of one metric."""
-        return (figure for figure in self.figures if figure.name == metric)
-
-    def typical(self, metric: str, statistic: str = "") -> list[Figure]:
-        """The rows that stand for a metric: those of the named statistic, else of the first of
-        ``TYPICAL`` that it has.
-        """
-        rows = list(self.of(metric))
-        held = {row.statistic for row in rows}
-        wanted = (statistic,) if statistic else TYPICAL
-        one = next((word for word in wanted if word in held), "")
-        return [row for row in rows if row.statistic == one]
-
-    def plain(self, metric: str, statistic: str = "") -> float | None:
-        """A figure of the whole case (no message size, no device): the named statistic, else the
-        one that stands for the figure. None where the record lacks it.
-        """
-        wanted = (statistic,) if statistic else TYPICAL
-        found = {
-            figure.statistic: figure.value
-            for figure in self.of(metric)
-            if figure.message_bytes is None and figure.device is None
-        }
-        return next((found[one] for one in wanted if one in found), None)
-
-    def repeats(self, metric: str) -> int | None:
-        """How often a figure of the whole case was measured, None where the record is silent."""
-        return next((row.n for row in self.of(metric) if row.device is None and row.n), None)
-
-    @property
-    def layout(self) -> str:
-        """ "2 ranks x 1 thread, by numa": how the cores were used; empty where nobody says."""
-        if self.ranks is None or self.threads is None:
-            return ""
-        ranks = f"{self.ranks} rank" + ("s" if self.ranks > 1 else "")
-        threads = f"{self.threads} thread" + ("s" if self.threads > 1 else "")
-        binding, mpi = self.parameters.get("binding"), self.parameters.get("mpi")
-        words = "" if binding in _NO_BINDING else f", by {binding}"
-        words += "" if mpi in (None, "", "off", "basic") else f", MPI {mpi}"
-        launcher = self.parameters.get("launcher")
-        words += "" if launcher in (None, "", "local") else f", {launcher}"
-        return f"{ranks} × {threads}{words}"
-
-    @property
-    def short_layout(self) -> str:
-        """The same in a few characters: "2x1 numa"."""
-        if self.ranks is None or self.threads is None:
-            return ""
-        binding = self.parameters.get("binding")
-        return f"{self.ranks}x{self.threads}" + ("" if binding in _NO_BINDING else f" {binding}")
-
 
 _COLUMNS: Final = (
     *("run_id", "benchmark", "case", "outcome", "reason", "vm_size", "region", "offer"),
@@ -182,16 +60,3 @@ def _names(nodes: str | None, count: int | None) -> tuple[str, ...]:
     if nodes is None:
         return ("unknown",)
     return tuple(nodes.split("+")) if count is not None and count > 1 else (nodes,)
-
-
-def kind_of(case: Case) -> str:
-    """What is the same for two measurements of the same thing on the same nodes.
-
-    Of a pair of nodes either may have begun.
-    """
-    names, name = case.nodes, case.case
-    if case.benchmark == "ib" and len(names) > 1:
-        pair = ("test", "device", "message_bytes", "gdr")
-        name = repr([str(case.parameters.get(one)) for one in pair])
-        names = tuple(sorted(names))
-    return repr((names, case.benchmark, name))

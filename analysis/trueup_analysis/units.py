@@ -10,7 +10,7 @@ import numbers
 import unicodedata
 from typing import Any, Final
 
-from .quantity import UNITS
+from trueup.quantity import UNITS
 
 UNKNOWN: Final = "-"
 # The field's units for the base units in which records hold rates, 1e9 of one each.

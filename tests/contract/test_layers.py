@@ -17,7 +17,7 @@ Layers = Sequence[Sequence[str]]
 
 # The lowest first. Names in one row may import each other.
 ANALYSIS: Layers = (
-    ("units", "quantity", "catalog"),
+    ("units", "catalog"),
     ("load", "packed", "published", "cases", "frames", "read", "decoding", "selection"),
     ("figures",),
     ("sheets",),
@@ -29,9 +29,10 @@ ANALYSIS: Layers = (
 )
 # A case is started (run) on a machine that is known (node).
 MODULE_UTILS: Layers = (
-    ("errors", "words"),
+    ("errors", "words", "quantity"),
     ("redaction",),
-    ("record", "reading", "view", "options", "plan", "settings"),
+    ("record", "reading", "view", "options", "plan", "settings", "cases"),
+    ("health",),
     ("node",),
     ("run",),
     ("benchmarks",),
@@ -123,7 +124,7 @@ def test_an_upward_import_is_found(package: str, path: str, source: str, named: 
 
 
 DOWNWARD = [
-    ("trueup_analysis", "figures/cost.py", "from . import tokens\nfrom ..cases import Case"),
+    ("trueup_analysis", "figures/cost.py", "from . import tokens\nfrom trueup.cases import Case"),
     ("trueup_analysis", "report/page.py", "from trueup.errors import BadInput"),
     ("trueup", "benchmarks/fio/view.py", "from ...view import View\nfrom .. import Parsed"),
     ("trueup", "benchmarks/fio/case.py", "from .output import parse_fio\nimport json"),

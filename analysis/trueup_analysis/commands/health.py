@@ -119,7 +119,7 @@ def health(
     size that the source names; then the nodes of one size beside each other, and pairs of nodes
     reduced to whom they blame. The last run is judged; what a size must have, and an expected node
     has not, is "not measured", with the reason."""
-    from ..figures.health import verdicts
+    from ..figures.health import measured
     from ..figures.health.examine import examine
     from ..figures.health.required import roster
     from ..figures.health.summary import spreads
@@ -131,7 +131,7 @@ def health(
     try:
         loaded, whole = judged(sources, chosen, every_run=every_run, max_age=max_age)
         expected = expectations_for(as_size, catalog, own)
-        cases = verdicts.cases(loaded, as_size=as_size)
+        cases = measured.cases(loaded, as_size=as_size)
         listed = None if nodes is None else nodes_of(nodes)
         # Of some outcomes, nobody can say who is missing.
         known = whole and not chosen.outcomes

@@ -15,7 +15,8 @@ from .progress import PROGRESS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..figures.health.expectations import Expectations
+    from trueup.health.expectations import Expectations
+
     from ..load import Loaded
     from ..read import Reading
     from ..selection import Selection

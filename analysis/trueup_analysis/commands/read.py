@@ -15,7 +15,8 @@ from .output import put, say_all, write
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..figures.health.verdicts import Verdict
+    from trueup.health.verdicts import Verdict
+
     from ..read import Reading
     from ..sheets.sheet import Sheet
 
@@ -91,13 +92,12 @@ def _judged(
     readings: Sequence[Reading], size: str, node_count: int, catalog: Path | None
 ) -> list[list[Verdict]]:
     """The verdicts on each reading, as if it were a record of that size."""
-    from ..figures.health import verdicts
+    from trueup.health.verdicts import judge_case
+
+    from ..figures.health.measured import of_reading
 
     expected = expectations_for(size, catalog)
-    return [
-        verdicts.judge_case(verdicts.of_reading(item, size, node_count), expected)
-        for item in readings
-    ]
+    return [judge_case(of_reading(item, size, node_count), expected) for item in readings]
 
 
 def _verdict_sheets(

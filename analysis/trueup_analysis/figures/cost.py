@@ -17,7 +17,7 @@ from .prices import OWN, Pricing, Terms
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from .health.expectations import Expectations
+    from trueup.health.expectations import Expectations
 
 
 @dataclass(frozen=True)

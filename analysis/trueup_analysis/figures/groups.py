@@ -11,10 +11,10 @@ from .views import at_headline, headline, view_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from trueup.cases import Case
+    from trueup.health.expectations import Expectations
     from trueup.view import Measure, View
 
-    from ..cases import Case
-    from .health.expectations import Expectations
     from .views import Headline
 
 

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pandas as pd
+from trueup.cases import TYPICAL, Case, Figure
 from trueup.errors import BadInput
 
-from ..cases import TYPICAL, Case, Figure, read_cases
+from ..cases import read_cases
 from ..frames import rows_of
 from . import tokens
 from .views import amount_rate, headline, view_of
@@ -21,10 +22,10 @@ from .work import HOW, work_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 
+    from trueup.health.expectations import Expectations
     from trueup.view import Measure, View, Work
 
     from ..load import Loaded
-    from .health.expectations import Expectations
 
 _RUN_TIME: Final = "run_time"
 _CASE_KEYS = [

@@ -13,9 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from trueup.cases import Case
     from trueup.view import Peak
-
-    from ..cases import Case
 
 # No column of vm_sizes.csv: the GPU's figure in catalog/training.yml.
 _NUMBERS: Final = ("memory_bandwidth_gbps", "peak_fp64_gflops")

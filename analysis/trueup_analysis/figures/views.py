@@ -9,17 +9,15 @@ from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from trueup import benchmarks
+from trueup.cases import TYPICAL
 from trueup.view import Measure, View
-
-from ..cases import TYPICAL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from trueup.cases import Case, Figure
+    from trueup.health.expectations import Expectation, Expectations
     from trueup.view import Work
-
-    from ..cases import Case, Figure
-    from .health.expectations import Expectation, Expectations
 
 
 @cache

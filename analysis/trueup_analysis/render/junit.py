@@ -8,8 +8,9 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from trueup.health.verdicts import Verdict
+
     from ..figures.health.examine import Health
-    from ..figures.health.verdicts import Verdict
 
 
 def render(health: Health) -> str:

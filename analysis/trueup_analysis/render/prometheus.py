@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from trueup.health.verdicts import Verdict
+
     from ..figures.health.examine import Health
-    from ..figures.health.verdicts import Verdict
 
 _NUMBERS: Final = {"pass": 0, "warn": 1, "fail": 2, "not measured": 3, "no verdict": 4}
 _WORDS: Final = "0 pass, 1 warn, 2 fail, 3 not measured, 4 no verdict."

@@ -18,9 +18,9 @@ from .charts import charts
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from trueup.cases import Case
     from trueup.view import Measure, View
 
-    from ..cases import Case
     from ..figures.groups import Group, Pooled
     from .charts.common import Judged
 

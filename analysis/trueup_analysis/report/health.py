@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from markupsafe import Markup
+from trueup.health.verdicts import NODE_ORDER, WORST_FIRST, worst
 
 from ..figures.health.required import NO_RECORD
-from ..figures.health.verdicts import WORST_FIRST
 from ..figures.views import names_of
 from ..render.html import Part, Section
 from ..sheets import health as health_sheets
@@ -20,12 +20,11 @@ from ..units import plural
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from trueup.health.verdicts import Verdict
+
     from ..figures.expected_nodes import ExpectedNode
     from ..figures.health.examine import Health
-    from ..figures.health.verdicts import Verdict
 
-# Of what was judged, the worst counts; a figure that nothing is expected of makes no node worse.
-_NODE_ORDER: Final = ("fail", "not measured", "warn", "pass", "no verdict")
 # The order of the strip.
 _STRIP: Final = ("pass", "warn", "fail", "not measured", "no verdict")
 _CLASSES: Final = {word: word.replace(" ", "-") for word in _STRIP}
@@ -95,7 +94,7 @@ def node_health(health: Health, expected: Sequence[ExpectedNode]) -> NodeHealth:
     for node in missing:
         found.setdefault(node.name, set()).add("not measured")
     words = {
-        node: next((word for word in _NODE_ORDER if word in verdicts), "no verdict")
+        node: worst(verdicts)
         for node, verdicts in sorted(found.items(), key=lambda pair: _natural(pair[0]))
     }
     return NodeHealth(health, words, missing)
@@ -288,7 +287,7 @@ def _check(item: Verdict) -> str:
 
 
 def _worst(row: Mapping[int, str]) -> int:
-    return min(_NODE_ORDER.index(word) for word in row.values())
+    return min(NODE_ORDER.index(word) for word in row.values())
 
 
 def _shortened(check: str) -> str:

@@ -17,12 +17,12 @@ from ..units import count, in_unit, plural
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
+    from trueup.cases import Case
+    from trueup.health.expectations import Expectations
     from trueup.view import View
 
-    from ..cases import Case
     from ..figures.cost import CostTable
     from ..figures.groups import Group, Pooled
-    from ..figures.health.expectations import Expectations
     from ..figures.scaling.tables import Series
     from ..load import Loaded
 

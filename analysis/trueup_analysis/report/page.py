@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from trueup.errors import BadInput
+from trueup.health.verdicts import latest
 
 from ..cases import read_cases
 from ..catalog import find, folder
@@ -14,7 +15,6 @@ from ..figures.groups import groups
 from ..figures.health import expectations
 from ..figures.health.examine import examine
 from ..figures.health.required import roster
-from ..figures.health.verdicts import latest
 from ..figures.pooling import has_work
 from ..figures.prices import OWN, Terms, read_prices
 from ..figures.scaling.tables import series
@@ -40,10 +40,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from ..cases import Case
+    from trueup.cases import Case
+    from trueup.health.expectations import Expectations
+
     from ..figures.cost import CostTable
     from ..figures.groups import Group
-    from ..figures.health.expectations import Expectations
     from ..figures.scaling.tables import Series
     from ..figures.tokens import ApiPrices, TokenTable
     from ..load import Loaded

@@ -15,8 +15,9 @@ from ..sheets.sheet import Column, Sheet
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..cases import Case
-    from ..figures.health.expectations import Expectations
+    from trueup.cases import Case
+    from trueup.health.expectations import Expectations
+
     from ..load import Loaded
 
 

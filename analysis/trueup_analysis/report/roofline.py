@@ -16,7 +16,8 @@ from ..units import measure, plural, scaled
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..cases import Case
+    from trueup.cases import Case
+
     from ..figures.sizes import Sizes
 
 _TRIAD: Final = "triad_rate"

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from trueup.health.verdicts import WORST_FIRST
+from trueup.quantity import Quantity
+
 from .. import units
-from ..figures.health.verdicts import WORST_FIRST
-from ..quantity import Quantity
 from .sheet import Column, Sheet, worded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from trueup.health.verdicts import Verdict
+
     from ..figures.health.examine import Health
     from ..figures.health.summary import Spread
-    from ..figures.health.verdicts import Verdict
 
 # More nodes than this, and only what is not a pass is shown.
 _FEW_NODES = 4

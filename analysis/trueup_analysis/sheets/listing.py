@@ -14,8 +14,9 @@ from .sheet import Column, Sheet, short_size, unshown, worded
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..cases import Case
-    from ..figures.health.expectations import Expectations
+    from trueup.cases import Case
+    from trueup.health.expectations import Expectations
+
     from ..figures.views import Headline
     from ..load import Loaded
 

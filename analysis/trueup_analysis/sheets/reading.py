@@ -5,8 +5,9 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING, Any, Final
 
+from trueup.cases import TYPICAL
+
 from .. import units
-from ..cases import TYPICAL
 from .sheet import Column, Sheet
 
 if TYPE_CHECKING:

@@ -7,12 +7,11 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ..errors import BadInput
+from ..health.verdicts import worst
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-# From the worst; a node of which anything passed, and nothing worse was found, passes.
-_ORDER = ("fail", "not measured", "warn", "pass", "no verdict")
 _FINDINGS = ("fail", "not measured", "warn")
 # The benchmark of what is said of a node without any record, or of a run.
 _RUN = "run"
@@ -49,7 +48,7 @@ def node_verdict(
     found = {row["verdict"] for row in rows}
     lacking = {row["benchmark"] for row in rows if row["verdict"] == "not measured"}
     known = {row["benchmark"] for row in rows} - lacking
-    verdict = next((word for word in _ORDER if word in found), "no verdict")
+    verdict = worst(found)
     return {
         "verdict": verdict,
         "findings": [_sentence(row) for row in rows if row["verdict"] in _FINDINGS],

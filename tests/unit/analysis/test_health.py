@@ -17,14 +17,17 @@ import pytest
 import yaml
 from fleet import FAULTS, GIB, NOISY_PAIR, SIZE
 from made import figure, record, write
+from trueup.cases import Case, Figure
 from trueup.errors import BadInput
+from trueup.health import verdicts
+from trueup.health.expectations import _warn
+from trueup.quantity import Quantity
 from trueup_analysis import cli
-from trueup_analysis.cases import Case, Figure
-from trueup_analysis.figures.health import expectations, verdicts
+from trueup_analysis.figures.health import expectations
 from trueup_analysis.figures.health import fleet as fleets
 from trueup_analysis.figures.health.examine import Health, examine
+from trueup_analysis.figures.health.measured import cases as cases_of
 from trueup_analysis.load import load
-from trueup_analysis.quantity import Quantity
 from trueup_analysis.render import junit, prometheus
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -78,8 +81,8 @@ def test_a_figure_fails_below_what_is_expected_and_warns_within_5_percent(
 
 def test_what_must_not_be_exceeded_warns_within_5_percent_below() -> None:
     most = Quantity(100.0, "s")
-    assert expectations._warn(most, "at_most", None, 0.05) == Quantity(95.0, "s")
-    assert expectations._warn(most, "at_least", None, 0.05) == Quantity(105.0, "s")
+    assert _warn(most, "at_most", None, 0.05) == Quantity(95.0, "s")
+    assert _warn(most, "at_least", None, 0.05) == Quantity(105.0, "s")
 
 
 def test_a_sweep_is_judged_at_the_size_that_is_named_and_not_by_its_average() -> None:
@@ -353,7 +356,7 @@ def six_hundred(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def examined(six_hundred: Path) -> Health:
-    return examine(verdicts.cases(load([six_hundred])), FACTS)
+    return examine(cases_of(load([six_hundred])), FACTS)
 
 
 def test_all_seven_planted_faults_are_found_and_no_other_node_is_blamed(
@@ -499,13 +502,13 @@ def test_a_pair_that_is_measured_again_the_other_way_round_is_judged_by_that(
     slow = measured(["a", "b"], 150e9, "2026-11-20T09:00:00Z")
     mended = measured(["b", "a"], 392e9, "2026-11-20T10:00:00Z")
     write(tmp_path, [mended, slow])
-    health = examine(verdicts.cases(load([tmp_path])), FACTS)
+    health = examine(cases_of(load([tmp_path])), FACTS)
     assert [item.verdict for item in health.verdicts] == ["pass"]
 
 
 def test_a_plus_in_a_name_does_not_make_two_nodes(tmp_path: Path) -> None:
     source = nccl_record(tmp_path, 250.0, nodes=["rack+1"])
-    health = examine(verdicts.cases(load([source])), FACTS)
+    health = examine(cases_of(load([source])), FACTS)
     assert list(health.nodes) == ["rack+1"]
 
 
@@ -565,7 +568,7 @@ def test_a_repaired_node_is_judged_by_what_it_does_now(tmp_path: Path) -> None:
         )
 
     write(tmp_path, [measured(250, "2026-11-20T10:00:00Z"), measured(100, "2026-11-20T09:00:00Z")])
-    health = examine(verdicts.cases(load([tmp_path])), FACTS)
+    health = examine(cases_of(load([tmp_path])), FACTS)
     assert [item.verdict for item in health.verdicts] == ["pass"]
 
 
@@ -695,7 +698,7 @@ def test_a_name_of_a_node_cannot_break_out_of_a_label(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source = nccl_record(tmp_path, 250.0, nodes=['a"} 1\n\x01<b>'])
-    health = examine(verdicts.cases(load([source])), FACTS)
+    health = examine(cases_of(load([source])), FACTS)
     [line] = [
         line
         for line in prometheus.render(health, every_series=True).splitlines()

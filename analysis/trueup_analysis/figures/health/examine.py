@@ -8,21 +8,22 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from trueup.errors import BadInput
+from trueup.health import verdicts
+from trueup.health.required import held_to
+from trueup.health.verdicts import WORST_FIRST, Verdict, worst
 
-from . import fleet, verdicts
-from .required import absent, held_to
-from .verdicts import WORST_FIRST, Verdict
+from . import fleet
+from .required import absent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ...cases import Case
-    from .expectations import Expectations
+    from trueup.cases import Case
+    from trueup.health.expectations import Expectations
+
     from .required import Roster
 
 _PAIR: Final = 2
-# Of what was judged, the worst counts; a figure that nothing is expected of makes no node worse.
-NODE_ORDER: Final = ("fail", "not measured", "warn", "pass", "no verdict")
 
 
 @dataclass(frozen=True)
@@ -44,10 +45,7 @@ class Health:
         for item in self.verdicts:
             if len(item.nodes) == 1:
                 found[item.nodes[0]].add(item.verdict)
-        return {
-            node: next((word for word in NODE_ORDER if word in held), "no verdict")
-            for node, held in found.items()
-        }
+        return {node: worst(held) for node, held in found.items()}
 
     @property
     def unjudged(self) -> list[str]:
@@ -131,7 +129,11 @@ def examine(
     if not cases and (expected is None or expected.empty):
         raise BadInput("there is no record to judge")
     found = held_to(
-        _judged(cases, expectations), cases, expectations, expected=expected, required=required
+        _judged(cases, expectations),
+        cases,
+        expectations,
+        why=None if expected is None else expected.why,
+        required=required,
     )
     nodes = {node for case in cases for node in case.nodes}
     if expected is not None:

@@ -8,13 +8,13 @@ from dataclasses import replace
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
-from .verdicts import Verdict, of_case, of_figure
+from trueup.health.verdicts import Verdict, of_case, of_figure
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from ...cases import Case, Figure
-    from .expectations import Expectations
+    from trueup.cases import Case, Figure
+    from trueup.health.expectations import Expectations
 
 # Fewer nodes than this have no usual value.
 LEAST_NODES: Final = 5

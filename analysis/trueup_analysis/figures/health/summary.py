@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ...cases import Case, Figure
+    from trueup.cases import Case, Figure
 
 
 @dataclass(frozen=True)

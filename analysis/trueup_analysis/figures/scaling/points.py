@@ -8,10 +8,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
+from trueup.cases import TYPICAL
 from trueup.errors import BadInput
 
 from ... import units
-from ...cases import TYPICAL, read_cases
+from ...cases import read_cases
 from ...frames import figures
 from ..views import at_headline, headline
 from ..work import HOW, work_of
@@ -19,11 +20,11 @@ from ..work import HOW, work_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from trueup.cases import Case
+    from trueup.health.expectations import Expectations
     from trueup.view import Measure, View
 
-    from ...cases import Case
     from ...load import Loaded
-    from ..health.expectations import Expectations
 
 _NOT_USED = (None, "", "none", "off", "local", "torchrun", False)
 # A parameter that takes more values than this, or a longer one, is a finding of each run (the name

@@ -20,8 +20,9 @@ from .titles import told_apart_titles
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from trueup.health.expectations import Expectations
+
     from ...load import Loaded
-    from ..health.expectations import Expectations
 
 
 @dataclass(frozen=True)

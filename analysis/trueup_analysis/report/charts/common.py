@@ -14,12 +14,12 @@ from ...units import in_unit, scaled_to, size_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from trueup.cases import Case
+    from trueup.cases import Figure as Row
+    from trueup.health.expectations import Expectation, Expectations
     from trueup.view import Measure
 
-    from ...cases import Case
-    from ...cases import Figure as Row
     from ...figures.groups import Group
-    from ...figures.health.expectations import Expectation, Expectations
     from ...figures.sizes import Sizes
 
 PAIR: Final = 2

@@ -16,9 +16,9 @@ from .common import PAIR, Drawn, Judged, axis, by_unit, figures_of, references
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from trueup.cases import Case
     from trueup.view import Chart, Measure
 
-    from ...cases import Case
     from ...figures.groups import Group
 
 _LINES: Final = 8

@@ -8,20 +8,19 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from ...cases import Case, Figure, kind_of, read_cases
-from ...read import nodes_of
-from ...selection import run_ids
+from ..cases import kind_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
-    from ...load import Loaded
-    from ...read import Reading
+    from ..cases import Case, Figure
     from .expectations import Expectation, Expectations
 
 Word = Literal["fail", "not measured", "warn", "no verdict", "pass"]
 WORST_FIRST: Final[tuple[Word, ...]] = ("fail", "not measured", "warn", "no verdict", "pass")
 
+# Of what was judged, the worst counts; a figure that nothing is expected of makes no node worse.
+NODE_ORDER: Final = ("fail", "not measured", "warn", "pass", "no verdict")
 # Azure's fault codes that are of one XID.
 _OF_XID: Final = {"48": "NHC2014", "79": "NHC2013", "94": "NHC2012", "95": "NHC2011"}
 
@@ -62,14 +61,9 @@ class Verdict:
     measured_at: str | None = None
 
 
-def cases(loaded: Loaded, *, as_size: str | None = None) -> list[Case]:
-    """The last case of each kind on each node (a repaired node is judged by what it does now).
-
-    Args:
-        loaded: the records.
-        as_size: the size that every record is judged as, instead of its own.
-    """
-    return latest(read_cases(loaded, as_size=as_size), run_ids(loaded))
+def worst(words: Collection[str]) -> str:
+    """What a node is of which these verdicts were given."""
+    return next((word for word in NODE_ORDER if word in words), "no verdict")
 
 
 def latest(found: Iterable[Case], order: Sequence[str] = ()) -> list[Case]:
@@ -82,28 +76,6 @@ def latest(found: Iterable[Case], order: Sequence[str] = ()) -> list[Case]:
     ordered = sorted(found, key=lambda case: (place.get(case.run_id, -1), case.started_at or ""))
     last = {kind_of(case): place for place, case in enumerate(ordered)}
     return [ordered[place] for place in sorted(last.values())]
-
-
-def of_reading(reading: Reading, size: str, node_count: int) -> Case:
-    """A tool's output as a case on ``node_count`` nodes of a size.
-
-    Figures that could not be verified count as not measured.
-    """
-    outcome, reason = reading.outcome()
-    return Case(
-        nodes=tuple(nodes_of(reading.source, node_count)),
-        vm_size=size,
-        benchmark=reading.tool,
-        case=reading.source,
-        outcome=outcome,
-        reason=reason,
-        parameters=reading.parameters,
-        software={},
-        figures=[
-            Figure(**{name: row[name] for name in Figure._fields if name in row})
-            for row in reading.rows
-        ],
-    )
 
 
 def judge(found: Iterable[Case], expectations: Expectations) -> list[Verdict]:

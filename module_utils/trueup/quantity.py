@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from trueup.errors import BadInput
+from .errors import BadInput
 
 # Unit as sources write it -> the base unit of records, and how many of these it is.
 UNITS: Final = {

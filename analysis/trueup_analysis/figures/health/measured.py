@@ -1,0 +1,48 @@
+"""What is judged: the records that were read, or one tool's output."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trueup.cases import Case, Figure
+from trueup.health.verdicts import latest
+
+from ...cases import read_cases
+from ...read import nodes_of
+from ...selection import run_ids
+
+if TYPE_CHECKING:
+    from ...load import Loaded
+    from ...read import Reading
+
+
+def cases(loaded: Loaded, *, as_size: str | None = None) -> list[Case]:
+    """The last case of each kind on each node (a repaired node is judged by what it does now).
+
+    Args:
+        loaded: the records.
+        as_size: the size that every record is judged as, instead of its own.
+    """
+    return latest(read_cases(loaded, as_size=as_size), run_ids(loaded))
+
+
+def of_reading(reading: Reading, size: str, node_count: int) -> Case:
+    """A tool's output as a case on ``node_count`` nodes of a size.
+
+    Figures that could not be verified count as not measured.
+    """
+    outcome, reason = reading.outcome()
+    return Case(
+        nodes=tuple(nodes_of(reading.source, node_count)),
+        vm_size=size,
+        benchmark=reading.tool,
+        case=reading.source,
+        outcome=outcome,
+        reason=reason,
+        parameters=reading.parameters,
+        software={},
+        figures=[
+            Figure(**{name: row[name] for name in Figure._fields if name in row})
+            for row in reading.rows
+        ],
+    )

@@ -1,0 +1,163 @@
+"""What nodes should have been measured with and were not: silence is not health."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, Callable, Final, Optional
+
+from .verdicts import Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+    from ..cases import Case
+    from .expectations import Expectation, Expectations
+
+_STATE: Final = "node_state"
+# (node, run id, benchmark) -> why there is no record of it.
+Why = Callable[[str, Optional[str], str], str]
+
+
+def not_measured(
+    nodes: tuple[str, ...], benchmark: str, what: str, reason: str, run_id: str | None, **more: Any
+) -> Verdict:
+    """A verdict on what has no record; ``more`` are its other fields."""
+    return Verdict(
+        nodes,
+        more.pop("vm_size", None),
+        benchmark,
+        "",
+        "not measured",
+        what,
+        reason=reason,
+        run_id=run_id,
+        **more,
+    )
+
+
+def held_to(
+    found: Sequence[Verdict],
+    cases: Sequence[Case],
+    expectations: Expectations,
+    *,
+    why: Why | None,
+    required: Collection[str] = (),
+) -> list[Verdict]:
+    """The verdicts, in which a figure that the node's size must have, and that could not be judged,
+    is not measured instead of without a verdict; and such verdicts on what has no record at all.
+
+    Args:
+        why: None where only what was measured is asked for: nobody is held to benchmarks then
+            that have no record.
+        required: benchmarks that every node must have been measured with.
+    """
+    nodes = {node: _OfNode(node) for case in cases for node in case.nodes}
+    for case in cases:
+        for node in case.nodes:
+            nodes[node].add(case)
+    for item in found:
+        for node in item.nodes:
+            nodes[node].judged(item)
+    lacking: list[Verdict] = []
+    for of_node in nodes.values():
+        lacking += of_node.lacking(expectations, why, required)
+    said = {(item.nodes, item.benchmark, item.metric) for item in lacking if item.metric}
+    # What is said once more as not measured is said once.
+    kept = [
+        item
+        for item in found
+        if item.verdict != "no verdict" or (item.nodes, item.benchmark, item.metric) not in said
+    ]
+    return kept + lacking
+
+
+class _OfNode:
+    """What was measured and judged of one node."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.size: str | None = None
+        self.run_id: str | None = None
+        self.cases: dict[str, Case] = {}
+        self._devices: dict[tuple[str, str], set[str | None]] = defaultdict(set)
+        self._settled: set[str] = set()
+        self._unjudged: dict[tuple[str, str | None], Verdict] = {}
+
+    def add(self, case: Case) -> None:
+        self.size = case.vm_size or self.size
+        self.run_id = case.run_id
+        self.cases[case.benchmark] = case
+
+    def judged(self, item: Verdict) -> None:
+        if item.metric is not None and item.measured is not None:
+            self._devices[item.benchmark, item.metric].add(item.device)
+        elif item.verdict == "no verdict":
+            self._unjudged.setdefault((item.benchmark, item.metric), item)
+        elif item.metric is None and item.benchmark != _STATE:
+            # The case failed, which says all.
+            self._settled.add(item.benchmark)
+
+    def lacking(
+        self, expectations: Expectations, why: Why | None, required: Collection[str]
+    ) -> Iterator[Verdict]:
+        """What the node must have and has not."""
+        must = self._must(expectations)
+        names = {benchmark for benchmark, _ in must}
+        for benchmark in [*sorted(names), *(one for one in required if one not in names)]:
+            if benchmark in self.cases or benchmark in self._settled:
+                continue
+            if benchmark in required or why is not None:
+                said = "" if why is None else why(self.name, self.run_id, benchmark)
+                yield self._verdict(benchmark, benchmark, said or "required, and has no record")
+        for (benchmark, metric), item in must.items():
+            if benchmark in self.cases and benchmark not in self._settled:
+                yield from self._figure(benchmark, metric, item, expectations)
+
+    def _must(self, expectations: Expectations) -> dict[tuple[str, str], Expectation]:
+        """(benchmark, metric) -> one of the expectations that require it."""
+        of_size = [] if self.size is None else expectations.of(self.size)
+        return {(item.benchmark, item.metric): item for item in of_size if item.required}
+
+    def _figure(
+        self, benchmark: str, metric: str, item: Expectation, expectations: Expectations
+    ) -> Iterator[Verdict]:
+        held = len(self._devices[benchmark, metric])
+        count = _devices_of(item, str(self.size), expectations)
+        if held >= count:
+            return
+        unjudged = self._unjudged.get((benchmark, metric)) or self._unjudged.get((benchmark, None))
+        if held:
+            reason = f"known of {held} of {count}"
+        elif benchmark == _STATE:
+            reason = "it could not be read"
+        elif unjudged is not None and unjudged.reason:
+            reason = unjudged.reason
+        else:
+            reason = f"{metric} was not measured"
+        case = self.cases[benchmark]
+        yield self._verdict(
+            benchmark,
+            item.what,
+            reason,
+            metric=metric,
+            source=item.source,
+            date=item.date,
+            measured_at=case.started_at,
+        )
+
+    def _verdict(self, benchmark: str, what: str, reason: str, **more: Any) -> Verdict:
+        return not_measured(
+            (self.name,), benchmark, what, reason, self.run_id, vm_size=self.size, **more
+        )
+
+
+def _devices_of(item: Expectation, size: str, expectations: Expectations) -> int:
+    """On how many devices a required figure must be known; at least one."""
+    if item.required == "yes":
+        return 1
+    counts = [
+        int(one.expected.base)
+        for one in expectations.of(size, item.benchmark)
+        if one.metric == item.required
+    ]
+    return max(counts, default=1)
