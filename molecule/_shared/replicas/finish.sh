@@ -25,7 +25,7 @@ done
 ln -s "lib/$arch/openmpi/include" "$home/include"
 cp -a /usr/share/openmpi "$home/share/openmpi"
 dpkg --purge --force-depends openmpi-bin openmpi-common libopenmpi-dev libopenmpi3 python3-dev python3-venv \
-    python3.11-dev python3.11-venv libpython3.11-dev >/dev/null 2>&1
+    python3.11-dev python3.11-venv libpython3-dev libpython3.11-dev >/dev/null 2>&1
 rm -f /usr/lib/udev/rules.d/60-rdma*
 
 if ls /tmp/debs/*.deb >/dev/null 2>&1; then dpkg --install /tmp/debs/*.deb >/dev/null; fi

@@ -77,6 +77,8 @@ def test_holds_and_the_stack_of_the_image_stand(host: Host) -> None:
     query = "dpkg-query --show --showformat '${Package} ' doca-ofed hpcx-provides-openmpi"
     assert host.check_output(query).split() == ["doca-ofed", "hpcx-provides-openmpi"]
     assert host.run("which mpirun").rc == 1
+    # Else apt installs nothing, and removes nothing either.
+    assert host.run("apt-get --simulate check").rc == 0
 
 
 def test_devito_ran_over_both_nodes_through_the_images_hpcx(records: list[dict[str, Any]]) -> None:
