@@ -15,6 +15,7 @@ import cyclecloud_nodes
 import pytest
 import yaml
 from ansible.module_utils.testing import patch_module_args
+from ansible.module_utils.trueup import rest
 from ansible.module_utils.trueup.cluster import cyclecloud, cyclecloud_api
 from ansible.module_utils.trueup.errors import TrueupError
 from ansible.module_utils.urls import open_url
@@ -78,7 +79,9 @@ class Time:
 @pytest.fixture
 def time(monkeypatch: pytest.MonkeyPatch) -> Time:
     moving = Time()
-    patient = functools.partial(cyclecloud_api.Api, sleep=moving.sleep, clock=moving.clock)
+    patient = functools.partial(
+        cyclecloud_api.Api, sleep=moving.sleep, clock=moving.clock, jitter=lambda: 0
+    )
     monkeypatch.setattr(cyclecloud_nodes.cyclecloud_api, "Api", patient)
     for name in ("CYCLECLOUD_URL", "CYCLECLOUD_USERNAME", "CYCLECLOUD_PASSWORD", "http_proxy"):
         monkeypatch.delenv(name, raising=False)
@@ -866,12 +869,12 @@ HTTP_DATE = "Sat, 21 Nov 2026 10:00:00 GMT"
     ],
 )
 def test_retry_after(value: str | None, date: str | None, seconds: float | None) -> None:
-    assert cyclecloud_api.retry_after_seconds(value, date) == seconds
+    assert rest.retry_after_seconds(value, date) == seconds
 
 
 @given(st.text(), st.text())
 def test_retry_after_is_never_negative(value: str, date: str) -> None:
-    seconds = cyclecloud_api.retry_after_seconds(value, date)
+    seconds = rest.retry_after_seconds(value, date)
     assert (seconds is None or seconds >= 0) is True
 
 
@@ -929,7 +932,7 @@ def test_a_node_is_read_or_refused(record: Any) -> None:
 
 @given(st.text())
 def test_an_error_page_becomes_one_short_line(text: str) -> None:
-    said = cyclecloud_api.sentence_of(text)
+    said = rest.sentence_of(text)
     assert said.splitlines() in ([said], [])
     assert len(said) <= 303
 
@@ -945,7 +948,7 @@ def test_an_error_page_becomes_one_short_line(text: str) -> None:
     ],
 )
 def test_the_servers_sentence(text: str, said: str) -> None:
-    assert cyclecloud_api.sentence_of(text) == said
+    assert rest.sentence_of(text) == said
 
 
 def test_nodes_are_listed_by_number() -> None:

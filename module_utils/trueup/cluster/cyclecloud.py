@@ -24,7 +24,8 @@ from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ..errors import BadInput, TrueupError
-from .cyclecloud_api import Api, Lost, Refused, http_date, iso_date
+from ..rest import Lost, Refused, http_date
+from .cyclecloud_api import Api, iso_date
 
 READY = ("Ready", "Started")
 FAILED = ("Failed", "Unavailable", "Error")

@@ -1,0 +1,383 @@
+"""Patient calls to a REST API: what may be asked again, how a list goes on, and what an error says.
+
+Source: RFC 9110 10.2.3 for Retry-After; Microsoft's REST API guidelines (vNext) for ``nextLink``,
+``error.code`` and the header ``x-ms-request-id``. A server of a class of its own (CycleCloud, the
+Retail Prices API) says in a subclass of :class:`Client` who asks, and what a refusal means there.
+"""
+
+from __future__ import annotations
+
+import email.utils
+import http.client
+import json
+import random
+import re
+import ssl
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
+
+from .errors import BadInput, TrueupError
+
+MAX_PAGES = 1000
+
+_GATEWAY = (502, 504)
+_BUSY = (429, 503)
+# An error of the server's own, after which a question may be asked again.
+_BROKEN = (408, 500)
+
+OpenUrl = Callable[..., Any]
+
+
+class Refused(TrueupError):
+    """The server answered and did not do it; ``status`` is HTTP's, ``said`` the server's text."""
+
+    def __init__(self, message: str, status: int, said: str = "") -> None:
+        super().__init__(message)
+        self.status = status
+        self.said = said
+
+
+class Lost(TrueupError):
+    """No answer came back: nobody knows whether the server has acted."""
+
+
+def retry_after_seconds(value: Optional[str], date: Optional[str]) -> Optional[float]:
+    """Seconds that a Retry-After header asks for (RFC 9110 10.2.3: seconds or a date), counted from
+    the answer's own Date where it has one; None when there is none or it is not understood."""
+    text = (value or "").strip()
+    if re.fullmatch(r"[0-9]{1,9}", text):
+        return float(text)
+    moment = http_date(text)
+    if moment is None:
+        return None
+    now = http_date(date) or datetime.now(timezone.utc)
+    return max(0.0, (moment - now).total_seconds())
+
+
+def http_date(text: Optional[str]) -> Optional[datetime]:
+    try:
+        moment = email.utils.parsedate_to_datetime(text or "")
+    except (TypeError, ValueError, IndexError, OverflowError):
+        return None
+    return moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One answer: HTTP's status, its headers in lower case, and its text."""
+
+    status: int
+    headers: Mapping[str, str]
+    text: str
+
+
+def sentence_of(text: str) -> str:
+    """What an error's body says: the reference promises no content, so it may be JSON, a page or
+    nothing."""
+    try:
+        body = json.loads(text)
+    except ValueError:
+        body = None
+    said = ""
+    if isinstance(body, dict):
+        low = {str(key).lower(): value for key, value in body.items()}
+        for key in ("message", "error", "detail"):
+            value = low.get(key)
+            inner = value if isinstance(value, dict) else {"message": value}
+            value, code = inner.get("message"), inner.get("code")
+            if isinstance(value, str) and value.strip():
+                said = f"{code}: {value}" if isinstance(code, str) and code else value
+                break
+    if not said:
+        said = re.sub(
+            r"<(script|style)\b.*?</\1>|<[^>]*>", " ", text, flags=re.DOTALL | re.IGNORECASE
+        )
+    said = " ".join(said.split())
+    return said[:300] + ("..." if len(said) > 300 else "")
+
+
+class Client:
+    """Calls to one server.
+
+    Args:
+        url: https://HOST[:PORT][/PATH].
+        open_url: as ``ansible.module_utils.urls.open_url``, or ``open_plainly``.
+        connection: what every call gives ``open_url`` besides: who asks, TLS, ``timeout``.
+        patience_seconds: the sum of all pauses of one call.
+        secrets: what no message may hold.
+        sleep, clock: as of ``time``. jitter: a number from 0 to 1.
+    """
+
+    # What the reader knows the server by, and what to look at when it is another one.
+    NAME = "the server"
+
+    def __init__(
+        self,
+        url: str,
+        open_url: OpenUrl,
+        *,
+        connection: Mapping[str, Any],
+        patience_seconds: float = 120,
+        secrets: Sequence[str] = (),
+        sleep: Callable[[float], None] = time.sleep,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        self.url = url
+        self.open_url = open_url
+        self.patience_seconds = patience_seconds
+        self.sleep = sleep
+        self.jitter = jitter
+        self._connection = {"timeout": 30, **connection}
+        self._secrets = [word for word in secrets if word]
+
+    def hide(self, text: str) -> str:
+        """The text without the secrets, also where a server sends them back."""
+        for secret in self._secrets:
+            text = text.replace(secret, "********")
+        return text
+
+    def _once(self, method: str, url: str, body: Optional[Mapping[str, Any]]) -> Answer:
+        parts = urllib.parse.urlsplit(url)
+        what = f"{method} {parts.path}"
+        headers = {"Accept": "application/json"}
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        try:
+            response = self.open_url(
+                url,
+                data=None if body is None else json.dumps(body).encode(),
+                headers=headers,
+                method=method,
+                # In plain http a proxy could read a password.
+                use_proxy=parts.scheme == "https",
+                follow_redirects="none",
+                use_netrc=False,
+                http_agent="trueup",
+                **self._connection,
+            )
+            status, raw = int(response.status), response.read()
+            received = response.headers
+        except urllib.error.HTTPError as error:
+            status, received = error.code, error.headers
+            try:
+                raw = error.read()
+            except (OSError, http.client.HTTPException):
+                raw = b""
+        except UnicodeError:
+            raise BadInput(f"url {self.url} has a host that is no host name") from None
+        except (OSError, http.client.HTTPException) as error:
+            reason = getattr(error, "reason", error)
+            ended = isinstance(reason, (ssl.SSLEOFError, ssl.SSLZeroReturnError))
+            if isinstance(reason, ssl.SSLError) and not ended:
+                raise Refused(self.untrusted(reason), 0) from None
+            said = self.hide(str(reason)) or type(reason).__name__
+            raise Lost(f"{self.url} gave no answer to {what} ({said})") from None
+        kept = {str(key).lower(): str(value) for key, value in (received or {}).items()}
+        return Answer(status, kept, raw.decode("utf-8", "replace"))
+
+    def untrusted(self, error: ssl.SSLError) -> str:
+        """That TLS does not trust the server, and what helps."""
+        why = getattr(error, "verify_message", "") or error.reason or str(error)
+        return (
+            f"{self.url} could not be trusted by TLS ({self.hide(str(why))}); {self.trust_advice()}"
+        )
+
+    def trust_advice(self) -> str:
+        return "check the host, the machine's clock and its certificate authorities"
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        query: Optional[Mapping[str, str]] = None,
+        body: Optional[Mapping[str, Any]] = None,
+    ) -> Answer:
+        """The answer to one call.
+
+        A busy server (429, 503) is asked again when it says so, any call; a GET also when its
+        answer was lost, or the server itself failed. All pauses of one call together stay below
+        ``patience_seconds``.
+
+        Raises:
+            Refused: the server answered with an error.
+            Lost: no answer came.
+        """
+        url = self.url + path
+        if query:
+            url += "?" + urllib.parse.urlencode(query)
+        return self._patiently(method, url, body)
+
+    def _patiently(self, method: str, url: str, body: Optional[Mapping[str, Any]]) -> Answer:
+        waited, backoff = 0.0, 1.0
+        while True:
+            pause = backoff
+            try:
+                answer = self._once(method, url, body)
+            except Lost as error:
+                if method != "GET":
+                    raise
+                trouble: TrueupError = error
+            else:
+                trouble_or_none = self._trouble(method, url, answer)
+                if trouble_or_none is None:
+                    return answer
+                if not _may_ask_again(method, answer.status):
+                    raise trouble_or_none
+                trouble = trouble_or_none
+                asked = retry_after_seconds(
+                    answer.headers.get("retry-after"), answer.headers.get("date")
+                )
+                pause = backoff if asked is None else asked
+            if waited + pause > self.patience_seconds:
+                raise self._tired(trouble, waited, pause)
+            self.sleep(pause)
+            waited += pause
+            # Many clients that were refused together do not come back together.
+            backoff = min((2 + self.jitter() / 2) * backoff, 30.0)
+
+    def _tired(self, trouble: TrueupError, waited: float, pause: float) -> TrueupError:
+        text = (
+            f"{trouble}; waited {waited:.0f} s, and {pause:.0f} s more pass {self.patience_name()}"
+            f" ({self.patience_seconds:g})"
+        )
+        if isinstance(trouble, Refused):
+            return Refused(text, trouble.status, trouble.said)
+        return Lost(text)
+
+    def patience_name(self) -> str:
+        """What the limit of all waiting is called where the reader sets it."""
+        return "the limit of all waiting in seconds"
+
+    def _trouble(self, method: str, url: str, answer: Answer) -> Optional[TrueupError]:
+        """What is wrong with an answer, or None."""
+        status = answer.status
+        if 200 <= status < 300:
+            return None
+        what = f"{method} {urllib.parse.urlsplit(url).path}"
+        said = self.hide(sentence_of(answer.text))
+        if status in _GATEWAY and method != "GET":
+            return Lost(f"{self.url} gave no answer to {what} (its gateway answers {status})")
+        return Refused(self.refusal(what, answer, said), status, said)
+
+    def refusal(self, what: str, answer: Answer, said: str) -> str:
+        """What an error answer means, and what helps."""
+        if 300 <= answer.status < 400:
+            target = self.hide(_place(answer.headers.get("location", ""))) or "nowhere"
+            return (
+                f"{self.url} redirects {what} to {target} (status {answer.status}), which is not"
+                f" followed{self.redirect_advice()}"
+            )
+        number = answer.headers.get("x-ms-request-id", "")
+        named = f" (request {number[:64]})" if number else ""
+        text = said or "without a word"
+        return f"{self.url} answers {what} with status {answer.status}: {text}{named}"
+
+    def redirect_advice(self) -> str:
+        return f"; check that the URL is that of {self.NAME} itself"
+
+    def document(self, answer: Answer, what: str) -> Dict[str, Any]:
+        """The JSON object of an answer."""
+        try:
+            body = json.loads(answer.text)
+        except ValueError:
+            body = None
+        if not isinstance(body, dict):
+            start = self.hide(" ".join(answer.text.split())[:80])
+            raise TrueupError(
+                f"{self.url} answers {what} with something that is not a JSON object "
+                f"({start!r}); check that url is {self.NAME}'s"
+            )
+        return body
+
+    def get(self, path: str, query: Optional[Mapping[str, str]] = None) -> Dict[str, Any]:
+        return self.document(self.request("GET", path, query), f"GET {path}")
+
+    def post(
+        self,
+        path: str,
+        query: Optional[Mapping[str, str]] = None,
+        body: Optional[Mapping[str, Any]] = None,
+    ) -> Dict[str, Any]:
+        answer = self.request("POST", path, query, {} if body is None else body)
+        return self.document(answer, f"POST {path}")
+
+    def next_page(self, body: Mapping[str, Any], answer: Answer, here: str) -> Optional[str]:
+        """Where the list goes on, or None; never at another origin."""
+        link = body.get("nextLink") or body.get("NextPageLink")
+        if not link:
+            found = re.search(r'<([^>]*)>\s*;[^,]*\brel="?next\b', answer.headers.get("link", ""))
+            link = found[1] if found else None
+        if not link:
+            return None
+        target = urllib.parse.urljoin(here, str(link))
+        if _origin(self.url) != _origin(target):
+            raise TrueupError(self.elsewhere(_place(target)))
+        return target
+
+    def elsewhere(self, place: str) -> str:
+        """That a list goes on at another origin, and what helps."""
+        return f"{self.url} goes on with its list at {place}, which is not asked"
+
+    def pages(
+        self, path: str, query: Optional[Mapping[str, str]] = None
+    ) -> Tuple[List[Dict[str, Any]], Answer]:
+        """All documents of a list, and the last answer."""
+        answer = self.request("GET", path, query)
+        url, found = self.url + path, [self.document(answer, f"GET {path}")]
+        seen: Set[str] = set()
+        while following := self.next_page(found[-1], answer, url):
+            if following in seen or len(seen) >= MAX_PAGES:
+                raise TrueupError(
+                    f"{self.url} lists GET {path} in a circle, or in more than {MAX_PAGES} pages; "
+                    "nothing was taken from it"
+                )
+            seen.add(following)
+            url = following
+            answer = self._patiently("GET", url, None)
+            found.append(self.document(answer, f"GET {path}"))
+        return found, answer
+
+
+def _may_ask_again(method: str, status: int) -> bool:
+    return status in _BUSY or (method == "GET" and status in (*_GATEWAY, *_BROKEN))
+
+
+def _origin(url: str) -> Tuple[str, str, int]:
+    """Scheme, host and port of a URL; the port of the scheme where it names none."""
+    parts = urllib.parse.urlsplit(url)
+    try:
+        port = parts.port
+    except ValueError:
+        port = -1
+    return parts.scheme, parts.hostname or "", port or (443 if parts.scheme == "https" else 80)
+
+
+def _place(url: str) -> str:
+    """A URL without what may be secret in it."""
+    parts = urllib.parse.urlsplit(url)
+    return f"{parts.scheme}://{parts.hostname or ''}" if parts.scheme else parts.path
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_given: Any, **_named: Any) -> None:
+        """A redirection is an answer."""
+
+
+def open_plainly(url: str, **given: Any) -> Any:
+    """As ansible's ``open_url`` for a call without a password, where Ansible is not installed."""
+    if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
+        raise BadInput(f"{url} is neither http nor https")
+    request = urllib.request.Request(  # noqa: S310 WHY: its scheme was looked at
+        url, headers=given["headers"], method=given["method"]
+    )
+    request.add_header("User-Agent", given["http_agent"])
+    handlers: List[Any] = [_NoRedirect()]
+    if not given["use_proxy"]:
+        handlers.append(urllib.request.ProxyHandler({}))
+    opener = urllib.request.build_opener(*handlers)
+    return opener.open(request, timeout=given["timeout"])

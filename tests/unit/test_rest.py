@@ -1,0 +1,159 @@
+"""The patient client: what is asked again, how lists go on, what errors say."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+from collections.abc import Callable, Iterator, Mapping
+from email.message import Message
+from io import BytesIO
+from typing import Any
+
+import pytest
+from trueup import rest
+from trueup.errors import BadInput, TrueupError
+
+URL = "https://prices.example"
+Answers = Iterator[Any]
+
+
+class Reply:
+    """What open_url gives back."""
+
+    def __init__(self, status: int, text: str, headers: Mapping[str, str]) -> None:
+        self.status, self.text = status, text
+        self.headers = Message()
+        for name, value in headers.items():
+            self.headers[name] = value
+
+    def read(self) -> bytes:
+        return self.text.encode()
+
+
+class Opened:
+    """Answers in their order; what was asked and how long was waited."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers = list(answers)
+        self.asked: list[tuple[str, str]] = []
+        self.waited: list[float] = []
+
+    def __call__(self, url: str, **given: Any) -> Reply:
+        self.asked.append((given["method"], url))
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        status, body, headers = (*answer, {})[:3]
+        text = body if isinstance(body, str) else json.dumps(body)
+        reply = Reply(status, text, headers)
+        if status >= 300:
+            raise urllib.error.HTTPError(url, status, "", reply.headers, BytesIO(text.encode()))
+        return reply
+
+    def client(self, **more: Any) -> rest.Client:
+        given = {"connection": {}, "sleep": self.waited.append, "jitter": lambda: 0.0, **more}
+        return rest.Client(URL, self, **given)
+
+
+def said(call: Callable[[], Any]) -> str:
+    with pytest.raises(TrueupError) as raised:
+        call()
+    return str(raised.value)
+
+
+@pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])
+def test_a_question_is_asked_again(status: int) -> None:
+    opened = Opened((status, ""), (200, {"fine": 1}))
+    assert (opened.client().get("/x"), opened.waited) == ({"fine": 1}, [1.0])
+
+
+@pytest.mark.parametrize(("status", "times"), [(429, 2), (503, 2), (500, 1), (502, 1), (404, 1)])
+def test_an_order_is_repeated_only_where_it_was_not_taken(status: int, times: int) -> None:
+    opened = Opened((status, ""), (200, {}))
+    client = opened.client()
+    if times == 2:
+        assert client.post("/x") == {}
+    else:
+        said(lambda: client.post("/x"))
+    assert len(opened.asked) == times
+
+
+def test_a_lost_order_is_not_repeated() -> None:
+    opened = Opened(ConnectionResetError("gone"), (200, {}))
+    with pytest.raises(rest.Lost):
+        opened.client().post("/x")
+    assert len(opened.asked) == 1
+
+
+def test_the_server_says_how_long() -> None:
+    opened = Opened((429, "", {"Retry-After": "17"}), (200, {}))
+    opened.client().get("/x")
+    assert opened.waited == [17.0]
+
+
+def test_pauses_grow_with_jitter_and_have_an_end() -> None:
+    opened = Opened(*[(503, "")] * 99)
+    text = said(lambda: opened.client(jitter=lambda: 1.0, patience_seconds=60).get("/x"))
+    assert opened.waited == [1.0, 2.5, 6.25, 15.625, 30.0]
+    assert "(60)" in text
+
+
+@pytest.mark.parametrize("retry_after", ["-1", "nan", "9" * 30, "soon", ""])
+def test_a_wait_that_is_none_is_our_own(retry_after: str) -> None:
+    opened = Opened((429, "", {"Retry-After": retry_after}), (200, {}))
+    opened.client().get("/x")
+    assert opened.waited == [1.0]
+
+
+def test_an_error_names_azures_code_and_request() -> None:
+    body = {"error": {"code": "SkuNotAvailable", "message": "No capacity in eastus."}}
+    text = said(lambda: Opened((409, body, {"x-ms-request-id": "ab-12"})).client().get("/vm"))
+    assert [word in text for word in ("SkuNotAvailable", "No capacity", "ab-12", "409")] == [
+        True
+    ] * 4
+
+
+def test_secrets_stay_out_of_messages() -> None:
+    opened = Opened((400, "token s3cret is wrong"))
+    text = said(lambda: opened.client(secrets=["s3cret"]).get("/x"))
+    assert ("s3cret" in text, "********" in text) == (False, True)
+
+
+@pytest.mark.parametrize("key", ["nextLink", "NextPageLink"])
+@pytest.mark.parametrize("origin", [URL, f"{URL}:443"])
+def test_a_list_goes_on(key: str, origin: str) -> None:
+    opened = Opened((200, {"v": 1, key: f"{origin}/x?$skip=1000"}), (200, {"v": 2, key: None}))
+    documents, _ = opened.client().pages("/x")
+    assert [one["v"] for one in documents] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "link", ["http://prices.example/x", "https://evil.example/x", "https://prices.example:99999/x"]
+)
+def test_a_list_does_not_go_on_elsewhere(link: str) -> None:
+    opened = Opened((200, {"nextLink": link}), (200, {}))
+    said(lambda: opened.client().pages("/x"))
+    assert len(opened.asked) == 1
+
+
+def test_a_list_in_a_circle_ends() -> None:
+    page = (200, {"nextLink": f"{URL}/x?a"})
+    said(lambda: Opened(*[page] * 9).client().pages("/x"))
+
+
+@pytest.mark.parametrize("text", ["", "<html>proxy</html>", "[1]", '{"a": '])
+def test_what_is_no_document_is_refused(text: str) -> None:
+    assert "JSON object" in said(lambda: Opened((200, text)).client().get("/x"))
+
+
+def test_a_redirection_is_not_followed() -> None:
+    opened = Opened((302, "", {"Location": "https://other.example/secret?token=1"}), (200, {}))
+    text = said(lambda: opened.client().get("/x"))
+    assert ("https://other.example" in text, "token" in text, len(opened.asked)) == (True, False, 1)
+
+
+@pytest.mark.parametrize("url", ["file:///etc/passwd", "ftp://example/x"])
+def test_only_http_is_opened(url: str) -> None:
+    given: dict[str, Any] = {"headers": {}, "method": "GET", "http_agent": "t", "use_proxy": False}
+    with pytest.raises(BadInput):
+        rest.open_plainly(url, timeout=1, **given)
