@@ -50,6 +50,7 @@ _VLLM_METRICS: _Metrics = {
 }
 _DEEPSEEK_METRICS: _Metrics = {
     ("cost_ratio_vs_llama8b", "x"): ("cost_ratio", 1.0, "1", "none", "single"),
+    ("token_ratio_vs_llama8b", "x"): ("token_ratio", 1.0, "1", "none", "single"),
     ("throughput_slowdown_vs_llama8b", "x"): ("slowdown", 1.0, "1", "none", "single"),
 }
 _METRICS = {
@@ -75,7 +76,8 @@ def read_published(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
     generated tokens add up to ``total_token_throughput``; the Devito article's own speed-ups stay
     beside them as ``published_speedup``, its sums of run times as benchmark ``devito_sums``, metric
     ``wall_clock_sum`` (s), and the ratios of DeepSeek R1 to Llama 3.1 8B as benchmark
-    ``vllm_ratios``, metrics ``cost_ratio`` and ``slowdown``.
+    ``vllm_ratios``, metrics ``cost_ratio``, ``slowdown`` and ``token_ratio`` (tokens of one
+    answer).
 
     Raises:
         BadInput: another kind of file, or a row that cannot be understood.

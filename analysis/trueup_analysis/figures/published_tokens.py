@@ -17,7 +17,7 @@ import pandas as pd
 from .. import units
 from ..frames import figures, rows_of
 from .prices import CURRENCY, LIST_OFFER, Book, Quote
-from .tokens import BENCHMARK, COSTS, costs
+from .tokens import BENCHMARK, COSTS, costs, with_rates
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -45,6 +45,7 @@ _CHEAPEST: Final = {
     "code_generation": ("H100", "Code generation: the H100 is the most cost-efficient"),
 }
 _SHARE: Final = "usd_per_million_total_tokens_by_gpu_share"
+_SHARE_UNCACHED: Final = "usd_per_million_uncached_tokens_by_gpu_share"
 _SHARE_OF_OUTPUT: Final = "usd_per_million_output_tokens_by_gpu_share"
 
 
@@ -55,7 +56,8 @@ class PriceSet:
     Attributes:
         table: one row a profile and GPU; columns: profile, gpu (the article's name), cheapest
             (bool: by one GPU's share, total tokens, within the profile), vm_size, node_count,
-            gpus, n, output_tokens_per_second, total_tokens_per_second, region (of the price),
+            gpus, n, output_tokens_per_second, total_tokens_per_second, cached_share,
+            answers_per_second (missing: none is published), region (of the price),
             regions (all with that price), os, offer, currency, usd_per_hour, price_date,
             price_source, estimated (bool), and the costs of ``tokens.TokenTable``.
     """
@@ -137,8 +139,7 @@ def _rates(loaded: Loaded) -> pd.DataFrame:
     """One row a published case, in the article's order of profiles, then of GPUs by price."""
     cases = loaded.cases
     cases = cases[(cases["benchmark"] == BENCHMARK) & (cases["provenance"] != "measured")]
-    wide = figures(loaded, [("output_token_throughput", None), ("total_token_throughput", None)])
-    cases = cases.merge(wide, left_on="record", right_index=True, how="left", validate="one_to_one")
+    cases = with_rates(loaded, cases)
     cases = cases[cases["output_token_throughput"] > 0]
     profiles = list(_CHEAPEST)
     cases = cases.assign(
@@ -149,6 +150,8 @@ def _rates(loaded: Loaded) -> pd.DataFrame:
         columns={
             "output_token_throughput": "output_tokens_per_second",
             "total_token_throughput": "total_tokens_per_second",
+            "request_throughput": "answers_per_second",
+            "prefix_cache_hit_rate": "cached_share",
         }
     )
     order = [
@@ -208,6 +211,7 @@ def _priced(
     kept = (
         *("profile", "gpu", "case", "vm_size", "node_count", "gpus", "n"),
         *("output_tokens_per_second", "total_tokens_per_second"),
+        *("cached_share", "answers_per_second"),
     )
     rows = []
     for row in rows_of(rates, kept):
@@ -267,16 +271,45 @@ def _cheapest(profile: str, sets: Sequence[PriceSet]) -> dict[str, str]:
             f" {_SET_WORDS[one.name]}"
         )
     order = " / ".join(rows["gpu"])
+    cached = _by_uncached(rows, order)
     figures_ = f"Per million total tokens and GPU, {order}: {'; '.join(lists)}."
     if set(winners) == {named}:
-        return {"claim": words, "verdict": "holds", "why": f"At both sets of prices. {figures_}"}
+        return {
+            "claim": words,
+            "verdict": "holds",
+            "why": f"At both sets of prices. {figures_}{cached}",
+        }
     if named not in winners and len(set(winners)) == 1:
         why = (
             f"{winners[0]} is the cheapest at both sets of prices, by total and by output tokens."
-            f" {figures_}"
+            f" {figures_}{cached}"
         )
         return {"claim": words, "verdict": "not reproducible", "why": why}
-    return {"claim": words, "verdict": "depends", "why": f"It depends on the price. {figures_}"}
+    return {
+        "claim": words,
+        "verdict": "depends",
+        "why": f"It depends on the price. {figures_}{cached}",
+    }
+
+
+def _by_uncached(rows: pd.DataFrame, order: str) -> str:
+    """Where the cheapest of the tokens that a GPU worked out is another than of all tokens: the
+    order by total tokens is that of the caches."""
+    known = rows.dropna(subset=[_SHARE_UNCACHED])
+    if len(known) < len(rows):
+        return ""
+    total, fresh = (
+        str(rows.sort_values(column, kind="stable")["gpu"].iloc[0])
+        for column in (_SHARE, _SHARE_UNCACHED)
+    )
+    if total == fresh:
+        return ""
+    shares = " / ".join(units.percent(value) for value in rows["cached_share"])
+    costs_ = " / ".join(units.significant(value, 3) for value in rows[_SHARE_UNCACHED])
+    return (
+        f" The prefix cache held {shares} of the prompts ({order}; published in whole percent): per"
+        f" million uncached tokens it is {costs_}, and {fresh} is the cheapest."
+    )
 
 
 _SET_WORDS: Final = {"article": "at the article's prices", "lowest_us": "at the lowest US price"}
@@ -347,21 +380,46 @@ _NO_SIZES: Final = {
 }
 
 
+def _answer(longer: float, rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """What an answer costs: more tokens, and each of them dearer."""
+    products = [
+        f"{longer:g} x {row['cost_ratio']:g} = {longer * row['cost_ratio']:,.0f} times on"
+        f" {row['gpus']} {_gpu(row)}"
+        for row in rows
+        if row["cost_ratio"] is not None
+    ]
+    return {
+        "claim": f"DeepSeek R1 generates {longer:g} times the tokens of Llama 3.1 8B",
+        "verdict": "follows",
+        "why": (
+            f"US$ per answer = tokens per answer x US$ per token: {'; '.join(products)}. The"
+            " article's ratios of cost are by token and leave the first factor out."
+        ),
+    }
+
+
+def _gpu(row: Mapping[str, Any]) -> str:
+    return "H200" if row["vm_size"] == _H200 else "H100"
+
+
 def _ratios(loaded: Loaded, low: Mapping[str, _Found | None]) -> list[dict[str, str]]:
     """What can be said of DeepSeek R1's cost beside Llama's, without the rates."""
-    wide = figures(loaded, [("cost_ratio", None), ("slowdown", None)])
+    names = ("cost_ratio", "slowdown", "token_ratio")
+    wide = figures(loaded, [(name, None) for name in names])
     cases = loaded.cases[loaded.cases["benchmark"] == "vllm_ratios"]
     rows = rows_of(
         cases.merge(wide, left_on="record", right_index=True, validate="one_to_one"),
-        ("vm_size", "gpus", "cost_ratio", "slowdown"),
+        ("vm_size", "gpus", *names),
     )
-    slow = next((row["slowdown"] for row in rows if row["slowdown"] is not None), None)
-    claims = []
+    slow, longer = (
+        next((row[name] for row in rows if row[name] is not None), None) for name in names[1:]
+    )
+    claims = [] if longer is None else [_answer(longer, rows)]
     for row in rows:
         ratio = row["cost_ratio"]
         if ratio is None:
             continue
-        gpu = "H200" if row["vm_size"] == _H200 else "H100"
+        gpu = _gpu(row)
         words = f"DeepSeek R1's tokens cost {ratio:g}x those of Llama 3.1 8B, {row['gpus']} {gpu}"
         h100, h200 = low.get(_H100), low.get(_H200)
         if gpu == "H100":

@@ -26,6 +26,9 @@ BENCHMARK: Final = "vllm"
 _NOT_WORK: Final = HOW | {"base_url", "asked"}
 _OUTPUT: Final = "output_token_throughput"
 _TOTAL: Final = "total_token_throughput"
+_REQUESTS: Final = "request_throughput"
+_CACHED: Final = "prefix_cache_hit_rate"
+_RATES: Final = (_OUTPUT, _TOTAL, _REQUESTS)
 _MILLION: Final = 1e6
 _SECONDS: Final = 3600
 # Both rates are printed with two decimals, so a total may fall short of its part by this much.
@@ -66,13 +69,17 @@ class TokenTable:
             ""), case, server_arguments (JSON, or ""), vm_size (as billed), node_count, gpus (used,
             over all nodes), gpus_billed (that the VMs have), gpu_share (gpus / gpus_billed), n
             (records pooled), output_tokens_per_second and total_tokens_per_second (median over the
-            records), each also with _min and _max, region, os, offer, currency ("USD"),
-            usd_per_hour (one node), price_date (text; "" when undated), price_source,
-            usd_per_million_output_tokens and usd_per_million_total_tokens (all nodes billed whole),
-            the same with _by_gpu_share (price x gpu_share; missing where all GPUs were used or
-            nobody knows), and break_even_output, break_even_total, break_even_output_by_gpu_share,
-            break_even_total_by_gpu_share (share of the hours in which the node must serve at the
-            measured rate for its tokens to cost what the API's do).
+            records), each also with _min and _max, cached_share (of the prompts' tokens, found in
+            the server's prefix cache; missing where it did not say), uncached_tokens_per_second
+            (all less the cached ones: what the machine worked out), answers_per_second,
+            output_tokens_per_answer, region, os, offer, currency ("USD"), usd_per_hour (one node),
+            price_date (text; "" when undated), price_source, usd_per_million_output_tokens,
+            usd_per_million_total_tokens and usd_per_million_uncached_tokens (all nodes billed
+            whole), the same with _by_gpu_share (price x gpu_share; missing where all GPUs were used
+            or nobody knows), usd_per_answer, and break_even_output, break_even_total,
+            break_even_output_by_gpu_share, break_even_total_by_gpu_share (share of the hours in
+            which the node must serve at the measured rate for its tokens to cost what the API's
+            do).
         api: what the break-even shares were computed with.
         warnings: sentences. unknown: what has no price, and why. left_out: the records that do not
             enter, and why, one sentence each.
@@ -107,6 +114,16 @@ def per_million(usd_per_hour: float, tokens_per_second: float) -> float:
     if not tokens_per_second > 0:
         return math.nan
     return usd_per_hour / _SECONDS / tokens_per_second * _MILLION
+
+
+def uncached(row: Mapping[str, Any]) -> float:
+    """Tokens a second that the machine worked out: generated ones, and those of the prompts that
+    its prefix cache did not hold. NaN where nobody knows that share."""
+    cached = row["cached_share"]
+    if cached is None or not 0 <= cached <= 1:
+        return math.nan
+    output, total = float(row["output_tokens_per_second"]), float(row["total_tokens_per_second"])
+    return output + max(total - output, 0.0) * (1 - float(cached))
 
 
 def break_even(usd_per_million: float, api_price: float | None) -> float:
@@ -163,6 +180,9 @@ COSTS = [
     *("usd_per_million_output_tokens", "usd_per_million_total_tokens"),
     "usd_per_million_output_tokens_by_gpu_share",
     "usd_per_million_total_tokens_by_gpu_share",
+    "uncached_tokens_per_second",
+    *("usd_per_million_uncached_tokens", "usd_per_million_uncached_tokens_by_gpu_share"),
+    *("output_tokens_per_answer", "usd_per_answer"),
     *_BREAK_EVENS,
 ]
 _CASE_KEYS = [
@@ -173,8 +193,7 @@ _CASE_KEYS = [
 
 def _rows(loaded: Loaded, cases: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     """One row a case with both rates, in the order of reading; and what is left out."""
-    wide = figures(loaded, [(_OUTPUT, None), (_TOTAL, None)])
-    cases = cases.merge(wide, left_on="record", right_index=True, how="left", validate="one_to_one")
+    cases = with_rates(loaded, cases)
     listed = rows_of(
         cases, ("outcome", "case", "nodes", "run_id", "reason", "node_count", _OUTPUT, _TOTAL)
     )
@@ -203,8 +222,18 @@ def _rows(loaded: Loaded, cases: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]
     for kind, metric in (("output", _OUTPUT), ("total", _TOTAL)):
         for end, how in (("", "median"), ("_min", "min"), ("_max", "max")):
             aggregates[f"{kind}_tokens_per_second{end}"] = (metric, how)
+    aggregates |= {"cached_share": (_CACHED, "median"), "answers_per_second": (_REQUESTS, "median")}
     grouped = cases.groupby(_CASE_KEYS, dropna=False, sort=False)
     return grouped.agg(**aggregates).reset_index(), left_out
+
+
+def with_rates(loaded: Loaded, cases: pd.DataFrame) -> pd.DataFrame:
+    """The cases with a column for each rate, by its metric's name, and the cached share of the
+    prompts; what a record does not hold is missing."""
+    wide = figures(loaded, [*((name, None) for name in (*_RATES, _CACHED)), (_CACHED, "mean")])
+    # What is published is an average of the server's log.
+    wide[_CACHED] = wide[_CACHED].fillna(wide[f"{_CACHED}:mean"])
+    return cases.merge(wide, left_on="record", right_index=True, how="left", validate="one_to_one")
 
 
 def _version(software: Mapping[str, Any]) -> str:
@@ -249,6 +278,9 @@ def costs(
     hourly = (math.nan if row["usd_per_hour"] is None else float(row["usd_per_hour"])) * nodes
     out = per_million(hourly, float(row["output_tokens_per_second"]))
     total = per_million(hourly, float(row["total_tokens_per_second"]))
+    worked = uncached(row)
+    fresh = per_million(hourly, worked)
+    answers = math.nan if row["answers_per_second"] is None else float(row["answers_per_second"])
     part = share if share is not None and share < 1 else math.nan
     evens = [
         break_even(cost, price)
@@ -262,5 +294,12 @@ def costs(
         "usd_per_million_total_tokens": total,
         "usd_per_million_output_tokens_by_gpu_share": out * part,
         "usd_per_million_total_tokens_by_gpu_share": total * part,
+        "uncached_tokens_per_second": worked,
+        "usd_per_million_uncached_tokens": fresh,
+        "usd_per_million_uncached_tokens_by_gpu_share": fresh * part,
+        "output_tokens_per_answer": (
+            float(row["output_tokens_per_second"]) / answers if answers > 0 else math.nan
+        ),
+        "usd_per_answer": per_million(hourly, answers) / _MILLION,
         **dict(zip(_BREAK_EVENS, evens, strict=True)),
     }

@@ -13,7 +13,7 @@ from ..frames import rows_of
 from .sheet import Column, Sheet, price, short_size, source_of, unshown, worded
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from ..figures.published_tokens import Article, PriceSet
     from ..figures.tokens import ApiPrices, TokenTable
@@ -123,8 +123,14 @@ def _whole(rows: Sequence[dict[str, Any]], of: str, result: TokenTable) -> Sheet
             Column("output_spread", "spread" if several else None, _percent, data=False),
             Column("total_tokens_per_second", "total\ntok/s", rate),
             *unshown("total_tokens_per_second_min", "total_tokens_per_second_max"),
+            Column("cached_share", "prompt\ncached", units.percent),
+            Column("uncached_tokens_per_second", "uncached\ntok/s", rate),
+            *unshown("answers_per_second"),
+            Column("output_tokens_per_answer", "tokens/\nanswer", rate),
             Column("usd_per_million_output_tokens", "US$/1e6\noutput", price),
             Column("usd_per_million_total_tokens", "US$/1e6\ntotal", price),
+            Column("usd_per_million_uncached_tokens", "US$/1e6\nuncached", price),
+            Column("usd_per_answer", "US$ per\nanswer", _price_3),
             Column("wins", "", words=True, data=False),
             Column("cheapest"),
             *_break_evens(result.api, ""),
@@ -137,6 +143,8 @@ def _whole(rows: Sequence[dict[str, Any]], of: str, result: TokenTable) -> Sheet
             *(f"{_SAID[name]}: {constant[name]}." for name in _SAID if constant.get(name)),
             *_prices(rows),
             WHOLE_VM,
+            *([_UNCACHED] if known(rows, "cached_share") else [_UNKNOWN_CACHE]),
+            *([_ANSWER] if known(rows, "usd_per_answer") else []),
             *([_POOLED] if several else []),
             *break_even_notes(result.api),
         ],
@@ -163,10 +171,24 @@ _PLACED: Final = {
 _SAID: Final = {"version": "vLLM", "vm_size": "Size", "node_count": "Nodes"}
 _TOTAL: Final = "usd_per_million_total_tokens"
 _CHEAPEST: Final = "* The cheapest tokens in total of each case."
+_UNCACHED: Final = (
+    "Prompt cached: the share of the prompts' tokens that the server's prefix cache held. Uncached:"
+    " all tokens less those, which is what the machine worked out; US$ per million tokens in total"
+    " compare cache sizes where that share differs."
+)
+_UNKNOWN_CACHE: Final = (
+    "What share of the prompts' tokens was cached is unknown, so tokens in total may be largely"
+    " tokens that nobody worked out."
+)
+_ANSWER: Final = "US$ per answer: generated tokens per answer x US$ per generated token."
 _POOLED: Final = (
     "Rates are medians over n runs of a case, and costs follow from those; spread is (max - min) /"
     " median of the output rate."
 )
+
+
+def known(rows: Sequence[Mapping[str, Any]], name: str) -> bool:
+    return any(row[name] is not None for row in rows)
 
 
 def _same(rows: Sequence[dict[str, Any]], name: str) -> Any:
@@ -206,6 +228,7 @@ def _by_share(rows: Sequence[dict[str, Any]], of: str, api: ApiPrices) -> list[S
                 Column("gpu_share"),
                 Column("usd_per_million_output_tokens_by_gpu_share", "US$/1e6\noutput", price),
                 Column("usd_per_million_total_tokens_by_gpu_share", "US$/1e6\ntotal", price),
+                Column("usd_per_million_uncached_tokens_by_gpu_share", "US$/1e6\nuncached", price),
                 *_break_evens(api, "_by_gpu_share"),
             ],
             rows=part,
@@ -315,7 +338,9 @@ def _price_set(one: PriceSet, found: Article) -> Sheet:
             *unshown("case", "vm_size", "node_count", "gpus", "gpus_billed", "gpu_share"),
             Column("output_tokens_per_second", "out\ntok/s", units.count),
             Column("total_tokens_per_second", "total\ntok/s", units.count),
+            Column("cached_share", "prompt\ncached", units.percent),
             *unshown(
+                "uncached_tokens_per_second",
                 "region",
                 "regions",
                 "os",
@@ -330,6 +355,8 @@ def _price_set(one: PriceSet, found: Article) -> Sheet:
             Column("usd_per_million_total_tokens", "VM\ntotal", _price_3),
             Column("usd_per_million_output_tokens_by_gpu_share", "1 GPU\noutput", _price_3),
             Column("usd_per_million_total_tokens_by_gpu_share", "1 GPU\ntotal", _price_3),
+            Column("usd_per_million_uncached_tokens"),
+            Column("usd_per_million_uncached_tokens_by_gpu_share", "1 GPU\nuncached", _price_3),
             Column("wins", "", words=True, data=False),
             Column("cheapest"),
             *_break_evens(found.api, "", "VM"),
@@ -342,6 +369,7 @@ def _price_set(one: PriceSet, found: Article) -> Sheet:
                 "VM: the whole VM is billed for the work of its 1 GPU. 1 GPU: that / GPUs of the"
                 " VM, which holds only when the others do the same work. * cheapest of its profile."
             ),
+            _UNCACHED,
             *break_even_notes(found.api),
         ],
         facts={"kind": "published_tokens", "prices": one.name, "source": found.source},

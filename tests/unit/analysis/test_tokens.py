@@ -115,6 +115,43 @@ def test_a_cpu_node_has_no_share_of_gpus(tmp_path: Path) -> None:
     assert len(token_sheets.tokens(result)) == 1
 
 
+def test_cached_prompts_are_told_from_worked_out_tokens(tmp_path: Path) -> None:
+    hits = made.figure("prefix_cache_hit_rate", 0.75, "1", "higher")
+    known = vllm(1000.0, 3000.0)
+    known["metrics"].append(hits)
+    result = priced(tmp_path, [known, vllm(1000.0, 3000.0, case="unknown")])
+    row, other = (result.table.iloc[place] for place in range(2))
+    # 2000 prompt tokens a second, of which a quarter is worked out, and 1000 generated ones.
+    assert (row["cached_share"], row["uncached_tokens_per_second"]) == (0.75, 1500.0)
+    assert row["usd_per_million_uncached_tokens"] == pytest.approx(HOURLY / 5.4)
+    assert row["usd_per_million_uncached_tokens_by_gpu_share"] == pytest.approx(HOURLY / 8 / 5.4)
+    assert pd.isna(other["usd_per_million_uncached_tokens"])
+    shown = table_format.render(token_sheets.tokens(result), width=300)
+    assert "75 %" in shown
+    assert "nan" not in shown.lower()
+
+
+def test_a_cached_share_above_all_gives_no_cost(tmp_path: Path) -> None:
+    record = vllm()
+    record["metrics"].append(made.figure("prefix_cache_hit_rate", 1.5, "1", "higher"))
+    row = priced(tmp_path, [record]).table.iloc[0]
+    assert pd.isna(row["usd_per_million_uncached_tokens"])
+
+
+def test_an_answer_costs_its_tokens(tmp_path: Path) -> None:
+    without = vllm(case="without")
+    without["metrics"] = without["metrics"][1:3]
+    result = priced(tmp_path, [vllm(1000.0, 3000.0), without])
+    row, other = (result.table.iloc[place] for place in range(2))
+    # The record has 5 answers a second of 200 tokens each.
+    assert row["output_tokens_per_answer"] == pytest.approx(200)
+    assert row["usd_per_answer"] == pytest.approx(HOURLY / 3600 / 5)
+    assert row["usd_per_answer"] == pytest.approx(row["usd_per_million_output_tokens"] * 200e-6)
+    assert [pd.isna(other[name]) for name in ("output_tokens_per_answer", "usd_per_answer")] == [
+        *(True, True)
+    ]
+
+
 def test_repeats_are_pooled_by_their_median_with_n_and_spread(tmp_path: Path) -> None:
     records = [
         vllm(
@@ -437,15 +474,20 @@ def test_each_price_of_the_article_says_where_it_is_from() -> None:
 def test_what_the_article_says_is_checked() -> None:
     claims = article().claims
     assert [claim["verdict"] for claim in claims] == [
-        *("holds", "holds", "not reproducible", "no longer", "no such sizes", "consistent"),
-        "rests on an estimate",
+        *("holds", "holds", "not reproducible", "no longer", "no such sizes", "follows"),
+        *("consistent", "rests on an estimate"),
     ]
     why = [claim["why"] for claim in claims]
     assert why[2].startswith("A100_40G is the cheapest at both sets of prices, by total and by out")
     assert "118.00 against 98.32 on 2024-12-13, +20.0 %, which fits the estimate" in why[3]
-    assert "24.4x if Llama ran on H100 (34 x 0.8625 / 1.2)" in why[6]
-    assert "stays 34x" in why[6]
-    assert "cannot be checked" in why[5]
+    assert "31 x 54 = 1,674 times on 16 H100; 31 x 34 = 1,054 times on 8 H200" in why[5]
+    assert "24.4x if Llama ran on H100 (34 x 0.8625 / 1.2)" in why[7]
+    assert "stays 34x" in why[7]
+    assert "cannot be checked" in why[6]
+    # 7846 prompt and 39 generated tokens at 5 % cached; 337301 and 1635 at 99 %.
+    assert ["uncached" in text for text in why[:3]] == [False, True, False]
+    assert "held 5 % / 97 % / 98 % / 99 % of the prompts" in why[1]
+    assert "0.126 / 0.502 / 0.536 / 0.588, and A100_40G is the cheapest" in why[1]
 
 
 def test_the_article_on_an_earlier_day() -> None:
