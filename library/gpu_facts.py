@@ -16,15 +16,16 @@ description:
 options:
   expected:
     description:
-      - What the node is to be - C(driver_version), C(gpus) (a count), C(fabric_manager),
-        C(peermem), C(persistence), C(dcgm) and C(secure_boot) (booleans).
+      - What the node is to be - C(driver_version), C(gpus) (a count), C(gpu_memory_gib) (of each),
+        C(fabric_manager), C(peermem), C(persistence), C(dcgm) and C(secure_boot) (booleans).
       - What is not given is not judged.
     type: dict
     default: {}
   settle_seconds:
     description:
       - How long to wait for units that are neither active nor failed. One that is inactive is
-        waited for where it is expected, since it may be started by another at boot.
+        waited for where it is expected, since it may be started by another at boot. So long
+        again a slice of a GPU is waited for that has no licence yet.
     type: int
     default: 30
   sysfs_root:
@@ -95,7 +96,8 @@ ansible_facts:
           type: int
         devices:
           description:
-            - Each GPU by PCI address; null where nvidia-smi does not answer. C(clocks) in MHz,
+            - Each GPU by PCI address; null where nvidia-smi does not answer. C(name),
+              C(memory_bytes), C(licence) of a slice as nvidia-smi words it, C(clocks) in MHz,
               C(temperature_celsius), C(ecc) counts, C(ecc_by_memory)
               (the same since the last reset, of its SRAM and its memory), C(row_remap),
               C(throttle_reasons) that are active (an idle GPU has C(gpu idle)), and C(nvlinks) with
@@ -104,6 +106,9 @@ ansible_facts:
           elements: dict
           sample:
             - pci: 0001:00:00.0
+              name: NVIDIA A100-SXM4-40GB
+              memory_bytes: 42949672960
+              licence: null
               clocks: {sm_mhz: 1410, max_sm_mhz: 1410, memory_mhz: 1215}
               temperature_celsius: 34
               ecc:
@@ -142,7 +147,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.trueup.errors import ParseError, TrueupError
-from ansible.module_utils.trueup.node import gpu_state, nvidia_driver, tools
+from ansible.module_utils.trueup.node import gpu_state, nvidia_driver, tools, vgpu
 
 # Of the driver's own version; 8 GPUs without persistence mode take some 20 s to answer.
 DRIVER_SECONDS = 60
@@ -224,6 +229,30 @@ def _devices(module: AnsibleModule, notes: list[str]) -> list[dict[str, Any]] | 
         return None
 
 
+def _with_licences(
+    module: AnsibleModule, devices: list[dict[str, Any]], settle_seconds: int, notes: list[str]
+) -> list[dict[str, Any]]:
+    """The GPUs with the licences of those that are slices, which come some time after the boot."""
+    if not any(vgpu.is_virtual(gpu["name"]) for gpu in devices):
+        return devices
+    end = time.monotonic() + settle_seconds
+    while True:
+        answer = tools.ask(module, ["nvidia-smi", "-q"])
+        try:
+            licences = vgpu.parse_licences(answer.output) if answer.ok else {}
+        except ParseError as error:
+            answer = dataclasses.replace(answer, note=str(error))
+            licences = {}
+        if not licences:
+            notes.append(f"licences of the GPUs: {answer.note}")
+            return devices
+        found = [{**gpu, "licence": licences.get(gpu["pci"])} for gpu in devices]
+        held = [vgpu.is_licensed(gpu["licence"]) for gpu in found if gpu["licence"] is not None]
+        if all(held) or time.monotonic() > end:
+            return found
+        time.sleep(2)
+
+
 def _xids(module: AnsibleModule, notes: list[str]) -> list[dict[str, Any]] | None:
     """XIDs of the kernel log; None where it cannot be read."""
     answer = tools.ask(module, ["dmesg"])
@@ -265,6 +294,7 @@ def main() -> None:
         module.fail_json(msg=str(error))
     # A driver that does not answer one question answers none, and would hang at each.
     devices = _devices(module, notes) if driver is not None and driver.gpus else None
+    devices = _with_licences(module, devices or [], wanted["settle_seconds"], notes) or devices
     xids = None
     if wanted["sysfs_root"] == "/sys":
         xids = _xids(module, notes)
@@ -272,6 +302,7 @@ def main() -> None:
         notes.append("XIDs are not known: a recorded machine has no kernel log")
     problems = nvidia_driver.find_problems(found, wanted["expected"])
     problems += gpu_state.judge(devices or [], xids)
+    problems += vgpu.judge(devices or [], wanted["expected"].get("gpu_memory_gib"))
     fact = {
         "kernel_module": found.kernel_module,
         "user_space": None if driver is None else driver.version,

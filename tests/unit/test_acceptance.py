@@ -178,12 +178,15 @@ def test_what_could_not_be_read_is_not_measured() -> None:
     found = acceptance.settle(
         ROWS["grid-driver"],
         acceptance.Known(
-            facts={"node": role_plans.node("nv_a10_v5")},
+            facts={"node": role_plans.node("nv_a10_v5"), "gpu": {"problems": []}},
             unknown={"nvidia-smi -q": "nvidia-smi did not end within 60 s"},
         ),
     )
     assert found["outcome"] == "not measured"
-    assert found["evidence"] == ["nvidia-smi -q: nvidia-smi did not end within 60 s"]
+    assert found["evidence"] == [
+        "nvidia-smi -q: nvidia-smi did not end within 60 s",
+        "gpu.problems.*: 0 found, 0 expected",
+    ]
 
 
 @pytest.mark.parametrize("value", ["231e9", None, True, float("nan")])

@@ -30,6 +30,7 @@ def table(header: str, cells: str) -> tuple[int, str, str]:
 REFUSED = (1, 'Field "x" is not a valid field to query.\n', "")
 SMI = "nvidia-smi --query-gpu=pci.bus_id,"
 CLOCKS = f"{SMI}clocks.sm,clocks.max.sm,clocks.mem,temperature.gpu"
+MEMORY = f"{SMI}name,memory.total"
 ECC = f"{SMI}ecc.errors.corrected.volatile.total"
 BY_MEMORY = f"{SMI}ecc.errors.corrected.volatile.sram"
 THROTTLE, OLD_THROTTLE = f"{SMI}clocks_event_reasons", f"{SMI}clocks_throttle_reasons"
@@ -42,6 +43,7 @@ ANSWERS = {
         " temperature.gpu",
         "210 MHz, 1410 MHz, 1215 MHz, 34",
     ),
+    MEMORY: table("pci.bus_id, name, memory.total [MiB]", "NVIDIA A100-SXM4-40GB, 40960 MiB"),
     ECC: table("pci.bus_id, a, b, c, d", "0, 0, 2, 0"),
     BY_MEMORY: table("pci.bus_id, a, b, c, d", "1, 0, 2, 0"),
     THROTTLE: table("pci.bus_id, clocks_event_reasons.active", "0x0000000000000001"),
@@ -125,6 +127,9 @@ def test_a_whole_driver(ran: Ran) -> None:
             "devices": [
                 {
                     "pci": f"000{n}:00:00.0",
+                    "name": "NVIDIA A100-SXM4-40GB",
+                    "memory_bytes": 40 * 1024**3,
+                    "licence": None,
                     "clocks": {"sm_mhz": 210, "max_sm_mhz": 1410, "memory_mhz": 1215},
                     "temperature_celsius": 34,
                     "ecc": {
@@ -171,7 +176,7 @@ def test_a_whole_driver(ran: Ran) -> None:
         ["/usr/bin/nv-fabricmanager", "--version"],
     ]
     assert [" ".join(call)[9:40] for call in ran.calls[3:]] == [
-        *["nvidia-smi --query-gpu=pci.bus_"] * 4,
+        *["nvidia-smi --query-gpu=pci.bus_"] * 5,
         "nvidia-smi --query-remapped-row",
         "nvidia-smi nvlink -s",
     ]
@@ -223,13 +228,15 @@ def fact_of(ran: Ran, **parameters: Any) -> dict[str, Any]:
 
 
 def test_a_driver_that_refuses_every_further_question_is_whole_and_says_so(ran: Ran) -> None:
-    for question in (CLOCKS, ECC, BY_MEMORY, THROTTLE, OLD_THROTTLE, REMAP, "nvidia-smi nvlink"):
+    tables = (CLOCKS, MEMORY, ECC, BY_MEMORY, THROTTLE, OLD_THROTTLE, REMAP)
+    for question in (*tables, "nvidia-smi nvlink"):
         ran.answers[question] = REFUSED
     fact = fact_of(ran)
     assert (fact["problems"], fact["devices"], fact["gpus"]) == ([], None, 8)
     why = 'nvidia-smi failed with status 1: Field "x" is not a valid field to query.'
     assert fact["notes"] == [
         f"clocks of the GPUs: {why}",
+        f"memory of the GPUs: {why}",
         f"ecc of the GPUs: {why}",
         f"ecc_by_memory of the GPUs: {why}",
         f"throttle_old of the GPUs: {why}",
@@ -311,3 +318,52 @@ def test_a_kernel_log_that_cannot_be_read_is_unknown(
     fact = fact_of(ran, sysfs_root="/sys")
     assert fact["xids"] is None
     assert fact["notes"][-1] == note
+
+
+SLICE = {
+    MEMORY: table("pci.bus_id, name, memory.total [MiB]", "NVIDIA A10-24Q, 24512 MiB"),
+    "nvidia-smi -q": (0, "", ""),
+}
+QUESTIONS = Path(__file__).parent.parent / "data" / "nvidia_smi"
+
+
+def licences(*states: str) -> tuple[int, str, str]:
+    """What nvidia-smi -q says of 8 slices: these states of licences, the last of all others."""
+    each = [*states, *[states[-1]] * (8 - len(states))]
+    text = "".join(
+        f"GPU {address}\n    vGPU Software Licensed Product\n"
+        f"        License Status                    : {state}\n"
+        for address, state in zip(ADDRESSES, each, strict=True)
+    )
+    return 0, text, ""
+
+
+def test_a_slice_is_asked_for_its_licence(ran: Ran) -> None:
+    ran.answers |= {**SLICE, "nvidia-smi -q": licences("Licensed (Expiry: N/A)")}
+    fact = ran(expected={"gpu_memory_gib": 24})["ansible_facts"]["trueup_gpu"]
+    assert [gpu["licence"] for gpu in fact["devices"]] == ["Licensed (Expiry: N/A)"] * 8
+    assert fact["problems"] == []
+
+
+def test_a_licence_is_waited_for(ran: Ran, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    ran.answers |= {**SLICE, "nvidia-smi -q": licences("Licensed", "Unlicensed (Unrestricted)")}
+    monkeypatch.setattr(gpu_facts.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(
+        gpu_facts.time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds)
+    )
+    fact = ran(expected={"gpu_memory_gib": 48}, settle_seconds=4)["ansible_facts"]["trueup_gpu"]
+    names = [one["name"] for one in fact["problems"]]
+    assert (names.count("gpu_unlicensed"), names.count("gpu_memory_short")) == (7, 8)
+    assert sum(call[-1] == "-q" for call in ran.calls) == 4
+
+
+@pytest.mark.parametrize(
+    "answer", [(1, "", "it fails\n"), (0, (QUESTIONS / "q_a10_licensed.txt").read_text()[:800], "")]
+)
+def test_licences_that_nobody_can_tell_are_a_note(ran: Ran, answer: tuple[int, str, str]) -> None:
+    ran.answers |= {**SLICE, "nvidia-smi -q": answer}
+    fact = ran(expected={})["ansible_facts"]["trueup_gpu"]
+    assert {gpu["licence"] for gpu in fact["devices"]} == {None}
+    assert [note[:22] for note in fact["notes"]].count("licences of the GPUs: ") == 1
+    assert fact["problems"] == []

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from role_plans import ROOT, asked, families_of, node
 from trueup.errors import BadInput
-from trueup.node.gpu_grid import plan, programs
+from trueup.node.gpu_grid import asks, plan, programs
 
 MANIFEST = ROOT / "tests" / "data" / "grid" / "resources.json"
 SHA256 = hashlib.sha256(MANIFEST.read_bytes()).hexdigest()
-NEWEST = "595.58.03"
+DEFAULT = "570.211.01"
+MICROSOFT = "https://download.microsoft.com/download/x/driver.run"
 # A driver that the manifest has.
 OF_MANIFEST = {
     "branch": "18.6",
@@ -46,15 +48,21 @@ def values(on: dict[str, Any], found: dict[str, Any] | None = None, /, **options
 def test_what_the_family_gets_on_each_system(
     family: str, system: str, library: str, headers: str
 ) -> None:
-    on, there = node(family, system), f"{library}/libnvidia-ml.so.{NEWEST}"
+    on, there = node(family, system), f"{library}/libnvidia-ml.so.{DEFAULT}"
     result = values(on)
     assert (result["library"], result["missing"]) == (there, True)
     assert programs(asked("gpu_grid", on)) == {"files": [there]}
     assert values(on, {"files": {there: True}})["missing"] is False
     assert result["packages"] == ["gcc", "make", "dkms", headers]
-    assert result["file"] == f"/var/tmp/NVIDIA-Linux-x86_64-{NEWEST}-grid-azure.run"
+    assert result["file"] == f"/var/tmp/NVIDIA-Linux-x86_64-{DEFAULT}-grid-azure.run"
     assert result["installer"] == ["sh", result["file"], "--silent", "--dkms"]
-    assert result["checksum"].startswith("sha256:5dbfcd09")
+    assert (result["checksum"], result["kept"]) == ("", "")
+    assert result["expected"] == {
+        "driver_version": DEFAULT,
+        "gpus": 1,
+        "gpu_memory_gib": 4.0,
+        "secure_boot": False,
+    }
     assert [file["path"] for file in result["files"]] == [
         "/etc/modprobe.d/trueup-gpu-grid.conf",
         "/etc/nvidia/gridd.conf",
@@ -92,7 +100,8 @@ def test_the_address_is_the_manifests_or_the_sites() -> None:
     installing = {"installing": True}
     found = values(node("nv_a10_v5"), installing, **OF_MANIFEST)
     assert found["url"] == "https://example.invalid/570.211.01.run"
-    given = values(node("nv_a10_v5"), installing, url="file:///srv/grid.run")
+    mirror = {"url": "file:///srv/grid.run", "checksums": {DEFAULT: "a" * 64}}
+    given = values(node("nv_a10_v5"), installing, **mirror)
     assert (given["url"], given["is_fetched"]) == ("file:///srv/grid.run", False)
 
 
@@ -111,8 +120,109 @@ def test_a_manifest_that_does_not_say_it_fails(options: dict[str, str], said: st
 
 
 def test_a_driver_that_nobody_knows_may_be_allowed() -> None:
-    result = values(node("nv_a10_v5"), checksums={}, unverified_allowed=True)
-    assert result["checksum"] == ""
+    mirror = {"url": "file:///srv/grid.run", "unverified_allowed": True}
+    result = values(node("nv_a10_v5"), {"installing": True}, checksums={}, **mirror)
+    assert (result["checksum"], result["taken"]) == ("", "")
+
+
+def test_release_20_is_for_who_asks_for_it() -> None:
+    asks_for = {"branch": "20.0", "version": "595.58.03", "url": MICROSOFT}
+    result = values(node("nv_a10_v5"), {"installing": True}, **asks_for)
+    assert (result["sha256"][:8], result["taken"]) == ("5dbfcd09", "")
+
+
+def running(version: str, gpus: int | None = 1) -> dict[str, Any]:
+    return {"trueup_gpu": {"user_space": version, "gpus": gpus}}
+
+
+@pytest.mark.parametrize(
+    ("found", "options", "kept", "missing"),
+    [
+        (running(DEFAULT), {}, DEFAULT, False),
+        (running("595.58.03"), {}, "595.58.03", False),
+        (running("570.124.06"), {"working_driver": "replace"}, "", True),
+        # Installed, and another one is loaded: nvidia-smi shows no GPU.
+        (running("550.144", None), {}, "", True),
+        ({"trueup_gpu": None}, {}, "", True),
+    ],
+)
+def test_a_driver_that_works_is_kept(
+    found: dict[str, Any], options: dict[str, Any], kept: str, missing: bool
+) -> None:
+    result = values(node("nv_a10_v5"), found, **options)
+    assert (result["kept"], result["missing"]) == (kept, missing)
+    assert result["expected"]["driver_version"] == (kept or DEFAULT)
+
+
+def test_the_node_is_asked_for_its_driver() -> None:
+    variables = {"trueup_sysfs_root": "/srv/sys"}
+    question = replace(asked("gpu_grid", node("nv_a10_v5")), variables=variables)
+    assert asks(question) == {
+        "gpu_facts": {"sysfs_root": "/srv/sys", "procfs_root": None, "settle_seconds": 0}
+    }
+
+
+ARCHIVE = b"\x1f\x8b not a driver\n" * 40
+
+
+def installer(version: str = DEFAULT, archive: bytes = ARCHIVE, skip: str = "6") -> bytes:
+    """The head of NVIDIA's shell archive, and something for the archive behind it."""
+    digest = hashlib.md5(archive, usedforsecurity=False).hexdigest()
+    label = f"NVIDIA Accelerated Graphics Driver for Linux-x86_64 {version}"
+    return (
+        f'#!/bin/sh\nskip={skip}\nCRCsum=3232997086\nMD5={digest}\nlabel="{label}"\n'.encode()
+        + archive
+    )
+
+
+@pytest.fixture(name="home")
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path
+
+
+def test_a_driver_of_microsofts_host_is_taken_once_and_pinned(home: Path) -> None:
+    installing = {"installing": True}
+    first = values(node("nv_a10_v5"), installing, url=MICROSOFT)
+    path = home / f".trueup-grid-{DEFAULT}.run"
+    assert (first["taken"], first["checksum"]) == (str(path), "")
+    path.write_bytes(installer())
+    taken = values(node("nv_a10_v5"), {**installing, "taken": True}, url=MICROSOFT)
+    sha256 = hashlib.sha256(installer()).hexdigest()
+    assert (taken["taken"], taken["checksum"]) == ("", f"sha256:{sha256}")
+    Path(taken["pin"]).write_text(f"{taken['sha256']}\n")
+    path.unlink()
+    later = values(node("nv_a10_v5"), installing, url=MICROSOFT)
+    assert (later["taken"], later["sha256"]) == ("", sha256)
+    # What was learned of Microsoft's host is not for a mirror's file.
+    mirror = values(
+        node("nv_a10_v5"), installing, url="https://mirror/x.run", unverified_allowed=True
+    )
+    assert (mirror["taken"], mirror["sha256"]) == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (installer()[:-7], "is not whole"),
+        (installer(skip="7"), "is not whole"),
+        (installer("570.211.02"), "is no installer of the driver 570.211.01"),
+        (installer("1570.211.01"), "is no installer"),
+        (installer(skip=""), "is no installer"),
+        (installer().replace(b"MD5=", b"NO="), "says none"),
+        (b"<html>Sorry</html>", "calls itself nothing"),
+        (b"", "calls itself nothing"),
+        (None, "No such file"),
+    ],
+)
+def test_a_file_that_is_not_that_driver_pins_nothing(
+    home: Path, content: bytes | None, said: str
+) -> None:
+    if content is not None:
+        (home / f".trueup-grid-{DEFAULT}.run").write_bytes(content)
+    found = {**NOTHING, "installing": True, "taken": True}
+    with pytest.raises(BadInput, match=said):
+        plan(asked("gpu_grid", node("nv_a10_v5"), found, url=MICROSOFT))
 
 
 @pytest.mark.parametrize(
@@ -127,9 +237,13 @@ def test_a_driver_that_nobody_knows_may_be_allowed() -> None:
         ),
         ("nv_a10_v5", {"gpus": []}, {}, ["gpu_grid: this machine shows no NVIDIA GPU"]),
         ("nv_a10_v5", {"secure_boot": True}, {}, ["gpu_grid: Secure Boot is on"]),
-        ("nv_a10_v5", {}, {"branch": "17.5"}, ["GRID 17.5 breaks CUDA on the A10"]),
-        ("nv_a10_v5", {}, {"branch": "17.5", "cuda_needed": False}, []),
-        ("nv_a10_v5", {}, {"version": "1.2"}, ["gpu_grid: no sha256 is known for driver 1.2"]),
+        ("nv_a10_v5", {}, {"branch": "17.5"}, ["GRID 17.5 with driver 570.211.01 does not work"]),
+        (
+            "nv_a10_v5",
+            {},
+            {"url": "https://mirror/x.run"},
+            ["gpu_grid: no sha256 is known for driver 570.211.01"],
+        ),
         (
             "nv_a10_v5",
             {"hpc_image": {"NVIDIA": "580.126.16"}},
@@ -146,3 +260,10 @@ def test_what_cannot_work_is_refused(
     refused = plan(asked("gpu_grid", node(family, **changes), NOTHING, **options)).refused
     assert [one[: len(start)] for one, start in zip(refused, said)] == said
     assert len(refused) == len(said)
+
+
+def test_an_older_driver_that_runs_is_refused_with_the_reason() -> None:
+    found = {**NOTHING, **running("550.144.06")}
+    refused = plan(asked("gpu_grid", node("nv_a10_v5"), found)).refused
+    assert len(refused) == 1
+    assert refused[0].startswith("gpu_grid: driver 550.144.06 runs here")

@@ -37,6 +37,9 @@ def test_the_figures_of_a_gpu() -> None:
     assert found == [
         {
             "pci": GPU,
+            "name": None,
+            "memory_bytes": None,
+            "licence": None,
             "clocks": {"sm_mhz": 210, "max_sm_mhz": 1410, "memory_mhz": None},
             "temperature_celsius": 34,
             "ecc": None,

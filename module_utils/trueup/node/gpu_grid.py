@@ -1,6 +1,7 @@
 """The role gpu_grid, planned: NVIDIA's GRID driver for the slices of an A10.
 
-What Azure's manifest says of drivers is read in ``grid_driver``.
+What Azure's manifest says of drivers is read in ``grid_driver``, a downloaded installer in
+``grid_installer``.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from typing import Any, Dict, List, Tuple
 
 from ..errors import BadInput
 from ..plan import Asked, Plan, sentences
-from . import grid_driver
-from .system import free_of, headers, in_image, short_of
+from . import grid_driver, grid_installer
+from .system import catalog_of, free_of, headers, in_image, short_of
 
 _MODPROBE = """\
 # Written by trueup (role gpu_grid): nouveau would take the GPU before the GRID driver.
@@ -23,6 +24,8 @@ options nouveau modeset=0
 # Where the driver's libraries are; None for a system with neither apt nor dnf.
 _LIBRARIES = {"apt": "/usr/lib/x86_64-linux-gnu", "dnf": "/usr/lib64", None: "/usr/lib64"}
 _DOWNLOADS = "/var/tmp"  # noqa: S108 WHY: of the node, and the file's sha256 is compared
+# The host whose word is taken for a file that nobody publishes a sha256 of.
+_MICROSOFT = "https://download.microsoft.com/"
 
 
 def programs(asked: Asked) -> Dict[str, Any]:
@@ -30,37 +33,51 @@ def programs(asked: Asked) -> Dict[str, Any]:
     return {"files": [_library(asked)]}
 
 
+def asks(asked: Asked) -> Dict[str, Dict[str, Any]]:
+    """Which driver works here already, if any does."""
+    names = ("sysfs_root", "procfs_root")
+    roots = {name: asked.variables.get(f"trueup_{name}") for name in names}
+    return {"gpu_facts": {**roots, "settle_seconds": 0}}
+
+
 def plan(asked: Asked) -> Plan:
     """The driver of a node. Its address is in Azure's manifest, which is on the controller when it
     has been fetched: where a driver is to be installed the role plans again, with ``installing`` in
-    ``asked.found``.
+    ``asked.found``; and where nobody gave the sha256 of the driver once more, with ``taken``, when
+    the controller has downloaded it.
 
-    Values: ``packages`` to build with, the ``library`` that is there when the driver is, and
-    whether it is ``missing``; ``file``, its ``checksum`` (empty where nobody knows it),
+    Values: ``kept``, the version of the driver that works here and stays (empty where none does);
+    ``packages`` to build with, the ``library`` that is there when the driver is, and whether it is
+    ``missing``; ``file``, its ``sha256`` and ``checksum`` (empty where nobody knows it),
     ``installer`` (an argv) and ``files`` as config_files takes them, that against nouveau first;
     ``manifest``, its path on the controller, and whether it ``is_fetched`` there; ``url``, empty
-    before ``installing``.
+    before ``installing``; ``taken``, where the controller downloads the driver to learn its sha256
+    (empty where it need not), and ``pin``, the file that keeps it there; ``expected`` for
+    gpu_facts.
     """
     refused = _refused(asked)
     if refused:
         return Plan(refused=refused)
     node, options = asked.node, asked.options
-    version, container = options["version"], node["container"]
+    version, container, kept = options["version"], node["container"], _kept(asked)
     file = f"{_DOWNLOADS}/NVIDIA-Linux-x86_64-{version}-grid-azure.run"
-    sha256 = options["checksums"].get(version, "")
     licence = "".join(f"{name}={value}\n" for name, value in options["licence_settings"].items())
     manifest, is_remote = _manifest(asked)
-    url = options["url"]
-    if not url and asked.found.get("installing"):
-        url = _address(asked, manifest)
+    url, taken, sha256 = options["url"], "", options["checksums"].get(version, "")
+    if asked.found.get("installing"):
+        url = url or _address(asked, manifest)
+        sha256 = sha256 or _pinned(asked, url)
+        taken = "" if sha256 or not url.startswith(_MICROSOFT) else str(_taken(version))
     return Plan(
         values={
+            "kept": kept,
             # dkms is in EPEL on Enterprise Linux. A container has its host's kernel modules.
             "packages": ["gcc", "make", *([] if container else ["dkms", headers(node)])],
             "library": _library(asked),
-            "missing": not asked.found["files"][_library(asked)],
+            "missing": not kept and not asked.found["files"][_library(asked)],
             "file": file,
             "checksum": f"sha256:{sha256}" if sha256 else "",
+            "sha256": sha256,
             "installer": [
                 *("sh", file, "--silent"),
                 "--no-kernel-modules" if container else "--dkms",
@@ -76,6 +93,14 @@ def plan(asked: Asked) -> Plan:
             "manifest": str(manifest),
             "is_fetched": is_remote and not options["url"],
             "url": url,
+            "taken": taken,
+            "pin": str(_pin(version)),
+            "expected": {
+                "driver_version": kept or version,
+                "gpus": node["gpu_count_expected"] or 0,
+                "gpu_memory_gib": catalog_of(node).get("gpu_memory_gib"),
+                "secure_boot": bool(node["secure_boot"]),
+            },
         }
     )
 
@@ -86,12 +111,43 @@ def _library(asked: Asked) -> str:
     return f"{folder}/libnvidia-ml.so.{asked.options['version']}"
 
 
+def _running(asked: Asked) -> str:
+    """The version of the driver that names GPUs here; empty where none does."""
+    state = asked.found.get("trueup_gpu") or {}
+    return str(state["user_space"]) if state.get("gpus") else ""
+
+
+def _kept(asked: Asked) -> str:
+    keeps = asked.options["working_driver"] == "keep"
+    return _running(asked) if keeps else ""
+
+
 def _manifest(asked: Asked) -> Tuple[Path, bool]:
     """Where the manifest is on the controller, and whether it comes from elsewhere."""
     given: str = asked.options["manifest"]
     if "://" in given:
         return Path.home() / f".trueup-grid-{asked.options['manifest_sha256'][:12]}", True
     return Path(given).expanduser(), False
+
+
+def _taken(version: str) -> Path:
+    return Path.home() / f".trueup-grid-{version}.run"
+
+
+def _pin(version: str) -> Path:
+    return Path.home() / f".trueup-grid-{version}.sha256"
+
+
+def _pinned(asked: Asked, url: str) -> str:
+    """The sha256 that the controller has learned from Microsoft's host; empty before that."""
+    version = asked.options["version"]
+    if not url.startswith(_MICROSOFT):
+        return ""
+    if _pin(version).is_file():
+        return _pin(version).read_text(encoding="ascii").strip()
+    if asked.found.get("taken"):
+        return grid_installer.sha256_of(_taken(version), version)
+    return ""
 
 
 def _address(asked: Asked, manifest: Path) -> str:
@@ -115,15 +171,17 @@ def _address(asked: Asked, manifest: Path) -> str:
         version=options["version"],
         distribution=node["distribution"] or "",
         distribution_version=node["distribution_version"] or "",
+        documented=asked.data["documented"].get(options["version"], []),
         unlisted_allowed=options["unlisted_os_allowed"],
     ).url
 
 
 def _refused(asked: Asked) -> List[str]:
     node, options, version = asked.node, asked.options, asked.options["version"]
-    is_known = version in options["checksums"] or options["unverified_allowed"]
+    is_microsofts = options["url"].startswith(_MICROSOFT) or not options["url"]
+    is_known = is_microsofts or version in options["checksums"] or options["unverified_allowed"]
     needed = {"/": options["free_bytes"]}
-    of_image = in_image(node, "NVIDIA")
+    of_image, running = in_image(node, "NVIDIA"), _running(asked)
     wrong = {
         f"gpu_grid: {node['vm_size'] or 'this machine'} is of the family {node['family']}, and the"
         " GRID driver is for nv_a10_v5: other GPUs get the role gpu_driver.": (
@@ -136,16 +194,16 @@ def _refused(asked: Asked) -> List[str]:
         " carry no signature that it accepts: deploy the VM without Secure Boot.": (
             node["secure_boot"] and not node["container"]
         ),
-        f"gpu_grid: no sha256 is known for driver {version}, and nobody publishes one: download it"
-        " where you trust the way and put its sha256 into gpu_grid_checksums, or set"
-        " gpu_grid_unverified_allowed to take download.microsoft.com at its word.": not is_known,
+        f"gpu_grid: no sha256 is known for driver {version}, and gpu_grid_url is not Microsoft's"
+        " host: put the sha256 into gpu_grid_checksums, or set gpu_grid_unverified_allowed to take"
+        " that address at its word.": not is_known,
         f"gpu_grid: this Azure HPC image has NVIDIA's data-centre driver {of_image}, which an A10"
         " of this size cannot use: deploy the VM from an image of the distribution's"
         " own.": bool(of_image),
+        f"gpu_grid: driver {running} runs here, of a GRID release before 18, which the hosts of NV"
+        " A10 v5 take no longer (code 43 on Windows): remove it (nvidia-uninstall --silent),"
+        " reboot, and run again.": bool(running) and grid_driver.is_too_old(running),
         f"gpu_grid: {free_of(node, '/')} bytes are free below / and the driver needs"
-        f" {needed['/']}: make room.": short_of(node, needed),
+        f" {needed['/']}: make room.": not running and short_of(node, needed),
     }
-    of_branch = grid_driver.refusals(
-        options["branch"], kernel=node["kernel"], cuda_needed=options["cuda_needed"]
-    )
-    return [*sentences(wrong), *of_branch]
+    return [*sentences(wrong), *grid_driver.refusals(options["branch"], version)]

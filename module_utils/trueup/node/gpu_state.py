@@ -28,12 +28,14 @@ _BY_MEMORY = ("sram_corrected", "sram_uncorrected", "dram_corrected", "dram_unco
 # Each question by itself: a driver that does not know one field answers none of its question.
 QUERIES: Dict[str, Tuple[str, ...]] = {
     "clocks": ("clocks.sm", "clocks.max.sm", "clocks.mem", "temperature.gpu"),
+    "memory": ("name", "memory.total"),
     "ecc": _ECC,
     "ecc_by_memory": _ECC_BY_MEMORY,
     "throttle": ("clocks_event_reasons.active",),
     # The same before driver 535.
     "throttle_old": ("clocks_throttle_reasons.active",),
 }
+_MIB = 1024**2
 _CLOCKS = ("sm_mhz", "max_sm_mhz", "memory_mhz")
 REMAP_QUERY = (
     "remapped_rows.correctable",
@@ -106,12 +108,12 @@ def _may_be(said: str, column: str) -> bool:
 
 
 def _number(cell: str) -> Optional[int]:
-    """A count, a clock or a temperature; None where there is none.
+    """A count, a clock, a temperature or mebibytes; None where there is none.
 
     Raises:
         ParseError: neither a number nor nvidia-smi's words for having none.
     """
-    match = re.fullmatch(r"([0-9]+)(?: MHz)?", cell)
+    match = re.fullmatch(r"([0-9]+)(?: (?:MHz|MiB))?", cell)
     if match:
         return int(match.group(1))
     if cell.startswith("[") or cell in {"N/A", ""}:
@@ -245,6 +247,8 @@ def devices(
     for number, address in enumerate(addresses):
         cells = {name: table.get(address) for name, table in tables.items()}
         clocks, ecc, remap = cells.get("clocks"), cells.get("ecc"), cells.get("remap")
+        name, memory = cells.get("memory") or ("[N/A]", "[N/A]")
+        mebibytes = _number(memory)
         by_memory = cells.get("ecc_by_memory")
         throttle = cells.get("throttle") or cells.get("throttle_old")
         # nvidia-smi numbers GPUs in PCI order; were one missing here, numbers would not fit.
@@ -252,6 +256,10 @@ def devices(
         found.append(
             {
                 "pci": address,
+                "name": None if name.startswith("[") else name,
+                "memory_bytes": None if mebibytes is None else mebibytes * _MIB,
+                # Of a slice it is asked by another question.
+                "licence": None,
                 "clocks": clocks and dict(zip(_CLOCKS, map(_number, clocks))),
                 "temperature_celsius": clocks and _number(clocks[3]),
                 "ecc": ecc and _ecc(ecc),

@@ -10,9 +10,12 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import BadInput, ParseError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 # os-release's ID -> the manifest's name.
 _NAMES = {
@@ -22,6 +25,9 @@ _NAMES = {
     "rhel": "RHEL/CentOS",
     "rocky": "RHEL/CentOS",
 }
+
+# The oldest GRID release that hosts of the A10 take, and the branch of its drivers.
+_OLDEST_RELEASE, _OLDEST_BRANCH = 18, 570
 
 
 @dataclass(frozen=True)
@@ -88,12 +94,14 @@ def choose(
     version: str,
     distribution: str,
     distribution_version: str,
+    documented: Sequence[str] = (),
     unlisted_allowed: bool = False,
 ) -> GridDriver:
     """The driver of a branch for an operating system.
 
     The entry of the system's own major version counts. Where there is none (Ubuntu 24), that of the
-    newest older one does, if the driver's supported systems name this one (``24.04``).
+    newest older one does, if the driver's supported systems name this one (``24.04``), or
+    ``documented`` does: the systems of the driver by Microsoft's page, as ``RHEL/CentOS 9.6``.
 
     Raises:
         BadInput: there is none, it is for other systems, or its version is not the one expected.
@@ -110,11 +118,13 @@ def choose(
             "one of them as gpu_grid_branch, with its gpu_grid_version"
         )
     driver = max(of_branch, key=lambda row: row.os_major)
-    named = re.search(rf"(?<![\d.]){re.escape(distribution_version)}(?![\d.])", driver.supported)
-    if driver.os_major != major and not named and not unlisted_allowed:
+    words = rf"(?<![\d.]){re.escape(distribution_version)}(?![\d.])"
+    is_named = re.search(words, driver.supported) or f"{name} {distribution_version}" in documented
+    if driver.os_major != major and not is_named and not unlisted_allowed:
+        more = f", and by Microsoft's page {', '.join(documented)}" if documented else ""
         raise BadInput(
             f"GRID {branch} is not for {system} by the driver manifest "
-            f"({driver.supported}): install one of these systems, or set "
+            f"({driver.supported}{more}): install one of these systems, or set "
             "gpu_grid_unlisted_os_allowed where NVIDIA supports it"
         )
     if driver.version != version:
@@ -125,30 +135,22 @@ def choose(
     return driver
 
 
-def refusals(branch: str, *, kernel: str, cuda_needed: bool) -> list[str]:
-    """Why a branch cannot work on an A10 with this kernel, a sentence each.
+def is_too_old(version: str) -> bool:
+    """Whether a driver is of a branch before R570, which is GRID 18."""
+    return int(version.partition(".")[0]) < _OLDEST_BRANCH
 
-    Source: MicrosoftDocs/azure-compute-docs, pages on GPU drivers for Linux and the NVads A10 v5.
+
+def refusals(release: str, version: str) -> list[str]:
+    """Why a release cannot work on an A10, a sentence each.
+
+    Source: MicrosoftDocs/azure-compute-docs, pages on GPU drivers of N-series VMs, 2026-05-06.
     """
-    match = re.fullmatch(r"(\d+)\.(\d+)", branch)
-    if match is None:
-        return [f"gpu_grid_branch is {branch}: give a vGPU release in quotes, such as '18.6'."]
-    major = int(match.group(1))
-    found = []
-    if major < 17:
-        found.append(
-            f"GRID {branch} does not know the NV A10 v5, which needs 17 or newer: "
-            "set gpu_grid_branch to '18.6'."
-        )
-    if branch == "17.5" and cuda_needed:
-        found.append(
-            "GRID 17.5 breaks CUDA on the A10: set gpu_grid_branch to '18.6', or where nothing "
-            "uses CUDA gpu_grid_cuda_needed to false."
-        )
-    running = tuple(int(part) for part in re.findall(r"\d+", kernel)[:2])
-    if major in (16, 17) and running >= (6, 11):
-        found.append(
-            f"GRID {branch} does not work on kernel {kernel}, which is 6.11 or newer: set "
-            "gpu_grid_branch to '18.6', or boot an older kernel."
-        )
-    return found
+    if re.fullmatch(r"[0-9]+\.[0-9]+", release) is None:
+        return [f"gpu_grid_branch is {release}: give a vGPU release in quotes, such as '18.6'."]
+    if re.fullmatch(r"[0-9]+(\.[0-9]+){1,2}", version) is None:
+        return [f"gpu_grid_version is {version}: give a driver's version, such as 570.211.01."]
+    if float(release) < _OLDEST_RELEASE or is_too_old(version):
+        why = f"GRID {release} with driver {version} does not work on NV A10 v5"
+        needs = "whose hosts take 18 (R570) or newer"
+        return [f"{why}, {needs}: leave gpu_grid_branch and gpu_grid_version at their defaults."]
+    return []

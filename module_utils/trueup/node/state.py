@@ -6,6 +6,7 @@ from typing import Any, Dict, List, Mapping, Optional
 
 from ..record import Metric
 from .gpu_state import XID_MEANING
+from .vgpu import is_licensed
 
 _GIGA = 1e9
 _ECC = ("sram_corrected", "sram_uncorrected", "dram_corrected", "dram_uncorrected")
@@ -80,12 +81,18 @@ def _of_gpu(name: str, state: Mapping[str, Any]) -> List[Optional[Metric]]:
     return [
         *(_count(f"ecc_{kind}", ecc.get(kind), name) for kind in _ECC),
         *(_count(f"rows_remapped_{kind}", remap.get(kind), name) for kind in _REMAPPED),
+        _row("gpu_memory", state.get("memory_bytes"), "byte", "none", name),
+        _count("gpu_licensed", _licensed(state.get("licence")), name),
         _count("row_remap_pending", _whole(remap.get("pending")), name),
         _count("row_remap_failures", _whole(remap.get("failure")), name),
         _count("nvlinks_inactive", inactive, name),
         _row("gpu_clock", _hertz(clocks.get("sm_mhz")), "Hz", "none", name),
         _row("gpu_clock_limit", _hertz(clocks.get("max_sm_mhz")), "Hz", "none", name),
     ]
+
+
+def _licensed(state: Optional[str]) -> Optional[int]:
+    return None if state is None else int(is_licensed(state))
 
 
 def _whole(value: Any) -> Optional[int]:

@@ -1,0 +1,103 @@
+"""Slices of a GPU: whether they are licensed, and whether they have the memory of their size.
+
+An unlicensed slice computes at full speed for a while after the boot and is throttled then, which
+looks like a slow GPU. Source of the format: ``nvidia-smi -q`` of drivers 470 to 570; of the states,
+NVIDIA's Virtual GPU Client Licensing User Guide.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Dict, List, Mapping, Optional, Sequence
+
+from ..errors import ParseError
+from ..reading import lines_of
+from .nvidia_smi import address_of
+
+_GIB = 1024**3
+# What a slice may lack of its nominal memory: an A10-8Q shows 7.82 GiB.
+_TOLERANCE = 0.1
+# An A10-24Q is the whole of an A10, and virtual all the same; an A100-SXM4-40GB is not.
+_PROFILE = re.compile(r"-[0-9]+[ABCQ]$")
+
+
+def is_virtual(name: Optional[str]) -> bool:
+    """Whether nvidia-smi's name of a GPU ends with the profile of a slice, as ``NVIDIA A10-8Q``."""
+    return bool(name and _PROFILE.search(name))
+
+
+def parse_licences(text: str) -> Dict[str, Optional[str]]:
+    """PCI address to the state of its licence, such as ``Licensed (Expiry: N/A)``, from
+    ``nvidia-smi -q``; None where a GPU has no such block, as whole ones have none.
+
+    Raises:
+        ParseError: no GPU, one twice, or a block without its state.
+    """
+    found: Dict[str, Optional[str]] = {}
+    address, heading = None, None
+    for line in lines_of(text):
+        said, _, value = (part.strip() for part in line.partition(" : "))
+        gpu = re.match(r"GPU ([0-9A-Fa-f:.]+)\s*$", line)
+        if gpu:
+            address = address_of(gpu.group(1))
+            if address is None or address in found:
+                raise line.error("nvidia-smi -q: expected a PCI address, each GPU once")
+            found[address] = None
+        elif address and said == "vGPU Software Licensed Product":
+            heading = line
+            continue
+        elif address and heading and said == "License Status":
+            found[address], heading = value, None
+        if heading and _inset(line) <= _inset(heading):
+            break
+    if heading:
+        raise heading.error("nvidia-smi -q: expected a License Status")
+    if not found:
+        raise ParseError("nvidia-smi -q: no GPU in its answer")
+    return found
+
+
+def _inset(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
+def is_licensed(state: Optional[str]) -> bool:
+    """Whether a licence is held; ``Unlicensed (Unrestricted)`` is the time before throttling."""
+    return bool(re.match(r"Licensed\b", state or ""))
+
+
+def judge(devices: Sequence[Mapping[str, Any]], gib: Optional[float]) -> List[Dict[str, Any]]:
+    """What is wrong with the slices among gpu_facts' ``devices``: ``name``, ``message`` and whether
+    a ``reboot`` mends it.
+
+    Args:
+        devices: with ``pci``, ``name``, ``memory_bytes`` and ``licence``.
+        gib: memory that each is to have; None is not judged.
+    """
+    problems: List[Dict[str, Any]] = []
+    for gpu in devices:
+        if gpu["licence"] is not None and not is_licensed(gpu["licence"]):
+            problems.append(
+                _problem(
+                    "gpu_unlicensed",
+                    f"GPU {gpu['pci']} ({gpu['name']}) is {gpu['licence']}, expected is Licensed:"
+                    " it is throttled some time after the boot. A licence comes with Azure's"
+                    " drivers: see `journalctl -u nvidia-gridd`, and that /etc/nvidia/gridd.conf"
+                    " sets no FeatureType and no server.",
+                )
+            )
+        memory = gpu["memory_bytes"]
+        if gib and memory is not None and memory < (1 - _TOLERANCE) * gib * _GIB:
+            problems.append(
+                _problem(
+                    "gpu_memory_short",
+                    f"GPU {gpu['pci']} ({gpu['name']}) shows {memory / _GIB:.2f} GiB, expected of"
+                    f" this size are {gib:g}: deallocate the VM and start it again, so that it"
+                    " comes to another host, and report it.",
+                )
+            )
+    return problems
+
+
+def _problem(name: str, message: str) -> Dict[str, Any]:
+    return {"name": name, "message": message, "reboot": False}

@@ -1,0 +1,101 @@
+"""Slices of a GPU: their licences in ``nvidia-smi -q``, and what is wrong with them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from trueup.errors import ParseError
+from trueup.node.vgpu import is_licensed, is_virtual, judge, parse_licences
+
+DATA = Path(__file__).parent.parent / "data" / "nvidia_smi"
+LICENSED = (DATA / "q_a10_licensed.txt").read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "virtual"),
+    [
+        ("NVIDIA A10-24Q", True),
+        ("NVIDIA A10-4Q", True),
+        ("NVIDIA A100-SXM4-40GB", False),
+        ("NVIDIA H100 NVL", False),
+        ("Tesla T4", False),
+        (None, False),
+    ],
+)
+def test_a_slice_is_known_by_its_name(name: str | None, virtual: bool) -> None:
+    assert is_virtual(name) is virtual
+
+
+@pytest.mark.parametrize(
+    ("file", "found"),
+    [
+        (
+            "q_a10_licensed.txt",
+            {"0002:00:00.0": "Licensed (Expiry: N/A)", "0003:00:00.0": "Licensed (Expiry: N/A)"},
+        ),
+        ("q_a10_unlicensed.txt", {"0002:00:00.0": "Unlicensed (Unrestricted)"}),
+        ("q_a100.txt", {"0001:00:00.0": None}),
+    ],
+)
+def test_the_licence_of_each_gpu(file: str, found: dict[str, str | None]) -> None:
+    assert parse_licences((DATA / file).read_text()) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("", None),
+        ("Driver Version : 570.211.01\n", None),
+        # Cut within the block, and a block without its state before the next one.
+        (LICENSED[: LICENSED.index("        License Status")], 19),
+        (LICENSED.replace("        License Status", "        Licence"), 19),
+        (LICENSED.replace("00000003", "00000002"), 31),
+        (LICENSED.replace("GPU 00000002:00:00.0", "GPU 00:0"), 9),
+    ],
+)
+def test_an_output_that_is_not_so_is_no_answer(text: str, line: int | None) -> None:
+    with pytest.raises(ParseError) as raised:
+        parse_licences(text)
+    assert raised.value.line_number == line
+
+
+@pytest.mark.parametrize(
+    ("state", "licensed"),
+    [
+        ("Licensed", True),
+        ("Licensed (Expiry: 2025-3-19 7:29:4 GMT)", True),
+        ("Unlicensed", False),
+        ("Unlicensed (Unrestricted)", False),
+        ("Licensed?", True),
+        ("LicensedNot", False),
+        ("N/A", False),
+        (None, False),
+    ],
+)
+def test_what_a_held_licence_is_called(state: str | None, licensed: bool) -> None:
+    assert is_licensed(state) is licensed
+
+
+def gpu(licence: str | None, gib: float | None) -> dict[str, Any]:
+    memory = None if gib is None else int(gib * 1024**3)
+    return {"pci": "0002:00:00.0", "name": "A10-8Q", "memory_bytes": memory, "licence": licence}
+
+
+@pytest.mark.parametrize(
+    ("device", "gib", "names"),
+    [
+        (gpu("Licensed", 7.82), 8, []),
+        (gpu("Licensed", 7.82), None, []),
+        (gpu("Licensed", 7.1), 8, ["gpu_memory_short"]),
+        (gpu("Unlicensed", 4.0), 8, ["gpu_unlicensed", "gpu_memory_short"]),
+        (gpu(None, None), 8, []),
+    ],
+)
+def test_what_is_wrong_with_a_slice(
+    device: dict[str, Any], gib: float | None, names: list[str]
+) -> None:
+    assert [(one["name"], one["reboot"]) for one in judge([device], gib)] == [
+        (name, False) for name in names
+    ]
