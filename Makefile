@@ -285,6 +285,10 @@ molecule: test-venv ## The roles on real systems: this machine (local), systemd 
 replicas: test-venv ## Every replica of Azure's HPC images as every family: twice, restarted, again (docs/images.md)
 	@python molecule/_shared/replicas/matrix.py $(ARGS)
 
+.PHONY: recipes
+recipes: test-venv ## Each vLLM recipe on its sizes and replicas: memory, programs, unit (ARGS="deepseek-r1 --units")
+	@PYTHONPATH=tests python tests/vllm_dry_run.py $(ARGS)
+
 .PHONY: versions
 versions: test-venv ## site.yml --check with every supported ansible-core whose Python is on this machine
 	@python tests/ansible_versions.py

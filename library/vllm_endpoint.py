@@ -86,6 +86,11 @@ options:
         description: A path that, when it is there, says that it is in already.
         type: path
         default: ""
+  visible:
+    description: Paths that the services read, each with the variable that says where it is; below
+      C(/home), C(/root) and C(/run/user) their units hide everything.
+    type: dict
+    default: {}
 attributes:
   check_mode:
     support: full
@@ -129,6 +134,8 @@ from ansible.module_utils.trueup.benchmarks.vllm import server as vllm_server
 from ansible.module_utils.trueup.errors import BadInput
 
 _UNITS = Path("/etc/systemd/system")
+# What ProtectHome=yes of a unit hides (systemd.exec(5)).
+_HIDDEN = ("/home", "/root", "/run/user")
 
 
 def argument_spec() -> Dict[str, Dict[str, Any]]:
@@ -155,6 +162,7 @@ def argument_spec() -> Dict[str, Dict[str, Any]]:
                 "unless": {"type": "path", "default": ""},
             },
         },
+        "visible": {"type": "dict", "default": {}},
     }
 
 
@@ -184,6 +192,14 @@ def space_problems(spaces: Sequence[Mapping[str, Any]]) -> List[str]:
     return [problem for problem in found if problem]
 
 
+def hidden(path: str) -> str:
+    """The folder below which ``path``, or what it links to, is hidden from a service; or empty."""
+    places = {os.path.abspath(path), os.path.realpath(path)}
+    return next(
+        (top for top in _HIDDEN for place in places if os.path.commonpath([top, place]) == top), ""
+    )
+
+
 def problems(given: Dict[str, Any]) -> List[str]:
     """What keeps the services from starting."""
     found = []
@@ -191,6 +207,11 @@ def problems(given: Dict[str, Any]) -> List[str]:
         port = int(service["port"])
         if not int(service["rank"]) and not has_port(service["unit"], port):
             found.append(vllm_server.port_problem(service["host"], port))
+    found += [
+        f"{path} is below {hidden(path)}, which the service cannot see: set {name} to another"
+        for path, name in given["visible"].items()
+        if hidden(path)
+    ]
     return [problem for problem in found if problem] + space_problems(given["spaces"])
 
 

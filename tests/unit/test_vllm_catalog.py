@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
+import vllm_dry_run
 import yaml
-from trueup.benchmarks.vllm.recipes import Fit, choose, fit, machine_of
-from trueup.node.sizes import read_sizes
+from trueup.benchmarks.vllm.recipes import choose
 
 ROOT = Path(__file__).parents[2]
-CATALOG = str(ROOT / "catalog")
 RECIPES = yaml.safe_load((ROOT / "catalog" / "vllm_recipes.yml").read_text())["recipes"]
 PAGE = ROOT / "docs" / "vllm_recipes.md"
-SIZES = read_sizes(f"{CATALOG}/vm_sizes.csv")
-GIB = 1024**3
 # What the page shows.
 SHOWN = (
     ("deepseek-r1", 2, "Standard_ND96isr_H100_v5"),
@@ -32,25 +28,9 @@ SHOWN = (
 )
 
 
-def node(size: str, **shown: Any) -> dict[str, Any]:
-    return {"vm_size": size, "catalog": SIZES[size], **shown}
-
-
-def fitted(name: str, size: str, nodes: int = 1) -> Fit:
-    machine = machine_of(node(size), nodes)
-    return fit(choose(RECIPES, name), machine, sizes=SIZES, overrides={})
-
-
 def page_rows() -> list[str]:
     """The page's table, as the code computes it."""
-    rows = []
-    for name, nodes, size in SHOWN:
-        found = fitted(name, size, nodes)
-        kinds = ("weights", "kv_cache", "workspace", "needed", "available")
-        figures = [f"{getattr(found, f'{kind}_bytes') / GIB:.1f}" for kind in kinds]
-        words = [name, str(nodes), size, *figures, "yes" if found.fits else "no"]
-        rows.append(f"| {' | '.join(words)} |")
-    return rows
+    return [vllm_dry_run.memory_row(name, size, nodes) for name, nodes, size in SHOWN]
 
 
 def test_the_page_has_the_figures_of_the_code() -> None:
@@ -93,5 +73,5 @@ def test_the_users_recipe_takes_the_catalogs_place() -> None:
 
 
 def test_what_does_not_fit_names_the_size_that_would_do() -> None:
-    found = fitted("llama-3.1-8b", "Standard_NV6ads_A10_v5")
+    found = vllm_dry_run.fits("llama-3.1-8b", "Standard_NV6ads_A10_v5", 1)
     assert (found.fits, found.smallest_size) == (False, "Standard_NV36ads_A10_v5")

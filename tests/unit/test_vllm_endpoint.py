@@ -64,6 +64,25 @@ def test_everything_is_possible_on_a_good_node(
     assert (result["problems"], result["changed"]) == ([], False)
 
 
+def test_what_a_service_cannot_see_is_told(
+    capsys: pytest.CaptureFixture[str], service: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "link").symlink_to("/home/me/models")
+    given = {
+        "/home": "a",
+        "/home/me/cache/": "b",
+        "/root/../run/user/1000/x": "c",
+        str(tmp_path / "link"): "d",
+        "/homes/me": "e",
+        "/run/users": "f",
+        "/srv": "g",
+    }
+    result = run(capsys, state="possible", visible=given)
+    told = [problem.rsplit("set ", 1)[1].split()[0] for problem in result["problems"]]
+    assert told == ["a", "b", "c", "d"]
+    assert result["problems"][2].startswith("/root/../run/user/1000/x is below /run/user, which")
+
+
 def test_all_problems_are_told_at_once(
     capsys: pytest.CaptureFixture[str], service: list[str], tmp_path: Path
 ) -> None:

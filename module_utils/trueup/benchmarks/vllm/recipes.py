@@ -43,6 +43,9 @@ _OWN_FLAGS = {
     "tensor-parallel-size",
     "enable-expert-parallel",
 }
+# vLLM's all-to-all of DeepEP, and the most tokens of a batch that vLLM 0.32.0 sets with the first.
+_LOW_LATENCY, _HIGH_THROUGHPUT = "deepep_low_latency", "deepep_high_throughput"
+_LOW_LATENCY_TOKENS = 256
 # The two that memory goes by: overrides of them count when the fit is computed.
 _MEMORY_FLAGS = {"max-model-len": "max_model_len", "gpu-memory-utilization": "memory_share"}
 
@@ -86,6 +89,7 @@ class Fit:
         model_bytes: the weights once, as vLLM loads them; a checkpoint can hold more (DeepSeek R1's
             a layer for multi-token prediction, 2 %).
         kv_cache_bytes: one sequence of ``max_model_len`` in each engine; on a CPU what is reserved.
+        buffers_bytes: of DeepEP, where a recipe's all-to-all is one of its.
         smallest_size: the smallest size of the catalog that would do, None where none does.
         smallest_nodes: how many nodes of it.
         more_nodes: how many nodes of this machine's own size would do; None where none or no more.
@@ -98,6 +102,7 @@ class Fit:
     available_bytes: Optional[int]
     weights_bytes: int
     kv_cache_bytes: int
+    buffers_bytes: int
     workspace_bytes: int
     model_bytes: int
     smallest_size: Optional[str] = None
@@ -370,7 +375,8 @@ def _facts(name: str, facts: Mapping[str, Any]) -> dict[str, Any]:
         words = " or ".join(" and ".join(pair) for pair in _ATTENTION)
         raise _wrong(name, "facts", f"must have either {words}")
     attention = dict.fromkeys(pairs[0], _whole(1))
-    _members(name, "facts.", facts, {**_FACTS, **attention}, {"other_bytes": _whole(0)})
+    more = {"other_bytes": _whole(0), "hidden": _whole(1), "experts": _whole(1)}
+    _members(name, "facts.", facts, {**_FACTS, **attention}, more)
     if facts["expert_parameters"] > facts["parameters"]:
         raise _wrong(name, "facts.expert_parameters", "is more than all parameters")
     return {"other_bytes": 0, **facts}
@@ -516,6 +522,7 @@ def fit(
         available_bytes=available,
         weights_bytes=need.weights,
         kv_cache_bytes=need.kv_cache,
+        buffers_bytes=need.buffers,
         workspace_bytes=need.workspace,
         model_bytes=_model_bytes(recipe["facts"]),
         smallest_size=size,
@@ -531,11 +538,12 @@ class _Need:
     ranks: int
     weights: int
     kv_cache: int
+    buffers: int
     workspace: int
 
     @property
     def total(self) -> int:
-        return self.weights + self.kv_cache + self.workspace
+        return self.weights + self.kv_cache + self.buffers + self.workspace
 
 
 def _overridden(recipe: Mapping[str, Any], overrides: Mapping[str, Value]) -> dict[str, Any]:
@@ -577,7 +585,56 @@ def _need(recipe: Mapping[str, Any], machine: Machine) -> _Need:
         parts = min(tensor, facts.get("kv_heads", 1))
         cache = math.ceil(kv_bytes_per_token(facts) * recipe["max_model_len"] / parts)
     workspace = math.ceil(recipe["workspace_gib"] * GIB)
-    return _Need(ranks, math.ceil(each * ranks), cache * ranks, workspace * ranks)
+    buffers = _deepep_buffers(recipe, machine)
+    return _Need(ranks, math.ceil(each * ranks), cache * ranks, buffers * ranks, workspace * ranks)
+
+
+def _deepep_buffers(recipe: Mapping[str, Any], machine: Machine) -> int:
+    """Bytes that DeepEP keeps on each GPU: for NVLink, and for InfiniBand; none without DeepEP.
+
+    With low latency both are there on one node too, the second for as many tokens as a batch may
+    have: twice a message of each token and expert sent, and received, and a flag of each expert
+    (DeepEP csrc/config.hpp, LowLatencyLayout; vLLM device_communicators/all2all.py).
+
+    Raises:
+        BadInput: facts or a number of tokens that it goes by are not there.
+    """
+    given = {**recipe["arguments"], **_of_gpu(recipe, machine)}
+    backend = str(given.get("all2all-backend", ""))
+    if backend not in {_LOW_LATENCY, _HIGH_THROUGHPUT}:
+        return 0
+    one = _number_of(recipe, "VLLM_DEEPEP_BUFFER_SIZE_MB", recipe["environment"], 1024) * 1024**2
+    if backend == _HIGH_THROUGHPUT:
+        return one * (2 if machine.nodes > 1 else 1)
+    facts = recipe["facts"]
+    if not {"hidden", "experts"} <= set(facts):
+        raise _refused(
+            recipe, f"{backend} needs facts.hidden and facts.experts, to size its buffer"
+        )
+    hidden, experts = facts["hidden"], facts["experts"]
+    tokens = _number_of(recipe, "max-num-batched-tokens", given, _LOW_LATENCY_TOKENS)
+    scales = hidden // 128
+    dispatched = 16 + max(2 * hidden, hidden + 4 * scales)
+    combined = 4 * scales + 2 * hidden
+    sent = max(tokens * dispatched, experts * tokens * combined)
+    received = experts * tokens * max(dispatched, combined)
+    flags = math.ceil(4 * experts / 128) * 128
+    return int(one + 2 * (sent + received + flags))
+
+
+def _number_of(recipe: Mapping[str, Any], name: str, given: Mapping[str, Any], usual: int) -> int:
+    """A whole number among ``given``, which may be text."""
+    value = given.get(name, usual)
+    if not re.fullmatch(r"[1-9][0-9]*", str(value)):
+        raise _refused(recipe, f"{name} {value!r} must be a whole number, for DeepEP's buffers")
+    return int(value)
+
+
+def _of_gpu(recipe: Mapping[str, Any], machine: Optional[Machine]) -> Mapping[str, Value]:
+    """What a recipe's arguments are on this GPU alone."""
+    word = None if machine is None else gpu_word(recipe, machine.gpu_model)
+    found: Mapping[str, Value] = recipe["arguments_by_gpu"].get(word, {})
+    return found
 
 
 def _model_bytes(facts: Mapping[str, Any]) -> int:
@@ -601,11 +658,12 @@ def _available(recipe: Mapping[str, Any], machine: Machine, ranks: int) -> Optio
 def _figures(recipe: Mapping[str, Any], need: _Need, available: Optional[int]) -> str:
     what = "GPU" if recipe["device"] == "cuda" else "rank"
     share = f"{recipe['memory_share']:g} of what is there"
+    buffers = f"DeepEP's buffers {_gib(need.buffers)}, " if need.buffers else ""
     there = "unknown" if available is None else f"{_gib(available)} ({share})"
     return (
         f"it needs {_gib(need.total)} on {_counted(need.ranks, what)} "
         f"(weights {_gib(need.weights)}, KV cache {_gib(need.kv_cache)}, "
-        f"workspace {_gib(need.workspace)}), available is {there}"
+        f"{buffers}workspace {_gib(need.workspace)}), available is {there}"
     )
 
 
@@ -791,8 +849,7 @@ def _chosen(
     memory = {"max-model-len": recipe["max_model_len"]}
     if recipe["device"] == "cuda":
         memory["gpu-memory-utilization"] = recipe["memory_share"]
-    word = None if machine is None else gpu_word(recipe, machine.gpu_model)
-    chosen = {**recipe["arguments"], **recipe["arguments_by_gpu"].get(word, {}), **overrides}
+    chosen = {**recipe["arguments"], **_of_gpu(recipe, machine), **overrides}
     return {**memory, **{flag: chosen[flag] for flag in chosen if flag not in _MEMORY_FLAGS}}
 
 

@@ -1,0 +1,118 @@
+"""What a server runs and compiles against when it starts, and where its unit lets it look.
+
+Of the wheels of vLLM 0.32.0 and FlashInfer 0.7.0.post1: FlashInfer's sampler is warmed up at each
+start, which runs ``ninja`` by PATH even where its kernels are built (flashinfer/jit/cpp_ext.py),
+and that ``c++`` and CUDA_HOME/bin/nvcc, against cuRAND's header, and links CUDA's runtime. DeepGEMM
+runs the same nvcc, Triton a C compiler with Python.h. On CPUs torch.compile runs ``g++`` with
+Python.h, and vLLM ``lscpu``. FlashInfer's built kernels (flashinfer-jit-cache) are not on PyPI, and
+those of flashinfer-cubin end there before this version.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Dict, List, Mapping, Sequence
+
+# What systemd gives a service that names no PATH (systemd.exec(5)), and the system's own.
+_SYSTEM = (
+    *("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin"),
+    *("/sbin", "/bin"),
+)
+# What the pins bring, and what the system must have.
+_OWN = {"cuda": ("ninja",), "cpu": ()}
+_SYSTEMS = {"cuda": ("gcc", "c++"), "cpu": ("g++", "lscpu")}
+# The package that brings what is missing, by package manager; with g++ comes gcc.
+_PACKAGES = {"apt": {"lscpu": "util-linux"}, "dnf": {"lscpu": "util-linux"}}
+_COMPILER = {"apt": "g++", "dnf": "gcc-c++"}
+# Below CUDA_HOME: one file of each package that is needed (nvcc, cudart-dev, curand-dev).
+_TOOLKIT = ("bin/nvcc", "lib64/libcudart.so", "include/curand.h")
+# A server without FlashInfer's sampler: PyTorch's is slower.
+_SAMPLER = "VLLM_USE_FLASHINFER_SAMPLER"
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """What servers of one node find by their units' variables alone.
+
+    Attributes:
+        build: of vLLM, cuda or cpu.
+        venv: the environment's folder.
+        cuda_home: CUDA's toolkit.
+        compiles_cuda: whether a server compiles for GPUs when it starts.
+    """
+
+    build: str
+    venv: str
+    cuda_home: str
+    compiles_cuda: bool
+
+    @property
+    def variables(self) -> Dict[str, str]:
+        """The environment's programs go before the system's."""
+        cuda = [f"{self.cuda_home}/bin"] if self.build == "cuda" else []
+        path = ":".join([f"{self.venv}/bin", *cuda, *_SYSTEM])
+        return {"PATH": path, **({"CUDA_HOME": self.cuda_home} if cuda else {})}
+
+    @property
+    def own(self) -> List[str]:
+        """Programs that the pins bring."""
+        return list(_OWN[self.build])
+
+    @property
+    def programs(self) -> Dict[str, List[str]]:
+        """Of each program of the system, the places in which it may be."""
+        return {name: [f"{folder}/{name}" for folder in _SYSTEM] for name in _SYSTEMS[self.build]}
+
+    @property
+    def files(self) -> List[str]:
+        """What must be there of CUDA's toolkit."""
+        wanted = _TOOLKIT if self.compiles_cuda else ()
+        return [f"{self.cuda_home}/{name}" for name in wanted]
+
+    @property
+    def question(self) -> Dict[str, List[str]]:
+        """What preflight asks the node for, as arguments of program_facts."""
+        places = [place for found in self.programs.values() for place in found]
+        return {"programs": places, "files": self.files}
+
+    def missing(self, found: Mapping[str, Any]) -> List[str]:
+        """Programs of the system that the node does not have."""
+        there = found.get("programs") or {}
+        return [
+            name
+            for name, places in self.programs.items()
+            if not any(there.get(place) for place in places)
+        ]
+
+    def packages(self, found: Mapping[str, Any], manager: str) -> List[str]:
+        """Those that bring what is missing."""
+        others = _PACKAGES.get(manager, {})
+        named = [others.get(name, _COMPILER.get(manager, "")) for name in self.missing(found)]
+        return [name for name in dict.fromkeys(named) if name]
+
+    def without_toolkit(self, found: Mapping[str, Any]) -> List[str]:
+        """Why no server can start for want of CUDA's toolkit, as a sentence; none where it can."""
+        there = found.get("files") or {}
+        lacks = [path for path in self.files if not there.get(path)]
+        if not lacks:
+            return []
+        why = (
+            f"there is no {' and no '.join(lacks)}, which FlashInfer and DeepGEMM compile with when"
+            " a server starts: install CUDA's toolkit of the driver's version (package"
+            " cuda-toolkit-13-0), set vllm_cuda_home to one, or give a recipe without DeepGEMM and"
+            f' DeepEP the environment {_SAMPLER}: "0"'
+        )
+        return [why]
+
+
+def compiles_cuda(recipes: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a server of these recipes compiles for GPUs when it starts: all but those that do
+    without FlashInfer's sampler and have no kernels that are no wheels."""
+    return any(
+        recipe["device"] == "cuda"
+        and (
+            recipe["environment"].get(_SAMPLER) != "0"
+            or any(kernel["kind"] != "pip" for kernel in recipe["kernels"])
+        )
+        for recipe in recipes
+    )
