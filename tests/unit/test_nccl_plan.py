@@ -430,6 +430,10 @@ def test_a_wrong_file_of_an_old_image_is_found_before_anything_changes(
     assert f"affinity {OLD} is cores 0-15,32-47, expected" in said[0]
     paths = [file["path"] for file in made.values.get("files", [])]
     assert (NDV4_FILE in paths) == written
+    # Ansible prints it where the role is planned: in preflight, before any role has run.
+    (printed,) = made.values.get("warnings", made.refused)
+    assert f"nccl: wrong for Standard_ND96asr_v4: {NDV4_FILE}: " in printed or refused
+    assert f"affinity {OLD} is cores 0-15,32-47, expected" in printed
     # Not used, it harms nobody.
     unused = plan(of("ndv4", found=state(topology=old), topology_file_used="never", **given))
     assert unused.refused == []
@@ -437,6 +441,7 @@ def test_a_wrong_file_of_an_old_image_is_found_before_anything_changes(
     right = plan(of("ndv4", found=state(topology=good), **given))
     paths = [file["path"] for file in right.values["files"]]
     assert (right.refused, NDV4_FILE in paths) == ([], choice == "replace")
+    assert right.values["warnings"] == []
 
 
 def test_a_size_with_a_graph_file_is_given_both(layouts: dict[str, Layout]) -> None:

@@ -182,13 +182,27 @@ class Setup:
             "choice": self.asked.options["topology_file_used"],
             "used": self.used,
             "reason": self._reason(),
-            "mended": [
-                f"{shipped.file}: {sentence}"
-                for what, shipped in self.shipped().items()
-                if self._is_written(state.get(what, {}))
-                for sentence in self._findings_of(state.get(what, {}))
-            ],
+            "mended": self._mended(state),
         }
+
+    def _mended(self, state: Mapping[str, Any]) -> List[str]:
+        """What is wrong with the files that are written over, a sentence each."""
+        return [
+            f"{shipped.file}: {sentence}"
+            for what, shipped in self.shipped().items()
+            if self._is_written(state.get(what, {}))
+            for sentence in self._findings_of(state.get(what, {}))
+        ]
+
+    def warnings(self, state: Mapping[str, Any]) -> List[str]:
+        """What is said of a wrong file before it is written over."""
+        mended = self._mended(state)
+        more = f" (and {len(mended) - 1} more)" if len(mended) > 1 else ""
+        return [
+            f"nccl: wrong for {self.asked.node['vm_size']}: {first}{more}. The role writes the"
+            " catalog's over it; nccl_topology_from_image=keep stops instead."
+            for first in mended[:1]
+        ]
 
     def refused(self, state: Mapping[str, Any]) -> List[str]:
         """What NCCL cannot be installed with, or is not to be used with; the latter by what

@@ -31,7 +31,7 @@ def plan(asked: Asked) -> Plan:
 
     Values: ``kept`` (the image's NCCL is used), ``repository`` and ``packages``, what is
     ``to_build``, ``files`` as config_files takes them, and what is ``wrong``. ``topology`` is what
-    run.json keeps.
+    run.json keeps, and ``warnings`` what Ansible prints.
     """
     setup = Setup.of(asked)
     unlike = together.unlike(asked.options["nodes"], asked.hostvars)
@@ -43,6 +43,7 @@ def plan(asked: Asked) -> Plan:
         "repository": setup.repository(),
         "packages": asked.options["packages"][asked.node["package_manager"]],
         "topology": setup.chosen(asked.found),
+        "warnings": setup.warnings(asked.found),
         "to_build": setup.to_build(asked.found),
         "files": setup.files(asked.found),
         "wrong": setup.wrong(asked.found),
