@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,8 @@ from typing import Any
 import evidence_facts
 import pytest
 import yaml
+from trueup.benchmarks.nccl import output
+from trueup.node import nccl_topology
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "tests/data/images"
@@ -22,13 +26,15 @@ import matrix  # noqa: E402 WHY: these stand in that folder
 import replica  # noqa: E402
 
 IMAGES = replica.images()
+# An old image has the paths of the one that it is like.
+LIKE = {image: image.removesuffix("-old") for image in IMAGES}
 with (DATA / "rows.csv").open(encoding="utf-8") as file:
     ROWS = list(csv.DictReader(file))
 EACH = [
     pytest.param(image, row, id=f"{image} {row['path']}")
     for image in IMAGES
     for row in ROWS
-    if row["images"] == "all" or image in row["images"].split()
+    if row["images"] == "all" or LIKE[image] in row["images"].split()
 ]
 
 
@@ -63,14 +69,14 @@ def _kind(given: dict[str, Any]) -> str:
 def test_every_row_of_an_image_stands_in_its_replica(
     tree: Any, image: str, row: dict[str, str]
 ) -> None:
-    mode, kind = tree(image).get(row["path"].format(**NAMES[image]), ("", "absent"))
+    mode, kind = tree(image).get(row["path"].format(**NAMES[LIKE[image]]), ("", "absent"))
     assert (kind, mode if row["mode"] else "") == (row["kind"], row["mode"])
 
 
 @pytest.mark.parametrize("image", IMAGES)
 def test_the_replica_has_the_images_python_mpi_and_names(image: str) -> None:
     data = replica.described(image)
-    values, names = data["values"], NAMES[image]
+    values, names = data["values"], NAMES[LIKE[image]]
     assert data["pythons"]["python3"] == names["python"]
     assert (values["hpcx"], f"mvapich-{values['mvapich']}") == (names["hpcx"], names["mvapich"])
     assert (values["agent"], values["modulefiles"]) == (names["agent"], names["modules"])
@@ -126,12 +132,63 @@ def test_a_replica_says_that_it_is_one(image: str) -> None:
     assert replica.planned(image)[replica.MARK] == replica.Entry("file", "0644", f"{image}\n")
 
 
-def ran(*tasks: tuple[str, dict[str, Any]], failures: int = 0) -> dict[str, Any]:
+def test_an_old_image_differs_in_the_topology_file_and_nccl_tests() -> None:
+    """The masks of azhpc-images@4a4565a0^ and a table of nccl-tests to 2.17.2."""
+    old, new = replica.planned("ubuntu-22.04-old"), replica.planned("ubuntu-22.04")
+    topology, tests = "/opt/microsoft/ndv4-topo.xml", "/opt/nccl-tests/build/all_reduce_perf"
+    manifest = "/opt/azurehpc/component_versions.txt"
+    different = {path for path in old if old[path] != new.get(path)}
+    assert (different - {replica.MARK}, set(old) ^ set(new)) == ({topology, tests, manifest}, set())
+    layouts = nccl_topology.read_layouts(
+        yaml.safe_load((ROOT / "catalog/topologies.yml").read_text(encoding="utf-8"))
+    )
+    found = nccl_topology.check(old[topology].content.encode(), layouts["ndv4"], layouts.values())
+    wrong = {one.kind for one in found if one.severity == "error"}
+    assert "mask" in wrong
+    assert nccl_topology.check(new[topology].content.encode(), layouts["ndv4"], []) == []
+
+
+def test_what_old_nccl_tests_print_is_read(tmp_path: Path) -> None:
+    data = replica.described("ubuntu-22.04-old")
+    program = tmp_path / "all_reduce_perf"
+    planned = replica.planned("ubuntu-22.04-old")
+    program.write_text(planned["/opt/nccl-tests/build/all_reduce_perf"].content, encoding="utf-8")
+    argv = [
+        "sh",
+        str(program),
+        *[
+            "-b",
+            "1024",
+            "-e",
+            "17179869184",
+            "-f",
+            "2",
+            "-g",
+            "8",
+            "-n",
+            "20",
+            "-w",
+            "5",
+            "-c",
+            "1",
+        ],
+    ]
+    where = {**os.environ, "LD_LIBRARY_PATH": f"/opt/{data['values']['hpcx']}/ompi/lib"}
+    said = subprocess.run(argv, env=where, capture_output=True, text=True, check=True).stdout
+    table = output.parse_nccl(said)
+    assert (len(table.rows), table.rows[-1].size) == (25, 17179869184)
+    assert subprocess.run(argv, env={}, capture_output=True, check=False).returncode == 127
+
+
+def ran(
+    *tasks: tuple[str, dict[str, Any]], failures: int = 0, play: str = "Configure nodes"
+) -> dict[str, Any]:
     """A run of one node as Ansible's JSON has it."""
     listed = [{"task": {"name": name}, "hosts": {"node": result}} for name, result in tasks]
     changed = sum(bool(result.get("changed")) for _, result in tasks)
     counts = {"changed": changed, "failures": failures, "unreachable": 0}
-    return {"plays": [{"tasks": listed}], "stats": {"node": counts}}
+    parts = [{"play": {"name": play}, "tasks": listed}]
+    return {"plays": parts, "stats": {"node": counts}}
 
 
 def test_the_table_says_what_each_role_did() -> None:
@@ -156,3 +213,55 @@ def test_the_table_says_why_a_run_failed() -> None:
     assert matrix.outcome(run, "node") == "failed: gpu_grid: the wrong / image"
     assert matrix.did(matrix.roles_of(run, "node")) == "gpu_grid: FAILED"
     assert matrix.outcome(ran(failures=1), "node") == "failed: unreachable"
+    early = ran(("gpu_grid : Plan gpu_grid", wrong), failures=1, play=matrix.PREFLIGHT)
+    assert matrix.outcome(early, "node") == "refused in preflight: gpu_grid: the wrong / image"
+    assert matrix.did(matrix.roles_of(early, "node")) == "-"
+
+
+def test_the_table_says_what_each_benchmark_said() -> None:
+    said = ["skipped: nvme_scratch: a container: no disks", "skipped: gemm: no torch"]
+    configured = ran(
+        ("Report what is skipped", {"msg": said}),
+        ("nvme_scratch : Plan nvme_scratch", {"changed": False}),
+        ("nccl : Plan nccl", {"warnings": ["an | old file"]}),
+    )
+    pip = {"failed": True, "msg": "non-zero return code", "stderr": "many\npip reaches | nothing\n"}
+    run = ran(
+        ("stream : Run stream", {"changed": False}),
+        ("devito : Install", {"failed": True, "msg": "more failed", "results": [pip]}),
+        ("devito : Report failures", {"failed": True, "msg": "what follows"}),
+        ("gemm : Plan gemm", {"changed": False}),
+        ("Fail if a benchmark failed", {"failed": True, "msg": "not measured: devito"}),
+        failures=1,
+        play="Measure benchmarks",
+    )
+    both = {"plays": configured["plays"] + run["plays"], "stats": run["stats"]}
+    skipped = matrix.skips(both, "node")
+    assert matrix.did(matrix.roles_of(both, "node"), skipped) == (
+        "nvme_scratch: skipped; nccl: warned in preflight: an / old file"
+    )
+    assert matrix.measured(matrix.roles_of(both, "node", measuring=True), skipped) == (
+        "stream: measured; devito: pip reaches / nothing; gemm: skipped: no torch"
+    )
+    assert matrix.outcome(both, "node") == "changed=0; not measured: devito"
+
+
+def test_a_run_of_some_nodes_leaves_the_rows_of_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = tmp_path / "images.md"
+    page.write_text(f"before\n{matrix.BEGIN}{matrix.HEADER}\n|\n{matrix.END}after\n", "utf-8")
+    monkeypatch.setattr(matrix, "PAGE", page)
+    hosts = {
+        "m-u22-ndv4": {"node_replica": "ubuntu-22.04"},
+        "m-a9-hbv3": {"node_replica": "alma-9"},
+    }
+    done = ran(("hpcx : Configure", {"changed": True}))
+    for node in ("m-a9-hbv3", "m-u22-ndv4"):
+        run = {"plays": [], "stats": {node: {**done["stats"]["node"], "changed": 7}}}
+        matrix.write(hosts, [node], [run])
+    lines = page.read_text(encoding="utf-8").splitlines()
+    assert (lines[0], lines[-1], len(lines)) == ("before", "after", 8)
+    cells = [line.strip("| ").split(" | ") for line in lines[4:6]]
+    assert [(one[0], one[3]) for one in cells] == [("ubuntu-22.04", "NDv4"), ("alma-9", "HBv3")]
+    assert cells[0][6:] == ["changed=7", "not run", "not run"]

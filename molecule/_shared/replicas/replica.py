@@ -134,7 +134,11 @@ def _entry(given: dict[str, Any], data: dict[str, Any]) -> Entry:
     if given.get("versions"):
         return Entry("file", "0644", json.dumps(data["versions"], indent=2) + "\n")
     if "topology" in given:
-        return Entry("file", "0644", _topology(given["topology"]))
+        text = _topology(given["topology"])
+        # The masks of an old image's.
+        if "affinity" in given:
+            text = re.sub('affinity="[^"]*"', f'affinity="{given["affinity"]}"', text)
+        return Entry("file", "0644", text)
     return Entry("file", given.get("mode", "0644"), given["content"])
 
 
