@@ -32,8 +32,8 @@ def folder(chosen: Path | None = None) -> Path:
             message = f"catalog folder {named} holds no prices.csv; name the folder that holds it"
             raise BadInput(message)
         return named
-    if (_built_in() / "prices.csv").is_file():
-        return _built_in()
+    if (built_in() / "prices.csv").is_file():
+        return built_in()
     message = "no catalog found; set TRUEUP_CATALOG or give --catalog with the folder of prices.csv"
     raise BadInput(message)
 
@@ -46,10 +46,11 @@ def find(name: str, chosen: Path | None = None) -> Path:
         BadInput: as ``folder``.
     """
     own = folder(chosen) / name
-    return own if own.is_file() else _built_in() / name
+    return own if own.is_file() else built_in() / name
 
 
-def _built_in() -> Path:
+def built_in() -> Path:
+    """The packaged copy, else the checkout's."""
     here = Path(__file__).resolve().parent
     places = (here / "catalog", here.parents[1] / "catalog")
     return next((place for place in places if (place / "prices.csv").is_file()), places[0])

@@ -21,6 +21,7 @@ from .commands import (
     importing,
     listing,
     pack,
+    prices,
     read,
     reference,
     report,
@@ -74,6 +75,8 @@ for command in (
 ):
     app.add_typer(command.app)
 app.add_typer(topology.app)
+app.add_typer(prices.app)
+app.add_typer(prices.sizes_app)
 
 
 def _say_version(asked: bool) -> None:
@@ -96,6 +99,7 @@ def _say_version(asked: bool) -> None:
         "trueup report                   # one HTML page of everything",
         "trueup health                   # each node against what its size must reach",
         "trueup topology show --size Standard_ND96asr_v4   # GPUs, NICs, masks",
+        "trueup sizes --gpu H100 --gpus 8 --region eastus2 # which, and the price",
     )
     + "\n\n"
     + EXIT_CODES

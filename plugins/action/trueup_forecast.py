@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from trueup import benchmarks
 from trueup.node import family
 from trueup.run.forecast import Work, earlier, forecast
-from trueup_analysis.figures.prices import LIST_OFFER, Pricing, Terms, read_prices
+from trueup_analysis.figures.prices import LIST_OFFER, Pricing, Terms, read_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -25,8 +23,6 @@ description:
     Runs on the controller alone.
 options: {}
 """
-
-_PRICES = Path(benchmarks.__file__).parents[3] / "catalog" / "prices.csv"
 
 
 class ActionModule(ActionBase):
@@ -44,7 +40,7 @@ class ActionModule(ActionBase):
         hosts = {name: variables["hostvars"][name] for name in variables["ansible_play_hosts"]}
         tags = (variables["ansible_run_tags"], variables["ansible_skip_tags"])
         work = [one for name, host in hosts.items() for one in _work(name, host, *tags)]
-        pricing = Pricing(read_prices(_PRICES), Terms())
+        pricing = Pricing(read_all(), Terms())
         expected = forecast(
             work,
             earlier(

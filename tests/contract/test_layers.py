@@ -17,7 +17,7 @@ Layers = Sequence[Sequence[str]]
 
 # The lowest first. Names in one row may import each other.
 ANALYSIS: Layers = (
-    ("units", "catalog"),
+    ("units", "catalog", "retail"),
     ("load", "packed", "published", "cases", "frames", "read", "decoding", "selection"),
     ("figures",),
     ("sheets",),

@@ -58,7 +58,7 @@ def cost(
     from ..figures import cost as analysis
     from ..figures import published_tokens, tokens
     from ..figures.pooling import has_work
-    from ..figures.prices import read_prices
+    from ..figures.prices import read_all
     from ..sheets import cost as cost_sheets
     from ..sheets import tokens as token_sheets
 
@@ -66,7 +66,7 @@ def cost(
     loaded = load_results(sources, chosen)
     api = billing.api(loaded)
     place = folder(catalog)
-    prices = read_prices(place / "prices.csv")
+    prices = read_all(catalog)
     gpus = tokens.read_gpus(place / "vm_sizes.csv")
     serving = tokens.table(loaded, prices=prices, gpus=gpus, terms=terms, api=api)
     article = published_tokens.recompute(

@@ -57,9 +57,9 @@ def import_(
     or whose check failed, are never an ok record."""
     from trueup import record as records
 
-    from ..catalog import find, folder
+    from ..catalog import folder
     from ..figures import imported
-    from ..figures.prices import Terms, read_prices, refuse_unknown
+    from ..figures.prices import Terms, read_all, refuse_unknown
     from ..figures.sizes import read_sizes
     from ..read import nodes_of
     from ..units import plural
@@ -67,7 +67,7 @@ def import_(
     outputs = [output_of(name, tool) for name in files]
     run_id = records.run_of(str(results))
     sizes = read_sizes(folder(catalog))
-    refuse_unknown(read_prices(find("prices.csv", catalog)), Terms(region=region, offer=offer))
+    refuse_unknown(read_all(catalog), Terms(region=region, offer=offer))
     made = [
         imported.record(
             output.reading,

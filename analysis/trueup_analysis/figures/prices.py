@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from trueup.errors import BadInput
 from trueup.words import did_you_mean, nearest
 
-from .. import catalog
+from .. import catalog, retail
 from ..frames import rows_of
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ CURRENCY = "USD"
 NO_SIZE = "A machine without an Azure size has no price; give --size SIZE or --price US$."
 GIVEN = "given on the command line"
 _DATE = re.compile(r"\A[0-9]{4}-[0-9]{2}-[0-9]{2}\Z")
-_PRICE_COLUMNS = ("size", "region", "os", "offer", "usd_per_hour", "as_of_date", "source", "notes")
 LIST_OFFER = "payg"
 # The columns of a price, where none is known.
 _QUOTED: Final[dict[str, Any]] = {
@@ -45,7 +44,23 @@ def read_prices(path: Path) -> list[dict[str, Any]]:
     Raises:
         BadInput: not such a file, or a row with a price or date that cannot be one.
     """
-    return [_price_row(row, where) for where, row in catalog.rows(path, *_PRICE_COLUMNS)]
+    return [_price_row(row, where) for where, row in catalog.rows(path, *retail.COLUMNS)]
+
+
+def read_all(chosen: Path | None = None) -> list[dict[str, Any]]:
+    """The prices of a catalog, and with the built-in one the user's own beside them, of which the
+    newest of a size counts (``trueup prices refresh``).
+
+    Args:
+        chosen: as of ``catalog.folder``; a named catalog has the only prices.
+
+    Raises:
+        BadInput: as of ``catalog.folder`` and ``read_prices``.
+    """
+    place = catalog.folder(chosen)
+    found = read_prices(place / "prices.csv")
+    own = retail.own_file()
+    return [*found, *read_prices(own)] if place == catalog.built_in() and own.exists() else found
 
 
 @dataclass(frozen=True)
@@ -100,7 +115,7 @@ def _price_row(row: dict[str, str], where: str) -> dict[str, Any]:
         raise BadInput(f"{where}: a price of {price} is not above zero")
     if row["as_of_date"] and not _is_date(row["as_of_date"]):
         raise BadInput(f"{where}: {row['as_of_date']!r} is not a date like 2026-06-18")
-    return {**{name: row[name] for name in _PRICE_COLUMNS}, "usd_per_hour": price}
+    return {**{name: row[name] for name in retail.COLUMNS}, "usd_per_hour": price}
 
 
 def _region_name(region: str) -> str:

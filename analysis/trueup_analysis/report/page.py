@@ -16,7 +16,7 @@ from ..figures.health import expectations
 from ..figures.health.examine import examine
 from ..figures.health.required import roster
 from ..figures.pooling import has_work
-from ..figures.prices import OWN, Terms, read_prices
+from ..figures.prices import OWN, Terms, read_all
 from ..figures.scaling.tables import series
 from ..figures.sizes import read_sizes
 from ..figures.views import names_of, views
@@ -208,7 +208,7 @@ def _billed(
     api: ApiPrices | None,
     expected: Expectations,
 ) -> _Billed:
-    book = read_prices(place / "prices.csv")
+    book = read_all(place)
     runs = serving = None
     if has_work(loaded):
         runs = cost.table(loaded, prices=book, terms=terms, expectations=expected)

@@ -448,6 +448,8 @@ def test_there_are_examples_of_every_command() -> None:
         "pack",
         "report",
         "topology",
+        "prices",
+        "sizes",
         "health",
         "checkpoint",
         "flops",

@@ -1,0 +1,201 @@
+"""``trueup prices`` and ``trueup sizes``: what the catalog knows, and newer prices beside it."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from trueup.errors import BadInput
+
+from .options import CatalogOption, Format, FormatOption, OutputOption, examples, option
+from .output import say, write
+from .progress import PROGRESS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..retail import Fetched
+
+app = typer.Typer(
+    name="prices",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    short_help="Prices: show them, fetch newer ones, compare both.",
+)
+sizes_app = typer.Typer()
+
+RegionOption = Annotated[str | None, option("REGION", "In this region: eastus.", "--region")]
+OfferOption = Annotated[
+    str | None, option("OFFER", "payg, spot, lowpriority, 1y, 3y, savings1y or savings3y.")
+]
+OsOption = Annotated[str | None, option("OS", "linux or windows.", "--os")]
+
+
+@app.callback(
+    epilog=examples(
+        "trueup prices show --size Standard_HB120rs_v3",
+        "trueup prices refresh --region eastus   # asks prices.azure.com",
+        "trueup prices diff                      # yours against the catalog's",
+    )
+)
+def _prices() -> None:
+    """Prices an hour, with date and source. Newer ones are kept in a file of your own
+    (TRUEUP_PRICES, else trueup/prices.csv in the user's data folder), which every command reads
+    beside the catalog; the newest price of a size counts."""
+
+
+@app.command(
+    epilog=examples(
+        "trueup prices show --size Standard_ND96asr_v4 --offer payg",
+        "trueup prices show --region southcentralus --os linux --format csv",
+    )
+)
+def show(
+    *,
+    size: Annotated[str | None, option("SIZE", "Of this VM size.", "--size")] = None,
+    region: RegionOption = None,
+    offer: OfferOption = None,
+    os: OsOption = None,
+    catalog: CatalogOption = None,
+    format_: FormatOption = Format.table,
+    output: OutputOption = None,
+) -> None:
+    """The newest price of each size, region, system and offer, and how old it is."""
+    from ..figures import price_list
+    from ..figures.prices import read_all
+    from ..sheets import price_list as sheets
+
+    wanted = price_list.Wanted(size, region, os, offer)
+    rows = price_list.chosen(read_all(catalog), wanted, _today())
+    write([sheets.prices(rows)], format_, output)
+
+
+@app.command(
+    short_help="Ask prices.azure.com, and keep its answers in your own file.",
+    epilog=examples(
+        "trueup prices refresh --region eastus --region southcentralus",
+        "trueup prices refresh                   # every region of the table",
+    ),
+)
+def refresh(
+    *,
+    region: Annotated[
+        list[str] | None, option("REGION", "Of this region; repeatable.", "--region")
+    ] = None,
+    size: Annotated[
+        list[str] | None, option("SIZE", "Of this VM size; repeatable. Else all.", "--size")
+    ] = None,
+    url: Annotated[
+        str, option("URL", "The Retail Prices API, or a mirror of it.", "--url")
+    ] = "https://prices.azure.com",
+    format_: FormatOption = Format.table,
+    output: OutputOption = None,
+) -> None:
+    """Ask Azure's Retail Prices API, and keep its answers with today's date in your own file. It is
+    written whole or not at all; neither the catalog nor the package is changed."""
+    from .. import catalog, retail
+    from ..figures import price_list
+    from ..figures.prices import read_all, read_prices
+    from ..sheets import price_list as sheets
+
+    known = read_all()
+    sizes = size or [row["size"] for _, row in catalog.rows(catalog.find("vm_sizes.csv"), "size")]
+    regions = [one.lower().replace(" ", "") for one in region or ()]
+    regions = regions or sorted({row["region"] for row in known})
+    _refuse_quotes([*sizes, *regions])
+    server = retail.Server(url.rstrip("/"))
+    today = _today().isoformat()
+    fetched = [retail.fetch(server, one, sizes, today, PROGRESS.step) for one in regions]
+    for one in fetched:
+        _tell(one, sizes)
+    own = retail.own_file()
+    if not any(one.rows for one in fetched):
+        raise BadInput(f"{url} has no price of these sizes there; {own} is as it was")
+    count = retail.keep(own, read_prices(own) if own.exists() else (), fetched)
+    new = [
+        {**row, "usd_per_hour": float(row["usd_per_hour"])} for one in fetched for row in one.rows
+    ]
+    say(f"{own} holds {count:,} prices now")
+    write([sheets.changes(price_list.changes(known, new), f"as of {today}")], format_, output)
+
+
+@app.command(epilog=examples("trueup prices diff", "trueup prices diff --format csv"))
+def diff(*, format_: FormatOption = Format.table, output: OutputOption = None) -> None:
+    """What your own prices change against the catalog's."""
+    from .. import catalog, retail
+    from ..figures import price_list
+    from ..figures.prices import read_prices
+    from ..sheets import price_list as sheets
+
+    own = retail.own_file()
+    if not own.exists():
+        raise BadInput(f"{own} does not exist; `trueup prices refresh` makes it")
+    listed = read_prices(catalog.find("prices.csv"))
+    rows = price_list.changes(listed, read_prices(own))
+    write([sheets.changes(rows, str(own))], format_, output)
+
+
+@sizes_app.command(
+    epilog=examples(
+        "trueup sizes --gpu H100 --gpus 8 --rdma --region eastus2",
+        "trueup sizes --family hbv3 --region southcentralus --offer spot",
+        "trueup sizes --retired --format csv",
+    )
+)
+def sizes(
+    *,
+    gpu: Annotated[str | None, option("MODEL", "With such GPUs: H100, A10.", "--gpu")] = None,
+    gpus: Annotated[int | None, option("COUNT", "With so many GPUs.", "--gpus")] = None,
+    rdma: Annotated[bool, typer.Option("--rdma", help="With InfiniBand.")] = False,
+    family: Annotated[str | None, option("FAMILY", "Of this family: hbv3.", "--family")] = None,
+    memory: Annotated[
+        float | None, option("GIB", "With so much memory or more.", "--memory")
+    ] = None,
+    retired: Annotated[bool, typer.Option("--retired", help="Retired sizes too.")] = False,
+    region: RegionOption = None,
+    offer: OfferOption = "payg",
+    os: OsOption = "linux",
+    catalog: CatalogOption = None,
+    format_: FormatOption = Format.table,
+    output: OutputOption = None,
+) -> None:
+    """VM sizes that have what is needed, and what an hour costs: in a region, or the lowest of all
+    regions with a price. A price that nobody knows is said to be unknown."""
+    from ..catalog import find, rows
+    from ..figures import price_list
+    from ..figures.prices import Terms, read_all, refuse_unknown
+    from ..sheets import price_list as sheets
+
+    prices = read_all(catalog)
+    refuse_unknown(prices, Terms(region=region, offer=offer, os=os or "linux"))
+    found = price_list.sizes(
+        [row for _, row in rows(find("vm_sizes.csv", catalog), "size", "status")],
+        price_list.Needs(gpu, gpus, rdma, family, memory, retired),
+        prices,
+        price_list.Wanted(region=region, os=os, offer=offer),
+        _today(),
+    )
+    write([sheets.sizes(found, region, offer or "any offer", os or "any system")], format_, output)
+
+
+def _today() -> date:
+    return datetime.now(UTC).date()
+
+
+def _refuse_quotes(words: Sequence[str]) -> None:
+    """Names go into a filter of the API: letters, digits, _ and - alone."""
+    for word in words:
+        if not word.replace("_", "").replace("-", "").isalnum():
+            raise BadInput(f"{word!r} is no name of a size or region")
+
+
+def _tell(one: Fetched, sizes: Sequence[str]) -> None:
+    """What a region gave, what was left out and why, and the sizes it has no price of."""
+    priced = {row["size"] for row in one.rows}
+    without = [size for size in sizes if size not in priced]
+    say(f"{one.region}: {len(one.rows):,} prices of {len(priced)} sizes")
+    for why, count in sorted(one.left_out.items()):
+        say(f"{one.region}: {count:,} rows left out: {why}")
+    if without:
+        say(f"{one.region}: no price of {', '.join(without)}")

@@ -1,0 +1,206 @@
+"""Lists of prices and sizes: the newest price of each, how old it is, and what has changed."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from datetime import date
+from typing import TYPE_CHECKING, Any, Final
+
+from trueup.errors import BadInput
+from trueup.words import did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+Key = tuple[str, str, str, str]
+_KEY: Final = ("size", "region", "os", "offer")
+# The columns of catalog/vm_sizes.csv that are numbers, and what a list of sizes calls them.
+_FIGURES: Final = {
+    "vcpus": "cores",
+    "memory_gib": "memory_gib",
+    "gpus": "gpus",
+    "gpu_memory_gib": "gpu_memory_gib",
+    "rdma_nics": "rdma_nics",
+    "rdma_gbps_per_nic": "rdma_gbps_per_nic",
+    "nvme_disks": "nvme_disks",
+}
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which prices are meant; None is any."""
+
+    size: str | None = None
+    region: str | None = None
+    os: str | None = None
+    offer: str | None = None
+
+    def of(self, row: Mapping[str, Any]) -> bool:
+        return all(
+            asked is None or str(row[name]).lower() == asked.lower()
+            for name, asked in vars(self).items()
+        )
+
+
+def newest(rows: Iterable[Mapping[str, Any]]) -> dict[Key, Mapping[str, Any]]:
+    """Of each size, region, system and offer the row with the newest date; one without a date is
+    older than any."""
+    found: dict[Key, Mapping[str, Any]] = {}
+    for row in rows:
+        key = (row["size"], row["region"], row["os"], row["offer"])
+        if key not in found or row["as_of_date"] > found[key]["as_of_date"]:
+            found[key] = row
+    return found
+
+
+def age_days(as_of: str, today: date) -> float:
+    """How old a price is; NaN where it has no date."""
+    return (today - date.fromisoformat(as_of)).days if as_of else math.nan
+
+
+def chosen(prices: Sequence[Mapping[str, Any]], wanted: Wanted, today: date) -> list[Any]:
+    """The newest prices that are meant, with ``age_days``.
+
+    Raises:
+        BadInput: there is none.
+    """
+    rows = [
+        {**row, "age_days": age_days(row["as_of_date"], today)}
+        for row in newest(row for row in prices if wanted.of(row)).values()
+    ]
+    if not rows:
+        asked = ", ".join(f"{name} {word}" for name, word in vars(wanted).items() if word)
+        hints = [
+            did_you_mean(word, sorted({row[name] for row in prices}))
+            for name, word in vars(wanted).items()
+            if word and word.lower() not in {row[name].lower() for row in prices}
+        ]
+        raise BadInput(f"no price of {asked or 'anything'}{''.join(hints)}")
+    return sorted(rows, key=lambda row: [row[name] for name in _KEY])
+
+
+def changes(
+    before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """What newer prices change: a row for each that differs or is new, with ``change`` as a part of
+    the earlier price, NaN where there was none. Both hold US$ an hour."""
+    known, rows = newest(before), []
+    for key, row in sorted(newest(after).items()):
+        earlier = known.get(key)
+        was = math.nan if earlier is None else earlier["usd_per_hour"]
+        if was == row["usd_per_hour"] or (earlier and earlier["as_of_date"] > row["as_of_date"]):
+            continue
+        rows.append(
+            {
+                **dict(zip(_KEY, key, strict=True)),
+                "earlier_usd_per_hour": was,
+                "earlier_date": earlier["as_of_date"] if earlier else "",
+                "usd_per_hour": row["usd_per_hour"],
+                "as_of_date": row["as_of_date"],
+                "change": row["usd_per_hour"] / was - 1,
+            }
+        )
+    return rows
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a size must have."""
+
+    gpu: str | None = None
+    gpus: int | None = None
+    rdma: bool = False
+    family: str | None = None
+    memory_gib: float | None = None
+    retired: bool = False
+
+
+def sizes(
+    rows: Sequence[Mapping[str, str]],
+    needs: Needs,
+    prices: Sequence[Mapping[str, Any]],
+    wanted: Wanted,
+    today: date,
+) -> list[dict[str, Any]]:
+    """The sizes of catalog/vm_sizes.csv that have what is needed, with their price: that of the
+    region asked for, or else the lowest of all regions and which one that is. One that is retired
+    counts only where these are asked for.
+
+    Raises:
+        BadInput: there is none, or no size has such a GPU or is of that family.
+    """
+    _refuse_strange(rows, needs)
+    found = []
+    for row in rows:
+        listed = {ours: _number(row[column]) for column, ours in _FIGURES.items()}
+        if not _fits(row, listed, needs, today):
+            continue
+        price = _lowest(prices, Wanted(row["size"], wanted.region, wanted.os, wanted.offer))
+        usd = price.get("usd_per_hour", math.nan)
+        gpus = listed["gpus"] * _fraction(row)
+        found.append(
+            {
+                "size": row["size"],
+                "family": row["family"],
+                "gpu_model": row["gpu_model"],
+                "status": row["status"] or "unknown",
+                **listed,
+                "usd_per_hour": usd,
+                "usd_per_gpu_hour": usd / gpus if gpus else math.nan,
+                "region": price.get("region", ""),
+                "price_date": price.get("as_of_date", ""),
+                "age_days": age_days(price.get("as_of_date", ""), today),
+            }
+        )
+    if not found:
+        raise BadInput("no size of the catalog has all of that; ask for less")
+    return found
+
+
+def _refuse_strange(rows: Sequence[Mapping[str, str]], needs: Needs) -> None:
+    """Refuse a GPU or a family that no size has."""
+    models = sorted({row["gpu_model"] for row in rows} - {""})
+    families = sorted({row["family"] for row in rows} - {""})
+    if needs.gpu is not None and not any(needs.gpu.lower() in one.lower() for one in models):
+        raise BadInput(f"--gpu {needs.gpu}: no size has one; there are {', '.join(models)}")
+    if needs.family is not None and needs.family.lower() not in families:
+        raise BadInput(
+            f"--family {needs.family}: no size is of it{did_you_mean(needs.family, families)};"
+            f" there are {', '.join(families)}"
+        )
+
+
+def _fits(row: Mapping[str, str], listed: Mapping[str, float], needs: Needs, today: date) -> bool:
+    """Whether a size has what is needed; an unknown figure is none."""
+    return (
+        (needs.gpu is None or needs.gpu.lower() in row["gpu_model"].lower())
+        and (needs.gpus is None or listed["gpus"] == needs.gpus)
+        and (not needs.rdma or listed["rdma_nics"] > 0)
+        and (needs.family is None or row["family"] == needs.family.lower())
+        and (needs.memory_gib is None or listed["memory_gib"] >= needs.memory_gib)
+        and (needs.retired or not _is_retired(row["status"], today))
+    )
+
+
+def _is_retired(status: str, today: date) -> bool:
+    """Whether a status such as "retired 2025-09-30" or "retires 2027-05-31" is past."""
+    word, _, day = status.partition(" ")
+    return word in ("retired", "retires") and day <= today.isoformat()
+
+
+def _lowest(prices: Sequence[Mapping[str, Any]], wanted: Wanted) -> Mapping[str, Any]:
+    known = newest(row for row in prices if wanted.of(row)).values()
+    return min(known, key=lambda row: float(row["usd_per_hour"]), default={})
+
+
+def _number(text: str) -> float:
+    if not text:
+        return math.nan
+    return int(text) if text.isdecimal() else float(text)
+
+
+def _fraction(row: Mapping[str, str]) -> float:
+    """The part of each GPU that a VM of the size sees; 1 where the catalog says nothing."""
+    over, _, under = (row["gpu_fraction"] or "1").partition("/")
+    return float(over) / float(under or 1)

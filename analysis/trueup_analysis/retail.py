@@ -1,0 +1,210 @@
+"""Prices of Azure's Retail Prices API, and the user's own file of them.
+
+Source: https://learn.microsoft.com/rest/api/cost-management/retail-prices/azure-retail-prices
+(api-version 2023-01-01-preview) for the call and its members. What a row means is not written
+there: Azure/karpenter-provider-azure (pkg/providers/pricing) and dstackai/gpuhunt agree that the
+system stands in the product's name, and Spot and Low Priority in the SKU's.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import tempfile
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from trueup import rest
+from trueup.errors import BadInput, TrueupError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+COLUMNS: Final = (
+    *("size", "region", "os", "offer", "usd_per_hour", "as_of_date", "source", "notes"),
+)
+HOST: Final = "https://prices.azure.com"
+_PATH: Final = "/api/retail/prices"
+_VERSION: Final = "2023-01-01-preview"
+SOURCE: Final = f"prices.azure.com{_PATH} (api-version {_VERSION})"
+# As many names of sizes as a URL of about 1,500 characters holds.
+_SIZES_A_CALL: Final = 20
+_HOURS_A_YEAR: Final = 8760
+_YEARS: Final = {"1 Year": 1, "3 Years": 3, "5 Years": 5}
+_NAMED: Final = ("armSkuName", "armRegionName", "productName", "skuName", "type", "unitOfMeasure")
+
+
+class Server(rest.Client):
+    """The Retail Prices API, which asks nobody who they are."""
+
+    NAME = "the Retail Prices API"
+
+    def __init__(self, url: str = HOST, **more: Any) -> None:
+        given = {"connection": {}, "open_url": rest.open_plainly, "patience_seconds": 45, **more}
+        super().__init__(url, **given)
+
+
+@dataclass
+class Fetched:
+    """What one region sells.
+
+    Attributes:
+        rows: prices as prices.csv has them, one for each size, system and offer.
+        left_out: why rows were not taken, with how many.
+    """
+
+    region: str
+    rows: list[dict[str, str]] = field(default_factory=list)
+    left_out: Counter[str] = field(default_factory=Counter)
+
+
+def fetch(
+    server: rest.Client,
+    region: str,
+    sizes: Sequence[str],
+    day: str,
+    tell: Callable[[str], None] = lambda _text: None,
+) -> Fetched:
+    """The prices of sizes in a region, as of ``day`` (YYYY-MM-DD).
+
+    Raises:
+        TrueupError: no answer, or one that is not as documented; then nothing is taken.
+    """
+    found = Fetched(region)
+    quotes: dict[tuple[str, str, str], dict[str, str]] = {}
+    names = {size.lower(): size for size in sizes}
+    for first in range(0, len(sizes), _SIZES_A_CALL):
+        part = sizes[first : first + _SIZES_A_CALL]
+        tell(f"asking {server.NAME} for {region}: size {first + 1} of {len(sizes)}")
+        wanted = " or ".join(f"armSkuName eq '{size}'" for size in part)
+        query = {
+            "api-version": _VERSION,
+            "$filter": f"serviceName eq 'Virtual Machines' and armRegionName eq '{region}'"
+            f" and ({wanted})",
+        }
+        documents, _ = server.pages(_PATH, query)
+        for item in (one for page in documents for one in _items(page, server.url)):
+            for offer, usd in _offers(item, found.left_out):
+                size = names.get(str(item["armSkuName"]).lower())
+                if size is None or str(item["armRegionName"]).lower() != region:
+                    found.left_out["of another size or region"] += 1
+                    continue
+                key = (size, _system(item), offer)
+                row = _row(item, region, key, usd, day)
+                if quotes.setdefault(key, row)["usd_per_hour"] != row["usd_per_hour"]:
+                    raise TrueupError(
+                        f"{server.url} has two prices of {size} in {region} ({key[1]}, {offer}):"
+                        f" {quotes[key]['usd_per_hour']} and {row['usd_per_hour']}; none was taken"
+                    )
+    found.rows = [quotes[key] for key in sorted(quotes)]
+    return found
+
+
+def _items(page: Mapping[str, Any], url: str) -> list[Mapping[str, Any]]:
+    """The rows of a page."""
+    items = page.get("Items")
+    if not isinstance(items, list) or page.get("BillingCurrency") != "USD":
+        raise TrueupError(f"{url} answers with a page that is no list of prices in US$")
+    for number, item in enumerate(items, 1):
+        fine = isinstance(item, dict) and all(isinstance(item.get(name), str) for name in _NAMED)
+        numbers = [item.get("retailPrice"), item.get("tierMinimumUnits")] if fine else [None]
+        if not all(isinstance(one, (int, float)) and one >= 0 for one in numbers):
+            raise TrueupError(f"{url}: row {number} of a page has no price as documented")
+    return items
+
+
+def _offers(item: Mapping[str, Any], left_out: Counter[str]) -> Iterable[tuple[str, float]]:
+    """Offers and their US$ an hour that a row says; why it says none is counted."""
+    why = _why_not(item)
+    if why:
+        left_out[why] += 1
+        return
+    price = float(item["retailPrice"])
+    if item["type"] == "Reservation":
+        years = _YEARS[item["reservationTerm"]]
+        # Its unit says an hour, and its price is that of the whole term.
+        yield f"{years}y", price / (_HOURS_A_YEAR * years)
+        return
+    legacy = {" Spot": "spot", " Low Priority": "lowpriority"}
+    for ending, offer in legacy.items():
+        if item["skuName"].endswith(ending):
+            yield offer, price
+            return
+    yield "payg", price
+    for plan in item.get("savingsPlan") or []:
+        own = plan.get("retailPrice") if isinstance(plan, dict) else None
+        if isinstance(own, (int, float)) and own > 0 and plan.get("term") in _YEARS:
+            yield f"savings{_YEARS[plan['term']]}y", float(own)
+
+
+def _why_not(item: Mapping[str, Any]) -> str:
+    """Why a row is no price of a virtual machine; empty where it is one."""
+    product, kind = item["productName"], item["type"]
+    term = item.get("reservationTerm")
+    reasons = {
+        "of another product than virtual machines": not product.startswith("Virtual Machines ")
+        or product.endswith("Cloud Services"),
+        "of a dedicated host": "Dedicated" in product,
+        "for development and test alone": kind == "DevTestConsumption",
+        "of a volume tier": item["tierMinimumUnits"] > 0,
+        "in another unit than an hour": item["unitOfMeasure"] != "1 Hour",
+        "with a price of 0, which is unknown and not free": item["retailPrice"] == 0,
+        "of a term that is not known": kind == "Reservation" and term not in _YEARS,
+        f"of type {kind}": kind not in ("Consumption", "Reservation"),
+    }
+    return next((why for why, holds in reasons.items() if holds), "")
+
+
+def _system(item: Mapping[str, Any]) -> str:
+    return "windows" if item["productName"].endswith(" Windows") else "linux"
+
+
+def _row(
+    item: Mapping[str, Any], region: str, key: tuple[str, str, str], usd: float, day: str
+) -> dict[str, str]:
+    size, system, offer = key
+    since = str(item.get("effectiveStartDate") or "")[:10]
+    figures = (size, region, system, offer, f"{usd:.10g}", day, SOURCE)
+    return dict(zip(COLUMNS, (*figures, f"in force since {since}" if since else ""), strict=True))
+
+
+# ---- the user's own file ------------------------------------------------------------------------
+
+
+def own_file() -> Path:
+    """``TRUEUP_PRICES``, else trueup/prices.csv in the user's data folder (XDG_DATA_HOME)."""
+    named = os.environ.get("TRUEUP_PRICES")
+    if named:
+        return Path(named)
+    data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Path(data, "trueup", "prices.csv")
+
+
+def keep(path: Path, earlier: Iterable[Mapping[str, Any]], fetched: Sequence[Fetched]) -> int:
+    """Write earlier rows and these to the file, all or nothing; how many it then holds. A price of
+    the same day is replaced.
+
+    Raises:
+        BadInput: it cannot be written.
+    """
+    merged = {
+        tuple(row[name] for name in (*COLUMNS[:4], "as_of_date")): row
+        for row in (*earlier, *(row for one in fetched for row in one.rows))
+    }
+    text = io.StringIO()
+    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(merged[key] for key in sorted(merged))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(
+            "w", dir=path.parent, prefix=".prices-", delete=False, encoding="utf-8", newline=""
+        ) as stream:
+            stream.write(text.getvalue())
+        Path(stream.name).replace(path)
+    except OSError as error:
+        raise BadInput(f"{path} cannot be written: {error.strerror}") from error
+    return len(merged)

@@ -1,0 +1,88 @@
+"""From lists of prices and sizes to sheets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .. import units
+from .sheet import Column, Sheet, price, short_size, unshown, worded
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_AGE = Column("age_days", "age\ndays", units.count)
+
+
+def prices(rows: Sequence[Mapping[str, Any]]) -> Sheet:
+    """Prices as they count, the newest of each."""
+    undated = sum(not row["as_of_date"] for row in rows)
+    notes = [f"{units.plural(undated, 'price')} without a date: how old, nobody knows."]
+    return Sheet(
+        title=f"{units.plural(len(rows), 'price')}, the newest of each",
+        columns=[
+            Column("size", "size", short_size, words=True),
+            *worded("region", "os", "offer"),
+            Column("usd_per_hour", "US$/h", price),
+            Column("as_of_date", "as of"),
+            _AGE,
+            Column("source", "source", words=True),
+            *unshown("notes"),
+        ],
+        rows=rows,
+        notes=notes if undated else [],
+        facts={"kind": "prices", "currency": "USD"},
+    )
+
+
+def changes(rows: Sequence[Mapping[str, Any]], compared: str) -> Sheet:
+    """What newer prices change."""
+    return Sheet(
+        title=f"{units.plural(len(rows), 'price')} that differ from the catalog's ({compared})",
+        columns=[
+            Column("size", "size", short_size, words=True),
+            *worded("region", "os", "offer"),
+            Column("earlier_usd_per_hour", "earlier\nUS$/h", price),
+            Column("earlier_date", "as of"),
+            Column("usd_per_hour", "US$/h", price),
+            Column("as_of_date", "as of"),
+            Column("change", "change", _signed),
+        ],
+        rows=rows,
+        facts={"kind": "price_changes", "currency": "USD"},
+    )
+
+
+def _signed(part: Any) -> str:
+    return "new" if units.is_missing(part) else f"{part:+.1%}"
+
+
+def sizes(rows: Sequence[Mapping[str, Any]], region: str | None, offer: str, system: str) -> Sheet:
+    """Sizes with what they have, and what an hour costs."""
+    lowest = f"the lowest of the regions that the table knows ({offer}, {system})"
+    where = f"in {region} ({offer}, {system})" if region else lowest
+    return Sheet(
+        title=f"{units.plural(len(rows), 'size')}; US$ an hour {where}",
+        columns=[
+            Column("size", "size", short_size, words=True),
+            *worded("family"),
+            Column("cores", "vCPUs", units.count),
+            Column("memory_gib", "memory\nGiB", units.count),
+            Column("gpus", "GPUs", units.count),
+            Column("gpu_model", "GPU", words=True),
+            Column("gpu_memory_gib", "each\nGiB", units.count),
+            Column("rdma_nics", "RDMA\nadapters", units.count),
+            Column("rdma_gbps_per_nic", "each\nGb/s", units.count),
+            Column("nvme_disks", "NVMe", units.count),
+            Column("usd_per_hour", "US$/h", price),
+            Column("usd_per_gpu_hour", "US$ a\nGPU-hour", units.money),
+            Column("region", "region", words=True),
+            Column("price_date", "as of"),
+            _AGE,
+            Column("status", "status", words=True),
+        ],
+        rows=rows,
+        notes=["Half a GPU is priced as half of one."]
+        if any(row["size"].startswith("Standard_NV") for row in rows)
+        else [],
+        facts={"kind": "sizes", "currency": "USD"},
+    )

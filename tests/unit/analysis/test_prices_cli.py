@@ -1,0 +1,374 @@
+"""trueup prices and trueup sizes: what rows of the Retail Prices API mean, and the user's file."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import threading
+import urllib.parse
+from collections.abc import Callable, Iterator
+from datetime import date
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from trueup_analysis.figures import price_list, prices
+
+SIZE, REGION = "Standard_B16als_v2", "australiacentral"
+# What a live query of one size returned on 2026-07-29: product, SKU, type, term, price.
+CAPTURED = (
+    ("Basv2 Series Cloud Services", "B16als v2 Low Priority", "Consumption", "", 0.299),
+    ("Virtual Machines Basv2 Series", "B16als v2 Low Priority", "Consumption", "", 0.135),
+    ("Virtual Machines Basv2 Series", "B16als v2", "Consumption", "", 0.673),
+    ("Virtual Machines Basv2 Series", "B16als v2", "Reservation", "1 Year", 3478.0),
+    ("Virtual Machines Basv2 Series", "B16als v2", "Reservation", "3 Years", 6721.0),
+    ("Virtual Machines Basv2 Series Windows", "B16als v2", "Consumption", "", 0.747),
+    ("Virtual Machines Basv2 Series Windows", "B16als v2", "DevTestConsumption", "", 0.673),
+    ("Virtual Machines Basv2 Series", "B16als v2 Spot", "Consumption", "", 0.6057),
+    ("Virtual Machines Basv2 Series Windows", "B16als v2 Spot", "Consumption", "", 0.6723),
+    ("Virtual Machines Basv2 Series Windows", "B16als v2 Spot", "DevTestConsumption", "", 0.6057),
+    ("Basv2 Series Cloud Services", "B16als v2", "Consumption", "", 0.747),
+    ("Virtual Machines Basv2 Series Windows", "B16als v2 Low Priority", "Consumption", "", 0.299),
+    ("Virtual Machines Basv2 Series Windows", "B16als v2 Low Priority", "DevTest", "", 0.135),
+)
+MEANT = {
+    ("linux", "lowpriority"): 0.135,
+    ("linux", "payg"): 0.673,
+    ("linux", "1y"): 3478 / 8760,
+    ("linux", "3y"): 6721 / 26280,
+    ("linux", "savings1y"): 0.49129,
+    ("linux", "savings3y"): 0.34323,
+    ("linux", "spot"): 0.6057,
+    ("windows", "payg"): 0.747,
+    ("windows", "spot"): 0.6723,
+    ("windows", "lowpriority"): 0.299,
+}
+
+
+def item(product: str, sku: str, kind: str, term: str, price: float, **more: Any) -> dict[str, Any]:
+    """A row as the API has it."""
+    plans = {}
+    if sku == "B16als v2" and kind == "Consumption" and product.endswith("Series"):
+        plans = {
+            "savingsPlan": [
+                {"unitPrice": 0.34323, "retailPrice": 0.34323, "term": "3 Years"},
+                {"unitPrice": 0.49129, "retailPrice": 0.49129, "term": "1 Year"},
+            ]
+        }
+    return {
+        "armSkuName": SIZE,
+        "armRegionName": REGION,
+        "productName": product,
+        "skuName": sku,
+        "type": kind,
+        "retailPrice": price,
+        "unitOfMeasure": "1 Hour",
+        "tierMinimumUnits": 0.0,
+        **({"reservationTerm": term} if term else {}),
+        "effectiveStartDate": "2024-05-01T00:00:00Z",
+        "currencyCode": "USD",
+        **plans,
+        **more,
+    }
+
+
+class StandInPrices:
+    """A stand-in of the API on loopback: pages of rows, and what was asked."""
+
+    def __init__(self) -> None:
+        self.rows: list[Any] = [item(*row) for row in CAPTURED]
+        self.page: Callable[[dict[str, Any]], str] = json.dumps
+        self.statuses: list[int] = []
+        self.asked: list[dict[str, str]] = []
+        self.url = ""
+
+    def answer(self, query: str) -> tuple[int, str]:
+        asked = dict(urllib.parse.parse_qsl(query))
+        self.asked.append(asked)
+        if self.statuses:
+            return self.statuses.pop(0), ""
+        first = int(asked.get("$skip", 0))
+        following = f"{self.url}/api/retail/prices?$skip={first + 5}"
+        body = {
+            "BillingCurrency": "USD",
+            "Items": self.rows[first : first + 5],
+            "NextPageLink": following if first + 5 < len(self.rows) else None,
+        }
+        return 200, self.page(body)
+
+
+@pytest.fixture
+def api() -> Iterator[StandInPrices]:
+    stand_in = StandInPrices()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            status, text = stand_in.answer(urllib.parse.urlsplit(self.path).query)
+            self.send_response(status)
+            self.send_header("Retry-After", "0")
+            self.end_headers()
+            self.wfile.write(text.encode())
+
+        def log_message(self, *_given: Any) -> None:
+            """Quiet."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    stand_in.url = f"http://127.0.0.1:{server.server_port}"
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield stand_in
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "data" / "prices.csv"
+    monkeypatch.setenv("TRUEUP_PRICES", str(path))
+    monkeypatch.delenv("TRUEUP_CATALOG", raising=False)
+    return path
+
+
+@pytest.fixture
+def refresh(call_trueup: Any, api: StandInPrices, own: Path) -> Callable[..., Any]:
+    del own
+
+    def run(*more: str) -> Any:
+        named = ("--region", REGION, "--size", SIZE)
+        return call_trueup("prices", "refresh", *named, "--url", api.url, *more)
+
+    return run
+
+
+def kept(path: Path) -> dict[tuple[str, str], float]:
+    rows = csv.DictReader(io.StringIO(path.read_text()))
+    return {(row["os"], row["offer"]): float(row["usd_per_hour"]) for row in rows}
+
+
+def test_thirteen_rows_of_one_size_are_ten_prices(refresh: Any, own: Path) -> None:
+    done = refresh()
+    assert done.status == 0, done.err
+    assert kept(own) == pytest.approx(MEANT)
+    # Two of cloud services, and three for development and test (one with a type of no document).
+    assert [done.err.count(word) for word in ("2 rows left out", "DevTest")] == [2, 1]
+
+
+def test_pages_and_the_filter(refresh: Any, api: StandInPrices) -> None:
+    refresh()
+    assert [one.get("$skip") for one in api.asked] == [None, "5", "10"]
+    wanted = api.asked[0]["$filter"]
+    assert [f"'{word}'" in wanted for word in (SIZE, REGION, "Virtual Machines")] == [True] * 3
+
+
+def test_a_busy_server_is_asked_again(refresh: Any, api: StandInPrices, own: Path) -> None:
+    api.statuses = [429, 503, 500]
+    assert (refresh().status, len(kept(own))) == (0, 10)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"retailPrice": "0.673"},
+        {"retailPrice": None},
+        {"retailPrice": -1},
+        {"tierMinimumUnits": None},
+        {"skuName": None},
+    ],
+)
+def test_a_row_that_is_not_as_documented_keeps_the_file(
+    refresh: Any, api: StandInPrices, own: Path, change: dict[str, Any]
+) -> None:
+    refresh()
+    before = own.read_bytes()
+    api.rows[7] = {**api.rows[7], **change}
+    done = refresh()
+    assert (done.status, own.read_bytes() == before, done.out) == (1, True, "")
+    assert "Traceback" not in done.err
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        lambda body: json.dumps(body)[:200],
+        lambda body: json.dumps({**body, "BillingCurrency": "EUR"}),
+        lambda body: json.dumps({**body, "Items": None}),
+        lambda body: json.dumps({**body, "Items": [1]}),
+        lambda body: json.dumps({**body, "NextPageLink": "https://evil.example/api"}),
+        lambda _body: "<html>proxy</html>",
+    ],
+)
+def test_a_page_that_cannot_be_trusted_writes_nothing(
+    refresh: Any, api: StandInPrices, own: Path, page: Any
+) -> None:
+    api.page = page
+    done = refresh()
+    assert (done.status, own.exists(), done.err.count("\n")) == (1, False, 1)
+
+
+def test_two_prices_of_one_thing_are_none(refresh: Any, api: StandInPrices, own: Path) -> None:
+    api.rows.append(item("Virtual Machines Basv2 Series", "B16als v2", "Consumption", "", 0.7))
+    done = refresh()
+    assert (done.status, own.exists(), "0.673 and 0.7" in done.err) == (1, False, True)
+
+
+@pytest.mark.parametrize(
+    ("change", "offer"),
+    [
+        ({"retailPrice": 0}, "payg"),
+        ({"tierMinimumUnits": 100.0}, "payg"),
+        ({"unitOfMeasure": "1 Day"}, "payg"),
+        ({"productName": "Virtual Machines Basv2 Series Dedicated Host"}, "payg"),
+        ({"armSkuName": "Standard_B2ts_v2"}, "payg"),
+    ],
+)
+def test_what_is_no_price_an_hour_is_left_out_and_said(
+    refresh: Any, api: StandInPrices, own: Path, change: dict[str, Any], offer: str
+) -> None:
+    api.rows[2] = {**api.rows[2], **change}
+    done = refresh()
+    assert (done.status, ("linux", offer) in kept(own)) == (0, False)
+    assert "left out" in done.err
+
+
+def test_sizes_without_a_price_are_named(refresh: Any) -> None:
+    assert "no price of Standard_HB120rs_v3" in refresh("--size", "Standard_HB120rs_v3").err
+
+
+def test_nothing_at_all_is_an_error(refresh: Any, api: StandInPrices, own: Path) -> None:
+    api.rows = []
+    done = refresh()
+    assert (done.status, own.exists()) == (1, False)
+
+
+def test_the_newest_price_counts_everywhere(call_trueup: Any, own: Path) -> None:
+    own.parent.mkdir()
+    row = "Standard_HB120rs_v3,eastus,linux,payg,9.99,2099-01-01,by hand,\n"
+    own.write_text(f"size,region,os,offer,usd_per_hour,as_of_date,source,notes\n{row}")
+    found = call_trueup("sizes", "--family", "hbv3", "--region", "eastus", "--format", "json")
+    [sheet] = json.loads(found.out)["tables"]
+    told = {one["size"]: one["usd_per_hour"] for one in sheet["rows"]}
+    assert (told["Standard_HB120rs_v3"], told["Standard_HB120-16rs_v3"]) == (9.99, 3.6)
+    changed = call_trueup("prices", "diff", "--format", "csv")
+    [only] = csv.DictReader(io.StringIO(changed.out))
+    assert (only["earlier_usd_per_hour"], float(only["change"])) == ("3.6", pytest.approx(1.775))
+
+
+def test_a_named_catalog_has_the_only_prices(own: Path, tmp_path: Path) -> None:
+    own.parent.mkdir()
+    header = "size,region,os,offer,usd_per_hour,as_of_date,source,notes\n"
+    own.write_text(header + "A,eastus,linux,payg,1,2099-01-01,x,\n")
+    (tmp_path / "prices.csv").write_text(header + "B,eastus,linux,payg,2,2026-01-01,x,\n")
+    assert [row["size"] for row in prices.read_all(tmp_path)] == ["B"]
+    assert "A" in {row["size"] for row in prices.read_all()}
+
+
+def test_an_own_file_that_is_broken_is_named(call_trueup: Any, own: Path) -> None:
+    own.parent.mkdir()
+    own.write_text("size,region\nA,b\n")
+    done = call_trueup("prices", "show")
+    assert (done.status, str(own) in done.err) == (1, True)
+
+
+def test_a_file_that_cannot_be_written(refresh: Any, own: Path) -> None:
+    own.parent.write_text("a file, and no folder")
+    done = refresh()
+    assert (done.status, "Traceback" in done.err) == (1, False)
+
+
+# ---- lists --------------------------------------------------------------------------------------
+
+TODAY = date(2026, 11, 23)
+
+
+def a_price(size: str, usd: float, day: str = "2026-01-01", region: str = "eastus") -> Any:
+    return {
+        "size": size,
+        "region": region,
+        "os": "linux",
+        "offer": "payg",
+        "usd_per_hour": usd,
+        "as_of_date": day,
+        "source": "s",
+        "notes": "",
+    }
+
+
+def test_the_newest_of_each_with_its_age() -> None:
+    rows = [a_price("A", 1, "2026-11-20"), a_price("A", 2, "2026-11-22"), a_price("A", 3, "")]
+    [found] = price_list.chosen(rows, price_list.Wanted(), TODAY)
+    assert (found["usd_per_hour"], found["age_days"]) == (2, 1)
+
+
+def test_an_undated_price_has_no_age() -> None:
+    [found] = price_list.chosen([a_price("A", 1, "")], price_list.Wanted(), TODAY)
+    assert found["age_days"] != found["age_days"]
+
+
+def test_changes_are_of_newer_prices_alone() -> None:
+    before = [a_price("A", 2), a_price("B", 2), a_price("C", 2, "2026-06-01")]
+    after = [a_price("A", 3, "2026-02-01"), a_price("B", 2, "2026-02-01"), a_price("C", 9)]
+    after.append(a_price("D", 1))
+    found = {row["size"]: row["change"] for row in price_list.changes(before, after)}
+    assert (found.pop("A"), found["D"] != found["D"], set(found)) == (0.5, True, {"D"})
+
+
+def size_row(name: str, **more: str) -> dict[str, str]:
+    columns = ("family", "vcpus", "memory_gib", "gpus", "gpu_model", "gpu_memory_gib", "status")
+    columns += ("rdma_nics", "rdma_gbps_per_nic", "nvme_disks", "gpu_fraction")
+    return {"size": name, **dict.fromkeys(columns, ""), **more}
+
+
+SIZES = [
+    size_row("A", family="nd", gpus="8", gpu_model="H100", rdma_nics="8", memory_gib="1900"),
+    size_row("B", family="nc", gpus="1", gpu_model="H100-NVL", rdma_nics="0", memory_gib="320"),
+    size_row("C", family="old", gpus="1", gpu_model="V100", status="retired 2025-09-30"),
+    size_row("D", family="nv", gpus="1", gpu_model="A10", gpu_fraction="1/6"),
+]
+
+
+@pytest.mark.parametrize(
+    ("needs", "names"),
+    [
+        ({}, "ABD"),
+        ({"retired": True}, "ABCD"),
+        ({"gpu": "h100"}, "AB"),
+        ({"gpus": 8}, "A"),
+        ({"rdma": True}, "A"),
+        ({"memory_gib": 320}, "AB"),
+        ({"family": "NV"}, "D"),
+    ],
+)
+def test_sizes_with_what_is_needed(needs: dict[str, Any], names: str) -> None:
+    found = price_list.sizes(SIZES, price_list.Needs(**needs), [], price_list.Wanted(), TODAY)
+    assert "".join(one["size"] for one in found) == names
+    assert all(one["usd_per_hour"] != one["usd_per_hour"] for one in found)
+
+
+def test_the_lowest_of_all_regions_and_the_price_of_a_gpu() -> None:
+    known = [a_price("D", 0.6, region="westus"), a_price("D", 0.5), a_price("A", 80)]
+    found = price_list.sizes(SIZES, price_list.Needs(), known, price_list.Wanted(), TODAY)
+    told = {one["size"]: (one["region"], one["usd_per_gpu_hour"]) for one in found}
+    assert (told["A"], told["D"]) == (("eastus", 10), ("eastus", pytest.approx(3.0)))
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ("sizes", "--gpu", "H1000"),
+        ("sizes", "--family", "hbv"),
+        ("sizes", "--region", "nowhere"),
+        ("sizes", "--gpus", "77"),
+        ("prices", "show", "--size", "Standard_HB120"),
+        ("prices", "diff"),
+        ("prices", "refresh", "--region", "east'us"),
+        ("prices", "refresh", "--region", "eastus", "--url", "file:///etc/passwd"),
+    ],
+)
+def test_what_cannot_be_had_is_one_sentence(
+    call_trueup: Any, own: Path, argv: tuple[str, ...]
+) -> None:
+    done = call_trueup(*argv)
+    assert (done.status, done.out, done.err.count("\n"), own.exists()) == (1, "", 1, False)
