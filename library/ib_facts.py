@@ -218,20 +218,6 @@ def _driver(module: AnsibleModule, sysfs_root: str) -> dict[str, str | bool | No
     }
 
 
-def _flaps(
-    module: AnsibleModule, devices: list[dict[str, Any]], hours: int
-) -> list[dict[str, Any]] | None:
-    """Links that were lost; None where nobody asked, or the journal cannot be read."""
-    # A recorded machine has no journal.
-    if not hours or module.params["sysfs_root"] != "/sys" or not infiniband.has_infiniband(devices):
-        return None
-    # Who says it, and at most so many lines: a node may log much in six hours.
-    says = [f"--identifier={who}" for who in ("kernel", "systemd-networkd", "NetworkManager")]
-    argv = ["journalctl", "--no-pager", "--quiet", "--output=short-unix", "--lines=50000"]
-    answer = tools.ask(module, [*argv, f"--since=-{hours}h", *says])
-    return link_flaps.losses(answer.output, devices) if answer.ok else None
-
-
 def _waagent_conf() -> str | None:
     try:
         with open(WAAGENT_CONF, encoding="utf-8", errors="replace") as stream:
@@ -261,7 +247,8 @@ def main() -> None:
     names = infiniband.persistent_names(devices)
     conf = _waagent_conf()
     hours = module.params["flap_hours"]
-    flaps = _flaps(module, devices, hours)
+    # A recorded machine has no journal.
+    flaps = link_flaps.asked(module, devices, hours) if sysfs_root == "/sys" else None
     for row in devices:
         row["carrier_losses"] = link_flaps.carrier_losses(row["interfaces"], sysfs_root)
     if module.params["names_expected"]:

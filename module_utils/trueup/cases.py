@@ -131,6 +131,27 @@ class Case:
         return f"{self.ranks}x{self.threads}" + ("" if binding in _NO_BINDING else f" {binding}")
 
 
+def of_record(record: Mapping[str, Any]) -> Case:
+    """A record of ``record.read_records`` as a case, without where it ran.
+
+    Raises:
+        KeyError, TypeError, ValueError: a member is missing, or not of its type.
+    """
+    return Case(
+        nodes=tuple(map(str, record["nodes"])),
+        vm_size=record.get("vm_size"),
+        benchmark=str(record["benchmark"]),
+        case=str(record["case"]),
+        outcome=str(record["outcome"]),
+        reason=record.get("reason"),
+        parameters=dict(record["parameters"]),
+        software=dict(record.get("software") or {}),
+        figures=[Figure(**{**row, "value": float(row["value"])}) for row in record["metrics"]],
+        run_id=str(record.get("run_id")),
+        started_at=str(record["started_at"]),
+    )
+
+
 def kind_of(case: Case) -> str:
     """What is the same for two measurements of the same thing on the same nodes.
 

@@ -25,6 +25,8 @@ SCHEMA = "trueup.record/1"
 Record = Dict[str, Any]
 
 _RUN_ID = re.compile(r"\A\d{8}T\d{6}Z-[0-9a-f]{4}\Z")
+# Characters of a file's name, which every file system takes.
+_STEM = 180
 # What those who look up a run's cases use; analysis validates records whole.
 _NEEDED = ("benchmark", "case", "outcome", "nodes", "parameters", "metrics", "started_at")
 
@@ -106,9 +108,7 @@ def write_record(results_dir: str, record: Record, raw: Optional[str] = None) ->
     run_id, benchmark, case = str(record["run_id"]), str(record["benchmark"]), str(record["case"])
     if not _RUN_ID.match(run_id):
         raise BadInput(f"run_id {run_id!r} is not of the form 20261120T091300Z-7c1e")
-    stem = re.sub(r"[^A-Za-z0-9._-]", "_", f"{benchmark}-{case}-{'+'.join(record['nodes'][:1])}")[
-        :180
-    ]
+    stem = _plain(f"{benchmark}-{case}-{'+'.join(record['nodes'][:1])}")[:_STEM]
     directory = os.path.join(results_dir, run_id)
     try:
         os.makedirs(directory, exist_ok=True)
@@ -215,13 +215,29 @@ def _place(directory: str, stem: str, suffix: str, content: bytes) -> str:
     return path
 
 
-def read_records(run_dir: str) -> Iterator[Tuple[str, Optional[Record], Optional[str]]]:
+def _plain(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]", "_", text)
+
+
+def _named_for(name: str, node: str) -> bool:
+    """Whether a file may hold a record that names the node first."""
+    stem = name[: -len(".json")]
+    # The second of a case ends with its number, as may a node's name.
+    either = (stem, re.sub(r"[.][0-9]+$", "", stem))
+    return any(one.endswith(f"-{_plain(node)}") or len(one) >= _STEM for one in either)
+
+
+def read_records(
+    run_dir: str, node: str = ""
+) -> Iterator[Tuple[str, Optional[Record], Optional[str]]]:
     """Every ``*.json`` record of one run: (path, record, None), or (path, None, why it could not be
-    read)."""
+    read). With ``node`` only files that ``write_record`` named so for a case that begins on it."""
     if not os.path.isdir(run_dir):
         return
     for name in sorted(os.listdir(run_dir)):
         if name.startswith(".") or not name.endswith(".json") or name == "run.json":
+            continue
+        if node and not _named_for(name, node):
             continue
         path = os.path.join(run_dir, name)
         try:

@@ -11,6 +11,7 @@ import machines
 import pytest
 from ansible.module_utils import basic
 from ansible.module_utils.testing import patch_module_args
+from ansible.module_utils.trueup.node import gpu_look
 
 TOOLS = {
     name: f"/usr/bin/{name}"
@@ -348,9 +349,9 @@ def test_a_slice_is_asked_for_its_licence(ran: Ran) -> None:
 def test_a_licence_is_waited_for(ran: Ran, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     ran.answers |= {**SLICE, "nvidia-smi -q": licences("Licensed", "Unlicensed (Unrestricted)")}
-    monkeypatch.setattr(gpu_facts.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(gpu_look.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(
-        gpu_facts.time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds)
+        gpu_look.time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds)
     )
     fact = ran(expected={"gpu_memory_gib": 48}, settle_seconds=4)["ansible_facts"]["trueup_gpu"]
     names = [one["name"] for one in fact["problems"]]

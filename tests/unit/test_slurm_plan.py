@@ -28,6 +28,8 @@ LOOK = {
 LIBEXEC = "/usr/local/libexec/trueup"
 CLOCKS = "/etc/slurm/epilog.d/10-trueup-gpu-clocks"
 HEALTH = "/etc/slurm/prolog.d/10-trueup-health"
+OWN_HEALTH = f"{LIBEXEC}/slurm_health"
+OWN_EPILOG = "/etc/slurm/epilog.d/90-trueup-health"
 CGROUP = "/etc/slurm/cgroup.conf"
 COMMON = [f"/etc/slurm/{name}.conf" for name in ("slurm", "nodes", "partitions")]
 
@@ -233,8 +235,62 @@ def test_a_slurm_that_has_a_word_for_no_cgroups_is_told(
 def test_hooks_that_are_not_wanted_are_removed() -> None:
     result = values("nd", hooks=False)
     absent = [file["path"] for file in result["files"] if file.get("state") == "absent"]
-    assert absent[1:] == [f"{LIBEXEC}/slurm_prolog", f"{LIBEXEC}/slurm_epilog", HEALTH, CLOCKS]
+    assert absent[1:5] == [f"{LIBEXEC}/slurm_prolog", f"{LIBEXEC}/slurm_epilog", HEALTH, CLOCKS]
     assert "Prolog" not in (contents(result)["/etc/slurm/slurm.conf"] or "")
+
+
+def test_a_node_that_judges_itself() -> None:
+    given = {"health": ["interval", "epilog"], "health_unmeasured": "drain"}
+    result = values("nd", health_records="/shared/results", **given)
+    conf = (contents(result)["/etc/slurm/slurm.conf"] or "").splitlines()
+    assert {
+        f"HealthCheckProgram={OWN_HEALTH}",
+        "HealthCheckInterval=300",
+        "HealthCheckNodeState=IDLE",
+    } <= set(conf)
+    settings = json.loads(contents(result)["/etc/trueup/slurm_health.json"] or "")
+    assert (settings["gpu"], settings["rdma"]["nics"]) == ({"gpus": 8}, 8)
+    assert (settings["node"], settings["record_name"], settings["drains"]) == ("nd", "nd", True)
+    assert settings["programs"] == [HEALTH]
+    sizes = {
+        size
+        for one in settings["expectations"]["expectations"]
+        for value in one["values"]
+        for size in value["sizes"]
+    }
+    assert sizes == {settings["vm_size"]}
+    assert f"{OWN_HEALTH} --epilog" in (contents(result)[OWN_EPILOG] or "")
+    # Slurm kills the one after 60 s, and the hook the other.
+    assert settings["seconds"] < 60
+    assert settings["epilog_seconds"] < 30
+
+
+@pytest.mark.parametrize(
+    ("health", "interval", "epilog"),
+    [([], False, False), (["interval"], True, False), (["epilog"], False, True)],
+)
+def test_when_a_node_judges_itself(health: list[str], interval: bool, epilog: bool) -> None:
+    result = values("hb", health=health)
+    text = contents(result)["/etc/slurm/slurm.conf"] or ""
+    assert ("HealthCheckProgram=" in text) == interval
+    found = there(result)
+    assert (OWN_HEALTH in found, OWN_EPILOG in found) == (bool(health), epilog)
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"health": ["epilog"], "hooks": False}, "slurm_hooks"),
+        ({"health_interval_seconds": 59}, "slurm_health_interval_seconds is 59"),
+        ({"health_records": "results"}, "slurm_health_records is results"),
+        ({"health_record_hours": 0}, "slurm_health_record_hours is 0"),
+        ({"health_states": []}, "slurm_health_states is empty"),
+        ({"health": ["epilog"], "hook_timeout_seconds": 14}, "slurm_hook_timeout_seconds"),
+    ],
+)
+def test_a_health_check_that_cannot_be_is_refused(options: dict[str, Any], named: str) -> None:
+    (sentence,) = values("hb", **options)["refused"]
+    assert named in sentence
 
 
 def test_packages_of_ones_own_and_of_dnf() -> None:
@@ -253,6 +309,7 @@ def test_the_hooks_restart_nothing() -> None:
         [
             *("/etc/slurm/prolog.d", "/etc/slurm/epilog.d", "/var/spool/slurmd"),
             *(f"{LIBEXEC}/slurm_prolog", f"{LIBEXEC}/slurm_epilog", HEALTH, CLOCKS),
+            *(OWN_HEALTH, OWN_EPILOG, "/etc/trueup/slurm_health.json"),
         ]
     )
 

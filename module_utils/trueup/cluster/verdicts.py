@@ -51,7 +51,7 @@ def node_verdict(
     verdict = worst(found)
     return {
         "verdict": verdict,
-        "findings": [_sentence(row) for row in rows if row["verdict"] in _FINDINGS],
+        "findings": [sentence(row) for row in rows if row["verdict"] in _FINDINGS],
         "unmeasured": [name for name in planned if name not in known],
         "ends": verdict == "fail" or (verdict == "not measured" and not later),
     }
@@ -70,32 +70,49 @@ def findings(text: str) -> list[str]:
         BadInput: the text is not the JSON of `trueup health`.
     """
     table = _table(text)
-    found = [_sentence(row) for row in table["rows"] if row["verdict"] in _FINDINGS]
+    found = [sentence(row) for row in table["rows"] if row["verdict"] in _FINDINGS]
     return [*found, f"{table['sentence']}."]
 
 
-def slurm_update(shown: str, verdict: Mapping[str, Any], node: str) -> list[str]:
+def slurm_update(
+    shown: str, verdict: Mapping[str, Any], node: str, own: Sequence[str] = ("trueup:",)
+) -> list[str]:
     """The arguments of the `scontrol` that drains a node or gives it back; empty where none is due.
 
     A node that fails is drained with the first finding as the reason, unless it is drained. One
     that does not is given back if everything planned was measured and its reason is ours.
 
     Args:
-        shown: what `scontrol --oneliner show node` prints.
+        shown: what `scontrol show node` prints, with `--oneliner` or without. Without it no other
+            text of the node can be taken for the reason.
         verdict: what ``node_verdict`` says of the node.
         node: its name in Slurm.
+        own: what the reasons begin with that are ours; the first is that of a new one.
     """
-    drained = re.search(r"State=[A-Z+*~#]*DRAIN", shown) is not None
+    drained = "DRAIN" in slurm_states(shown)
     update = ["update", f"nodename={node}"]
     if verdict["verdict"] == "fail" and not drained:
-        reason = verdict["findings"][0]
+        # One line, since Slurm shows it in one.
+        reason = " ".join(verdict["findings"][0].split())
         if len(reason) > _REASON_CHARACTERS:
             reason = reason[: _REASON_CHARACTERS - 3] + "..."
-        return [*update, "state=drain", f"reason=trueup: {reason}"]
+        return [*update, "state=drain", f"reason={own[0]} {reason}"]
     well = verdict["verdict"] in {"pass", "warn"} and not verdict["unmeasured"]
-    if well and drained and "Reason=trueup:" in shown:
+    stands = re.search(r"^\s*Reason=(.*)", shown, re.MULTILINE) or re.search(
+        r"\sReason=(.*)", shown
+    )
+    if well and drained and stands and stands[1].startswith(tuple(own)):
         return [*update, "state=resume"]
     return []
+
+
+def slurm_states(shown: str) -> set[str]:
+    """The words of a node's state, such as IDLE and DRAIN, without the sign behind them (* for one
+    that does not answer), which is a word of its own; empty where Slurm shows no state."""
+    found = re.search(r"(?:^|\s)State=([A-Z_+]+)(\S?)([A-Z_+]*)", shown)
+    if found is None:
+        return set()
+    return {*found[1].split("+"), found[2], *found[3].split("+")} - {""}
 
 
 def slurm_down(shown: str, names: Sequence[str]) -> list[str]:
@@ -143,7 +160,8 @@ def _table(text: str) -> dict[str, Any]:
     return found
 
 
-def _sentence(row: Mapping[str, Any]) -> str:
+def sentence(row: Mapping[str, Any]) -> str:
+    """A row of that JSON as a finding."""
     whom = f"{row['node']}: " if row["node"] else ""
     parts = [f"{whom}{row['verdict']}: {row['what']}"]
     if row["device"]:

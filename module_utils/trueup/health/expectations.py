@@ -152,6 +152,21 @@ def of_document(data: Any, where: str) -> Expectations:
     return Expectations(by_size)
 
 
+def of_size(document: Mapping[str, Any], size: str) -> dict[str, Any]:
+    """The part of the catalog's document that speaks of a size, laid out in the same way: what a
+    node needs, as JSON."""
+    entries = []
+    for entry in document["expectations"]:
+        values = [
+            {**value, "sizes": [size]}
+            for value in entry["values"]
+            if size.lower() in map(str.lower, value["sizes"])
+        ]
+        if values:
+            entries.append({**entry, "date": str(entry["date"]), "values": values})
+    return {"warn_within": document["warn_within"], "expectations": entries}
+
+
 def _checked(entry: Any, within: float, where: str) -> list[tuple[str, Expectation]]:
     try:
         return list(_expanded(entry, within))

@@ -13,7 +13,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .infiniband import INFINIBAND
+from . import tools
+from .infiniband import INFINIBAND, has_infiniband
 from .sysfs import text_of
 
 if TYPE_CHECKING:
@@ -31,6 +32,24 @@ _LINE = re.compile(r"([0-9]{9,11}(?:\.[0-9]+)?) \S+ ([^:]+): (.*)")
 _SAME_SECONDS = 5.0
 _MOST = 1
 FAULT = "NHC2005"
+
+
+def asked(
+    module: Any, devices: Sequence[Mapping[str, Any]], hours: int
+) -> list[dict[str, Any]] | None:
+    """What ``losses`` says of the journal of so many hours; None where nobody asked (0), or the
+    journal cannot be read.
+
+    Args:
+        module: what ``tools.ask`` runs commands with.
+    """
+    if not hours or not has_infiniband(devices):
+        return None
+    # Who says it, and at most so many lines: a node may log much in six hours.
+    says = [f"--identifier={who}" for who in ("kernel", "systemd-networkd", "NetworkManager")]
+    argv = ["journalctl", "--no-pager", "--quiet", "--output=short-unix", "--lines=50000"]
+    answer = tools.ask(module, [*argv, f"--since=-{hours}h", *says])
+    return losses(answer.output, devices) if answer.ok else None
 
 
 def losses(text: str, devices: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -13,6 +13,7 @@ from testinfra.host import Host
 
 HEAD, FIRST, SECOND = "trueup-cluster-head", "trueup-cluster-1", "trueup-cluster-2"
 COMPUTE = (FIRST, SECOND)
+HEALTH = "/usr/local/libexec/trueup/slurm_health"
 
 
 def node(name: str) -> Host:
@@ -132,10 +133,26 @@ def test_a_node_with_a_full_scratch_is_drained_with_the_reason() -> None:
     assert wait_for(lambda: reason_of(FIRST)[: len(reason)], reason) == reason
     as_user(f"scancel {job}")
     assert wait_for(lambda: state_of(FIRST), "drained") == "drained"
+    # As slurmd runs it every few minutes: full, it stays; then the node gives itself back.
+    assert "reason=" not in root(FIRST, f"env -i {HEALTH}")
+    assert state_of(FIRST) == "drained"
     root(FIRST, "rm /scratch/full")
-    root(HEAD, f"scontrol update nodename={FIRST} state=resume")
+    assert f"update nodename={FIRST} state=resume" in root(FIRST, f"env -i {HEALTH}")
     assert wait_for(lambda: state_of(FIRST), "idle") == "idle"
     assert as_user(f"srun -w {FIRST} hostname") == (0, f"{FIRST}\n")
+
+
+def test_a_node_drains_itself_and_leaves_what_somebody_else_drained() -> None:
+    root(FIRST, "head -c 8388608 /dev/zero > /scratch/full 2>/dev/null || true")
+    assert "state=drain" in root(FIRST, f"env -i {HEALTH}")
+    reason = "trueup: health: fail: what jobs rely on"
+    assert reason_of(FIRST)[: len(reason)] == reason
+    root(HEAD, f"scontrol update nodename={FIRST} state=drain reason=cooling")
+    root(FIRST, "rm /scratch/full")
+    assert "scontrol update" not in root(FIRST, f"env -i {HEALTH}")
+    assert reason_of(FIRST) == "cooling"
+    root(HEAD, f"scontrol update nodename={FIRST} state=resume")
+    assert wait_for(lambda: state_of(FIRST), "idle") == "idle"
 
 
 def test_a_lost_node_is_down_and_comes_back() -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from typing import TYPE_CHECKING, Any
 
-from ...node import systemd
+from ...health.expectations import of_size
+from ...node import nccl_topology, systemd
+from ...node.rdma import expected_of
 from ...node.system import catalog_of
+from .cluster import Host
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -16,6 +20,41 @@ if TYPE_CHECKING:
 
 _LIBEXEC = "/usr/local/libexec/trueup"
 _WRITTEN = "# Written by trueup (role slurm)"
+# The program by which a node judges itself, and its part of module_utils/trueup under a name of its
+# own: a node has no controller when slurmd asks.
+_HEALTH = f"{_LIBEXEC}/slurm_health"
+_PACKAGE = "trueup_health"
+_ROOM = (
+    *("__init__", "errors", "words", "quantity", "redaction", "record", "reading", "cases"),
+    *(f"health/{name}" for name in ("__init__", "expectations", "verdicts", "required")),
+    *(
+        f"node/{name}"
+        for name in (
+            *("__init__", "affinity", "gpu_look", "gpu_state", "identify", "infiniband"),
+            *("link_flaps", "mpi", "nvidia_driver", "nvidia_smi", "state", "sysfs", "tools"),
+            *("topology", "vgpu"),
+        )
+    ),
+    *(f"cluster/{name}" for name in ("__init__", "verdicts", "node_health")),
+)
+_START = f"""\
+import sys
+
+sys.path.append("{_LIBEXEC}")
+from {_PACKAGE}.cluster.node_health import main
+
+sys.exit(main(sys.argv[1:]))
+"""
+_EPILOG_NAME = "90-trueup-health"
+_EPILOG = f"""\
+#!/bin/sh
+{_WRITTEN}. What the node shows after a job; it drains the node itself.
+exec {_HEALTH} --epilog
+"""
+# Below what slurmd gives a HealthCheckProgram, 60 s (slurm.conf(5)).
+_HEALTH_SECONDS = 50
+# As AzNHC's check_ib_link_flapping.
+_FLAP_HOURS = 6
 _COMMENTS = {
     "ReturnToService": (
         "# A node that was lost, for whatever reason, works again when it registers with what"
@@ -91,6 +130,11 @@ def settings(options: Mapping[str, Any], cluster: Cluster) -> list[dict[str, Any
         "PrologFlags": "Alloc,Contain" if cluster.cgroups else "Alloc",
         "PrologEpilogTimeout": 3 * options["hook_timeout_seconds"],
     }
+    health = {
+        "HealthCheckProgram": _HEALTH,
+        "HealthCheckInterval": options["health_interval_seconds"],
+        "HealthCheckNodeState": ",".join(options["health_states"]),
+    }
     return [
         {
             "ClusterName": options["cluster_name"],
@@ -118,6 +162,7 @@ def settings(options: Mapping[str, Any], cluster: Cluster) -> list[dict[str, Any
             "GresTypes": "gpu" if cluster.gres_lines else None,
         },
         hooks if options["hooks"] else dict.fromkeys(hooks),
+        health if "interval" in options["health"] else dict.fromkeys(health),
         {
             "AccountingStorageType": "accounting_storage/slurmdbd"
             if cluster.accounting
@@ -177,7 +222,54 @@ def _of_compute(asked: Asked, cluster: Cluster, version: str) -> list[dict[str, 
         "/etc/slurm/epilog.d/10-trueup-gpu-clocks": clocks,
     }
     on = asked.options["hooks"]
-    return found + [_file(path, text if on else "", "0755") for path, text in hooks.items()]
+    found += [_file(path, text if on else "", "0755") for path, text in hooks.items()]
+    return found + _own_health(asked)
+
+
+def _own_health(asked: Asked) -> list[dict[str, str]]:
+    """The program by which the node judges itself, its settings, and the hook after a job."""
+    when = asked.options["health"]
+    hook = _file(f"/etc/slurm/epilog.d/{_EPILOG_NAME}", _EPILOG if "epilog" in when else "", "0755")
+    if not when:
+        return [hook, _file(_HEALTH, ""), _file("/etc/trueup/slurm_health.json", "")]
+    room = [
+        {
+            "path": f"{_LIBEXEC}/{_PACKAGE}/{name}.py",
+            "source": f"module_utils/trueup/{name}.py",
+        }
+        for name in _ROOM
+    ]
+    settings = json.dumps(_health_settings(asked), indent=1, sort_keys=True) + "\n"
+    program = f"#!{asked.python} -I\n{_WRITTEN}.\n{_START}"
+    return [
+        *room,
+        _file("/etc/trueup/slurm_health.json", settings),
+        _file(_HEALTH, program, "0755"),
+        hook,
+    ]
+
+
+def _health_settings(asked: Asked) -> dict[str, Any]:
+    """As ``node_health`` describes them."""
+    options, size = asked.options, asked.node["vm_size"]
+    layouts = nccl_topology.read_layouts(asked.catalog("topologies.yml"))
+    gpus, _ = _devices(asked.node)
+    return {
+        "node": Host(asked.host, asked.hostvars[asked.host]).name,
+        "record_name": asked.host,
+        "vm_size": size,
+        "expectations": of_size(asked.catalog("expectations.yml"), size or ""),
+        "gpu": {"gpus": gpus},
+        "rdma": expected_of(asked.node, layouts),
+        "flap_hours": _FLAP_HOURS,
+        "programs": ["/etc/slurm/prolog.d/10-trueup-health"] if options["hooks"] else [],
+        "epilog_name": _EPILOG_NAME,
+        "records": options["health_records"],
+        "record_hours": options["health_record_hours"],
+        "drains": options["health_unmeasured"] == "drain",
+        "seconds": _HEALTH_SECONDS,
+        "epilog_seconds": options["hook_timeout_seconds"] - 2,
+    }
 
 
 def _cgroup_conf(asked: Asked, cluster: Cluster, version: str) -> str:

@@ -144,6 +144,7 @@ def _refused(asked: Asked) -> list[str]:
     cluster, name, user = (options[of] for of in ("cluster_name", "database_name", "database_user"))
     mib, percent = options["memory_reserve_mib"], options["memory_reserve_percent"]
     unlisted = [part for part, names in options["packages"].items() if not isinstance(names, list)]
+    records = options["health_records"]
     accounted = bool(asked.groups.get("slurm_accounting"))
     checks = {
         "slurm: this host gives neither root nor sudo without a password: connect as such a user"
@@ -166,6 +167,20 @@ def _refused(asked: Asked) -> list[str]:
         " more, and less than 100 percent.": mib >= 0 and 0 <= percent < 100,
         "slurm_database_name and slurm_database_user may hold lower-case letters and _ only.": (
             re.fullmatch("[a-z_]+", name) and re.fullmatch("[a-z_]+", user)
+        ),
+        "slurm_health has epilog, which slurm_hooks=false leaves out: set slurm_hooks, or take"
+        " epilog out of slurm_health.": options["hooks"] or "epilog" not in options["health"],
+        f"slurm_health_interval_seconds is {options['health_interval_seconds']}: give 60 to 65535,"
+        " since a check may take 50 s.": 60 <= options["health_interval_seconds"] <= 65535,
+        f"slurm_health_records is {records}: give an absolute path, or nothing.": (
+            not records or records.startswith("/")
+        ),
+        f"slurm_health_record_hours is {options['health_record_hours']}: give 1 or more.": (
+            options["health_record_hours"] >= 1
+        ),
+        "slurm_health_states is empty: name a state, such as IDLE.": options["health_states"],
+        "slurm_hook_timeout_seconds must be 15 or more where slurm_health has epilog.": (
+            options["hook_timeout_seconds"] >= 15 or "epilog" not in options["health"]
         ),
         f"slurm_packages: {', '.join(unlisted)}: give a list of packages.": not unlisted,
     }

@@ -1,0 +1,184 @@
+"""Ask everything that says whether the NVIDIA driver of this node is one whole."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from typing import Any
+
+from ..errors import ParseError
+from . import gpu_state, nvidia_driver, tools, vgpu
+
+# Of the driver's own version; 8 GPUs without persistence mode take some 20 s to answer.
+_DRIVER_SECONDS = 60
+
+
+def look(
+    module: Any,
+    expected: dict[str, Any],
+    *,
+    settle_seconds: int = 0,
+    sysfs_root: str = "/sys",
+    procfs_root: str = "/proc",
+) -> dict[str, Any]:
+    """The fact ``trueup_gpu``, as the module gpu_facts describes it; everything is asked once.
+
+    Args:
+        module: what ``tools.ask`` runs commands with.
+        expected: as ``nvidia_driver.find_problems`` takes it.
+        settle_seconds: how long to wait for units that are neither active nor failed, and so
+            long again for the licences of slices.
+
+    Raises:
+        TrueupError: an answer that is not understood.
+    """
+    notes: list[str] = []
+    # The units first: persistence mode is what one of them sets. What is loaded last: units
+    # that are still starting, and nvidia-smi, load modules.
+    units = _units(module, settle_seconds, expected)
+    driver, fabric_manager = _driver(module), _fabric_manager(module)
+    found = dataclasses.replace(
+        nvidia_driver.read_found(sysfs_root, procfs_root),
+        units=units,
+        driver=driver,
+        fabric_manager=fabric_manager,
+    )
+    # A driver that does not answer one question answers none, and would hang at each.
+    devices = _devices(module, notes) if driver is not None and driver.gpus else None
+    devices = _with_licences(module, devices or [], settle_seconds, notes) or devices
+    xids = None
+    if sysfs_root == "/sys":
+        xids = _xids(module, notes)
+    else:
+        notes.append("XIDs are not known: a recorded machine has no kernel log")
+    problems = nvidia_driver.find_problems(found, expected)
+    problems += gpu_state.judge(devices or [], xids)
+    problems += vgpu.judge(devices or [], expected.get("gpu_memory_gib"))
+    return {
+        "kernel_module": found.kernel_module,
+        "user_space": None if driver is None else driver.version,
+        "fabric_manager": found.fabric_manager,
+        "modules": list(found.modules),
+        "units": dict(found.units),
+        "gpus_on_pci": found.gpus_on_pci,
+        "gpus": None if driver is None else driver.gpus,
+        "persistent": None if driver is None else driver.persistent,
+        "devices": devices,
+        "xids": xids,
+        "notes": notes,
+        "reboot_required": any(problem["reboot"] for problem in problems),
+        "problems": problems,
+    }
+
+
+def _driver(module: Any) -> nvidia_driver.Driver | None:
+    """What nvidia-smi says; None where it is not installed."""
+    answer = tools.ask(
+        module,
+        ["nvidia-smi", f"--query-gpu={nvidia_driver.DRIVER_QUERY}", "--format=csv"],
+        limit_seconds=_DRIVER_SECONDS,
+    )
+    if answer.absent:
+        return None
+    if answer.status is None:
+        return nvidia_driver.Driver(version=None, gpus=None, persistent=None, error=answer.note)
+    text = answer.output if answer.ok else answer.output + answer.complaint
+    return nvidia_driver.parse_driver_query(answer.status, text)
+
+
+def _fabric_manager(module: Any) -> str | None:
+    """The version of nv-fabricmanager; None where it is not installed."""
+    answer = tools.ask(module, ["nv-fabricmanager", "--version"])
+    if answer.absent:
+        return None
+    return nvidia_driver.parse_fabric_manager(answer.output + answer.complaint)
+
+
+def _units(module: Any, settle_seconds: int, expected: dict[str, Any]) -> dict[str, str]:
+    """The units' states, once they have settled."""
+    end = time.monotonic() + settle_seconds
+    argv = ["systemctl", "show", "--property=Id,LoadState,ActiveState", *nvidia_driver.UNITS]
+    while True:
+        units = nvidia_driver.parse_units(tools.ask(module, argv).output)
+        if not nvidia_driver.unsettled(units, expected) or time.monotonic() > end:
+            return units
+        time.sleep(1)
+
+
+def _devices(module: Any, notes: list[str]) -> list[dict[str, Any]] | None:
+    """What each GPU says of itself; a question that the driver refuses is a note."""
+    tables: dict[str, dict[str, list[str]]] = {}
+
+    def put(name: str, option: str, key: str, fields: tuple[str, ...]) -> str | None:
+        argv = ["nvidia-smi", f"--{option}={','.join((key, *fields))}", "--format=csv"]
+        answer = tools.ask(module, argv)
+        if not answer.ok:
+            return f"{name} of the GPUs: {answer.note}"
+        try:
+            tables[name] = gpu_state.parse_query(answer.output, fields, key)
+        except ParseError as error:
+            return f"{name} of the GPUs: {error}"
+        return None
+
+    said = {
+        name: put(name, "query-gpu", "pci.bus_id", fields)
+        for name, fields in gpu_state.QUERIES.items()
+        if name != "throttle_old"
+    }
+    if said["throttle"]:
+        # Before driver 535 the reasons have another name.
+        fields = gpu_state.QUERIES["throttle_old"]
+        said["throttle"] = put("throttle_old", "query-gpu", "pci.bus_id", fields)
+    said["row remapping"] = put("remap", "query-remapped-rows", "gpu_bus_id", gpu_state.REMAP_QUERY)
+    notes += [note for note in said.values() if note]
+    links = tools.ask(module, ["nvidia-smi", "nvlink", "-s"])
+    nvlinks = None
+    try:
+        if links.ok:
+            nvlinks = gpu_state.parse_nvlinks(links.output)
+        else:
+            notes.append(f"NVLinks: {links.note}")
+    except ParseError as error:
+        notes.append(f"NVLinks: {error}")
+    try:
+        return gpu_state.devices(tables, nvlinks) if tables else None
+    except ParseError as error:
+        notes.append(str(error))
+        return None
+
+
+def _with_licences(
+    module: Any, devices: list[dict[str, Any]], settle_seconds: int, notes: list[str]
+) -> list[dict[str, Any]]:
+    """The GPUs with the licences of those that are slices, which come some time after the boot."""
+    if not any(vgpu.is_virtual(gpu["name"]) for gpu in devices):
+        return devices
+    end = time.monotonic() + settle_seconds
+    while True:
+        answer = tools.ask(module, ["nvidia-smi", "-q"])
+        try:
+            licences = vgpu.parse_licences(answer.output) if answer.ok else {}
+        except ParseError as error:
+            answer = dataclasses.replace(answer, note=str(error))
+            licences = {}
+        if not licences:
+            notes.append(f"licences of the GPUs: {answer.note}")
+            return devices
+        found = [{**gpu, "licence": licences.get(gpu["pci"])} for gpu in devices]
+        held = [vgpu.is_licensed(gpu["licence"]) for gpu in found if gpu["licence"] is not None]
+        if all(held) or time.monotonic() > end:
+            return found
+        time.sleep(2)
+
+
+def _xids(module: Any, notes: list[str]) -> list[dict[str, Any]] | None:
+    """XIDs of the kernel log; None where it cannot be read."""
+    answer = tools.ask(module, ["dmesg"])
+    if not answer.ok:
+        notes.append(f"XIDs are not known: {answer.note}")
+        return None
+    try:
+        return gpu_state.parse_xids(answer.output)
+    except ParseError as error:
+        notes.append(f"XIDs are not known: {error}")
+        return None
