@@ -11,7 +11,7 @@ from .. import units
 from ..cases import read_cases
 from ..frames import rows_of
 from ..published import read_storage
-from . import cost
+from . import cost, shared_load
 from .scaling import tables
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import pandas as pd
+    from trueup.cases import Case
 
     from ..load import Loaded
     from .scaling.tables import Series
@@ -69,8 +70,8 @@ class Sums:
 
 _NOT_COMPARABLE = (
     "The published rates are of an industry-standard EDA benchmark, a mix of reads, writes and"
-    " metadata operations of 10 clients on one volume, at a given latency. fio does another load on"
-    " each node alone: what stands here as own is not to be divided by them."
+    " metadata operations of 10 clients on one volume, at a given latency. fio's is another load,"
+    " without metadata operations: what stands here as own is not to be divided by them."
 )
 _UNIT_ERROR = (
     'The article prints "10~12TB/s" for the volumes of 500 TB. Its 10 clients have 30 Gb/s each,'
@@ -86,12 +87,14 @@ class Storage:
         table: rows as ``read_storage`` gives them.
         mine: node, case, directory, filesystem, filesystem_source, figure, device, statistic,
             value, unit.
+        loads: rates at latencies over clients, as ``shared_load.rows`` gives them.
     """
 
     title: str
     source: str
     table: Sequence[Mapping[str, Any]]
     mine: Sequence[Mapping[str, Any]]
+    loads: Sequence[Mapping[str, Any]] = ()
     notes: list[str] = field(default_factory=list)
 
 
@@ -104,8 +107,10 @@ def storage(published: Path, mine: Loaded | None) -> Storage:
     rows = read_storage(published)
     if not rows:
         raise BadInput(f"{published} holds no published I/O rates")
-    own = _of_shares(mine)
-    notes = [_UNIT_ERROR]
+    cases = _of_shares(mine)
+    own = [row for case in cases for row in _told(case)]
+    loads, notes = shared_load.rows(cases)
+    notes = [_UNIT_ERROR, *notes]
     if own:
         notes.append(_NOT_COMPARABLE)
     source = str(rows[0]["source"])
@@ -114,29 +119,36 @@ def storage(published: Path, mine: Loaded | None) -> Storage:
         source=source,
         table=rows,
         mine=own,
+        loads=loads,
         notes=notes,
     )
 
 
 _SHARED = ("nfs", "nfs4", "lustre")
-_TOLD = ("directory", "filesystem", "filesystem_source")
+_TOLD_OF = ("directory", "filesystem", "filesystem_source")
 
 
-def _of_shares(mine: Loaded | None) -> list[dict[str, Any]]:
+def _of_shares(mine: Loaded | None) -> list[Case]:
+    return [
+        case
+        for case in ([] if mine is None else read_cases(mine))
+        if (case.benchmark, case.outcome) == ("fio", "ok")
+        and case.parameters.get("filesystem") in _SHARED
+    ]
+
+
+def _told(case: Case) -> list[dict[str, Any]]:
     return [
         {
             "node": case.node,
             "case": case.case,
-            **{name: case.parameters.get(name) for name in _TOLD},
+            **{name: case.parameters.get(name) for name in _TOLD_OF},
             "figure": row.name,
             "device": row.device,
             "statistic": row.statistic,
             "value": row.value,
             "unit": row.unit,
         }
-        for case in ([] if mine is None else read_cases(mine))
-        if (case.benchmark, case.outcome) == ("fio", "ok")
-        and case.parameters.get("filesystem") in _SHARED
         for row in case.figures
     ]
 

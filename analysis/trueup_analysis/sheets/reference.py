@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .. import units
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ..figures.reference import Comparison, Storage, Sums
+
+
+_mb, _ms = partial(units.in_unit, shown="MB/s"), partial(units.in_unit, shown="ms")
 
 
 def reference(
@@ -51,6 +55,8 @@ def storage_sheets(item: Storage) -> list[Sheet]:
             facts={"kind": "published_storage", "source": item.source},
         )
     ]
+    if item.loads:
+        sheets.append(_loads(item.loads))
     if item.mine:
         mine = [
             {
@@ -80,6 +86,30 @@ def storage_sheets(item: Storage) -> list[Sheet]:
             )
         )
     return sheets
+
+
+def _loads(loads: Sequence[Mapping[str, Any]]) -> Sheet:
+    """In the shape of the article's table: rate and throughput at both latencies."""
+    at = [
+        Column(f"{name}_at_{latency}", f"{words}\nat {latency[:-2]} ms", shown)
+        for latency in ("2ms", "7ms")
+        for name, words, shown in (("rate", "I/O per s", units.count), ("bandwidth", "MB/s", _mb))
+    ]
+    return Sheet(
+        title="Own I/O rate of shared storage at a stated latency, over all clients together",
+        columns=[
+            Column("filesystem_source", "volume", words=True),
+            Column("workload", "workload", words=True),
+            Column("clients", "clients", units.count),
+            *at,
+            Column("edge_rate", "highest\nI/O per s", units.count),
+            Column("edge_latency", "at ms", _ms),
+            Column("points", "queue\ndepths", units.count),
+            Column("said", "remark", words=True),
+        ],
+        rows=list(loads),
+        facts={"kind": "own_storage_loads"},
+    )
 
 
 def _published(row: Mapping[str, Any]) -> str:

@@ -82,7 +82,7 @@ def test_own_figures_of_a_share_stand_apart_and_those_of_a_disk_are_left_out(
     assert [(row["case"], row["figure"], row["value"]) for row in found.mine] == [
         ("metadata_stat-nfs4", "stat_rate", 5000.0)
     ]
-    assert "fio does another load" in found.notes[1]
+    assert "is another load" in found.notes[1]
 
 
 def test_a_row_of_storage_that_is_not_understood_is_refused(tmp_path: Path) -> None:

@@ -170,6 +170,15 @@ OPTIONS = (
         0,
         least=0,
     ),
+    RoleOption(
+        "iodepths",
+        "I/Os in flight to measure each EDA workload at, a case each, in this order; empty: iodepth"
+        " alone. With several `trueup reference` gives the I/O rate at 2 and 7 ms, over all clients"
+        " of a run that measured together.",
+        [],
+        type="list",
+        elements="int",
+    ),
     ModuleOption(
         "block_bytes",
         "Size of an I/O in bytes; 0 means the workload's own.",

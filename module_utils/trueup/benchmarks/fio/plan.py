@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict
+from typing import Any, Dict, List, Mapping
 
 from ...options import for_module
 from ...plan import Asked, Plan, Skipped
@@ -25,6 +25,9 @@ def plan(asked: Asked) -> Plan:
             f"fio_timeout_seconds {options['timeout_seconds']} must be longer than"
             f" fio_runtime_seconds {options['runtime_seconds']}"
         )
+    depths = options["iodepths"]
+    if any(one < 1 for one in depths) or len(set(depths)) != len(depths):
+        refused.append(f"fio_iodepths is {depths}: give numbers of 1 or more, each once")
     there = asked.found["programs"]["fio"] is not None
     lacking = []
     if not options["directory"]:
@@ -38,5 +41,15 @@ def plan(asked: Asked) -> Plan:
         values={"install": not there and asked.node["privilege"] is not None},
         skipped=[Skipped("fio", why) for why in lacking],
         refused=refused,
-        cases=[{**given, "workload": workload} for workload in options["workloads"]],
+        cases=[
+            {**given, "workload": workload, "iodepth": depth}
+            for workload in options["workloads"]
+            for depth in _depths(options, workload)
+        ],
     )
+
+
+def _depths(options: Mapping[str, Any], workload: str) -> List[int]:
+    """The queue depths at which a workload is measured."""
+    given: List[int] = options["iodepths"] if workload.startswith("eda_") else []
+    return given or [options["iodepth"]]

@@ -1,0 +1,158 @@
+"""The I/O rate of shared storage at a stated latency, over all clients that measured it together.
+
+Each client measures a workload at one queue depth after the other (``fio_iodepths``). A point is
+all clients at one depth: their rates summed, and the mean latency of all their I/Os. Between two
+points the rate at a latency is taken on the straight line between them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from trueup.cases import Case
+
+# Of the article's table: the target of EDA jobs, and about the edge of performance.
+LATENCIES = (0.002, 0.007)
+# The share of the measuring time in which all clients of a point must have measured.
+TOGETHER = 0.9
+_WORKLOADS = ("eda_frontend", "eda_backend", "eda_mixed")
+# Parameters in which the points of a row agree.
+_SAME = ("filesystem_source", "workload", "jobs", "block_bytes", "job_bytes", "runtime_seconds")
+
+
+@dataclass(frozen=True)
+class Point:
+    """All clients at one queue depth.
+
+    Attributes:
+        iodepth: of each process.
+        rate: I/Os per second of all clients.
+        bandwidth: bytes per second of all clients.
+        latency: mean over all I/Os, in seconds.
+        together: the share of the measuring time in which all of them measured.
+    """
+
+    iodepth: int
+    rate: float
+    bandwidth: float
+    latency: float
+    together: float
+
+
+def rows(cases: Iterable[Case]) -> tuple[list[dict[str, Any]], list[str]]:
+    """A row for each workload, storage and set of clients, and notes on what is left out.
+
+    A row has filesystem_source, workload, clients, points, edge_rate and edge_latency (of the point
+    with the highest rate), and for each of LATENCIES ``rate_at_2ms``, ``bandwidth_at_2ms`` and so
+    on, which are missing where the points do not reach that latency; ``said`` then says why.
+    """
+    found: dict[tuple[Any, ...], dict[int, dict[str, Case]]] = defaultdict(
+        lambda: defaultdict(dict)
+    )
+    for case in sorted(cases, key=lambda one: one.started_at or ""):
+        if case.benchmark == "fio" and case.outcome == "ok" and _is_load(case):
+            key = (case.run_id, *(case.parameters.get(name) for name in _SAME))
+            # A node that measured the same twice: the later one counts.
+            found[key][case.parameters["iodepth"]][case.node] = case
+    made, notes = [], []
+    for (_, source, workload, *_), depths in found.items():
+        for clients in sorted({tuple(sorted(nodes)) for nodes in depths.values()}):
+            points: list[Point] = []
+            apart: list[Point] = []
+            for depth, nodes in sorted(depths.items()):
+                if tuple(sorted(nodes)) == clients:
+                    point = _point(depth, list(nodes.values()))
+                    (points if point.together >= TOGETHER else apart).append(point)
+            notes += [_apart(source, workload, len(clients), point) for point in apart]
+            if points:
+                row = {"filesystem_source": source, "workload": workload, "clients": len(clients)}
+                made.append(row | _at_latencies(points))
+    return made, notes
+
+
+def _is_load(case: Case) -> bool:
+    given = case.parameters
+    depth = given.get("iodepth")
+    figures = {(row.device, row.name, row.statistic) for row in case.figures}
+    rates = [(device, name) for device, name, _ in figures if name.endswith("_iops")]
+    timed = all((at, name.replace("iops", "latency"), "mean") in figures for at, name in rates)
+    chosen = given.get("workload") in _WORKLOADS and isinstance(depth, int) and depth > 0
+    return chosen and timed and case.duration is not None and case.started_at is not None
+
+
+def _apart(source: Any, workload: str, clients: int, point: Point) -> str:
+    return (
+        f"{workload} on {source} at queue depth {point.iodepth}: its {clients} clients measured"
+        f" together for {100 * point.together:.0f} % of the time, and {100 * TOGETHER:.0f} % are"
+        " needed: no sum is made. Raise fio_runtime_seconds and forks."
+    )
+
+
+def _point(depth: int, cases: Sequence[Case]) -> Point:
+    rate = bandwidth = weighted = 0.0
+    for case in cases:
+        of_jobs = {(row.device, row.name, row.statistic): row.value for row in case.figures}
+        for (device, name, _), value in of_jobs.items():
+            kind, _, what = name.partition("_")
+            if what == "bandwidth":
+                bandwidth += value
+            elif what == "iops":
+                rate += value
+                weighted += value * of_jobs[device, f"{kind}_latency", "mean"]
+    return Point(depth, rate, bandwidth, weighted / rate if rate else 0.0, _together(cases))
+
+
+def _together(cases: Sequence[Case]) -> float:
+    """Measuring is the end of a case: what comes before it is the making of the files."""
+    if len(cases) == 1:
+        return 1.0
+    ends = [
+        datetime.fromisoformat(case.started_at or "").timestamp() + (case.duration or 0.0)
+        for case in cases
+    ]
+    seconds = float(cases[0].parameters["runtime_seconds"])
+    return max(0.0, (min(ends) - (max(ends) - seconds)) / seconds)
+
+
+def _at_latencies(points: Sequence[Point]) -> dict[str, Any]:
+    edge = max(points, key=lambda point: point.rate)
+    row: dict[str, Any] = {
+        "points": len(points),
+        "edge_rate": edge.rate,
+        "edge_latency": edge.latency,
+    }
+    said = []
+    for latency in LATENCIES:
+        name = f"{latency * 1000:g}ms"
+        between = _between(points, latency)
+        if between is None:
+            said.append(_why_not(points, latency))
+            continue
+        (low, high), share = between
+        row[f"rate_at_{name}"] = low.rate + share * (high.rate - low.rate)
+        row[f"bandwidth_at_{name}"] = low.bandwidth + share * (high.bandwidth - low.bandwidth)
+    return row | {"said": "; ".join(said)}
+
+
+def _between(points: Sequence[Point], latency: float) -> tuple[tuple[Point, Point], float] | None:
+    """The first two points, by load, between which the latency is reached, and how far."""
+    for low, high in zip(points, points[1:], strict=False):
+        if low.latency <= latency <= high.latency and low.latency < high.latency:
+            return (low, high), (latency - low.latency) / (high.latency - low.latency)
+    return None
+
+
+def _why_not(points: Sequence[Point], latency: float) -> str:
+    target = f"{latency * 1000:g} ms"
+    first, last = points[0], points[-1]
+    if len(points) == 1:
+        return f"{target} not known: one queue depth only ({first.latency * 1000:.3g} ms)"
+    if first.latency > latency:
+        return f"{target} not reached: {first.latency * 1000:.3g} ms at the lowest queue depth"
+    return f"{target} not reached: {last.latency * 1000:.3g} ms at the highest queue depth"
