@@ -94,6 +94,7 @@ def prepare(bench: Bench, chosen: vllm.Settings, folder: str, **found: Any) -> N
             "ramp_up_end": ramp[1],
             "asked": vllm.asked_text(given),
             **vllm.data_parameters(chosen),
+            **({"warmup_requests": chosen.warmup_requests} if chosen.warmup_requests else {}),
             **{f"goodput_{name}_ms": limit for name, limit in chosen.goodput_ms.items()},
             **found,
         },

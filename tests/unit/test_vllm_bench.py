@@ -43,7 +43,8 @@ KEY = "sesame-4711-open"
 ASKED = (
     '{"dataset_path":"","dataset_sha256":"","failed_share_allowed":0.0,"goodput_ms":{},'
     '"max_concurrency":8,"num_prompts":40,"ramp_up_end":0,"ramp_up_start":0,'
-    '"random_input_tokens":64,"random_output_tokens":48,"request_rate":0.0,"seed":42}'
+    '"random_input_tokens":64,"random_output_tokens":48,"request_rate":0.0,"seed":42,'
+    '"warmup_requests":0}'
 )
 
 
@@ -457,6 +458,7 @@ def test_what_was_asked_is_recorded_as_given(run_module: Any, tmp_path: Path) ->
         "random_output_tokens": "48",
         "goodput_ms": {"ttft": "500"},
         "seed": "7",
+        "warmup_requests": "0",
         "failed_share_allowed": "0.0",
         "profile": "random",
     }
@@ -644,6 +646,20 @@ def test_a_folders_fingerprint_is_that_of_sha256sum(tmp_path: Path) -> None:
         vllm.fingerprint(str(tmp_path / "none"))
 
 
+def test_a_warm_up_is_sent_and_recorded_where_there_is_one(
+    run_module: Any, server: StandIn
+) -> None:
+    warm = run_module(FakeRun(stdout=RANDOM), warmup_requests=8)["record"]
+    cold = run_module(FakeRun(stdout=RANDOM))["record"]
+    at = warm["command"].index("--num-warmups")
+    assert (warm["command"][at + 1], warm["parameters"]["warmup_requests"]) == ("8", 8)
+    # An earlier record, which knows no such option, is of the same work as one without.
+    assert ("--num-warmups" in cold["command"], "warmup_requests" in cold["parameters"]) == (
+        False,
+        False,
+    )
+
+
 def test_a_record_of_the_run_stands_for_its_case(
     run_module: Any, server: StandIn, tmp_path: Path
 ) -> None:
@@ -674,6 +690,7 @@ def test_a_record_of_the_run_stands_for_its_case(
         "random_input_tokens": 32,
         "random_output_tokens": 32,
         "seed": 7,
+        "warmup_requests": 8,
         "goodput_ms": {"ttft": 500},
         "failed_share_allowed": 0.5,
         "sample_seconds": 1.0,

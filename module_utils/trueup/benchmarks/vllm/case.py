@@ -227,6 +227,36 @@ OPTIONS = (
         0.0,
         least=0,
     ),
+    RoleOption(
+        "request_rates",
+        "Requests a second to sweep, such as [1, 2, 4, 8]: a load each, instead of"
+        " vllm_request_rate. At least ten seconds of requests are sent.",
+        [],
+        elements="float",
+        least=0.001,
+    ),
+    RoleOption(
+        "concurrencies",
+        "Requests in flight to sweep, such as [1, 2, 4, 8], instead of vllm_max_concurrency: a load"
+        " each, of at least five times as many requests.",
+        [],
+        elements="int",
+        least=1,
+    ),
+    RoleOption(
+        "sweep_repeats",
+        "How often each load of a sweep is measured, each time with other prompts.",
+        3,
+        why="With the same prompts the server's prefix cache would have them from the first time.",
+        least=1,
+    ),
+    Option(
+        "warmup_requests",
+        "Requests before those that count, with one and the same prompt; 0 means none, and in a"
+        " sweep 8.",
+        0,
+        least=0,
+    ),
     ModuleOption("ramp_up_start", "Requests a second at the start of a linear ramp.", 0, least=0),
     ModuleOption(
         "ramp_up_end",
@@ -258,7 +288,7 @@ OPTIONS = (
         "random_output_tokens", "Tokens that are generated for each of these prompts.", 128, least=1
     ),
     ModuleOption("seed", "Seed of prompts, lengths and gaps.", 42),
-    ModuleOption(
+    Option(
         "goodput_ms",
         "Latencies in milliseconds that a good request stays within, of C(ttft), C(tpot), C(e2el)."
         " With them the record has the metric C(request_goodput).",
@@ -303,7 +333,7 @@ OPTIONS = (
 _SENT = (
     *("num_prompts", "request_rate", "ramp_up_start", "ramp_up_end", "max_concurrency"),
     *("random_input_tokens", "random_output_tokens", "seed", "dataset_path", "dataset_sha256"),
-    *("goodput_ms", "failed_share_allowed"),
+    *("goodput_ms", "failed_share_allowed", "warmup_requests"),
 )
 LOAD: Dict[str, Any] = {one.name: one.default for one in OPTIONS if one.name in _SENT}
 
@@ -404,6 +434,7 @@ class Settings:
     dataset_sha256: str
     downloads_allowed: bool
     num_prompts: int
+    warmup_requests: int
     request_rate: float
     ramp: Optional[Tuple[int, int]]
     max_concurrency: int
@@ -449,9 +480,8 @@ def settings(given: Mapping[str, Any]) -> Settings:
         dataset_path=_dataset_path(profile, given),
         dataset_sha256=_sha256(given["dataset_sha256"]),
         downloads_allowed=given["downloads_allowed"],
-        num_prompts=given["num_prompts"]
-        or (profile.cpu_num_prompts if cpu else 0)
-        or profile.num_prompts,
+        num_prompts=prompts_of(profile, given["num_prompts"], cpu=cpu),
+        warmup_requests=given["warmup_requests"],
         request_rate=_rate(given["request_rate"]),
         ramp=_ramp(given, profile.cpu_ramp if cpu and profile.cpu_ramp else profile.ramp),
         max_concurrency=given["max_concurrency"] or profile.max_concurrency,
@@ -463,6 +493,11 @@ def settings(given: Mapping[str, Any]) -> Settings:
         failed_share_allowed=given["failed_share_allowed"],
         sample_seconds=given["sample_seconds"],
     )
+
+
+def prompts_of(profile: Profile, asked: int, *, cpu: bool) -> int:
+    """How many requests a case has; ``asked`` 0 means the profile's own number."""
+    return asked or (profile.cpu_num_prompts if cpu else 0) or profile.num_prompts
 
 
 def _base_url(text: str) -> str:
@@ -902,6 +937,8 @@ def command(chosen: Settings, *, python: str, driver: str, program: str, folder:
     argv += ["--model", chosen.model, "--tokenizer", chosen.tokenizer]
     argv += _data_options(chosen, folder)
     argv += ["--num-prompts", str(chosen.num_prompts), "--seed", str(chosen.seed)]
+    if chosen.warmup_requests:
+        argv += ["--num-warmups", str(chosen.warmup_requests)]
     # vLLM 0.32 leaves it to the server otherwise; greedy is what older versions and the articles
     # used.
     argv += ["--temperature", "0"]

