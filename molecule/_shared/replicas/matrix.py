@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 ROOT = replica.ROOT
 SCENARIO = ROOT / "molecule" / "matrix" / "molecule.yml"
 PAGE = ROOT / "docs" / "images.md"
+# Not in the scenario's folder, which goes with its nodes.
+SAID = ROOT / ".cache" / "replicas"
 BEGIN, END = "<!-- Written by `make replicas`. -->\n", "<!-- Up to here. -->\n"
 HEADER = (
     "| image | Python | MPI | family | what the roles did | benchmarks | first run | second |"
@@ -46,7 +48,12 @@ FAMILIES = {
 CONFIGURES = "molecule/_shared/converge.yml"
 RUNS = {"first": "site.yml", "second": CONFIGURES, "restarted": CONFIGURES}
 # The plays of site.yml whose roles are benchmarks, and the one that refuses before any change.
-MEASURING = ("Install benchmarks", "Measure health", "Measure benchmarks")
+MEASURING = (
+    "Install benchmarks",
+    "Report failed roles",
+    "Measure health",
+    "Measure benchmarks",
+)
 PREFLIGHT = "Check nodes before changes"
 REASON_CHARACTERS = 110
 
@@ -63,7 +70,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def play(nodes: list[str], folder: Path, name: str) -> dict[str, Any]:
-    """The run of that name over the nodes; what Ansible says of it, kept as ``name``.json too."""
+    """The run of that name over the nodes: what Ansible says of it, which SAID keeps too."""
     argv = [
         *("ansible-playbook", "--inventory", str(folder / "inventory"), "--limit", ",".join(nodes)),
         str(ROOT / RUNS[name]),
@@ -72,7 +79,8 @@ def play(nodes: list[str], folder: Path, name: str) -> dict[str, Any]:
     said = subprocess.run(  # noqa: S603 WHY: argv of this file
         argv, env={**environment(folder), **more}, capture_output=True, text=True, check=False
     ).stdout
-    (folder / f"{name}.json").write_text(said, encoding="utf-8")
+    SAID.mkdir(parents=True, exist_ok=True)
+    (SAID / f"{name}.json").write_text(said, encoding="utf-8")
     # Other callbacks may print before and after it.
     found: dict[str, Any] = json.loads(said[said.index("{\n") : said.rindex("}") + 1])
     return found
