@@ -27,6 +27,9 @@ READS = (
     *(["scontrol", "show"], ["srun", "--mpi=list"], ["srun", "--help"], ["systemctl", "is-active"]),
     *(["ip", "-4", "address", "show"], ["findmnt", "--noheadings"], ["cvmfs_config", "chksetup"]),
     ["prlimit", "--raw", "--noheadings", "--output=SOFT"],
+    # It leaves the clocks as role gpu_clocks set them; the others are jobs that change nothing.
+    ["/usr/local/libexec/trueup/gpu_clocks", "verify"],
+    *(["srun", "--mem=100", "--immediate=60"], ["srun", "--gpus=2", "--immediate=60"]),
 )
 
 
