@@ -89,6 +89,68 @@ def test_the_module_of_eessi_follows_the_node(gpus: int, module: str) -> None:
     assert (case["eessi_init"], case["eessi_module"]) == (INIT, module)
 
 
+OMPI = {"OMPI_MCA_pml": "ucx", "OMPI_MCA_btl": "^uct,ofi", "OMPI_MCA_mtl": "^ofi"}
+NEWER = "GROMACS/2025.4-foss-2025b-CUDA-12.9.1"
+
+
+def test_one_version_is_eessis_and_the_benchmarks() -> None:
+    wanted = asked(node={"gpus": [{}]}, variables={"eessi_version": "2025.06"}, **EESSI)
+    init = INIT.replace("2023.06", "2025.06")
+    assert programs(wanted)["module"] == {"init": init, "name": NEWER}
+    (case, *_) = plan(wanted).cases or []
+    assert (case["eessi_init"], case["eessi_module"]) == (init, NEWER)
+    role = yaml.safe_load((CATALOG.parent / "roles/eessi/defaults/main.yml").read_text())
+    assert f"/{role['eessi_version']}/" in programs(asked(**EESSI))["module"]["init"]
+
+
+@pytest.mark.parametrize(
+    ("given", "mounted", "gpus", "refused"),
+    [
+        ("2025.06", "2023.06", 1, True),
+        ("2025.06", "2023.06", 0, False),
+        ("2025.06", "2025.06", 1, False),
+        # These two look for the driver in one place.
+        ("2025.06", "2026.06", 1, False),
+        ("2025.06", None, 1, False),
+    ],
+)
+def test_a_version_whose_links_lie_elsewhere_is_refused_on_gpus(
+    given: str, mounted: str | None, gpus: int, refused: bool
+) -> None:
+    made = plan(
+        asked(
+            node={"gpus": [{}] * gpus},
+            variables={"eessi_version": mounted} if mounted else {},
+            **EESSI,
+            eessi_version=given,
+            eessi_module=NEWER,
+        )
+    )
+    assert bool(made.refused) is refused
+    assert all("are linked where 2023.06 looks" in one for one in made.refused)
+
+
+@pytest.mark.parametrize(
+    ("node", "given", "told"),
+    [
+        ({"has_rdma": True}, {}, OMPI),
+        (
+            {"has_rdma": True},
+            {"environment": {"OMPI_MCA_pml": "ob1"}},
+            OMPI | {"OMPI_MCA_pml": "ob1"},
+        ),
+        ({"has_rdma": False}, {}, {}),
+        ({"has_rdma": True}, {"source": "system"}, {}),
+        ({"has_rdma": True, "gpus": [{}]}, {"variables": {"eessi_version": "2025.06"}}, {}),
+    ],
+)
+def test_what_open_mpi_is_told_stands_in_the_catalog(
+    node: dict[str, Any], given: dict[str, Any], told: dict[str, str]
+) -> None:
+    (case, *_) = plan(asked(node=node, **{**EESSI, **given})).cases or []
+    assert case["environment"] == told
+
+
 def test_an_image_is_looked_for() -> None:
     wanted = asked(**IMAGE)
     assert programs(wanted) == {"programs": ["apptainer"], "files": ["/images/gromacs.sif"]}

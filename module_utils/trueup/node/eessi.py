@@ -182,12 +182,26 @@ def _client_files(asked: Asked, settings: Mapping[str, Any]) -> Dict[str, Dict[s
 
 def _shell(asked: Asked, init: str) -> str:
     root, rdma = asked.data["root"], asked.node["has_rdma"]
-    told = asked.data["ompi"].get(asked.options["version"], {}) if rdma else {}
+    told = told_on_infiniband(asked.catalog("eessi.yml"), asked.options["version"]) if rdma else {}
     exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in told.items())
     return (
         f"{_OWNED}# Source it in a shell (bash) or job script: . {root}/opt/trueup/eessi/eessi.sh\n"
         f"{_OMPI + exports if told else ''}\n. {init}\n"
     )
+
+
+def default_version(catalog: Mapping[str, Any]) -> str:
+    """EESSI's own default, of ``catalog/eessi.yml``."""
+    found: List[str] = [
+        name for name, row in catalog["versions"].items() if row["status"] == "default"
+    ]
+    return found[0]
+
+
+def told_on_infiniband(catalog: Mapping[str, Any], version: str) -> Dict[str, str]:
+    """Variables for programs of a version on nodes with Azure's InfiniBand."""
+    found: Dict[str, str] = catalog["versions"].get(version, {}).get("infiniband", {})
+    return found
 
 
 def _repository(asked: Asked) -> Dict[str, Any]:

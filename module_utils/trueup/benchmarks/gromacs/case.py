@@ -40,7 +40,12 @@ OPTIONS = (
         "system",
         choices=("system", "eessi", "container"),
     ),
-    RoleOption("eessi_version", "With source eessi: its version.", "2023.06"),
+    RoleOption(
+        "eessi_version",
+        "With source eessi: its version. Empty: eessi_version, for which the role eessi links the"
+        " GPU driver's libraries; without that EESSI's default.",
+        "",
+    ),
     ModuleOption(
         "eessi_init",
         "With source eessi: its file to source, init/lmod/bash of a version.",

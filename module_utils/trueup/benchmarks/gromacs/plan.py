@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, Optional
 
+from ...node import eessi
 from ...node.gpu_places import gpu_places, in_core_order
 from ...options import for_module, row_refusals
-from ...plan import Asked, Plan, Skipped
+from ...plan import Asked, Plan, Skipped, sentences
 from . import case as gromacs
 
 _MOUNT = "/cvmfs/software.eessi.io/versions"
@@ -20,7 +21,7 @@ def programs(asked: Asked) -> Dict[str, Any]:
         return {"programs": [options["container_runtime"]], "files": [options["container_image"]]}
     found: Dict[str, Any] = {"programs": [options["program"]]}
     if options["source"] == "eessi":
-        found["module"] = {"init": _init(options), "name": _module(asked)}
+        found["module"] = {"init": _init(asked), "name": _module(asked)}
     return found
 
 
@@ -31,7 +32,7 @@ def plan(asked: Asked) -> Plan:
         BadInput: options that do not go together.
     """
     options = asked.options
-    refused = [] if options["source"] != "eessi" or _module(asked) else [_no_module(options)]
+    refused = _refused_of_eessi(asked) if options["source"] == "eessi" else []
     layouts = options["layouts"] or _layouts(asked)
     refused += row_refusals(
         gromacs.OPTIONS, layouts, "gromacs_layouts", ("ranks", "threads_per_rank"), ("pme_ranks",)
@@ -51,14 +52,16 @@ def plan(asked: Asked) -> Plan:
 
 def _case(asked: Asked, layout: Mapping[str, int]) -> Dict[str, Any]:
     case = for_module(gromacs.OPTIONS, asked.options)
+    told: Dict[str, str] = {}
     if asked.options["source"] == "eessi":
-        case.update(eessi_init=_init(asked.options), eessi_module=_module(asked))
+        case.update(eessi_init=_init(asked), eessi_module=_module(asked))
+        if asked.node.get("has_rdma"):
+            told = eessi.told_on_infiniband(asked.catalog("eessi.yml"), _version(asked))
     if not _unused(asked):
         size, topologies = asked.node.get("vm_size"), asked.catalog("topologies.yml")
         # mdrun pins rank after rank to core after core, and gives them GPUs in CUDA's order.
-        order = in_core_order(gpu_places(size, _gpus(asked), topologies))
-        case["environment"] = {**order, **asked.options["environment"]}
-    return {**case, **layout}
+        told = {**told, **in_core_order(gpu_places(size, _gpus(asked), topologies))}
+    return {**case, "environment": {**told, **asked.options["environment"]}, **layout}
 
 
 def _layouts(asked: Asked) -> List[Dict[str, int]]:
@@ -83,24 +86,40 @@ def _gpus(asked: Asked) -> int:
     return len(asked.node.get("gpus") or [])
 
 
-def _init(options: Mapping[str, Any]) -> str:
+def _version(asked: Asked) -> str:
+    """EESSI's version: asked for, else the one that is mounted."""
+    catalog = asked.catalog("eessi.yml")
+    given: str = asked.options["eessi_version"]
+    return given or str(asked.variables.get("eessi_version", eessi.default_version(catalog)))
+
+
+def _init(asked: Asked) -> str:
     """EESSI's file to source."""
-    return f"{_MOUNT}/{options['eessi_version']}/init/lmod/bash"
+    return f"{_MOUNT}/{_version(asked)}/init/lmod/bash"
 
 
 def _module(asked: Asked) -> str:
     """EESSI's module; empty where none is named and the catalog knows none."""
     if asked.options["eessi_module"]:
         return str(asked.options["eessi_module"])
-    version = asked.catalog("eessi.yml")["versions"].get(asked.options["eessi_version"], {})
+    version = asked.catalog("eessi.yml")["versions"].get(_version(asked), {})
     return str(version.get("gromacs", {}).get("gpu" if _gpus(asked) else "cpu", ""))
 
 
-def _no_module(options: Mapping[str, Any]) -> str:
-    return (
-        f"of EESSI {options['eessi_version']} catalog/eessi.yml knows no module for this node: set"
-        " gromacs_eessi_module"
-    )
+def _refused_of_eessi(asked: Asked) -> List[str]:
+    """Where there is no module, or the role eessi links the GPU's libraries for another version."""
+    version, versions = _version(asked), asked.catalog("eessi.yml")["versions"]
+    mounted = str(asked.variables.get("eessi_version", version))
+    links = {versions.get(one, {}).get("gpu_links") for one in (version, mounted)}
+    wrong = {
+        f"of EESSI {version} catalog/eessi.yml knows no module for this node: set"
+        " gromacs_eessi_module": not _module(asked),
+        f"gromacs_eessi_version is {version}, and eessi_version {mounted}: the libraries of the GPU"
+        f" driver are linked where {mounted} looks for them: leave gromacs_eessi_version empty": (
+            len(links) > 1 and _gpus(asked) and not _unused(asked)
+        ),
+    }
+    return sentences(wrong)
 
 
 def _found(asked: Asked) -> Optional[str]:
@@ -132,7 +151,7 @@ def _lacking(asked: Asked) -> str:
         if "eessi" in asked.variables.get("trueup_cluster_roles", []):
             return ""
         return (
-            f"the module {_module(asked)} cannot be loaded from {_init(options)}: give the node the"
+            f"the module {_module(asked)} cannot be loaded from {_init(asked)}: give the node the"
             " role eessi"
         )
     if options["source"] == "container":
