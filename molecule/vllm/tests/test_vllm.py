@@ -113,6 +113,24 @@ def test_a_server_is_an_ordinary_user_without_capabilities() -> None:
     assert status["NoNewPrivs"] == "1"
 
 
+@pytest.mark.parametrize("name", [FIRST, SECOND])
+def test_a_server_compiled_its_model_on_its_own_node(name: str) -> None:
+    host = node(name)
+    kept = host.file("/var/cache/trueup-vllm/vllm/torch_compile_cache")
+    assert (kept.is_directory, kept.user) == (True, "trueup-vllm")
+    assert host.run("cat /proc/[0-9]*/cmdline").stdout.count("--enforce-eager") == 0
+
+
+def test_a_servers_variables_alone_find_what_it_compiles_with() -> None:
+    host, pid = server("tiny")
+    variables = host.run(f"tr '\\0' '\\n' < /proc/{pid}/environ").stdout.splitlines()
+    (path,) = [line for line in variables if line.startswith("PATH=")]
+    as_it = f"setpriv --reuid=trueup-vllm --clear-groups --no-new-privs env -i '{path}' sh -c"
+    found = host.run(f"{as_it} 'command -v ninja g++ lscpu && ninja --version'").stdout.split()
+    assert found[:3] == ["/opt/trueup/vllm/cpu/venv/bin/ninja", "/usr/bin/g++", "/usr/bin/lscpu"]
+    assert len(found) == 4
+
+
 def test_a_server_has_a_tmp_of_its_own_and_cannot_write_elsewhere() -> None:
     host, pid = server("tiny")
     mounts = [line.split() for line in host.run(f"cat /proc/{pid}/mountinfo").stdout.splitlines()]
