@@ -21,6 +21,7 @@ TOKEN = "4711-is-the-token-of-the-test"
 STAND_IN = """#!/bin/sh
 # stand-in of hf
 echo "$(id -un) $(cat "$HF_TOKEN_PATH" 2>/dev/null | wc -c) $*" >> "$HF_HOME/calls"
+flock --nonblock "$HF_HOME/.trueup-download" true && touch "$HF_HOME/unlocked"
 [ "$7" != gated/model ] || [ -s "$HF_TOKEN_PATH" ] || { echo 'GatedRepoError' >&2; exit 1; }
 """
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="the role runs as root")
@@ -74,6 +75,11 @@ def test_a_model_is_downloaded_once_as_its_user(node: Node) -> None:
     assert status == 0, said
     download = "download --quiet --exclude original/* --revision abc some/model"
     assert node.calls() == [f"daemon 0 {download}"]
+    # Nodes that share the cache wait for each other by a lock on a file there.
+    assert [(node.cache / name).exists() for name in (".trueup-download", "unlocked")] == [
+        True,
+        False,
+    ]
     assert node.run()[:2] == (0, 0)
     assert node.run("--check")[:2] == (0, 0)
     assert len(node.calls()) == 1

@@ -126,3 +126,65 @@ def test_a_module_that_vllm_should_have_brought_is_missed(node: Node) -> None:
     assert "vllm.third_party.deep_gemm is not in" in said
     (node.packages / "vllm/third_party/deep_gemm").mkdir(parents=True)
     assert node.run(wanted)[:2] == (0, 0)
+
+
+# Each says that it was called; the listers have a driver or none.
+LISTED = {
+    "with the driver": "usr/lib/modules/6.8.0/updates/dkms/nvidia.ko.zst",
+    "without": "usr/bin",
+}
+
+
+@pytest.mark.parametrize("listed", LISTED)
+@pytest.mark.parametrize(
+    ("image", "lister", "builder"),
+    [
+        ("initrd.img-6.8.0-azure", "lsinitramfs", "update-initramfs"),
+        ("initramfs-6.8.0-azure.img", "lsinitrd", "dracut"),
+    ],
+)
+def test_an_initramfs_is_rebuilt_where_it_holds_the_driver(
+    image: str,
+    lister: str,
+    builder: str,
+    listed: str,
+    node: Node,
+) -> None:
+    for name in ("boot", "bin"):
+        (node.folder / name).mkdir()
+    (node.folder / "boot" / image).touch()
+    for name, text in (
+        ("uname", "echo 6.8.0-azure"),
+        (lister, f"echo {LISTED[listed]}"),
+        (builder, f'echo "$@" >> {node.folder}/rebuilt'),
+    ):
+        program = node.folder / "bin" / name
+        program.write_text(f"#!/bin/sh\n# Stand-in.\n{text}\n")
+        program.chmod(0o755)
+    for name in ("sh", "cat"):
+        (node.folder / "bin" / name).symlink_to(f"/bin/{name}")
+    ran = subprocess.run(
+        ["sh", str(ROOT / "roles/llm_kernels/files/initramfs.sh"), str(node.folder / "boot")],
+        env={"PATH": str(node.folder / "bin")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    kept = node.folder / "rebuilt"
+    if listed == "without":
+        assert (ran.stdout, kept.exists()) == ("", False)
+        return
+    assert ran.stdout == "rebuilt\n"
+    expected = {
+        "update-initramfs": "-u -k 6.8.0-azure\n",
+        "dracut": f"--force {node.folder}/boot/{image} 6.8.0-azure\n",
+    }
+    assert kept.read_text() == expected[builder]
+
+
+def test_nothing_is_rebuilt_without_an_image_or_a_lister(tmp_path: Path) -> None:
+    script = ROOT / "roles/llm_kernels/files/initramfs.sh"
+    ran = subprocess.run(
+        ["/bin/sh", str(script), str(tmp_path)], capture_output=True, text=True, check=True
+    )
+    assert (ran.stdout, ran.stderr) == ("", "")

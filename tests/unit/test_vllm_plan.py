@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 CATALOG = str(ROOT / "catalog")
 RECIPES = yaml.safe_load((ROOT / "catalog" / "vllm_recipes.yml").read_text())
 SIZES = read_sizes(f"{CATALOG}/vm_sizes.csv")
-HOSTS = {"node1": {"ansible_host": "10.0.0.4"}, "node2": {}}
+HOSTS = {"node1": {"ansible_host": "10.0.0.4"}, "node2": {"ansible_host": "10.0.0.5"}}
 H100 = {
     "vm_size": "Standard_ND96isr_H100_v5",
     "catalog": SIZES["Standard_ND96isr_H100_v5"],
@@ -132,10 +132,50 @@ def test_nodes_reach_each_other_by_the_inventorys_addresses() -> None:
         assert argv[argv.index("--data-parallel-address") + 1] == "10.0.0.4"
     assert (head["environment"]["VLLM_HOST_IP"], partner["environment"]["VLLM_HOST_IP"]) == (
         "10.0.0.4",
-        "node2",
+        "10.0.0.5",
     )
     assert ("--headless" in head["argv"], "--headless" in partner["argv"]) == (False, True)
     assert (head["engines"], head["engines_here"], head["gpus"]) == (16, 8, 16)
+
+
+@pytest.mark.parametrize("strange", [{}, {"ansible_host": "20.61.3.9"}, {"ansible_host": "vm2.x"}])
+def test_addresses_of_several_nodes_are_private_numbers(strange: dict[str, Any]) -> None:
+    both = {"name": "r1", "recipe": "deepseek-r1", "nodes": ["node1", "node2"]}
+    hosts = {**HOSTS, "node2": strange}
+    [problem] = plan(both, hosts=hosts)["problems"]
+    address = strange.get("ansible_host", "node2")
+    assert problem.endswith(
+        f"reaches node2 by {address}: set the endpoint's addresses, one for each of its nodes"
+    )
+    given = {**both, "addresses": ["10.0.0.4", "10.0.0.5"]}
+    assert plan(given, hosts=hosts)["problems"] == []
+    [problem] = plan({**both, "addresses": ["10.0.0.4", "vm2"]}, hosts=hosts)["problems"]
+    assert "addresses vm2: they must be numbers" in problem
+    # One node needs none.
+    assert plan({**LLAMA, "nodes": ["node2"]}, host="node2", hosts=hosts)["problems"] == []
+
+
+def test_deepep_is_given_the_infiniband_adapters_by_name() -> None:
+    def adapters(recipe: str, families: Any = (), **shown: Any) -> str | None:
+        h200 = {"gpus": [{"name": "NVIDIA H200", "memory_bytes": 141 * 1024**3}] * 8}
+        node = {**H100, **h200, **shown}
+        nodes = ["node1", "node2"] if recipe == "deepseek-r1" else ["node1"]
+        endpoint = {"name": "r1", "recipe": recipe, "nodes": nodes}
+        made = planned(asked(endpoint, node=node, families=families))
+        assert made.refused == []
+        given: str | None = made.values["endpoints"][0]["environment"].get("NVSHMEM_HCA_LIST")
+        return given
+
+    shown = [
+        {"device": "mlx5_an0", "link_layer": "Ethernet"},
+        {"device": "mlx5_0", "link_layer": "InfiniBand"},
+        {"device": "mlx5_1", "link_layer": "InfiniBand"},
+    ]
+    assert adapters("deepseek-r1", infiniband=shown) == "mlx5_0:1,mlx5_1:1"
+    named = adapters("deepseek-r1", ["rdma"], infiniband=shown, rdma_count_expected=8)
+    assert named == ",".join(f"mlx5_ib{number}:1" for number in range(8))
+    assert adapters("deepseek-r1") is None
+    assert adapters("deepseek-r1-h200", ["rdma"], rdma_count_expected=8) is None
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ OPTIONS = (
         " port (8000), host (address that it listens on, 127.0.0.1; another one makes"
         " vllm_api_key necessary), model (folder on the node, instead of the download of the"
         " recipe's), nodes (hosts of the inventory that serve it together, the one with the API"
-        " first), addresses (of these nodes, as they reach each other; ansible_host of each) and"
+        " first), addresses (private ones of these nodes, as numbers; ansible_host of each) and"
         " arguments (more of vllm serve, such as {max-model-len: 8192}). Empty: vLLM is skipped"
         " by name.",
         [],
@@ -100,7 +100,8 @@ OPTIONS = (
         "model_cache",
         "Folder for models; empty: on the local NVMe scratch of nodes that get one (role"
         " nvme_scratch), else /var/lib/trueup-vllm. Scratch is lost when the VM is deallocated: the"
-        " model is downloaded again then.",
+        " model is downloaded again then. On a file system that nodes share it is downloaded once,"
+        " where vllm_user has one number on all of them.",
         "",
     ),
     RoleOption(

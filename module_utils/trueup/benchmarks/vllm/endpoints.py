@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from typing import Any, Dict, List, Optional, Set
 
@@ -61,6 +62,19 @@ def endpoints_of(
     return mine
 
 
+def is_private(address: str) -> bool:
+    """Whether this is an address, and none of the internet's."""
+    return _is_address(address) and not ipaddress.ip_address(address).is_global
+
+
+def _is_address(text: Any) -> bool:
+    try:
+        ipaddress.ip_address(str(text))
+    except ValueError:
+        return False
+    return True
+
+
 def reachable(host: str) -> str:
     """The address by which a node reaches its own server that listens on ``host``, as in a URL."""
     if host in ("0.0.0.0", "::"):  # noqa: S104 WHY: compared, not listened on
@@ -104,6 +118,7 @@ def _wrong_member(whole: Dict[str, Any]) -> Optional[str]:
 def _wrong_value(whole: Dict[str, Any], hosts: List[str], api_key: str) -> Optional[str]:
     nodes, addresses = whole["nodes"], whole["addresses"]
     strangers = [str(name) for name in nodes if name not in hosts]
+    names = [str(one) for one in addresses if not _is_address(one)]
     listens = whole["host"]
     outside = listens not in ("127.0.0.1", "::1", "localhost")
     # The first that is so.
@@ -115,6 +130,9 @@ def _wrong_value(whole: Dict[str, Any], hosts: List[str], api_key: str) -> Optio
         f"the inventory has no host {', '.join(strangers)}": bool(strangers),
         f"{len(addresses)} addresses for {len(nodes)} nodes": bool(addresses)
         and len(addresses) != len(nodes),
+        f"addresses {', '.join(names)}: they must be numbers, such as 10.0.0.4, and no names": bool(
+            names
+        ),
         f"a server that listens on {listens} needs a key: set vllm_api_key, or leave host at"
         " 127.0.0.1": outside and not api_key,
     }

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Sequence
 
-from ...errors import TrueupError
+from ...errors import BadInput, TrueupError
 from ...node import own_python
 from ...node.gpu_places import gpu_places
 from ...node.packages import verified_only
@@ -19,7 +19,7 @@ from ...node.topology import format_cpu_list
 from ...plan import Asked, Plan, Skipped
 from . import recipes as vllm_recipes
 from .case import PROFILES, prompts_of
-from .endpoints import endpoints_of
+from .endpoints import endpoints_of, is_private
 from .toolchain import Toolchain, compiles_cuda
 
 # The allocator that vLLM's CPU build asks for: package and file, by package manager.
@@ -114,7 +114,13 @@ def plan(asked: Asked) -> Plan:
             "visible": _visible(asked, cache, environment["python"], serving),
             "compiled": _COMPILED,
             "endpoints": [
-                _service(each, chain.variables, home, cache, _beside(asked, each))
+                _service(
+                    each,
+                    {**chain.variables, **_adapters(asked, each)},
+                    home,
+                    cache,
+                    _beside(asked, each),
+                )
                 for each in serving.endpoints
             ],
         },
@@ -333,6 +339,24 @@ def _beside(asked: Asked, each: Mapping[str, Any]) -> List[str]:
     )
 
 
+def _adapters(asked: Asked, each: Mapping[str, Any]) -> Dict[str, str]:
+    """The InfiniBand adapters for DeepEP's NVSHMEM, by the names that role rdma gives them, since it
+    takes Ethernet functions (mlx5_an0) too. Each GPU gets the nearest that is named;
+    by its mapping of ranks all of DeepEP's get the first (deepseek-ai/DeepEP pull request 466)."""
+    node = asked.node
+    if not str(each["server_arguments"].get("all2all-backend", "")).startswith("deepep"):
+        return {}
+    names = [
+        one["device"]
+        for one in node.get("infiniband") or []
+        if one.get("link_layer") == "InfiniBand"
+    ]
+    expected = int(node.get("rdma_count_expected") or 0)
+    if expected and "rdma" in (asked.variables.get("trueup_family_roles") or []):
+        names = [f"mlx5_ib{number}" for number in range(expected)]
+    return {"NVSHMEM_HCA_LIST": ",".join(f"{name}:1" for name in names)} if names else {}
+
+
 def _service(
     each: Mapping[str, Any],
     variables: Mapping[str, str],
@@ -500,12 +524,24 @@ def _server_arguments(
 
 
 def _addresses(endpoint: Dict[str, Any], hosts: Mapping[str, Any]) -> List[str]:
-    """Of the endpoint's nodes, as they reach each other; of one node alone none."""
-    if len(endpoint["nodes"]) == 1:
-        return []
-    return endpoint["addresses"] or [
-        str(hosts[name].get("ansible_host") or name) for name in endpoint["nodes"]
+    """Of the endpoint's nodes, as they reach each other; of one node alone none.
+
+    Raises:
+        BadInput: the inventory says by no private address how a node is reached.
+    """
+    names, given = endpoint["nodes"], endpoint["addresses"]
+    if len(names) == 1 or given:
+        return list(given) if len(names) > 1 else []
+    found = [str(hosts[name].get("ansible_host") or name) for name in names]
+    strange = [
+        f"{name} by {address}" for name, address in zip(names, found) if not is_private(address)
     ]
+    if strange:
+        raise BadInput(
+            "nodes of an endpoint reach each other by private addresses, and the inventory reaches"
+            f" {', '.join(strange)}: set the endpoint's addresses, one for each of its nodes"
+        )
+    return found
 
 
 def _model(recipe: Dict[str, Any], given: str, cache: str) -> Dict[str, str]:
