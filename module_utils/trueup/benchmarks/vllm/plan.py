@@ -340,8 +340,8 @@ def _beside(asked: Asked, each: Mapping[str, Any]) -> List[str]:
 
 
 def _adapters(asked: Asked, each: Mapping[str, Any]) -> Dict[str, str]:
-    """The InfiniBand adapters for DeepEP's NVSHMEM, by the names that role rdma gives them, since it
-    takes Ethernet functions (mlx5_an0) too. Each GPU gets the nearest that is named;
+    """InfiniBand adapters for DeepEP's NVSHMEM, by the names that role rdma gives them: it would
+    take Ethernet functions (mlx5_an0) too. Each GPU gets the nearest that is named;
     by its mapping of ranks all of DeepEP's get the first (deepseek-ai/DeepEP pull request 466)."""
     node = asked.node
     if not str(each["server_arguments"].get("all2all-backend", "")).startswith("deepep"):
