@@ -27,12 +27,6 @@ sys.path.insert(0, str(ROOT / "molecule/_shared/replicas"))
 import replica  # noqa: E402 WHY: it stands in that folder
 
 RECIPES = role_plans.catalog("vllm_recipes.yml")["recipes"]
-SYSTEMS = {
-    "alma-8.10": "almalinux-8",
-    "alma-9": "almalinux-9",
-    "ubuntu-22.04": "ubuntu-22.04",
-    "ubuntu-24.04": "ubuntu-24.04",
-}
 # Programs of the packages that the images and their replicas have.
 _PACKAGED = {"gcc": ["gcc"], "g++": ["g++", "c++"], "util-linux": ["lscpu", "taskset"]}
 _PINNED = ("ninja",)
@@ -81,7 +75,8 @@ def asked(name: str, size: str, image: str, **options: Any) -> Asked:
     recipe = RECIPES[name]
     hosts = [f"node-{number + 1}" for number in range(recipe["nodes"])]
     row = role_plans.SIZES[size]
-    node = role_plans.node(row["family"], SYSTEMS[image], vm_size=size, catalog=row)
+    role_plans.SYSTEMS[image] = _os_release(image)
+    node = role_plans.node(row["family"], image, vm_size=size, catalog=row)
     node["gpus"] = [
         {"name": row["gpu_model"], "pci": f"000{n}:00:00.0"} for n in range(row["gpus"])
     ]
@@ -125,6 +120,14 @@ def asked(name: str, size: str, image: str, **options: Any) -> Asked:
 @functools.cache
 def _described(image: str) -> dict[str, Any]:
     return replica.described(image)
+
+
+def _os_release(image: str) -> dict[str, str]:
+    text = replica.planned(image)["/etc/os-release"].content
+    return {
+        name: value.strip('"')
+        for name, _, value in (line.partition("=") for line in text.splitlines())
+    }
 
 
 class _Space(dict[str, Any]):
