@@ -322,8 +322,9 @@ def test_a_changed_byte_of_megatrons_log_gives_the_right_numbers_or_an_error(
     """Detectable: step time and rate, which are the same work in every line, beyond the rounding of
     both (0.1 TFLOP/s; 0.01 of Megatron-DeepSpeed, which also prints samples per second). Not
     detectable, because they stand once: the loss, and the number of skipped and NaN iterations;
-    with one rate only, a change below that rounding; in a log without rates, the step time. Those
-    of the loss are left out here."""
+    with one rate only, a change below that rounding; in a log without rates, the step time; and
+    the time of the first and of the last line. Those of the loss and of the clock are left out
+    here."""
     at = int(share * len(text))
     damaged = text[:at] + byte + text[at + 1 :]
     right = values(text)
@@ -334,3 +335,87 @@ def test_a_changed_byte_of_megatrons_log_gives_the_right_numbers_or_an_error(
     for name in ("loss_first", "loss_last"):
         got[name, "single"] = right[name, "single"]
     assert got == pytest.approx(right, rel=2e-3)
+
+
+SAVED = """\
+saving checkpoint at iteration      10 to /fsx/checkpoints in torch_dist format
+  successfully saved checkpoint from iteration      10 to /fsx/checkpoints
+0: (min, max) time across ranks (ms):
+0:     save-checkpoint ................................: (81611.24, 81611.82)
+"""
+LOADED = """\
+ successfully loaded checkpoint from /fsx/checkpoints [ t 1/8, p 1/16 ] at iteration 10
+(min, max) time across ranks (ms):
+    load-checkpoint ................................: (17352.38, 17353.07)
+"""
+
+
+def restarted(seconds: int, *, lost: int = 4) -> str:
+    """A run that saved at iteration 10, lost a node ``lost`` iterations later, and went on from
+    there after so many seconds. A line comes every ten."""
+    times = re.compile(r"\[2026-11-21 [0-9:.]+\]")
+    said = [line for line in lines(LM) if not times.search(line)]
+    logged = [line for line in lines(LM) if times.search(line)]
+
+    def at(line: str, second: float) -> str:
+        text = f"[2026-11-21 09:{int(second) // 60:02d}:{second % 60:09.6f}]"
+        return times.sub(text, line)
+
+    begun = [at(line, 10.0 * number) for number, line in enumerate(logged[: 10 + lost], 1)]
+    first = 10 * (10 + lost) + seconds
+    again = [at(line, first + 10.0 * number) for number, line in enumerate(logged[10:])]
+    return "\n".join([*said, *begun[:10], SAVED.rstrip(), *begun[10:], LOADED.rstrip(), *again, ""])
+
+
+def figure(text: str, name: str) -> list[float]:
+    return [row.value for row in parse_megatron(text).metrics() if row.name == name]
+
+
+def test_a_run_that_lost_a_node_says_what_that_cost() -> None:
+    text = restarted(90)
+    output = parse_megatron(text)
+    step = {row.statistic: row.value for row in output.metrics() if row.name == "step_time"}
+    (away,) = (one.away for one in output.resumes)
+    # From the last line before to the first one after, less the step that this one was.
+    assert away == pytest.approx(90 - output.iterations[0].seconds)
+    assert [one.redone for one in output.resumes] == [4]
+    assert figure(text, "iterations_redone") == [4]
+    assert figure(text, "resume_time")[0] == pytest.approx(away + 4 * step["median"])
+    # The slowest rank, in seconds.
+    assert figure(text, "checkpoint_save_time")[0] == pytest.approx(81.61182)
+    assert figure(text, "checkpoint_load_time")[0] == pytest.approx(17.35307)
+    # 19 iterations of 64 samples from the first line to the last.
+    assert figure(text, "sample_rate_clocked") == [pytest.approx(19 * 64 / (130 + 90 + 90))]
+    assert "resumed at iteration 10" in output.part[0]
+
+
+def test_a_run_that_went_through_lost_nothing() -> None:
+    names = {row.name for row in parse_megatron(LM).metrics()}
+    assert not names & {"resume_time", "iterations_redone", "checkpoint_save_time"}
+    # This log's times are made up, and less than its steps take.
+    assert "sample_rate_clocked" not in names
+
+
+@pytest.mark.parametrize(
+    ("line", "seconds"),
+    [
+        ("    save-checkpoint ................................: (21027.08, 21027.08)", [21.02708]),
+        ("    save-checkpoint ................................: 18512.90", [18.5129]),
+        ("12:     save-checkpoint ...............: (1.10, 10.20)", [0.0102]),
+        # What is kept in memory alone, another timer, and half a line.
+        ("    save-checkpoint-non-persistent ..........: (1.10, 10.20)", []),
+        ("    save-checkpoint-time ................: (1.10, 10.20)", []),
+        ("    save-checkpoint ................................: (21027.08, 210", []),
+        ("    save-checkpoint ................................: (inf, nan)", []),
+    ],
+)
+def test_checkpoints_are_timed_by_the_slowest_rank(line: str, seconds: list[float]) -> None:
+    text = LM.replace(iteration(LM, 10), f"{iteration(LM, 10)}\n{line}")
+    assert list(parse_megatron(text).saves) == pytest.approx(seconds)
+
+
+def test_a_clock_that_was_set_back_says_nothing() -> None:
+    text = restarted(-100)
+    assert figure(text, "sample_rate_clocked") == []
+    assert figure(text, "resume_time") == []
+    assert figure(text, "iterations_redone") == [4]

@@ -650,7 +650,7 @@ def explain(text: str) -> Optional[str]:
 
 def rates(run: Run, output: MegatronOutput) -> List[Metric]:
     """Rates of each GPU (of each process, without GPUs) by both formulas [flop/s], and tokens a
-    second where the log did not say the length."""
+    second, by steps and by the clock, where the log did not say the length."""
     seconds = [item.seconds for item in output.measured]
     rows: List[Metric] = []
     for name, formula in (
@@ -662,6 +662,12 @@ def rates(run: Run, output: MegatronOutput) -> List[Metric]:
     if output.sequence_length is None:
         tokens = run.global_batch * run.model.sequence_length
         rows += summarise("token_throughput", [tokens / time for time in seconds], "1/s", "higher")
+        if output.clocked is not None:
+            samples, clock = output.clocked
+            value = samples * run.model.sequence_length / clock
+            rows.append(
+                Metric("token_rate_clocked", value, "1/s", "higher", statistic="single", n=1)
+            )
     return rows
 
 

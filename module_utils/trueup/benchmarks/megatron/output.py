@@ -24,6 +24,11 @@ Megatron's own log may be a part: of a job that was cut or still runs (its last 
 line), or that was resumed. It is read over the iterations that are there, and says what is not; of
 several starts in one log, each from a checkpoint, the last one counts.
 
+Checkpoints are timed by Megatron's own timers, ``save-checkpoint ...: (least, most)`` in ms over
+the ranks, of which the slowest is what the job waits for; with ``--async-save`` it is the part that
+training waits for. Where lines have a time, tokens by the clock are known too: from the first line
+to the last, over all starts, with checkpoints, evaluation, outages and what was done twice in it.
+
 Warm-up: the first quarter of the lines is left out of all times and rates, at least 2 and at most 4
 of them. DeepSpeed on Azure (2022-07-26) saw a steady state within 3 to 4 iterations; and the second
 line of Megatron-LM holds the first iteration too, since its first line does not reset the timer.
@@ -37,6 +42,7 @@ import re
 import statistics
 import zlib
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ...errors import ParseError
@@ -50,6 +56,7 @@ DRIVER_FIRST = "trueup gpt_driver begins"
 DRIVER_PREFIX = "trueup-megatron "
 _FEWEST_LINES = 3
 _FEWEST_TO_FALL = 16  # lines of a part of a log
+_CLOCK = 0.01  # share by which a log's clock and its step times may differ
 _DRIVER_FALL = 0.01  # share of its loss by which gpt_driver's own data lets it fall at least
 
 _LINE = re.compile(
@@ -71,6 +78,10 @@ _ARGUMENTS = {
     "pipeline_model_parallel_size": "pipeline_parallel",
 }
 _LOADED = re.compile(r"successfully loaded checkpoint .* at iteration (\d+)")
+# megatron/training/training.py, save_checkpoint_and_time; timers.py has (min, max) or max alone.
+_TIMED = re.compile(
+    r"\b(save|load)-checkpoint \.{2,}: (?:\(\d{1,12}\.\d+, (\d{1,12}\.\d+)\)|(\d{1,12}\.\d+)\s*$)"
+)
 # What the vocabulary was padded to stands in no table.
 _PADDED = re.compile(r"> padded vocab \(size: \d+\) with \d+ dummy tokens \(new size: (\d+)\)")
 
@@ -116,6 +127,7 @@ class Iteration:
         loss: None where it is not a finite positive number.
         flops: flop/s of each GPU as printed, None where it is not.
         line: where it stands.
+        at: when it ended, seconds since 1970 if the log's clock is UTC; None where it is not said.
     """
 
     number: int
@@ -129,6 +141,21 @@ class Iteration:
     line: Line
     flops: Optional[float] = None
     length: Optional[int] = None
+    at: Optional[float] = None
+
+
+@dataclass(frozen=True)
+class Resume:
+    """A start from a checkpoint after the iterations of another start.
+
+    Attributes:
+        redone: iterations that were done before and are done once more.
+        away: seconds from the last iteration before to the beginning of the first one after, None
+            where the lines have no time.
+    """
+
+    redone: int
+    away: Optional[float]
 
 
 @dataclass(frozen=True)
@@ -136,7 +163,9 @@ class MegatronOutput:
     """A run. ``exact``: figures are the driver's, unrounded.
 
     ``sequence_length`` is None where the log does not say it (Megatron-LM). ``part``: what of the
-    run is not in the log, a sentence each.
+    run is not in the log, a sentence each. ``saves`` and ``loads`` are seconds of each checkpoint,
+    ``resumes`` the starts from one after another start; ``clocked`` is samples and seconds between
+    the first and the last line of all starts, None without times.
     """
 
     program: str
@@ -148,6 +177,10 @@ class MegatronOutput:
     parameters: Dict[str, str] = field(default_factory=dict)
     hosts: Tuple[str, ...] = ()
     part: Tuple[str, ...] = ()
+    saves: Tuple[float, ...] = ()
+    loads: Tuple[float, ...] = ()
+    resumes: Tuple[Resume, ...] = ()
+    clocked: Optional[Tuple[int, float]] = None
 
     @property
     def measured(self) -> Tuple[Iteration, ...]:
@@ -184,7 +217,8 @@ class MegatronOutput:
 
     def metrics(self) -> List[Metric]:
         """step_time [s], sample_throughput and, where the length is known, token_throughput [1/s],
-        train_flops_printed [flop/s a GPU] where it is printed, loss_first and loss_last."""
+        train_flops_printed [flop/s a GPU] where it is printed, checkpoint_save_time and
+        checkpoint_load_time [s], what _lost says, loss_first and loss_last."""
         measured = self.measured
         rows = summarise("step_time", [item.seconds for item in measured], "s", "lower")
         rates = [item.batch / item.seconds for item in measured]
@@ -195,10 +229,36 @@ class MegatronOutput:
         flops = [item.flops for item in measured if item.flops is not None]
         if flops:
             rows += summarise("train_flops_printed", flops, "flop/s", "higher")
+        for name, times in (
+            ("checkpoint_save_time", self.saves),
+            ("checkpoint_load_time", self.loads),
+        ):
+            rows += summarise(name, times, "s", "lower") if times else []
+        rows += self._lost()
         for name, at in (("loss_first", 0), ("loss_last", -1)):
             loss = self.iterations[at].loss
             if loss is not None:  # one that is not finite is a failed check; no record can hold it
                 rows.append(Metric(name, loss, "1", "lower", statistic="single", n=1))
+        return rows
+
+    def _lost(self) -> List[Metric]:
+        """What the clock says: sample_rate_clocked and token_rate_clocked [1/s], and of starts from
+        a checkpoint iterations_redone and resume_time [s], the outage and what was redone."""
+        rows: List[Metric] = []
+        if self.clocked is not None:
+            samples, seconds = self.clocked
+            rates = {"sample_rate_clocked": 1, "token_rate_clocked": self.sequence_length}
+            rows += [
+                Metric(name, samples * each / seconds, "1/s", "higher", statistic="single", n=1)
+                for name, each in rates.items()
+                if each is not None
+            ]
+        if self.resumes:
+            step = statistics.median(item.seconds for item in self.measured)
+            redone = [one.redone for one in self.resumes]
+            rows.append(Metric("iterations_redone", sum(redone), "1", "lower", n=len(redone)))
+            known = [one.away + one.redone * step for one in self.resumes if one.away is not None]
+            rows += summarise("resume_time", known, "s", "lower") if known else []
         return rows
 
 
@@ -262,6 +322,7 @@ def parse_megatron(text: str) -> MegatronOutput:
         sequence_length=lengths.pop(),
         parameters={"program": "megatron", **log.arguments},
         part=tuple(part),
+        **log.told(),
     )
 
 
@@ -273,6 +334,8 @@ class _Log:
         arguments: Megatron's own table of them.
         ended: where it was told to end early.
         part: what of it is not there.
+        first: of all starts; stepped: seconds of all steps after it; forward: whether the times of
+            lines go on.
     """
 
     iterations: List[Iteration] = field(default_factory=list)
@@ -281,6 +344,29 @@ class _Log:
     part: List[str] = field(default_factory=list)
     names: Optional[List[str]] = None
     loaded: Optional[int] = None
+    first: Optional[Iteration] = None
+    stepped: float = 0.0
+    forward: bool = True
+    times: Dict[str, List[float]] = field(default_factory=lambda: {"save": [], "load": []})
+    resumes: List[Resume] = field(default_factory=list)
+
+    def told(self) -> Dict[str, Any]:
+        """What MegatronOutput has of checkpoints, starts and the clock."""
+        first, last = self.first, self.iterations[-1]
+        clocked = None
+        if first is not None and None not in (first.at, last.at):
+            seconds = float(last.at or 0) - float(first.at or 0)
+            samples = last.consumed - first.consumed
+            # A clock that ran less than the steps took was set back, or is damaged.
+            steps = self.stepped * (1 - _CLOCK)
+            known = self.forward and seconds >= steps > 0 and samples > 0
+            clocked = (samples, seconds) if known else None
+        return {
+            "saves": tuple(self.times["save"]),
+            "loads": tuple(self.times["load"]),
+            "resumes": tuple(self.resumes),
+            "clocked": clocked,
+        }
 
     def other(self, line: Line) -> None:
         """Take a line that is none of an iteration."""
@@ -290,6 +376,9 @@ class _Log:
         self.ended = int(exited.group(1)) if exited else self.ended
         loaded = _LOADED.search(line)
         self.loaded = int(loaded.group(1)) if loaded else self.loaded
+        timed = _TIMED.search(line)
+        if timed:
+            self.times[timed.group(1)].append(float(timed.group(2) or timed.group(3)) / 1000)
         argument = _argument(line)
         if argument and self.arguments.setdefault(*argument) != argument[1]:
             raise line.error(f"{argument[0]} stands twice, otherwise")
@@ -303,15 +392,37 @@ class _Log:
             words = ", ".join(shape or ())
             raise line.error(f"the fields {words} are not those of the lines before")
         found = _iteration(match, fields, line)
+        self._clock(found)
         if self.loaded is not None and self.iterations:
             last = self.iterations[-1].number
             self.part.append(
                 f"the run was resumed at iteration {self.loaded}: what it did before, iterations "
                 f"{self.iterations[0].number} to {last}, is left out"
             )
+            self.resumes.append(_resume(self.iterations[-1], found, self.loaded))
             self.iterations, self.ended = [], None
         self.loaded = None
         self.iterations.append(found)
+
+    def _clock(self, found: Iteration) -> None:
+        """Take the time of a line, before it is among the others."""
+        if not self.iterations:
+            self.first = found
+            return
+        last = self.iterations[-1]
+        begun = last.number if self.loaded is None else self.loaded
+        self.stepped += found.seconds * max(0, found.number - begun)
+        if last.at is not None and found.at is not None:
+            self.forward &= found.at >= last.at
+
+
+def _resume(before: Iteration, after: Iteration, loaded: int) -> Resume:
+    away = None
+    if before.at is not None and after.at is not None:
+        away = after.at - before.at - after.seconds
+    # Negative: a log's clock that was set back, or lines of two jobs that ran beside each other.
+    known = away is not None and away >= 0
+    return Resume(redone=max(0, before.number - loaded), away=away if known else None)
 
 
 def _logged(lines: Sequence[Line]) -> _Log:
@@ -408,7 +519,19 @@ def _iteration(match: re.Match[str], fields: Mapping[str, float], line: Line) ->
         line=line,
         flops=flops[0] if flops else None,
         length=_length(fields, line),
+        at=_seconds(match.group("time"), line),
     )
+
+
+def _seconds(text: Optional[str], line: Line) -> Optional[float]:
+    """The time of a line; a zone is not in it, and UTC has no hour twice."""
+    if text is None:
+        return None
+    try:
+        found = datetime.strptime(text, "%Y-%m-%d %H:%M:%S.%f").replace(tzinfo=timezone.utc)
+    except ValueError as error:
+        raise line.error(f"{text} is no time") from error
+    return found.timestamp()
 
 
 def _length(fields: Mapping[str, float], line: Line) -> Optional[int]:

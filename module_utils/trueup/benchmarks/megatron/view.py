@@ -28,6 +28,11 @@ VIEW = View(
             grows=False,
         ),
         rate("train_flops_printed", "FLOPs of each GPU, as printed", "TFLOP/s", grows=False),
+        rate("token_rate_clocked", "tokens trained, by the clock", "tokens/s"),
+        seconds("checkpoint_save_time", "checkpoint, slowest rank", "s"),
+        seconds("checkpoint_load_time", "checkpoint read, slowest rank", "s"),
+        seconds("resume_time", "lost by a start from a checkpoint", "s"),
+        Measure("iterations_redone", "iterations done twice", "1", "lower", "", grows=False),
         Measure("loss_first", "first loss", "1", "lower", "", grows=False),
         Measure("loss_last", "last loss", "1", "lower", "", grows=False),
     ),
@@ -46,11 +51,14 @@ VIEW = View(
     work=(
         Work("million samples", "million_samples", "sample_throughput", 1e6),
         Work("billion tokens", "billion_tokens", "token_throughput", 1e9),
+        Work("billion tokens by the clock", "billion_tokens_clocked", "token_rate_clocked", 1e9),
     ),
     method="Step time is the median over the logged iterations after the warm-up, and samples,"
     " tokens and the operations that a formula counts for them are over that time; TFLOP/s count"
     " three passes, nothing recomputed, unless the column says otherwise. Start-up, the first"
-    " quarter of the logged lines (2 to 4 of them), evaluation and checkpoints are not in it.",
+    " quarter of the logged lines (2 to 4 of them), evaluation and checkpoints are not in it; by"
+    " the clock they are, from the first logged line to the last, with outages and what was done"
+    " twice.",
     resource="gpus",
     spread=("processes_per_node", "tensor_parallel"),
     grows=("global_batch",),
