@@ -14,6 +14,8 @@ description:
   - Every new content is on the node's disk before the first file is replaced, so that a full disk
     changes nothing. A file is replaced whole or not at all.
   - Folders above a path are made where they are missing, with mode 0755.
+  - Where a unit or drop-in below C(/etc/systemd/system) changed, systemd reads them anew, so that
+    what another program starts or restarts afterwards is as written.
   - The action of the same name reads a C(source), a file of the project such as
     C(roles/vllm/files/vllm_driver.py), on the controller and puts it behind O(files[].content). A
     plan names a program so and does not hold its text.
@@ -90,6 +92,9 @@ _WANTED = {
     "link": "a link was to be",
     "absent": "nothing was to be",
 }
+_UNITS = "/etc/systemd/system/"
+# sd_booted(3): systemd is the init of this system.
+_BOOTED = "/run/systemd/system"
 _MODES = {"file": "0644", "directory": "0755", "link": "", "absent": ""}
 
 
@@ -182,6 +187,8 @@ def _put(module: AnsibleModule, wanted: list[dict[str, Any]]) -> None:
     for entry in differing:
         with _told(module, entry):
             _put_one(module, entry)
+    if any(entry["path"].startswith(_UNITS) for entry in differing) and os.path.isdir(_BOOTED):
+        module.run_command(["systemctl", "daemon-reload"], check_rc=True)
 
 
 def _put_one(module: AnsibleModule, entry: dict[str, Any]) -> None:

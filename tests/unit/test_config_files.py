@@ -192,6 +192,34 @@ def test_a_full_disk_replaces_nothing(
     assert (tmp_path / "a.conf").read_text() == "old\n"
 
 
+@pytest.mark.parametrize(
+    ("changed", "booted", "reloads"),
+    [("units", True, 1), ("units", False, 0), ("elsewhere", True, 0)],
+)
+def test_systemd_reads_a_changed_drop_in_at_once(
+    put: Put,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    changed: str,
+    booted: bool,
+    reloads: int,
+) -> None:
+    """Azure's sku-customizations.service, started again, would run without it."""
+    ran: list[tuple[list[str], dict[str, Any]]] = []
+    monkeypatch.setattr(config_files, "_UNITS", f"{tmp_path}/units/")
+    monkeypatch.setattr(config_files, "_BOOTED", str(tmp_path if booted else tmp_path / "no"))
+    monkeypatch.setattr(
+        config_files.AnsibleModule,
+        "run_command",
+        lambda _module, argv, **more: ran.append((argv, more)) or (0, "", ""),
+    )
+    drop_in = {"path": f"{tmp_path}/{changed}/a.service.d/trueup.conf", "content": "[Service]\n"}
+    assert put(drop_in, check=True)["changed"] is True
+    assert ran == []
+    assert [put(drop_in)["changed"], put(drop_in)["changed"]] == [True, False]
+    assert ran == [(["systemctl", "daemon-reload"], {"check_rc": True})] * reloads
+
+
 def test_a_relative_path_and_a_file_without_content_are_refused(put: Put) -> None:
     assert "content" in put({"path": "/tmp/x"})["msg"]
     assert put({"path": "x.conf", "content": ""})["msg"] == "x.conf: not an absolute path."
