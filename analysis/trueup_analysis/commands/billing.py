@@ -11,6 +11,7 @@ from .options import option
 
 if TYPE_CHECKING:
     from ..figures.prices import Terms
+    from ..figures.serving import ServiceLevel
     from ..figures.tokens import ApiPrices
     from ..load import Loaded
 
@@ -46,15 +47,45 @@ class Billing:
     api_price_total: Annotated[
         float | None, option("US$", "The same, per million tokens in total.")
     ] = None
+    idle_hours: Annotated[
+        float,
+        option(
+            "HOURS", "Hours a day that a server is billed and nobody asks: what they add to tokens."
+        ),
+    ] = 0.0
+    ttft_ms: Annotated[
+        float | None,
+        option("MS", "Service level of a load sweep: 99 % of first tokens within this time."),
+    ] = None
+    tpot_ms: Annotated[
+        float | None, option("MS", "The same of the time per token after the first, by answer.")
+    ] = None
 
     def terms(self) -> Terms:
         """
         Raises:
-            BadInput: a price that is not above zero, or no date.
+            BadInput: a price that is not above zero, no date, or no hours of a day.
         """
         from ..figures.prices import Terms
 
-        return Terms(self.region, self.offer, self.os, self.price, self.as_size, self.price_date)
+        return Terms(
+            self.region,
+            self.offer,
+            self.os,
+            self.price,
+            self.as_size,
+            self.price_date,
+            self.idle_hours,
+        )
+
+    def level(self) -> ServiceLevel:
+        """
+        Raises:
+            BadInput: a time that is not above zero.
+        """
+        from ..figures.serving import ServiceLevel
+
+        return ServiceLevel(self.ttft_ms, self.tpot_ms)
 
     def api(self, loaded: Loaded) -> ApiPrices:
         """

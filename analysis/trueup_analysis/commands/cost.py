@@ -35,6 +35,7 @@ app = typer.Typer()
         "trueup cost --size Standard_HB120rs_v3 --region eastus  # as if there",
         "trueup cost --price 3.60 --format json",
         "trueup cost --region eastus2 --api-price 0.60   # vLLM against an API",
+        "trueup cost --ttft-ms 500 --tpot-ms 50          # sweeps by a service level",
         "trueup cost catalog/reference_results.csv       # published tables",
     ),
 )
@@ -61,8 +62,9 @@ def cost(
     from ..figures.prices import read_all
     from ..sheets import cost as cost_sheets
     from ..sheets import tokens as token_sheets
+    from ..sheets.serving import sweep_sheets
 
-    terms = billing.terms()
+    terms, level = billing.terms(), billing.level()
     loaded = load_results(sources, chosen)
     api = billing.api(loaded)
     place = folder(catalog)
@@ -85,6 +87,7 @@ def cost(
         unknown += result.unknown
     if serving is not None:
         made += token_sheets.tokens(serving)
+        made += sweep_sheets(serving, level)
         unknown += serving.unknown
     if article is not None:
         made += token_sheets.article(article)

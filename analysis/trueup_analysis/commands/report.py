@@ -45,9 +45,10 @@ def report(
     from ..catalog import folder
     from ..report.publish import write_report
 
-    terms = billing.terms()
+    terms, level = billing.terms(), billing.level()
     loaded = load_results(sources, chosen)
     api = billing.api(loaded)
-    page = write_report(loaded, output, catalog=folder(catalog), terms=terms, api=api)
+    place = folder(catalog)
+    page = write_report(loaded, output, catalog=place, terms=terms, api=api, level=level)
     say_notes(loaded)
     print_(f"{page}\n")

@@ -27,6 +27,7 @@ NO_SIZE = "A machine without an Azure size has no price; give --size SIZE or --p
 GIVEN = "given on the command line"
 _DATE = re.compile(r"\A[0-9]{4}-[0-9]{2}-[0-9]{2}\Z")
 LIST_OFFER = "payg"
+_DAY: Final = 24
 # The columns of a price, where none is known.
 _QUOTED: Final[dict[str, Any]] = {
     "usd_per_hour": math.nan,
@@ -73,9 +74,12 @@ class Terms:
         price: US$ per node-hour for all rows, instead of the catalog.
         as_size: price every row as this size (also records made off Azure).
         price_date: newest price on or before this day (YYYY-MM-DD) instead of the newest.
+        idle_hours: of each day, in which a server is billed and nobody asks it; part of what its
+            tokens and answers cost, and of nothing else.
 
     Raises:
-        BadInput: a price that is not above zero, or a price date that is none.
+        BadInput: a price that is not above zero, a price date that is none, or idle hours that
+            leave none of a day.
     """
 
     region: str | None = None
@@ -84,12 +88,22 @@ class Terms:
     price: float | None = None
     as_size: str | None = None
     price_date: str | None = None
+    idle_hours: float = 0.0
 
     def __post_init__(self) -> None:
+        if not 0 <= self.idle_hours < _DAY:
+            raise BadInput(
+                f"{self.idle_hours:g} idle hours a day are not 0 or more and less than {_DAY}"
+            )
         if self.price is not None and not 0 < self.price < math.inf:
             raise BadInput(f"a price of {self.price} US$ an hour is not above zero")
         if self.price_date is not None and not _is_date(self.price_date):
             raise BadInput(f"price date {self.price_date!r} is not a date like 2026-06-18")
+
+    @property
+    def idle_factor(self) -> float:
+        """What a served hour costs more for those in which nobody asks."""
+        return _DAY / (_DAY - self.idle_hours)
 
     @property
     def placed(self) -> bool:

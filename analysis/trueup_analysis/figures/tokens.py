@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pandas as pd
 from trueup.errors import BadInput
 
-from .. import catalog
+from .. import catalog, units
 from ..frames import figures, rows_of
 from .prices import OWN, Pricing, Terms
 from .work import HOW, work_of
@@ -21,14 +21,26 @@ if TYPE_CHECKING:
     from ..load import Loaded
 
 BENCHMARK: Final = "vllm"
-# The same work at another address is a repeat; what was asked of a profile stands resolved in the
-# other parameters.
-_NOT_WORK: Final = HOW | {"base_url", "asked"}
+# The same work at another address, or with other prompts of its kind, is a repeat; what was asked
+# of a profile stands resolved in the other parameters.
+_NOT_WORK: Final = HOW | {"base_url", "asked", "seed"}
+# What the loads of one sweep differ in; each load has a number of prompts that fits it.
+LOADS: Final = ("request_rate", "max_concurrency")
+_NOT_SWEEP: Final = _NOT_WORK | {*LOADS, "num_prompts"}
 _OUTPUT: Final = "output_token_throughput"
 _TOTAL: Final = "total_token_throughput"
 _REQUESTS: Final = "request_throughput"
 _CACHED: Final = "prefix_cache_hit_rate"
-_RATES: Final = (_OUTPUT, _TOTAL, _REQUESTS)
+_GOODPUT: Final = "request_goodput"
+_RATES: Final = (_OUTPUT, _TOTAL, _REQUESTS, _GOODPUT)
+# Columns of latencies: the metric, its statistic, and how repeats of a case are pooled. Of the 99th
+# percentile the worst repeat counts, and how many repeats have one.
+_LATENCIES: Final = {
+    **{f"{one}_seconds": (one, "median", "median") for one in ("ttft", "tpot")},
+    **{f"{one}_p99_seconds": (one, "p99", "max") for one in ("ttft", "tpot")},
+    **{f"{one}_p99_known": (one, "p99", "count") for one in ("ttft", "tpot")},
+    "e2el_mean_seconds": ("e2el", "mean", "median"),
+}
 _MILLION: Final = 1e6
 _SECONDS: Final = 3600
 # Both rates are printed with two decimals, so a total may fall short of its part by this much.
@@ -72,7 +84,11 @@ class TokenTable:
             records), each also with _min and _max, cached_share (of the prompts' tokens, found in
             the server's prefix cache; missing where it did not say), uncached_tokens_per_second
             (all less the cached ones: what the machine worked out), answers_per_second,
-            output_tokens_per_answer, region, os, offer, currency ("USD"), usd_per_hour (one node),
+            output_tokens_per_answer, goodput_per_second and goodput_per_usd (answers within
+            goodput_limits, a text), sweep (equal for the loads of one), request_rate and
+            max_concurrency (0: no limit), ttft_seconds, tpot_seconds (medians), ttft_p99_seconds,
+            tpot_p99_seconds (worst repeat; _known: how many repeats have one), e2el_mean_seconds,
+            region, os, offer, currency ("USD"), usd_per_hour (one node),
             price_date (text; "" when undated), price_source, usd_per_million_output_tokens,
             usd_per_million_total_tokens and usd_per_million_uncached_tokens (all nodes billed
             whole), the same with _by_gpu_share (price x gpu_share; missing where all GPUs were used
@@ -83,6 +99,9 @@ class TokenTable:
         api: what the break-even shares were computed with.
         warnings: sentences. unknown: what has no price, and why. left_out: the records that do not
             enter, and why, one sentence each.
+        idle_factor: what US$ per token and answer are raised by for hours without requests; the
+            break-even shares are of a server that serves all hours.
+        unmeasured: of the records that do not enter: sweep, request_rate, max_concurrency, outcome.
     """
 
     table: pd.DataFrame
@@ -90,6 +109,8 @@ class TokenTable:
     warnings: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
+    idle_factor: float = 1.0
+    unmeasured: list[dict[str, Any]] = field(default_factory=list)
 
 
 def read_gpus(path: Path) -> dict[str, int]:
@@ -155,11 +176,12 @@ def table(
     if cases.empty:
         return None
     api = ApiPrices() if api is None else api
-    unpriced, left_out = _rows(loaded, cases)
+    unpriced, left_out, unmeasured = _rows(loaded, cases)
     pricing = Pricing(prices, terms)
     rows = pricing.rows(unpriced)
     warnings = pricing.warnings()
-    added = [costs(row, gpus, api, warnings) for row in rows_of(rows)]
+    factor = terms.idle_factor
+    added = [costs(row, gpus, api, warnings, factor) for row in rows_of(rows)]
     found = pd.concat([rows, pd.DataFrame(added, index=rows.index, columns=COSTS)], axis=1)
     found["gpus_billed"] = found["gpus_billed"].astype("Int64")
     return TokenTable(
@@ -168,6 +190,8 @@ def table(
         warnings=warnings,
         unknown=pricing.unknown(),
         left_out=left_out,
+        idle_factor=factor,
+        unmeasured=unmeasured,
     )
 
 
@@ -182,18 +206,22 @@ COSTS = [
     "usd_per_million_total_tokens_by_gpu_share",
     "uncached_tokens_per_second",
     *("usd_per_million_uncached_tokens", "usd_per_million_uncached_tokens_by_gpu_share"),
-    *("output_tokens_per_answer", "usd_per_answer"),
+    *("output_tokens_per_answer", "usd_per_answer", "goodput_per_usd"),
     *_BREAK_EVENS,
 ]
 _CASE_KEYS = [
     *("benchmark", "version", "model", "profile", "configuration", "case", "server_arguments"),
-    *("work", "vm_size", "machine", "region", "offer", "node_count", "gpus"),
+    *("work", "sweep", *LOADS, "goodput_limits"),
+    *("vm_size", "machine", "region", "offer", "node_count", "gpus"),
 ]
 
 
-def _rows(loaded: Loaded, cases: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """One row a case with both rates, in the order of reading; and what is left out."""
-    cases = with_rates(loaded, cases)
+def _rows(
+    loaded: Loaded, cases: pd.DataFrame
+) -> tuple[pd.DataFrame, list[str], list[dict[str, Any]]]:
+    """One row a case with both rates, in the order of reading; and what is left out, as sentences
+    and as the loads that are missing."""
+    cases = _told(with_rates(loaded, cases))
     listed = rows_of(
         cases, ("outcome", "case", "nodes", "run_id", "reason", "node_count", _OUTPUT, _TOTAL)
     )
@@ -203,10 +231,32 @@ def _rows(loaded: Loaded, cases: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]
         for row, reason in zip(listed, why, strict=True)
         if reason is not None
     ]
-    cases = cases[[reason is None for reason in why]]
+    kept = [reason is None for reason in why]
+    unmeasured = rows_of(cases[[not one for one in kept]], ("sweep", *LOADS, "outcome"))
+    cases = cases[kept]
+    aggregates: dict[str, tuple[str, str]] = {"n": ("record", "size")}
+    for kind, metric in (("output", _OUTPUT), ("total", _TOTAL)):
+        for end, how in (("", "median"), ("_min", "min"), ("_max", "max")):
+            aggregates[f"{kind}_tokens_per_second{end}"] = (metric, how)
+    for name, metric in (
+        ("cached_share", _CACHED),
+        ("answers_per_second", _REQUESTS),
+        ("goodput_per_second", _GOODPUT),
+    ):
+        aggregates[name] = (metric, "median")
+    for name, (_, _, how) in _LATENCIES.items():
+        aggregates[name] = (f"pooled:{name}", how)
+    grouped = cases.groupby(_CASE_KEYS, dropna=False, sort=False)
+    return grouped.agg(**aggregates).reset_index(), left_out, unmeasured
+
+
+def _told(cases: pd.DataFrame) -> pd.DataFrame:
+    """The cases with what their parameters and software say."""
     parameters = cases["parameters"].to_list()
-    cases = cases.assign(
+    return cases.assign(
         work=[work_of(item, _NOT_WORK) for item in parameters],
+        sweep=[work_of(item, _NOT_SWEEP) for item in parameters],
+        goodput_limits=[_limits(item) for item in parameters],
         version=[_version(software) for software in cases["software"]],
         model=[
             str(item.get("served_model_name") or item.get("model") or "") for item in parameters
@@ -215,22 +265,29 @@ def _rows(loaded: Loaded, cases: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]
             name: [str(item.get(name) or "") for item in parameters]
             for name in ("profile", "configuration", "server_arguments")
         },
+        **{name: [units.number(item.get(name)) or 0.0 for item in parameters] for name in LOADS},
         # Off Azure the size says nothing, so machines are kept apart by name.
         machine=cases["nodes"].where(cases["vm_size"].isna(), ""),
     )
-    aggregates: dict[str, tuple[str, str]] = {"n": ("record", "size")}
-    for kind, metric in (("output", _OUTPUT), ("total", _TOTAL)):
-        for end, how in (("", "median"), ("_min", "min"), ("_max", "max")):
-            aggregates[f"{kind}_tokens_per_second{end}"] = (metric, how)
-    aggregates |= {"cached_share": (_CACHED, "median"), "answers_per_second": (_REQUESTS, "median")}
-    grouped = cases.groupby(_CASE_KEYS, dropna=False, sort=False)
-    return grouped.agg(**aggregates).reset_index(), left_out
+
+
+def _limits(parameters: Mapping[str, Any]) -> str:
+    """ "TTFT 500 ms, TPOT 50 ms": within what an answer is counted as good."""
+    known = {
+        name: units.number(parameters.get(f"goodput_{name}_ms"))
+        for name in ("ttft", "tpot", "e2el")
+    }
+    return ", ".join(f"{name.upper()} {ms:g} ms" for name, ms in known.items() if ms is not None)
 
 
 def with_rates(loaded: Loaded, cases: pd.DataFrame) -> pd.DataFrame:
     """The cases with a column for each rate, by its metric's name, and the cached share of the
     prompts; what a record does not hold is missing."""
-    wide = figures(loaded, [*((name, None) for name in (*_RATES, _CACHED)), (_CACHED, "mean")])
+    asked = [(metric, statistic) for metric, statistic, _ in _LATENCIES.values()]
+    names = [*((name, None) for name in (*_RATES, _CACHED)), (_CACHED, "mean"), *asked]
+    wide = figures(loaded, names)
+    for name, (metric, statistic, _) in _LATENCIES.items():
+        wide[f"pooled:{name}"] = wide[metric if statistic == "median" else f"{metric}:{statistic}"]
     # What is published is an average of the server's log.
     wide[_CACHED] = wide[_CACHED].fillna(wide[f"{_CACHED}:mean"])
     return cases.merge(wide, left_on="record", right_index=True, how="left", validate="one_to_one")
@@ -259,7 +316,11 @@ def _why_not(row: Mapping[str, Any]) -> str | None:
 
 
 def costs(
-    row: Mapping[str, Any], gpus: Mapping[str, int], api: ApiPrices, warnings: list[str]
+    row: Mapping[str, Any],
+    gpus: Mapping[str, int],
+    api: ApiPrices,
+    warnings: list[str],
+    idle_factor: float = 1.0,
 ) -> dict[str, Any]:
     """The columns of COSTS for one row of a table; what is odd goes to ``warnings``."""
     nodes, used = int(row["node_count"]), row["gpus"]
@@ -276,30 +337,31 @@ def costs(
             share = used / billed
     # NaN where the price is unknown: all that follows from it is unknown too.
     hourly = (math.nan if row["usd_per_hour"] is None else float(row["usd_per_hour"])) * nodes
-    out = per_million(hourly, float(row["output_tokens_per_second"]))
-    total = per_million(hourly, float(row["total_tokens_per_second"]))
+    output, total = (float(row[f"{kind}_tokens_per_second"]) for kind in ("output", "total"))
     worked = uncached(row)
-    fresh = per_million(hourly, worked)
-    answers = math.nan if row["answers_per_second"] is None else float(row["answers_per_second"])
+    answers, good = (
+        math.nan if row.get(name) is None else float(row[name])
+        for name in ("answers_per_second", "goodput_per_second")
+    )
     part = share if share is not None and share < 1 else math.nan
     evens = [
-        break_even(cost, price)
+        break_even(per_million(hourly, rate) * factor, price)
         for factor in (1.0, part)
-        for cost, price in ((out * factor, api.output), (total * factor, api.total))
+        for rate, price in ((output, api.output), (total, api.total))
     ]
+    hourly *= idle_factor
+    per_token = {
+        f"usd_per_million_{kind}_tokens": per_million(hourly, rate)
+        for kind, rate in (("output", output), ("total", total), ("uncached", worked))
+    }
     return {
         "gpus_billed": billed,
         "gpu_share": share,
-        "usd_per_million_output_tokens": out,
-        "usd_per_million_total_tokens": total,
-        "usd_per_million_output_tokens_by_gpu_share": out * part,
-        "usd_per_million_total_tokens_by_gpu_share": total * part,
+        **per_token,
+        **{f"{name}_by_gpu_share": cost * part for name, cost in per_token.items()},
         "uncached_tokens_per_second": worked,
-        "usd_per_million_uncached_tokens": fresh,
-        "usd_per_million_uncached_tokens_by_gpu_share": fresh * part,
-        "output_tokens_per_answer": (
-            float(row["output_tokens_per_second"]) / answers if answers > 0 else math.nan
-        ),
+        "output_tokens_per_answer": output / answers if answers > 0 else math.nan,
         "usd_per_answer": per_million(hourly, answers) / _MILLION,
+        "goodput_per_usd": good * _SECONDS / hourly,
         **dict(zip(_BREAK_EVENS, evens, strict=True)),
     }

@@ -24,6 +24,7 @@ from ..render.html import UNKNOWN, Page, Part, Section
 from ..selection import run_ids
 from ..sheets import cost as cost_sheets
 from ..sheets import tokens as token_sheets
+from ..sheets.serving import sweep_sheets
 from ..units import plural
 from . import opening
 from .benchmark import benchmark_section
@@ -35,6 +36,7 @@ from .published import reference_section
 from .records import excluded_section, method_section, records_section
 from .roofline import roofline_parts
 from .scaling import scaling_parts
+from .serving import serving_parts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from ..figures.cost import CostTable
     from ..figures.groups import Group
     from ..figures.scaling.tables import Series
+    from ..figures.serving import ServiceLevel
     from ..figures.tokens import ApiPrices, TokenTable
     from ..load import Loaded
     from ..sheets.sheet import Sheet
@@ -64,6 +67,7 @@ def gather(
     catalog: Path | None = None,
     terms: Terms = OWN,
     api: ApiPrices | None = None,
+    level: ServiceLevel | None = None,
 ) -> Page:
     """The whole report, ready to be rendered. Published results among the records are named as
     such.
@@ -83,10 +87,17 @@ def gather(
     judged = Judged(expected, read_sizes(place), _bad(health))
     found = _by_benchmark(groups(ok, expected))
     scaled = {name: _series(loaded, name, expected) for name in found}
-    billed = _billed(loaded, found, place, terms, api, expected)
+    billed = _billed(loaded, found, place, terms, api, expected, level)
     sections = [
         *(
-            benchmark_section(members, judged, _more(members, ok, scaled[name], judged))
+            benchmark_section(
+                members,
+                judged,
+                [
+                    *_more(members, ok, scaled[name], judged),
+                    *(serving_parts(billed.tokens, level) if name == tokens.BENCHMARK else ()),
+                ],
+            )
             for name, members in found.items()
         ),
         billed.section(),
@@ -171,9 +182,10 @@ class _Billed:
 
     runs: CostTable | None
     tokens: TokenTable | None
+    level: ServiceLevel | None = None
 
     def sheets(self) -> list[Sheet]:
-        """What `trueup cost` writes."""
+        """What `trueup cost` writes, less the load sweeps, which stand in vLLM's section."""
         made = [] if self.runs is None else cost_sheets.cost(self.runs)
         return made + ([] if self.tokens is None else token_sheets.tokens(self.tokens))
 
@@ -182,6 +194,7 @@ class _Billed:
         sheets = self.sheets()
         if not sheets:
             return None
+        data = [*sheets, *sweep_sheets(self.tokens, self.level)]
         priced = (self.runs is not None and self.runs.has_prices) or (
             self.tokens is not None and bool(self.tokens.table["usd_per_hour"].notna().any())
         )
@@ -194,10 +207,10 @@ class _Billed:
             )
             why = " ".join(unknown)
             part = Part(paragraphs=(f"No price is known, so no cost is shown. {why}".rstrip(),))
-            return Section("cost", "Cost", (part,), data=sheets)
+            return Section("cost", "Cost", (part,), data=data)
         # Prices that are unknown stand among the warnings at the top of the page.
         parts = [Part(sheets=(replace(sheet, warnings=()),)) for sheet in sheets]
-        return Section("cost", "Cost", parts, data=sheets)
+        return Section("cost", "Cost", parts, data=data)
 
 
 def _billed(
@@ -207,6 +220,7 @@ def _billed(
     terms: Terms,
     api: ApiPrices | None,
     expected: Expectations,
+    level: ServiceLevel | None,
 ) -> _Billed:
     book = read_all(place)
     runs = serving = None
@@ -217,7 +231,7 @@ def _billed(
         serving = tokens.table(loaded, prices=book, gpus=gpus, terms=terms, api=api)
     if serving is not None and serving.table.empty:
         serving = None
-    return _Billed(runs, serving)
+    return _Billed(runs, serving, level)
 
 
 def _empty(loaded: Loaded) -> Page:

@@ -18,6 +18,7 @@ from .page import gather
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ..figures.serving import ServiceLevel
     from ..figures.tokens import ApiPrices
     from ..load import Loaded
     from ..render.html import Page
@@ -32,6 +33,7 @@ def write_report(
     catalog: Path | None = None,
     terms: Terms = OWN,
     api: ApiPrices | None = None,
+    level: ServiceLevel | None = None,
 ) -> Path:
     """Write index.html, plots/*.png, tables/*.csv and SHA256SUMS into ``output_dir``.
 
@@ -44,6 +46,7 @@ def write_report(
             when None.
         terms: how its runs are priced.
         api: prices of an API that vLLM's tokens are compared with.
+        level: what the loads of a vLLM server are judged by.
 
     Returns:
         The path of index.html.
@@ -54,7 +57,7 @@ def write_report(
     """
     if output_dir.exists() and not output_dir.is_dir():
         raise BadInput(f"report folder {output_dir} is a file; name a folder")
-    page = gather(loaded, catalog=catalog, terms=terms, api=api)
+    page = gather(loaded, catalog=catalog, terms=terms, api=api, level=level)
     try:
         _publish(files(page), output_dir)
     except OSError as error:

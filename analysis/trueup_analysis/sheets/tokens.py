@@ -145,6 +145,7 @@ def _whole(rows: Sequence[dict[str, Any]], of: str, result: TokenTable) -> Sheet
             WHOLE_VM,
             *([_UNCACHED] if known(rows, "cached_share") else [_UNKNOWN_CACHE]),
             *([_ANSWER] if known(rows, "usd_per_answer") else []),
+            *([idle_note(result.idle_factor)] if result.idle_factor > 1 else []),
             *([_POOLED] if several else []),
             *break_even_notes(result.api),
         ],
@@ -271,6 +272,14 @@ def break_even_notes(api: ApiPrices) -> list[str]:
     if api.output is not None:
         text += " What an API asks for input tokens is not counted against output tokens."
     return [text]
+
+
+def idle_note(factor: float) -> str:
+    """What the hours without requests do to the costs."""
+    return (
+        f"Of each day {24 - 24 / factor:.3g} hours are billed without a request: costs are"
+        f" x {factor:.3g}."
+    )
 
 
 def used_of(used: int | None, billed: int | None) -> str:

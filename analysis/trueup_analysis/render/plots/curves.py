@@ -19,11 +19,13 @@ from .axes import (
     title_y,
     value_axis,
 )
-from .data import LinesPlot, RooflinePlot, ScalingPlot
+from .data import Line, LinesPlot, RooflinePlot, ScalingPlot
 from .drawing import Drawing, draw
 from .palette import LEGEND_LABEL, LIGHT, LINE_COLOURS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from matplotlib.axes import Axes
 
 _LINE_DASHES: Final[tuple[Any, ...]] = (
@@ -110,12 +112,27 @@ def draw_lines(plot: LinesPlot, *, name: str, description: str) -> Drawing:
         values += [reference.value for reference in plot.references]
         value_axis(axes, "y", values, scale=plot.y_scale)
         handles += references(axes, plot.references, at)
+        _noted(axes, plot.lines, at)
         axes.set_xlabel(plot.x_label)
         title_y(axes, plot.y_label)
         legend(axes, handles, labels)
 
     height = 3.1 + legend_inches(labels)
     return draw(paint, name=name, description=description, height_inches=height)
+
+
+def _noted(axes: Axes, lines: Sequence[Line], at: Callable[[float], float]) -> None:
+    """Words beside points: to the right of each, above it, or below where one above would lie on
+    another's."""
+    (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()
+    taken: list[tuple[float, float]] = []
+    points = [one for line in lines for one in zip(line.xs, line.ys, line.notes, strict=False)]
+    for x, y, note in points:
+        place = (at(x) - left) / (right - left), (y - bottom) / (top - bottom)
+        near = any(abs(place[0] - a) < 0.25 and abs(place[1] - b) < 0.06 for a, b in taken)
+        taken.append((place[0], place[1] - (0.07 if near else 0)))
+        offset = (6, -11) if near else (6, 4)
+        axes.annotate(note, (at(x), y), offset, textcoords="offset points", fontsize=8.5)
 
 
 def draw_roofline(plot: RooflinePlot, *, name: str, description: str) -> Drawing:

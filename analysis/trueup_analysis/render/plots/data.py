@@ -55,7 +55,7 @@ class Line:
     """One line of measurements, with its spread where ``low`` and ``high`` are given.
 
     ``role`` is "main"; "usual" for the median of many, drawn in grey; "outlier" for one that the
-    reader must find, drawn on top and thicker.
+    reader must find, drawn on top and thicker. ``notes`` stand beside the points, one each.
     """
 
     label: str
@@ -64,6 +64,7 @@ class Line:
     low: tuple[float, ...] = ()
     high: tuple[float, ...] = ()
     role: Literal["main", "usual", "outlier"] = "main"
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -55,6 +55,7 @@ VIEW = View(
             measures,
             over,
             f"{what} over {load}",
+            log=True,
             statistics=statistics,
             along=("num_prompts",),
         )

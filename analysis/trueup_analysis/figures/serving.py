@@ -1,0 +1,183 @@
+"""Sweeps of a server's load: the knee, and the highest load within a service level."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from trueup.errors import BadInput
+
+from ..frames import rows_of
+from .knee import Knee, knee
+from .tokens import LOADS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from .tokens import TokenTable
+
+# The loads of one sweep are equal in all of these, and in the other kind of load.
+_SAME: Final = (
+    *("model", "version", "sweep", "vm_size", "machine", "region", "offer"),
+    *("node_count", "gpus"),
+)
+
+
+@dataclass(frozen=True)
+class ServiceLevel:
+    """What users are promised: the 99th percentile of TTFT and of TPOT, in milliseconds; None is no
+    limit.
+
+    Raises:
+        BadInput: a limit that is not above zero.
+    """
+
+    ttft_ms: float | None = None
+    tpot_ms: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, limit in self.limits.items():
+            if not 0 < limit < math.inf:
+                raise BadInput(f"a service level of {limit:g} ms {name.upper()} is not above zero")
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """Milliseconds by ttft and tpot, where there is a limit."""
+        given = {"ttft": self.ttft_ms, "tpot": self.tpot_ms}
+        return {name: limit for name, limit in given.items() if limit is not None}
+
+    @property
+    def words(self) -> str:
+        """ "99 % of TTFT within 500 ms and of TPOT within 50 ms"."""
+        parts = [f"{name.upper()} within {limit:g} ms" for name, limit in self.limits.items()]
+        return f"99 % of {' and of '.join(parts)}"
+
+    def holds(self, row: Mapping[str, Any]) -> bool | None:
+        """Whether a load is within it in every repeat; None where a latency is unknown."""
+        verdicts = [
+            None
+            if row[f"{name}_p99_known"] < row["n"]
+            else bool(row[f"{name}_p99_seconds"] * 1000 <= limit)
+            for name, limit in self.limits.items()
+        ]
+        if False in verdicts:
+            return False
+        return None if None in verdicts else True
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """The loads of one server, from the lowest.
+
+    Attributes:
+        over: "request_rate" or "max_concurrency".
+        rows: those of the token table, each with load, device ("GPU", or "node" on CPUs),
+            tokens_per_user (tokens of an answer / its mean time) and tokens_per_device a second,
+            within (the service level: True, False, None for unknown or none stated).
+        knee: of output tokens a second over the load.
+        highest: the highest load within the service level; None for none.
+        level: why ``highest`` is that, a sentence.
+        missing: load -> outcome of the records there that do not count.
+    """
+
+    over: str
+    model: str
+    where: str
+    rows: list[dict[str, Any]]
+    knee: Knee
+    highest: float | None
+    level: str
+    missing: dict[float, str] = field(default_factory=dict)
+
+    @property
+    def device(self) -> str:
+        return str(self.rows[0]["device"])
+
+
+def sweeps(result: TokenTable, level: ServiceLevel | None = None) -> list[Sweep]:
+    """Those of the table's rows that differ in nothing but their load, with two loads or more."""
+    level = ServiceLevel() if level is None else level
+    found = []
+    rows = rows_of(result.table)
+    for over in LOADS:
+        other = LOADS[1 - LOADS.index(over)]
+        together: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+        for row in rows:
+            if row[over] > 0:
+                together.setdefault(tuple(row[name] for name in (*_SAME, other)), []).append(row)
+        for key, members in together.items():
+            if len({row[over] for row in members}) > 1:
+                lost = [
+                    row
+                    for row in result.unmeasured
+                    if row["sweep"] == members[0]["sweep"] and row[other] == key[-1]
+                ]
+                found.append(_sweep(over, members, lost, level))
+    return found
+
+
+def _sweep(
+    over: str,
+    members: Sequence[dict[str, Any]],
+    lost: Sequence[Mapping[str, Any]],
+    level: ServiceLevel,
+) -> Sweep:
+    rows = [{**row, **_of_load(row, over, level)} for row in members]
+    rows.sort(key=lambda row: row["load"])
+    missing = {row[over]: str(row["outcome"]) for row in lost if row[over] > 0}
+    loads = [row["load"] for row in rows]
+    highest, why = _highest(rows, missing, level)
+    return Sweep(
+        over=over,
+        model=str(rows[0]["model"]),
+        where=str(rows[0]["vm_size"] or rows[0]["machine"]),
+        rows=rows,
+        knee=knee(loads, [row["output_tokens_per_second"] for row in rows]),
+        highest=highest,
+        level=why,
+        missing=dict(sorted(missing.items())),
+    )
+
+
+def _of_load(row: Mapping[str, Any], over: str, level: ServiceLevel) -> dict[str, Any]:
+    device, count = ("GPU", row["gpus"]) if row["gpus"] else ("node", row["node_count"])
+    answer, seconds = row["output_tokens_per_answer"], row["e2el_mean_seconds"]
+    return {
+        "load": row[over],
+        "device": device,
+        "tokens_per_user": answer / seconds if answer is not None and seconds else None,
+        "tokens_per_device": row["output_tokens_per_second"] / count,
+        "within": level.holds(row) if level.limits else None,
+    }
+
+
+def _highest(
+    rows: Sequence[Mapping[str, Any]], missing: Mapping[float, str], level: ServiceLevel
+) -> tuple[float | None, str]:
+    """The highest load up to which every load is within the level, and a sentence."""
+    if not level.limits:
+        return None, "No service level is stated, so no load is judged by it."
+    verdicts: dict[float, bool | None] = {row["load"]: row["within"] for row in rows}
+    verdicts |= dict.fromkeys(missing, False)
+    highest = None
+    for load in sorted(verdicts):
+        if verdicts[load]:
+            highest = load
+            continue
+        what = (
+            f"{load:g} is {missing[load]}"
+            if load in missing
+            else f"{load:g} is not"
+            if verdicts[load] is False
+            else f"of {load:g} a latency is unknown"
+        )
+        if highest is None:
+            return None, f"No load is within the service level ({level.words}): {what}."
+        return highest, (
+            f"{highest:g} is the highest load within the service level ({level.words}): {what}."
+        )
+    return highest, (
+        f"All loads are within the service level ({level.words}), up to {highest:g}:"
+        " higher ones may be too."
+    )

@@ -1,0 +1,77 @@
+"""Load sweeps of a server: the knee, what each load brings, and what users and machine get of it
+for how much."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from .. import units
+from ..figures.serving import sweeps
+from ..render.html import Figure, Part
+from ..render.plots.curves import draw_lines
+from ..render.plots.data import Line, LinesPlot
+from ..sheets import serving as sheets
+
+if TYPE_CHECKING:
+    from ..figures.serving import ServiceLevel, Sweep
+    from ..figures.tokens import TokenTable
+
+
+def serving_parts(result: TokenTable | None, level: ServiceLevel | None) -> list[Part]:
+    """A part for each sweep among the records; none without one."""
+    found = [] if result is None else sweeps(result, level)
+    return [
+        Part(
+            title=sheet.title,
+            paragraphs=sheets.findings(item),
+            figures=_exchange(item, f"vllm-sweep-{number}"),
+            sheets=(sheet,),
+        )
+        for number, item in enumerate(found, 1)
+        for sheet in [sheets.sweep(item, 1.0 if result is None else result.idle_factor)]
+    ]
+
+
+def _exchange(item: Sweep, name: str) -> tuple[Figure, ...]:
+    """What a user gets against what the machine gets, with each load's price beside it."""
+    rows = [row for row in item.rows if row["tokens_per_user"] is not None]
+    if len(rows) < 2:  # one place is no curve
+        return ()
+    priced = any(row["usd_per_million_output_tokens"] is not None for row in rows)
+    line = Line(
+        "each load" + (", US$ per million output tokens beside it" if priced else ""),
+        tuple(row["tokens_per_user"] for row in rows),
+        tuple(row["tokens_per_device"] for row in rows),
+        notes=tuple(_told(row, item) for row in rows),
+    )
+    of_all = f"output tokens/s per {item.device}"
+    plot = LinesPlot("tokens/s per user", of_all, (line,), "linear", "linear")
+    first, last = rows[0], rows[-1]
+    where = "" if item.device == "GPU" else " The server runs on CPUs: per node."
+    money = "" if priced else f" No US$: {item.where} has no price."
+    drawing = draw_lines(
+        plot,
+        name=name,
+        description="Tokens a second per user against those per"
+        f" {item.device}: {_pair(first)}; {_pair(last)}.{money}",
+    )
+    beside = " and its US$ per million output tokens" if priced else ""
+    caption = f"Tokens a second per user against {of_all}; beside each place its load{beside}."
+    return (Figure(name, f"{caption}{where}{money}", drawing),)
+
+
+def _pair(row: dict[str, Any]) -> str:
+    return (
+        f"{row['tokens_per_user']:.3g} and {row['tokens_per_device']:.4g} at load {row['load']:g}"
+    )
+
+
+_usd = partial(units.significant, digits=3)
+
+
+def _told(row: dict[str, Any], item: Sweep) -> str:
+    """ "8: US$ 0.42", and which is the knee."""
+    cost = row["usd_per_million_output_tokens"]
+    words = f"{row['load']:g}" + ("" if cost is None else f": US$ {_usd(cost)}")
+    return f"{words}, knee" if row["load"] == item.knee.load else words
