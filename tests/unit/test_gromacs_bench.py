@@ -3,10 +3,12 @@ refusals, and that the folder is gone afterwards."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import stat
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -352,3 +354,51 @@ def test_a_record_of_the_run_stands_for_its_case(run_module: Any, tmp_path: Path
         **dict.fromkeys(("tpr", "tpr_sha256"), file),
     }
     resumes(run_module, lambda: FakeRun(stdout=GOOD), gromacs_bench, changed, along=along)
+
+
+def archive(path: Path, *names: str, cut: int | None = None) -> list[str]:
+    """A .zip with files of these names, and the driver's words for it."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed:
+        for name in names:
+            packed.writestr(name, f"content of {name} " * 99)
+    path.write_bytes(path.read_bytes()[:cut])
+    return ["--tpr", str(path), "--sha256", hashlib.sha256(path.read_bytes()).hexdigest()]
+
+
+def test_the_driver_unpacks_an_input(tmp_path: Path) -> None:
+    words = archive(tmp_path / "bench.zip", "README", "../deep/benchPEP-h.tpr")
+    done, calls = drive(tmp_path, *words)
+    assert done.returncode == 0
+    result = json.loads(done.stdout.splitlines()[-1].removeprefix("trueup-gromacs "))
+    assert result["tpr_sha256"] == words[3]
+    target = tmp_path / "run" / "input.tpr"
+    assert f"-s {target} " in calls[-1]
+    assert target.read_text() == "content of ../deep/benchPEP-h.tpr " * 99
+    assert not (tmp_path / "deep").exists()
+
+
+@pytest.mark.parametrize(
+    ("names", "cut", "said"),
+    [
+        (["README"], None, "holds 0 .tpr files, one is expected"),
+        (["a.tpr", "b.tpr"], None, "holds 2 .tpr files"),
+        (["a.tpr"], 60, "cannot be unpacked"),
+        ([], 0, "cannot be unpacked"),
+    ],
+)
+def test_an_archive_that_is_no_input_is_refused(
+    tmp_path: Path, names: list[str], cut: int | None, said: str
+) -> None:
+    done, calls = drive(tmp_path, *archive(tmp_path / "bench.zip", *names, cut=cut))
+    assert (done.returncode, said in done.stdout) == (2, True)
+    assert [line for line in calls if "mdrun" in line] == []
+
+
+@pytest.mark.parametrize(
+    ("tuned", "name"), [(True, "water2.5nm-r1t2-tuned"), (False, "water2.5nm-r1t2")]
+)
+def test_tuning_is_a_recorded_choice(run_module: Any, tuned: bool, name: str) -> None:
+    run = FakeRun(stdout=GOOD)
+    _, record = goes_well(run_module, run, tune_pme=tuned)
+    assert (record["case"], record["parameters"]["tune_pme"]) == (name, tuned)
+    assert ("--tune-pme" in record["command"]) is tuned

@@ -48,7 +48,7 @@ def layouts(wanted: Asked) -> list[tuple[int, int]]:
 def test_cases_of_the_topology_with_the_options_that_the_module_takes() -> None:
     made = plan(asked(water_box=10.0))
     assert layouts(asked(water_box=10.0)) == [(1, 64), (4, 30)]
-    assert (made.skipped, made.values) == ([], {"install_package": False})
+    assert (made.skipped, made.values) == ([], {"install_package": False, "downloads": []})
     case = (made.cases or [])[0]
     assert set(case) <= set(module_spec(OPTIONS))
     assert (case["steps"], case["pin"], case["eessi_module"]) == (5000, "on", "")
@@ -76,6 +76,34 @@ def test_gpus_count_where_the_program_uses_them(
 def test_an_input_file_has_no_box() -> None:
     wanted = {"tpr": "/data/a.tpr", "tpr_sha256": SUM, "water_box": 2.4}
     assert layouts(asked(**wanted)) == [(1, 64), (4, 30)]
+
+
+ADDRESS = "https://www.mpinat.mpg.de/benchPEP-h.zip"
+
+
+def test_an_input_with_an_address_is_downloaded_with_its_sum() -> None:
+    made = plan(asked(tpr_url=ADDRESS, tpr_sha256=SUM.upper(), prefix="~/gmx"))
+    place = "~/gmx/benchPEP-h.zip"
+    assert made.values["downloads"] == [
+        {"url": ADDRESS, "dest": place, "checksum": f"sha256:{SUM}"}
+    ]
+    assert {(case["tpr"], case["tpr_sha256"]) for case in made.cases or []} == {
+        (place, SUM.upper())
+    }
+    elsewhere = plan(asked(tpr_url=ADDRESS, tpr="/data/x.zip", tpr_sha256=SUM))
+    assert elsewhere.values["downloads"][0]["dest"] == "/data/x.zip"
+
+
+@pytest.mark.parametrize(
+    "url", ["benchPEP-h.zip", "https://host/", "https://host/.zip", "ftp://h/a.tpr"]
+)
+def test_an_address_of_no_input_is_refused(url: str) -> None:
+    assert ["gromacs_tpr_url" in one for one in plan(asked(tpr_url=url)).refused] == [True]
+
+
+def test_an_address_without_a_sum_is_refused() -> None:
+    with pytest.raises(BadInput, match="is no sha256"):
+        plan(asked(tpr_url=ADDRESS))
 
 
 @pytest.mark.parametrize(
@@ -174,7 +202,7 @@ def test_what_a_node_without_the_program_gets(
 ) -> None:
     made = plan(asked(None, **given))
     assert [why in one.why for one in made.skipped] == ([True] if why else [])
-    assert made.values == {"install_package": install}
+    assert made.values["install_package"] is install
 
 
 @pytest.mark.parametrize(

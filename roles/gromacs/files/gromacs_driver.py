@@ -1,8 +1,9 @@
 """Run one case of GROMACS' mdrun and print its log.
 
-The input is a .tpr file, whose sha256 must be the one given, or a box of water that this driver
-builds with the tool's own programs: solvate, energy minimisation, 2 ps at 300 K with velocities
-from a fixed seed, grompp. SPC water with the files that every GROMACS has, PME, 2 fs steps.
+The input is a .tpr file, or a .zip with one in it, whose sha256 must be the one given, or a box of
+water that this driver builds with the tool's own programs: solvate, energy minimisation, 2 ps at
+300 K with velocities from a fixed seed, grompp. SPC water with the files that every GROMACS has,
+PME, 2 fs steps.
 
 The last line printed is `trueup-gromacs ` and a JSON object with the sha256 of the log above it,
 which benchmarks/gromacs/output.py reads. Where a program of GROMACS fails, its log and what it said
@@ -19,6 +20,8 @@ import re
 import shutil
 import subprocess
 import sys
+import zipfile
+import zlib
 
 PREFIX = "trueup-gromacs "
 FORMAT = 1
@@ -98,6 +101,23 @@ def require(path: str, wanted: str) -> None:
     total = digest(path)
     if total != wanted:
         raise Failed(2, f"{path} has the sha256 {total}, not {wanted}")
+
+
+def unpacked(path: str, folder: str) -> str:
+    """The .tpr that a .zip holds, in ``folder``; another file is the input itself."""
+    if not path.endswith(".zip"):
+        return path
+    try:
+        with zipfile.ZipFile(path) as archive:
+            inputs = [name for name in archive.namelist() if name.endswith(".tpr")]
+            if len(inputs) != 1:
+                raise Failed(2, f"{path} holds {len(inputs)} .tpr files, one is expected")
+            target = os.path.join(folder, "input.tpr")
+            with archive.open(inputs[0]) as packed, open(target, "wb") as stream:
+                shutil.copyfileobj(packed, stream, 1 << 20)
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, zlib.error) as error:
+        raise Failed(2, f"{path} cannot be unpacked: {error}") from error
+    return target
 
 
 def require_below(program: str, variable: str) -> None:
@@ -210,8 +230,9 @@ def measure(arguments: argparse.Namespace) -> str:
         require(arguments.image, arguments.image_sha256)
     mpi = mpi_of(arguments)
     if arguments.tpr:
-        tpr, total = arguments.tpr, arguments.sha256
-        require(tpr, total)
+        total = arguments.sha256
+        require(arguments.tpr, total)
+        tpr = unpacked(arguments.tpr, folder)
     else:
         tpr = build_water(arguments, mpi, folder)
         total = digest(tpr)

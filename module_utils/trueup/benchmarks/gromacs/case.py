@@ -92,11 +92,18 @@ OPTIONS = (
     ),
     Option(
         "tpr",
-        "Input file on the node, an absolute path. Empty: a box of water that is built there.",
+        "Input file on the node, an absolute path: a .tpr, or a .zip with one in it. Empty: what"
+        " tpr_url gives, else a box of water that is built there.",
         "",
         type="path",
     ),
-    Option("tpr_sha256", "Its sha256; another file is refused.", ""),
+    Option("tpr_sha256", "Its sha256, of a .zip as it is; another file is refused.", ""),
+    RoleOption(
+        "tpr_url",
+        "Where the input file is downloaded from, such as benchPEP-h's (docs/gromacs.md) or a"
+        " mirror's; it needs tpr_sha256, and is kept in prefix where tpr names no path.",
+        "",
+    ),
     Option(
         "water_box",
         "Edge in nm of the box of water, where there is no input file: 4 nm are about 6300 atoms,"
@@ -232,6 +239,8 @@ class Settings:
         what = f"water{self.water_box:g}nm" if self.water_box else (stem.strip("._-") or "tpr")
         placed = [f"{n}_{self.offload[n]}" for n in OFFLOAD if self.offload[n] != "auto"]
         layout = f"r{self.ranks}t{self.threads}"
+        if self.tune_pme:
+            placed.append("tuned")
         if self.pme_ranks >= 0:
             layout += f"p{self.pme_ranks}"
         return "-".join([what, layout, *placed])

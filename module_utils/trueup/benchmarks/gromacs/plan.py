@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Dict, List, Mapping, Optional
 
 from ...node import eessi
@@ -34,6 +35,9 @@ def plan(asked: Asked) -> Plan:
     options = asked.options
     refused = _refused_of_eessi(asked) if options["source"] == "eessi" else []
     layouts = options["layouts"] or _layouts(asked)
+    url = options["tpr_url"]
+    if url and not re.fullmatch(r"(https?|file)://.*[^/]\.(tpr|zip)", url):
+        refused.append(f"gromacs_tpr_url is {url}: give the address of a .tpr, or a .zip with one")
     refused += row_refusals(
         gromacs.OPTIONS, layouts, "gromacs_layouts", ("ranks", "threads_per_rank"), ("pme_ranks",)
     )
@@ -44,14 +48,14 @@ def plan(asked: Asked) -> Plan:
         gromacs.settings({"pme_ranks": -1, "eessi_init": "", **case})
     lacking = _lacking(asked)
     return Plan(
-        values={"install_package": _installs(asked)},
+        values={"install_package": _installs(asked), "downloads": _downloads(options)},
         skipped=[Skipped("gromacs", lacking)] if lacking else [],
         cases=cases,
     )
 
 
 def _case(asked: Asked, layout: Mapping[str, int]) -> Dict[str, Any]:
-    case = for_module(gromacs.OPTIONS, asked.options)
+    case = {**for_module(gromacs.OPTIONS, asked.options), "tpr": _input(asked.options)}
     told: Dict[str, str] = {}
     if asked.options["source"] == "eessi":
         case.update(eessi_init=_init(asked), eessi_module=_module(asked))
@@ -72,8 +76,23 @@ def _layouts(asked: Asked) -> List[Dict[str, int]]:
         l3_groups=len(node.get("l3_groups") or []),
         gpus=0 if _unused(asked) else _gpus(asked),
         pme=options["pme"],
-        water_box=0.0 if options["tpr"] else options["water_box"],
+        water_box=0.0 if _input(options) else options["water_box"],
     )
+
+
+def _input(options: Mapping[str, Any]) -> str:
+    """The input file on the node; empty for water."""
+    if options["tpr"] or not options["tpr_url"]:
+        return str(options["tpr"])
+    return f"{options['prefix']}/{options['tpr_url'].rstrip('/').rpartition('/')[2]}"
+
+
+def _downloads(options: Mapping[str, Any]) -> List[Dict[str, str]]:
+    """The input as get_url takes it, where it has an address."""
+    if not options["tpr_url"]:
+        return []
+    sha256 = f"sha256:{options['tpr_sha256'].lower()}"
+    return [{"url": options["tpr_url"], "dest": _input(options), "checksum": sha256}]
 
 
 def _unused(asked: Asked) -> bool:
