@@ -1,9 +1,10 @@
 #!/bin/sh
 # Rebuilds the running kernel's initramfs where that holds the kernel module nvidia, with the files of /etc/modprobe.d.
-# Argument: the folder of boot images. Says "rebuilt" where it did.
+# Argument: the folder of boot images, if another. Says "rebuilt" where it did.
 set -eu
 kernel=$(uname -r)
-for image in "$1/initrd.img-$kernel" "$1/initramfs-$kernel.img"; do
+boot=${1:-/boot}
+for image in "$boot/initrd.img-$kernel" "$boot/initramfs-$kernel.img"; do
     [ -e "$image" ] || continue
     lister=$(command -v lsinitramfs || command -v lsinitrd) || continue
     # Not by a pipe: a reader that ends early fails the lister.
