@@ -95,6 +95,10 @@ def test_a_good_run_gives_a_record(run_module: Any) -> None:
         "recompute": False,
         "precision": "fp32",
         "launcher": "torchrun",
+        "tensor_parallel": 1,
+        "pipeline_parallel": 1,
+        "transformer_engine": False,
+        "save_interval": 0,
     }
     assert record["software"] == {"torch": "2.13.0+cpu", "python": "3.11.7"}
     assert record["environment"] == {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
@@ -158,6 +162,42 @@ def test_megatron_lm_on_eight_gpus(run_module: Any) -> None:
     assert {"--mock-data", "--log-throughput", "--use-distributed-optimizer", "--bf16"} <= set(argv)
     assert argv[argv.index("--vocab-size") + 1] == "51199"
     assert argv[argv.index("--recompute-granularity") + 1] == "full"
+
+
+TP2 = "tensor_model_parallel_size ...................... 2"
+
+
+def test_megatron_lm_as_it_runs_on_h100(run_module: Any) -> None:
+    """In 8 bits with Transformer Engine, the model divided among GPUs, checkpoints timed."""
+    saved = "    save-checkpoint ................................: (81611.24, 81611.82)"
+    divided = LM.replace("tensor_model_parallel_size ...................... 1", TP2)
+    text = f"{saved}\n{divided}"
+    given = {**SAVING, "precision": "fp8", "transformer_engine": True, "zero_stage": 1}
+    given |= {"tensor_parallel": 2, "global_batch": 64, "threads": 0}
+    run = FakeRun(stdout=text)
+    record = run_module(run, **given)["record"]
+    argv = run.calls[0]["argv"]
+    assert {"--bf16", "--sequence-parallel", "--use-distributed-optimizer"} <= set(argv)
+    assert "--fp8" not in argv
+    for name, value in (
+        ("--fp8-format", "hybrid"),
+        ("--transformer-impl", "transformer_engine"),
+        ("--tensor-model-parallel-size", "2"),
+        ("--global-batch-size", "64"),
+        ("--save", "/lustre/ckpt"),
+        ("--save-interval", "5"),
+        ("--ckpt-format", "torch_dist"),
+    ):
+        assert argv[argv.index(name) + 1] == value
+    assert record["case"].endswith("-zero1-tp2-gb64-fp8-save5")
+    times = [row for row in record["metrics"] if row["name"] == "checkpoint_save_time"]
+    assert times[0]["value"] == pytest.approx(81.61182)
+    # The log's own table says how it was divided.
+    wrong = run_module(FakeRun(stdout=LM), **given)["record"]
+    assert (wrong["outcome"], wrong["reason"]) == (
+        "invalid",
+        "tensor_parallel was 1 instead of 2",
+    )
 
 
 def test_the_first_of_several_nodes_makes_the_record(run_module: Any) -> None:
@@ -505,6 +545,14 @@ test_bad_input_is_refused_before_anything_runs = refuses(
     ({**LM_MODEL, "vocabulary_size": 50257}, "50257 is not a multiple of 128"),
     ({"precision": "fp16"}, "gpt_driver has no fp16"),
     ({"precision": "fp16", "zero_stage": 3}, "gpt_driver has no fp16"),
+    ({"tensor_parallel": 2, "processes": 2}, "are for program megatron, not gpt_driver"),
+    ({**LM_MODEL, "tensor_parallel": 8, "pipeline_parallel": 16}, "must divide the 8 processes"),
+    ({**LM_MODEL, "pipeline_parallel": 8, "layers": 20}, "pipeline_parallel the 20 layers"),
+    ({**LM_MODEL, "tensor_parallel": 8, "global_batch": 12}, "not a multiple of micro_batch 8 x 1"),
+    ({**LM_MODEL, "precision": "fp8"}, "precision fp8 needs program megatron with Transformer"),
+    ({"save_directory": "/c", "save_interval": 5}, "a Megatron, and no more than"),
+    ({**LM_MODEL, "save_interval": 5}, "checkpoints need save_directory too"),
+    ({**LM_MODEL, "save_directory": "/c", "save_interval": 500}, "no more than the 20 iterations"),
     ({"timeout_seconds": 0}, "timeout_seconds is 0: it must be 1 or more"),
 )
 
@@ -514,6 +562,7 @@ def recorded(record: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 # Of what a launcher takes alone, and of DeepSpeed, in a run that has them.
+SAVING = {**LM_MODEL, "save_directory": "/lustre/ckpt", "save_interval": 5}
 MPIRUN = {**HERE, "launcher": "mpirun", "hosts": ["a", "b"]}
 JOB = {**HERE, **SLURM, "rendezvous_address": ""}
 CHANGED: list[tuple[str, Any, dict[str, Any]]] = [
@@ -536,6 +585,12 @@ CHANGED: list[tuple[str, Any, dict[str, Any]]] = [
     ("offload", "cpu", {"zero_stage": 3, "deepspeed_config": "zero.json"}),
     ("deepspeed_config", "other.json", {"zero_stage": 1, "deepspeed_config": "zero.json"}),
     ("recompute", True, {}),
+    ("tensor_parallel", 2, LM_MODEL),
+    ("pipeline_parallel", 2, LM_MODEL),
+    ("global_batch", 128, LM_MODEL),
+    ("transformer_engine", True, LM_MODEL),
+    ("save_directory", "/other", SAVING),
+    ("save_interval", 4, SAVING),
     ("precision", "bf16", {}),
     (
         "data",

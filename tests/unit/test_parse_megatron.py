@@ -372,7 +372,8 @@ def figure(text: str, name: str) -> list[float]:
 
 
 def test_a_run_that_lost_a_node_says_what_that_cost() -> None:
-    text = restarted(90)
+    text = (DATA / "synthetic_megatron_lm_restarted.log").read_text()
+    assert text == restarted(90)
     output = parse_megatron(text)
     step = {row.statistic: row.value for row in output.metrics() if row.name == "step_time"}
     (away,) = (one.away for one in output.resumes)

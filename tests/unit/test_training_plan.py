@@ -106,6 +106,24 @@ def test_the_catalogs_large_model_is_run_as_it_was() -> None:
     assert (stage["program"], stage["zero_stage"]) == ("megatron", 1)
 
 
+def test_the_h100_recipe_is_run_as_azure_runs_it() -> None:
+    made = plan(asked(GPUS, model="175B-h100", version_set="nd-h100", venv="/usr"))
+    chosen = case(made)
+    divided = ("tensor_parallel", "pipeline_parallel", "global_batch", "micro_batch")
+    assert [chosen[name] for name in divided] == [8, 16, 512, 1]
+    assert (chosen["program"], chosen["zero_stage"], chosen["precision"]) == ("megatron", 1, "bf16")
+    assert chosen["transformer_engine"] is True
+    assert made.values["clone"]["commit"] == "878d65fe006b07ccef715ccc5ab521afb94e78a8"
+    # One node is not enough for it, and says so.
+    assert "must divide the 8 processes" in made.refused[0]
+    small = plan(asked(GPUS, version_set="nd-h100", venv="/usr", precision="fp8"))
+    assert (small.refused, case(small)["precision"]) == ([], "fp8")
+    assert (
+        "needs program megatron with Transformer Engine"
+        in (plan(asked(GPUS, precision="fp8")).refused[0])
+    )
+
+
 def test_a_model_of_ones_own() -> None:
     own = {"layers": 3, "hidden_size": 256, "attention_heads": 8}
     chosen = case(plan(asked(model="custom", custom_model=own, micro_batch=2, threads=1)))
@@ -235,7 +253,7 @@ def test_what_was_built_from_source_is_not_installed() -> None:
     made = plan(asked(version_set="article-2022", program="megatron_deepspeed"))
     assert [why.split(",", maxsplit=1)[0].split(":")[0] for why in whys(made)] == [
         "Python 3.11 is not the 3.6 to 3.9 that the version set is pinned for",
-        "the version set article-2022 was built from source and has no wheels to install",
+        "the version set article-2022 is no set of wheels to install",
         "megatron_deepspeed needs NVIDIA GPUs",
         "megatron_deepspeed has no made-up data",
     ]

@@ -21,7 +21,7 @@ TORCHRUN = "torchrun"
 # The role's word for what the model's runs had.
 CATALOG = "catalog"
 PROGRAMS = ("gpt_driver", "megatron", "megatron_deepspeed")
-PRECISIONS = ("fp32", "bf16", "fp16")
+PRECISIONS = ("fp32", "bf16", "fp16", "fp8")
 OPTIONS = (
     Option(
         "prefix",
@@ -43,7 +43,7 @@ OPTIONS = (
         "version_set",
         "Version set of catalog/training.yml; auto: current on nodes with GPUs, cpu on others.",
         "auto",
-        choices=("auto", "cpu", "current", "article-2022"),
+        choices=("auto", "cpu", "current", "nd-h100", "article-2022"),
     ),
     RoleOption(
         "venv",
@@ -84,7 +84,8 @@ OPTIONS = (
     ),
     RoleOption(
         "model",
-        "Model of catalog/training.yml: tiny, 1.3B, 175B, 530B, 1T or 2T. auto: 1.3B on nodes with"
+        "Model of catalog/training.yml: tiny, 1.3B, 175B, 175B-h100, 530B, 1T or 2T. auto: 1.3B on"
+        " nodes with"
         " GPUs, tiny on others. custom: training_custom_model.",
         "auto",
     ),
@@ -117,6 +118,48 @@ OPTIONS = (
         4,
         least=1,
     ),
+    RoleOption(
+        "tensor_parallel",
+        "GPUs that share each layer (Megatron-LM); 0: as the model's runs in the catalog had it,"
+        " else 1.",
+        0,
+        least=0,
+    ),
+    ModuleOption("tensor_parallel", "GPUs that share each layer; C(megatron) alone.", 1, least=1),
+    RoleOption(
+        "pipeline_parallel",
+        "Groups of layers that different GPUs have (Megatron-LM); 0: as with"
+        " training_tensor_parallel.",
+        0,
+        least=0,
+    ),
+    ModuleOption(
+        "pipeline_parallel",
+        "Groups of layers that different GPUs have; C(megatron) alone.",
+        1,
+        least=1,
+    ),
+    RoleOption(
+        "global_batch",
+        "Samples of one iteration over all GPUs (Megatron-LM, which accumulates); 0: as with"
+        " training_tensor_parallel, else one micro batch of each model copy.",
+        0,
+        least=0,
+    ),
+    ModuleOption(
+        "global_batch",
+        "Samples of one iteration over all GPUs; C(megatron) accumulates micro batches up to it. 0:"
+        " one micro batch of each model copy.",
+        0,
+        least=0,
+    ),
+    Option(
+        "save_directory",
+        "Folder that all nodes share, for Megatron's checkpoints; their time is in the record."
+        " Empty: none is written.",
+        "",
+    ),
+    Option("save_interval", "Iterations between two of them; 0: none is written.", 0, least=0),
     Option(
         "iterations",
         "Iterations; a quarter, 2 to 4 of them, is warm-up and not in the figures.",
@@ -243,16 +286,22 @@ OPTIONS = (
     ),
     RoleOption(
         "precision",
-        "fp32, bf16 or fp16 (not gpt_driver); auto: bf16 on GPUs (fp16 for article-2022, as its"
-        " recipes), fp32 on CPUs.",
+        "fp32, bf16, fp16 (not gpt_driver) or fp8 (Megatron-LM with Transformer Engine, version set"
+        " nd-h100); auto: bf16 on GPUs (fp16 for article-2022, as its recipes), fp32 on CPUs.",
         "auto",
         choices=("auto", *PRECISIONS),
     ),
     ModuleOption(
         "precision",
-        "What is computed in; C(gpt_driver) has no C(fp16).",
+        "What is computed in; C(gpt_driver) has no C(fp16). C(fp8) is bf16 with products of 8"
+        " bits, and needs O(transformer_engine).",
         "fp32",
         choices=PRECISIONS,
+    ),
+    ModuleOption(
+        "transformer_engine",
+        "Whether Megatron-LM's layers are Transformer Engine's, which the environment has then.",
+        False,
     ),
     Option(
         "data",
@@ -314,6 +363,8 @@ class Run:
         backend: nccl on nodes with GPUs, gloo elsewhere.
         rendezvous: address of the first node; with slurm it is found in the job where it is empty.
         launcher: torchrun (on each node, by somebody else), mpirun or slurm (from one of them).
+        accumulated: samples of an iteration over all GPUs; 0: one micro batch of each model copy.
+        save_interval: iterations between checkpoints in ``save_directory``; 0 for none.
     """
 
     program: str
@@ -332,6 +383,12 @@ class Run:
     port: int
     threads: int
     launcher: str = TORCHRUN
+    tensor_parallel: int = 1
+    pipeline_parallel: int = 1
+    accumulated: int = 0
+    transformer_engine: bool = False
+    save_directory: str = ""
+    save_interval: int = 0
 
     def __post_init__(self) -> None:
         """Refuse what cannot run.
@@ -339,9 +396,51 @@ class Run:
         Raises:
             BadInput: naming what is wrong, and the mend.
         """
-        for wrong, message in [*self._places(), *self._combinations()]:
+        for wrong, message in [*self._places(), *self._combinations(), *self._of_megatron_lm()]:
             if wrong:
                 raise BadInput(message)
+
+    def _of_megatron_lm(self) -> Iterator[Tuple[bool, str]]:
+        ours, by = self.program == "megatron", self.tensor_parallel * self.pipeline_parallel
+        whole = self.world_size % by == 0
+        yield (
+            not ours and (by > 1 or self.accumulated > 0),
+            (
+                "tensor_parallel, pipeline_parallel and global_batch are for program megatron, not"
+                f" {self.program}"
+            ),
+        )
+        yield (
+            not whole or self.model.layers % self.pipeline_parallel > 0,
+            (
+                f"tensor_parallel {self.tensor_parallel} x pipeline_parallel"
+                f" {self.pipeline_parallel} must divide the {self.world_size} processes, and"
+                f" pipeline_parallel the {self.model.layers} layers: take another number of nodes"
+            ),
+        )
+        yield (
+            whole and self.accumulated % (self.micro_batch * self.copies) > 0,
+            (
+                f"global_batch {self.accumulated} is not a multiple of micro_batch"
+                f" {self.micro_batch} x {self.copies} copies of the model"
+            ),
+        )
+        yield (
+            self.precision == "fp8" and not (ours and self.transformer_engine),
+            (
+                "precision fp8 needs program megatron with Transformer Engine: take the version set"
+                " nd-h100"
+            ),
+        )
+        yield (
+            bool(self.save_directory) != bool(self.save_interval)
+            or (self.save_interval > 0 and self.program == "gpt_driver")
+            or self.save_interval > self.iterations,
+            (
+                f"save_interval {self.save_interval}: checkpoints need save_directory too, a"
+                f" Megatron, and no more than the {self.iterations} iterations between them"
+            ),
+        )
 
     def _places(self) -> Iterator[Tuple[bool, str]]:
         count = len(self.nodes)
@@ -407,7 +506,12 @@ class Run:
     @property
     def global_batch(self) -> int:
         """Samples of one iteration."""
-        return self.micro_batch * self.world_size
+        return self.accumulated or self.micro_batch * self.copies
+
+    @property
+    def copies(self) -> int:
+        """Of the model, each on as many GPUs as it is divided among."""
+        return self.world_size // (self.tensor_parallel * self.pipeline_parallel)
 
     @property
     def deepspeed(self) -> bool:
@@ -432,14 +536,22 @@ def asked(given: Mapping[str, Any]) -> Run:
         BadInput: it cannot be.
     """
     same = ("program", "micro_batch", "iterations", "processes", "nodes", "node_rank", "backend")
-    more = ("zero_stage", "offload", "recompute", "precision", "threads")
+    more = ("zero_stage", "offload", "recompute", "precision", "threads", *_OF_MEGATRON_LM)
     return Run(
         model=Model(**{name: given[name] for name in _MODEL}),
         rendezvous=given["rendezvous_address"],
         port=given["rendezvous_port"],
         launcher=TORCHRUN if given["launcher"] == "local" else given["launcher"],
+        accumulated=given["global_batch"],
         **{name: given[name] for name in same + more},
     )
+
+
+# As NVIDIA runs it on H100 (Megatron-LM@d98e8a64 examples/llama/train_llama3_8b_h100_fp8.sh).
+_EIGHT_BITS = [
+    *("--fp8-format", "hybrid", "--fp8-amax-history-len", "1024"),
+    *("--fp8-amax-compute-algo", "max"),
+]
 
 
 def case_name(run: Run) -> str:
@@ -447,6 +559,11 @@ def case_name(run: Run) -> str:
     model = run.model
     zero = f"-zero{run.zero_stage}" if run.zero_stage else ""
     zero += "-offload" if run.offload != "none" else ""
+    shares = (("tp", run.tensor_parallel), ("pp", run.pipeline_parallel))
+    zero += "".join(f"-{name}{share}" for name, share in shares if share > 1)
+    zero += f"-gb{run.accumulated}" if run.accumulated else ""
+    zero += "-fp8" if run.precision == "fp8" else ""
+    zero += f"-save{run.save_interval}" if run.save_interval else ""
     by = f"-{run.launcher}" if run.launcher != TORCHRUN else ""
     return (
         f"{run.program}-l{model.layers}h{model.hidden_size}-s{model.sequence_length}"
@@ -454,10 +571,15 @@ def case_name(run: Run) -> str:
     )
 
 
+_OF_MEGATRON_LM = (
+    *("tensor_parallel", "pipeline_parallel", "transformer_engine"),
+    *("save_directory", "save_interval"),
+)
 _MODEL = ("layers", "hidden_size", "attention_heads", "sequence_length", "vocabulary_size")
 _RECORDED = (
     *("framework", "backend", "micro_batch", "global_batch", "iterations", "threads"),
     *("zero_stage", "offload", "recompute", "precision", "launcher"),
+    *("tensor_parallel", "pipeline_parallel", "transformer_engine", "save_interval"),
 )
 
 
@@ -546,9 +668,15 @@ def _program(run: Run, prefix: str, deepspeed_config: str, data: Mapping[str, st
         argv += ["--mock-data", "--tokenizer-type", "NullTokenizer", "--log-throughput"]
         # The tokenizer adds one token for the end of a document.
         argv += ["--vocab-size", str(run.model.vocabulary_size - 1)]
-        # Without Transformer Engine and Apex, which are not in the version set.
-        argv += ["--transformer-impl", "local", "--no-persist-layer-norm"]
-        argv += ["--no-gradient-accumulation-fusion"]
+        if run.transformer_engine:
+            argv += ["--transformer-impl", "transformer_engine", "--attention-backend", "auto"]
+        else:
+            # Without Transformer Engine and Apex, which are not in the version set.
+            argv += ["--transformer-impl", "local", "--no-persist-layer-norm"]
+            argv += ["--no-gradient-accumulation-fusion"]
+        argv += _EIGHT_BITS if run.precision == "fp8" else []
+        argv += ["--sequence-parallel"] if run.tensor_parallel > 1 else []
+        argv += ["--ckpt-format", "torch_dist"] if run.save_interval else []
         argv += ["--use-distributed-optimizer"] if run.zero_stage == 1 else []
         recompute = ["--recompute-granularity", "full", "--recompute-method", "uniform"]
         argv += [*recompute, "--recompute-num-layers", "1"] if run.recompute else []
@@ -603,8 +731,8 @@ def _megatron(run: Run) -> List[str]:
         ("micro-batch-size", run.micro_batch),
         ("global-batch-size", run.global_batch),
         ("train-iters", run.iterations),
-        ("tensor-model-parallel-size", 1),
-        ("pipeline-model-parallel-size", 1),
+        ("tensor-model-parallel-size", run.tensor_parallel),
+        ("pipeline-model-parallel-size", run.pipeline_parallel),
         ("lr", "1.0e-4"),
         ("lr-decay-style", "constant"),
         ("init-method-std", "0.006"),
@@ -615,7 +743,9 @@ def _megatron(run: Run) -> List[str]:
         ("split", "98,2,0"),
     ):
         argv += [f"--{name}", str(value)]
-    return [*argv, f"--{run.precision}"]
+    if run.save_interval:
+        argv += ["--save", run.save_directory, "--save-interval", str(run.save_interval)]
+    return [*argv, "--bf16" if run.precision == "fp8" else f"--{run.precision}"]
 
 
 def environment(run: Run, interface: str, variables: Mapping[str, str]) -> Dict[str, str]:

@@ -26,8 +26,9 @@ _OWN_MODEL = ("layers", "hidden_size", "attention_heads")
 _RECOMPUTE = {"true": True, "yes": True, "false": False, "no": False}
 _SAME = (
     *("prefix", "iterations", "rendezvous_port", "interface", "data"),
-    *("timeout_seconds", "job_options"),
+    *("timeout_seconds", "job_options", "save_directory", "save_interval"),
 )
+_DIVIDED = {"tensor_parallel": 1, "pipeline_parallel": 1, "global_batch": 0}
 
 
 def programs(asked: Asked) -> Dict[str, Any]:
@@ -305,8 +306,18 @@ def _work(options: Mapping[str, Any], chosen: _Chosen) -> Dict[str, Any]:
         "offload": chosen.parallelism.get("offload", "none") if offload == CATALOG else offload,
         "deepspeed_config": f"{options['prefix']}/zero.json",
         "recompute": _RECOMPUTE.get(recompute, chosen.parallelism.get("recompute", False)),
+        **{name: options[name] or _divided(chosen, name) for name in _DIVIDED},
+        "transformer_engine": chosen.program == "megatron"
+        and "transformer_engine" in chosen.versions["versions"],
         "precision": _precision(options["precision"], chosen),
     }
+
+
+def _divided(chosen: _Chosen, name: str) -> int:
+    """How the catalog's runs of the model were divided; what is not for this program is left out:
+    the article's 1 and 1 are everybody's."""
+    known = chosen.parallelism if chosen.program == "megatron" else {}
+    return int(known.get(name, _DIVIDED[name]))
 
 
 def _facts(hostvars: Mapping[str, Any], name: str) -> Dict[str, Any]:
@@ -340,7 +351,7 @@ def _lacking(asked: Asked, chosen: _Chosen) -> List[str]:
     rules = (
         (
             own and not chosen.versions["requirements"],
-            f"{of_set} was built from source and has no wheels to install: set training_venv",
+            f"{of_set} is no set of wheels to install: set training_venv",
         ),
         (
             megatron and not asked.found["programs"]["git"],
@@ -424,6 +435,9 @@ def _files(
         )
     }
     for name, made in catalog["parallelism"].items():
+        if made["zero_stage"] < 2:
+            # Megatron-LM's own optimizer.
+            continue
         micro_batch = catalog["models"][name]["runs"][-1]["micro_batch"][-1]
         found[f"zero-{name}.json"] = deepspeed_configuration(
             micro_batch, made["zero_stage"], made["offload"], _of_set(chosen)

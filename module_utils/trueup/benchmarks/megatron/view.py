@@ -51,7 +51,9 @@ VIEW = View(
     work=(
         Work("million samples", "million_samples", "sample_throughput", 1e6),
         Work("billion tokens", "billion_tokens", "token_throughput", 1e9),
-        Work("billion tokens by the clock", "billion_tokens_clocked", "token_rate_clocked", 1e9),
+        Work(
+            "billion tokens by the clock", "billion_tokens_by_the_clock", "token_rate_clocked", 1e9
+        ),
     ),
     method="Step time is the median over the logged iterations after the warm-up, and samples,"
     " tokens and the operations that a formula counts for them are over that time; TFLOP/s count"
