@@ -28,6 +28,7 @@ import replica  # noqa: E402
 IMAGES = replica.images()
 # An old image has the paths of the one that it is like.
 LIKE = {image: image.removesuffix("-old") for image in IMAGES}
+ROLES = {path.name for path in (ROOT / "roles").iterdir()}
 with (DATA / "rows.csv").open(encoding="utf-8") as file:
     ROWS = list(csv.DictReader(file))
 EACH = [
@@ -124,6 +125,22 @@ def test_the_scenario_uses_replicas_that_there_are() -> None:
     text = (ROOT / "molecule/replicas/molecule.yml").read_text(encoding="utf-8")
     nodes = yaml.safe_load(text)["provisioner"]["inventory"]["host_vars"].values()
     assert {node["node_replica"] for node in nodes} - set(IMAGES) == set()
+
+
+def test_the_twelve_breaks_can_each_be_met_on_a_node_of_their_scenario() -> None:
+    text = (ROOT / "molecule/breaks/molecule.yml").read_text(encoding="utf-8")
+    scenario = yaml.safe_load(text)
+    nodes = scenario["provisioner"]["inventory"]["host_vars"]
+    assert {platform["name"] for platform in scenario["platforms"]} == set(nodes)
+    assert {node["node_replica"] for node in nodes.values()} - set(IMAGES) == set()
+    text = (ROOT / "molecule/breaks/breaks.yml").read_text(encoding="utf-8")
+    breaks = yaml.safe_load(text)["breaks"]
+    assert len({one["name"] for one in breaks}) == 12
+    assert {one["node"] for one in breaks} == set(nodes)
+    assert {role for one in breaks for role in one["tags"].split(",")} - ROLES == set()
+    # Nothing that a play that goes well says is a break.
+    said = "ok=21   changed=0    unreachable=0    failed=0"
+    assert [one["name"] for one in breaks if re.search(one["met"], said)] == []
 
 
 @pytest.mark.parametrize("image", IMAGES)

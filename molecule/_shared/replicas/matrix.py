@@ -58,9 +58,9 @@ PREFLIGHT = "Check nodes before changes"
 REASON_CHARACTERS = 110
 
 
-def environment(folder: Path) -> dict[str, str]:
+def environment(folder: Path, scenario: Path = SCENARIO) -> dict[str, str]:
     """What molecule sets for the scenario's playbooks, with its files in ``folder``."""
-    given = yaml.safe_load(SCENARIO.read_text(encoding="utf-8"))["provisioner"]["env"]
+    given = yaml.safe_load(scenario.read_text(encoding="utf-8"))["provisioner"]["env"]
     known = {
         "MOLECULE_PROJECT_DIRECTORY": str(ROOT),
         "MOLECULE_EPHEMERAL_DIRECTORY": str(folder),
