@@ -256,3 +256,14 @@ def test_the_reports_table_of_costs_is_that_of_the_command(run, tmp_path: Path) 
     write_report(load([folder]), tmp_path / "report", level=LEVEL)
     written = (tmp_path / "report" / "tables" / "cost.csv").read_text("utf-8")
     assert written == run("cost", folder, "--ttft-ms", "500", "--tpot-ms", "50", "-f", "csv")[1]
+
+
+@pytest.mark.parametrize("load_", [-8, True, "8", None])
+def test_what_is_no_load_is_in_no_sweep(tmp_path: Path, load_: Any) -> None:
+    records = [
+        at(number, parameters={"max_concurrency": load_, "random_input_tokens": number})
+        for number in LOADS
+    ]
+    folder = made.write(tmp_path / "results", records)
+    page = write_report(load([folder]), tmp_path / "report").read_text("utf-8")
+    assert ("Load sweep over" in page, "over requests in flight" in page) == (False, False)

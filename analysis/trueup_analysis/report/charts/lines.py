@@ -170,7 +170,7 @@ def over_parameter(chart: Chart, found: Sequence[Group]) -> Iterator[Drawn]:
     for group in found:
         x = number(group.cases[0].parameters.get(chart.over))
         # 0 stands for "no limit", which has no place on an axis.
-        if not x:
+        if x is None or x <= 0:
             continue
         rest = tuple(pair for pair in group.apart if pair[0] not in (chart.over, *chart.along))
         together.setdefault(rest, {}).setdefault(group.machine, []).append((x, group))
