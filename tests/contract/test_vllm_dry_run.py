@@ -39,6 +39,31 @@ def test_a_unit_finds_every_program(name: str, size: str, image: str) -> None:
     assert one.places[compiler] in ("/usr/local/cuda/bin/nvcc", "/usr/bin/g++")
 
 
+# The Python of a build: the image's, one of its repositories, or a standalone one.
+PYTHONS = {
+    ("cuda", "alma-8.10"): "/opt/trueup/python/3.12-c218f50baeb2/bin/python3.12",
+    ("cuda", "alma-9"): "/usr/bin/python3.12",
+    ("cuda", "ubuntu-22.04"): "/opt/trueup/python/3.12-c218f50baeb2/bin/python3.12",
+    ("cuda", "ubuntu-24.04"): "/usr/bin/python3",
+    ("cpu", "alma-8.10"): "/opt/trueup/python/3.11-171dffd8c0f6/bin/python3.11",
+    ("cpu", "alma-9"): "/usr/bin/python3.11",
+    ("cpu", "ubuntu-22.04"): "/usr/bin/python3.11",
+    ("cpu", "ubuntu-24.04"): "/opt/trueup/python/3.11-171dffd8c0f6/bin/python3.11",
+}
+
+
+@pytest.mark.parametrize(("build", "image"), PYTHONS)
+def test_every_image_gets_the_python_of_the_pins_with_headers(build: str, image: str) -> None:
+    name = next(name for name, recipe in dry.RECIPES.items() if recipe["device"] == build)
+    environment = dry.run(name, dry.RECIPES[name]["sizes"][0], image).made.values["environment"]
+    assert environment["python"] == PYTHONS[build, image]
+    install = environment["to_install"]
+    # Of a package that is there without them, the headers alone.
+    if (build, image) == ("cuda", "alma-9"):
+        assert install["packages"] == ["python3.12-devel"]
+    assert bool(install.get("archive")) is environment["python"].startswith("/opt/trueup/python")
+
+
 def test_what_is_not_there_is_not_found() -> None:
     name, size, image = next(each for each in EACH if dry.RECIPES[each[0]]["device"] == "cuda")
     one = dry.run(name, size, image)

@@ -438,7 +438,7 @@ def test_a_missing_compiler_is_installed_and_elsewhere_named() -> None:
     assert on_cpu.values["packages"] == ["gperftools-libs"]
     bare = planned(asked(ON_CPU, node={**HBV3, **redhat}, found={"programs": {}}))
     assert bare.values["packages"] == ["gperftools-libs", "gcc-c++", "util-linux"]
-    # Of Enterprise Linux 8 nothing can be installed, and vLLM brings an allocator.
+    # Of Enterprise Linux 8 nothing can be installed, the allocator neither.
     old = {**redhat, "distribution_version": "8.10"}
     assert planned(asked(ON_CPU, node={**HBV3, **old})).values["packages"] == []
     [only] = planned(asked(ON_CPU, node={**HBV3, **old}, found=none)).skipped

@@ -222,8 +222,8 @@ def _cache(asked: Asked) -> str:
 
 
 def _tcmalloc(asked: Asked) -> Sequence[str]:
-    """Package and file of the allocator, empty without it; where no package can be installed, vLLM
-    preloads the one that its wheel brings."""
+    """Package and file of the allocator, empty without it; where no package can be installed vLLM
+    goes without."""
     manager = asked.node.get("package_manager")
     wanted = asked.options["tcmalloc"] and not verified_only(asked.node)
     return _TCMALLOC.get(str(manager), ("", "")) if wanted else ("", "")
