@@ -341,8 +341,12 @@ def _beside(asked: Asked, each: Mapping[str, Any]) -> List[str]:
 
 def _adapters(asked: Asked, each: Mapping[str, Any]) -> Dict[str, str]:
     """InfiniBand adapters for DeepEP's NVSHMEM, by the names that role rdma gives them: it would
-    take Ethernet functions (mlx5_an0) too. Each GPU gets the nearest that is named;
-    by its mapping of ranks all of DeepEP's get the first (deepseek-ai/DeepEP pull request 466)."""
+    take Ethernet functions (mlx5_an0) too. Of those that are named each GPU gets the nearest.
+
+    Without NVSHMEM_ENABLE_NIC_PE_MAPPING, by which all of DeepEP's ranks get the first adapter
+    (deepseek-ai/DeepEP pull request 466): NVSHMEM 3.4.5, the pinned one, reads the list all the
+    same, against its documentation (transport/*.cpp); later ones do not.
+    """
     node = asked.node
     if not str(each["server_arguments"].get("all2all-backend", "")).startswith("deepep"):
         return {}
