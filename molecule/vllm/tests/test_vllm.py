@@ -125,7 +125,8 @@ def test_a_servers_variables_alone_find_what_it_compiles_with() -> None:
     variables = host.run(f"tr '\\0' '\\n' < /proc/{pid}/environ").stdout.splitlines()
     (path,) = [line for line in variables if line.startswith("PATH=")]
     as_it = f"setpriv --reuid=trueup-vllm --clear-groups --no-new-privs env -i '{path}' sh -c"
-    found = host.run(f"{as_it} 'command -v ninja g++ lscpu && ninja --version'").stdout.split()
+    look = "for name in ninja g++ lscpu; do command -v $name; done; ninja --version"
+    found = host.run(f"{as_it} '{look}'").stdout.split()
     assert found[:3] == ["/opt/trueup/vllm/cpu/venv/bin/ninja", "/usr/bin/g++", "/usr/bin/lscpu"]
     assert len(found) == 4
 
