@@ -19,21 +19,7 @@ ROOT = Path(__file__).parents[2]
 CATALOG = yaml.safe_load((ROOT / "catalog" / "expectations.yml").read_text())
 SIZE = "Standard_ND96isr_H100_v5"
 NOW = "2026-11-20T09:00:00Z"
-# As slurm_sprint_node_table of Slurm 22.05 prints it (src/api/node_info.c), in our words' place.
-SHOWN = """\
-NodeName=n1 Arch=x86_64 CoresPerSocket=48{space}
-   CPUAlloc=0 CPUEfctv=96 CPUTot=96 CPULoad=0.10
-   AvailableFeatures=nd_h100_v5
-   ActiveFeatures=nd_h100_v5
-   Gres=gpu:h100:8
-   NodeAddr=n1 NodeHostName=n1 Version=22.05.8
-   OS=Linux 6.8.0-1015-azure #17-Ubuntu SMP{space}
-   RealMemory=1900000 AllocMem=0 FreeMem=1800000 Sockets=2 Boards=1
-   State={state} ThreadsPerCore=1 TmpDisk=0 Weight=1 Owner=N/A MCS_label=N/A
-   Partitions=all{space}
-   BootTime=2026-11-20T08:00:00 SlurmdStartTime=2026-11-20T08:01:00
-{reason}
-"""
+SHOWN = (ROOT / "tests" / "data" / "slurm" / "show_node.txt").read_text()
 SCONTROL = """#!/bin/sh
 case "$1" in
     show) cat "{0}/shown" ;;
@@ -50,8 +36,10 @@ OF_NODE = {
 
 
 def shown(state: str = "IDLE", reason: str = "", more: str = "") -> str:
+    """What Slurm showed of a drained node, with another state, reason, and lines behind it."""
     line = f"   Reason={reason} [root@2026-11-20T09:00:00]\n" if reason else ""
-    return SHOWN.format(state=state, reason=f"{more}{line}", space=" ")
+    text, _, _ = SHOWN.partition("   Reason=")
+    return text.replace("State=IDLE+DRAIN", f"State={state}") + line + more
 
 
 OURS = "trueup: health: fail: CPU cores is 2, expected 96."
@@ -75,6 +63,8 @@ RESUME = ["update", "nodename=n1", "state=resume"]
         (shown("IDLE+DRAIN", "trueup: 20-site: no licence"), PASS, []),
         (shown("IDLE+DRAIN", "cooling, see trueup: health: fail"), PASS, []),
         (shown("IDLE+DRAIN", "x", more=f"   Comment=Reason={OURS}\n"), PASS, []),
+        (SHOWN, PASS, []),
+        (SHOWN, FAIL, []),
         # What else keeps it from jobs is not ours to end.
         (shown("DOWN*+DRAIN", OURS), PASS, []),
         (shown("IDLE+MAINTENANCE+DRAIN", OURS), PASS, []),
