@@ -35,7 +35,8 @@ class Asked:
         hosts: the names of the hosts that this play has not lost.
         groups: the inventory's groups: the names of their hosts.
         variables: the play's own that a role may look at: ``trueup_*``, and of others' that are
-            planned with here, the role python's ``python_*`` and ``eessi_version``.
+            planned with here, the role python's ``python_*``, ``eessi_version`` and
+            ``gpu_grid_version``.
         project: the folder with catalog/ and roles/.
         catalog: gives a YAML file of catalog/ by its name, read.
         data: the role's vars/main.yml as it is written, names without ``__<role>_``: versions, URLs

@@ -93,7 +93,9 @@ class ActionModule(ActionBase):
             hostvars=variables.get("hostvars") or {},
             hosts=list(variables.get("ansible_play_hosts") or []),
             groups=variables.get("groups") or {},
-            variables=_Templated(self, variables, ("trueup_", "python_", "eessi_version")),
+            variables=_Templated(
+                self, variables, ("trueup_", "python_", "eessi_version", "gpu_grid_version")
+            ),
             project=_PROJECT,
             catalog=_catalog,
             data=_data(name, path),

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from role_plans import ROOT, asked, families_of, node
 from trueup.errors import BadInput
-from trueup.node.gpu_grid import asks, plan, programs
+from trueup.node.gpu_grid import asks, lacks_cuda_13, plan, programs
 
 MANIFEST = ROOT / "tests" / "data" / "grid" / "resources.json"
 SHA256 = hashlib.sha256(MANIFEST.read_bytes()).hexdigest()
@@ -267,3 +267,29 @@ def test_an_older_driver_that_runs_is_refused_with_the_reason() -> None:
     refused = plan(asked("gpu_grid", node("nv_a10_v5"), found)).refused
     assert len(refused) == 1
     assert refused[0].startswith("gpu_grid: driver 550.144.06 runs here")
+
+
+@pytest.mark.parametrize(
+    ("family", "works", "wanted", "lacks"),
+    [
+        ("nv_a10_v5", None, None, "570.211.01"),
+        ("nv_a10_v5", "570.211.01", "595.58.03", "570.211.01"),
+        ("nv_a10_v5", None, "595.58.03", ""),
+        ("nv_a10_v5", "595.58.03", None, ""),
+        ("nd_h100_v5", "570.211.01", None, ""),
+    ],
+)
+def test_cuda_13_needs_a_newer_driver_than_the_default(
+    family: str, works: str | None, wanted: str | None, lacks: str
+) -> None:
+    question = replace(
+        asked("gpu_grid", node(family)),
+        variables={"gpu_grid_version": wanted} if wanted else {},
+        hostvars={"node-1": {"ansible_facts": {"trueup_gpu": {"user_space": works}}}},
+    )
+    found = lacks_cuda_13(question)
+    assert [one.split()[2] for one in found] == ([lacks] if lacks else [])
+    assert asked("gpu_grid", node(family)).options["version"] == DEFAULT
+    assert len(lacks_cuda_13(replace(question, hostvars={}))) == (
+        family == "nv_a10_v5" and not wanted
+    )

@@ -313,3 +313,20 @@ def test_deepspeeds_configurations_are_those_of_the_run_and_of_the_catalog() -> 
     assert "offload_optimizer" not in files["zero-175B.json"]["zero_optimization"]
     assert deepspeed_configuration(1, 0, "none", "fp16")["fp16"]["initial_scale_power"] == 15
     assert files["zero.json"]["fp16"] == {"enabled": False}
+
+
+@pytest.mark.parametrize(
+    ("family", "given", "skipped"),
+    [
+        ("nv_a10_v5", {}, 1),
+        ("ndv4", {}, 0),
+        # An environment of the site's own may have an older CUDA.
+        ("nv_a10_v5", {"venv": "/opt/torch-cu128"}, 0),
+    ],
+)
+def test_the_drivers_of_slices_run_no_cuda_13(
+    family: str, given: dict[str, Any], skipped: int
+) -> None:
+    slices = {"family": family, "gpus": [{"name": "NVIDIA A10-24Q"}], "cores": 18}
+    made = plan(asked(slices, **given))
+    assert ["CUDA 13" in one for one in whys(made)] == [True] * skipped

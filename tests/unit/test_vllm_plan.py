@@ -511,3 +511,11 @@ def test_what_must_be_free_is_named_once() -> None:
         256 * 1024**2,
     )
     assert spaces[1]["bytes"] == int(16060522496 * 1.02)
+
+
+def test_the_drivers_of_slices_run_no_cuda_13() -> None:
+    slices = {**H100, "family": "nv_a10_v5"}
+    assert ["CUDA 13" in one.why for one in planned(asked(LLAMA, node=slices)).skipped] == [True]
+    assert planned(asked(LLAMA, node=H100)).skipped == []
+    on_cpu = planned(asked(ON_CPU, node={**HBV3, "family": "nv_a10_v5"}))
+    assert [one.why for one in on_cpu.skipped] == []

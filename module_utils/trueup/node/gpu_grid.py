@@ -26,6 +26,9 @@ _LIBRARIES = {"apt": "/usr/lib/x86_64-linux-gnu", "dnf": "/usr/lib64", None: "/u
 _DOWNLOADS = "/var/tmp"  # noqa: S108 WHY: of the node, and the file's sha256 is compared
 # The host whose word is taken for a file that nobody publishes a sha256 of.
 _MICROSOFT = "https://download.microsoft.com/"
+# The role's default, and the first branch that runs programs of CUDA 13 (NVIDIA, CUDA
+# compatibility); R570 runs those of CUDA 12.8.
+_DEFAULT, _CUDA_13 = "570.211.01", 580
 
 
 def programs(asked: Asked) -> Dict[str, Any]:
@@ -103,6 +106,21 @@ def plan(asked: Asked) -> Plan:
             },
         }
     )
+
+
+def lacks_cuda_13(asked: Asked) -> List[str]:
+    """Of another role's plan: why a slice of an A10 cannot run what is built for CUDA 13, by the
+    driver that works there or that it is to get. Empty for other nodes."""
+    if asked.node.get("family") != "nv_a10_v5":
+        return []
+    facts = asked.hostvars.get(asked.host, {}).get("ansible_facts") or {}
+    works = (facts.get("trueup_gpu") or {}).get("user_space")
+    version = str(works or asked.variables.get("gpu_grid_version", _DEFAULT))
+    if int(version.partition(".")[0]) >= _CUDA_13:
+        return []
+    runs = f"GRID driver {version} runs programs of CUDA 12.8 and older"
+    needs = f"the pinned PyTorch is of CUDA 13, which needs R{_CUDA_13} or newer"
+    return [f"{runs}, and {needs} (docs/configure.md)"]
 
 
 def _library(asked: Asked) -> str:

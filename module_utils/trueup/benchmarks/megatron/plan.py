@@ -11,6 +11,7 @@ from typing import Any, Dict, List, Mapping, Tuple
 from ...errors import BadInput
 from ...node import mpi, own_python
 from ...node.affinity import srun_cpu_bind
+from ...node.gpu_grid import lacks_cuda_13
 from ...node.gpu_places import bound, gpu_places
 from ...node.nccl_setup import PROFILES, job_variables
 from ...node.pythons import Need
@@ -372,6 +373,7 @@ def _lacking(asked: Asked, chosen: _Chosen) -> List[str]:
         ),
     )
     found = _environment(asked, chosen) if own else []
+    found += lacks_cuda_13(asked) if own and chosen.gpus else []
     return [*found, *(why for lacks, why in rules if lacks)]
 
 

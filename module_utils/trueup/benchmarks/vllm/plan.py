@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Sequence
 
 from ...errors import BadInput, TrueupError
-from ...node import own_python
+from ...node import gpu_grid, own_python
 from ...node.gpu_places import gpu_places
 from ...node.packages import verified_only
 from ...node.pythons import Need, interpreter
@@ -235,6 +235,7 @@ def _lacking(asked: Asked, serving: Serving) -> List[str]:
         found.append("no member of vllm_endpoints names this node; they say what is to be served")
     else:
         found += own_python.lacking(asked, "vllm", _need(asked, serving))
+        found += gpu_grid.lacks_cuda_13(asked) if serving.build == "cuda" else []
         chain = _toolchain(asked, serving)
         found += chain.without_toolkit(asked.found)
         missing = chain.missing(asked.found)
