@@ -209,6 +209,14 @@ def test_deepeps_buffer_by_all_to_all() -> None:
     assert buffers("deepep_low_latency") == pytest.approx(4.5547, abs=1e-4)
 
 
+def test_what_the_user_says_of_a_batch_wins_over_the_gpu() -> None:
+    by_gpu = {"H100": {"max-num-batched-tokens": 2048}}
+    whole = recipe("deepseek-r1", arguments_by_gpu=by_gpu)
+    shown = fit(whole, nodes_of(H100, 2)).buffers_bytes
+    mine = fit(whole, nodes_of(H100, 2), overrides={"max-num-batched-tokens": 256}).buffers_bytes
+    assert (round(shown / 16 / GIB, 1), round(mine / 16 / GIB, 1)) == (29.4, 4.6)
+
+
 def test_deepeps_buffer_wants_what_it_goes_by() -> None:
     facts = dict(RECIPES["deepseek-r1"]["facts"])
     del facts["hidden"]

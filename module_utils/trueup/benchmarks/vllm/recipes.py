@@ -557,7 +557,13 @@ def _overridden(recipe: Mapping[str, Any], overrides: Mapping[str, Value]) -> di
             members[_MEMORY_FLAGS[flag]] = _memory_value(recipe, flag, value)
         else:
             arguments[flag] = value
-    return validate(recipe["name"], {**recipe, **members, "arguments": arguments})
+    # What the user says wins over what a GPU asks for.
+    by_gpu = {
+        word: {flag: value for flag, value in flags.items() if flag not in overrides}
+        for word, flags in recipe["arguments_by_gpu"].items()
+    }
+    changed = {**members, "arguments": arguments, "arguments_by_gpu": by_gpu}
+    return validate(recipe["name"], {**recipe, **changed})
 
 
 def _memory_value(recipe: Mapping[str, Any], flag: str, value: Value) -> Value:
@@ -826,7 +832,7 @@ def serve(
         flags["host"] = host
     flags["port"] = port
     flags.update(_parallel(recipe, rank, addresses))
-    flags.update(_chosen(recipe, machine, overrides or {}))
+    flags.update(_chosen(recipe, machine))
     argv = ["serve", model_path or recipe["model"]]
     for flag, value in flags.items():
         argv += _words(flag, value)
@@ -841,15 +847,12 @@ def serve(
     return Served(argv, environment)
 
 
-def _chosen(
-    recipe: Mapping[str, Any], machine: Optional[Machine], overrides: Mapping[str, Value]
-) -> dict[str, Value]:
-    """What memory goes by, and the recipe's arguments; what the GPU asks for gives way to what the
-    user says."""
+def _chosen(recipe: Mapping[str, Any], machine: Optional[Machine]) -> dict[str, Value]:
+    """What memory goes by, and the recipe's arguments."""
     memory = {"max-model-len": recipe["max_model_len"]}
     if recipe["device"] == "cuda":
         memory["gpu-memory-utilization"] = recipe["memory_share"]
-    chosen = {**recipe["arguments"], **_of_gpu(recipe, machine), **overrides}
+    chosen = {**recipe["arguments"], **_of_gpu(recipe, machine)}
     return {**memory, **{flag: chosen[flag] for flag in chosen if flag not in _MEMORY_FLAGS}}
 
 
