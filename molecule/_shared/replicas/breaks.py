@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs a checkout of trueup into what Azure's HPC images do to configuration management.
 
-    breaks.py [--only NAME ...] CHECKOUT        an older commit, or this one
+    breaks.py CHECKOUT [--only NAME ...]        an older commit, or this one
 
 The nodes are replicas (molecule/breaks), made by this checkout and removed at the end; roles,
 plugins and ansible-playbook are CHECKOUT's, after `make test-venv` in it. breaks.yml beside the
