@@ -58,6 +58,7 @@ PARTITIONS = [
     {"name": "hbv3", "vm_size": "Standard_HB120rs_v3", "nodes_max": 4, "hours_max": 8},
     {"name": "gpu", "cluster": "second"},
 ]
+OF_SITE = {"training": {"training_model": "1.3B", "training_iterations": 20}}
 FORM = {
     "cluster": "first",
     "partition": "hbv3",
@@ -101,6 +102,7 @@ def playbooks(
             "ondemand_app_checkout": str(folder / "checkout"),
             "ondemand_app_clusters": ["first", "second"],
             "ondemand_app_partitions": PARTITIONS,
+            "ondemand_app_variables": OF_SITE,
             **variables,
         }
         for number, variables in enumerate(cases)
@@ -197,7 +199,7 @@ def test_the_form_offers_what_the_checkout_has(installed: Path) -> None:
     assert sorted(form["form"]) == sorted(form["attributes"])
     offered = [option[1] for option in form["attributes"]["benchmark"]["options"]]
     roles = {path.parent.parent.name for path in ROOT.glob("roles/*/tasks/benchmark.yml")}
-    assert offered == sorted(roles - {"blob_checkpoint", "training", "vllm"})
+    assert offered == sorted(roles - {"blob_checkpoint", "vllm"})
     assert form["attributes"]["partition"]["options"] == [
         ["hbv3: Standard_HB120rs_v3", "hbv3", {"data-max-nodes": 4}, {"data-max-hours": 8}],
         [
@@ -279,6 +281,10 @@ def test_a_form_becomes_a_job(installed: Path, tmp_path: Path) -> None:
         ({"variables": "stream_x: .nan"}, "has a template"),
         ({"variables": "stream_nodes: [n9]"}, "comes from the job's allocation"),
         (
+            {"benchmark": "training", "variables": "training_hosts: [n9]"},
+            "comes from the job's allocation",
+        ),
+        (
             {"benchmark": "devito", "variables": "devito_launchers: [slurm]"},
             "comes from the job's allocation",
         ),
@@ -358,7 +364,11 @@ def test_a_job_measures_its_nodes(job: Job) -> None:
 
 @pytest.mark.parametrize(
     ("chosen", "launcher"),
-    [("nccl", {"nccl_launcher": "mpirun"}), ("devito", {"devito_launchers": ["mpirun"]})],
+    [
+        ("nccl", {"nccl_launcher": "mpirun"}),
+        ("devito", {"devito_launchers": ["mpirun"]}),
+        ("training", {"training_launcher": "mpirun"}),
+    ],
 )
 def test_a_benchmark_over_several_nodes_is_told_them(
     job: Job, chosen: str, launcher: dict[str, Any]
@@ -367,7 +377,18 @@ def test_a_benchmark_over_several_nodes_is_told_them(
     assert job.run()[0] == 0
     assert json.loads((job.work / "allocation.json").read_text()) == {
         **launcher,
-        f"{chosen}_nodes": ["n1", "n2"],
+        f"{chosen}_{'hosts' if chosen == 'training' else 'nodes'}": ["n1", "n2"],
+    }
+
+
+def test_a_site_gives_what_a_form_cannot_and_a_user_goes_before_it(job: Job) -> None:
+    given = "training_iterations: 50\ntraining_precision: fp8"
+    assert "submit" in render(job.installed, job.staged, benchmark="training", variables=given)
+    assert json.loads((job.staged / "variables.json").read_text()) == {
+        "training_model": "1.3B",
+        "training_iterations": 50,
+        "training_precision": "fp8",
+        "trueup_benchmarks": ["training"],
     }
 
 

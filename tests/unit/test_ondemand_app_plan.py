@@ -74,6 +74,43 @@ def test_the_form_offers_what_needs_nothing_else() -> None:
     assert chosen == [["fio: Storage (fio)", "fio"], ["vllm: vLLM", "vllm"]]
 
 
+GIVEN = {
+    "training": {"training_model": "1.3B"},
+    "vllm": {"vllm_endpoints": [{"name": "a", "recipe": "r", "model": "/shared/a"}]},
+    "blob_checkpoint": {"blob_checkpoint_container": "checkpoints"},
+}
+
+
+def test_what_needs_more_is_offered_where_the_site_gives_it() -> None:
+    got = files(variables=GIVEN)
+    offered = yaml.safe_load(got["form.yml"]["content"])["attributes"]["benchmark"]["options"]
+    assert set(GIVEN) < {name for _, name in offered}
+    only = form(variables={"training": GIVEN["training"]})["attributes"]["benchmark"]["options"]
+    assert {"vllm", "training"} & {name for _, name in only} == {"training"}
+    script = got["template/script.sh.erb"]["content"]
+    told = """training) launcher='"training_launcher": "mpirun"' among=training_hosts ;;"""
+    assert told in [line.strip() for line in script.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"trainng": {}}, "trainng"),
+        ({"training": ["training_model"]}, "training"),
+        ({"training": {"vllm_endpoints": []}}, "vllm_endpoints"),
+        ({"training": {"training_hosts": ["n1"]}}, "training_hosts"),
+        ({"training": {"training_launcher": "slurm"}}, "training_launcher"),
+        # Users read the app's files.
+        ({"vllm": {"vllm_hf_token": "hf_x"}}, "vllm_hf_token"),
+        ({"blob_checkpoint": {"blob_checkpoint_sas_token": "sv"}}, "blob_checkpoint_sas_token"),
+    ],
+)
+def test_variables_that_a_form_may_not_have_are_refused(given: Any, named: str) -> None:
+    (said,) = planned(variables=given).refused
+    assert said.startswith(f"{named} of ondemand_app_variables")
+    assert "hf_x" not in said
+
+
 def test_a_partition_of_one_cluster_is_hidden_for_the_others() -> None:
     got = form(nodes_max=8, hours_max=12)
     assert got["cluster"] == ["first", "b_c"]
@@ -101,14 +138,15 @@ def test_a_job_is_checked_by_what_the_form_offers() -> None:
         "hours_max": 24,
         "benchmarks": ["devito", "nccl", "stream"],
         "sbatch_arguments": ["--account=hpc"],
+        "variables": {"devito": {}, "nccl": {}, "stream": {}},
     }
 
 
 def test_a_job_takes_all_its_nodes_where_the_benchmark_can() -> None:
     script = files(checkout="/apps/trueup", results="a/b")["template/script.sh.erb"]["content"]
     assert [line.strip() for line in script.splitlines() if "launcher='" in line] == [
-        """devito) launcher='"devito_launchers": ["mpirun"]' ;;""",
-        """nccl) launcher='"nccl_launcher": "mpirun"' ;;""",
+        """devito) launcher='"devito_launchers": ["mpirun"]' among=devito_nodes ;;""",
+        """nccl) launcher='"nccl_launcher": "mpirun"' among=nccl_nodes ;;""",
     ]
     assert "\ncheckout=/apps/trueup\n" in script
     assert "\nwork=$HOME/a/b/$SLURM_JOB_ID\n" in script

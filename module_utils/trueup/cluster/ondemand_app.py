@@ -8,7 +8,7 @@ import importlib
 import json
 import pkgutil
 import re
-from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple
 
 from .. import benchmarks
 from ..options import MODULE
@@ -31,10 +31,13 @@ _FILES = (
 
 class _Benchmark(NamedTuple):
     """What a form and a job need: ``launcher`` tells one that can use all nodes at once to do so,
-    as a member of a JSON object; empty for one that measures each node by itself."""
+    as a member of a JSON object, and ``among`` is the variable of these nodes; empty for one that
+    measures each node by itself. ``secrets`` are variables that no file of a form may hold."""
 
     title: str
     launcher: str
+    among: str
+    secrets: List[str]
 
 
 def asks(asked: Asked) -> Dict[str, Any]:
@@ -53,10 +56,11 @@ def plan(asked: Asked) -> Plan:
     refused = list(_refused(asked, known))
     if refused:
         return Plan(refused=refused)
+    needs_more = set(asked.data["needs_more"]) - set(asked.options["variables"])
     offered = {
         name: one
         for name, one in known.items()
-        if name in (asked.options["benchmarks"] or known.keys() - asked.data["needs_more"])
+        if name in (asked.options["benchmarks"] or known.keys() - needs_more)
     }
     form = _HEADER + _json(_form(asked, offered))
     if asked.found.get("made"):
@@ -81,12 +85,14 @@ def _benchmarks() -> Dict[str, _Benchmark]:
         )
         name = getattr(output, "ROLE", info.name)
         options = {one.name: one for one in case.OPTIONS if one.of != MODULE}
+        among = next((one for one in ("nodes", "hosts") if one in options), "")
         launchers = [
             json.dumps({f"{name}_{option}": value})[1:-1]
             for option, value in _LAUNCHERS.items()
-            if option in options and "mpirun" in options[option].choices and "nodes" in options
+            if option in options and "mpirun" in options[option].choices and among
         ]
-        found[name] = _Benchmark(view.VIEW.title, "".join(launchers))
+        secrets = [f"{name}_{option}" for option, one in options.items() if one.secret]
+        found[name] = _Benchmark(view.VIEW.title, "".join(launchers), f"{name}_{among}", secrets)
     return dict(sorted(found.items()))
 
 
@@ -141,11 +147,12 @@ def _files(asked: Asked, offered: Mapping[str, _Benchmark], form: str) -> Iterat
             for each in options["partitions"]
         ],
         "benchmarks": list(offered),
+        "variables": {name: options["variables"].get(name, {}) for name in offered},
     }
     filled = {
         "@CHECK@\n": asked.text(f"{_SOURCES}/check.rb").replace("@RULES@", json.dumps(rules)),
         "@LAUNCHERS@\n": "".join(
-            f"    {name}) launcher='{one.launcher}' ;;\n"
+            f"    {name}) launcher='{one.launcher}' among={one.among} ;;\n"
             for name, one in offered.items()
             if one.launcher
         ),
@@ -186,7 +193,7 @@ def _cluster_files(options: Mapping[str, Any]) -> Iterator[Dict[str, str]]:
         yield {"path": path, "content": _HEADER + _json({"v2": told})}
 
 
-def _refused(asked: Asked, known: Iterable[str]) -> Iterator[str]:
+def _refused(asked: Asked, known: Mapping[str, _Benchmark]) -> Iterator[str]:
     """What gives no app, a sentence each."""
     options = asked.options
     partitions, clusters = options["partitions"], options["clusters"]
@@ -219,6 +226,14 @@ def _refused(asked: Asked, known: Iterable[str]) -> Iterator[str]:
             f" of ondemand_app_benchmarks: no benchmark of that name; there are {', '.join(known)}",
         ),
         (
+            list(_wrong_variables(options["variables"], known)),
+            (
+                " of ondemand_app_variables: give {benchmark: {variable: value}} with variables"
+                " that begin with the benchmark's name, and no secrets nor what the job's"
+                " allocation says"
+            ),
+        ),
+        (
             [each["cluster"] for each in partitions if each["cluster"] not in (None, *clusters)],
             " of ondemand_app_partitions: not one of ondemand_app_clusters",
         ),
@@ -226,6 +241,21 @@ def _refused(asked: Asked, known: Iterable[str]) -> Iterator[str]:
         if wrong:
             yield f"{', '.join(wrong)}{why}."
     yield from _refused_of_site(asked)
+
+
+def _wrong_variables(given: Mapping[str, Any], known: Mapping[str, _Benchmark]) -> Iterator[str]:
+    """What a form's job cannot be given by the site."""
+    for name, variables in given.items():
+        if name not in known or not isinstance(variables, dict):
+            yield name
+            continue
+        taken = {f"{name}_{word}" for word in (*_LAUNCHERS, "nodes", "hosts")}
+        taken |= set(known[name].secrets)
+        yield from (
+            str(one)
+            for one in variables
+            if one in taken or not re.fullmatch(f"{name}_[a-z0-9_]+", str(one))
+        )
 
 
 def _refused_of_site(asked: Asked) -> Iterator[str]:

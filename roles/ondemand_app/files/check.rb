@@ -48,12 +48,14 @@ RULES
       name.to_s.match?(/\A#{benchmark}_[a-z0-9_]+\z/) ||
         refuse.call("variables: #{name.inspect} is not of the benchmark #{benchmark}: its variables begin with " \
                     "#{benchmark}_.")
-      %w[nodes launcher launchers].map { |word| "#{benchmark}_#{word}" }.include?(name) &&
+      %w[nodes hosts launcher launchers].map { |word| "#{benchmark}_#{word}" }.include?(name) &&
         refuse.call("variables: #{name} comes from the job's allocation: leave it out.")
       plain.call(value) || refuse.call("variables: #{name} has a template, and only plain values are taken.")
     end
 
     native = ["--nodes=#{nodes}", "--exclusive", "--mem=0", "--partition=#{partition}", "--time=#{hours * 60}"]
+    # What the site gives; a user's own goes before it.
+    variables = trueup_rules["variables"].fetch(benchmark).merge(variables)
     { "benchmark" => benchmark, "nodes" => nodes, "variables" => variables,
       "native" => native + trueup_rules["sbatch_arguments"] }
   end
