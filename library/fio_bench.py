@@ -37,12 +37,14 @@ record: {description: "The record of the case (more in the notes)", type: dict, 
 
 import dataclasses
 import os
-from typing import Dict
+import time
+from typing import Any, Callable, Dict, Optional, Sequence
 
 from ansible.module_utils.trueup.benchmarks.fio import case as fio
 from ansible.module_utils.trueup.benchmarks.fio.output import parse_fio
 from ansible.module_utils.trueup.errors import BadInput
 from ansible.module_utils.trueup.node import folders, mounts
+from ansible.module_utils.trueup.run import process
 from ansible.module_utils.trueup.run.bench import Bench, run_module
 
 # A file system that needs longer to say how full it is has lost its server.
@@ -71,10 +73,33 @@ def storage(directory: str, wanted: str) -> Dict[str, str]:
     }
 
 
+def at(seconds: int) -> Optional[Callable[..., process.Completed]]:
+    """What makes the files first and measures that long after it was called; None for 0, where fio
+    does both.
+
+    Raises:
+        TimeoutError: they took longer; when it is called.
+    """
+
+    def start(argv: Sequence[str], **how: Any) -> process.Completed:
+        begin = time.monotonic()
+        made = process.run([*argv, "--create_only=1"], **how)
+        if made.failure(how["timeout_seconds"]):
+            return made
+        took = time.monotonic() - begin
+        if took > seconds:
+            message = f"making the files took {took:.1f} s, and start_seconds is {seconds}"
+            raise TimeoutError(message)
+        time.sleep(seconds - took)
+        return process.run(argv, **how)
+
+    return start if seconds else None
+
+
 def prepare(bench: Bench, chosen: fio.Settings, folder: str, **more: str) -> None:
     """Set the case; in check mode this ends the module."""
     given = bench.given
-    asked = ("directory", "jobs", "iodepth", "block_bytes", "job_bytes")
+    asked = ("directory", "jobs", "iodepth", "block_bytes", "job_bytes", "start_seconds")
     bench.prepare(
         case=f"{chosen.workload}-{'direct' if chosen.direct else 'buffered'}",
         command=fio.command(chosen, fio="fio", folder=folder),
@@ -141,7 +166,7 @@ def measure_data(bench: Bench) -> None:
     with folders.own_folder(directory, "fio") as folder:
         chosen = dataclasses.replace(chosen, direct=fio.direct_io(given["direct"], folder))
         prepare(bench, chosen, folder, **where)
-        output = bench.run(parse_fio)
+        output = bench.run(parse_fio, start=at(given["start_seconds"]))
     bench.case.software["fio"] = output.tool_version or "unknown"
     bench.finish(metrics=output.metrics(), invalid=fio.judge(output, chosen))
 

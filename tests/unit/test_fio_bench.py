@@ -363,6 +363,7 @@ def test_a_record_of_the_run_stands_for_its_case(
         "jobs": 4,
         "files": 1000,
         "iodepth": 8,
+        "start_seconds": 1,
         "block_bytes": 8192,
         "job_bytes": 1024**2,
         "runtime_seconds": 2,
@@ -371,4 +372,56 @@ def test_a_record_of_the_run_stands_for_its_case(
     }
     # It says what is refused, and the record what the folder is on.
     idle = {"filesystem": "xfs"}
+    Clock(monkeypatch)
     resumes(run_module, AsAsked, fio_bench, changed, along={"files": files}, idle=idle)
+
+
+class Clock:
+    """Time that passes by sleeping and, of each run, by what it takes."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *takes: float) -> None:
+        self.now, self.slept, self.takes = 100.0, [], list(takes)
+        time = SimpleNamespace(monotonic=lambda: self.now, sleep=self.sleep)
+        monkeypatch.setattr(fio_bench, "time", time)
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
+
+
+class Timed(FakeRun):
+    """Each run takes some time of a clock."""
+
+    clock: Clock
+
+    def __call__(self, *given: Any, **how: Any) -> Any:
+        self.clock.now += self.clock.takes.pop(0)
+        return super().__call__(*given, **how)
+
+
+@pytest.mark.parametrize(
+    ("files_take", "outcome", "slept", "runs"),
+    [(12.0, "ok", [48.0], 2), (61.0, "failed", [], 1)],
+)
+def test_measuring_begins_at_the_stated_second(
+    run_module: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    files_take: float,
+    outcome: str,
+    slept: list[float],
+    runs: int,
+) -> None:
+    run = Timed(stdout=FRONTEND)
+    run.clock = Clock(monkeypatch, files_take, 2.0)
+    record = run_module(run, start_seconds=60)["record"]
+    assert (record["outcome"], record["parameters"]["start_seconds"]) == (outcome, 60)
+    assert (run.clock.slept, len(run.calls)) == (slept, runs)
+    assert [call["argv"][-1] == "--create_only=1" for call in run.calls] == [True, False][:runs]
+    if outcome == "failed":
+        assert "took 61.0 s, and start_seconds is 60" in record["reason"]
+
+
+def test_files_that_cannot_be_made_fail_the_case(run_module: Any) -> None:
+    run = FakeRun(returncode=1, stdout=NO_SPACE)
+    record = run_module(run, start_seconds=60)["record"]
+    assert (record["outcome"], len(run.calls)) == ("failed", 1)

@@ -23,7 +23,15 @@ LATENCIES = (0.002, 0.007)
 TOGETHER = 0.9
 _WORKLOADS = ("eda_frontend", "eda_backend", "eda_mixed")
 # Parameters in which the points of a row agree.
-_SAME = ("filesystem_source", "workload", "jobs", "block_bytes", "job_bytes", "runtime_seconds")
+_SAME = (
+    "filesystem_source",
+    "workload",
+    "jobs",
+    "block_bytes",
+    "job_bytes",
+    "runtime_seconds",
+    "start_seconds",
+)
 
 
 @dataclass(frozen=True)
@@ -90,7 +98,7 @@ def _apart(source: Any, workload: str, clients: int, point: Point) -> str:
     return (
         f"{workload} on {source} at queue depth {point.iodepth}: its {clients} clients measured"
         f" together for {100 * point.together:.0f} % of the time, and {100 * TOGETHER:.0f} % are"
-        " needed: no sum is made. Raise fio_runtime_seconds and forks."
+        " needed: no sum is made. Set fio_start_seconds and forks, or raise fio_runtime_seconds."
     )
 
 
@@ -109,15 +117,16 @@ def _point(depth: int, cases: Sequence[Case]) -> Point:
 
 
 def _together(cases: Sequence[Case]) -> float:
-    """Measuring is the end of a case: what comes before it is the making of the files."""
+    """The share of the measuring time in which all of them measured: from ``start_seconds`` on, or
+    at the end of a case, whose beginning is the making of its files."""
     if len(cases) == 1:
         return 1.0
-    ends = [
-        datetime.fromisoformat(case.started_at or "").timestamp() + (case.duration or 0.0)
-        for case in cases
-    ]
     seconds = float(cases[0].parameters["runtime_seconds"])
-    return max(0.0, (min(ends) - (max(ends) - seconds)) / seconds)
+    begins = []
+    for case in cases:
+        before = case.parameters.get("start_seconds") or (case.duration or 0.0) - seconds
+        begins.append(datetime.fromisoformat(case.started_at or "").timestamp() + before)
+    return max(0.0, (seconds - (max(begins) - min(begins))) / seconds)
 
 
 def _at_latencies(points: Sequence[Point]) -> dict[str, Any]:

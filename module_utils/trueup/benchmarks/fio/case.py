@@ -194,6 +194,13 @@ OPTIONS = (
     ),
     Option("runtime_seconds", "Seconds of measuring, after the files are laid out.", 30, least=1),
     Option(
+        "start_seconds",
+        "Seconds from the beginning of a case to that of its measuring, the same on all clients"
+        " that measure together: files are made before. 0: measuring begins when they are made.",
+        0,
+        least=0,
+    ),
+    Option(
         "engine",
         "fio's I/O engine; every kernel has libaio.",
         "libaio",
