@@ -99,6 +99,7 @@ def test_a_good_run_gives_a_record(run_module: Any) -> None:
         "pipeline_parallel": 1,
         "transformer_engine": False,
         "save_interval": 0,
+        "tokens_per_iteration": 512,
     }
     assert record["software"] == {"torch": "2.13.0+cpu", "python": "3.11.7"}
     assert record["environment"] == {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}

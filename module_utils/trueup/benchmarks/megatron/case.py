@@ -590,6 +590,7 @@ def parameters(run: Run) -> Dict[str, Any]:
         **{name: getattr(run.model, name) for name in _MODEL},
         **{name: getattr(run, name) for name in _RECORDED},
         "processes_per_node": run.processes,
+        "tokens_per_iteration": run.global_batch * run.model.sequence_length,
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...view import Measure, Peak, View, Work, rate, seconds
+from ...view import Chart, Measure, Peak, View, Work, rate, seconds
 
 # Dense fp16 has the peak of bf16 (NVIDIA's datasheets of A100 and H100).
 _PEAK = Peak(
@@ -13,12 +13,14 @@ _PEAK = Peak(
     otherwise=Peak("gpu_peak_bf16_gflops_each", 1e9, parameter="precision", value="fp16"),
 )
 
+_TOKENS = rate("token_throughput", "tokens trained", "tokens/s")
+
 VIEW = View(
     title="Training",
     headlines=(seconds("step_time", "step time", "s"),),
     figures=(
         rate("sample_throughput", "samples trained", "samples/s"),
-        rate("token_throughput", "tokens trained", "tokens/s"),
+        _TOKENS,
         # As a share of the peak this is the MFU.
         rate("train_flops_megatron", "model FLOPs of each GPU", "TFLOP/s", grows=False, peak=_PEAK),
         rate(
@@ -36,6 +38,16 @@ VIEW = View(
         Measure("loss_first", "first loss", "1", "lower", "", grows=False),
         Measure("loss_last", "last loss", "1", "lower", "", grows=False),
     ),
+    charts=(
+        Chart(
+            "lines",
+            (_TOKENS,),
+            "tokens_per_iteration",
+            "Tokens/s over tokens of an iteration",
+            log=True,
+            along=("micro_batch", "global_batch", "sequence_length", "processes_per_node"),
+        ),
+    ),
     # Not the global batch: it grows with the nodes.
     apart=(
         "framework",
@@ -47,6 +59,7 @@ VIEW = View(
         "zero_stage",
         "offload",
         "recompute",
+        "transformer_engine",
     ),
     work=(
         Work("million samples", "million_samples", "sample_throughput", 1e6),
@@ -62,7 +75,7 @@ VIEW = View(
     " the clock they are, from the first logged line to the last, with outages and what was done"
     " twice.",
     resource="gpus",
-    spread=("processes_per_node", "tensor_parallel"),
-    grows=("global_batch",),
+    spread=("processes_per_node", "tensor_parallel", "pipeline_parallel"),
+    grows=("global_batch", "tokens_per_iteration"),
     batch=("micro_batch", "global_batch"),
 )
