@@ -25,14 +25,15 @@ if TYPE_CHECKING:
 # that the fit can miss.
 LEAST_LOADS: Final = 5
 # The chance at which two lines beat one where there is one alone. The F test takes the place of the
-# join as given, though it is looked for; tests/unit/analysis/test_knee.py counts what comes of it.
+# join as given, though it is looked for: its chance counts once for each pair of loads that it may
+# lie between (Bonferroni). tests/unit/analysis/test_knee.py counts what comes of it.
 CHANCE: Final = 0.01
 # A second line at least this much flatter than the first is a knee; less is a curve that bends.
 FLATTER: Final = 0.5
 # A rise over all loads below this share of the highest throughput is none.
 LEVEL: Final = 0.1
 # Places that are tried between two loads.
-_STEPS: Final = 24
+_STEPS: Final = 12
 # Figures from which two lines differ by less than this share of the highest are on them.
 _EXACT: Final = 1e-9
 # Below this share of the highest throughput a figure's error no longer shrinks with it.
@@ -57,24 +58,26 @@ class Knee:
 
 
 def knee(loads: Sequence[float], throughputs: Sequence[float]) -> Knee:
-    """The knee of throughput over load, in any order; figures of one load count by their median,
-    and those that are no finite number do not.
+    """The knee of throughput over load, in any order. Every run of a load is a figure of its own,
+    as their spread says what may be chance; what is no finite number does not count.
 
     Args:
-        loads: requests in flight or requests a second, above zero.
+        loads: requests in flight or requests a second, above zero; of several runs several times.
         throughputs: of the same places, in any unit.
     """
     x, y = _points(loads, throughputs)
-    if len(x) < LEAST_LOADS:
-        what = f"{len(x)} {'load' if len(x) == 1 else 'loads'}"
+    steps = np.unique(x)
+    if len(steps) < LEAST_LOADS:
+        what = f"{len(steps)} {'load' if len(steps) == 1 else 'loads'}"
         return _none(f"it needs {LEAST_LOADS} loads with a throughput, and there are {what}")
-    top = float(y.max())
+    typical = [float(np.median(y[x == step])) for step in steps]
+    top = max(typical)
     if top <= 0:
         return _none("no load brought any throughput")
-    if top - y[0] < LEVEL * top:
+    if top - typical[0] < LEVEL * top:
         return _none(
-            f"throughput does not rise: the lowest load, {x[0]:g}, brings {y[0] / top:.0%} of the"
-            " highest already; measure lower loads"
+            f"throughput does not rise: the lowest load, {steps[0]:g}, brings"
+            f" {typical[0] / top:.0%} of the highest already; measure lower loads"
         )
     y = y / top
     weights = 1 / np.maximum(y, _FLOOR)
@@ -82,7 +85,7 @@ def knee(loads: Sequence[float], throughputs: Sequence[float]) -> Knee:
     missed, at, (level, first, change) = min(
         (
             (*_split(x, y, weights, float(place)), place)
-            for low, high in zip(x[1:-2], x[2:-1], strict=True)
+            for low, high in zip(steps[1:-2], steps[2:-1], strict=True)
             for place in np.linspace(low, high, _STEPS, endpoint=True)
         ),
         key=lambda found: found[0],
@@ -91,7 +94,8 @@ def knee(loads: Sequence[float], throughputs: Sequence[float]) -> Knee:
     free = len(x) - 4
     if single <= len(x) * _EXACT**2:
         return _none("throughput rises in one line with the load: measure higher loads")
-    chance = 0.0 if missed <= _EXACT**2 else _chance(single, missed, free)
+    between = len(steps) - 3
+    chance = 0.0 if missed <= _EXACT**2 else min(1.0, between * _chance(single, missed, free))
     if chance > CHANCE:
         return _none(
             f"two lines fit no better than one (by chance {chance:.0%}, asked is {CHANCE:.0%}):"
@@ -103,7 +107,7 @@ def knee(loads: Sequence[float], throughputs: Sequence[float]) -> Knee:
             if first > 0
             else "throughput falls from the lowest load on"
         )
-    nearest = float(x[int(np.abs(_steps(x, at)).argmin())])
+    nearest = float(steps[int(np.abs(_steps(steps, at)).argmin())])
     return Knee(load=nearest, at=at, throughput=(level + first * at) * top)
 
 
@@ -112,13 +116,13 @@ def _none(why: str) -> Knee:
 
 
 def _points(loads: Sequence[float], throughputs: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
-    """The loads in their order, each once, and the median throughput of each."""
-    held: dict[float, list[float]] = {}
-    for load, throughput in zip(loads, throughputs, strict=True):
-        if math.isfinite(load) and load > 0 and math.isfinite(throughput):
-            held.setdefault(float(load), []).append(float(throughput))
-    kept = sorted(held)
-    return np.array(kept), np.array([float(np.median(held[load])) for load in kept])
+    """The figures that count, by load."""
+    kept = sorted(
+        (float(load), float(throughput))
+        for load, throughput in zip(loads, throughputs, strict=True)
+        if math.isfinite(load) and load > 0 and math.isfinite(throughput)
+    )
+    return np.array([load for load, _ in kept]), np.array([figure for _, figure in kept])
 
 
 def _split(

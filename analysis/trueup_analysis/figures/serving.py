@@ -126,14 +126,14 @@ def _sweep(
     rows = [{**row, **_of_load(row, over, level)} for row in members]
     rows.sort(key=lambda row: row["load"])
     missing = {row[over]: str(row["outcome"]) for row in lost if row[over] > 0}
-    loads = [row["load"] for row in rows]
+    runs = [(row["load"], rate) for row in rows for rate in row["output_runs"]]
     highest, why = _highest(rows, missing, level)
     return Sweep(
         over=over,
         model=str(rows[0]["model"]),
         where=str(rows[0]["vm_size"] or rows[0]["machine"]),
         rows=rows,
-        knee=knee(loads, [row["output_tokens_per_second"] for row in rows]),
+        knee=knee([load for load, _ in runs], [rate for _, rate in runs]),
         highest=highest,
         level=why,
         missing=dict(sorted(missing.items())),

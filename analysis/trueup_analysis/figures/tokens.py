@@ -81,7 +81,8 @@ class TokenTable:
             ""), case, server_arguments (JSON, or ""), vm_size (as billed), node_count, gpus (used,
             over all nodes), gpus_billed (that the VMs have), gpu_share (gpus / gpus_billed), n
             (records pooled), output_tokens_per_second and total_tokens_per_second (median over the
-            records), each also with _min and _max, cached_share (of the prompts' tokens, found in
+            records), each also with _min and _max, output_runs (a tuple: the output rate of each
+            record), cached_share (of the prompts' tokens, found in
             the server's prefix cache; missing where it did not say), uncached_tokens_per_second
             (all less the cached ones: what the machine worked out), answers_per_second,
             output_tokens_per_answer, goodput_per_second and goodput_per_usd (answers within
@@ -234,10 +235,11 @@ def _rows(
     kept = [reason is None for reason in why]
     unmeasured = rows_of(cases[[not one for one in kept]], ("sweep", *LOADS, "outcome"))
     cases = cases[kept]
-    aggregates: dict[str, tuple[str, str]] = {"n": ("record", "size")}
+    aggregates: dict[str, tuple[str, Any]] = {"n": ("record", "size")}
     for kind, metric in (("output", _OUTPUT), ("total", _TOTAL)):
         for end, how in (("", "median"), ("_min", "min"), ("_max", "max")):
             aggregates[f"{kind}_tokens_per_second{end}"] = (metric, how)
+    aggregates["output_runs"] = (_OUTPUT, tuple)
     for name, metric in (
         ("cached_share", _CACHED),
         ("answers_per_second", _REQUESTS),
@@ -259,16 +261,26 @@ def _told(cases: pd.DataFrame) -> pd.DataFrame:
         goodput_limits=[_limits(item) for item in parameters],
         version=[_version(software) for software in cases["software"]],
         model=[
-            str(item.get("served_model_name") or item.get("model") or "") for item in parameters
+            str(item.get("served_model_name") or item.get("model") or item.get("model_id") or "")
+            for item in parameters
         ],
         **{
             name: [str(item.get(name) or "") for item in parameters]
             for name in ("profile", "configuration", "server_arguments")
         },
-        **{name: [units.number(item.get(name)) or 0.0 for item in parameters] for name in LOADS},
+        **{name: [_load(item.get(name)) for item in parameters] for name in LOADS},
         # Off Azure the size says nothing, so machines are kept apart by name.
         machine=cases["nodes"].where(cases["vm_size"].isna(), ""),
     )
+
+
+def _load(value: Any) -> float:
+    """A load; 0 for no limit, and for what is none. An imported log's parameters are text."""
+    try:
+        found = float(value) if isinstance(value, str) else units.number(value) or 0.0
+    except ValueError:
+        return 0.0
+    return found if 0 < found < math.inf else 0.0
 
 
 def _limits(parameters: Mapping[str, Any]) -> str:

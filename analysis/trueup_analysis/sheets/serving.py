@@ -46,7 +46,9 @@ def sweep(item: Sweep, idle_factor: float = 1.0) -> Sheet:
     judged = any(row["within"] is not None for row in rows)
     device = item.device
     return Sheet(
-        title=f"Load sweep over {OVER[item.over]}, {item.model} on {item.where}",
+        title=" ".join(
+            filter(None, ("Load sweep over", f"{OVER[item.over]},", item.model, "on", item.where))
+        ),
         columns=[
             *unshown("model", "version", "vm_size", "node_count", "gpus", "currency"),
             Column("load", "load", "{:g}".format),

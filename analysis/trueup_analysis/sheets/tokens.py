@@ -227,6 +227,7 @@ def _by_share(rows: Sequence[dict[str, Any]], of: str, api: ApiPrices) -> list[S
                 Column("vm_size", "size\n(Standard_)" if several else None, short_size, words=True),
                 Column("used", "GPUs\nused", data=False),
                 Column("gpu_share"),
+                Column("cached_share", "prompt\ncached", units.percent),
                 Column("usd_per_million_output_tokens_by_gpu_share", "US$/1e6\noutput", price),
                 Column("usd_per_million_total_tokens_by_gpu_share", "US$/1e6\ntotal", price),
                 Column("usd_per_million_uncached_tokens_by_gpu_share", "US$/1e6\nuncached", price),

@@ -258,7 +258,13 @@ def test_the_reports_table_of_costs_is_that_of_the_command(run, tmp_path: Path) 
     assert written == run("cost", folder, "--ttft-ms", "500", "--tpot-ms", "50", "-f", "csv")[1]
 
 
-@pytest.mark.parametrize("load_", [-8, True, "8", None])
+def test_loads_of_imported_logs_are_text(tmp_path: Path) -> None:
+    texts = {"request_rate": "inf"}
+    records = [at(load_, parameters={**texts, "max_concurrency": str(load_)}) for load_ in LOADS]
+    assert [row["load"] for row in one(tmp_path, records).rows] == list(LOADS)
+
+
+@pytest.mark.parametrize("load_", [-8, True, "8", "many", "nan", None])
 def test_what_is_no_load_is_in_no_sweep(tmp_path: Path, load_: Any) -> None:
     records = [
         at(number, parameters={"max_concurrency": load_, "random_input_tokens": number})
