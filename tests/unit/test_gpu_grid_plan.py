@@ -201,12 +201,20 @@ def test_a_driver_of_microsofts_host_is_taken_once_and_pinned(home: Path) -> Non
     assert (mirror["taken"], mirror["sha256"]) == ("", "")
 
 
+def test_a_label_may_name_the_kind_of_driver(home: Path) -> None:
+    content = installer(f"{DEFAULT}-grid-azure")
+    (home / f".trueup-grid-{DEFAULT}.run").write_bytes(content)
+    taken = values(node("nv_a10_v5"), {"installing": True, "taken": True}, url=MICROSOFT)
+    assert taken["sha256"] == hashlib.sha256(content).hexdigest()
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [
         (installer()[:-7], "is not whole"),
         (installer(skip="7"), "is not whole"),
         (installer("570.211.02"), "is no installer of the driver 570.211.01"),
+        (installer(f"{DEFAULT}-2"), "is no installer"),
         (installer("1570.211.01"), "is no installer"),
         (installer(skip=""), "is no installer"),
         (installer().replace(b"MD5=", b"NO="), "says none"),

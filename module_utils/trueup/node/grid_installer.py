@@ -49,7 +49,10 @@ def sha256_of(path: Path, version: str) -> str:
 def _start_of(head: bytes, path: Path, version: str) -> int:
     """Where the archive begins: ``skip`` is its first line, counted from 1."""
     label, skip = _variable(head, b"label"), _variable(head, b"skip")
-    if not re.search(rf"Linux-x86_64[ -]{re.escape(version)}$", label) or not skip.isdigit():
+    if (
+        not re.search(rf"Linux-x86_64[ -]{re.escape(version)}(-[a-z-]+)?$", label)
+        or not skip.isdigit()
+    ):
         raise BadInput(
             f"{path} is no installer of the driver {version} for Linux-x86_64 (it calls itself"
             f" {label or 'nothing'}): see what gpu_grid_url or the manifest's address gives"

@@ -21,6 +21,7 @@ from trueup.cases import Case, Figure
 from trueup.errors import BadInput
 from trueup.health import verdicts
 from trueup.health.expectations import _warn
+from trueup.node.state import metrics
 from trueup.quantity import Quantity
 from trueup_analysis import cli
 from trueup_analysis.figures.health import expectations
@@ -207,6 +208,33 @@ def test_each_device_is_judged_by_itself() -> None:
         ("mlx5_ib1", "pass"),
         ("mlx5_ib2", "fail"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("size", "mebibytes", "licence", "found"),
+    [
+        ("Standard_NV36ads_A10_v5", 24512, "Licensed (Expiry: N/A)", ("pass", "pass")),
+        ("Standard_NV12ads_A10_v5", 8008, "Licensed", ("pass", "pass")),
+        # A slice of another size.
+        ("Standard_NV12ads_A10_v5", 4096, "Licensed", ("fail", "pass")),
+        ("Standard_NV6ads_A10_v5", 4096, "Unlicensed (Restricted)", ("pass", "fail")),
+        # That it was not measured is said of the node, of all that its size must have.
+        ("Standard_NV72ads_A10_v5", 24512, None, ("pass", "no verdict")),
+    ],
+)
+def test_a_slice_has_its_memory_and_its_licence(
+    size: str, mebibytes: int, licence: str | None, found: tuple[str, str]
+) -> None:
+    gpu = {"memory_bytes": mebibytes * 1024**2, "licence": licence}
+    gpus = 2 if "NV72" in size else 1
+    rows = metrics({"gpus": [{}] * gpus}, {"devices": [gpu] * gpus}, None)
+    judged = verdicts.judge_case(
+        case("node_state", *(row.as_row() for row in rows), size=size), FACTS
+    )
+    said = {(item.metric, item.verdict) for item in judged}
+    assert ("gpus", "pass") in said
+    of_slice = ("gpu_memory", "gpu_licensed")
+    assert {one for one in said if one[0] in of_slice} == set(zip(of_slice, found, strict=True))
 
 
 def test_the_best_repeat_of_stream_is_judged_where_the_source_says_so() -> None:
