@@ -15,6 +15,8 @@ from .states import WORKING, Array, Device, Machine, Marker, Settings, Signature
 
 SECTOR_BYTES = 512
 ROOT = "/"
+# What the kernel calls a disk that may be a scratch disk: a whole namespace of an NVMe controller.
+DISKS = "nvme[0-9]+n[0-9]+"
 # Which array this program made: its UUID, the machine and the boot in which it was last whole. On
 # the OS disk, which a deallocation leaves as it is.
 MARKER = "var/lib/trueup/nvme_scratch.json"
@@ -85,7 +87,7 @@ def read_machine(
     disks = tuple(
         system.disk(name, look=_text(block / name / "device/model").startswith(settings.models))
         for name in names
-        if re.fullmatch(r"nvme[0-9]+n[0-9]+", name)
+        if re.fullmatch(DISKS, name)
     )
     arrays = tuple(
         system.array(name)
