@@ -3,6 +3,7 @@ for how much."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -20,17 +21,23 @@ if TYPE_CHECKING:
 
 def serving_parts(result: TokenTable | None, level: ServiceLevel | None) -> list[Part]:
     """A part for each sweep among the records; none without one."""
-    found = [] if result is None else sweeps(result, level)
-    return [
-        Part(
-            title=sheet.title,
-            paragraphs=sheets.findings(item),
-            figures=_exchange(item, f"vllm-sweep-{number}"),
-            sheets=(sheet,),
+    if result is None:
+        return []
+    made = []
+    for number, item in enumerate(sweeps(result, level), 1):
+        sheet = sheets.sweep(item, result.idle_factor)
+        said = sheets.findings(item)
+        # Beside the plot, and not again below the table.
+        notes = [note for note in sheet.notes if note not in said]
+        made.append(
+            Part(
+                title=sheet.title,
+                paragraphs=said,
+                figures=_exchange(item, f"vllm-sweep-{number}"),
+                sheets=(replace(sheet, notes=notes),),
+            )
         )
-        for number, item in enumerate(found, 1)
-        for sheet in [sheets.sweep(item, 1.0 if result is None else result.idle_factor)]
-    ]
+    return made
 
 
 def _exchange(item: Sweep, name: str) -> tuple[Figure, ...]:

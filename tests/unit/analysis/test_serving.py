@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 from test_tokens import CATALOG, H100, HOURLY
 
+DATA = CATALOG.parent / "tests" / "data" / "vllm"
 LOADS = (1, 2, 4, 8, 16, 32, 64, 128)
 LEVEL = ServiceLevel(500.0, 50.0)
 
@@ -256,6 +257,28 @@ def test_the_reports_table_of_costs_is_that_of_the_command(run, tmp_path: Path) 
     write_report(load([folder]), tmp_path / "report", level=LEVEL)
     written = (tmp_path / "report" / "tables" / "cost.csv").read_text("utf-8")
     assert written == run("cost", folder, "--ttft-ms", "500", "--tpot-ms", "50", "-f", "csv")[1]
+
+
+def test_a_measured_sweep_has_its_knee_and_highest_load() -> None:
+    """A server of at most 8 requests at once, on a machine busy with other work."""
+    result = table(
+        load([DATA / "sweep_tiny.parquet"]),
+        prices=read_prices(CATALOG / "prices.csv"),
+        gpus=read_gpus(CATALOG / "vm_sizes.csv"),
+        terms=Terms(as_size="Standard_HB120rs_v3", region="eastus"),
+    )
+    assert result is not None
+    [found] = sweeps(result, ServiceLevel(1000.0))
+    assert [(row["load"], row["n"], row["cached_share"]) for row in found.rows] == [
+        (load_, 3, 0.0) for load_ in LOADS
+    ]
+    assert (found.knee.load, found.highest) == (16.0, 8.0)
+    assert found.knee.at == pytest.approx(18.9, abs=0.5)
+    # 537.3 tokens/s of a node at 3.60 US$ an hour.
+    assert found.rows[4]["usd_per_million_output_tokens"] == pytest.approx(1.861, abs=0.001)
+    # vLLM's own plot divides by the requests in flight: the same while the server is full.
+    row = found.rows[3]
+    assert row["tokens_per_user"] == pytest.approx(row["output_tokens_per_second"] / 8, rel=0.1)
 
 
 def test_loads_of_imported_logs_are_text(tmp_path: Path) -> None:
