@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from .. import units
 from ..figures.serving import sweeps
 from .sheet import Column, Sheet, price, unshown
-from .tokens import idle_note, rate
+from .tokens import goodput_notes, idle_note, rate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -111,8 +111,7 @@ def _notes(item: Sweep, idle_factor: float) -> list[str]:
         _RUNS,
         _rates(item.device),
     ]
-    if limits := next((row["goodput_limits"] for row in item.rows if row["goodput_limits"]), ""):
-        said.append(f"Goodput: answers within {limits}, each of them.")
+    said += goodput_notes(item.rows)
     if all(row["usd_per_hour"] is None for row in item.rows):
         said.append(f"No US$: {item.where} has no price.")
     if idle_factor > 1:

@@ -131,6 +131,9 @@ def _whole(rows: Sequence[dict[str, Any]], of: str, result: TokenTable) -> Sheet
             Column("usd_per_million_total_tokens", "US$/1e6\ntotal", price),
             Column("usd_per_million_uncached_tokens", "US$/1e6\nuncached", price),
             Column("usd_per_answer", "US$ per\nanswer", _price_3),
+            Column("goodput_limits"),
+            Column("goodput_per_second", "goodput\n/s", _price_3),
+            Column("goodput_per_usd", "goodput\nper US$", _price_3),
             Column("wins", "", words=True, data=False),
             Column("cheapest"),
             *_break_evens(result.api, ""),
@@ -145,6 +148,7 @@ def _whole(rows: Sequence[dict[str, Any]], of: str, result: TokenTable) -> Sheet
             WHOLE_VM,
             *([_UNCACHED] if known(rows, "cached_share") else [_UNKNOWN_CACHE]),
             *([_ANSWER] if known(rows, "usd_per_answer") else []),
+            *goodput_notes(rows),
             *([idle_note(result.idle_factor)] if result.idle_factor > 1 else []),
             *([_POOLED] if several else []),
             *break_even_notes(result.api),
@@ -273,6 +277,14 @@ def break_even_notes(api: ApiPrices) -> list[str]:
     if api.output is not None:
         text += " What an API asks for input tokens is not counted against output tokens."
     return [text]
+
+
+def goodput_notes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What counts as a good answer, where that was stated."""
+    limits = dict.fromkeys(
+        row["goodput_limits"] for row in rows if row["goodput_per_second"] is not None
+    )
+    return [f"Goodput: answers within {one}, each of them." for one in limits if one]
 
 
 def idle_note(factor: float) -> str:

@@ -152,6 +152,17 @@ def test_an_answer_costs_its_tokens(tmp_path: Path) -> None:
     ]
 
 
+def test_goodput_is_by_us_dollar_within_what_was_stated(tmp_path: Path) -> None:
+    record = vllm(parameters={"goodput_ttft_ms": 500.0, "goodput_tpot_ms": 50.0})
+    record["metrics"].append(made.figure("request_goodput", 4.0, "1/s", "higher"))
+    result = priced(tmp_path, [record, vllm(case="without")])
+    row, other = (result.table.iloc[place] for place in range(2))
+    assert row["goodput_per_usd"] == pytest.approx(4 * 3600 / HOURLY)
+    assert pd.isna(other["goodput_per_usd"])
+    [sheet, *_] = token_sheets.tokens(result)
+    assert "Goodput: answers within TTFT 500 ms, TPOT 50 ms, each of them." in sheet.notes
+
+
 def test_repeats_are_pooled_by_their_median_with_n_and_spread(tmp_path: Path) -> None:
     records = [
         vllm(
