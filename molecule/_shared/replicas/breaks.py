@@ -27,7 +27,9 @@ import replica
 import yaml
 
 SCENARIO = replica.ROOT / "molecule" / "breaks" / "molecule.yml"
+# Packages, and all that the plays said. Molecule empties its own folder.
 FOLDER = replica.ROOT / ".cache" / "breaks"
+NODES = FOLDER / "nodes"
 ARCHIVE = [
     *("hpcc", "libopenblas0-pthread", "libopenmpi3", "mpi-default-bin", "openmpi-bin"),
     *("openmpi-common", "liblua5.1-0", "munge", "slurm-client", "slurm-wlm-basic-plugins"),
@@ -43,7 +45,7 @@ class Breaks:
 
     def __init__(self, checkout: Path) -> None:
         self.checkout = checkout
-        self.molecule = matrix.environment(FOLDER, SCENARIO)
+        self.molecule = matrix.environment(NODES, SCENARIO)
         # The modules of a role's plan come with the environment that Ansible runs in.
         self.own = {
             **self.molecule,
@@ -99,7 +101,7 @@ class Breaks:
         groups = FOLDER / "groups.ini"
         groups.write_text(one.get("groups", ""), encoding="utf-8")
         argv = ["ansible-playbook", "--limit", one["node"], str(self.checkout / "site.yml")]
-        for inventory in (FOLDER / "inventory", groups):
+        for inventory in (NODES / "inventory", groups):
             argv += ["--inventory", str(inventory)]
         for option in ("tags", "skip-tags"):
             argv += [f"--{option}", one[option]] if option in one else []
@@ -140,7 +142,7 @@ def main() -> int:
     checkout = asked.checkout.resolve()
     if not (checkout / ".venv/bin/ansible-playbook").exists():
         parser.error(f"{checkout} has no .venv with ansible-playbook: run make test-venv in it")
-    FOLDER.mkdir(parents=True, exist_ok=True)
+    NODES.mkdir(parents=True, exist_ok=True)
     breaks = Breaks(checkout)
     wanted = asked.only or list(known)
     left = len(wanted)
