@@ -35,7 +35,6 @@ from trueup.errors import ParseError
 from trueup.node import state as node_state
 from trueup.node.affinity import Placement, plan
 from trueup.node.topology import format_cpu_list
-from trueup.options import ROLE
 from trueup.reading import unverified
 from trueup.record import Metric, write_record
 from trueup.run.bench import Case
@@ -1182,7 +1181,6 @@ def _training(
     """A recorded or synthetic training log; ``changed`` are megatron_bench's options that are not
     at their defaults."""
     given = {
-        **{one.name: one.default for one in megatron.OPTIONS if one.of != ROLE},
         **GPT_NUMBERS,
         "program": "gpt_driver",
         "rendezvous_address": nodes[0] if len(nodes) > 1 else "",
