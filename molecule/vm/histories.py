@@ -351,6 +351,18 @@ class History:
         self.a_user_writes()
         self.run()
 
+    def lose_in_use(self) -> None:
+        """A program has an array open that is not mounted, a disk leaves, and ours runs."""
+        while mounted_at(WHERE):
+            sh("umount", WHERE)
+        for name in set(arrays()) - set(self.opened):
+            self.opened[name] = os.open(f"/dev/{name}", os.O_RDWR)
+        names = sorted(self.attached().values())
+        if names:
+            self.disks.remove(self.draw.choice(names))
+            self.settle()
+        self.run()
+
     def free(self) -> str:
         """A disk that no array holds, and that has no array's superblock and no file system of
         ours; empty where there is none."""
@@ -595,6 +607,7 @@ class History:
             (1, "two disks stay", lambda: self.go_all(2)),
             (1, "no disk stays", lambda: self.go_all(0)),
             (2, "an administrator stops all", self.stop_all),
+            (1, "an array in use loses a disk", self.lose_in_use),
             (2, "disks come back", self.come),
             (3, "reboot", self.reboot),
             (3, "reboot with a late disk", lambda: self.reboot(late=1)),

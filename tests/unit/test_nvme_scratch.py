@@ -557,6 +557,19 @@ def test_who_writes_to_a_disk_is_found(fake: FakeMachine) -> None:
     assert decide(found).state == "refused"
 
 
+def test_who_writes_to_a_disk_is_named_once(
+    fake: FakeMachine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel's table knows a device by its number too, which a file here cannot have."""
+    fake.disk("nvme0n1")
+    write(fake.root / "sys/block/nvme0n1/dev", "259:0\n")
+    write(fake.root / "proc/1/comm", "fio\n")
+    (fake.root / "proc/1/fd").mkdir()
+    (fake.root / "proc/1/fd/3").symlink_to("/dev/nvme0n1")
+    monkeypatch.setattr(reading, "_written_through", lambda _: ("/dev/nvme0n1", "259:0"))
+    assert fake.read().disks[0].writers == ("the program fio (process 1)",)
+
+
 def test_files_of_a_process_that_cannot_be_seen_are_no_permission(fake: FakeMachine) -> None:
     fake.disk("nvme0n1")
     write(fake.root / "proc/7/fd", "no folder")

@@ -147,10 +147,13 @@ class _System:
             swap=bool(self.swaps & {name, *parts}),
             holders=tuple(sorted(holders)),
             busy=look and _is_busy(Path(self.root, "dev", name)),
+            # By its path and by its number it is the same program.
             writers=tuple(
-                who
-                for key in (f"/dev/{name}", numbers[0], EVERY)
-                for who in self.writers.get(key, ())
+                dict.fromkeys(
+                    who
+                    for key in (f"/dev/{name}", numbers[0], EVERY)
+                    for who in self.writers.get(key, ())
+                )
             ),
         )
 
