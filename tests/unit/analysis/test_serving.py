@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 from test_tokens import CATALOG, H100, HOURLY
 
-DATA = CATALOG.parent / "tests" / "data" / "vllm"
+DATA = CATALOG.parent / "tests" / "data" / "records"
 LOADS = (1, 2, 4, 8, 16, 32, 64, 128)
 LEVEL = ServiceLevel(500.0, 50.0)
 
@@ -262,7 +262,7 @@ def test_the_reports_table_of_costs_is_that_of_the_command(run, tmp_path: Path) 
 def test_a_measured_sweep_has_its_knee_and_highest_load() -> None:
     """A server of at most 8 requests at once, on a machine busy with other work."""
     result = table(
-        load([DATA / "sweep_tiny.parquet"]),
+        load([DATA / "vllm_sweep.parquet"]),
         prices=read_prices(CATALOG / "prices.csv"),
         gpus=read_gpus(CATALOG / "vm_sizes.csv"),
         terms=Terms(as_size="Standard_HB120rs_v3", region="eastus"),
