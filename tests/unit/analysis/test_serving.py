@@ -259,10 +259,11 @@ def test_the_reports_table_of_costs_is_that_of_the_command(run, tmp_path: Path) 
     assert written == run("cost", folder, "--ttft-ms", "500", "--tpot-ms", "50", "-f", "csv")[1]
 
 
-def test_a_measured_sweep_has_its_knee_and_highest_load() -> None:
+def test_a_measured_sweep_has_its_knee_and_highest_load(tmp_path: Path) -> None:
     """A server of at most 8 requests at once, on a machine busy with other work."""
+    lines = (DATA / "vllm_sweep.jsonl").read_text("utf-8").splitlines()
     result = table(
-        load([DATA / "vllm_sweep.parquet"]),
+        load([made.write(tmp_path, [json.loads(line) for line in lines])]),
         prices=read_prices(CATALOG / "prices.csv"),
         gpus=read_gpus(CATALOG / "vm_sizes.csv"),
         terms=Terms(as_size="Standard_HB120rs_v3", region="eastus"),
