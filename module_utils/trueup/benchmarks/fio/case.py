@@ -178,6 +178,7 @@ OPTIONS = (
         [],
         type="list",
         elements="int",
+        least=1,
     ),
     ModuleOption(
         "block_bytes",

@@ -26,8 +26,8 @@ def plan(asked: Asked) -> Plan:
             f" fio_runtime_seconds {options['runtime_seconds']}"
         )
     depths = options["iodepths"]
-    if any(one < 1 for one in depths) or len(set(depths)) != len(depths):
-        refused.append(f"fio_iodepths is {depths}: give numbers of 1 or more, each once")
+    if len(set(depths)) != len(depths):
+        refused.append(f"fio_iodepths is {', '.join(map(str, depths))}: give each number once")
     there = asked.found["programs"]["fio"] is not None
     lacking = []
     if not options["directory"]:
