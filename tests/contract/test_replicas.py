@@ -133,7 +133,7 @@ def test_the_twelve_breaks_can_each_be_met_on_a_node_of_their_scenario() -> None
     nodes = scenario["provisioner"]["inventory"]["host_vars"]
     assert {platform["name"] for platform in scenario["platforms"]} == set(nodes)
     assert {node["node_replica"] for node in nodes.values()} - set(IMAGES) == set()
-    text = (ROOT / "molecule/breaks/breaks.yml").read_text(encoding="utf-8")
+    text = (ROOT / "tests/data/images/breaks.yml").read_text(encoding="utf-8")
     breaks = yaml.safe_load(text)["breaks"]
     assert len({one["name"] for one in breaks}) == 12
     assert {one["node"] for one in breaks} == set(nodes)

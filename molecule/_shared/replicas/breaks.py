@@ -4,9 +4,9 @@
     breaks.py CHECKOUT [--only NAME ...]        an older commit, or this one
 
 The nodes are replicas (molecule/breaks), made by this checkout and removed at the end; roles,
-plugins and ansible-playbook are CHECKOUT's, after `make test-venv` in it. breaks.yml beside the
-scenario says what the breaks are. What was seen of each is printed. The status is the number of
-those that were met, or of which nothing can be said: what a mended code shows was not seen either.
+plugins and ansible-playbook are CHECKOUT's, after `make test-venv` in it. What the breaks are says
+tests/data/images/breaks.yml. What was seen of each is printed. The status is the number of those
+that were met, or of which nothing can be said: what a mended code shows was not seen either.
 
 The nodes reach no server: the packages of ARCHIVE are downloaded with this machine's apt (Debian 12
 as the nodes) and served inside the node under the name of Ubuntu's archive.
@@ -27,6 +27,7 @@ import replica
 import yaml
 
 SCENARIO = replica.ROOT / "molecule" / "breaks" / "molecule.yml"
+BREAKS = replica.ROOT / "tests" / "data" / "images" / "breaks.yml"
 # Packages, and all that the plays said. Molecule empties its own folder.
 FOLDER = replica.ROOT / ".cache" / "breaks"
 NODES = FOLDER / "nodes"
@@ -135,10 +136,10 @@ def main() -> int:
     parser.add_argument("checkout", type=Path)
     parser.add_argument("--only", nargs="*", default=[], metavar="NAME")
     asked = parser.parse_args()
-    read = yaml.safe_load(SCENARIO.with_name("breaks.yml").read_text(encoding="utf-8"))
+    read = yaml.safe_load(BREAKS.read_text(encoding="utf-8"))
     known = {one["name"]: one for one in read["breaks"]}
     if unknown := set(asked.only) - set(known):
-        parser.error(f"no break is called {', '.join(sorted(unknown))}: see {SCENARIO.parent}")
+        parser.error(f"no break is called {', '.join(sorted(unknown))}: see {BREAKS}")
     checkout = asked.checkout.resolve()
     if not (checkout / ".venv/bin/ansible-playbook").exists():
         parser.error(f"{checkout} has no .venv with ansible-playbook: run make test-venv in it")
