@@ -40,6 +40,9 @@ ROOMS = {
     f"{FIGURES}/scaling*/**/*.py": ("analysis/test_scaling.py",),
     f"{FIGURES}/scaling*.py": ("analysis/test_scaling.py",),
     f"{FIGURES}/health/*.py": ("analysis/test_health.py",),
+    "module_utils/trueup/health/[!_]*.py": ("analysis/test_health.py", "test_node_health.py"),
+    f"{FIGURES}/knee.py": ("analysis/test_knee.py",),
+    f"{FIGURES}/shared_load.py": ("analysis/test_shared_load.py",),
     "module_utils/trueup/benchmarks/*/output.py": (
         *("test_parse_{room}.py", "test_{room}_bench.py"),
         "test_error_lines.py::test_an_error_shows_the_line_that_it_names[{room}]",
