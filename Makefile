@@ -303,7 +303,7 @@ mutants: test-venv ## How many small faults the unit tests notice (ARGS="--sampl
 	@python tests/mutants.py $(ARGS)
 
 .PHONY: histories
-histories: test-venv ## Random histories of NVMe disks against real mdadm in the emulated machine (ARGS="--count 1000 --seed 1")
+histories: test-venv ## Random histories of NVMe disks against real mdadm in user-mode Linux (ARGS="--count 1000 --seed 1000")
 	@python tests/nvme_histories.py $(ARGS)
 
 .PHONY: bench
