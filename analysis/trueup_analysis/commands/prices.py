@@ -87,8 +87,8 @@ def refresh(
         list[str] | None, option("SIZE", "Of this VM size; repeatable. Else all.", "--size")
     ] = None,
     url: Annotated[
-        str, option("URL", "The Retail Prices API, or a mirror of it.", "--url")
-    ] = "https://prices.azure.com",
+        str | None, option("URL", "A mirror of the Retail Prices API, instead of Azure's.", "--url")
+    ] = None,
     format_: FormatOption = Format.table,
     output: OutputOption = None,
 ) -> None:
@@ -96,28 +96,30 @@ def refresh(
     written whole or not at all; neither the catalog nor the package is changed."""
     from .. import catalog, retail
     from ..figures import price_list
-    from ..figures.prices import read_all, read_prices
+    from ..figures.prices import read_all, read_prices, region_name
     from ..sheets import price_list as sheets
 
     known = read_all()
     sizes = size or [row["size"] for _, row in catalog.rows(catalog.find("vm_sizes.csv"), "size")]
-    regions = [one.lower().replace(" ", "") for one in region or ()]
+    regions = [region_name(one) for one in region or ()]
     regions = regions or sorted({row["region"] for row in known})
     _refuse_quotes([*sizes, *regions])
-    server = retail.Server(url.rstrip("/"))
+    server = retail.Server((url or retail.HOST).rstrip("/"))
     today = _today().isoformat()
     fetched = [retail.fetch(server, one, sizes, today, PROGRESS.step) for one in regions]
     for one in fetched:
         _tell(one, sizes)
     own = retail.own_file()
     if not any(one.rows for one in fetched):
-        raise BadInput(f"{url} has no price of these sizes there; {own} is as it was")
+        raise BadInput(f"{server.url} has no price of these sizes there; {own} is as it was")
     count = retail.keep(own, read_prices(own) if own.exists() else (), fetched)
     new = [
         {**row, "usd_per_hour": float(row["usd_per_hour"])} for one in fetched for row in one.rows
     ]
     say(f"{own} holds {count:,} prices now")
-    write([sheets.changes(price_list.changes(known, new), f"as of {today}")], format_, output)
+    write(
+        [sheets.changes(price_list.changes(known, new), "what was known", today)], format_, output
+    )
 
 
 @app.command(epilog=examples("trueup prices diff", "trueup prices diff --format csv"))
@@ -133,7 +135,7 @@ def diff(*, format_: FormatOption = Format.table, output: OutputOption = None) -
         raise BadInput(f"{own} does not exist; `trueup prices refresh` makes it")
     listed = read_prices(catalog.find("prices.csv"))
     rows = price_list.changes(listed, read_prices(own))
-    write([sheets.changes(rows, str(own))], format_, output)
+    write([sheets.changes(rows, "the catalog's", str(own))], format_, output)
 
 
 @sizes_app.command(

@@ -84,12 +84,12 @@ def knee(loads: Sequence[float], throughputs: Sequence[float]) -> Knee:
     single = _missed(x, y, weights, None)[0]
     missed, at, (level, first, change) = min(
         (
-            (*_split(x, y, weights, float(place)), place)
+            _split(x, y, weights, float(place))
             for low, high in zip(steps[1:-2], steps[2:-1], strict=True)
-            for place in np.linspace(low, high, _STEPS, endpoint=True)
+            for place in np.linspace(low, high, _STEPS)
         ),
         key=lambda found: found[0],
-    )[:3]
+    )
     second = first + change
     free = len(x) - 4
     if single <= len(x) * _EXACT**2:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 from trueup.errors import BadInput
 from trueup.words import did_you_mean
 
+from .prices import region_name
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
@@ -29,7 +31,7 @@ _FIGURES: Final = {
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which prices are meant; None is any."""
+    """Which prices are meant, in any case, a region as "East US" too; None is any."""
 
     size: str | None = None
     region: str | None = None
@@ -38,7 +40,7 @@ class Wanted:
 
     def of(self, row: Mapping[str, Any]) -> bool:
         return all(
-            asked is None or str(row[name]).lower() == asked.lower()
+            asked is None or str(row[name]).lower() == region_name(asked)
             for name, asked in vars(self).items()
         )
 
@@ -74,7 +76,7 @@ def chosen(prices: Sequence[Mapping[str, Any]], wanted: Wanted, today: date) -> 
         hints = [
             did_you_mean(word, sorted({row[name] for row in prices}))
             for name, word in vars(wanted).items()
-            if word and word.lower() not in {row[name].lower() for row in prices}
+            if word and region_name(word) not in {row[name].lower() for row in prices}
         ]
         raise BadInput(f"no price of {asked or 'anything'}{''.join(hints)}")
     return sorted(rows, key=lambda row: [row[name] for name in _KEY])

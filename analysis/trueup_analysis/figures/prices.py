@@ -132,7 +132,7 @@ def _price_row(row: dict[str, str], where: str) -> dict[str, Any]:
     return {**{name: row[name] for name in retail.COLUMNS}, "usd_per_hour": price}
 
 
-def _region_name(region: str) -> str:
+def region_name(region: str) -> str:
     """ "East US" and "EastUS" as "eastus"."""
     return region.lower().replace(" ", "")
 
@@ -174,7 +174,7 @@ class Book:
                 self.quotes[key] = Quote(usd, of_date, row["source"], row["notes"])
 
     def find(self, size: str, region: str, os: str, offer: str) -> Quote | None:
-        return self.quotes.get((size.lower(), _region_name(region), os.lower(), offer.lower()))
+        return self.quotes.get((size.lower(), region_name(region), os.lower(), offer.lower()))
 
     def knows(self, size: str) -> bool:
         return size.lower() in self.sizes
@@ -200,9 +200,9 @@ class Book:
             for key, first in self._later.items()
             if key[0] == size.lower() and key[2:] == (os.lower(), offer.lower())
         }
-        if later and (not regions or _region_name(region) in later):
-            anywhere = "" if _region_name(region) in later else " in any region"
-            first = later.get(_region_name(region), min(later.values()))
+        if later and (not regions or region_name(region) in later):
+            anywhere = "" if region_name(region) in later else " in any region"
+            first = later.get(region_name(region), min(later.values()))
             return f"{what}{anywhere} on or before {self._price_date}; the first one is of {first}"
         if regions:
             return f"{what}; the table has it for {', '.join(regions)}"
@@ -220,7 +220,7 @@ def refuse_unknown(prices: Sequence[Mapping[str, Any]], terms: Terms) -> None:
         return
     asked = {
         ("--size", "size"): terms.as_size,
-        ("--region", "region"): None if terms.region is None else _region_name(terms.region),
+        ("--region", "region"): None if terms.region is None else region_name(terms.region),
         ("--offer", "offer"): terms.offer,
         ("--os", "os"): terms.os,
     }

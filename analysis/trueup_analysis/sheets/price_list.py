@@ -34,10 +34,10 @@ def prices(rows: Sequence[Mapping[str, Any]]) -> Sheet:
     )
 
 
-def changes(rows: Sequence[Mapping[str, Any]], compared: str) -> Sheet:
-    """What newer prices change."""
+def changes(rows: Sequence[Mapping[str, Any]], known: str, newer: str) -> Sheet:
+    """What newer prices change of the known ones."""
     return Sheet(
-        title=f"{units.plural(len(rows), 'price')} that differ from the catalog's ({compared})",
+        title=f"{units.plural(len(rows), 'price')} that differ from {known} ({newer})",
         columns=[
             Column("size", "size", short_size, words=True),
             *worded("region", "os", "offer"),

@@ -354,6 +354,14 @@ def test_the_lowest_of_all_regions_and_the_price_of_a_gpu() -> None:
     assert (told["A"], told["D"]) == (("eastus", 10), ("eastus", pytest.approx(3.0)))
 
 
+@pytest.mark.parametrize("region", ["eastus", "East US", "EastUS"])
+def test_a_region_in_any_spelling(call_trueup: Any, region: str) -> None:
+    done = call_trueup("sizes", "--family", "hbv3", "--region", region, "--format", "csv")
+    assert {row["usd_per_hour"] for row in csv.DictReader(io.StringIO(done.out))} == {"3.6"}
+    shown = call_trueup("prices", "show", "--region", region, "--format", "csv")
+    assert {row["region"] for row in csv.DictReader(io.StringIO(shown.out))} == {"eastus"}
+
+
 @pytest.mark.parametrize(
     "argv",
     [
