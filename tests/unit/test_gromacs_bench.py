@@ -394,6 +394,29 @@ def test_an_archive_that_is_no_input_is_refused(
     assert [line for line in calls if "mdrun" in line] == []
 
 
+@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+@pytest.mark.parametrize("fill", [b"\xff", b"\x00"])
+def test_an_archive_with_a_damaged_file_is_refused(
+    tmp_path: Path, method: int, fill: bytes
+) -> None:
+    """Its directory is whole; what is packed is not."""
+    path = tmp_path / "bench.zip"
+    with zipfile.ZipFile(path, "w", method) as packed:
+        packed.writestr("a.tpr", bytes(range(256)) * 40)
+        size = packed.infolist()[0].compress_size
+    whole = path.read_bytes()
+    first = 30 + len("a.tpr")
+    damaged = (
+        whole[: first + size // 4] + fill * (size // 2) + whole[first + size // 4 + size // 2 :]
+    )
+    path.write_bytes(damaged)
+    words = ["--tpr", str(path), "--sha256", hashlib.sha256(damaged).hexdigest()]
+    done, calls = drive(tmp_path, *words)
+    said = "cannot be unpacked" in done.stdout, "Traceback" in done.stdout + done.stderr
+    assert (done.returncode, *said) == (2, True, False)
+    assert [line for line in calls if "mdrun" in line] == []
+
+
 @pytest.mark.parametrize(
     ("tuned", "name"), [(True, "water2.5nm-r1t2-tuned"), (False, "water2.5nm-r1t2")]
 )

@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import lzma
 import os
 import re
 import shutil
@@ -25,6 +26,12 @@ import zlib
 
 PREFIX = "trueup-gromacs "
 FORMAT = 1
+# What zipfile and its compressions raise: damaged, encrypted, of an unknown method (RuntimeError),
+# cut short, unreadable, or no space for what it holds.
+_BROKEN_ARCHIVE = (
+    *(zipfile.BadZipFile, RuntimeError, EOFError, OSError),
+    *(zlib.error, lzma.LZMAError),
+)
 # Long-range electrostatics by PME with 0.9 nm cut-offs; bonds of hydrogens rigid (water: SETTLE).
 COMMON = """cutoff-scheme = Verlet
 coulombtype = PME
@@ -115,7 +122,7 @@ def unpacked(path: str, folder: str) -> str:
             target = os.path.join(folder, "input.tpr")
             with archive.open(inputs[0]) as packed, open(target, "wb") as stream:
                 shutil.copyfileobj(packed, stream, 1 << 20)
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, zlib.error) as error:
+    except _BROKEN_ARCHIVE as error:
         raise Failed(2, f"{path} cannot be unpacked: {error}") from error
     return target
 
