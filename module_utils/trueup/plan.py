@@ -34,9 +34,8 @@ class Asked:
         hostvars: variables of every host of the inventory, by name.
         hosts: the names of the hosts that this play has not lost.
         groups: the inventory's groups: the names of their hosts.
-        variables: the play's own that a role may look at: ``trueup_*``, and of others' that are
-            planned with here, the role python's ``python_*``, ``eessi_version`` and
-            ``gpu_grid_version``.
+        variables: the play's, worked out when looked at: ``trueup_*``, and what one role must know
+            of another, such as ``python_*`` and ``eessi_version``. No secret is looked at.
         project: the folder with catalog/ and roles/.
         catalog: gives a YAML file of catalog/ by its name, read.
         data: the role's vars/main.yml as it is written, names without ``__<role>_``: versions, URLs

@@ -93,9 +93,7 @@ class ActionModule(ActionBase):
             hostvars=variables.get("hostvars") or {},
             hosts=list(variables.get("ansible_play_hosts") or []),
             groups=variables.get("groups") or {},
-            variables=_Templated(
-                self, variables, ("trueup_", "python_", "eessi_version", "gpu_grid_version")
-            ),
+            variables=_Templated(self, variables),
             project=_PROJECT,
             catalog=_catalog,
             data=_data(name, path),
@@ -154,14 +152,10 @@ class ActionModule(ActionBase):
 
 
 class _Templated(dict[str, Any]):
-    """The play's variables of these prefixes; a value is worked out when it is looked at."""
+    """The play's variables; a value is worked out when it is looked at."""
 
-    def __init__(
-        self, action: Any, variables: Mapping[str, Any], prefixes: tuple[str, ...]
-    ) -> None:
-        super().__init__(
-            {name: value for name, value in variables.items() if name.startswith(prefixes)}
-        )
+    def __init__(self, action: Any, variables: Mapping[str, Any]) -> None:
+        super().__init__(variables)
         self._action = action
 
     def __getitem__(self, name: str) -> Any:
