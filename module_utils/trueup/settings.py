@@ -55,6 +55,12 @@ OPTIONS = (
     ),
     Option("pairwise", "Whether `playbooks/check.yml` measures every pair of nodes too.", False),
     Option(
+        "acceptance_change",
+        "Whether `playbooks/acceptance.yml` may change an idle node for a moment (`steps` of"
+        " catalog/acceptance.yml), and put it back.",
+        False,
+    ),
+    Option(
         "max_usd",
         "What preflight can neither time nor price is not counted. Above how many US$ of"
         " measuring a run does not begin.",

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import yaml
 from ansible.errors import AnsibleActionFail
+from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 from ansible.release import __version__ as ansible_version
 from trueup import benchmarks
@@ -24,7 +26,8 @@ short_description: Check what no test could show, on the machines that are there
 description:
   - Asks the node what the rows of catalog/acceptance.yml ask that fit it (M(evidence_facts)), reads
     what its earlier runs left in the folder of results, and returns the outcome of each row as
-    C(machine). Nothing is changed on the node.
+    C(machine). Nothing is changed on the node, except with C(trueup_acceptance_change): then the
+    steps of each row that has some are done (M(evidence_steps)), and put back.
   - With O(machines) it writes their bundle into the folder C(acceptance) of the results instead.
 options:
   machines:
@@ -78,13 +81,7 @@ class ActionModule(ActionBase):
             message = "nothing has identified this node: run playbooks/acceptance.yml"
             raise AnsibleActionFail(message)
         rows = acceptance.rows(yaml.safe_load((_PROJECT / acceptance.FILE).read_text("utf-8")))
-        found = self._execute_module(
-            module_name="evidence_facts",
-            module_args=acceptance.asks(rows, node),
-            task_vars=variables,
-        )
-        if found.get("failed"):
-            raise AnsibleActionFail(str(found.get("msg")), result=found)
+        found = self._module("evidence_facts", acceptance.asks(rows, node), variables)
         host = str(variables["inventory_hostname"])
         before = acceptance.history(str(results), host, found["booted_at"])
         known = acceptance.Known(
@@ -96,7 +93,8 @@ class ActionModule(ActionBase):
             records=before.records,
             rebooted=before.rebooted,
         )
-        settled = [acceptance.settle(row, known) for row in rows if row.checks]
+        done = self._changes(rows, known, variables)
+        settled = [acceptance.settle(row, done.get(row.id, known)) for row in rows if row.checks]
         machine: dict[str, Any] = redact(
             {
                 "host": host,
@@ -113,6 +111,38 @@ class ActionModule(ActionBase):
             }
         )
         return machine
+
+    def _changes(
+        self, rows: list[acceptance.Row], known: acceptance.Known, variables: dict[str, Any]
+    ) -> dict[str, acceptance.Known]:
+        """What is known for each row whose steps were asked for, one row after the other."""
+        if not boolean(self._templar.template(variables["trueup_acceptance_change"])):
+            return {}
+        found = {}
+        for row in acceptance.to_change(rows, known):
+            asked = {"steps": row.steps, "restore": row.restore}
+            done = self._module("evidence_steps", asked, variables)
+            facts = {name: self._facts(name, variables) for name in acceptance.read_after(row)}
+            said = {name: done[name] for name in ("refused", "steps", "restored")}
+            found[row.id] = replace(known, facts={**known.facts, **facts}, done={row.id: said})
+        return found
+
+    def _facts(self, name: str, variables: dict[str, Any]) -> Any:
+        """The state of a part after the steps, as playbooks/tasks/parts.yml asks for it."""
+        asked = {"flap_hours": 6} if name == "rdma" else {}
+        module = {"gpu": "gpu_facts", "rdma": "ib_facts"}[name]
+        return self._module(module, asked, variables)["ansible_facts"][f"trueup_{name}"]
+
+    def _module(
+        self, name: str, asked: dict[str, Any], variables: dict[str, Any]
+    ) -> dict[str, Any]:
+        """What a module returned on the node."""
+        found: dict[str, Any] = self._execute_module(
+            module_name=name, module_args=asked, task_vars=variables
+        )
+        if found.get("failed"):
+            raise AnsibleActionFail(str(found.get("msg")), result=found)
+        return found
 
 
 def _written(folder: Path, machines: list[dict[str, Any]]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import importlib
 import json
 import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import plays
 import pytest
 import role_plans
+import untested
 import yaml
 from trueup.cluster import acceptance
 
@@ -26,7 +28,7 @@ READS = (
     *(["nvidia-smi", "-q"], ["apt-cache", "policy"], ["dpkg", "-l"], ["gcc", "--version"]),
     *(["scontrol", "show"], ["srun", "--mpi=list"], ["srun", "--help"], ["systemctl", "is-active"]),
     *(["ip", "-4", "address", "show"], ["findmnt", "--noheadings"], ["cvmfs_config", "chksetup"]),
-    ["prlimit", "--raw", "--noheadings", "--output=SOFT"],
+    *(["cmp", "--bytes=100000000000"], ["prlimit", "--raw", "--noheadings", "--output=SOFT"]),
     # It leaves the clocks as role gpu_clocks set them; the others are jobs that change nothing.
     ["/usr/local/libexec/trueup/gpu_clocks", "verify"],
     *(["srun", "--mem=100", "--immediate=60"], ["srun", "--gpus=2", "--immediate=60"]),
@@ -88,11 +90,60 @@ def test_figures_are_the_catalogs() -> None:
 
 @pytest.mark.parametrize("family", ["hbv3", "ndv4"])
 def test_one_hour_settles_the_rows_of_a_machine(family: str) -> None:
-    """Those that the play settles on any such machine, measuring included."""
-    node = role_plans.node(family)
-    fitting = [row for row in ROWS if row.checks and acceptance.misfit(row, node) is None]
-    rows = [row for row in fitting if not row.needs]
-    assert (sum(row.minutes for row in rows) <= 60, len(rows) >= 6) == (True, True)
+    """Those that the play settles on one such machine alone, measuring included."""
+    rows = untested.alone(ROWS, family)
+    assert (untested.minutes(ROWS, family) <= 60, len(rows) >= 15) == (True, True)
+    assert [row.id for row in rows if not row.checks] == []
+
+
+@pytest.mark.parametrize("family", ["hbv3", "ndv4"])
+def test_a_row_by_hand_that_fits_a_machine_says_why(family: str) -> None:
+    """It is not the size that it lacks alone."""
+    node = role_plans.node(family, "ubuntu-22.04", hpc_image={"HPCX": "2"})
+    fitting = [row for row in ROWS if acceptance.misfit(row, node) is None]
+    assert [row.id for row in fitting if not row.checks and set(row.beyond) <= {"size"}] == []
+    assert {word for row in ROWS for word in row.beyond} == set(acceptance.BEYOND)
+
+
+CHANGING = [pytest.param(row, id=row.id) for row in ROWS if row.steps]
+
+
+@pytest.mark.parametrize("row", CHANGING)
+def test_steps_end_within_the_rows_minutes(row: acceptance.Row) -> None:
+    limits = [step["seconds"] for step in (*row.steps, *row.restore)]
+    assert (sum(limits) <= row.minutes * 60, bool(row.given)) == (True, True)
+
+
+@pytest.mark.parametrize("row", CHANGING)
+def test_what_a_step_takes_away_is_put_back(row: acceptance.Row) -> None:
+    """By the same program, or the file that was kept is put where it was."""
+    steps, back = ([" ".join(one["run"]) for one in part] for part in (row.steps, row.restore))
+    kept = [step.split()[-2:] for step in steps if step.startswith("cp ")]
+    assert [
+        (old, new) for old, new in kept if not any(f"mv {new} {old}" in one for one in back)
+    ] == []
+    changing = ("ip link", "systemctl", "nvidia-smi -rgc", "sed -i")
+    puts = ("ip link", "systemctl", "gpu_clocks lock", "mv ")
+    for taken, given in zip(changing, puts, strict=True):
+        taking = [step for step in steps if step.startswith(taken)]
+        assert (bool(taking), bool(taking and any(given in one for one in back))) in {
+            (True, True),
+            (False, False),
+        }
+
+
+SHELLS = [
+    pytest.param(argv[2], id=f"{row.id}-{number}")
+    for row in ROWS
+    for number, argv in enumerate([row.given, *(one["run"] for one in (*row.steps, *row.restore))])
+    if argv[:2] == ["sh", "-c"]
+]
+
+
+@pytest.mark.parametrize("text", SHELLS)
+def test_a_shells_text_is_understood(text: str) -> None:
+    done = subprocess.run(["sh", "-n", "-c", text], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.fixture(scope="module", name="ran")

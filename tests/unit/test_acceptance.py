@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import calendar
 import copy
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,13 @@ from trueup.errors import BadInput
 
 ROOT = Path(__file__).parents[2]
 ROW: dict[str, Any] = {"id": "a", "what": "w", "minutes": 1, "test": "t", "expected": "e"}
+STEP = {"run": ["true"], "seconds": 1}
+CHANGES: dict[str, Any] = {
+    **ROW,
+    "steps": [STEP],
+    "restore": [STEP],
+    "checks": [{"step": 1, "has": ["a"]}],
+}
 
 
 def test_the_catalog_is_read() -> None:
@@ -34,7 +42,7 @@ def test_the_catalog_is_read() -> None:
         (None, "list `rows`"),
         ({"rows": {}}, "list `rows`"),
         ({"rows": ["a"]}, "row 1 is not a mapping"),
-        ({"rows": [ROW, {**ROW}]}, "the id a stands twice"),
+        ({"rows": [CHANGES, {**CHANGES}]}, "the id a stands twice"),
         ({"rows": [{**ROW, "id": ""}]}, "id is missing"),
         ({"rows": [{**ROW, "minutes": "1"}]}, "row 1 (a): minutes is missing or no int"),
         ({"rows": [{**ROW, "applies": "hbv3"}]}, "applies is missing or no dict"),
@@ -50,6 +58,14 @@ def test_the_catalog_is_read() -> None:
         ({"rows": [{**ROW, "checks": [{"fact": "node.a", "from": "1"}]}]}, "is no number"),
         ({"rows": [{**ROW, "checks": [{"file": "/a"}]}]}, "the check of /a compares nothing"),
         ({"rows": [{**ROW, "checks": [{"file": "/a", "from": 1}]}]}, "a file has no from"),
+        ({"rows": [ROW]}, "neither checks nor what it needs"),
+        ({"rows": [{**ROW, "beyond": ["money"]}]}, "beyond is 'money'"),
+        ({"rows": [{**CHANGES, "restore": []}]}, "stand together"),
+        ({"rows": [{**CHANGES, "steps": [{"run": "ls", "seconds": 1}]}]}, "a step is `run`"),
+        ({"rows": [{**CHANGES, "steps": [{"run": ["ls"]}]}]}, "a step is `run`"),
+        ({"rows": [{**CHANGES, "checks": [{"step": 2, "has": ["a"]}]}]}, "there is no step 2"),
+        ({"rows": [{**CHANGES, "checks": [{"file": "/a", "has": ["a"]}]}]}, "a step of its own"),
+        ({"rows": [{**CHANGES, "given": [1]}]}, "no list of texts"),
     ],
 )
 def test_a_wrong_file_is_refused(data: Any, said: str) -> None:
@@ -88,8 +104,25 @@ def a_record(given: dict[str, Any]) -> dict[str, Any]:
     return {"run_id": "20261123T000000Z-0001", **laid(there, {"outcome": "ok", **given})}
 
 
-def known(pair: dict[str, Any]) -> acceptance.Known:
-    """What a pair says of a machine."""
+def ended(command: list[str], text: str = "", status: int | None = 0) -> dict[str, Any]:
+    """A step as module evidence_steps returns it."""
+    note = None if status == 0 else f"{command[0]} ended with exit status {status}"
+    return {"command": " ".join(command), "status": status, "note": note, "output": text}
+
+
+def steps_of(row: acceptance.Row, pair: dict[str, Any]) -> dict[str, Any]:
+    """What came of a row's steps, by a pair: none after one that failed."""
+    done = []
+    for number, step in enumerate(row.steps, 1):
+        status = pair.get("status", {}).get(number, 0)
+        done.append(ended(step["run"], pair.get("printed", {}).get(number, ""), status))
+        if status:
+            break
+    return {"refused": None, "steps": done, "restored": [ended(one["run"]) for one in row.restore]}
+
+
+def known(pair: dict[str, Any], row: acceptance.Row | None = None) -> acceptance.Known:
+    """What a pair says of a machine, for its row."""
     shown = machines.topology_of(pair["topology"]) if "topology" in pair else None
     node = role_plans.node(pair["family"], topology=shown)
     gpu = pair.get("gpu")
@@ -104,7 +137,11 @@ def known(pair: dict[str, Any]) -> acceptance.Known:
             "run": pair.get("run"),
         },
         files=pair.get("files", {}),
-        commands=pair.get("commands", {}),
+        commands={
+            **pair.get("commands", {}),
+            **({" ".join(row.given): pair["given"]} if row and "given" in pair else {}),
+        },
+        done={row.id: steps_of(row, pair)} if row and "printed" in pair else {},
         programs=pair.get("programs", {}),
         records=[a_record(dict(one)) for one in pair.get("records", [])],
         rebooted=pair.get("rebooted", False),
@@ -115,18 +152,18 @@ def known(pair: dict[str, Any]) -> acceptance.Known:
 def test_a_row_passes_on_its_machine_and_fails_on_a_planted_fault(name: str) -> None:
     pair = {key: value for key, value in PAIRS[name].items() if key != "fault"}
     found = [
-        acceptance.settle(ROWS[name], known(one))
+        acceptance.settle(ROWS[name], known(one, ROWS[name]))
         for one in (pair, laid(pair, PAIRS[name]["fault"]))
     ]
     assert [one["outcome"] for one in found] == ["passed", "failed"], found
-    assert len(found[0]["evidence"]) == len(ROWS[name].checks)
+    assert len(found[0]["evidence"]) == len(ROWS[name].checks) + bool(ROWS[name].steps)
 
 
 @pytest.mark.parametrize("name", CHECKED)
 def test_a_row_is_not_applicable_on_another_machine(name: str) -> None:
     """On a node outside Azure of another system, without the program."""
     pair = {**PAIRS[name], "family": "local", "node": {"distribution": "debian"}, "programs": {}}
-    found = acceptance.settle(ROWS[name], known(pair))
+    found = acceptance.settle(ROWS[name], known({**pair, "printed": {}}))
     assert (found["outcome"], len(found["evidence"])) == ("not applicable", 1)
 
 
@@ -141,6 +178,107 @@ def test_a_row_does_not_pass_where_nobody_looked(name: str) -> None:
 
 def test_every_pair_is_of_a_row() -> None:
     assert sorted(PAIRS) == CHECKED
+
+
+GIVEN = sorted(name for name, row in ROWS.items() if row.given)
+CHANGING = sorted(name for name, row in ROWS.items() if row.steps)
+
+
+@pytest.mark.parametrize("name", GIVEN)
+def test_a_row_is_not_applicable_where_what_it_is_given_by_is_not_so(name: str) -> None:
+    pair = {**PAIRS[name], "given": "\nexit status 1\n"}
+    found = acceptance.settle(ROWS[name], known(pair, ROWS[name]))
+    assert found["outcome"] == "not applicable"
+    assert acceptance.to_change([ROWS[name]], known(pair, ROWS[name])) == []
+
+
+@pytest.mark.parametrize("name", CHANGING)
+def test_steps_are_done_where_they_are_asked_for(name: str) -> None:
+    row = ROWS[name]
+    asked = {key: value for key, value in PAIRS[name].items() if key != "printed"}
+    found = acceptance.settle(row, known(asked, row))
+    assert found["outcome"] == "not measured"
+    assert "-e trueup_acceptance_change=true" in found["evidence"][0]
+    assert acceptance.to_change([row], known(asked, row)) == [row]
+    nobody = {**asked, "node": {**asked.get("node", {}), "privilege": None}}
+    assert acceptance.to_change([row], known(nobody, row)) == []
+    assert "need root" in acceptance.settle(row, known(nobody, row))["evidence"][0]
+
+
+def of_steps(**done: Any) -> dict[str, Any]:
+    """What came of the row sysctl-after-reboot whose steps ended so."""
+    row = ROWS["sysctl-after-reboot"]
+    pair = PAIRS[row.id]
+    there = known(pair, row)
+    return acceptance.settle(
+        row, dataclasses.replace(there, done={row.id: {**steps_of(row, pair), **done}})
+    )
+
+
+@pytest.mark.parametrize(
+    ("done", "outcome", "said"),
+    [
+        ({"refused": "this node is at work", "steps": []}, "not measured", "this node is at work"),
+        ({"steps": [ended(["cp"], status=1)]}, "failed", "step 1, cp: cp ended with exit"),
+        ({"steps": [ended(["cp"], status=None)]}, "not measured", "step 1, cp: cp ended"),
+        ({"restored": [ended(["mv"], status=1)]}, "failed", "not put back, do it by hand: mv: mv"),
+    ],
+)
+def test_what_came_of_steps(done: dict[str, Any], outcome: str, said: str) -> None:
+    found = of_steps(**done)
+    assert found["outcome"] == outcome
+    assert said in "; ".join(found["evidence"])
+    assert {name: found["done"][name] for name in done} == done
+
+
+def test_facts_are_read_again_where_a_row_with_steps_asks_for_them() -> None:
+    assert [acceptance.read_after(ROWS[name]) for name in ("link-losses", "clocks")] == [
+        ["rdma"],
+        [],
+    ]
+
+
+# ---- figures of one run beside each other -------------------------------------------------------
+
+
+def beside(check: dict[str, Any], *figures: tuple[str, Any]) -> str:
+    """The outcome of a check over records of one run: their layout and figure."""
+    row = acceptance.rows(
+        {"rows": [{**ROW, "checks": [{"record": "stream", "metric": "x", **check}]}]}
+    )[0]
+    records = [
+        a_record({"benchmark": "stream", "parameters": {"layout": layout}, "figures": {"x": value}})
+        for layout, value in figures
+    ]
+    node = role_plans.node("hbv3")
+    found = acceptance.settle(row, acceptance.Known(facts={"node": node}, records=records))
+    return str(found["outcome"])
+
+
+@pytest.mark.parametrize(
+    ("figures", "outcome"),
+    [
+        ((("a", 100), ("b", 101)), "passed"),
+        ((("a", 100), ("b", 101), ("c", 98.9)), "failed"),
+        ((("a", 100), ("b", float("nan"))), "failed"),
+        ((("a", 100),), "not measured"),
+    ],
+)
+def test_figures_that_are_alike(figures: Any, outcome: str) -> None:
+    assert beside({"alike": 0.01}, *figures) == outcome
+
+
+@pytest.mark.parametrize(
+    ("figures", "outcome"),
+    [
+        ((("a", 5), ("b", 5)), "passed"),
+        ((("a", 4), ("b", 5)), "failed"),
+        ((("a", 4), ("a", 6), ("b", 5)), "passed"),
+        ((("a", 5),), "not measured"),
+    ],
+)
+def test_a_figure_that_is_not_below_another(figures: Any, outcome: str) -> None:
+    assert beside({"where": {"layout": "a"}, "not_below": {"layout": "b"}}, *figures) == outcome
 
 
 # ---- what is asked, and what earlier runs left --------------------------------------------------

@@ -3,6 +3,8 @@ runs by hand, or that playbooks/acceptance.yml runs.
 
 A row that a play can settle has ``checks``. Each asks one thing (a file, a command that only reads,
 a fact, the records of a benchmark) and compares it; ``settle`` says what came out, with evidence.
+Where something has to be done first, the row has ``steps``, which change the node for a moment, and
+what puts it back (``restore``).
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import json
 import os
 import re
 import time
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from .. import record as records
@@ -24,6 +26,20 @@ SCHEMA = "trueup.acceptance/1"
 PASSED, FAILED, UNMEASURED, ELSEWHERE = "passed", "failed", "not measured", "not applicable"
 # The worst first.
 OUTCOMES = (FAILED, UNMEASURED, ELSEWHERE, PASSED)
+# What a row needs beyond one machine of a size that it fits, its image, trueup and an hour.
+BEYOND = {
+    "nodes": "several nodes",
+    "service": "another service",
+    "image": "another image or system",
+    "size": "another VM size",
+    "software": "software that no role installs",
+    "fault": "hardware with that fault",
+    "controller": "another controller",
+    "rerun": "runs of site.yml with other variables in between",
+    "reboot": "a reboot or deallocation by hand",
+    "hours": "hours",
+}
+ASK_FOR_STEPS = "-e trueup_acceptance_change=true"
 # How long a command may take unless its check says so, and how much of a text is evidence.
 SECONDS = 30
 _SHOWN = 160
@@ -34,8 +50,14 @@ KINDS = {
     "file": _TEXT,
     "command": (*_TEXT, "seconds"),
     "fact": ("is", "count", *_TEXT, *_RANGE),
-    "record": ("metric", "where", "message_bytes", "statistic", "best", *_RANGE),
+    "record": (
+        *("metric", "where", "message_bytes", "statistic", "best", *_RANGE),
+        *("alike", "not_below"),
+    ),
+    "step": _TEXT,
 }
+# What a row with steps may ask: a file or command that is read while the node is changed is a step.
+_AFTER_STEPS = ("step", "fact", "record")
 
 Check = Mapping[str, Any]
 # What came out, and the evidence in a sentence.
@@ -53,8 +75,12 @@ class Row:
     expected: str
     applies: Mapping[str, Any] = field(default_factory=dict)
     needs: str = ""
+    given: List[str] = field(default_factory=list)
     after_reboot: bool = False
+    steps: List[Mapping[str, Any]] = field(default_factory=list)
+    restore: List[Mapping[str, Any]] = field(default_factory=list)
     checks: List[Check] = field(default_factory=list)
+    beyond: List[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -70,6 +96,7 @@ class Known:
         unknown: path or argv to why it could not be asked.
         records: those of the machine, oldest first.
         rebooted: whether it was booted after a run of site.yml.
+        done: of each row whose steps were asked for, what module evidence_steps returned.
     """
 
     facts: Mapping[str, Any]
@@ -79,12 +106,14 @@ class Known:
     unknown: Mapping[str, str] = field(default_factory=dict)
     records: Sequence[Mapping[str, Any]] = ()
     rebooted: bool = False
+    done: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 # ---- rows ---------------------------------------------------------------------------------------
 
-_TYPES = {"minutes": int, "applies": dict, "checks": list, "after_reboot": bool}
-_OPTIONAL = ("applies", "checks", "after_reboot", "needs")
+_LISTS = ("given", "steps", "restore", "checks", "beyond")
+_TYPES = {"minutes": int, "applies": dict, "after_reboot": bool, **dict.fromkeys(_LISTS, list)}
+_OPTIONAL = ("applies", "after_reboot", "needs", *_LISTS)
 
 
 def rows(data: Any) -> List[Row]:
@@ -120,7 +149,43 @@ def _row(place: int, item: Any) -> Row:
             raise BadInput(f"{where}: {name} is missing or no {kind.__name__}")
     for check in item.get("checks", []):
         _refuse_check(where, check)
-    return Row(**item)
+    row = Row(**item)
+    for step in (*row.steps, *row.restore):
+        _refuse_step(where, step)
+    _refuse_row(where, row)
+    return row
+
+
+def _refuse_row(where: str, row: Row) -> None:
+    """Raise BadInput for a row whose members do not fit together."""
+    unknown = [word for word in row.beyond if word not in BEYOND]
+    if unknown:
+        raise BadInput(f"{where}: beyond is {unknown[0]!r}, and not one of {', '.join(BEYOND)}")
+    if not (row.checks or row.beyond):
+        raise BadInput(f"{where}: it has neither checks nor what it needs beyond them (`beyond`)")
+    if bool(row.steps) != bool(row.restore) or (row.steps and not row.checks):
+        raise BadInput(f"{where}: steps, restore and checks stand together")
+    if not all(isinstance(word, str) for word in row.given):
+        raise BadInput(f"{where}: given {row.given!r} is no list of texts")
+    for check in row.checks:
+        kind = _kind(check)
+        if row.steps and kind not in _AFTER_STEPS:
+            raise BadInput(f"{where}: make the {kind} that is read after steps a step of its own")
+        if kind == "step" and check["step"] not in range(1, len(row.steps) + 1):
+            raise BadInput(f"{where}: there is no step {check['step']!r}")
+
+
+def _refuse_step(where: str, step: Any) -> None:
+    """Raise BadInput for a step that is no command with a limit."""
+    fine = isinstance(step, dict) and set(step) == {"run", "seconds"}
+    argv = step["run"] if fine else []
+    if not (
+        isinstance(argv, list)
+        and argv
+        and all(isinstance(word, str) for word in argv)
+        and isinstance(step["seconds"], int)
+    ):
+        raise BadInput(f"{where}: a step is `run`, a list of texts, and `seconds`; {step!r} is not")
 
 
 def _refuse_check(where: str, check: Any) -> None:
@@ -140,7 +205,8 @@ def _refuse_check(where: str, check: Any) -> None:
             re.compile(pattern)
         except (re.error, TypeError) as error:
             raise BadInput(f"{where}: {pattern!r} is no regular expression: {error}") from error
-    numbers = [check[name] for name in (*_RANGE, "count", "seconds") if name in check]
+    ranges = (*_RANGE, "count", "seconds", "alike")
+    numbers = [check[name] for name in ranges if name in check]
     if not all(isinstance(number, (int, float)) for number in numbers):
         raise BadInput(f"{where}: one of {numbers} is no number")
     if set(check) == {kind} and kind != "record":
@@ -167,11 +233,9 @@ def asks(listed: Sequence[Row], node: Mapping[str, Any]) -> Dict[str, Any]:
     ``commands`` with ``argv`` and ``seconds``."""
     fitting = [row for row in listed if row.checks and misfit(row, node) is None]
     checks = [check for row in fitting for check in row.checks]
-    commands = {
-        _joined(check): {"argv": check["command"], "seconds": check.get("seconds", SECONDS)}
-        for check in checks
-        if "command" in check
-    }
+    read = [(one["command"], one.get("seconds", SECONDS)) for one in checks if "command" in one]
+    read += [(row.given, SECONDS) for row in fitting if row.given]
+    commands = {_joined(argv): {"argv": argv, "seconds": seconds} for argv, seconds in read}
     files = sorted({check["file"] for check in checks if "file" in check})
     programs = sorted({row.needs for row in fitting if row.needs})
     return {"files": files, "programs": programs, "commands": list(commands.values())}
@@ -179,18 +243,71 @@ def asks(listed: Sequence[Row], node: Mapping[str, Any]) -> Dict[str, Any]:
 
 def settle(row: Row, known: Known) -> Dict[str, Any]:
     """What came out for a row that has checks: ``row``, ``outcome`` and ``evidence``, a sentence
-    for each check."""
+    for each check; where steps were asked for also what became of them, as ``done``."""
+    done = known.done.get(row.id) or {}
+    said = {f"step {n}": one["output"] for n, one in enumerate(done.get("steps", []), 1)}
+    asked = replace(known, commands={**known.commands, **said})
+    found = _unfit(row, known) or _undone(row, known)
+    found = found or [_ASKED[_kind(check)](check, asked) for check in row.checks]
+    if said:
+        found.append(_restored(done))
+    worst = next(word for word in OUTCOMES if word in dict(found))
+    settled = {"row": row.id, "outcome": worst, "evidence": [text for _, text in found]}
+    return {**settled, "done": done} if done else settled
+
+
+def to_change(listed: Sequence[Row], known: Known) -> List[Row]:
+    """The rows whose steps this machine can do, in their order."""
+    return [row for row in listed if row.steps and not _unfit(row, known)]
+
+
+def read_after(row: Row) -> List[str]:
+    """The facts of parts that a row with steps asks for, which were read before them: gpu, rdma."""
+    roots = {check["fact"].partition(".")[0] for check in row.checks if "fact" in check}
+    return sorted(roots & {"gpu", "rdma"})
+
+
+def _unfit(row: Row, known: Known) -> List[Finding]:
+    """Why a row is not settled on this machine, or not yet; empty where it can be."""
     why = misfit(row, known.facts["node"])
     if why is None and row.needs and not known.programs.get(row.needs):
         why = f"{row.needs} is not installed"
     if why is not None:
-        found = [(ELSEWHERE, why)]
-    elif row.after_reboot and not known.rebooted:
-        found = [(UNMEASURED, "not rebooted since site.yml ran: reboot, then repeat this")]
-    else:
-        found = [_ASKED[_kind(check)](check, known) for check in row.checks]
-    worst = next(word for word in OUTCOMES if word in dict(found))
-    return {"row": row.id, "outcome": worst, "evidence": [text for _, text in found]}
+        return [(ELSEWHERE, why)]
+    name = _joined(row.given)
+    if name in known.unknown or (name and name not in known.commands):
+        return [(UNMEASURED, f"{name}: {known.unknown.get(name, 'not asked')}")]
+    if name and not re.search(r"^exit status 0$", known.commands[name] or "", re.MULTILINE):
+        return [(ELSEWHERE, f"it is for a machine on which this ends with status 0: {name}")]
+    if row.after_reboot and not known.rebooted:
+        return [(UNMEASURED, "not rebooted since site.yml ran: reboot, then repeat this")]
+    if row.steps and known.facts["node"].get("privilege") is None:
+        return [(UNMEASURED, "its steps need root, or sudo that asks no password")]
+    return []
+
+
+def _undone(row: Row, known: Known) -> List[Finding]:
+    """Why the steps of a row were not done to their end; empty where they were, or it has none."""
+    if not row.steps:
+        return []
+    done = known.done.get(row.id)
+    if done is None:
+        return [(UNMEASURED, f"it changes the node for a moment: ask for it, {ASK_FOR_STEPS}")]
+    if done["refused"]:
+        return [(UNMEASURED, f"not done: {done['refused']}")]
+    last = done["steps"][-1]
+    if last["note"]:
+        said = f"step {len(done['steps'])}, {last['command']}: {last['note']}"
+        return [(UNMEASURED if last["status"] is None else FAILED, said)]
+    return []
+
+
+def _restored(done: Mapping[str, Any]) -> Finding:
+    """Whether the node is as it was."""
+    wrong = [f"{one['command']}: {one['note']}" for one in done["restored"] if one["note"]]
+    if wrong:
+        return FAILED, f"the node was not put back, do it by hand: {'; '.join(wrong)}"
+    return PASSED, f"put back by {len(done['restored'])} command(s)"
 
 
 def to_measure(listed: Sequence[Row], settled: Sequence[Mapping[str, Any]]) -> List[str]:
@@ -204,8 +321,8 @@ def _kind(check: Check) -> str:
     return next(kind for kind in KINDS if kind in check)
 
 
-def _joined(check: Check) -> str:
-    return " ".join(check["command"])
+def _joined(argv: Sequence[str]) -> str:
+    return " ".join(argv)
 
 
 # ---- what earlier runs left ---------------------------------------------------------------------
@@ -291,7 +408,13 @@ def _file(check: Check, known: Known) -> Finding:
 
 
 def _command(check: Check, known: Known) -> Finding:
-    return _text(check, _joined(check), known.commands, known, "it is not installed")
+    argv = _joined(check["command"])
+    return _text(check, argv, known.commands, known, "it is not installed")
+
+
+def _step(check: Check, known: Known) -> Finding:
+    """What a step printed, which was done."""
+    return _text(check, f"step {check['step']}", known.commands, known, "it was not done")
 
 
 def _text(
@@ -371,18 +494,56 @@ def _in_range(check: Check, name: str, value: Any) -> Finding:
 def _record(check: Check, known: Known) -> Finding:
     """The newest run's records of a benchmark: all are ok, and so is the figure of each, or of the
     best."""
-    name = check["record"]
-    found = [one for one in known.records if one["benchmark"] == name and _meant(check, one)]
+    name, where = check["record"], check.get("where", {})
+    of_tool = [one for one in known.records if one["benchmark"] == name]
+    found = [one for one in of_tool if _has(where, one)]
     if not found:
-        return UNMEASURED, f"no record of {name}{_where(check)}: measure it"
-    newest = [one for one in found if one["run_id"] == found[-1]["run_id"]]
+        return UNMEASURED, f"no record of {name}{_said(where)}: measure it"
+    run = found[-1]["run_id"]
+    newest = [one for one in found if one["run_id"] == run]
     for one in newest:
         if one["outcome"] != "ok":
             return FAILED, f"{name} {one['case']} is {one['outcome']}: {one.get('reason')}"
-    said = f"run {newest[0]['run_id']}, {name}{_where(check)}"
+    said = f"run {run}, {name}{_said(where)}"
     if "metric" not in check:
         return PASSED, f"{said}: {len(newest)} ok"
-    return _judged(check, said, [value for one in newest for value in _figures(check, one)])
+    values = _all_figures(check, newest)
+    if "alike" in check:
+        return _alike(check, said, values)
+    if "not_below" not in check:
+        return _judged(check, said, values)
+    others = {**where, **check["not_below"]}
+    beside = [one for one in of_tool if one["run_id"] == run and _has(others, one)]
+    said += f", not below{_said(check['not_below'])}"
+    return _not_below(said, values, _all_figures(check, beside))
+
+
+def _not_below(said: str, values: List[Any], others: List[Any]) -> Finding:
+    """The best of some figures is not below the best of others of that run."""
+    if not (values and others):
+        return UNMEASURED, f"{said}: a figure of one of them is missing: measure both"
+    odd = _odd([*values, *others])
+    if odd:
+        return FAILED, f"{said}: {odd[0]} is no number"
+    state = PASSED if max(values) >= max(others) else FAILED
+    return state, f"{said}: {max(values):g}, expected from {max(others):g}"
+
+
+def _alike(check: Check, said: str, values: List[Any]) -> Finding:
+    """All figures are the same to a part of the first."""
+    if len(values) < 2:
+        return UNMEASURED, f"{said}: {len(values)} figure(s) {check['metric']}: measure several"
+    odd = _odd(values)
+    if odd:
+        return FAILED, f"{said}: {odd[0]} is no number"
+    off = max(abs(value - values[0]) for value in values)
+    state = PASSED if off <= check["alike"] * abs(values[0]) else FAILED
+    return state, f"{said}: {len(values)} of {check['metric']}, {values[0]:g} to {off:g}"
+
+
+def _odd(values: Sequence[Any]) -> List[Any]:
+    """Those that cannot be compared with others."""
+    return [one for one in values if type(one) not in (int, float) or one != one]
 
 
 def _judged(check: Check, said: str, values: List[Any]) -> Finding:
@@ -395,15 +556,18 @@ def _judged(check: Check, said: str, values: List[Any]) -> Finding:
     return next((one for one in found if one[0] != PASSED), found[0])
 
 
-def _meant(check: Check, record: Mapping[str, Any]) -> bool:
-    """Whether a record has what ``where`` names: members, parameters or software by pattern."""
+def _has(wanted: Mapping[str, Any], record: Mapping[str, Any]) -> bool:
+    """Whether a record has what is named: members, parameters or software by pattern."""
     there = {**record, **(record.get("software") or {}), **record["parameters"]}
-    wanted = check.get("where", {}).items()
-    return all(re.fullmatch(str(pattern), str(there.get(key))) for key, pattern in wanted)
+    return all(re.fullmatch(str(pattern), str(there.get(key))) for key, pattern in wanted.items())
 
 
-def _where(check: Check) -> str:
-    return "".join(f" {key}={value}" for key, value in check.get("where", {}).items())
+def _said(wanted: Mapping[str, Any]) -> str:
+    return "".join(f" {key}={value}" for key, value in wanted.items())
+
+
+def _all_figures(check: Check, listed: Sequence[Mapping[str, Any]]) -> List[Any]:
+    return [value for one in listed for value in _figures(check, one)]
 
 
 def _figures(check: Check, record: Mapping[str, Any]) -> Iterator[Any]:
@@ -414,7 +578,7 @@ def _figures(check: Check, record: Mapping[str, Any]) -> Iterator[Any]:
             yield row.get("value")
 
 
-_ASKED = {"file": _file, "command": _command, "fact": _fact, "record": _record}
+_ASKED = {"file": _file, "command": _command, "fact": _fact, "record": _record, "step": _step}
 
 
 # ---- bundles that came back ---------------------------------------------------------------------

@@ -1,0 +1,146 @@
+"""Change a node for a moment: commands in their order, and then those that put it back.
+
+What puts it back runs whatever came before: a step that failed or did not end, a signal, a
+controller that went away. Only the kernel can prevent it (SIGKILL, a power failure).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from dataclasses import dataclass, field
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
+
+from ..node import gpu_driver, tools
+from .process import Orphaned, run
+
+_C_LOCALE = {"LC_ALL": "C", "LANG": "C"}
+_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+_MOST_CHARACTERS = 8192
+
+# A command: ``run``, its argv, and the ``seconds`` that it may take.
+Step = Mapping[str, Any]
+
+
+@dataclass
+class Done:
+    """What came of it.
+
+    Attributes:
+        refused: why nothing was begun, or why it was not gone on with; None where it was done.
+        steps, restored: of each command that was started ``command``, ``status`` (None where it
+            did not end by itself), ``note`` (why that is not 0, or None) and ``output``.
+    """
+
+    refused: Optional[str] = None
+    steps: List[Dict[str, Any]] = field(default_factory=list)
+    restored: List[Dict[str, Any]] = field(default_factory=list)
+
+
+def perform(steps: Sequence[Step], restore: Sequence[Step], busy: Callable[[], str]) -> Done:
+    """Do the steps until one fails, and put the node back.
+
+    Args:
+        steps: what changes the node.
+        restore: what puts it back; each of these runs, also when one before it fails.
+        busy: says before each step who works on this node; empty where nobody does.
+    """
+    done = Done()
+    caught = {number: signal.signal(number, _stop) for number in _SIGNALS}
+    try:
+        _forward(steps, busy, done)
+    except (Orphaned, _Stopped) as error:
+        done.refused = str(error)
+    finally:
+        for number in _SIGNALS:
+            signal.signal(number, _go_on)
+        if done.steps:
+            done.restored += [_command(step) for step in restore]
+        for number, handler in caught.items():
+            signal.signal(number, handler)
+    return done
+
+
+def _forward(steps: Sequence[Step], busy: Callable[[], str], done: Done) -> None:
+    for step in steps:
+        who = busy()
+        if who:
+            done.refused = f"this node is at work ({who}): repeat it when it is idle"
+            return
+        # It stands there before it is started: what was begun is put back.
+        begun: Dict[str, Any] = {"command": _joined(step), "status": None, "note": "it was stopped"}
+        done.steps.append({**begun, "output": ""})
+        done.steps[-1] = _command(step)
+        if done.steps[-1]["note"]:
+            return
+
+
+def _command(step: Step) -> Dict[str, Any]:
+    """How a command ended."""
+    found: Dict[str, Any] = {"command": _joined(step), "status": None, "output": ""}
+    try:
+        ended = run(step["run"], timeout_seconds=step["seconds"], environment=_C_LOCALE)
+    except OSError as error:
+        return {**found, "note": f"{step['run'][0]} cannot be started: {error.strerror}"}
+    found["output"] = (ended.stdout + ended.stderr)[-_MOST_CHARACTERS:]
+    if not (ended.timed_out or ended.returncode < 0):
+        found["status"] = ended.returncode
+    return {**found, "note": ended.failure(step["seconds"])}
+
+
+def _joined(step: Step) -> str:
+    return " ".join(step["run"])
+
+
+class _Stopped(Exception):
+    """A signal came."""
+
+
+def _stop(number: int, _frame: Any) -> None:
+    raise _Stopped(f"it was ended by {signal.Signals(number).name}")
+
+
+def _go_on(_number: int, _frame: Any) -> None:
+    """While the node is put back nothing ends it."""
+
+
+# ---- who works on a node ------------------------------------------------------------------------
+
+
+def at_work(module: Any, proc: str = "/proc") -> str:
+    """A job of Slurm, or a process that computes on a GPU; empty where there is none. An answer
+    that is not understood is not taken for nobody."""
+    jobs = _slurm_jobs(proc)
+    if jobs:
+        return f"a job of Slurm, process {', '.join(jobs)}"
+    answer = tools.ask(module, ["nvidia-smi", "--query-compute-apps=pid", "--format=csv,noheader"])
+    if answer.absent:
+        return ""
+    if answer.status is None:
+        return f"perhaps on its GPUs: {answer.note}"
+    said = {"rc": answer.status, "stdout": answer.output, "stderr": answer.complaint}
+    used = gpu_driver.in_use(said)
+    return f"on its GPUs: {used}" if used else ""
+
+
+def _slurm_jobs(proc: str) -> List[str]:
+    """The processes slurmstepd, of which each step of a job has one. `slurmstepd infinity`, which
+    holds Slurm's control group from boot on (cgroup/v2), is none."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir(proc)):
+        name = _text(os.path.join(proc, pid, "comm")).strip()
+        if name == "slurmstepd" and not re.search(
+            r"\binfinity\b", _text(os.path.join(proc, pid, "cmdline"))
+        ):
+            found.append(pid)
+    return sorted(found, key=int)
+
+
+def _text(path: str) -> str:
+    """A file of a process; empty where that has ended."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as stream:
+            return stream.read()
+    except OSError:
+        return ""
