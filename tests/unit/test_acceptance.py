@@ -9,6 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import helpers
 import machines
 import pytest
 import recorded_runs
@@ -16,6 +17,7 @@ import role_plans
 import yaml
 from trueup.cluster import acceptance
 from trueup.errors import BadInput
+from trueup.node import link_flaps
 
 ROOT = Path(__file__).parents[2]
 ROW: dict[str, Any] = {"id": "a", "what": "w", "minutes": 1, "test": "t", "expected": "e"}
@@ -236,6 +238,27 @@ def test_facts_are_read_again_where_a_row_with_steps_asks_for_them() -> None:
         ["rdma"],
         [],
     ]
+
+
+@pytest.mark.parametrize(("renewed", "outcome"), [(8, "passed"), (7, "failed")])
+def test_the_row_knows_what_the_program_of_the_clocks_prints(renewed: int, outcome: str) -> None:
+    program: Any = helpers.program("roles/gpu_clocks/files/gpu_clocks.py")
+    gpus = [{"bus_id": f"0000000{n}:00:00.0", "renewed": n < renewed} for n in range(8)]
+    printed = {
+        2: json.dumps({"gpus": gpus, "said": program.said_of(gpus)}, indent=2),
+        3: json.dumps({"said": program.said_of([{"bus_id": "0"}] * 8)}, indent=2),
+    }
+    row = ROWS["gpu-clocks-proved"]
+    pair = {**PAIRS[row.id], "printed": printed}
+    assert acceptance.settle(row, known(pair, row))["outcome"] == outcome
+
+
+@pytest.mark.parametrize(("losses", "outcome"), [(2, "passed"), (1, "failed")])
+def test_the_row_knows_how_lost_links_are_said(losses: int, outcome: str) -> None:
+    seen = {"device": "mlx5_ib0", "interface": "ib0", "losses": losses, "last": "2026-11-23T0:0:0Z"}
+    row = ROWS["link-losses"]
+    pair = {**PAIRS[row.id], "rdma": {"problems": link_flaps.problems([seen], 6)}}
+    assert acceptance.settle(row, known(pair, row))["outcome"] == outcome
 
 
 # ---- figures of one run beside each other -------------------------------------------------------

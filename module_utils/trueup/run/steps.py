@@ -16,6 +16,8 @@ from ..node import gpu_driver, tools
 from .process import Orphaned, run
 
 _C_LOCALE = {"LC_ALL": "C", "LANG": "C"}
+# Where a shell that nobody logged in to may not look: ip, sysctl.
+_FOLDERS = "/usr/sbin:/sbin"
 _SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 _MOST_CHARACTERS = 8192
 
@@ -79,8 +81,9 @@ def _forward(steps: Sequence[Step], busy: Callable[[], str], done: Done) -> None
 def _command(step: Step) -> Dict[str, Any]:
     """How a command ended."""
     found: Dict[str, Any] = {"command": _joined(step), "status": None, "output": ""}
+    there = {**_C_LOCALE, "PATH": f"{os.environ.get('PATH', os.defpath)}:{_FOLDERS}"}
     try:
-        ended = run(step["run"], timeout_seconds=step["seconds"], environment=_C_LOCALE)
+        ended = run(step["run"], timeout_seconds=step["seconds"], environment=there)
     except OSError as error:
         return {**found, "note": f"{step['run'][0]} cannot be started: {error.strerror}"}
     found["output"] = (ended.stdout + ended.stderr)[-_MOST_CHARACTERS:]
