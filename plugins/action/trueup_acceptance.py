@@ -26,8 +26,8 @@ short_description: Check what no test could show, on the machines that are there
 description:
   - Asks the node what the rows of catalog/acceptance.yml ask that fit it (M(evidence_facts)), reads
     what its earlier runs left in the folder of results, and returns the outcome of each row as
-    C(machine). Nothing is changed on the node, except with C(trueup_acceptance_change): then the
-    steps of each row that has some are done (M(evidence_steps)), and put back.
+    C(machine). Nothing is changed on the node, except with C(trueup_acceptance_change),
+    where the steps of each row that has some are done (M(evidence_steps)), and put back.
   - With O(machines) it writes their bundle into the folder C(acceptance) of the results instead.
 options:
   machines:
