@@ -56,11 +56,12 @@ ln -sfn /usr/lib/uml/modules "$1/usr/lib/modules"
 rm -rf "$1"/var/cache/apt/*.bin "$1"/var/lib/apt/lists/*
 """
 ROOT_SIZE = "900M"
+XSTATE = Path(__file__).with_name("whole_xstate.c")
 
 
 def make_image(cache: Path) -> Path:
     """The folder with the program ``linux`` and its root file system; complete if it exists."""
-    inputs = (SUITE, *PACKAGES, INIT, AFTER_INSTALLATION, *LEAVE_OUT, ROOT_SIZE)
+    inputs = (SUITE, *PACKAGES, INIT, AFTER_INSTALLATION, *LEAVE_OUT, ROOT_SIZE, XSTATE.read_text())
     folder = cache / f"uml-{hashlib.sha256(repr(inputs).encode()).hexdigest()[:12]}"
     if folder.is_dir():
         return folder
@@ -77,6 +78,8 @@ def make_image(cache: Path) -> Path:
             *(SUITE, str(root), *([mirror] if mirror else [])),
         )
         shutil.copy(root / "usr/bin/linux.uml", part / "linux")
+        library = str(part / "xstate.so")
+        run_here("cc", "-O2", "-shared", "-fPIC", "-o", library, str(XSTATE), "-ldl")
         run_here("mkfs.ext4", "-q", "-d", str(root), str(part / "root.img"), ROOT_SIZE)
         shutil.rmtree(root)
         part.rename(folder)
@@ -99,6 +102,7 @@ def run(image: Path, folder: Path) -> int:
     argv = ["taskset", "--cpu-list", str(processor), *argv]
     # Its memory is a file, which is on a disk unless it is told.
     environment = {**os.environ, "TMPDIR": "/dev/shm"}  # noqa: S108 (the kernel's memory)
+    environment["LD_PRELOAD"] = str(image / "xstate.so")
     with subprocess.Popen(argv, env=environment, start_new_session=True) as machine:  # noqa: S603
         try:
             machine.wait()
