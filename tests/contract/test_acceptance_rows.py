@@ -16,6 +16,7 @@ import pytest
 import role_plans
 import untested
 import yaml
+from action import trueup_acceptance
 from trueup.cluster import acceptance
 
 ROOT = Path(__file__).parents[2]
@@ -103,6 +104,24 @@ def test_a_row_by_hand_that_fits_a_machine_says_why(family: str) -> None:
     fitting = [row for row in ROWS if acceptance.misfit(row, node) is None]
     assert [row.id for row in fitting if not row.checks and set(row.beyond) <= {"size"}] == []
     assert {word for row in ROWS for word in row.beyond} == set(acceptance.BEYOND)
+
+
+def test_places_of_gpus_are_the_catalogs() -> None:
+    topologies = yaml.safe_load((ROOT / "catalog" / "topologies.yml").read_text())["layouts"]
+    wanted = {
+        f"/sys/bus/pci/devices/{pair['gpu']}/local_cpulist": [f"^{node['cores']}$"]
+        for node in topologies["ndv4"]["numa"]
+        for bridge in node["bridges"].values()
+        for pair in bridge
+    }
+    [row] = [row for row in ROWS if row.id == "gpu-places"]
+    assert {check["file"]: check["has"] for check in row.checks} == wanted
+
+
+def test_adapters_are_read_again_as_the_plays_read_them() -> None:
+    tasks = yaml.safe_load((ROOT / "playbooks" / "tasks" / "parts.yml").read_text())
+    [asked] = [task["ib_facts"]["flap_hours"] for task in tasks if "ib_facts" in task]
+    assert asked == trueup_acceptance.FLAP_HOURS
 
 
 CHANGING = [pytest.param(row, id=row.id) for row in ROWS if row.steps]

@@ -15,7 +15,7 @@ import evidence_steps
 import pytest
 from ansible.module_utils.testing import patch_module_args
 from trueup.node import tools
-from trueup.run import steps
+from trueup.run import process, steps
 
 IDLE = ""
 
@@ -99,6 +99,23 @@ def test_work_that_begins_between_two_steps_ends_them(state: Path) -> None:
     assert (len(done.steps), len(done.restored)) == (1, 2)
     assert "process 9" in str(done.refused)
     assert state.read_text() == "before"
+
+
+def test_who_goes_away_while_the_node_is_put_back_does_not_prevent_it(
+    state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = iter([False, True, False, True, True])
+
+    def run(*given: Any, **named: Any) -> process.Completed:
+        if next(gone, False):
+            raise process.Orphaned("the process that asked for this run is gone")
+        return process.run(*given, **named)
+
+    monkeypatch.setattr(steps, "run", run)
+    done = perform(state, shell("echo never"))
+    assert done.refused == "the process that asked for this run is gone"
+    assert [one["note"] for one in done.steps] == [None, "it was stopped"]
+    assert ([one["status"] for one in done.restored], state.read_text()) == ([1, 0], "before")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])

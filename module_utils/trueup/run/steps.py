@@ -20,6 +20,8 @@ _C_LOCALE = {"LC_ALL": "C", "LANG": "C"}
 _FOLDERS = "/usr/sbin:/sbin"
 _SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 _MOST_CHARACTERS = 8192
+# The session's leader and a shell or two can go away one after the other.
+_MOST_ORPHANED = 10
 
 # A command: ``run``, its argv, and the ``seconds`` that it may take.
 Step = Mapping[str, Any]
@@ -58,7 +60,8 @@ def perform(steps: Sequence[Step], restore: Sequence[Step], busy: Callable[[], s
         for number in _SIGNALS:
             signal.signal(number, _go_on)
         if done.steps:
-            done.restored += [_command(step) for step in restore]
+            for step in restore:
+                done.restored.append(_put_back(step))
         for number, handler in caught.items():
             signal.signal(number, handler)
     return done
@@ -76,6 +79,17 @@ def _forward(steps: Sequence[Step], busy: Callable[[], str], done: Done) -> None
         done.steps[-1] = _command(step)
         if done.steps[-1]["note"]:
             return
+
+
+def _put_back(step: Step) -> Dict[str, Any]:
+    """How a command ended that nothing may prevent: it is begun again where whoever asked for it
+    went away meanwhile."""
+    for _again in range(_MOST_ORPHANED):
+        try:
+            return _command(step)
+        except Orphaned:
+            continue
+    return {"command": _joined(step), "status": None, "output": "", "note": "it was ended"}
 
 
 def _command(step: Step) -> Dict[str, Any]:
@@ -96,8 +110,8 @@ def _joined(step: Step) -> str:
     return " ".join(step["run"])
 
 
-class _Stopped(Exception):
-    """A signal came."""
+class _Stopped(BaseException):
+    """A signal came; nobody else takes it for a failure of his."""
 
 
 def _stop(number: int, _frame: Any) -> None:
