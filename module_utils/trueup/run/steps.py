@@ -143,7 +143,7 @@ def at_work(module: Any, proc: str = "/proc") -> str:
 
 def _slurm_jobs(proc: str) -> List[str]:
     """The processes slurmstepd, of which each step of a job has one. `slurmstepd infinity`, which
-    holds Slurm's control group from boot on (cgroup/v2), is none."""
+    holds Slurm's control group from boot on (slurm.schedmd.com/cgroup_v2.html), is none."""
     found = []
     for pid in filter(str.isdigit, os.listdir(proc)):
         name = _text(os.path.join(proc, pid, "comm")).strip()
