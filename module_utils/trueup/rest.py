@@ -1,8 +1,9 @@
 """Patient calls to a REST API: what may be asked again, how a list goes on, and what an error says.
 
 Source: RFC 9110 10.2.3 for Retry-After; Microsoft's REST API guidelines (vNext) for ``nextLink``,
-``error.code`` and the header ``x-ms-request-id``. A server of a class of its own (CycleCloud, the
-Retail Prices API) says in a subclass of :class:`Client` who asks, and what a refusal means there.
+``error.code`` with its ``details``, and the header ``x-ms-request-id``. A server of a class of its
+own (CycleCloud, the Retail Prices API, Azure Resource Manager) says in a subclass of
+:class:`Client` who asks, and what a refusal means there.
 """
 
 from __future__ import annotations
@@ -29,6 +30,9 @@ _GATEWAY = (502, 504)
 _BUSY = (429, 503)
 # An error of the server's own, after which a question may be asked again.
 _BROKEN = (408, 500)
+
+_SAID_CHARACTERS = 300
+_MOST_DETAILS = 10
 
 OpenUrl = Callable[..., Any]
 
@@ -92,13 +96,30 @@ def sentence_of(text: str) -> str:
             value, code = inner.get("message"), inner.get("code")
             if isinstance(value, str) and value.strip():
                 said = f"{code}: {value}" if isinstance(code, str) and code else value
+                cause = _cause(inner)
+                if cause and len(said) + len(cause) > _SAID_CHARACTERS:
+                    said = f"{code}" if isinstance(code, str) and code else said[:100]
+                said += cause
                 break
     if not said:
         said = re.sub(
             r"<(script|style)\b.*?</\1>|<[^>]*>", " ", text, flags=re.DOTALL | re.IGNORECASE
         )
     said = " ".join(said.split())
-    return said[:300] + ("..." if len(said) > 300 else "")
+    return said[:_SAID_CHARACTERS] + ("..." if len(said) > _SAID_CHARACTERS else "")
+
+
+def _cause(error: Mapping[str, Any]) -> str:
+    """What the innermost of an error's details says, or nothing: it names the cause."""
+    found = ""
+    for _ in range(_MOST_DETAILS):
+        details = error.get("details")
+        if not isinstance(details, list) or not details or not isinstance(details[0], dict):
+            break
+        error = details[0]
+        words = [error.get("code"), error.get("message")]
+        found = ": ".join(word for word in words if isinstance(word, str) and word)
+    return f"; the cause is {found}" if found else ""
 
 
 class Client:
@@ -109,6 +130,8 @@ class Client:
         open_url: as ``ansible.module_utils.urls.open_url``, or ``open_plainly``.
         connection: what every call gives ``open_url`` besides: who asks, TLS, ``timeout``.
         patience_seconds: the sum of all pauses of one call.
+        deadline_seconds: how long all calls may take together with their pauses, from now on; None
+            for no end.
         secrets: what no message may hold.
         sleep, clock: as of ``time``. jitter: a number from 0 to 1.
     """
@@ -123,14 +146,19 @@ class Client:
         *,
         connection: Mapping[str, Any],
         patience_seconds: float = 120,
+        deadline_seconds: Optional[float] = None,
         secrets: Sequence[str] = (),
         sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self.url = url
         self.open_url = open_url
         self.patience_seconds = patience_seconds
+        self.deadline_seconds = deadline_seconds
         self.sleep = sleep
+        self.clock = clock
+        self._begun = clock()
         self.jitter = jitter
         self._connection = {"timeout": 30, **connection}
         self._secrets = [word for word in secrets if word]
@@ -141,10 +169,27 @@ class Client:
             text = text.replace(secret, "********")
         return text
 
+    def headers(self) -> Dict[str, str]:
+        """What every call says besides."""
+        return {}
+
+    def _left(self) -> float:
+        """Seconds before the deadline."""
+        if self.deadline_seconds is None:
+            return float("inf")
+        return self._begun + self.deadline_seconds - self.clock()
+
     def _once(self, method: str, url: str, body: Optional[Mapping[str, Any]]) -> Answer:
         parts = urllib.parse.urlsplit(url)
         what = f"{method} {parts.path}"
-        headers = {"Accept": "application/json"}
+        left = self._left()
+        if left <= 0:
+            raise Lost(
+                f"{self.url} was not asked {what}: all calls together took longer than"
+                f" {self.deadline_name()} ({self.deadline_seconds:g})"
+            )
+        connection = {**self._connection, "timeout": min(self._connection["timeout"], left)}
+        headers = {"Accept": "application/json", **self.headers()}
         if body is not None:
             headers["Content-Type"] = "application/json"
         try:
@@ -158,7 +203,7 @@ class Client:
                 follow_redirects="none",
                 use_netrc=False,
                 http_agent="trueup",
-                **self._connection,
+                **connection,
             )
             status, raw = int(response.status), response.read()
             received = response.headers
@@ -196,12 +241,17 @@ class Client:
         path: str,
         query: Optional[Mapping[str, str]] = None,
         body: Optional[Mapping[str, Any]] = None,
+        *,
+        question: bool = False,
     ) -> Answer:
         """The answer to one call.
 
         A busy server (429, 503) is asked again when it says so, any call; a GET also when its
         answer was lost, or the server itself failed. All pauses of one call together stay below
         ``patience_seconds``.
+
+        Args:
+            question: that the call changes nothing, as a GET, whatever its method.
 
         Raises:
             Refused: the server answered with an error.
@@ -210,23 +260,25 @@ class Client:
         url = self.url + path
         if query:
             url += "?" + urllib.parse.urlencode(query)
-        return self._patiently(method, url, body)
+        return self._patiently(method, url, body, question or method == "GET")
 
-    def _patiently(self, method: str, url: str, body: Optional[Mapping[str, Any]]) -> Answer:
+    def _patiently(
+        self, method: str, url: str, body: Optional[Mapping[str, Any]], question: bool
+    ) -> Answer:
         waited, backoff = 0.0, 1.0
         while True:
             pause = backoff
             try:
                 answer = self._once(method, url, body)
             except Lost as error:
-                if method != "GET":
+                if not question or self._left() <= 0:
                     raise
                 trouble: TrueupError = error
             else:
-                trouble_or_none = self._trouble(method, url, answer)
+                trouble_or_none = self._trouble(method, url, answer, question)
                 if trouble_or_none is None:
                     return answer
-                if not _may_ask_again(method, answer.status):
+                if not _may_ask_again(question, answer.status):
                     raise trouble_or_none
                 trouble = trouble_or_none
                 asked = retry_after_seconds(
@@ -234,33 +286,34 @@ class Client:
                 )
                 pause = backoff if asked is None else asked
             if waited + pause > self.patience_seconds:
-                raise self._tired(trouble, waited, pause)
+                limit = f"{self.patience_name()} ({self.patience_seconds:g})"
+                raise _tired(trouble, waited, pause, limit)
+            if pause >= self._left():
+                limit = f"{self.deadline_name()} ({self.deadline_seconds:g})"
+                raise _tired(trouble, waited, pause, limit)
             self.sleep(pause)
             waited += pause
             # Many clients that were refused together do not come back together.
             backoff = min((2 + self.jitter() / 2) * backoff, 30.0)
 
-    def _tired(self, trouble: TrueupError, waited: float, pause: float) -> TrueupError:
-        text = (
-            f"{trouble}; waited {waited:.0f} s, and {pause:.0f} s more pass {self.patience_name()}"
-            f" ({self.patience_seconds:g})"
-        )
-        if isinstance(trouble, Refused):
-            return Refused(text, trouble.status, trouble.said)
-        return Lost(text)
-
     def patience_name(self) -> str:
         """What the limit of all waiting is called where the reader sets it."""
         return "the limit of all waiting in seconds"
 
-    def _trouble(self, method: str, url: str, answer: Answer) -> Optional[TrueupError]:
+    def deadline_name(self) -> str:
+        """What the limit of all calls together is called where the reader sets it."""
+        return "the limit of all calls in seconds"
+
+    def _trouble(
+        self, method: str, url: str, answer: Answer, question: bool
+    ) -> Optional[TrueupError]:
         """What is wrong with an answer, or None."""
         status = answer.status
         if 200 <= status < 300:
             return None
         what = f"{method} {urllib.parse.urlsplit(url).path}"
         said = self.hide(sentence_of(answer.text))
-        if status in _GATEWAY and method != "GET":
+        if status in _GATEWAY and not question:
             return Lost(f"{self.url} gave no answer to {what} (its gateway answers {status})")
         return Refused(self.refusal(what, answer, said), status, said)
 
@@ -272,9 +325,8 @@ class Client:
                 f"{self.url} redirects {what} to {target} (status {answer.status}), which is not"
                 f" followed{self.redirect_advice()}"
             )
-        number = answer.headers.get("x-ms-request-id", "")
-        named = f" (request {number[:64]})" if number else ""
         text = said or "without a word"
+        named = request_number(answer)
         return f"{self.url} answers {what} with status {answer.status}: {text}{named}"
 
     def redirect_advice(self) -> str:
@@ -302,8 +354,10 @@ class Client:
         path: str,
         query: Optional[Mapping[str, str]] = None,
         body: Optional[Mapping[str, Any]] = None,
+        *,
+        question: bool = False,
     ) -> Dict[str, Any]:
-        answer = self.request("POST", path, query, {} if body is None else body)
+        answer = self.request("POST", path, query, {} if body is None else body, question=question)
         return self.document(answer, f"POST {path}")
 
     def next_page(self, body: Mapping[str, Any], answer: Answer, here: str) -> Optional[str]:
@@ -338,13 +392,28 @@ class Client:
                 )
             seen.add(following)
             url = following
-            answer = self._patiently("GET", url, None)
+            answer = self._patiently("GET", url, None, question=True)
             found.append(self.document(answer, f"GET {path}"))
         return found, answer
 
 
-def _may_ask_again(method: str, status: int) -> bool:
-    return status in _BUSY or (method == "GET" and status in (*_GATEWAY, *_BROKEN))
+def request_number(answer: Answer) -> str:
+    """The number by which Azure's support finds a call, in brackets; nothing where it has none."""
+    number = answer.headers.get("x-ms-request-id") or answer.headers.get(
+        "x-ms-correlation-request-id", ""
+    )
+    return f" (request {number[:64]})" if number else ""
+
+
+def _tired(trouble: TrueupError, waited: float, pause: float, limit: str) -> TrueupError:
+    text = f"{trouble}; waited {waited:.0f} s, and {pause:.0f} s more pass {limit}"
+    if isinstance(trouble, Refused):
+        return Refused(text, trouble.status, trouble.said)
+    return Lost(text)
+
+
+def _may_ask_again(question: bool, status: int) -> bool:
+    return status in _BUSY or (question and status in (*_GATEWAY, *_BROKEN))
 
 
 def _origin(url: str) -> Tuple[str, str, int]:

@@ -157,3 +157,78 @@ def test_only_http_is_opened(url: str) -> None:
     given: dict[str, Any] = {"headers": {}, "method": "GET", "http_agent": "t", "use_proxy": False}
     with pytest.raises(BadInput):
         rest.open_plainly(url, timeout=1, **given)
+
+
+def test_a_question_may_be_a_post() -> None:
+    opened = Opened((502, ""), ConnectionResetError("gone"), (500, ""), (200, {"fine": 1}))
+    assert opened.client().post("/x", question=True) == {"fine": 1}
+    assert opened.waited == [1.0, 2.0, 4.0]
+
+
+def test_an_error_names_the_innermost_cause() -> None:
+    inner = {"code": "ParserFailure", "message": "line 3"}
+    details = [{"code": "InvalidQuery", "message": "wrong", "details": [inner]}]
+    error = {"code": "BadRequest", "message": "Please provide below info.", "details": details}
+    text = said(lambda: Opened((400, {"error": error})).client().get("/x"))
+    assert "BadRequest: Please provide below info.; the cause is ParserFailure: line 3" in text
+
+
+def test_a_long_message_does_not_hide_the_cause() -> None:
+    error = {"code": "Bad", "message": "x" * 400, "details": [{"code": "Cause", "message": "y"}]}
+    text = said(lambda: Opened((400, {"error": error})).client().get("/x"))
+    assert text.endswith("Bad; the cause is Cause: y")
+
+
+@pytest.mark.parametrize("details", [None, [], "text", [None], {"code": "x"}])
+def test_details_that_are_none(details: Any) -> None:
+    error = {"code": "Bad", "message": "no", "details": details}
+    text = said(lambda: Opened((400, {"error": error})).client().get("/x"))
+    assert text.endswith("Bad: no")
+
+
+def test_the_number_of_a_correlated_request() -> None:
+    headers = {"x-ms-correlation-request-id": "c-1"}
+    text = said(lambda: Opened((400, "no", headers)).client().get("/x"))
+    assert text.endswith("(request c-1)")
+
+
+class Clock:
+    """A clock that goes by sleeping, and by ``seconds`` a look."""
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        self.now, self.seconds = 0.0, seconds
+
+    def __call__(self) -> float:
+        self.now += self.seconds
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def test_all_calls_together_end_at_the_deadline() -> None:
+    clock, opened = Clock(), Opened((503, ""), (200, {}), (503, ""), (200, {}))
+    client = opened.client(deadline_seconds=1.5, sleep=clock.sleep, clock=clock)
+    assert client.get("/one") == {}
+    text = said(lambda: client.get("/two"))
+    assert "1 s more pass the limit of all calls in seconds (1.5)" in text
+    assert len(opened.asked) == 3
+
+
+def test_nothing_is_asked_after_the_deadline() -> None:
+    opened = Opened((200, {}))
+    client = opened.client(deadline_seconds=1, clock=Clock(seconds=2))
+    assert "was not asked GET /x" in said(lambda: client.get("/x"))
+    assert opened.asked == []
+
+
+def test_a_call_has_no_more_time_than_is_left() -> None:
+    given: list[float] = []
+    opened = Opened((200, {}))
+
+    def open_url(url: str, **more: Any) -> Reply:
+        given.append(more["timeout"])
+        return opened(url, **more)
+
+    rest.Client(URL, open_url, connection={}, deadline_seconds=7, clock=Clock()).get("/x")
+    assert given == [7]

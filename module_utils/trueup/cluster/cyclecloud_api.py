@@ -118,10 +118,10 @@ class Api(rest.Client):
                 b64encode(f"{server.username}:{server.password}".encode()).decode(),
             ),
             sleep=sleep,
+            clock=clock,
             jitter=jitter,
         )
         self.server = server
-        self.clock = clock
 
     def trust_advice(self) -> str:
         return "give the certificate of its authority as ca_path, or check the host and the port"
