@@ -52,7 +52,7 @@ help: ## List the verbs (this text)
 
 # ---- set-up -------------------------------------------------------------------------------------
 
-# $(call ensure_venv,controller|test): the environment holds exactly these pins, or is made to. A
+# $(call ensure_venv,controller|azure|test): the environment holds exactly these pins, or is made to. A
 # stamp in it holds the checksum of the pins, of the interpreter and of where it stands, so that the
 # second call costs some milliseconds and a moved or half-made environment is made anew.
 define ensure_venv
@@ -61,7 +61,7 @@ define ensure_venv
 	as_root() { if [ "$$(id -u)" = 0 ]; then "$$@"; else sudo -n "$$@"; fi; }
 	new_enough() { "$$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
 	command -v git >/dev/null || { say 'git is missing: sudo apt-get install git'; exit 1; }
-	key=$$( (cat requirements/controller.txt; [ '$(1)' = controller ] || cat requirements/test.txt; \
+	key=$$( (cat requirements/controller.txt; [ '$(1)' = controller ] || cat requirements/$(1).txt; \
 	  cat pyproject.toml; echo '$(venv)' '$(CURDIR)') | sha256sum | cut -d' ' -f1)
 	stamp='$(venv)/.trueup-$(1)'
 	if ! { [ "$$(cat "$$stamp" 2>/dev/null)" = "$$key" ] && '$(venv)/bin/python' -c '' 2>/dev/null; }; then
@@ -104,6 +104,10 @@ controller-venv:
 
 test-venv:
 	@$(call ensure_venv,test)
+
+.PHONY: azure
+azure: ## Install Azure's sign-in for inventories/azure (docs/azure.md)
+	@$(call ensure_venv,azure)
 
 .PHONY: lab
 lab: controller-venv ## Install the system packages (ARGS="-e lab_packages=test" for those of make test too)
@@ -322,7 +326,7 @@ uv_compile := uv pip compile --quiet --custom-compile-command 'make lock' --gene
 .PHONY: lock
 lock: test-venv ## Pin the *.in again (ARGS=--upgrade, or ARGS="--upgrade-package pandas")
 	@cd requirements
-	for pins in controller test; do
+	for pins in controller azure test; do
 	  $(pip_compile) --allow-unsafe $(ARGS) --output-file $$pins.txt $$pins.in
 	done
 	cd ../roles/vllm/files

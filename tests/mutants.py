@@ -32,6 +32,8 @@ FIGURES = "analysis/trueup_analysis/figures"
 # What a room's files are called, and the tests that are its own; a parser's are named for it.
 ROOMS = {
     "module_utils/trueup/node/affinity.py": ("test_affinity.py",),
+    "module_utils/trueup/cluster/azure/machines.py": ("test_azure_machines.py",),
+    "module_utils/trueup/cluster/azure/selection.py": ("test_azure_machines.py",),
     "module_utils/trueup/reading.py": ("test_reading.py",),
     "module_utils/trueup/record.py": ("test_record.py", "test_run_filters.py"),
     "module_utils/trueup/run/resume.py": ("test_resume.py", "test_stream_bench.py"),

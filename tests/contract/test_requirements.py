@@ -25,6 +25,11 @@ NODE_FILES = sorted(
     for path in (ROOT / folder).rglob("*.py")
     if "__pycache__" not in path.parts
 )
+# What the controller alone runs, and the packages of its own that each needs.
+CONTROLLER_FILES = {
+    "module_utils/trueup/cluster/azure/login.py": {"azure", "knack", "requests"},
+    "module_utils/trueup/cluster/azure/selection.py": {"jmespath"},
+}
 
 
 def pins(name: str) -> dict[str, tuple[str, frozenset[str]]]:
@@ -49,7 +54,7 @@ def asked(name: str) -> set[str]:
     }
 
 
-@pytest.mark.parametrize("name", ["controller.txt", "test.txt"])
+@pytest.mark.parametrize("name", ["controller.txt", "azure.txt", "test.txt"])
 def test_every_requirement_is_pinned_with_hashes(name: str) -> None:
     text = (REQUIREMENTS / name).read_text(encoding="utf-8")
     lines = [line for line in text.splitlines() if line and not line.startswith(("#", " "))]
@@ -72,10 +77,13 @@ def test_what_roles_install_is_pinned_with_hashes(path: Path) -> None:
     assert [line for line in lines if "==" not in line or "--hash=sha256:" not in line] == []
 
 
-def test_the_test_environment_is_the_controllers_and_more() -> None:
-    controller, test = pins("controller.txt"), pins("test.txt")
-    assert {name: test.get(name) for name in controller} == controller
-    assert len(test) > len(controller)
+@pytest.mark.parametrize(
+    ("less", "more"), [("controller.txt", "azure.txt"), ("azure.txt", "test.txt")]
+)
+def test_one_environment_is_another_and_more(less: str, more: str) -> None:
+    small, large = pins(less), pins(more)
+    assert {name: large.get(name) for name in small} == small
+    assert len(large) > len(small)
 
 
 def test_everything_asked_for_is_pinned() -> None:
@@ -89,6 +97,7 @@ def test_everything_asked_for_is_pinned() -> None:
     assert needed <= asked("controller.in")
     assert built_with <= asked("controller.in")
     assert asked("controller.in") - set(pins("controller.txt")) == set()
+    assert asked("azure.in") - set(pins("azure.txt")) == set()
     assert asked("test.in") - set(pins("test.txt")) == set()
 
 
@@ -101,7 +110,19 @@ def test_node_code_is_python_39_and_needs_only_the_standard_library(path: Path) 
             imported |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module is not None:
             imported.add(node.module.partition(".")[0])
-    assert imported - sys.stdlib_module_names - {"ansible"} == set()
+    more = CONTROLLER_FILES.get(path.relative_to(ROOT).as_posix(), set())
+    assert imported - sys.stdlib_module_names - {"ansible"} == more
+
+
+def test_no_module_imports_what_the_controller_alone_runs() -> None:
+    names = [Path(path).stem for path in CONTROLLER_FILES]
+    wrong = [
+        (path.name, name)
+        for path in NODE_FILES
+        for name in names
+        if path.parent.name != "azure" and f"azure.{name}" in path.read_text(encoding="utf-8")
+    ]
+    assert wrong == []
 
 
 def test_no_address_of_an_index_hides_in_the_makefile_or_ci() -> None:

@@ -1,0 +1,351 @@
+"""The machines that Azure lists: virtual machines, and instances of uniform scale sets.
+
+Resource Graph has virtual machines (members of flexible scale sets among them) and their network
+interfaces in its table Resources, and instances of uniform sets in ComputeResources, with power
+state, without addresses: the interfaces of such a set are one call of Azure Resource Manager.
+
+Source: https://learn.microsoft.com/azure/governance/resource-graph/concepts/query-language (three
+joins a query, of which one may be over tables; no union of these two; ``summarize`` ends paging, so
+that rows are joined and not gathered) and .../samples for ComputeResources; field names from
+Microsoft's specification (api-versions 2024-07-01 of Compute, 2023-11-01 of Network).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+import re
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Sequence, Tuple
+
+from ...errors import BadInput, TrueupError
+
+if TYPE_CHECKING:
+    from .manager import Manager, Row
+
+NETWORK_VERSION = "2023-11-01"
+
+# The set of a machine: the same join in both queries.
+_SETS = """
+| join kind=leftouter (
+    Resources
+    | where type =~ 'microsoft.compute/virtualmachinescalesets'
+    | project setId = tolower(id), setName = name,
+        single = tostring(properties.singlePlacementGroup),
+        setPriority = tostring(properties.virtualMachineProfile.priority),
+        setOs = tostring(properties.virtualMachineProfile.storageProfile.osDisk.osType),
+        setProximity = tostring(properties.proximityPlacementGroup.id)
+  ) on setId"""
+
+_COLUMNS = """
+| project id, name, location, resourceGroup, subscriptionId, tags, zones, size, power, setId,
+    setName, single, setPriority, setOs, setProximity,
+    state = tostring(properties.provisioningState),
+    computer = tostring(properties.osProfile.computerName),
+    os = tostring(properties.storageProfile.osDisk.osType),
+    image = properties.storageProfile.imageReference,
+    priority = tostring(properties.priority),
+    proximity = tostring(properties.proximityPlacementGroup.id),
+    vmid = tostring(properties.vmId)"""
+
+_VMS = (
+    """Resources
+| where type =~ 'microsoft.compute/virtualmachines'{groups}
+| extend machine = tolower(id), setId = tolower(tostring(properties.virtualMachineScaleSet.id)),
+    size = tostring(properties.hardwareProfile.vmSize),
+    power = tostring(properties.extended.instanceView.powerState.code)
+| join kind=leftouter (
+    Resources
+    | where type =~ 'microsoft.network/networkinterfaces'
+    | where tostring(properties.primary) !~ 'false'
+    | project machine = tolower(tostring(properties.virtualMachine.id)), interface = tolower(id),
+        addresses = properties.ipConfigurations
+  ) on machine
+| join kind=leftouter (
+    Resources
+    | where type =~ 'microsoft.network/publicipaddresses'
+    | project publicAddress = tostring(properties.ipAddress),
+        publicName = tostring(properties.dnsSettings.fqdn),
+        interface = tostring(split(tolower(tostring(properties.ipConfiguration.id)),
+            '/ipconfigurations/')[0])
+    | where isnotempty(interface)
+  ) on interface"""
+    + _SETS
+    + _COLUMNS
+    + """, addresses, publicAddress, publicName
+| order by id asc"""
+)
+
+_INSTANCES = (
+    """ComputeResources
+| where type =~ 'microsoft.compute/virtualmachinescalesets/virtualmachines'{groups}
+| extend setId = tostring(split(tolower(id), '/virtualmachines/')[0]), size = tostring(sku.name),
+    power = tostring(properties.extended.instanceView.powerState.code)"""
+    + _SETS
+    + _COLUMNS
+    + """
+| order by id asc"""
+)
+
+_GROUP_NAME = re.compile(r"[-\w.()]{1,90}")
+
+
+@dataclass(frozen=True)
+class Machine:
+    """One machine as Azure lists it; texts are empty where it says nothing.
+
+    Attributes:
+        power: ``running``, ``deallocated``, ...; ``unknown`` where Azure has not said.
+        system: ``linux``, ``windows`` or empty.
+        priority: ``Regular``, ``Spot`` or ``Low``.
+        scale_set, scale_set_id: of its scale set.
+        uniform: whether it is an instance of a uniform one.
+        placement: a name for the machines that were placed together: those of one scale set with a
+            single placement group, or else of one proximity placement group.
+    """
+
+    id: str
+    name: str
+    location: str = ""
+    resource_group: str = ""
+    subscription: str = ""
+    size: str = ""
+    power: str = "unknown"
+    provisioning: str = ""
+    system: str = ""
+    computer: str = ""
+    priority: str = "Regular"
+    zones: Tuple[str, ...] = ()
+    tags: Mapping[str, str] = field(default_factory=dict)
+    private: Tuple[str, ...] = ()
+    public: Tuple[str, ...] = ()
+    public_names: Tuple[str, ...] = ()
+    scale_set: str = ""
+    scale_set_id: str = ""
+    uniform: bool = False
+    proximity: str = ""
+    placement: str = ""
+    image: Mapping[str, Any] = field(default_factory=dict)
+    vmid: str = ""
+
+
+def machines(
+    manager: Manager, vm_groups: Sequence[str], set_groups: Sequence[str]
+) -> List[Machine]:
+    """All machines of the login's subscriptions, by id.
+
+    Args:
+        vm_groups: resource groups of virtual machines, ``*`` for all, none for no machine.
+        set_groups: the same of instances of uniform scale sets.
+    """
+    found: Dict[str, Machine] = {}
+    for query in queries(vm_groups, set_groups):
+        for row in manager.query(query):
+            one = machine_of(row)
+            # A row for each public address of the machine.
+            before = found.get(one.id.lower())
+            found[one.id.lower()] = one if before is None else _together(before, one)
+    sets = {one.scale_set_id: one.subscription for one in found.values() if one.uniform}
+    for scale_set in sorted(sets):
+        for machine, addresses in set_addresses(manager, scale_set).items():
+            if machine in found:
+                found[machine] = replace(found[machine], private=addresses)
+    return [found[key] for key in sorted(found)]
+
+
+def queries(vm_groups: Sequence[str], set_groups: Sequence[str]) -> List[str]:
+    """What Resource Graph is asked for the machines of these resource groups."""
+    asked = ((_VMS, vm_groups), (_INSTANCES, set_groups))
+    return [text.format(groups=_within(groups)) for text, groups in asked if groups]
+
+
+def _within(groups: Sequence[str]) -> str:
+    """The line of a query that keeps these resource groups."""
+    if "*" in groups:
+        return ""
+    for name in groups:
+        if not _GROUP_NAME.fullmatch(name):
+            raise BadInput(f"{name!r} is no name of a resource group; write names, or * for all")
+    names = ", ".join(f"'{name}'" for name in groups)
+    return f"\n| where resourceGroup in~ ({names})"
+
+
+def set_addresses(manager: Manager, scale_set: str) -> Dict[str, Tuple[str, ...]]:
+    """The private addresses of a uniform set's instances, by their ids in lower case."""
+    found: Dict[str, Tuple[str, ...]] = {}
+    for interface in manager.every(f"{scale_set}/networkInterfaces", NETWORK_VERSION):
+        properties = _dict(interface.get("properties"))
+        machine = _text(_dict(properties.get("virtualMachine")).get("id")).lower()
+        if properties.get("primary") is not False and machine:
+            found[machine] = private_addresses(properties.get("ipConfigurations"))
+    return found
+
+
+def private_addresses(configurations: Any) -> Tuple[str, ...]:
+    """The addresses of an interface's configurations, IPv4 before IPv6 and the primary one first.
+
+    A prefix behind an address (Azure gives it for a block) is left out; what is no address too.
+    """
+    ranked: List[Tuple[int, bool, int, str]] = []
+    entries = configurations if isinstance(configurations, list) else []
+    for position, entry in enumerate(entries):
+        properties = _dict(_dict(entry).get("properties"))
+        text = _text(properties.get("privateIPAddress")).partition("/")[0]
+        try:
+            version = ipaddress.ip_address(text).version
+        except ValueError:
+            continue
+        ranked.append((version, properties.get("primary") is not True, position, text))
+    return tuple(address for *_, address in sorted(ranked))
+
+
+def machine_of(row: Row) -> Machine:
+    """A row of either query.
+
+    Raises:
+        TrueupError: it has no id or no name.
+    """
+    name, resource = _text(row.get("name")), _text(row.get("id"))
+    if not name or not resource.startswith("/subscriptions/"):
+        raise TrueupError(f"Resource Graph gives a machine without id or name ({str(row)[:120]})")
+    scale_set = _text(row.get("setName"))
+    group = _text(row.get("resourceGroup")).lower()
+    proximity = (_text(row.get("proximity")) or _text(row.get("setProximity"))).rpartition("/")[2]
+    together = scale_set if _text(row.get("single")).lower() == "true" else proximity
+    public, public_name = _text(row.get("publicAddress")), _text(row.get("publicName"))
+    return Machine(
+        id=resource,
+        name=name,
+        location=_text(row.get("location")).lower(),
+        resource_group=group,
+        subscription=_text(row.get("subscriptionId")),
+        size=_text(row.get("size")),
+        power=_text(row.get("power")).rpartition("/")[2].lower() or "unknown",
+        provisioning=_text(row.get("state")).lower(),
+        system=(_text(row.get("os")) or _text(row.get("setOs"))).lower(),
+        computer=_text(row.get("computer")),
+        priority=_text(row.get("priority")) or _text(row.get("setPriority")) or "Regular",
+        zones=tuple(str(zone) for zone in row.get("zones") or ()),
+        tags={str(key): _text(value) for key, value in _dict(row.get("tags")).items()},
+        private=private_addresses(row.get("addresses")),
+        public=(public,) if public else (),
+        public_names=(public_name,) if public_name else (),
+        scale_set=scale_set,
+        scale_set_id=_text(row.get("setId")),
+        uniform="/virtualmachinescalesets/" in resource.lower(),
+        proximity=proximity,
+        placement=re.sub(r"[^A-Za-z0-9._-]", "_", f"{group}-{together}".lower())
+        if together
+        else "",
+        image=_dict(row.get("image")),
+        vmid=_text(row.get("vmid")),
+    )
+
+
+def _together(one: Machine, other: Machine) -> Machine:
+    """One machine of two rows."""
+    return replace(
+        one,
+        private=tuple(dict.fromkeys(one.private + other.private)),
+        public=tuple(dict.fromkeys(one.public + other.public)),
+        public_names=tuple(dict.fromkeys(one.public_names + other.public_names)),
+    )
+
+
+def _dict(value: Any) -> Dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else str(value)
+
+
+def facts(machine: Machine) -> Dict[str, Any]:
+    """What expressions see of a machine, under the names that azure.azcollection's azure_rm uses
+    where it has one."""
+    return {
+        "id": machine.id,
+        "name": machine.name,
+        "computer_name": machine.computer,
+        "location": machine.location,
+        "zone": machine.zones[0] if machine.zones else "",
+        "availability_zone": list(machine.zones),
+        "resource_group": machine.resource_group,
+        "subscription_id": machine.subscription,
+        "resource_type": "Microsoft.Compute/virtualMachine"
+        + ("ScaleSets/virtualMachines" if machine.uniform else "s"),
+        "virtual_machine_size": machine.size,
+        "powerstate": machine.power,
+        "provisioning_state": machine.provisioning,
+        "os_profile": {"system": machine.system or "unknown"},
+        "priority": machine.priority,
+        "tags": dict(machine.tags),
+        "private_ipv4_addresses": [one for one in machine.private if ":" not in one],
+        "private_ipv6_addresses": [one for one in machine.private if ":" in one],
+        "public_ipv4_addresses": [one for one in machine.public if ":" not in one],
+        "public_dns_hostnames": list(machine.public_names),
+        "vmss": {"id": machine.scale_set_id, "name": machine.scale_set}
+        if machine.scale_set_id
+        else {},
+        "proximity_placement_group": machine.proximity,
+        "placement": machine.placement,
+        "image": dict(machine.image),
+        "vmid": machine.vmid,
+    }
+
+
+def hostvars(machine: Machine, connect_to: str) -> Dict[str, Any]:
+    """The variables of a host: what Azure says, each name with ``azure_`` before it, and what
+    Ansible and the roles read.
+
+    Args:
+        connect_to: ``private`` or ``public``, the address that Ansible connects to; without a
+            public one the private one.
+    """
+    said = facts(machine)
+    found = {f"azure_{name}": value for name, value in said.items()}
+    private = machine.private[0] if machine.private else ""
+    public = machine.public[0] if machine.public and connect_to == "public" else ""
+    if public or private:
+        found["ansible_host"] = public or private
+    if private:
+        found["slurm_node_address"] = private
+    if machine.placement:
+        found["slurm_placement_group"] = machine.placement
+    return found
+
+
+def own_groups(machine: Machine) -> List[str]:
+    """The groups that a machine is in without being asked; none is a family's."""
+    words = {
+        "location": machine.location,
+        "size": machine.size,
+        "zone": f"{machine.location}_{machine.zones[0]}" if machine.zones else "",
+        "resource_group": machine.resource_group,
+        "scale_set": machine.scale_set,
+        "placement": machine.placement,
+        "priority": machine.priority,
+    }
+    named = [f"azure_{kind}_{word}" for kind, word in words.items() if word]
+    return [f"azure_{machine.system}"] * bool(machine.system) + [safe(name) for name in named]
+
+
+def safe(name: str) -> str:
+    """A group's name as Ansible takes it."""
+    return re.sub(r"\W", "_", name.lower(), flags=re.ASCII)
+
+
+def host_names(found: Sequence[Machine]) -> Dict[str, str]:
+    """The machines' names by id: their own, and where several machines have one name, with four
+    hexadecimal digits of the id behind it."""
+    counts: Dict[str, int] = {}
+    for one in found:
+        counts[one.name.lower()] = counts.get(one.name.lower(), 0) + 1
+    return {
+        one.id: one.name if counts[one.name.lower()] == 1 else f"{one.name}_{_digest(one.id)}"
+        for one in found
+    }
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.lower().encode()).hexdigest()[:4]

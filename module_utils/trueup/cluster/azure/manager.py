@@ -1,0 +1,171 @@
+"""Calls to Azure Resource Manager with a login's token.
+
+Source: https://learn.microsoft.com/azure/governance/resource-graph for queries and their pages
+(1,000 rows, ``$skipToken`` while there are more, ``resultTruncated`` as a text), and
+azure-mgmt-resourcegraph 8.0.1, which is generated from Microsoft's specification, for the fields.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Set
+
+from ... import rest
+from ...errors import TrueupError
+
+if TYPE_CHECKING:
+    from .login import Login
+
+GRAPH = "/providers/Microsoft.ResourceGraph/resources"
+GRAPH_VERSION = "2021-03-01"
+PAGE_ROWS = 1000
+
+Row = Dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Page:
+    """One page of a query's rows; ``token`` asks for the next one, None on the last."""
+
+    rows: List[Row]
+    total: int
+    token: Optional[str]
+
+
+def page_of(document: Mapping[str, Any]) -> Page:
+    """A page of Resource Graph, checked.
+
+    Raises:
+        TrueupError: it lacks a field, its rows are no objects, it says another count than it has,
+            or it was cut and gives no token for the rest.
+    """
+    rows, count, total = (document.get(name) for name in ("data", "count", "totalRecords"))
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise TrueupError("Resource Graph gives a page whose data is no list of rows")
+    if not isinstance(count, int) or not isinstance(total, int):
+        raise TrueupError("Resource Graph gives a page without count or totalRecords")
+    if count != len(rows):
+        raise TrueupError(
+            f"Resource Graph says that a page has {count} rows, and it has {len(rows)}"
+        )
+    token = document.get("$skipToken") or None
+    if token is None and str(document.get("resultTruncated")).lower() == "true":
+        raise TrueupError(
+            f"Resource Graph cut the rows after {count} and gives no token for the rest"
+        )
+    return Page(rows, total, None if token is None else str(token))
+
+
+class Manager(rest.Client):
+    """Azure Resource Manager, asked with one token; all calls together end at a deadline.
+
+    Attributes:
+        calls: how many requests were sent, each repetition counted.
+    """
+
+    NAME = "Azure Resource Manager"
+
+    def __init__(
+        self,
+        login: Login,
+        open_url: rest.OpenUrl,
+        *,
+        ca_path: Optional[str] = None,
+        deadline_seconds: float = 120,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        super().__init__(
+            login.endpoint,
+            open_url,
+            connection={"validate_certs": True, "ca_path": ca_path or None},
+            patience_seconds=deadline_seconds,
+            deadline_seconds=deadline_seconds,
+            secrets=[login.token],
+            sleep=sleep,
+            clock=clock,
+            jitter=jitter,
+        )
+        self.login = login
+        self.calls = 0
+
+    def headers(self) -> Dict[str, str]:
+        self.calls += 1
+        return {"Authorization": f"Bearer {self.login.token}"}
+
+    def trust_advice(self) -> str:
+        return (
+            "set ca_path or REQUESTS_CA_BUNDLE to the file of its authorities, or check the clock"
+        )
+
+    def deadline_name(self) -> str:
+        return "time_limit_seconds"
+
+    patience_name = deadline_name
+
+    def refusal(self, what: str, answer: rest.Answer, said: str) -> str:
+        named = rest.request_number(answer)
+        if answer.status == 401:
+            return (
+                f"{self.url} does not take the login's token for {what} (status 401"
+                f"{': ' + said if said else ''}){named}: run `az login` again"
+            )
+        if answer.status == 403:
+            return (
+                f"the login may not {what} at {self.url} (status 403"
+                f"{': ' + said if said else ''}){named}: give it the role Reader"
+            )
+        return super().refusal(what, answer, said)
+
+    def query(self, text: str) -> List[Row]:
+        """All rows of a Resource Graph query, which must project ``id``.
+
+        Raises:
+            TrueupError: no whole list could be had.
+        """
+        rows, total = self._pages_of(text)
+        if len(rows) != total:
+            # A machine came or went between two pages.
+            rows, total = self._pages_of(text)
+        if len(rows) != total:
+            raise TrueupError(
+                f"Resource Graph says that there are {total} rows and gives {len(rows)}, twice; run"
+                " it again, and where it stays so, fewer subscriptions a file"
+            )
+        return rows
+
+    def _pages_of(self, text: str) -> tuple[List[Row], int]:
+        rows: List[Row] = []
+        options: Dict[str, Any] = {"$top": PAGE_ROWS}
+        seen: Set[str] = set()
+        while True:
+            body = {
+                "subscriptions": list(self.login.subscriptions),
+                "query": text,
+                "options": options,
+            }
+            page = page_of(self.post(GRAPH, {"api-version": GRAPH_VERSION}, body, question=True))
+            rows += page.rows
+            if page.token is None:
+                return rows, page.total
+            if page.token in seen or not page.rows or len(seen) >= rest.MAX_PAGES:
+                raise TrueupError(
+                    f"Resource Graph gives its pages in a circle after {len(rows)} of {page.total}"
+                    " rows; nothing was taken from it"
+                )
+            seen.add(page.token)
+            options = {"$top": PAGE_ROWS, "$skipToken": page.token}
+
+    def every(self, path: str, version: str) -> List[Row]:
+        """All entries of a list."""
+        documents, _ = self.pages(path, {"api-version": version})
+        entries: List[Row] = []
+        for document in documents:
+            value = document.get("value")
+            if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
+                raise TrueupError(f"{self.url} answers GET {path} without a list of entries")
+            entries += value
+        return entries

@@ -1,0 +1,439 @@
+"""The inventory plugin azure_hpc against the emulated cloud, the sign-in aside."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import azure_hpc
+import pytest
+import yaml
+from ansible.errors import AnsibleError, AnsibleParserError
+from ansible.inventory.data import InventoryData
+from ansible.parsing.dataloader import DataLoader
+from ansible.plugins.loader import inventory_loader
+from emulated_cloud import SUBSCRIPTION, Cloud, Reply, refusal, serving
+from helpers import ROOT
+from trueup.cluster.azure import login
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+inventory_loader.add_directory(str(ROOT / "plugins" / "inventory"))
+GRAPH, NICS = "resources", "networkInterfaces"
+
+
+class Site:
+    """A cloud, and what the plugin makes of it."""
+
+    def __init__(self, cloud: Cloud, folder: Path) -> None:
+        self.cloud, self.folder = cloud, folder
+
+    def read(self, *, use: bool = True, **options: Any) -> InventoryData:
+        path = self.folder / "azure_hpc.yml"
+        given = {"plugin": "azure_hpc", "ca_path": str(self.folder / "authority.pem"), **options}
+        path.write_text(yaml.safe_dump(given))
+        inventory = InventoryData()
+        plugin = inventory_loader.get("azure_hpc")
+        assert plugin.verify_file(str(path)) is True
+        plugin.parse(inventory, DataLoader(), str(path), cache=use)
+        # As Ansible does: a plugin that used no cache has none.
+        with contextlib.suppress(AttributeError):
+            plugin.update_cache_if_changed()
+        return inventory
+
+    def said(self, **options: Any) -> str:
+        with pytest.raises(AnsibleParserError) as raised:
+            self.read(**options)
+        return str(raised.value)
+
+    def cached(self, *, refresh: bool = False, **options: Any) -> InventoryData:
+        """With Ansible's cache; ``refresh`` is --flush-cache."""
+        kept = {"cache_plugin": "jsonfile", "cache_connection": str(self.folder / "kept")}
+        return self.read(**{"cache": True, **kept, **options}, use=not refresh)
+
+    def asked(self) -> list[str]:
+        return [path.rpartition("/")[2] for _, path, *_ in self.cloud.calls]
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    cloud = Cloud()
+    cloud.quota = False
+
+    def sign_in(names: list[str]) -> login.Login:
+        return login.Login(cloud.url, cloud.token(), tuple(names) or (SUBSCRIPTION,))
+
+    monkeypatch.setattr(login, "sign_in", sign_in)
+    monkeypatch.setenv("no_proxy", "localhost")
+    with serving(cloud, tmp_path):
+        yield Site(cloud, tmp_path)
+
+
+def hosts(inventory: InventoryData) -> list[str]:
+    return sorted(inventory.hosts)
+
+
+def members(inventory: InventoryData, group: str) -> list[str]:
+    return sorted(host.name for host in inventory.groups[group].get_hosts())
+
+
+def fleet(cloud: Cloud) -> None:
+    cloud.add_vm("hb-1", zones=["2"], tags={"role": "compute"})
+    cloud.add_vm("hb-2", power="deallocated")
+    cloud.add_vm("login", public="20.0.0.4", size="Standard_D4s_v4", tags={"role": "scheduler"})
+    cloud.add_vm("desk", system="Windows", group="vdi")
+    cloud.add_scale_set("execute", 2)
+
+
+# -- what is listed --
+
+
+def test_running_machines_become_hosts(site: Site) -> None:
+    fleet(site.cloud)
+    assert hosts(site.read()) == ["desk", "execute_0", "execute_1", "hb-1", "login"]
+
+
+def test_what_a_host_knows(site: Site) -> None:
+    fleet(site.cloud)
+    found = site.read().hosts["login"].vars
+    named = ("ansible_host", "azure_virtual_machine_size", "azure_public_ipv4_addresses")
+    assert [found[name] for name in named] == ["10.64.0.6", "Standard_D4s_v4", ["20.0.0.4"]]
+    assert (found["azure_tags"], found["azure_vmss"]) == ({"role": "scheduler"}, {})
+
+
+def test_instances_have_the_addresses_of_their_sets(site: Site) -> None:
+    fleet(site.cloud)
+    found = site.read().hosts["execute_1"].vars
+    assert (found["ansible_host"], found["slurm_node_address"]) == ("10.64.0.9", "10.64.0.9")
+    assert (found["slurm_placement_group"], found["azure_vmss"]["name"]) == (
+        "hpc-execute",
+        "execute",
+    )
+
+
+def test_members_of_flexible_sets_are_machines(site: Site) -> None:
+    scale_set = site.cloud.add_scale_set("flex", 9, uniform=False)
+    member = {
+        "virtualMachineScaleSet": {
+            "id": scale_set["id"].upper().replace("SUBSCRIPTIONS", "subscriptions")
+        }
+    }
+    site.cloud.add_vm("flex_1", properties=member)
+    inventory = site.read()
+    assert (hosts(inventory), members(inventory, "azure_scale_set_flex")) == (
+        ["flex_1"],
+        ["flex_1"],
+    )
+    assert inventory.hosts["flex_1"].vars["slurm_placement_group"] == "hpc-flex"
+
+
+def test_groups(site: Site) -> None:
+    fleet(site.cloud)
+    inventory = site.read(
+        keyed_groups=[{"key": "tags.role | default('none')", "prefix": "azure_role"}],
+        conditional_groups={"slurm_controller": "tags.role | default('') == 'scheduler'"},
+        groups={"zoned": "zone != ''"},
+    )
+    assert members(inventory, "azure_windows") == ["desk"]
+    assert members(inventory, "azure_resource_group_vdi") == ["desk"]
+    assert members(inventory, "azure_role_compute") == ["hb-1"]
+    assert members(inventory, "slurm_controller") == ["login"]
+    assert (
+        members(inventory, "zoned") == members(inventory, "azure_zone_southcentralus_2") == ["hb-1"]
+    )
+
+
+def test_compose_under_both_names(site: Site) -> None:
+    site.cloud.add_vm("hb-1", public="20.0.0.4")
+    found = site.read(
+        compose={"first": "private_ipv4_addresses[0]"},
+        hostvar_expressions={"ansible_host": "public_ipv4_addresses | first", "first": "'x'"},
+    )
+    vars_ = found.hosts["hb-1"].vars
+    assert (vars_["ansible_host"], vars_["first"]) == ("20.0.0.4", "10.64.0.4")
+
+
+def test_a_tag_is_never_a_template(site: Site) -> None:
+    site.cloud.add_vm("hb-1", tags={"x": "{{ 1 + 1 }}"})
+    found = site.read(compose={"copied": "tags.x"})
+    assert str(found.hosts["hb-1"].vars["copied"]) == "{{ 1 + 1 }}"
+
+
+def test_a_machine_with_two_public_addresses_is_one_host(site: Site) -> None:
+    site.cloud.add_vm("hb-1", public="20.0.0.4")
+    [first] = [one for one in site.cloud.tables["resources"] if one["name"] == "hb-1-ip"]
+    second = {
+        **first,
+        "id": f"{first['id']}2",
+        "properties": {**first["properties"], "ipAddress": "20.0.0.5"},
+    }
+    site.cloud.tables["resources"].append(second)
+    found = site.read().hosts["hb-1"].vars
+    assert found["azure_public_ipv4_addresses"] == ["20.0.0.4", "20.0.0.5"]
+
+
+def test_an_unused_public_address_is_nobodys(site: Site) -> None:
+    site.cloud.add_vm("bare", interfaces=0)
+    loose = {
+        **site.cloud.tables["resources"][0],
+        "id": "/x",
+        "type": "microsoft.network/publicipaddresses",
+    }
+    site.cloud.tables["resources"].append({**loose, "properties": {"ipAddress": "20.9.9.9"}})
+    found = site.read().hosts["bare"].vars
+    assert (found["azure_public_ipv4_addresses"], "ansible_host" in found) == ([], False)
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        ({"include": ["tags.role == 'compute'"]}, ["hb-1"]),
+        ({"include": "os_profile.system == 'windows'"}, ["desk"]),
+        ({"exclude": []}, ["desk", "execute_0", "execute_1", "hb-1", "hb-2", "login"]),
+        ({"exclude": ["vmss.name", "powerstate != 'running'"]}, ["desk", "hb-1", "login"]),
+        ({"include_vm_resource_groups": ["VDI"], "include_vmss_resource_groups": []}, ["desk"]),
+        ({"include_vm_resource_groups": []}, ["execute_0", "execute_1"]),
+        (
+            {"hostnames": ["tags.role | default('')", "default"], "include": ["tags.role || zone"]},
+            ["compute", "scheduler"],
+        ),
+    ],
+)
+def test_which_machines(site: Site, options: dict[str, Any], names: list[str]) -> None:
+    fleet(site.cloud)
+    assert hosts(site.read(**options)) == names
+
+
+def test_machines_of_one_name_are_two_hosts(site: Site) -> None:
+    site.cloud.add_vm("n1")
+    site.cloud.add_vm("n1", group="other")
+    names = hosts(site.read())
+    assert [name[:3] for name in names] == ["n1_", "n1_"]
+    assert names[0] != names[1]
+
+
+# -- calls and pages --
+
+
+@pytest.mark.parametrize(
+    ("machines", "instances", "calls"), [(1, 0, 2), (1000, 0, 2), (1001, 0, 3), (2500, 30, 5)]
+)
+def test_calls(site: Site, machines: int, instances: int, calls: int) -> None:
+    for number in range(machines):
+        site.cloud.add_vm(f"vm-{number}")
+    if instances:
+        site.cloud.add_scale_set("x", instances)
+    assert len(hosts(site.read())) == machines + instances
+    everything = machines + instances
+    assert len(site.cloud.calls) == calls
+    assert calls <= 1 + -(-everything // 1000) + bool(instances)
+
+
+def test_a_set_in_pages_is_read_to_its_end(site: Site) -> None:
+    scale_set = site.cloud.add_scale_set("x", 4)
+    every = site.cloud.interfaces[scale_set["id"].lower()]
+    link = f"{site.cloud.url}{scale_set['id']}/{NICS}?api-version=2023-11-01"
+
+    def first(_: Reply) -> Reply:
+        return Reply(200, {"value": every[:2], "nextLink": link})
+
+    site.cloud.faults[NICS] = [first, lambda _: Reply(200, {"value": every[2:]})]
+    found = site.read()
+    assert ["ansible_host" in found.hosts[name].vars for name in hosts(found)] == [True] * 4
+    assert site.asked().count(NICS) == 2
+
+
+def test_the_cache_answers_the_same_question(site: Site) -> None:
+    fleet(site.cloud)
+    first = site.cached()
+    calls = len(site.cloud.calls)
+    second = site.cached()
+    assert len(site.cloud.calls) == calls
+    assert {name: host.vars for name, host in second.hosts.items()} == {
+        name: host.vars for name, host in first.hosts.items()
+    }
+    assert hosts(site.cached(include_vm_resource_groups=["vdi"])) == [
+        "desk",
+        "execute_0",
+        "execute_1",
+    ]
+    assert len(site.cloud.calls) > calls
+
+
+def test_a_refreshed_cache_is_asked_anew(site: Site) -> None:
+    site.cloud.add_vm("hb-1")
+    site.cached()
+    site.cloud.add_vm("hb-2")
+    assert hosts(site.cached(refresh=True)) == ["hb-1", "hb-2"]
+    assert hosts(site.cached()) == ["hb-1", "hb-2"]
+
+
+@pytest.mark.parametrize("kept", [None, {}, [1], [{"name": "hb-9"}], [{"zones": [], "more": 1}]])
+def test_a_cache_of_another_version_is_not_used(kept: Any) -> None:
+    assert azure_hpc.of_cache(kept) is None
+
+
+# -- faults: what is patient --
+
+BUSY = refusal(429, "RateLimiting", "Please retry later.")
+BUSY.headers = {"Retry-After": "0"}
+BROKEN = refusal(503, "ServerBusy", "Try later.")
+BROKEN.headers = {"Retry-After": "0"}
+
+
+@pytest.mark.parametrize("where", [GRAPH, NICS])
+@pytest.mark.parametrize("fault", [BUSY, BROKEN, refusal(500, "InternalServerError", "x")])
+def test_a_fault_that_passes_is_nothing(site: Site, where: str, fault: Reply) -> None:
+    fleet(site.cloud)
+    site.cloud.faults[where] = [fault]
+    assert len(hosts(site.read())) == 5
+
+
+def test_a_machine_that_came_between_two_pages_is_listed(site: Site) -> None:
+    fleet(site.cloud)
+
+    def late(reply: Reply) -> Reply:
+        return Reply(200, {**reply.document, "totalRecords": 99})
+
+    site.cloud.faults[GRAPH] = [late]
+    assert len(hosts(site.read())) == 5
+
+
+def test_the_quota_of_queries_is_waited_for(site: Site) -> None:
+    site.cloud.quota, site.cloud.page_rows = True, 1
+    for number in range(17):
+        site.cloud.add_vm(f"vm-{number}")
+    begun = time.monotonic()
+    assert len(hosts(site.read())) == 17
+    assert time.monotonic() - begun > 3
+
+
+# -- faults: what ends in one sentence --
+
+
+def with_count(reply: Reply) -> Reply:
+    return Reply(200, {**reply.document, "count": 77})
+
+
+ROUND = {"totalRecords": 9, "count": 1, "data": [{"id": "a"}], "$skipToken": "again"}
+
+
+def elsewhere(_: Reply) -> Reply:
+    return Reply(200, {"value": [], "nextLink": "https://evil.example/list"})
+
+
+@pytest.mark.parametrize(
+    ("where", "fault", "words"),
+    [
+        (GRAPH, with_count, ["77 rows, and it has 4"]),
+        (GRAPH, Reply(200, ROUND), ["pages in a circle after 2 of 9 rows"]),
+        (GRAPH, Reply(200, []), ["not a JSON object"]),
+        (GRAPH, Reply(200, {"count": 0}), ["no list of rows"]),
+        (GRAPH, refusal(401, "ExpiredAuthenticationToken", "Expired."), ["Expired", "`az login`"]),
+        (GRAPH, refusal(403, "AuthorizationFailed", "No."), ["AuthorizationFailed", "role Reader"]),
+        (NICS, refusal(404, "ResourceNotFound", "Gone."), ["ResourceNotFound", "404", "request "]),
+        (NICS, elsewhere, ["https://evil.example, which is not asked"]),
+        (NICS, Reply(200, {"value": [1]}), ["without a list of entries"]),
+        (
+            NICS,
+            Reply(302, {}, {"Location": "https://evil.example/"}),
+            ["is not followed"],
+        ),
+    ],
+)
+def test_a_fault_is_one_sentence(
+    site: Site, where: str, fault: Reply | Callable[[Reply], Reply], words: list[str]
+) -> None:
+    fleet(site.cloud)
+    site.cloud.faults[where] = [fault] * 3
+    text = site.said()
+    assert ([word in text for word in words], "\n" in text) == ([True] * len(words), False)
+
+
+def test_a_cut_answer_is_one_sentence(site: Site) -> None:
+    fleet(site.cloud)
+    site.cloud.cut = [GRAPH]
+    assert "not a JSON object" in site.said()
+
+
+def test_a_total_that_never_fits_ends(site: Site) -> None:
+    fleet(site.cloud)
+
+    def more(reply: Reply) -> Reply:
+        return Reply(200, {**reply.document, "totalRecords": 99})
+
+    site.cloud.faults[GRAPH] = [more, more]
+    assert "99 rows and gives 4, twice" in site.said()
+
+
+def test_the_deadline_ends_all_calls(site: Site) -> None:
+    fleet(site.cloud)
+    late = refusal(429, "RateLimiting", "Please retry later.")
+    late.headers = {"Retry-After": "30"}
+    site.cloud.faults[GRAPH] = [late]
+    begun = time.monotonic()
+    text = site.said(time_limit_seconds=2)
+    assert ("time_limit_seconds (2)" in text, time.monotonic() - begun < 2) == (True, True)
+
+
+def test_a_certificate_of_a_stranger_is_not_taken(site: Site, tmp_path_factory: Any) -> None:
+    from cloud import certificates
+
+    other, *_ = certificates(tmp_path_factory.mktemp("other"))
+    text = site.said(ca_path=str(other))
+    assert ("TLS" in text, "REQUESTS_CA_BUNDLE" in text, site.cloud.calls) == (True, True, [])
+
+
+def test_the_token_stands_in_no_message(site: Site) -> None:
+    fleet(site.cloud)
+
+    def telling(_: Reply) -> Reply:
+        return refusal(400, "Bad", f"You sent {' '.join(site.cloud.tokens)}")
+
+    site.cloud.faults[GRAPH] = [telling]
+    text = site.said()
+    assert ([word in text for word in site.cloud.tokens], "********" in text) == ([False], True)
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        ({"subscription": "x"}, "there is no option subscription; did you mean subscriptions?"),
+        ({"exclude_host_filters": ["powerstate != 'running'"]}, "azure_rm's and holds Jinja"),
+        ({"include": {"a": 1}}, "write a list of JMESPath expressions"),
+        ({"include": [7]}, "write a list of JMESPath expressions"),
+        ({"include": ["powerstat"]}, "did you mean powerstate?"),
+        ({"groups": {"hbv3": "true"}}, "hbv3 is a family"),
+        ({"keyed_groups": [{"key": "'hbv3'", "separator": ""}]}, "hbv3 is a family"),
+        ({"hostnames": ["'same'"]}, "the name same to /subscriptions/"),
+        ({"hostnames": ["tags.nothing"]}, "add default as its last entry"),
+        ({"include_vm_resource_groups": ["a b"]}, "no name of a resource group"),
+        ({"time_limit_seconds": 0}, "write 1 or more"),
+        ({"subscriptions": ["00000000-0000-0000-0000-000000000000"]}, "role Reader"),
+    ],
+)
+def test_bad_options_are_one_sentence(site: Site, options: dict[str, Any], word: str) -> None:
+    fleet(site.cloud)
+    assert word in site.said(**options)
+
+
+def test_an_expression_that_fails_ends_unless_told_otherwise(site: Site) -> None:
+    site.cloud.add_vm("hb-1")
+    with pytest.raises(AnsibleError):
+        site.read(compose={"x": "tags.team.name"})
+    found = site.read(compose={"x": "tags.team.name"}, strict=False)
+    assert "x" not in found.hosts["hb-1"].vars
+
+
+def test_no_machine_at_all_is_said(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    plugin = inventory_loader.get("azure_hpc")
+    monkeypatch.setattr(type(plugin.display), "warning", lambda _, text, **__: said.append(text))
+    assert hosts(site.read()) == []
+    site.cloud.add_vm("hb-1", power="deallocated")
+    assert hosts(site.read()) == []
+    assert ["role Reader" in text for text in said] == [True, False]
+    assert "hb-1 (deallocated)" in said[-1]

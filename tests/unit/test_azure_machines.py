@@ -1,0 +1,354 @@
+"""Azure's machines: rows of Resource Graph, names, groups, variables, sign-in and selection."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from emulated_cloud import Query, QueryError
+from hypothesis import given
+from hypothesis import strategies as st
+from trueup.cluster.azure import login, machines, selection
+from trueup.cluster.azure.machines import Machine
+from trueup.cluster.azure.manager import page_of
+from trueup.errors import TrueupError
+
+VM = "/subscriptions/s/resourceGroups/HPC/providers/Microsoft.Compute/virtualMachines/hb-1"
+SET = "/subscriptions/s/resourceGroups/hpc/providers/Microsoft.Compute/virtualMachineScaleSets/x"
+
+
+def row(**changes: Any) -> dict[str, Any]:
+    """A row of the first query; what is not said is null or the empty text."""
+    said: dict[str, Any] = {
+        "id": VM,
+        "name": "hb-1",
+        "location": "southcentralus",
+        "resourceGroup": "HPC",
+        "subscriptionId": "s",
+        "tags": None,
+        "zones": None,
+        "size": "Standard_HB120rs_v3",
+        "power": "PowerState/running",
+        "setId": "",
+        "setName": "",
+        "single": "",
+        "setPriority": "",
+        "setOs": "",
+        "setProximity": "",
+        "state": "Succeeded",
+        "computer": "hb-1",
+        "os": "Linux",
+        "image": None,
+        "priority": "",
+        "proximity": "",
+        "vmid": "",
+        "addresses": None,
+        "publicAddress": "",
+        "publicName": "",
+    }
+    return said | changes
+
+
+def configuration(address: Any, primary: Any = None) -> dict[str, Any]:
+    return {"properties": {"privateIPAddress": address, "primary": primary}}
+
+
+def said(call: Any) -> str:
+    with pytest.raises(TrueupError) as raised:
+        call()
+    return str(raised.value)
+
+
+# -- rows --
+
+
+def test_a_row_with_little_is_a_regular_machine() -> None:
+    one = machines.machine_of(row())
+    assert (one.priority, one.power, one.system, one.tags) == ("Regular", "running", "linux", {})
+    assert (one.resource_group, one.provisioning, one.placement) == ("hpc", "succeeded", "")
+    assert (one.private, one.public, one.zones, one.uniform) == ((), (), (), False)
+
+
+def test_a_machine_whose_power_nobody_knows_is_unknown() -> None:
+    assert machines.machine_of(row(power="")).power == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("changes", "placement"),
+    [
+        ({"setId": SET, "setName": "x", "single": "true"}, "hpc-x"),
+        ({"setId": SET, "setName": "x", "single": "false"}, ""),
+        ({"proximity": "/a/b/Near"}, "hpc-near"),
+        ({"setId": SET, "setName": "x", "single": "true", "proximity": "/a/near"}, "hpc-x"),
+        ({"setId": SET, "setName": "x", "single": "false", "setProximity": "/a/n"}, "hpc-n"),
+        ({"proximity": "/a/near", "resourceGroup": "Team (1)"}, "team__1_-near"),
+    ],
+)
+def test_machines_placed_together_have_one_name(changes: dict[str, Any], placement: str) -> None:
+    assert machines.machine_of(row(**changes)).placement == placement
+
+
+def test_an_instance_has_what_its_set_says() -> None:
+    more = {"setId": SET.lower(), "setName": "x", "setOs": "Linux", "setPriority": "Spot"}
+    one = machines.machine_of(row(id=f"{SET}/virtualMachines/3", name="x_3", os="", **more))
+    assert (one.uniform, one.system, one.priority, one.scale_set) == (True, "linux", "Spot", "x")
+
+
+@pytest.mark.parametrize("wrong", [{"id": None}, {"name": ""}, {"id": "hb-1"}])
+def test_a_row_that_is_no_machine_is_refused(wrong: dict[str, Any]) -> None:
+    assert "without id or name" in said(lambda: machines.machine_of(row(**wrong)))
+
+
+@pytest.mark.parametrize(
+    ("entries", "addresses"),
+    [
+        (None, ()),
+        ("text", ()),
+        ([None, {}, {"properties": None}], ()),
+        ([configuration("10.0.0.4")], ("10.0.0.4",)),
+        # As Microsoft's own example has it: a block beside the address.
+        (
+            [configuration("10.0.0.16/28"), configuration("10.0.0.4", True)],
+            ("10.0.0.4", "10.0.0.16"),
+        ),
+        ([configuration("fd00::4", True), configuration("10.0.0.4")], ("10.0.0.4", "fd00::4")),
+        ([configuration("no address"), configuration(7)], ()),
+    ],
+)
+def test_addresses_of_an_interface(entries: Any, addresses: tuple[str, ...]) -> None:
+    assert machines.private_addresses(entries) == addresses
+
+
+# -- names, groups, variables --
+
+
+def test_machines_of_one_name_get_a_piece_of_their_ids() -> None:
+    found = [Machine("/a", "n1"), Machine("/b", "N1"), Machine("/c", "n2")]
+    names = machines.host_names(found)
+    assert names["/c"] == "n2"
+    assert [names[key][:3] for key in ("/a", "/b")] == ["n1_", "N1_"]
+    assert len({name.lower() for name in names.values()}) == 3
+
+
+def test_a_name_does_not_change_with_the_order() -> None:
+    found = [Machine("/a", "n1"), Machine("/b", "n1")]
+    assert machines.host_names(found) == machines.host_names(found[::-1])
+
+
+def test_own_groups_begin_with_azure() -> None:
+    one = machines.machine_of(row(zones=["2"], proximity="/a/near"))
+    assert sorted(machines.own_groups(one)) == [
+        "azure_linux",
+        "azure_location_southcentralus",
+        "azure_placement_hpc_near",
+        "azure_priority_regular",
+        "azure_resource_group_hpc",
+        "azure_size_standard_hb120rs_v3",
+        "azure_zone_southcentralus_2",
+    ]
+
+
+@given(st.text(min_size=1))
+def test_a_groups_name_is_one_that_ansible_takes(text: str) -> None:
+    assert machines.safe(f"azure_{text}").isidentifier()
+
+
+@pytest.mark.parametrize(
+    ("private", "public", "connect_to", "host"),
+    [
+        (("10.0.0.4",), (), "private", "10.0.0.4"),
+        (("10.0.0.4",), ("20.0.0.4",), "private", "10.0.0.4"),
+        (("10.0.0.4",), ("20.0.0.4",), "public", "20.0.0.4"),
+        (("10.0.0.4",), (), "public", "10.0.0.4"),
+        ((), (), "public", None),
+    ],
+)
+def test_where_ansible_connects(
+    private: tuple[str, ...], public: tuple[str, ...], connect_to: str, host: str | None
+) -> None:
+    one = Machine("/a", "a", private=private, public=public)
+    found = machines.hostvars(one, connect_to)
+    assert found.get("ansible_host") == host
+    assert found.get("slurm_node_address") == (private[0] if private else None)
+
+
+def test_every_fact_is_a_variable_with_azure_before_it() -> None:
+    one = machines.machine_of(row())
+    names = {f"azure_{name}" for name in machines.facts(one)}
+    assert names <= set(machines.hostvars(one, "private"))
+
+
+# -- queries --
+
+
+def test_all_groups_ask_for_none() -> None:
+    assert ["resourceGroup in~" in text for text in machines.queries(["*"], ["*"])] == [False] * 2
+
+
+def test_no_group_asks_nothing() -> None:
+    assert machines.queries([], []) == []
+
+
+def test_groups_stand_in_the_query() -> None:
+    [text] = machines.queries(["one", "two(2)"], [])
+    assert "| where resourceGroup in~ ('one', 'two(2)')\n" in text
+
+
+@pytest.mark.parametrize("name", ["a' or 1 == 1", "", "a b", "x" * 91])
+def test_a_group_that_is_no_name_is_refused(name: str) -> None:
+    assert "no name of a resource group" in said(lambda: machines.queries([name], []))
+
+
+# -- pages --
+
+PAGE = {"totalRecords": 1, "count": 1, "resultTruncated": "false", "data": [{"id": "a"}]}
+
+
+def test_a_page() -> None:
+    page = page_of({**PAGE, "$skipToken": "next"})
+    assert (page.rows, page.total, page.token) == ([{"id": "a"}], 1, "next")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "word"),
+    [
+        ({"count": 2}, "has 2 rows, and it has 1"),
+        ({"count": "1"}, "without count"),
+        ({"totalRecords": None}, "without count or totalRecords"),
+        ({"data": {"columns": []}}, "no list of rows"),
+        ({"data": ["a"]}, "no list of rows"),
+        ({"resultTruncated": "true"}, "no token for the rest"),
+    ],
+)
+def test_a_page_that_lies_is_refused(wrong: dict[str, Any], word: str) -> None:
+    assert word in said(lambda: page_of({**PAGE, **wrong}))
+
+
+# -- the login's subscriptions --
+
+KNOWN = [
+    {"id": "1", "name": "Production", "tenantId": "t", "isDefault": True},
+    {"id": "2", "name": "lab", "tenantId": "t", "isDefault": False},
+    {"id": "3", "name": "other", "tenantId": "u", "isDefault": False},
+    {"id": "4", "name": "twice", "tenantId": "t", "isDefault": False},
+    {"id": "5", "name": "twice", "tenantId": "t", "isDefault": False},
+]
+
+
+@pytest.mark.parametrize(
+    ("names", "ids"),
+    [([], ("1",)), (["production"], ("1",)), (["2", "LAB", "1"], ("2", "1")), (["5"], ("5",))],
+)
+def test_subscriptions_by_id_or_name(names: list[str], ids: tuple[str, ...]) -> None:
+    assert login.choose(KNOWN, names, "AzureCloud") == ids
+
+
+@pytest.mark.parametrize(
+    ("known", "names", "word"),
+    [
+        ([], [], "nobody is signed in to the cloud AzureCloud: run `az login`"),
+        (KNOWN[1:], [], "no default subscription"),
+        (KNOWN, ["labb"], "did you mean lab?"),
+        (KNOWN, ["zzz"], "az account list"),
+        (KNOWN, ["lab", "other"], "2 tenants"),
+        (KNOWN, ["twice"], "give the id"),
+    ],
+)
+def test_a_login_that_does_not_do(known: Any, names: list[str], word: str) -> None:
+    assert word in said(lambda: login.choose(known, names, "AzureCloud"))
+
+
+def test_a_token_is_not_printed() -> None:
+    assert "secret" not in repr(login.Login("https://a", "secret", ("1",)))
+
+
+# -- selection --
+
+FACTS = machines.facts(machines.machine_of(row(tags={"role": "compute"}, zones=["2"])))
+
+
+@pytest.mark.parametrize(
+    ("text", "taken"),
+    [
+        ("powerstate == 'running'", True),
+        ("powerstate != 'running'", False),
+        ("tags.role == 'compute' && location == 'southcentralus'", True),
+        ("tags.nothing", False),
+        ("availability_zone[?@ == '2']", True),
+        ("starts_with(virtual_machine_size, 'Standard_HB')", True),
+        ("contains(['a', 'hb-1'], name)", True),
+    ],
+)
+def test_expressions(text: str, taken: bool) -> None:
+    assert selection.Selection("include", [text], FACTS).takes("hb-1", FACTS) is taken
+
+
+def test_any_of_several_expressions_counts() -> None:
+    chosen = selection.Selection("include", ["zone == '1'", "zone == '2'"], FACTS)
+    assert chosen.takes("hb-1", FACTS) is True
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("powerstate ==", "no JMESPath expression"),
+        # As Jinja has it: in JMESPath this is a name, and true of every machine.
+        ('powerstate != "running"', "'running', in single quotes"),
+        ("powerstat == 'running'", "did you mean powerstate?"),
+        ("contains(tags.role, virtual_machine_siz)", "did you mean virtual_machine_size?"),
+    ],
+)
+def test_an_expression_that_means_something_else_is_refused(text: str, word: str) -> None:
+    assert word in said(lambda: selection.Selection("exclude", [text], FACTS))
+
+
+def test_an_expression_that_fails_names_the_machine() -> None:
+    chosen = selection.Selection("include", ["starts_with(tags.team, 'x')"], FACTS)
+    assert "fails for hb-1" in said(lambda: chosen.takes("hb-1", FACTS))
+
+
+# -- the emulated cloud's part of Kusto --
+
+TABLE = {"resources": [{"id": "b", "name": "x", "tags": {"k": 1}}, {"id": "a", "name": None}]}
+
+
+@pytest.mark.parametrize(
+    ("text", "ids"),
+    [
+        ("Resources | project id | order by id asc", ["a", "b"]),
+        ("Resources | where name =~ 'X' | project id", ["b"]),
+        ("Resources | where name !~ 'X' | project id", ["a"]),
+        ("Resources | where tostring(tags.k) == '1' | project id", ["b"]),
+        ("Resources | where isempty(name) or id in~ ('B') | project id", ["b", "a"]),
+        ("Resources | where tostring(split(id, 'b')[0]) == '' | project id", ["b"]),
+    ],
+)
+def test_the_part_of_kusto(text: str, ids: list[str]) -> None:
+    rows, paged = Query(text, TABLE).run()
+    assert ([one["id"] for one in rows], paged) == (ids, True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Nothing | project id",
+        "Resources | summarize count()",
+        "Resources | where nosuch == 'a'",
+        "Resources | where upper(id) == 'A'",
+        "Resources | where id.name == 'A'",
+        "Resources | project id |",
+        "Resources | join kind=inner (Resources) on id",
+        "Resources | join kind=leftouter (Resources) on tags",
+        "Resources" + " | join kind=leftouter (Resources) on id" * 4,
+    ],
+)
+def test_what_the_part_of_kusto_does_not_know_it_refuses(text: str) -> None:
+    with pytest.raises(QueryError):
+        Query(text, TABLE).run()
+
+
+def test_a_text_that_a_join_did_not_find_is_empty() -> None:
+    right = "Resources | where id == 'b' | project id, n = tostring(name)"
+    text = f"Resources | join kind=leftouter ({right}) on id | project id, n | order by id asc"
+    rows, _ = Query(text, TABLE).run()
+    assert [one["n"] for one in rows] == ["", "x"]
