@@ -1,6 +1,7 @@
 """Write what follows from the options that the benchmarks' rooms declare: each role's ``defaults``
 and the options in its ``argument_specs``, and of a new role the files that all of them begin with;
-and the pages of the plays' own variables, of what is not tested and of NCCL's settings.
+and the pages of the plays' own variables, of what is not tested, of NCCL's settings and of what a
+deployment on Azure is made of.
 ``make options`` runs it; a contract compares."""
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import nccl_page
 import untested
 import yaml
 from trueup import benchmarks, settings
+from trueup.cluster.azure import parameters
 from trueup.options import MODULE
 from trueup.settings import PREFIX
 
@@ -161,7 +163,36 @@ def variables() -> str:
     return VARIABLES + "".join(rows) + RESULTS
 
 
+DEPLOYMENT = """\
+# Parameters of a deployment on Azure
+
+`make options` writes this page from module_utils/trueup/cluster/azure/parameters.py. A recipe and a
+user's file of parameters hold them ([azure_provision](azure_provision.md)). `nodes.count` stands
+for `count` below `nodes`. A name that is not here is refused.
+
+| parameter | default | what it is |
+| --- | --- | --- |
+"""
+
+
+def deployment() -> str:
+    """docs/azure_parameters.md."""
+    every = [
+        (f"{one.name}.{inner.name}" if inner is not one else one.name, inner)
+        for one in parameters.OPTIONS
+        for inner in one.fields or (one,)
+    ]
+    rows = []
+    for name, one in every:
+        choices = f" One of {', '.join(f'`{word}`' for word in one.choices if word)}."
+        about = one.described() + (choices if one.choices else "")
+        rows.append(f"| `{name}` ({one.type}) | {_shown(one)} | {about} |\n")
+    return DEPLOYMENT + "".join(rows)
+
+
 def _shown(one: Option) -> str:
+    if one.required:
+        return "must be given"
     if one.why:
         return one.why
     return f"`{json.dumps(one.default)}`" if one.default != "" else "empty"
@@ -172,6 +203,7 @@ def files(root: Path = ROOT) -> Iterator[tuple[Path, str]]:
     yield root / settings.PAGE, variables()
     yield root / untested.PAGE, untested.page(root)
     yield root / nccl_page.PAGE, nccl_page.page(root)
+    yield root / "docs" / "azure_parameters.md", deployment()
     for role, tool, options in declared():
         folder = root / "roles" / role
         yield folder / "defaults" / "main.yml", defaults(role, tool, options)

@@ -85,5 +85,6 @@ def document(path: Path) -> Any:
         return yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER)  # noqa: S506 WHY: it is a safe one
     except OSError as error:
         raise BadInput(f"{path} cannot be read: {error.strerror}") from error
-    except (UnicodeDecodeError, yaml.YAMLError) as error:
+    except (ValueError, RecursionError, yaml.YAMLError) as error:
+        # Also a date with a thirteenth month, and lists within lists without an end.
         raise BadInput(f"{path} is not YAML: {' '.join(str(error).split())}") from error

@@ -14,6 +14,7 @@ from trueup.errors import TrueupError
 from typer.core import TyperGroup
 
 from .commands import (
+    azure,
     checkpoint,
     cost,
     flops,
@@ -77,6 +78,7 @@ for command in (
 app.add_typer(topology.app)
 app.add_typer(prices.app)
 app.add_typer(prices.sizes_app)
+app.add_typer(azure.app)
 
 
 def _say_version(asked: bool) -> None:

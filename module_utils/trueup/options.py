@@ -7,12 +7,17 @@ options`` writes them, a contract says when they are stale), and what preflight 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+
+from .words import did_you_mean
 
 # Whose option it is: the role's and the module's alike, or of one of them alone. The role's plan
 # makes of its own options what the module is given.
 BOTH, ROLE, MODULE = "both", "role", "module"
+# Characters of a wrong value in a sentence.
+_MOST_SHOWN = 80
 # Of Ansible's types those that a default tells; without one it is a text.
 _TYPES = {bool: "bool", int: "int", float: "float", list: "list", dict: "dict"}
 
@@ -93,7 +98,7 @@ class Option:
             return f"{name} is empty: {self._wanted()}"
         for part in value if isinstance(value, (list, tuple)) else [value]:
             if isinstance(part, (int, float)) and not self._fits(part):
-                return f"{name} is {part}: {self._wanted()}"
+                return f"{name} is {_shown(part)}: {self._wanted()}"
             if isinstance(part, Mapping) and self.fields:
                 wrong = refusals(self.fields, part, f"{name}: ")
                 if wrong:
@@ -171,6 +176,91 @@ def refusals(options: Sequence[Option], values: Mapping[str, Any], prefix: str =
         if one.name in values
     )
     return [text for text in found if text is not None]
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_finite(value: Any) -> bool:
+    return _is_whole(value) or (isinstance(value, float) and math.isfinite(value))
+
+
+def _shown(value: Any) -> str:
+    """A value as it is written, cut where it is long."""
+    try:
+        text = repr(value)
+    except ValueError:
+        # Python writes no number of 4300 digits and more.
+        return "a very long number"
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
+
+
+# Of a document's values, whose types nobody has converted; and how each is called.
+_KINDS: Mapping[str, Tuple[Callable[[Any], bool], str]] = {
+    "bool": (lambda value: isinstance(value, bool), "true or false"),
+    "int": (_is_whole, "a whole number"),
+    "float": (_is_finite, "a number"),
+    "list": (lambda value: isinstance(value, list), "a list"),
+    "dict": (lambda value: isinstance(value, Mapping), "a mapping"),
+    "str": (lambda value: isinstance(value, str), "a text"),
+}
+
+
+def misfits(
+    options: Sequence[Option], values: Mapping[Any, Any], where: str = ""
+) -> List[Tuple[str, str]]:
+    """Everything in a document that cannot be: what is unknown, of another type, none of the
+    choices or out of range. A place ("nodes.count") and a sentence that begins with it, each.
+
+    Args:
+        options: what the document may hold; ``fields`` are what a mapping in it may.
+        values: the document; what it lacks is passed over.
+        where: the place that it stands at, with a dot.
+    """
+    known = {one.name: one for one in options}
+    found = []
+    for name, value in values.items():
+        place = f"{where}{name}"
+        if name in known:
+            found += _misfits_of(known[name], value, place)
+        else:
+            near = did_you_mean(str(name), known)
+            found.append((place, f"{place} is not known{near.replace(';', ':')}"))
+    return found
+
+
+def _misfits_of(one: Option, value: Any, place: str) -> List[Tuple[str, str]]:
+    fits, what = _KINDS[one.type]
+    if not fits(value):
+        return [(place, f"{place} is {_shown(value)}: it must be {what}")]
+    if one.type == "dict":
+        return misfits(one.fields, value, f"{place}.")
+    if one.type == "list":
+        fits, what = _KINDS[one.elements]
+        return [
+            (f"{place}[{number}]", f"{place}[{number}] is {_shown(part)}: it must be {what}")
+            for number, part in enumerate(value)
+            if not fits(part)
+        ]
+    if one.choices and value not in one.choices:
+        words = ", ".join(choice or "empty" for choice in one.choices)
+        return [(place, f"{place} is {_shown(value)}: it must be one of {words}")]
+    wrong = one.refusal(value, place)
+    return [(place, wrong)] if wrong else []
+
+
+def merged(options: Sequence[Option], *layers: Mapping[str, Any]) -> Dict[str, Any]:
+    """The value of each option: that of the last layer with one, else the default; mappings are
+    merged by their ``fields``."""
+    found: Dict[str, Any] = {}
+    for one in options:
+        given = [layer[one.name] for layer in layers if one.name in layer]
+        if one.fields:
+            found[one.name] = merged(one.fields, *given)
+        else:
+            found[one.name] = given[-1] if given else one.default
+    return found
 
 
 def row_refusals(

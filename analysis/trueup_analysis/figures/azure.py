@@ -1,0 +1,121 @@
+"""A deployment on Azure before anything is asked of Azure: a recipe of the catalog with a user's
+parameters, and prices of the table for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from trueup.cluster.azure import availability, cost, parameters
+from trueup.cluster.azure.catalog import Catalog
+from trueup.errors import BadInput
+from trueup.node.sizes import read_sizes
+from trueup.words import did_you_mean
+
+from .. import catalog
+from . import prices
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+_RECIPES = "azure_recipes"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a recipe comes to.
+
+    Attributes:
+        made: its parameters.
+        known: what the catalog knows of Azure.
+        cost: what it costs.
+        needs: the cores that it takes, by quota.
+    """
+
+    made: parameters.Parameters
+    known: Catalog
+    cost: cost.Cost
+    needs: Sequence[availability.Need]
+
+    def warnings(self) -> list[str]:
+        """What speaks against it, and does not forbid it."""
+        found = []
+        for size in dict.fromkeys(self.made.sizes().values()):
+            status = str(self.known.sizes[size].get("status", ""))
+            if status.startswith("retires"):
+                found.append(f"{size} {status}")
+            if size in self.known.facts["closed_to_new"]:
+                found.append(f"{size} cannot be deployed by a new subscription")
+        if self.made.region not in self.known.priced_regions():
+            found.append(
+                f"the price table has no price at all in {self.made.region}: whether it sells these"
+                " sizes is not known"
+            )
+        if self.made.outbound == "none":
+            found.append("nodes cannot reach the internet: packages must come from a mirror within")
+        return found
+
+
+def recipes(chosen: Path | None = None) -> list[str]:
+    """The names of the catalog's recipes."""
+    folder = catalog.find(_RECIPES, chosen)
+    places = folder if folder.is_dir() else catalog.built_in() / _RECIPES
+    return sorted(path.stem for path in places.glob("*.yml"))
+
+
+def known(rows: Sequence[Mapping[str, Any]], chosen: Path | None = None) -> Catalog:
+    """What the catalog knows of Azure; ``rows`` are prices."""
+    sold: dict[str, set[str]] = {}
+    for row in rows:
+        if row["os"] == "linux" and row["offer"] == prices.LIST_OFFER:
+            sold.setdefault(row["size"].lower(), set()).add(row["region"])
+    return Catalog(
+        read_sizes(str(catalog.find("vm_sizes.csv", chosen))),
+        catalog.document(catalog.find("azure.yml", chosen)),
+        {size: frozenset(regions) for size, regions in sold.items()},
+    )
+
+
+def plan(
+    recipe: str,
+    own: Path | None = None,
+    *,
+    chosen: Path | None = None,
+    limit: float | None = None,
+    now: datetime | None = None,
+) -> Plan:
+    """A recipe with a user's parameters over it.
+
+    Args:
+        recipe: its name.
+        own: a file of parameters, whose values win.
+        chosen: a catalog's folder.
+        limit: US$ an hour, instead of the recipe's.
+        now: for the expiry; else the clock.
+
+    Raises:
+        BadInput: no such recipe, or values that cannot be; all of them in one message.
+    """
+    names = recipes(chosen)
+    if recipe not in names:
+        hint = did_you_mean(recipe, names) or f"; there are {', '.join(names)}"
+        raise BadInput(f"there is no recipe {recipe!r}{hint}")
+    if limit is not None and not limit > 0:
+        raise BadInput(f"--max-usd-per-hour {limit:g}: a limit is above 0")
+    rows = prices.read_all(chosen)
+    what = known(rows, chosen)
+    layers = [catalog.document(catalog.find(f"{_RECIPES}/{recipe}.yml", chosen))]
+    if own is not None:
+        layers.append(catalog.document(own) or {})
+    now = now or datetime.now(UTC)
+    made = parameters.read(recipe, layers, what, now)
+    book = prices.Book(rows, None)
+
+    def find(size: str, region: str, offer: str) -> cost.Price | None:
+        found = book.find(size, region, "linux", offer)
+        return None if found is None else cost.Price(found.usd_per_hour, found.date, found.source)
+
+    hours = (datetime.fromisoformat(made.expires) - now).total_seconds() / 3600
+    return Plan(made, what, cost.cost(made, find, hours, limit), availability.needs(made, what))

@@ -1,0 +1,142 @@
+"""From a deployment's plan to sheets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .. import units
+from .sheet import Column, Sheet, price, unshown, worded
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..figures.azure import Plan
+
+_SHOWN = 3
+
+
+def plan(found: Plan, template: Mapping[str, Any]) -> list[Sheet]:
+    """What would be made, what it costs, and the quota that it needs."""
+    return [_made(found, template), _cost(found), _quota(found)]
+
+
+def _made(found: Plan, template: Mapping[str, Any]) -> Sheet:
+    made = found.made
+    names: dict[str, list[str]] = {}
+    for resource in template["resources"]:
+        names.setdefault(resource["type"].removeprefix("Microsoft."), []).append(resource["name"])
+    rows = [
+        {"resource": kind, "count": len(called), "names": _few(called)}
+        for kind, called in names.items()
+    ]
+    nodes = made.nodes
+    how = "separate VMs" if nodes.placement == "single" else f"a {nodes.placement} set"
+    bought = f"spot ({nodes.eviction} when taken away)" if nodes.spot else "regular"
+    ways = [
+        f"ssh to the login node from {', '.join(made.ssh_from)}" if made.ssh_from else "",
+        "ssh through Bastion" if made.bastion else "",
+    ]
+    way_in = " and ".join(filter(None, ways)) or "none"
+    way_out = "a NAT gateway" if made.outbound == "nat" else "none"
+    notes = [
+        f"Nodes: {nodes.count} of {nodes.size} as {how}, {bought}; image {made.image}.",
+        f"Security type: {made.security}. Way in: {way_in}. Way out: {way_out}.",
+        f"Tags of all: owner {made.owner or '(not given)'}, run, recipe, expires {made.expires}.",
+    ]
+    return Sheet(
+        title=f"{made.recipe}: resource group {made.resource_group} in {made.region}",
+        columns=[
+            Column("resource", "resource", words=True),
+            Column("count", "count", units.count),
+            *worded("names"),
+        ],
+        rows=rows,
+        notes=notes,
+        facts={
+            "kind": "azure_plan",
+            "recipe": made.recipe,
+            "region": made.region,
+            "expires": made.expires,
+            "lacking": made.lacking(),
+        },
+    )
+
+
+def _few(names: list[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
+
+
+def _cost(found: Plan) -> Sheet:
+    cost = found.cost
+    rows = [
+        {
+            "what": line.what,
+            "count": line.count,
+            "offer": line.offer,
+            "usd_per_hour": line.usd_per_hour,
+            "usd_per_day": None if line.usd_per_hour is None else line.usd_per_hour * 24,
+            "as_of_date": (line.each.date or "undated") if line.each else "",
+            "source": line.each.source if line.each else "not priced",
+            "stopped": "yes" if line.stopped else "no",
+        }
+        for line in cost.lines
+    ]
+    refused = cost.refusal()
+    notes = [
+        f"Total: {cost.sentence()}.",
+        "Without a price: the catalog has prices of VMs alone; each such line bills all the same.",
+        "A line that bills when stopped ends when it is removed, not when VMs are deallocated.",
+    ]
+    if cost.limit is not None:
+        notes.append(f"Limit: {cost.limit:g} US$ an hour, held against what has a price.")
+    sources = dict.fromkeys(line.each.source for line in cost.lines if line.each)
+    notes += [f"Prices: {source}." for source in sources]
+    return Sheet(
+        title="What it costs",
+        columns=[
+            Column("what", "what", words=True),
+            Column("count", "count", units.count),
+            *worded("offer"),
+            Column("usd_per_hour", "US$/h", _price),
+            Column("usd_per_day", "US$/day", _price),
+            Column("as_of_date", "as of"),
+            Column("stopped", "bills when\nstopped"),
+            *unshown("source"),
+        ],
+        rows=rows,
+        notes=notes,
+        facts={
+            "kind": "azure_cost",
+            "currency": "USD",
+            "usd_per_hour": cost.usd_per_hour,
+            "unpriced": len(cost.unpriced),
+            "refused": refused or "",
+        },
+    )
+
+
+def _price(value: Any) -> str:
+    return "not priced" if units.is_missing(value) else price(value)
+
+
+def _quota(found: Plan) -> Sheet:
+    rows = [
+        {
+            "quota": need.name or "not known",
+            "vcpus": need.vcpus,
+            "sizes": ", ".join(need.sizes),
+        }
+        for need in found.needs
+    ]
+    return Sheet(
+        title="Quota that it needs",
+        columns=[
+            Column("quota", "quota", words=True),
+            Column("vcpus", "vCPUs", units.count),
+            Column("sizes", "for", words=True),
+        ],
+        rows=rows,
+        notes=["What the subscription has of it was not asked."],
+        facts={"kind": "azure_quota"},
+    )

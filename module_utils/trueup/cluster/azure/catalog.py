@@ -1,0 +1,122 @@
+"""What the catalog knows of Azure that a deployment needs: sizes, images, names of quota, regions.
+
+No YAML, files or network in here: the documents come as they were read (catalog/azure.yml).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import Any, FrozenSet, List, Mapping, Optional, Sequence, Tuple
+
+from ...errors import BadInput
+from ...words import nearest
+
+_EARTH_KM = 6371.0
+_SIZE = re.compile(r"Standard_[A-Z]+(\d+)(?:-\d+)?([a-z]*)", re.IGNORECASE)
+_MEMBERS = {
+    "api_versions": Mapping,
+    "images": list,
+    "quota": Mapping,
+    "no_trusted_launch": list,
+    "secure_boot_off": list,
+    "closed_to_new": list,
+    "regions": Mapping,
+}
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """What is known.
+
+    Attributes:
+        sizes: the rows of vm_sizes.csv by size, as ``node.sizes`` reads them.
+        facts: catalog/azure.yml.
+        sold: by size in lower case, the regions that have a list price of it.
+    """
+
+    sizes: Mapping[str, Mapping[str, Any]]
+    facts: Mapping[str, Any]
+    sold: Mapping[str, FrozenSet[str]]
+
+    def __post_init__(self) -> None:
+        for name, kind in _MEMBERS.items():
+            if not isinstance(self.facts.get(name), kind):
+                raise BadInput(f"catalog azure.yml: {name} is missing, or not of its kind")
+
+    def size(self, name: str) -> Optional[str]:
+        """A size as Azure writes it; None where the catalog has none such."""
+        lower = {size.lower(): size for size in self.sizes}
+        return lower.get(name.lower())
+
+    def near_size(self, name: str) -> Optional[str]:
+        """The size that may have been meant."""
+        return nearest(name, self.sizes)
+
+    def family(self, size: str) -> str:
+        """Its family; empty where the size is not known."""
+        return str(self.sizes.get(size, {}).get("family", ""))
+
+    def image(self, size: str) -> Optional[str]:
+        """The pinned image of a size's family."""
+        rows = (row for row in self.facts["images"] if self.family(size) in row["families"])
+        return next((str(row["image"]) for row in rows), None)
+
+    def quota(self, size: str) -> Optional[str]:
+        """The name under which Azure counts a size's cores; None where no source says it."""
+        quota = self.facts["quota"]
+        name = quota["sizes"].get(size) or quota["families"].get(self.family(size))
+        return None if name is None else str(name)
+
+    def api_version(self, kind: str) -> str:
+        """The pinned version of a type of resource.
+
+        Raises:
+            BadInput: none is.
+        """
+        try:
+            return str(self.facts["api_versions"][kind])
+        except KeyError:
+            raise BadInput(f"catalog azure.yml: api_versions has no {kind}") from None
+
+    def priced_regions(self) -> FrozenSet[str]:
+        """Every region with a list price of some size."""
+        return frozenset(region for regions in self.sold.values() for region in regions)
+
+    def others(
+        self, sizes: Sequence[str], region: str
+    ) -> Tuple[List[Tuple[str, float]], List[str]]:
+        """The other regions that have all of these sizes: those whose place is known with how far
+        they are in km, the nearest first; and the names of the rest."""
+        every = [self.sold.get(size.lower(), frozenset()) for size in sizes]
+        have = sorted(frozenset.intersection(*every) - {region}) if every else []
+        here = self.facts["regions"].get(region)
+        known = [one for one in have if here and one in self.facts["regions"]]
+        far = [(one, _km(here, self.facts["regions"][one])) for one in known]
+        return sorted(far, key=lambda one: one[1]), [one for one in have if one not in known]
+
+
+def sold_vcpus(size: str) -> Optional[int]:
+    """The vCPUs that a size is sold with, which its name says first: 120 of HB120-16rs_v3."""
+    found = _SIZE.match(size)
+    return int(found[1]) if found else None
+
+
+def takes_premium(size: str) -> bool:
+    """Whether a size takes Premium SSDs: an s among the small letters after its vCPUs.
+
+    Source: MicrosoftDocs/azure-compute-docs articles/virtual-machines/vm-naming-conventions.md.
+    """
+    found = _SIZE.match(size)
+    return found is not None and "s" in found[2].lower()
+
+
+def _km(one: Sequence[float], other: Sequence[float]) -> float:
+    """The way over the ground between two places in degrees."""
+    (north, east), (north2, east2) = (map(math.radians, place) for place in (one, other))
+    part = (
+        math.sin((north2 - north) / 2) ** 2
+        + math.cos(north) * math.cos(north2) * math.sin((east2 - east) / 2) ** 2
+    )
+    return 2 * _EARTH_KM * math.asin(math.sqrt(part))

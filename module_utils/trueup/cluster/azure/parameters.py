@@ -1,0 +1,598 @@
+"""What a deployment is made of: parameters declared once, a reader that names every wrong value at
+once, and the rules that hold between them.
+
+A recipe (catalog/azure_recipes) and a user's file hold the same members; the file's win. No YAML,
+files, clock or network in here.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta, timezone
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
+
+from ...errors import BadInput
+from ...options import Option, merged, misfits
+from .catalog import Catalog, takes_premium
+
+# Of a scale set with a single placement group, which InfiniBand needs.
+MOST_IN_ONE_GROUP = 100
+# A range of more addresses than a /16 is the internet, and no site.
+_WIDEST = 16
+# How the virtual network is shared out: half for nodes, /24s of the rest.
+_NETWORK = range(16, 21)
+_CUSTOM_DATA = 65535
+_IMAGE = re.compile(r"[\w.-]+:[\w.-]+:[\w.-]+:\d+(\.\d+)+")
+_GROUP = re.compile(r"[-\w.()]{0,89}[-\w()]")
+_USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
+_RESERVATION = re.compile(
+    r"/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft.Compute"
+    r"/capacityReservationGroups/[^/]+",
+    re.IGNORECASE,
+)
+_TAG = 256
+# azure-mgmt-compute 39.0.0, OSProfile.admin_username: what Azure does not take.
+_TAKEN_USERS = re.compile(
+    "administrator|admin[12]?|a|actuser|adm|aspnet|backup|console|david|guest|john|owner|root"
+    "|server|sql|support(_388945a0)?|sys|test[123]?|user[1-5]?"
+)
+# TiB: the least, and the step. Two public configurations agree on them; the greatest is disputed.
+AMLFS = {
+    "AMLFS-Durable-Premium-40": 48,
+    "AMLFS-Durable-Premium-125": 16,
+    "AMLFS-Durable-Premium-250": 8,
+    "AMLFS-Durable-Premium-500": 4,
+}
+_DISKS = ("StandardSSD_LRS", "Premium_LRS")
+
+_NODES = (
+    Option("size", "VM size of the nodes.", required=True),
+    Option("count", "How many nodes.", 1, least=1, most=1000),
+    Option(
+        "placement",
+        "`uniform` or `flexible`: one scale set with a single placement group, which InfiniBand"
+        " between nodes needs; `single`: separate VMs.",
+        "uniform",
+        choices=("uniform", "flexible", "single"),
+    ),
+    Option("proximity", "Whether a proximity placement group holds the nodes together.", False),
+    Option("priority", "`spot` can be taken away.", "regular", choices=("regular", "spot")),
+    Option(
+        "eviction",
+        "What becomes of a spot node that is taken away; a deallocated one keeps disks and quota.",
+        "delete",
+        choices=("delete", "deallocate"),
+    ),
+    Option("max_price", "US$ an hour that a spot node may cost; -1: up to the list price.", -1.0),
+    Option("reservation", "Id of a capacity reservation group.", ""),
+    Option("os_disk_gib", "Size of each system disk in GiB.", 128, least=64, most=4095),
+    Option("os_disk", "Kind of the system disk.", "StandardSSD_LRS", choices=_DISKS),
+)
+_LOGIN = (
+    Option("size", "VM size of the login node; empty: none.", ""),
+    Option("os_disk_gib", "Size of its system disk in GiB.", 128, least=64, most=4095),
+)
+_STORAGE = (
+    Option(
+        "kind",
+        "Shared storage: a server of NFS, Azure NetApp Files or Azure Managed Lustre.",
+        "none",
+        choices=("none", "nfs", "anf", "amlfs"),
+    ),
+    Option("tib", "Its size in TiB; of a server that of all disks.", 0, least=0, most=1024),
+    Option("server_size", "VM size of the NFS server.", ""),
+    Option("server_disks", "Premium SSDs of the NFS server.", 4, least=1, most=32),
+    Option(
+        "anf_level",
+        "Service level of Azure NetApp Files.",
+        "Premium",
+        choices=("Standard", "Premium", "Ultra"),
+    ),
+    Option(
+        "amlfs_sku",
+        "MB/s a TiB of Azure Managed Lustre, in its name.",
+        "AMLFS-Durable-Premium-250",
+        choices=tuple(AMLFS),
+    ),
+)
+OPTIONS = (
+    Option("owner", "Who answers for it; a tag on everything.", ""),
+    Option("region", "Azure region.", required=True),
+    Option("zone", "Availability zone; empty: none.", "", choices=("", "1", "2", "3")),
+    Option("resource_group", "Its resource group.", "", why="trueup- and the recipe's name"),
+    Option("expires", "UTC time after which it may be removed, such as 2026-11-24T18:00Z.", ""),
+    Option("hours", "How long it is kept, where `expires` is empty.", 8, least=1, most=720),
+    Option(
+        "max_usd_per_hour",
+        "US$ an hour above which it is refused.",
+        type="float",
+        least=0,
+        why="no limit",
+    ),
+    Option(
+        "ssh_from",
+        "Ranges of addresses that may reach the login node by ssh.",
+        type="list",
+        why="none",
+    ),
+    Option(
+        "ssh_from_anywhere",
+        f"Whether a range of `ssh_from` may be wider than /{_WIDEST}, such as 0.0.0.0/0.",
+        False,
+    ),
+    Option("bastion", "Whether there is an Azure Bastion, for ssh through Azure.", False),
+    Option(
+        "outbound",
+        "How nodes reach the internet: a NAT gateway, or not at all.",
+        "nat",
+        choices=("nat", "none"),
+    ),
+    Option("network", "Addresses of the virtual network.", "10.42.0.0/16"),
+    Option("admin_user", "The user that ssh logs in as.", "azureuser"),
+    Option(
+        "image",
+        "publisher:offer:sku:version of nodes, login node and NFS server.",
+        "",
+        why="that of the family in catalog/azure.yml",
+    ),
+    Option("security", "Security type.", "standard", choices=("standard", "trusted_launch")),
+    Option("secure_boot", "Whether Secure Boot is on.", False),
+    Option("cloud_init", "What cloud-init does on nodes, in its own words.", ""),
+    Option("nodes", "The nodes.", type="dict", fields=_NODES, required=True),
+    Option("login", "The login node.", type="dict", fields=_LOGIN),
+    Option("storage", "Shared storage.", type="dict", fields=_STORAGE),
+)
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """The nodes; members as ``_NODES`` declares them."""
+
+    size: str
+    count: int
+    placement: str
+    proximity: bool
+    priority: str
+    eviction: str
+    max_price: float
+    reservation: str
+    os_disk_gib: int
+    os_disk: str
+
+    @property
+    def spot(self) -> bool:
+        return self.priority == "spot"
+
+
+@dataclass(frozen=True)
+class Login:
+    """The login node; members as ``_LOGIN`` declares them."""
+
+    size: str
+    os_disk_gib: int
+
+
+@dataclass(frozen=True)
+class Storage:
+    """Shared storage; members as ``_STORAGE`` declares them."""
+
+    kind: str
+    tib: int
+    server_size: str
+    server_disks: int
+    anf_level: str
+    amlfs_sku: str
+
+    @property
+    def server(self) -> str:
+        """VM size of the NFS server; empty without one."""
+        return self.server_size if self.kind == "nfs" else ""
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """A deployment that can be; members as ``OPTIONS`` declares them, and the recipe's name.
+
+    Attributes:
+        expires: filled in, in UTC.
+        resource_group, image: filled in.
+    """
+
+    recipe: str
+    owner: str
+    region: str
+    zone: str
+    resource_group: str
+    expires: str
+    hours: int
+    max_usd_per_hour: Optional[float]
+    ssh_from: Tuple[str, ...]
+    ssh_from_anywhere: bool
+    bastion: bool
+    outbound: str
+    network: str
+    admin_user: str
+    image: str
+    security: str
+    secure_boot: bool
+    cloud_init: str
+    nodes: Nodes
+    login: Login
+    storage: Storage
+
+    def sizes(self) -> Dict[str, str]:
+        """The VM sizes, by the place that names them."""
+        named = {
+            "nodes.size": self.nodes.size,
+            "login.size": self.login.size,
+            "storage.server_size": self.storage.server,
+        }
+        return {place: size for place, size in named.items() if size}
+
+    def lacking(self) -> List[str]:
+        """What must be said before it is made, though a plan can do without; a sentence each."""
+        found = [] if self.owner else ["owner is empty: say who answers for it"]
+        if not self.bastion and not (self.login.size and self.ssh_from):
+            found.append(
+                "nothing outside can reach it: give your range of addresses as ssh_from (such as"
+                " 203.0.113.7/32) with a login node, or bastion: true"
+            )
+        return found
+
+
+def read(
+    recipe: str,
+    layers: Sequence[Mapping[str, Any]],
+    catalog: Catalog,
+    now: datetime,
+) -> Parameters:
+    """The deployment of a recipe.
+
+    Args:
+        recipe: its name.
+        layers: the recipe and the user's file; a later one wins.
+        catalog: sizes, images, regions.
+        now: for ``hours``, and for an expiry in the past.
+
+    Raises:
+        BadInput: every value that cannot be, in one message.
+    """
+    for layer in layers:
+        if not isinstance(layer, Mapping):
+            raise BadInput(f"recipe {recipe}: a file of parameters is a mapping of names to values")
+    plain = [_plain(layer) for layer in layers]
+    wrong = [found for layer in plain for found in misfits(OPTIONS, layer)]
+    bad = {place.split("[")[0] for place, _ in wrong}
+    values = merged(OPTIONS, *(_without(layer, bad) for layer in plain))
+    for place in ("region", "nodes.size"):
+        top, _, inner = place.partition(".")
+        given = values[top][inner] if inner else values[top]
+        if not given and not bad & {top, place}:
+            wrong.append((place, f"{place} is missing"))
+            bad.add(place)
+    made = _made(recipe, values, catalog, now)
+    found = [text for _, text in wrong]
+    for needs, rule in _RULES:
+        if not _touched(bad, needs):
+            found += rule(made, catalog, now)
+    if found:
+        count = "a value is" if len(found) == 1 else f"{len(found)} values are"
+        raise BadInput(f"recipe {recipe}: {count} wrong: {'; '.join(found)}")
+    return made
+
+
+def _plain(layer: Mapping[Any, Any]) -> Dict[Any, Any]:
+    """YAML's times as the text that they were."""
+    found = dict(layer)
+    expires = found.get("expires")
+    if isinstance(expires, datetime):
+        zone = expires if expires.tzinfo else expires.replace(tzinfo=timezone.utc)
+        found["expires"] = zone.isoformat()
+    elif isinstance(expires, date):
+        found["expires"] = f"{expires.isoformat()}T00:00Z"
+    return found
+
+
+def _without(layer: Mapping[Any, Any], bad: Set[str], where: str = "") -> Dict[Any, Any]:
+    """A layer less the members that are wrong, for which defaults then stand."""
+    return {
+        name: _without(value, bad, f"{where}{name}.") if isinstance(value, Mapping) else value
+        for name, value in layer.items()
+        if f"{where}{name}" not in bad
+    }
+
+
+def _touched(bad: Set[str], needs: Sequence[str]) -> bool:
+    """Whether a value that a rule looks at is wrong by itself."""
+    return any(
+        place == need or place.startswith(f"{need}.") or need.startswith(f"{place}.")
+        for place in bad
+        for need in needs
+    )
+
+
+def _made(recipe: str, values: Mapping[str, Any], catalog: Catalog, now: datetime) -> Parameters:
+    nodes, login, storage = (dict(values[name]) for name in ("nodes", "login", "storage"))
+    for part, name in ((nodes, "size"), (login, "size"), (storage, "server_size")):
+        part[name] = catalog.size(part[name] or "") or part[name] or ""
+    rest = {name: value for name, value in values.items() if name not in _PARTS}
+    ends = now.astimezone(timezone.utc) + timedelta(hours=values["hours"])
+    parsed = _time(rest["expires"])
+    rest.update(
+        region=(rest["region"] or "").lower().replace(" ", ""),
+        resource_group=rest["resource_group"] or f"trueup-{recipe}",
+        expires=(parsed or ends).strftime("%Y-%m-%dT%H:%MZ")
+        if parsed or not rest["expires"]
+        else "",
+        ssh_from=tuple(rest["ssh_from"] or ()),
+        image=rest["image"] or catalog.image(nodes["size"]) or "",
+    )
+    return Parameters(
+        recipe, nodes=Nodes(**nodes), login=Login(**login), storage=Storage(**storage), **rest
+    )
+
+
+_PARTS = ("nodes", "login", "storage")
+
+
+def _time(text: str) -> Optional[datetime]:
+    """A time with its zone, in UTC; None where it is none."""
+    try:
+        found = datetime.fromisoformat(text.replace("Z", "+00:00"))
+        return found.astimezone(timezone.utc) if found.tzinfo else None
+    except (ValueError, OverflowError):
+        return None
+
+
+# ---- rules between values: each gives a sentence for what cannot be -----------------------------
+
+
+def _sizes(made: Parameters, catalog: Catalog, _now: datetime) -> List[str]:
+    found = []
+    for place, size in made.sizes().items():
+        status = str(catalog.sizes.get(size, {}).get("status", ""))
+        if size not in catalog.sizes:
+            near = catalog.near_size(size)
+            hint = f": did you mean {near}?" if near else ""
+            found.append(f"{place} is {size!r}, which the catalog does not know{hint}")
+        elif status.startswith("retired"):
+            found.append(f"{place} is {size}, which is {status}")
+    return found
+
+
+def _region(made: Parameters, catalog: Catalog, _now: datetime) -> List[str]:
+    """A size that the region does not sell; of a region without any price nothing is known."""
+    if made.region not in catalog.priced_regions():
+        return []
+    missing = {
+        place: size
+        for place, size in made.sizes().items()
+        if size in catalog.sizes
+        and catalog.sold.get(size.lower())
+        and made.region not in catalog.sold[size.lower()]
+    }
+    if not missing:
+        return []
+    near, unplaced = catalog.others(list(made.sizes().values()), made.region)
+    if near:
+        hint = f"the nearest region that has all of it is {near[0][0]} ({near[0][1]:.0f} km)"
+    elif unplaced:
+        hint = f"{', '.join(unplaced)} have all of it"
+    else:
+        hint = "no region of the price table has all of it"
+    what = " and ".join(dict.fromkeys(missing.values()))
+    text = f"region is {made.region}, which does not sell {what} as far as prices are known"
+    return [f"{text}; {hint}"]
+
+
+def _image(made: Parameters, catalog: Catalog, _now: datetime) -> List[str]:
+    if not made.image:
+        family = catalog.family(made.nodes.size)
+        if not family:
+            return []
+        text = f"image is empty, and none is pinned for {family}"
+        return [f"{text}: give publisher:offer:sku:version"]
+    if not _IMAGE.fullmatch(made.image):
+        text = f"image is {made.image!r}: it must be publisher:offer:sku:version"
+        return [f"{text} with an exact version of digits, not latest"]
+    return []
+
+
+def _placement(made: Parameters, catalog: Catalog, _now: datetime) -> List[str]:
+    nodes, found = made.nodes, []
+    if nodes.placement == "single" and nodes.count > MOST_IN_ONE_GROUP:
+        found.append(
+            f"nodes.count is {nodes.count}: separate VMs of one template are at most"
+            f" {MOST_IN_ONE_GROUP}; use a flexible set"
+        )
+    elif nodes.placement == "uniform" and nodes.count > MOST_IN_ONE_GROUP:
+        found.append(
+            f"nodes.count is {nodes.count}: one placement group holds at most {MOST_IN_ONE_GROUP}"
+        )
+    infiniband = catalog.sizes.get(nodes.size, {}).get("rdma_nics")
+    if infiniband and nodes.count > 1 and nodes.placement == "single":
+        found.append(
+            f"nodes.placement is single with {nodes.count} nodes of {nodes.size}: separate VMs"
+            " share no placement group, so InfiniBand does not connect them; use uniform"
+        )
+    if infiniband and nodes.count > MOST_IN_ONE_GROUP and nodes.placement == "flexible":
+        found.append(
+            f"nodes.count is {nodes.count}: InfiniBand needs one placement group, which holds at"
+            f" most {MOST_IN_ONE_GROUP}"
+        )
+    return found
+
+
+def _spot(made: Parameters, _catalog: Catalog, _now: datetime) -> List[str]:
+    nodes, found = made.nodes, []
+    if nodes.spot and nodes.reservation:
+        found.append("nodes.reservation is given with priority spot, which takes no reservation")
+    if nodes.reservation and not _RESERVATION.fullmatch(nodes.reservation):
+        found.append(
+            f"nodes.reservation is {nodes.reservation!r}: it must be"
+            " /subscriptions/.../providers/Microsoft.Compute/capacityReservationGroups/NAME"
+        )
+    if nodes.max_price != -1 and not nodes.spot:
+        found.append("nodes.max_price is for spot nodes, and nodes.priority is regular")
+    elif nodes.max_price != -1 and not nodes.max_price > 0:
+        found.append(f"nodes.max_price is {nodes.max_price:g}: it must be above 0, or -1")
+    return found
+
+
+def _security(made: Parameters, catalog: Catalog, _now: datetime) -> List[str]:
+    found = []
+    if made.security == "trusted_launch":
+        unable = [size for size in made.sizes().values() if size in _listed(catalog)]
+        found += [
+            f"security is trusted_launch, with which {size} cannot start: use standard"
+            for size in dict.fromkeys(unable)
+        ]
+    elif made.secure_boot:
+        found.append("secure_boot is true, which needs security: trusted_launch")
+    family = catalog.family(made.nodes.size)
+    if made.secure_boot and family in catalog.facts["secure_boot_off"]:
+        found.append(
+            f"secure_boot is true, with which the drivers of {made.nodes.size} do not load on"
+            " Linux: leave it off"
+        )
+    return found
+
+
+def _listed(catalog: Catalog) -> Sequence[str]:
+    sizes: Sequence[str] = catalog.facts["no_trusted_launch"]
+    return sizes
+
+
+def _disks(made: Parameters, _catalog: Catalog, _now: datetime) -> List[str]:
+    found = []
+    if made.nodes.os_disk == "Premium_LRS" and not takes_premium(made.nodes.size):
+        found.append(f"nodes.os_disk is Premium_LRS, which {made.nodes.size} does not take")
+    if made.storage.server and not takes_premium(made.storage.server):
+        found.append(
+            f"storage.server_size is {made.storage.server}, which takes no Premium SSD for its data"
+        )
+    return found
+
+
+def _access(made: Parameters, _catalog: Catalog, _now: datetime) -> List[str]:
+    found = []
+    for number, text in enumerate(made.ssh_from):
+        place = f"ssh_from[{number}]"
+        try:
+            given = ipaddress.ip_network(text)
+        except ValueError as error:
+            found.append(
+                f"{place} is {text!r}: it must be a range such as 203.0.113.0/24 ({error})"
+            )
+            continue
+        if given.version != 4:
+            found.append(f"{place} is {text!r}: the network has IPv4 addresses alone")
+        elif given.prefixlen < _WIDEST and not made.ssh_from_anywhere:
+            found.append(
+                f"{place} is {text}, which opens ssh to {given.num_addresses:,} addresses: give"
+                " your own range, or say ssh_from_anywhere: true"
+            )
+    if made.ssh_from and not made.login.size:
+        found.append("ssh_from is given without login.size: only a login node has a public address")
+    return found
+
+
+def _network(made: Parameters, _catalog: Catalog, _now: datetime) -> List[str]:
+    try:
+        given = ipaddress.ip_network(made.network)
+    except ValueError as error:
+        return [f"network is {made.network!r}: it must be a range such as 10.42.0.0/16 ({error})"]
+    if given.version != 4 or not given.is_private or given.prefixlen not in _NETWORK:
+        text = f"network is {made.network}: it must be a private range of IPv4"
+        return [f"{text} of /{_NETWORK[0]} to /{_NETWORK[-1]}"]
+    return []
+
+
+def _names(made: Parameters, _catalog: Catalog, _now: datetime) -> List[str]:
+    found = []
+    if not _GROUP.fullmatch(made.resource_group):
+        found.append(
+            f"resource_group is {made.resource_group!r}: it must have 1 to 90 letters, digits,"
+            " -, _, ., ( and ), and not end with a dot"
+        )
+    if not _USER.fullmatch(made.admin_user) or _TAKEN_USERS.fullmatch(made.admin_user):
+        found.append(
+            f"admin_user is {made.admin_user!r}: it must be a Linux user's name of at most 32"
+            " characters that Azure takes (not admin, root, user, test and the like)"
+        )
+    if len(made.owner) > _TAG or "\n" in made.owner:
+        found.append(
+            f"owner has {len(made.owner)} characters: a tag has one line of at most {_TAG}"
+        )
+    return found
+
+
+def _expiry(made: Parameters, _catalog: Catalog, now: datetime) -> List[str]:
+    ends = _time(made.expires)
+    if ends is None:
+        return ["expires is no time with its zone, such as 2026-11-24T18:00Z"]
+    if ends <= now:
+        return [f"expires is {made.expires}, which has passed"]
+    return []
+
+
+def _start(made: Parameters, _catalog: Catalog, _now: datetime) -> List[str]:
+    text = made.cloud_init
+    if not text:
+        return []
+    found = []
+    if not text.startswith(("#cloud-config\n", "#!")):
+        found.append("cloud_init must begin with #cloud-config and a new line, or with #!")
+    try:
+        length = len(text.encode())
+    except UnicodeEncodeError:
+        return [*found, "cloud_init has a character that is no text (half of a pair)"]
+    if length > _CUSTOM_DATA:
+        found.append(f"cloud_init has {length:,} bytes: Azure takes at most {_CUSTOM_DATA:,}")
+    return found
+
+
+def _storage(made: Parameters, _catalog: Catalog, _now: datetime) -> List[str]:
+    storage = made.storage
+    if storage.kind == "none":
+        return ["storage.tib is given without storage.kind"] if storage.tib else []
+    found = []
+    if storage.tib < 1:
+        found.append(f"storage.tib is {storage.tib}: {storage.kind} needs 1 or more")
+    step = AMLFS[storage.amlfs_sku]
+    if storage.kind == "amlfs" and storage.tib % step:
+        found.append(
+            f"storage.tib is {storage.tib}: {storage.amlfs_sku} comes in multiples of {step} TiB"
+        )
+    if storage.kind == "anf" and storage.tib > 100:
+        found.append(f"storage.tib is {storage.tib}: one volume has at most 100 TiB")
+    if storage.kind == "nfs" and not storage.server_size:
+        found.append("storage.server_size is empty, and kind nfs needs a server")
+    each = storage.tib * 1024 / storage.server_disks
+    if storage.kind == "nfs" and each > 32767:
+        found.append(
+            f"storage.server_disks is {storage.server_disks}: a disk has at most 32,767 GiB, and"
+            f" these would have {each:,.0f}"
+        )
+    return found
+
+
+_Rule = Callable[[Parameters, Catalog, datetime], List[str]]
+# Each with the values that it looks at: it has nothing to say where one of them is wrong by itself.
+_RULES: Sequence[Tuple[Tuple[str, ...], _Rule]] = (
+    (("nodes.size", "login.size", "storage.server_size", "storage.kind"), _sizes),
+    (("region", "nodes.size", "login.size", "storage.server_size", "storage.kind"), _region),
+    (("image", "nodes.size"), _image),
+    (("nodes.size", "nodes.count", "nodes.placement"), _placement),
+    (("nodes.priority", "nodes.reservation", "nodes.max_price"), _spot),
+    (("security", "secure_boot", "nodes.size"), _security),
+    (("nodes.size", "nodes.os_disk", "storage.server_size"), _disks),
+    (("ssh_from", "ssh_from_anywhere", "login.size"), _access),
+    (("network",), _network),
+    (("resource_group", "admin_user", "owner"), _names),
+    (("expires", "hours"), _expiry),
+    (("cloud_init",), _start),
+    (("storage",), _storage),
+)

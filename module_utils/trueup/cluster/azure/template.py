@@ -1,0 +1,517 @@
+"""From parameters to an ARM deployment template: the same parameters and run give the same text.
+
+A template holds no secret and no key: the run's public key is its one parameter. Shapes:
+azure-mgmt-compute 39.0.0, azure-mgmt-network 33.1.0, azure-mgmt-netapp 18.0.0 and
+azure-mgmt-storagecache 4.1.0; tests/azure_sdk.py holds templates against them.
+"""
+
+from __future__ import annotations
+
+import base64
+import ipaddress
+from dataclasses import dataclass
+from typing import Any, Dict, List, Mapping, Optional
+
+from .catalog import Catalog
+from .parameters import Parameters
+
+SCHEMA = "https://schema.management.azure.com/schemas/2019-04-01/deploymentTemplate.json#"
+KEY = "sshPublicKey"
+# The oldest network API with which a flexible set takes its network from the set's profile.
+_FLEXIBLE_NETWORK = "2020-11-01"
+_TIB = 1024**4
+_GIB_A_TIB = 1024
+_COMPUTE, _NETWORK = "Microsoft.Compute", "Microsoft.Network"
+_SETS = f"{_COMPUTE}/virtualMachineScaleSets"
+_GROUPS = f"{_COMPUTE}/proximityPlacementGroups"
+_ANF = "Microsoft.NetApp/netAppAccounts"
+_POOL = f"{_ANF}/capacityPools"
+_AMLFS = "Microsoft.StorageCache/amlFilesystems"
+# Names within the resource group.
+NETWORK, PREFIX, LOGIN, SERVER, SET = "network", "node", "login", "nfs", "nodes"
+_ANF_NAMES = ("files", "pool", "shared")
+
+Resource = Dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Disk:
+    """Managed disks of one kind: what they belong to, how many, GiB each, their SKU."""
+
+    of: str
+    count: int
+    gib: int
+    sku: str
+
+
+def tags(made: Parameters, run: str) -> Dict[str, str]:
+    """What every resource and the group are marked with."""
+    return {"owner": made.owner, "run": run, "expires": made.expires, "recipe": made.recipe}
+
+
+def resource_group(made: Parameters, run: str) -> Dict[str, Any]:
+    """The body of the request that makes the resource group."""
+    return {"location": made.region, "tags": tags(made, run)}
+
+
+def template(made: Parameters, catalog: Catalog, run: str) -> Dict[str, Any]:
+    """The template that is deployed into the resource group.
+
+    Args:
+        made: what is deployed.
+        catalog: versions of the API.
+        run: the run's id.
+
+    Raises:
+        BadInput: the catalog pins no version of a type.
+    """
+    resources = _Writer(made, catalog, run).resources()
+    return {
+        "$schema": SCHEMA,
+        "contentVersion": "1.0.0.0",
+        "parameters": {
+            KEY: {"type": "string", "metadata": {"description": "Public key of the run."}}
+        },
+        "resources": resources,
+    }
+
+
+def disks(made: Parameters) -> List[Disk]:
+    """Every managed disk, of which each bills by itself."""
+    nodes, storage = made.nodes, made.storage
+    found = [Disk("nodes", nodes.count, nodes.os_disk_gib, nodes.os_disk)]
+    if made.login.size:
+        found.append(Disk("login node", 1, made.login.os_disk_gib, "StandardSSD_LRS"))
+    if storage.server:
+        found.append(Disk("NFS server", 1, made.login.os_disk_gib, "StandardSSD_LRS"))
+        found.append(Disk("NFS data", storage.server_disks, data_disk_gib(made), "Premium_LRS"))
+    return found
+
+
+def data_disk_gib(made: Parameters) -> int:
+    """GiB of each data disk of the NFS server, together no less than asked for."""
+    return -(-made.storage.tib * _GIB_A_TIB // made.storage.server_disks)
+
+
+def public_addresses(made: Parameters) -> List[str]:
+    """The public addresses, by name."""
+    wanted = {
+        "login-ip": bool(made.login.size and made.ssh_from),
+        "nat-ip": made.outbound == "nat",
+        "bastion-ip": made.bastion,
+    }
+    return [name for name, needed in wanted.items() if needed]
+
+
+def identifier(kind: str, *names: str) -> str:
+    """The expression that ARM makes a resource's id of."""
+    quoted = ", ".join(f"'{word}'" for word in (kind, *names))
+    return f"[resourceId({quoted})]"
+
+
+class _Writer:
+    """Writes the resources of one deployment."""
+
+    def __init__(self, made: Parameters, catalog: Catalog, run: str) -> None:
+        self._made = made
+        self._catalog = catalog
+        self._tags = tags(made, run)
+        publisher, offer, sku, version = made.image.split(":")
+        self._image = {"publisher": publisher, "offer": offer, "sku": sku, "version": version}
+
+    def resources(self) -> List[Resource]:
+        made = self._made
+        found = [self._address(name) for name in public_addresses(made)]
+        found += [self._rules("nodes", []), self._rules("login", self._ssh_rules())]
+        if made.outbound == "nat":
+            found.append(self._nat())
+        found.append(self._network())
+        if made.bastion:
+            found.append(self._bastion())
+        found += self._storage()
+        if made.nodes.proximity:
+            found.append(self._group())
+        if made.login.size:
+            found += self._machine(LOGIN, LOGIN, made.login.size, made.login.os_disk_gib)
+        return found + self._nodes()
+
+    def _resource(
+        self,
+        kind: str,
+        name: str,
+        properties: Mapping[str, Any],
+        *needs: str,
+        zonal: bool = False,
+        **more: Any,
+    ) -> Resource:
+        zones = {"zones": [self._made.zone]} if zonal and self._made.zone else {}
+        return {
+            "type": kind,
+            "apiVersion": self._catalog.api_version(kind),
+            "name": name,
+            "location": self._made.region,
+            "tags": self._tags,
+            **zones,
+            **more,
+            **({"dependsOn": list(needs)} if needs else {}),
+            "properties": properties,
+        }
+
+    # ---- the network ----------------------------------------------------------------------------
+
+    def _address(self, name: str) -> Resource:
+        return self._resource(
+            f"{_NETWORK}/publicIPAddresses",
+            name,
+            {"publicIPAllocationMethod": "Static", "publicIPAddressVersion": "IPv4"},
+            zonal=True,
+            sku={"name": "Standard"},
+        )
+
+    def _rules(self, of: str, rules: List[Dict[str, Any]]) -> Resource:
+        kind = f"{_NETWORK}/networkSecurityGroups"
+        return self._resource(kind, f"{of}-rules", {"securityRules": rules})
+
+    def _ssh_rules(self) -> List[Dict[str, Any]]:
+        if not self._made.ssh_from:
+            return []
+        return [
+            {
+                "name": "ssh",
+                "properties": {
+                    "priority": 100,
+                    "direction": "Inbound",
+                    "access": "Allow",
+                    "protocol": "Tcp",
+                    "sourceAddressPrefixes": list(self._made.ssh_from),
+                    "sourcePortRange": "*",
+                    "destinationAddressPrefix": "*",
+                    "destinationPortRange": "22",
+                },
+            }
+        ]
+
+    def _nat(self) -> Resource:
+        address = identifier(f"{_NETWORK}/publicIPAddresses", "nat-ip")
+        return self._resource(
+            f"{_NETWORK}/natGateways",
+            "nat",
+            {"publicIpAddresses": [{"id": address}], "idleTimeoutInMinutes": 10},
+            address,
+            zonal=True,
+            sku={"name": "Standard"},
+        )
+
+    def _network(self) -> Resource:
+        made = self._made
+        rules = {
+            name: identifier(f"{_NETWORK}/networkSecurityGroups", f"{name}-rules")
+            for name in ("nodes", "login")
+        }
+        nat = [identifier(f"{_NETWORK}/natGateways", "nat")] if made.outbound == "nat" else []
+        subnets = []
+        for name, prefix in _subnets(made).items():
+            properties: Dict[str, Any] = {"addressPrefix": prefix}
+            if name in rules:
+                # Where the VMs are; a subnet of a service has a way out of its own.
+                properties["defaultOutboundAccess"] = False
+                properties["networkSecurityGroup"] = {"id": rules[name]}
+                if nat:
+                    properties["natGateway"] = {"id": nat[0]}
+            elif made.storage.kind == "anf" and name == "storage":
+                service = {"serviceName": "Microsoft.NetApp/volumes"}
+                properties["delegations"] = [{"name": "anf", "properties": service}]
+            subnets.append({"name": name, "properties": properties})
+        space = {"addressPrefixes": [made.network]}
+        return self._resource(
+            f"{_NETWORK}/virtualNetworks",
+            NETWORK,
+            {"addressSpace": space, "subnets": subnets},
+            *rules.values(),
+            *nat,
+        )
+
+    def _bastion(self) -> Resource:
+        address = identifier(f"{_NETWORK}/publicIPAddresses", "bastion-ip")
+        place = {
+            "subnet": {"id": _subnet("AzureBastionSubnet")},
+            "publicIPAddress": {"id": address},
+            "privateIPAllocationMethod": "Dynamic",
+        }
+        configuration = {"name": "bastion", "properties": place}
+        return self._resource(
+            f"{_NETWORK}/bastionHosts",
+            "bastion",
+            {"ipConfigurations": [configuration], "enableTunneling": True},
+            _network(),
+            address,
+            sku={"name": "Standard"},
+        )
+
+    # ---- storage --------------------------------------------------------------------------------
+
+    def _storage(self) -> List[Resource]:
+        storage = self._made.storage
+        if storage.kind == "anf":
+            return self._anf()
+        if storage.kind == "amlfs":
+            properties = {
+                "storageCapacityTiB": storage.tib,
+                "filesystemSubnet": _subnet("storage"),
+                "maintenanceWindow": {"dayOfWeek": "Sunday", "timeOfDayUTC": "03:00"},
+            }
+            sku = {"name": storage.amlfs_sku}
+            return [self._resource(_AMLFS, "lustre", properties, _network(), zonal=True, sku=sku)]
+        if storage.server:
+            gib = data_disk_gib(self._made)
+            data = [
+                {
+                    "lun": lun,
+                    "createOption": "Empty",
+                    "diskSizeGB": gib,
+                    "managedDisk": {"storageAccountType": "Premium_LRS"},
+                    "deleteOption": "Delete",
+                }
+                for lun in range(storage.server_disks)
+            ]
+            gib_of_system = self._made.login.os_disk_gib
+            return self._machine(SERVER, "nodes", storage.server, gib_of_system, data=data)
+        return []
+
+    def _anf(self) -> List[Resource]:
+        account, pool, volume = _ANF_NAMES
+        storage = self._made.storage
+        level, size = storage.anf_level, storage.tib * _TIB
+        rule = {
+            "ruleIndex": 1,
+            "allowedClients": self._made.network,
+            "unixReadWrite": True,
+            "nfsv3": True,
+            "nfsv41": False,
+            "cifs": False,
+            "hasRootAccess": True,
+        }
+        shared = {
+            "creationToken": volume,
+            "serviceLevel": level,
+            "usageThreshold": size,
+            "subnetId": _subnet("storage"),
+            "protocolTypes": ["NFSv3"],
+            "networkFeatures": "Standard",
+            "exportPolicy": {"rules": [rule]},
+        }
+        needs = (identifier(_ANF, account), identifier(_POOL, account, pool))
+        capacity = {"serviceLevel": level, "size": size, "qosType": "Auto"}
+        return [
+            self._resource(_ANF, account, {}),
+            self._resource(_POOL, f"{account}/{pool}", capacity, needs[0]),
+            self._resource(
+                f"{_POOL}/volumes",
+                f"{account}/{pool}/{volume}",
+                shared,
+                needs[1],
+                _network(),
+                zonal=True,
+            ),
+        ]
+
+    # ---- machines -------------------------------------------------------------------------------
+
+    def _group(self) -> Resource:
+        return self._resource(
+            _GROUPS,
+            "together",
+            {
+                "proximityPlacementGroupType": "Standard",
+                "intent": {"vmSizes": [self._made.nodes.size]},
+            },
+            zonal=True,
+        )
+
+    def _nodes(self) -> List[Resource]:
+        nodes = self._made.nodes
+        if nodes.placement != "single":
+            return [self._set()]
+        numbers = range(1, nodes.count + 1)
+        return [
+            one
+            for number in numbers
+            for one in self._machine(
+                f"{PREFIX}{number:03d}", "nodes", nodes.size, nodes.os_disk_gib, node=True
+            )
+        ]
+
+    def _machine(
+        self,
+        name: str,
+        subnet: str,
+        size: str,
+        gib: int,
+        *,
+        node: bool = False,
+        data: Optional[List[Dict[str, Any]]] = None,
+    ) -> List[Resource]:
+        """A VM and its adapter."""
+        address = name == LOGIN and "login-ip" in public_addresses(self._made)
+        adapter = identifier(f"{_NETWORK}/networkInterfaces", f"{name}-nic")
+        place = self._ip(subnet, f"{name}-ip" if address else "")
+        needs = [_network()]
+        if address:
+            needs.append(place["properties"]["publicIPAddress"]["id"])
+        nic = {"ipConfigurations": [place], "enableAcceleratedNetworking": True}
+        storage = self._disks(gib, self._made.nodes.os_disk if node else "StandardSSD_LRS")
+        if data:
+            storage["dataDisks"] = data
+        properties = {
+            "hardwareProfile": {"vmSize": size},
+            **self._profile(storage, node=node),
+            "osProfile": {"computerName": name, **self._login_as(node=node)},
+            "networkProfile": {
+                "networkInterfaces": [
+                    {"id": adapter, "properties": {"primary": True, "deleteOption": "Delete"}}
+                ]
+            },
+        }
+        together = self._together(node=node)
+        if together:
+            properties["proximityPlacementGroup"] = {"id": together[0]}
+        machine = f"{_COMPUTE}/virtualMachines"
+        return [
+            self._resource(f"{_NETWORK}/networkInterfaces", f"{name}-nic", nic, *needs),
+            self._resource(machine, name, properties, adapter, *together, zonal=True),
+        ]
+
+    def _set(self) -> Resource:
+        nodes = self._made.nodes
+        flexible = nodes.placement == "flexible"
+        place = self._ip("nodes", "")
+        place["properties"].pop("privateIPAllocationMethod")
+        adapter = {
+            "name": "nic",
+            "properties": {
+                "primary": True,
+                "enableAcceleratedNetworking": True,
+                "ipConfigurations": [place],
+                **({"deleteOption": "Delete"} if flexible else {}),
+            },
+        }
+        network: Dict[str, Any] = {"networkInterfaceConfigurations": [adapter]}
+        if flexible:
+            network["networkApiVersion"] = _FLEXIBLE_NETWORK
+        disks_of = self._disks(nodes.os_disk_gib, nodes.os_disk)
+        if not flexible:
+            disks_of["osDisk"].pop("deleteOption")
+        profile = {
+            **self._profile(disks_of, node=True),
+            "osProfile": {"computerNamePrefix": PREFIX, **self._login_as(node=True)},
+            "networkProfile": network,
+        }
+        properties: Dict[str, Any] = {
+            "orchestrationMode": nodes.placement.capitalize(),
+            "singlePlacementGroup": self._one_group(),
+            "virtualMachineProfile": profile,
+        }
+        if flexible:
+            properties["platformFaultDomainCount"] = 1
+        else:
+            properties.update(overprovision=False, upgradePolicy={"mode": "Manual"})
+        together = self._together(node=True)
+        if together:
+            properties["proximityPlacementGroup"] = {"id": together[0]}
+        return self._resource(
+            _SETS,
+            SET,
+            properties,
+            _network(),
+            *together,
+            zonal=True,
+            sku={"name": nodes.size, "tier": "Standard", "capacity": nodes.count},
+        )
+
+    def _one_group(self) -> bool:
+        """Whether the set is one placement group: always a uniform one, and where InfiniBand is."""
+        nodes = self._made.nodes
+        return nodes.placement == "uniform" or bool(
+            self._catalog.sizes[nodes.size].get("rdma_nics")
+        )
+
+    def _together(self, *, node: bool) -> List[str]:
+        wanted = node and self._made.nodes.proximity
+        return [identifier(_GROUPS, "together")] if wanted else []
+
+    def _ip(self, subnet: str, address: str) -> Dict[str, Any]:
+        properties: Dict[str, Any] = {
+            "primary": True,
+            "privateIPAllocationMethod": "Dynamic",
+            "subnet": {"id": _subnet(subnet)},
+        }
+        if address:
+            public = identifier(f"{_NETWORK}/publicIPAddresses", address)
+            properties["publicIPAddress"] = {"id": public}
+        return {"name": "ip", "properties": properties}
+
+    def _disks(self, gib: int, sku: str) -> Dict[str, Any]:
+        disk = {
+            "createOption": "FromImage",
+            "diskSizeGB": gib,
+            "caching": "ReadWrite",
+            "managedDisk": {"storageAccountType": sku},
+            # Else the disk stays, and bills, when its VM is gone.
+            "deleteOption": "Delete",
+        }
+        return {"imageReference": self._image, "osDisk": disk}
+
+    def _profile(self, storage: Dict[str, Any], *, node: bool) -> Dict[str, Any]:
+        """What a VM and a set's profile share: disks, security, spot, reservation."""
+        made, nodes = self._made, self._made.nodes
+        profile: Dict[str, Any] = {"storageProfile": storage}
+        if made.security == "trusted_launch":
+            # Standard is what an absent profile means, and needs no feature of the subscription.
+            profile["securityProfile"] = {
+                "securityType": "TrustedLaunch",
+                "uefiSettings": {"secureBootEnabled": made.secure_boot, "vTpmEnabled": True},
+            }
+        if node and nodes.spot:
+            profile["priority"] = "Spot"
+            profile["evictionPolicy"] = nodes.eviction.capitalize()
+            profile["billingProfile"] = {"maxPrice": nodes.max_price}
+        if node and nodes.reservation:
+            group = {"id": nodes.reservation}
+            profile["capacityReservation"] = {"capacityReservationGroup": group}
+        return profile
+
+    def _login_as(self, *, node: bool) -> Dict[str, Any]:
+        user, start = self._made.admin_user, self._made.cloud_init
+        key = {"path": f"/home/{user}/.ssh/authorized_keys", "keyData": f"[parameters('{KEY}')]"}
+        profile: Dict[str, Any] = {
+            "adminUsername": user,
+            "linuxConfiguration": {
+                "disablePasswordAuthentication": True,
+                "ssh": {"publicKeys": [key]},
+            },
+        }
+        if node and start:
+            profile["customData"] = base64.b64encode(start.encode()).decode()
+        return profile
+
+
+def _subnets(made: Parameters) -> Dict[str, str]:
+    """The ranges of the subnets: half of the network for nodes, a /24 of the rest for others."""
+    nodes, rest = ipaddress.IPv4Network(made.network).subnets(prefixlen_diff=1)
+    free = iter(rest.subnets(new_prefix=24))
+    wanted = {
+        "login": True,
+        "AzureBastionSubnet": made.bastion,
+        "storage": made.storage.kind in ("anf", "amlfs"),
+    }
+    # A range for each, wanted or not: what is added later moves no other.
+    others = {name: str(next(free)) for name in wanted}
+    return {"nodes": str(nodes), **{name: others[name] for name in wanted if wanted[name]}}
+
+
+def _subnet(name: str) -> str:
+    return identifier(f"{_NETWORK}/virtualNetworks/subnets", NETWORK, name)
+
+
+def _network() -> str:
+    return identifier(f"{_NETWORK}/virtualNetworks", NETWORK)

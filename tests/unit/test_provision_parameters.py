@@ -1,0 +1,362 @@
+"""What a deployment's parameters may be, and what is said of those that may not."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import fields
+from typing import Any
+
+import provisioning
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from provisioning import NOW, RECIPES, known, made, recipe
+from trueup.cluster.azure import catalog, parameters
+from trueup.errors import BadInput
+from trueup_analysis.figures import azure
+
+ND = "Standard_ND96asr_v4"
+
+
+def refusal(nodes: dict[str, Any] | None = None, **given: Any) -> str:
+    with pytest.raises(BadInput) as found:
+        made(nodes, **given)
+    return str(found.value)
+
+
+def test_the_recipes_are_those_of_the_catalog() -> None:
+    assert azure.recipes() == RECIPES
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_recipe_can_be_and_lacks_only_what_a_user_gives(name: str) -> None:
+    found = parameters.read(name, [recipe(name)], known(), NOW)
+    assert (found.resource_group, found.expires, found.image, len(found.lacking())) == (
+        f"trueup-{name}",
+        "2026-11-23T18:00Z",
+        "microsoft-dsvm:ubuntu-hpc:2404:24.04.2026072901",
+        2,
+    )
+
+
+def test_a_users_file_wins_and_leaves_the_rest_of_a_mapping() -> None:
+    own = {"region": "East US", "nodes": {"count": 4}, "owner": "x", "bastion": True}
+    found = parameters.read("devito-hbv3", [recipe("devito-hbv3"), own], known(), NOW)
+    assert (found.region, found.nodes.count, found.nodes.size, found.lacking()) == (
+        "eastus",
+        4,
+        "Standard_HB120rs_v3",
+        [],
+    )
+
+
+def test_each_option_is_a_member_and_no_member_is_without_an_option() -> None:
+    kinds = (
+        (parameters.OPTIONS, parameters.Parameters, {"recipe"}),
+        *(
+            (one.fields, kind, set())
+            for one, kind in zip(
+                parameters.OPTIONS[-3:],
+                (parameters.Nodes, parameters.Login, parameters.Storage),
+                strict=True,
+            )
+        ),
+    )
+    for options, kind, more in kinds:
+        assert {one.name for one in options} | more == {one.name for one in fields(kind)}
+
+
+def test_every_wrong_value_is_named_at_once_with_its_place() -> None:
+    text = refusal(
+        {"count": 0, "priority": "cheap", "sise": 1, "proximity": "yes"},
+        region=7,
+        zone="4",
+        ssh_from=["203.0.113.0/24", 5],
+        regoin="eastus",
+        hours=True,
+        expires="yesterday",
+        network="192.0.2.0",
+        admin_user="root",
+        login=[],
+    )
+    places = [
+        *("nodes.count is 0", "nodes.priority is 'cheap'", "nodes.sise is not known: did you mean"),
+        *("nodes.proximity is 'yes'", "region is 7", "zone is '4'", "ssh_from[1] is 5"),
+        *("regoin is not known: did you mean region?", "hours is True", "network is 192.0.2.0"),
+        *("admin_user is 'root'", "login is []"),
+    ]
+    assert [place for place in places if place not in text] == []
+    assert text.startswith("recipe test: 12 values are wrong: ")
+
+
+def test_what_is_missing_is_named() -> None:
+    with pytest.raises(BadInput) as found:
+        parameters.read("x", [{}], known(), NOW)
+    assert str(found.value) == (
+        "recipe x: 2 values are wrong: region is missing; nodes.size is missing"
+    )
+
+
+REFUSED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+    ("nodes.count is -1: it must be 1 or more, 1000 or less", {"count": -1}, {}),
+    ("nodes.count is '2': it must be a whole number", {"count": "2"}, {}),
+    (
+        (
+            "nodes.size is 'Standard_HB120rs_v33', which the catalog does not know: did you mean"
+            " Standard_HB120rs_v3?"
+        ),
+        {"size": "Standard_HB120rs_v33"},
+        {},
+    ),
+    (
+        "nodes.size is Standard_NC24s_v3, which is retired 2025-09-30",
+        {"size": "Standard_NC24s_v3"},
+        {"image": "a:b:c:1.2"},
+    ),
+    (
+        (
+            "region is swedencentral, which does not sell Standard_HB120rs_v3 as far as prices are"
+            " known; the nearest region that has all of it is westeurope (1187 km)"
+        ),
+        {},
+        {"region": "swedencentral"},
+    ),
+    (
+        "image is empty, and none is pinned for nv_a10_v5: give publisher:offer:sku:version",
+        {"size": "Standard_NV36ads_A10_v5"},
+        {},
+    ),
+    (
+        (
+            "image is 'a:b:c:latest': it must be publisher:offer:sku:version with an exact version"
+            " of digits, not latest"
+        ),
+        {},
+        {"image": "a:b:c:latest"},
+    ),
+    (
+        (
+            "nodes.placement is single with 2 nodes of Standard_HB120rs_v3: separate VMs share no"
+            " placement group, so InfiniBand does not connect them; use uniform"
+        ),
+        {"count": 2, "placement": "single"},
+        {},
+    ),
+    (
+        "nodes.count is 101: one placement group holds at most 100",
+        {"count": 101},
+        {},
+    ),
+    (
+        "nodes.count is 101: InfiniBand needs one placement group, which holds at most 100",
+        {"count": 101, "placement": "flexible"},
+        {},
+    ),
+    (
+        "nodes.reservation is given with priority spot, which takes no reservation",
+        {
+            "priority": "spot",
+            "reservation": "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute"
+            "/capacityReservationGroups/r",
+        },
+        {},
+    ),
+    ("nodes.max_price is for spot nodes, and nodes.priority is regular", {"max_price": 1.0}, {}),
+    (
+        "nodes.max_price is 0: it must be above 0, or -1",
+        {"max_price": 0, "priority": "spot"},
+        {},
+    ),
+    (
+        "security is trusted_launch, with which Standard_ND96asr_v4 cannot start: use standard",
+        {"size": ND},
+        {"security": "trusted_launch"},
+    ),
+    (
+        (
+            "secure_boot is true, with which the drivers of Standard_NV36ads_A10_v5 do not load on"
+            " Linux: leave it off"
+        ),
+        {"size": "Standard_NV36ads_A10_v5"},
+        {"security": "trusted_launch", "secure_boot": True, "image": "a:b:c:1.2"},
+    ),
+    (
+        "secure_boot is true, which needs security: trusted_launch",
+        {"size": "Standard_E64ds_v5"},
+        {"secure_boot": True},
+    ),
+    (
+        "nodes.os_disk is Premium_LRS, which Standard_D4d_v5 does not take",
+        {"size": "Standard_D4d_v5", "os_disk": "Premium_LRS"},
+        {},
+    ),
+    (
+        (
+            "ssh_from[0] is 0.0.0.0/0, which opens ssh to 4,294,967,296 addresses: give your own"
+            " range, or say ssh_from_anywhere: true"
+        ),
+        {},
+        {"ssh_from": ["0.0.0.0/0"]},
+    ),
+    (
+        (
+            "ssh_from[0] is '203.0.113.7/24': it must be a range such as 203.0.113.0/24"
+            " (203.0.113.7/24 has host bits set)"
+        ),
+        {},
+        {"ssh_from": ["203.0.113.7/24"]},
+    ),
+    (
+        "ssh_from[0] is '2001:db8::/32': the network has IPv4 addresses alone",
+        {},
+        {"ssh_from": ["2001:db8::/32"]},
+    ),
+    (
+        "ssh_from is given without login.size: only a login node has a public address",
+        {},
+        {"login": {}},
+    ),
+    (
+        "network is 8.8.0.0/16: it must be a private range of IPv4 of /16 to /20",
+        {},
+        {"network": "8.8.0.0/16"},
+    ),
+    (
+        (
+            f"resource_group is {'g' * 91!r}: it must have 1 to 90 letters, digits, -, _, ., ( and"
+            " ), and not end with a dot"
+        ),
+        {},
+        {"resource_group": "g" * 91},
+    ),
+    ("owner has 257 characters: a tag has one line of at most 256", {}, {"owner": "o" * 257}),
+    (
+        "expires is 2026-11-22T18:00Z, which has passed",
+        {},
+        {"expires": "2026-11-22T18:00Z"},
+    ),
+    (
+        "expires is no time with its zone, such as 2026-11-24T18:00Z",
+        {},
+        {"expires": "2026-11-24T18:00"},
+    ),
+    (
+        "cloud_init must begin with #cloud-config and a new line, or with #!",
+        {},
+        {"cloud_init": "packages: []"},
+    ),
+    (
+        "cloud_init has 65,536 bytes: Azure takes at most 65,535",
+        {},
+        {"cloud_init": "#!" + "x" * 65534},
+    ),
+    (
+        "storage.tib is 12: AMLFS-Durable-Premium-250 comes in multiples of 8 TiB",
+        {},
+        {"storage": {"kind": "amlfs", "tib": 12}},
+    ),
+    ("storage.tib is 0: anf needs 1 or more", {}, {"storage": {"kind": "anf"}}),
+    (
+        "storage.server_size is empty, and kind nfs needs a server",
+        {},
+        {"storage": {"kind": "nfs", "tib": 1}},
+    ),
+    (
+        "storage.server_size is Standard_D4d_v5, which takes no Premium SSD for its data",
+        {},
+        {"storage": {"kind": "nfs", "tib": 1, "server_size": "Standard_D4d_v5"}},
+    ),
+    ("storage.tib is given without storage.kind", {}, {"storage": {"tib": 1}}),
+    (
+        "cloud_init has a character that is no text (half of a pair)",
+        {},
+        {"cloud_init": "#!\ud800"},
+    ),
+    ("max_usd_per_hour is nan: it must be a number", {}, {"max_usd_per_hour": float("nan")}),
+]
+
+
+@pytest.mark.parametrize(("sentence", "nodes", "given"), REFUSED)
+def test_what_cannot_be_is_refused_in_one_sentence(
+    sentence: str, nodes: dict[str, Any], given: dict[str, Any]
+) -> None:
+    assert refusal(nodes, **given) == f"recipe test: a value is wrong: {sentence}"
+
+
+def test_the_internet_may_come_in_where_that_is_said() -> None:
+    found = made(ssh_from=["0.0.0.0/0"], ssh_from_anywhere=True)
+    assert found.ssh_from == ("0.0.0.0/0",)
+
+
+def test_yaml_times_are_texts_again() -> None:
+    when = provisioning.datetime(2026, 11, 24, 18, 0)
+    assert made(expires=when).expires == "2026-11-24T18:00Z"
+    assert made(expires=when.date()).expires == "2026-11-24T00:00Z"
+
+
+def test_a_size_is_known_in_any_case() -> None:
+    assert made({"size": "standard_hb120RS_v3"}).nodes.size == "Standard_HB120rs_v3"
+
+
+def test_of_a_region_without_prices_nothing_is_known() -> None:
+    assert made(region="japaneast").region == "japaneast"
+
+
+def test_regions_come_by_distance_and_those_of_unknown_place_by_name() -> None:
+    near, unplaced = known().others(["Standard_HB120rs_v3"], "southcentralus")
+    assert [name for name, _ in near] == ["westus3", "eastus", "uksouth", "westeurope"]
+    assert unplaced == ["mexicocentral"]
+    # The law of cosines says the same of San Antonio and Phoenix.
+    (north, east), (north2, east2) = (
+        map(math.radians, known().facts["regions"][name]) for name in ("southcentralus", "westus3")
+    )
+    cosine = math.sin(north) * math.sin(north2) + math.cos(north) * math.cos(north2) * math.cos(
+        east2 - east
+    )
+    assert near[0][1] == pytest.approx(6371 * math.acos(cosine), abs=0.1)
+
+
+def test_what_a_sizes_name_says() -> None:
+    sizes = (
+        "Standard_HB120-16rs_v3",
+        "Standard_E32-16ds_v4",
+        "Standard_D4d_v5",
+        "Standard_HX176rs",
+    )
+    assert [catalog.sold_vcpus(size) for size in sizes] == [120, 32, 4, 176]
+    assert [catalog.takes_premium(size) for size in sizes] == [True, True, False, True]
+
+
+def test_every_family_that_is_sold_has_a_quota() -> None:
+    sold = [
+        size
+        for size, row in known().sizes.items()
+        if not str(row.get("status", "")).startswith("retired")
+    ]
+    assert [size for size in sold if known().quota(size) is None] == ["Standard_D4s_v4"]
+
+
+_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner),
+    max_leaves=6,
+)
+_NAMES = [one.name for one in parameters.OPTIONS] + [
+    inner.name for one in parameters.OPTIONS for inner in one.fields
+]
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(_NAMES),
+        _VALUES | st.dictionaries(st.sampled_from(_NAMES), _VALUES, max_size=4),
+        max_size=6,
+    )
+)
+def test_no_document_ends_in_anything_but_a_sentence(document: dict[str, Any]) -> None:
+    said = "recipe any: "
+    try:
+        parameters.read("any", [recipe("devito-hbv3"), document], known(), NOW)
+    except BadInput as error:
+        said = str(error)
+    assert said.startswith("recipe any: ")
