@@ -120,6 +120,18 @@ def test_a_server_compiled_its_model_on_its_own_node() -> None:
     assert "--enforce-eager" not in host.file(f"/proc/{pid}/cmdline").content_string
 
 
+@pytest.mark.skipif(
+    os.environ.get("TRUEUP_PAIR_EAGER") != "false",
+    reason="TRUEUP_PAIR_EAGER=false compiles the pair",
+)
+def test_both_nodes_of_a_server_compiled_its_model() -> None:
+    for name in (FIRST, SECOND):
+        unit = node(name).file("/etc/systemd/system/trueup-vllm-pair.service").content_string
+        assert "--no-enforce-eager" in unit
+    # The second node has no other server.
+    assert node(SECOND).file("/var/cache/trueup-vllm/vllm/torch_compile_cache").is_directory
+
+
 def test_a_servers_variables_alone_find_what_it_compiles_with() -> None:
     host, pid = server("tiny")
     variables = host.run(f"tr '\\0' '\\n' < /proc/{pid}/environ").stdout.splitlines()
