@@ -108,8 +108,8 @@ def storage(published: Path, mine: Loaded | None) -> Storage:
     if not rows:
         raise BadInput(f"{published} holds no published I/O rates")
     cases = _of_shares(mine)
-    own = [row for case in cases for row in _told(case)]
-    loads, notes = shared_load.rows(cases)
+    own = [row for case in cases if case.outcome == "ok" for row in _told(case)]
+    loads, notes = shared_load.rows(cases, [] if mine is None else mine.runs)
     notes = [_UNIT_ERROR, *notes]
     if own:
         notes.append(_NOT_COMPARABLE)
@@ -132,8 +132,7 @@ def _of_shares(mine: Loaded | None) -> list[Case]:
     return [
         case
         for case in ([] if mine is None else read_cases(mine))
-        if (case.benchmark, case.outcome) == ("fio", "ok")
-        and case.parameters.get("filesystem") in _SHARED
+        if case.benchmark == "fio" and case.parameters.get("filesystem") in _SHARED
     ]
 
 

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from .expected_nodes import why_missing
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from trueup.cases import Case
 
@@ -43,63 +45,97 @@ class Point:
         rate: I/Os per second of all clients.
         bandwidth: bytes per second of all clients.
         latency: mean over all I/Os, in seconds.
-        together: the share of the measuring time in which all of them measured.
     """
 
     iodepth: int
     rate: float
     bandwidth: float
     latency: float
-    together: float
 
 
-def rows(cases: Iterable[Case]) -> tuple[list[dict[str, Any]], list[str]]:
-    """A row for each workload, storage and set of clients, and notes on what is left out.
+def rows(
+    cases: Iterable[Case], runs: Iterable[Mapping[str, Any]] = ()
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """A row for each run, workload and storage, and notes on what is left out.
+
+    The clients are those that have a record of it at some queue depth, also a failed one. A depth
+    that one of them lacks makes no point: it may have loaded the storage until it was lost.
 
     A row has filesystem_source, workload, clients, points, edge_rate and edge_latency (of the point
     with the highest rate), and for each of LATENCIES ``rate_at_2ms``, ``bandwidth_at_2ms`` and so
     on, which are missing where the points do not reach that latency; ``said`` then says why.
+
+    Args:
+        cases: of fio, those that failed too.
+        runs: the manifests, which say why a client has no record.
     """
     found: dict[tuple[Any, ...], dict[int, dict[str, Case]]] = defaultdict(
         lambda: defaultdict(dict)
     )
-    for case in sorted(cases, key=lambda one: one.started_at or ""):
-        if case.benchmark == "fio" and case.outcome == "ok" and _is_load(case):
+    # A node that measured the same twice: the later one counts, and one that is ok before all.
+    for case in sorted(cases, key=lambda one: (one.outcome == "ok", one.started_at or "")):
+        if case.benchmark == "fio" and _is_load(case):
             key = (case.run_id, *(case.parameters.get(name) for name in _SAME))
-            # A node that measured the same twice: the later one counts.
             found[key][case.parameters["iodepth"]][case.node] = case
+    manifests = {str(run["run_id"]): run for run in runs}
     made, notes = [], []
-    for (_, source, workload, *_), depths in found.items():
-        for clients in sorted({tuple(sorted(nodes)) for nodes in depths.values()}):
-            points: list[Point] = []
-            apart: list[Point] = []
-            for depth, nodes in sorted(depths.items()):
-                if tuple(sorted(nodes)) == clients:
-                    point = _point(depth, list(nodes.values()))
-                    (points if point.together >= TOGETHER else apart).append(point)
-            notes += [_apart(source, workload, len(clients), point) for point in apart]
-            if points:
-                row = {"filesystem_source": source, "workload": workload, "clients": len(clients)}
-                made.append(row | _at_latencies(points))
+    for (run_id, source, workload, *_), depths in found.items():
+        clients = {node for nodes in depths.values() for node in nodes}
+        manifest = manifests.get(run_id, {})
+        points = []
+        for depth, nodes in sorted(depths.items()):
+            why = _left_out(nodes, clients, manifest)
+            if why:
+                where = f"{workload} on {source} at queue depth {depth}"
+                notes.append(f"{where}: {why}: no sum is made.")
+            else:
+                points.append(_point(depth, list(nodes.values())))
+        lost = _lost(clients, manifest)
+        if lost:
+            notes.append(f"{workload} on {source}: no record of {lost}; it is in no sum.")
+        if points:
+            row = {"filesystem_source": source, "workload": workload, "clients": len(clients)}
+            made.append(row | _at_latencies(points))
     return made, notes
+
+
+def _left_out(nodes: Mapping[str, Case], clients: set[str], manifest: Mapping[str, Any]) -> str:
+    """Why the clients at one depth make no point; empty where they make one."""
+    without = []
+    for client in sorted(clients):
+        case = nodes.get(client)
+        if case is None:
+            without.append(f"{client} ({why_missing(client, manifest, 'fio')})")
+        elif case.outcome != "ok":
+            without.append(f"{client} ({case.outcome}: {case.reason})")
+    return f"no figures of {', '.join(without)}" if without else _apart(list(nodes.values()))
+
+
+def _lost(clients: set[str], manifest: Mapping[str, Any]) -> str:
+    """The nodes of the run that were to measure and left no record, as far as it can be known."""
+    whys = {
+        node: why_missing(node, manifest, "fio")
+        for node in manifest.get("expected") or ()
+        if node not in clients
+    }
+    return ", ".join(
+        f"{node} ({why})"
+        for node, why in sorted(whys.items())
+        if why.startswith(("unreachable", "failed: ", "failed in fio"))
+    )
 
 
 def _is_load(case: Case) -> bool:
     given = case.parameters
     depth = given.get("iodepth")
+    if given.get("workload") not in _WORKLOADS or not isinstance(depth, int) or depth <= 0:
+        return False
+    if case.outcome != "ok":
+        return True
     figures = {(row.device, row.name, row.statistic) for row in case.figures}
     rates = [(device, name) for device, name, _ in figures if name.endswith("_iops")]
     timed = all((at, name.replace("iops", "latency"), "mean") in figures for at, name in rates)
-    chosen = given.get("workload") in _WORKLOADS and isinstance(depth, int) and depth > 0
-    return chosen and timed and case.duration is not None and case.started_at is not None
-
-
-def _apart(source: Any, workload: str, clients: int, point: Point) -> str:
-    return (
-        f"{workload} on {source} at queue depth {point.iodepth}: its {clients} clients measured"
-        f" together for {100 * point.together:.0f} % of the time, and {100 * TOGETHER:.0f} % are"
-        " needed: no sum is made. Set fio_start_seconds and forks, or raise fio_runtime_seconds."
-    )
+    return timed and case.duration is not None and case.started_at is not None
 
 
 def _point(depth: int, cases: Sequence[Case]) -> Point:
@@ -113,20 +149,27 @@ def _point(depth: int, cases: Sequence[Case]) -> Point:
             elif what == "iops":
                 rate += value
                 weighted += value * of_jobs[device, f"{kind}_latency", "mean"]
-    return Point(depth, rate, bandwidth, weighted / rate if rate else 0.0, _together(cases))
+    return Point(depth, rate, bandwidth, weighted / rate if rate else 0.0)
 
 
-def _together(cases: Sequence[Case]) -> float:
-    """The share of the measuring time in which all of them measured: from ``start_seconds`` on, or
-    at the end of a case, whose beginning is the making of its files."""
-    if len(cases) == 1:
-        return 1.0
+def _apart(cases: Sequence[Case]) -> str:
+    """What is to be said of clients that measured less than TOGETHER of the time together: from
+    ``start_seconds`` on, or at the end of a case, whose beginning is the making of its files."""
     seconds = float(cases[0].parameters["runtime_seconds"])
     begins = []
     for case in cases:
         before = case.parameters.get("start_seconds") or (case.duration or 0.0) - seconds
-        begins.append(datetime.fromisoformat(case.started_at or "").timestamp() + before)
-    return max(0.0, (seconds - (max(begins) - min(begins))) / seconds)
+        begun = datetime.fromisoformat(case.started_at or "").timestamp()
+        begins.append((begun + before, case.node))
+    (first, early), (last, late) = min(begins), max(begins)
+    together = max(0.0, (seconds - (last - first)) / seconds)
+    if together >= TOGETHER:
+        return ""
+    return (
+        f"its {len(cases)} clients measured together for {100 * together:.0f} % of the time, and"
+        f" {100 * TOGETHER:.0f} % are needed ({late} began {last - first:.0f} s after {early}; set"
+        " fio_start_seconds and forks, or raise fio_runtime_seconds)"
+    )
 
 
 def _at_latencies(points: Sequence[Point]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -119,7 +120,12 @@ def test_clients_that_did_not_measure_together_are_not_summed() -> None:
     ]
     (row,), notes = rows(late)
     assert (row["points"], row["edge_rate"]) == (1, 4000)
-    assert [("depth 2" in note, "88 %" in note) for note in notes] == [(True, True)]
+    (note,) = notes
+    assert note == (
+        f"eda_mixed on {VOLUME} at queue depth 2: its 2 clients measured together for 88 % of the"
+        " time, and 90 % are needed (b began 7 s after a; set fio_start_seconds and forks, or raise"
+        " fio_runtime_seconds): no sum is made."
+    )
     # One that took longer to make its files began to measure later.
     slow = [case("a", 2, figures(1, 1)), case("b", 2, figures(1, 1), duration=80.0)]
     made_of, notes = rows(slow)
@@ -152,12 +158,40 @@ def test_rows_hold_one_set_of_clients_one_volume_and_one_kind_of_load() -> None:
         case("c0", 16, [one for one in figures(9, 0.001) if one.statistic != "mean"]),
     ]
     found, _ = rows(several)
-    assert sorted((row["clients"], row["points"]) for row in found) == [
-        (1, 1),
-        (1, 1),
-        (1, 1),
-        (2, 2),
+    assert sorted((row["clients"], row["points"]) for row in found) == [(1, 1), (1, 1), (2, 2)]
+
+
+def test_a_client_that_is_lost_is_named_and_what_it_lacks_is_not_summed() -> None:
+    lost = [
+        *ladder(2, {1: 0.001, 2: 0.003}),
+        case("c0", 4, figures(4000, 0.009)),
+        case("c0", 8, figures(8000, 0.018)),
+        dataclasses.replace(case("c1", 8, []), outcome="failed", reason="fio was killed"),
     ]
+    run = {
+        "run_id": "r",
+        "expected": ["c0", "c1", "c2", "c3", "server"],
+        "hosts": {"c1": {"unreachable": 1}, "c2": {"unreachable": 1}},
+        "failed_in": {"c3": "fio"},
+        "finished_at": "2026-11-23T07:00:00Z",
+    }
+    (row,), notes = rows(lost, [run])
+    assert (row["clients"], row["points"], row["edge_rate"]) == (2, 2, 4000)
+    where = f"eda_mixed on {VOLUME}"
+    assert notes == [
+        f"{where} at queue depth 4: no figures of c1 (unreachable): no sum is made.",
+        f"{where} at queue depth 8: no figures of c1 (failed: fio was killed): no sum is made.",
+        f"{where}: no record of c2 (unreachable), c3 (failed in fio); it is in no sum.",
+    ]
+
+
+def test_a_client_that_was_measured_again_after_it_failed_counts() -> None:
+    again = [
+        case("a", 1, figures(5, 0.001), second=3),
+        dataclasses.replace(case("a", 1, [], second=9), outcome="failed", reason="late"),
+    ]
+    (row,), notes = rows(again)
+    assert (row["edge_rate"], notes) == (5, [])
 
 
 def test_a_client_that_measured_twice_counts_once() -> None:
