@@ -153,13 +153,16 @@ def _point(depth: int, cases: Sequence[Case]) -> Point:
 
 
 def _apart(cases: Sequence[Case]) -> str:
-    """What is to be said of clients that measured less than TOGETHER of the time together: from
-    ``start_seconds`` on, or at the end of a case, whose beginning is the making of its files."""
+    """What is to be said of clients that measured less than TOGETHER of the time together.
+
+    A case's duration is that of fio, which opens all files before it measures; where
+    ``start_seconds`` was given, fio was started so long after the beginning of the case.
+    """
     seconds = float(cases[0].parameters["runtime_seconds"])
     begins = []
     for case in cases:
-        before = case.parameters.get("start_seconds") or (case.duration or 0.0) - seconds
         begun = datetime.fromisoformat(case.started_at or "").timestamp()
+        before = (case.parameters.get("start_seconds") or 0) + (case.duration or 0.0) - seconds
         begins.append((begun + before, case.node))
     (first, early), (last, late) = min(begins), max(begins)
     together = max(0.0, (seconds - (last - first)) / seconds)
