@@ -258,7 +258,7 @@ molecule: test-venv ## The roles on real systems: this machine (local), systemd 
 	  lack=
 	  case $$scenario in
 	    local|benchmarks) tools= ;;
-	    vm) tools='qemu-system-x86_64 mmdebstrap mkfs.ext4' ;;
+	    vm|shared_load) tools='qemu-system-x86_64 mmdebstrap mkfs.ext4' ;;
 	    *) tools='podman runc mmdebstrap' ;;
 	  esac
 	  for tool in $$tools; do command -v $$tool >/dev/null || lack="$$tool is not installed"; done

@@ -101,7 +101,7 @@ def prepare(bench: Bench, chosen: fio.Settings, folder: str, **more: str) -> Non
     given = bench.given
     asked = ("directory", "jobs", "iodepth", "block_bytes", "job_bytes", "start_seconds")
     bench.prepare(
-        case=f"{chosen.workload}-{'direct' if chosen.direct else 'buffered'}",
+        case=fio.case_name(chosen, given["iodepth"]),
         command=fio.command(chosen, fio="fio", folder=folder),
         parameters={
             **{name: given[name] for name in asked},

@@ -65,6 +65,20 @@ def _run_module(runner: Any, store: Path) -> Any:
     )
 
 
+def test_an_eda_case_is_called_by_the_queue_depth_that_was_asked_for() -> None:
+    zeros = dict.fromkeys(("jobs", "iodepth", "block_bytes", "job_bytes"), 0)
+    chosen = [
+        fio.settings(workload, **zeros, runtime_seconds=1, engine="libaio")
+        for workload in ("eda_mixed", "random_read")
+    ]
+    assert [fio.case_name(one, depth) for one in chosen for depth in (0, 4)] == [
+        "eda_mixed-direct",
+        "eda_mixed-direct-qd4",
+        "random_read-direct",
+        "random_read-direct",
+    ]
+
+
 class Watch(FakeRun):
     """Also remembers what was in the storage's folder while the benchmark ran."""
 

@@ -7,8 +7,10 @@
     vm.py wipe FOLDER              makes its local disks anew, as Azure does after a deallocation
 
 A machine is 4 CPUs in 4 NUMA nodes, NVMe disks beside a boot disk that is none, and two network
-cards: one with ssh forwarded from a port of the loopback interface, one that leads nowhere (eth1,
-for soft-RoCE). It runs on TCG, since a build machine has no KVM: one kind of result everywhere.
+cards: one with ssh forwarded from a port of the loopback interface, and eth1, which leads nowhere
+(for soft-RoCE) or to other machines: each --listen makes a socket for one that is started with
+--connect and that path. It runs on TCG, since a build machine has no KVM: one kind of result
+everywhere.
 """
 
 from __future__ import annotations
@@ -26,6 +28,10 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 SUITE = "bookworm"
 PACKAGES = (
@@ -160,7 +166,29 @@ def make_disks(folder: Path, *, size: str, count: int) -> list[Path]:
     return paths
 
 
-def start(folder: Path, image: Path | None, *, disks: int, size: str) -> None:
+def network(folder: Path, *, listen: Sequence[Path], connect: Path | None) -> list[str]:
+    """Options for eth1: a hub of the machine's own, and a cable from it to each other machine."""
+    ends = [("on", path) for path in listen] + ([("off", connect)] if connect else [])
+    # On one network no two machines may have QEMU's own address.
+    digits = hashlib.sha256(str(folder).encode()).hexdigest()
+    mac = ":".join(["52:54:00", digits[:2], digits[2:4], digits[4:6]])
+    argv = ["-netdev", "hubport,id=n1,hubid=1", "-device", f"virtio-net-pci,netdev=n1,mac={mac}"]
+    for number, (server, path) in enumerate(ends):
+        cable = f"stream,id=c{number},server={server},addr.type=unix,addr.path={path.absolute()}"
+        argv += ["-netdev", cable, "-netdev", f"hubport,id=h{number},hubid=1,netdev=c{number}"]
+    return argv
+
+
+def start(
+    folder: Path,
+    image: Path | None,
+    *,
+    disks: int,
+    size: str,
+    memory: int = 2048,
+    listen: Sequence[Path] = (),
+    connect: Path | None = None,
+) -> None:
     """Start the machine and wait until ssh answers. It remembers which image it is of."""
     if read_pid(folder):
         return
@@ -188,10 +216,11 @@ def start(folder: Path, image: Path | None, *, disks: int, size: str) -> None:
     # It goes before other work, as far as it may: of a machine that waits for its host the kernel
     # reports lock-ups, and services at boot time out.
     argv = ["nice", "-n", "-10", "qemu-system-x86_64", "-name", folder.name, "-M", "q35"]
-    argv += ["-accel", "tcg,thread=single"]
-    argv += ["-cpu", "max", "-m", "2G", "-smp", "4,sockets=4"]
+    # What it has translated is memory too: QEMU's own limit is 1 GiB, however small the machine.
+    argv += ["-accel", f"tcg,thread=single,tb-size={memory // 2}"]
+    argv += ["-cpu", "max", "-m", f"{memory // 4 * 4}M", "-smp", "4,sockets=4"]
     for node in range(4):
-        argv += ["-object", f"memory-backend-ram,id=m{node},size=512M"]
+        argv += ["-object", f"memory-backend-ram,id=m{node},size={memory // 4}M"]
         argv += ["-numa", f"node,nodeid={node},cpus={node},memdev=m{node}"]
     argv += ["-kernel", str(image / "vmlinuz"), "-initrd", str(image / "initrd.img")]
     argv += ["-append", "root=/dev/vda ro console=ttyS0 net.ifnames=0 quiet"]
@@ -199,8 +228,8 @@ def start(folder: Path, image: Path | None, *, disks: int, size: str) -> None:
     argv += ["-drive", f"file={root},format=raw,if=none,id=root,cache=unsafe"]
     argv += ["-device", "virtio-blk-pci,drive=root"]
     argv += ["-netdev", f"user,id=n0,restrict=on,hostfwd=tcp:127.0.0.1:{port}-:22"]
-    argv += ["-device", "virtio-net-pci,netdev=n0", "-netdev", "hubport,id=n1,hubid=1"]
-    argv += ["-device", "virtio-net-pci,netdev=n1", "-device", "virtio-rng-pci"]
+    argv += ["-device", "virtio-net-pci,netdev=n0"]
+    argv += [*network(folder, listen=listen, connect=connect), "-device", "virtio-rng-pci"]
     for number, path in enumerate(make_disks(folder, size=size, count=disks)):
         argv += [
             "-drive",
@@ -258,12 +287,25 @@ def main() -> None:
     parser.add_argument("--image", type=Path, help="the image's folder, at the first start")
     parser.add_argument("--disks", type=int, default=8, help="number of NVMe disks")
     parser.add_argument("--size", default="1G", help="size of a disk")
+    parser.add_argument("--memory", type=int, default=2048, help="MiB of memory")
+    parser.add_argument(
+        "--listen", type=Path, action="append", default=[], help="socket for another machine's eth1"
+    )
+    parser.add_argument("--connect", type=Path, help="another machine's socket, for eth1")
     options = parser.parse_args()
     folder = options.folder.absolute()
     if options.verb == "image":
         sys.stdout.write(f"{make_image(folder)}\n")
     elif options.verb == "start":
-        start(folder, options.image, disks=options.disks, size=options.size)
+        start(
+            folder,
+            options.image,
+            disks=options.disks,
+            size=options.size,
+            memory=options.memory,
+            listen=options.listen,
+            connect=options.connect,
+        )
     elif options.verb == "stop":
         stop(folder)
     elif options.verb == "wait-off":

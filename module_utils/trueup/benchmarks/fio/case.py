@@ -274,6 +274,12 @@ def settings(
     return Settings(workload, tuple(parts), runtime_seconds, engine)
 
 
+def case_name(chosen: Settings, iodepth: int) -> str:
+    """What the record calls it: EDA workloads are measured at several queue depths in one run."""
+    name = f"{chosen.workload}-{'direct' if chosen.direct else 'buffered'}"
+    return f"{name}-qd{iodepth}" if iodepth and chosen.workload.startswith("eda_") else name
+
+
 def data_bytes(chosen: Settings) -> int:
     """What the files of all jobs take."""
     return sum(part.jobs * part.job_bytes for part in chosen.parts)
