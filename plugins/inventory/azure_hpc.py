@@ -86,6 +86,13 @@ options:
     description: Which address C(ansible_host) is; a machine without a public one has the other.
     choices: [private, public]
     default: private
+  selected_groups:
+    description:
+      - Groups by name, each with a JMESPath expression that is true of its members.
+      - An expression is compiled once. Of C(groups), Ansible compiles each again for every host, a
+        millisecond each time.
+    type: dict
+    default: {}
   conditional_groups:
     description: The same as C(groups), under azure_rm's name.
     type: dict
@@ -116,9 +123,9 @@ plugin: azure_hpc
 subscriptions: [hpc-production]
 include: ["tags.cluster == 'one'"]
 exclude: ["powerstate != 'running'", "priority == 'Spot'"]
-conditional_groups:
-  slurm_controller: tags.role | default('') == 'scheduler'
-  slurm_compute: tags.role | default('') == 'compute'
+selected_groups:
+  slurm_controller: tags.role == 'scheduler'
+  slurm_compute: tags.role == 'compute'
 keyed_groups:
   - {key: tags.team | default('nobody'), prefix: azure_team}
 """
@@ -208,7 +215,12 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         strict, connect_to = self.get_option("strict"), self.get_option("connect_to")
         compose = {**self.get_option("hostvar_expressions"), **self.get_option("compose")}
         groups = {**self.get_option("conditional_groups"), **self.get_option("groups")}
-        refuse_families(groups)
+        known = machines.facts(Machine("", ""))
+        selected = {
+            group: Selection(f"selected_groups.{group}", expressions(group, text), known)
+            for group, text in self.get_option("selected_groups").items()
+        }
+        refuse_families([*groups, *selected])
         keyed = self.get_option("keyed_groups")
         own = machines.host_names([one for one, _ in chosen])
         names = [self._name(own[one.id], facts) for one, facts in chosen]
@@ -218,7 +230,9 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             self.inventory.add_host(name)
             for key, value in machines.hostvars(one, connect_to).items():
                 self.inventory.set_variable(name, key, value)
-            for group in machines.own_groups(one):
+            member_of = [group for group, by in selected.items() if by.takes(name, facts)]
+            mine = [self._sanitize_group_name(group) for group in member_of]
+            for group in [*machines.own_groups(one), *mine]:
                 self.inventory.add_group(group)
                 self.inventory.add_child(group, name)
             self._set_composite_vars(compose, facts, name, strict=strict)

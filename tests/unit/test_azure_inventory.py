@@ -136,7 +136,10 @@ def test_groups(site: Site) -> None:
         keyed_groups=[{"key": "tags.role | default('none')", "prefix": "azure_role"}],
         conditional_groups={"slurm_controller": "tags.role | default('') == 'scheduler'"},
         groups={"zoned": "zone != ''"},
+        selected_groups={"Slurm-compute": "tags.role == 'compute'", "none": "zone == '9'"},
     )
+    assert members(inventory, "Slurm_compute") == ["hb-1"]
+    assert "none" not in inventory.groups
     assert members(inventory, "azure_windows") == ["desk"]
     assert members(inventory, "azure_resource_group_vdi") == ["desk"]
     assert members(inventory, "azure_role_compute") == ["hb-1"]
@@ -407,6 +410,12 @@ def test_the_token_stands_in_no_message(site: Site) -> None:
         ({"include": [7]}, "write a list of JMESPath expressions"),
         ({"include": ["powerstat"]}, "did you mean powerstate?"),
         ({"groups": {"hbv3": "true"}}, "hbv3 is a family"),
+        ({"selected_groups": {"hbv3": "name"}}, "hbv3 is a family"),
+        (
+            {"selected_groups": {"x": "tags.role =="}},
+            "selected_groups.x: 'tags.role ==' is no JMES",
+        ),
+        ({"selected_groups": {"x": True}}, "write a list of JMESPath expressions"),
         ({"keyed_groups": [{"key": "'hbv3'", "separator": ""}]}, "hbv3 is a family"),
         ({"hostnames": ["'same'"]}, "the name same to /subscriptions/"),
         ({"hostnames": ["tags.nothing"]}, "add default as its last entry"),
