@@ -10,7 +10,8 @@ short_description: Changes a node for a moment, says what came of it, and puts i
 description:
   - Runs the steps of a row of catalog/acceptance.yml (action C(trueup_acceptance)) in their order,
     each within a time limit, until one fails. Then what puts the node back runs, in any case.
-  - Nothing is begun, and no further step, while a job of Slurm or a process on a GPU runs there.
+  - Nothing is begun, and no further step, while a job of Slurm or a process on a GPU runs there;
+    nothing while a benchmark of trueup does.
 options:
   steps:
     description: Commands, each with C(run), its argv, and the C(seconds) that it may take.
@@ -61,7 +62,7 @@ restored:
 from dataclasses import asdict
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.trueup.run import steps
+from ansible.module_utils.trueup.run import process, steps
 
 
 def main() -> None:
@@ -71,9 +72,13 @@ def main() -> None:
     )
     done = steps.Done(refused="check mode changes nothing")
     if not module.check_mode:
-        done = steps.perform(
-            module.params["steps"], module.params["restore"], lambda: steps.at_work(module)
-        )
+        try:
+            with process.locked(process.node_lock(), timeout_seconds=5.0):
+                done = steps.perform(
+                    module.params["steps"], module.params["restore"], lambda: steps.at_work(module)
+                )
+        except TimeoutError as error:
+            done = steps.Done(refused=str(error))
     module.exit_json(changed=bool(done.steps), **asdict(done))
 
 

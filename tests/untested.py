@@ -34,9 +34,10 @@ stands in the last column.
 
 A row with **steps** changes the node for a moment: a link goes down and up, a lock of the clocks is
 lost, Azure's agent is restarted. That is done only with `trueup_acceptance_change=true`, one row
-after the other, and not while a job of Slurm or a process on a GPU runs there. What puts the node
-back (`restore` in the catalog) runs whatever the steps came to; the bundle has each command with
-its exit status. A power failure prevents it: then run those commands by hand.
+after the other, and not while a job of Slurm, a process on a GPU or a benchmark of trueup runs
+there. What puts the node back (`restore` in the catalog) runs whatever the steps came to; the
+bundle has each command with its exit status. A power failure prevents it: then run those commands
+by hand.
 
 The rows that one machine alone settles take at most {hbv3} minutes on one HB120rs_v3 and {ndv4} on
 one ND96asr_v4, by the `minutes` of the catalog, without installing and rebooting. What a row needs

@@ -227,8 +227,11 @@ def module(capsys: pytest.CaptureFixture[str], **given: Any) -> dict[str, Any]:
     return {name: found[name] for name in ("changed", "refused", "steps", "restored")}
 
 
-def test_the_module(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tools, "ask", lambda *_, **__: ANSWER)
+def test_the_module(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(evidence_steps.steps.tools, "ask", lambda *_, **__: ANSWER)
+    monkeypatch.setattr(evidence_steps.process, "node_lock", lambda: str(tmp_path / "lock"))
     one = {"command": "true", "status": 0, "note": None, "output": ""}
     assert module(capsys, steps=[a_step("true")], restore=[a_step("true")]) == {
         "changed": True,
@@ -239,6 +242,18 @@ def test_the_module(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monk
 
 
 ANSWER = tools.Answer("nvidia-smi", 0)
+
+
+def test_nothing_is_begun_while_a_benchmark_runs(
+    capsys: pytest.CaptureFixture[str], state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = state.with_name("lock")
+    monkeypatch.setattr(evidence_steps.process, "node_lock", lambda: str(lock))
+    change = shell(f"printf after > {state}")
+    with process.locked(str(lock), timeout_seconds=1):
+        found = module(capsys, steps=[change], restore=[change])
+    assert (found["changed"], found["steps"], state.read_text()) == (False, [], "before")
+    assert found["refused"].startswith("another benchmark still runs on this node (process ")
 
 
 def test_check_mode_changes_nothing(capsys: pytest.CaptureFixture[str], state: Path) -> None:

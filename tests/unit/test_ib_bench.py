@@ -98,7 +98,7 @@ class Machine:
 
 @pytest.fixture(name="machine")
 def _machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
-    monkeypatch.setattr(bench.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(process.tempfile, "gettempdir", lambda: str(tmp_path))
     return Machine(tmp_path)
 
 

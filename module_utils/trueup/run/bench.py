@@ -8,8 +8,6 @@ prepares the case, runs it through a parser and finishes. Every way out of it re
 
 from __future__ import annotations
 
-import os
-import tempfile
 import time
 from dataclasses import dataclass, field, replace
 from typing import Any, Callable, Dict, List, Mapping, NoReturn, Optional, Sequence, TypeVar
@@ -255,9 +253,8 @@ class Bench:
         """Run the command while no other benchmark runs on the node; end with a failed record where
         it cannot run."""
         self.case.started_at = utc_now()
-        lock = os.path.join(tempfile.gettempdir(), "trueup-benchmark.lock")
         try:
-            with process.locked(lock, timeout_seconds=5.0):
+            with process.locked(process.node_lock(), timeout_seconds=5.0):
                 return start(self.case.command, **how)
         except ConnectionError as error:  # a node of several
             self.fail(str(error))

@@ -150,6 +150,11 @@ def run(
         )
 
 
+def node_lock() -> str:
+    """The file that holds a node for one benchmark, or for the steps of one row."""
+    return os.path.join(tempfile.gettempdir(), "trueup-benchmark.lock")
+
+
 class locked:  # noqa: N801 WHY: reads as a statement, `with locked(path):`
     """Hold the node for one benchmark at a time: two at once would measure each other.
 
