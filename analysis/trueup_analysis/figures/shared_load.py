@@ -155,7 +155,7 @@ def _point(depth: int, cases: Sequence[Case]) -> Point:
 def _apart(cases: Sequence[Case]) -> str:
     """What is to be said of clients that measured less than TOGETHER of the time together.
 
-    A case's duration is that of fio, which opens all files before it measures; where
+    A case's duration is that of fio, which looks at all files before it measures; where
     ``start_seconds`` was given, fio was started so long after the beginning of the case.
     """
     seconds = float(cases[0].parameters["runtime_seconds"])
