@@ -266,6 +266,23 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         {},
         {"storage": {"kind": "nfs", "tib": 1, "server_size": "Standard_D4d_v5"}},
     ),
+    (
+        "storage.server_disks is 1: a disk has at most 32,767 GiB, and these would have 40,960",
+        {},
+        {
+            "storage": {
+                "kind": "nfs",
+                "tib": 40,
+                "server_disks": 1,
+                "server_size": "Standard_E64ds_v5",
+            }
+        },
+    ),
+    (
+        "storage.tib is 101: one volume has at most 100 TiB",
+        {},
+        {"storage": {"kind": "anf", "tib": 101}},
+    ),
     ("storage.tib is given without storage.kind", {}, {"storage": {"tib": 1}}),
     (
         "cloud_init has a character that is no text (half of a pair)",
@@ -300,6 +317,24 @@ def test_a_size_is_known_in_any_case() -> None:
 
 def test_of_a_region_without_prices_nothing_is_known() -> None:
     assert made(region="japaneast").region == "japaneast"
+
+
+@pytest.mark.parametrize(
+    ("member", "value"),
+    [
+        ("images", [{"image": "a:b:c:1.2"}]),
+        ("quota", {"families": {}}),
+        ("regions", {"eastus": [1]}),
+        ("regions", {"eastus": ["a", 2]}),
+        ("vtpm_off", None),
+        ("api_versions", {"Microsoft.Compute/virtualMachines": 2024}),
+    ],
+)
+def test_a_catalog_that_is_not_as_its_head_says_is_refused(member: str, value: Any) -> None:
+    facts = {**known().facts, member: value}
+    with pytest.raises(BadInput) as found:
+        catalog.Catalog(known().sizes, facts, known().sold)
+    assert str(found.value) == (f"catalog azure.yml: {member} is missing, or not as its head says")
 
 
 def test_regions_come_by_distance_and_those_of_unknown_place_by_name() -> None:

@@ -233,6 +233,32 @@ def test_what_stands_against_a_size(
     assert availability.restrictions(made(nodes, **given), answer("skus.json")) == expected
 
 
+def test_what_the_size_lacks_of_what_is_asked_is_said() -> None:
+    names = (
+        *("TrustedLaunchDisabled", "LowPriorityCapable", "CapacityReservationSupported"),
+        *("AcceleratedNetworkingEnabled", "PremiumIO"),
+    )
+    skus = [
+        {
+            "resourceType": "virtualMachines",
+            "name": "standard_hb120rs_V3",
+            "locations": ["southcentralus"],
+            "capabilities": [
+                {"name": name, "value": str(name.endswith("Disabled"))} for name in names
+            ],
+        }
+    ]
+    alone = {"login": {}, "ssh_from": [], "security": "trusted_launch"}
+    found = made({"priority": "spot", "os_disk": "Premium_LRS"}, **alone)
+    assert availability.restrictions(found, skus) == [
+        f"Standard_HB120rs_v3 {what}"
+        for what in (
+            *("cannot start with Trusted Launch", "is not sold as spot"),
+            *("has no accelerated networking", "takes no Premium SSD"),
+        )
+    ]
+
+
 @pytest.mark.parametrize("sku", [None, {}, {"name": 7}])
 def test_a_sku_that_is_not_as_documented_is_refused(sku: Any) -> None:
     with pytest.raises(TrueupError, match=r"^Azure's list of SKUs: an entry has no name"):

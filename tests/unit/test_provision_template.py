@@ -59,6 +59,12 @@ def test_the_group_and_every_resource_say_whose_they_are_and_until_when() -> Non
     assert {json.dumps(one["tags"]) for one in of(found)["resources"]} == {json.dumps(tags)}
 
 
+def test_an_owner_in_brackets_is_no_expression_of_arm() -> None:
+    found = made(owner="[subscription().id]")
+    assert {one["tags"]["owner"] for one in of(found)["resources"]} == {"[[subscription().id]"}
+    assert template.resource_group(found, RUN)["tags"]["owner"] == "[subscription().id]"
+
+
 def test_ssh_is_open_to_the_stated_ranges_and_nothing_else_is() -> None:
     ranges = ["203.0.113.7/32", "198.51.100.0/24"]
     groups = resources(made(ssh_from=ranges), "Microsoft.Network/networkSecurityGroups")
@@ -178,6 +184,18 @@ def test_regular_nodes_and_the_login_node_are_no_spot() -> None:
 def test_the_security_type(given: dict[str, Any], expected: Any) -> None:
     profile = the_set(**given)["properties"]["virtualMachineProfile"]
     assert profile.get("securityProfile") == expected
+
+
+def test_grid_nodes_have_no_virtual_tpm_and_the_login_node_has_one() -> None:
+    found = made(
+        {"size": "Standard_NV36ads_A10_v5", "placement": "single"},
+        security="trusted_launch",
+        image="a:b:c:1.2",
+    )
+    assert {
+        one["name"]: one["properties"]["securityProfile"]["uefiSettings"]["vTpmEnabled"]
+        for one in resources(found, VM)
+    } == {"login": True, "node001": False}
 
 
 def test_no_key_is_in_a_template_and_no_password_works() -> None:

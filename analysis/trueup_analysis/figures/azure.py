@@ -108,7 +108,8 @@ def plan(
     what = known(rows, chosen)
     layers = [catalog.document(catalog.find(f"{_RECIPES}/{recipe}.yml", chosen))]
     if own is not None:
-        layers.append(catalog.document(own) or {})
+        given = catalog.document(own)
+        layers.append({} if given is None else given)
     now = now or datetime.now(UTC)
     made = parameters.read(recipe, layers, what, now)
     book = prices.Book(rows, None)

@@ -172,6 +172,8 @@ def _unable(row: Mapping[str, Any], size: str, made: Parameters, *, node: bool) 
         "takes no capacity reservation": node
         and bool(made.nodes.reservation)
         and able.get("CapacityReservationSupported") == "false",
+        # Every adapter of a template has it.
+        "has no accelerated networking": able.get("AcceleratedNetworkingEnabled") == "false",
         "takes no Premium SSD": node
         and made.nodes.os_disk == "Premium_LRS"
         and able.get("PremiumIO") == "false",

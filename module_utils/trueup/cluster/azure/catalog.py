@@ -8,21 +8,57 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from typing import Any, FrozenSet, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 from ...errors import BadInput
+from ...reading import is_number
 from ...words import nearest
 
 _EARTH_KM = 6371.0
+# Of latitude and longitude.
+_DEGREES = 2
 _SIZE = re.compile(r"Standard_[A-Z]+(\d+)(?:-\d+)?([a-z]*)", re.IGNORECASE)
-_MEMBERS = {
-    "api_versions": Mapping,
-    "images": list,
-    "quota": Mapping,
-    "no_trusted_launch": list,
-    "secure_boot_off": list,
-    "closed_to_new": list,
-    "regions": Mapping,
+
+
+def _texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(one, str) for one in value)
+
+
+def _named(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(isinstance(one, str) for one in value.values())
+
+
+def _images(value: Any) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(row, Mapping)
+        and isinstance(row.get("image"), str)
+        and _texts(row.get("families"))
+        for row in value
+    )
+
+
+def _quota(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(
+        _named(value.get(name)) for name in ("families", "sizes")
+    )
+
+
+def _places(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(
+        isinstance(place, list) and len(place) == _DEGREES and all(map(is_number, place))
+        for place in value.values()
+    )
+
+
+_MEMBERS: Mapping[str, Callable[[Any], bool]] = {
+    "api_versions": _named,
+    "images": _images,
+    "quota": _quota,
+    "no_trusted_launch": _texts,
+    "secure_boot_off": _texts,
+    "vtpm_off": _texts,
+    "closed_to_new": _texts,
+    "regions": _places,
 }
 
 
@@ -41,9 +77,10 @@ class Catalog:
     sold: Mapping[str, FrozenSet[str]]
 
     def __post_init__(self) -> None:
-        for name, kind in _MEMBERS.items():
-            if not isinstance(self.facts.get(name), kind):
-                raise BadInput(f"catalog azure.yml: {name} is missing, or not of its kind")
+        facts = self.facts if isinstance(self.facts, Mapping) else {}
+        for name, fits in _MEMBERS.items():
+            if not fits(facts.get(name)):
+                raise BadInput(f"catalog azure.yml: {name} is missing, or not as its head says")
 
     def size(self, name: str) -> Optional[str]:
         """A size as Azure writes it; None where the catalog has none such."""

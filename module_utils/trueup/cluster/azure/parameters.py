@@ -33,6 +33,8 @@ _RESERVATION = re.compile(
     re.IGNORECASE,
 )
 _TAG = 256
+# Of a Premium SSD: MicrosoftDocs/azure-compute-docs articles/virtual-machines/disks-types.md, 2026-08.
+_MOST_GIB = 32767
 # azure-mgmt-compute 39.0.0, OSProfile.admin_username: what Azure does not take.
 _TAKEN_USERS = re.compile(
     "administrator|admin[12]?|a|actuser|adm|aspnet|backup|console|david|guest|john|owner|root"
@@ -571,9 +573,9 @@ def _storage(made: Parameters, _catalog: Catalog, _now: datetime) -> List[str]:
     if storage.kind == "nfs" and not storage.server_size:
         found.append("storage.server_size is empty, and kind nfs needs a server")
     each = storage.tib * 1024 / storage.server_disks
-    if storage.kind == "nfs" and each > 32767:
+    if storage.kind == "nfs" and each > _MOST_GIB:
         found.append(
-            f"storage.server_disks is {storage.server_disks}: a disk has at most 32,767 GiB, and"
+            f"storage.server_disks is {storage.server_disks}: a disk has at most {_MOST_GIB:,} GiB, and"
             f" these would have {each:,.0f}"
         )
     return found

@@ -115,7 +115,11 @@ class _Writer:
     def __init__(self, made: Parameters, catalog: Catalog, run: str) -> None:
         self._made = made
         self._catalog = catalog
-        self._tags = tags(made, run)
+        # What begins with a bracket is an expression to ARM; a second one takes that away.
+        self._tags = {
+            name: f"[{text}" if text.startswith("[") else text
+            for name, text in tags(made, run).items()
+        }
         publisher, offer, sku, version = made.image.split(":")
         self._image = {"publisher": publisher, "offer": offer, "sku": sku, "version": version}
 
@@ -467,9 +471,13 @@ class _Writer:
         profile: Dict[str, Any] = {"storageProfile": storage}
         if made.security == "trusted_launch":
             # Standard is what an absent profile means, and needs no feature of the subscription.
+            without = node and self._catalog.family(nodes.size) in self._catalog.facts["vtpm_off"]
             profile["securityProfile"] = {
                 "securityType": "TrustedLaunch",
-                "uefiSettings": {"secureBootEnabled": made.secure_boot, "vTpmEnabled": True},
+                "uefiSettings": {
+                    "secureBootEnabled": made.secure_boot,
+                    "vTpmEnabled": not without,
+                },
             }
         if node and nodes.spot:
             profile["priority"] = "Spot"
