@@ -32,6 +32,17 @@ FIGURES = "analysis/trueup_analysis/figures"
 # What a room's files are called, and the tests that are its own; a parser's are named for it.
 ROOMS = {
     "module_utils/trueup/node/affinity.py": ("test_affinity.py",),
+    "module_utils/trueup/cluster/azure/availability.py": ("test_provision_plan.py",),
+    "module_utils/trueup/cluster/azure/catalog.py": (
+        "test_provision_parameters.py",
+        "test_provision_plan.py",
+    ),
+    "module_utils/trueup/cluster/azure/cost.py": ("test_provision_plan.py",),
+    "module_utils/trueup/cluster/azure/parameters.py": (
+        "test_provision_parameters.py",
+        "test_provision_template.py",
+    ),
+    "module_utils/trueup/cluster/azure/template.py": ("test_provision_template.py",),
     "module_utils/trueup/cluster/azure/machines.py": ("test_azure_machines.py",),
     "module_utils/trueup/cluster/azure/selection.py": ("test_azure_machines.py",),
     "module_utils/trueup/reading.py": ("test_reading.py",),

@@ -217,6 +217,24 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         {"login": {}},
     ),
     (
+        (
+            "network is 'ten': it must be a range such as 10.42.0.0/16 ('ten' does not appear to be"
+            " an IPv4 or IPv6 network)"
+        ),
+        {},
+        {"network": "ten"},
+    ),
+    (
+        (
+            "nodes.reservation is 'mine': it must be"
+            " /subscriptions/.../providers/Microsoft.Compute/capacityReservationGroups/NAME"
+        ),
+        {"reservation": "mine"},
+        {},
+    ),
+    ("nodes.max_price is -2: it must be above 0, or -1", {"max_price": -2, "priority": "spot"}, {}),
+    ("nodes.os_disk_gib is 4096: it must be 64 or more, 4095 or less", {"os_disk_gib": 4096}, {}),
+    (
         "network is 8.8.0.0/16: it must be a private range of IPv4 of /16 to /20",
         {},
         {"network": "8.8.0.0/16"},
@@ -335,6 +353,39 @@ def test_a_catalog_that_is_not_as_its_head_says_is_refused(member: str, value: A
     with pytest.raises(BadInput) as found:
         catalog.Catalog(known().sizes, facts, known().sold)
     assert str(found.value) == (f"catalog azure.yml: {member} is missing, or not as its head says")
+
+
+@pytest.mark.parametrize(
+    ("regions", "hint"),
+    [
+        ({"mexicocentral"}, "all of it is sold in mexicocentral"),
+        ({"mexicocentral", "uksouth"}, "the nearest region that has all of it is uksouth (424 km)"),
+        (set(), "no region of the price table has all of it"),
+    ],
+)
+def test_where_else_it_is_sold_is_said(regions: set[str], hint: str) -> None:
+    document = {**provisioning.FULL, "region": "westeurope", "login": {}, "ssh_from": []}
+    document["nodes"] = {"size": "Standard_HB120rs_v3"}
+    sold = {
+        "standard_hb120rs_v3": frozenset(regions or {"nowhere"}),
+        "standard_d4d_v5": frozenset({"westeurope"}),
+    }
+    if not regions:
+        # Another size of the same deployment is not sold where the first is.
+        document["login"] = {"size": "Standard_D4d_v5"}
+    what = catalog.Catalog(known().sizes, known().facts, sold)
+    with pytest.raises(BadInput) as found:
+        parameters.read("x", [document], what, NOW)
+    assert str(found.value) == (
+        "recipe x: a value is wrong: region is westeurope, which does not sell Standard_HB120rs_v3"
+        f" as far as prices are known; {hint}"
+    )
+
+
+def test_a_type_without_a_pinned_version_is_refused() -> None:
+    with pytest.raises(BadInput) as found:
+        known().api_version("Microsoft.Compute/disks")
+    assert str(found.value) == "catalog azure.yml: api_versions has no Microsoft.Compute/disks"
 
 
 def test_regions_come_by_distance_and_those_of_unknown_place_by_name() -> None:

@@ -64,7 +64,7 @@ def needs(made: Parameters, catalog: Catalog) -> List[Need]:
     cores: Dict[Optional[str], int] = {}
     sizes: Dict[Optional[str], List[str]] = {}
     for place, size in made.sizes().items():
-        vcpus = (sold_vcpus(size) or 0) * counts.get(place, 1)
+        vcpus = (sold_vcpus(size) or catalog.sizes[size]["vcpus"]) * counts.get(place, 1)
         spot = place == "nodes.size" and nodes.spot
         names = [SPOT_CORES] if spot else [catalog.quota(size), ALL_CORES]
         for name in names:

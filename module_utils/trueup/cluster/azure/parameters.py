@@ -33,7 +33,7 @@ _RESERVATION = re.compile(
     re.IGNORECASE,
 )
 _TAG = 256
-# Of a Premium SSD: MicrosoftDocs/azure-compute-docs articles/virtual-machines/disks-types.md, 2026-08.
+# Of a Premium SSD: MicrosoftDocs/azure-compute-docs virtual-machines/disks-types.md, 2026-08.
 _MOST_GIB = 32767
 # azure-mgmt-compute 39.0.0, OSProfile.admin_username: what Azure does not take.
 _TAKEN_USERS = re.compile(
@@ -381,7 +381,7 @@ def _region(made: Parameters, catalog: Catalog, _now: datetime) -> List[str]:
     if near:
         hint = f"the nearest region that has all of it is {near[0][0]} ({near[0][1]:.0f} km)"
     elif unplaced:
-        hint = f"{', '.join(unplaced)} have all of it"
+        hint = f"all of it is sold in {', '.join(unplaced)}"
     else:
         hint = "no region of the price table has all of it"
     what = " and ".join(dict.fromkeys(missing.values()))
@@ -575,8 +575,8 @@ def _storage(made: Parameters, _catalog: Catalog, _now: datetime) -> List[str]:
     each = storage.tib * 1024 / storage.server_disks
     if storage.kind == "nfs" and each > _MOST_GIB:
         found.append(
-            f"storage.server_disks is {storage.server_disks}: a disk has at most {_MOST_GIB:,} GiB, and"
-            f" these would have {each:,.0f}"
+            f"storage.server_disks is {storage.server_disks}: a disk has at most {_MOST_GIB:,}"
+            f" GiB, and these would have {each:,.0f}"
         )
     return found
 
