@@ -23,8 +23,9 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "bench" / "inventory")]
 
+from azure_rm import Manager, environment  # noqa: E402
 from emulated_cloud import Cloud, profile, serving  # noqa: E402
 
 NODES = [int(text) for text in os.environ.get("TRUEUP_BENCH_MACHINES", "1,600,5000").split(",")]
@@ -66,7 +67,7 @@ def listing(cloud: Cloud, program: str, inventory: str, folder: Path, **more: st
 
 @pytest.mark.parametrize("nodes", NODES)
 def test_listing_machines(nodes: int, tmp_path: Path, record_property: Any) -> None:
-    cloud = Cloud()
+    cloud = Manager() if OTHER else Cloud()
     for number in range(nodes):
         cloud.add_vm(f"vm-{number}", tags={"role": "compute"})
     with serving(cloud, tmp_path):
@@ -75,8 +76,11 @@ def test_listing_machines(nodes: int, tmp_path: Path, record_property: Any) -> N
         if OTHER:
             file = tmp_path / "azure_rm.yml"
             file.write_text("plugin: azure.azcollection.azure_rm\nauth_source: msi\n")
-            program = f"{OTHER}/bin/ansible-inventory"
-            print(f"azure_rm, {nodes} machines: {listing(cloud, program, str(file), tmp_path)}")
+            (tmp_path / "ansible.cfg").write_text("[inventory]\nany_unparsed_is_failed = true\n")
+            program, more = f"{OTHER}/bin/ansible-inventory", environment(tmp_path, cloud.url)
+            theirs = listing(cloud, program, str(file), tmp_path, **more)
+            print(f"azure_rm, {nodes} machines: {theirs}")
+            assert theirs.hosts == nodes
     record_property("calls", found.calls)
     record_property("cpu_seconds", found.cpu_seconds)
     assert found.hosts == nodes

@@ -178,6 +178,59 @@ def test_every_fact_is_a_variable_with_azure_before_it() -> None:
     assert names <= set(machines.hostvars(one, "private"))
 
 
+# -- what is asked for machines --
+
+
+class Manager:
+    """Answers as Azure Resource Manager: rows by table, interfaces by set."""
+
+    def __init__(self, rows: dict[str, list[Any]], interfaces: dict[str, list[Any]]) -> None:
+        self.rows, self.interfaces = rows, interfaces
+        self.asked: list[str] = []
+
+    def query(self, text: str) -> list[Any]:
+        self.asked.append(text.split(maxsplit=1)[0])
+        return self.rows.get(text.split(maxsplit=1)[0], [])
+
+    def every(self, path: str, version: str) -> list[Any]:
+        assert version == "2023-11-01"
+        self.asked.append(path)
+        return self.interfaces[path.removesuffix("/networkInterfaces")]
+
+
+def interface(machine: str, address: str, **more: Any) -> dict[str, Any]:
+    said = {"virtualMachine": {"id": machine}, "ipConfigurations": [configuration(address)]}
+    return {"properties": {**said, **more}}
+
+
+def test_instances_get_addresses_and_each_set_is_asked_once() -> None:
+    first, second = (f"{SET}/virtualMachines/{number}" for number in (0, 1))
+    more = {"setId": SET.lower(), "setName": "x"}
+    rows = [row(id=first, name="x_0", **more), row(id=second, name="x_1", **more)]
+    given = [
+        interface(first.upper(), "10.0.0.4"),
+        interface(second, "10.0.0.5", primary=True),
+        interface(second, "10.9.9.9", primary=False),
+        interface("/another", "10.9.9.8"),
+        {"properties": None},
+    ]
+    manager: Any = Manager({"ComputeResources": rows}, {SET.lower(): given})
+    found = machines.machines(manager, ["*"], ["*"])
+    assert [one.private for one in found] == [("10.0.0.4",), ("10.0.0.5",)]
+    assert manager.asked == ["Resources", "ComputeResources", f"{SET.lower()}/networkInterfaces"]
+
+
+def test_no_set_is_asked_for_virtual_machines() -> None:
+    flexible = {"setId": SET.lower(), "setName": "x"}
+    twice = [row(publicAddress="20.0.0.4", **flexible), row(publicAddress="20.0.0.5", **flexible)]
+    manager: Any = Manager({"Resources": twice}, {})
+    [found] = machines.machines(manager, ["*"], ["*"])
+    assert (found.public, manager.asked) == (
+        ("20.0.0.4", "20.0.0.5"),
+        ["Resources", "ComputeResources"],
+    )
+
+
 # -- queries --
 
 
