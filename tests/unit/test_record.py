@@ -20,11 +20,11 @@ from trueup.benchmarks.vllm.output import parse_vllm
 from trueup.errors import BadInput, TrueupError
 
 DATA = Path(__file__).parent.parent / "data"
-# Every recorded output of every tool; azurite holds a list of packages.
+# Every recorded output of every tool; azurite holds a list of packages, azure what trueup writes.
 OUTPUTS = sorted(
     path
     for path in DATA.rglob("*")
-    if path.is_file() and path.suffix != ".md" and path.parent.name != "azurite"
+    if path.is_file() and path.suffix != ".md" and path.parent.name not in ("azurite", "azure")
 )
 SCHEMA = json.loads(Path(records.__file__).with_name("record.schema.json").read_text())
 

@@ -454,6 +454,7 @@ def test_there_are_examples_of_every_command() -> None:
         "checkpoint",
         "flops",
         "import",
+        "azure",
     }
 
 
