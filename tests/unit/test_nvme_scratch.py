@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -620,6 +622,30 @@ def test_an_array_is_read_with_its_label_and_members(fake: FakeMachine) -> None:
     assert len(found.members) == 8
     assert found.device.mounts == ("/mnt/resource_nvme",)
     assert machine.mounted == "md127"
+
+
+def test_a_file_system_that_answers_no_more_is_named(
+    fake: FakeMachine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = fake.root / "sys/block/md127"
+    write(folder / "md/array_state", "broken\n")
+    write(folder / "md/level", "raid0\n")
+    write(folder / "md/raid_disks", "3\n")
+    write(folder / "dev", "9:127\n")
+    fake.mdadm["/dev/md127"] = (DATA / "mdadm_detail.txt").read_text()
+    with (fake.root / "proc/self/mountinfo").open("a") as stream:
+        stream.write("40 24 9:127 / /mnt/resource_nvme rw,noatime - xfs /dev/md127 rw\n")
+
+    def gone(path: Path) -> str:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+
+    monkeypatch.setattr(reading, "_read_permissions", gone)
+    with pytest.raises(reading.Failed) as raised:
+        fake.read()
+    assert str(raised.value) == (
+        "/mnt/resource_nvme, where md127 is mounted, cannot be read (Input/output error): a disk"
+        " below it may be lost. End what uses it, unmount it, and run this again."
+    )
 
 
 def test_what_wipefs_must_not_say_is_an_error(fake: FakeMachine) -> None:

@@ -101,7 +101,15 @@ def read_machine(
     by_number = {_text(block / name / "dev"): name for name in names}
     mounted = by_number.get(here[-1], f"a file system ({here[-1]})")
     place = Path(root, settings.mount_point.lstrip("/"))
-    return replace(machine, mounted=mounted, permissions=_read_permissions(place))
+    try:
+        permissions = _read_permissions(place)
+    except OSError as error:
+        raise Failed(
+            f"{settings.mount_point}, where {mounted} is mounted, cannot be read"
+            f" ({error.strerror}): a disk below it may be lost. End what uses it, unmount it, and"
+            " run this again."
+        ) from None
+    return replace(machine, mounted=mounted, permissions=permissions)
 
 
 @dataclass(frozen=True)
