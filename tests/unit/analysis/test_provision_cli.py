@@ -127,7 +127,7 @@ def test_a_region_without_prices_and_nodes_without_a_way_out_are_warned_of(own: 
     assert (found.cost.usd_per_hour, len(found.cost.unpriced)) == (0, 5)
 
 
-def test_help_teaches_a_file_of_parameters(run: Any) -> None:
+def test_help_teaches_a_file_of_parameters_and_names_every_recipe(run: Any) -> None:
     found = run("--help")
-    said = ("ssh_from: [203.0.113.7/32]", "Exit status: 0", "gromacs-nc-a100", "--template")
+    said = ("ssh_from: [203.0.113.7/32]", "Exit status: 0", *azure.recipes(), "--template")
     assert (found.status, [word for word in said if word not in found.out]) == (0, [])
