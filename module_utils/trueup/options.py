@@ -235,7 +235,7 @@ def _misfits_of(one: Option, value: Any, place: str) -> List[Tuple[str, str]]:
     if not fits(value):
         return [(place, f"{place} is {_shown(value)}: it must be {what}")]
     if one.type == "dict":
-        return misfits(one.fields, value, f"{place}.")
+        return misfits(one.fields, value, f"{place}.") if one.fields else []
     if one.type == "list":
         fits, what = _KINDS[one.elements]
         return [
@@ -252,12 +252,14 @@ def _misfits_of(one: Option, value: Any, place: str) -> List[Tuple[str, str]]:
 
 def merged(options: Sequence[Option], *layers: Mapping[str, Any]) -> Dict[str, Any]:
     """The value of each option: that of the last layer with one, else the default; mappings are
-    merged by their ``fields``."""
+    merged by their members."""
     found: Dict[str, Any] = {}
     for one in options:
         given = [layer[one.name] for layer in layers if one.name in layer]
         if one.fields:
             found[one.name] = merged(one.fields, *given)
+        elif one.type == "dict":
+            found[one.name] = {name: part for layer in given for name, part in layer.items()}
         else:
             found[one.name] = given[-1] if given else one.default
     return found

@@ -8,9 +8,12 @@ from typing import Any
 
 import provisioning
 import pytest
+import yaml
+from helpers import ROOT
 from hypothesis import given
 from hypothesis import strategies as st
 from provisioning import NOW, RECIPES, known, made, recipe
+from trueup import settings
 from trueup.cluster.azure import catalog, parameters
 from trueup.errors import BadInput
 from trueup_analysis.figures import azure
@@ -48,6 +51,23 @@ def test_a_users_file_wins_and_leaves_the_rest_of_a_mapping() -> None:
         "Standard_HB120rs_v3",
         [],
     )
+
+
+def test_variables_of_a_file_win_by_name() -> None:
+    own = {"variables": {"trueup_benchmarks": ["stream"], "stream_repeats": 5}}
+    found = parameters.read("devito-hbv3", [recipe("devito-hbv3"), own], known(), NOW).variables
+    assert found["trueup_ssh_keys"] is True
+    assert (found["trueup_benchmarks"], found["stream_repeats"]) == (["stream"], 5)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_the_variables_of_a_recipe_are_those_of_plays_and_roles(name: str) -> None:
+    roles = (ROOT / "roles").glob("*/defaults/main.yml")
+    there = {one for path in roles for one in yaml.safe_load(path.read_text()) or {}}
+    there |= {f"{settings.PREFIX}{one.name}" for one in settings.OPTIONS}
+    given = recipe(name)["variables"]
+    assert given
+    assert sorted(set(given) - there) == []
 
 
 def test_each_option_is_a_member_and_no_member_is_without_an_option() -> None:
@@ -307,6 +327,17 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         {},
         {"cloud_init": "#!\ud800"},
     ),
+    (
+        "variables has ansible_user: how a node is reached is the run's own",
+        {},
+        {"variables": {"ansible_user": "root"}},
+    ),
+    (
+        "variables has 'a b', which is no name of an Ansible variable",
+        {},
+        {"variables": {"a b": 1}},
+    ),
+    ("variables is ['a']: it must be a mapping", {}, {"variables": ["a"]}),
     ("max_usd_per_hour is nan: it must be a number", {}, {"max_usd_per_hour": float("nan")}),
 ]
 

@@ -32,6 +32,7 @@ _RESERVATION = re.compile(
     r"/capacityReservationGroups/[^/]+",
     re.IGNORECASE,
 )
+_VARIABLE = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _TAG = 256
 # Of a Premium SSD: MicrosoftDocs/azure-compute-docs virtual-machines/disks-types.md, 2026-08.
 _MOST_GIB = 32767
@@ -142,6 +143,13 @@ OPTIONS = (
     Option("security", "Security type.", "standard", choices=("standard", "trusted_launch")),
     Option("secure_boot", "Whether Secure Boot is on.", False),
     Option("cloud_init", "What cloud-init does on nodes, in its own words.", ""),
+    Option(
+        "variables",
+        "Ansible variables of the nodes for this run, such as `trueup_benchmarks`; a file's win by"
+        " name.",
+        type="dict",
+        why="those of the recipe",
+    ),
     Option("nodes", "The nodes.", type="dict", fields=_NODES, required=True),
     Option("login", "The login node.", type="dict", fields=_LOGIN),
     Option("storage", "Shared storage.", type="dict", fields=_STORAGE),
@@ -220,6 +228,7 @@ class Parameters:
     security: str
     secure_boot: bool
     cloud_init: str
+    variables: Mapping[str, Any]
     nodes: Nodes
     login: Login
     storage: Storage
@@ -556,6 +565,16 @@ def _start(made: Parameters, _catalog: Catalog, _now: datetime) -> List[str]:
     return found
 
 
+def _variables(made: Parameters, _catalog: Catalog, _now: datetime) -> List[str]:
+    found = []
+    for name in made.variables:
+        if not isinstance(name, str) or not _VARIABLE.fullmatch(name):
+            found.append(f"variables has {name!r}, which is no name of an Ansible variable")
+        elif name.startswith("ansible_"):
+            found.append(f"variables has {name}: how a node is reached is the run's own")
+    return found
+
+
 def _storage(made: Parameters, _catalog: Catalog, _now: datetime) -> List[str]:
     storage = made.storage
     if storage.kind == "none":
@@ -596,5 +615,6 @@ _RULES: Sequence[Tuple[Tuple[str, ...], _Rule]] = (
     (("resource_group", "admin_user", "owner"), _names),
     (("expires", "hours"), _expiry),
     (("cloud_init",), _start),
+    (("variables",), _variables),
     (("storage",), _storage),
 )
