@@ -1,9 +1,10 @@
 """Patient calls to a REST API: what may be asked again, how a list goes on, and what an error says.
 
 Source: RFC 9110 10.2.3 for Retry-After; Microsoft's REST API guidelines (vNext) for ``nextLink``,
-``error.code`` with its ``details``, and the header ``x-ms-request-id``. A server of a class of its
-own (CycleCloud, the Retail Prices API, Azure Resource Manager) says in a subclass of
-:class:`Client` who asks, and what a refusal means there.
+``error.code`` with its ``details``, and the header ``x-ms-request-id``; Azure Resource Manager's
+guide to asynchronous operations for ``Azure-AsyncOperation``, ``Location``, ``provisioningState``.
+A server of a class of its own (CycleCloud, the Retail Prices API, Azure Resource Manager) says in a
+subclass of :class:`Client` who asks, and what a refusal means there.
 """
 
 from __future__ import annotations
@@ -31,19 +32,46 @@ _BUSY = (429, 503)
 # An error of the server's own, after which a question may be asked again.
 _BROKEN = (408, 500)
 
+_CONFLICT, _UNAUTHORIZED, _NOT_FOUND = 409, 401, 404
+# Codes of a conflict that ends by itself: the order was not taken.
+_PASSING = ("RetryableErrorDueToAnotherOperation", "AnotherOperationInProgress")
+_ACCEPTED, _NO_CONTENT = 202, 204
+# How an operation ends, in small letters; every other word means that it goes on.
+_SUCCEEDED, _ENDED_BADLY = "succeeded", ("failed", "canceled", "cancelled")
+_LONGEST_PAUSE = 30.0
+_TELL_SECONDS = 60.0
+# Answers in a row that cannot be read, of an operation that goes on all the same.
+_MOST_UNREADABLE = 3
+
 _SAID_CHARACTERS = 300
 _MOST_DETAILS = 10
 
 OpenUrl = Callable[..., Any]
+Tell = Callable[[str], None]
 
 
 class Refused(TrueupError):
-    """The server answered and did not do it; ``status`` is HTTP's, ``said`` the server's text."""
+    """The server answered and did not do it; ``status`` is HTTP's, ``said`` the server's text,
+    ``code`` the innermost of its error's codes, empty where it gives none."""
 
-    def __init__(self, message: str, status: int, said: str = "") -> None:
+    def __init__(self, message: str, status: int, said: str = "", code: str = "") -> None:
         super().__init__(message)
         self.status = status
         self.said = said
+        self.code = code
+
+
+class Failed(TrueupError):
+    """An operation that the server took did not succeed; ``code`` is the innermost of its error's
+    codes, empty where it gives none."""
+
+    def __init__(self, message: str, code: str = "") -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Unreadable(TrueupError):
+    """An answer that is not what was asked for: cut, or another server's."""
 
 
 class Lost(TrueupError):
@@ -73,11 +101,13 @@ def http_date(text: Optional[str]) -> Optional[datetime]:
 
 @dataclass(frozen=True)
 class Answer:
-    """One answer: HTTP's status, its headers in lower case, and its text."""
+    """One answer: HTTP's status, its headers in lower case, its text, and what was asked."""
 
     status: int
     headers: Mapping[str, str]
     text: str
+    method: str = "GET"
+    url: str = ""
 
 
 def sentence_of(text: str) -> str:
@@ -111,15 +141,46 @@ def sentence_of(text: str) -> str:
 
 def _cause(error: Mapping[str, Any]) -> str:
     """What the innermost of an error's details says, or nothing: it names the cause."""
-    found = ""
+    inner = innermost(error)
+    if inner is error:
+        return ""
+    words = [inner.get("code"), inner.get("message")]
+    found = ": ".join(word for word in words if isinstance(word, str) and word)
+    return f"; the cause is {found}" if found else ""
+
+
+def innermost(error: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The innermost of an error's details, where its cause stands: the first of each list, and what
+    Azure Resource Manager packs into a message as JSON; the error itself where it has none."""
     for _ in range(_MOST_DETAILS):
         details = error.get("details")
-        if not isinstance(details, list) or not details or not isinstance(details[0], dict):
+        inner = details[0] if isinstance(details, list) and details else _packed(error)
+        if not isinstance(inner, dict) or not (inner.get("code") or inner.get("message")):
             break
-        error = details[0]
-        words = [error.get("code"), error.get("message")]
-        found = ": ".join(word for word in words if isinstance(word, str) and word)
-    return f"; the cause is {found}" if found else ""
+        error = inner
+    return error
+
+
+def _packed(error: Mapping[str, Any]) -> Any:
+    """The error that stands in an error's message as JSON."""
+    text = error.get("message")
+    if not isinstance(text, str) or not text.lstrip().startswith("{"):
+        return None
+    try:
+        packed = json.loads(text)
+    except ValueError:
+        return None
+    return packed.get("error", packed)
+
+
+def code_of(text: str) -> str:
+    """The innermost code of an error's body; empty where it has none."""
+    try:
+        body = json.loads(text)
+    except ValueError:
+        return ""
+    error = body.get("error") if isinstance(body, dict) else None
+    return str(innermost(error).get("code") or "") if isinstance(error, dict) else ""
 
 
 class Client:
@@ -173,6 +234,14 @@ class Client:
         """What every call says besides."""
         return {}
 
+    def renewed(self) -> bool:
+        """Whether there is another proof of who asks, after the server did not take this one."""
+        return False
+
+    def within(self, seconds: float) -> None:
+        """Give all calls from now on this long together."""
+        self._begun, self.deadline_seconds = self.clock(), seconds
+
     def _left(self) -> float:
         """Seconds before the deadline."""
         if self.deadline_seconds is None:
@@ -223,7 +292,7 @@ class Client:
             said = self.hide(str(reason)) or type(reason).__name__
             raise Lost(f"{self.url} gave no answer to {what} ({said})") from None
         kept = {str(key).lower(): str(value) for key, value in (received or {}).items()}
-        return Answer(status, kept, raw.decode("utf-8", "replace"))
+        return Answer(status, kept, raw.decode("utf-8", "replace"), method, url)
 
     def untrusted(self, error: ssl.SSLError) -> str:
         """That TLS does not trust the server, and what helps."""
@@ -265,11 +334,14 @@ class Client:
     def _patiently(
         self, method: str, url: str, body: Optional[Mapping[str, Any]], question: bool
     ) -> Answer:
-        waited, backoff = 0.0, 1.0
+        waited, backoff, renewed = 0.0, 1.0, False
         while True:
             pause = backoff
             try:
                 answer = self._once(method, url, body)
+                if answer.status == _UNAUTHORIZED and not renewed and self.renewed():
+                    renewed = True
+                    continue
             except Lost as error:
                 if not question or self._left() <= 0:
                     raise
@@ -278,7 +350,7 @@ class Client:
                 trouble_or_none = self._trouble(method, url, answer, question)
                 if trouble_or_none is None:
                     return answer
-                if not _may_ask_again(question, answer.status):
+                if not _may_ask_again(question, answer):
                     raise trouble_or_none
                 trouble = trouble_or_none
                 asked = retry_after_seconds(
@@ -293,8 +365,12 @@ class Client:
                 raise _tired(trouble, waited, pause, limit)
             self.sleep(pause)
             waited += pause
-            # Many clients that were refused together do not come back together.
-            backoff = min((2 + self.jitter() / 2) * backoff, 30.0)
+            backoff = self._longer(backoff)
+
+    def _longer(self, pause: float) -> float:
+        """The pause after this one. Many clients that were refused together do not come back
+        together."""
+        return min((2 + self.jitter() / 2) * pause, _LONGEST_PAUSE)
 
     def patience_name(self) -> str:
         """What the limit of all waiting is called where the reader sets it."""
@@ -315,7 +391,7 @@ class Client:
         said = self.hide(sentence_of(answer.text))
         if status in _GATEWAY and not question:
             return Lost(f"{self.url} gave no answer to {what} (its gateway answers {status})")
-        return Refused(self.refusal(what, answer, said), status, said)
+        return Refused(self.refusal(what, answer, said), status, said, code_of(answer.text))
 
     def refusal(self, what: str, answer: Answer, said: str) -> str:
         """What an error answer means, and what helps."""
@@ -340,7 +416,7 @@ class Client:
             body = None
         if not isinstance(body, dict):
             start = self.hide(" ".join(answer.text.split())[:80])
-            raise TrueupError(
+            raise Unreadable(
                 f"{self.url} answers {what} with something that is not a JSON object "
                 f"({start!r}); check that url is {self.NAME}'s"
             )
@@ -377,6 +453,117 @@ class Client:
         """That a list goes on at another origin, and what helps."""
         return f"{self.url} goes on with its list at {place}, which is not asked"
 
+    def finished(self, answer: Answer, what: str, *, tell: Optional[Tell] = None) -> Dict[str, Any]:
+        """What an order came to, which the server may go on with after its answer.
+
+        It is asked where ``Azure-AsyncOperation`` says, else ``Location``, else the resource itself
+        while its provisioningState is not final; after the pauses that it asks for.
+
+        Args:
+            answer: of the order.
+            what: the order, for messages.
+            tell: is told how it stands: when that changes, and once a minute.
+
+        Returns:
+            The resource, or what the operation gave; {} where there is none (204, or deleted).
+
+        Raises:
+            Failed: it failed or was cancelled.
+            Lost: it was not finished at the deadline.
+        """
+        operation = answer.headers.get("azure-asyncoperation", "")
+        link = operation or answer.headers.get("location", "")
+        if answer.status == _ACCEPTED and not link:
+            raise TrueupError(f"{self.url} goes on with {what} and says nowhere how it stands")
+        url = self._own(urllib.parse.urljoin(answer.url, link), what) if link else answer.url
+        begun, told, told_at, backoff, unreadable = self.clock(), "", self.clock(), 1.0, 0
+        last, state = answer, "Accepted"
+        document: Dict[str, Any] = {}
+        if not link:
+            state, document = self._standing(answer, what, operation=False)
+        while state.lower() != _SUCCEEDED:
+            if state.lower() in _ENDED_BADLY:
+                raise self._failed(document, what, state, last)
+            now = self.clock()
+            if tell is not None and (state != told or now - told_at >= _TELL_SECONDS):
+                told, told_at = state, now
+                tell(f"{what}: {state} after {now - begun:.0f} s")
+            self._pause(last, backoff, f"{what} is not finished ({state})")
+            backoff = self._longer(backoff)
+            try:
+                last = self._patiently("GET", url, None, question=True)
+                state, document = self._standing(last, what, operation=bool(operation))
+                unreadable = 0
+            except Unreadable:
+                unreadable += 1
+                if unreadable == _MOST_UNREADABLE:
+                    raise
+            except Refused as error:
+                if answer.method != "DELETE" or error.status != _NOT_FOUND:
+                    raise
+                return {}
+        return self._result(answer, document) if operation else document
+
+    def _own(self, target: str, what: str) -> str:
+        """A link of the server's, never at another origin: what proves who asks goes nowhere
+        else."""
+        if _origin(self.url) != _origin(target):
+            raise TrueupError(
+                f"{self.url} says how {what} stands at {_place(target)}, which is not asked"
+            )
+        return target
+
+    def _pause(self, last: Answer, backoff: float, standing: str) -> None:
+        asked = retry_after_seconds(last.headers.get("retry-after"), last.headers.get("date"))
+        pause = asked if asked is not None and asked >= 1 else backoff
+        if pause >= self._left():
+            raise Lost(
+                f"{standing}, and {pause:.0f} s more pass {self.deadline_name()}"
+                f" ({self.deadline_seconds:g}); {self.NAME} goes on with it"
+            )
+        self.sleep(pause)
+
+    def _standing(
+        self, answer: Answer, what: str, *, operation: bool
+    ) -> Tuple[str, Dict[str, Any]]:
+        """The state and the document of an answer."""
+        if answer.status == _NO_CONTENT or (not operation and not answer.text.strip()):
+            return ("Accepted" if answer.status == _ACCEPTED else _SUCCEEDED), {}
+        document = self.document(answer, what)
+        if operation:
+            state = document.get("status")
+            if not isinstance(state, str) or not state:
+                raise Unreadable(f"{self.url} does not say how {what} stands: no status")
+            return state, document
+        properties = document.get("properties")
+        inner = properties.get("provisioningState") if isinstance(properties, dict) else None
+        state = inner or document.get("status")
+        if isinstance(state, str) and (inner or state.lower() in _ENDED_BADLY):
+            return state, document
+        return ("Accepted" if answer.status == _ACCEPTED else _SUCCEEDED), document
+
+    def _failed(self, document: Mapping[str, Any], what: str, state: str, last: Answer) -> Failed:
+        properties = document.get("properties")
+        inner = properties.get("error") if isinstance(properties, dict) else None
+        error = document.get("error") or inner
+        text = json.dumps({"error": error}) if isinstance(error, dict) else ""
+        said = self.hide(sentence_of(text)) if text else "without a word"
+        ended = "was cancelled" if state.lower() != "failed" else "failed"
+        return Failed(f"{what} {ended}: {said}{request_number(last)}", code_of(text))
+
+    def _result(self, order: Answer, document: Dict[str, Any]) -> Dict[str, Any]:
+        """What a finished operation gave: of a PUT the resource, of a POST what Location has."""
+        if order.method == "DELETE":
+            return {}
+        place = order.headers.get("location", "") if order.method == "POST" else order.url
+        if not place:
+            return document
+        url = self._own(urllib.parse.urljoin(order.url, place), f"{order.method} {order.url}")
+        answer = self._patiently("GET", url, None, question=True)
+        if answer.status == _NO_CONTENT:
+            return {}
+        return self.document(answer, f"GET {urllib.parse.urlsplit(url).path}")
+
     def pages(
         self, path: str, query: Optional[Mapping[str, str]] = None
     ) -> Tuple[List[Dict[str, Any]], Answer]:
@@ -408,12 +595,14 @@ def request_number(answer: Answer) -> str:
 def _tired(trouble: TrueupError, waited: float, pause: float, limit: str) -> TrueupError:
     text = f"{trouble}; waited {waited:.0f} s, and {pause:.0f} s more pass {limit}"
     if isinstance(trouble, Refused):
-        return Refused(text, trouble.status, trouble.said)
+        return Refused(text, trouble.status, trouble.said, trouble.code)
     return Lost(text)
 
 
-def _may_ask_again(question: bool, status: int) -> bool:
-    return status in _BUSY or (question and status in (*_GATEWAY, *_BROKEN))
+def _may_ask_again(question: bool, answer: Answer) -> bool:
+    if answer.status == _CONFLICT:
+        return code_of(answer.text) in _PASSING
+    return answer.status in _BUSY or (question and answer.status in (*_GATEWAY, *_BROKEN))
 
 
 def _origin(url: str) -> Tuple[str, str, int]:

@@ -232,3 +232,135 @@ def test_a_call_has_no_more_time_than_is_left() -> None:
 
     rest.Client(URL, open_url, connection={}, deadline_seconds=7, clock=Clock()).get("/x")
     assert given == [7]
+
+
+RUNNING, DONE = (200, {"status": "Running"}), (200, {"status": "Succeeded"})
+
+
+def order(method: str, status: int = 202, body: Any = None, **headers: str) -> rest.Answer:
+    named = {name.replace("_", "-"): text for name, text in headers.items()}
+    text = "" if body is None else json.dumps(body)
+    return rest.Answer(status, named, text, method, f"{URL}/it")
+
+
+def test_an_operation_is_asked_until_it_ends_and_a_put_gives_its_resource() -> None:
+    opened, told = Opened(RUNNING, DONE, (200, {"name": "it"})), []
+    answer = order("PUT", 201, {"name": "old"}, azure_asyncoperation=f"{URL}/op", retry_after="7")
+    assert opened.client().finished(answer, "it", tell=told.append) == {"name": "it"}
+    assert [url for _, url in opened.asked] == [f"{URL}/op", f"{URL}/op", f"{URL}/it"]
+    assert opened.waited == [7.0, 2.0]
+    assert [text.split(" after")[0] for text in told] == ["it: Accepted", "it: Running"]
+
+
+@pytest.mark.parametrize("last", [(204, ""), (200, ""), (404, {"error": {"code": "Gone"}})])
+def test_a_removal_ends_with_nothing(last: Any) -> None:
+    opened = Opened((202, ""), last)
+    assert opened.client().finished(order("DELETE", location="/op"), "it") == {}
+    assert opened.asked == [("GET", f"{URL}/op")] * 2
+
+
+def test_an_operation_that_is_not_found_is_no_success_of_a_put() -> None:
+    opened = Opened((404, {"error": {"code": "Gone"}}))
+    with pytest.raises(rest.Refused) as raised:
+        opened.client().finished(order("PUT", location="/op"), "it")
+    assert raised.value.code == "Gone"
+
+
+def test_a_post_gives_what_its_location_has() -> None:
+    opened = Opened((202, ""), (200, {"properties": {"changes": []}}))
+    found = opened.client().finished(order("POST", location="/op"), "what-if")
+    assert found == {"properties": {"changes": []}}
+
+
+def test_a_resource_without_a_link_is_asked_itself() -> None:
+    state = [{"properties": {"provisioningState": word}} for word in ("Updating", "Succeeded")]
+    opened = Opened((200, state[1]))
+    assert opened.client().finished(order("PUT", 200, state[0]), "it") == state[1]
+    assert opened.asked == [("GET", f"{URL}/it")]
+
+
+@pytest.mark.parametrize("status", [200, 201, 204])
+def test_what_is_finished_at_once_is_not_asked(status: int) -> None:
+    body = None if status == 204 else {"name": "it"}
+    opened = Opened()
+    assert opened.client().finished(order("PUT", status, body), "it") == (body or {})
+
+
+@pytest.mark.parametrize(("state", "word"), [("Failed", "failed"), ("Canceled", "was cancelled")])
+def test_a_failed_operation_names_its_innermost_code_and_request(state: str, word: str) -> None:
+    packed = json.dumps({"error": {"code": "SkuNotAvailable", "message": "No HB here."}})
+    error = {
+        "code": "DeploymentFailed",
+        "message": "At least one failed.",
+        "details": [{"code": "Conflict", "message": packed}],
+    }
+    answer = (200, {"status": state, "error": error}, {"x-ms-request-id": "ab-12"})
+    with pytest.raises(rest.Failed) as raised:
+        Opened(answer).client().finished(order("PUT", azure_asyncoperation="/op"), "the thing")
+    assert raised.value.code == "SkuNotAvailable"
+    text = str(raised.value)
+    assert text.startswith(f"the thing {word}: DeploymentFailed: At least one failed.")
+    assert "SkuNotAvailable: No HB here." in text
+    assert text.endswith("(request ab-12)")
+
+
+@pytest.mark.parametrize("header", ["azure-asyncoperation", "location"])
+@pytest.mark.parametrize("link", ["https://evil.example/op", "http://prices.example/op"])
+def test_an_operation_is_not_asked_elsewhere(header: str, link: str) -> None:
+    opened = Opened(DONE)
+    answer = rest.Answer(202, {header: link}, "", "PUT", f"{URL}/it")
+    assert "is not asked" in said(lambda: opened.client().finished(answer, "it"))
+    assert opened.asked == []
+
+
+def test_an_operation_without_a_place_to_ask_is_named() -> None:
+    assert "says nowhere" in said(lambda: Opened().client().finished(order("PUT"), "it"))
+
+
+def test_an_operation_that_never_ends_ends_at_the_deadline() -> None:
+    clock, opened = Clock(), Opened(*[RUNNING] * 99)
+    client = opened.client(deadline_seconds=60, sleep=clock.sleep, clock=clock)
+    with pytest.raises(rest.Lost) as raised:
+        client.finished(order("PUT", azure_asyncoperation="/op"), "it")
+    assert "it is not finished (Running)" in str(raised.value)
+    assert clock.now < 60
+
+
+def test_a_poll_is_patient_and_a_cut_answer_is_asked_again() -> None:
+    opened = Opened((503, ""), (200, '{"status": "Ru'), (200, "{}"), ConnectionError("x"), DONE)
+    answer = order("POST", azure_asyncoperation="/op")
+    assert opened.client().finished(answer, "it") == {"status": "Succeeded"}
+
+
+def test_an_operation_that_cannot_be_read_is_given_up() -> None:
+    opened = Opened(*[(200, "{")] * 9)
+    text = said(lambda: opened.client().finished(order("PUT", azure_asyncoperation="/op"), "it"))
+    assert ("not a JSON object" in text, len(opened.asked)) == (True, 3)
+
+
+def test_a_wait_of_no_seconds_is_our_own() -> None:
+    opened = Opened((200, {"status": "Running"}, {"Retry-After": "0"}), DONE)
+    opened.client().finished(order("POST", azure_asyncoperation="/op", retry_after="0"), "it")
+    assert opened.waited == [1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("code", "times"), [("RetryableErrorDueToAnotherOperation", 2), ("Conflict", 1)]
+)
+def test_a_conflict_that_passes_is_waited_for(code: str, times: int) -> None:
+    opened = Opened((409, {"error": {"code": code, "message": "Busy."}}), (200, {"fine": 1}))
+    client = opened.client()
+    if times == 2:
+        assert client.post("/x") == {"fine": 1}
+    else:
+        assert code in said(lambda: client.post("/x"))
+    assert len(opened.asked) == times
+
+
+def test_a_deadline_is_set_anew() -> None:
+    clock, opened = Clock(), Opened((200, {}), (200, {}))
+    client = opened.client(deadline_seconds=5, clock=clock)
+    clock.now = 6
+    assert "was not asked" in said(lambda: client.get("/x"))
+    client.within(5)
+    assert client.get("/x") == {}

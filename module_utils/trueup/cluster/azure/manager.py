@@ -58,8 +58,20 @@ def page_of(document: Mapping[str, Any]) -> Page:
     return Page(rows, total, None if token is None else str(token))
 
 
+def _role(what: str) -> str:
+    """The role that a call (METHOD PATH) needs."""
+    if what.startswith("GET ") or what == f"POST {GRAPH}":
+        return "Reader"
+    return "Contributor, or Owner where the deployment assigns a role"
+
+
 class Manager(rest.Client):
-    """Azure Resource Manager, asked with one token; all calls together end at a deadline.
+    """Azure Resource Manager, asked with one login's token; all calls together end at a deadline.
+
+    Args:
+        deadline_seconds: of all calls together; ``within`` sets it anew for long work.
+        patience_seconds: the sum of all pauses of one call; else the deadline.
+        renew: signs in again, once for each call whose token Azure does not take any more.
 
     Attributes:
         calls: how many requests were sent, each repetition counted.
@@ -74,6 +86,8 @@ class Manager(rest.Client):
         *,
         ca_path: Optional[str] = None,
         deadline_seconds: float = 120,
+        patience_seconds: Optional[float] = None,
+        renew: Optional[Callable[[], Login]] = None,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
         jitter: Callable[[], float] = random.random,
@@ -82,7 +96,7 @@ class Manager(rest.Client):
             login.endpoint,
             open_url,
             connection={"validate_certs": True, "ca_path": ca_path or None},
-            patience_seconds=deadline_seconds,
+            patience_seconds=patience_seconds or deadline_seconds,
             deadline_seconds=deadline_seconds,
             secrets=[login.token],
             sleep=sleep,
@@ -91,10 +105,18 @@ class Manager(rest.Client):
         )
         self.login = login
         self.calls = 0
+        self._renew = renew
 
     def headers(self) -> Dict[str, str]:
         self.calls += 1
         return {"Authorization": f"Bearer {self.login.token}"}
+
+    def renewed(self) -> bool:
+        if self._renew is None:
+            return False
+        before, self.login = self.login, self._renew()
+        self._secrets.append(self.login.token)
+        return self.login.token != before.token
 
     def trust_advice(self) -> str:
         return (
@@ -116,7 +138,7 @@ class Manager(rest.Client):
         if answer.status == 403:
             return (
                 f"the login may not {what} at {self.url} (status 403"
-                f"{': ' + said if said else ''}){named}: give it the role Reader"
+                f"{': ' + said if said else ''}){named}: give it the role {_role(what)}"
             )
         return super().refusal(what, answer, said)
 
