@@ -6,21 +6,18 @@ import sys
 
 from helpers import ROOT
 
-sys.path.insert(0, str(ROOT / "molecule" / "_shared" / "cloud"))
+sys.path.insert(0, str(ROOT / "molecule" / "_shared"))
 
-from cloud import (
-    SUBSCRIPTION,
-    Cloud,
-    Reply,
-    profile,
-    refusal,
-    serving,
-)
-from kql import Query, QueryError
+from cloud.cloud import Cloud
+from cloud.kql import Query, QueryError
+from cloud.machines import NoMachines
+from cloud.replies import SUBSCRIPTION, Reply, refusal
+from cloud.server import profile, serving
 
 __all__ = [
     "SUBSCRIPTION",
     "Cloud",
+    "NoMachines",
     "Query",
     "QueryError",
     "Reply",

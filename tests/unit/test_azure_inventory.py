@@ -61,7 +61,7 @@ class Site:
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     cloud = Cloud()
-    cloud.quota = False
+    cloud.graph.quota = False
 
     def sign_in(names: list[str]) -> login.Login:
         return login.Login(cloud.url, cloud.token(), tuple(names) or (SUBSCRIPTION,))
@@ -306,7 +306,7 @@ def test_a_machine_that_came_between_two_pages_is_listed(site: Site) -> None:
 
 
 def test_the_quota_of_queries_is_waited_for(site: Site) -> None:
-    site.cloud.quota, site.cloud.page_rows = True, 1
+    site.cloud.graph.quota, site.cloud.graph.page_rows = True, 1
     for number in range(17):
         site.cloud.add_vm(f"vm-{number}")
     begun = time.monotonic()
@@ -383,7 +383,7 @@ def test_the_deadline_ends_all_calls(site: Site) -> None:
 
 
 def test_a_certificate_of_a_stranger_is_not_taken(site: Site, tmp_path_factory: Any) -> None:
-    from cloud import certificates
+    from cloud.server import certificates
 
     other, *_ = certificates(tmp_path_factory.mktemp("other"))
     text = site.said(ca_path=str(other))

@@ -19,10 +19,13 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parents[2] / "module_utils")]
+sys.path[:0] = [str(HERE.parent), str(HERE.parents[2] / "module_utils")]
 
-from cloud import SUBSCRIPTION, Cloud, profile, refusal, serving  # noqa: E402
 from trueup.cluster.azure import machines  # noqa: E402
+
+from cloud.cloud import Cloud  # noqa: E402
+from cloud.replies import SUBSCRIPTION, refusal  # noqa: E402
+from cloud.server import profile, serving  # noqa: E402
 
 SDK = ("azure-mgmt-resourcegraph==8.0.1", "azure-identity==1.27.0")
 KUSTO = "@kusto/language-service-next@12.4.1"

@@ -1,0 +1,14 @@
+"""Starts the emulated cloud: python molecule/_shared/cloud --help"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+# The package, and not what is in it, is what is imported.
+sys.path[0] = str(Path(__file__).resolve().parents[1])
+
+from cloud.server import main  # noqa: E402
+
+if __name__ == "__main__":
+    main()

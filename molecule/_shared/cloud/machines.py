@@ -1,0 +1,115 @@
+"""What runs the emulated cloud's machines: containers (containers.py), or nothing.
+
+The cloud calls ``start`` and the others from threads of its own, of several machines at a time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a VM, or an instance of a uniform set, is to whoever runs it.
+
+    Attributes:
+        id: of the VM or instance, as Azure writes it.
+        name: the computer's name.
+        image: ``publisher:offer:sku:version``.
+        network: the id of its virtual network.
+        range: the first of that network's ranges, 10.42.0.0/16.
+        address: private.
+        public: empty without one.
+        keys: public keys of ``user``, one a line of authorized_keys.
+        custom_data: decoded.
+        priority: Regular or Spot.
+        eviction: Deallocate or Delete; empty where it is not Spot.
+        scale_set: the name of its set, or empty.
+        identity: the principal's id of its system-assigned identity, or empty.
+    """
+
+    id: str
+    name: str
+    size: str
+    location: str
+    zone: str
+    group: str
+    image: str
+    network: str
+    range: str
+    address: str
+    public: str = ""
+    user: str = ""
+    keys: tuple[str, ...] = ()
+    custom_data: bytes = b""
+    tags: dict[str, str] = field(default_factory=dict)
+    priority: str = "Regular"
+    eviction: str = ""
+    scale_set: str = ""
+    identity: str = ""
+
+
+class AllocationFailed(Exception):
+    """There is no room for a machine: Azure's code, and its message."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Hardware(Protocol):
+    """Runs machines. Each call may take its time, and must bear to be called again."""
+
+    def start(self, machine: Machine) -> None:
+        """Make it; it may still boot. Raises AllocationFailed."""
+
+    def stop(self, id: str) -> None:  # noqa: A002 WHY: the name of it all over Azure
+        """Stop it; what it wrote on its temporary disk may go, its address stays."""
+
+    def resume(self, id: str) -> None:  # noqa: A002
+        """Start again what was stopped."""
+
+    def restart(self, id: str) -> None:  # noqa: A002
+        """Boot it again."""
+
+    def delete(self, id: str) -> None:  # noqa: A002
+        """Remove it and its disks."""
+
+    def close(self) -> None:
+        """Remove everything."""
+
+
+class NoMachines:
+    """Runs nothing, and keeps what it was asked for.
+
+    Attributes:
+        machines: by id in lower case, those that were made and not deleted.
+        running: the ids of those that run.
+    """
+
+    def __init__(self) -> None:
+        self.machines: dict[str, Machine] = {}
+        self.running: set[str] = set()
+
+    def start(self, machine: Machine) -> None:
+        self.machines[machine.id.lower()] = machine
+        self.running.add(machine.id.lower())
+
+    def stop(self, id: str) -> None:  # noqa: A002
+        self.running.discard(id.lower())
+
+    def resume(self, id: str) -> None:  # noqa: A002
+        self.running.add(id.lower())
+
+    def restart(self, id: str) -> None:  # noqa: A002
+        if id.lower() not in self.running:
+            raise KeyError(id)
+
+    def delete(self, id: str) -> None:  # noqa: A002
+        self.stop(id)
+        self.machines.pop(id.lower(), None)
+
+    def close(self) -> None:
+        self.machines.clear()
+        self.running.clear()
