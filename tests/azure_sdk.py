@@ -2,11 +2,11 @@
 
     python tests/azure_sdk.py TEMPLATE...       (as `trueup azure plan --template` writes them)
 
-Run with a Python that has azure-mgmt-compute, azure-mgmt-network, azure-mgmt-netapp and
-azure-mgmt-storagecache; docs/azure_provision.md says which releases were used. Every member of
-every resource must be one of its model, every value of the model's type, and every word one of its
-enum's. A model is that of the template's API version where the package has several, else the
-package's.
+Run with a Python that has azure-mgmt-compute, azure-mgmt-network, azure-mgmt-netapp,
+azure-mgmt-storagecache and azure-mgmt-authorization; docs/azure_provision.md says which releases
+were used. Every member of every resource must be one of its model, every value of the model's type,
+and every word one of its enum's. A model is that of the template's API version where the package
+has several, else the package's.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Union
 
 MODELS = {
+    "Microsoft.Authorization/roleAssignments": ("authorization", "RoleAssignment"),
     "Microsoft.Compute/proximityPlacementGroups": ("compute", "ProximityPlacementGroup"),
     "Microsoft.Compute/virtualMachineScaleSets": ("compute", "VirtualMachineScaleSet"),
     "Microsoft.Compute/virtualMachines": ("compute", "VirtualMachine"),

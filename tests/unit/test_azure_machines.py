@@ -31,6 +31,7 @@ def row(**changes: Any) -> dict[str, Any]:
         "power": "PowerState/running",
         "setId": "",
         "setName": "",
+        "setTags": None,
         "single": "",
         "setPriority": "",
         "setOs": "",
@@ -67,6 +68,13 @@ def test_a_row_with_little_is_a_regular_machine() -> None:
     assert (one.priority, one.power, one.system, one.tags) == ("Regular", "running", "linux", {})
     assert (one.resource_group, one.provisioning, one.placement) == ("hpc", "succeeded", "")
     assert (one.private, one.public, one.zones, one.uniform) == ((), (), (), False)
+
+
+def test_an_instance_has_the_tags_of_its_set_and_its_own_win() -> None:
+    of_set = {"run": "r", "role": "compute"}
+    one = machines.machine_of(row(setId=SET, setName="x", setTags=of_set, tags={"role": "spare"}))
+    bare = machines.machine_of(row(setId=SET, setName="x", setTags=of_set))
+    assert (one.tags, bare.tags) == ({"run": "r", "role": "spare"}, of_set)
 
 
 def test_a_machine_whose_power_nobody_knows_is_unknown() -> None:

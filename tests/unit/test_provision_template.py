@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import copy
 import json
+from pathlib import Path
 from typing import Any
 
 import azure_sdk
@@ -13,13 +14,16 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from provisioning import DATA, NOW, RECIPES, RUN, known, made, recipe
-from trueup.cluster.azure import parameters, template
+from trueup.cluster.azure import expiry, parameters, switch, template
+from trueup.cluster.azure.switch import CONTRIBUTOR
 
 OWNER = yaml.safe_load((DATA / "owner.yml").read_text(encoding="utf-8"))
 RESERVATION = (
     "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/capacityReservationGroups/r"
 )
 VM, SET = "Microsoft.Compute/virtualMachines", "Microsoft.Compute/virtualMachineScaleSets"
+ASSIGNMENT = "Microsoft.Authorization/roleAssignments"
+NFS = {"kind": "nfs", "tib": 2, "server_size": "Standard_E64ds_v5"}
 
 
 def of(found: parameters.Parameters) -> dict[str, Any]:
@@ -56,12 +60,25 @@ def test_the_group_and_every_resource_say_whose_they_are_and_until_when() -> Non
         "recipe": "test",
     }
     assert template.resource_group(found, RUN) == {"location": "southcentralus", "tags": tags}
-    assert {json.dumps(one["tags"]) for one in of(found)["resources"]} == {json.dumps(tags)}
+    roles = {}
+    for one in of(found)["resources"]:
+        if one["type"] == ASSIGNMENT:
+            continue  # Azure keeps no tags of it
+        roles[one["name"]] = one["tags"].pop("role", "")
+        assert one["tags"] == tags
+    assert {name: role for name, role in roles.items() if role} == {
+        "login": "login",
+        "files": "storage",
+        "files/pool": "storage",
+        "files/pool/shared": "storage",
+        "nodes": "compute",
+    }
 
 
 def test_an_owner_in_brackets_is_no_expression_of_arm() -> None:
     found = made(owner="[subscription().id]")
-    assert {one["tags"]["owner"] for one in of(found)["resources"]} == {"[[subscription().id]"}
+    tagged = [one for one in of(found)["resources"] if one["type"] != ASSIGNMENT]
+    assert {one["tags"]["owner"] for one in tagged} == {"[[subscription().id]"}
     assert template.resource_group(found, RUN)["tags"]["owner"] == "[subscription().id]"
 
 
@@ -217,7 +234,100 @@ def test_cloud_init_is_for_the_nodes_alone() -> None:
         one["name"]: one["properties"]["osProfile"].get("customData")
         for one in resources(found, VM)
     }
-    assert (data["login"], base64.b64decode(data["node001"]).decode()) == (None, text)
+    assert base64.b64decode(data["node001"]).decode() == text
+    assert text not in base64.b64decode(data["login"]).decode()
+
+
+# ---- the switch ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("placement", ["uniform", "flexible", "single"])
+def test_no_node_is_made_before_the_login_node_may_end_the_run(placement: str) -> None:
+    found = of(made({"size": "Standard_E64ds_v5", "placement": placement}, storage=NFS))
+    armed = [
+        "[resourceId('Microsoft.Compute/virtualMachines', 'login')]",
+        f"[resourceId('{ASSIGNMENT}', guid(resourceGroup().id, '{RUN}', '{CONTRIBUTOR}'))]",
+    ]
+    waiting = {
+        one["name"]: one["dependsOn"][-2:] == armed
+        for one in found["resources"]
+        if one["type"] in (VM, SET)
+    }
+    node = "node001" if placement == "single" else "nodes"
+    assert waiting == {"login": False, "nfs": True, node: True}
+
+
+def test_the_login_node_is_contributor_of_its_group_and_of_nothing_else() -> None:
+    found = made()
+    [login] = [one for one in resources(found, VM) if one["name"] == "login"]
+    [right] = resources(found, ASSIGNMENT)
+    assert login["identity"] == {"type": "SystemAssigned"}
+    # Without a scope it is the group that the template is deployed into.
+    assert right == {
+        "type": ASSIGNMENT,
+        "apiVersion": "2022-04-01",
+        "name": f"[guid(resourceGroup().id, '{RUN}', '{CONTRIBUTOR}')]",
+        "dependsOn": ["[resourceId('Microsoft.Compute/virtualMachines', 'login')]"],
+        "properties": {
+            "roleDefinitionId": "[subscriptionResourceId("
+            f"'Microsoft.Authorization/roleDefinitions', '{CONTRIBUTOR}')]",
+            "principalId": "[reference(resourceId('Microsoft.Compute/virtualMachines', 'login'),"
+            " '2024-07-01', 'Full').identity.principalId]",
+            "principalType": "ServicePrincipal",
+        },
+    }
+
+
+def test_cloud_init_of_the_login_node_starts_the_switch() -> None:
+    [login] = [one for one in resources(made(), VM) if one["name"] == "login"]
+    text = base64.b64decode(login["properties"]["osProfile"]["customData"]).decode()
+    document = yaml.safe_load(text)
+    files = {one["path"]: one["content"] for one in document["write_files"]}
+    assert text.startswith("#cloud-config\n")
+    assert files["/opt/trueup/expiry.py"] == Path(expiry.__file__).read_text(encoding="utf-8")
+    assert json.loads(files["/opt/trueup/expiry.json"]) == {
+        "metadata": "http://169.254.169.254",
+        "manager": "https://management.azure.com",
+        "run": RUN,
+        "expires": "2026-11-23T18:00Z",
+        "versions": {"groups": "2022-09-01", "compute": "2024-07-01"},
+    }
+    assert document["runcmd"][-1] == ["systemctl", "enable", "--now", "trueup-expiry.timer"]
+
+
+def test_another_clouds_manager_is_the_one_that_the_login_node_asks() -> None:
+    found = template.template(made(), known(), RUN, "https://management.example:4443")
+    [data] = [
+        one["properties"]["osProfile"]["customData"]
+        for one in found["resources"]
+        if one["name"] == "login"
+    ]
+    assert b"https://management.example:4443" in base64.b64decode(data)
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"switch": "none"}, "switch is none"),
+        ({"login": {"size": ""}, "ssh_from": []}, "there is no login node"),
+        ({"outbound": "none", "ssh_from": [], "bastion": True}, "has no way out to Azure Resource"),
+    ],
+)
+def test_without_the_switch_nothing_of_it_is_made_and_the_plan_says_so(
+    given: dict[str, Any], why: str
+) -> None:
+    found = made(**given)
+    text = json.dumps(of(found))
+    [said] = switch.promise(found)
+    assert [word for word in (ASSIGNMENT, "customData", "SystemAssigned") if word in text] == []
+    assert said.startswith("Nothing stops the machines when the controller dies")
+    assert why in said
+
+
+def test_the_plan_says_within_which_time_nodes_are_asked_to_end() -> None:
+    asked, rest = switch.promise(made())
+    assert "within 2 minutes after the group's tag expires" in asked
+    assert "Contributor of the group" in rest
 
 
 def test_a_zone_is_that_of_all_that_has_one() -> None:
@@ -231,6 +341,7 @@ def test_a_zone_is_that_of_all_that_has_one() -> None:
         "proximityPlacementGroups": ["2"],
         "virtualMachines": ["2"],
         "virtualMachineScaleSets": ["2"],
+        "roleAssignments": None,
     }
 
 
@@ -247,7 +358,10 @@ def test_every_id_that_is_needed_is_of_a_resource_of_the_template() -> None:
         made({"count": 2, "proximity": True}, bastion=True, storage={"kind": "anf", "tib": 1})
     )
     there = {
-        template.identifier(one["type"], *one["name"].split("/")) for one in found["resources"]
+        f"[resourceId('{ASSIGNMENT}', {one['name'][1:-1]})]"
+        if one["type"] == ASSIGNMENT
+        else template.identifier(one["type"], *one["name"].split("/"))
+        for one in found["resources"]
     }
     needed = {need for one in found["resources"] for need in one.get("dependsOn", ())}
     assert needed - there == set()
@@ -282,7 +396,9 @@ def test_names_are_unique_and_versions_pinned(
     found = of(made(nodes, storage=storage, bastion=bastion, zone=zone))["resources"]
     names = [(one["type"], one["name"]) for one in found]
     assert len(set(names)) == len(names)
-    assert {one["apiVersion"] for one in found} <= {"2023-11-01", "2024-07-01", "2026-08-01"}
+    assert {one["apiVersion"] for one in found} <= {
+        *("2022-04-01", "2023-11-01", "2024-07-01", "2026-08-01")
+    }
 
 
 # ---- held against Azure's SDK -------------------------------------------------------------------

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from trueup.cluster.azure import switch
+
 from .. import units
 from .sheet import Column, Sheet, price, unshown, worded
 
@@ -42,6 +44,7 @@ def _made(found: Plan, template: Mapping[str, Any]) -> Sheet:
         f"Nodes: {nodes.count} of {nodes.size} as {how}, {bought}; image {made.image}.",
         f"Security type: {made.security}. Way in: {way_in}. Way out: {way_out}.",
         f"Tags of all: owner {made.owner or '(not given)'}, run, recipe, expires {made.expires}.",
+        *switch.promise(made),
     ]
     return Sheet(
         title=f"{made.recipe}: resource group {made.resource_group} in {made.region}",

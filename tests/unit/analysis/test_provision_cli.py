@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from pathlib import Path
 from typing import Any
@@ -102,7 +103,17 @@ def test_a_template_is_written_where_nothing_lacks(run: Any, tmp_path: Path) -> 
     written = json.loads(path.read_text(encoding="utf-8"))
     golden = json.loads((DATA / "template-devito-hbv3.json").read_text(encoding="utf-8"))
     run_id = written["resources"][0]["tags"]["run"]
-    assert (found.status, json.dumps(written).replace(run_id, RUN)) == (0, json.dumps(golden))
+    texts = [_started(template) for template in (written, golden)]
+    assert (found.status, texts[0].replace(run_id, RUN)) == (0, texts[1])
+
+
+def _started(template: dict[str, Any]) -> str:
+    """A template with what cloud-init does in plain text: the run's id is in it."""
+    for resource in template["resources"]:
+        profile = resource["properties"].get("osProfile", {})
+        if "customData" in profile:
+            profile["customData"] = base64.b64decode(profile["customData"]).decode()
+    return json.dumps(template)
 
 
 def test_an_old_family_and_one_closed_to_new_subscriptions_are_warned_of(own: Any) -> None:

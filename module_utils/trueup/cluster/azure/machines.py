@@ -30,7 +30,7 @@ _SETS = """
 | join kind=leftouter (
     Resources
     | where type =~ 'microsoft.compute/virtualmachinescalesets'
-    | project setId = tolower(id), setName = name,
+    | project setId = tolower(id), setName = name, setTags = tags,
         single = tostring(properties.singlePlacementGroup),
         setPriority = tostring(properties.virtualMachineProfile.priority),
         setOs = tostring(properties.virtualMachineProfile.storageProfile.osDisk.osType),
@@ -39,7 +39,7 @@ _SETS = """
 
 _COLUMNS = """
 | project id, name, location, resourceGroup, subscriptionId, tags, zones, size, power, setId,
-    setName, single, setPriority, setOs, setProximity,
+    setName, setTags, single, setPriority, setOs, setProximity,
     state = tostring(properties.provisioningState),
     computer = tostring(properties.osProfile.computerName),
     os = tostring(properties.storageProfile.osDisk.osType),
@@ -213,6 +213,8 @@ def machine_of(row: Row) -> Machine:
     proximity = (_text(row.get("proximity")) or _text(row.get("setProximity"))).rpartition("/")[2]
     together = scale_set if _text(row.get("single")).lower() == "true" else proximity
     public, public_name = _text(row.get("publicAddress")), _text(row.get("publicName"))
+    # No source says whether an instance carries the tags of its set: it has them here.
+    tags = {**_dict(row.get("setTags")), **_dict(row.get("tags"))}
     return Machine(
         id=resource,
         name=name,
@@ -226,7 +228,7 @@ def machine_of(row: Row) -> Machine:
         computer=_text(row.get("computer")),
         priority=_text(row.get("priority")) or _text(row.get("setPriority")) or "Regular",
         zones=tuple(str(zone) for zone in row.get("zones") or ()),
-        tags={str(key): _text(value) for key, value in _dict(row.get("tags")).items()},
+        tags={str(key): _text(value) for key, value in tags.items()},
         private=private_addresses(row.get("addresses")),
         public=(public,) if public else (),
         public_names=(public_name,) if public_name else (),

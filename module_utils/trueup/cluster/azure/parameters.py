@@ -142,6 +142,13 @@ OPTIONS = (
     ),
     Option("security", "Security type.", "standard", choices=("standard", "trusted_launch")),
     Option("secure_boot", "Whether Secure Boot is on.", False),
+    Option(
+        "switch",
+        "What deletes the run after `expires` when the controller is dead: the login node, or"
+        " nothing.",
+        "login",
+        choices=("login", "none"),
+    ),
     Option("cloud_init", "What cloud-init does on nodes, in its own words.", ""),
     Option(
         "variables",
@@ -227,6 +234,7 @@ class Parameters:
     image: str
     security: str
     secure_boot: bool
+    switch: str
     cloud_init: str
     variables: Mapping[str, Any]
     nodes: Nodes

@@ -1,8 +1,9 @@
 """From parameters to an ARM deployment template: the same parameters and run give the same text.
 
 A template holds no secret and no key: the run's public key is its one parameter. Shapes:
-azure-mgmt-compute 39.0.0, azure-mgmt-network 33.1.0, azure-mgmt-netapp 18.0.0 and
-azure-mgmt-storagecache 4.1.0; tests/azure_sdk.py holds templates against them.
+azure-mgmt-compute 39.0.0, azure-mgmt-network 33.1.0, azure-mgmt-netapp 18.0.0,
+azure-mgmt-storagecache 4.1.0 and azure-mgmt-authorization 4.0.0; tests/azure_sdk.py holds templates
+against them.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import ipaddress
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional
 
+from . import switch
 from .catalog import Catalog
 from .parameters import Parameters
 
@@ -22,6 +24,7 @@ _FLEXIBLE_NETWORK = "2020-11-01"
 _TIB = 1024**4
 _GIB_A_TIB = 1024
 _COMPUTE, _NETWORK = "Microsoft.Compute", "Microsoft.Network"
+_MACHINES = f"{_COMPUTE}/virtualMachines"
 _SETS = f"{_COMPUTE}/virtualMachineScaleSets"
 _GROUPS = f"{_COMPUTE}/proximityPlacementGroups"
 _ANF = "Microsoft.NetApp/netAppAccounts"
@@ -30,6 +33,9 @@ _AMLFS = "Microsoft.StorageCache/amlFilesystems"
 # Names within the resource group.
 NETWORK, PREFIX, LOGIN, SERVER, SET = "network", "node", "login", "nfs", "nodes"
 _ANF_NAMES = ("files", "pool", "shared")
+# What a machine or a set is for: its tag ``role``.
+ROLES = {LOGIN: "login", SERVER: "storage"}
+_RESOURCES = "Microsoft.Resources/resourceGroups"
 
 Resource = Dict[str, Any]
 
@@ -54,18 +60,21 @@ def resource_group(made: Parameters, run: str) -> Dict[str, Any]:
     return {"location": made.region, "tags": tags(made, run)}
 
 
-def template(made: Parameters, catalog: Catalog, run: str) -> Dict[str, Any]:
+def template(
+    made: Parameters, catalog: Catalog, run: str, manager: str = switch.PUBLIC
+) -> Dict[str, Any]:
     """The template that is deployed into the resource group.
 
     Args:
         made: what is deployed.
         catalog: versions of the API.
         run: the run's id.
+        manager: https://HOST of Azure Resource Manager, which the login node asks too.
 
     Raises:
         BadInput: the catalog pins no version of a type.
     """
-    resources = _Writer(made, catalog, run).resources()
+    resources = _Writer(made, catalog, run, manager).resources()
     return {
         "$schema": SCHEMA,
         "contentVersion": "1.0.0.0",
@@ -112,9 +121,12 @@ def identifier(kind: str, *names: str) -> str:
 class _Writer:
     """Writes the resources of one deployment."""
 
-    def __init__(self, made: Parameters, catalog: Catalog, run: str) -> None:
+    def __init__(self, made: Parameters, catalog: Catalog, run: str, manager: str) -> None:
         self._made = made
         self._catalog = catalog
+        self._run = run
+        self._manager = manager
+        self._switched = not switch.missing(made)
         # What begins with a bracket is an expression to ARM; a second one takes that away.
         self._tags = {
             name: f"[{text}" if text.startswith("[") else text
@@ -132,12 +144,38 @@ class _Writer:
         found.append(self._network())
         if made.bastion:
             found.append(self._bastion())
+        if made.login.size:
+            found += self._machine(LOGIN, LOGIN, made.login.size, made.login.os_disk_gib)
+        if self._switched:
+            found.append(self._assignment())
         found += self._storage()
         if made.nodes.proximity:
             found.append(self._group())
-        if made.login.size:
-            found += self._machine(LOGIN, LOGIN, made.login.size, made.login.os_disk_gib)
         return found + self._nodes()
+
+    # ---- the switch -----------------------------------------------------------------------------
+
+    def _assignment(self) -> Resource:
+        """The login node's right to delete the group; of such a resource Azure keeps no tags."""
+        return {
+            "type": switch.ASSIGNMENTS,
+            "apiVersion": self._catalog.api_version(switch.ASSIGNMENTS),
+            "name": self._assignment_name(),
+            "dependsOn": [identifier(_MACHINES, LOGIN)],
+            "properties": switch.assignment(
+                LOGIN, self._catalog.api_version(_MACHINES), switch.CONTRIBUTOR
+            ),
+        }
+
+    def _assignment_name(self) -> str:
+        return f"[guid(resourceGroup().id, '{self._run}', '{switch.CONTRIBUTOR}')]"
+
+    def _armed(self) -> List[str]:
+        """What is made before any other machine: who ends the run, and the right to."""
+        if not self._switched:
+            return []
+        name = self._assignment_name()[1:-1]
+        return [identifier(_MACHINES, LOGIN), f"[resourceId('{switch.ASSIGNMENTS}', {name})]"]
 
     def _resource(
         self,
@@ -146,6 +184,7 @@ class _Writer:
         properties: Mapping[str, Any],
         *needs: str,
         zonal: bool = False,
+        role: str = "",
         **more: Any,
     ) -> Resource:
         zones = {"zones": [self._made.zone]} if zonal and self._made.zone else {}
@@ -154,7 +193,7 @@ class _Writer:
             "apiVersion": self._catalog.api_version(kind),
             "name": name,
             "location": self._made.region,
-            "tags": self._tags,
+            "tags": {**self._tags, **({"role": role} if role else {})},
             **zones,
             **more,
             **({"dependsOn": list(needs)} if needs else {}),
@@ -265,7 +304,16 @@ class _Writer:
                 "maintenanceWindow": {"dayOfWeek": "Sunday", "timeOfDayUTC": "03:00"},
             }
             sku = {"name": storage.amlfs_sku}
-            return [self._resource(_AMLFS, "lustre", properties, _network(), zonal=True, sku=sku)]
+            lustre = self._resource(
+                _AMLFS,
+                "lustre",
+                properties,
+                _network(),
+                zonal=True,
+                role="storage",
+                sku=sku,
+            )
+            return [lustre]
         if storage.server:
             gib = data_disk_gib(self._made)
             data = [
@@ -307,8 +355,8 @@ class _Writer:
         needs = (identifier(_ANF, account), identifier(_POOL, account, pool))
         capacity = {"serviceLevel": level, "size": size, "qosType": "Auto"}
         return [
-            self._resource(_ANF, account, {}),
-            self._resource(_POOL, f"{account}/{pool}", capacity, needs[0]),
+            self._resource(_ANF, account, {}, role="storage"),
+            self._resource(_POOL, f"{account}/{pool}", capacity, needs[0], role="storage"),
             self._resource(
                 f"{_POOL}/volumes",
                 f"{account}/{pool}/{volume}",
@@ -316,6 +364,7 @@ class _Writer:
                 needs[1],
                 _network(),
                 zonal=True,
+                role="storage",
             ),
         ]
 
@@ -379,11 +428,33 @@ class _Writer:
         together = self._together(node=node)
         if together:
             properties["proximityPlacementGroup"] = {"id": together[0]}
-        machine = f"{_COMPUTE}/virtualMachines"
+        more: Dict[str, Any] = {}
+        if name == LOGIN and self._switched:
+            more["identity"] = {"type": "SystemAssigned"}
+            properties["osProfile"]["customData"] = self._start_of_login()
+        role = ROLES.get(name, "compute")
+        armed = [] if name == LOGIN else self._armed()
         return [
             self._resource(f"{_NETWORK}/networkInterfaces", f"{name}-nic", nic, *needs),
-            self._resource(machine, name, properties, adapter, *together, zonal=True),
+            self._resource(
+                _MACHINES,
+                name,
+                properties,
+                adapter,
+                *together,
+                *armed,
+                zonal=True,
+                role=role,
+                **more,
+            ),
         ]
+
+    def _start_of_login(self) -> str:
+        versions = {
+            "groups": self._catalog.api_version(_RESOURCES),
+            "compute": self._catalog.api_version(_MACHINES),
+        }
+        return switch.custom_data(self._run, self._made.expires, self._manager, versions)
 
     def _set(self) -> Resource:
         nodes = self._made.nodes
@@ -428,7 +499,9 @@ class _Writer:
             properties,
             _network(),
             *together,
+            *self._armed(),
             zonal=True,
+            role="compute",
             sku={"name": nodes.size, "tier": "Standard", "capacity": nodes.count},
         )
 

@@ -1,0 +1,245 @@
+#!/usr/bin/python3
+"""Ends a run whose time has passed: systemd runs this on the login node each minute.
+
+    python3 expiry.py CONFIG            ends the run if its tag `expires` has passed
+    python3 expiry.py CONFIG --check    says when the run ends, or why Azure does not answer
+
+For Python 3.6 and its standard library alone: it is sent to a VM as it stands here. The VM's
+identity gives the token, instance metadata says which group it is in, and no other group is named
+in any call. Exit status: 0 nothing was due, or all was asked for; 1 the journal says what failed,
+and the next minute tries again.
+
+Source: https://learn.microsoft.com/entra/identity/managed-identities-azure-resources and
+https://learn.microsoft.com/rest/api/resources for the calls.
+"""
+
+import email.utils
+import http.client
+import json
+import re
+import sys
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from calendar import timegm
+from typing import Any, Dict, List, Optional, Tuple
+
+# Of one pass, less than the minute to the next one; of one call; of the pass for single VMs.
+PASS_SECONDS, CALL_SECONDS, VMS_SECONDS = 45, 10, 20
+# After the expiry, in a group that others use too: then the login node deletes itself.
+LAST_SECONDS = 30 * 60
+MOST_BYTES, MOST_PAGES = 16 * 2**20, 100
+VMS, SETS = "microsoft.compute/virtualmachines", "microsoft.compute/virtualmachinescalesets"
+_TIME = re.compile(
+    r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d)(?::(\d\d)(?:\.\d+)?)?\s*(Z|UTC|\+00:?00)?", re.ASCII
+)
+
+
+class Trouble(Exception):
+    """A call that failed, in one sentence."""
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_given: Any, **_named: Any) -> None:
+        """A token goes to no other host."""
+
+
+def moment(text: Any) -> Optional[float]:
+    """Seconds since 1970 of a time in UTC such as 2026-11-24T18:00Z; None where it is none."""
+    found = _TIME.fullmatch(text.strip()) if isinstance(text, str) else None
+    if not found:
+        return None
+    day, clock, seconds = found.group(1, 2, 3)
+    try:
+        parsed = time.strptime(f"{day} {clock}:{seconds or '00'}", "%Y-%m-%d %H:%M:%S")
+    except ValueError:
+        return None
+    return float(timegm(parsed))
+
+
+def tag(of: Any, name: str) -> Any:
+    """A tag of a resource; Azure's names of tags have no case."""
+    tags = of.get("tags") if isinstance(of, dict) else None
+    low = {str(key).lower(): value for key, value in (tags or {}).items()}
+    return low.get(name)
+
+
+def sort_out(listed: List[Any], run: str) -> Tuple[List[Dict[str, Any]], List[str]]:
+    """The run's resources and the ids of all others.
+
+    What is within a resource of the run (an extension) is the run's, and what one of them manages
+    (a system disk), also where it has no tags.
+    """
+    if not all(isinstance(one, dict) and isinstance(one.get("id"), str) for one in listed):
+        raise Trouble("the group's list has an entry without an id")
+    tagged = {one["id"].lower() for one in listed if tag(one, "run") == run}
+
+    def belongs(place: Any) -> bool:
+        low = str(place or "").lower()
+        return low in tagged or any(low.startswith(one + "/") for one in tagged)
+
+    mine = [
+        one
+        for one in listed
+        if belongs(one["id"]) or (not tag(one, "run") and belongs(one.get("managedBy")))
+    ]
+    own = {one["id"] for one in mine}
+    return mine, [one["id"] for one in listed if one["id"] not in own]
+
+
+class Azure:
+    """Calls of one pass. ``date`` is the server's clock at the last answer, in seconds."""
+
+    def __init__(self, config: Dict[str, Any]) -> None:
+        self.config = config
+        self.ends = time.monotonic() + PASS_SECONDS
+        self.date = time.time()
+        self.opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirect())
+        self.token = ""
+        compute = self.metadata("instance/compute", "2021-02-01", format="json")
+        place = [compute.get(name) for name in ("subscriptionId", "resourceGroupName", "name")]
+        if not all(isinstance(one, str) and one for one in place):
+            raise Trouble("instance metadata does not say which VM this is")
+        subscription, group, name = [urllib.parse.quote(str(one), safe="()") for one in place]
+        self.group = f"/subscriptions/{subscription}/resourceGroups/{group}"
+        self.self = f"{self.group}/providers/Microsoft.Compute/virtualMachines/{name}"
+        given = self.metadata(
+            "identity/oauth2/token", "2018-02-01", resource=config["manager"] + "/"
+        )
+        self.token = str(given.get("access_token") or "")
+        if not self.token:
+            raise Trouble("instance metadata gives no token")
+
+    def left(self) -> float:
+        """Seconds of the pass."""
+        return self.ends - time.monotonic()
+
+    def metadata(self, path: str, version: str, **query: str) -> Dict[str, Any]:
+        query["api-version"] = version
+        url = f"{self.config['metadata']}/metadata/{path}?{urllib.parse.urlencode(query)}"
+        return self.call("GET", url, {"Metadata": "true"})
+
+    def ask(self, method: str, path: str, kind: str = "groups", **query: str) -> Dict[str, Any]:
+        query["api-version"] = self.config["versions"][kind]
+        url = f"{self.config['manager']}{path}?{urllib.parse.urlencode(query)}"
+        return self.call(method, url, {"Authorization": "Bearer " + self.token})
+
+    def call(self, method: str, url: str, headers: Dict[str, str]) -> Dict[str, Any]:
+        """The document of an answer, {} without one."""
+        what = f"{method} {urllib.parse.urlsplit(url).path}"
+        if self.left() <= 0:
+            raise Trouble(f"{what}: not asked, {PASS_SECONDS} s are over")
+        request = urllib.request.Request(url, headers=headers, method=method)  # noqa: S310 WHY: of the config
+        try:
+            with self.opener.open(request, timeout=min(CALL_SECONDS, self.left())) as answer:
+                self.keep_date(answer.headers)
+                text = answer.read(MOST_BYTES)
+            found = json.loads(text.decode("utf-8")) if text.strip() else {}
+        except urllib.error.HTTPError as error:
+            self.keep_date(error.headers)
+            said = " ".join(error.read(2000).decode("utf-8", "replace").split())[:400]
+            number = error.headers.get("x-ms-request-id", "none")
+            raise Trouble(f"{what}: status {error.code}, {said} (request {number})") from None
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            raise Trouble(f"{what}: {type(error).__name__} {error}") from None
+        if not isinstance(found, dict):
+            raise Trouble(f"{what}: the answer is no JSON object")
+        return found
+
+    def keep_date(self, headers: Any) -> None:
+        parsed = email.utils.parsedate_tz(headers.get("Date") or "")
+        if parsed and self.token:
+            self.date = float(email.utils.mktime_tz(parsed))
+
+    def resources(self) -> List[Any]:
+        """All that the group lists."""
+        page = self.ask("GET", self.group + "/resources")
+        found: List[Any] = []
+        for _ in range(MOST_PAGES):
+            if not isinstance(page.get("value"), list):
+                raise Trouble("the group's list is none")
+            found += page["value"]
+            link = page.get("nextLink")
+            if not link:
+                return found
+            if not str(link).startswith(self.config["manager"] + "/"):
+                raise Trouble("the group's list goes on at another host")
+            page = self.call("GET", str(link), {"Authorization": "Bearer " + self.token})
+        raise Trouble(f"the group's list has more than {MOST_PAGES} pages")
+
+
+def say(text: str) -> None:
+    """A line of the journal."""
+    print(text, flush=True)
+
+
+def one_pass(azure: Azure, check: bool = False) -> int:
+    """Look once, and end the run where it is due; the exit status."""
+    config = azure.config
+    group = azure.ask("GET", azure.group)
+    whole = tag(group, "run") == config["run"]
+    said = tag(group, "expires") if whole else None
+    ends = moment(said)
+    if ends is None:
+        ends = moment(config["expires"])
+        why = f"tag expires is {said!r}" if whole else f"the group's run is {tag(group, 'run')!r}"
+        say(f"{azure.group}: {why}: the time of the deployment holds, {config['expires']}")
+    if ends is None:
+        raise Trouble(f"the config's expires is {config['expires']!r}, which is no time")
+    if check:
+        say(f"run {config['run']} ends at {time.strftime('%Y-%m-%dT%H:%MZ', time.gmtime(ends))}")
+    if check or azure.date < ends:
+        return 0
+    return _end(azure, whole, azure.date - ends)
+
+
+def _end(azure: Azure, whole: bool, late: float) -> int:
+    """Ask for the end of the run: sets, VMs, and the group if all of it is the run's."""
+    mine, others = sort_out(azure.resources(), azure.config["run"])
+    by_kind = {
+        kind: [one["id"] for one in mine if str(one.get("type")).lower() == kind]
+        for kind in (SETS, VMS)
+    }
+    vms = [one for one in by_kind[VMS] if one.lower() != azure.self.lower()]
+    say(f"run {azure.config['run']} has expired: {len(mine)} resources of it, {len(others)} others")
+    failed = sum([_delete(azure, one) for one in by_kind[SETS]])
+    for number, one in enumerate(vms):
+        if whole and not others and azure.left() < PASS_SECONDS - VMS_SECONDS:
+            say(f"{len(vms) - number} VMs are left to the deletion of the group")
+            break
+        failed += _delete(azure, one)
+    if whole and not others:
+        return int(bool(failed + _delete(azure, azure.group, "groups")))
+    say(f"{azure.group} is kept: " + (", ".join(others[:5]) or "its tag run is not this run's"))
+    if not vms and not by_kind[SETS] and late >= LAST_SECONDS:
+        failed += _delete(azure, azure.self)
+    return int(bool(failed))
+
+
+def _delete(azure: Azure, place: str, kind: str = "compute") -> int:
+    """Ask for a deletion; 1 where it was refused."""
+    try:
+        azure.ask("DELETE", place, kind)
+    except Trouble as trouble:
+        if ": status 404," in str(trouble):
+            return 0
+        say(str(trouble))
+        return 1
+    say(f"DELETE {place}: asked")
+    return 0
+
+
+def main(argv: List[str]) -> int:
+    """The program."""
+    with open(argv[0], encoding="utf-8") as file:
+        config = json.load(file)
+    try:
+        return one_pass(Azure(config), "--check" in argv[1:])
+    except Trouble as trouble:
+        say(str(trouble))
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

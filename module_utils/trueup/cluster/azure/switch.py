@@ -1,0 +1,136 @@
+"""The dead-man's switch: the login node deletes the run when its tag ``expires`` has passed, also
+when the controller is dead.
+
+The login node has an identity of its own, which is Contributor of the run's resource group and of
+nothing else, and runs :mod:`expiry` by a timer of systemd. Nodes are made after both.
+"""
+
+from __future__ import annotations
+
+import base64
+import inspect
+import json
+from typing import Any, Dict, List
+
+from . import expiry
+from .parameters import Parameters
+
+# Microsoft's id of the role Contributor, which is the same everywhere.
+CONTRIBUTOR = "b24988ac-6180-42a0-ab88-20f7382dd24c"
+ASSIGNMENTS = "Microsoft.Authorization/roleAssignments"
+PUBLIC = "https://management.azure.com"
+METADATA = "http://169.254.169.254"
+# The timer's minute, and one pass of the program.
+WITHIN_MINUTES = 2
+RIGHTS = (
+    "its role assignment needs Owner of the subscription or of the group, or Contributor with Role"
+    " Based Access Control Administrator; switch: none deploys without it"
+)
+_FOLDER = "/opt/trueup"
+CHECK = f"python3 {_FOLDER}/expiry.py {_FOLDER}/expiry.json --check"
+
+_SERVICE = f"""\
+[Unit]
+Description=trueup: end the run when its time has passed
+After=network-online.target
+Wants=network-online.target
+
+[Service]
+Type=oneshot
+ExecStart=/usr/bin/python3 {_FOLDER}/expiry.py {_FOLDER}/expiry.json
+TimeoutStartSec=55
+"""
+_TIMER = """\
+[Unit]
+Description=trueup: look each minute whether the run's time has passed
+
+[Timer]
+OnBootSec=30
+OnCalendar=minutely
+AccuracySec=1
+Persistent=true
+
+[Install]
+WantedBy=timers.target
+"""
+
+
+def missing(made: Parameters) -> str:
+    """Why nothing in Azure ends the run by itself; empty where the switch does."""
+    if made.switch == "none":
+        return "switch is none"
+    if not made.login.size:
+        return "there is no login node, on which the switch runs"
+    if made.outbound == "none" and not made.ssh_from:
+        return "the login node, on which the switch runs, has no way out to Azure Resource Manager"
+    return ""
+
+
+def promise(made: Parameters) -> List[str]:
+    """What happens when the controller dies, in sentences."""
+    why = missing(made)
+    if why:
+        text = f"Nothing stops the machines when the controller dies ({why})"
+        return [f"{text}: they bill until `trueup azure leftovers --delete`."]
+    asked = (
+        f"When the controller dies, the login node asks Azure within {WITHIN_MINUTES} minutes after"
+        " the group's tag expires to delete nodes and then the group, as long as it runs itself;"
+        " how long Azure takes to delete is not promised."
+    )
+    rest = (
+        "Until Azure has deleted it, each line of the costs bills. Who can run a program on the"
+        " login node is Contributor of the group."
+    )
+    return [asked, rest]
+
+
+def custom_data(run: str, expires: str, manager: str, versions: Dict[str, str]) -> str:
+    """What cloud-init does on the login node, in base64.
+
+    Args:
+        expires: holds where the group has no tag ``expires`` that is a time.
+        manager: https://HOST of Azure Resource Manager.
+        versions: of the API for ``groups`` and ``compute``.
+    """
+    config = {
+        "metadata": METADATA,
+        "manager": manager,
+        "run": run,
+        "expires": expires,
+        "versions": versions,
+    }
+    files = {
+        f"{_FOLDER}/expiry.py": inspect.getsource(expiry),
+        f"{_FOLDER}/expiry.json": json.dumps(config, indent=2) + "\n",
+        "/etc/systemd/system/trueup-expiry.service": _SERVICE,
+        "/etc/systemd/system/trueup-expiry.timer": _TIMER,
+    }
+    document = {
+        "write_files": [
+            {"path": path, "permissions": "0644", "content": text} for path, text in files.items()
+        ],
+        "runcmd": [
+            ["systemctl", "daemon-reload"],
+            ["systemctl", "enable", "--now", "trueup-expiry.timer"],
+        ],
+    }
+    # JSON is YAML, as cloud-init reads it.
+    text = "#cloud-config\n" + json.dumps(document, indent=1) + "\n"
+    return base64.b64encode(text.encode("ascii")).decode("ascii")
+
+
+def assignment(machine: str, version: str, group_role: str) -> Dict[str, Any]:
+    """The properties of the role assignment.
+
+    Args:
+        machine: the login node's name.
+        version: of the API that says its identity.
+        group_role: the role's id.
+    """
+    place = f"resourceId('Microsoft.Compute/virtualMachines', '{machine}')"
+    return {
+        "roleDefinitionId": "[subscriptionResourceId("
+        f"'Microsoft.Authorization/roleDefinitions', '{group_role}')]",
+        "principalId": f"[reference({place}, '{version}', 'Full').identity.principalId]",
+        "principalType": "ServicePrincipal",
+    }
