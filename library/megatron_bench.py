@@ -119,7 +119,11 @@ def measure(bench: Bench) -> None:
     if run.node_rank > 0:
         bench.run(str, start=start)  # the first node prints, and makes the record
         bench.leave()
-    output = bench.run(parse_megatron, explain=megatron.explain, start=start)
+    output = bench.run(
+        parse_megatron,
+        explain=lambda text: megatron.explain(text) or megatron.last_checkpoint(run),
+        start=start,
+    )
     bench.case.threads_per_rank = int(output.parameters.get("threads", bench.case.threads_per_rank))
     bench.case.software.update(output.software)
     bench.finish(

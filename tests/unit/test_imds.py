@@ -63,7 +63,7 @@ def test_what_is_missing_is_none() -> None:
         (send(b"\xff\x00\x1b[31mred"), "not JSON"),
         (send(b""), "not JSON"),
         (send(b"[" * 100_000), "not JSON"),
-        (send(b"[1, 2]"), "without a 'compute' object"),
+        (send(b"[1, 2]"), "JSON that is no object"),
         (send(b'{"compute": "yes"}'), "without a 'compute' object"),
         (send(document(vmSize="")), "a vmSize that is no size ('')"),
         (send(document(vmSize=None)), "a vmSize that is no size"),

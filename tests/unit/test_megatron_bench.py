@@ -201,6 +201,24 @@ def test_megatron_lm_as_it_runs_on_h100(run_module: Any) -> None:
     )
 
 
+def test_an_eviction_says_where_the_checkpoint_is(run_module: Any, tmp_path: Path) -> None:
+    evicted = "Azure evicts this machine (Preempt, at once)"
+    given = {**SAVING, "save_directory": str(tmp_path)}
+    run = FakeRun(returncode=-15, reason=evicted)
+    assert run_module(run, **given)["record"]["reason"] == (
+        f"{evicted}: no checkpoint is in {tmp_path}"
+    )
+    # It is told to end in time for one more.
+    assert "--exit-signal-handler" in run.calls[0]["argv"]
+    (tmp_path / "latest_checkpointed_iteration.txt").write_text("15")
+    assert run_module(run, **given)["record"]["reason"] == (
+        f"{evicted}: the last checkpoint in {tmp_path} is of iteration 15"
+    )
+    record = run_module(run, **{**given, "save_directory": "", "save_interval": 0})["record"]
+    assert (record["outcome"], record["reason"]) == ("failed", evicted)
+    assert "--exit-signal-handler" not in run.calls[-1]["argv"]
+
+
 def test_the_first_of_several_nodes_makes_the_record(run_module: Any) -> None:
     first = FakeRun(stdout=TWO)
     record = run_module(first, **HERE, interface="eth0")["record"]

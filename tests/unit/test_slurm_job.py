@@ -195,6 +195,33 @@ def test_one_that_got_its_nodes_while_being_cancelled_is_not_said_never_to_have_
     )
 
 
+class Notice:
+    """Stands in for events.Watch."""
+
+    seen = ""
+
+    def close(self) -> list[str]:
+        return ["two answers lacked"]
+
+
+def test_an_eviction_cancels_the_job(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    notice = Notice()
+    monkeypatch.setattr(process, "notices", lambda: process._at_risk and notice)
+    evicted = "Azure evicts node a2 (Preempt, at once)"
+    with process.evictable(["a2"]):
+        assert cluster.run().warnings == ("two answers lacked",)
+        # A job that ended well stays so; what came explains one that did not.
+        notice.seen = evicted
+        assert cluster.run().reason is None
+        cluster.plays(recorded("running"), recorded("exit_3"))
+        cluster.write("looks", "1\n")
+        assert cluster.run().reason == f"Slurm job 7: {evicted}"
+        assert cluster.cancelled == []
+        cluster.plays(recorded("running"))
+        assert cluster.run().reason == f"Slurm job 7: {evicted}"
+        assert cluster.cancelled == ["7"]
+
+
 ENDINGS = [
     ("exit_3", {}, 3, "it ended FAILED with exit status 3 (NonZeroExitCode)"),
     ("sigkill", {}, -9, "it ended FAILED by SIGKILL (JobLaunchFailure)"),

@@ -14,7 +14,7 @@ import json
 import queue
 import re
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -29,7 +29,8 @@ METADATA_URL = "http://169.254.169.254/metadata/instance?api-version=2025-04-07"
 _MAX_BYTES = 256 * 1024
 _SHOWN_CHARACTERS = 60
 _REDIRECTS = range(300, 400)
-_OFFERS = {"": "payg", "regular": "payg", "spot": "spot"}
+SPOT = "spot"
+_OFFERS = {"": "payg", "regular": "payg", "spot": SPOT}
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,20 @@ class Metadata:
 
 
 @dataclass(frozen=True)
+class Document:
+    """A JSON object of the service.
+
+    Attributes:
+        status, detail: as Metadata's.
+        content: the object; empty unless ok.
+    """
+
+    status: str
+    detail: str = ""
+    content: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class _Answer:
     status: int
     reason: str
@@ -64,6 +79,12 @@ class _Answer:
 def ask(
     url: str = METADATA_URL, connect_seconds: float = 2.0, answer_seconds: float = 10.0
 ) -> Metadata:
+    """Ask ``url`` once what this machine is; arguments and errors as of ``document``."""
+    came = document(url, connect_seconds, answer_seconds)
+    return _understand(came.content) if came.status == "ok" else Metadata(came.status, came.detail)
+
+
+def document(url: str, connect_seconds: float = 2.0, answer_seconds: float = 10.0) -> Document:
     """Ask ``url`` once and say what came.
 
     Whatever answers, however slowly, no error leaves this function but for a bad ``url``.
@@ -93,13 +114,13 @@ def ask(
     # as well.
     threading.Thread(target=fetch, daemon=True).start()
     if _next(box, connect_seconds) is not None:
-        return Metadata("absent", "nothing listens at the metadata address")
+        return Document("absent", "nothing listens at the metadata address")
     answer = _next(box, answer_seconds)
     if isinstance(answer, queue.Empty):
-        return Metadata("unusable", f"no whole answer within {answer_seconds:g} s")
+        return Document("unusable", f"no whole answer within {answer_seconds:g} s")
     if isinstance(answer, _Answer):
-        return _understand(answer)
-    return Metadata("unusable", f"the answer broke off or is not HTTP ({_shown(repr(answer))})")
+        return _parsed(answer)
+    return Document("unusable", f"the answer broke off or is not HTTP ({_shown(repr(answer))})")
 
 
 def _next(
@@ -140,15 +161,21 @@ def _get(
         connection.close()
 
 
-def _understand(answer: _Answer) -> Metadata:
+def _parsed(answer: _Answer) -> Document:
     problem = _refusal(answer)
     if problem:
-        return Metadata("unusable", problem)
+        return Document("unusable", problem)
     try:
-        document = json.loads(answer.body)
+        content = json.loads(answer.body)
     except (ValueError, RecursionError):
-        return Metadata("unusable", f"an answer that is not JSON ({_shown(answer.body)})")
-    compute = document.get("compute") if isinstance(document, dict) else None
+        return Document("unusable", f"an answer that is not JSON ({_shown(answer.body)})")
+    if not isinstance(content, dict):
+        return Document("unusable", "JSON that is no object")
+    return Document("ok", content=content)
+
+
+def _understand(content: dict[str, Any]) -> Metadata:
+    compute = content.get("compute")
     if not isinstance(compute, dict):
         return Metadata("unusable", "JSON without a 'compute' object")
     vm_size = _word(compute, "vmSize")

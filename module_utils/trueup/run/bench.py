@@ -8,13 +8,26 @@ prepares the case, runs it through a parser and finishes. Every way out of it re
 
 from __future__ import annotations
 
+import contextlib
 import time
 from dataclasses import dataclass, field, replace
-from typing import Any, Callable, Dict, List, Mapping, NoReturn, Optional, Sequence, TypeVar
+from typing import (
+    Any,
+    Callable,
+    ContextManager,
+    Dict,
+    List,
+    Mapping,
+    NoReturn,
+    Optional,
+    Sequence,
+    TypeVar,
+)
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ..errors import ParseError, TrueupError
+from ..node.metadata import SPOT
 from ..options import ModuleOption, Option, module_spec, refusals
 from ..reading import unverified
 from ..record import SCHEMA, Metric, Record
@@ -230,6 +243,8 @@ class Bench:
                 stderr=done.stderr.replace(secret, _BLOTTED),
             )
         case.seconds = done.seconds
+        for warning in done.warnings:
+            self.module.warn(warning)
         self._raw = done.stdout + (f"\n[standard error]\n{done.stderr}" if done.stderr else "")
         failure = done.failure(self._timeout_seconds)
         if failure:
@@ -254,7 +269,7 @@ class Bench:
         it cannot run."""
         self.case.started_at = utc_now()
         try:
-            with process.locked(process.node_lock(), timeout_seconds=5.0):
+            with process.locked(process.node_lock(), timeout_seconds=5.0), self._evictable():
                 return start(self.case.command, **how)
         except ConnectionError as error:  # a node of several
             self.fail(str(error))
@@ -262,6 +277,11 @@ class Bench:
             self.fail(f"{self.case.command[0]} cannot be run: {error.strerror or error}")
         except process.Orphaned as error:
             self.fail(str(error))
+
+    def _evictable(self) -> ContextManager[None]:
+        """Only a spot machine is evicted; of others the metadata service is not asked meanwhile."""
+        spot = self.case.node.get("offer") == SPOT
+        return process.evictable(self.case.nodes) if spot else contextlib.nullcontext()
 
     def fail(self, reason: str, *, tail: str = "") -> NoReturn:
         """End with a failed record."""

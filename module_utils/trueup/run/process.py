@@ -10,6 +10,7 @@ next one.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import fcntl
 import os
@@ -18,8 +19,11 @@ import subprocess
 import tempfile
 import time
 from dataclasses import dataclass
-from typing import IO, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import IO, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
+from ..node import events
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _POLL_SECONDS = 0.05
@@ -34,6 +38,8 @@ _WATCH_SECONDS = 1.0
 _ASK_SECONDS = 30.0
 # Between being asked to end, at the time limit, and being killed.
 _GRACE_SECONDS = 3.0
+# The same before an eviction: what can, writes a checkpoint. The rest of its 30 s is the record's.
+_NOTICE_SECONDS = 20.0
 
 
 class Orphaned(Exception):
@@ -54,6 +60,7 @@ class Completed:
         out_of_memory: the kernel's out-of-memory killer ended a process on this machine while it
             ran.
         reason: why it ended, where more is known than the exit status tells.
+        warnings: what could not be watched while it ran.
     """
 
     argv: Tuple[str, ...]
@@ -64,6 +71,7 @@ class Completed:
     timed_out: bool = False
     out_of_memory: bool = False
     reason: Optional[str] = None
+    warnings: Tuple[str, ...] = ()
 
     def failure(self, timeout_seconds: float) -> Optional[str]:
         """Why the run counts as failed, as one sentence, or None when it ended with status 0."""
@@ -122,22 +130,28 @@ def run(
             cwd=cwd,
             env={**_neutral(os.environ), **environment},
             start_new_session=True,
-            preexec_fn=_die_with_parent,  # noqa: PLW1509 WHY: single-threaded module, and one system call
+            preexec_fn=_die_with_parent,  # noqa: PLW1509 WHY: one system call; its library is loaded
         )
+        notice = notices()
         timed_out = False
         try:
             try:
-                timed_out = not _wait(child, started + timeout_seconds, lineage, watch)
+                timed_out = not _wait(child, started + timeout_seconds, lineage, watch, notice)
             except _Ended as ended:
                 reason = str(ended)
             if timed_out or reason:
                 # The ranks of mpirun on other nodes are not its children: it has to be asked.
                 child.terminate()
-                _wait(child, time.monotonic() + _GRACE_SECONDS, lineage)
+                grace = _NOTICE_SECONDS if notice and notice.seen else _GRACE_SECONDS
+                _wait(child, time.monotonic() + grace, lineage)
         finally:
+            warnings = notice.close() if notice else []
             _end_descendants()
             child.wait()
             seconds = time.monotonic() - started
+        if notice and child.returncode != 0:
+            # The node that goes may have ended it before it was seen here.
+            reason = notice.seen or reason
         return Completed(
             argv=tuple(argv),
             returncode=child.returncode,
@@ -147,7 +161,29 @@ def run(
             timed_out=timed_out,
             out_of_memory=_oom_kills() > kills_before,
             reason=reason,
+            warnings=tuple(warnings),
         )
+
+
+# The machines beside this one whose eviction ends what is run now; None where nothing is evicted.
+_at_risk: Optional[Tuple[str, ...]] = None
+
+
+@contextlib.contextmanager
+def evictable(nodes: Optional[Sequence[str]]) -> Iterator[None]:
+    """While the block lasts, what is run ends when Azure takes this machine or one of ``nodes``;
+    None: whatever Azure does."""
+    global _at_risk  # noqa: PLW0603 WHY: processes are started in many ways, some of them in forks
+    before, _at_risk = _at_risk, None if nodes is None else tuple(nodes)
+    try:
+        yield
+    finally:
+        _at_risk = before
+
+
+def notices() -> Optional[events.Watch]:
+    """A watch of what Azure announces, begun now; None where nothing is evicted."""
+    return None if _at_risk is None else events.Watch(_at_risk)
 
 
 def node_lock() -> str:
@@ -219,6 +255,7 @@ def _wait(
     deadline: float,
     lineage: Lineage,
     watch: Optional[Callable[[], Sequence[str]]] = None,
+    notice: Optional[events.Watch] = None,
 ) -> bool:
     """Wait for the child: True when it ended, False at the deadline."""
     look = time.monotonic() + _WATCH_SECONDS
@@ -227,6 +264,8 @@ def _wait(
         now = time.monotonic()
         if now >= deadline:
             return False
+        if notice and notice.seen:
+            raise _Ended(notice.seen)
         if now >= look:
             look = now + _WATCH_SECONDS
             lineage.check()
@@ -320,8 +359,7 @@ def _die_with_parent() -> None:
 
 
 def _prctl(option: int, value: int) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(option, value, 0, 0, 0) != 0:
+    if _LIBC.prctl(option, value, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), f"prctl({option}) failed")
 
 

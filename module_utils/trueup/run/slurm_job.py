@@ -228,6 +228,7 @@ class _Job:
         self._commands = commands
         self._names = names
         self._watch = process.Lineage()
+        self._notice = process.notices()
         self._before: Dict[int, Any] = {}
         self._number = ""
         self._interrupt: Optional[str] = None
@@ -272,7 +273,7 @@ class _Job:
         self, argv: Sequence[str], environment: Mapping[str, str]
     ) -> Optional[process.Completed]:
         """Hand it to sbatch; what came of it where there is no job."""
-        with _neutral():
+        with _neutral(), process.evictable(None):
             told = process.run(argv, timeout_seconds=_COMMAND_SECONDS, environment=environment)
         # A site's own wrapper may say more than --parsable prints.
         taken = re.findall(r"(?m)^([0-9]+)(?:;\S*)?\s*$", told.stdout)
@@ -305,6 +306,7 @@ class _Job:
             if not silent and self._clocked(now):
                 return None
             why = silent or self._late(now, queue_seconds, timeout_seconds) or self._lost(now)
+            why = (self._notice and self._notice.seen) or why
             if why:
                 return why
             self._watch.check()
@@ -408,7 +410,7 @@ class _Job:
         ran = self.started is not None or (why is None and state.host is not None)
         whole = state.name == "COMPLETED"
         if why is None and not whole:
-            why = self._ending()
+            why = (self._notice and self._notice.seen) or self._ending()
         found, stdout, stderr = outputs.read(self._number) if ran or whole else (False, "", "")
         if why is None and not found:
             why = f"its output is not to be seen in {outputs.directory} here: is the folder shared?"
@@ -422,6 +424,7 @@ class _Job:
             timed_out=self.timed_out,
             out_of_memory=state.name == "OUT_OF_MEMORY",
             reason=f"Slurm job {self._number}: {why}" if why else None,
+            warnings=tuple(self._notice.close() if self._notice else ()),
         )
 
     def _at_last(self, why: Optional[str]) -> Optional[str]:
@@ -488,7 +491,7 @@ def _told(argv: Sequence[str]) -> str:
     """
     name = os.path.basename(argv[0])
     try:
-        with _neutral():
+        with _neutral(), process.evictable(None):
             told = process.run(argv, timeout_seconds=_COMMAND_SECONDS, environment={})
     except OSError as error:
         raise ParseError(f"{name} cannot be run: {error.strerror}") from None

@@ -746,6 +746,8 @@ def _megatron(run: Run) -> List[str]:
         argv += [f"--{name}", str(value)]
     if run.save_interval:
         argv += ["--save", run.save_directory, "--save-interval", str(run.save_interval)]
+        # Told to end, such as before an eviction, it writes one more.
+        argv.append("--exit-signal-handler")
     return [*argv, "--bf16" if run.precision == "fp8" else f"--{run.precision}"]
 
 
@@ -777,6 +779,20 @@ def explain(text: str) -> Optional[str]:
     """Why a launcher's processes did not become Python on a node, from what was printed."""
     found = _NO_PLACE.search(text)
     return f"on a node, {found.group(1)}" if found else None
+
+
+def last_checkpoint(run: Run) -> Optional[str]:
+    """Where a run that was ended goes on from, by the file that Megatron writes after each
+    checkpoint (megatron/training/checkpointing.py); None where it has none."""
+    if not run.save_interval:
+        return None
+    try:
+        path = os.path.join(run.save_directory, "latest_checkpointed_iteration.txt")
+        with open(path, encoding="ascii") as stream:
+            iteration = int(stream.read(32))
+    except (OSError, ValueError):
+        return f"no checkpoint is in {run.save_directory}"
+    return f"the last checkpoint in {run.save_directory} is of iteration {iteration}"
 
 
 def rates(run: Run, output: MegatronOutput) -> List[Metric]:

@@ -1,0 +1,307 @@
+"""Scheduled events: what they say, and real processes that end for one.
+
+The metadata service is emulated: a server on the loopback.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import signal
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import stream_bench
+from ansible.module_utils.trueup.node.topology import Topology
+from ansible.module_utils.trueup.run import bench as modules
+from bench_modules import FakeRun
+from metadata_server import COMPUTE, document, send, serving
+from trueup.errors import ParseError
+from trueup.node import events
+from trueup.run import process
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from http.server import BaseHTTPRequestHandler
+    from pathlib import Path
+
+    from metadata_server import Behaviour
+
+HERE = COMPUTE["name"]
+MACHINE = Topology(
+    cpus=(0,), numa={0: (0,)}, l3_groups=((0,),), cores=((0,),), last_level_cache_bytes=1 << 20
+)
+# What machines were really told: `Reboot` by flatcar's log of 2021, `Preempt` by `az vm
+# simulate-eviction` in Microsoft's spot VM baseline of 2022; names of machines as in these tests.
+REBOOT = {
+    "EventId": "4CAEA225-0000-0000-0000-000000000000",
+    "EventStatus": "Scheduled",
+    "EventType": "Reboot",
+    "ResourceType": "VirtualMachine",
+    "Resources": [HERE],
+    "NotBefore": "Thu, 22 Jul 2021 04:50:17 GMT",
+    "Description": "",
+    "EventSource": "User",
+    "DurationInSeconds": -1,
+}
+PREEMPT = {
+    **REBOOT,
+    "EventType": "Preempt",
+    "NotBefore": "Tue, 09 Aug 2022 17:07:32 GMT",
+    "EventSource": "Platform",
+}
+SENTENCE = "Azure evicts this machine (Preempt, not before 2022-08-09T17:07:32Z)"
+
+AT_ONCE = "Azure evicts this machine (Preempt, at once)"
+
+
+def told(*listed: Any) -> dict[str, Any]:
+    return {"DocumentIncarnation": 2, "Events": list(listed)}
+
+
+def ending(*listed: Any, others: tuple[str, ...] = ()) -> str:
+    return events.ending(events.parse_events(told(*listed)), [HERE], others)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({}, SENTENCE),
+        ({"Resources": ["other", HERE.upper()]}, SENTENCE),
+        (
+            {"EventStatus": "Started", "NotBefore": ""},
+            "Azure evicts this machine (Preempt, at once)",
+        ),
+        ({"NotBefore": 7}, "Azure evicts this machine (Preempt, at once)"),
+        (
+            {"EventType": "Terminate"},
+            "Azure deletes this machine (Terminate, not before 2022-08-09T17:07:32Z)",
+        ),
+        ({"EventType": "Freeze"}, ""),
+        ({"EventType": "Reboot"}, ""),
+        ({"EventType": "preempted"}, ""),
+        ({"EventStatus": "Completed"}, ""),
+        ({"Resources": []}, ""),
+        ({"Resources": ["other", f"{HERE}2"]}, ""),
+    ],
+)
+def test_an_event_ends_this_machine_or_not(changes: dict[str, Any], sentence: str) -> None:
+    assert ending(REBOOT, {**PREEMPT, **changes}) == sentence
+
+
+def test_another_node_of_the_case_is_named() -> None:
+    event = {**PREEMPT, "Resources": ["b", "c"]}
+    sentence = "Azure evicts node c (Preempt, not before 2022-08-09T17:07:32Z)"
+    assert (ending(event, others=("a", "c")), ending(event, others=("a",))) == (sentence, "")
+
+
+@pytest.mark.parametrize(
+    ("content", "named"),
+    [
+        ({}, "without a list 'Events'"),
+        ({"Events": {"EventType": "Preempt"}}, "without a list 'Events'"),
+        (told("Preempt"), "no object"),
+        (told({**PREEMPT, "EventType": None}), "without EventType or EventStatus"),
+        (told({**PREEMPT, "Resources": HERE}), "without a list of names 'Resources'"),
+        (told({**PREEMPT, "Resources": [1]}), "without a list of names 'Resources'"),
+    ],
+)
+def test_another_document_is_refused(content: dict[str, Any], named: str) -> None:
+    with pytest.raises(ParseError, match=named):
+        events.parse_events(content)
+
+
+def service(events_of: Behaviour, name: str = HERE) -> Behaviour:
+    """Answers for the machine, and ``events_of`` for its events."""
+
+    def behave(handler: BaseHTTPRequestHandler) -> None:
+        asked = handler.path.startswith("/metadata/scheduledevents")
+        (events_of if asked else send(document(name=name)))(handler)
+
+    return behave
+
+
+def listing(*listed: Any) -> Behaviour:
+    return send(json.dumps(told(*listed)).encode())
+
+
+@contextlib.contextmanager
+def watched(
+    monkeypatch: pytest.MonkeyPatch, behave: Behaviour, others: tuple[str, ...] = ()
+) -> Iterator[list[tuple[str, dict[str, str]]]]:
+    """What is run in the block is watched by a service that behaves so."""
+    with serving(behave) as (url, requests):
+        watch = functools.partial(
+            events.Watch,
+            metadata_url=url,
+            events_url=url.replace("instance", "scheduledevents"),
+            poll_seconds=0.1,
+        )
+        monkeypatch.setattr(events, "Watch", watch)
+        with process.evictable(others):
+            yield requests
+
+
+def run(script: str, **how: Any) -> process.Completed:
+    return process.run(["sh", "-c", script], timeout_seconds=120, environment={}, **how)
+
+
+def after(begun: Path, then: Behaviour) -> Behaviour:
+    """No event until the file is there."""
+
+    def behave(handler: BaseHTTPRequestHandler) -> None:
+        (then if begun.exists() else listing(REBOOT))(handler)
+
+    return behave
+
+
+def test_a_notice_ends_the_processes_in_time_to_say_more(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    begun = tmp_path / "begun"
+    # What has a checkpoint of its own writes it when it is told to end.
+    script = f"trap 'sleep 0.5; echo saved; exit 5' TERM; setsid sleep 500 & touch {begun}; wait"
+    monkeypatch.setattr(process, "_GRACE_SECONDS", 0.0)
+    with watched(monkeypatch, service(after(begun, listing(PREEMPT)))):
+        done = run(script)
+    assert (done.reason, done.stdout, done.returncode) == (SENTENCE, "saved\n", 5)
+    assert (done.failure(120), done.timed_out, done.warnings) == (SENTENCE, False, ())
+    assert process._descendants(os.getpid()) == []
+
+
+def test_one_that_does_not_end_for_a_notice_is_killed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    begun = tmp_path / "begun"
+    monkeypatch.setattr(process, "_NOTICE_SECONDS", 0.3)
+    with watched(monkeypatch, service(after(begun, listing(PREEMPT)))):
+        done = run(f"trap '' TERM; touch {begun}; sleep 500")
+    assert (done.reason, done.returncode) == (SENTENCE, -signal.SIGKILL)
+
+
+def test_another_nodes_notice_ends_its_case_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    event = {**PREEMPT, "Resources": ["b"]}
+    with watched(monkeypatch, service(listing(event)), others=("a", "b")):
+        done = run("sleep 500")
+    assert done.reason == "Azure evicts node b (Preempt, not before 2022-08-09T17:07:32Z)"
+    asked = tmp_path / "asked"
+
+    def behave(handler: BaseHTTPRequestHandler) -> None:
+        listing(event)(handler)
+        asked.touch()
+
+    with watched(monkeypatch, service(behave), others=("a",)):
+        done = run(f"until [ -e {asked} ]; do sleep 0.05; done; sleep 0.3")
+    assert (done.reason, done.failure(9), done.warnings) == (None, None, ())
+
+
+def test_a_notice_after_the_end_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[events.Watch] = []
+    made = process.notices
+
+    def keep() -> events.Watch | None:
+        watch = made()
+        assert watch is not None
+        seen.append(watch)
+        deadline = time.monotonic() + 60
+        while not watch.seen and time.monotonic() < deadline:
+            time.sleep(0.02)
+        return watch
+
+    monkeypatch.setattr(process, "notices", keep)
+    with watched(monkeypatch, service(listing(PREEMPT))):
+        done = process.run(["true"], timeout_seconds=9, environment={})
+    assert [watch.seen for watch in seen] == [SENTENCE]
+    assert (done.returncode, done.reason) == (0, None)
+
+
+SILENT = "an eviction was not seen meanwhile"
+
+
+def hang(_: BaseHTTPRequestHandler) -> None:
+    time.sleep(60)
+
+
+@pytest.mark.parametrize(
+    ("behave", "why"),
+    [
+        (send(b"gone", 410), "status 410 'Gone'"),
+        (send(b"oops", 500), "status 500 'Internal Server Error'"),
+        (send(b"wait", 429), "status 429: asked more often than five times a second"),
+        (send(b"<html>"), "an answer that is not JSON ('<html>')"),
+        (send(b'{"Events": [{}]}'), "a scheduled event without EventType or EventStatus"),
+        (send(b'{"Events": null}'), "scheduled events without a list 'Events'"),
+        (hang, "no whole answer within 0.2 s"),
+    ],
+)
+def test_a_service_that_does_not_say_is_no_eviction(
+    monkeypatch: pytest.MonkeyPatch, behave: Behaviour, why: str
+) -> None:
+    monkeypatch.setattr(events, "_FIRST_SECONDS", 0.2)
+    with watched(monkeypatch, service(behave)) as requests:
+        done = run("sleep 1.5")
+    assert (done.returncode, done.reason) == (0, None)
+    [warning] = done.warnings
+    assert warning.startswith("scheduled events could not be read ")
+    assert warning.endswith(f" times ({why}): {SILENT}")
+    assert len(requests) >= 2
+
+
+def test_a_machine_without_a_service_or_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    with watched(monkeypatch, service(listing(PREEMPT), name="")):
+        done = run("sleep 0.5")
+    assert "does not say this machine's name" in done.warnings[0]
+    watch = events.Watch(metadata_url="http://127.0.0.1:9/", poll_seconds=0.1)
+    time.sleep(0.5)
+    assert (watch.seen, "nothing listens" in watch.close()[0]) == ("", True)
+
+
+def test_what_came_back_after_a_failure_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = iter([send(b"", 500), send(b"", 429)])
+
+    def behave(handler: BaseHTTPRequestHandler) -> None:
+        next(answers, listing(PREEMPT))(handler)
+
+    with watched(monkeypatch, service(behave)):
+        done = run("sleep 500")
+    assert (done.reason, len(done.warnings)) == (SENTENCE, 1)
+    assert "2 of 3 times (status 429" in done.warnings[0]
+
+
+def test_only_a_case_on_a_spot_machine_is_watched(
+    runner: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Said(FakeRun):
+        def __call__(self, *_: Any, **__: Any) -> process.Completed:
+            raise OSError(0, f"at risk: {modules.process._at_risk}")
+
+    monkeypatch.setattr(stream_bench, "read_topology", lambda **_: MACHINE)
+    monkeypatch.setattr(stream_bench, "available_memory_bytes", lambda: 1 << 32)
+    module = runner(stream_bench, prefix="/opt/stream")
+    said = {
+        offer: module(Said(), node={"offer": offer})["record"] for offer in ("spot", "payg", None)
+    }
+    assert {
+        offer: record["reason"].partition("at risk: ")[2] for offer, record in said.items()
+    } == {
+        "spot": "()",
+        "payg": "None",
+        None: "None",
+    }
+    assert process.notices() is None
+
+
+def test_the_time_limit_holds_while_the_service_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    with watched(monkeypatch, service(hang)):
+        done = process.run(
+            [sys.executable, "-c", "import time; time.sleep(99)"],
+            timeout_seconds=0.5,
+            environment={},
+        )
+    assert (done.timed_out, done.reason) == (True, None)
