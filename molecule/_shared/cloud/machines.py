@@ -6,7 +6,16 @@ The cloud calls ``start`` and the others from threads of its own, of several mac
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Callable, Protocol
+
+from .replies import Reply
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# What a machine asks its instance metadata service: the machine's id, method, path (/metadata/...),
+# query and body. The cloud answers; a document that is text is sent as text.
+Metadata = Callable[[str, str, str, "dict[str, str]", bytes], Reply]
 
 
 @dataclass(frozen=True)
@@ -20,7 +29,8 @@ class Machine:
         network: the id of its virtual network.
         range: the first of that network's ranges, 10.42.0.0/16.
         address: private.
-        public: empty without one.
+        public: of the hardware's public_range; empty without one.
+        outbound: whether a NAT gateway or another way leads out of its subnet.
         keys: public keys of ``user``, one a line of authorized_keys.
         custom_data: decoded.
         priority: Regular or Spot.
@@ -40,6 +50,7 @@ class Machine:
     range: str
     address: str
     public: str = ""
+    outbound: bool = True
     user: str = ""
     keys: tuple[str, ...] = ()
     custom_data: bytes = b""
@@ -59,7 +70,19 @@ class AllocationFailed(Exception):
 
 
 class Hardware(Protocol):
-    """Runs machines. Each call may take its time, and must bear to be called again."""
+    """Runs machines. Each call may take its time, and must bear to be called again.
+
+    Attributes:
+        address: of this host as machines reach it: the cloud listens there.
+        public_range: where the cloud takes public addresses from, from its 100th on.
+    """
+
+    address: str
+    public_range: str
+
+    def connect(self, metadata: Metadata, authority: Path) -> None:
+        """Before the first start: what machines ask, and the certificate of who signs the cloud's,
+        which they trust."""
 
     def start(self, machine: Machine) -> None:
         """Make it; it may still boot. Raises AllocationFailed."""
@@ -88,9 +111,15 @@ class NoMachines:
         running: the ids of those that run.
     """
 
+    address = "127.0.0.1"
+    public_range = "203.0.113.0/24"
+
     def __init__(self) -> None:
         self.machines: dict[str, Machine] = {}
         self.running: set[str] = set()
+
+    def connect(self, metadata: Metadata, authority: Path) -> None:
+        """Nobody asks."""
 
     def start(self, machine: Machine) -> None:
         self.machines[machine.id.lower()] = machine
