@@ -61,18 +61,21 @@ def moment(text: Any) -> Optional[float]:
 def tag(of: Any, name: str) -> Any:
     """A tag of a resource; Azure's names of tags have no case."""
     tags = of.get("tags") if isinstance(of, dict) else None
-    low = {str(key).lower(): value for key, value in (tags or {}).items()}
+    low = {str(key).lower(): value for key, value in tags.items()} if isinstance(tags, dict) else {}
     return low.get(name)
 
 
-def sort_out(listed: List[Any], run: str) -> Tuple[List[Dict[str, Any]], List[str]]:
-    """The run's resources and the ids of all others.
+def sort_out(listed: List[Any], run: str, group: str) -> Tuple[List[Dict[str, Any]], List[str]]:
+    """The run's resources in a group, and the ids of all others.
 
     What is within a resource of the run (an extension) is the run's, and what one of them manages
     (a system disk), also where it has no tags.
     """
-    if not all(isinstance(one, dict) and isinstance(one.get("id"), str) for one in listed):
-        raise Trouble("the group's list has an entry without an id")
+    within = group.lower() + "/providers/"
+    for one in listed:
+        place = one.get("id") if isinstance(one, dict) else None
+        if not isinstance(place, str) or not place.lower().startswith(within):
+            raise Trouble(f"the list of {group} has {str(place)[:200]!r}, which is not in it")
     tagged = {one["id"].lower() for one in listed if tag(one, "run") == run}
 
     def belongs(place: Any) -> bool:
@@ -196,7 +199,7 @@ def one_pass(azure: Azure, check: bool = False) -> int:
 
 def _end(azure: Azure, whole: bool, late: float) -> int:
     """Ask for the end of the run: sets, VMs, and the group if all of it is the run's."""
-    mine, others = sort_out(azure.resources(), azure.config["run"])
+    mine, others = sort_out(azure.resources(), azure.config["run"], azure.group)
     by_kind = {
         kind: [one["id"] for one in mine if str(one.get("type")).lower() == kind]
         for kind in (SETS, VMS)
