@@ -178,9 +178,10 @@ for `count` below `nodes`. A name that is not here is refused.
 def deployment() -> str:
     """docs/azure_parameters.md."""
     every = [
-        (f"{one.name}.{inner.name}" if inner is not one else one.name, inner)
+        (f"{one.name}{of}.{inner.name}" if inner is not one else one.name, inner)
         for one in parameters.OPTIONS
-        for inner in one.fields or (one,)
+        for of in ["[]" if one.type == "list" else ""]
+        for inner in (*([one] if of or not one.fields else []), *one.fields)
     ]
     rows = []
     for name, one in every:

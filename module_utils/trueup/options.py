@@ -238,11 +238,14 @@ def _misfits_of(one: Option, value: Any, place: str) -> List[Tuple[str, str]]:
         return misfits(one.fields, value, f"{place}.") if one.fields else []
     if one.type == "list":
         fits, what = _KINDS[one.elements]
-        return [
-            (f"{place}[{number}]", f"{place}[{number}] is {_shown(part)}: it must be {what}")
-            for number, part in enumerate(value)
-            if not fits(part)
-        ]
+        found = []
+        for number, part in enumerate(value):
+            each = f"{place}[{number}]"
+            if not fits(part):
+                found.append((each, f"{each} is {_shown(part)}: it must be {what}"))
+            elif one.fields:
+                found += misfits(one.fields, part, f"{each}.")
+        return found
     if one.choices and value not in one.choices:
         words = ", ".join(choice or "empty" for choice in one.choices)
         return [(place, f"{place} is {_shown(value)}: it must be one of {words}")]
@@ -256,7 +259,7 @@ def merged(options: Sequence[Option], *layers: Mapping[str, Any]) -> Dict[str, A
     found: Dict[str, Any] = {}
     for one in options:
         given = [layer[one.name] for layer in layers if one.name in layer]
-        if one.fields:
+        if one.fields and one.type == "dict":
             found[one.name] = merged(one.fields, *given)
         elif one.type == "dict":
             found[one.name] = {name: part for layer in given for name, part in layer.items()}

@@ -117,7 +117,46 @@ def test_what_is_missing_is_named() -> None:
     )
 
 
+def test_each_other_place_is_the_same_deployment_there() -> None:
+    found = made(zone="1", elsewhere=[{"zone": "2"}, {"region": "West Europe"}])
+    assert [str(one.place) for one in found.places()] == [
+        "zone 1 of southcentralus",
+        "zone 2 of southcentralus",
+        "westeurope",
+    ]
+    assert [one.nodes == found.nodes for one in found.places()] == [True] * 3
+
+
+def test_all_nodes_are_needed_unless_fewer_are_enough() -> None:
+    least = [made({"count": 4, **more}).nodes.least for more in ({}, {"least": 3})]
+    assert least == [4, 3]
+
+
 REFUSED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+    ("nodes.least is 3: it is at most nodes.count (2)", {"count": 2, "least": 3}, {}),
+    ("nodes.least is 0: it must be 1 or more", {"least": 0}, {}),
+    ("elsewhere is {}: it must be a list", {}, {"elsewhere": {}}),
+    ("elsewhere[0] is '2': it must be a mapping", {}, {"elsewhere": ["2"]}),
+    (
+        "elsewhere[0].zone is '9': it must be one of empty, 1, 2, 3",
+        {},
+        {"elsewhere": [{"zone": "9"}]},
+    ),
+    ("elsewhere[0].zones is not known: did you mean zone?", {}, {"elsewhere": [{"zones": "1"}]}),
+    (
+        "elsewhere[1] is zone 2 of southcentralus, which is tried before",
+        {},
+        {"elsewhere": [{"zone": "2"}, {"zone": "2", "region": "South Central US"}]},
+    ),
+    ("elsewhere[0] is southcentralus, which is tried before", {}, {"elsewhere": [{}]}),
+    (
+        (
+            "elsewhere[0]: region is swedencentral, which does not sell Standard_HB120rs_v3 as far"
+            " as prices are known; the nearest region that has all of it is westeurope (1187 km)"
+        ),
+        {},
+        {"elsewhere": [{"region": "swedencentral"}]},
+    ),
     ("nodes.count is -1: it must be 1 or more, 1000 or less", {"count": -1}, {}),
     ("nodes.count is '2': it must be a whole number", {"count": "2"}, {}),
     (

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
-from provisioning import DATA, known, made
+from provisioning import DATA, NOW, known, made
 from trueup.cluster.azure import availability, cost, parameters
 from trueup.errors import TrueupError
+from trueup_analysis.figures import azure
 
 PRICES = {
     ("Standard_HB120rs_v3", "payg"): cost.Price(4.0, "2026-06-18", "a list"),
@@ -96,6 +98,17 @@ def test_what_costs_more_than_the_limit_is_refused(
             "it costs at least 12.25 US$ an hour, above max_usd_per_hour"
             f" ({refused} US$): take fewer or smaller nodes, or raise it"
         )
+
+
+def test_a_dear_place_is_refused_though_the_first_is_not(tmp_path: Path) -> None:
+    own = tmp_path / "own.yml"
+    own.write_text("elsewhere: [{region: westeurope}]\nmax_usd_per_hour: 9")
+    found = azure.plan("devito-hbv3", own, now=NOW)
+    cheap, dear = (one.cost.usd_per_hour for one in (found, *found.elsewhere))
+    assert cheap < dear
+    between = azure.plan("devito-hbv3", own, now=NOW, limit=(cheap + dear) / 2)
+    assert between.cost.refusal() is None
+    assert str(between.refusal()).startswith("in westeurope it costs at least")
 
 
 def test_a_size_without_a_price_is_a_line_without_one() -> None:

@@ -88,7 +88,7 @@ def plan(
     lacking = found.made.lacking()
     for text in lacking:
         say(f"before it can be made: {text}")
-    refused = found.cost.refusal()
+    refused = found.refusal()
     if refused:
         raise BadInput(f"recipe {recipe} is refused: {refused}")
     if template is None:

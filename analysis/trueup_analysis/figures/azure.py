@@ -3,7 +3,7 @@ parameters, and prices of the table for it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -32,12 +32,22 @@ class Plan:
         known: what the catalog knows of Azure.
         cost: what it costs.
         needs: the cores that it takes, by quota.
+        elsewhere: the same where it is made instead, in the order in which that is tried.
     """
 
     made: parameters.Parameters
     known: Catalog
     cost: cost.Cost
     needs: Sequence[availability.Need]
+    elsewhere: Sequence[Plan] = ()
+
+    def refusal(self) -> str | None:
+        """Why it may not be made, here or in one of the other places; None where it may."""
+        found = self.cost.refusal()
+        if found is not None or not self.elsewhere:
+            return found
+        texts = ((one.made.place, one.cost.refusal()) for one in self.elsewhere)
+        return "; ".join(f"in {place} {text}" for place, text in texts if text) or None
 
     def warnings(self) -> list[str]:
         """What speaks against it, and does not forbid it."""
@@ -119,4 +129,8 @@ def plan(
         return None if found is None else cost.Price(found.usd_per_hour, found.date, found.source)
 
     hours = (datetime.fromisoformat(made.expires) - now).total_seconds() / 3600
-    return Plan(made, what, cost.cost(made, find, hours, limit), availability.needs(made, what))
+    quota = availability.needs(made, what)
+    first, *others = (
+        Plan(one, what, cost.cost(one, find, hours, limit), quota) for one in made.places()
+    )
+    return replace(first, elsewhere=tuple(others))

@@ -85,9 +85,10 @@ def _cost(found: Plan) -> Sheet:
         }
         for line in cost.lines
     ]
-    refused = cost.refusal()
+    refused = found.refusal()
     notes = [
         f"Total: {cost.sentence()}.",
+        *(f"Else in {one.made.place}: {one.cost.sentence()}." for one in found.elsewhere),
         "Without a price: the catalog has prices of VMs alone; each such line bills all the same.",
         "A line that bills when stopped ends when it is removed, not when VMs are deallocated.",
     ]

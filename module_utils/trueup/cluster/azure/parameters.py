@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta, timezone
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
@@ -54,6 +54,13 @@ _NODES = (
     Option("size", "VM size of the nodes.", required=True),
     Option("count", "How many nodes.", 1, least=1, most=1000),
     Option(
+        "least",
+        "How many of them are enough where Azure does not give all; fewer are removed.",
+        type="int",
+        least=1,
+        why="`nodes.count`",
+    ),
+    Option(
         "placement",
         "`uniform` or `flexible`: one scale set with a single placement group, which InfiniBand"
         " between nodes needs; `single`: separate VMs.",
@@ -72,6 +79,11 @@ _NODES = (
     Option("reservation", "Id of a capacity reservation group.", ""),
     Option("os_disk_gib", "Size of each system disk in GiB.", 128, least=64, most=4095),
     Option("os_disk", "Kind of the system disk.", "StandardSSD_LRS", choices=_DISKS),
+)
+_ZONES = ("", "1", "2", "3")
+_PLACE = (
+    Option("region", "Another region; empty: the same.", ""),
+    Option("zone", "Availability zone there; empty: none.", "", choices=_ZONES),
 )
 _LOGIN = (
     Option("size", "VM size of the login node; empty: none.", ""),
@@ -103,7 +115,15 @@ _STORAGE = (
 OPTIONS = (
     Option("owner", "Who answers for it; a tag on everything.", ""),
     Option("region", "Azure region.", required=True),
-    Option("zone", "Availability zone; empty: none.", "", choices=("", "1", "2", "3")),
+    Option("zone", "Availability zone; empty: none.", "", choices=_ZONES),
+    Option(
+        "elsewhere",
+        "Where it is made instead, in this order, when Azure has no room or no quota for it: each a"
+        " region, a zone or both.",
+        type="list",
+        fields=_PLACE,
+        why="nowhere",
+    ),
     Option("resource_group", "Its resource group.", "", why="trueup- and the recipe's name"),
     Option("expires", "UTC time after which it may be removed, such as 2026-11-24T18:00Z.", ""),
     Option("hours", "How long it is kept, where `expires` is empty.", 8, least=1, most=720),
@@ -169,6 +189,7 @@ class Nodes:
 
     size: str
     count: int
+    least: int
     placement: str
     proximity: bool
     priority: str
@@ -181,6 +202,17 @@ class Nodes:
     @property
     def spot(self) -> bool:
         return self.priority == "spot"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where it is made; members as ``_PLACE`` declares them."""
+
+    region: str
+    zone: str
+
+    def __str__(self) -> str:
+        return f"zone {self.zone} of {self.region}" if self.zone else self.region
 
 
 @dataclass(frozen=True)
@@ -215,12 +247,14 @@ class Parameters:
     Attributes:
         expires: filled in, in UTC.
         resource_group, image: filled in.
+        elsewhere: with the region filled in.
     """
 
     recipe: str
     owner: str
     region: str
     zone: str
+    elsewhere: Tuple[Place, ...]
     resource_group: str
     expires: str
     hours: int
@@ -249,6 +283,14 @@ class Parameters:
             "storage.server_size": self.storage.server,
         }
         return {place: size for place, size in named.items() if size}
+
+    @property
+    def place(self) -> Place:
+        return Place(self.region, self.zone)
+
+    def places(self) -> List[Parameters]:
+        """The same in each place, in the order in which they are tried."""
+        return [self, *(replace(self, region=one.region, zone=one.zone) for one in self.elsewhere)]
 
     def lacking(self) -> List[str]:
         """What must be said before it is made, though a plan can do without; a sentence each."""
@@ -339,8 +381,14 @@ def _made(recipe: str, values: Mapping[str, Any], catalog: Catalog, now: datetim
     rest = {name: value for name, value in values.items() if name not in _PARTS}
     ends = now.astimezone(timezone.utc) + timedelta(hours=values["hours"])
     parsed = _time(rest["expires"])
+    nodes["least"] = nodes["least"] or nodes["count"]
+    region = _region_name(rest["region"] or "")
     rest.update(
-        region=(rest["region"] or "").lower().replace(" ", ""),
+        region=region,
+        elsewhere=tuple(
+            Place(_region_name(one.get("region", "")) or region, one.get("zone", ""))
+            for one in rest["elsewhere"] or ()
+        ),
         resource_group=rest["resource_group"] or f"trueup-{recipe}",
         expires=(parsed or ends).strftime("%Y-%m-%dT%H:%MZ")
         if parsed or not rest["expires"]
@@ -351,6 +399,10 @@ def _made(recipe: str, values: Mapping[str, Any], catalog: Catalog, now: datetim
     return Parameters(
         recipe, nodes=Nodes(**nodes), login=Login(**login), storage=Storage(**storage), **rest
     )
+
+
+def _region_name(text: str) -> str:
+    return text.lower().replace(" ", "")
 
 
 _PARTS = ("nodes", "login", "storage")
@@ -406,6 +458,18 @@ def _region(made: Parameters, catalog: Catalog, _now: datetime) -> List[str]:
     return [f"{text}; {hint}"]
 
 
+def _elsewhere(made: Parameters, catalog: Catalog, now: datetime) -> List[str]:
+    found = []
+    every = made.places()
+    for number, one in enumerate(every[1:]):
+        where = f"elsewhere[{number}]"
+        if one.place in [before.place for before in every[: number + 1]]:
+            found.append(f"{where} is {one.place}, which is tried before")
+        elif one.region != made.region:
+            found += [f"{where}: {text}" for text in _region(one, catalog, now)]
+    return found
+
+
 def _image(made: Parameters, catalog: Catalog, _now: datetime) -> List[str]:
     if not made.image:
         family = catalog.family(made.nodes.size)
@@ -421,6 +485,8 @@ def _image(made: Parameters, catalog: Catalog, _now: datetime) -> List[str]:
 
 def _placement(made: Parameters, catalog: Catalog, _now: datetime) -> List[str]:
     nodes, found = made.nodes, []
+    if nodes.least > nodes.count:
+        found.append(f"nodes.least is {nodes.least}: it is at most nodes.count ({nodes.count})")
     if nodes.placement == "single" and nodes.count > MOST_IN_ONE_GROUP:
         found.append(
             f"nodes.count is {nodes.count}: separate VMs of one template are at most"
@@ -613,8 +679,12 @@ _Rule = Callable[[Parameters, Catalog, datetime], List[str]]
 _RULES: Sequence[Tuple[Tuple[str, ...], _Rule]] = (
     (("nodes.size", "login.size", "storage.server_size", "storage.kind"), _sizes),
     (("region", "nodes.size", "login.size", "storage.server_size", "storage.kind"), _region),
+    (
+        ("elsewhere", "region", "zone", "nodes.size", "login.size", "storage.server_size"),
+        _elsewhere,
+    ),
     (("image", "nodes.size"), _image),
-    (("nodes.size", "nodes.count", "nodes.placement"), _placement),
+    (("nodes.size", "nodes.count", "nodes.least", "nodes.placement"), _placement),
     (("nodes.priority", "nodes.reservation", "nodes.max_price"), _spot),
     (("security", "secure_boot", "nodes.size"), _security),
     (("nodes.size", "nodes.os_disk", "storage.server_size"), _disks),
