@@ -1,0 +1,195 @@
+"""What the controller keeps of a run on Azure: what it is, its ssh key, and how its nodes are
+reached. ``run.json`` is there before anything is made, and holds no secret; teardown finds by it
+what a run left, and without it by the run's tag.
+
+    RUN/run.json                    run, recipe, subscription, group, region, zone, expires
+    RUN/id_ed25519[.pub]            the run's key
+    RUN/ssh_config, known_hosts     the way to its machines, also by hand
+    RUN/inventory/                  azure_hpc.yml with its group_vars: the nodes of this run alone
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shlex
+import subprocess
+import tempfile
+from typing import Any, Dict, List
+
+from ...errors import BadInput, TrueupError
+from ...record import is_run_id
+from .parameters import Parameters
+
+VARIABLE = "TRUEUP_AZURE_STATE"
+RUN, KEY, CONFIG, KNOWN = "run.json", "id_ed25519", "ssh_config", "known_hosts"
+INVENTORY = "inventory"
+LOGIN_ALIAS = "login"
+_KEYGEN_SECONDS = 60
+
+
+def home() -> str:
+    """The folder of all runs."""
+    cache = os.path.join(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "trueup")
+    cache = os.environ.get("TRUEUP_CACHE") or cache
+    return os.path.expanduser(os.environ.get(VARIABLE) or os.path.join(cache, "azure"))
+
+
+class State:
+    """The folder of one run.
+
+    Args:
+        run: its id.
+
+    Raises:
+        BadInput: it is no run's id.
+    """
+
+    def __init__(self, run: str) -> None:
+        if not is_run_id(run):
+            raise BadInput(f"the run {run!r} is not of the form 20261120T091300Z-7c1e")
+        self.run = run
+        self.folder = os.path.join(home(), run)
+
+    def path(self, *names: str) -> str:
+        return os.path.join(self.folder, *names)
+
+    def read(self) -> Dict[str, Any]:
+        """What ``run.json`` says; {} where there is none.
+
+        Raises:
+            BadInput: it cannot be read, or is another run's.
+        """
+        path = self.path(RUN)
+        try:
+            with open(path, encoding="utf-8") as stream:
+                document = json.load(stream)
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError) as error:
+            raise BadInput(f"{path} cannot be read: {error}") from None
+        if not isinstance(document, dict) or document.get("run") != self.run:
+            raise BadInput(f"{path} is not that of the run {self.run}")
+        return document
+
+    def write(self, **more: Any) -> None:
+        """Add to ``run.json``."""
+        document = {**self.read(), "run": self.run, **more}
+        self._put(RUN, json.dumps(document, indent=2, sort_keys=True) + "\n")
+
+    def public_key(self) -> str:
+        """The public part of the run's key, which is made unless it is there.
+
+        Raises:
+            TrueupError: ssh-keygen is not there, or makes none.
+        """
+        path = self.path(KEY)
+        if not os.path.exists(path):
+            self._made()
+            with tempfile.TemporaryDirectory(prefix=".", dir=self.folder) as aside:
+                new = os.path.join(aside, KEY)
+                _keygen("-q", "-t", "ed25519", "-N", "", "-C", f"trueup-{self.run}", "-f", new)
+                os.rename(new, path)
+        public = _keygen("-y", "-f", path)
+        self._put(f"{KEY}.pub", public)
+        return public.strip()
+
+    def forget_hosts(self) -> None:
+        """Take no machine for one that had its address before."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.path(KNOWN))
+
+    def write_access(self, made: Parameters, subscription: str, address: str) -> None:
+        """Write how the nodes are reached, by ssh and by Ansible.
+
+        Args:
+            address: the login node's public one; empty where there is none, and the nodes are
+                reached from within alone.
+        """
+        self._put(CONFIG, "\n".join(self._ssh_config(made, address)) + "\n")
+        of_run = f"tags.run == '{self.run}' && tags.role == 'compute'"
+        plugin = {
+            "plugin": "azure_hpc",
+            "subscriptions": [subscription],
+            "include_vm_resource_groups": [made.resource_group],
+            "include_vmss_resource_groups": [made.resource_group],
+            "include": [of_run],
+            "exclude": ["powerstate != 'running'"],
+        }
+        variables = {
+            **made.variables,
+            "ansible_user": made.admin_user,
+            "ansible_ssh_common_args": f"-F {shlex.quote(self.path(CONFIG))}",
+            # Two runs have the same private addresses, and Ansible's own path tells them not apart.
+            "ansible_control_path": f"%(directory)s/{self.run[-4:]}{self.run[9:15]}-%%h",
+            # A login node's sshd lets few come in at once.
+            "ansible_ssh_retries": 5,
+        }
+        head = f"# Nodes of the run {self.run}, written by playbooks/provision.yml.\n"
+        for names, document in (
+            (("azure_hpc.yml",), plugin),
+            (("group_vars", "azure_linux.yml"), variables),
+        ):
+            text = head + json.dumps(document, indent=2) + "\n"
+            self._put(os.path.join(INVENTORY, *names), text)
+
+    def _ssh_config(self, made: Parameters, address: str) -> List[str]:
+        within = ".".join(made.network.split(".")[:2])
+        lines = [
+            "Host *",
+            f"  User {made.admin_user}",
+            f"  IdentityFile {self._quoted(KEY)}",
+            "  IdentitiesOnly yes",
+            f"  UserKnownHostsFile {self._quoted(KNOWN)}",
+            "  GlobalKnownHostsFile /dev/null",
+            "  StrictHostKeyChecking accept-new",
+            "  ConnectTimeout 20",
+            "  ServerAliveInterval 15",
+        ]
+        if address:
+            lines += [f"Host {LOGIN_ALIAS}", f"  HostName {address}"]
+            lines += [f"Host {within}.*", f"  ProxyJump {LOGIN_ALIAS}"]
+        return lines
+
+    def _quoted(self, name: str) -> str:
+        return '"' + self.path(name).replace("%", "%%") + '"'
+
+    def _made(self) -> None:
+        try:
+            os.makedirs(self.folder, mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise TrueupError(f"{self.folder} cannot be made: {error.strerror}") from None
+
+    def _put(self, name: str, text: str) -> None:
+        """A file of the folder with this text, whole or not at all, for its owner alone."""
+        self._made()
+        path = self.path(name)
+        try:
+            os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+            handle, temporary = tempfile.mkstemp(prefix=".", dir=os.path.dirname(path))
+            with os.fdopen(handle, "w", encoding="utf-8") as stream:
+                stream.write(text)
+                stream.flush()
+                os.fsync(stream.fileno())
+            os.rename(temporary, path)
+        except OSError as error:
+            raise TrueupError(f"{path} cannot be written: {error.strerror}") from None
+
+
+def _keygen(*arguments: str) -> str:
+    try:
+        done = subprocess.run(
+            ["ssh-keygen", *arguments],  # noqa: S607 WHY: the controller's own
+            capture_output=True,
+            text=True,
+            timeout=_KEYGEN_SECONDS,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise TrueupError(f"ssh-keygen could not be run: {error}") from None
+    if done.returncode:
+        said = " ".join(done.stderr.split())[:200]
+        raise TrueupError(f"ssh-keygen made no key for the run: {said}")
+    return done.stdout

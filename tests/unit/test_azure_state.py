@@ -1,0 +1,124 @@
+"""What the controller keeps of a run on Azure."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+from provisioning import RUN, made
+from trueup.cluster.azure import state
+from trueup.errors import BadInput, TrueupError
+
+
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> state.State:
+    monkeypatch.setenv(state.VARIABLE, str(tmp_path / "it's %h"))
+    return state.State(RUN)
+
+
+def mode(path: str) -> int:
+    return stat.S_IMODE(os.stat(path).st_mode)
+
+
+@pytest.mark.parametrize("run", ["", "../x", "latest", f"{RUN}/.."])
+def test_a_run_is_called_as_runs_are(run: str) -> None:
+    with pytest.raises(BadInput, match="is not of the form"):
+        state.State(run)
+
+
+def test_the_folder_of_all_runs_is_the_users_choice(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (state.VARIABLE, "TRUEUP_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    found = [state.home().replace(os.path.expanduser("~"), "~")]
+    for name in ("XDG_CACHE_HOME", "TRUEUP_CACHE", state.VARIABLE):
+        monkeypatch.setenv(name, f"/{name}")
+        found.append(state.home())
+    assert found == [
+        "~/.cache/trueup/azure",
+        "/XDG_CACHE_HOME/trueup/azure",
+        "/TRUEUP_CACHE/azure",
+        f"/{state.VARIABLE}",
+    ]
+
+
+def test_what_is_written_is_read_and_added_to(kept: state.State) -> None:
+    assert kept.read() == {}
+    kept.write(group="g")
+    kept.write(region="r")
+    assert kept.read() == {"run": RUN, "group": "g", "region": "r"}
+    assert [mode(kept.folder), mode(kept.path(state.RUN))] == [0o700, 0o600]
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"run": "another"}'])
+def test_what_is_no_runs_document_is_refused(kept: state.State, text: str) -> None:
+    kept.write()
+    Path(kept.path(state.RUN)).write_text(text)
+    with pytest.raises(BadInput, match=r"run\.json"):
+        kept.read()
+
+
+def test_a_disk_that_refuses_is_said(kept: state.State) -> None:
+    Path(kept.folder).parent.write_text("no folder")
+    with pytest.raises(TrueupError, match="Not a directory"):
+        kept.write()
+
+
+def test_the_runs_key_is_made_once_and_is_its_owners(kept: state.State) -> None:
+    first = kept.public_key()
+    os.unlink(kept.path("id_ed25519.pub"))
+    assert (kept.public_key(), first.split()[0]) == (first, "ssh-ed25519")
+    assert mode(kept.path(state.KEY)) == 0o600
+    assert Path(kept.path("id_ed25519.pub")).read_text().strip() == first
+    assert [name for name in os.listdir(kept.folder) if name.startswith(".")] == []
+
+
+def test_a_key_that_is_cut_is_said(kept: state.State) -> None:
+    kept.public_key()
+    Path(kept.path(state.KEY)).write_text("-----BEGIN")
+    with pytest.raises(TrueupError, match="ssh-keygen made no key"):
+        kept.public_key()
+
+
+def resolved(kept: state.State, host: str) -> dict[str, str]:
+    """What ssh itself makes of the file."""
+    argv = ["ssh", "-G", "-F", kept.path(state.CONFIG), host]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    return dict(line.split(" ", 1) for line in done.stdout.splitlines() if " " in line)
+
+
+def test_ssh_goes_to_nodes_through_the_login_node(kept: state.State) -> None:
+    kept.write_access(made(), "sub", "20.1.2.3")
+    node, login = resolved(kept, "10.42.0.4"), resolved(kept, "login")
+    assert (node["proxyjump"], node["user"], node["identitiesonly"]) == (
+        "login",
+        "azureuser",
+        "yes",
+    )
+    assert node["stricthostkeychecking"] == "accept-new"
+    assert (login["hostname"], login.get("proxyjump")) == ("20.1.2.3", None)
+    expected = kept.path(state.KEY).replace("%", "%%")
+    assert node["identityfile"] == login["identityfile"] == expected
+    assert node["userknownhostsfile"] == kept.path(state.KNOWN)
+
+
+def test_without_a_public_address_nodes_are_reached_from_within(kept: state.State) -> None:
+    kept.write_access(made(), "sub", "")
+    assert "proxyjump" not in resolved(kept, "10.42.0.4")
+
+
+def test_the_inventory_is_of_the_runs_nodes_alone(kept: state.State) -> None:
+    kept.write_access(made(variables={"trueup_benchmarks": ["stream"]}), "sub", "20.1.2.3")
+    plugin, variables = (
+        yaml.safe_load(Path(kept.path("inventory", *names)).read_text())
+        for names in (("azure_hpc.yml",), ("group_vars", "azure_linux.yml"))
+    )
+    assert plugin["include"] == [f"tags.run == '{RUN}' && tags.role == 'compute'"]
+    assert plugin["include_vmss_resource_groups"] == ["trueup-test"]
+    assert (variables["trueup_benchmarks"], variables["ansible_user"]) == (["stream"], "azureuser")
+    assert variables["ansible_control_path"] % {"directory": "d"} == "d/7c1e100000-%h"
+    assert json.dumps(plugin).count("20.1.2.3") == 0
