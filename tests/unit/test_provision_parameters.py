@@ -454,8 +454,8 @@ def test_where_else_it_is_sold_is_said(regions: set[str], hint: str) -> None:
 
 def test_a_type_without_a_pinned_version_is_refused() -> None:
     with pytest.raises(BadInput) as found:
-        known().api_version("Microsoft.Compute/disks")
-    assert str(found.value) == "catalog azure.yml: api_versions has no Microsoft.Compute/disks"
+        known().api_version("Microsoft.Compute/images")
+    assert str(found.value) == "catalog azure.yml: api_versions has no Microsoft.Compute/images"
 
 
 def test_regions_come_by_distance_and_those_of_unknown_place_by_name() -> None:

@@ -138,6 +138,20 @@ def machines(
         vm_groups: resource groups of virtual machines, ``*`` for all, none for no machine.
         set_groups: the same of instances of uniform scale sets.
     """
+    found = without_addresses(manager, vm_groups, set_groups)
+    sets = {one.scale_set_id: one.subscription for one in found.values() if one.uniform}
+    for scale_set in sorted(sets):
+        for machine, addresses in set_addresses(manager, scale_set).items():
+            if machine in found:
+                found[machine] = replace(found[machine], private=addresses)
+    return [found[key] for key in sorted(found)]
+
+
+def without_addresses(
+    manager: Manager, vm_groups: Sequence[str], set_groups: Sequence[str]
+) -> Dict[str, Machine]:
+    """The same by id in lower case; instances of uniform sets have no address, which would be a
+    call for each set."""
     found: Dict[str, Machine] = {}
     for query in queries(vm_groups, set_groups):
         for row in manager.query(query):
@@ -145,12 +159,7 @@ def machines(
             # A row for each public address of the machine.
             before = found.get(one.id.lower())
             found[one.id.lower()] = one if before is None else _together(before, one)
-    sets = {one.scale_set_id: one.subscription for one in found.values() if one.uniform}
-    for scale_set in sorted(sets):
-        for machine, addresses in set_addresses(manager, scale_set).items():
-            if machine in found:
-                found[machine] = replace(found[machine], private=addresses)
-    return [found[key] for key in sorted(found)]
+    return found
 
 
 def queries(vm_groups: Sequence[str], set_groups: Sequence[str]) -> List[str]:

@@ -1,0 +1,390 @@
+"""The end of a run, against an emulated Azure Resource Manager in this process: a stand-in with
+groups, resources that hold each other, and operations that take a while."""
+
+from __future__ import annotations
+
+import io
+import json
+import urllib.error
+import urllib.parse
+from email.message import Message
+from typing import Any
+
+import pytest
+from provisioning import RUN, known
+from trueup.cluster.azure import expiry
+from trueup.cluster.azure.cost import Price
+from trueup.cluster.azure.login import Login
+from trueup.cluster.azure.manager import Manager
+from trueup.cluster.azure.teardown import Teardown
+from trueup.errors import BadInput, TrueupError
+
+OTHER_RUN = "20261123T100000Z-0000"
+MANAGER = "https://arm.example"
+GROUP = "/subscriptions/s/resourceGroups/trueup-x"
+PRINCIPAL = "11111111-2222-3333-4444-555555555555"
+IDENTITY = {"type": "SystemAssigned", "principalId": PRINCIPAL}
+NAMES = {
+    "nsg": "Microsoft.Network/networkSecurityGroups/nodes-rules",
+    "nat": "Microsoft.Network/natGateways/nat",
+    "ip": "Microsoft.Network/publicIPAddresses/login-ip",
+    "net": "Microsoft.Network/virtualNetworks/network",
+    "nic": "Microsoft.Network/networkInterfaces/login-nic",
+    "login": "Microsoft.Compute/virtualMachines/login",
+    "nodes": "Microsoft.Compute/virtualMachineScaleSets/nodes",
+    "account": "Microsoft.NetApp/netAppAccounts/files",
+    "pool": "Microsoft.NetApp/netAppAccounts/files/capacityPools/pool",
+    "volume": "Microsoft.NetApp/netAppAccounts/files/capacityPools/pool/volumes/shared",
+}
+# What cannot be deleted while the others are there.
+HOLDS = {
+    "nsg": ["net"],
+    "nat": ["net"],
+    "ip": ["nic", "nat"],
+    "net": ["nic", "nodes", "volume"],
+    "nic": ["login"],
+    "account": ["pool"],
+    "pool": ["volume"],
+}
+ASSIGNMENT = f"{GROUP}/providers/Microsoft.Authorization/roleAssignments/a"
+
+
+def place(name: str, group: str = GROUP) -> str:
+    return f"{group}/providers/{NAMES.get(name, name)}"
+
+
+def row(where: str, run: str | None = RUN, **more: Any) -> dict[str, Any]:
+    words = where.split("/providers/")[1].split("/")
+    kind = "/".join([words[0], *words[1::2]])
+    tags = {} if run is None else {"tags": {"run": run, "expires": "2026-11-23T18:00Z"}}
+    return {"id": where, "name": words[-1], "type": kind, **tags, **more}
+
+
+class Emulated:
+    """``faults`` by "METHOD PATH" are used up; None in one is no fault."""
+
+    def __init__(self) -> None:
+        self.groups: dict[str, dict[str, str]] = {GROUP: {"run": RUN}}
+        self.rows = [row(place(name)) for name in NAMES]
+        self.rows[5]["identity"] = IDENTITY
+        self.rights = {ASSIGNMENT: PRINCIPAL, f"{ASSIGNMENT}2": "another"}
+        self.deployment = ""
+        self.locked: list[str] = []
+        self.machines: list[dict[str, Any]] = []
+        self.faults: dict[str, list[Any]] = {}
+        self.asked: list[str] = []
+        self.operations: list[str] = []
+        self.meanwhile: Any = None
+
+    @property
+    def deleted(self) -> list[str]:
+        return [one[7:] for one in self.asked if one.startswith("DELETE ")]
+
+    def __call__(self, url: str, **given: Any) -> Any:
+        parts = urllib.parse.urlsplit(url)
+        query = dict(urllib.parse.parse_qsl(parts.query))
+        what = f"{given['method']} {parts.path}"
+        assert query.get("api-version") or parts.path.startswith("/operations/")
+        self.asked.append(what)
+        queue = self.faults.get(what)
+        fault = queue.pop(0) if queue else None
+        status, document, headers = fault or self.answer(given["method"], parts.path, query)
+        body = b"" if document is None else json.dumps(document).encode()
+        kept = Message()
+        for name, text in headers.items():
+            kept[name] = text
+        if status >= 400:
+            raise urllib.error.HTTPError(url, status, "", kept, io.BytesIO(body))
+        answer: Any = io.BytesIO(body)
+        answer.status, answer.headers = status, kept
+        return answer
+
+    def answer(self, method: str, path: str, query: dict[str, str]) -> Any:
+        if path.endswith("/Microsoft.ResourceGraph/resources"):
+            found, self.machines = self.machines, []
+            return 200, {"data": found, "count": len(found), "totalRecords": len(found)}, {}
+        if path.startswith("/operations/"):
+            return self.operation(int(path.rpartition("/")[2]))
+        if "/deployments/" in path:
+            return self.deployed(method)
+        return self.delete(path) if method == "DELETE" else self.listed(path)
+
+    def deployed(self, method: str) -> Any:
+        if method == "POST":
+            self.deployment = "Canceled"
+            return 204, None, {}
+        state = {"properties": {"provisioningState": self.deployment}}
+        return (200, state, {}) if self.deployment else refusal(404, "DeploymentNotFound")
+
+    def listed(self, path: str) -> Any:
+        if path.endswith("/roleAssignments"):
+            rights = self.rights.items()
+            rows = [{"id": one, "properties": {"principalId": who}} for one, who in rights]
+            return 200, {"value": rows}, {}
+        # Filters are overlooked on purpose: the client looks again.
+        groups = [{"id": one, "tags": tags} for one, tags in self.groups.items()]
+        group = path.removesuffix("/resources")
+        lists = {
+            "/subscriptions/s/resourcegroups": groups,
+            "/subscriptions/s/resources": self.rows,
+            f"{group}/resources": [one for one in self.rows if f"{group}/" in one["id"]],
+        }
+        if path != group and group.startswith("/subscriptions/s/resourceGroups"):
+            known = group in self.groups
+            return (200, {"value": lists[path]}, {}) if known else refusal(404, "NotFound")
+        if path in lists:
+            return 200, {"value": lists[path]}, {}
+        if path not in self.groups:
+            return refusal(404, "ResourceGroupNotFound")
+        return 200, {"id": path, "tags": self.groups[path]}, {}
+
+    def delete(self, path: str) -> Any:
+        there = [*self.groups, *self.rights, *(one["id"] for one in self.rows)]
+        if path not in there:
+            return refusal(404, "ResourceNotFound")
+        if any(lock == path or lock.startswith(f"{path}/") for lock in self.locked):
+            return refusal(409, "ScopeLocked")
+        name = next((one for one in NAMES if place(one) == path), "")
+        held = [one for one in HOLDS.get(name, []) if place(one) in there]
+        if held:
+            return refusal(400, "InUseSubnetCannotBeDeleted")
+        self.operations.append(path)
+        return 202, None, {"Location": f"{MANAGER}/operations/{len(self.operations) - 1}"}
+
+    def operation(self, number: int) -> Any:
+        path = self.operations[number]
+        if path:
+            self.operations[number] = ""
+            gone = (path, f"{path}/")
+            self.groups.pop(path, None)
+            self.rights.pop(path, None)
+            self.rows = [one for one in self.rows if not f"{one['id']}/".startswith(gone[1])]
+            return 202, None, {"Location": f"{MANAGER}/operations/{number}"}
+        return 204, None, {}
+
+
+def refusal(status: int, code: str) -> tuple[int, Any, dict[str, str]]:
+    return status, {"error": {"code": code, "message": "no"}}, {"x-ms-request-id": "r-1"}
+
+
+@pytest.fixture
+def azure() -> Emulated:
+    return Emulated()
+
+
+def ending(azure: Emulated, run: str = RUN) -> Teardown:
+    login = Login(MANAGER, "token", ("s",))
+    # Nobody waits, and the pauses of the client count.
+    clock = [0.0]
+
+    def sleep(seconds: float) -> None:
+        clock[0] += seconds
+
+    manager = Manager(
+        login, azure, deadline_seconds=3600, sleep=sleep, clock=lambda: clock[0], jitter=lambda: 0.0
+    )
+    return Teardown(manager, known(), run, tell=lambda text: None)
+
+
+def find(size: str, region: str, offer: str) -> Price | None:
+    return Price(4.5, "", "test") if (size, offer) == ("Standard_HB120rs_v3", "payg") else None
+
+
+def foreign(azure: Emulated, run: str | None = None) -> str:
+    """Somebody else's disk in the group."""
+    theirs = place("Microsoft.Compute/disks/theirs")
+    azure.rows.append(row(theirs, run))
+    return theirs
+
+
+def test_a_group_of_the_run_is_deleted_whole_and_again_changes_nothing(azure: Emulated) -> None:
+    work = ending(azure)
+    assert (work.end(), azure.deleted, azure.groups, azure.rows) == ([], [GROUP], {}, [])
+    assert (work.end(), azure.deleted) == ([], [GROUP])
+    assert work.left([], find).sentences(RUN) == [f"nothing is left of run {RUN}"]
+
+
+@pytest.mark.parametrize("theirs", [None, OTHER_RUN])
+def test_in_a_group_that_others_use_the_runs_resources_go_one_by_one(
+    azure: Emulated, theirs: str | None
+) -> None:
+    disk = foreign(azure, theirs)
+    work = ending(azure)
+    [group] = work.end()
+    names = [next((one for one in NAMES if place(one) == path), path) for path in azure.deleted]
+    assert names == [
+        *("login", "nodes", "volume", "nic", "pool", "net", "account", "nsg", "nat", "ip"),
+        ASSIGNMENT,
+    ]
+    assert (group.mine, group.others, list(azure.groups)) == ([], [disk], [GROUP])
+    assert list(azure.rights) == [f"{ASSIGNMENT}2"]
+    assert work.left([group], find).sentences(RUN) == [
+        f"group trueup-x is kept, for it holds 1 resources without the tag of run {RUN}: {disk}",
+        f"nothing is left of run {RUN}",
+    ]
+    before = list(azure.deleted)
+    work.end()
+    assert azure.deleted == before
+
+
+@pytest.mark.parametrize("tags", [{}, {"run": OTHER_RUN}, {"run": RUN + "x"}, {"run": "*"}])
+def test_a_group_without_the_runs_tag_is_never_deleted(
+    azure: Emulated, tags: dict[str, str]
+) -> None:
+    azure.groups[GROUP] = tags
+    ending(azure).end()
+    assert (list(azure.groups), azure.rows, GROUP in azure.deleted) == ([GROUP], [], False)
+
+
+def test_resources_of_the_run_in_a_second_group_are_found(azure: Emulated) -> None:
+    second = "/subscriptions/s/resourceGroups/shared"
+    azure.groups[second] = {}
+    azure.rows += [row(place("nsg", second)), row(place("nat", second), OTHER_RUN)]
+    ending(azure).end()
+    assert sorted(azure.deleted) == sorted([GROUP, place("nsg", second)])
+    assert [one["id"] for one in azure.rows] == [place("nat", second)]
+
+
+@pytest.mark.parametrize(
+    "run", ["", "*", "' or '1' eq '1", "20261123T100000Z", f"{RUN}\n", RUN.lower(), "%"]
+)
+def test_what_is_no_runs_id_is_refused_before_azure_is_asked(azure: Emulated, run: str) -> None:
+    with pytest.raises(BadInput, match="is not of the form"):
+        ending(azure, run)
+    assert azure.asked == []
+
+
+def test_another_run_has_nothing_here(azure: Emulated) -> None:
+    assert (ending(azure, OTHER_RUN).end(), azure.deleted) == ([], [])
+
+
+def test_a_deployment_that_goes_on_is_cancelled_first(azure: Emulated) -> None:
+    azure.deployment = "Running"
+    assert ending(azure).end() == []
+    path = f"{GROUP}/providers/Microsoft.Resources/deployments/trueup-{RUN}"
+    assert azure.asked.index(f"POST {path}/cancel") < azure.asked.index(f"DELETE {GROUP}")
+
+
+@pytest.mark.parametrize("state", ["Succeeded", "Failed", "Canceled"])
+def test_a_deployment_that_ended_is_left_alone(azure: Emulated, state: str) -> None:
+    azure.deployment = state
+    ending(azure).end()
+    assert [one for one in azure.asked if one.endswith("/cancel")] == []
+
+
+def test_a_lock_is_named_and_everything_else_is_deleted(azure: Emulated) -> None:
+    azure.locked = [place("account")]
+    work = ending(azure)
+    groups = work.end()
+    left = work.left(groups, find)
+    assert [one["id"] for one in azure.rows] == [place("account")]
+    assert sorted(left.ids) == sorted([place("account"), GROUP])
+    said = "\n".join(left.sentences(RUN))
+    assert f"2 left of run {RUN}; 0 machines bill computing, at least 0.00 US$ an hour" in said
+    assert (
+        f"{place('account')}: {MANAGER} answers DELETE {place('account')} with status 409" in said
+    )
+    assert "ScopeLocked" in said
+    assert "(request r-1)" in said
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        refusal(429, "TooManyRequests"),
+        refusal(500, "InternalServerError"),
+        refusal(409, "AnotherOperationInProgress"),
+        refusal(409, "Conflict"),
+        refusal(404, "ResourceGroupNotFound"),
+    ],
+)
+def test_what_passes_is_waited_for(azure: Emulated, fault: Any) -> None:
+    azure.faults[f"DELETE {GROUP}"] = [fault]
+    assert (ending(azure).end(), azure.groups) == ([], {})
+
+
+def test_an_operation_that_fails_is_asked_again(azure: Emulated) -> None:
+    failed = {"status": "Failed", "error": {"code": "ResourceGroupDeletionBlocked", "message": "x"}}
+    azure.faults["GET /operations/0"] = [(200, failed, {})]
+    assert (ending(azure).end(), azure.groups) == ([], {})
+
+
+def test_without_the_right_to_delete_all_is_left_with_the_reason_and_the_price(
+    azure: Emulated,
+) -> None:
+    for path in (GROUP, *(one["id"] for one in azure.rows)):
+        azure.faults[f"DELETE {path}"] = [refusal(403, "AuthorizationFailed")] * 9
+    common = {"location": "eastus", "power": "PowerState/running"}
+    size = {"size": "Standard_HB120rs_v3", "tags": {"run": RUN}, **common}
+    of_set = {"setId": place("nodes").lower(), "setName": "nodes"}
+    azure.machines = [
+        {"id": f"{place('nodes')}/virtualMachines/0", "name": "n0", **size, **of_set},
+        {"id": f"{place('nodes')}/virtualMachines/1", "name": "n1", **size, **of_set},
+        {"id": place("login"), "name": "login", "size": "Standard_X", **common},
+        {"id": place("login").replace("login", "theirs"), "name": "theirs", **size},
+    ]
+    azure.machines[1]["power"] = "PowerState/deallocated"
+    work = ending(azure)
+    left = work.left(work.end(), find)
+    assert (len(left.ids), left.machines, left.usd_per_hour) == (11, 2, 4.5)
+    assert "login (Standard_X)" in left.unpriced
+    assert all("AuthorizationFailed" in left.why[one] for one in left.ids)
+    # One round and no more: nothing changed.
+    assert azure.deleted.count(GROUP) == 1
+
+
+def test_a_machine_that_resource_graph_does_not_know_yet_is_not_priced(azure: Emulated) -> None:
+    work = ending(azure)
+    left = work.left(work.find(), find)
+    assert (left.machines, left.usd_per_hour) == (0, 0)
+    assert {"login", "nodes"} <= set(left.unpriced)
+
+
+def test_what_is_left_is_listed_also_where_its_price_cannot_be_asked_for(azure: Emulated) -> None:
+    azure.faults["POST /providers/Microsoft.ResourceGraph/resources"] = [refusal(403, "No")]
+    work = ending(azure)
+    left = work.left(work.find(), find)
+    assert (len(left.ids), left.machines, len(left.unpriced)) == (11, 0, 10)
+
+
+def test_a_group_that_somebody_fills_meanwhile_is_kept(azure: Emulated) -> None:
+    # The list before the cancelling has nothing of others in it, the one after it has.
+    azure.deployment = "Running"
+    answer = azure.answer
+
+    def filled(method: str, path: str, query: dict[str, str]) -> Any:
+        if path.endswith("/cancel"):
+            foreign(azure)
+        return answer(method, path, query)
+
+    azure.answer = filled  # type: ignore[method-assign]
+    [group] = ending(azure).end()
+    assert (GROUP in azure.deleted, group.mine, len(group.others)) == (False, [], 1)
+
+
+def test_a_type_that_the_catalog_does_not_know_is_named(azure: Emulated) -> None:
+    odd = place("Microsoft.Odd/things/x")
+    azure.rows.append(row(odd))
+    foreign(azure)
+    work = ending(azure)
+    left = work.left(work.end(), find)
+    assert (left.ids, "pins no version of Microsoft.Odd/things" in left.why[odd]) == ((odd,), True)
+
+
+@pytest.mark.parametrize(
+    "document", [None, {}, {"value": None}, {"value": [7]}, {"value": [{"id": "/x"}]}, []]
+)
+@pytest.mark.parametrize("path", ["/subscriptions/s/resources", f"{GROUP}/resources"])
+def test_a_list_of_another_shape_deletes_nothing(azure: Emulated, path: str, document: Any) -> None:
+    if document == {"value": [{"id": "/x"}]}:
+        document["value"][0]["tags"] = {"run": RUN}
+    azure.faults[f"GET {path}"] = [(200, document, {})]
+    with pytest.raises(TrueupError):
+        ending(azure).end()
+    assert azure.deleted == []
+
+
+def test_the_rule_of_whose_a_resource_is_is_the_login_nodes() -> None:
+    disk = row(place("Microsoft.Compute/disks/os"), None, managedBy=place("login"))
+    mine, others = expiry.sort_out([row(place("login")), disk], RUN, GROUP)
+    assert (len(mine), others) == (2, [])
