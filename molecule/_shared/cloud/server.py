@@ -64,6 +64,8 @@ class _Handler(BaseHTTPRequestHandler):
             if last in cloud.cut:
                 cloud.cut.remove(last)
                 text = text[: len(text) // 2]
+            elif cloud.trouble.take("cut", path=parts.path, method=self.command):
+                text = text[: len(text) // 2]
         self.send_response(reply.status)
         self.send_header("Content-Type", "application/json; charset=utf-8")
         self.send_header("Content-Length", str(len(text)))
@@ -86,9 +88,10 @@ class _Handler(BaseHTTPRequestHandler):
             body = json.loads(raw) if raw else None
         except ValueError:
             return refusal(400, "InvalidRequestContent", "The request is not JSON.")
+        if path.startswith("/emulated/") and self.headers.get("Emulated-Secret") != cloud.secret:
+            return refusal(403, "EmulatedSecret", "The header Emulated-Secret has another word.")
         cloud.calls.append((self.command, path, query, body))
-        refused = cloud.trusted(self.headers.get("Authorization", ""))
-        return refused or cloud.do(self.command, path, query, body)
+        return cloud.call(self.command, path, query, body, self.headers.get("Authorization", ""))
 
     def log_message(self, *_: Any) -> None:
         """Nothing on the screen."""
@@ -238,15 +241,27 @@ def serving(cloud: Cloud, folder: Path, address: str = "127.0.0.1") -> Iterator[
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--machines", type=int, default=8)
+    parser.add_argument("--machines", type=int, default=0, help="VMs that are only listed")
     parser.add_argument("--uniform", type=int, default=0, help="instances of one uniform set")
+    parser.add_argument("--address", default="127.0.0.1", help="where it listens")
+    parser.add_argument("--pace", type=float, default=1.0, help="0: operations take no time")
     asked = parser.parse_args()
-    cloud = Cloud()
+    cloud = Cloud(pace=asked.pace)
     for number in range(asked.machines):
         cloud.add_vm(f"vm-{number}")
     if asked.uniform:
         cloud.add_scale_set("uniform", asked.uniform)
-    with tempfile.TemporaryDirectory() as name, serving(cloud, Path(name)):
-        for key, value in profile(Path(name), cloud.url).items():
+    with (
+        tempfile.TemporaryDirectory() as name,
+        contextlib.closing(cloud),
+        serving(cloud, Path(name), asked.address),
+    ):
+        shown = {**profile(Path(name), cloud.url), **access(cloud)}
+        for key, value in shown.items():
             print(f"export {key}={value}", flush=True)
         sys.stdin.read()
+
+
+def access(cloud: Cloud) -> dict[str, str]:
+    """The environment in which a test finds /emulated/state and /emulated/faults."""
+    return {"EMULATED_CLOUD_URL": cloud.url, "EMULATED_CLOUD_SECRET": cloud.secret}

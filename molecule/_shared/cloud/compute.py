@@ -1,0 +1,343 @@
+"""Microsoft.Compute in the emulated cloud: VMs, disks, and what a machine is told to do.
+
+Sets are in sets.py.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import copy
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from .capacity import demand, refuse_profile, refuse_quota, refuse_size
+from .machines import Machine
+from .network import subnet
+from .replies import TENANT, Refused, Reply
+from .resources import Provider, Resource, at, now
+
+if TYPE_CHECKING:
+    from .cloud import Cloud
+    from .resources import Document, Operation
+
+VM = "Microsoft.Compute/virtualMachines"
+MOST_CUSTOM_DATA = 65535
+# What a machine is told, to what it then is.
+POWER = {
+    "start": "running",
+    "restart": "running",
+    "powerOff": "stopped",
+    "deallocate": "deallocated",
+}
+_LOWER = {name.lower(): name for name in POWER}
+
+
+def custom_data(profile: Document) -> bytes:
+    """What stands in a machine's customData.
+
+    Raises:
+        Refused: it is no base64, or too much.
+    """
+    text = str(at(profile, "osProfile", "customData") or "")
+    try:
+        data = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        said = "Custom data in OSProfile must be in Base64 encoding."
+        raise Refused(400, "InvalidParameter", said, target="customData") from None
+    if len(data) > MOST_CUSTOM_DATA:
+        said = f"Custom data in OSProfile must be at most {MOST_CUSTOM_DATA} bytes long."
+        raise Refused(400, "InvalidParameter", said, target="customData")
+    return data
+
+
+def unsecret(properties: Document) -> Document:
+    """Properties as a GET gives them."""
+    found = copy.deepcopy(properties)
+    for profile in (found, found.get("virtualMachineProfile") or {}):
+        for name in ("customData", "adminPassword"):
+            (profile.get("osProfile") or {}).pop(name, None)
+    return found
+
+
+def profile_of(profile: Document) -> Document:
+    """What of a Machine its VM's properties, or its set's profile, say."""
+    system = profile.get("osProfile") or {}
+    keys = at(system, "linuxConfiguration", "ssh", "publicKeys") or []
+    image = at(profile, "storageProfile", "imageReference") or {}
+    spot = profile.get("priority") in ("Spot", "Low")
+    return {
+        "image": ":".join(str(image.get(k)) for k in ("publisher", "offer", "sku", "version")),
+        "user": system.get("adminUsername", ""),
+        "keys": tuple(one["keyData"] for one in keys),
+        "custom_data": custom_data(profile),
+        "priority": "Spot" if spot else "Regular",
+        "eviction": profile.get("evictionPolicy", "Deallocate") if spot else "",
+    }
+
+
+def network_of(cloud: Cloud, path: str) -> Document:
+    """What of a Machine its subnet says."""
+    network, _ = subnet(cloud, path)
+    return {
+        "network": network.id,
+        "range": network.properties["addressSpace"]["addressPrefixes"][0],
+    }
+
+
+def identity_of(cloud: Cloud, resource: Resource) -> Document | None:
+    """The identity of a resource's document, as a GET gives it."""
+    asked = resource.body.get("identity")
+    if not asked or asked.get("type") in (None, "None"):
+        return None
+    found: Document = {"type": asked["type"]}
+    if "SystemAssigned" in asked["type"]:
+        found["principalId"] = resource.state.setdefault("principal", str(uuid.uuid4()))
+        found["tenantId"] = TENANT
+    users = {}
+    for path in asked.get("userAssignedIdentities") or {}:
+        own = cloud.resources.get(path.lower())
+        if own:
+            users[path] = {key: own.state[key] for key in ("principalId", "clientId")}
+    if users:
+        found["userAssignedIdentities"] = users
+    return found
+
+
+def instance_view(state: Document, name: str) -> Document:
+    """Of a machine's state: its power and provisioning."""
+    word = state.get("provisioningState", "Succeeded").lower()
+    statuses = [{"code": f"ProvisioningState/{word}", "level": "Info", "time": now()}]
+    if state.get("power"):
+        power = state["power"]
+        statuses.append(
+            {"code": f"PowerState/{power}", "level": "Info", "displayStatus": f"VM {power}"}
+        )
+    return {"computerName": name, "statuses": statuses}
+
+
+def tell(cloud: Cloud, machine: str, state: Document, action: str) -> Operation:
+    """Begin to start, stop or restart a machine.
+
+    Args:
+        state: of the machine, where its power is kept.
+    """
+    wanted = POWER[action]
+    on_the_way = {"running": "starting", "stopped": "stopping", "deallocated": "deallocating"}
+    begun = state.get("power")
+    if begun in (None, "creating"):
+        raise Refused(409, "OperationNotAllowed", f"{machine} has not been made.")
+    if action == "restart" and begun != "running":
+        said = f"VM '{machine.rpartition('/')[2]}' is not running."
+        raise Refused(409, "OperationNotAllowed", said)
+    state["power"] = on_the_way[wanted]
+
+    def work() -> None:
+        ended = begun
+        try:
+            if action == "restart":
+                cloud.hardware.restart(machine)
+            elif wanted != "running":
+                cloud.hardware.stop(machine)
+            elif begun != "running":
+                if begun == "deallocated":
+                    cloud.trouble.allocate(**state["place"])
+                cloud.hardware.resume(machine)
+            ended = wanted
+        finally:
+            with cloud.lock:
+                state["power"] = ended
+
+    return cloud.operate(work, 2.0, machine)
+
+
+class Disk(Provider):
+    """Made with a machine; it stays where nobody asked for its deletion."""
+
+    kind = "Microsoft.Compute/disks"
+    rank = 3
+
+    def add(self, cloud: Cloud, resource: Resource) -> Document:
+        user = str(resource.body.get("managedBy", ""))
+        return {"diskState": "Attached" if user.lower() in cloud.resources else "Unattached"}
+
+    def view(self, cloud: Cloud, resource: Resource) -> Document:
+        found = super().view(cloud, resource)
+        if found["properties"]["diskState"] == "Unattached":
+            found.pop("managedBy", None)
+        return found
+
+
+class VirtualMachine(Provider):
+    kind = VM
+    seconds = 3.0
+    rank = 1
+    fixed = (
+        ("zones",),
+        ("properties", "hardwareProfile", "vmSize"),
+        ("properties", "osProfile", "customData"),
+        ("properties", "osProfile", "computerName"),
+        ("properties", "osProfile", "adminUsername"),
+        ("properties", "osProfile", "linuxConfiguration"),
+        ("properties", "storageProfile", "imageReference"),
+        ("properties", "priority"),
+        ("properties", "virtualMachineScaleSet"),
+    )
+
+    def alone(self, cloud: Cloud, asked: Resource, before: Resource | None) -> None:
+        wanted = demand(self.kind, asked.body)
+        assert wanted is not None
+        location, size, *_ = wanted
+        if before is None:
+            refuse_size(cloud, location, size, asked.zone)
+        refuse_profile(cloud, size, asked.properties)
+        custom_data(asked.properties)
+
+    def check(self, cloud: Cloud, asked: Resource, before: Resource | None) -> None:
+        wanted = demand(self.kind, asked.body)
+        if before is None and wanted:
+            refuse_quota(cloud, [wanted])
+        every = at(asked.body, "properties", "networkProfile", "networkInterfaces") or []
+        if not every:
+            said = "The entity name 'networkProfile' in property 'networkInterfaces' is missing."
+            raise Refused(400, "InvalidParameter", said)
+        for one in every:
+            for user in cloud.users(one["id"]):
+                if user.key != asked.key:
+                    said = f"Network Interface {one['id']} is used by existing resource {user.id}."
+                    raise Refused(400, "NicInUse", said)
+
+    def make(self, cloud: Cloud, made: Resource, before: Document | None) -> None:
+        if before is not None and made.state.get("power"):
+            return
+        with cloud.lock:
+            machine, nics = self.machine(cloud, made), self.interfaces(cloud, made)
+            made.state["nics"] = nics
+            made.state["place"] = {
+                "location": made.location,
+                "zone": made.zone,
+                "size": machine.size,
+                "name": made.name,
+            }
+            made.state.setdefault("vmId", str(uuid.uuid4()))
+            made.state.setdefault("timeCreated", now())
+            made.state["power"] = "creating"
+            self.add_disks(cloud, made)
+        try:
+            cloud.trouble.allocate(**made.state["place"])
+            cloud.hardware.start(machine)
+        except Exception:
+            made.state["power"] = None
+            raise
+        made.state["power"] = "running"
+
+    def interfaces(self, cloud: Cloud, resource: Resource) -> list[Resource]:
+        every = resource.properties["networkProfile"]["networkInterfaces"]
+        first = sorted(every, key=lambda one: at(one, "properties", "primary") is not True)
+        return [cloud.resource(one["id"]) for one in first]
+
+    def machine(self, cloud: Cloud, resource: Resource) -> Machine:
+        nic = self.interfaces(cloud, resource)[0]
+        first = nic.properties["ipConfigurations"][0]
+        path = at(first, "properties", "publicIPAddress", "id")
+        identity = identity_of(cloud, resource) or {}
+        member = str(at(resource.body, "properties", "virtualMachineScaleSet", "id") or "")
+        return Machine(
+            id=resource.id,
+            name=resource.properties["osProfile"]["computerName"],
+            size=resource.properties["hardwareProfile"]["vmSize"],
+            location=resource.location,
+            zone=resource.zone,
+            group=resource.group,
+            address=nic.state["addresses"][first["name"]],
+            public=cloud.resource(path).state["address"] if path else "",
+            tags=dict(resource.tags),
+            scale_set=member.rpartition("/")[2],
+            identity=identity.get("principalId", ""),
+            **profile_of(resource.properties),
+            **network_of(cloud, first["properties"]["subnet"]["id"]),
+        )
+
+    def add_disks(self, cloud: Cloud, made: Resource) -> None:
+        """The disks of a machine as resources of its group."""
+        storage = made.properties["storageProfile"]
+        every = [("OsDisk", storage.get("osDisk") or {})]
+        every += [(f"disk{one.get('lun')}", one) for one in storage.get("dataDisks") or ()]
+        made.state["disks"] = []
+        for number, (word, disk) in enumerate(every, 1):
+            if at(disk, "diffDiskSettings"):
+                continue
+            name = disk.get("name") or f"{made.name}_{word}_{number}_{made.state['vmId'][:8]}"
+            path = f"{made.id.rsplit('/providers/', 1)[0]}/providers/{Disk.kind}/{name}"
+            body = {
+                "location": made.body["location"],
+                "tags": dict(made.tags),
+                "managedBy": made.id,
+                "sku": {"name": at(disk, "managedDisk", "storageAccountType") or "Standard_LRS"},
+                "properties": {
+                    "diskSizeGB": disk.get("diskSizeGB", 30),
+                    "creationData": {"createOption": disk.get("createOption", "Empty")},
+                },
+            }
+            if made.zone:
+                body["zones"] = [made.zone]
+            one = Resource(path, Disk.kind, body, "2024-03-02", {"provisioningState": "Succeeded"})
+            cloud.resources[one.key] = one
+            made.state["disks"].append((one.key, disk.get("deleteOption") == "Delete"))
+
+    def remove(self, cloud: Cloud, gone: Resource) -> None:
+        gone.state["power"] = "deleting"
+        cloud.hardware.delete(gone.id)
+        nics = [
+            one["id"]
+            for one in at(gone.body, "properties", "networkProfile", "networkInterfaces") or ()
+            if at(one, "properties", "deleteOption") == "Delete"
+        ]
+        with cloud.lock:
+            cloud.resources.pop(gone.key, None)
+            for key, too in gone.state.get("disks", ()):
+                if too:
+                    cloud.resources.pop(key, None)
+            begun = [cloud.delete(path) for path in nics]
+        for operation in begun:
+            if operation:
+                operation.done.wait()
+
+    def add(self, cloud: Cloud, resource: Resource) -> Document:
+        return {
+            key: resource.state[key] for key in ("vmId", "timeCreated") if key in resource.state
+        }
+
+    def view(self, cloud: Cloud, resource: Resource) -> Document:
+        found = super().view(cloud, resource)
+        found["properties"] = unsecret(found["properties"])
+        found.pop("identity", None)
+        identity = identity_of(cloud, resource)
+        if identity:
+            found["identity"] = identity
+        return found
+
+    def expanded(self, cloud: Cloud, resource: Resource) -> Document:
+        name = at(resource.body, "properties", "osProfile", "computerName") or ""
+        return instance_view(resource.state, name)
+
+    def act(
+        self,
+        cloud: Cloud,
+        resource: Resource,
+        method: str,
+        words: list[str],
+        query: dict[str, str],
+        body: Any,
+    ) -> Any:
+        word = words[0].lower()
+        if len(words) != 1:
+            return None
+        if (method, word) == ("GET", "instanceview"):
+            return self.expanded(cloud, resource)
+        if (method, word) == ("POST", "simulateeviction"):
+            cloud.evict(resource.id)
+            return Reply(204, None)
+        if method == "POST" and word in _LOWER:
+            return tell(cloud, resource.id, resource.state, _LOWER[word])
+        return None
