@@ -181,9 +181,9 @@ class Manager(rest.Client):
             seen.add(page.token)
             options = {"$top": PAGE_ROWS, "$skipToken": page.token}
 
-    def every(self, path: str, version: str) -> List[Row]:
+    def every(self, path: str, version: str, **query: str) -> List[Row]:
         """All entries of a list."""
-        documents, _ = self.pages(path, {"api-version": version})
+        documents, _ = self.pages(path, {"api-version": version, **query})
         entries: List[Row] = []
         for document in documents:
             value = document.get("value")

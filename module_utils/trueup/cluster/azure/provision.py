@@ -1,0 +1,323 @@
+"""A run on Azure, from nothing to nodes that answer: in the first place that has room for it."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass, field
+from typing import Callable, Dict, List, Sequence, Tuple
+
+from ... import rest
+from ...errors import BadInput, TrueupError
+from . import reach, switch
+from .catalog import Catalog
+from .cost import Cost
+from .deployment import Change, Deployment, NotDeployed
+from .machines import Machine
+from .manager import Manager
+from .parameters import Parameters
+from .state import CONFIG, INVENTORY, KEY, LOGIN_ALIAS, State
+
+CHECK_SECONDS, DEPLOY_SECONDS, REMOVE_SECONDS = 600, 5400, 3600
+# Resource Graph is up to a minute late.
+LIST_SECONDS, LIST_PAUSE_SECONDS = 300, 5
+REACH_SECONDS = 1500
+_NO_KEY = "ssh-ed25519 of-the-run"
+_MOST_NAMED = 5
+
+Silent = Callable[..., Dict[str, str]]
+
+
+@dataclass
+class There:
+    """What is there in the end.
+
+    Attributes:
+        made: where it is, and as what it was asked for.
+        nodes: those that answer.
+        login: the login node's public address; empty where it has none.
+        changed: whether something was made or removed.
+        notes: what is not as it was asked for, a sentence each.
+    """
+
+    made: Parameters
+    nodes: List[Machine] = field(default_factory=list)
+    login: str = ""
+    changed: bool = False
+    notes: List[str] = field(default_factory=list)
+
+
+class Provision:
+    """Makes a run, or goes on with one that was begun.
+
+    Args:
+        manager: asks Azure.
+        places: the deployment in each place, in the order in which they are tried.
+        state: the run's folder on the controller.
+        tell: is told how it goes.
+        silent: which nodes do not answer, as ``reach.silent``.
+    """
+
+    def __init__(
+        self,
+        manager: Manager,
+        places: Sequence[Parameters],
+        catalog: Catalog,
+        state: State,
+        tell: rest.Tell,
+        *,
+        silent: Silent = reach.silent,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._manager = manager
+        self._places = places
+        self._catalog = catalog
+        self._state = state
+        self._tell = tell
+        self._silent = silent
+        self._sleep = sleep
+        self._clock = clock
+
+    def changes(self) -> Tuple[Parameters, List[Change]]:
+        """What would change, and where; nothing is made.
+
+        Raises:
+            BadInput: something stands against it in every place.
+        """
+        self._manager.within(CHECK_SECONDS)
+        key = self._state.public_key() if os.path.exists(self._state.path(KEY)) else _NO_KEY
+        tried = []
+        for deployment in self._left():
+            why = "" if self._standing(deployment) else self._against(deployment)
+            if not why:
+                return deployment.made, deployment.what_if(key)
+            tried.append((deployment, why))
+        raise self._nowhere(tried, made=False)
+
+    def make(self) -> There:
+        """Make what is not there, and wait until the nodes answer.
+
+        Raises:
+            TrueupError: no place had all of it, and nothing of it is left; or Azure or the nodes
+                failed in another way, and what was made is there.
+        """
+        had_key = os.path.exists(self._state.path(KEY))
+        key = self._state.public_key()
+        tried, made = [], False
+        for deployment in self._left():
+            self._manager.within(CHECK_SECONDS)
+            there = There(deployment.made)
+            standing = self._standing(deployment)
+            if standing and not had_key:
+                raise BadInput(
+                    f"the run {self._state.run} is on Azure, and its key is not in"
+                    f" {self._state.folder}: go on where it was begun, or tear it down"
+                )
+            why = "" if standing else self._against(deployment)
+            if not why:
+                made = True
+                why = self._deployed(deployment, key, standing, there)
+            if not why:
+                return self._reached(deployment, there)
+            self._tell(f"{deployment.made.place}: {why}")
+            tried.append((deployment, why))
+        raise self._nowhere(tried, made=made)
+
+    def _left(self) -> List[Deployment]:
+        """The places that are left to try: from where the run is, if it is somewhere."""
+        at = self._state.read()
+        found = [
+            Deployment(self._manager, one, self._catalog, self._state.run, self._tell)
+            for one in self._places
+        ]
+        here = [
+            number
+            for number, one in enumerate(self._places)
+            if (one.region, one.zone) == (at.get("region"), at.get("zone"))
+        ]
+        return found[here[0] :] if here else found
+
+    def _standing(self, deployment: Deployment) -> str:
+        """The state of the run's deployment; empty where there is none."""
+        return (deployment.standing() or "") if deployment.group() is not None else ""
+
+    def _against(self, deployment: Deployment) -> str:
+        against, unknown = deployment.against()
+        for text in unknown:
+            self._tell(text)
+        return "; ".join(against)
+
+    def _nowhere(self, tried: Sequence[Tuple[Deployment, str]], *, made: bool) -> TrueupError:
+        some = "; ".join(f"{one.made.place}: {why}" for one, why in tried)
+        if made:
+            removed = "what was made was removed"
+            return TrueupError(f"no place had all of it, and {removed}: {some}")
+        near = tried[0][0].nearest()
+        return BadInput(f"it cannot be made: {some}{f'; {near}' if near else ''}")
+
+    def _deployed(self, deployment: Deployment, key: str, standing: str, there: There) -> str:
+        """Deploy; why the place has no room for it, in which case nothing of it is left there."""
+        made = deployment.made
+        if standing == "failed" and self._state.read().get("nodes"):
+            # Fewer nodes were enough.
+            return ""
+        if standing == "succeeded" and not any(one.counts for one in deployment.what_if(key)):
+            return ""
+        there.changed = True
+        self._state.write(
+            recipe=made.recipe,
+            subscription=self._manager.login.subscriptions[0],
+            group=made.resource_group,
+            region=made.region,
+            zone=made.zone,
+            expires=made.expires,
+        )
+        self._tell(f"{made.place}: resource group {made.resource_group}")
+        deployment.make_group()
+        self._manager.within(DEPLOY_SECONDS)
+        try:
+            deployment.deploy(key)
+        except NotDeployed as error:
+            if not error.no_room:
+                raise
+            self._tell(str(error))
+            if self._enough(deployment, there):
+                return ""
+            self._manager.within(REMOVE_SECONDS)
+            deployment.remove()
+            self._state.forget_hosts()
+            return str(error)
+        return ""
+
+    def _enough(self, deployment: Deployment, there: There) -> bool:
+        """Whether enough nodes run after Azure gave no more; the rest of them is removed."""
+        nodes = deployment.made.nodes
+        if nodes.least == nodes.count:
+            return False
+        running, rest_of_them = self._listed(deployment, nodes.least)
+        if len(running) < nodes.least:
+            return False
+        self._use(deployment, running, rest_of_them, there, "Azure had no room for more")
+        return True
+
+    def _use(
+        self,
+        deployment: Deployment,
+        used: Sequence[Machine],
+        unused: Sequence[Machine],
+        there: There,
+        why: str,
+    ) -> None:
+        """Go on with fewer nodes."""
+        wanted = deployment.made.nodes.count
+        there.notes.append(f"{len(used)} of {wanted} nodes are used: {why}")
+        self._tell(there.notes[-1])
+        there.changed = True
+        self._manager.within(REMOVE_SECONDS)
+        deployment.discard(unused)
+        self._state.write(nodes=len(used))
+
+    def _listed(self, deployment: Deployment, wanted: int) -> Tuple[List[Machine], List[Machine]]:
+        """The nodes that run and those that do not, once as many are listed as are wanted or the
+        time for it is over."""
+        ends = self._clock() + LIST_SECONDS
+        self._manager.within(LIST_SECONDS + CHECK_SECONDS)
+        while True:
+            every = [one for one in deployment.machines() if one.tags.get("role") == "compute"]
+            running = [one for one in every if one.power == "running" and one.private]
+            if len(running) >= wanted or self._clock() >= ends:
+                return running, [one for one in every if one not in running]
+            self._tell(f"{len(running)} of {wanted} nodes are listed as running")
+            self._sleep(LIST_PAUSE_SECONDS)
+
+    def _reached(self, deployment: Deployment, there: There) -> There:
+        """What is there, once the nodes answer."""
+        made = deployment.made
+        wanted = self._state.read().get("nodes") or made.nodes.count
+        running, stopped = self._listed(deployment, wanted)
+        login = [one for one in deployment.machines() if one.tags.get("role") == "login"]
+        there.login = next((address for one in login for address in one.public), "")
+        subscription = self._manager.login.subscriptions[0]
+        self._state.write_access(made, subscription, there.login)
+        why = {one.name: f"it is {one.power}" for one in stopped}
+        if there.login:
+            addresses = {one.name: one.private[0] for one in running}
+            config = self._state.path(CONFIG)
+            why.update(self._silent(addresses, config, self._tell, limit_seconds=REACH_SECONDS))
+        else:
+            there.notes.append(
+                "the login node has no public address: nobody has looked whether nodes answer, and"
+                " the inventory is of use within the network alone"
+            )
+        there.nodes = [one for one in running if one.name not in why]
+        if len(there.nodes) < wanted:
+            self._fewer(deployment, there, wanted, [*running, *stopped], why)
+        return there
+
+    def _fewer(
+        self,
+        deployment: Deployment,
+        there: There,
+        wanted: int,
+        every: Sequence[Machine],
+        why: Dict[str, str],
+    ) -> None:
+        """Go on with the nodes that answer, where they are enough.
+
+        Raises:
+            TrueupError: they are not.
+        """
+        named = [f"{name}: {text}" for name, text in sorted(why.items())]
+        some = "; ".join(named[:_MOST_NAMED])
+        if len(named) > _MOST_NAMED:
+            some += f"; and {len(named) - _MOST_NAMED} more"
+        if len(every) < wanted:
+            some = "; ".join(filter(None, [some, f"{wanted - len(every)} are not listed by Azure"]))
+        if len(there.nodes) < deployment.made.nodes.least:
+            raise TrueupError(
+                f"{len(there.nodes)} of {wanted} nodes answer ({some}), and"
+                f" {deployment.made.nodes.least} are needed: what was made is there and bills"
+            )
+        self._use(deployment, there.nodes, [one for one in every if one.name in why], there, some)
+
+
+def summary(there: There, cost: Cost, state: State) -> List[str]:
+    """What is there, what it costs, when it ends, how to log in and how to remove it."""
+    made = there.made
+    login = f" and a login node ({there.login or 'no public address'})" if made.login.size else ""
+    done = "made" if there.changed else "there before, nothing changed"
+    few = f", priced as {made.nodes.count} nodes" if len(there.nodes) < made.nodes.count else ""
+    nodes = f"{len(there.nodes)} of {made.nodes.count} nodes of {made.nodes.size}"
+    ssh = f"ssh -F {state.path(CONFIG)}"
+    where = f"{made.place}, resource group {made.resource_group}"
+    found = [
+        f"Run {state.run}: {nodes}{login} in {where} ({done}).",
+        *(f"{text}." for text in there.notes),
+        f"It costs {cost.sentence()}{few}.",
+    ]
+    if cost.unpriced:
+        found.append(f"Not priced: {'; '.join(line.what for line in cost.unpriced)}.")
+    found += [f"It expires {made.expires}.", *switch.promise(made)]
+    if there.login:
+        found.append(f"Log in: {ssh} {LOGIN_ALIAS}")
+        found += [f"Log in to {one.name}: {ssh} {one.private[0]}" for one in there.nodes[:1]]
+    return [
+        *found,
+        f"Configure and measure: ansible-playbook -i {state.path(INVENTORY)} site.yml",
+        f"Remove: ansible-playbook playbooks/teardown.yml -e trueup_azure_run={state.run}",
+    ]
+
+
+def foreseen(made: Parameters, changes: Sequence[Change], cost: Cost) -> List[str]:
+    """What would change, in check mode."""
+    counted = [one for one in changes if one.counts]
+    unsupported = [one for one in changes if one.kind == "Unsupported"]
+    return [
+        f"{len(counted)} resources would change in {made.place}, resource group"
+        f" {made.resource_group}{': ' if counted else ''}"
+        + "; ".join(f"{one.kind} {one.what}" for one in counted)
+        + ".",
+        *(f"Azure cannot say what becomes of {one.what}: {one.why}." for one in unsupported),
+        f"It costs {cost.sentence()}.",
+    ]

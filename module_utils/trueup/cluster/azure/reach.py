@@ -1,0 +1,90 @@
+"""Whether machines answer by ssh and have done what cloud-init does at their first start.
+
+Source: cloud-init's documentation of ``cloud-init status --wait``, whose exit status is 0 when it
+is done, 1 after an error and 2 when it is done with errors that it went on after.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from typing import Callable, Dict, Mapping, Tuple
+
+# How many are asked at once: a login node's sshd turns away more that come in together.
+_TOGETHER = 8
+_PAUSE_SECONDS = 5
+_NO_ANSWER, _RECOVERED = 255, 2
+_SAID_CHARACTERS = 200
+_ASK = (
+    "command -v cloud-init >/dev/null || exit 0; cloud-init status --wait >/dev/null 2>&1; code=$?;"
+    " [ $code = 0 ] || cloud-init status --long 2>&1 | tail -n 4; exit $code"
+)
+
+# (argv, seconds) -> exit status and what was said.
+Run = Callable[[Tuple[str, ...], float], Tuple[int, str]]
+Tell = Callable[[str], None]
+
+
+def run(argv: Tuple[str, ...], seconds: float) -> Tuple[int, str]:
+    """The exit status of a command and the end of what it says; that of ssh without an answer where
+    it takes longer."""
+    try:
+        done = subprocess.run(
+            argv,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=seconds,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+    except subprocess.TimeoutExpired:
+        return _NO_ANSWER, "no answer in time"
+    except OSError as error:
+        return _NO_ANSWER, f"ssh could not be run: {error.strerror}"
+    said = " ".join((done.stdout + done.stderr).split())
+    return done.returncode, said[-_SAID_CHARACTERS:]
+
+
+def silent(
+    nodes: Mapping[str, str],
+    config: str,
+    tell: Tell,
+    *,
+    limit_seconds: float,
+    run: Run = run,
+    clock: Callable[[], float] = time.monotonic,
+) -> Dict[str, str]:
+    """The nodes that do not answer, or whose cloud-init failed, each with why.
+
+    Args:
+        nodes: addresses by name.
+        config: a file of ssh's with the way to them.
+        limit_seconds: how long all of them may take.
+    """
+    ends, over, found = clock() + limit_seconds, threading.Event(), {}
+
+    def asked(address: str) -> str:
+        argv = ("ssh", "-F", config, "-o", "BatchMode=yes", "-o", "LogLevel=ERROR", address, _ASK)
+        while True:
+            code, said = run(argv, max(1.0, ends - clock()))
+            if code in (0, _RECOVERED):
+                return ""
+            if code != _NO_ANSWER:
+                return f"cloud-init failed: {said or f'status {code}'}"
+            if clock() >= ends or over.wait(_PAUSE_SECONDS):
+                return f"no answer by ssh: {said or 'without a word'}"
+
+    with ThreadPoolExecutor(_TOGETHER) as pool:
+        try:
+            waiting = {pool.submit(asked, address): name for name, address in nodes.items()}
+            for number, done in enumerate(as_completed(waiting), 1):
+                why = done.result()
+                if why:
+                    found[waiting[done]] = why
+                tell(f"{number - len(found)} of {len(nodes)} nodes answer by ssh")
+        finally:
+            over.set()
+    return found

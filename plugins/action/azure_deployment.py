@@ -1,0 +1,141 @@
+"""Make a run on Azure: trueup.cluster.azure.provision as an action on the controller."""
+
+from __future__ import annotations
+
+import os
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+from ansible.module_utils.urls import open_url
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+from trueup.cluster.azure import login
+from trueup.cluster.azure.manager import Manager
+from trueup.cluster.azure.provision import CHECK_SECONDS, Provision, foreseen, summary
+from trueup.cluster.azure.state import State
+from trueup.errors import BadInput, TrueupError
+from trueup.record import new_run_id
+from trueup_analysis.figures import azure
+
+DOCUMENTATION = r"""
+name: azure_deployment
+short_description: Make the machines of a run on Azure, and wait until they answer
+description:
+  - Makes what C(trueup_azure_recipe) says with the file C(trueup_azure_parameters) over it, and
+    writes the run's inventory. With C(trueup_azure_run) of a run that was begun it goes on with it.
+  - In check mode nothing is made, and C(diff) is what Azure would change. Where the resource group
+    is not there yet, Azure is not asked for that, and all of it would be made.
+options: {}
+"""
+
+# Of one call that Azure does not answer.
+PATIENCE_SECONDS = 300
+_TIME = "%Y%m%dT%H%M%SZ"
+
+
+class ActionModule(ActionBase):
+    """Ansible's entry."""
+
+    TRANSFERS_FILES = False
+    _VALID_ARGS: frozenset[str] = frozenset()
+
+    def run(
+        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """``msg``; ``diff`` in check mode, else ``run``, ``inventory`` and ``nodes``."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        variables: dict[str, Any] = task_vars or {}
+
+        def value(name: str) -> str:
+            given = self._templar.template(variables.get(f"trueup_azure_{name}"))
+            return "" if given is None else str(given)
+
+        try:
+            state = State(value("run") or new_run_id(time.strftime(_TIME, time.gmtime())))
+            plans = planned(
+                state.run, value("recipe"), value("parameters"), value("max_usd_per_hour")
+            )
+            result.update(self._made(state, plans))
+        except TrueupError as error:
+            raise AnsibleActionFail(str(error)) from None
+        return {**result, "_ansible_verbose_always": True}
+
+    def _made(self, state: State, plans: list[azure.Plan]) -> dict[str, Any]:
+        before = state.read().get("subscription")
+        signed = login.sign_in([before] if before else [])
+        manager = Manager(
+            signed,
+            open_url,
+            ca_path=os.environ.get("REQUESTS_CA_BUNDLE") or None,
+            deadline_seconds=CHECK_SECONDS,
+            patience_seconds=PATIENCE_SECONDS,
+            renew=lambda: login.sign_in(signed.subscriptions),
+        )
+        display = Display()
+        work = Provision(
+            manager,
+            [one.made for one in plans],
+            plans[0].known,
+            state,
+            lambda text: display.display(f"azure: {text}"),
+        )
+        costs = {one.made.place: one.cost for one in plans}
+        if self._task.check_mode:
+            made, changes = work.changes()
+            diff = [
+                {
+                    "before_header": f"{one.what} ({one.kind})",
+                    "after_header": f"{one.what} ({one.kind})",
+                    "before": one.before,
+                    "after": one.after,
+                }
+                for one in changes
+                if one.counts
+            ]
+            said = foreseen(made, changes, costs[made.place])
+            return {"changed": bool(diff), "diff": diff, "msg": said}
+        there = work.make()
+        return {
+            "changed": there.changed,
+            "msg": summary(there, costs[there.made.place], state),
+            "run": state.run,
+            "inventory": state.path("inventory"),
+            "nodes": [one.name for one in there.nodes],
+        }
+
+
+def planned(run: str, recipe: str, parameters: str, limit: str) -> list[azure.Plan]:
+    """The deployment in each place; everything is refused here that can be without Azure.
+
+    Raises:
+        BadInput: what cannot be, what is missing, what costs too much, or a run that has expired.
+    """
+    if not recipe:
+        names = ", ".join(azure.recipes())
+        message = f"give a recipe: -e trueup_azure_recipe=..., one of {names}"
+        raise BadInput(message)
+    try:
+        most = float(limit) if limit else None
+    except ValueError:
+        message = f"trueup_azure_max_usd_per_hour is {limit!r}: give a number of US$ an hour"
+        raise BadInput(message) from None
+    # A run's hours count from its beginning: it ends when it was to end, however often it goes on.
+    try:
+        begun = datetime.strptime(run[:16], _TIME).replace(tzinfo=UTC)
+    except ValueError:
+        message = f"the run {run} begins with no time: give one of trueup's, or none for a new run"
+        raise BadInput(message) from None
+    own = Path(parameters).expanduser() if parameters else None
+    found = azure.plan(recipe, own, limit=most, now=begun)
+    made = found.made
+    refused = found.refusal()
+    wrong = [*made.lacking(), *([refused] if refused else [])]
+    if datetime.fromisoformat(made.expires) <= datetime.now(UTC):
+        wrong.append(f"the run {run} expired {made.expires}: remove it, and begin another")
+    if wrong:
+        message = f"recipe {recipe} is refused: {'; '.join(wrong)}"
+        raise BadInput(message)
+    return [found, *found.elsewhere]
