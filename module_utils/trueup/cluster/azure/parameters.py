@@ -382,13 +382,9 @@ def _made(recipe: str, values: Mapping[str, Any], catalog: Catalog, now: datetim
     ends = now.astimezone(timezone.utc) + timedelta(hours=values["hours"])
     parsed = _time(rest["expires"])
     nodes["least"] = nodes["least"] or nodes["count"]
-    region = _region_name(rest["region"] or "")
     rest.update(
-        region=region,
-        elsewhere=tuple(
-            Place(_region_name(one.get("region", "")) or region, one.get("zone", ""))
-            for one in rest["elsewhere"] or ()
-        ),
+        region=_region_name(rest["region"] or ""),
+        elsewhere=_placed(rest["region"] or "", rest["elsewhere"] or ()),
         resource_group=rest["resource_group"] or f"trueup-{recipe}",
         expires=(parsed or ends).strftime("%Y-%m-%dT%H:%MZ")
         if parsed or not rest["expires"]
@@ -398,6 +394,12 @@ def _made(recipe: str, values: Mapping[str, Any], catalog: Catalog, now: datetim
     )
     return Parameters(
         recipe, nodes=Nodes(**nodes), login=Login(**login), storage=Storage(**storage), **rest
+    )
+
+
+def _placed(region: str, rows: Sequence[Mapping[str, str]]) -> Tuple[Place, ...]:
+    return tuple(
+        Place(_region_name(row.get("region") or region), row.get("zone", "")) for row in rows
     )
 
 
