@@ -383,8 +383,8 @@ def _made(recipe: str, values: Mapping[str, Any], catalog: Catalog, now: datetim
     parsed = _time(rest["expires"])
     nodes["least"] = nodes["least"] or nodes["count"]
     rest.update(
-        region=_region_name(rest["region"] or ""),
-        elsewhere=_placed(rest["region"] or "", rest["elsewhere"] or ()),
+        region=_region_name(rest["region"]),
+        elsewhere=_placed(rest["region"], rest["elsewhere"]),
         resource_group=rest["resource_group"] or f"trueup-{recipe}",
         expires=(parsed or ends).strftime("%Y-%m-%dT%H:%MZ")
         if parsed or not rest["expires"]
@@ -397,14 +397,16 @@ def _made(recipe: str, values: Mapping[str, Any], catalog: Catalog, now: datetim
     )
 
 
-def _placed(region: str, rows: Sequence[Mapping[str, str]]) -> Tuple[Place, ...]:
+def _placed(
+    region: Optional[str], rows: Optional[Sequence[Mapping[str, str]]]
+) -> Tuple[Place, ...]:
     return tuple(
-        Place(_region_name(row.get("region") or region), row.get("zone", "")) for row in rows
+        Place(_region_name(row.get("region") or region), row.get("zone", "")) for row in rows or ()
     )
 
 
-def _region_name(text: str) -> str:
-    return text.lower().replace(" ", "")
+def _region_name(text: Optional[str]) -> str:
+    return (text or "").lower().replace(" ", "")
 
 
 _PARTS = ("nodes", "login", "storage")
