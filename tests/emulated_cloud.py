@@ -11,7 +11,7 @@ sys.path.insert(0, str(ROOT / "molecule" / "_shared"))
 from cloud.cloud import Cloud
 from cloud.kql import Query, QueryError
 from cloud.machines import NoMachines
-from cloud.replies import SUBSCRIPTION, Reply, refusal
+from cloud.replies import SUBSCRIPTION, Refused, Reply, refusal
 from cloud.server import profile, serving
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "NoMachines",
     "Query",
     "QueryError",
+    "Refused",
     "Reply",
     "profile",
     "refusal",

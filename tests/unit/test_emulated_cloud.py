@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import base64
 import json
+import ssl
+import urllib.error
+import urllib.request
+from pathlib import Path
 from typing import Any
 
 import pytest
-from emulated_cloud import SUBSCRIPTION, Cloud, Reply
+from emulated_cloud import SUBSCRIPTION, Cloud, Refused, Reply, serving
 from helpers import ROOT
 
 DATA = ROOT / "tests" / "data" / "azure"
@@ -209,7 +213,7 @@ def test_a_get_gives_no_custom_data(site: Site) -> None:
 def test_what_if_names_what_changes_and_changes_nothing(site: Site) -> None:
     site.deploy(recipe())
     template = changed("login-rules", "tags", "owner", to="someone")
-    template["resources"] = [one for one in template["resources"] if one["name"] != "login"]
+    template["resources"] = [one for one in template["resources"] if one["name"] != "nodes"]
     there = site.cloud.state()["resources"]
     found = site.what_if(template)
     assert site.cloud.state()["resources"] == there
@@ -230,7 +234,10 @@ def test_what_if_names_what_changes_and_changes_nothing(site: Site) -> None:
         }
     ]
     kinds = {name: one["changeType"] for name, one in found.items()}
-    assert (kinds["nodes"], kinds["login"], kinds["network"]) == ("NoChange", "Ignore", "Modify")
+    assert (kinds["nodes"], kinds["nat"], kinds["network"]) == ("Ignore", "NoChange", "Modify")
+    [role] = [one for one in found.values() if "/roleAssignments/" in one["resourceId"]]
+    # So does whatever reference() gives.
+    assert [one["path"] for one in role["delta"]] == ["properties.principalId"]
 
 
 def test_what_if_says_what_would_be_refused(site: Site) -> None:
@@ -329,7 +336,7 @@ NODES = ("properties", "virtualMachineProfile")
             "SecurityRuleInvalidPriority",
         ),
         (changed("login", "apiVersion", to="2019-01-01"), "NoRegisteredProviderFound"),
-        (changed("login", "type", to="Microsoft.Compute/nosuch"), "InvalidResourceType"),
+        (changed("nodes", "type", to="Microsoft.Compute/nosuch"), "InvalidResourceType"),
     ],
 )
 def test_a_template_is_refused_before_anything_is_made(
@@ -400,3 +407,321 @@ def test_a_template_that_is_none_is_refused(site: Site, spoil: Any, word: str) -
         True,
     )
     assert site.left() == (0, 0, 0)
+
+
+def test_what_is_in_use_stays(site: Site) -> None:
+    site.deploy(recipe())
+    codes = {
+        f"{NETWORK}/virtualNetworks/network": "InUseSubnetCannotBeDeleted",
+        f"{NETWORK}/virtualNetworks/network/subnets/login": "InUseSubnetCannotBeDeleted",
+        f"{NETWORK}/networkInterfaces/login-nic": "NicInUse",
+        f"{NETWORK}/publicIPAddresses/nat-ip": "PublicIPAddressCannotBeDeleted",
+        f"{NETWORK}/networkSecurityGroups/login-rules": "InUseNetworkSecurityGroupCannotBeDeleted",
+    }
+    there = site.left()
+    assert {path: site.code("DELETE", path) for path in codes} == codes
+    assert site.left() == there
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "value"),
+    [
+        ("nodes", ("properties", "orchestrationMode"), "Flexible"),
+        ("login", ("properties", "osProfile", "customData"), "eA=="),
+        ("login", ("properties", "osProfile", "adminUsername"), "other"),
+        ("login", ("zones",), ["2"]),
+    ],
+)
+def test_what_cannot_be_changed_is_refused(
+    site: Site, name: str, path: tuple[str, ...], value: Any
+) -> None:
+    site.deploy(recipe())
+    found = site.refused(changed(name, *path, to=value))
+    assert found[1] in ("PropertyChangeNotAllowed", "InvalidParameter")
+    kind = "virtualMachines" if name == "login" else "virtualMachineScaleSets"
+    body = part(changed(name, *path, to=value), name)
+    asked = {key: body[key] for key in body if key not in ("apiVersion", "dependsOn")}
+    assert site.ask("PUT", f"{COMPUTE}/{kind}/{name}", asked).status in (400, 409)
+
+
+def test_a_shutdown_schedule_serves_single_vms_only(site: Site) -> None:
+    site.deploy(recipe())
+
+    def schedule(name: str, machine: str) -> str:
+        path = f"{GROUP}/providers/Microsoft.DevTestLab/schedules/{name}"
+        body = {
+            "location": "southcentralus",
+            "properties": {"taskType": "ComputeVmShutdownTask", "targetResourceId": machine},
+        }
+        return site.code("PUT", path, body, **{"api-version": "2018-09-15"})
+
+    login = f"{COMPUTE}/virtualMachines/login"
+    instance = f"{COMPUTE}/virtualMachineScaleSets/nodes/virtualMachines/0"
+    assert schedule("shutdown-computevm-login", login) == "201"
+    assert schedule("stop-login", login) == "InvalidScheduleName"
+    assert schedule("shutdown-computevm-0", instance) == "InvalidScheduleTarget"
+
+
+# ---- the machine's own rights, and its metadata -------------------------------------------------
+
+ROLE = "b24988ac-6180-42a0-ab88-20f7382dd24c"
+METADATA = {"Metadata": "true"}
+TOKEN = "/metadata/identity/oauth2/token"
+
+
+def with_role(**more: Any) -> dict[str, Any]:
+    """A recipe whose role assignment has other members, and on which nothing depends."""
+    template = recipe()
+    [role] = [one for one in template["resources"] if one["type"].endswith("/roleAssignments")]
+    role.update(more, properties={**role["properties"], **more.get("properties", {})})
+    part(template, "nodes")["dependsOn"].pop()
+    return template
+
+
+def metadata(site: Site, machine: str, path: str, version: str = "2025-04-07", **query: str) -> Any:
+    reply = site.cloud.metadata(machine, path, {"api-version": version, **query}, METADATA)
+    return reply.document if reply.status == 200 else reply.status
+
+
+def test_a_machine_with_a_role_deletes_its_own_group(site: Site) -> None:
+    made = site.deploy(recipe())
+    assert made["provisioningState"] == "Succeeded", made
+    login = f"{COMPUTE}/virtualMachines/login"
+    given = metadata(site, login, TOKEN, "2018-02-01", resource="https://management.azure.com/")
+    site.word = given["access_token"]
+    assert site.code("GET", f"{S}/resourceGroups/one") == "200"
+    assert site.code("GET", f"{S}/resourceGroups") == "AuthorizationFailed"
+    role = f"{GROUP}/providers/Microsoft.Authorization/roleAssignments/{ROLE}"
+    assert site.code("PUT", role, {}) == "AuthorizationFailed"
+    reply = site.ask("DELETE", GROUP)
+    assert reply.status == 202
+    site.cloud.settle()
+    assert site.left() == (0, 0, 0)
+
+
+def test_a_machine_without_identity_has_no_token(site: Site) -> None:
+    site.deploy(recipe())
+    node = f"{COMPUTE}/virtualMachineScaleSets/nodes/virtualMachines/0"
+    assert metadata(site, node, TOKEN, "2018-02-01", resource="https://vault") == 400
+
+
+def test_a_token_for_another_service_is_not_taken(site: Site) -> None:
+    site.deploy(recipe())
+    login = f"{COMPUTE}/virtualMachines/login"
+    given = metadata(site, login, TOKEN, "2018-02-01", resource="https://storage.azure.com/")
+    site.word = given["access_token"]
+    assert site.code("GET", GROUP) == "InvalidAuthenticationTokenAudience"
+
+
+@pytest.mark.parametrize(
+    ("more", "code"),
+    [
+        ({"name": "switch"}, "InvalidRoleAssignmentId"),
+        (
+            {
+                "properties": {
+                    "roleDefinitionId": "/providers/Microsoft.Authorization/roleDefinitions/"
+                    "00000000-0000-0000-0000-000000000001",
+                }
+            },
+            "RoleDefinitionDoesNotExist",
+        ),
+        (
+            {"properties": {"principalId": ROLE}},
+            "PrincipalNotFound",
+        ),
+        ({"dependsOn": []}, "ResourceNotFound"),
+    ],
+)
+def test_a_role_that_cannot_be_given_fails_the_deployment(
+    site: Site, more: dict[str, Any], code: str
+) -> None:
+    site.cloud.pace = 0.05 if "dependsOn" in more else 0.0
+    made = site.deploy(with_role(**more))
+    assert (made["provisioningState"], made["error"]["code"]) == ("Failed", "DeploymentFailed")
+    assert [one["code"] for one in made["error"]["details"]] == [code]
+
+
+def test_the_metadata_service_says_what_the_machine_is(site: Site) -> None:
+    site.deploy(recipe())
+    node = f"{COMPUTE}/virtualMachineScaleSets/nodes/virtualMachines/1"
+    found = metadata(site, node, "/metadata/instance")
+    compute = found["compute"]
+    assert {name: compute[name] for name in ("vmSize", "name", "vmScaleSetName", "priority")} == {
+        "vmSize": "Standard_HB120rs_v3",
+        "name": "nodes_1",
+        "vmScaleSetName": "nodes",
+        "priority": "",
+    }
+    assert {"name": "recipe", "value": "devito-hbv3"} in compute["tagsList"]
+    [card] = found["network"]["interface"]
+    assert card["ipv4"]["ipAddress"][0]["privateIpAddress"] == "10.42.0.5"
+    leaf = "/metadata/instance/compute/vmSize"
+    assert metadata(site, node, leaf, format="text") == "Standard_HB120rs_v3"
+    assert metadata(site, node, leaf, "2099-01-01") == 400
+    assert metadata(site, node, "/metadata/instance/compute/nosuch") == 404
+    assert site.cloud.metadata(node, leaf, {"api-version": "2025-04-07"}, {}).status == 400
+
+
+# ---- what goes wrong ----------------------------------------------------------------------------
+
+
+def test_no_room_after_some_instances_leaves_a_part_of_the_set(site: Site) -> None:
+    site.cloud.strike({"kind": "allocation", "size": "Standard_HB120rs_v3", "after": 1, "times": 0})
+    made = site.deploy(recipe())
+    [error] = made["error"]["details"]
+    assert (error["code"], error["details"][0]["code"]) == (
+        "ResourceDeploymentFailure",
+        "AllocationFailed",
+    )
+    nodes = f"{COMPUTE}/virtualMachineScaleSets/nodes"
+    assert len(site.ask("GET", f"{nodes}/virtualMachines").document["value"]) == 1
+    assert site.ask("GET", nodes).document["properties"]["provisioningState"] == "Failed"
+    steps = site.ask("GET", f"{DEPLOYMENT}/operations").document["value"]
+    [failed] = [one for one in steps if one["properties"]["provisioningState"] == "Failed"]
+    assert failed["properties"]["statusMessage"]["error"] == error
+    site.cloud.strike({"kind": "none"})
+    assert site.deploy(recipe())["provisioningState"] == "Succeeded"
+    assert site.left()[1] == 3
+
+
+def test_a_zone_without_room(site: Site) -> None:
+    site.cloud.strike({"kind": "allocation", "zone": "1"})
+    made = site.deploy(changed("nodes", "zones", to=["1"]))
+    assert made["error"]["details"][0]["details"][0]["code"] == "ZonalAllocationFailed"
+
+
+def test_what_needs_a_failed_resource_is_not_made(site: Site) -> None:
+    site.cloud.strike({"kind": "fail", "name": "network", "code": "Odd", "message": "Odd it is."})
+    made = site.deploy(recipe())
+    assert made["error"]["details"][0]["details"] == [{"code": "Odd", "message": "Odd it is."}]
+    assert site.left()[1] == 0
+
+
+@pytest.mark.parametrize("policy", ["Delete", "Deallocate"])
+def test_a_spot_machine_is_told_and_taken(site: Site, policy: str) -> None:
+    template = changed("nodes", *NODES, "priority", to="Spot")
+    profile = part(template, "nodes")["properties"]["virtualMachineProfile"]
+    profile["evictionPolicy"] = policy
+    site.deploy(template)
+    node = f"{COMPUTE}/virtualMachineScaleSets/nodes/virtualMachines/0"
+    events = "/metadata/scheduledevents"
+    assert metadata(site, node, events, "2020-07-01")["Events"] == []
+    assert site.code("POST", f"{node}/simulateEviction") == "204"
+    [event] = metadata(site, node, events, "2020-07-01")["Events"]
+    assert (event["EventType"], event["Resources"]) == ("Preempt", ["nodes_0"])
+    body = json.dumps({"StartRequests": [{"EventId": event["EventId"]}]}).encode()
+    asked = {"api-version": "2020-07-01"}
+    assert site.cloud.metadata(node, events, asked, METADATA, body).status == 200
+    site.cloud.settle()
+    there = site.cloud.hardware
+    assert (node.lower() in there.running, node.lower() in there.machines) == (
+        False,
+        policy == "Deallocate",
+    )
+
+
+def test_only_spot_machines_are_evicted(site: Site) -> None:
+    site.deploy(recipe())
+    login = f"{COMPUTE}/virtualMachines/login"
+    assert site.code("POST", f"{login}/simulateEviction") == "OperationNotAllowed"
+
+
+@pytest.mark.parametrize(
+    ("fault", "code"),
+    [
+        ({"kind": "throttle", "seconds": 7}, "TooManyRequests"),
+        ({"kind": "subscription"}, "SubscriptionNotFound"),
+        ({"kind": "reply", "status": 503, "code": "ServiceUnavailable"}, "ServiceUnavailable"),
+        ({"kind": "rights", "action": "read"}, "AuthorizationFailed"),
+        ({"kind": "expire"}, "ExpiredAuthenticationToken"),
+    ],
+)
+def test_a_call_goes_wrong_once(site: Site, fault: dict[str, Any], code: str) -> None:
+    site.ask("PUT", GROUP, {"location": "southcentralus"})
+    site.cloud.strike(fault)
+    assert site.code("GET", GROUP) == code
+    site.word = site.cloud.token()
+    assert site.code("GET", GROUP) == "200"
+
+
+def test_a_plan_that_was_not_accepted(site: Site) -> None:
+    site.cloud.strike({"kind": "plan"})
+    assert site.refused(recipe())[1] == "MarketplacePurchaseEligibilityFailed"
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [{}, {"kind": "rain"}, {"kind": "slow", "colour": 1}, {"kind": "slow", "times": -1}, []],
+)
+def test_a_fault_that_is_none_is_refused(site: Site, fault: Any) -> None:
+    with pytest.raises(Refused):
+        site.cloud.strike(fault)
+    assert site.cloud.trouble.asked == []
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "code"),
+    [
+        ("GET", f"{S}/nosuch", "InvalidResourceType"),
+        ("GET", f"{S}/resourceGroups/other", "ResourceGroupNotFound"),
+        ("GET", "/subscriptions/00000000-0000-0000-0000-000000000000", "SubscriptionNotFound"),
+        ("POST", f"{COMPUTE}/virtualMachines/login/levitate", "InvalidResourceType"),
+        ("PUT", f"{S}/resourceGroups/two", "LocationRequired"),
+        ("GET", f"{GROUP}/providers/Microsoft.Quantum/workspaces/a", "InvalidResourceType"),
+    ],
+)
+def test_a_call_that_is_not_known_is_refused(site: Site, method: str, path: str, code: str) -> None:
+    site.deploy(recipe())
+    assert site.code(method, path, {}) == code
+
+
+def test_lists_by_tag(site: Site) -> None:
+    site.deploy(recipe())
+    site.ask("PUT", f"{S}/resourceGroups/two", {"location": "eastus"})
+    wanted = {"$filter": "tagName eq 'run' and tagValue eq 'x'"}
+    groups = site.ask("GET", f"{S}/resourcegroups", **wanted).document["value"]
+    assert [one["name"] for one in groups] == ["one"]
+    of_run = {"$filter": "tagName eq 'recipe' and tagValue eq 'devito-hbv3'"}
+    found = site.ask("GET", f"{S}/resources", **of_run).document["value"]
+    # A role has no tags.
+    assert len(found) == site.left()[0] - 1
+    assert site.code("GET", f"{S}/resources", **{"$filter": "name eq 'a'"}) == "InvalidFilter"
+
+
+def test_usages_count_what_is_there(site: Site) -> None:
+    site.deploy(recipe())
+    asked = f"{S}/providers/Microsoft.Compute/locations/southcentralus/usages"
+    value = site.ask("GET", asked).document["value"]
+    used = {one["name"]["value"]: one["currentValue"] for one in value}
+    assert (used["standardHBv3Family"], used["standardDDv5Family"], used["cores"]) == (240, 4, 244)
+
+
+# ---- its own calls ------------------------------------------------------------------------------
+
+
+def test_another_process_asks_for_faults_and_state(tmp_path: Path) -> None:
+    cloud = Cloud()
+
+    def ask(method: str, path: str, body: Any, secret: str) -> tuple[int, Any]:
+        context = ssl.create_default_context(cafile=str(tmp_path / "authority.pem"))
+        asked = urllib.request.Request(
+            f"{cloud.url}{path}",
+            json.dumps(body).encode() if body else None,
+            {"Emulated-Secret": secret},
+            method=method,
+        )
+        try:
+            with urllib.request.urlopen(asked, context=context) as reply:
+                text = reply.read()
+                return reply.status, json.loads(text) if text else None
+        except urllib.error.HTTPError as error:
+            return error.code, json.loads(error.read())["error"]["code"]
+
+    with serving(cloud, tmp_path):
+        assert ask("GET", "/emulated/state", None, "guess") == (403, "EmulatedSecret")
+        assert ask("POST", "/emulated/faults", {"kind": "x"}, cloud.secret)[0] == 400
+        assert ask("POST", "/emulated/faults", {"kind": "slow"}, cloud.secret) == (204, None)
+        status, document = ask("GET", "/emulated/state", None, cloud.secret)
+    assert (status, document["emulated"], document["resources"]) == (200, True, [])
+    assert cloud.trouble.asked == [{"after": 0, "times": 1, "kind": "slow"}]

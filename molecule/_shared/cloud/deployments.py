@@ -12,7 +12,7 @@ import json
 import re
 import threading
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from .capacity import demand, refuse_quota
@@ -380,9 +380,15 @@ def _make(cloud: Cloud, made: Deployment, one: Part) -> Document | None:
 def what_if(cloud: Cloud, made: Deployment, *, ids_only: bool) -> Document:
     """What a deployment would change."""
     changes = []
+
+    def unknown(path: str, _: bool) -> Any:
+        # Azure's what-if works no reference() out.
+        raise Later(path)
+
+    scope = replace(made.scope, reference=unknown)
     named = {one.id.lower() for one in made.parts}
     for one in made.parts:
-        body = body_of(made.scope.settled(one.asked))
+        body = body_of(scope.settled(one.asked))
         head = {"id": one.id, "name": one.id.rpartition("/")[2], "type": one.kind}
         after = {
             "apiVersion": one.version,
