@@ -17,6 +17,10 @@ PRICE ?=
 AS_SIZE ?=
 REGION ?=
 OUTPUT ?= report
+RECIPE ?=
+PARAMETERS ?=
+MAX_USD_PER_HOUR ?=
+KEEP ?=
 PYTEST_ARGS ?=
 # Where a run of a scenario holds its lock: one for the machine, since the names of its nodes are.
 LOCKS ?= /tmp
@@ -48,6 +52,7 @@ help: ## List the verbs (this text)
 	echo
 	echo 'Values: ARGS="-e ..." (to ansible-playbook, pytest)  RESUME=last|RUN_ID  RUN=RUN_ID  OUTPUT=folder'
 	echo '        PRICE=3.60 | AS_SIZE=Standard_HB120rs_v3 REGION=eastus (a machine outside Azure has no price of its own)'
+	echo '        RECIPE=devito-hbv3  PARAMETERS=mine.yml  MAX_USD_PER_HOUR=20  KEEP=yes (machines stay until they expire)'
 	echo '        SCENARIOS="local vm"  VENV=folder  PYTHON=python3.12'
 
 # ---- set-up -------------------------------------------------------------------------------------
@@ -98,16 +103,9 @@ define ensure_venv
 	fi
 endef
 
-.PHONY: controller-venv test-venv
-controller-venv:
-	@$(call ensure_venv,controller)
-
-test-venv:
-	@$(call ensure_venv,test)
-
-.PHONY: azure
-azure: ## Install Azure's sign-in for inventories/azure (docs/azure.md)
-	@$(call ensure_venv,azure)
+.PHONY: controller-venv azure-venv test-venv
+controller-venv azure-venv test-venv: %-venv:
+	@$(call ensure_venv,$*)
 
 .PHONY: lab
 lab: controller-venv ## Install the system packages (ARGS="-e lab_packages=test" for those of make test too)
@@ -115,22 +113,58 @@ lab: controller-venv ## Install the system packages (ARGS="-e lab_packages=test"
 
 # ---- the main job -------------------------------------------------------------------------------
 
-.PHONY: run
-run: controller-venv ## Configure, check and measure this machine (or ARGS="-i inventory"), then report
-	@ansible-playbook playbooks/lab.yml -e lab_packages=run
+# $(call measure,ARGUMENTS): site.yml with them, then the report; leaves their statuses in $measured and $reported.
+define measure
 	export TRUEUP_RUN_FILE='$(CURDIR)/.cache/last-run'
 	mkdir -p .cache
 	rm -f "$$TRUEUP_RUN_FILE"
-	status=0
-	ansible-playbook site.yml $(if $(RESUME),-e trueup_resume='$(RESUME)') $(ARGS) || status=$$?
+	measured=0
+	ansible-playbook site.yml $(if $(RESUME),-e trueup_resume='$(RESUME)') $(1) || measured=$$?
 	reported=0
 	if [ -s "$$TRUEUP_RUN_FILE" ]; then
 	  $(MAKE) report RUN="$$(cat "$$TRUEUP_RUN_FILE")" || reported=$$?
 	else
 	  echo 'No run was begun, so there is nothing to report.' >&2
 	fi
-	if [ $$status != 0 ]; then echo "ansible-playbook site.yml ended with status $$status" >&2; exit $$status; fi
+	if [ $$measured != 0 ]; then echo "ansible-playbook site.yml ended with status $$measured" >&2; fi
+endef
+
+.PHONY: run
+run: controller-venv ## Configure, check and measure this machine (or ARGS="-i inventory"), then report
+	@ansible-playbook playbooks/lab.yml -e lab_packages=run
+	$(call measure,$(ARGS))
+	if [ $$measured != 0 ]; then exit $$measured; fi
 	exit $$reported
+
+.PHONY: azure
+azure: azure-venv ## On Azure: make RECIPE's machines, configure, check, measure, report, remove (docs/azure_provision.md)
+	@if [ -z '$(RECIPE)' ]; then
+	  echo 'Azure is ready to be asked: az login, then make azure RECIPE=... with one of'
+	  basename -s .yml -a catalog/azure_recipes/*.yml | sed 's/^/  /'
+	  exit
+	fi
+	run=$(or $(RUN),$$(python -c 'import time; from trueup.record import new_run_id; print(new_run_id(time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())))'))
+	state=$${TRUEUP_AZURE_STATE:-$(TRUEUP_CACHE)/azure}/$$run
+	echo "Azure run $$run"
+	# Ctrl-C ends what runs, and then what was made is removed; a second one ends that too.
+	trap 'interrupted=130' INT TERM HUP
+	interrupted= status=0 reported=0
+	ansible-playbook playbooks/provision.yml -e trueup_azure_run=$$run -e trueup_azure_recipe='$(RECIPE)' \
+	  $(if $(PARAMETERS),-e trueup_azure_parameters='$(abspath $(PARAMETERS))') \
+	  $(if $(MAX_USD_PER_HOUR),-e trueup_azure_max_usd_per_hour='$(MAX_USD_PER_HOUR)') || status=$$?
+	if [ $$status = 0 ] && [ -z "$$interrupted" ]; then
+	  $(call measure,-i "$$state/inventory" $(ARGS))
+	  status=$$measured
+	fi
+	remove="ansible-playbook playbooks/teardown.yml -e trueup_azure_run=$$run"
+	if [ ! -e "$$state/run.json" ]; then
+	  echo 'Nothing was made on Azure.' >&2
+	elif [ -n '$(KEEP)' ]; then
+	  echo "Kept until it expires, and billing: $$remove" >&2
+	else
+	  $$remove || { status=$$?; echo "Not everything is removed, and may bill: $$remove" >&2; }
+	fi
+	for said in $$interrupted $$status $$reported; do [ "$$said" = 0 ] || exit $$said; done
 
 .PHONY: acceptance
 acceptance: controller-venv ## Check what no test could show, on the machines of ARGS="-i inventory" (docs/untested.md)

@@ -1,0 +1,144 @@
+"""`make azure` makes, measures, reports and removes, after a failure or Ctrl-C too. Its playbooks
+are stand-ins that say that they ran."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+RUN = "20261123T140000Z-beef"
+# In $RED: a playbook that fails, "refused" (nothing is made), or "waits" (site.yml, for Ctrl-C).
+PLAYBOOK = """\
+#!/bin/sh
+name=$(basename "$1" .yml)
+echo "$@" >> calls
+state=$TRUEUP_AZURE_STATE/$RUN
+case "$name $RED" in
+    "provision refused") exit 2 ;;
+    provision*) mkdir -p "$state"; echo {} > "$state/run.json" ;;
+    "site waits") echo waiting; exec sleep 60 ;;
+    site*) echo 20261123T140001Z-cafe > "$TRUEUP_RUN_FILE" ;;
+    "teardown teardown") ;;
+    teardown*) rm -r "$state" ;;
+esac
+[ "$RED" != "$name" ] || exit 3
+"""
+MAKEFILE = f"""\
+include {ROOT / "Makefile"}
+azure-venv report:
+	@echo $@ >> calls
+controller-venv:
+	@:
+"""
+
+
+def begun(folder: Path, *arguments: str, red: str = "") -> subprocess.Popen[str]:
+    """`make azure` in a folder whose programs are stand-ins."""
+    programs = folder / ".venv" / "bin"
+    programs.mkdir(parents=True)
+    python = f'#!/bin/sh\nexec {sys.executable} "$@"\n'
+    for name, text in {"ansible-playbook": PLAYBOOK, "python": python}.items():
+        (programs / name).write_text(text)
+        (programs / name).chmod(0o755)
+    (folder / "Makefile").write_text(MAKEFILE)
+    env = {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": str(ROOT / "module_utils"),
+        "TRUEUP_AZURE_STATE": str(folder / "state"),
+        "RED": red,
+        "RUN": RUN,
+    }
+    return subprocess.Popen(
+        ["make", "azure", f"RUN={RUN}", *arguments],
+        cwd=folder,
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def ended(folder: Path, *arguments: str, red: str = "") -> tuple[int, list[str], str]:
+    """Its exit status, the first word of each call, and what was printed."""
+    process = begun(folder, *arguments, red=red)
+    said, _ = process.communicate(timeout=120)
+    return process.returncode, called(folder), said
+
+
+def called(folder: Path) -> list[str]:
+    lines = (folder / "calls").read_text().splitlines()
+    return [Path(line.split()[0]).stem for line in lines]
+
+
+ALL = ["azure-venv", "provision", "site", "report", "teardown"]
+
+
+def test_a_run_is_made_measured_reported_and_removed(tmp_path: Path) -> None:
+    (tmp_path / "mine.yml").write_text("owner: geophysics\n")
+    given = ("RECIPE=devito-hbv3", "PARAMETERS=mine.yml", "MAX_USD_PER_HOUR=20")
+    status, calls, said = ended(tmp_path, *given)
+    assert (status, calls) == (0, ALL), said
+    provision, site, teardown = (
+        line.split()[1:]
+        for line in (tmp_path / "calls").read_text().splitlines()
+        if line.endswith((RUN, "=20", "/inventory"))
+    )
+    assert provision == [
+        *("-e", f"trueup_azure_run={RUN}", "-e", "trueup_azure_recipe=devito-hbv3"),
+        *("-e", f"trueup_azure_parameters={tmp_path}/mine.yml"),
+        *("-e", "trueup_azure_max_usd_per_hour=20"),
+    ]
+    assert site == ["-i", f"{tmp_path}/state/{RUN}/inventory"]
+    assert teardown == ["-e", f"trueup_azure_run={RUN}"]
+
+
+@pytest.mark.parametrize(
+    ("red", "calls", "sentence"),
+    [
+        ("refused", ["azure-venv", "provision"], "Nothing was made on Azure."),
+        ("provision", ["azure-venv", "provision", "teardown"], ""),
+        ("site", ALL, "site.yml ended with status 3"),
+        ("teardown", ALL, "Not everything is removed, and may bill: ansible-playbook"),
+    ],
+)
+def test_what_was_made_is_removed_whatever_fails(
+    tmp_path: Path, red: str, calls: list[str], sentence: str
+) -> None:
+    status, ran, said = ended(tmp_path, "RECIPE=devito-hbv3", red=red)
+    assert (ran, sentence in said) == (calls, True), said
+    assert status == 2
+
+
+def test_machines_are_kept_where_that_is_said(tmp_path: Path) -> None:
+    status, calls, said = ended(tmp_path, "RECIPE=devito-hbv3", "KEEP=yes")
+    assert (status, calls) == (0, ALL[:-1])
+    assert "Kept until it expires, and billing: ansible-playbook playbooks/teardown.yml" in said
+
+
+def test_without_a_recipe_they_are_listed(tmp_path: Path) -> None:
+    (tmp_path / "catalog").symlink_to(ROOT / "catalog")
+    status, calls, said = ended(tmp_path)
+    assert (status, calls) == (0, ["azure-venv"])
+    assert "  devito-hbv3\n" in said
+
+
+def test_ctrl_c_removes_what_was_made(tmp_path: Path) -> None:
+    process = begun(tmp_path, "RECIPE=devito-hbv3", red="waits")
+    calls = tmp_path / "calls"
+    while not (calls.exists() and "site" in called(tmp_path)):
+        assert process.poll() is None
+        time.sleep(0.05)
+    # As a terminal does: to all of its foreground processes.
+    os.killpg(process.pid, signal.SIGINT)
+    said, _ = process.communicate(timeout=120)
+    assert process.returncode != 0
+    assert called(tmp_path)[-1] == "teardown", said
+    assert not (tmp_path / "state" / RUN).exists()
