@@ -116,6 +116,8 @@ class State:
             "include_vmss_resource_groups": [made.resource_group],
             "include": [of_run],
             "exclude": ["powerstate != 'running'"],
+            # A recipe's variables name its nodes so.
+            "selected_groups": {"azure_role_compute": "tags.role == 'compute'"},
         }
         variables = {
             **made.variables,
