@@ -8,20 +8,27 @@ from helpers import ROOT
 
 sys.path.insert(0, str(ROOT / "molecule" / "_shared"))
 
+from cloud import containers, images, instance_metadata, netns
 from cloud.cloud import Cloud
 from cloud.kql import Query, QueryError
-from cloud.machines import NoMachines
+from cloud.machines import AllocationFailed, Machine, NoMachines
 from cloud.replies import SUBSCRIPTION, Refused, Reply, refusal
 from cloud.server import profile, serving
 
 __all__ = [
     "SUBSCRIPTION",
+    "AllocationFailed",
     "Cloud",
+    "Machine",
     "NoMachines",
     "Query",
     "QueryError",
     "Refused",
     "Reply",
+    "containers",
+    "images",
+    "instance_metadata",
+    "netns",
     "profile",
     "refusal",
     "serving",

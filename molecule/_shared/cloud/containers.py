@@ -91,7 +91,7 @@ class Containers:
         with images.alone(CLOUDS / "lock"):
             sweep()
             self._folder.mkdir(parents=True)
-            (self._folder / "process").write_text(_process(os.getpid()))
+            (self._folder / "process").write_text(process(os.getpid()))
             self._internet = netns.Internet(f"tu{self.id}")
         self.address = self._internet.address
         self.public_range = str(self._internet.range)
@@ -301,13 +301,14 @@ def sweep() -> list[str]:
     dead = []
     for folder in sorted(CLOUDS.glob("*/process")):
         said = folder.read_text()
-        if said != _process(int(said.split()[0])):
+        # Empty: it was ended before it could write.
+        if not said or said != process(int(said.split()[0])):
             dead.append(folder.parent.name)
             _clear(folder.parent.name)
     return dead
 
 
-def _process(number: int) -> str:
+def process(number: int) -> str:
     """A process by its number and the time it began at, in ticks; the number alone when gone."""
     try:
         text = Path(f"/proc/{number}/stat").read_text()

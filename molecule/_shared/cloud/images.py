@@ -34,7 +34,8 @@ REPLICAS = {
     "almalinux:almalinux-hpc:9-hpc-gen2": ("alma-9",),
     "almalinux:almalinux-hpc:8_10-hpc-gen2": ("alma-8.10",),
 }
-# Its whole environment is this host's own.
+PROGRAMS = ("podman", "runc", "mmdebstrap", "ip", "iptables-restore", "openssl")
+# Beside the environment of this process.
 PODMAN = {"CONTAINERS_CONF": str(SHARED / "containers.conf")}
 
 
@@ -56,6 +57,24 @@ def run(argv: list[str], *, said: str = "", **environment: str) -> str:
         words = (ended.stderr.strip() or ended.stdout.strip())[-1500:]
         raise Failed(f"{' '.join(argv)[:300]} ended with status {ended.returncode}: {words}")
     return ended.stdout
+
+
+def lacking(*wanted: str) -> str:
+    """Why this host cannot run the machines of these images, or nothing: for tests to be skipped by
+    name."""
+    if os.geteuid():
+        return "root is needed for containers and network namespaces"
+    missing = [program for program in PROGRAMS if shutil.which(program) is None]
+    if missing:
+        return f"{', '.join(missing)}: not on PATH (make lab ARGS='-e lab_packages=lab')"
+    replica = _replica()
+    try:
+        for image in wanted:
+            for minor in replica.described(replica_of(image))["pythons"].values():
+                replica.interpreter(minor)
+    except SystemExit as exit_:
+        return str(exit_)
+    return ""
 
 
 def replica_of(image: str) -> str:
@@ -110,17 +129,21 @@ def write_machine(size: str, image: str, folder: Path) -> bool:
 
 def prepare(name: str, lock: Path) -> str:
     """The image in podman's store that is this replica with cloud-init, made where it is not there
-    yet: a minute from Debian's packages, seconds where the replica is there."""
+    yet: 16 s where the replica is there. ``lock`` is a file for one process at a time."""
     with alone(lock):
         base = _base()
         replica = _replica()
-        under = replica.tag(name, base)
+        try:
+            under = replica.tag(name, base)
+            if not _there(under):
+                replica.make(name, base, under)
+        except SystemExit as exit_:
+            # It is a program, and says so what it lacks.
+            raise Failed(str(exit_)) from exit_
         read = sorted(path for path in LAYER.iterdir() if path.is_file())
         parts = [under.encode(), *(path.read_bytes() for path in read)]
         made = f"{NAME}-{name}:{hashlib.sha256(bytes(0).join(parts)).hexdigest()[:12]}"
         if not _there(made):
-            if not _there(under):
-                replica.make(name, base, under)
             mirror = os.environ.get("TRUEUP_DEBIAN_MIRROR") or "http://deb.debian.org/debian"
             given = {"BASE": base, "REPLICA": under, "MIRROR": mirror}
             argv = ["podman", "build", "--quiet", "--isolation=chroot", "--network=host"]

@@ -9,6 +9,7 @@ that bridge, where the cloud listens, and no further. Rules of security groups a
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import ipaddress
 import json
@@ -110,7 +111,7 @@ class Network:
             "link set wan up",
             namespace=name,
         )
-        run(["ip", "netns", "exec", name, "sysctl", "-q", "-w", "net.ipv4.ip_forward=1"])
+        run(["ip", "netns", "exec", name, "tee", "/proc/sys/net/ipv4/ip_forward"], said="1\n")
         self._rules(_FILTER + "*nat\n-A POSTROUTING -o wan -j MASQUERADE\nCOMMIT\n")
 
     def _rules(self, text: str) -> None:
@@ -122,31 +123,35 @@ class Network:
 
         Raises:
             ValueError: an address is outside of its range.
+            Failed: `ip` refuses, as where an address is taken.
         """
         own = ipaddress.IPv4Address(address)
         if own not in self.range:
             raise ValueError(f"{address} is not in the virtual network's {self.range}")
         if public and ipaddress.IPv4Address(public) not in self.internet.range:
             raise ValueError(f"public address {public} is not in {self.internet.range}")
-        ip(f"netns add {namespace}")
         # Of the address: a machine that follows another on it is known to its neighbours.
         hardware = "00:0d:3a:" + ":".join(f"{part:02x}" for part in own.packed[1:])
         inner = _interface(address)
-        ip(
-            f"link add {inner} type veth peer name eth0 address {hardware} netns {namespace}",
-            f"link set {inner} master lan up",
-            *([f"addr add {public}/32 dev wan"] if public else []),
-            namespace=self.name,
-        )
-        ip(
-            "link set lo up",
-            f"addr add {METADATA}/32 dev lo",
-            f"addr add {address}/{self.range.prefixlen} dev eth0",
-            "link set eth0 up",
-            f"route add default via {self.range[1]}",
-            namespace=namespace,
-        )
-        self._rules(_rules("-A", "-I", address, public, outbound=outbound))
+        with contextlib.ExitStack() as undo:
+            ip(f"netns add {namespace}")
+            undo.callback(ip, f"netns del {namespace}")
+            ip(
+                f"link add {inner} type veth peer name eth0 address {hardware} netns {namespace}",
+                f"link set {inner} master lan up",
+                *([f"addr add {public}/32 dev wan"] if public else []),
+                namespace=self.name,
+            )
+            ip(
+                "link set lo up",
+                f"addr add {METADATA}/32 dev lo",
+                f"addr add {address}/{self.range.prefixlen} dev eth0",
+                "link set eth0 up",
+                f"route add default via {self.range[1]}",
+                namespace=namespace,
+            )
+            self._rules(router_rules("-A", "-I", address, public, outbound=outbound))
+            undo.pop_all()
 
     def plug(self, address: str, *, up: bool) -> None:
         """Give a machine its network back, or take it: what is stopped answers nobody."""
@@ -154,7 +159,7 @@ class Network:
 
     def leave(self, namespace: str, address: str, public: str, *, outbound: bool) -> None:
         """Undo join."""
-        self._rules(_rules("-D", "-D", address, public, outbound=outbound))
+        self._rules(router_rules("-D", "-D", address, public, outbound=outbound))
         ip(
             f"link del {_interface(address)}",
             *([f"addr del {public}/32 dev wan"] if public else []),
@@ -166,7 +171,7 @@ class Network:
         ip(f"netns del {self.name}")
 
 
-def _rules(add: str, insert: str, address: str, public: str, *, outbound: bool) -> str:
+def router_rules(add: str, insert: str, address: str, public: str, *, outbound: bool) -> str:
     """The router's for a machine, to add or to delete."""
     out = f"{add} FORWARD -i lan -o wan -s {address} -j ACCEPT\n" if outbound or public else ""
     own = (
