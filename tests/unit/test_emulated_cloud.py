@@ -154,6 +154,22 @@ def test_a_uniform_sets_instances_are_machines(site: Site) -> None:
     assert (login.name, login.address, bool(login.public)) == ("login", "10.42.128.4", True)
 
 
+@pytest.mark.parametrize(
+    ("own", "outbound"),
+    [({}, True), ({"natGateway": None}, False), ({"defaultOutboundAccess": True}, True)],
+)
+def test_machines_have_the_way_out_of_their_subnet(site: Site, own, outbound) -> None:
+    template = recipe()
+    network = next(one for one in template["resources"] if one["type"].endswith("virtualNetworks"))
+    for subnet in network["properties"]["subnets"]:
+        subnet["properties"].update(own)
+        if subnet["properties"].get("natGateway", 0) is None:
+            del subnet["properties"]["natGateway"]
+    site.deploy(template)
+    machines = site.cloud.hardware.machines.values()
+    assert {one.outbound for one in machines} == {outbound}
+
+
 def test_members_of_a_flexible_set_are_vms_of_their_own(site: Site) -> None:
     site.deploy(recipe("eda-storage"))
     nodes = f"{COMPUTE}/virtualMachineScaleSets/nodes"

@@ -78,8 +78,11 @@ def profile_of(profile: Document) -> Document:
 
 def network_of(cloud: Cloud, path: str) -> Document:
     """What of a Machine its subnet says."""
-    network, _ = subnet(cloud, path)
+    network, own = subnet(cloud, path)
+    # A subnet that does not say so has Azure's own way out, where its API is older than 2025-07-01.
+    leads_out = at(own, "properties", "defaultOutboundAccess") is not False
     return {
+        "outbound": leads_out or bool(at(own, "properties", "natGateway")),
         "network": network.id,
         "range": network.properties["addressSpace"]["addressPrefixes"][0],
     }
