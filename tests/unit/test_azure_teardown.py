@@ -201,7 +201,7 @@ def test_a_group_of_the_run_is_deleted_whole_and_again_changes_nothing(azure: Em
     work = ending(azure)
     assert (work.end(), azure.deleted, azure.groups, azure.rows) == ([], [GROUP], {}, [])
     assert (work.end(), azure.deleted) == ([], [GROUP])
-    assert work.left([], find).sentences(RUN) == [f"nothing is left of run {RUN}"]
+    assert work.left([], find).sentences(RUN) == [f"nothing is left of run {RUN} in subscription s"]
 
 
 @pytest.mark.parametrize("theirs", [None, OTHER_RUN])
@@ -220,7 +220,7 @@ def test_in_a_group_that_others_use_the_runs_resources_go_one_by_one(
     assert list(azure.rights) == [f"{ASSIGNMENT}2"]
     assert work.left([group], find).sentences(RUN) == [
         f"group trueup-x is kept, for it holds 1 resources without the tag of run {RUN}: {disk}",
-        f"nothing is left of run {RUN}",
+        f"nothing is left of run {RUN} in subscription s",
     ]
     before = list(azure.deleted)
     work.end()
@@ -280,7 +280,7 @@ def test_a_lock_is_named_and_everything_else_is_deleted(azure: Emulated) -> None
     assert [one["id"] for one in azure.rows] == [place("account")]
     assert sorted(left.ids) == sorted([place("account"), GROUP])
     said = "\n".join(left.sentences(RUN))
-    assert f"2 left of run {RUN}; 0 machines bill computing, at least 0.00 US$ an hour" in said
+    assert f"2 left of run {RUN}: 0 machines bill computing, at least 0.00 US$ an hour" in said
     assert (
         f"{place('account')}: {MANAGER} answers DELETE {place('account')} with status 409" in said
     )

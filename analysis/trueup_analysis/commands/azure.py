@@ -1,4 +1,4 @@
-"""``trueup azure``: what stands before a deployment on Azure."""
+"""``trueup azure``: what stands before a deployment on Azure, and what is left of one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from trueup.errors import BadInput
+from trueup.errors import BadInput, TrueupError
 
 from .options import CatalogOption, Format, FormatOption, OutputOption, examples, option
 from .output import put, say, say_all, write
@@ -17,7 +17,7 @@ app = typer.Typer(
     name="azure",
     no_args_is_help=True,
     rich_markup_mode="rich",
-    short_help="Azure: what a deployment makes, costs and needs, before it is made.",
+    short_help="Azure: what a deployment makes and costs, and what runs left there.",
 )
 
 
@@ -25,10 +25,11 @@ app = typer.Typer(
     epilog=examples(
         "trueup azure plan devito-hbv3",
         "trueup azure plan devito-hbv3 --parameters mine.yml --template hbv3.json",
+        "trueup azure leftovers                  # asks Azure, after `az login`",
     )
 )
 def _azure() -> None:
-    """Deployments on Azure. Nothing here asks Azure anything."""
+    """Deployments on Azure."""
 
 
 @app.command(
@@ -98,3 +99,67 @@ def plan(
     put(json.dumps(made, indent=2) + "\n", template)
     say(f"{template}: template of {len(made['resources'])} resources; its parameter {arm.KEY} is")
     say("the public key of the run, and its resource group has to be made before it")
+
+
+@app.command(
+    short_help="Runs that have expired and are still there, and what they cost.",
+    epilog=examples(
+        "trueup azure leftovers",
+        "trueup azure leftovers --all --format json",
+        "trueup azure leftovers --subscription hpc --subscription ai",
+        "trueup azure leftovers --delete",
+    )
+    + "\n\nExit status: 0 nothing has expired, or all that had is deleted; 1 something has, or is"
+    + " left, or a known error.",
+)
+def leftovers(
+    *,
+    every: Annotated[
+        bool, typer.Option("--all", help="Also runs that have not expired yet.")
+    ] = False,
+    delete: Annotated[
+        bool, typer.Option("--delete", help="Delete what has expired, and wait for it.")
+    ] = False,
+    subscription: Annotated[
+        list[str] | None,
+        option("NAME", "Name or id; repeatable. Else the login's default.", "--subscription"),
+    ] = None,
+    catalog: CatalogOption = None,
+    format_: FormatOption = Format.table,
+    output: OutputOption = None,
+) -> None:
+    """Everything on Azure that carries trueup's tags and whose `expires` has passed: by run, with
+    group, owner, machines that bill and US$ an hour. Signed in by `az login`."""
+    from trueup.cluster.azure import leftovers as rooms
+    from trueup.cluster.azure import teardown
+
+    from ..figures import azure, prices
+    from ..sheets import azure as sheets
+
+    rows = prices.read_all(catalog)
+    known, find = azure.known(rows, catalog), azure.finder(rows)
+    manager = teardown.connect(subscription or [])
+    now = datetime.now(UTC).timestamp()
+    found = rooms.leftovers(manager, known, find, say)
+    past = [one for one in found if one.past(now)]
+    write([sheets.leftovers(found if every else past, now)], format_, output)
+    if not delete:
+        say_all(rooms.warnings(past, now))
+        raise typer.Exit(bool(past))
+    left = False
+    for one in past:
+        if one.ends is None:
+            say(f"{one.sentence(now)}; it is not deleted: mend the tag expires of its group first")
+            left = True
+            continue
+        work = teardown.Teardown(manager, known, one.run, say)
+        try:
+            still = work.left(work.end(), find)
+        except TrueupError as error:
+            say(f"run {one.run}: {error}")
+            left = True
+            continue
+        for text in still.sentences(one.run):
+            say(text)
+        left = left or bool(still.ids)
+    raise typer.Exit(left)

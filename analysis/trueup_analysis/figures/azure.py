@@ -88,6 +88,17 @@ def known(rows: Sequence[Mapping[str, Any]], chosen: Path | None = None) -> Cata
     )
 
 
+def finder(rows: Sequence[Mapping[str, Any]]) -> cost.Find:
+    """Prices of Linux machines, of the rows of the price table."""
+    book = prices.Book(rows, None)
+
+    def find(size: str, region: str, offer: str) -> cost.Price | None:
+        found = book.find(size, region, "linux", offer)
+        return None if found is None else cost.Price(found.usd_per_hour, found.date, found.source)
+
+    return find
+
+
 def plan(
     recipe: str,
     own: Path | None = None,
@@ -122,12 +133,7 @@ def plan(
         layers.append({} if given is None else given)
     now = now or datetime.now(UTC)
     made = parameters.read(recipe, layers, what, now)
-    book = prices.Book(rows, None)
-
-    def find(size: str, region: str, offer: str) -> cost.Price | None:
-        found = book.find(size, region, "linux", offer)
-        return None if found is None else cost.Price(found.usd_per_hour, found.date, found.source)
-
+    find = finder(rows)
     hours = (datetime.fromisoformat(made.expires) - now).total_seconds() / 3600
     quota = availability.needs(made, what)
     first, *others = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from trueup.cluster.azure import switch
@@ -10,7 +11,9 @@ from .. import units
 from .sheet import Column, Sheet, price, unshown, worded
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+
+    from trueup.cluster.azure.leftovers import Leftover
 
     from ..figures.azure import Plan
 
@@ -143,4 +146,43 @@ def _quota(found: Plan) -> Sheet:
         rows=rows,
         notes=["What the subscription has of it was not asked."],
         facts={"kind": "azure_quota"},
+    )
+
+
+def leftovers(found: Sequence[Leftover], now: float) -> Sheet:
+    """What runs left, the longest expired first; ``now`` in seconds since 1970."""
+    rows = [
+        {
+            "run": one.run,
+            "owner": one.owner,
+            "recipe": one.recipe,
+            "groups": ", ".join(one.groups),
+            "expires": one.expires,
+            "hours_over": one.hours_over(now),
+            "resources": len(one.left.ids),
+            "machines": one.left.machines,
+            "usd_per_hour": one.left.usd_per_hour,
+            "unpriced": len(one.left.unpriced),
+        }
+        for one in found
+    ]
+    return Sheet(
+        title="Runs of trueup on Azure",
+        columns=[
+            *worded("run", "owner", "groups"),
+            *unshown("recipe"),
+            Column("expires", "expires"),
+            Column("hours_over", "h since", partial(units.fixed, digits=1)),
+            Column("resources", "resources", units.count),
+            Column("machines", "machines\nthat bill", units.count),
+            Column("usd_per_hour", "US$/h\nat least", units.money),
+            Column("unpriced", "not\npriced", units.count),
+        ],
+        rows=rows,
+        notes=[
+            "A machine bills until it is deallocated or deleted; its price is the catalog's.",
+            "Disks, addresses, gateways and storage have no price there, and bill too.",
+            "Which machines run is Resource Graph's word, up to a minute old.",
+        ],
+        facts={"kind": "azure_leftovers", "currency": "USD"},
     )

@@ -14,6 +14,7 @@ import contextlib
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import tempfile
 from typing import Any, Dict, List
@@ -99,6 +100,15 @@ class State:
         """Take no machine for one that had its address before."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.path(KNOWN))
+
+    def remove(self) -> None:
+        """Keep nothing of the run."""
+        try:
+            shutil.rmtree(self.folder)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise TrueupError(f"{self.folder} cannot be removed: {error.strerror}") from None
 
     def write_access(self, made: Parameters, subscription: str, address: str) -> None:
         """Write how the nodes are reached, by ssh and by Ansible.

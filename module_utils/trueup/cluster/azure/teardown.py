@@ -29,7 +29,7 @@ from .manager import Manager, Row
 
 LIMIT_SECONDS = 45 * 60
 _DEPLOYMENTS = "Microsoft.Resources/deployments"
-_GROUPS = "Microsoft.Resources/resourceGroups"
+GROUPS = "Microsoft.Resources/resourceGroups"
 _GROUP = re.compile(r"/subscriptions/[^/]+/resourceGroups/([^/]+)", re.IGNORECASE)
 # What goes first; what is in no stage goes last.
 _STAGES: Tuple[Tuple[str, ...], ...] = (
@@ -94,6 +94,7 @@ class Left:
         ids: resources and groups.
         why: by id, what Azure said when it was to be deleted.
         kept: groups that others use, with the ids of theirs.
+        where: the subscriptions that were looked at.
         machines: how many bill computing.
         usd_per_hour: of those with a price.
         unpriced: what has none, in words.
@@ -102,6 +103,7 @@ class Left:
     ids: Tuple[str, ...]
     why: Mapping[str, str]
     kept: Mapping[str, Tuple[str, ...]]
+    where: Tuple[str, ...]
     machines: int = 0
     usd_per_hour: float = 0.0
     unpriced: Tuple[str, ...] = ()
@@ -114,15 +116,22 @@ class Left:
             for name, theirs in self.kept.items()
         ]
         if not self.ids:
-            return [*found, f"nothing is left of run {run}"]
+            return [
+                *found,
+                f"nothing is left of run {run} in subscription {' or '.join(self.where)}",
+            ]
+        head = f"{len(self.ids)} left of run {run}: {self.cost_sentence()}"
+        return [*found, head, *(f"{one}: {self.why.get(one, 'still there')}" for one in self.ids)]
+
+    def cost_sentence(self) -> str:
+        """What bills."""
         least = "at least " if self.unpriced else ""
         text = (
-            f"{len(self.ids)} left of run {run}; {self.machines} machines bill computing,"
-            f" {least}{self.usd_per_hour:,.2f} US$ an hour"
+            f"{self.machines} machines bill computing, {least}{self.usd_per_hour:,.2f} US$ an hour"
         )
         if self.unpriced:
             text += f", {len(self.unpriced)} without a price ({_some(self.unpriced)})"
-        return [*found, text, *(f"{one}: {self.why.get(one, 'still there')}" for one in self.ids)]
+        return text
 
 
 def connect(subscriptions: Sequence[str], *, seconds: float = LIMIT_SECONDS) -> Manager:
@@ -198,7 +207,7 @@ class Teardown:
                 f"the run {self.run!r} is not of the form 20261120T091300Z-7c1e: the tag run of its"
                 " resource group says it"
             )
-        self._version = self.catalog.api_version(_GROUPS)
+        self._version = self.catalog.api_version(GROUPS)
         # Azure's lists differ in case.
         versions = self.catalog.facts["api_versions"]
         self._versions = {kind.lower(): str(one) for kind, one in versions.items()}
@@ -207,6 +216,10 @@ class Teardown:
         """The groups that hold something of the run."""
         rows = tagged(self.manager, "resourcegroups", self._version, self.run)
         rows += tagged(self.manager, "resources", self._version, self.run)
+        return self.groups(rows)
+
+    def groups(self, rows: Iterable[Row]) -> List[Group]:
+        """The groups of rows that ``tagged`` gave, as they are now."""
         places: Dict[str, str] = {}
         for row in rows:
             found = _GROUP.match(str(row.get("id")))
@@ -372,7 +385,7 @@ class Teardown:
         kept = {group.name: tuple(group.others) for group in groups if group.others}
         bills = self._bills(groups, find) if ids else (0, 0.0, ())
         why = {one: self.why[one.lower()] for one in ids if one.lower() in self.why}
-        return Left(ids, why, kept, *bills)
+        return Left(ids, why, kept, self.manager.login.subscriptions, *bills)
 
     def _bills(self, groups: Sequence[Group], find: Find) -> Tuple[int, float, Tuple[str, ...]]:
         try:

@@ -1,0 +1,104 @@
+"""What runs of ours left on Azure: all that carries the tags ``run`` and ``expires``, by run."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any, Dict, List, Optional, Tuple
+
+from . import expiry
+from .catalog import Catalog
+from .cost import Find
+from .manager import Manager, Row
+from .teardown import GROUPS, Left, Teardown, Tell, tagged
+
+_HOUR = 3600.0
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """What is there of one run.
+
+    Attributes:
+        run, owner, recipe: as its tags say.
+        expires: as its group's tag says, which extends a run; else as the latest of its resources.
+        ends: the same in seconds since 1970; None where it is no time.
+        groups: names.
+        left: what is there, and what it costs.
+    """
+
+    run: str
+    owner: str
+    recipe: str
+    expires: str
+    ends: Optional[float]
+    groups: Tuple[str, ...]
+    left: Left
+
+    def hours_over(self, now: float) -> Optional[float]:
+        """Since its expiry, negative before it; None where ``expires`` is no time."""
+        return None if self.ends is None else (now - self.ends) / _HOUR
+
+    def past(self, now: float) -> bool:
+        """Whether it should be gone; one without a time is looked at by somebody."""
+        return self.ends is None or self.ends <= now
+
+    def sentence(self, now: float) -> str:
+        """For a reader."""
+        over = self.hours_over(now)
+        when = (
+            f"has expires {self.expires!r}, which is no time"
+            if over is None
+            else f"expired {over:,.1f} h ago"
+            if over >= 0
+            else f"expires in {-over:,.1f} h"
+        )
+        return (
+            f"run {self.run} of {self.owner or 'nobody'} (group {', '.join(self.groups)}) {when}:"
+            f" {self.left.cost_sentence()}"
+        )
+
+
+def leftovers(manager: Manager, catalog: Catalog, find: Find, tell: Tell = print) -> List[Leftover]:
+    """The runs of which something is there, the longest expired first.
+
+    Args:
+        catalog: versions of the API.
+        find: the price of a size in a region by an offer.
+        tell: is told what could not be asked.
+    """
+    version = catalog.api_version(GROUPS)
+    by_run: Dict[str, List[Row]] = {}
+    for kind in ("resourcegroups", "resources"):
+        for row in tagged(manager, kind, version):
+            if expiry.tag(row, "expires") is not None:
+                by_run.setdefault(str(expiry.tag(row, "run")), []).append(row)
+    found = []
+    for run, rows in by_run.items():
+        work = Teardown(manager, catalog, run, tell)
+        groups = [one for one in work.groups(rows) if one.ids]
+        if groups:
+            names = tuple(one.name for one in groups)
+            left = work.left(groups, find)
+            found.append(Leftover(run, *_said(rows), groups=names, left=left))
+    return sorted(found, key=lambda one: (one.ends or 0.0, one.run))
+
+
+def _said(rows: List[Row]) -> Tuple[str, str, str, Optional[float]]:
+    """Owner, recipe, expiry of a run's rows, of which its groups stand first."""
+    of_groups = [one for one in rows if "/providers/" not in str(one.get("id"))]
+    texts = [str(expiry.tag(one, "expires")) for one in of_groups or rows]
+    expires = max(texts, key=lambda text: expiry.moment(text) or 0.0)
+
+    def first(name: str) -> str:
+        words: List[Any] = [expiry.tag(one, name) for one in rows]
+        return next((str(one) for one in words if one), "")
+
+    return first("owner"), first("recipe"), expires, expiry.moment(expires)
+
+
+def warnings(found: List[Leftover], now: Optional[float] = None) -> List[str]:
+    """A sentence for each run that should be gone, and how to remove them."""
+    moment = time.time() if now is None else now
+    past = [one.sentence(moment) for one in found if one.past(moment)]
+    return [*past, "`trueup azure leftovers --delete` removes what has expired"] if past else []

@@ -1,0 +1,73 @@
+"""Remove a run from Azure: trueup.cluster.azure.teardown as an action on the controller."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+from trueup.cluster.azure.state import State
+from trueup.cluster.azure.teardown import Teardown, connect
+from trueup.errors import BadInput, TrueupError
+from trueup_analysis.figures import azure, prices
+
+DOCUMENTATION = r"""
+name: azure_teardown
+short_description: Delete what carries a run's tag on Azure, and say what is left
+description:
+  - Deletes what carries the tag C(run) of C(trueup_azure_run), and waits. A resource group is
+    deleted whole where it carries the tag and holds nothing else. Fails where anything is left,
+    with what it costs an hour. What the controller kept of the run goes when nothing is left.
+  - In check mode nothing is deleted, and C(diff) is what would be.
+options: {}
+"""
+
+
+class ActionModule(ActionBase):
+    """Ansible's entry."""
+
+    TRANSFERS_FILES = False
+    _VALID_ARGS: frozenset[str] = frozenset()
+
+    def run(
+        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """``msg``, a list of sentences, and ``diff``."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        given = self._templar.template((task_vars or {}).get("trueup_azure_run"))
+        try:
+            result.update(self._ended(str(given or "")))
+        except TrueupError as error:
+            raise AnsibleActionFail(str(error)) from None
+        return {**result, "_ansible_verbose_always": True}
+
+    def _ended(self, run: str) -> dict[str, Any]:
+        if not run:
+            message = "give the run: -e trueup_azure_run=..., as its group's tag run says"
+            raise BadInput(message)
+        display = Display()
+        state = State(run)
+        try:
+            subscription = state.read().get("subscription")
+        except BadInput as error:
+            display.warning(f"{error}; the login's default subscription is looked at")
+            subscription = None
+        rows = prices.read_all()
+        work = Teardown(
+            connect([subscription] if subscription else []),
+            azure.known(rows),
+            run,
+            lambda text: display.display(f"azure: {text}"),
+        )
+        before = work.find()
+        ids = [one for group in before for one in group.ids]
+        diff = {"before": "".join(f"{one}\n" for one in ids), "after": ""}
+        if self._task.check_mode:
+            said = work.left(before, azure.finder(rows)).sentences(run)
+            return {"changed": bool(ids), "diff": diff, "msg": said}
+        left = work.left(work.end(), azure.finder(rows))
+        if left.ids:
+            raise TrueupError("; ".join(left.sentences(run)))
+        state.remove()
+        return {"changed": bool(ids), "diff": diff, "msg": left.sentences(run)}
