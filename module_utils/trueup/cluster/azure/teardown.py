@@ -324,9 +324,7 @@ class Teardown:
                 continue
             path = f"{group.id}/providers/{switch.ASSIGNMENTS}"
             try:
-                rows = _list(
-                    self.manager, path, version, {"$filter": f"principalId eq '{principal}'"}
-                )
+                rows = _list(self.manager, path, version, {"$filter": "atScope()"})
             except rest.Refused as error:
                 self.tell(f"role assignments of {group.name} were not listed: {error}")
                 continue
