@@ -428,7 +428,10 @@ class Cloud(Store):
             own = _cut(path, len(rest))
             resource = self.resources.get(own.lower())
             if resource is not None and rest:
-                known_version(asked.namespace, query.get("api-version"))
+                # A set's adapters are a list of Network's below a resource of Compute's.
+                adapters = rest[-1].lower() == "networkinterfaces"
+                namespace = "Microsoft.Network" if adapters else asked.namespace
+                known_version(namespace, query.get("api-version"))
                 return self._acted(resource, method, rest, query, body)
         kind = "/".join((asked.namespace, *asked.kinds))
         if len(asked.kinds) > len(asked.names):

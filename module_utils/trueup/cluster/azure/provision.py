@@ -159,7 +159,7 @@ class Provision:
     def _deployed(self, deployment: Deployment, key: str, standing: str, there: There) -> str:
         """Deploy; why the place has no room for it, in which case nothing of it is left there."""
         made = deployment.made
-        if standing == "failed" and self._state.read().get("nodes"):
+        if standing and self._state.read().get("nodes_of") == made.nodes.count:
             # Fewer nodes were enough.
             return ""
         if standing == "succeeded" and not any(one.counts for one in deployment.what_if(key)):
@@ -172,6 +172,8 @@ class Provision:
             region=made.region,
             zone=made.zone,
             expires=made.expires,
+            nodes=None,
+            nodes_of=None,
         )
         self._tell(f"{made.place}: resource group {made.resource_group}")
         deployment.make_group()
@@ -195,10 +197,12 @@ class Provision:
         nodes = deployment.made.nodes
         if nodes.least == nodes.count:
             return False
-        running, rest_of_them = self._listed(deployment, nodes.least)
+        every = self._listed(deployment, nodes.least)
+        running = _running(every)
         if len(running) < nodes.least:
             return False
-        self._use(deployment, running, rest_of_them, there, "Azure had no room for more")
+        unused = [one for one in _nodes(every) if one not in running]
+        self._use(deployment, running, unused, there, "Azure had no room for more")
         return True
 
     def _use(
@@ -216,31 +220,32 @@ class Provision:
         there.changed = True
         self._manager.within(REMOVE_SECONDS)
         deployment.discard(unused)
-        self._state.write(nodes=len(used))
+        self._state.write(nodes=len(used), nodes_of=wanted)
 
-    def _listed(self, deployment: Deployment, wanted: int) -> Tuple[List[Machine], List[Machine]]:
-        """The nodes that run and those that do not, once as many are listed as are wanted or the
-        time for it is over."""
+    def _listed(self, deployment: Deployment, wanted: int) -> List[Machine]:
+        """The run's machines, once as many nodes run as are wanted and the login node has its
+        address, or the time for it is over."""
         ends = self._clock() + LIST_SECONDS
         self._manager.within(LIST_SECONDS + CHECK_SECONDS)
         while True:
-            every = [one for one in deployment.machines() if one.tags.get("role") == "compute"]
-            running = [one for one in every if one.power == "running" and one.private]
-            if len(running) >= wanted or self._clock() >= ends:
-                return running, [one for one in every if one not in running]
-            self._tell(f"{len(running)} of {wanted} nodes are listed as running")
+            every = deployment.machines()
+            there = len(_running(every))
+            address = _login_address(every) or not deployment.made.ssh_from
+            if (there >= wanted and address) or self._clock() >= ends:
+                return every
+            self._tell(f"{there} of {wanted} nodes are listed as running")
             self._sleep(LIST_PAUSE_SECONDS)
 
     def _reached(self, deployment: Deployment, there: There) -> There:
         """What is there, once the nodes answer."""
         made = deployment.made
         wanted = self._state.read().get("nodes") or made.nodes.count
-        running, stopped = self._listed(deployment, wanted)
-        login = [one for one in deployment.machines() if one.tags.get("role") == "login"]
-        there.login = next((address for one in login for address in one.public), "")
+        every = self._listed(deployment, wanted)
+        running = _running(every)
+        there.login = _login_address(every)
         subscription = self._manager.login.subscriptions[0]
         self._state.write_access(made, subscription, there.login)
-        why = {one.name: f"it is {one.power}" for one in stopped}
+        why = {one.name: f"it is {one.power}" for one in _nodes(every) if one not in running}
         if there.login:
             addresses = {one.name: one.private[0] for one in running}
             config = self._state.path(CONFIG)
@@ -252,7 +257,7 @@ class Provision:
             )
         there.nodes = [one for one in running if one.name not in why]
         if len(there.nodes) < wanted:
-            self._fewer(deployment, there, wanted, [*running, *stopped], why)
+            self._fewer(deployment, there, wanted, _nodes(every), why)
         return there
 
     def _fewer(
@@ -280,6 +285,19 @@ class Provision:
                 f" {deployment.made.nodes.least} are needed: what was made is there and bills"
             )
         self._use(deployment, there.nodes, [one for one in every if one.name in why], there, some)
+
+
+def _nodes(every: Sequence[Machine]) -> List[Machine]:
+    return [one for one in every if one.tags.get("role") == "compute"]
+
+
+def _running(every: Sequence[Machine]) -> List[Machine]:
+    return [one for one in _nodes(every) if one.power == "running" and one.private]
+
+
+def _login_address(every: Sequence[Machine]) -> str:
+    login = (one for one in every if one.tags.get("role") == "login")
+    return next((address for one in login for address in one.public), "")
 
 
 def summary(there: There, cost: Cost, state: State) -> List[str]:

@@ -75,8 +75,9 @@ class State:
         return document
 
     def write(self, **more: Any) -> None:
-        """Add to ``run.json``."""
-        document = {**self.read(), "run": self.run, **more}
+        """Add to ``run.json``; None takes a member away."""
+        every = {**self.read(), "run": self.run, **more}
+        document = {name: value for name, value in every.items() if value is not None}
         self._put(RUN, json.dumps(document, indent=2, sort_keys=True) + "\n")
 
     def public_key(self) -> str:

@@ -1,0 +1,313 @@
+"""A run on the emulated cloud: made, gone on with, in another place, with fewer nodes."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible.module_utils.urls import open_url
+from emulated_cloud import SUBSCRIPTION, Cloud, serving
+from provisioning import RUN, known, made
+from trueup.cluster.azure import provision, state
+from trueup.cluster.azure.login import Login
+from trueup.cluster.azure.manager import Manager
+from trueup.errors import BadInput, TrueupError
+
+ZONES = {"zone": "1", "elsewhere": [{"zone": "2"}, {"region": "westeurope"}]}
+
+
+class Controller:
+    """A controller that is signed in to the cloud."""
+
+    def __init__(self, cloud: Cloud, folder: Path) -> None:
+        self.cloud = cloud
+        self.authority = str(folder / "authority.pem")
+        self.state = state.State(RUN)
+        self.told: list[str] = []
+        self.dumb: dict[str, str] = {}
+        self.open_url: Callable[..., Any] = open_url
+
+    def work(self, nodes: dict[str, Any] | None = None, **given: Any) -> provision.Provision:
+        def rest(seconds: float) -> None:
+            time.sleep(min(seconds, 0.01))
+
+        manager = Manager(
+            Login(self.cloud.url, self.cloud.token(), (SUBSCRIPTION,)),
+            self.open_url,
+            ca_path=self.authority,
+            renew=lambda: Login(self.cloud.url, self.cloud.token(), (SUBSCRIPTION,)),
+            sleep=rest,
+        )
+        found = made({"count": 2, **(nodes or {})}, **given)
+        return provision.Provision(
+            manager,
+            found.places(),
+            known(),
+            self.state,
+            self.told.append,
+            silent=lambda nodes, *_, **__: {
+                name: why for name, why in self.dumb.items() if name in nodes
+            },
+            sleep=rest,
+        )
+
+    def make(self, nodes: dict[str, Any] | None = None, **given: Any) -> provision.There:
+        return self.work(nodes, **given).make()
+
+    def asked(self, method: str) -> list[str]:
+        paths = [path for one, path, *_ in self.cloud.calls if one == method]
+        return [path.rpartition("/")[2] for path in paths]
+
+    @property
+    def kept(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.state.read()
+        return found
+
+
+@pytest.fixture
+def controller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Controller]:
+    monkeypatch.setenv(state.VARIABLE, str(tmp_path / "state"))
+    monkeypatch.setattr(provision, "LIST_SECONDS", 0.05)
+    cloud = Cloud()
+    # Here pauses are cut short.
+    cloud.graph.quota = False
+    with serving(cloud, tmp_path):
+        yield Controller(cloud, tmp_path)
+
+
+def said(call: Callable[[], Any], kind: type[TrueupError] = TrueupError) -> str:
+    with pytest.raises(kind) as raised:
+        call()
+    return str(raised.value)
+
+
+# ---- made, and gone on with ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("placement", ["uniform", "flexible"])
+def test_a_run_is_made_once(controller: Controller, placement: str) -> None:
+    first = controller.make({"placement": placement})
+    orders = controller.asked("PUT")
+    second = controller.make({"placement": placement})
+    assert ([first.changed, second.changed], len(second.nodes)) == ([True, False], 2)
+    assert controller.asked("PUT") == orders == ["trueup-test", f"trueup-{RUN}"]
+    assert second.login.startswith("203.0.113.")
+    assert [one.private for one in first.nodes] == [one.private for one in second.nodes]
+
+
+def test_what_the_controller_keeps_says_what_was_made(controller: Controller) -> None:
+    controller.make()
+    assert controller.kept == {
+        "run": RUN,
+        "recipe": "test",
+        "subscription": SUBSCRIPTION,
+        "group": "trueup-test",
+        "region": "southcentralus",
+        "zone": "",
+        "expires": "2026-11-23T18:00Z",
+    }
+    assert "s3cret" not in json.dumps(controller.kept)
+
+
+def test_in_check_mode_nothing_is_made_and_nothing_kept(controller: Controller) -> None:
+    found, changes = controller.work().changes()
+    assert found.region == "southcentralus"
+    assert {one.kind for one in changes} == {"Create"}
+    assert (controller.asked("PUT"), controller.asked("POST"), controller.kept) == ([], [], {})
+
+
+def test_in_check_mode_azure_says_what_would_change(controller: Controller) -> None:
+    controller.make()
+    work = controller.work({"count": 3})
+    _, changes = work.changes()
+    assert [(one.what.rpartition("/")[2], one.kind) for one in changes if one.counts] == [
+        ("nodes", "Modify")
+    ]
+
+
+def test_more_nodes_of_a_run_are_added(controller: Controller) -> None:
+    controller.make()
+    there = controller.make({"count": 3})
+    assert (there.changed, len(there.nodes)) == (True, 3)
+
+
+def test_a_run_ends_where_it_is_killed_and_goes_on(controller: Controller) -> None:
+    """At each call of the controller."""
+
+    class Killed(BaseException):
+        pass
+
+    calls, most = 0, 0
+
+    def killed(url: str, **given: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == most:
+            raise Killed
+        return open_url(url, **given)
+
+    ended = []
+    while True:
+        most, calls = most + 1, 0
+        controller.open_url = killed
+        try:
+            controller.make()
+        except Killed:
+            controller.open_url = open_url
+            ordered = "PUT" in [method for method, *_ in controller.cloud.calls]
+            assert controller.kept or not ordered
+            there = controller.make()
+            ended.append(len(there.nodes))
+            controller.cloud.calls.clear()
+            assert list(controller.cloud.groups) == ["trueup-test"]
+            assert controller.cloud.delete_group("trueup-test").done.wait(5)
+        else:
+            break
+    assert ended == [2] * (most - 1)
+    assert most > 10
+
+
+def test_a_key_that_is_lost_is_said(controller: Controller) -> None:
+    controller.make()
+    Path(controller.state.path(state.KEY)).unlink()
+    assert "its key is not in" in said(controller.make, BadInput)
+
+
+def test_another_runs_group_is_refused(controller: Controller, tmp_path: Path) -> None:
+    controller.make()
+    controller.state = state.State("20261123T110000Z-0000")
+    text = said(controller.make, BadInput)
+    assert f"is of the run {RUN}" in text
+    assert controller.kept == {}
+
+
+# ---- no room ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "code", ["AllocationFailed", "ZonalAllocationFailed", "OverconstrainedAllocationRequest"]
+)
+def test_a_place_without_room_is_left_and_the_next_is_tried(
+    controller: Controller, code: str
+) -> None:
+    controller.cloud.trouble.add(kind="allocation", size="HB120", zone="1", code=code)
+    there = controller.make(**ZONES)
+    assert (str(there.made.place), there.changed) == ("zone 2 of southcentralus", True)
+    assert controller.asked("DELETE") == ["trueup-test"]
+    assert (controller.kept["zone"], len(there.nodes)) == ("2", 2)
+    assert controller.make(**ZONES).changed is False
+
+
+def test_another_region_is_another_group(controller: Controller) -> None:
+    controller.cloud.trouble.add(kind="allocation", location="southcentralus", times=0)
+    there = controller.make(**ZONES)
+    assert (there.made.region, controller.kept["region"]) == ("westeurope", "westeurope")
+    assert {one.location for one in controller.cloud.groups.values()} == {"westeurope"}
+
+
+def test_every_place_that_was_tried_is_named_and_nothing_is_left(controller: Controller) -> None:
+    controller.cloud.trouble.add(kind="allocation", size="HB120", times=0)
+    text = said(lambda: controller.make(**ZONES))
+    places = ("zone 1 of southcentralus: ", "zone 2 of southcentralus: ", "westeurope: ")
+    assert [place for place in places if place not in text] == []
+    assert controller.cloud.groups == {}
+    assert controller.kept["group"] == "trueup-test"
+
+
+def test_what_room_elsewhere_does_not_mend_is_not_tried_elsewhere(controller: Controller) -> None:
+    controller.cloud.trouble.add(
+        kind="fail", type="virtualMachineScaleSets", code="RequestDisallowedByPolicy", message="No."
+    )
+    text = said(lambda: controller.make(**ZONES))
+    assert "RequestDisallowedByPolicy" in text
+    assert (controller.asked("DELETE"), controller.kept["zone"]) == ([], "1")
+
+
+def test_a_place_without_quota_is_passed_over_and_nothing_made_there(
+    controller: Controller,
+) -> None:
+    controller.cloud.limits["southcentralus", "standardhbv3family"] = 0
+    there = controller.make(**ZONES)
+    assert (there.made.region, controller.asked("DELETE")) == ("westeurope", [])
+
+
+def test_without_quota_the_nearest_region_that_has_it_is_named(controller: Controller) -> None:
+    controller.cloud.limits["southcentralus", "standardhbv3family"] = 0
+    text = said(controller.make, BadInput)
+    assert "240 vCPUs of quota 'standardHBv3Family' are missing" in text
+    assert "the nearest region that has all of it for this subscription is" in text
+    assert (controller.asked("PUT"), controller.kept) == ([], {})
+
+
+# ---- fewer nodes --------------------------------------------------------------------------------
+
+
+def test_a_node_that_does_not_answer_is_named(controller: Controller) -> None:
+    controller.dumb = {"nodes_1": "no answer by ssh: timed out"}
+    text = said(controller.make)
+    assert text == (
+        "1 of 2 nodes answer (nodes_1: no answer by ssh: timed out), and 2 are needed: what was"
+        " made is there and bills"
+    )
+
+
+@pytest.mark.parametrize("placement", ["uniform", "flexible", "single"])
+def test_fewer_nodes_are_used_where_they_are_enough(controller: Controller, placement: str) -> None:
+    nodes = {"count": 3, "least": 2, "placement": placement}
+    nodes["size"] = "Standard_NC24ads_A100_v4"
+    work = controller.work(nodes)
+    first = work.make()
+    controller.dumb = {first.nodes[1].name: "no answer by ssh"}
+    there = controller.make(nodes)
+    assert [one.name for one in there.nodes] == [first.nodes[0].name, first.nodes[2].name]
+    assert there.notes == [
+        f"2 of 3 nodes are used: {first.nodes[1].name}: no answer by ssh",
+    ]
+    assert controller.kept["nodes"] == 2
+    again = controller.make(nodes)
+    assert (again.changed, len(again.nodes)) == (False, 2)
+
+
+def test_a_set_that_azure_fills_in_part_is_used_where_that_is_enough(
+    controller: Controller,
+) -> None:
+    controller.cloud.trouble.add(kind="allocation", size="NC24ads", name="node002", times=0)
+    size = "Standard_NC24ads_A100_v4"
+    nodes = {"count": 3, "least": 2, "placement": "single", "size": size}
+    there = controller.make(nodes)
+    assert [one.name for one in there.nodes] == ["node001", "node003"]
+    assert there.notes == ["2 of 3 nodes are used: Azure had no room for more"]
+    again = controller.make(nodes)
+    assert (again.changed, len(again.nodes)) == (False, 2)
+
+
+# ---- what else goes wrong -----------------------------------------------------------------------
+
+
+def test_throttling_cut_answers_and_an_expired_token_are_borne(controller: Controller) -> None:
+    trouble = controller.cloud.trouble
+    trouble.add(kind="throttle", path="deployments", times=3)
+    trouble.add(kind="reply", path="operations", status=503)
+    trouble.add(kind="cut", path="operations/")
+    controller.cloud.lifetime_seconds = 0.05
+    assert len(controller.make().nodes) == 2
+
+
+def test_a_login_without_rights_is_told_which(controller: Controller) -> None:
+    controller.cloud.trouble.add(kind="rights", action="write", times=0)
+    text = said(controller.make)
+    assert "AuthorizationFailed" in text
+    assert "role Contributor" in text
+
+
+def test_a_switch_without_rights_names_them(controller: Controller) -> None:
+    controller.cloud.trouble.add(
+        kind="fail", type="roleAssignments", code="AuthorizationFailed", message="No."
+    )
+    text = said(controller.make)
+    assert "switch: none deploys without it" in text
+    assert len(controller.cloud.groups) == 1
