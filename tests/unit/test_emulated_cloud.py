@@ -138,7 +138,8 @@ def test_a_uniform_sets_instances_are_machines(site: Site) -> None:
     assert [one["instanceId"] for one in listed["value"]] == ["0", "1"]
     codes = listed["value"][0]["properties"]["instanceView"]["statuses"]
     assert [one["code"] for one in codes] == ["ProvisioningState/succeeded", "PowerState/running"]
-    cards = site.ask("GET", f"{nodes}/networkInterfaces").document["value"]
+    version = {"api-version": VERSIONS["Network"]}
+    cards = site.ask("GET", f"{nodes}/networkInterfaces", **version).document["value"]
     found = [one["properties"]["ipConfigurations"][0]["properties"] for one in cards]
     # Azure keeps the first four addresses of a subnet.
     assert [one["privateIPAddress"] for one in found] == ["10.42.0.4", "10.42.0.5"]
