@@ -14,12 +14,14 @@ from cloud.kql import Query, QueryError
 from cloud.machines import AllocationFailed, Machine, NoMachines
 from cloud.replies import SUBSCRIPTION, Refused, Reply, refusal
 from cloud.server import profile, serving
+from cloud.validate import Models
 
 __all__ = [
     "SUBSCRIPTION",
     "AllocationFailed",
     "Cloud",
     "Machine",
+    "Models",
     "NoMachines",
     "Query",
     "QueryError",

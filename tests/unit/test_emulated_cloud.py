@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from emulated_cloud import SUBSCRIPTION, Cloud, Refused, Reply, serving
+from emulated_cloud import SUBSCRIPTION, Cloud, Models, Refused, Reply, serving
 from helpers import ROOT
 
 DATA = ROOT / "tests" / "data" / "azure"
@@ -482,7 +482,6 @@ def test_a_shutdown_schedule_serves_single_vms_only(site: Site) -> None:
 # ---- the machine's own rights, and its metadata -------------------------------------------------
 
 ROLE = "b24988ac-6180-42a0-ab88-20f7382dd24c"
-METADATA = {"Metadata": "true"}
 TOKEN = "/metadata/identity/oauth2/token"
 
 
@@ -496,7 +495,7 @@ def with_role(**more: Any) -> dict[str, Any]:
 
 
 def metadata(site: Site, machine: str, path: str, version: str = "2025-04-07", **query: str) -> Any:
-    reply = site.cloud.metadata(machine, path, {"api-version": version, **query}, METADATA)
+    reply = site.cloud.metadata(machine, "GET", path, {"api-version": version, **query})
     return reply.document if reply.status == 200 else reply.status
 
 
@@ -577,7 +576,7 @@ def test_the_metadata_service_says_what_the_machine_is(site: Site) -> None:
     assert metadata(site, node, leaf, format="text") == "Standard_HB120rs_v3"
     assert metadata(site, node, leaf, "2099-01-01") == 400
     assert metadata(site, node, "/metadata/instance/compute/nosuch") == 404
-    assert site.cloud.metadata(node, leaf, {"api-version": "2025-04-07"}, {}).status == 400
+    assert site.cloud.metadata(node, "PUT", leaf, {"api-version": "2025-04-07"}).status == 405
 
 
 # ---- what goes wrong ----------------------------------------------------------------------------
@@ -629,7 +628,7 @@ def test_a_spot_machine_is_told_and_taken(site: Site, policy: str) -> None:
     assert (event["EventType"], event["Resources"]) == ("Preempt", ["nodes_0"])
     body = json.dumps({"StartRequests": [{"EventId": event["EventId"]}]}).encode()
     asked = {"api-version": "2020-07-01"}
-    assert site.cloud.metadata(node, events, asked, METADATA, body).status == 200
+    assert site.cloud.metadata(node, "POST", events, asked, body).status == 200
     site.cloud.settle()
     there = site.cloud.hardware
     assert (node.lower() in there.running, node.lower() in there.machines) == (
@@ -712,6 +711,38 @@ def test_usages_count_what_is_there(site: Site) -> None:
     value = site.ask("GET", asked).document["value"]
     used = {one["name"]["value"]: one["currentValue"] for one in value}
     assert (used["standardHBv3Family"], used["standardDDv5Family"], used["cores"]) == (240, 4, 244)
+
+
+# ---- Azure's models -----------------------------------------------------------------------------
+
+MODELS = Models()
+
+
+@pytest.mark.skipif(
+    bool(MODELS.absent), reason=f"requirements/cloud.txt is not installed: {MODELS.absent}"
+)
+@pytest.mark.parametrize(
+    ("path", "to", "word"),
+    [
+        (("properties", "overProvision"), True, "overProvision: no such member"),
+        (("properties", "upgradePolicy", "mode"), "Never", "'Never' is none of"),
+        (("sku", "capacity"), "2", "'2' is no int"),
+        (
+            (*NODES, "osProfile", "linuxConfiguration", "ssh", "publicKeys"),
+            {},
+            "{} is no list",
+        ),
+    ],
+)
+def test_what_azures_models_do_not_know_is_refused(
+    site: Site, path: tuple[str, ...], to: Any, word: str
+) -> None:
+    site.cloud.validate = MODELS
+    assert site.deploy(recipe())["provisioningState"] == "Succeeded"
+    reply = site.ask("PUT", DEPLOYMENT, request(changed("nodes", *path, to=to)))
+    [error] = reply.document["error"]["details"]
+    assert (error["code"], word in error["message"]) == ("InvalidRequestContent", True)
+    assert site.code("PUT", DEPLOYMENT, {"properties": {"template": {}}}) == "InvalidRequestContent"
 
 
 # ---- its own calls ------------------------------------------------------------------------------

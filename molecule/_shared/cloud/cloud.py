@@ -7,7 +7,6 @@ does not know.
 
 from __future__ import annotations
 
-import ipaddress
 import math
 import re
 import secrets
@@ -58,7 +57,6 @@ class Cloud(Store):
             ``""`` is every one.
         restricted: (size, region, zone or nothing) that this subscription may not have.
         standard_security: whether the feature of security type Standard is registered.
-        public_range: of which public addresses are.
         notice_seconds: between an eviction's notice and its end.
         events: a machine's document of scheduled events, by its id in lower case.
         secret: the word that calls to /emulated need in the header Emulated-Secret.
@@ -78,7 +76,6 @@ class Cloud(Store):
         self.limits: dict[tuple[str, str], int] = {}
         self.restricted: list[tuple[str, str, str]] = []
         self.standard_security = False
-        self.public_range = ipaddress.IPv4Network("203.0.113.0/24")
         self.notice_seconds = 30.0
         self.events: dict[str, Document] = {}
         self.secret = secrets.token_urlsafe(16)
@@ -338,24 +335,12 @@ class Cloud(Store):
         key, rest = f"{own}/{words[0]}".lower(), [word.lower() for word in words[1:]]
         where = f"{_SUBSCRIPTION}/providers/Microsoft.Resources/locations/{group.location}"
         if method == "POST" and rest == ["whatif"]:
+            self.validate(f"{deployments.KIND}/whatIf", body, query["api-version"])
             return self._what_if(group, words[0], body, where)
         there = self.deployments.get(key)
         if method == "PUT" and not rest:
-            if there and there.operation and not there.operation.done.is_set():
-                said = f"Unable to edit or replace deployment '{words[0]}': it is still active."
-                raise Refused(409, "DeploymentActive", said)
-            if group.busy and not group.busy.done.is_set():
-                said = f"The resource group '{group.name}' is in deprovisioning state."
-                raise Refused(409, "ResourceGroupBeingDeleted", said)
-            made = deployments.deployment(self, group.name, words[0], body)
-            deployments.preflight(self, made)
-            deployments.begin(self, made)
-            self.deployments[key] = made
-            assert made.operation is not None
-            status = 200 if there else 201
-            return self.begun(
-                made.operation, status, made.document(), where, "Azure-AsyncOperation"
-            )
+            self.validate(deployments.KIND, body, query["api-version"])
+            return self._put_deployment(group, key, words[0], body, where)
         if method == "POST" and rest == ["validate"]:
             made = deployments.deployment(self, group.name, words[0], body)
             deployments.preflight(self, made)
@@ -545,16 +530,12 @@ class Cloud(Store):
     # -- machines --
 
     def metadata(
-        self,
-        machine: str,
-        path: str,
-        query: Query,
-        headers: Mapping[str, str],
-        body: bytes = b"",
+        self, machine: str, method: str, path: str, query: Query, body: bytes = b""
     ) -> Reply:
-        """What a machine's metadata service answers; with a body it is a POST."""
+        """What a machine's metadata service answers (machines.Metadata); the header is its
+        business."""
         with self.lock:
-            return metadata.answer(self, machine, path, query, headers, body)
+            return metadata.answer(self, machine, method, path, query, body)
 
     def evict(self, machine: str) -> Operation:
         """Tell a spot machine that it goes, and take it when the notice has passed or it has

@@ -243,6 +243,7 @@ class VirtualMachine(Provider):
         nic = self.interfaces(cloud, resource)[0]
         first = nic.properties["ipConfigurations"][0]
         path = at(first, "properties", "publicIPAddress", "id")
+        public = cloud.resource(path).state["address"] if path else ""
         identity = identity_of(cloud, resource) or {}
         member = str(at(resource.body, "properties", "virtualMachineScaleSet", "id") or "")
         return Machine(
@@ -253,11 +254,11 @@ class VirtualMachine(Provider):
             zone=resource.zone,
             group=resource.group,
             address=nic.state["addresses"][first["name"]],
-            public=cloud.resource(path).state["address"] if path else "",
             tags=dict(resource.tags),
             scale_set=member.rpartition("/")[2],
             identity=identity.get("principalId", ""),
             **profile_of(resource.properties),
+            public=public,
             **network_of(cloud, first["properties"]["subnet"]["id"]),
         )
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from .compute import VM, VirtualMachine
 from .replies import SUBSCRIPTION, Reply
-from .resources import at, now, target
+from .resources import at, now
 from .rights import identities, issue
 from .sets import ScaleSet, single
 
@@ -41,26 +41,26 @@ def found(cloud: Cloud, machine: str) -> tuple[Resource, str, Document] | None:
 def answer(
     cloud: Cloud,
     machine: str,
+    method: str,
     path: str,
     query: Mapping[str, str],
-    headers: Mapping[str, str],
     body: bytes = b"",
 ) -> Reply:
-    """What a machine is told. A body makes it a POST."""
-    given = {name.lower(): value for name, value in headers.items()}
-    if given.get("metadata", "").lower() != "true" or "x-forwarded-for" in given:
-        return _bad("Required metadata header not specified")
+    """What a machine is told."""
     there = found(cloud, machine)
     if there is None:
         return Reply(404, {"error": "Not found"})
+    events = ["metadata", "scheduledevents"]
     version, words = query.get("api-version", ""), path.strip("/").split("/")
     if version not in VERSIONS:
         known = ", ".join(VERSIONS)
         return _bad(f"Bad request: api-version {version!r} is none of those known here: {known}")
+    if words == events and method in ("GET", "POST"):
+        return _events(cloud, machine, body if method == "POST" else None)
+    if method != "GET":
+        return Reply(405, {"error": "Method not allowed"})
     if words[:2] == ["metadata", "instance"]:
         return _leaf(_instance(cloud, *there), words[2:], query.get("format", "json"))
-    if words == ["metadata", "scheduledevents"]:
-        return _events(cloud, machine, body)
     if words == ["metadata", "identity", "oauth2", "token"]:
         return _token(cloud, there[0], query)
     return Reply(404, {"error": "Not found"})
@@ -158,9 +158,9 @@ def _instance(cloud: Cloud, resource: Resource, number: str, state: Document) ->
     return {"compute": compute, "network": {"interface": [nic]}}
 
 
-def _events(cloud: Cloud, machine: str, body: bytes) -> Reply:
+def _events(cloud: Cloud, machine: str, body: bytes | None) -> Reply:
     said = cloud.events.setdefault(machine.lower(), {"DocumentIncarnation": 1, "Events": []})
-    if not body:
+    if body is None:
         return Reply(200, said)
     try:
         asked = json.loads(body)["StartRequests"]
@@ -216,9 +216,3 @@ def notice(machine: str, name: str, seconds: float) -> Document:
         "EventSource": "Platform",
         "DurationInSeconds": -1,
     }
-
-
-def path_of(machine: str) -> str:
-    """A machine's path in ARM, that its parts are named by."""
-    asked = target(machine)
-    return "" if asked is None else asked.type

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 # Of each subnet, and the last one.
 KEPT = 4
 _LARGEST_BASTION = 26
+# Of the range of public addresses; those before are the host's.
+FIRST_PUBLIC = 99
 
 
 def mac_of(name: str) -> str:
@@ -100,8 +102,9 @@ class PublicAddress(Provider):
         with cloud.lock:
             if "address" not in made.state:
                 used = {one.state.get("address") for one in cloud.resources.values()}
+                free = list(ipaddress.IPv4Network(cloud.hardware.public_range).hosts())
                 made.state["address"] = next(
-                    str(one) for one in cloud.public_range.hosts() if str(one) not in used
+                    str(one) for one in free[FIRST_PUBLIC:] if str(one) not in used
                 )
 
     def add(self, cloud: Cloud, resource: Resource) -> Document:

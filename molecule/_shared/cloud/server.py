@@ -28,7 +28,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from .cloud import Cloud
+from .machines import Hardware, NoMachines
 from .replies import CLIENT, SECRET, SUBSCRIPTION, TENANT, Reply, refusal
+from .validate import Models
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -243,10 +245,27 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--machines", type=int, default=0, help="VMs that are only listed")
     parser.add_argument("--uniform", type=int, default=0, help="instances of one uniform set")
-    parser.add_argument("--address", default="127.0.0.1", help="where it listens")
     parser.add_argument("--pace", type=float, default=1.0, help="0: operations take no time")
+    parser.add_argument("--containers", action="store_true", help="machines are containers: root")
+    parser.add_argument(
+        "--without-models", action="store_true", help="hold requests against no model of Azure's"
+    )
     asked = parser.parse_args()
-    cloud = Cloud(pace=asked.pace)
+    models = Models()
+    if models.absent and not asked.without_models:
+        parser.error(
+            f"{', '.join(models.absent)} are not installed, so that no request can be held against"
+            " Azure's models: pip install --require-hashes -r requirements/cloud.txt, or say"
+            " --without-models"
+        )
+    hardware: Hardware = NoMachines()
+    if asked.containers:
+        from .containers import Containers  # noqa: PLC0415 WHY: it needs root and podman
+
+        hardware = Containers()
+    cloud = Cloud(hardware, pace=asked.pace)
+    if not asked.without_models:
+        cloud.validate = models
     for number in range(asked.machines):
         cloud.add_vm(f"vm-{number}")
     if asked.uniform:
@@ -254,8 +273,9 @@ def main() -> None:
     with (
         tempfile.TemporaryDirectory() as name,
         contextlib.closing(cloud),
-        serving(cloud, Path(name), asked.address),
+        serving(cloud, Path(name), cloud.hardware.address),
     ):
+        cloud.hardware.connect(cloud.metadata, Path(name) / "authority.pem")
         shown = {**profile(Path(name), cloud.url), **access(cloud)}
         for key, value in shown.items():
             print(f"export {key}={value}", flush=True)
