@@ -84,7 +84,7 @@ class ActionModule(ActionBase):
         )
         costs = {one.made.place: one.cost for one in plans}
         if self._task.check_mode:
-            made, changes = work.changes()
+            found = work.changes()
             diff = [
                 {
                     "before_header": f"{one.what} ({one.kind})",
@@ -92,10 +92,10 @@ class ActionModule(ActionBase):
                     "before": one.before,
                     "after": one.after,
                 }
-                for one in changes
+                for one in found.changes
                 if one.counts
             ]
-            said = foreseen(made, changes, costs[made.place])
+            said = foreseen(found, costs[found.made.place])
             return {"changed": bool(diff), "diff": diff, "msg": said}
         there = work.make()
         return {

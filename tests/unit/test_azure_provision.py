@@ -12,7 +12,7 @@ import pytest
 from ansible.module_utils.urls import open_url
 from emulated_cloud import SUBSCRIPTION, Cloud, serving
 from provisioning import RUN, known, made
-from trueup.cluster.azure import provision, state
+from trueup.cluster.azure import cost, provision, state
 from trueup.cluster.azure.login import Login
 from trueup.cluster.azure.manager import Manager
 from trueup.errors import BadInput, TrueupError
@@ -114,17 +114,18 @@ def test_what_the_controller_keeps_says_what_was_made(controller: Controller) ->
 
 
 def test_in_check_mode_nothing_is_made_and_nothing_kept(controller: Controller) -> None:
-    found, changes = controller.work().changes()
-    assert found.region == "southcentralus"
-    assert {one.kind for one in changes} == {"Create"}
+    found = controller.work().changes()
+    assert (found.made.region, found.asked) == ("southcentralus", False)
+    assert {one.kind for one in found.changes} == {"Create"}
     assert (controller.asked("PUT"), controller.asked("POST"), controller.kept) == ([], [], {})
 
 
 def test_in_check_mode_azure_says_what_would_change(controller: Controller) -> None:
     controller.make()
     work = controller.work({"count": 3})
-    _, changes = work.changes()
-    assert [(one.what.rpartition("/")[2], one.kind) for one in changes if one.counts] == [
+    found = work.changes()
+    assert found.asked
+    assert [(one.what.rpartition("/")[2], one.kind) for one in found.changes if one.counts] == [
         ("nodes", "Modify")
     ]
 
@@ -295,6 +296,26 @@ def test_throttling_cut_answers_and_an_expired_token_are_borne(controller: Contr
     trouble.add(kind="cut", path="operations/")
     controller.cloud.lifetime_seconds = 0.05
     assert len(controller.make().nodes) == 2
+
+
+def test_what_is_said_of_a_run_is_all_that_its_owner_needs(controller: Controller) -> None:
+    there = controller.make()
+    price = cost.Price(3.0, "2026-11-01", "a table")
+    priced = cost.cost(there.made, lambda *_: price, 8.0)
+    text = "\n".join(provision.summary(there, priced, controller.state))
+    folder = controller.state.folder
+    for part in (
+        f"Run {RUN}: 2 of 2 nodes of Standard_HB120rs_v3 and a login node ({there.login})",
+        "in southcentralus, resource group trueup-test (made).",
+        "It costs at least 9.00 US$ an hour, 216.00 US$ a day, 72.00 US$ until it expires",
+        "Not priced: disks of nodes (StandardSSD_LRS, 128 GiB each); ",
+        "It expires 2026-11-23T18:00Z.",
+        "the login node asks Azure within",
+        f"Log in: ssh -F {folder}/ssh_config login",
+        f"ansible-playbook -i {folder}/inventory site.yml",
+        f"playbooks/teardown.yml -e trueup_azure_run={RUN}",
+    ):
+        assert part in text
 
 
 def test_a_login_without_rights_is_told_which(controller: Controller) -> None:

@@ -384,17 +384,20 @@ def _change(row: Any) -> Change:
 def _deltas(rows: Any, where: str) -> List[Tuple[str, str, str]]:
     """Path, before and after of each property that changes.
 
-    What reads as deleted is what Azure filled in and the template does not name.
+    What reads as deleted is what Azure filled in and the template does not name; what refers to
+    another resource's state (``reference()``) is not worked out by what-if, and always differs.
     """
     found = []
     for row in rows if isinstance(rows, list) else []:
         path, kind = f"{where}{row.get('path')}", row.get("propertyChangeType")
-        if kind in ("NoEffect", "Delete"):
+        after = row.get("after")
+        referred = isinstance(after, str) and after.startswith("[") and "reference(" in after
+        if kind in ("NoEffect", "Delete") or referred:
             continue
         if row.get("children"):
             found += _deltas(row["children"], f"{path}.")
         else:
-            found.append((path, _plain(row.get("before")), _plain(row.get("after"))))
+            found.append((path, _plain(row.get("before")), _plain(after)))
     return found
 
 

@@ -24,6 +24,10 @@ LIST_SECONDS, LIST_PAUSE_SECONDS = 300, 5
 REACH_SECONDS = 1500
 _NO_KEY = "ssh-ed25519 of-the-run"
 _MOST_NAMED = 5
+_NOT_ASKED = (
+    "The resource group is not there yet, and Azure says what would change in one that is: quota"
+    " and sizes were asked for, and the rest is the template as it stands."
+)
 
 Silent = Callable[..., Dict[str, str]]
 
@@ -45,6 +49,15 @@ class There:
     login: str = ""
     changed: bool = False
     notes: List[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Foreseen:
+    """What would change, and where; ``asked`` whether Azure said it."""
+
+    made: Parameters
+    changes: Sequence[Change]
+    asked: bool
 
 
 class Provision:
@@ -79,7 +92,7 @@ class Provision:
         self._sleep = sleep
         self._clock = clock
 
-    def changes(self) -> Tuple[Parameters, List[Change]]:
+    def changes(self) -> Foreseen:
         """What would change, and where; nothing is made.
 
         Raises:
@@ -91,7 +104,8 @@ class Provision:
         for deployment in self._left():
             why = "" if self._standing(deployment) else self._against(deployment)
             if not why:
-                return deployment.made, deployment.what_if(key)
+                asked = deployment.group() is not None
+                return Foreseen(deployment.made, deployment.what_if(key), asked)
             tried.append((deployment, why))
         raise self._nowhere(tried, made=False)
 
@@ -327,15 +341,15 @@ def summary(there: There, cost: Cost, state: State) -> List[str]:
     ]
 
 
-def foreseen(made: Parameters, changes: Sequence[Change], cost: Cost) -> List[str]:
+def foreseen(found: Foreseen, cost: Cost) -> List[str]:
     """What would change, in check mode."""
-    counted = [one for one in changes if one.counts]
-    unsupported = [one for one in changes if one.kind == "Unsupported"]
+    made, counted = found.made, [one for one in found.changes if one.counts]
+    some = "; ".join(f"{one.kind} {one.what}" for one in counted)
+    unsupported = [one for one in found.changes if one.kind == "Unsupported"]
+    where = f"{made.place}, resource group {made.resource_group}"
     return [
-        f"{len(counted)} resources would change in {made.place}, resource group"
-        f" {made.resource_group}{': ' if counted else ''}"
-        + "; ".join(f"{one.kind} {one.what}" for one in counted)
-        + ".",
+        f"{len(counted)} resources would change in {where}{': ' if some else ''}{some}.",
         *(f"Azure cannot say what becomes of {one.what}: {one.why}." for one in unsupported),
+        *([] if found.asked else [_NOT_ASKED]),
         f"It costs {cost.sentence()}.",
     ]
