@@ -6,7 +6,7 @@ import os
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.module_utils.urls import open_url
@@ -19,6 +19,9 @@ from trueup.cluster.azure.state import State
 from trueup.errors import BadInput, TrueupError
 from trueup.record import new_run_id
 from trueup_analysis.figures import azure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 DOCUMENTATION = r"""
 name: azure_deployment
@@ -65,6 +68,7 @@ class ActionModule(ActionBase):
 
     def _made(self, state: State, plans: list[azure.Plan]) -> dict[str, Any]:
         before = state.read().get("subscription")
+        display, asleep = Display(), while_child_of(os.getppid())
         signed = login.sign_in([before] if before else [])
         manager = Manager(
             signed,
@@ -73,14 +77,15 @@ class ActionModule(ActionBase):
             deadline_seconds=CHECK_SECONDS,
             patience_seconds=PATIENCE_SECONDS,
             renew=lambda: login.sign_in(signed.subscriptions),
+            sleep=asleep,
         )
-        display = Display()
         work = Provision(
             manager,
             [one.made for one in plans],
             plans[0].known,
             state,
             lambda text: display.display(f"azure: {text}"),
+            sleep=asleep,
         )
         costs = {one.made.place: one.cost for one in plans}
         if self._task.check_mode:
@@ -105,6 +110,19 @@ class ActionModule(ActionBase):
             "inventory": state.path("inventory"),
             "nodes": [one.name for one in there.nodes],
         }
+
+
+def while_child_of(parent: int) -> Callable[[float], None]:
+    """A sleep after which nothing more is done where ansible-playbook was killed meanwhile: what
+    is made after that, no teardown would know of."""
+
+    def asleep(seconds: float) -> None:
+        time.sleep(seconds)
+        if os.getppid() != parent:
+            message = "ansible-playbook has ended, and Azure is asked for nothing more"
+            raise TrueupError(message)
+
+    return asleep
 
 
 def planned(run: str, recipe: str, parameters: str, limit: str) -> list[azure.Plan]:

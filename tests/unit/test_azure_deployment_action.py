@@ -1,0 +1,76 @@
+"""The action azure_deployment: what it refuses without Azure, and that it ends with its play."""
+
+from __future__ import annotations
+
+import os
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from action import azure_deployment
+from trueup.errors import BadInput, TrueupError
+
+RUN = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-7c1e"
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> str:
+    path = tmp_path / "own.yml"
+    path.write_text("owner: geophysics\nssh_from: [203.0.113.7/32]\nelsewhere: [{zone: '2'}]\n")
+    return str(path)
+
+
+def refusal(run: str, recipe: str, parameters: str, limit: str) -> str:
+    with pytest.raises(BadInput) as raised:
+        azure_deployment.planned(run, recipe, parameters, limit)
+    return str(raised.value)
+
+
+def test_a_deployment_is_planned_in_each_of_its_places(own: str) -> None:
+    plans = azure_deployment.planned(RUN, "devito-hbv3", own, "20")
+    assert [str(one.made.place) for one in plans] == [
+        "southcentralus",
+        "zone 2 of southcentralus",
+    ]
+
+
+def test_a_runs_hours_count_from_its_beginning(own: str) -> None:
+    begun = datetime.now(UTC) - timedelta(hours=3)
+    run = f"{begun:%Y%m%dT%H%M%SZ}-7c1e"
+    plan, _ = azure_deployment.planned(run, "devito-hbv3", own, "")
+    assert plan.made.expires == f"{begun + timedelta(hours=8):%Y-%m-%dT%H:%MZ}"
+
+
+@pytest.mark.parametrize(
+    ("run", "recipe", "limit", "part"),
+    [
+        (RUN, "", "", "give a recipe: -e trueup_azure_recipe=..., one of cpu-llama, "),
+        (RUN, "devito-hbv4", "", "there is no recipe 'devito-hbv4'; did you mean devito-hbv3?"),
+        (RUN, "devito-hbv3", "ten", "trueup_azure_max_usd_per_hour is 'ten': give a number"),
+        (RUN, "devito-hbv3", "nan", "a limit is above 0"),
+        (RUN, "devito-hbv3", "-1", "a limit is above 0"),
+        (RUN, "devito-hbv3", "1", "above max_usd_per_hour (1 US$)"),
+        ("20260101T000000Z-7c1e", "devito-hbv3", "", "expired 2026-01-01T08:00Z: remove it"),
+        ("20269999T999999Z-7c1e", "devito-hbv3", "", "begins with no time"),
+    ],
+)
+def test_what_needs_no_azure_is_refused_without_it(
+    own: str, run: str, recipe: str, limit: str, part: str
+) -> None:
+    assert part in refusal(run, recipe, own, limit)
+
+
+def test_what_only_a_user_can_say_is_asked_for_at_once() -> None:
+    text = refusal(RUN, "devito-hbv3", "", "1")
+    assert [word for word in ("owner is empty", "ssh_from", "US$") if word not in text] == []
+
+
+def test_a_file_of_parameters_that_is_not_there_is_named(tmp_path: Path) -> None:
+    assert "none.yml" in refusal(RUN, "devito-hbv3", str(tmp_path / "none.yml"), "")
+
+
+def test_nothing_is_asked_any_more_once_the_play_is_dead() -> None:
+    azure_deployment.while_child_of(os.getppid())(0.0)
+    with pytest.raises(TrueupError, match="has ended"):
+        azure_deployment.while_child_of(os.getppid() + 1)(0.0)
