@@ -170,6 +170,23 @@ azure: azure-venv ## On Azure: make RECIPE's machines, configure, check, measure
 acceptance: controller-venv ## Check what no test could show, on the machines of ARGS="-i inventory" (docs/untested.md)
 	@ansible-playbook playbooks/acceptance.yml $(ARGS)
 
+.PHONY: release
+release: ## Write HEAD as one file for machines that configure themselves (docs/azure_sets.md)
+	@commit=$$(git rev-parse --verify HEAD)
+	[ -z "$$(git status --porcelain)" ] || echo 'What is not committed is not in it.' >&2
+	# One commit without history; the same HEAD gives the same one.
+	export GIT_{AUTHOR,COMMITTER}_NAME=trueup GIT_{AUTHOR,COMMITTER}_EMAIL=
+	export GIT_{AUTHOR,COMMITTER}_DATE="$$(git show --no-patch --format=%cI HEAD)"
+	alone=$$(git commit-tree 'HEAD^{tree}' -m "trueup $$commit")
+	bare=$$(mktemp -d)
+	trap 'rm -rf "$$bare"' EXIT
+	git init --quiet --bare "$$bare"
+	git push --quiet "$$bare" "$$alone:refs/heads/release"
+	mkdir -p release
+	file="$(CURDIR)/release/trueup-$${commit:0:12}.bundle"
+	git -C "$$bare" bundle create --quiet "$$file" release
+	sha256sum "$$file"
+
 .PHONY: report
 report: controller-venv ## Write the report of the last run (or RUN=run_id) to report/ (or OUTPUT=folder)
 	@run='$(RUN)'

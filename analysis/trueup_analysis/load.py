@@ -341,7 +341,10 @@ class _Reader:
         # A packed file alone holds nothing twice, and looking costs a third of a second in 100,000.
         if len(tables) > 1 or not self._packed:
             table = self._once(table)
-        runs = {str(run.get("run_id")): run for run in self.runs}
+        runs: dict[str, dict[str, Any]] = {}
+        for run in self.runs:
+            run_id = str(run.get("run_id"))
+            runs[run_id] = _of_both(runs[run_id], run) if run_id in runs else run
         return Loaded(
             table=table,
             excluded=self.excluded,
@@ -518,6 +521,25 @@ class _Reader:
         self.excluded += [Excluded(*item) for item in rest["excluded"]]
         self.runs += rest["runs"]
         self.notes += [note for note in rest["notes"] if note not in self.notes]
+
+
+def _of_both(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """One manifest of two of a run: of the same nodes the later one; of different nodes, which
+    configured themselves (docs/azure_sets.md), what both say together."""
+    if not {*(one.get("expected") or ())}.isdisjoint(other.get("expected") or ()):
+        return other
+    found = {**one, **other}
+    for name in one.keys() & other.keys():
+        before, now = one[name], other[name]
+        if isinstance(before, list) and isinstance(now, list):
+            found[name] = [*before, *(item for item in now if item not in before)]
+        elif isinstance(before, dict) and isinstance(now, dict):
+            found[name] = {**before, **now}
+    for name, choose in (("count", max), ("started_at", min), ("finished_at", max)):
+        given = [run.get(name) for run in (one, other)]
+        # A run of which a part goes on goes on.
+        found[name] = None if None in given else choose(given)
+    return found
 
 
 def _is_utf8(path: str) -> bool:

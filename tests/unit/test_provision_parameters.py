@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from provisioning import NOW, RECIPES, known, made, recipe
 from trueup import settings
-from trueup.cluster.azure import catalog, parameters
+from trueup.cluster.azure import catalog, parameters, pull
 from trueup.errors import BadInput
 from trueup_analysis.figures import azure
 
@@ -76,8 +76,8 @@ def test_each_option_is_a_member_and_no_member_is_without_an_option() -> None:
         *(
             (one.fields, kind, set())
             for one, kind in zip(
-                parameters.OPTIONS[-3:],
-                (parameters.Nodes, parameters.Login, parameters.Storage),
+                [one for one in parameters.OPTIONS if one.fields and one.name != "elsewhere"],
+                (pull.Pull, parameters.Nodes, parameters.Login, parameters.Storage),
                 strict=True,
             )
         ),

@@ -75,6 +75,14 @@ def recipes(chosen: Path | None = None) -> list[str]:
     return sorted(path.stem for path in places.glob("*.yml"))
 
 
+def newest_builds(standalone: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, str]]:
+    """Of each architecture the newest build of Python, less its version."""
+    return {
+        machine: dict(builds[max(builds, key=lambda version: int(version.split(".")[1]))])
+        for machine, builds in standalone.items()
+    }
+
+
 def known(rows: Sequence[Mapping[str, Any]], chosen: Path | None = None) -> Catalog:
     """What the catalog knows of Azure; ``rows`` are prices."""
     sold: dict[str, set[str]] = {}
@@ -85,6 +93,7 @@ def known(rows: Sequence[Mapping[str, Any]], chosen: Path | None = None) -> Cata
         read_sizes(str(catalog.find("vm_sizes.csv", chosen))),
         catalog.document(catalog.find("azure.yml", chosen)),
         {size: frozenset(regions) for size, regions in sold.items()},
+        newest_builds(catalog.document(catalog.find("python.yml", chosen))["standalone"]),
     )
 
 

@@ -195,6 +195,64 @@ def test_garbage_is_excluded_with_a_reason(tmp_path: Path, content: bytes) -> No
     assert loaded.excluded[0].reason != ""
 
 
+def test_machines_that_configured_themselves_are_one_run(tmp_path: Path) -> None:
+    """A folder of a run with one for each machine, as a container of Blob storage has them."""
+    told = {
+        "nodes_0": {
+            "started_at": "2026-11-23T14:00:00Z",
+            "finished_at": "2026-11-23T14:30:00Z",
+            "count": 1,
+            "failed_in": {},
+            "warnings": ["the same"],
+        },
+        "nodes_1": {
+            "started_at": "2026-11-23T14:01:00Z",
+            "finished_at": "2026-11-23T14:20:00Z",
+            "count": 2,
+            "failed_in": {"nodes_1": "devito"},
+            "warnings": ["the same", "another"],
+        },
+    }
+    for name, more in told.items():
+        written = write_record(str(tmp_path / name), made.record(nodes=[name]))
+        folder = tmp_path / "records" / made.RUN_ID / name
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        Path(written).parent.rename(folder)
+        manifest = {"schema": "trueup.run/1", "run_id": made.RUN_ID, "expected": [name], **more}
+        manifest["hosts"] = {name: {"ok": 3}}
+        (folder / "run.json").write_text(json.dumps(manifest), encoding="utf-8")
+    both = {
+        "schema": "trueup.run/1",
+        "run_id": made.RUN_ID,
+        "expected": ["nodes_0", "nodes_1"],
+        "started_at": "2026-11-23T14:00:00Z",
+        "finished_at": "2026-11-23T14:30:00Z",
+        "count": 2,
+        "failed_in": {"nodes_1": "devito"},
+        "warnings": ["the same", "another"],
+        "hosts": {"nodes_0": {"ok": 3}, "nodes_1": {"ok": 3}},
+    }
+    for source in (tmp_path / "records", tmp_path / "records" / made.RUN_ID):
+        loaded = load([source])
+        assert (loaded.runs, loaded.excluded) == ([both], [])
+        assert sorted(loaded.cases["nodes"]) == ["nodes_0", "nodes_1"]
+    # One that goes on, or was stopped: the run has not ended.
+    later = tmp_path / "records" / made.RUN_ID / "nodes_0" / "run.json"
+    later.write_text(json.dumps({**json.loads(later.read_text()), "finished_at": None}))
+    assert load([tmp_path / "records"]).runs[0]["finished_at"] is None
+
+
+def test_of_two_manifests_of_the_same_nodes_the_later_counts(tmp_path: Path) -> None:
+    write_record(str(tmp_path / "one"), made.record())
+    for name, where in (("one", "rdma"), ("two", None)):
+        folder = tmp_path / name / made.RUN_ID
+        folder.mkdir(parents=True, exist_ok=True)
+        manifest = {"schema": "trueup.run/1", "run_id": made.RUN_ID, "expected": ["a", "b"]}
+        manifest["failed_in"] = {"a": where} if where else {}
+        (folder / "run.json").write_text(json.dumps(manifest), encoding="utf-8")
+    assert load([tmp_path / "one", tmp_path / "two"]).runs[0]["failed_in"] == {}
+
+
 def test_manifests_are_read_and_bad_ones_excluded(tmp_path: Path) -> None:
     results = made.write(tmp_path, [made.record()])
     manifest = {"schema": "trueup.run/1", "run_id": made.RUN_ID, "finished_at": None}

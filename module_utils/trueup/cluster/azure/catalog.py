@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Callable, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 from ...errors import BadInput
@@ -70,11 +70,14 @@ class Catalog:
         sizes: the rows of vm_sizes.csv by size, as ``node.sizes`` reads them.
         facts: catalog/azure.yml.
         sold: by size in lower case, the regions that have a list price of it.
+        builds: of Python that runs anywhere (catalog/python.yml): by architecture ``url`` and
+            ``sha256``.
     """
 
     sizes: Mapping[str, Mapping[str, Any]]
     facts: Mapping[str, Any]
     sold: Mapping[str, FrozenSet[str]]
+    builds: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         facts = self.facts if isinstance(self.facts, Mapping) else {}

@@ -15,6 +15,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, 
 
 from ...errors import BadInput
 from ...options import Option, merged, misfits
+from . import pull as pulled
 from .catalog import Catalog, takes_premium
 
 # Of a scale set with a single placement group, which InfiniBand needs.
@@ -171,6 +172,12 @@ OPTIONS = (
     ),
     Option("cloud_init", "What cloud-init does on nodes, in its own words.", ""),
     Option(
+        "pull",
+        "How nodes configure themselves ([azure_sets](azure_sets.md)).",
+        type="dict",
+        fields=pulled.OPTIONS,
+    ),
+    Option(
         "variables",
         "Ansible variables of the nodes for this run, such as `trueup_benchmarks`; a file's win by"
         " name.",
@@ -270,6 +277,7 @@ class Parameters:
     secure_boot: bool
     switch: str
     cloud_init: str
+    pull: pulled.Pull
     variables: Mapping[str, Any]
     nodes: Nodes
     login: Login
@@ -393,7 +401,12 @@ def _made(recipe: str, values: Mapping[str, Any], catalog: Catalog, now: datetim
         image=rest["image"] or catalog.image(nodes["size"]) or "",
     )
     return Parameters(
-        recipe, nodes=Nodes(**nodes), login=Login(**login), storage=Storage(**storage), **rest
+        recipe,
+        nodes=Nodes(**nodes),
+        login=Login(**login),
+        storage=Storage(**storage),
+        pull=pulled.Pull(**values["pull"]),
+        **rest,
     )
 
 
@@ -409,7 +422,7 @@ def _region_name(text: Optional[str]) -> str:
     return (text or "").lower().replace(" ", "")
 
 
-_PARTS = ("nodes", "login", "storage")
+_PARTS = ("nodes", "login", "storage", "pull")
 
 
 def _time(text: str) -> Optional[datetime]:
@@ -631,7 +644,7 @@ def _start(made: Parameters, _catalog: Catalog, _now: datetime) -> List[str]:
     text = made.cloud_init
     if not text:
         return []
-    found = []
+    found = ["cloud_init is given with pull, which writes it"] if made.pull.release else []
     if not text.startswith(("#cloud-config\n", "#!")):
         found.append("cloud_init must begin with #cloud-config and a new line, or with #!")
     try:
@@ -641,6 +654,27 @@ def _start(made: Parameters, _catalog: Catalog, _now: datetime) -> List[str]:
     if length > _CUSTOM_DATA:
         found.append(f"cloud_init has {length:,} bytes: Azure takes at most {_CUSTOM_DATA:,}")
     return found
+
+
+def _pull(made: Parameters, catalog: Catalog, _now: datetime) -> List[str]:
+    found = pulled.wrong(made.pull)
+    if not made.pull.release or found:
+        return found
+    if made.outbound == "none":
+        found.append("pull.release is given with outbound none: nodes cannot fetch it")
+    for name in pulled.secret(made.variables):
+        found.append(f"variables has {name}, which pull would show to whoever is on a node")
+    length = len(started(made, "20260101T000000Z-0000", catalog))
+    if length > _CUSTOM_DATA:
+        found.append(f"variables: with them nodes get {length:,} bytes of at most {_CUSTOM_DATA:,}")
+    return found
+
+
+def started(made: Parameters, run: str, catalog: Catalog) -> str:
+    """What cloud-init does on nodes; empty where nothing."""
+    if not made.pull.release:
+        return made.cloud_init
+    return pulled.document(made.pull, run, made.variables, catalog.builds)
 
 
 def _variables(made: Parameters, _catalog: Catalog, _now: datetime) -> List[str]:
@@ -696,7 +730,8 @@ _RULES: Sequence[Tuple[Tuple[str, ...], _Rule]] = (
     (("network",), _network),
     (("resource_group", "admin_user", "owner"), _names),
     (("expires", "hours"), _expiry),
-    (("cloud_init",), _start),
+    (("cloud_init", "pull"), _start),
+    (("pull", "variables", "outbound"), _pull),
     (("variables",), _variables),
     (("storage",), _storage),
 )

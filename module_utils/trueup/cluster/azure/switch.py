@@ -10,10 +10,12 @@ from __future__ import annotations
 import base64
 import inspect
 import json
-from typing import Any, Dict, List
+from typing import TYPE_CHECKING, Any, Dict, List
 
 from . import expiry
-from .parameters import Parameters
+
+if TYPE_CHECKING:
+    from .parameters import Parameters
 
 # Microsoft's id of the role Contributor, which is the same everywhere.
 CONTRIBUTOR = "b24988ac-6180-42a0-ab88-20f7382dd24c"

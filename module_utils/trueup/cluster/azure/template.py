@@ -15,7 +15,7 @@ from typing import Any, Dict, List, Mapping, Optional
 
 from . import switch
 from .catalog import Catalog
-from .parameters import Parameters
+from .parameters import Parameters, started
 
 SCHEMA = "https://schema.management.azure.com/schemas/2019-04-01/deploymentTemplate.json#"
 KEY = "sshPublicKey"
@@ -432,6 +432,8 @@ class _Writer:
         if name == LOGIN and self._switched:
             more["identity"] = {"type": "SystemAssigned"}
             properties["osProfile"]["customData"] = self._start_of_login()
+        if node:
+            more.update(self._identity())
         role = ROLES.get(name, "compute")
         armed = [] if name == LOGIN else self._armed()
         return [
@@ -503,7 +505,14 @@ class _Writer:
             zonal=True,
             role="compute",
             sku={"name": nodes.size, "tier": "Standard", "capacity": nodes.count},
+            **self._identity(),
         )
+
+    def _identity(self) -> Dict[str, Any]:
+        """Who nodes are to Azure; what that may do is said where it is."""
+        identity = self._made.pull.identity
+        own = {"type": "UserAssigned", "userAssignedIdentities": {identity: {}}}
+        return {"identity": own} if identity else {}
 
     def _one_group(self) -> bool:
         """Whether the set is one placement group: always a uniform one, and where InfiniBand is."""
@@ -562,7 +571,8 @@ class _Writer:
         return profile
 
     def _login_as(self, *, node: bool) -> Dict[str, Any]:
-        user, start = self._made.admin_user, self._made.cloud_init
+        user = self._made.admin_user
+        start = started(self._made, self._run, self._catalog)
         key = {"path": f"/home/{user}/.ssh/authorized_keys", "keyData": f"[parameters('{KEY}')]"}
         profile: Dict[str, Any] = {
             "adminUsername": user,

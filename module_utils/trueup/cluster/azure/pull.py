@@ -1,0 +1,154 @@
+"""Nodes that configure themselves: the cloud-init document with which each one fetches a pinned
+release and has ansible-pull run it (``node_pull``), as a unit of systemd."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from dataclasses import dataclass
+from typing import Any, Dict, List, Mapping
+from urllib.parse import urlsplit
+
+from ...options import Option
+from ...redaction import redact
+from . import node_pull
+from .switch import METADATA
+
+OPTIONS = (
+    Option("release", "https URL of a release that `make release` made; empty: none.", ""),
+    Option("sha256", "sha256 of that file.", ""),
+    Option(
+        "records",
+        "https URL of an existing container of Azure Blob storage, for the records of health;"
+        " empty: they stay on the node.",
+        "",
+    ),
+    Option(
+        "identity",
+        "Id of an existing user-assigned identity that nodes get. With `records` it must have the"
+        " role Storage Blob Data Contributor on that container.",
+        "",
+    ),
+)
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_CONTAINER = re.compile(r"/[a-z0-9](?:-?[a-z0-9]){2,62}")
+_IDENTITY = re.compile(
+    r"/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft.ManagedIdentity"
+    r"/userAssignedIdentities/[^/]+",
+    re.IGNORECASE,
+)
+_PROGRAM, _CONFIG = "/opt/trueup/pull.py", "/opt/trueup/pull.json"
+_FOLDER = "/var/lib/trueup"
+UNIT = "trueup-pull.service"
+_SERVICE = f"""\
+[Unit]
+Description=trueup: configure this machine from a pinned release
+Wants=network-online.target
+After=network-online.target
+
+[Service]
+Type=oneshot
+Environment=HOME=/root LANG=C.UTF-8
+ExecStart=/usr/bin/python3 {_PROGRAM} {_CONFIG}
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+@dataclass(frozen=True)
+class Pull:
+    """What nodes do to themselves; members as ``OPTIONS`` declares them."""
+
+    release: str = ""
+    sha256: str = ""
+    records: str = ""
+    identity: str = ""
+
+
+def wrong(pull: Pull) -> List[str]:
+    """What cannot be, in sentences."""
+    found = []
+    if not pull.release:
+        given = [name for name in ("sha256", "records", "identity") if getattr(pull, name)]
+        return [f"pull.{given[0]} is given without pull.release"] if given else []
+    found += _plain("pull.release", pull.release, "the release's file")
+    if not _SHA256.fullmatch(pull.sha256):
+        found.append(
+            f"pull.sha256 is {pull.sha256!r}: it must be the 64 small hex digits of the release, as"
+            " `make release` prints them"
+        )
+    if pull.records:
+        found += _plain("pull.records", pull.records, "https://ACCOUNT.blob.core.windows.net/NAME")
+        if not _CONTAINER.fullmatch(urlsplit(pull.records).path):
+            found.append(f"pull.records is {pull.records!r}: it must end in a container's name")
+        if not pull.identity:
+            found.append("pull.identity is empty: who may write to pull.records?")
+    if pull.identity and not _IDENTITY.fullmatch(pull.identity):
+        found.append(
+            f"pull.identity is {pull.identity!r}: it must be"
+            " /subscriptions/.../providers/Microsoft.ManagedIdentity/userAssignedIdentities/NAME"
+        )
+    return found
+
+
+def _plain(place: str, url: str, what: str) -> List[str]:
+    """Refuse what is not encrypted, and what shows a credential to whoever is on the node."""
+    try:
+        parts = urlsplit(url)
+        plain = parts.scheme == "https" and parts.hostname and len(parts.path) > 1
+    except ValueError:
+        plain = False
+    if not plain or not url.isascii() or not url.isprintable() or " " in url:
+        return [f"{place} is {url!r}: it must be {what} by https"]
+    if parts.query or parts.fragment or parts.username is not None:
+        return [f"{place} has a credential or a query, which whoever is on a node could read"]
+    return []
+
+
+def secret(variables: Mapping[str, Any]) -> List[str]:
+    """Those of Ansible's variables that must not be on a node, by name."""
+    return [name for name, value in variables.items() if redact({name: value}) != {name: value}]
+
+
+def document(
+    pull: Pull, run: str, variables: Mapping[str, Any], builds: Mapping[str, Mapping[str, str]]
+) -> str:
+    """What cloud-init does on a node. It ends with the program, so that cloud-init's own status
+    tells how that did; systemd starts it again at each boot.
+
+    Args:
+        run: the run's id.
+        variables: of Ansible, without secrets.
+        builds: of Python for images whose own is too old: ``url`` and ``sha256`` by architecture.
+    """
+    config: Dict[str, Any] = {
+        "release": pull.release,
+        "sha256": pull.sha256,
+        "records": pull.records,
+        "identity": pull.identity,
+        "run": run,
+        "variables": dict(variables),
+        "builds": {machine: dict(build) for machine, build in builds.items()},
+        "folder": _FOLDER,
+        "metadata": METADATA,
+    }
+    files = {
+        _PROGRAM: inspect.getsource(node_pull),
+        _CONFIG: json.dumps(config, indent=2) + "\n",
+        f"/etc/systemd/system/{UNIT}": _SERVICE,
+    }
+    begun = {
+        "write_files": [
+            {"path": path, "permissions": "0644", "content": text} for path, text in files.items()
+        ],
+        "runcmd": [
+            ["systemctl", "daemon-reload"],
+            ["systemctl", "enable", UNIT],
+            # Last: cloud-init takes its status for that of all.
+            ["systemctl", "start", UNIT],
+        ],
+    }
+    # JSON is YAML, as cloud-init reads it.
+    return "#cloud-config\n" + json.dumps(begun, indent=1) + "\n"
