@@ -536,7 +536,7 @@ def _of_both(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
         elif isinstance(before, dict) and isinstance(now, dict):
             found[name] = {**before, **now}
     for name, choose in (("count", max), ("started_at", min), ("finished_at", max)):
-        given = [run.get(name) for run in (one, other)]
+        given: list[Any] = [run.get(name) for run in (one, other)]
         # A run of which a part goes on goes on.
         found[name] = None if None in given else choose(given)
     return found
