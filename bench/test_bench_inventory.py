@@ -6,11 +6,13 @@ The emulated cloud answers on the loopback, so that the network's and Azure's ow
 - Calls: at most 1 + machines / 1,000 + uniform scale sets.
 
 ``TRUEUP_BENCH_AZURE_RM=FOLDER``, an environment with the collection azure.azcollection and its
-requirements, lists the same machines with azure_rm in the same run (docs/azure.md).
+requirements, lists the same machines with azure_rm in the same run (docs/azure.md), and those of a
+deployment.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import subprocess
@@ -26,7 +28,7 @@ ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "bench" / "inventory")]
 
 from azure_rm import Manager, environment  # noqa: E402
-from emulated_cloud import Cloud, profile, serving  # noqa: E402
+from emulated_cloud import SUBSCRIPTION, Cloud, profile, serving  # noqa: E402
 
 NODES = [int(text) for text in os.environ.get("TRUEUP_BENCH_MACHINES", "1,600,5000").split(",")]
 OTHER = os.environ.get("TRUEUP_BENCH_AZURE_RM", "")
@@ -86,3 +88,50 @@ def test_listing_machines(nodes: int, tmp_path: Path, record_property: Any) -> N
     assert found.hosts == nodes
     assert found.calls <= 1 + -(-nodes // 1000)
     assert found.cpu_seconds < MOST_CPU_SECONDS
+
+
+@pytest.mark.skipif(not OTHER, reason="TRUEUP_BENCH_AZURE_RM names no environment")
+def test_azure_rm_lists_what_was_deployed(tmp_path: Path) -> None:
+    cloud = Cloud()
+    template = json.loads((ROOT / "tests/data/azure/template-devito-hbv3.json").read_text())
+    group = f"/subscriptions/{SUBSCRIPTION}/resourcegroups/one"
+    version = {"api-version": "2025-04-01"}
+    cloud.do("PUT", group, version, {"location": "southcentralus"})
+    properties = {
+        "mode": "Incremental",
+        "template": template,
+        "parameters": {"sshPublicKey": {"value": "ssh-ed25519 AAAA one"}},
+    }
+    path = f"{group}/providers/Microsoft.Resources/deployments/one"
+    cloud.do("PUT", path, version, {"properties": properties})
+    cloud.settle()
+    with serving(cloud, tmp_path):
+        file = tmp_path / "azure_rm.yml"
+        file.write_text(
+            "plugin: azure.azcollection.azure_rm\nauth_source: msi\nplain_host_names: true\n"
+            "include_vmss_resource_groups: ['*']\n"
+        )
+        (tmp_path / "ansible.cfg").write_text("[inventory]\nany_unparsed_is_failed = true\n")
+        done = subprocess.run(
+            [f"{OTHER}/bin/ansible-inventory", "-i", str(file), "--list"],
+            cwd=ROOT,
+            env={
+                **os.environ,
+                **profile(tmp_path, cloud.url),
+                **environment(tmp_path, cloud.url),
+            },
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr[-2000:]
+    found = json.loads(done.stdout)["_meta"]["hostvars"]
+    assert {
+        (one["virtual_machine_size"], one["powerstate"], one["private_ipv4_addresses"][0])
+        for one in found.values()
+    } == {
+        ("Standard_D4d_v5", "running", "10.42.128.4"),
+        ("Standard_HB120rs_v3", "running", "10.42.0.4"),
+        ("Standard_HB120rs_v3", "running", "10.42.0.5"),
+    }
+    assert {one["tags"]["recipe"] for one in found.values()} == {"devito-hbv3"}

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .resources import Document
 
 COMPUTE_VERSIONS = ("2024-07-01", "2024-11-01")
+BATCH_VERSIONS = ("2015-11-01",)
 NETWORK_VERSIONS = ("2023-11-01", "2024-05-01")
 _TAGS = re.compile(r"tagName eq '([^']*)'(?: and tagValue eq '([^']*)')?")
 _LOCATION = re.compile(r"location eq '([^']*)'")
@@ -154,6 +155,8 @@ class Cloud(Store):
         low = path.rstrip("/").lower()
         if (method, low) == ("POST", GRAPH):
             return versioned(query, GRAPH_VERSIONS) or self.graph.answer(body, self.listed())
+        if (method, low) == ("POST", "/batch"):
+            return versioned(query, BATCH_VERSIONS) or self._batch(body)
         if method == "GET" and low.endswith("/networkinterfaces"):
             found = self.interfaces.get(low.removesuffix("/networkinterfaces"))
             if found is not None:
@@ -169,6 +172,28 @@ class Cloud(Store):
             if reply is not None:
                 return reply
         raise Refused(404, "InvalidResourceType", f"The emulated cloud knows no {method} {path}.")
+
+    def _batch(self, body: Any) -> Reply:
+        """Several GETs in one call, as azure.azcollection's inventory asks."""
+        answers = []
+        for one in body["requests"]:
+            parts = urllib.parse.urlsplit(one["url"])
+            path = urllib.parse.unquote(parts.path).replace("//", "/")
+            try:
+                if one.get("httpMethod") != "GET":
+                    raise Refused(400, "InvalidRequest", "The emulated cloud takes GETs only.")
+                reply = self.do("GET", path, dict(urllib.parse.parse_qsl(parts.query)), None)
+            except Refused as refused:
+                reply = refused.reply
+            answers.append(
+                {
+                    "name": one.get("name"),
+                    "httpStatusCode": reply.status,
+                    "headers": reply.headers,
+                    "content": reply.document,
+                }
+            )
+        return Reply(200, {"responses": answers})
 
     def _of_operation(self, method: str, path: str, _: Query, __: Any) -> Reply | None:
         found = _OPERATIONS.fullmatch(path.lower())
@@ -251,7 +276,7 @@ class Cloud(Store):
 
     def _of_groups(self, method: str, path: str, query: Query, body: Any) -> Reply | None:
         low = path.lower()
-        if not low.startswith(_GROUPS) or "/providers/" in low:
+        if not low.startswith(_GROUPS) or "/providers/" in low or deployments.in_group(path):
             return None
         known_version("Microsoft.Resources", query.get("api-version"))
         words = path[len(_GROUPS) :].strip("/").split("/")
@@ -639,10 +664,11 @@ class Cloud(Store):
             machines, bills = [], []
             for one in self.resources.values():
                 if one.kind == VM:
-                    machines.append({"id": one.id, "power": one.state.get("power")})
+                    size = one.properties["hardwareProfile"]["vmSize"]
+                    machines.append(_shown(one.id, size, one.tags, one.state))
                 for number, state in one.state.get("instances", {}).items():
-                    path = f"{one.id}/virtualMachines/{number}"
-                    machines.append({"id": path, "power": state["power"]})
+                    path, size = f"{one.id}/virtualMachines/{number}", one.body["sku"]["name"]
+                    machines.append(_shown(path, size, one.tags, state))
                 if one.kind in BILLS:
                     bills.append(one.id)
             running = [one["id"] for one in machines if one["power"] not in (None, "deallocated")]
@@ -666,6 +692,10 @@ BILLS = {
     "Microsoft.StorageCache/amlFilesystems",
     "Microsoft.Storage/storageAccounts",
 }
+
+
+def _shown(path: str, size: str, tags: dict[str, str], state: Document) -> Document:
+    return {"id": path, "size": size, "tags": tags, "power": state.get("power")}
 
 
 def _tagged(tags: Mapping[str, str], wanted: re.Match[str] | None) -> bool:

@@ -38,6 +38,7 @@ _TYPES: dict[str, Any] = {
     "secureobject": dict,
     "array": list,
 }
+_SPACE = "Microsoft.Resources"
 _NAME = re.compile(r"[-\w.()]{1,64}")
 
 
@@ -497,6 +498,8 @@ def _change(path: str, kind: str, before: Any, after: Any) -> Document:
 
 def in_group(path: str) -> tuple[str, list[str]] | None:
     """The group of a path to deployments, and what stands behind the word."""
+    # Azure's own client asks for operations without the provider's name.
+    path = re.sub(r"(?i)(/resourcegroups/[^/]+)(/deployments/)", rf"\1/providers/{_SPACE}\2", path)
     asked = target(path)
     if not asked or f"{asked.namespace}/{(asked.kinds or ('',))[0]}".lower() != KIND.lower():
         return None

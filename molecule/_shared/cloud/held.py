@@ -2,10 +2,10 @@
 
     python molecule/_shared/cloud/held.py FOLDER
 
-FOLDER gets an environment with azure-mgmt-resourcegraph and azure-identity, which then ask the
-emulated cloud, unmodified: a managed identity's token, all pages, a throttled call, a wrong query.
-It gets Microsoft's language service for Kusto too (npm), which looks at the queries. Both come from
-package registries; nothing of them is a requirement of trueup.
+FOLDER gets an environment of requirements/cloud.txt, whose clients then ask the emulated cloud,
+unmodified: a managed identity's token, all pages, a throttled call, a wrong query; and of each
+recipe's template what-if, deployment, lists, deallocation and the group's end. It gets Microsoft's
+language service for Kusto too (npm), which looks at the queries. Both come from package registries.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from cloud.cloud import Cloud  # noqa: E402
 from cloud.replies import SUBSCRIPTION, refusal  # noqa: E402
 from cloud.server import profile, serving  # noqa: E402
 
-SDK = ("azure-mgmt-resourcegraph==8.0.1", "azure-identity==1.27.0")
+ROOT = HERE.parents[2]
+TEMPLATES = sorted((ROOT / "tests" / "data" / "azure").glob("template-*.json"))
 KUSTO = "@kusto/language-service-next@12.4.1"
 
 
@@ -37,13 +38,20 @@ def run(argv: list[str | Path], **more: Any) -> str:
     return str(subprocess.run(argv, check=True, **more).stdout)  # noqa: S603 WHY: our own command
 
 
-def by_sdk(folder: Path, queries: list[str]) -> list[list[object]]:
-    """What azure-mgmt-resourcegraph says of each query to a cloud of 2,500 machines and 30
-    instances, throttled once."""
+def interpreter(folder: Path) -> Path:
+    """Of the environment with the packages."""
     python = folder / "sdk" / "bin" / "python"
     if not python.exists():
         run([sys.executable, "-m", "venv", folder / "sdk"])
-        run([python, "-m", "pip", "install", "-q", *SDK])
+        pins = ROOT / "requirements" / "cloud.txt"
+        run([python, "-m", "pip", "install", "-q", "--require-hashes", "-r", pins])
+    return python
+
+
+def by_sdk(folder: Path, queries: list[str]) -> list[list[object]]:
+    """What azure-mgmt-resourcegraph says of each query to a cloud of 2,500 machines and 30
+    instances, throttled once."""
+    python = interpreter(folder)
     cloud = Cloud()
     for number in range(2500):
         cloud.add_vm(f"vm-{number}", public="20.0.0.1" if number % 100 == 0 else "")
@@ -55,6 +63,30 @@ def by_sdk(folder: Path, queries: list[str]) -> list[list[object]]:
         env = {**os.environ, **profile(Path(name), cloud.url)}
         said = run([python, HERE / "sdk.py", cloud.url, SUBSCRIPTION, *queries], env=env)
     return list(json.loads(said))
+
+
+def by_deploying(folder: Path) -> dict[str, dict[str, Any]]:
+    """What the packages say of each recipe's template, deployed to a cloud that holds every request
+    against their models."""
+    python = interpreter(folder)
+    with subprocess.Popen(  # noqa: S603 WHY: our own command
+        [python, HERE, "--pace", "0"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as cloud:
+        assert cloud.stdin is not None
+        assert cloud.stdout is not None
+        env = dict(os.environ)
+        while "EMULATED_CLOUD_SECRET" not in env:
+            line = cloud.stdout.readline()
+            if not line:
+                raise SystemExit("the emulated cloud did not start")
+            name, _, value = line.removeprefix("export ").strip().partition("=")
+            env[name] = value
+        try:
+            url = env["EMULATED_CLOUD_URL"]
+            said = run([python, HERE / "sdk_deploys.py", url, SUBSCRIPTION, *TEMPLATES], env=env)
+        finally:
+            cloud.stdin.close()
+    return dict(json.loads(said))
 
 
 def by_kusto(folder: Path, queries: list[str]) -> list[list[str]]:
@@ -77,13 +109,32 @@ def main() -> int:
         "Resources | where nosuch == 'x' | project id",
     ]
     kusto = by_kusto(folder, queries)
-    for query, said in zip(queries, kusto, strict=True):
-        print(f"Kusto: {query.splitlines()[0]}: {said or 'nothing against it'}")
+    for query, against in zip(queries, kusto, strict=True):
+        print(f"Kusto: {query.splitlines()[0]}: {against or 'nothing against it'}")
     sdk = by_sdk(folder, [queries[0], queries[1], queries[-1]])
     for said in sdk:
         print(f"azure-mgmt-resourcegraph: {said}")
     wanted = [[2500, 2500, 2500, 3], [30, 30, 30, 1], [400, "BadRequest", "InvalidQuery"]]
-    return int([bool(said) for said in kusto] != [False] * 4 + [True] or sdk != wanted)
+    well = [bool(said) for said in kusto] == [False] * 4 + [True] and sdk == wanted
+    for name, deployed in by_deploying(folder).items():
+        held = deployed == {"codes": ["InvalidTemplate"]} or _as_deployed(deployed)
+        well &= held
+        shown = f"{len(deployed.get('machines', ()))} machines" if held else deployed
+        print(f"azure-mgmt-*: {name}: {'as the cloud keeps it' if held else 'NOT SO'}: {shown}")
+    return int(not well)
+
+
+def _as_deployed(said: dict[str, Any]) -> bool:
+    machines = {path for path, *_ in said["machines"]}
+    return (
+        said["what-if"] == ["Succeeded", ["Create"]]
+        and said["deployment"][0] == "Succeeded"
+        and said["steps"] == ["Succeeded"]
+        and said["as kept"]
+        and set(said["addresses"]) == machines != set()
+        and said["stopped"] == ["PowerState/deallocated"]
+        and said["left"] == []
+    )
 
 
 if __name__ == "__main__":
