@@ -334,6 +334,24 @@ def test_clouds_with_the_same_ranges_do_not_meet(site) -> None:
     assert site.ssh(site.one.address, "hostname") == "node001\n"
 
 
+def test_a_cloud_that_is_closed_as_it_makes_machines_leaves_nothing(site) -> None:
+    other = containers.Containers()
+    other.connect(answer, site.folder / "authority.pem")
+    with ThreadPoolExecutor() as pool:
+        made = [
+            pool.submit(other.start, machine(f"n{number}", f"10.42.0.{number}"))
+            for number in range(4, 8)
+        ]
+        until(lambda: len(left(other.id)) > 3)
+        other.close()
+        errors = [str(one.exception()) for one in made if one.exception()]
+    assert set(errors) <= {"the emulated cloud is closed"}
+    assert left(other.id) == []
+    with pytest.raises(images.Failed, match="is closed"):
+        other.start(machine("late", "10.42.0.4"))
+    other.close()
+
+
 def test_what_a_killed_cloud_left_the_next_removes(site, tmp_path) -> None:
     program = tmp_path / "killed.py"
     program.write_text(

@@ -84,6 +84,7 @@ class Containers:
         # One call at a time on a machine, by its id.
         self._busy: dict[str, threading.RLock] = {}
         self._nodes: dict[str, _Node] = {}
+        self._closed = False
         self._networks: dict[str, netns.Network] = {}
         self._numbers = iter(range(1, 1_000_000))
         self._authority = b""
@@ -161,9 +162,15 @@ class Containers:
 
     def close(self) -> None:
         with self._lock:
-            for node in self._nodes.values():
-                node.service.close()
-            self._nodes.clear()
+            self._closed = True
+            busy = list(self._busy.values())
+        for held in busy:
+            # Until what is being made is made, or has failed.
+            with held:
+                pass
+        for node in self._nodes.values():
+            node.service.close()
+        self._nodes.clear()
         _clear(self.id)
 
     # ---- parts ----------------------------------------------------------------------------------
@@ -175,6 +182,8 @@ class Containers:
         with self._lock:
             held = self._busy.setdefault(key, threading.RLock())
         with held:
+            if self._closed:
+                raise Failed("the emulated cloud is closed")
             yield key
 
     def _network(self, machine: Machine) -> netns.Network:
