@@ -63,11 +63,12 @@ class Refused(TrueupError):
 
 class Failed(TrueupError):
     """An operation that the server took did not succeed; ``code`` is the innermost of its error's
-    codes, empty where it gives none."""
+    codes, empty where it gives none, ``request`` the call's number in brackets."""
 
-    def __init__(self, message: str, code: str = "") -> None:
+    def __init__(self, message: str, code: str = "", request: str = "") -> None:
         super().__init__(message)
         self.code = code
+        self.request = request
 
 
 class Unreadable(TrueupError):
@@ -549,7 +550,8 @@ class Client:
         text = json.dumps({"error": error}) if isinstance(error, dict) else ""
         said = self.hide(sentence_of(text)) if text else "without a word"
         ended = "was cancelled" if state.lower() != "failed" else "failed"
-        return Failed(f"{what} {ended}: {said}{request_number(last)}", code_of(text))
+        request = request_number(last)
+        return Failed(f"{what} {ended}: {said}{request}", code_of(text), request)
 
     def _result(self, order: Answer, document: Dict[str, Any]) -> Dict[str, Any]:
         """What a finished operation gave: of a PUT the resource, of a POST what Location has."""

@@ -80,7 +80,11 @@ def operations(*rows: dict[str, Any]) -> list[Any]:
     return [(200, {"value": [fine, *rows]})]
 
 
-FAILED = (200, {"status": "Failed", "error": {"code": "DeploymentFailed", "message": "See."}})
+FAILED = (
+    200,
+    {"status": "Failed", "error": {"code": "DeploymentFailed", "message": "See."}},
+    {"x-ms-request-id": "ab-12"},
+)
 
 
 def not_deployed(*rows: dict[str, Any]) -> azure.NotDeployed:
@@ -203,6 +207,7 @@ def test_each_error_is_a_sentence_with_what_helps(
     text = str(error)
     assert f"virtualMachineScaleSets nodes: {code}: {message.rstrip('.')}" in text
     assert advice in text.rpartition(" - ")[2]
+    assert text.endswith(" (request ab-12)")
     assert error.no_room is no_room
 
 

@@ -294,8 +294,19 @@ def test_throttling_cut_answers_and_an_expired_token_are_borne(controller: Contr
     trouble.add(kind="throttle", path="deployments", times=3)
     trouble.add(kind="reply", path="operations", status=503)
     trouble.add(kind="cut", path="operations/")
-    controller.cloud.lifetime_seconds = 0.05
+    calls = 0
+
+    def expiring(url: str, **given: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls in (5, 9):
+            for token in controller.cloud.tokens.values():
+                token.expires = 0.0
+        return open_url(url, **given)
+
+    controller.open_url = expiring
     assert len(controller.make().nodes) == 2
+    assert len(controller.cloud.tokens) == 3
 
 
 def test_what_is_said_of_a_run_is_all_that_its_owner_needs(controller: Controller) -> None:

@@ -80,9 +80,9 @@ class Failure:
 class NotDeployed(TrueupError):
     """Azure did not make all of it; ``failures`` say what and why."""
 
-    def __init__(self, name: str, failures: Sequence[Failure]) -> None:
+    def __init__(self, name: str, failures: Sequence[Failure], request: str = "") -> None:
         some = "; ".join(dict.fromkeys(str(one) for one in failures))
-        super().__init__(f"deployment {name} failed: {some}")
+        super().__init__(f"deployment {name} failed: {some}{request}")
         self.failures = tuple(failures)
 
     @property
@@ -253,7 +253,7 @@ class Deployment:
                 answer = self._ordered(key)
             self._manager.finished(answer, what, tell=self._tell)
         except rest.Failed as error:
-            raise NotDeployed(self.name, self._failures(error)) from None
+            raise self._not_deployed(error) from None
         except rest.Refused as error:
             known = error.code in _ADVICE or _is_quota(error.code, error.said)
             if error.status in _NOT_ALLOWED or not known:
@@ -280,7 +280,7 @@ class Deployment:
     def _template(self) -> Dict[str, Any]:
         return arm.template(self.made, self._catalog, self.run, self._manager.url)
 
-    def _failures(self, error: rest.Failed) -> List[Failure]:
+    def _not_deployed(self, error: rest.Failed) -> NotDeployed:
         """What the operations of the deployment say; what it said itself where they cannot be
         had."""
         try:
@@ -288,8 +288,10 @@ class Deployment:
             rows = self._manager.every(f"{self._path}/operations", version)
         except TrueupError:
             rows = []
-        found = [_failed(row.get("properties")) for row in rows]
-        return [one for one in found if one] or [_failure("Azure", error.code, str(error))]
+        found = [one for row in rows if (one := _failed(row.get("properties")))]
+        if found:
+            return NotDeployed(self.name, found, error.request)
+        return NotDeployed(self.name, [_failure("Azure", error.code, str(error))])
 
     def what_if(self, key: str) -> List[Change]:
         """What the deployment would change; of a group that is not there, Azure is not asked, and
