@@ -145,6 +145,12 @@ def test_the_routers_rules_are_taken_back_as_they_were_given() -> None:
             "X-Forwarded-For",
         ),
         ({"Metadata": "true"}, "10.42.0.5", "/metadata/instance", "the machine itself only"),
+        (
+            {"Metadata": "true", "Content-Length": "-1"},
+            "169.254.169.254",
+            "/metadata/instance",
+            "Content-Length",
+        ),
     ],
 )
 def test_the_metadata_service_refuses_what_azure_refuses(headers, peer, path, said) -> None:

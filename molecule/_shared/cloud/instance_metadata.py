@@ -49,6 +49,8 @@ def refused(path: str, headers: Any, peer: str, own: str) -> str:
     """Why a request is not answered, or nothing."""
     if peer != own:
         return "The service answers the machine itself only."
+    if not (headers.get("Content-Length") or "0").isdigit():
+        return "Bad request. Content-Length is no number"
     if headers.get("X-Forwarded-For") is not None:
         return "Bad request. The request has a header X-Forwarded-For: no proxy may stand between."
     if (headers.get("Metadata") or "").lower() != "true" and path != "/metadata/versions":
@@ -71,9 +73,12 @@ class _Handler(BaseHTTPRequestHandler):
     do_POST = do_PUT = do_DELETE = do_HEAD = do_PATCH = do_GET  # noqa: N815 WHY: as the base class
 
     def serve(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        length = self.headers.get("Content-Length") or "0"
+        body = self.rfile.read(int(length)) if length.isdigit() else b""
         parts = urllib.parse.urlsplit(self.path)
         query = dict(urllib.parse.parse_qsl(parts.query, keep_blank_values=True))
+        if not length.isdigit():
+            self.close_connection = True
         problem = refused(parts.path, self.headers, self.client_address[0], self.address)
         if problem:
             reply = Reply(400, {"error": problem})
