@@ -116,12 +116,8 @@ class Containers:
             name = f"trueup-cloud-{self.id}-{next(self._numbers)}"
             with contextlib.ExitStack() as undo:
                 undo.callback(self._forget, name)
-                network = self._network(machine)
-                with self._lock:
-                    network.join(name, machine.address, machine.public, outbound=machine.outbound)
+                self._join(machine, name)
                 undo.callback(self._leave, machine, name)
-                self._name(machine, machine.name)
-                undo.callback(self._name, machine, "")
                 service = self._service(machine, name)
                 undo.callback(service.close)
                 self._create(machine, name, image)
@@ -155,7 +151,6 @@ class Containers:
                 return
             _remove(node.name)
             node.service.close()
-            self._name(node.machine, "")
             self._leave(node.machine, node.name)
             self._forget(node.name)
             del self._nodes[key]
@@ -186,36 +181,47 @@ class Containers:
                 raise Failed("the emulated cloud is closed")
             yield key
 
-    def _network(self, machine: Machine) -> netns.Network:
+    def _join(self, machine: Machine, name: str) -> None:
+        """Give it its place in its network, which is made for the first and goes with the last."""
         key = machine.network.lower()
         with self._lock:
             if key not in self._networks:
-                name = f"trueup-cloud-{self.id}-net{len(self._networks) + 1}"
-                (self._folder / name).write_text("127.0.0.1 localhost\n")
-                self._networks[key] = netns.Network(name, self._internet, machine.range)
-            return self._networks[key]
+                start = f"trueup-cloud-{self.id}-net"
+                self._networks[key] = netns.Network(start, self._internet, machine.range)
+            network = self._networks[key]
+            try:
+                network.join(name, machine.address, machine.public, outbound=machine.outbound)
+                network.names[machine.address] = machine.name
+            finally:
+                self._tell(key)
+
+    def _leave(self, machine: Machine, name: str) -> None:
+        key = machine.network.lower()
+        with self._lock:
+            network = self._networks[key]
+            network.leave(name, machine.address, machine.public, outbound=machine.outbound)
+            del network.names[machine.address]
+            self._tell(key)
+
+    def _tell(self, key: str) -> None:
+        """Write the file that is /etc/hosts of a network's machines, Azure's name service to them;
+        remove a network that has none.
+
+        In place: a bind mount is of the file, not of its path.
+        """
+        network = self._networks[key]
+        path = self._folder / network.name
+        if network.names:
+            lines = [f"{address} {one}\n" for address, one in network.names.items()]
+            path.write_text("127.0.0.1 localhost\n" + "".join(lines))
+        else:
+            network.close()
+            path.unlink(missing_ok=True)
+            del self._networks[key]
 
     def _plug(self, machine: Machine, *, up: bool) -> None:
         with self._lock:
             self._networks[machine.network.lower()].plug(machine.address, up=up)
-
-    def _leave(self, machine: Machine, name: str) -> None:
-        with self._lock:
-            network = self._networks[machine.network.lower()]
-            network.leave(name, machine.address, machine.public, outbound=machine.outbound)
-
-    def _name(self, machine: Machine, name: str) -> None:
-        """Let a network's machines know one of them by its name, or by none: Azure's name service.
-
-        Their /etc/hosts is one file, written in place: a bind mount is of it, not of its path.
-        """
-        with self._lock:
-            network = self._networks[machine.network.lower()]
-            network.names.pop(machine.address, None)
-            if name:
-                network.names[machine.address] = name
-            lines = [f"{address} {one}\n" for address, one in network.names.items()]
-            (self._folder / network.name).write_text("127.0.0.1 localhost\n" + "".join(lines))
 
     def _service(self, machine: Machine, name: str) -> instance_metadata.Service:
         asked = self._metadata

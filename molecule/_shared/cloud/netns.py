@@ -64,20 +64,23 @@ class Internet:
         self.name = name
         self.range = _free()
         self.address = str(self.range[_HOST])
-        self.routers = 0
+        self._routers: set[int] = set()
         ip(
             f"link add {name} type bridge",
             f"addr add {self.address}/{self.range.prefixlen} dev {name}",
             f"link set {name} up",
         )
 
-    def router(self) -> tuple[int, str]:
-        """Number and address of one more router."""
-        number = self.routers
-        if number + _FIRST_ROUTER >= FIRST_PUBLIC:
-            raise ValueError(f"a cloud has at most {number} virtual networks with machines")
-        self.routers += 1
-        return number, str(self.range[number + _FIRST_ROUTER])
+    def router(self) -> int:
+        """The number of one more router, which its network gives back."""
+        free = set(range(_FIRST_ROUTER, FIRST_PUBLIC)) - self._routers
+        if not free:
+            raise ValueError(f"{len(self._routers)} virtual networks have machines: no more")
+        self._routers.add(min(free))
+        return min(free)
+
+    def gone(self, router: int) -> None:
+        self._routers.discard(router)
 
     def close(self) -> None:
         ip(f"link del {self.name}")
@@ -90,14 +93,15 @@ class Network:
         names: of its machines, by address.
     """
 
-    def __init__(self, name: str, internet: Internet, addresses: str) -> None:
-        """Make it; ``name`` is the namespace's, ``addresses`` the network's range."""
-        self.name = name
+    def __init__(self, start: str, internet: Internet, addresses: str) -> None:
+        """Make it; ``start`` is of the namespace's name, ``addresses`` the network's range."""
         self.internet = internet
         self.names: dict[str, str] = {}
         self.range = ipaddress.IPv4Network(addresses)
-        number, address = internet.router()
-        outer = f"{internet.name}u{number}"
+        self._number = internet.router()
+        self.name = name = f"{start}{self._number}"
+        address = internet.range[self._number]
+        outer = f"{internet.name}u{self._number}"
         ip(f"netns add {name}")
         ip(f"link add {outer} type veth peer name wan netns {name}")
         ip(f"link set {outer} master {internet.name} up")
@@ -168,7 +172,10 @@ class Network:
         ip(f"netns del {namespace}")
 
     def close(self) -> None:
+        # At once, where the namespace's end is waited for by nobody.
+        ip("link del wan", namespace=self.name)
         ip(f"netns del {self.name}")
+        self.internet.gone(self._number)
 
 
 def router_rules(add: str, insert: str, address: str, public: str, *, outbound: bool) -> str:
