@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from ansible.module_utils.urls import open_url
 from emulated_cloud import SUBSCRIPTION, Cloud, serving
-from provisioning import RUN, known, made
-from trueup.cluster.azure import cost, provision, state
+from provisioning import NOW, RECIPES, RUN, known, made, recipe
+from trueup.cluster.azure import cost, parameters, provision, state
 from trueup.cluster.azure.login import Login
 from trueup.cluster.azure.manager import Manager
 from trueup.errors import BadInput, TrueupError
@@ -32,6 +33,9 @@ class Controller:
         self.open_url: Callable[..., Any] = open_url
 
     def work(self, nodes: dict[str, Any] | None = None, **given: Any) -> provision.Provision:
+        return self.work_on(made({"count": 2, **(nodes or {})}, **given))
+
+    def work_on(self, found: parameters.Parameters) -> provision.Provision:
         def rest(seconds: float) -> None:
             time.sleep(min(seconds, 0.01))
 
@@ -42,7 +46,6 @@ class Controller:
             renew=lambda: Login(self.cloud.url, self.cloud.token(), (SUBSCRIPTION,)),
             sleep=rest,
         )
-        found = made({"count": 2, **(nodes or {})}, **given)
         return provision.Provision(
             manager,
             found.places(),
@@ -184,6 +187,38 @@ def test_another_runs_group_is_refused(controller: Controller, tmp_path: Path) -
     text = said(controller.make, BadInput)
     assert f"is of the run {RUN}" in text
     assert controller.kept == {}
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_each_recipe_is_made_and_again_nothing_changes(controller: Controller, name: str) -> None:
+    own = {"owner": "x", "ssh_from": ["203.0.113.7/32"]}
+    found = parameters.read(name, [recipe(name), own], known(), NOW)
+    first, again = (controller.work_on(found).make() for _ in range(2))
+    assert (first.changed, again.changed, again.notes) == (True, False, [])
+    assert len(again.nodes) == found.nodes.count
+    assert [one for one in controller.work_on(found).changes().changes if one.counts] == []
+
+
+@pytest.mark.parametrize(
+    ("storage", "source"),
+    [
+        ({"kind": "anf", "tib": 4}, "10.42.130.4:/shared"),
+        ({"kind": "amlfs", "tib": 8}, "10.42.130.4@tcp:/lustrefs"),
+    ],
+)
+def test_nodes_mount_the_storage_that_was_made(
+    controller: Controller, storage: dict[str, Any], source: str
+) -> None:
+    controller.make(storage=storage)
+    path = Path(controller.state.path("inventory", "group_vars", "azure_linux.yml"))
+    assert yaml.safe_load(path.read_text())["shared_storage_mounts"] == [
+        {"path": "/shared", "kind": storage["kind"], "source": source}
+    ]
+
+
+def test_a_server_that_nobody_configures_is_said(controller: Controller) -> None:
+    storage = {"kind": "nfs", "tib": 4, "server_size": "Standard_E64ds_v5"}
+    assert "nothing exports" in controller.make(storage=storage).notes[0]
 
 
 # ---- no room ------------------------------------------------------------------------------------

@@ -437,7 +437,9 @@ class Cloud(Store):
             ]
             own = _cut(path, len(rest))
             resource = self.resources.get(own.lower())
-            if resource is not None and rest:
+            if resource is not None and not rest:
+                break
+            if resource is not None:
                 # A set's adapters are a list of Network's below a resource of Compute's.
                 adapters = rest[-1].lower() == "networkinterfaces"
                 namespace = "Microsoft.Network" if adapters else asked.namespace

@@ -10,6 +10,7 @@ from .resources import Provider, Resource, at
 
 if TYPE_CHECKING:
     from .cloud import Cloud
+    from .resources import Document
 
 
 class Together(Provider):
@@ -56,6 +57,21 @@ class Account(Provider):
             raise Refused(400, "InvalidRequestContent", said)
 
 
+class Volume(Provider):
+    """Where clients would mount a file system; nothing is there."""
+
+    def __init__(self, kind: str, seconds: float, rank: int, subnet: str) -> None:
+        self.kind, self.seconds, self.rank, self.subnet = kind, seconds, rank, subnet
+
+    def add(self, cloud: Cloud, resource: Resource) -> Document:
+        address = str(
+            network.range_of(network.subnet(cloud, resource.properties[self.subnet])[1])[4]
+        )
+        if self.subnet == "subnetId":
+            return {"mountTargets": [{"ipAddress": address}]}
+        return {"clientInfo": {"mgsAddress": address}}
+
+
 def _kept(kind: str, *, regional: bool = True, seconds: float = 1.0, rank: int = 3) -> Provider:
     """A type that is recorded only."""
     made = Provider()
@@ -86,7 +102,7 @@ PROVIDERS: dict[str, Provider] = {
         _kept(f"{_BLOBS}/containers", regional=False, rank=2),
         _kept(_ANF, rank=3),
         _kept(f"{_ANF}/capacityPools", rank=2),
-        _kept(f"{_ANF}/capacityPools/volumes", seconds=3.0, rank=1),
-        _kept("Microsoft.StorageCache/amlFilesystems", seconds=5.0, rank=2),
+        Volume(f"{_ANF}/capacityPools/volumes", 3.0, 1, "subnetId"),
+        Volume("Microsoft.StorageCache/amlFilesystems", 5.0, 2, "filesystemSubnet"),
     )
 }

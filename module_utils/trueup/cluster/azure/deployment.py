@@ -24,6 +24,8 @@ GROUPS, DEPLOYMENTS = "Microsoft.Resources/resourceGroups", "Microsoft.Resources
 _SKUS, _USAGES = "Microsoft.Compute/skus", "Microsoft.Compute/locations/usages"
 _MACHINES = "Microsoft.Compute/virtualMachines"
 _SETS = "Microsoft.Compute/virtualMachineScaleSets"
+# Where nodes have the shared storage.
+MOUNTED = "/shared"
 # Other regions that are asked whether they have all of it.
 _MOST_REGIONS = 5
 _NOT_FOUND, _NOT_ALLOWED = 404, (401, 403)
@@ -317,6 +319,28 @@ class Deployment:
         groups = [self.made.resource_group]
         every = machines(self._manager, groups, groups)
         return [one for one in every if one.tags.get("run") == self.run]
+
+    def mounts(self) -> List[Dict[str, str]]:
+        """What nodes mount, as the role shared_storage takes it.
+
+        Raises:
+            TrueupError: the storage is there, and Azure names no address of it.
+        """
+        service = arm.shared(self.made)
+        if service is None:
+            return []
+        kind, path = service
+        where = f"{self._group}/providers/{path}"
+        found = (self._got(where, kind) or {}).get("properties") or {}
+        if self.made.storage.kind == "anf":
+            targets = found.get("mountTargets") or [{}]
+            address, share = targets[0].get("ipAddress"), f":/{path.rpartition('/')[2]}"
+        else:
+            address = (found.get("clientInfo") or {}).get("mgsAddress")
+            share = "@tcp:/lustrefs"
+        if not address:
+            raise TrueupError(f"Azure names no address at which {path} is mounted")
+        return [{"path": MOUNTED, "kind": self.made.storage.kind, "source": f"{address}{share}"}]
 
     def discard(self, unwanted: Sequence[Machine]) -> None:
         """Remove machines, and wait until they are gone."""

@@ -258,7 +258,9 @@ class Provision:
         running = _running(every)
         there.login = _login_address(every)
         subscription = self._manager.login.subscriptions[0]
-        self._state.write_access(made, subscription, there.login)
+        self._state.write_access(made, subscription, there.login, deployment.mounts())
+        if made.storage.server:
+            there.notes.append("the NFS server is made, and nothing exports or mounts its disks")
         why = {one.name: f"it is {one.power}" for one in _nodes(every) if one not in running}
         if there.login:
             addresses = {one.name: one.private[0] for one in running}

@@ -17,7 +17,7 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Mapping, Sequence
 
 from ...errors import BadInput, TrueupError
 from ...record import is_run_id
@@ -111,12 +111,19 @@ class State:
         except OSError as error:
             raise TrueupError(f"{self.folder} cannot be removed: {error.strerror}") from None
 
-    def write_access(self, made: Parameters, subscription: str, address: str) -> None:
-        """Write how the nodes are reached, by ssh and by Ansible.
+    def write_access(
+        self,
+        made: Parameters,
+        subscription: str,
+        address: str,
+        mounts: Sequence[Mapping[str, str]] = (),
+    ) -> None:
+        """Write how the nodes are reached, by ssh and by Ansible, and what they mount.
 
         Args:
             address: the login node's public one; empty where there is none, and the nodes are
                 reached from within alone.
+            mounts: as the role shared_storage takes them.
         """
         self._put(CONFIG, "\n".join(self._ssh_config(made, address)) + "\n")
         of_run = f"tags.run == '{self.run}' && tags.role == 'compute'"
@@ -131,6 +138,7 @@ class State:
             "selected_groups": {"azure_role_compute": "tags.role == 'compute'"},
         }
         variables = {
+            **({"shared_storage_mounts": list(mounts)} if mounts else {}),
             **made.variables,
             "ansible_user": made.admin_user,
             "ansible_ssh_common_args": f"-F {shlex.quote(self.path(CONFIG))}",

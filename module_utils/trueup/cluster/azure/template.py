@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import ipaddress
 from dataclasses import dataclass
-from typing import Any, Dict, List, Mapping, Optional
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from . import switch
 from .catalog import Catalog
@@ -32,7 +32,7 @@ _POOL = f"{_ANF}/capacityPools"
 _AMLFS = "Microsoft.StorageCache/amlFilesystems"
 # Names within the resource group.
 NETWORK, PREFIX, LOGIN, SERVER, SET = "network", "node", "login", "nfs", "nodes"
-_ANF_NAMES = ("files", "pool", "shared")
+_ANF_NAMES, _LUSTRE = ("files", "pool", "shared"), "lustre"
 # What a machine or a set is for: its tag ``role``.
 ROLES = {LOGIN: "login", SERVER: "storage"}
 _RESOURCES = "Microsoft.Resources/resourceGroups"
@@ -110,6 +110,15 @@ def public_addresses(made: Parameters) -> List[str]:
         "bastion-ip": made.bastion,
     }
     return [name for name, needed in wanted.items() if needed]
+
+
+def shared(made: Parameters) -> Optional[Tuple[str, str]]:
+    """Type and path, within the group, of the storage service that nodes mount; None without."""
+    if made.storage.kind == "anf":
+        account, pool, volume = _ANF_NAMES
+        path = f"{_ANF}/{account}/capacityPools/{pool}/volumes/{volume}"
+        return f"{_POOL}/volumes", path
+    return (_AMLFS, f"{_AMLFS}/{_LUSTRE}") if made.storage.kind == "amlfs" else None
 
 
 def identifier(kind: str, *names: str) -> str:
@@ -306,7 +315,7 @@ class _Writer:
             sku = {"name": storage.amlfs_sku}
             lustre = self._resource(
                 _AMLFS,
-                "lustre",
+                _LUSTRE,
                 properties,
                 _network(),
                 zonal=True,
