@@ -428,7 +428,8 @@ class Cloud(Store):
         asked = target(path)
         if asked is None or not asked.namespace or not asked.kinds:
             return None
-        for length in range(len(asked.names), 0, -1):
+        there = path.lower() in self.resources
+        for length in range(0 if there else len(asked.names), 0, -1):
             rest = [
                 word
                 for pair in zip(asked.kinds[length:], [*asked.names[length:], ""], strict=False)
@@ -437,9 +438,7 @@ class Cloud(Store):
             ]
             own = _cut(path, len(rest))
             resource = self.resources.get(own.lower())
-            if resource is not None and not rest:
-                break
-            if resource is not None:
+            if resource is not None and rest:
                 # A set's adapters are a list of Network's below a resource of Compute's.
                 adapters = rest[-1].lower() == "networkinterfaces"
                 namespace = "Microsoft.Network" if adapters else asked.namespace
