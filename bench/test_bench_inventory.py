@@ -125,13 +125,15 @@ def test_azure_rm_lists_what_was_deployed(tmp_path: Path) -> None:
             check=False,
         )
     assert done.returncode == 0, done.stderr[-2000:]
-    found = json.loads(done.stdout)["_meta"]["hostvars"]
+    said = json.loads(done.stdout, object_hook=lambda one: one.get("__ansible_unsafe", one))
+    found = said["_meta"]["hostvars"].values()
+    # azure_rm gives no size of an instance of a uniform set.
     assert {
         (one["virtual_machine_size"], one["powerstate"], one["private_ipv4_addresses"][0])
-        for one in found.values()
+        for one in found
     } == {
         ("Standard_D4d_v5", "running", "10.42.128.4"),
-        ("Standard_HB120rs_v3", "running", "10.42.0.4"),
-        ("Standard_HB120rs_v3", "running", "10.42.0.5"),
+        (None, "running", "10.42.0.4"),
+        (None, "running", "10.42.0.5"),
     }
-    assert {one["tags"]["recipe"] for one in found.values()} == {"devito-hbv3"}
+    assert {one["tags"]["recipe"] for one in found} == {"devito-hbv3"}

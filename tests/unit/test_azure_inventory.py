@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -446,3 +447,29 @@ def test_no_machine_at_all_is_said(site: Site, monkeypatch: pytest.MonkeyPatch) 
     assert hosts(site.read()) == []
     assert ["role Reader" in text for text in said] == [True, False]
     assert "hb-1 (deallocated)" in said[-1]
+
+
+@pytest.mark.parametrize("name", ["devito-hbv3", "eda-storage", "llama-a100"])
+def test_what_was_deployed_is_listed(site: Site, name: str) -> None:
+    path = ROOT / "tests" / "data" / "azure" / f"template-{name}.json"
+    group = f"/subscriptions/{SUBSCRIPTION}/resourcegroups/one"
+    version = {"api-version": "2025-04-01"}
+    site.cloud.do("PUT", group, version, {"location": "southcentralus"})
+    properties = {
+        "mode": "Incremental",
+        "template": json.loads(path.read_text(encoding="utf-8")),
+        "parameters": {"sshPublicKey": {"value": "ssh-ed25519 AAAA one"}},
+    }
+    deployment = f"{group}/providers/Microsoft.Resources/deployments/one"
+    site.cloud.do("PUT", deployment, version, {"properties": properties})
+    site.cloud.settle()
+    inventory = site.read()
+    machines = site.cloud.hardware.machines.values()
+    assert {
+        (host.vars["ansible_host"], host.vars["azure_virtual_machine_size"])
+        for host in inventory.hosts.values()
+    } == {(one.address, one.size) for one in machines}
+    assert len(inventory.hosts) == len(machines)
+    nodes = [host for host in inventory.hosts.values() if host.name != "login"]
+    assert {host.vars["azure_tags"]["role"] for host in nodes} == {"compute"}
+    assert inventory.hosts["login"].vars["azure_public_ipv4_addresses"] != []

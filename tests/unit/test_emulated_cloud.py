@@ -773,3 +773,66 @@ def test_another_process_asks_for_faults_and_state(tmp_path: Path) -> None:
         status, document = ask("GET", "/emulated/state", None, cloud.secret)
     assert (status, document["emulated"], document["resources"]) == (200, True, [])
     assert cloud.trouble.asked == [{"after": 0, "times": 1, "kind": "slow"}]
+
+
+# ---- at the same time ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["devito-hbv3", "eda-storage"])
+@pytest.mark.parametrize("after", [0.0, 0.05, 0.15, 0.3])
+def test_a_group_deleted_while_it_is_deployed_leaves_nothing(
+    site: Site, name: str, after: float
+) -> None:
+    site.cloud.pace = 0.03
+    site.ask("PUT", GROUP, {"location": "southcentralus"})
+    assert site.ask("PUT", DEPLOYMENT, request(recipe(name))).status == 201
+    site.cloud.closing.wait(after)
+    assert site.ask("DELETE", GROUP).status == 202
+    assert site.code("PUT", GROUP, {"location": "southcentralus"}) == "ResourceGroupBeingDeleted"
+    site.cloud.settle()
+    assert (site.left(), site.cloud.state()["groups"], site.cloud.broken) == ((0, 0, 0), [], [])
+    assert site.cloud.hardware.machines == {}
+
+
+def test_a_set_grows_and_shrinks(site: Site) -> None:
+    site.deploy(recipe())
+    nodes = f"{COMPUTE}/virtualMachineScaleSets/nodes"
+    site.ended(site.ask("PATCH", nodes, {"sku": {"capacity": 4}}))
+    assert site.left()[1] == 5
+    site.ended(site.ask("PATCH", nodes, {"sku": {"capacity": 1}}))
+    listed = site.ask("GET", f"{nodes}/virtualMachines").document["value"]
+    assert ([one["instanceId"] for one in listed], site.left()[1]) == (["0"], 2)
+
+
+def test_a_group_that_could_not_be_deleted_can_be(site: Site) -> None:
+    site.deploy(recipe())
+    site.cloud.strike({"kind": "fail-delete", "name": "nodes", "code": "Odd"})
+    failed = site.ended(site.ask("DELETE", GROUP))
+    assert failed["error"]["details"][0]["code"] == "Odd"
+    group = site.ask("GET", GROUP).document
+    assert (group["properties"]["provisioningState"], site.left()[1] > 0) == ("Succeeded", True)
+    site.ended(site.ask("DELETE", GROUP))
+    assert site.left() == (0, 0, 0)
+
+
+def test_what_runs_has_a_price(site: Site) -> None:
+    site.deploy(recipe())
+    state = site.cloud.state()
+    # Two nodes at 3.96 US$ and a login node; disk, addresses and NAT gateway have none.
+    assert state["usd_per_hour"] > 7.92
+    assert state["unpriced"] == 4
+    site.ended(site.ask("POST", f"{COMPUTE}/virtualMachineScaleSets/nodes/deallocate"))
+    assert site.cloud.state()["usd_per_hour"] < 1
+
+
+def test_two_hundred_members_are_listed_at_once(site: Site) -> None:
+    site.cloud.limits["", "cores"] = site.cloud.limits["", "standardedsv5family"] = 100_000
+    template = changed("nodes", "sku", "capacity", to=200, of="eda-storage")
+    assert site.deploy(template)["provisioningState"] == "Succeeded"
+    rows = site.cloud.listed()["resources"]
+    machines = [one for one in rows if one["type"] == "microsoft.compute/virtualmachines"]
+    cards = [one for one in rows if one["type"] == "microsoft.network/networkinterfaces"]
+    addresses = {
+        one["properties"]["ipConfigurations"][0]["properties"]["privateIPAddress"] for one in cards
+    }
+    assert (len(machines), len(addresses)) == (201, 201)

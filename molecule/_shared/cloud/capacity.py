@@ -75,6 +75,21 @@ def sizes() -> dict[str, Document]:
     return found
 
 
+@functools.lru_cache(maxsize=1)
+def _prices() -> dict[tuple[str, str, str], float]:
+    with (CATALOG / "prices.csv").open(encoding="utf-8", newline="") as file:
+        return {
+            (row["size"].lower(), row["region"], row["offer"]): float(row["usd_per_hour"])
+            for row in csv.DictReader(file)
+            if row["os"] == "linux"
+        }
+
+
+def price(size: str, location: str, *, spot: bool) -> float | None:
+    """US$ an hour of a VM on Linux; None where the catalog has none."""
+    return _prices().get((size.lower(), location, "spot" if spot else "payg"))
+
+
 def locations() -> list[Document]:
     return [
         {

@@ -144,7 +144,8 @@ class Cloud(Store):
             if struck:
                 return struck
             subscribed(path)
-            if path.lower() != GRAPH and target(path):
+            # Whoever began an operation may look after it.
+            if target(path) and not _OPERATIONS.fullmatch(path.lower()):
                 rights.allowed(self, token, method, path)
             return self.do(method, path, query, body)
         except Refused as refused:
@@ -327,7 +328,7 @@ class Cloud(Store):
             said = f"The provided location '{where}' is not available for resource group."
             raise Refused(400, "LocationNotAvailableForResourceGroup", said)
         there = self.groups.get(name.lower())
-        if there and there.busy and not there.busy.done.is_set():
+        if there and there.going:
             said = f"The resource group '{name}' is in deprovisioning state."
             raise Refused(409, "ResourceGroupBeingDeleted", said)
         if there and there.location != where:
@@ -398,7 +399,7 @@ class Cloud(Store):
         if there and there.operation and not there.operation.done.is_set():
             said = f"Unable to edit or replace deployment '{name}': it is still active."
             raise Refused(409, "DeploymentActive", said)
-        if group.busy and not group.busy.done.is_set():
+        if group.going:
             said = f"The resource group '{group.name}' is in deprovisioning state."
             raise Refused(409, "ResourceGroupBeingDeleted", said)
         made = deployments.deployment(self, group.name, name, body)
@@ -660,25 +661,29 @@ class Cloud(Store):
             self.trouble.add(**body)
 
     def state(self) -> Document:
-        """Every group and resource, what runs, and what bills."""
+        """Every group and resource, what runs, and what bills: the sum is of VMs that have a list
+        price in the catalog, and everything else is counted as unpriced."""
         with self.lock:
             machines, bills = [], []
             for one in self.resources.values():
                 if one.kind == VM:
                     size = one.properties["hardwareProfile"]["vmSize"]
-                    machines.append(_shown(one.id, size, one.tags, one.state))
+                    machines.append(_shown(one.id, size, one, one.state))
                 for number, state in one.state.get("instances", {}).items():
                     path, size = f"{one.id}/virtualMachines/{number}", one.body["sku"]["name"]
-                    machines.append(_shown(path, size, one.tags, state))
+                    machines.append(_shown(path, size, one, state))
                 if one.kind in BILLS:
                     bills.append(one.id)
-            running = [one["id"] for one in machines if one["power"] not in (None, "deallocated")]
+            running = [one for one in machines if one["power"] not in (None, "deallocated")]
+            priced = [one["usd_per_hour"] for one in running]
             return {
                 "emulated": True,
+                "usd_per_hour": round(sum(one or 0.0 for one in priced), 4),
+                "unpriced": len(bills) + priced.count(None),
                 "groups": [one.document() for one in self.groups.values()],
                 "resources": [self.view(one) for one in self.resources.values()],
                 "machines": machines,
-                "bills": sorted(bills + running),
+                "bills": sorted([*bills, *(one["id"] for one in running)]),
                 "broken": list(self.broken),
             }
 
@@ -695,8 +700,16 @@ BILLS = {
 }
 
 
-def _shown(path: str, size: str, tags: dict[str, str], state: Document) -> Document:
-    return {"id": path, "size": size, "tags": tags, "power": state.get("power")}
+def _shown(path: str, size: str, resource: Resource, state: Document) -> Document:
+    profile = resource.properties.get("virtualMachineProfile") or resource.properties
+    spot = profile.get("priority") in ("Spot", "Low")
+    return {
+        "id": path,
+        "size": size,
+        "tags": resource.tags,
+        "power": state.get("power"),
+        "usd_per_hour": capacity.price(size, resource.location, spot=spot),
+    }
 
 
 def _tagged(tags: Mapping[str, str], wanted: re.Match[str] | None) -> bool:

@@ -99,6 +99,15 @@ class Resource:
     version: str = ""
     state: Document = field(default_factory=dict)
     busy: Operation | None = None
+    _named: tuple[Document | None, frozenset[str]] = (None, frozenset())
+
+    def names(self) -> frozenset[str]:
+        """The ids that its body names, in lower case, and what those are parts of."""
+        if self._named[0] is not self.body:
+            words = {word.lower() for word in references(self.body)}
+            words |= {word.rsplit("/", 2)[0] for word in words}
+            self._named = self.body, frozenset(words)
+        return self._named[1]
 
     @property
     def key(self) -> str:

@@ -34,6 +34,11 @@ class Group:
         self.busy: Operation | None = None
         self.made = now()
 
+    @property
+    def going(self) -> bool:
+        """Whether it is being deleted."""
+        return self.busy is not None and not self.busy.done.is_set()
+
     def document(self) -> Document:
         return {
             "id": f"/subscriptions/{SUBSCRIPTION}/resourceGroups/{self.name}",
@@ -41,7 +46,7 @@ class Group:
             "type": "Microsoft.Resources/resourceGroups",
             "location": self.location,
             "tags": self.tags,
-            "properties": {"provisioningState": "Deleting" if self.busy else "Succeeded"},
+            "properties": {"provisioningState": "Deleting" if self.going else "Succeeded"},
         }
 
 
@@ -167,11 +172,9 @@ class Store(Seeds):
     def users(self, gone: str) -> Iterator[Resource]:
         """What names a resource, or a part of it, and is no part of it."""
         gone = gone.lower()
-        for one in self.resources.values():
-            if one.key != gone and not one.key.startswith(f"{gone}/"):
-                named = (word.lower() for word in references(one.body))
-                if any(word == gone or word.startswith(f"{gone}/") for word in named):
-                    yield one
+        for one in list(self.resources.values()):
+            if gone in one.names() and one.key != gone and not one.key.startswith(f"{gone}/"):
+                yield one
 
     def exists(self, path: str) -> bool:
         """Whether an id is of something that is there: also a part, such as a subnet."""
@@ -211,7 +214,7 @@ class Store(Seeds):
         asked = target(path)
         if asked is None or not asked.names or len(asked.names) != len(asked.kinds):
             raise Refused(400, "InvalidResourceId", f"'{path}' names no resource.")
-        if asked.group and self.group(asked.group).busy:
+        if asked.group and self.group(asked.group).going:
             raise Refused(
                 409,
                 "ResourceGroupBeingDeleted",
@@ -360,7 +363,7 @@ class Store(Seeds):
         """
         with self.lock:
             group = self.group(name)
-            if group.busy is None or (group.busy.done.is_set() and group.busy.error):
+            if group.busy is None or not group.going:
                 group.busy = self.operate(lambda: self._remove_group(group), 1.0, group.name)
             return group.busy
 
