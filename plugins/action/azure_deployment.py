@@ -13,12 +13,14 @@ from ansible.module_utils.urls import open_url
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from trueup.cluster.azure import login
+from trueup.cluster.azure.catalog import Catalog
+from trueup.cluster.azure.leftovers import leftovers, warnings
 from trueup.cluster.azure.manager import Manager
 from trueup.cluster.azure.provision import CHECK_SECONDS, Provision, foreseen, summary
 from trueup.cluster.azure.state import State
 from trueup.errors import BadInput, TrueupError
 from trueup.record import new_run_id
-from trueup_analysis.figures import azure
+from trueup_analysis.figures import azure, prices
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,6 +81,7 @@ class ActionModule(ActionBase):
             renew=lambda: login.sign_in(signed.subscriptions),
             sleep=asleep,
         )
+        _name_leftovers(manager, plans[0].known, display)
         work = Provision(
             manager,
             [one.made for one in plans],
@@ -123,6 +126,17 @@ def while_child_of(parent: int) -> Callable[[float], None]:
             raise TrueupError(message)
 
     return asleep
+
+
+def _name_leftovers(manager: Manager, known: Catalog, display: Display) -> None:
+    """Warn of runs that have expired and are still there; they keep nobody from another one."""
+    try:
+        found = leftovers(manager, known, azure.finder(prices.read_all()), display.v)
+    except TrueupError as error:
+        display.warning(f"what other runs left is not known: {error}")
+        return
+    for text in warnings(found):
+        display.warning(text)
 
 
 def planned(run: str, recipe: str, parameters: str, limit: str) -> list[azure.Plan]:

@@ -66,7 +66,7 @@ class Emulated:
     def __init__(self) -> None:
         self.groups: dict[str, dict[str, str]] = {GROUP: {"run": RUN}}
         self.rows = [row(place(name)) for name in NAMES]
-        self.rows[5]["identity"] = IDENTITY
+        self.rows[5]["tags"]["role"] = "login"
         self.rights = {ASSIGNMENT: PRINCIPAL, f"{ASSIGNMENT}2": "another"}
         self.deployment = ""
         self.locked: list[str] = []
@@ -134,6 +134,8 @@ class Emulated:
             return (200, {"value": lists[path]}, {}) if known else refusal(404, "NotFound")
         if path in lists:
             return 200, {"value": lists[path]}, {}
+        if path == place("login"):
+            return 200, {"id": path, "identity": IDENTITY}, {}
         if path not in self.groups:
             return refusal(404, "ResourceGroupNotFound")
         return 200, {"id": path, "tags": self.groups[path]}, {}

@@ -52,7 +52,7 @@ _STAGES: Tuple[Tuple[str, ...], ...] = (
 _STAGE = {kind.lower(): number for number, kinds in enumerate(_STAGES) for kind in kinds}
 _LOCKED = "ScopeLocked"
 # Of one resource in a row, where another operation holds it.
-_ATTEMPTS, _ATTEMPT_SECONDS = 5, 10.0
+_ATTEMPTS, _PAUSES = 5, (1.0, 2.0, 5.0, 10.0)
 _ROUNDS = 5
 _OVER = ("succeeded", "failed", "canceled", "cancelled")
 _NO_COMPUTING = ("deallocated", "deallocating")
@@ -268,7 +268,7 @@ class Teardown:
             return
         if group.whole:
             self.tell(f"delete group {group.name} with {len(group.mine)} resources")
-            self._delete([(group.id, self._version)])
+            self._delete([[(group.id, self._version)]])
             group = self._look(place)
             if group is None:
                 return
@@ -285,10 +285,10 @@ class Teardown:
                 continue
             stage = _STAGE.get(kind.lower(), len(_STAGES))
             stages.setdefault(stage, []).append((one["id"], version))
-        for _, work in sorted(stages.items()):
-            self.tell(f"delete {len(work)} resources of group {group.name}")
-            self._delete(work)
-        self._delete(rights)
+        if stages:
+            count = sum(map(len, stages.values()))
+            self.tell(f"delete {count} resources of group {group.name} one by one")
+        self._delete([*(work for _, work in sorted(stages.items())), rights])
 
     def _cancel(self, place: str) -> None:
         """Cancel the run's deployment where it still goes on."""
@@ -301,7 +301,7 @@ class Teardown:
                 if attempt == 0:
                     self.tell(f"cancel deployment trueup-{self.run}")
                     self.manager.request("POST", f"{path}/cancel", query, question=True)
-                self.manager.sleep(_ATTEMPT_SECONDS)
+                self.manager.sleep(_PAUSES[-1])
             self.tell(f"deployment trueup-{self.run} goes on although it was cancelled")
         except rest.Refused as error:
             # 404: there is none; 409: it ended meanwhile.
@@ -318,9 +318,10 @@ class Teardown:
         version = self.catalog.api_version(switch.ASSIGNMENTS)
         found: List[Tuple[str, str]] = []
         for one in group.mine:
-            identity = one.get("identity")
-            principal = identity.get("principalId") if isinstance(identity, dict) else None
-            if not principal or not re.fullmatch(r"[0-9a-fA-F-]{36}", str(principal)):
+            if str(one.get("type")).lower() != expiry.VMS or expiry.tag(one, "role") != "login":
+                continue
+            principal = self._principal(one["id"])
+            if not principal:
                 continue
             path = f"{group.id}/providers/{switch.ASSIGNMENTS}"
             try:
@@ -337,18 +338,33 @@ class Teardown:
             ]
         return found
 
-    def _delete(self, work: Sequence[Tuple[str, str]]) -> None:
-        """Delete these (id, version) together, again where something else holds one of them."""
-        waiting = list(work)
+    def _principal(self, machine: str) -> str:
+        """A machine's own identity; empty where it has none."""
+        query = {"api-version": self._versions[expiry.VMS]}
+        try:
+            identity = self.manager.get(machine, query).get("identity")
+        except rest.Refused as error:
+            self.tell(f"the identity of {machine} is not known: {error}")
+            return ""
+        return str(identity.get("principalId") or "") if isinstance(identity, dict) else ""
+
+    def _delete(self, stages: Iterable[Sequence[Tuple[str, str]]]) -> None:
+        """Delete these (id, version), those of a stage together; what something else holds is
+        asked for again after all the others."""
+        waiting = list(stages)
         for attempt in range(_ATTEMPTS):
             if attempt:
-                self.manager.sleep(_ATTEMPT_SECONDS)
-            orders = [(one, self._order(*one)) for one in waiting]
-            waiting = [
-                one for one, order in orders if order is not None and not self._ended(one[0], order)
-            ]
+                self.manager.sleep(_PAUSES[attempt - 1])
+            waiting = [again for again in map(self._stage, waiting) if again]
             if not waiting:
                 return
+
+    def _stage(self, work: Sequence[Tuple[str, str]]) -> List[Tuple[str, str]]:
+        """What of a stage has to be asked for again."""
+        orders = [(one, self._order(*one)) for one in work]
+        return [
+            one for one, order in orders if order is not None and not self._ended(one[0], order)
+        ]
 
     def _order(self, place: str, version: str) -> Union[rest.Answer, rest.Refused, None]:
         """Ask for a deletion: the answer, the refusal if it may pass, or None."""
