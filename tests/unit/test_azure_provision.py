@@ -364,6 +364,17 @@ def test_what_is_said_of_a_run_is_all_that_its_owner_needs(controller: Controlle
         assert part in text
 
 
+def test_a_deployment_that_does_not_end_is_left_to_azure(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(provision, "DEPLOY_SECONDS", 2)
+    controller.cloud.pace = 1000.0
+    text = said(controller.make)
+    assert f"deployment trueup-{RUN} is not finished (" in text
+    assert "Azure Resource Manager goes on with it" in text
+    assert controller.kept["group"] == "trueup-test"
+
+
 def test_a_login_without_rights_is_told_which(controller: Controller) -> None:
     controller.cloud.trouble.add(kind="rights", action="write", times=0)
     text = said(controller.make)

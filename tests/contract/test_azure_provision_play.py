@@ -1,0 +1,160 @@
+"""playbooks/provision.yml signed in to the emulated cloud, whose machines nobody runs: a program of
+the test's own, called ssh, says that they answer."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+from emulated_cloud import Cloud, profile, serving
+from helpers import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+RECIPE = "-etrueup_azure_recipe=devito-hbv3"
+
+
+class Done(NamedTuple):
+    """What the play did."""
+
+    status: int
+    said: str
+
+
+class Controller:
+    """A controller signed in to the cloud."""
+
+    def __init__(self, cloud: Cloud, folder: Path) -> None:
+        self.cloud, self.state = cloud, folder / "state"
+        own = folder / "own.yml"
+        own.write_text("owner: geophysics\nssh_from: [203.0.113.7/32]\n")
+        programs = folder / "bin"
+        programs.mkdir()
+        (programs / "ssh").write_text("#!/bin/sh\nexit 0\n")
+        (programs / "ssh").chmod(0o755)
+        self.environment = {
+            **os.environ,
+            **profile(folder, cloud.url),
+            "PATH": f"{programs}:{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "TRUEUP_AZURE_STATE": str(self.state),
+            "ANSIBLE_LOCALHOST_WARNING": "false",
+        }
+        self.run = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-7c1e"
+        self.argv = [
+            *("ansible-playbook", "playbooks/provision.yml", f"-etrueup_azure_parameters={own}"),
+            f"-etrueup_azure_run={self.run}",
+        ]
+
+    def begin(self, *arguments: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [*self.argv, *arguments],
+            cwd=ROOT,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+    def play(self, *arguments: str) -> Done:
+        process = self.begin(*arguments)
+        out, _ = process.communicate(timeout=120)
+        return Done(process.returncode, " ".join(out.split()))
+
+    @property
+    def folder(self) -> Path:
+        return self.state / self.run
+
+    def ordered(self) -> list[str]:
+        return [path.rpartition("/")[2] for method, path, *_ in self.cloud.calls if method == "PUT"]
+
+
+@pytest.fixture
+def controller(tmp_path: Path) -> Iterator[Controller]:
+    cloud = Cloud()
+    with serving(cloud, tmp_path):
+        yield Controller(cloud, tmp_path)
+
+
+def test_a_run_is_foreseen_made_and_made_again_without_a_change(controller: Controller) -> None:
+    foreseen = controller.play(RECIPE, "--check", "--diff")
+    assert (foreseen.status, controller.ordered(), controller.state.exists()) == (0, [], False)
+    assert "+++ after: Microsoft.Compute/virtualMachineScaleSets/nodes (Create)" in foreseen.said
+    assert "10 resources would change in southcentralus" in foreseen.said
+    made = controller.play(RECIPE)
+    assert (made.status, "changed=1" in made.said) == (0, True)
+    assert "2 of 2 nodes of Standard_HB120rs_v3 and a login node" in made.said
+    again = controller.play(RECIPE)
+    assert (again.status, "changed=0" in again.said, len(controller.ordered())) == (0, True, 2)
+    tokens = [token.encode() for token in controller.cloud.tokens]
+    texts = [path.read_bytes() for path in controller.folder.rglob("*") if path.is_file()]
+    assert len(texts) >= 6
+    assert [text for text in texts for token in tokens if token in text] == []
+    listed = subprocess.run(
+        ["ansible-inventory", "-i", str(controller.folder / "inventory"), "--list"],
+        cwd=ROOT,
+        env=controller.environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    hosts = json.loads(listed.stdout)["_meta"]["hostvars"]
+    assert sorted(hosts) == ["nodes_0", "nodes_1"]
+    assert hosts["nodes_0"]["trueup_benchmarks"] == ["stream", "devito"]
+    assert str(controller.folder / "ssh_config") in hosts["nodes_0"]["ansible_ssh_common_args"]
+
+
+def test_a_run_that_is_interrupted_is_known_to_teardown(controller: Controller) -> None:
+    controller.cloud.pace = 30.0
+    process = controller.begin(RECIPE)
+    ends = time.monotonic() + 60
+    while len(controller.ordered()) < 2 and time.monotonic() < ends:
+        time.sleep(0.1)
+    os.killpg(process.pid, signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode != 0, out
+    kept = json.loads((controller.folder / "run.json").read_text())
+    assert (kept["group"], kept["run"]) == ("trueup-devito-hbv3", controller.run)
+
+
+@pytest.mark.parametrize(
+    ("fault", "parts"),
+    [
+        (
+            {"kind": "rights", "action": "write", "times": 0},
+            ["AuthorizationFailed", "role Contributor", "(request "],
+        ),
+        ({"kind": "subscription", "times": 0}, ["SubscriptionNotFound", "(request "]),
+        (
+            {"kind": "allocation", "size": "HB120", "times": 0},
+            ["AllocationFailed", "name other places in elsewhere", "(request ", "was removed"],
+        ),
+        (
+            {"kind": "plan"},
+            ["MarketplacePurchaseEligibilityFailed", "az vm image terms accept"],
+        ),
+    ],
+)
+def test_a_fault_is_one_sentence_and_a_status(
+    controller: Controller, fault: dict[str, object], parts: list[str]
+) -> None:
+    controller.cloud.trouble.add(**fault)
+    done = controller.play(RECIPE)
+    assert done.status == 2
+    assert [part for part in parts if part not in done.said] == []
+    assert "Traceback" not in done.said
+    assert not any(one.kind.endswith("ScaleSets") for one in controller.cloud.resources.values())
+
+
+def test_what_is_misspelt_is_refused_before_azure_is_asked(controller: Controller) -> None:
+    done = controller.play("-etrueup_azure_recip=devito-hbv3")
+    assert (done.status, controller.cloud.calls) == (2, [])
+    assert "did you mean trueup_azure_recipe?" in done.said
