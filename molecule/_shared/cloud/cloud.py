@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 import secrets
+import traceback
 import urllib.parse
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from .compute import VM, Disk
 from .graph import GRAPH, GRAPH_VERSIONS, Graph
 from .replies import CLIENT, SECRET, SUBSCRIPTION, TENANT, Refused, Reply, refusal, versioned
 from .resources import Operation, Resource, squeezed, subscribed, target
-from .sets import SET, ScaleSet, uniform
+from .sets import ScaleSet, uniform
 from .store import Group, Store
 from .versions import known_version
 
@@ -150,6 +151,10 @@ class Cloud(Store):
             return self.do(method, path, query, body)
         except Refused as refused:
             return refused.reply
+        except Exception as error:  # noqa: BLE001 WHY: a caller must have an answer
+            self.broken.append(traceback.format_exc())
+            said = f"The emulated cloud itself failed: {error!r}"
+            return refusal(500, "InternalServerError", said)
 
     def do(self, method: str, path: str, query: Query, body: Any) -> Reply:
         """The answer to a request that is allowed."""
@@ -540,11 +545,6 @@ class Cloud(Store):
             document = self.view(one)
             if one.kind == VM:
                 document["properties"]["extended"] = _extended(one.state)
-                disk = document["properties"]["storageProfile"].get("osDisk") or {}
-                disk.setdefault("osType", "Linux")
-            if one.kind == SET:
-                profile = document["properties"]["virtualMachineProfile"]
-                profile["storageProfile"]["osDisk"].setdefault("osType", "Linux")
             found["resources"].append(_row(document, one.group))
             provider = self.provider(one.kind)
             if isinstance(provider, ScaleSet) and uniform(one.body):

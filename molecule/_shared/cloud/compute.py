@@ -15,7 +15,7 @@ from .capacity import demand, refuse_profile, refuse_quota, refuse_size
 from .machines import Machine
 from .network import subnet
 from .replies import TENANT, Refused, Reply
-from .resources import Provider, Resource, at, now
+from .resources import Provider, Resource, at, need, now
 
 if TYPE_CHECKING:
     from .cloud import Cloud
@@ -31,6 +31,13 @@ POWER = {
     "deallocate": "deallocated",
 }
 _LOWER = {name.lower(): name for name in POWER}
+
+
+def keyed(profile: Document) -> None:
+    """Refuse public keys that have no text."""
+    keys = at(profile, "osProfile", "linuxConfiguration", "ssh", "publicKeys") or []
+    for number in range(len(keys)):
+        need(profile, f"osProfile.linuxConfiguration.ssh.publicKeys.{number}.keyData")
 
 
 def custom_data(profile: Document) -> bytes:
@@ -51,8 +58,16 @@ def custom_data(profile: Document) -> bytes:
     return data
 
 
+def shown(properties: Document) -> Document:
+    """Properties as a GET gives them: without secrets, and with the system of the disk."""
+    found = unsecret(properties)
+    profile = found.get("virtualMachineProfile") or found
+    profile["storageProfile"].setdefault("osDisk", {}).setdefault("osType", "Linux")
+    return found
+
+
 def unsecret(properties: Document) -> Document:
-    """Properties as a GET gives them."""
+    """Properties without what a GET does not give."""
     found = copy.deepcopy(properties)
     for profile in (found, found.get("virtualMachineProfile") or {}):
         for name in ("customData", "adminPassword"):
@@ -195,6 +210,8 @@ class VirtualMachine(Provider):
             refuse_size(cloud, location, size, asked.zone)
         refuse_profile(cloud, size, asked.properties)
         custom_data(asked.properties)
+        need(asked.properties, "osProfile.computerName", "osProfile.adminUsername")
+        keyed(asked.properties)
 
     def check(self, cloud: Cloud, asked: Resource, before: Resource | None) -> None:
         wanted = demand(self.kind, asked.body)
@@ -314,7 +331,7 @@ class VirtualMachine(Provider):
 
     def view(self, cloud: Cloud, resource: Resource) -> Document:
         found = super().view(cloud, resource)
-        found["properties"] = unsecret(found["properties"])
+        found["properties"] = shown(found["properties"])
         found.pop("identity", None)
         identity = identity_of(cloud, resource)
         if identity:

@@ -11,6 +11,7 @@ import hashlib
 import json
 import re
 import threading
+import traceback
 import uuid
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 from .capacity import demand, refuse_quota
 from .compute import unsecret
 from .expressions import Later, Scope, invalid, resource_id
-from .machines import AllocationFailed
 from .replies import SUBSCRIPTION, Refused
 from .resources import Operation, Resource, now, target
 
@@ -149,12 +149,7 @@ def deployment(cloud: Cloud, group: str, name: str, body: Any) -> Deployment:
         said = "The emulated cloud knows deployment mode Incremental only."
         raise Refused(400, "InvalidDeploymentMode", said)
     template = properties["template"]
-    strange = sorted(set(template) - _OF_TEMPLATE)
-    if strange:
-        raise invalid(f"the template has '{strange[0]}', which the emulated cloud does not know")
-    for member in ("$schema", "contentVersion", "resources"):
-        if member not in template:
-            raise invalid(f"the template property '{member}' is missing")
+    _sections(template)
     found = cloud.group(group)
     own = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/{found.name}"
     values, shown = _parameters(
@@ -175,6 +170,19 @@ def deployment(cloud: Cloud, group: str, name: str, body: Any) -> Deployment:
     return Deployment(f"{own}/providers/{KIND}/{name}", found.name, parts, shown, template, scope)
 
 
+def _sections(template: Document) -> None:
+    """Refuse a template whose sections are not those that are known."""
+    strange = sorted(set(template) - _OF_TEMPLATE)
+    if strange:
+        raise invalid(f"the template has '{strange[0]}', which the emulated cloud does not know")
+    for member, kind in (("$schema", str), ("contentVersion", str), ("resources", list)):
+        if not isinstance(template.get(member), kind):
+            raise invalid(f"the template property '{member}' is missing, or of another type")
+    for member in ("parameters", "variables", "outputs"):
+        if not isinstance(template.get(member, {}), dict):
+            raise invalid(f"the template property '{member}' is no object")
+
+
 def _parameters(declared: Document, given: Document) -> tuple[Document, Document]:
     """The values of a template's parameters, and what a GET shows of them."""
     strange = sorted(set(given) - set(declared))
@@ -182,6 +190,8 @@ def _parameters(declared: Document, given: Document) -> tuple[Document, Document
         raise invalid(f"the template parameters '{', '.join(strange)}' are not in the template")
     values, shown = {}, {}
     for name, about in declared.items():
+        if not isinstance(about, dict):
+            raise invalid(f"the template parameter '{name}' is no object")
         kind = str(about.get("type", "")).lower()
         if kind not in _TYPES:
             raise invalid(f"the type of template parameter '{name}' is not valid")
@@ -208,6 +218,8 @@ def _part(scope: Scope, asked: Any, number: int) -> Part:
     for member in ("type", "apiVersion", "name"):
         if not isinstance(asked.get(member), str):
             raise invalid(f"resource {number + 1} has no '{member}'")
+    if not isinstance(asked.get("dependsOn", []), list):
+        raise invalid(f"'dependsOn' of '{asked['name']}' is no list")
     for member in ("copy", "condition", "resources"):
         if member in asked:
             raise invalid(f"the emulated cloud does not know '{member}' of a resource")
@@ -360,8 +372,10 @@ def _make(cloud: Cloud, made: Deployment, one: Part) -> Document | None:
         }
     except Refused as refused:
         return {**refused.error, "target": one.id}
-    except AllocationFailed as error:
-        return {"code": error.code, "message": str(error)}
+    except Exception as error:  # noqa: BLE001 WHY: whoever waits for it must see an end
+        cloud.broken.append(traceback.format_exc())
+        said = f"The emulated cloud itself failed: {error!r}"
+        return {"code": "InternalServerError", "message": said}
     assert operation is not None
     operation.done.wait()
     if not operation.error:

@@ -174,6 +174,8 @@ class Network(Provider):
         for one in asked.properties.get("subnets") or []:
             own = range_of(one)
             name = one["name"]
+            if not isinstance(name, str):
+                raise TypeError(name)
             if not any(own.subnet_of(space) for space in spaces):
                 said = f"Subnet '{name}' is not valid because its IP address range is outside the"
                 raise Refused(

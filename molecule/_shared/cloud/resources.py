@@ -170,6 +170,20 @@ def at(document: Any, *path: str) -> Any:
     return document
 
 
+def need(document: Any, *paths: str) -> None:
+    """Refuse a document without a text at one of these dotted paths; a number is a list's place."""
+    for path in paths:
+        value = document
+        for word in path.split("."):
+            if word.isdigit() and isinstance(value, list):
+                value = value[int(word)] if int(word) < len(value) else None
+            else:
+                value = at(value, word)
+        if not isinstance(value, str) or not value:
+            said = f"Required parameter '{path}' is missing (null), or no text."
+            raise Refused(400, "InvalidParameter", said, target=path)
+
+
 class Provider:
     """What a type of resource does, beyond being kept.
 

@@ -13,15 +13,16 @@ from .compute import (
     custom_data,
     identity_of,
     instance_view,
+    keyed,
     network_of,
     profile_of,
+    shown,
     tell,
-    unsecret,
 )
 from .machines import Machine
 from .network import free_address, mac_of
 from .replies import Refused, Reply
-from .resources import Provider, Resource, at, now
+from .resources import Provider, Resource, at, need, now
 
 if TYPE_CHECKING:
     from .cloud import Cloud
@@ -82,6 +83,11 @@ class ScaleSet(Provider):
         if not at(profile, "networkProfile", "networkInterfaceConfigurations"):
             said = "Required parameter 'networkInterfaceConfigurations' is missing (null)."
             raise Refused(400, "InvalidParameter", said)
+        card = "networkProfile.networkInterfaceConfigurations.0"
+        place = f"{card}.properties.ipConfigurations.0"
+        need(profile, f"{card}.name", f"{place}.name", f"{place}.properties.subnet.id")
+        need(profile, "osProfile.computerNamePrefix", "osProfile.adminUsername")
+        keyed(profile)
 
     def check(self, cloud: Cloud, asked: Resource, before: Resource | None) -> None:
         wanted = demand(self.kind, asked.body)
@@ -238,7 +244,7 @@ class ScaleSet(Provider):
 
     def view(self, cloud: Cloud, resource: Resource) -> Document:
         found = super().view(cloud, resource)
-        found["properties"] = unsecret(found["properties"])
+        found["properties"] = shown(found["properties"])
         found["properties"]["singlePlacementGroup"] = single(resource.body)
         found.pop("identity", None)
         identity = identity_of(cloud, resource)
@@ -258,7 +264,7 @@ class ScaleSet(Provider):
     def one(self, resource: Resource, number: str, *, view: bool = False) -> Document:
         """An instance of a uniform set."""
         state = resource.state["instances"][number]
-        profile = unsecret({"virtualMachineProfile": resource.properties["virtualMachineProfile"]})
+        profile = shown({"virtualMachineProfile": resource.properties["virtualMachineProfile"]})
         profile = profile["virtualMachineProfile"]
         system = profile["osProfile"]
         system.pop("computerNamePrefix")
@@ -282,8 +288,6 @@ class ScaleSet(Provider):
                 "networkProfile": {"networkInterfaces": [nic]},
             },
         }
-        disk = found["properties"]["storageProfile"].get("osDisk") or {}
-        disk.setdefault("osType", "Linux")
         if resource.body.get("zones"):
             found["zones"] = list(resource.body["zones"])
         if view:

@@ -7,6 +7,7 @@ import copy
 import threading
 import traceback
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from .faults import Faults
@@ -24,6 +25,32 @@ if TYPE_CHECKING:
     from .resources import Document
 
 _ALWAYS_KNOWN = ("/publishers/", "/providers/microsoft.authorization/roledefinitions/")
+
+
+_SHAPES = {"location": str, "tags": dict, "properties": dict, "sku": dict, "zones": list}
+
+
+def shaped(name: str, body: Document) -> None:
+    """Refuse a document whose first members are of another type than every resource's."""
+    for member, kind in _SHAPES.items():
+        if not isinstance(body.get(member, kind()), kind):
+            said = f"'{member}' of {name} is no {kind.__name__}."
+            raise Refused(400, "InvalidRequestContent", said)
+    for key, value in body.get("tags", {}).items():
+        if not isinstance(value, str):
+            said = f"The tag '{key}' of {name} is no text."
+            raise Refused(400, "InvalidTagValue", said)
+
+
+@contextlib.contextmanager
+def understood(name: str) -> Iterator[None]:
+    """A document that cannot be read is its writer's error: Azure's models (validate.py) would
+    have refused it before."""
+    try:
+        yield
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        said = f"The request content of {name} was invalid: {error!r}."
+        raise Refused(400, "InvalidRequestContent", said) from error
 
 
 class Group:
@@ -230,6 +257,7 @@ class Store(Seeds):
             for key, one in body.items()
             if key not in ("id", "name", "type")
         }
+        shaped(name, body)
         resource = Resource(name, provider.kind, body, version)
         before = self.resources.get(name.lower())
         if "/virtualmachine" in provider.kind.lower():
@@ -253,7 +281,8 @@ class Store(Seeds):
             if at(before.body, *place) != at(resource.body, *place):  # type: ignore[union-attr]
                 said = f"Changing property '{'.'.join(place)}' is not allowed."
                 raise Refused(409, "PropertyChangeNotAllowed", said, target=place[-1])
-        provider.alone(self._cloud, resource, before)
+        with understood(resource.id):
+            provider.alone(self._cloud, resource, before)
 
     def sound(self, resource: Resource, before: Resource | None) -> None:
         """Refuse what other resources stand against."""
@@ -283,7 +312,12 @@ class Store(Seeds):
         with self.lock:
             resource, before = self.planned(path, body, version)
             self.preflight(resource, before)
-            self.sound(resource, before)
+            with understood(resource.id):
+                self.sound(resource, before)
+                # What cannot be shown cannot be kept.
+                trial = dict(before.state) if before else {}
+                trial["provisioningState"] = "Creating"
+                self.view(replace(resource, state=trial))
             old = before.body if before else None
             if before:
                 before.body, before.version = resource.body, version
@@ -308,7 +342,8 @@ class Store(Seeds):
                     failed.get("message", "An internal error occurred."),
                     **({"details": failed["details"]} if "details" in failed else {}),
                 )
-            provider.make(self._cloud, made, old)
+            with understood(made.id):
+                provider.make(self._cloud, made, old)
             state = "Succeeded"
         finally:
             with self.lock:
