@@ -274,11 +274,22 @@ def again(site, one: Machine) -> None:
     until(there)
 
 
-def test_wrong_custom_data_is_an_error(site) -> None:
-    wrong = machine("wrong", "10.42.0.9", custom_data=b"#!/bin/sh\nexit 3\n")
+@pytest.mark.parametrize(
+    ("data", "status", "said"),
+    [
+        (b"#!/bin/sh\nexit 3\n", 1, "extended_status: error"),
+        (b"#cloud-config\nwrite_files: 3\n", 1, "extended_status: error"),
+        # What is no YAML, and what is nothing that it knows.
+        (b"#cloud-config\nruncmd: [\n", 2, "extended_status: degraded"),
+        (b"hello\n", 2, "extended_status: degraded"),
+    ],
+)
+def test_wrong_custom_data_is_told(site, data, status, said) -> None:
+    wrong = machine("wrong", "10.42.0.9", custom_data=data)
     site.hardware.start(wrong)
-    begun = site.begun(wrong)
-    assert (begun.returncode, "status: error" in begun.stdout) == (1, True)
+    assert site.begun(wrong).returncode == status
+    long = site.inside(wrong, "cloud-init", "status", "--long", check=False)
+    assert said in long.stdout
     site.hardware.delete(wrong.id)
 
 
