@@ -528,8 +528,9 @@ class Client:
         self, answer: Answer, what: str, *, operation: bool
     ) -> Tuple[str, Dict[str, Any]]:
         """The state and the document of an answer."""
-        if answer.status == _NO_CONTENT or (not operation and not answer.text.strip()):
-            return ("Accepted" if answer.status == _ACCEPTED else _SUCCEEDED), {}
+        goes_on, said = answer.status == _ACCEPTED, bool(answer.text.strip())
+        if answer.status == _NO_CONTENT or (not said and (goes_on or not operation)):
+            return ("Accepted" if goes_on else _SUCCEEDED), {}
         document = self.document(answer, what)
         if operation:
             state = document.get("status")
@@ -541,7 +542,7 @@ class Client:
         state = inner or document.get("status")
         if isinstance(state, str) and (inner or state.lower() in _ENDED_BADLY):
             return state, document
-        return ("Accepted" if answer.status == _ACCEPTED else _SUCCEEDED), document
+        return ("Accepted" if goes_on else _SUCCEEDED), document
 
     def _failed(self, document: Mapping[str, Any], what: str, state: str, last: Answer) -> Failed:
         properties = document.get("properties")
@@ -562,7 +563,7 @@ class Client:
             return document
         url = self._own(urllib.parse.urljoin(order.url, place), f"{order.method} {order.url}")
         answer = self._patiently("GET", url, None, question=True)
-        if answer.status == _NO_CONTENT:
+        if not answer.text.strip():
             return {}
         return self.document(answer, f"GET {urllib.parse.urlsplit(url).path}")
 

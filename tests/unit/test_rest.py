@@ -272,6 +272,14 @@ def test_a_post_gives_what_its_location_has() -> None:
     assert found == {"properties": {"changes": []}}
 
 
+@pytest.mark.parametrize("last", [(204, ""), (200, "")])
+def test_a_post_without_a_result_gives_nothing(last: Any) -> None:
+    opened = Opened((202, ""), DONE, last)
+    answer = order("POST", azure_asyncoperation="/op", location="/result")
+    assert opened.client().finished(answer, "it") == {}
+    assert [url for _, url in opened.asked] == [f"{URL}/op", f"{URL}/op", f"{URL}/result"]
+
+
 def test_a_resource_without_a_link_is_asked_itself() -> None:
     state = [{"properties": {"provisioningState": word}} for word in ("Updating", "Succeeded")]
     opened = Opened((200, state[1]))
