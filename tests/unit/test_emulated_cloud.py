@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import json
 import ssl
+import subprocess
+import sys
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -759,7 +761,7 @@ def test_another_process_asks_for_faults_and_state(tmp_path: Path) -> None:
         asked = urllib.request.Request(
             f"{cloud.url}{path}",
             json.dumps(body).encode() if body else None,
-            {"Emulated-Secret": secret},
+            {"Emulated-Secret": secret, "Authorization": f"Bearer {cloud.token()}"},
             method=method,
         )
         try:
@@ -773,9 +775,27 @@ def test_another_process_asks_for_faults_and_state(tmp_path: Path) -> None:
         assert ask("GET", "/emulated/state", None, "guess") == (403, "EmulatedSecret")
         assert ask("POST", "/emulated/faults", {"kind": "x"}, cloud.secret)[0] == 400
         assert ask("POST", "/emulated/faults", {"kind": "slow"}, cloud.secret) == (204, None)
+        assert ask("POST", "/emulated/faults", {"kind": "cut"}, cloud.secret) == (204, None)
+        with pytest.raises(json.JSONDecodeError):
+            ask("GET", f"{S}/locations?api-version=2022-12-01", None, cloud.secret)
         status, document = ask("GET", "/emulated/state", None, cloud.secret)
     assert (status, document["emulated"], document["resources"]) == (200, True, [])
     assert cloud.trouble.asked == [{"after": 0, "times": 1, "kind": "slow"}]
+
+
+def test_it_does_not_start_without_models_unless_it_may() -> None:
+    program = [sys.executable, str(ROOT / "molecule" / "_shared" / "cloud")]
+
+    def start(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*program, *arguments], input="", capture_output=True, text=True, check=False
+        )
+
+    may = start("--without-models", "--machines", "2")
+    assert (may.returncode, may.stdout.count("export "), may.stderr) == (0, 7, "")
+    alone = start()
+    wanted = (2, True) if MODELS.absent else (0, False)
+    assert (alone.returncode, "requirements/cloud.txt" in alone.stderr) == wanted
 
 
 # ---- at the same time ---------------------------------------------------------------------------

@@ -66,7 +66,9 @@ class _Handler(BaseHTTPRequestHandler):
             if last in cloud.cut:
                 cloud.cut.remove(last)
                 text = text[: len(text) // 2]
-            elif cloud.trouble.take("cut", path=parts.path, method=self.command):
+            elif not parts.path.startswith("/emulated/") and cloud.trouble.take(
+                "cut", path=parts.path, method=self.command
+            ):
                 text = text[: len(text) // 2]
         self.send_response(reply.status)
         self.send_header("Content-Type", "application/json; charset=utf-8")
