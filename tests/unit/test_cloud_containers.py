@@ -210,6 +210,8 @@ def test_a_dead_process_is_known_from_one_that_has_its_number() -> None:
 
 def test_only_what_dead_clouds_left_is_swept(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(containers, "CLOUDS", tmp_path)
+    # As podman lists them.
+    monkeypatch.setattr(containers, "run", lambda argv: "alive\nrestarted\nrestarted\ngone\n")
     cleared = []
     monkeypatch.setattr(containers, "_clear", cleared.append)
     number, began = containers.process(os.getpid()).split()
@@ -222,8 +224,8 @@ def test_only_what_dead_clouds_left_is_swept(tmp_path, monkeypatch) -> None:
     }.items():
         (tmp_path / cloud).mkdir()
         (tmp_path / cloud / "process").write_text(said)
-    assert containers.sweep() == ["cut", "gone", "renumbered"]
-    assert cleared == ["cut", "gone", "renumbered"]
+    assert containers.sweep() == ["cut", "gone", "renumbered", "restarted"]
+    assert cleared == ["cut", "gone", "renumbered", "restarted"]
 
 
 def test_a_program_that_ends_badly_is_one_sentence() -> None:

@@ -313,13 +313,19 @@ def _remove(name: str) -> None:
 
 def sweep() -> list[str]:
     """Remove what clouds left whose process is gone; gives their ids."""
-    dead = []
-    for folder in sorted(CLOUDS.glob("*/process")):
-        said = folder.read_text()
+    alive, known = set(), set()
+    for path in CLOUDS.glob("*/process"):
+        said = path.read_text()
+        known.add(path.parent.name)
         # Empty: it was ended before it could write.
-        if not said or said != process(int(said.split()[0])):
-            dead.append(folder.parent.name)
-            _clear(folder.parent.name)
+        if said and said == process(int(said.split()[0])):
+            alive.add(path.parent.name)
+    # A restart of this host leaves containers, and no folder.
+    form = f'{{{{index .Labels "{LABEL}"}}}}'
+    argv = ["podman", "ps", "--all", "--filter", f"label={LABEL}", "--format", form]
+    dead = sorted((known | set(run(argv).split())) - alive)
+    for cloud in dead:
+        _clear(cloud)
     return dead
 
 
