@@ -584,6 +584,47 @@ def test_the_metadata_service_says_what_the_machine_is(site: Site) -> None:
     assert site.cloud.metadata(node, "PUT", leaf, {"api-version": "2025-04-07"}).status == 405
 
 
+def test_a_sets_own_identity_may_write_where_its_role_says(site: Site) -> None:
+    site.ask("PUT", GROUP, {"location": "southcentralus"})
+    user = f"{GROUP}/providers/Microsoft.ManagedIdentity/userAssignedIdentities/writer"
+    where = {"location": "southcentralus"}
+    made = site.ended(site.ask("PUT", user, where, **{"api-version": "2023-01-31"}))
+    assert made["status"] == "Succeeded"
+    account = f"{GROUP}/providers/Microsoft.Storage/storageAccounts/records1"
+    version = {"api-version": "2023-05-01"}
+    body = {**where, "sku": {"name": "Standard_LRS"}, "kind": "StorageV2", "properties": {}}
+    site.ended(site.ask("PUT", account, body, **version))
+    container = f"{account}/blobServices/default/containers/records"
+    site.ended(site.ask("PUT", container, {"properties": {}}, **version))
+    assert site.code("PUT", f"{account}/tables/default/tables/a", {}, **version) == (
+        "InvalidResourceType"
+    )
+    known = site.ask("GET", user, **{"api-version": "2023-01-31"}).document["properties"]
+    writer = "ba92f5b4-2d11-453d-a403-e96b0029c9fe"
+    role = f"{container}/providers/Microsoft.Authorization/roleAssignments/{writer}"
+    definitions = "/providers/Microsoft.Authorization/roleDefinitions/"
+    given = {
+        "roleDefinitionId": f"{S}{definitions}{writer}",
+        "principalId": known["principalId"],
+    }
+    assert site.code("PUT", role, {"properties": given}) == "201"
+    template = changed("nodes", "identity", "type", to="UserAssigned")
+    part(template, "nodes")["identity"]["userAssignedIdentities"] = {user: {}}
+    site.deploy(template)
+    node = f"{COMPUTE}/virtualMachineScaleSets/nodes/virtualMachines/0"
+    asked = {"resource": "https://storage.azure.com/"}
+    word = metadata(site, node, TOKEN, "2018-02-01", **asked)["access_token"]
+    assert site.cloud.tokens[word].principal == known["principalId"]
+    assert metadata(site, node, TOKEN, "2018-02-01", client_id="other", **asked) == 400
+    # A role for data is none for resources.
+    site.word = site.cloud.token(known["principalId"])
+    assert site.code("GET", account, **version) == "AuthorizationFailed"
+    site.word = site.cloud.token()
+    assert site.code("DELETE", user, **{"api-version": "2023-01-31"}) == "IdentityInUse"
+    site.ended(site.ask("DELETE", GROUP))
+    assert site.left() == (0, 0, 0)
+
+
 # ---- what goes wrong ----------------------------------------------------------------------------
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from . import capacity, deployments, metadata, rights
 from .compute import VM, Disk
 from .graph import GRAPH, GRAPH_VERSIONS, Graph
+from .providers import PROVIDERS
 from .replies import CLIENT, SECRET, SUBSCRIPTION, TENANT, Refused, Reply, refusal, versioned
 from .resources import Operation, Resource, squeezed, subscribed, target
 from .sets import ScaleSet, uniform
@@ -434,8 +435,9 @@ class Cloud(Store):
         asked = target(path)
         if asked is None or not asked.namespace or not asked.kinds:
             return None
-        there = path.lower() in self.resources
-        for length in range(0 if there else len(asked.names), 0, -1):
+        kind = "/".join((asked.namespace, *asked.kinds))
+        # Of a type that is not known, the path may be of a part or an action of a resource.
+        for length in range(0 if kind.lower() in PROVIDERS else len(asked.names), 0, -1):
             rest = [
                 word
                 for pair in zip(asked.kinds[length:], [*asked.names[length:], ""], strict=False)
@@ -450,7 +452,6 @@ class Cloud(Store):
                 namespace = "Microsoft.Network" if adapters else asked.namespace
                 known_version(namespace, query.get("api-version"))
                 return self._acted(resource, method, rest, query, body)
-        kind = "/".join((asked.namespace, *asked.kinds))
         if len(asked.kinds) > len(asked.names):
             return self._list(method, asked.scope, path, kind, query)
         self.provider(kind)

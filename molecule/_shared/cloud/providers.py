@@ -56,6 +56,13 @@ class Account(Provider):
             said = "A storage account needs a sku and a kind."
             raise Refused(400, "InvalidRequestContent", said)
 
+    def part(self, cloud: Cloud, resource: Resource, words: list[str]) -> bool:
+        # Azure makes it with the account.
+        return words == ["blobservices", "default"]
+
+    def add(self, cloud: Cloud, resource: Resource) -> Document:
+        return {"primaryEndpoints": {"blob": f"https://{resource.name}.blob.core.windows.net/"}}
+
 
 class Volume(Provider):
     """Where clients would mount a file system; nothing is there."""
