@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import json
+import random
 import ssl
 import subprocess
 import sys
+import threading
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -856,6 +858,37 @@ def test_a_group_deleted_while_it_is_deployed_leaves_nothing(
     site.cloud.settle()
     assert (site.left(), site.cloud.state()["groups"], site.cloud.broken) == ((0, 0, 0), [], [])
     assert site.cloud.hardware.machines == {}
+
+
+def test_everything_at_once_leaves_nothing(site: Site) -> None:
+    site.cloud.pace = 0.005
+    nodes, login = f"{COMPUTE}/virtualMachineScaleSets/nodes", f"{COMPUTE}/virtualMachines/login"
+    asked = [
+        *[("PUT", GROUP, {"location": "southcentralus"})] * 3,
+        *[("PUT", DEPLOYMENT, request(recipe(name))) for name in RECIPES],
+        *[("PATCH", nodes, {"sku": {"capacity": count}}) for count in range(4)],
+        *[("POST", f"{nodes}/{word}", None) for word in ("deallocate", "start", "restart")],
+        *[("POST", f"{login}/{word}", None) for word in ("deallocate", "start", "restart")],
+        *[("DELETE", path, None) for path in (nodes, login, GROUP)],
+    ]
+    codes: set[int] = set()
+
+    def ask(seed: int) -> None:
+        chosen = random.Random(seed)
+        for _ in range(120):
+            codes.add(site.ask(*chosen.choice(asked)).status)
+            site.cloud.closing.wait(chosen.random() * 0.01)
+
+    threads = [threading.Thread(target=ask, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    site.cloud.settle()
+    site.ask("DELETE", GROUP)
+    site.cloud.settle()
+    assert (site.left(), site.cloud.broken) == ((0, 0, 0), [])
+    assert {201, 202, 404, 409} <= codes <= {200, 201, 202, 204, 400, 404, 409}
 
 
 def test_a_set_grows_and_shrinks(site: Site) -> None:

@@ -146,6 +146,8 @@ class Cloud(Store):
             if struck:
                 return struck
             subscribed(path)
+            if path.lower() in (GRAPH, "/batch"):
+                rights.allowed(self, token, "GET", _SUBSCRIPTION)
             # Whoever began an operation may look after it.
             if target(path) and not _OPERATIONS.fullmatch(path.lower()):
                 rights.allowed(self, token, method, path)
@@ -445,8 +447,9 @@ class Cloud(Store):
                 if word
             ]
             own = _cut(path, len(rest))
-            resource = self.resources.get(own.lower())
-            if resource is not None and rest:
+            above = "/".join((asked.namespace, *asked.kinds[:length]))
+            if above.lower() in PROVIDERS and rest:
+                resource = self.resource(own)
                 # A set's adapters are a list of Network's below a resource of Compute's.
                 adapters = rest[-1].lower() == "networkinterfaces"
                 namespace = "Microsoft.Network" if adapters else asked.namespace
@@ -597,7 +600,8 @@ class Cloud(Store):
                     break
             with self.lock:
                 self.events.pop(machine.lower(), None)
-            self._take(resource, number, state, profile.get("evictionPolicy", "Deallocate"))
+            if metadata.found(self, machine) is not None:
+                self._take(resource, number, state, profile.get("evictionPolicy", "Deallocate"))
 
         return self.operate(work, 0.0, machine)
 

@@ -143,8 +143,12 @@ def tell(cloud: Cloud, machine: str, state: Document, action: str) -> Operation:
     wanted = POWER[action]
     on_the_way = {"running": "starting", "stopped": "stopping", "deallocated": "deallocating"}
     begun = state.get("power")
-    if begun in (None, "creating"):
-        raise Refused(409, "OperationNotAllowed", f"{machine} has not been made.")
+    if begun in (None, "creating", "deleting") or state["provisioningState"] == "Deleting":
+        said = f"{machine} has not been made, or is being deleted."
+        raise Refused(409, "OperationNotAllowed", said)
+    if state.get("busy") and not state["busy"].done.is_set():
+        said = f"{machine} is {begun}."
+        raise Refused(409, "AnotherOperationInProgress", said)
     if action == "restart" and begun != "running":
         said = f"VM '{machine.rpartition('/')[2]}' is not running."
         raise Refused(409, "OperationNotAllowed", said)
@@ -166,7 +170,20 @@ def tell(cloud: Cloud, machine: str, state: Document, action: str) -> Operation:
             with cloud.lock:
                 state["power"] = ended
 
-    return cloud.operate(work, 2.0, machine)
+    operation = cloud.operate(work, 2.0, machine)
+    state["busy"] = operation
+    return operation
+
+
+def end(cloud: Cloud, machine: str, state: Document) -> None:
+    """Remove a machine, when what it was told is done."""
+    with cloud.lock:
+        busy = state.get("busy")
+        state["power"] = "deleting"
+    if busy:
+        busy.done.wait()
+        state["power"] = "deleting"
+    cloud.hardware.delete(machine)
 
 
 class Disk(Provider):
@@ -307,8 +324,7 @@ class VirtualMachine(Provider):
             made.state["disks"].append((one.key, disk.get("deleteOption") == "Delete"))
 
     def remove(self, cloud: Cloud, gone: Resource) -> None:
-        gone.state["power"] = "deleting"
-        cloud.hardware.delete(gone.id)
+        end(cloud, gone.id, gone.state)
         nics = [
             one["id"]
             for one in at(gone.body, "properties", "networkProfile", "networkInterfaces") or ()

@@ -11,6 +11,7 @@ from .compute import (
     _LOWER,
     VM,
     custom_data,
+    end,
     identity_of,
     instance_view,
     keyed,
@@ -196,8 +197,7 @@ class ScaleSet(Provider):
 
     def remove_instance(self, cloud: Cloud, made: Resource, number: str) -> None:
         if number in made.state["instances"]:
-            made.state["instances"][number]["power"] = "deleting"
-            cloud.hardware.delete(f"{made.id}/virtualMachines/{number}")
+            end(cloud, f"{made.id}/virtualMachines/{number}", made.state["instances"][number])
             with cloud.lock:
                 made.state["instances"].pop(number, None)
 
@@ -391,6 +391,9 @@ class ScaleSet(Provider):
         if strange or (action == "delete" and not numbers):
             said = f"The instance ids {', '.join(strange) or '(none)'} are not of {resource.name}."
             raise Refused(400, "InvalidParameter", said, target="instanceIds")
+        if resource.state["provisioningState"] == "Deleting":
+            said = f"{resource.name} is being deleted."
+            raise Refused(409, "OperationNotAllowed", said)
         if action == "delete":
             resource.body["sku"]["capacity"] -= len(numbers)
 
@@ -398,7 +401,7 @@ class ScaleSet(Provider):
                 cloud.each(lambda one: self.remove_instance(cloud, resource, one), numbers)
 
             return cloud.operate(work, 2.0, resource.id)
-        every = resource.state["instances"]
+        every = resource.state.get("instances", {})
         begun = [
             tell(cloud, f"{resource.id}/virtualMachines/{one}", every[one], _LOWER[action])
             for one in numbers
