@@ -42,6 +42,12 @@ ROOMS = {
         "test_provision_parameters.py",
         "test_provision_template.py",
     ),
+    "module_utils/trueup/cluster/azure/leftovers.py": ("test_azure_leftovers.py",),
+    "module_utils/trueup/cluster/azure/switch.py": ("test_provision_template.py",),
+    "module_utils/trueup/cluster/azure/teardown.py": (
+        "test_azure_teardown.py",
+        "test_azure_leftovers.py",
+    ),
     "module_utils/trueup/cluster/azure/template.py": ("test_provision_template.py",),
     "module_utils/trueup/cluster/azure/machines.py": ("test_azure_machines.py",),
     "module_utils/trueup/cluster/azure/selection.py": ("test_azure_machines.py",),

@@ -74,7 +74,8 @@ class Emulated:
         self.faults: dict[str, list[Any]] = {}
         self.asked: list[str] = []
         self.operations: list[str] = []
-        self.meanwhile: Any = None
+        self.strike: Any = None
+        self.told: list[str] = []
 
     @property
     def deleted(self) -> list[str]:
@@ -86,6 +87,8 @@ class Emulated:
         what = f"{given['method']} {parts.path}"
         assert query.get("api-version") or parts.path.startswith("/operations/")
         self.asked.append(what)
+        if self.strike:
+            self.strike(len(self.asked))
         queue = self.faults.get(what)
         fault = queue.pop(0) if queue else None
         status, document, headers = fault or self.answer(given["method"], parts.path, query)
@@ -185,7 +188,7 @@ def ending(azure: Emulated, run: str = RUN) -> Teardown:
     manager = Manager(
         login, azure, deadline_seconds=3600, sleep=sleep, clock=lambda: clock[0], jitter=lambda: 0.0
     )
-    return Teardown(manager, known(), run, tell=lambda text: None)
+    return Teardown(manager, known(), run, tell=azure.told.append)
 
 
 def find(size: str, region: str, offer: str) -> Price | None:
@@ -267,6 +270,34 @@ def test_a_deployment_that_goes_on_is_cancelled_first(azure: Emulated) -> None:
     assert azure.asked.index(f"POST {path}/cancel") < azure.asked.index(f"DELETE {GROUP}")
 
 
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        (refusal(409, "DeploymentCannotBeCancelled"), False),
+        (refusal(404, "DeploymentNotFound"), False),
+        (refusal(403, "AuthorizationFailed"), True),
+    ],
+)
+def test_a_deployment_that_is_not_cancelled_keeps_nothing_from_its_end(
+    azure: Emulated, fault: Any, told: bool
+) -> None:
+    azure.deployment = "Running"
+    path = f"{GROUP}/providers/Microsoft.Resources/deployments/trueup-{RUN}/cancel"
+    azure.faults[f"POST {path}"] = [fault]
+    assert ending(azure).end() == []
+    assert any("was not cancelled" in one for one in azure.told) is told
+
+
+def test_a_deployment_that_goes_on_all_the_same_is_said_once(azure: Emulated) -> None:
+    azure.deployment = "Running"
+    path = f"{GROUP}/providers/Microsoft.Resources/deployments/trueup-{RUN}/cancel"
+    azure.faults[f"POST {path}"] = [(204, None, {})]
+    assert ending(azure).end() == []
+    assert azure.asked.count(f"POST {path}") == 1
+    [said] = [one for one in azure.told if "goes on although it was cancelled" in one]
+    assert RUN in said
+
+
 @pytest.mark.parametrize("state", ["Succeeded", "Failed", "Canceled"])
 def test_a_deployment_that_ended_is_left_alone(azure: Emulated, state: str) -> None:
     azure.deployment = state
@@ -280,6 +311,8 @@ def test_a_lock_is_named_and_everything_else_is_deleted(azure: Emulated) -> None
     groups = work.end()
     left = work.left(groups, find)
     assert [one["id"] for one in azure.rows] == [place("account")]
+    # As the group and by itself, in two rounds, and never in vain.
+    assert (azure.deleted.count(GROUP), azure.deleted.count(place("account"))) == (2, 2)
     assert sorted(left.ids) == sorted([place("account"), GROUP])
     said = "\n".join(left.sentences(RUN))
     assert f"2 left of run {RUN}: 0 machines bill computing, at least 0.00 US$ an hour" in said
@@ -342,6 +375,27 @@ def test_a_machine_that_resource_graph_does_not_know_yet_is_not_priced(azure: Em
     assert {"login", "nodes"} <= set(left.unpriced)
 
 
+def test_members_of_a_flexible_set_are_counted_and_their_set_is_not(azure: Emulated) -> None:
+    azure.rows = [row(place(name)) for name in ("nodes", "login")]
+    of_set = {"setId": place("nodes").lower(), "setName": "nodes", "power": "PowerState/running"}
+    size = {"size": "Standard_HB120rs_v3", "location": "eastus"}
+    azure.machines = [{"id": place("login"), "name": "nodes_1", **size, **of_set}]
+    work = ending(azure)
+    left = work.left(work.find(), find)
+    assert (left.machines, left.usd_per_hour, left.unpriced) == (1, 4.5, ())
+
+
+def test_what_is_held_is_asked_for_again_after_longer_pauses(azure: Emulated) -> None:
+    foreign(azure)
+    azure.faults[f"DELETE {place('nsg')}"] = [refusal(409, "Conflict")] * 5
+    work = ending(azure)
+    before = work.manager.clock()
+    assert work.end()[0].mine == []
+    # 1, 2, 5 and 10 s of the first round, besides those of operations.
+    assert work.manager.clock() - before >= 18
+    assert azure.deleted.count(place("nsg")) == 6
+
+
 def test_what_is_left_is_listed_also_where_its_price_cannot_be_asked_for(azure: Emulated) -> None:
     azure.faults["POST /providers/Microsoft.ResourceGraph/resources"] = [refusal(403, "No")]
     work = ending(azure)
@@ -362,6 +416,68 @@ def test_a_group_that_somebody_fills_meanwhile_is_kept(azure: Emulated) -> None:
     azure.answer = filled  # type: ignore[method-assign]
     [group] = ending(azure).end()
     assert (GROUP in azure.deleted, group.mine, len(group.others)) == (False, [], 1)
+
+
+def calls(shared: bool) -> int:
+    """How many calls the end of a run takes."""
+    azure = Emulated()
+    if shared:
+        foreign(azure)
+    ending(azure).end()
+    return len(azure.asked)
+
+
+@pytest.mark.parametrize(
+    ("shared", "number"),
+    [(shared, number + 1) for shared in (False, True) for number in range(calls(shared))],
+)
+def test_killed_at_any_call_the_next_teardown_leaves_nothing(
+    azure: Emulated, shared: bool, number: int
+) -> None:
+    theirs = [foreign(azure)] if shared else []
+    azure.deployment = "Running"
+
+    def killed(asked: int) -> None:
+        if asked == number:
+            raise KeyboardInterrupt
+
+    azure.strike = killed
+    with pytest.raises(KeyboardInterrupt):
+        ending(azure).end()
+    azure.strike = None
+    groups = ending(azure).end()
+    assert [one for group in groups for one in group.ids] == []
+    assert [one["id"] for one in azure.rows] == theirs
+
+
+@pytest.mark.parametrize("code", [429, 500, 503])
+@pytest.mark.parametrize("every", [2, 3, 7])
+def test_trouble_in_every_so_many_calls_is_waited_out(
+    azure: Emulated, code: int, every: int
+) -> None:
+    def struck(asked: int) -> None:
+        if asked % every == 0:
+            raise urllib.error.HTTPError("", code, "", Message(), io.BytesIO(b"{}"))
+
+    foreign(azure)
+    azure.strike = struck
+    groups = ending(azure).end()
+    assert [one for group in groups for one in group.ids] == []
+
+
+def test_what_lacks_a_tag_and_goes_with_a_machine_does_not_keep_the_group(azure: Emulated) -> None:
+    adapter = place("Microsoft.Network/networkInterfaces/nodes-0")
+    azure.rows.append(row(adapter, None))
+    answer = azure.operation
+
+    def with_its_machine(number: int) -> Any:
+        if azure.operations[number] == place("nodes"):
+            azure.rows = [one for one in azure.rows if one["id"] != adapter]
+        return answer(number)
+
+    azure.operation = with_its_machine  # type: ignore[method-assign]
+    assert (ending(azure).end(), azure.groups, azure.rows) == ([], {}, [])
+    assert adapter not in azure.deleted
 
 
 def test_a_type_that_the_catalog_does_not_know_is_named(azure: Emulated) -> None:
