@@ -29,7 +29,10 @@ def _made(found: Plan, template: Mapping[str, Any]) -> Sheet:
     made = found.made
     names: dict[str, list[str]] = {}
     for resource in template["resources"]:
-        names.setdefault(resource["type"].removeprefix("Microsoft."), []).append(resource["name"])
+        name = resource["name"]
+        # An expression, of which ARM makes the name.
+        called = "the login node's, of the group" if name.startswith("[") else name
+        names.setdefault(resource["type"].removeprefix("Microsoft."), []).append(called)
     rows = [
         {"resource": kind, "count": len(called), "names": _few(called)}
         for kind, called in names.items()

@@ -41,6 +41,7 @@ def test_every_recipe_is_planned(run: Any, name: str) -> None:
 def test_the_plan_says_what_is_made_what_it_costs_and_what_is_not_known(run: Any) -> None:
     found = run("devito-hbv3")
     said = [
+        *("Authorization/roleAssignments 1 the login node's, of the group", "within 2 minutes"),
         *("Compute/virtualMachineScaleSets", "2 of Standard_HB120rs_v3 as a uniform set"),
         *("at least 8.19 US$ an hour, 196.58 US$ a day", "5 of 7 lines", "not priced"),
         *("standardHBv3Family", "was not asked", "bills when", "2026-06-18"),
