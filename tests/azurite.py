@@ -133,11 +133,12 @@ def _install(*argv: str, cwd: Path | None = None) -> None:
 
 
 @contextmanager
-def running(*options: str) -> Iterator[int]:
-    """Azurite's blob service on a free loopback port, its blobs in memory; stopped at the end."""
+def running(*options: str, host: str = "127.0.0.1") -> Iterator[int]:
+    """Azurite's blob service on a free port of an address, its blobs in memory; stopped at the
+    end."""
     folder = install()
     main = folder / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
-    command = ["node", str(main), "--blobHost", "127.0.0.1", "--blobPort", "0"]
+    command = ["node", str(main), "--blobHost", host, "--blobPort", "0"]
     command += ["--inMemoryPersistence", "--skipApiVersionCheck", "--silent", "--disableTelemetry"]
     with subprocess.Popen(
         [*command, *options],
@@ -166,7 +167,7 @@ def _port(server: subprocess.Popen[str]) -> int:
         assert server.stdout is not None
         for line in server.stdout:
             said.append(line)
-            found = re.search(r"listens? on https?://127\.0\.0\.1:(\d+)", line)
+            found = re.search(r"listens? on https?://[\d.]+:(\d+)", line)
             if found and found.group(1) != "0":
                 # What it says from now on must not fill the pipe.
                 threading.Thread(target=server.stdout.read, daemon=True).start()

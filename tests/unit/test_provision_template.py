@@ -21,6 +21,12 @@ OWNER = yaml.safe_load((DATA / "owner.yml").read_text(encoding="utf-8"))
 RESERVATION = (
     "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/capacityReservationGroups/r"
 )
+PULL = {
+    "release": "https://example.com/trueup.bundle",
+    "sha256": "ab" * 32,
+    "identity": "/subscriptions/s/resourceGroups/g/providers/Microsoft.ManagedIdentity"
+    "/userAssignedIdentities/records",
+}
 VM, SET = "Microsoft.Compute/virtualMachines", "Microsoft.Compute/virtualMachineScaleSets"
 ASSIGNMENT = "Microsoft.Authorization/roleAssignments"
 NFS = {"kind": "nfs", "tib": 2, "server_size": "Standard_E64ds_v5"}
@@ -432,6 +438,7 @@ def test_azures_models_know_every_member(name: str) -> None:
         ),
         ({"placement": "single", "reservation": RESERVATION, "proximity": True}, {}),
         ({"placement": "uniform", "reservation": RESERVATION}, {"outbound": "none"}),
+        *(({"placement": one}, {"pull": PULL}) for one in ("uniform", "flexible", "single")),
     ],
 )
 def test_azures_models_know_what_no_recipe_asks_for(
