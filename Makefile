@@ -409,5 +409,5 @@ options: test-venv ## Write roles' defaults and argument_specs, and the pages of
 .PHONY: clean
 clean: ## Remove what the verbs made here, except results/
 	@if [ -e '$(venv)/.trueup-place' ]; then rm -rf '$(venv)'; fi
-	rm -rf .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis .benchmarks .ansible report
+	rm -rf .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis .benchmarks .ansible report release
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -13,7 +13,7 @@ from cloud.cloud import Cloud
 from cloud.kql import Query, QueryError
 from cloud.machines import AllocationFailed, Machine, NoMachines
 from cloud.replies import SUBSCRIPTION, Refused, Reply, refusal
-from cloud.server import profile, serving
+from cloud.server import certificates, profile, serving
 from cloud.validate import Models
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "QueryError",
     "Refused",
     "Reply",
+    "certificates",
     "containers",
     "images",
     "instance_metadata",

@@ -24,9 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import azurite
-import pytest
-from cloud.server import certificates
-from emulated_cloud import Machine, Reply, containers, images
+import pytestfrom emulated_cloud import Machine, Reply, certificates, containers, images
 from helpers import ROOT
 from trueup.cluster.azure import pull
 from trueup_analysis.load import load
