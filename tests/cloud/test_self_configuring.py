@@ -24,7 +24,8 @@ from pathlib import Path
 from typing import Any
 
 import azurite
-import pytestfrom emulated_cloud import Machine, Reply, certificates, containers, images
+import pytest
+from emulated_cloud import Machine, Reply, certificates, containers, images
 from helpers import ROOT
 from trueup.cluster.azure import pull
 from trueup_analysis.load import load
@@ -56,9 +57,7 @@ def wheels(python: str) -> Path:
 
 def release() -> bytes:
     """What `make release` writes of this checkout's HEAD."""
-    done = subprocess.run(
-        ["make", "--directory", str(ROOT), "release"], check=True, capture_output=True, text=True
-    )
+    done = subprocess.run(["make", "release"], cwd=ROOT, check=True, capture_output=True, text=True)
     sha256, path = done.stdout.split()[-2:]
     content = Path(path).read_bytes()
     assert hashlib.sha256(content).hexdigest() == sha256
