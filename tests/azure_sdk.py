@@ -2,9 +2,7 @@
 
     python tests/azure_sdk.py TEMPLATE...       (as `trueup azure plan --template` writes them)
 
-Run with a Python that has azure-mgmt-compute, azure-mgmt-network, azure-mgmt-netapp,
-azure-mgmt-storagecache and azure-mgmt-authorization; docs/azure_provision.md says which releases
-were used.
+Run with a Python that has requirements/cloud.txt.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ sys.path.insert(0, str(ROOT / "molecule" / "_shared"))
 
 from cloud import containers, images, instance_metadata, netns
 from cloud.cloud import Cloud
+from cloud.expressions import Scope
 from cloud.kql import Query, QueryError
 from cloud.machines import AllocationFailed, Machine, NoMachines
 from cloud.replies import SUBSCRIPTION, Refused, Reply, refusal
@@ -27,6 +28,7 @@ __all__ = [
     "QueryError",
     "Refused",
     "Reply",
+    "Scope",
     "certificates",
     "containers",
     "images",
