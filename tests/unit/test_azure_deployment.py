@@ -220,6 +220,14 @@ def test_without_operations_the_deployment_speaks_for_itself() -> None:
     assert "DeploymentFailed: See" in str(not_deployed())
 
 
+def test_operations_that_cannot_be_read_hide_no_failure() -> None:
+    cloud = Azure(
+        GET_deployment=[MISSING], PUT_deployment=[RUNNING], GET_1=[FAILED], GET_operations=[MISSING]
+    )
+    text = said(lambda: cloud.deployment().deploy(KEY), azure.NotDeployed)
+    assert "DeploymentFailed: See. (request ab-12)" in text
+
+
 def test_a_template_that_azure_refuses_names_the_innermost_cause() -> None:
     error = {"code": "InvalidTemplateDeployment", "message": "It is not valid."}
     error["details"] = [{"code": "QuotaExceeded", "message": "120 more are needed."}]  # type: ignore[assignment]

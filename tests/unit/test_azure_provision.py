@@ -66,6 +66,16 @@ class Controller:
         paths = [path for one, path, *_ in self.cloud.calls if one == method]
         return [path.rpartition("/")[2] for path in paths]
 
+    def machines(self) -> list[str]:
+        """The nodes that run in the cloud."""
+        hardware = self.cloud.hardware
+        return [one.name for one in hardware.machines.values() if one.tags["role"] == "compute"]
+
+    def summary(self, there: provision.There) -> str:
+        price = cost.Price(3.0, "2026-11-01", "a table")
+        priced = cost.cost(there.made, lambda *_: price, 8.0)
+        return "\n".join(provision.summary(there, priced, self.state))
+
     @property
     def kept(self) -> dict[str, Any]:
         found: dict[str, Any] = self.state.read()
@@ -269,6 +279,11 @@ def test_a_place_without_quota_is_passed_over_and_nothing_made_there(
     assert (there.made.region, controller.asked("DELETE")) == ("westeurope", [])
 
 
+def test_a_quota_that_azure_does_not_list_is_told(controller: Controller) -> None:
+    controller.make({"size": "Standard_D4s_v4"}, login={"size": "Standard_D4d_v5"})
+    assert any("is not known by name, and was not checked" in text for text in controller.told)
+
+
 def test_without_quota_the_nearest_region_that_has_it_is_named(controller: Controller) -> None:
     controller.cloud.limits["southcentralus", "standardhbv3family"] = 0
     text = said(controller.make, BadInput)
@@ -302,6 +317,7 @@ def test_fewer_nodes_are_used_where_they_are_enough(controller: Controller, plac
         f"2 of 3 nodes are used: {first.nodes[1].name}: no answer by ssh",
     ]
     assert controller.kept["nodes"] == 2
+    assert len(controller.machines()) == 2
     again = controller.make(nodes)
     assert (again.changed, len(again.nodes)) == (False, 2)
 
@@ -315,6 +331,9 @@ def test_a_set_that_azure_fills_in_part_is_used_where_that_is_enough(
     there = controller.make(nodes)
     assert [one.name for one in there.nodes] == ["node001", "node003"]
     assert there.notes == ["2 of 3 nodes are used: Azure had no room for more"]
+    assert len(controller.machines()) == 2
+    assert "2 of 3 nodes of" in controller.summary(there)
+    assert ", priced as 3 nodes." in controller.summary(there)
     again = controller.make(nodes)
     assert (again.changed, len(again.nodes)) == (False, 2)
 
@@ -344,9 +363,8 @@ def test_throttling_cut_answers_and_an_expired_token_are_borne(controller: Contr
 
 def test_what_is_said_of_a_run_is_all_that_its_owner_needs(controller: Controller) -> None:
     there = controller.make()
-    price = cost.Price(3.0, "2026-11-01", "a table")
-    priced = cost.cost(there.made, lambda *_: price, 8.0)
-    text = "\n".join(provision.summary(there, priced, controller.state))
+    text = controller.summary(there)
+    assert "priced as" not in text
     folder = controller.state.folder
     for part in (
         f"Run {RUN}: 2 of 2 nodes of Standard_HB120rs_v3 and a login node ({there.login})",
