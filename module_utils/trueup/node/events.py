@@ -40,8 +40,8 @@ class Event:
         kind: EventType: Freeze, Reboot, Redeploy, Preempt or Terminate.
         status: EventStatus: Scheduled or Started.
         machines: names of the machines that it is for.
-        not_before: when it begins at the earliest, ``2026-11-24T18:00:00Z``; empty where the
-            document does not say, as of an event that has started.
+        not_before: when it begins at the earliest, ``2026-11-24T18:00:00Z``, or as the document
+            writes it; empty where it does not say, as of an event that has started.
     """
 
     kind: str
@@ -74,11 +74,13 @@ def _event(entry: object) -> Event:
 
 
 def _time(text: object) -> str:
-    """``Tue, 09 Aug 2022 17:07:32 GMT`` as records write times; empty for anything else."""
-    try:
-        return parsedate_to_datetime(str(text)).strftime("%Y-%m-%dT%H:%M:%SZ")
-    except (TypeError, ValueError, IndexError):
+    """``Tue, 09 Aug 2022 17:07:32 GMT`` as records write times; another text as it came."""
+    if not isinstance(text, str):
         return ""
+    try:
+        return parsedate_to_datetime(text).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (TypeError, ValueError, IndexError):
+        return "".join(filter(str.isprintable, text))[:40]
 
 
 def ending(events: Iterable[Event], here: Iterable[str], others: Iterable[str] = ()) -> str:

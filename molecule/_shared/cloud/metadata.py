@@ -7,12 +7,14 @@ Whoever runs the machine brings the request here (cloud.metadata). Fields: facts
 from __future__ import annotations
 
 import json
+import time
 import uuid
+from email.utils import formatdate
 from typing import TYPE_CHECKING, Any
 
 from .compute import VM, VirtualMachine
 from .replies import SUBSCRIPTION, Reply
-from .resources import at, now
+from .resources import at
 from .rights import identities, issue
 from .sets import ScaleSet, single
 
@@ -211,7 +213,7 @@ def notice(machine: str, name: str, seconds: float) -> Document:
         "EventType": NOTICE,
         "ResourceType": "VirtualMachine",
         "Resources": [name],
-        "NotBefore": now(),
+        "NotBefore": formatdate(time.time() + seconds, usegmt=True),
         "Description": f"Spot eviction of {machine.rpartition('/')[2]} in {seconds:g} s",
         "EventSource": "Platform",
         "DurationInSeconds": -1,
