@@ -841,6 +841,18 @@ def test_it_does_not_start_without_models_unless_it_may() -> None:
     assert (alone.returncode, "requirements/cloud.txt" in alone.stderr) == wanted
 
 
+def test_it_ends_with_a_signal() -> None:
+    program = [sys.executable, str(ROOT / "molecule" / "_shared" / "cloud"), "--without-models"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(program, **pipes) as cloud:  # type: ignore[call-overload]
+        lines = iter(cloud.stdout.readline, "")
+        folder = next(line for line in lines if "AZURE_CONFIG_DIR" in line).partition("=")[2]
+        assert any("EMULATED_CLOUD_SECRET" in line for line in lines)
+        there = Path(folder.strip()).is_dir()
+        cloud.terminate()
+        assert (cloud.wait(), there, Path(folder.strip()).exists()) == (143, True, False)
+
+
 # ---- at the same time ---------------------------------------------------------------------------
 
 

@@ -11,6 +11,7 @@ import argparse
 import contextlib
 import ipaddress
 import json
+import signal
 import ssl
 import sys
 import tempfile
@@ -260,6 +261,8 @@ def main() -> None:
             " Azure's models: pip install --require-hashes -r requirements/cloud.txt, or say"
             " --without-models"
         )
+    # So that machines end with it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     hardware: Hardware = NoMachines()
     if asked.containers:
         from .containers import Containers  # noqa: PLC0415 WHY: it needs root and podman
@@ -282,6 +285,8 @@ def main() -> None:
         for key, value in shown.items():
             print(f"export {key}={value}", flush=True)
         sys.stdin.read()
+    if cloud.broken:
+        sys.exit("The emulated cloud itself failed:\n" + "\n".join(cloud.broken))
 
 
 def access(cloud: Cloud) -> dict[str, str]:
