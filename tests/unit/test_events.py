@@ -78,6 +78,10 @@ def ending(*listed: Any, others: tuple[str, ...] = ()) -> str:
         ),
         ({"NotBefore": 7}, "Azure evicts this machine (Preempt, at once)"),
         (
+            {"NotBefore": "soon\x1b"},
+            "Azure evicts this machine (Preempt, not before soon)",
+        ),
+        (
             {"EventType": "Terminate"},
             "Azure deletes this machine (Terminate, not before 2022-08-09T17:07:32Z)",
         ),
