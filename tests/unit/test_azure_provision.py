@@ -31,6 +31,7 @@ class Controller:
         self.state = state.State(RUN)
         self.told: list[str] = []
         self.dumb: dict[str, str] = {}
+        self.unarmed = ""
         self.open_url: Callable[..., Any] = open_url
 
     def work(self, nodes: dict[str, Any] | None = None, **given: Any) -> provision.Provision:
@@ -56,6 +57,7 @@ class Controller:
             silent=lambda nodes, *_, **__: {
                 name: why for name, why in self.dumb.items() if name in nodes
             },
+            unarmed=lambda *_, **__: self.unarmed,
             sleep=rest,
         )
 
@@ -336,6 +338,18 @@ def test_a_set_that_azure_fills_in_part_is_used_where_that_is_enough(
     assert ", priced as 3 nodes." in controller.summary(there)
     again = controller.make(nodes)
     assert (again.changed, len(again.nodes)) == (False, 2)
+
+
+def test_a_login_node_that_does_not_end_the_run_is_said(controller: Controller) -> None:
+    controller.unarmed = "AuthorizationFailed"
+    [said] = controller.make().notes
+    assert said.startswith("the login node does not end the run when the controller dies")
+    assert said.endswith("AuthorizationFailed")
+
+
+def test_without_the_switch_nobody_asks_for_it(controller: Controller) -> None:
+    controller.unarmed = "inactive"
+    assert controller.make(switch="none").notes == []
 
 
 # ---- what else goes wrong -----------------------------------------------------------------------

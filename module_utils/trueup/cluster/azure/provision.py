@@ -22,6 +22,8 @@ CHECK_SECONDS, DEPLOY_SECONDS, REMOVE_SECONDS = 600, 5400, 3600
 # Resource Graph is up to a minute late.
 LIST_SECONDS, LIST_PAUSE_SECONDS = 300, 5
 REACH_SECONDS = 1500
+# A new role assignment is in force some minutes later.
+ARMED_SECONDS = 300
 _NO_KEY = "ssh-ed25519 of-the-run"
 _MOST_NAMED = 5
 _NOT_ASKED = (
@@ -30,6 +32,7 @@ _NOT_ASKED = (
 )
 
 Silent = Callable[..., Dict[str, str]]
+Unarmed = Callable[..., str]
 
 
 @dataclass
@@ -69,6 +72,7 @@ class Provision:
         state: the run's folder on the controller.
         tell: is told how it goes.
         silent: which nodes do not answer, as ``reach.silent``.
+        unarmed: why the login node does not end the run, as ``reach.unarmed``.
     """
 
     def __init__(
@@ -80,6 +84,7 @@ class Provision:
         tell: rest.Tell,
         *,
         silent: Silent = reach.silent,
+        unarmed: Unarmed = reach.unarmed,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -89,6 +94,7 @@ class Provision:
         self._state = state
         self._tell = tell
         self._silent = silent
+        self._unarmed = unarmed
         self._sleep = sleep
         self._clock = clock
 
@@ -266,6 +272,8 @@ class Provision:
             addresses = {one.name: one.private[0] for one in running}
             config = self._state.path(CONFIG)
             why.update(self._silent(addresses, config, self._tell, limit_seconds=REACH_SECONDS))
+            if not switch.missing(made):
+                self._look_at_switch(config, there)
         else:
             there.notes.append(
                 "the login node has no public address: nobody has looked whether nodes answer, and"
@@ -275,6 +283,15 @@ class Provision:
         if len(there.nodes) < wanted:
             self._fewer(deployment, there, wanted, _nodes(every), why)
         return there
+
+    def _look_at_switch(self, config: str, there: There) -> None:
+        """Note where the login node does not end the run."""
+        why = self._unarmed(config, LOGIN_ALIAS, switch.ARMED, limit_seconds=ARMED_SECONDS)
+        if why:
+            there.notes.append(
+                "the login node does not end the run when the controller dies, and nothing else"
+                f" does: {why}"
+            )
 
     def _fewer(
         self,

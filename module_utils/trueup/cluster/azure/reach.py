@@ -48,6 +48,30 @@ def run(argv: Tuple[str, ...], seconds: float) -> Tuple[int, str]:
     return done.returncode, said[-_SAID_CHARACTERS:]
 
 
+def unarmed(
+    config: str,
+    host: str,
+    ask: str,
+    *,
+    limit_seconds: float,
+    run: Run = run,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> str:
+    """Why a machine does not answer a question with exit status 0 in time; empty where it does.
+
+    Args:
+        config: a file of ssh's with the way to it.
+    """
+    ends = clock() + limit_seconds
+    argv = ("ssh", "-F", config, "-o", "BatchMode=yes", "-o", "LogLevel=ERROR", host, ask)
+    while True:
+        code, said = run(argv, max(1.0, ends - clock()))
+        if code == 0 or clock() >= ends:
+            return "" if code == 0 else said or f"status {code}"
+        sleep(_PAUSE_SECONDS)
+
+
 def silent(
     nodes: Mapping[str, str],
     config: str,

@@ -30,6 +30,8 @@ RIGHTS = (
 )
 _FOLDER = "/opt/trueup"
 CHECK = f"python3 {_FOLDER}/expiry.py {_FOLDER}/expiry.json --check"
+# What a login node says yes to that ends the run.
+ARMED = f"systemctl is-active trueup-expiry.timer && {CHECK}"
 
 _SERVICE = f"""\
 [Unit]
