@@ -16,8 +16,10 @@ from cloud.machines import AllocationFailed, Machine, NoMachines
 from cloud.replies import SUBSCRIPTION, Refused, Reply, refusal
 from cloud.server import certificates, profile, serving
 from cloud.validate import Models
+from cloud.versions import VERSIONS as API_VERSIONS
 
 __all__ = [
+    "API_VERSIONS",
     "SUBSCRIPTION",
     "AllocationFailed",
     "Cloud",

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import importlib.util
 import json
 import random
+import re
 import ssl
 import subprocess
 import sys
@@ -15,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from emulated_cloud import SUBSCRIPTION, Cloud, Models, Refused, Reply, Scope, serving
+from emulated_cloud import API_VERSIONS, SUBSCRIPTION, Cloud, Models, Refused, Reply, Scope, serving
 from helpers import ROOT
 
 if TYPE_CHECKING:
@@ -590,10 +592,10 @@ def test_a_sets_own_identity_may_write_where_its_role_says(site: Site) -> None:
     site.ask("PUT", GROUP, {"location": "southcentralus"})
     user = f"{GROUP}/providers/Microsoft.ManagedIdentity/userAssignedIdentities/writer"
     where = {"location": "southcentralus"}
-    made = site.ended(site.ask("PUT", user, where, **{"api-version": "2023-01-31"}))
+    made = site.ended(site.ask("PUT", user, where, **{"api-version": "2024-11-30"}))
     assert made["status"] == "Succeeded"
     account = f"{GROUP}/providers/Microsoft.Storage/storageAccounts/records1"
-    version = {"api-version": "2023-05-01"}
+    version = {"api-version": "2026-09-01"}
     body = {**where, "sku": {"name": "Standard_LRS"}, "kind": "StorageV2", "properties": {}}
     site.ended(site.ask("PUT", account, body, **version))
     container = f"{account}/blobServices/default/containers/records"
@@ -601,7 +603,7 @@ def test_a_sets_own_identity_may_write_where_its_role_says(site: Site) -> None:
     assert site.code("PUT", f"{account}/tables/default/tables/a", {}, **version) == (
         "InvalidResourceType"
     )
-    known = site.ask("GET", user, **{"api-version": "2023-01-31"}).document["properties"]
+    known = site.ask("GET", user, **{"api-version": "2024-11-30"}).document["properties"]
     writer = "ba92f5b4-2d11-453d-a403-e96b0029c9fe"
     role = f"{container}/providers/Microsoft.Authorization/roleAssignments/{writer}"
     definitions = "/providers/Microsoft.Authorization/roleDefinitions/"
@@ -622,7 +624,7 @@ def test_a_sets_own_identity_may_write_where_its_role_says(site: Site) -> None:
     site.word = site.cloud.token(known["principalId"])
     assert site.code("GET", account, **version) == "AuthorizationFailed"
     site.word = site.cloud.token()
-    assert site.code("DELETE", user, **{"api-version": "2023-01-31"}) == "IdentityInUse"
+    assert site.code("DELETE", user, **{"api-version": "2024-11-30"}) == "IdentityInUse"
     site.ended(site.ask("DELETE", GROUP))
     assert site.left() == (0, 0, 0)
 
@@ -793,6 +795,29 @@ def test_what_azures_models_do_not_know_is_refused(
     assert site.code("PUT", DEPLOYMENT, {"properties": {"template": {}}}) == "InvalidRequestContent"
 
 
+@pytest.mark.skipif(bool(MODELS.absent), reason="requirements/cloud.txt is not installed")
+@pytest.mark.parametrize(
+    ("package", "namespace"),
+    [
+        ("compute", "microsoft.compute"),
+        ("netapp", "microsoft.netapp"),
+        ("network", "microsoft.network"),
+        ("resource.deployments", "microsoft.resources"),
+        ("resource.resources", "microsoft.resources"),
+        ("storage", "microsoft.storage"),
+        ("storagecache", "microsoft.storagecache"),
+    ],
+)
+def test_the_versions_that_azures_packages_ask_for_are_known(package: str, namespace: str) -> None:
+    # Read and not imported: they are large.
+    found = importlib.util.find_spec(f"azure.mgmt.{package}")
+    assert found is not None
+    [folder] = found.submodule_search_locations or []
+    text = (Path(folder) / "operations" / "_operations.py").read_text(encoding="utf-8")
+    asked = set(re.findall(r'"api-version", "([^"]+)"', text))
+    assert asked - set(API_VERSIONS[namespace]) == set() != asked
+
+
 # ---- its own calls ------------------------------------------------------------------------------
 
 
@@ -820,7 +845,7 @@ def test_another_process_asks_for_faults_and_state(tmp_path: Path) -> None:
         assert ask("POST", "/emulated/faults", {"kind": "slow"}, cloud.secret) == (204, None)
         assert ask("POST", "/emulated/faults", {"kind": "cut"}, cloud.secret) == (204, None)
         with pytest.raises(json.JSONDecodeError):
-            ask("GET", f"{S}/locations?api-version=2022-12-01", None, cloud.secret)
+            ask("GET", f"{S}/locations?api-version=2022-09-01", None, cloud.secret)
         status, document = ask("GET", "/emulated/state", None, cloud.secret)
     assert (status, document["emulated"], document["resources"]) == (200, True, [])
     assert cloud.trouble.asked == [{"after": 0, "times": 1, "kind": "slow"}]

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from .machines import Hardware
     from .resources import Document
 
-COMPUTE_VERSIONS = ("2024-07-01", "2024-11-01")
 BATCH_VERSIONS = ("2015-11-01",)
 NETWORK_VERSIONS = ("2023-11-01", "2024-05-01")
 _TAGS = re.compile(r"tagName eq '([^']*)'(?: and tagValue eq '([^']*)')?")

@@ -11,17 +11,14 @@ from .replies import Refused
 
 VERSIONS: dict[str, tuple[str, ...]] = {
     "microsoft.compute": (
-        *("2021-07-01", "2024-03-02", "2024-03-03", "2024-07-01", "2024-11-01", "2025-04-01"),
-        *("2026-03-02", "2026-03-03", "2026-04-01"),
+        *("2021-07-01", "2024-03-02", "2024-07-01", "2026-03-02", "2026-03-03", "2026-04-01"),
     ),
     # The oldest is what azure-mgmt-network asks for the adapters of a set.
     "microsoft.network": ("2018-10-01", "2023-11-01", "2024-05-01", "2026-03-01"),
-    "microsoft.resources": (
-        *("2021-04-01", "2022-09-01", "2022-12-01", "2024-03-01", "2025-04-01", "2026-06-01"),
-    ),
+    "microsoft.resources": ("2022-09-01", "2025-04-01", "2026-06-01"),
     "microsoft.authorization": ("2022-04-01",),
-    "microsoft.managedidentity": ("2023-01-31", "2024-11-30"),
-    "microsoft.storage": ("2023-05-01", "2026-04-01"),
+    "microsoft.managedidentity": ("2024-11-30",),
+    "microsoft.storage": ("2026-09-01",),
     "microsoft.netapp": ("2026-08-01",),
     "microsoft.storagecache": ("2026-08-01",),
     "microsoft.devtestlab": ("2018-09-15",),
