@@ -210,7 +210,7 @@ report: controller-venv ## Write the report of the last run (or RUN=run_id) to r
 # ---- checks -------------------------------------------------------------------------------------
 
 .PHONY: test
-test: test-venv ## Everything CI checks: lint, types, unit, contract, molecule
+test: test-venv ## Everything CI checks: lint, types, unit, contract, emulated cloud, molecule
 	@$(call heading,'system packages')
 	ansible-playbook playbooks/lab.yml -e lab_packages=test
 	mkdir -p $(check_cache)
@@ -234,6 +234,7 @@ test: test-venv ## Everything CI checks: lint, types, unit, contract, molecule
 	check types
 	check unit
 	check contract
+	check cloud PYTEST_ARGS='-m "not whole"'
 	check molecule SCENARIOS='$(filter-out $(beside),$(SCENARIOS))'
 	for lane in "$${lanes[@]}"; do wait $$lane || status=1; done
 	trap - EXIT
@@ -244,7 +245,7 @@ test: test-venv ## Everything CI checks: lint, types, unit, contract, molecule
 	  exit 1
 	fi
 	$(call heading,'make test passed')
-	for log in unit contract; do printf '%s: ' $$log; tail -n 1 $(check_cache)/$$log.log; done
+	for log in unit contract cloud; do printf '%s: ' $$log; tail -n 1 $(check_cache)/$$log.log; done
 
 .PHONY: check
 check: test-venv ## The inner loop: lint, types and unit, side by side
@@ -335,6 +336,12 @@ molecule: test-venv ## The roles on real systems: this machine (local), systemd 
 	  echo "make molecule: failed:$$failed" >&2
 	  exit 1
 	fi
+
+.PHONY: cloud
+cloud: test-venv ## `make azure` on an emulated cloud: recipes, faults, a controller that dies (docs/azure_emulated.md)
+	@$(call heading,'cloud')
+	ansible-playbook playbooks/lab.yml -e lab_packages=test
+	$(call pytest,cloud,tests/cloud)
 
 .PHONY: replicas
 replicas: test-venv ## Every replica of Azure's HPC images as every family: twice, restarted, again (docs/images.md)

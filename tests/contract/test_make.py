@@ -20,16 +20,16 @@ case " $RED " in *" $1 "*) exit 3 ;; esac
 """
 MAKEFILE = f"""\
 include {ROOT / "Makefile"}
-.PHONY: test-venv controller-venv lint types unit contract
+.PHONY: test-venv controller-venv lint types unit contract cloud
 test-venv controller-venv:
 	@:
-lint types unit contract:
+lint types unit contract cloud:
 	@mkdir -p .cache/check; echo "closing line of $@" > .cache/check/$@.log; say $@
 """
 # molecule test --scenario-name NAME
 MOLECULE = '#!/bin/sh\nexec say "$3"\n'
 TOOLS = ("podman", "runc", "mmdebstrap", "qemu-system-x86_64", "mkfs.ext4", "ansible-playbook")
-VERBS = ["lint", "types", "unit", "contract"]
+VERBS = ["lint", "types", "unit", "contract", "cloud"]
 
 
 def make(folder: Path, *arguments: str, red: str = "") -> tuple[int, list[str], str]:
@@ -79,10 +79,11 @@ def test_what_failed_last_time_is_forgotten(tmp_path: Path) -> None:
     failures.write_text("unit\n")
     status, ran, said = make(tmp_path, "test", "SCENARIOS=local vm")
     assert (status, sorted(ran)) == (0, sorted([*VERBS, "local", "vm"]))
-    assert said.splitlines()[-3:] == [
+    assert said.splitlines()[-4:] == [
         "==== make test passed ====",
         "unit: closing line of unit",
         "contract: closing line of contract",
+        "cloud: closing line of cloud",
     ]
 
 

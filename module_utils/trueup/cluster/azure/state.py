@@ -134,6 +134,8 @@ class State:
             "include_vmss_resource_groups": [made.resource_group],
             "include": [of_run],
             "exclude": ["powerstate != 'running'"],
+            # The names by which they know each other (Azure's name service), and MPI calls them.
+            "hostnames": ["computer_name", "default"],
             # A recipe's variables name its nodes so.
             "selected_groups": {"azure_role_compute": "tags.role == 'compute'"},
         }

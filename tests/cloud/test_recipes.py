@@ -1,0 +1,107 @@
+"""Recipes from sign-in to a priced report and back to nothing, as a user types `make azure`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from conftest import RECORDED, SMALL, emulated, wheels
+from helpers import ROOT
+
+VLLM = ROOT / "molecule" / "vllm"
+
+
+def test_two_small_nodes(tmp_path: Path) -> None:
+    with emulated(tmp_path) as site:
+        parameters = site.parameters({"trueup_benchmarks": ["stream"]}, nodes=SMALL)
+        status, said = site.make("devito-hbv3", parameters)
+        assert status == 0, said[-6000:]
+        assert site.left() == []
+    found = [one for one in records(tmp_path) if one["benchmark"] == "stream"]
+    assert {(one["outcome"], *one["nodes"]) for one in found} == {
+        ("ok", "node000000"),
+        ("ok", "node000001"),
+    }
+
+
+@pytest.mark.whole
+def test_devito_over_two_nodes(tmp_path: Path) -> None:
+    mounts = [f"{wheels('3.12', 'devito')}:/srv/wheels:ro"]
+    small = {
+        **RECORDED,
+        # STREAM's arrays of an HBv3 would take this host's memory.
+        "trueup_benchmarks": ["devito"],
+        "devito_pip_find_links": "/srv/wheels",
+        "devito_pip_no_index": True,
+        "devito_shape": "48x48x48",
+        "devito_tn_ms": 50,
+        "devito_autotune": "off",
+        "devito_layouts": [{"ranks": 1, "threads_per_rank": 2, "binding": "core"}],
+        "devito_node_counts": [1, 2],
+        "devito_node_layouts": [{"ranks": 1, "threads_per_rank": 2, "binding": "core"}],
+        "devito_node_mpi_modes": ["basic"],
+        "devito_mpirun_arguments": ["--mca", "btl_tcp_if_include", "eth0"],
+    }
+    with emulated(tmp_path, mounts=mounts, shm_size="256m") as site:
+        status, said = site.make("devito-hbv3", site.parameters(small), MAX_USD_PER_HOUR="20")
+        assert status == 0, said[-6000:]
+        assert site.left() == []
+    found = records(tmp_path)
+    assert {one["vm_size"] for one in found} == {"Standard_HB120rs_v3"}
+    counts = {one["node_count"] for one in found if one["benchmark"] == "devito"}
+    assert counts == {1, 2}
+    assert (tmp_path / "report" / "index.html").exists()
+
+
+@pytest.mark.whole
+def test_a_server_of_vllm_on_cpus(tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    subprocess.run([sys.executable, VLLM / "files" / "make_tiny_model.py", model], check=True)
+    # Torch's build for CPUs is here for Python 3.11 alone; on Azure the role python installs it.
+    python = Path(sys.base_prefix)
+    assert python.name.startswith("3.11"), python
+    mounts = [
+        f"{wheels('3.11', 'vllm', 'training')}:/srv/wheels:ro",
+        f"{model}:/srv/model:ro",
+        f"{python}:/opt/python:ro",
+    ]
+    scenario = yaml.safe_load((VLLM / "molecule.yml").read_text())
+    tiny = scenario["provisioner"]["inventory"]["group_vars"]["all"]["tiny_recipe"]
+    small = {
+        "trueup_health_benchmarks": [],
+        "vllm_recipes": {"tiny": {**tiny, "environment": {}}},
+        "vllm_endpoints": [
+            {
+                "name": "llama",
+                "recipe": "tiny",
+                "model": "/srv/model",
+                "arguments": {"max-num-seqs": 4},
+            }
+        ],
+        "vllm_python": "/opt/python/bin/python3.11",
+        "vllm_pip_find_links": "/srv/wheels",
+        "vllm_pip_no_index": True,
+        "vllm_ready_seconds": 1500,
+        "vllm_num_prompts": 50,
+        "vllm_random_input_tokens": 32,
+        "vllm_random_output_tokens": 32,
+    }
+    with emulated(tmp_path, mounts=mounts, shm_size="1g", capabilities=["SYS_ADMIN"]) as site:
+        status, said = site.make("cpu-llama", site.parameters(small))
+        assert status == 0, said[-6000:]
+        assert site.left() == []
+    found = records(tmp_path)
+    assert {one["vm_size"] for one in found} == {"Standard_HB176-96rs_v4"}
+    assert {one["benchmark"] for one in found if one["outcome"] == "ok"} >= {"stream", "vllm"}
+    assert "US$" in (tmp_path / "report" / "index.html").read_text()
+
+
+def records(folder: Path) -> list[dict[str, Any]]:
+    """What was measured."""
+    paths = (folder / "results").rglob("*.json")
+    return [json.loads(path.read_text()) for path in paths if path.name != "run.json"]
