@@ -57,7 +57,7 @@ help: ## List the verbs (this text)
 
 # ---- set-up -------------------------------------------------------------------------------------
 
-# $(call ensure_venv,controller|azure|test|cloud): the environment holds exactly these pins, or is made to. A
+# $(call ensure_venv,controller|azure|test): the environment holds exactly these pins, or is made to. A
 # stamp in it holds the checksum of the pins, of the interpreter and of where it stands, so that the
 # second call costs some milliseconds and a moved or half-made environment is made anew.
 define ensure_venv
@@ -384,7 +384,7 @@ uv_compile := uv pip compile --quiet --custom-compile-command 'make lock' --gene
 .PHONY: lock
 lock: test-venv ## Pin the *.in again (ARGS=--upgrade, or ARGS="--upgrade-package pandas")
 	@cd requirements
-	for pins in controller azure test cloud; do
+	for pins in controller azure test; do
 	  $(pip_compile) --allow-unsafe $(ARGS) --output-file $$pins.txt $$pins.in
 	done
 	cd ../roles/vllm/files

@@ -2,7 +2,7 @@
 
     python tests/azure_sdk.py TEMPLATE...       (as `trueup azure plan --template` writes them)
 
-Run with a Python that has requirements/cloud.txt.
+Run with a Python that has requirements/test.txt.
 """
 
 from __future__ import annotations

@@ -769,7 +769,7 @@ MODELS = Models()
 
 
 @pytest.mark.skipif(
-    bool(MODELS.absent), reason=f"requirements/cloud.txt is not installed: {MODELS.absent}"
+    bool(MODELS.absent), reason=f"requirements/test.txt is not installed: {MODELS.absent}"
 )
 @pytest.mark.parametrize(
     ("path", "to", "word"),
@@ -795,7 +795,7 @@ def test_what_azures_models_do_not_know_is_refused(
     assert site.code("PUT", DEPLOYMENT, {"properties": {"template": {}}}) == "InvalidRequestContent"
 
 
-@pytest.mark.skipif(bool(MODELS.absent), reason="requirements/cloud.txt is not installed")
+@pytest.mark.skipif(bool(MODELS.absent), reason="requirements/test.txt is not installed")
 @pytest.mark.parametrize(
     ("package", "namespace"),
     [
@@ -863,7 +863,7 @@ def test_it_does_not_start_without_models_unless_it_may() -> None:
     assert (may.returncode, may.stdout.count("export "), may.stderr) == (0, 7, "")
     alone = start()
     wanted = (2, True) if MODELS.absent else (0, False)
-    assert (alone.returncode, "requirements/cloud.txt" in alone.stderr) == wanted
+    assert (alone.returncode, "requirements/test.txt" in alone.stderr) == wanted
 
 
 def test_it_ends_with_a_signal() -> None:

@@ -2,10 +2,10 @@
 
     python molecule/_shared/cloud/held.py FOLDER
 
-FOLDER gets an environment of requirements/cloud.txt, whose clients then ask the emulated cloud,
-unmodified: a managed identity's token, all pages, a throttled call, a wrong query; and of each
-recipe's template what-if, deployment, lists, deallocation and the group's end. It gets Microsoft's
-language service for Kusto too (npm), which looks at the queries. Both come from package registries.
+The clients of Azure's SDK (requirements/test.txt) ask the emulated cloud, unmodified: a managed
+identity's token, all pages, a throttled call, a wrong query; and of each recipe's template what-if,
+deployment, lists, deallocation and the group's end. FOLDER gets Microsoft's language service for
+Kusto (npm), which looks at the queries.
 """
 
 from __future__ import annotations
@@ -38,20 +38,9 @@ def run(argv: list[str | Path], **more: Any) -> str:
     return str(subprocess.run(argv, check=True, **more).stdout)  # noqa: S603 WHY: our own command
 
 
-def interpreter(folder: Path) -> Path:
-    """Of the environment with the packages."""
-    python = folder / "sdk" / "bin" / "python"
-    if not python.exists():
-        run([sys.executable, "-m", "venv", folder / "sdk"])
-        pins = ROOT / "requirements" / "cloud.txt"
-        run([python, "-m", "pip", "install", "-q", "--require-hashes", "-r", pins])
-    return python
-
-
-def by_sdk(folder: Path, queries: list[str]) -> list[list[object]]:
+def by_sdk(queries: list[str]) -> list[list[object]]:
     """What azure-mgmt-resourcegraph says of each query to a cloud of 2,500 machines and 30
     instances, throttled once."""
-    python = interpreter(folder)
     cloud = Cloud()
     for number in range(2500):
         cloud.add_vm(f"vm-{number}", public="20.0.0.1" if number % 100 == 0 else "")
@@ -61,16 +50,15 @@ def by_sdk(folder: Path, queries: list[str]) -> list[list[object]]:
     cloud.faults["resources"] = [busy]
     with tempfile.TemporaryDirectory() as name, serving(cloud, Path(name)):
         env = {**os.environ, **profile(Path(name), cloud.url)}
-        said = run([python, HERE / "sdk.py", cloud.url, SUBSCRIPTION, *queries], env=env)
+        said = run([sys.executable, HERE / "sdk.py", cloud.url, SUBSCRIPTION, *queries], env=env)
     return list(json.loads(said))
 
 
-def by_deploying(folder: Path) -> dict[str, dict[str, Any]]:
+def by_deploying() -> dict[str, dict[str, Any]]:
     """What the packages say of each recipe's template, deployed to a cloud that holds every request
     against their models."""
-    python = interpreter(folder)
     with subprocess.Popen(  # noqa: S603 WHY: our own command
-        [python, HERE, "--pace", "0"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, HERE, "--pace", "0"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as cloud:
         assert cloud.stdin is not None
         assert cloud.stdout is not None
@@ -83,7 +71,7 @@ def by_deploying(folder: Path) -> dict[str, dict[str, Any]]:
             env[name] = value
         try:
             url = env["EMULATED_CLOUD_URL"]
-            said = run([python, HERE / "sdk_deploys.py", url, SUBSCRIPTION, *TEMPLATES], env=env)
+            said = run([sys.executable, HERE / "sdk_deploys.py", url, SUBSCRIPTION, *TEMPLATES], env=env)
         finally:
             cloud.stdin.close()
     return dict(json.loads(said))
@@ -111,12 +99,12 @@ def main() -> int:
     kusto = by_kusto(folder, queries)
     for query, against in zip(queries, kusto, strict=True):
         print(f"Kusto: {query.splitlines()[0]}: {against or 'nothing against it'}")
-    sdk = by_sdk(folder, [queries[0], queries[1], queries[-1]])
+    sdk = by_sdk([queries[0], queries[1], queries[-1]])
     for said in sdk:
         print(f"azure-mgmt-resourcegraph: {said}")
     wanted = [[2500, 2500, 2500, 3], [30, 30, 30, 1], [400, "BadRequest", "InvalidQuery"]]
     well = [bool(said) for said in kusto] == [False] * 4 + [True] and sdk == wanted
-    for name, deployed in by_deploying(folder).items():
+    for name, deployed in by_deploying().items():
         held = deployed == {"codes": ["InvalidTemplate"]} or _as_deployed(deployed)
         well &= held
         shown = f"{len(deployed.get('machines', ()))} machines" if held else deployed

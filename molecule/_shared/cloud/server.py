@@ -258,7 +258,7 @@ def main() -> None:
     if models.absent and not asked.without_models:
         parser.error(
             f"{', '.join(models.absent)} are not installed, so that no request can be held against"
-            " Azure's models: pip install --require-hashes -r requirements/cloud.txt, or say"
+            " Azure's models: pip install --require-hashes -r requirements/test.txt, or say"
             " --without-models"
         )
     # So that machines end with it.
