@@ -64,7 +64,7 @@ def told(*listed: Any) -> dict[str, Any]:
 
 
 def ending(*listed: Any, others: tuple[str, ...] = ()) -> str:
-    return events.ending(events.parse_events(told(*listed)), [HERE], others)
+    return events.ending(events.events_of(told(*listed)), [HERE], others)
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_another_node_of_the_case_is_named() -> None:
 )
 def test_another_document_is_refused(content: dict[str, Any], named: str) -> None:
     with pytest.raises(ParseError, match=named):
-        events.parse_events(content)
+        events.events_of(content)
 
 
 def service(events_of: Behaviour, name: str = HERE) -> Behaviour:

@@ -50,7 +50,7 @@ class Event:
     not_before: str = ""
 
 
-def parse_events(document: Mapping[str, Any]) -> List[Event]:
+def events_of(document: Mapping[str, Any]) -> List[Event]:
     """The events of the service's answer.
 
     Raises:
@@ -158,7 +158,7 @@ class Watch:
             if not isinstance(name, str) or not name:
                 raise ParseError("the metadata service does not say this machine's name")
             self._names = (name, os.uname().nodename)
-        return parse_events(self._get(self._urls[0]))
+        return events_of(self._get(self._urls[0]))
 
     def _get(self, url: str) -> Dict[str, Any]:
         seconds = _FIRST_SECONDS if self._answered_at is None else _ANSWER_SECONDS

@@ -58,7 +58,10 @@ def by_deploying() -> dict[str, dict[str, Any]]:
     """What the packages say of each recipe's template, deployed to a cloud that holds every request
     against their models."""
     with subprocess.Popen(  # noqa: S603 WHY: our own command
-        [sys.executable, HERE, "--pace", "0"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, HERE, "--pace", "0"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     ) as cloud:
         assert cloud.stdin is not None
         assert cloud.stdout is not None
@@ -71,7 +74,9 @@ def by_deploying() -> dict[str, dict[str, Any]]:
             env[name] = value
         try:
             url = env["EMULATED_CLOUD_URL"]
-            said = run([sys.executable, HERE / "sdk_deploys.py", url, SUBSCRIPTION, *TEMPLATES], env=env)
+            said = run(
+                [sys.executable, HERE / "sdk_deploys.py", url, SUBSCRIPTION, *TEMPLATES], env=env
+            )
         finally:
             cloud.stdin.close()
     return dict(json.loads(said))
