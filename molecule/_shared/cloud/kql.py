@@ -217,9 +217,13 @@ class Query:
             return left, kind
         self.take()
         right, _ = self.value(columns)
-        fold = (lambda value: _json_text(value).lower()) if "~" in sign else _json_text
+        fold: Callable[[str], str] = str.lower if "~" in sign else str
         wanted = sign[0] != "!"
-        return (lambda row: (fold(left(row)) == fold(right(row))) is wanted), "bool"
+
+        def holds(row: Row) -> bool:
+            return (fold(_json_text(left(row))) == fold(_json_text(right(row)))) is wanted
+
+        return holds, "bool"
 
     def known(self, name: str, columns: dict[str, str]) -> str:
         if name not in columns:
