@@ -12,6 +12,7 @@ import csv
 import io
 import os
 import tempfile
+import urllib.parse
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,7 +30,6 @@ COLUMNS: Final = (
 HOST: Final = "https://prices.azure.com"
 _PATH: Final = "/api/retail/prices"
 _VERSION: Final = "2023-01-01-preview"
-SOURCE: Final = f"prices.azure.com{_PATH} (api-version {_VERSION})"
 # As many names of sizes as a URL of about 1,500 characters holds.
 _SIZES_A_CALL: Final = 20
 _HOURS_A_YEAR: Final = 8760
@@ -76,6 +76,9 @@ def fetch(
     found = Fetched(region)
     quotes: dict[tuple[str, str, str], dict[str, str]] = {}
     names = {size.lower(): size for size in sizes}
+    # A mirror, or a stand-in, is no source that is Azure's.
+    place = urllib.parse.urlsplit(server.url).netloc.rpartition("@")[2]
+    source = f"{place}{_PATH} (api-version {_VERSION})"
     for first in range(0, len(sizes), _SIZES_A_CALL):
         part = sizes[first : first + _SIZES_A_CALL]
         tell(f"asking {server.NAME} for {region}: size {first + 1} of {len(sizes)}")
@@ -93,7 +96,7 @@ def fetch(
                     found.left_out["of another size or region"] += 1
                     continue
                 key = (size, _system(item), offer)
-                row = _row(item, region, key, usd, day)
+                row = _row(item, region, key, usd, (day, source))
                 if quotes.setdefault(key, row)["usd_per_hour"] != row["usd_per_hour"]:
                     raise TrueupError(
                         f"{server.url} has two prices of {size} in {region} ({key[1]}, {offer}):"
@@ -163,11 +166,15 @@ def _system(item: Mapping[str, Any]) -> str:
 
 
 def _row(
-    item: Mapping[str, Any], region: str, key: tuple[str, str, str], usd: float, day: str
+    item: Mapping[str, Any],
+    region: str,
+    key: tuple[str, str, str],
+    usd: float,
+    seen: tuple[str, str],
 ) -> dict[str, str]:
     size, system, offer = key
     since = str(item.get("effectiveStartDate") or "")[:10]
-    figures = (size, region, system, offer, f"{usd:.10g}", day, SOURCE)
+    figures = (size, region, system, offer, f"{usd:.10g}", *seen)
     return dict(zip(COLUMNS, (*figures, f"in force since {since}" if since else ""), strict=True))
 
 
