@@ -8,11 +8,14 @@ import json
 import urllib.error
 import urllib.parse
 from email.message import Message
+from pathlib import Path
 from typing import Any
 
 import pytest
-from provisioning import RUN, known
-from trueup.cluster.azure import expiry
+from ansible.module_utils.urls import open_url
+from emulated_cloud import SUBSCRIPTION, Cloud, serving
+from provisioning import RUN, known, made
+from trueup.cluster.azure import expiry, template
 from trueup.cluster.azure.cost import Price
 from trueup.cluster.azure.login import Login
 from trueup.cluster.azure.manager import Manager
@@ -303,6 +306,35 @@ def test_a_deployment_that_ended_is_left_alone(azure: Emulated, state: str) -> N
     azure.deployment = state
     ending(azure).end()
     assert [one for one in azure.asked if one.endswith("/cancel")] == []
+
+
+def test_in_the_emulated_cloud_a_deployment_that_goes_on_is_cancelled(tmp_path: Path) -> None:
+    cloud, told = Cloud(), list[str]()
+    cloud.strike({"kind": "slow", "what": "virtualNetworks", "seconds": 60})
+    with serving(cloud, tmp_path):
+        manager = Manager(
+            Login(cloud.url, cloud.token(), (SUBSCRIPTION,)),
+            open_url,
+            ca_path=str(tmp_path / "authority.pem"),
+            # The first pause is that after the cancelling: what was begun then ends.
+            sleep=lambda _: cloud.closing.set(),
+        )
+        asked, version = made({"count": 2}), {"api-version": "2022-09-01"}
+        group = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/trueup-x"
+        path = f"{group}/providers/Microsoft.Resources/deployments/trueup-{RUN}"
+        key = {template.KEY: {"value": "ssh-ed25519 AAAA one"}}
+        document = template.template(asked, known(), RUN, cloud.url)
+        properties = {"mode": "Incremental", "template": document, "parameters": key}
+        manager.request("PUT", group, version, template.resource_group(asked, RUN))
+        manager.request("PUT", path, version, {"properties": properties})
+        began = cloud.deployments[path.lower()]
+        while not cloud.of_kind("Microsoft.Network/virtualNetworks"):
+            cloud.closing.wait(0.005)
+        assert Teardown(manager, known(), RUN, tell=told.append).end() == []
+    calls = [(method, place) for method, place, _, _ in cloud.calls]
+    assert calls.index(("POST", f"{path}/cancel")) < calls.index(("DELETE", group))
+    assert [one for one in told if "cancel" in one] == [f"cancel deployment trueup-{RUN}"]
+    assert (began.canceled, cloud.resources, cloud.groups, cloud.broken) == (True, {}, {}, [])
 
 
 def test_a_lock_is_named_and_everything_else_is_deleted(azure: Emulated) -> None:

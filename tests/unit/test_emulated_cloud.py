@@ -897,12 +897,65 @@ def test_a_group_deleted_while_it_is_deployed_leaves_nothing(
     assert site.cloud.hardware.machines == {}
 
 
+def running(site: Site, what: str) -> Reply:
+    """A deployment that making this holds up, until the cloud closes."""
+    site.cloud.strike({"kind": "slow", "what": what, "seconds": 60})
+    site.ask("PUT", GROUP, {"location": "southcentralus"})
+    began = site.ask("PUT", DEPLOYMENT, request(recipe()))
+    while what not in "".join(site.cloud.resources) + DEPLOYMENT:
+        site.cloud.closing.wait(0.005)
+    return began
+
+
+@pytest.mark.parametrize("what", ["trueup-x", "networksecuritygroups", "virtualnetworks"])
+def test_a_deployment_that_is_canceled_makes_nothing_more(site: Site, what: str) -> None:
+    began = running(site, what)
+    assert site.ask("POST", f"{DEPLOYMENT}/cancel").status == 204
+    kept = site.ask("GET", DEPLOYMENT).document["properties"]
+    assert (kept["provisioningState"], "error" in kept) == ("Canceled", False)
+    steps = len(site.ask("GET", f"{DEPLOYMENT}/operations").document["value"])
+    assert site.code("POST", f"{DEPLOYMENT}/cancel") == "DeploymentCannotBeCancelled"
+    site.cloud.closing.set()
+    for one in threading.enumerate():
+        if "(_run)" in one.name:
+            one.join()
+    assert site.ended(began)["status"] == "Canceled"
+    made = {one.key for one in site.cloud.resources.values()}
+    states = {one.state["provisioningState"] for one in site.cloud.resources.values()}
+    parts = {one.id.lower() for one in site.cloud.deployments[DEPLOYMENT.lower()].parts}
+    assert (len(made & parts), states - {"Succeeded"}) == (steps, set())
+    assert steps < len(parts)
+    assert site.deploy(recipe())["provisioningState"] == "Succeeded"
+
+
+def test_only_a_deployment_that_runs_is_canceled(site: Site) -> None:
+    site.ask("PUT", GROUP, {"location": "southcentralus"})
+    assert site.code("POST", f"{DEPLOYMENT}/cancel") == "DeploymentNotFound"
+    site.deploy(recipe())
+    there = site.left()
+    assert site.code("POST", f"{DEPLOYMENT}/cancel") == "DeploymentCannotBeCancelled"
+    kept = site.ask("GET", DEPLOYMENT).document["properties"]
+    assert (kept["provisioningState"], site.left()) == ("Succeeded", there)
+
+
+def test_what_a_canceled_deployment_had_begun_fails_as_it_would_have(site: Site) -> None:
+    site.cloud.strike({"kind": "fail", "type": "virtualNetworks", "code": "Odd"})
+    running(site, "virtualnetworks")
+    site.ask("POST", f"{DEPLOYMENT}/cancel")
+    site.cloud.closing.set()
+    site.cloud.settle()
+    [network] = site.cloud.of_kind("Microsoft.Network/virtualNetworks")
+    assert network.state["provisioningState"] == "Failed"
+    assert site.ask("GET", DEPLOYMENT).document["properties"]["provisioningState"] == "Canceled"
+
+
 def test_everything_at_once_leaves_nothing(site: Site) -> None:
     site.cloud.pace = 0.005
     nodes, login = f"{COMPUTE}/virtualMachineScaleSets/nodes", f"{COMPUTE}/virtualMachines/login"
     asked = [
         *[("PUT", GROUP, {"location": "southcentralus"})] * 3,
         *[("PUT", DEPLOYMENT, request(recipe(name))) for name in RECIPES],
+        *[("POST", f"{DEPLOYMENT}/cancel", None)] * 3,
         *[("PATCH", nodes, {"sku": {"capacity": count}}) for count in range(4)],
         *[("POST", f"{nodes}/{word}", None) for word in ("deallocate", "start", "restart")],
         *[("POST", f"{login}/{word}", None) for word in ("deallocate", "start", "restart")],

@@ -76,18 +76,17 @@ def sizes() -> dict[str, Document]:
 
 
 @functools.lru_cache(maxsize=1)
-def _prices() -> dict[tuple[str, str, str], float]:
+def quotes() -> dict[tuple[str, str, str, str], dict[str, str]]:
+    """The catalog's newest row by size in lower case, region, system and offer."""
     with (CATALOG / "prices.csv").open(encoding="utf-8", newline="") as file:
-        return {
-            (row["size"].lower(), row["region"], row["offer"]): float(row["usd_per_hour"])
-            for row in csv.DictReader(file)
-            if row["os"] == "linux"
-        }
+        rows = sorted(csv.DictReader(file), key=lambda row: row["as_of_date"])
+    return {(row["size"].lower(), row["region"], row["os"], row["offer"]): row for row in rows}
 
 
 def price(size: str, location: str, *, spot: bool) -> float | None:
     """US$ an hour of a VM on Linux; None where the catalog has none."""
-    return _prices().get((size.lower(), location, "spot" if spot else "payg"))
+    row = quotes().get((size.lower(), location, "linux", "spot" if spot else "payg"))
+    return float(row["usd_per_hour"]) if row else None
 
 
 def locations() -> list[Document]:

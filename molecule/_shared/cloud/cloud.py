@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from . import capacity, deployments, metadata, rights
 from .compute import VM, Disk
 from .graph import GRAPH, GRAPH_VERSIONS, Graph
+from .prices import PRICES, Prices
 from .providers import PROVIDERS
 from .replies import CLIENT, SECRET, SUBSCRIPTION, TENANT, Refused, Reply, refusal, versioned
 from .resources import Operation, Resource, squeezed, subscribed, target
@@ -49,6 +50,7 @@ class Cloud(Store):
 
     Attributes:
         graph: Resource Graph.
+        prices: the Retail Prices API.
         faults: the last part of a path to what goes wrong there, used up in order: a Reply instead
             of the answer, or a function from the answer's Reply to another one; None is no fault.
             ``trouble`` (faults.py) holds those that are asked for by name.
@@ -68,7 +70,7 @@ class Cloud(Store):
     def __init__(self, hardware: Hardware | None = None, *, pace: float = 0.0) -> None:
         super().__init__(hardware, pace=pace)
         self.url = ""
-        self.graph = Graph()
+        self.graph, self.prices = Graph(), Prices()
         self.faults: dict[str, list[Any]] = {}
         self.cut: list[str] = []
         self.calls: list[tuple[str, str, Query, Any]] = []
@@ -135,11 +137,14 @@ class Cloud(Store):
     # -- calls --
 
     def call(self, method: str, path: str, query: Query, body: Any, header: str) -> Reply:
-        """The answer to a request with a token."""
+        """The answer to a request with a token, which prices need not have."""
         path = urllib.parse.unquote(path)
         if path.startswith("/emulated/"):
             return self._of_tests(method, path, body)
         try:
+            if (method, path) == ("GET", PRICES):
+                struck = self.trouble.reply(method=method, path=path)
+                return struck or self.prices.answer(self.url, query)
             token = rights.trusted(self, header)
             struck = self.trouble.reply(method=method, path=path)
             if struck:
@@ -422,6 +427,9 @@ class Cloud(Store):
         if method == "GET" and not rest:
             return Reply(200, there.document())
         if method == "HEAD" and not rest:
+            return Reply(204, None)
+        if method == "POST" and rest == ["cancel"]:
+            deployments.cancel(self, there)
             return Reply(204, None)
         if method == "GET" and rest == ["operations"]:
             return Reply(200, {"value": there.operations()})

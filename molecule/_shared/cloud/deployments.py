@@ -79,6 +79,10 @@ class Deployment:
     begun: str = field(default_factory=now)
     correlation: str = field(default_factory=lambda: str(uuid.uuid4()))
 
+    @property
+    def canceled(self) -> bool:
+        return self.operation is not None and self.operation.status == "Canceled"
+
     def document(self) -> Document:
         names = {"InProgress": "Running"}
         state = self.operation.status if self.operation else "Succeeded"
@@ -312,6 +316,22 @@ def begin(cloud: Cloud, made: Deployment) -> Operation:
     return made.operation
 
 
+def cancel(cloud: Cloud, made: Deployment) -> None:
+    """End a deployment that runs: it makes nothing more, and what it has begun goes on alone.
+
+    Raises:
+        Refused: it does not run.
+    """
+    with cloud.lock:
+        operation = made.operation
+        if operation is None or operation.done.is_set():
+            state = made.document()["properties"]["provisioningState"]
+            said = f"The deployment '{made.id.rpartition('/')[2]}' is in state '{state}'"
+            raise Refused(409, "DeploymentCannotBeCancelled", f"{said} and cannot be canceled.")
+        operation.status = "Canceled"
+        operation.done.set()
+
+
 def _deploy(cloud: Cloud, made: Deployment) -> None:
     by_id = {one.id.lower(): one for one in made.parts}
 
@@ -321,9 +341,9 @@ def _deploy(cloud: Cloud, made: Deployment) -> None:
             need.done.wait()
         try:
             if all(need.state == "Succeeded" for need in needs):
-                one.begun = now()
                 one.error = _make(cloud, made, one)
-                one.state = "Failed" if one.error else "Succeeded"
+                if one.begun:
+                    one.state = "Failed" if one.error else "Succeeded"
         finally:
             one.state = one.state or "Canceled"
             one.done.set()
@@ -358,9 +378,12 @@ def _deploy(cloud: Cloud, made: Deployment) -> None:
 
 
 def _make(cloud: Cloud, made: Deployment, one: Part) -> Document | None:
-    """Make one resource; what stands against it."""
+    """Make one resource, unless the deployment was canceled; what stands against it."""
     try:
         with cloud.lock:
+            if made.canceled:
+                return None
+            one.begun = now()
             body = body_of(made.scope.value(one.asked))
             cloud.validate(one.kind, body, one.version)
             resource, _ = cloud.put(one.id, body, one.version)

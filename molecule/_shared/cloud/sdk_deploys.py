@@ -6,6 +6,7 @@ parse of each answer is printed as JSON, by template.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import ssl
@@ -93,13 +94,18 @@ class Clients:
         public = [one.properties.ip_address for one in self.network.public_ip_addresses.list(group)]
         return {"machines": sorted(machines), "addresses": addresses, "public": sorted(public)}
 
-    def kept(self) -> dict[str, Any]:
-        """The same as the cloud keeps it: a call that Azure has not."""
+    def emulated(self, word: str, fault: dict[str, Any] | None = None) -> Any:
+        """A call that Azure has not: state, or a fault."""
         head = {"Emulated-Secret": os.environ["EMULATED_CLOUD_SECRET"]}
-        asked = urllib.request.Request(f"{self.url}/emulated/state", headers=head)  # noqa: S310
+        data = json.dumps(fault).encode() if fault else None
+        asked = urllib.request.Request(f"{self.url}/emulated/{word}", data, head)  # noqa: S310
         context = ssl.create_default_context(cafile=os.environ["REQUESTS_CA_BUNDLE"])
         with urllib.request.urlopen(asked, context=context) as answer:  # noqa: S310
-            state = json.load(answer)
+            return json.loads(answer.read() or b"null")
+
+    def kept(self) -> dict[str, Any]:
+        """The same as the cloud keeps it."""
+        state = self.emulated("state")
         machines = [
             [one["id"], one["size"], f"PowerState/{one['power']}", one["tags"].get("recipe")]
             for one in state["machines"]
@@ -136,6 +142,31 @@ class Clients:
             return codes
         return []
 
+    def canceled(self, template: dict[str, Any]) -> list[str]:
+        """How a deployment that was canceled stands, what its poller says, and what a second
+        cancellation is answered with."""
+        self.emulated("faults", {"kind": "slow", "what": "virtualNetworks", "seconds": 5})
+        self.groups.resource_groups.create_or_update("canceled", {"location": "southcentralus"})
+        properties = {
+            "mode": "Incremental",
+            "template": template,
+            "parameters": {"sshPublicKey": {"value": "ssh-ed25519 AAAA one"}},
+        }
+        began = self.deployments.deployments.begin_create_or_update(
+            "canceled", "one", Deployment({"properties": properties}), **POLL
+        )
+        self.deployments.deployments.cancel("canceled", "one")
+        kept = self.deployments.deployments.get("canceled", "one")
+        with contextlib.suppress(HttpResponseError):
+            began.wait()
+        said = [kept.properties.provisioning_state.value, began.status()]
+        try:
+            self.deployments.deployments.cancel("canceled", "one")
+        except HttpResponseError as error:
+            said.append(str(error.error.code))
+        self.groups.resource_groups.begin_delete("canceled", **POLL).result()
+        return [*said, *(one.name for one in self.groups.resource_groups.list())]
+
 
 def address_of(card: Any) -> str:
     return str(card.properties.ip_configurations[0].properties.private_ip_address)
@@ -149,6 +180,7 @@ def main() -> None:
         template = json.loads(Path(path).read_text(encoding="utf-8"))
         name = Path(path).stem.removeprefix("template-")
         said[name] = clients.whole(name, template)
+    said["canceled"] = {"codes": clients.canceled(template)}
     said["refused"] = {"codes": clients.refused({"resources": [], "nosuch": 1})}
     print(json.dumps(said))
 

@@ -114,20 +114,23 @@ class Store(Seeds):
 
     def _run(self, operation: Operation, work: Callable[[], Any], seconds: float) -> None:
         self.closing.wait(seconds)
+        document, wrong = None, None
         try:
-            operation.document = work()
-            operation.status = "Succeeded"
+            document = work()
         except Refused as refused:
-            operation.error = refused.error
+            wrong = refused.error
         except AllocationFailed as error:
-            operation.error = {"code": error.code, "message": str(error)}
+            wrong = {"code": error.code, "message": str(error)}
         except Exception as error:  # noqa: BLE001 WHY: whoever waits for it must see an end
             self.broken.append(traceback.format_exc())
             said = f"The emulated cloud itself failed: {error!r}"
-            operation.error = {"code": "InternalServerError", "message": said}
-        if operation.error:
-            operation.status = "Failed"
-        operation.done.set()
+            wrong = {"code": "InternalServerError", "message": said}
+        with self.lock:
+            # One that was canceled has ended.
+            if not operation.done.is_set():
+                operation.document, operation.error = document, wrong
+                operation.status = "Failed" if wrong else "Succeeded"
+                operation.done.set()
 
     def settle(self, seconds: float = 30.0) -> None:
         """Wait until nothing goes on."""

@@ -5,15 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import json
-import threading
-import urllib.parse
 from collections.abc import Callable, Iterator
 from datetime import date
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+from emulated_cloud import Cloud, Reply, serving
+from helpers import ROOT
 from trueup_analysis.figures import price_list, prices
 
 SIZE, REGION = "Standard_B16als_v2", "australiacentral"
@@ -48,7 +47,7 @@ MEANT = {
 
 
 def item(product: str, sku: str, kind: str, term: str, price: float, **more: Any) -> dict[str, Any]:
-    """A row as the API has it."""
+    """A row as the API has it; of its service the query's columns said nothing."""
     plans = {}
     if sku == "B16als v2" and kind == "Consumption" and product.endswith("Series"):
         plans = {
@@ -60,6 +59,7 @@ def item(product: str, sku: str, kind: str, term: str, price: float, **more: Any
     return {
         "armSkuName": SIZE,
         "armRegionName": REGION,
+        "serviceName": "Virtual Machines",
         "productName": product,
         "skuName": sku,
         "type": kind,
@@ -74,54 +74,15 @@ def item(product: str, sku: str, kind: str, term: str, price: float, **more: Any
     }
 
 
-class StandInPrices:
-    """A stand-in of the API on loopback: pages of rows, and what was asked."""
-
-    def __init__(self) -> None:
-        self.rows: list[Any] = [item(*row) for row in CAPTURED]
-        self.page: Callable[[dict[str, Any]], str] = json.dumps
-        self.statuses: list[int] = []
-        self.asked: list[dict[str, str]] = []
-        self.url = ""
-
-    def answer(self, query: str) -> tuple[int, str]:
-        asked = dict(urllib.parse.parse_qsl(query))
-        self.asked.append(asked)
-        if self.statuses:
-            return self.statuses.pop(0), ""
-        first = int(asked.get("$skip", 0))
-        following = f"{self.url}/api/retail/prices?$skip={first + 5}"
-        body = {
-            "BillingCurrency": "USD",
-            "Items": self.rows[first : first + 5],
-            "NextPageLink": following if first + 5 < len(self.rows) else None,
-        }
-        return 200, self.page(body)
-
-
 @pytest.fixture
-def api() -> Iterator[StandInPrices]:
-    stand_in = StandInPrices()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            status, text = stand_in.answer(urllib.parse.urlsplit(self.path).query)
-            self.send_response(status)
-            self.send_header("Retry-After", "0")
-            self.end_headers()
-            self.wfile.write(text.encode())
-
-        def log_message(self, *_given: Any) -> None:
-            """Quiet."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    stand_in.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield stand_in
-    server.shutdown()
-    thread.join()
-    server.server_close()
+def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
+    """The emulated cloud, with the rows of the live query in pages of five."""
+    cloud = Cloud()
+    cloud.prices.rows, cloud.prices.page_rows = [item(*row) for row in CAPTURED], 5
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "authority.pem"))
+    monkeypatch.setenv("no_proxy", "localhost")
+    with serving(cloud, tmp_path):
+        yield cloud
 
 
 @pytest.fixture
@@ -133,12 +94,12 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def refresh(call_trueup: Any, api: StandInPrices, own: Path) -> Callable[..., Any]:
+def refresh(call_trueup: Any, cloud: Cloud, own: Path) -> Callable[..., Any]:
     del own
 
     def run(*more: str) -> Any:
         named = ("--region", REGION, "--size", SIZE)
-        return call_trueup("prices", "refresh", *named, "--url", api.url, *more)
+        return call_trueup("prices", "refresh", *named, "--url", cloud.url, *more)
 
     return run
 
@@ -156,15 +117,17 @@ def test_thirteen_rows_of_one_size_are_ten_prices(refresh: Any, own: Path) -> No
     assert [done.err.count(word) for word in ("2 rows left out", "DevTest")] == [2, 1]
 
 
-def test_pages_and_the_filter(refresh: Any, api: StandInPrices) -> None:
+def test_pages_and_the_filter(refresh: Any, cloud: Cloud) -> None:
     refresh()
-    assert [one.get("$skip") for one in api.asked] == [None, "5", "10"]
-    wanted = api.asked[0]["$filter"]
+    asked = [query for _, _, query, _ in cloud.calls]
+    assert [one.get("$skip") for one in asked] == [None, "5", "10"]
+    wanted = asked[0]["$filter"]
     assert [f"'{word}'" in wanted for word in (SIZE, REGION, "Virtual Machines")] == [True] * 3
 
 
-def test_a_busy_server_is_asked_again(refresh: Any, api: StandInPrices, own: Path) -> None:
-    api.statuses = [429, 503, 500]
+def test_a_busy_server_is_asked_again(refresh: Any, cloud: Cloud, own: Path) -> None:
+    wait = {"Retry-After": "0"}
+    cloud.faults["prices"] = [Reply(status, None, wait) for status in (429, 503, 500)]
     assert (refresh().status, len(kept(own))) == (0, 10)
 
 
@@ -179,37 +142,51 @@ def test_a_busy_server_is_asked_again(refresh: Any, api: StandInPrices, own: Pat
     ],
 )
 def test_a_row_that_is_not_as_documented_keeps_the_file(
-    refresh: Any, api: StandInPrices, own: Path, change: dict[str, Any]
+    refresh: Any, cloud: Cloud, own: Path, change: dict[str, Any]
 ) -> None:
     refresh()
     before = own.read_bytes()
-    api.rows[7] = {**api.rows[7], **change}
+    cloud.prices.rows[7] = {**cloud.prices.rows[7], **change}
     done = refresh()
     assert (done.status, own.read_bytes() == before, done.out) == (1, True, "")
     assert "Traceback" not in done.err
 
 
 @pytest.mark.parametrize(
-    "page",
+    "change",
     [
-        lambda body: json.dumps(body)[:200],
-        lambda body: json.dumps({**body, "BillingCurrency": "EUR"}),
-        lambda body: json.dumps({**body, "Items": None}),
-        lambda body: json.dumps({**body, "Items": [1]}),
-        lambda body: json.dumps({**body, "NextPageLink": "https://evil.example/api"}),
-        lambda _body: "<html>proxy</html>",
+        {"BillingCurrency": "EUR"},
+        {"Items": None},
+        {"Items": [1]},
+        {"NextPageLink": "https://evil.example/api"},
     ],
 )
 def test_a_page_that_cannot_be_trusted_writes_nothing(
-    refresh: Any, api: StandInPrices, own: Path, page: Any
+    refresh: Any, cloud: Cloud, own: Path, change: Any
 ) -> None:
-    api.page = page
+    cloud.faults["prices"] = [lambda reply: Reply(200, {**reply.document, **change})]
     done = refresh()
     assert (done.status, own.exists(), done.err.count("\n")) == (1, False, 1)
 
 
-def test_two_prices_of_one_thing_are_none(refresh: Any, api: StandInPrices, own: Path) -> None:
-    api.rows.append(item("Virtual Machines Basv2 Series", "B16als v2", "Consumption", "", 0.7))
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"kind": "cut"},
+        {"kind": "cut", "after": 2},
+        {"kind": "reply", "status": 403, "code": "No", "message": "No."},
+        {"kind": "throttle", "seconds": 600},
+        {"kind": "throttle", "seconds": 600, "after": 1},
+    ],
+)
+def test_no_answer_writes_nothing(refresh: Any, cloud: Cloud, own: Path, fault: Any) -> None:
+    cloud.strike({"path": "/retail/", **fault})
+    done = refresh()
+    assert (done.status, own.exists(), done.err.count("\n")) == (1, False, 1)
+
+
+def test_two_prices_of_one_thing_are_none(refresh: Any, cloud: Cloud, own: Path) -> None:
+    cloud.prices.rows.append(item(*CAPTURED[2][:4], 0.7))
     done = refresh()
     assert (done.status, own.exists(), "0.673 and 0.7" in done.err) == (1, False, True)
 
@@ -221,24 +198,31 @@ def test_two_prices_of_one_thing_are_none(refresh: Any, api: StandInPrices, own:
         ({"tierMinimumUnits": 100.0}, "payg"),
         ({"unitOfMeasure": "1 Day"}, "payg"),
         ({"productName": "Virtual Machines Basv2 Series Dedicated Host"}, "payg"),
-        ({"armSkuName": "Standard_B2ts_v2"}, "payg"),
     ],
 )
 def test_what_is_no_price_an_hour_is_left_out_and_said(
-    refresh: Any, api: StandInPrices, own: Path, change: dict[str, Any], offer: str
+    refresh: Any, cloud: Cloud, own: Path, change: dict[str, Any], offer: str
 ) -> None:
-    api.rows[2] = {**api.rows[2], **change}
+    cloud.prices.rows[2] = {**cloud.prices.rows[2], **change}
     done = refresh()
     assert (done.status, ("linux", offer) in kept(own)) == (0, False)
     assert "left out" in done.err
+
+
+def test_a_row_of_another_size_is_left_out_and_said(refresh: Any, cloud: Cloud, own: Path) -> None:
+    page = {"BillingCurrency": "USD", "Items": [item(*CAPTURED[2], armSkuName="Standard_B2ts_v2")]}
+    cloud.faults["prices"] = [Reply(200, page)]
+    done = refresh()
+    assert (done.status, own.exists()) == (1, False)
+    assert "rows left out: of another size or region" in done.err
 
 
 def test_sizes_without_a_price_are_named(refresh: Any) -> None:
     assert "no price of Standard_HB120rs_v3" in refresh("--size", "Standard_HB120rs_v3").err
 
 
-def test_nothing_at_all_is_an_error(refresh: Any, api: StandInPrices, own: Path) -> None:
-    api.rows = []
+def test_nothing_at_all_is_an_error(refresh: Any, cloud: Cloud, own: Path) -> None:
+    cloud.prices.rows = []
     done = refresh()
     assert (done.status, own.exists()) == (1, False)
 
@@ -276,6 +260,75 @@ def test_a_file_that_cannot_be_written(refresh: Any, own: Path) -> None:
     own.parent.write_text("a file, and no folder")
     done = refresh()
     assert (done.status, "Traceback" in done.err) == (1, False)
+
+
+def test_the_emulated_cloud_sells_what_the_catalog_says(
+    call_trueup: Any, cloud: Cloud, own: Path
+) -> None:
+    cloud.prices.rows, cloud.prices.page_rows = None, 7
+    done = call_trueup("prices", "refresh", "--region", "eastus", "--url", cloud.url)
+    assert done.status == 0, done.err
+    listed = prices.read_prices(ROOT / "catalog" / "prices.csv")
+    wanted = {
+        (row["size"], row["os"], row["offer"]): row["usd_per_hour"]
+        for row in sorted(listed, key=lambda row: row["as_of_date"])
+        if row["region"] == "eastus"
+    }
+    found = {
+        (row["size"], row["os"], row["offer"]): row["usd_per_hour"]
+        for row in prices.read_prices(own)
+    }
+    assert found == pytest.approx(wanted)
+    # Never prices.azure.com.
+    [source] = {row["source"] for row in prices.read_prices(own)}
+    assert source.startswith(f"{cloud.url.removeprefix('https://')}/api/retail/prices ")
+    assert len({query["$filter"] for _, _, query, _ in cloud.calls}) > 1
+    assert "left out" not in done.err
+
+
+@pytest.mark.parametrize(
+    ("asked", "code"),
+    [
+        ({"api-version": "2021-10-01"}, "InvalidApiVersionParameter"),
+        ({"api-version": None}, "MissingApiVersionParameter"),
+        ({"currencyCode": "'EUR'"}, "InvalidQueryParameter"),
+        ({"$skip": "-1"}, "InvalidSkip"),
+        ({"$skip": "\u0661"}, "InvalidSkip"),
+        *(
+            ({"$filter": text}, "InvalidFilter")
+            for text in (
+                *("", "armSkuName", "armSkuName eq", "armSkuName eq 'a", "armSkuName eq '"),
+                *("armSkuName ne 'a'", "nosuch eq 'a'", "contains(armSkuName, 'a')", "()"),
+                *("armSkuName eq 'a' and", "armSkuName eq 'a' or or", "armSkuName eq 'a' 'b'"),
+                *("(armSkuName eq 'a'", "armSkuName eq 'a')", "armSkuName eq 5", "(" * 9999),
+            )
+        ),
+    ],
+)
+def test_the_emulated_cloud_refuses_what_it_does_not_know(
+    asked: dict[str, str | None], code: str
+) -> None:
+    query = {"api-version": "2023-01-01-preview", **asked}
+    given = {key: one for key, one in query.items() if one is not None}
+    reply = Cloud().call("GET", "/api/retail/prices", given, None, "")
+    assert (reply.status, reply.document["error"]["code"]) == (400, code)
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("armSkuName eq 'Standard_B16als_v2'", 13),
+        ("armSkuName eq 'standard_b16als_v2'", 0),
+        ("priceType eq 'Reservation'", 2),
+        ("priceType eq 'Reservation' or priceType eq 'DevTest' and skuName eq 'none'", 2),
+        ("(priceType eq 'Reservation' or priceType eq 'DevTest') and skuName eq 'B16als v2'", 2),
+    ],
+)
+def test_the_emulated_clouds_filter(cloud: Cloud, text: str, count: int) -> None:
+    cloud.prices.page_rows = 1000
+    query = {"api-version": "2023-01-01-preview", "$filter": text}
+    reply = cloud.call("GET", "/api/retail/prices", query, None, "")
+    assert (reply.document["Count"], reply.document["NextPageLink"]) == (count, None)
 
 
 # ---- lists --------------------------------------------------------------------------------------
