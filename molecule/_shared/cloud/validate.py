@@ -2,7 +2,7 @@
 
 Every member must be one of the model of its type, every value of the member's type, every word one
 of its enum's, and what a model requires must be there. A model is that of the request's api-version
-where the package has several, else the package's (requirements/cloud.in).
+where the package has several, else the package's (requirements/test.in).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The api-versions that the emulated cloud takes.
 
 Those that trueup pins (catalog/azure.yml), those of the pinned azure-mgmt packages
-(requirements/cloud.in), and those of azure.azcollection 3.12.0. Of a namespace's types no
+(requirements/test.in), and those of azure.azcollection 3.12.0. Of a namespace's types no
 difference is made.
 """
 
