@@ -98,6 +98,19 @@ class Site:
         status = self.begin(recipe, parameters, **given).wait(timeout=3600)
         return status, (self.folder / "said.log").read_text()
 
+    def play(self, playbook: str, run: str) -> subprocess.CompletedProcess[str]:
+        """A playbook of playbooks/ for a run."""
+        argv = ["ansible-playbook", f"playbooks/{playbook}", "-e", f"trueup_azure_run={run}"]
+        return subprocess.run(
+            argv, cwd=ROOT, env=self.env, capture_output=True, text=True, check=False
+        )
+
+    def records(self, benchmark: str) -> list[dict[str, Any]]:
+        """What was measured of a benchmark, in all runs."""
+        paths = (self.folder / "results").rglob("*.json")
+        every = [json.loads(path.read_text()) for path in paths if path.name != "run.json"]
+        return [one for one in every if one["benchmark"] == benchmark]
+
     def left(self) -> list[str]:
         """Groups and resources that are there, and machines' containers that run."""
         state = self.cloud.state()

@@ -4,6 +4,7 @@ the exit status is not 0."""
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -25,11 +26,6 @@ FAULTS: list[tuple[str, dict[str, Any], str]] = [
         "no room",
         {"kind": "allocation", "size": "Standard_D4d_v5", "after": 1, "times": 0},
         "AllocationFailed",
-    ),
-    (
-        "throttled for ever",
-        {"kind": "throttle", "path": "whatIf", "times": 0, "seconds": 1},
-        "",
     ),
     (
         "a failed operation",
@@ -69,3 +65,40 @@ def test_a_fault_is_one_sentence_and_leaves_nothing(
     assert errors
     assert "Traceback" not in said
     assert site.left() == []
+
+
+@pytest.mark.whole
+def test_what_cannot_be_removed_is_named_and_goes_with_the_next_run(site: Site) -> None:
+    site.cloud.strike({"kind": "fail-delete", "path": "resourcegroups", "times": 0})
+    site.cloud.strike({"kind": "fail", "type": "natGateways", "message": "Oops."})
+    status, said = site.make("devito-hbv3", site.parameters({}, nodes=SMALL))
+    assert status != 0
+    assert "Not everything is removed, and may bill" in said
+    left = site.left()
+    assert left
+    assert all(one.rpartition("/")[2] in said for one in left if "/providers/" not in one)
+    site.cloud.strike({"kind": "none"})
+    run = re.findall(r"^Azure run (\S+)$", said, re.MULTILINE)[-1]
+    done = site.play("teardown.yml", run)
+    assert (done.returncode, site.left()) == (0, []), done.stdout
+
+
+@pytest.mark.whole
+def test_an_eviction_is_the_reason_of_the_record(site: Site) -> None:
+    given = {"trueup_benchmarks": ["stream"], "stream_repeats": 3000}
+    parameters = site.parameters(given, nodes={**SMALL, "priority": "spot", "eviction": "delete"})
+    process = site.begin("devito-hbv3", parameters)
+    log = site.folder / "said.log"
+    while "TASK [stream : Run stream]" not in log.read_text():
+        assert process.poll() is None, log.read_text()[-3000:]
+        time.sleep(0.5)
+    instance = next(one["id"] for one in site.cloud.state()["machines"] if one["id"][-2:] == "/0")
+    site.cloud.strike({"kind": "evict", "machine": instance})
+    assert process.wait(timeout=600) != 0
+    assert site.left() == []
+    outcomes = {
+        (one["nodes"][0], one["outcome"], "Azure evicts this machine (Preempt" in one["reason"])
+        for one in site.records("stream")
+        if one["outcome"] == "failed"
+    }
+    assert outcomes == {("node000000", "failed", True)}, log.read_text()[-6000:]
