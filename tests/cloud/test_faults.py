@@ -44,7 +44,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         yield found
 
 
-@pytest.mark.whole
 @pytest.mark.parametrize(
     ("fault", "sentence"), [one[1:] for one in FAULTS], ids=[one[0] for one in FAULTS]
 )
@@ -67,7 +66,6 @@ def test_a_fault_is_one_sentence_and_leaves_nothing(
     assert site.left() == []
 
 
-@pytest.mark.whole
 def test_what_cannot_be_removed_is_named_and_goes_with_the_next_run(site: Site) -> None:
     site.cloud.strike({"kind": "fail-delete", "path": "resourcegroups", "times": 0})
     site.cloud.strike({"kind": "fail", "type": "natGateways", "message": "Oops."})
@@ -83,7 +81,6 @@ def test_what_cannot_be_removed_is_named_and_goes_with_the_next_run(site: Site) 
     assert (done.returncode, site.left()) == (0, []), done.stdout
 
 
-@pytest.mark.whole
 def test_an_eviction_is_the_reason_of_the_record(site: Site) -> None:
     given = {"trueup_benchmarks": ["stream"], "stream_repeats": 3000}
     parameters = site.parameters(given, nodes={**SMALL, "priority": "spot", "eviction": "delete"})

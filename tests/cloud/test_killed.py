@@ -12,7 +12,6 @@ import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import pytest
 from conftest import SMALL, Site, emulated
 from helpers import ROOT
 from trueup.cluster.azure import switch
@@ -54,7 +53,6 @@ def billing(site: Site, group: str) -> list[str]:
     ]
 
 
-@pytest.mark.whole
 def test_a_dead_controller_leaves_nothing_that_bills(tmp_path: Path) -> None:
     moments = random.Random(SEED)
     with emulated(tmp_path) as site:

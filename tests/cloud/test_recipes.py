@@ -6,7 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 import yaml
 from conftest import RECORDED, SMALL, emulated, wheels
 from helpers import ROOT
@@ -28,7 +27,6 @@ def test_two_small_nodes(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.whole
 def test_devito_over_two_nodes(tmp_path: Path) -> None:
     mounts = [f"{wheels('3.12', 'devito')}:/srv/wheels:ro"]
     small = {
@@ -56,7 +54,6 @@ def test_devito_over_two_nodes(tmp_path: Path) -> None:
     assert (tmp_path / "report" / "index.html").exists()
 
 
-@pytest.mark.whole
 def test_a_server_of_vllm_on_cpus(tmp_path: Path) -> None:
     model = tmp_path / "model"
     subprocess.run([sys.executable, VLLM / "files" / "make_tiny_model.py", model], check=True)

@@ -107,7 +107,7 @@ def test_a_run_is_foreseen_made_and_made_again_without_a_change(controller: Cont
         check=True,
     )
     hosts = json.loads(listed.stdout)["_meta"]["hostvars"]
-    assert sorted(hosts) == ["nodes_0", "nodes_1"]
+    assert sorted(hosts) == ["node000000", "node000001"]
     assert hosts["nodes_0"]["trueup_benchmarks"] == ["stream", "devito"]
     assert str(controller.folder / "ssh_config") in hosts["nodes_0"]["ansible_ssh_common_args"]
 
