@@ -108,8 +108,8 @@ def test_a_run_is_foreseen_made_and_made_again_without_a_change(controller: Cont
     )
     hosts = json.loads(listed.stdout)["_meta"]["hostvars"]
     assert sorted(hosts) == ["node000000", "node000001"]
-    assert hosts["nodes_0"]["trueup_benchmarks"] == ["stream", "devito"]
-    assert str(controller.folder / "ssh_config") in hosts["nodes_0"]["ansible_ssh_common_args"]
+    assert hosts["node000000"]["trueup_benchmarks"] == ["stream", "devito"]
+    assert str(controller.folder / "ssh_config") in hosts["node000000"]["ansible_ssh_common_args"]
 
 
 def test_a_run_that_is_interrupted_is_known_to_teardown(controller: Controller) -> None:
