@@ -19,6 +19,7 @@ from trueup.cluster.azure.login import Login
 from trueup.cluster.azure.manager import Manager
 from trueup.errors import BadInput, TrueupError
 
+NFS = {"kind": "nfs", "tib": 4, "server_size": "Standard_E64ds_v5"}
 ZONES = {"zone": "1", "elsewhere": [{"zone": "2"}, {"region": "westeurope"}]}
 
 
@@ -214,6 +215,7 @@ def test_each_recipe_is_made_and_again_nothing_changes(controller: Controller, n
     [
         ({"kind": "anf", "tib": 4}, "10.42.130.4:/shared"),
         ({"kind": "amlfs", "tib": 8}, "10.42.130.4@tcp:/lustrefs"),
+        (NFS, "nfs:/srv/shared"),
     ],
 )
 def test_nodes_mount_the_storage_that_was_made(
@@ -226,9 +228,34 @@ def test_nodes_mount_the_storage_that_was_made(
     ]
 
 
-def test_a_server_that_nobody_configures_is_said(controller: Controller) -> None:
-    storage = {"kind": "nfs", "tib": 4, "server_size": "Standard_E64ds_v5"}
-    assert "nothing exports" in controller.make(storage=storage).notes[0]
+def test_an_nfs_server_is_no_node(controller: Controller) -> None:
+    there = controller.make(storage=NFS)
+    assert (len(there.nodes), there.notes) == (2, [])
+    assert controller.make(storage=NFS).changed is False
+
+
+@pytest.mark.parametrize(
+    ("dumb", "unarmed", "why"),
+    [
+        ({"nfs": "no answer by ssh: timed out"}, "", "no answer by ssh: timed out"),
+        ({"nfs": "cloud-init failed: status 1"}, "/dev/sdc holds ext4", "/dev/sdc holds ext4"),
+        ({}, "no data disk of LUN 2", "no data disk of LUN 2"),
+    ],
+)
+def test_an_nfs_server_without_its_disks_is_said(
+    controller: Controller, dumb: dict[str, str], unarmed: str, why: str
+) -> None:
+    controller.dumb, controller.unarmed = dumb, unarmed
+    text = said(lambda: controller.make(storage=NFS))
+    assert text == f"the NFS server nfs is not ready ({why}): what was made is there and bills"
+
+
+def test_an_nfs_server_that_does_not_run_is_said(controller: Controller) -> None:
+    controller.make(storage=NFS)
+    every = controller.cloud.resources.items()
+    [server] = [one for path, one in every if path.endswith("/virtualmachines/nfs")]
+    server.state["power"] = "deallocated"
+    assert "nfs is not ready (it is not listed" in said(lambda: controller.make(storage=NFS))
 
 
 # ---- no room ------------------------------------------------------------------------------------

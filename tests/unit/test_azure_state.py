@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 import yaml
+from ansible.inventory.manager import InventoryManager
+from ansible.parsing.dataloader import DataLoader
+from ansible.vars.manager import VariableManager
 from provisioning import RUN, made
 from trueup.cluster.azure import state
 from trueup.errors import BadInput, TrueupError
@@ -122,3 +125,24 @@ def test_the_inventory_is_of_the_runs_nodes_alone(kept: state.State) -> None:
     assert (variables["trueup_benchmarks"], variables["ansible_user"]) == (["stream"], "azureuser")
     assert variables["ansible_control_path"] % {"directory": "d"} == "d/7c1e100000-%h"
     assert json.dumps(plugin).count("20.1.2.3") == 0
+
+
+def test_an_nfs_server_exports_to_the_runs_network_and_is_not_measured(kept: state.State) -> None:
+    storage = {"kind": "nfs", "tib": 4, "server_size": "Standard_E64ds_v5"}
+    mounts = [{"path": "/shared", "kind": "nfs", "source": "nfs:/srv/shared"}]
+    found = made(variables={"trueup_benchmarks": ["stream"]}, storage=storage)
+    kept.write_access(found, "sub", "20.1.2.3", mounts)
+    plugin = yaml.safe_load(Path(kept.path("inventory", "azure_hpc.yml")).read_text())
+    assert plugin["selected_groups"]["nfs_server"] == "tags.role == 'storage'"
+    assert plugin["include"][1] == f"tags.run == '{RUN}' && tags.role == 'storage'"
+    hosts = Path(kept.path("inventory", "hosts.yml"))
+    groups = {"azure_linux": {"hosts": {"node001": {}, "nfs": {}}}}
+    hosts.write_text(json.dumps({**groups, "nfs_server": {"hosts": {"nfs": {}}}}))
+    every = InventoryManager(loader=DataLoader(), sources=[str(hosts)])
+    of = VariableManager(loader=DataLoader(), inventory=every).get_vars
+    server, node = (of(host=every.get_host(name)) for name in ("nfs", "node001"))
+    assert server["nfs_server_exports"] == [{"path": "/srv/shared", "clients": ["10.42.0.0/16"]}]
+    assert (server["trueup_benchmarks"], server["trueup_health_benchmarks"]) == ([], [])
+    assert (server["shared_storage_mounts"], server["ansible_user"]) == ([], "azureuser")
+    assert (node["trueup_benchmarks"], node["shared_storage_mounts"]) == (["stream"], mounts)
+    assert "nfs_server_exports" not in node

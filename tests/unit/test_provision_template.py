@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import copy
+import inspect
 import json
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from provisioning import DATA, NOW, RECIPES, RUN, known, made, recipe
-from trueup.cluster.azure import expiry, parameters, switch, template
+from trueup.cluster.azure import expiry, node_nfs, parameters, switch, template
 from trueup.cluster.azure.switch import CONTRIBUTOR
 
 OWNER = yaml.safe_load((DATA / "owner.yml").read_text(encoding="utf-8"))
@@ -357,6 +358,17 @@ def test_disks_of_a_server_hold_what_was_asked_for() -> None:
     [server] = [one for one in resources(found, VM) if one["name"] == "nfs"]
     data = server["properties"]["storageProfile"]["dataDisks"]
     assert [(one["lun"], one["diskSizeGB"]) for one in data] == [(0, 3414), (1, 3414), (2, 3414)]
+
+
+def test_cloud_init_mounts_the_disks_of_a_server() -> None:
+    found = made(storage={**NFS, "server_disks": 3}, cloud_init="#!/bin/true")
+    [server] = [one for one in resources(found, VM) if one["name"] == "nfs"]
+    text = base64.b64decode(server["properties"]["osProfile"]["customData"]).decode()
+    assert text.startswith("#cloud-config\n")
+    files = {one["path"]: one["content"] for one in yaml.safe_load(text)["write_files"]}
+    assert files["/opt/trueup/nfs.py"] == inspect.getsource(node_nfs)
+    service = files["/etc/systemd/system/trueup-nfs.service"]
+    assert "ExecStart=/usr/bin/python3 /opt/trueup/nfs.py 3\n" in service
 
 
 def test_every_id_that_is_needed_is_of_a_resource_of_the_template() -> None:

@@ -13,7 +13,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ... import rest
 from ...errors import BadInput, TrueupError
-from . import availability, switch
+from . import availability, nfs, switch
 from . import template as arm
 from .catalog import Catalog
 from .machines import Machine, machines
@@ -326,6 +326,8 @@ class Deployment:
         Raises:
             TrueupError: the storage is there, and Azure names no address of it.
         """
+        if self.made.storage.server:
+            return [{"path": MOUNTED, "kind": "nfs", "source": nfs.SOURCE}]
         service = arm.shared(self.made)
         if service is None:
             return []

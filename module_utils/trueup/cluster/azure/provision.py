@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import dataclass, field
-from typing import Callable, Dict, List, Sequence, Tuple
+from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
 from ... import rest
 from ...errors import BadInput, TrueupError
-from . import reach, switch
+from . import nfs, reach, switch
 from .catalog import Catalog
 from .cost import Cost
 from .deployment import Change, Deployment, NotDeployed
@@ -24,6 +24,8 @@ LIST_SECONDS, LIST_PAUSE_SECONDS = 300, 5
 REACH_SECONDS = 1500
 # A new role assignment is in force some minutes later.
 ARMED_SECONDS = 300
+# Disks that are missing are waited for, 120 s.
+SERVED_SECONDS = 150
 _NO_KEY = "ssh-ed25519 of-the-run"
 _MOST_NAMED = 5
 _NOT_ASKED = (
@@ -250,8 +252,11 @@ class Provision:
         while True:
             every = deployment.machines()
             there = len(_running(every))
-            address = _login_address(every) or not deployment.made.ssh_from
-            if (there >= wanted and address) or self._clock() >= ends:
+            made = deployment.made
+            others = (_login_address(every) or not made.ssh_from) and (
+                _server(every) or not made.storage.server
+            )
+            if (there >= wanted and others) or self._clock() >= ends:
                 return every
             self._tell(f"{there} of {wanted} nodes are listed as running")
             self._sleep(LIST_PAUSE_SECONDS)
@@ -265,13 +270,16 @@ class Provision:
         there.login = _login_address(every)
         subscription = self._manager.login.subscriptions[0]
         self._state.write_access(made, subscription, there.login, deployment.mounts())
-        if made.storage.server:
-            there.notes.append("the NFS server is made, and nothing exports or mounts its disks")
         why = {one.name: f"it is {one.power}" for one in _nodes(every) if one not in running}
         if there.login:
             addresses = {one.name: one.private[0] for one in running}
             config = self._state.path(CONFIG)
+            server = _server(every)
+            if server:
+                addresses[server.name] = server.private[0]
             why.update(self._silent(addresses, config, self._tell, limit_seconds=REACH_SECONDS))
+            if made.storage.server:
+                self._look_at_server(config, made, server, why)
             if not switch.missing(made):
                 self._look_at_switch(config, there)
         else:
@@ -283,6 +291,28 @@ class Provision:
         if len(there.nodes) < wanted:
             self._fewer(deployment, there, wanted, _nodes(every), why)
         return there
+
+    def _look_at_server(
+        self, config: str, made: Parameters, server: Optional[Machine], why: Dict[str, str]
+    ) -> None:
+        """Leave the NFS server out of the nodes that do not answer.
+
+        Raises:
+            TrueupError: it is not there, or its disks are not mounted.
+        """
+        against = "it is not listed by Azure as running"
+        if server:
+            against = why.pop(server.name, "")
+            if not against.startswith(reach.NO_ANSWER):
+                # It says why itself, where cloud-init says only that it failed.
+                against = self._unarmed(
+                    config, server.private[0], nfs.ready(made), limit_seconds=SERVED_SECONDS
+                )
+        if against:
+            raise TrueupError(
+                f"the NFS server {nfs.SERVER} is not ready ({against}): what was made is there and"
+                " bills"
+            )
 
     def _look_at_switch(self, config: str, there: There) -> None:
         """Note where the login node does not end the run."""
@@ -326,6 +356,12 @@ def _nodes(every: Sequence[Machine]) -> List[Machine]:
 
 def _running(every: Sequence[Machine]) -> List[Machine]:
     return [one for one in _nodes(every) if one.power == "running" and one.private]
+
+
+def _server(every: Sequence[Machine]) -> Optional[Machine]:
+    """The NFS server, where it runs."""
+    servers = (one for one in every if one.tags.get("role") == "storage")
+    return next((one for one in servers if one.power == "running" and one.private), None)
 
 
 def _login_address(every: Sequence[Machine]) -> str:

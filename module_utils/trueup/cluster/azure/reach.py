@@ -17,6 +17,7 @@ _TOGETHER = 8
 _PAUSE_SECONDS = 5
 _NO_ANSWER, _RECOVERED = 255, 2
 _SAID_CHARACTERS = 200
+NO_ANSWER = "no answer by ssh"
 _ASK = (
     "command -v cloud-init >/dev/null || exit 0; cloud-init status --wait >/dev/null 2>&1; code=$?;"
     " [ $code = 0 ] || cloud-init status --long 2>&1 | tail -n 4; exit $code"
@@ -99,7 +100,7 @@ def silent(
             if code != _NO_ANSWER:
                 return f"cloud-init failed: {said or f'status {code}'}"
             if clock() >= ends or over.wait(_PAUSE_SECONDS):
-                return f"no answer by ssh: {said or 'without a word'}"
+                return f"{NO_ANSWER}: {said or 'without a word'}"
 
     with ThreadPoolExecutor(_TOGETHER) as pool:
         try:

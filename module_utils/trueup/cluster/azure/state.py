@@ -5,7 +5,7 @@ what a run left, and without it by the run's tag.
     RUN/run.json                    run, recipe, subscription, group, region, zone, expires
     RUN/id_ed25519[.pub]            the run's key
     RUN/ssh_config, known_hosts     the way to its machines, also by hand
-    RUN/inventory/                  azure_hpc.yml with its group_vars: the nodes of this run alone
+    RUN/inventory/                  azure_hpc.yml, group_vars: the machines of this run alone
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Any, Dict, List, Mapping, Sequence
 
 from ...errors import BadInput, TrueupError
 from ...record import is_run_id
+from . import nfs
 from .parameters import Parameters
 
 VARIABLE = "TRUEUP_AZURE_STATE"
@@ -126,18 +127,20 @@ class State:
             mounts: as the role shared_storage takes them.
         """
         self._put(CONFIG, "\n".join(self._ssh_config(made, address)) + "\n")
-        of_run = f"tags.run == '{self.run}' && tags.role == 'compute'"
+        groups = {"azure_role_compute": "tags.role == 'compute'"}
+        if made.storage.server:
+            groups["nfs_server"] = "tags.role == 'storage'"
         plugin = {
             "plugin": "azure_hpc",
             "subscriptions": [subscription],
             "include_vm_resource_groups": [made.resource_group],
             "include_vmss_resource_groups": [made.resource_group],
-            "include": [of_run],
+            "include": [f"tags.run == '{self.run}' && {role}" for role in groups.values()],
             "exclude": ["powerstate != 'running'"],
             # The names by which they know each other (Azure's name service), and MPI calls them.
             "hostnames": ["computer_name", "default"],
             # A recipe's variables name its nodes so.
-            "selected_groups": {"azure_role_compute": "tags.role == 'compute'"},
+            "selected_groups": groups,
         }
         variables = {
             **({"shared_storage_mounts": list(mounts)} if mounts else {}),
@@ -149,13 +152,14 @@ class State:
             # A login node's sshd lets few come in at once.
             "ansible_ssh_retries": 5,
         }
-        head = f"# Nodes of the run {self.run}, written by playbooks/provision.yml.\n"
-        for names, document in (
-            (("azure_hpc.yml",), plugin),
-            (("group_vars", "azure_linux.yml"), variables),
-        ):
+        head = f"# Machines of the run {self.run}, written by playbooks/provision.yml.\n"
+        files = {"azure_hpc.yml": plugin, "group_vars/azure_linux.yml": variables}
+        if made.storage.server:
+            # Of groups as near to a host, Ansible takes the later one's in the alphabet.
+            files["group_vars/nfs_server.yml"] = nfs.variables(made)
+        for name, document in files.items():
             text = head + json.dumps(document, indent=2) + "\n"
-            self._put(os.path.join(INVENTORY, *names), text)
+            self._put(os.path.join(INVENTORY, name), text)
 
     def _ssh_config(self, made: Parameters, address: str) -> List[str]:
         within = ".".join(made.network.split(".")[:2])

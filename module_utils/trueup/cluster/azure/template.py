@@ -13,7 +13,7 @@ import ipaddress
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-from . import switch
+from . import nfs, switch
 from .catalog import Catalog
 from .parameters import Parameters, started
 
@@ -31,10 +31,10 @@ _ANF = "Microsoft.NetApp/netAppAccounts"
 _POOL = f"{_ANF}/capacityPools"
 _AMLFS = "Microsoft.StorageCache/amlFilesystems"
 # Names within the resource group.
-NETWORK, PREFIX, LOGIN, SERVER, SET = "network", "node", "login", "nfs", "nodes"
+NETWORK, PREFIX, LOGIN, SET = "network", "node", "login", "nodes"
 _ANF_NAMES, _LUSTRE = ("files", "pool", "shared"), "lustre"
 # What a machine or a set is for: its tag ``role``.
-ROLES = {LOGIN: "login", SERVER: "storage"}
+ROLES = {LOGIN: "login", nfs.SERVER: "storage"}
 _RESOURCES = "Microsoft.Resources/resourceGroups"
 
 Resource = Dict[str, Any]
@@ -336,7 +336,7 @@ class _Writer:
                 for lun in range(storage.server_disks)
             ]
             gib_of_system = self._made.login.os_disk_gib
-            return self._machine(SERVER, "nodes", storage.server, gib_of_system, data=data)
+            return self._machine(nfs.SERVER, "nodes", storage.server, gib_of_system, data=data)
         return []
 
     def _anf(self) -> List[Resource]:
@@ -441,6 +441,8 @@ class _Writer:
         if name == LOGIN and self._switched:
             more["identity"] = {"type": "SystemAssigned"}
             properties["osProfile"]["customData"] = self._start_of_login()
+        if data:
+            properties["osProfile"]["customData"] = nfs.custom_data(self._made)
         if node:
             more.update(self._identity())
         role = ROLES.get(name, "compute")

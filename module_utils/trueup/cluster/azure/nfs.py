@@ -1,0 +1,69 @@
+"""The run's NFS server: what cloud-init does there to its data disks (``node_nfs``), and how
+Ansible takes it. The role nfs_server exports what is mounted, and shared_storage mounts it on
+nodes."""
+
+from __future__ import annotations
+
+import base64
+import inspect
+import json
+from typing import TYPE_CHECKING, Any, Dict
+
+from . import node_nfs
+
+if TYPE_CHECKING:
+    from .parameters import Parameters
+
+# Its name in the group, and in the network's DNS.
+SERVER = "nfs"
+SOURCE = f"{SERVER}:{node_nfs.FOLDER}"
+_PROGRAM = "/opt/trueup/nfs.py"
+_UNIT = "trueup-nfs.service"
+_SERVICE = """\
+[Unit]
+Description=trueup: mount the data disks of the NFS server
+After=local-fs.target srv-shared.mount
+Before=nfs-server.service
+
+[Service]
+Type=oneshot
+ExecStart=/usr/bin/python3 {program} {disks}
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def ready(made: Parameters) -> str:
+    """What the server says yes to once its disks are mounted; else it says why they are not."""
+    return f"sudo -n python3 {_PROGRAM} {made.storage.server_disks}"
+
+
+def custom_data(made: Parameters) -> str:
+    """What cloud-init does on the server, in base64."""
+    service = _SERVICE.format(program=_PROGRAM, disks=made.storage.server_disks)
+    files = {_PROGRAM: inspect.getsource(node_nfs), f"/etc/systemd/system/{_UNIT}": service}
+    document = {
+        "write_files": [
+            {"path": path, "permissions": "0644", "content": text} for path, text in files.items()
+        ],
+        "runcmd": [
+            ["systemctl", "daemon-reload"],
+            ["systemctl", "enable", _UNIT],
+            # Last: cloud-init takes its status for that of all.
+            ["systemctl", "start", _UNIT],
+        ],
+    }
+    # JSON is YAML, as cloud-init reads it.
+    text = "#cloud-config\n" + json.dumps(document, indent=1) + "\n"
+    return base64.b64encode(text.encode("ascii")).decode("ascii")
+
+
+def variables(made: Parameters) -> Dict[str, Any]:
+    """Ansible's variables of the server, which is no node that is measured."""
+    return {
+        "nfs_server_exports": [{"path": node_nfs.FOLDER, "clients": [made.network]}],
+        "shared_storage_mounts": [],
+        "trueup_benchmarks": [],
+        "trueup_health_benchmarks": [],
+    }
