@@ -163,24 +163,11 @@ def tagged(manager: Manager, kind: str, version: str, run: str = "") -> List[Row
     found: Dict[str, Row] = {}
     for subscription in manager.login.subscriptions:
         path = f"/subscriptions/{subscription}/{kind}"
-        for row in _list(manager, path, version, {"$filter": wanted}):
+        for row in manager.every(path, version, **{"$filter": wanted}):
             of = expiry.tag(row, "run")
             if is_run_id(str(of)) and (not run or of == run):
                 found[str(row.get("id")).lower()] = row
     return list(found.values())
-
-
-def _list(
-    manager: Manager, path: str, version: str, query: Optional[Mapping[str, str]] = None
-) -> List[Row]:
-    documents, _ = manager.pages(path, {"api-version": version, **(query or {})})
-    rows: List[Row] = []
-    for document in documents:
-        value = document.get("value")
-        if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
-            raise TrueupError(f"{manager.url} answers GET {path} without a list of entries")
-        rows += value
-    return rows
 
 
 @dataclass
@@ -234,7 +221,7 @@ class Teardown:
         query = {"api-version": self._version}
         try:
             of = str(expiry.tag(self.manager.get(place, query), "run") or "")
-            listed = _list(self.manager, f"{place}/resources", self._version)
+            listed = self.manager.every(f"{place}/resources", self._version)
             mine, others = expiry.sort_out(listed, self.run, place)
         except rest.Refused as error:
             if error.status == 404:
@@ -325,7 +312,7 @@ class Teardown:
                 continue
             path = f"{group.id}/providers/{switch.ASSIGNMENTS}"
             try:
-                rows = _list(self.manager, path, version, {"$filter": "atScope()"})
+                rows = self.manager.every(path, version, **{"$filter": "atScope()"})
             except rest.Refused as error:
                 self.tell(f"role assignments of {group.name} were not listed: {error}")
                 continue
