@@ -63,6 +63,8 @@ def begun(folder: Path, *arguments: str, red: str = "") -> subprocess.Popen[str]
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
+        # What runs the tests may have it ignored, as a shell does for what it puts behind.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
 
 
