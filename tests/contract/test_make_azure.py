@@ -55,7 +55,9 @@ def begun(folder: Path, *arguments: str, red: str = "") -> subprocess.Popen[str]
         "RED": red,
         "RUN": RUN,
     }
-    return subprocess.Popen(
+    # What runs the tests may have it ignored, as a shell does for what it puts behind.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    process = subprocess.Popen(
         ["make", "azure", f"RUN={RUN}", *arguments],
         cwd=folder,
         env=env,
@@ -63,9 +65,9 @@ def begun(folder: Path, *arguments: str, red: str = "") -> subprocess.Popen[str]
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
-        # What runs the tests may have it ignored, as a shell does for what it puts behind.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
+    signal.signal(signal.SIGINT, before)
+    return process
 
 
 def ended(folder: Path, *arguments: str, red: str = "") -> tuple[int, list[str], str]:
