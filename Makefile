@@ -235,7 +235,7 @@ test: test-venv ## Everything CI checks: lint, types, unit, contract, emulated c
 	check unit
 	check contract
 	# The rest of it takes half an hour.
-	check cloud PYTEST_ARGS='-k two_small_nodes'
+	check cloud PYTEST_ARGS='-k a_small_node'
 	check molecule SCENARIOS='$(filter-out $(beside),$(SCENARIOS))'
 	for lane in "$${lanes[@]}"; do wait $$lane || status=1; done
 	trap - EXIT

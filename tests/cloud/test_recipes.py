@@ -14,17 +14,15 @@ VLLM = ROOT / "molecule" / "vllm"
 LIBRARY = "libpython3.11.so.1.0"
 
 
-def test_two_small_nodes(tmp_path: Path) -> None:
+def test_a_small_node(tmp_path: Path) -> None:
     with emulated(tmp_path) as site:
-        parameters = site.parameters({"trueup_benchmarks": ["stream"]}, nodes=SMALL)
+        # STREAM's arrays are four times this host's caches: of one node, beside other tests.
+        parameters = site.parameters({"trueup_benchmarks": ["stream"]}, nodes={**SMALL, "count": 1})
         status, said = site.make("devito-hbv3", parameters)
         assert status == 0, said[-6000:]
         assert site.left() == []
     found = site.records("stream")
-    assert {(one["outcome"], *one["nodes"]) for one in found} == {
-        ("ok", "node000000"),
-        ("ok", "node000001"),
-    }
+    assert {(one["outcome"], *one["nodes"]) for one in found} == {("ok", "node000000")}
 
 
 def test_devito_over_two_nodes(tmp_path: Path) -> None:
