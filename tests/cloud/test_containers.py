@@ -36,9 +36,6 @@ runcmd:
 PATIENCE_SECONDS = 120
 ALONE = "/etc/ssh/ssh_host_ed25519_key.pub"
 
-_lacking = images.lacking(IMAGE)
-pytestmark = pytest.mark.skipif(bool(_lacking), reason=_lacking)
-
 
 def machine(name: str, address: str, **more) -> Machine:
     given = {

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from emulated_cloud import SUBSCRIPTION, Cloud, containers, images, serving
+from emulated_cloud import SUBSCRIPTION, Cloud, containers, serving
 from helpers import ROOT
 from test_containers import left, podman
 
@@ -24,9 +24,6 @@ TOKEN = (
     "http://169.254.169.254/metadata/identity/oauth2/token?api-version=2018-02-01"
     "&resource=https://management.azure.com/"
 )
-
-_lacking = images.lacking("microsoft-dsvm:ubuntu-hpc:2404:24.04.2026072901")
-pytestmark = pytest.mark.skipif(bool(_lacking), reason=_lacking)
 
 
 class Site:

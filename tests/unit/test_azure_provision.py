@@ -32,7 +32,7 @@ class Controller:
         self.state = state.State(RUN)
         self.told: list[str] = []
         self.dumb: dict[str, str] = {}
-        self.unarmed = ""
+        self.unmet = ""
         self.open_url: Callable[..., Any] = open_url
 
     def work(self, nodes: dict[str, Any] | None = None, **given: Any) -> provision.Provision:
@@ -58,7 +58,7 @@ class Controller:
             silent=lambda nodes, *_, **__: {
                 name: why for name, why in self.dumb.items() if name in nodes
             },
-            unarmed=lambda *_, **__: self.unarmed,
+            unmet=lambda *_, **__: self.unmet,
             sleep=rest,
         )
 
@@ -235,7 +235,7 @@ def test_an_nfs_server_is_no_node(controller: Controller) -> None:
 
 
 @pytest.mark.parametrize(
-    ("dumb", "unarmed", "why"),
+    ("dumb", "unmet", "why"),
     [
         ({"nfs": "no answer by ssh: timed out"}, "", "no answer by ssh: timed out"),
         ({"nfs": "cloud-init failed: status 1"}, "/dev/sdc holds ext4", "/dev/sdc holds ext4"),
@@ -243,9 +243,9 @@ def test_an_nfs_server_is_no_node(controller: Controller) -> None:
     ],
 )
 def test_an_nfs_server_without_its_disks_is_said(
-    controller: Controller, dumb: dict[str, str], unarmed: str, why: str
+    controller: Controller, dumb: dict[str, str], unmet: str, why: str
 ) -> None:
-    controller.dumb, controller.unarmed = dumb, unarmed
+    controller.dumb, controller.unmet = dumb, unmet
     text = said(lambda: controller.make(storage=NFS))
     assert text == f"the NFS server nfs is not ready ({why}): what was made is there and bills"
 
@@ -368,14 +368,14 @@ def test_a_set_that_azure_fills_in_part_is_used_where_that_is_enough(
 
 
 def test_a_login_node_that_does_not_end_the_run_is_said(controller: Controller) -> None:
-    controller.unarmed = "AuthorizationFailed"
+    controller.unmet = "AuthorizationFailed"
     [said] = controller.make().notes
     assert said.startswith("the login node does not end the run when the controller dies")
     assert said.endswith("AuthorizationFailed")
 
 
 def test_without_the_switch_nobody_asks_for_it(controller: Controller) -> None:
-    controller.unarmed = "inactive"
+    controller.unmet = "inactive"
     assert controller.make(switch="none").notes == []
 
 

@@ -116,17 +116,17 @@ def test_cloud_inits_status_is_that_of_the_question(tmp_path: object) -> None:
 
 def test_a_switch_that_gets_its_right_later_is_waited_for() -> None:
     ssh = Ssh(login=[(1, "AuthorizationFailed"), (255, "Connection refused"), (0, "active")])
-    assert unarmed(ssh) == ""
+    assert unmet(ssh) == ""
     assert ssh.asked["login"] == 3
 
 
 def test_a_switch_that_never_gets_its_right_is_said_with_why() -> None:
-    assert unarmed(Ssh(login=[(1, "AuthorizationFailed")] * 99)) == "AuthorizationFailed"
-    assert unarmed(Ssh(login=[(3, "")] * 99)) == "status 3"
+    assert unmet(Ssh(login=[(1, "AuthorizationFailed")] * 99)) == "AuthorizationFailed"
+    assert unmet(Ssh(login=[(3, "")] * 99)) == "status 3"
 
 
-def unarmed(ssh: Ssh) -> str:
-    return reach.unarmed(
+def unmet(ssh: Ssh) -> str:
+    return reach.unmet(
         *("config", "login", "ask"),
         limit_seconds=30,
         run=ssh,

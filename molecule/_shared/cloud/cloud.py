@@ -20,7 +20,7 @@ from .graph import GRAPH, GRAPH_VERSIONS, Graph
 from .prices import PRICES, Prices
 from .providers import PROVIDERS
 from .replies import CLIENT, SECRET, SUBSCRIPTION, TENANT, Refused, Reply, refusal, versioned
-from .resources import Operation, Resource, squeezed, subscribed, target
+from .resources import Call, Operation, Resource, squeezed, subscribed, target
 from .sets import ScaleSet, uniform
 from .store import Group, Store
 from .versions import known_version
@@ -511,7 +511,7 @@ class Cloud(Store):
     def _acted(
         self, resource: Resource, method: str, rest: list[str], query: Query, body: Any
     ) -> Reply | None:
-        said = self.provider(resource.kind).act(self, resource, method, rest, query, body)
+        said = self.provider(resource.kind).act(self, resource, Call(method, rest, query, body))
         if isinstance(said, Operation):
             namespace = resource.kind.partition("/")[0]
             names = (

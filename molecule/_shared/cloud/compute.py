@@ -19,7 +19,7 @@ from .resources import Provider, Resource, at, need, now
 
 if TYPE_CHECKING:
     from .cloud import Cloud
-    from .resources import Document, Operation
+    from .resources import Call, Document, Operation
 
 VM = "Microsoft.Compute/virtualMachines"
 MOST_CUSTOM_DATA = 65535
@@ -358,23 +358,15 @@ class VirtualMachine(Provider):
         name = at(resource.body, "properties", "osProfile", "computerName") or ""
         return instance_view(resource.state, name)
 
-    def act(
-        self,
-        cloud: Cloud,
-        resource: Resource,
-        method: str,
-        words: list[str],
-        query: dict[str, str],
-        body: Any,
-    ) -> Any:
-        word = words[0].lower()
-        if len(words) != 1:
+    def act(self, cloud: Cloud, resource: Resource, call: Call) -> Any:
+        word = call.words[0].lower()
+        if len(call.words) != 1:
             return None
-        if (method, word) == ("GET", "instanceview"):
+        if (call.method, word) == ("GET", "instanceview"):
             return self.expanded(cloud, resource)
-        if (method, word) == ("POST", "simulateeviction"):
+        if (call.method, word) == ("POST", "simulateeviction"):
             cloud.evict(resource.id)
             return Reply(204, None)
-        if method == "POST" and word in _LOWER:
+        if call.method == "POST" and word in _LOWER:
             return tell(cloud, resource.id, resource.state, _LOWER[word])
         return None

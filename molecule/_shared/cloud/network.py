@@ -12,7 +12,7 @@ from .resources import Provider, Resource, at
 
 if TYPE_CHECKING:
     from .cloud import Cloud
-    from .resources import Document
+    from .resources import Call, Document
 
 # Of each subnet, and the last one.
 KEPT = 4
@@ -224,26 +224,20 @@ class Network(Provider):
         found.setdefault("properties", {})["provisioningState"] = "Succeeded"
         return found
 
-    def act(
-        self,
-        cloud: Cloud,
-        resource: Resource,
-        method: str,
-        words: list[str],
-        query: dict[str, str],
-        body: Any,
-    ) -> Any:
-        if words[0].lower() != "subnets" or len(words) > 2:
+    def act(self, cloud: Cloud, resource: Resource, call: Call) -> Any:
+        if call.words[0].lower() != "subnets" or len(call.words) > 2:
             return None
         every = resource.properties.get("subnets") or []
-        if len(words) == 1:
+        if len(call.words) == 1:
             return {"value": [self._subnet(resource, one) for one in every]}
-        others = [one for one in every if one["name"].lower() != words[1].lower()]
-        if method == "GET":
-            return self._subnet(resource, subnet(cloud, f"{resource.id}/subnets/{words[1]}")[1])
-        if method == "PUT":
-            others.append({**body, "name": words[1]})
-        elif method != "DELETE":
+        others = [one for one in every if one["name"].lower() != call.words[1].lower()]
+        if call.method == "GET":
+            return self._subnet(
+                resource, subnet(cloud, f"{resource.id}/subnets/{call.words[1]}")[1]
+            )
+        if call.method == "PUT":
+            others.append({**call.body, "name": call.words[1]})
+        elif call.method != "DELETE":
             return None
         changed = {**resource.body, "properties": {**resource.properties, "subnets": others}}
         made, _ = cloud.put(resource.id, changed, resource.version)

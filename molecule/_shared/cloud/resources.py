@@ -24,6 +24,16 @@ _SCOPE = re.compile(
 
 
 @dataclass(frozen=True)
+class Call:
+    """What is asked of a resource: ``words`` stand behind its own path."""
+
+    method: str
+    words: list[str]
+    query: dict[str, str]
+    body: Any
+
+
+@dataclass(frozen=True)
 class Target:
     """What a path names.
 
@@ -237,15 +247,7 @@ class Provider:
         """Whether it has a part: its kind and name, in lower case."""
         return False
 
-    def act(
-        self,
-        cloud: Cloud,
-        resource: Resource,
-        method: str,
-        words: list[str],
-        query: dict[str, str],
-        body: Any,
-    ) -> Any:
+    def act(self, cloud: Cloud, resource: Resource, call: Call) -> Any:
         """What a path below it answers; None where it knows none such."""
         return None
 

@@ -27,7 +27,7 @@ from .resources import Provider, Resource, at, need, now
 
 if TYPE_CHECKING:
     from .cloud import Cloud
-    from .resources import Document, Operation
+    from .resources import Call, Document, Operation
 
 SET = "Microsoft.Compute/virtualMachineScaleSets"
 NETWORK_VERSION = "2023-11-01"
@@ -321,35 +321,27 @@ class ScaleSet(Provider):
 
     # -- what it is told --
 
-    def act(
-        self,
-        cloud: Cloud,
-        resource: Resource,
-        method: str,
-        words: list[str],
-        query: dict[str, str],
-        body: Any,
-    ) -> Any:
+    def act(self, cloud: Cloud, resource: Resource, call: Call) -> Any:
         every = resource.state.get("instances", {})
-        view = "instanceview" in query.get("$expand", "").lower()
-        first, *rest = (word.lower() for word in words)
+        view = "instanceview" in call.query.get("$expand", "").lower()
+        first, *rest = (word.lower() for word in call.words)
         if first == "virtualmachines" and rest:
             if rest[0] not in every:
-                said = f"The entity {words[1]} was not found in scale set {resource.name}."
+                said = f"The entity {call.words[1]} was not found in scale set {resource.name}."
                 raise Refused(404, "NotFound", said)
-            return self.act_on_one(cloud, resource, method, rest[0], rest[1:], view=view)
+            return self.act_on_one(cloud, resource, call.method, rest[0], rest[1:], view=view)
         if rest:
             return None
-        if (method, first) == ("GET", "instanceview"):
+        if (call.method, first) == ("GET", "instanceview"):
             return self.expanded(cloud, resource)
-        if (method, first) == ("GET", "virtualmachines"):
+        if (call.method, first) == ("GET", "virtualmachines"):
             if not uniform(resource.body):
                 return {"value": [cloud.view(one) for one in self.members(cloud, resource)]}
             return {"value": [self.one(resource, number, view=view) for number in every]}
-        if (method, first) == ("GET", "networkinterfaces"):
+        if (call.method, first) == ("GET", "networkinterfaces"):
             return {"value": [self.adapter(resource, number) for number in every]}
-        if method == "POST" and uniform(resource.body) and first in (*_LOWER, "delete"):
-            numbers = (body or {}).get("instanceIds")
+        if call.method == "POST" and uniform(resource.body) and first in (*_LOWER, "delete"):
+            numbers = (call.body or {}).get("instanceIds")
             return self.tell_several(cloud, resource, first, list(every), numbers)
         return None
 

@@ -280,8 +280,8 @@ class Store(Seeds):
     def preflight(self, resource: Resource, before: Resource | None) -> None:
         """Refuse what its own document, and what is there of it, stand against."""
         provider = self.provider(resource.kind)
-        for place in provider.fixed if before else ():
-            if at(before.body, *place) != at(resource.body, *place):  # type: ignore[union-attr]
+        for place in provider.fixed:
+            if before and at(before.body, *place) != at(resource.body, *place):
                 said = f"Changing property '{'.'.join(place)}' is not allowed."
                 raise Refused(409, "PropertyChangeNotAllowed", said, target=place[-1])
         with understood(resource.id):

@@ -4,12 +4,10 @@ nodes."""
 
 from __future__ import annotations
 
-import base64
 import inspect
-import json
 from typing import TYPE_CHECKING, Any, Dict
 
-from . import node_nfs
+from . import cloud_init, node_nfs
 
 if TYPE_CHECKING:
     from .parameters import Parameters
@@ -40,23 +38,10 @@ def ready(made: Parameters) -> str:
 
 
 def custom_data(made: Parameters) -> str:
-    """What cloud-init does on the server, in base64."""
+    """What cloud-init does on the server."""
     service = _SERVICE.format(program=_PROGRAM, disks=made.storage.server_disks)
     files = {_PROGRAM: inspect.getsource(node_nfs), f"/etc/systemd/system/{_UNIT}": service}
-    document = {
-        "write_files": [
-            {"path": path, "permissions": "0644", "content": text} for path, text in files.items()
-        ],
-        "runcmd": [
-            ["systemctl", "daemon-reload"],
-            ["systemctl", "enable", _UNIT],
-            # Last: cloud-init takes its status for that of all.
-            ["systemctl", "start", _UNIT],
-        ],
-    }
-    # JSON is YAML, as cloud-init reads it.
-    text = "#cloud-config\n" + json.dumps(document, indent=1) + "\n"
-    return base64.b64encode(text.encode("ascii")).decode("ascii")
+    return cloud_init.document(files, f"enable {_UNIT}", f"start {_UNIT}")
 
 
 def variables(made: Parameters) -> Dict[str, Any]:

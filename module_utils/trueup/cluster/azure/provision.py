@@ -34,7 +34,7 @@ _NOT_ASKED = (
 )
 
 Silent = Callable[..., Dict[str, str]]
-Unarmed = Callable[..., str]
+Unmet = Callable[..., str]
 
 
 @dataclass
@@ -74,7 +74,7 @@ class Provision:
         state: the run's folder on the controller.
         tell: is told how it goes.
         silent: which nodes do not answer, as ``reach.silent``.
-        unarmed: why the login node does not end the run, as ``reach.unarmed``.
+        unmet: why a machine does not say yes to a question, as ``reach.unmet``.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Provision:
         tell: rest.Tell,
         *,
         silent: Silent = reach.silent,
-        unarmed: Unarmed = reach.unarmed,
+        unmet: Unmet = reach.unmet,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -96,7 +96,7 @@ class Provision:
         self._state = state
         self._tell = tell
         self._silent = silent
-        self._unarmed = unarmed
+        self._unmet = unmet
         self._sleep = sleep
         self._clock = clock
 
@@ -305,7 +305,7 @@ class Provision:
             against = why.pop(server.name, "")
             if not against.startswith(reach.NO_ANSWER):
                 # It says why itself, where cloud-init says only that it failed.
-                against = self._unarmed(
+                against = self._unmet(
                     config, server.private[0], nfs.ready(made), limit_seconds=SERVED_SECONDS
                 )
         if against:
@@ -316,7 +316,7 @@ class Provision:
 
     def _look_at_switch(self, config: str, there: There) -> None:
         """Note where the login node does not end the run."""
-        why = self._unarmed(config, LOGIN_ALIAS, switch.ARMED, limit_seconds=ARMED_SECONDS)
+        why = self._unmet(config, LOGIN_ALIAS, switch.ARMED, limit_seconds=ARMED_SECONDS)
         if why:
             there.notes.append(
                 "the login node does not end the run when the controller dies, and nothing else"

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from ...options import Option
 from ...redaction import redact
-from . import node_pull
+from . import cloud_init, node_pull
 from .switch import METADATA
 
 OPTIONS = (
@@ -139,16 +139,4 @@ def document(
         _CONFIG: json.dumps(config, indent=2) + "\n",
         f"/etc/systemd/system/{UNIT}": _SERVICE,
     }
-    begun = {
-        "write_files": [
-            {"path": path, "permissions": "0644", "content": text} for path, text in files.items()
-        ],
-        "runcmd": [
-            ["systemctl", "daemon-reload"],
-            ["systemctl", "enable", UNIT],
-            # Last: cloud-init takes its status for that of all.
-            ["systemctl", "start", UNIT],
-        ],
-    }
-    # JSON is YAML, as cloud-init reads it.
-    return "#cloud-config\n" + json.dumps(begun, indent=1) + "\n"
+    return cloud_init.document(files, f"enable {UNIT}", f"start {UNIT}")

@@ -49,7 +49,7 @@ def run(argv: Tuple[str, ...], seconds: float) -> Tuple[int, str]:
     return done.returncode, said[-_SAID_CHARACTERS:]
 
 
-def unarmed(
+def unmet(
     config: str,
     host: str,
     ask: str,

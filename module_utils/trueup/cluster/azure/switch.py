@@ -7,12 +7,11 @@ nothing else, and runs :mod:`expiry` by a timer of systemd. Nodes are made after
 
 from __future__ import annotations
 
-import base64
 import inspect
 import json
 from typing import TYPE_CHECKING, Any, Dict, List
 
-from . import expiry
+from . import cloud_init, expiry
 
 if TYPE_CHECKING:
     from .parameters import Parameters
@@ -89,7 +88,7 @@ def promise(made: Parameters) -> List[str]:
 
 
 def custom_data(run: str, expires: str, manager: str, versions: Dict[str, str]) -> str:
-    """What cloud-init does on the login node, in base64.
+    """What cloud-init does on the login node.
 
     Args:
         expires: holds where the group has no tag ``expires`` that is a time.
@@ -109,18 +108,7 @@ def custom_data(run: str, expires: str, manager: str, versions: Dict[str, str]) 
         "/etc/systemd/system/trueup-expiry.service": _SERVICE,
         "/etc/systemd/system/trueup-expiry.timer": _TIMER,
     }
-    document = {
-        "write_files": [
-            {"path": path, "permissions": "0644", "content": text} for path, text in files.items()
-        ],
-        "runcmd": [
-            ["systemctl", "daemon-reload"],
-            ["systemctl", "enable", "--now", "trueup-expiry.timer"],
-        ],
-    }
-    # JSON is YAML, as cloud-init reads it.
-    text = "#cloud-config\n" + json.dumps(document, indent=1) + "\n"
-    return base64.b64encode(text.encode("ascii")).decode("ascii")
+    return cloud_init.document(files, "enable --now trueup-expiry.timer")
 
 
 def assignment(machine: str, version: str, group_role: str) -> Dict[str, Any]:

@@ -8,13 +8,13 @@ against them.
 
 from __future__ import annotations
 
-import base64
 import ipaddress
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from . import nfs, switch
 from .catalog import Catalog
+from .cloud_init import encoded
 from .parameters import Parameters, started
 
 SCHEMA = "https://schema.management.azure.com/schemas/2019-04-01/deploymentTemplate.json#"
@@ -440,9 +440,9 @@ class _Writer:
         more: Dict[str, Any] = {}
         if name == LOGIN and self._switched:
             more["identity"] = {"type": "SystemAssigned"}
-            properties["osProfile"]["customData"] = self._start_of_login()
+            properties["osProfile"]["customData"] = encoded(self._start_of_login())
         if data:
-            properties["osProfile"]["customData"] = nfs.custom_data(self._made)
+            properties["osProfile"]["customData"] = encoded(nfs.custom_data(self._made))
         if node:
             more.update(self._identity())
         role = ROLES.get(name, "compute")
@@ -593,7 +593,7 @@ class _Writer:
             },
         }
         if node and start:
-            profile["customData"] = base64.b64encode(start.encode()).decode()
+            profile["customData"] = encoded(start)
         return profile
 
 

@@ -1,0 +1,31 @@
+"""What cloud-init is given for a machine's first start: files, and the unit of systemd that runs
+one of them from then on."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Mapping
+
+
+def document(files: Mapping[str, str], *starts: str) -> str:
+    """The document that writes files and lets systemd start a unit, now and at each boot.
+
+    Args:
+        files: texts by path, readable by all.
+        starts: what ``systemctl`` is told, a line each. cloud-init takes the status of the last one
+            for that of all.
+    """
+    content = {
+        "write_files": [
+            {"path": path, "permissions": "0644", "content": text} for path, text in files.items()
+        ],
+        "runcmd": [["systemctl", *line.split()] for line in ("daemon-reload", *starts)],
+    }
+    # JSON is YAML, as cloud-init reads it.
+    return "#cloud-config\n" + json.dumps(content, indent=1) + "\n"
+
+
+def encoded(text: str) -> str:
+    """As a VM's ``customData`` has it."""
+    return base64.b64encode(text.encode()).decode()
