@@ -1,0 +1,119 @@
+"""The values of a Windows registry that a role declares, and what of them is due on a host.
+
+Names of keys and values are the same whatever their case, as Windows has them; data is compared
+as it is written, as win_regedit does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Collection, Dict, List, Mapping, Sequence, Tuple, Union
+
+from ...errors import BadInput
+
+# Of win_regedit's types those that roles declare, as win_reg_stat calls them.
+TYPES = {
+    "dword": "REG_DWORD",
+    "qword": "REG_QWORD",
+    "string": "REG_SZ",
+    "expandstring": "REG_EXPAND_SZ",
+    "multistring": "REG_MULTI_SZ",
+}
+_MOST = {"dword": 2**32 - 1, "qword": 2**64 - 1}
+
+
+@dataclass(frozen=True)
+class Value:
+    """One value of a key.
+
+    Attributes:
+        path: of its key, as win_regedit takes it: ``HKLM:\\SOFTWARE\\FSLogix\\Profiles``.
+        name: the value's; never empty.
+        type: one of ``TYPES``.
+        data: a number, a text, or of a multistring its texts.
+
+    Raises:
+        BadInput: the data is not of the type, or the path is of no hive.
+    """
+
+    path: str
+    name: str
+    type: str
+    data: Union[int, str, Tuple[str, ...]]
+
+    def __post_init__(self) -> None:
+        if isinstance(self.data, list):
+            object.__setattr__(self, "data", tuple(self.data))
+        if not _is_of(self.type, self.data):
+            what = f"{self.path} {self.name}"
+            raise BadInput(f"{what}: {self.data!r} is no data of the type {self.type}")
+        if not self.name or not self.path.upper().startswith(("HKLM:\\", "HKCU:\\", "HKU:\\")):
+            raise BadInput(f"{self.path!r}, {self.name!r}: a value has a name and a key in HKLM:\\")
+
+    def as_item(self) -> Dict[str, Any]:
+        """What win_regedit is given."""
+        data = list(self.data) if isinstance(self.data, tuple) else self.data
+        return {"path": self.path, "name": self.name, "type": self.type, "data": data}
+
+
+def changes(
+    declared: Sequence[Value], found: Mapping[str, Any], owned: Mapping[str, Collection[str]]
+) -> List[Dict[str, Any]]:
+    """What is due on a host, as windows_settings and win_regedit take it: values to set, in the
+    order of declaring, and then those to remove.
+
+    Args:
+        declared: what must be there.
+        found: ``registry`` of windows_facts: by the path of a key its ``values`` and ``keys``, or
+            None where there is no such key. A key that was not asked for counts as missing.
+        owned: by the path of a key the names that are removed where nobody declares them.
+    """
+    keys = {_same(path): _values(key) for path, key in found.items()}
+    due = [
+        {**one.as_item(), "state": "present"}
+        for one in declared
+        if not _is_there(one, keys.get(_same(one.path), {}))
+    ]
+    wanted = {(_same(one.path), _same(one.name)) for one in declared}
+    due += [
+        {"path": path, "name": name, "state": "absent"}
+        for path, names in owned.items()
+        for name in names
+        if (_same(path), _same(name)) not in wanted and _same(name) in keys.get(_same(path), {})
+    ]
+    return due
+
+
+def data_of(found: Mapping[str, Any], path: str, name: str) -> Any:
+    """The data of a value in ``registry`` of windows_facts; None where there is no such value."""
+    for key, content in found.items():
+        if _same(key) == _same(path):
+            return _values(content).get(_same(name), {}).get("data")
+    return None
+
+
+def _same(name: str) -> str:
+    return name.rstrip("\\").casefold()
+
+
+def _values(key: Any) -> Dict[str, Any]:
+    """Of a key of windows_facts, by names that compare."""
+    values = (key or {}).get("values") or {}
+    return {name.casefold(): value for name, value in values.items()}
+
+
+def _is_there(one: Value, values: Mapping[str, Any]) -> bool:
+    found = values.get(one.name.casefold())
+    if found is None or found.get("type") != TYPES[one.type]:
+        return False
+    data = found.get("data")
+    return bool(one.data == (tuple(data) if isinstance(data, list) else data))
+
+
+def _is_of(kind: str, data: Any) -> bool:
+    if kind in _MOST:
+        is_number = isinstance(data, int) and not isinstance(data, bool)
+        return is_number and 0 <= data <= _MOST[kind]
+    if kind == "multistring":
+        return isinstance(data, tuple) and all(isinstance(part, str) and part for part in data)
+    return kind in TYPES and isinstance(data, str)
