@@ -528,13 +528,14 @@ def wait_for(cluster: Cluster, *names: str) -> list[str]:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_a_signal_cancels_the_job(cluster: Cluster, number: signal.Signals) -> None:
     cluster.plays(recorded("running"))
-    cluster.write("on_cancel", "sleep 0.3\n")
+    # A second one comes while it is being cancelled.
+    cluster.write("on_cancel", "until [ -e second ]; do sleep 0.02; done\n")
     module = child(cluster)
     assert wait_for(cluster, "scontrol_environment") == ["scontrol_environment"]
     module.send_signal(number)
-    # A second one comes while it is being cancelled.
     assert wait_for(cluster, "ended") == ["ended"]
     module.send_signal(number)
+    cluster.write("second", "")
     assert module.wait(timeout=120) == 0
     told = (cluster.folder / "told").read_text()
     assert told == f"interrupted by {number.name}; Slurm job 7 was cancelled"
