@@ -42,8 +42,8 @@ description:
   - Takes the variables of the role that it stands in, of the types that its argument_specs say, and
     refuses those that the role does not have, that are out of range, and what the plan refuses.
   - Returns what the plan of the role's room says (C(trueup.plan.Plan)). Nothing is changed; the
-    node is asked what the room's C(asks) says, and with M(program_facts) for its C(programs). What
-    modules publish as facts of the host, this does too.
+    node is asked what the room's C(asks) says, modules or actions of ours, and with
+    M(program_facts) for its C(programs). What these publish as facts of the host, this does too.
 options:
   found:
     description: What modules found out about the node, for the plan.
@@ -142,13 +142,34 @@ class ActionModule(ActionBase):
     def _ask(
         self, module: str, arguments: dict[str, Any], variables: dict[str, Any]
     ) -> dict[str, Any]:
-        """What a module finds on the node."""
-        found: dict[str, Any] = self._execute_module(
-            module_name=module, module_args=arguments, task_vars=variables
+        """What a module finds on the node, or an action of ours of that name."""
+        action = self._action(module, arguments)
+        found: dict[str, Any] = (
+            self._execute_module(module_name=module, module_args=arguments, task_vars=variables)
+            if action is None
+            else action.run(task_vars=variables)
         )
         if found.get("failed"):
             raise AnsibleActionFail(str(found.get("msg")), result=found)
         return found
+
+    def _action(self, name: str, arguments: dict[str, Any]) -> Any:
+        """The action of a name without a collection, such as windows_facts; None where it has
+        none."""
+        loader = self._shared_loader_obj.action_loader
+        if "." in name or not loader.has_plugin(name):
+            return None
+        task = self._task.copy()
+        task.action, task.args = name, arguments
+        return loader.get(
+            name,
+            task=task,
+            connection=self._connection,
+            play_context=self._play_context,
+            loader=self._loader,
+            templar=self._templar,
+            shared_loader_obj=self._shared_loader_obj,
+        )
 
 
 class _Templated(dict[str, Any]):

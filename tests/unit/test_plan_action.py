@@ -24,7 +24,9 @@ def run(role: str, /, found: dict[str, Any] | None = None, **variables: Any) -> 
     )
     templar = SimpleNamespace(template=lambda value: value)
     connection = SimpleNamespace(_shell=SimpleNamespace(tmpdir="/nonexistent"))
-    action = trueup_plan.ActionModule(task, connection, None, None, templar, None)
+    none = SimpleNamespace(has_plugin=lambda _: False)
+    loaders = SimpleNamespace(action_loader=none)
+    action = trueup_plan.ActionModule(task, connection, None, None, templar, loaders)
     specs = trueup_plan.described(path / "meta" / "argument_specs.yml")
     defaults = {name: spec["default"] for name, spec in specs.items()}
     return action.run(task_vars={**defaults, **variables})
