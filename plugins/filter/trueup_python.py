@@ -8,9 +8,8 @@ from trueup.node import own_python
 
 DOCUMENTATION = r"""
 name: trueup_python
-short_description: Pinned packages of an environment
+short_description: Where pip takes packages from
 description:
-  - C(trueup_pins) takes names of requirements files and their folder, and returns what they pin.
   - C(trueup_pip_source) takes the folder or page of wheels and whether no index is asked, and
     returns pip's arguments.
 """
@@ -20,4 +19,4 @@ class FilterModule:
     """Ansible's entry."""
 
     def filters(self) -> dict[str, Any]:
-        return {"trueup_pins": own_python.pins, "trueup_pip_source": own_python.pip_source}
+        return {"trueup_pip_source": own_python.pip_source}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
 from typing import Any, Dict, List, Mapping, Sequence
 
 from ..plan import Asked
@@ -81,12 +79,6 @@ def _without(asked: Asked, role: str, need: Need) -> List[str]:
     if "Python.h" in missing:
         found.append(f"{path} has no headers (package python3-dev or python3-devel)")
     return found
-
-
-def pins(names: Sequence[str], folder: str) -> List[str]:
-    """``name==version`` of everything that the requirements files in ``folder`` pin."""
-    texts = [Path(folder, name).read_text(encoding="utf-8") for name in names]
-    return [pin for text in texts for pin in re.findall(r"(?m)^[A-Za-z0-9_.-]+==[^ ]+", text)]
 
 
 def pip_source(find_links: str, no_index: bool) -> List[str]:

@@ -1,0 +1,131 @@
+#!/usr/bin/python
+"""Ansible module: a virtual environment with what its requirements pin."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: pinned_venv
+author: trueup contributors
+version_added: "0.9.0"
+short_description: Makes a virtual environment that holds pinned packages
+description:
+  - Makes the environment where it is missing, of another Python or damaged, installs what is not
+    there at its pinned version, and compares at the end. What is pinned no more stays.
+  - Nodes that share the folder wait for each other, up to an hour.
+  - A link, and a folder that is no virtual environment, are refused.
+  - The action of the same name reads the requirements from the C(files) of the including role.
+options:
+  path:
+    description: Its folder. The requirements are put beside it.
+    type: path
+    required: true
+  python:
+    description: Python that it is made with.
+    type: str
+    required: true
+  requirements:
+    description: Files of pins with sha256, in the order of installing.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      name:
+        description: Its name beside the environment.
+        type: str
+        required: true
+      content:
+        description: The whole of it.
+        type: str
+        required: true
+  find_links:
+    description: Folder or page with wheels. Empty means pip's own configuration.
+    type: str
+    default: ""
+  no_index:
+    description: Whether to install from O(find_links) alone.
+    type: bool
+    default: false
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+  platform:
+    support: full
+    description: Linux.
+    platforms: linux
+"""
+
+EXAMPLES = r"""
+- name: Install pinned packages
+  pinned_venv:
+    path: /opt/trueup/devito/venv
+    python: /usr/bin/python3.11
+    requirements:
+      - name: requirements.txt
+        content: |
+          six==1.17.0 --hash=sha256:4721f391ed90541fddacab5acf947aa0d3dc7d27b2e1e8eda2be8970586c3274
+"""
+
+RETURN = r"""
+done:
+  description: What was done, or would be in check mode.
+  returned: success
+  type: str
+  choices: [make, install, nothing]
+"""
+
+import os
+from typing import Sequence, Tuple
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.trueup.errors import TrueupError
+from ansible.module_utils.trueup.node import own_python, pinned_venv
+
+
+def main() -> None:
+    """Ansible's entry."""
+    module = AnsibleModule(
+        argument_spec={
+            "path": {"type": "path", "required": True},
+            "python": {"type": "str", "required": True},
+            "requirements": {
+                "type": "list",
+                "elements": "dict",
+                "required": True,
+                "options": {
+                    "name": {"type": "str", "required": True},
+                    "content": {"type": "str", "required": True},
+                },
+            },
+            "find_links": {"type": "str", "default": ""},
+            "no_index": {"type": "bool", "default": False},
+        },
+        supports_check_mode=True,
+    )
+    given = module.params
+    wanted = pinned_venv.Environment(
+        path=os.path.abspath(given["path"]),
+        python=given["python"],
+        requirements={file["name"]: file["content"] for file in given["requirements"]},
+        source=own_python.pip_source(given["find_links"], given["no_index"]),
+    )
+
+    def run(argv: Sequence[str]) -> Tuple[int, str, str]:
+        """A program that is not there has the shell's exit status."""
+        try:
+            code, output, complaint = module.run_command(list(argv), handle_exceptions=False)
+        except OSError as error:
+            return 127, "", str(error)
+        return int(code), str(output), str(complaint)
+
+    try:
+        ask = pinned_venv.due if module.check_mode else pinned_venv.installed
+        done = ask(wanted, run)
+    except (TrueupError, OSError) as error:
+        module.fail_json(msg=str(error))
+    module.exit_json(changed=done != "nothing", done=done)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,153 @@
+"""An environment of pinned packages: what is due, and two that are at it at once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from trueup.errors import BadInput, TrueupError
+from trueup.node import pinned_venv
+from trueup.node.pinned_venv import Environment
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+HERE = sys.version_info[:2]
+TEXT = "# by pip-compile\npip==26.0 \\\n    --hash=sha256:ab\nA.b_c==1.0+cpu --hash=sha256:cd\n"
+
+
+def test_pins_stand_without_their_hashes() -> None:
+    assert pinned_venv.pins(TEXT) == ["pip==26.0", "A.b_c==1.0+cpu"]
+    assert pinned_venv.pins("x==2 ; python_version > '3'\n# y==3\n") == ["x==2"]
+
+
+def run(argv: Sequence[str]) -> tuple[int, str, str]:
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=600)
+    except OSError as error:
+        return 127, "", str(error)
+    return done.returncode, done.stdout, done.stderr
+
+
+def wanted(path: Path, *pins: str, python: str = sys.executable) -> Environment:
+    text = "".join(f"{pin}\n" for pin in pins)
+    return Environment(str(path), python, {"requirements.txt": text} if pins else {}, ())
+
+
+def make_stand_in(path: Path, version: tuple[int, int] = HERE) -> None:
+    """A stand-in of an environment, whose python is a script that reports a version."""
+    (path / "bin").mkdir(parents=True)
+    (path / "pyvenv.cfg").touch()
+    python = path / "bin" / "python"
+    python.write_text(
+        f"#!{sys.executable}\nimport sys\nsys.version_info = {version!r}\n"
+        "program, sys.argv = sys.argv[2], ['-c', *sys.argv[3:]]\nexec(program)\n"
+    )
+    python.chmod(0o755)
+
+
+def test_what_is_due(tmp_path: Path) -> None:
+    make_stand_in(tmp_path / "same")
+    make_stand_in(tmp_path / "other", (HERE[0], HERE[1] - 1))
+    assert pinned_venv.due(wanted(tmp_path / "same"), run) == "nothing"
+    assert pinned_venv.due(wanted(tmp_path / "other"), run) == "make"
+    assert pinned_venv.due(wanted(tmp_path / "absent"), run) == "make"
+    assert pinned_venv.due(wanted(tmp_path / "same", python="/no/python"), run) == "make"
+    missing = wanted(tmp_path / "same", "trueup-no-such-thing==1")
+    assert pinned_venv.due(missing, run) == "install"
+    (tmp_path / "requirements.txt").write_text("trueup-no-such-thing==1\n")
+    assert pinned_venv.due(missing, run) == "install"
+    # What is installed stands there in another file than the one that is wanted now.
+    present = wanted(tmp_path / "same", "pytest==" + pytest.__version__)
+    assert pinned_venv.due(present, run) == "install"
+    (tmp_path / "requirements.txt").write_text(f"pytest=={pytest.__version__}\n")
+    assert pinned_venv.due(present, run) == "nothing"
+
+
+def test_an_interrupted_emptying_is_made_again(tmp_path: Path) -> None:
+    (tmp_path / "venv" / "lib").mkdir(parents=True)
+    assert pinned_venv.due(wanted(tmp_path / "venv"), run) == "make"
+
+
+@pytest.mark.parametrize("taken", ["thesis.tex", "link", "file"])
+def test_what_others_own_is_refused(tmp_path: Path, taken: str) -> None:
+    path = tmp_path / "venv"
+    if taken == "link":
+        make_stand_in(tmp_path / "theirs")
+        path.symlink_to(tmp_path / "theirs")
+        sentence = f"{path} is a link to {tmp_path}/theirs, whose owner wants it unchanged"
+    elif taken == "file":
+        path.touch()
+        sentence = f"{path} holds something else than a virtual environment"
+    else:
+        path.mkdir()
+        (path / taken).touch()
+        sentence = f"{path} holds something else than a virtual environment"
+    with pytest.raises(BadInput) as refused:
+        pinned_venv.installed(wanted(path), run)
+    assert str(refused.value)[: len(sentence)] == sentence
+    assert not Path(f"{path}.lock").exists()
+
+
+def test_two_at_once_make_it_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second waits for the first, and finds what it made."""
+    monkeypatch.setattr(pinned_venv, "_POLL_SECONDS", 0.01)
+    path, made, begun, go_on = tmp_path / "venv", [], threading.Event(), threading.Event()
+
+    def slow(argv: Sequence[str]) -> tuple[int, str, str]:
+        if "venv" not in argv:
+            return run(argv)
+        made.append(argv)
+        begun.set()
+        assert go_on.wait(60)
+        make_stand_in(path)
+        return 0, "", ""
+
+    program = (
+        "import sys; sys.path.insert(0, {folder!r})\n"
+        "from trueup.node import pinned_venv as p\nimport subprocess\n"
+        "def run(argv):\n"
+        "    try: d = subprocess.run(argv, capture_output=True, text=True)\n"
+        "    except OSError as e: return 127, '', str(e)\n"
+        "    assert 'venv' not in argv, 'made twice'\n"
+        "    return d.returncode, d.stdout, d.stderr\n"
+        "p._POLL_SECONDS = 0.01\n"
+        "print(p.due(p.Environment({path!r}, sys.executable, {{}}, ()), run), flush=True)\n"
+        "print(p.installed(p.Environment({path!r}, sys.executable, {{}}, ()), run))\n"
+    )
+    first = threading.Thread(target=pinned_venv.installed, args=(wanted(path), slow))
+    first.start()
+    assert begun.wait(60)
+    folder = str(Path(pinned_venv.__file__).parents[2])
+    text = program.format(folder=folder, path=str(path))
+    # Locks are of processes, as those of two nodes.
+    with subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE) as second:
+        assert second.stdout is not None
+        assert second.stdout.readline() == b"make\n"
+        go_on.set()
+        assert second.stdout.read() == b"nothing\n"
+    first.join()
+    assert second.returncode == 0
+    assert len(made) == 1
+
+
+def test_one_that_never_ends_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pinned_venv, "_locked", lambda _: False)
+    monkeypatch.setattr(pinned_venv, "_POLL_SECONDS", 0.0)
+    with pytest.raises(TrueupError) as late:
+        pinned_venv.installed(wanted(tmp_path / "venv"), run, 0.0)
+    assert f"it holds {tmp_path}/venv.lock" in str(late.value)
+
+
+def test_a_program_that_fails_says_what_it_said(tmp_path: Path) -> None:
+    broken = wanted(tmp_path / "venv", python="/no/python")
+    with pytest.raises(TrueupError) as failed:
+        pinned_venv.installed(broken, run)
+    assert str(failed.value) == (
+        f"exit status 127 of /no/python -m venv --clear {tmp_path}/venv:"
+        " [Errno 2] No such file or directory: '/no/python'"
+    )
