@@ -105,7 +105,8 @@ class ActionModule(ActionBase):
             ]
             said = foreseen(found, costs[found.made.place])
             return {"changed": bool(diff), "diff": diff, "msg": said}
-        there = work.make()
+        with state.alone():
+            there = work.make()
         return {
             "changed": there.changed,
             "msg": summary(there, costs[there.made.place], state),

@@ -94,6 +94,14 @@ def resolved(kept: state.State, host: str) -> dict[str, str]:
     return dict(line.split(" ", 1) for line in done.stdout.splitlines() if " " in line)
 
 
+def test_a_run_is_made_by_one_alone(kept: state.State) -> None:
+    made_elsewhere = pytest.raises(BadInput, match="is being made by another ansible-playbook")
+    with kept.alone(), made_elsewhere, state.State(RUN).alone(seconds=0.0):
+        pytest.fail("two were at it")
+    with state.State(RUN).alone(seconds=0.0):
+        assert os.path.exists(kept.path(state.LOCK))
+
+
 def test_ssh_goes_to_nodes_through_the_login_node(kept: state.State) -> None:
     kept.write_access(made(), "sub", "20.1.2.3")
     node, login = resolved(kept, "10.42.0.4"), resolved(kept, "login")

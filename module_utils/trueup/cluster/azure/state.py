@@ -11,13 +11,15 @@ what a run left, and without it by the run's tag.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import shlex
 import shutil
 import subprocess
 import tempfile
-from typing import Any, Dict, List, Mapping, Sequence
+import time
+from typing import Any, Dict, Iterator, List, Mapping, Sequence
 
 from ...errors import BadInput, TrueupError
 from ...record import is_run_id
@@ -26,7 +28,7 @@ from .parameters import Parameters
 
 VARIABLE = "TRUEUP_AZURE_STATE"
 RUN, KEY, CONFIG, KNOWN = "run.json", "id_ed25519", "ssh_config", "known_hosts"
-INVENTORY = "inventory"
+INVENTORY, LOCK = "inventory", ".lock"
 LOGIN_ALIAS = "login"
 _KEYGEN_SECONDS = 60
 
@@ -102,6 +104,26 @@ class State:
         """Take no machine for one that had its address before."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.path(KNOWN))
+
+    @contextlib.contextmanager
+    def alone(self, seconds: float = 60.0) -> Iterator[None]:
+        """Nobody else on this controller makes the run in the meantime. What was killed needs some
+        seconds to see it, and is waited for.
+
+        Raises:
+            BadInput: somebody does after the time.
+        """
+        self._made()
+        with open(self.path(LOCK), "w", encoding="ascii") as stream:
+            end = time.monotonic() + seconds
+            while not _locked(stream.fileno()):
+                if time.monotonic() >= end:
+                    raise BadInput(
+                        f"the run {self.run} is being made by another ansible-playbook: wait for"
+                        " it, or end it first"
+                    )
+                time.sleep(0.2)
+            yield
 
     def remove(self) -> None:
         """Keep nothing of the run."""
@@ -202,6 +224,14 @@ class State:
             os.rename(temporary, path)
         except OSError as error:
             raise TrueupError(f"{path} cannot be written: {error.strerror}") from None
+
+
+def _locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _keygen(*arguments: str) -> str:
