@@ -14,7 +14,7 @@ import traceback
 import urllib.parse
 from typing import TYPE_CHECKING, Any
 
-from . import capacity, deployments, metadata, rights
+from . import capacity, deployments, desktops, metadata, rights
 from .compute import VM, Disk
 from .graph import GRAPH, GRAPH_VERSIONS, Graph
 from .prices import PRICES, Prices
@@ -141,6 +141,8 @@ class Cloud(Store):
         path = urllib.parse.unquote(path)
         if path.startswith("/emulated/"):
             return self._of_tests(method, path, body)
+        if (method, path) == ("POST", desktops.BROKER):
+            return desktops.register(self, body)
         try:
             if (method, path) == ("GET", PRICES):
                 struck = self.trouble.reply(method=method, path=path)
@@ -471,8 +473,9 @@ class Cloud(Store):
             found = self.resource(path)
             return Reply(200, self.detailed(found, query))
         if method == "DELETE":
-            return self._begin_delete(path, where)
+            return self._begin_delete(path, where, query)
         if method == "PATCH":
+            self.validate(f"{kind}:patch", body, query["api-version"])
             body = _merged(self.resource(path).body, body)
             method = "PUT"
         if method != "PUT":
@@ -481,16 +484,17 @@ class Cloud(Store):
         made, new = self.put(path, body, query["api-version"])
         assert made.busy is not None
         status, document = 201 if new else 200, self.view(made)
-        if isinstance(self.provider(kind), rights.Roles):
+        if self.provider(kind).at_once:
             return Reply(status, document)
         return self.begun(made.busy, status, document, where, "Azure-AsyncOperation")
 
-    def _begin_delete(self, path: str, where: str) -> Reply:
+    def _begin_delete(self, path: str, where: str, query: Query) -> Reply:
         gone = self.resources.get(path.lower())
         if gone is None:
             return Reply(204, None)
+        self.provider(gone.kind).leave(self, gone, query)
         document, operation = self.view(gone), self.delete(path)
-        if operation is None or isinstance(self.provider(gone.kind), rights.Roles):
+        if operation is None or self.provider(gone.kind).at_once:
             return Reply(200, document)
         return self.begun(operation, 202, None, where, "Location", "Azure-AsyncOperation")
 
@@ -501,6 +505,7 @@ class Cloud(Store):
         """A resource, with its instance view where that is asked for."""
         found = self.view(resource)
         provider = self.provider(resource.kind)
+        provider.dated(resource, found, query.get("api-version", ""))
         wanted = "instanceview" in query.get("$expand", "").lower() or (
             query.get("statusOnly", "").lower() == "true"
         )
@@ -658,6 +663,8 @@ class Cloud(Store):
         elif kind == "expire" and not given:
             for token in self.tokens.values():
                 token.expires = 0.0
+        elif kind == "session-host" and "name" in given:
+            desktops.set_host(self, **given)
         elif kind == "none" and not given:
             self.trouble.asked.clear()
         elif kind == "quota" and {"name", "limit"} <= set(given) <= {"name", "limit", "location"}:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import compute, network, rights, sets
+from . import compute, desktops, network, rights, sets
 from .replies import Refused
 from .resources import Provider, Resource, at
 
@@ -103,6 +103,7 @@ PROVIDERS: dict[str, Provider] = {
         Together(),
         Shutdown(),
         Account(),
+        *desktops.PROVIDERS,
         rights.Roles(),
         rights.Identity(),
         _kept(_BLOBS, regional=False),

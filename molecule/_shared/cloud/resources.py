@@ -205,6 +205,7 @@ class Provider:
         defaults: properties that Azure adds to what it is given.
         fixed: paths of properties that cannot be changed.
         held: status and code of refusing to remove it while another resource names it.
+        at_once: whether it is made and removed within the call, without an operation to ask for.
     """
 
     kind = ""
@@ -214,6 +215,7 @@ class Provider:
     defaults: Document = {}
     fixed: tuple[tuple[str, ...], ...] = ()
     held: tuple[int, str] | None = None
+    at_once = False
 
     def alone(self, cloud: Cloud, asked: Resource, before: Resource | None) -> None:
         """Refuse what can be seen without the resources that it names: so before a deployment."""
@@ -226,6 +228,12 @@ class Provider:
 
     def remove(self, cloud: Cloud, gone: Resource) -> None:
         """The end of it, in the same way."""
+
+    def leave(self, cloud: Cloud, gone: Resource, query: dict[str, str]) -> None:
+        """Refuse to remove it for what is in it; the cloud is locked."""
+
+    def dated(self, resource: Resource, document: Document, version: str) -> None:
+        """Add to a document what not every api-version says."""
 
     def add(self, cloud: Cloud, resource: Resource) -> Document:
         """Properties that only Azure sets."""

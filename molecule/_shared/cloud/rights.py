@@ -29,6 +29,8 @@ ROLES = {
     "acdd72a7-3385-48ef-bd42-f606fba81ae7": ("Reader", True, False),
     "ba92f5b4-2d11-453d-a403-e96b0029c9fe": ("Storage Blob Data Contributor", False, False),
     "2a2b9908-6ea1-4ae2-8e65-a410df84e7d1": ("Storage Blob Data Reader", False, False),
+    "1d18fff3-a72a-46b5-b4a9-0b38a3cd7e63": ("Desktop Virtualization User", False, False),
+    "fb879df8-f326-4884-b1cf-06f3ad86be52": ("Virtual Machine User Login", False, False),
 }
 _METHODS = {"GET": "read", "HEAD": "read", "DELETE": "delete", "POST": "action"}
 
@@ -125,6 +127,7 @@ class Roles(Provider):
     kind = "Microsoft.Authorization/roleAssignments"
     seconds = 0.0
     regional = False
+    at_once = True
     rank = 9
     fixed = (("properties", "principalId"), ("properties", "roleDefinitionId"))
 
@@ -139,7 +142,7 @@ class Roles(Provider):
             said = f"The specified role definition with ID '{role}' does not exist."
             raise Refused(404, "RoleDefinitionDoesNotExist", said)
         principal = asked.properties.get("principalId")
-        if principal not in principals(cloud):
+        if principal not in principals(cloud) and principal not in cloud.directory:
             said = f"Principal {principal} does not exist in the directory {TENANT}."
             raise Refused(400, "PrincipalNotFound", said)
         scope = asked.key.rpartition("/providers/")[0]

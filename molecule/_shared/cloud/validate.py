@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 import importlib
+import re
 import types
 import typing
 from collections.abc import Iterator, Mapping
@@ -18,12 +19,28 @@ from typing import Any, Union
 from .replies import Refused
 from .resources import at
 
+_DESKTOPS = "desktopvirtualization"
 MODELS = {
     "Microsoft.Authorization/roleAssignments": ("authorization", "RoleAssignmentCreateParameters"),
     "Microsoft.Compute/disks": ("compute", "Disk"),
     "Microsoft.Compute/proximityPlacementGroups": ("compute", "ProximityPlacementGroup"),
     "Microsoft.Compute/virtualMachineScaleSets": ("compute", "VirtualMachineScaleSet"),
     "Microsoft.Compute/virtualMachines": ("compute", "VirtualMachine"),
+    "Microsoft.DesktopVirtualization/applicationGroups": (_DESKTOPS, "ApplicationGroup"),
+    "Microsoft.DesktopVirtualization/applicationGroups:patch": (_DESKTOPS, "ApplicationGroupPatch"),
+    "Microsoft.DesktopVirtualization/applicationGroups/applications": (_DESKTOPS, "Application"),
+    "Microsoft.DesktopVirtualization/applicationGroups/applications:patch": (
+        *(_DESKTOPS, "ApplicationPatch"),
+    ),
+    "Microsoft.DesktopVirtualization/applicationGroups/desktops:patch": (_DESKTOPS, "DesktopPatch"),
+    "Microsoft.DesktopVirtualization/hostPools": (_DESKTOPS, "HostPool"),
+    "Microsoft.DesktopVirtualization/hostPools:patch": (_DESKTOPS, "HostPoolPatch"),
+    "Microsoft.DesktopVirtualization/hostPools/sessionHosts:patch": (_DESKTOPS, "SessionHostPatch"),
+    "Microsoft.DesktopVirtualization/hostPools/sessionHosts/userSessions:sendMessage": (
+        *(_DESKTOPS, "SendMessage"),
+    ),
+    "Microsoft.DesktopVirtualization/workspaces": (_DESKTOPS, "Workspace"),
+    "Microsoft.DesktopVirtualization/workspaces:patch": (_DESKTOPS, "WorkspacePatch"),
     "Microsoft.ManagedIdentity/userAssignedIdentities": ("msi", "Identity"),
     "Microsoft.NetApp/netAppAccounts": ("netapp", "NetAppAccount"),
     "Microsoft.NetApp/netAppAccounts/capacityPools": ("netapp", "CapacityPool"),
@@ -86,13 +103,21 @@ def members(model: type, package: Any) -> dict[str, Any]:
 def _of_older(model: Any, package: Any) -> dict[str, Any]:
     """The same of a package that keeps a map of attributes, in which a part may be flattened."""
     found: dict[str, Any] = {}
-    for one in model._attribute_map.values():
+    for name, one in model._attribute_map.items():
         *path, last = one["key"].replace("\\.", "\0").split(".")
         place = found
         for part in path:
             place = place.setdefault(part, {})
-        place[last.replace("\0", ".")] = _type_of(one["type"], package)
+        words = _words_of(model, name, package) if one["type"] == "str" else None
+        place[last.replace("\0", ".")] = words or _type_of(one["type"], package)
     return found
+
+
+def _words_of(model: Any, attribute: str, package: Any) -> Any:
+    """The enum of an attribute that is a text: such a package names it in its help alone."""
+    said = " ".join(str(model.__doc__).split())
+    found = re.search(rf":vartype {attribute}: str or ~[\w.]*?(\w+)(?: |$)", said)
+    return getattr(package, found[1], None) if found else None
 
 
 def _type_of(name: str, package: Any) -> Any:

@@ -21,6 +21,7 @@ VERSIONS: dict[str, tuple[str, ...]] = {
     "microsoft.storage": ("2026-09-01",),
     "microsoft.netapp": ("2026-08-01",),
     "microsoft.storagecache": ("2026-08-01",),
+    "microsoft.desktopvirtualization": ("2024-04-03", "2025-10-10"),
     "microsoft.devtestlab": ("2018-09-15",),
     "microsoft.resourcegraph": ("2021-03-01", "2022-10-01"),
 }
