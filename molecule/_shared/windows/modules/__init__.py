@@ -1,0 +1,7 @@
+"""The simulated Ansible modules: one file a group. Importing this registers all."""
+
+from __future__ import annotations
+
+from . import basic, commands, facts, files, registry
+
+__all__ = ["basic", "commands", "facts", "files", "registry"]

@@ -1,0 +1,325 @@
+"""WinRM of the simulated Windows host: WS-Management over HTTP, as connection plugin psrp does."""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import binascii
+import contextlib
+import hmac
+import json
+import re
+import socket
+import struct
+import threading
+import uuid
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+from xml.sax.saxutils import escape
+
+from psrpcore import PSRPCoreError
+
+from .host import Host
+from .sessions import Session
+
+_S = "{http://www.w3.org/2003/05/soap-envelope}"
+_WSA = "{http://schemas.xmlsoap.org/ws/2004/08/addressing}"
+_WSMAN = "{http://schemas.dmtf.org/wbem/wsman/1/wsman.xsd}"
+_RSP = "{http://schemas.microsoft.com/wbem/wsman/1/windows/shell}"
+_POWERSHELL = "http://schemas.microsoft.com/powershell/Microsoft.PowerShell"
+_SHELL = "http://schemas.microsoft.com/wbem/wsman/1/windows/shell"
+_TRANSFER = "http://schemas.xmlsoap.org/ws/2004/09/transfer"
+# Of WinRM: MaxEnvelopeSizekb 500.
+_LARGEST = 500 * 1024
+# How long half a request is waited for.
+_PATIENCE = 60
+_TIMED_OUT = 2150858793
+_NO_SHELL = 2150858843
+_NO_RESOURCE = 2150859262
+_BAD = 2150858752
+
+
+class FaultError(Exception):
+    """A WS-Management fault, by its code."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Server(ThreadingHTTPServer):
+    """The listener of one host."""
+
+    daemon_threads = True
+    allow_reuse_address = True
+    request_queue_size = 64
+
+    def __init__(self, address: tuple[str, int], host: Host) -> None:
+        self.host = host
+        self.sessions: dict[str, Session] = {}
+        super().__init__(address, _Handler)
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        """Of a host that is down, every connection is reset."""
+        connection, address = super().get_request()
+        if self.host.faults.dead or self.host.down:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            connection.close()
+            raise OSError("the simulated host is down")
+        return connection, address
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A connection that breaks is no event here."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Server
+    protocol_version = "HTTP/1.1"
+    server_version = "simulated-windows/1"
+    sys_version = ""
+    timeout = _PATIENCE
+
+    def log_message(self, *arguments: Any) -> None:
+        """No access log."""
+
+    def do_POST(self) -> None:
+        """One request of WS-Management."""
+        host = self.server.host
+        length = self.headers.get("Content-Length", "")
+        if not length.isdecimal() or int(length) > _LARGEST:
+            self.close_connection = True
+            return self._reply(413 if length.isdecimal() else 411, "")
+        body = self.rfile.read(int(length))
+        if len(body) < int(length) or self._down():
+            self.close_connection = True
+            return None
+        user = self._user()
+        if user is None:
+            return self._reply(401, "", {"WWW-Authenticate": 'Basic realm="WSMAN"'})
+        if self.path.partition("?")[0].rstrip("/") != "/wsman":
+            return self._reply(404, "")
+        while host.faults.silent:
+            threading.Event().wait(1)
+        status, text = answered(self.server, user, body)
+        if self._down():
+            self.close_connection = True
+            return None
+        return self._reply(status, text)
+
+    def _down(self) -> bool:
+        return self.server.host.faults.dead or self.server.host.down
+
+    def _user(self) -> str | None:
+        kind, _, word = self.headers.get("Authorization", "").partition(" ")
+        if kind.lower() != "basic":
+            return None
+        try:
+            user, _, password = base64.b64decode(word, validate=True).decode().partition(":")
+        except (binascii.Error, UnicodeDecodeError):
+            return None
+        local = user.rpartition("\\")[2]
+        known = self.server.host.users.get(local)
+        right = known is not None and hmac.compare_digest(known.encode(), password.encode())
+        return local if right else None
+
+    def _reply(self, status: int, text: str, headers: dict[str, str] | None = None) -> None:
+        body = text.encode()
+        self.send_response(status)
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
+        if body:
+            self.send_header("Content-Type", "application/soap+xml;charset=UTF-8")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def answered(server: Server, user: str, body: bytes) -> tuple[int, str]:
+    """The HTTP status and the envelope that answer an envelope."""
+    message = ""
+    try:
+        # Of this machine only, and at most 500 KiB; expat bounds what entities grow to.
+        envelope = ET.fromstring(body)  # noqa: S314
+        message = _text(envelope, f"{_S}Header/{_WSA}MessageID")
+        action = _text(envelope, f"{_S}Header/{_WSA}Action")
+        content = _act(server, user, action, envelope)
+    except FaultError as error:
+        fault = error
+    except (ET.ParseError, LookupError, ValueError, struct.error, PSRPCoreError) as error:
+        fault = FaultError(_BAD, f"simulated Windows host: the request is not understood: {error}")
+    else:
+        return 200, _envelope(message, f"{action}Response", content)
+    return 500, _envelope(message, f"{_WSA[1:-1]}/fault", _fault(fault))
+
+
+def _act(server: Server, user: str, action: str, envelope: ET.Element) -> str:
+    body = envelope.find(f"{_S}Body")
+    if body is None:
+        raise FaultError(_BAD, "the envelope has no body")
+    if action == f"{_TRANSFER}/Create":
+        return _create(server, user, envelope, body)
+    shell, session = _session(server, user, envelope)
+    if action == f"{_TRANSFER}/Delete":
+        server.sessions.pop(shell, None)
+        return ""
+    if action == f"{_TRANSFER}/Get":
+        state = f"<rsp:ShellId>{escape(shell)}</rsp:ShellId><rsp:State>Connected</rsp:State>"
+        return f"<rsp:Shell>{state}</rsp:Shell>"
+    if action == f"{_SHELL}/Command":
+        line = _child(body, "CommandLine")
+        command = uuid.UUID(line.attrib["CommandId"])
+        session.take(_decoded(_text(line, f"{_RSP}Arguments")), command)
+        told = f"<rsp:CommandId>{str(command).upper()}</rsp:CommandId>"
+        return f"<rsp:CommandResponse>{told}</rsp:CommandResponse>"
+    if action == f"{_SHELL}/Send":
+        stream = _child(_child(body, "Send"), "Stream")
+        session.take(_decoded(stream.text or ""), _command(session, stream))
+        return "<rsp:SendResponse/>"
+    if action == f"{_SHELL}/Receive":
+        return _receive(session, envelope, _child(_child(body, "Receive"), "DesiredStream"))
+    if action == f"{_SHELL}/Signal":
+        session.drop(uuid.UUID(_child(body, "Signal").attrib["CommandId"]))
+        return "<rsp:SignalResponse/>"
+    raise FaultError(_BAD, f"simulated Windows host: action {action} is not known")
+
+
+def _create(server: Server, user: str, envelope: ET.Element, body: ET.Element) -> str:
+    resource = _text(envelope, f"{_S}Header/{_WSMAN}ResourceURI")
+    if resource != _POWERSHELL:
+        raise FaultError(_NO_RESOURCE, f"simulated Windows host: resource {resource} is not known")
+    shell = _child(body, "Shell")
+    name = str(uuid.UUID(shell.attrib["ShellId"])).upper()
+    session = Session(server.host, user)
+    session.take(_decoded(_text(shell, "{http://schemas.microsoft.com/powershell}creationXml")))
+    server.sessions[name] = session
+    return (
+        f"<rsp:Shell><rsp:ShellId>{name}</rsp:ShellId>"
+        f"<rsp:ResourceUri>{_POWERSHELL}</rsp:ResourceUri>"
+        f"<rsp:Owner>{escape(user)}</rsp:Owner><rsp:ClientIP>127.0.0.1</rsp:ClientIP>"
+        "<rsp:InputStreams>stdin pr</rsp:InputStreams>"
+        "<rsp:OutputStreams>stdout</rsp:OutputStreams></rsp:Shell>"
+        "<x:ResourceCreated><a:ReferenceParameters>"
+        f"<w:ResourceURI>{_POWERSHELL}</w:ResourceURI>"
+        f"<w:SelectorSet><w:Selector Name='ShellId'>{name}</w:Selector></w:SelectorSet>"
+        "</a:ReferenceParameters></x:ResourceCreated>"
+    )
+
+
+def _receive(session: Session, envelope: ET.Element, stream: ET.Element) -> str:
+    command = _command(session, stream) if "CommandId" in stream.attrib else None
+    asked = _text(envelope, f"{_S}Header/{_WSMAN}OperationTimeout")
+    found = re.fullmatch(r"PT(\d+(?:\.\d+)?)S", asked)
+    data = session.give(command, min(float(found[1]) if found else 20.0, _PATIENCE))
+    if not data:
+        raise FaultError(_TIMED_OUT, "The operation did not complete within the time specified.")
+    of = f" CommandId='{str(command).upper()}'" if command else ""
+    text = base64.b64encode(data).decode()
+    found_stream = f"<rsp:Stream Name='stdout'{of}>{text}</rsp:Stream>"
+    return f"<rsp:ReceiveResponse>{found_stream}</rsp:ReceiveResponse>"
+
+
+def _session(server: Server, user: str, envelope: ET.Element) -> tuple[str, Session]:
+    found = [
+        (selector.text or "").upper()
+        for selector in envelope.iterfind(f"{_S}Header/{_WSMAN}SelectorSet/{_WSMAN}Selector")
+        if selector.get("Name") == "ShellId"
+    ]
+    session = server.sessions.get(found[0]) if found else None
+    if session is None or session.user != user or session.boots != server.host.boots:
+        raise FaultError(_NO_SHELL, "The shell was not found on the server.")
+    return found[0], session
+
+
+def _command(session: Session, element: ET.Element) -> uuid.UUID:
+    command = uuid.UUID(element.attrib["CommandId"])
+    if not session.knows(command):
+        raise FaultError(_NO_SHELL, "The command was not found on the server.")
+    return command
+
+
+def _child(element: ET.Element, name: str) -> ET.Element:
+    found = element.find(f"{_RSP}{name}")
+    if found is None:
+        raise FaultError(_BAD, f"the request has no {name}")
+    return found
+
+
+def _text(element: ET.Element, path: str) -> str:
+    return element.findtext(path) or ""
+
+
+def _decoded(text: str) -> bytes:
+    return base64.b64decode(text, validate=True)
+
+
+def _envelope(message: str, action: str, content: str) -> str:
+    return (
+        f'<s:Envelope xmlns:s="{_S[1:-1]}" xmlns:a="{_WSA[1:-1]}" xmlns:w="{_WSMAN[1:-1]}" '
+        f'xmlns:rsp="{_RSP[1:-1]}" xmlns:x="{_TRANSFER}">'
+        f"<s:Header><a:Action>{escape(action)}</a:Action>"
+        f"<a:MessageID>uuid:{str(uuid.uuid4()).upper()}</a:MessageID>"
+        f"<a:RelatesTo>{escape(message)}</a:RelatesTo></s:Header>"
+        f"<s:Body>{content}</s:Body></s:Envelope>"
+    )
+
+
+def _fault(fault: FaultError) -> str:
+    said = escape(str(fault))
+    return (
+        "<s:Fault><s:Code><s:Value>s:Receiver</s:Value></s:Code>"
+        f'<s:Reason><s:Text xml:lang="en-US">{said}</s:Text></s:Reason><s:Detail>'
+        '<f:WSManFault xmlns:f="http://schemas.microsoft.com/wbem/wsman/1/wsmanfault" '
+        f'Code="{fault.code}" Machine="simulated"><f:Message>{said}</f:Message></f:WSManFault>'
+        "</s:Detail></s:Fault>"
+    )
+
+
+def variables(host: Host, address: str, port: int) -> dict[str, Any]:
+    """The inventory variables with which connection plugin psrp reaches a host."""
+    user = next(iter(host.users))
+    return {
+        "ansible_host": address,
+        "ansible_port": port,
+        "ansible_connection": "psrp",
+        "ansible_user": user,
+        "ansible_password": host.users[user],
+        "ansible_psrp_protocol": "http",
+        "ansible_psrp_auth": "basic",
+        "ansible_psrp_message_encryption": "never",
+        "ansible_psrp_ignore_proxy": True,
+    }
+
+
+@contextlib.contextmanager
+def serving(
+    host: Host, address: str = "127.0.0.1", port: int = 0
+) -> Iterator[tuple[Host, dict[str, Any]]]:
+    """Serve a host while the block runs: the host, and its inventory variables."""
+    server = Server((address, port), host)
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+    thread.start()
+    try:
+        yield host, variables(host, address, server.server_address[1])
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def main() -> None:
+    """Serve the host of a state file until a signal ends it."""
+    parser = argparse.ArgumentParser(description="Serve one simulated Windows host over WinRM.")
+    parser.add_argument("--state", type=Path, required=True, help="JSON file of the host's state")
+    parser.add_argument("--listen", default="127.0.0.1:5985", metavar="ADDRESS:PORT")
+    parser.add_argument("--broker", metavar="URL", help="where its simulated AVD agent registers")
+    asked = parser.parse_args()
+    host = Host.read(asked.state)
+    host.broker_url = asked.broker or host.broker_url
+    address, _, port = asked.listen.rpartition(":")
+    with serving(host, address, int(port)) as (_, found):
+        # No password: whoever wrote the state file knows it.
+        print(json.dumps({"address": address, "port": found["ansible_port"]}), flush=True)
+        threading.Event().wait()
