@@ -78,9 +78,9 @@ def test_what_a_held_licence_is_called(state: str | None, licensed: bool) -> Non
     assert is_licensed(state) is licensed
 
 
-def gpu(licence: str | None, gib: float | None) -> dict[str, Any]:
+def gpu(licence: str | None, gib: float | None, name: str = "NVIDIA A10-8Q") -> dict[str, Any]:
     memory = None if gib is None else int(gib * 1024**3)
-    return {"pci": "0002:00:00.0", "name": "A10-8Q", "memory_bytes": memory, "licence": licence}
+    return {"pci": "0002:00:00.0", "name": name, "memory_bytes": memory, "licence": licence}
 
 
 @pytest.mark.parametrize(
@@ -91,6 +91,13 @@ def gpu(licence: str | None, gib: float | None) -> dict[str, Any]:
         (gpu("Licensed", 7.1), 8, ["gpu_memory_short"]),
         (gpu("Unlicensed", 4.0), 8, ["gpu_unlicensed", "gpu_memory_short"]),
         (gpu(None, None), 8, []),
+        # The sizes' shares of an A10, by Microsoft's table of them.
+        (gpu("Licensed", 4, "NVIDIA A10-4Q"), 4, []),
+        (gpu("Licensed", 12, "NVIDIA A10-12Q"), 12, []),
+        (gpu("Licensed", 23.9, "NVIDIA A10-24Q"), 24, []),
+        (gpu("Licensed", 12, "NVIDIA A10-12Q"), 8, ["gpu_profile"]),
+        (gpu("Licensed", 4, "NVIDIA A10-4Q"), 8, ["gpu_profile", "gpu_memory_short"]),
+        (gpu(None, 23.9, "NVIDIA A10"), 24, []),
     ],
 )
 def test_what_is_wrong_with_a_slice(
@@ -99,3 +106,8 @@ def test_what_is_wrong_with_a_slice(
     assert [(one["name"], one["reboot"]) for one in judge([device], gib)] == [
         (name, False) for name in names
     ]
+
+
+def test_who_judges_says_where_a_licence_is_told_of() -> None:
+    (found,) = judge([gpu("Unlicensed", 8)], 8, "see the event log")
+    assert found["message"].endswith("A licence comes with Azure's drivers: see the event log.")

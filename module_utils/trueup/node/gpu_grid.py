@@ -6,13 +6,12 @@ What Azure's manifest says of drivers is read in ``grid_driver``, a downloaded i
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List
 
-from ..errors import BadInput
 from ..plan import Asked, Plan, sentences
 from . import grid_driver, grid_installer
+from .grid_source import MICROSOFT, kept, manifest_path, read_manifest
 from .system import catalog_of, free_of, headers, in_image, short_of
 
 _MODPROBE = """\
@@ -24,8 +23,6 @@ options nouveau modeset=0
 # Where the driver's libraries are; None for a system with neither apt nor dnf.
 _LIBRARIES = {"apt": "/usr/lib/x86_64-linux-gnu", "dnf": "/usr/lib64", None: "/usr/lib64"}
 _DOWNLOADS = "/var/tmp"  # noqa: S108 WHY: of the node, and the file's sha256 is compared
-# The host whose word is taken for a file that nobody publishes a sha256 of.
-_MICROSOFT = "https://download.microsoft.com/"
 # The role's default, and the first branch that runs programs of CUDA 13 (NVIDIA, CUDA
 # compatibility); R570 runs those of CUDA 12.8.
 _DEFAULT, _CUDA_13 = "570.211.01", 580
@@ -62,22 +59,22 @@ def plan(asked: Asked) -> Plan:
     if refused:
         return Plan(refused=refused)
     node, options = asked.node, asked.options
-    version, container, kept = options["version"], node["container"], _kept(asked)
+    version, container, works = options["version"], node["container"], _kept(asked)
     file = f"{_DOWNLOADS}/NVIDIA-Linux-x86_64-{version}-grid-azure.run"
     licence = "".join(f"{name}={value}\n" for name, value in options["licence_settings"].items())
-    manifest, is_remote = _manifest(asked)
+    manifest, is_remote = manifest_path(options["manifest"], options["manifest_sha256"])
     url, taken, sha256 = options["url"], "", options["checksums"].get(version, "")
     if asked.found.get("installing"):
         url = url or _address(asked, manifest)
         sha256 = sha256 or _pinned(asked, url)
-        taken = "" if sha256 or not url.startswith(_MICROSOFT) else str(_taken(version))
+        taken = "" if sha256 or not url.startswith(MICROSOFT) else str(_taken(version))
     return Plan(
         values={
-            "kept": kept,
+            "kept": works,
             # dkms is in EPEL on Enterprise Linux. A container has its host's kernel modules.
             "packages": ["gcc", "make", *([] if container else ["dkms", headers(node)])],
             "library": _library(asked),
-            "missing": not kept and not asked.found["files"][_library(asked)],
+            "missing": not works and not asked.found["files"][_library(asked)],
             "file": file,
             "checksum": f"sha256:{sha256}" if sha256 else "",
             "sha256": sha256,
@@ -99,7 +96,7 @@ def plan(asked: Asked) -> Plan:
             "taken": taken,
             "pin": str(_pin(version)),
             "expected": {
-                "driver_version": kept or version,
+                "driver_version": works or version,
                 "gpus": node["gpu_count_expected"] or 0,
                 "gpu_memory_gib": catalog_of(node).get("gpu_memory_gib"),
                 "secure_boot": bool(node["secure_boot"]),
@@ -140,26 +137,18 @@ def _kept(asked: Asked) -> str:
     return _running(asked) if keeps else ""
 
 
-def _manifest(asked: Asked) -> Tuple[Path, bool]:
-    """Where the manifest is on the controller, and whether it comes from elsewhere."""
-    given: str = asked.options["manifest"]
-    if "://" in given:
-        return Path.home() / f".trueup-grid-{asked.options['manifest_sha256'][:12]}", True
-    return Path(given).expanduser(), False
-
-
 def _taken(version: str) -> Path:
-    return Path.home() / f".trueup-grid-{version}.run"
+    return kept(f"{version}.run")
 
 
 def _pin(version: str) -> Path:
-    return Path.home() / f".trueup-grid-{version}.sha256"
+    return kept(f"{version}.sha256")
 
 
 def _pinned(asked: Asked, url: str) -> str:
     """The sha256 that the controller has learned from Microsoft's host; empty before that."""
     version = asked.options["version"]
-    if not url.startswith(_MICROSOFT):
+    if not url.startswith(MICROSOFT):
         return ""
     if _pin(version).is_file():
         return _pin(version).read_text(encoding="ascii").strip()
@@ -175,16 +164,8 @@ def _address(asked: Asked, manifest: Path) -> str:
         BadInput: the manifest cannot be read, is another one, or has no such driver.
     """
     node, options = asked.node, asked.options
-    try:
-        content = manifest.read_bytes()
-        text = content.decode("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(str(error)) from error
-    found, wanted = hashlib.sha256(content).hexdigest(), options["manifest_sha256"]
-    if found != wanted.lower():
-        raise BadInput(f"the driver manifest {manifest} has the sha256 {found}, expected {wanted}")
     return grid_driver.choose(
-        grid_driver.parse_manifest(text),
+        grid_driver.parse_manifest(read_manifest(manifest, options["manifest_sha256"])),
         branch=options["branch"],
         version=options["version"],
         distribution=node["distribution"] or "",
@@ -196,7 +177,7 @@ def _address(asked: Asked, manifest: Path) -> str:
 
 def _refused(asked: Asked) -> List[str]:
     node, options, version = asked.node, asked.options, asked.options["version"]
-    is_microsofts = options["url"].startswith(_MICROSOFT) or not options["url"]
+    is_microsofts = options["url"].startswith(MICROSOFT) or not options["url"]
     is_known = is_microsofts or version in options["checksums"] or options["unverified_allowed"]
     needed = {"/": options["free_bytes"]}
     of_image, running = in_image(node, "NVIDIA"), _running(asked)

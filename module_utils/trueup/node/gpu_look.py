@@ -36,7 +36,7 @@ def look(
     # The units first: persistence mode is what one of them sets. What is loaded last: units
     # that are still starting, and nvidia-smi, load modules.
     units = _units(module, settle_seconds, expected)
-    driver, fabric_manager = _driver(module), _fabric_manager(module)
+    driver, fabric_manager = ask_driver(module), _fabric_manager(module)
     found = dataclasses.replace(
         nvidia_driver.read_found(sysfs_root, procfs_root),
         units=units,
@@ -44,8 +44,8 @@ def look(
         fabric_manager=fabric_manager,
     )
     # A driver that does not answer one question answers none, and would hang at each.
-    devices = _devices(module, notes) if driver is not None and driver.gpus else None
-    devices = _with_licences(module, devices or [], settle_seconds, notes) or devices
+    devices = ask_devices(module, notes) if driver is not None and driver.gpus else None
+    devices = ask_licences(module, devices or [], settle_seconds, notes) or devices
     xids = None
     if sysfs_root == "/sys":
         xids = _xids(module, notes)
@@ -71,8 +71,8 @@ def look(
     }
 
 
-def _driver(module: Any) -> nvidia_driver.Driver | None:
-    """What nvidia-smi says; None where it is not installed."""
+def ask_driver(module: Any) -> nvidia_driver.Driver | None:
+    """What nvidia-smi says of the driver; None where it is not installed."""
     answer = tools.ask(
         module,
         ["nvidia-smi", f"--query-gpu={nvidia_driver.DRIVER_QUERY}", "--format=csv"],
@@ -105,8 +105,11 @@ def _units(module: Any, settle_seconds: int, expected: dict[str, Any]) -> dict[s
         time.sleep(1)
 
 
-def _devices(module: Any, notes: list[str]) -> list[dict[str, Any]] | None:
-    """What each GPU says of itself; a question that the driver refuses is a note."""
+def ask_devices(
+    module: Any, notes: list[str], *, has_links: bool = True
+) -> list[dict[str, Any]] | None:
+    """What each GPU says of itself; a question that the driver refuses is a note. ``has_links``:
+    whether it is asked for NVLinks too."""
     tables: dict[str, dict[str, list[str]]] = {}
 
     def put(name: str, option: str, key: str, fields: tuple[str, ...]) -> str | None:
@@ -131,15 +134,7 @@ def _devices(module: Any, notes: list[str]) -> list[dict[str, Any]] | None:
         said["throttle"] = put("throttle_old", "query-gpu", "pci.bus_id", fields)
     said["row remapping"] = put("remap", "query-remapped-rows", "gpu_bus_id", gpu_state.REMAP_QUERY)
     notes += [note for note in said.values() if note]
-    links = tools.ask(module, ["nvidia-smi", "nvlink", "-s"])
-    nvlinks = None
-    try:
-        if links.ok:
-            nvlinks = gpu_state.parse_nvlinks(links.output)
-        else:
-            notes.append(f"NVLinks: {links.note}")
-    except ParseError as error:
-        notes.append(f"NVLinks: {error}")
+    nvlinks = _nvlinks(module, notes) if has_links else None
     try:
         return gpu_state.devices(tables, nvlinks) if tables else None
     except ParseError as error:
@@ -147,7 +142,18 @@ def _devices(module: Any, notes: list[str]) -> list[dict[str, Any]] | None:
         return None
 
 
-def _with_licences(
+def _nvlinks(module: Any, notes: list[str]) -> list[dict[str, Any] | None] | None:
+    links = tools.ask(module, ["nvidia-smi", "nvlink", "-s"])
+    try:
+        if links.ok:
+            return gpu_state.parse_nvlinks(links.output)
+        notes.append(f"NVLinks: {links.note}")
+    except ParseError as error:
+        notes.append(f"NVLinks: {error}")
+    return None
+
+
+def ask_licences(
     module: Any, devices: list[dict[str, Any]], settle_seconds: int, notes: list[str]
 ) -> list[dict[str, Any]]:
     """The GPUs with the licences of those that are slices, which come some time after the boot."""

@@ -18,7 +18,12 @@ _GIB = 1024**3
 # What a slice may lack of its nominal memory: an A10-8Q shows 7.82 GiB.
 _TOLERANCE = 0.1
 # An A10-24Q is the whole of an A10, and virtual all the same; an A100-SXM4-40GB is not.
-_PROFILE = re.compile(r"-[0-9]+[ABCQ]$")
+_PROFILE = re.compile(r"-([0-9]+)[ABCQ]$")
+_LICENCE_ON_LINUX = (
+    "see `journalctl -u nvidia-gridd`, and that /etc/nvidia/gridd.conf sets no FeatureType and no"
+    " server"
+)
+_NEW_HOST = "deallocate the VM and start it again, so that it comes to another host, and report it"
 
 
 def is_virtual(name: Optional[str]) -> bool:
@@ -66,13 +71,18 @@ def is_licensed(state: Optional[str]) -> bool:
     return bool(re.match(r"Licensed\b", state or ""))
 
 
-def judge(devices: Sequence[Mapping[str, Any]], gib: Optional[float]) -> List[Dict[str, Any]]:
+def judge(
+    devices: Sequence[Mapping[str, Any]],
+    gib: Optional[float],
+    licence_is_told_by: str = _LICENCE_ON_LINUX,
+) -> List[Dict[str, Any]]:
     """What is wrong with the slices among gpu_facts' ``devices``: ``name``, ``message`` and whether
     a ``reboot`` mends it.
 
     Args:
         devices: with ``pci``, ``name``, ``memory_bytes`` and ``licence``.
         gib: memory that each is to have; None is not judged.
+        licence_is_told_by: where to look for why there is no licence.
     """
     problems: List[Dict[str, Any]] = []
     for gpu in devices:
@@ -82,18 +92,24 @@ def judge(devices: Sequence[Mapping[str, Any]], gib: Optional[float]) -> List[Di
                     "gpu_unlicensed",
                     f"GPU {gpu['pci']} ({gpu['name']}) is {gpu['licence']}, expected is Licensed:"
                     " it is throttled some time after the boot. A licence comes with Azure's"
-                    " drivers: see `journalctl -u nvidia-gridd`, and that /etc/nvidia/gridd.conf"
-                    " sets no FeatureType and no server.",
+                    f" drivers: {licence_is_told_by}.",
                 )
             )
-        memory = gpu["memory_bytes"]
+        profile, memory = _PROFILE.search(gpu["name"] or ""), gpu["memory_bytes"]
+        if gib and profile and int(profile.group(1)) != gib:
+            problems.append(
+                _problem(
+                    "gpu_profile",
+                    f"GPU {gpu['pci']} ({gpu['name']}) is a slice of {profile.group(1)} GiB,"
+                    f" expected of this size are {gib:g}: {_NEW_HOST}.",
+                )
+            )
         if gib and memory is not None and memory < (1 - _TOLERANCE) * gib * _GIB:
             problems.append(
                 _problem(
                     "gpu_memory_short",
                     f"GPU {gpu['pci']} ({gpu['name']}) shows {memory / _GIB:.2f} GiB, expected of"
-                    f" this size are {gib:g}: deallocate the VM and start it again, so that it"
-                    " comes to another host, and report it.",
+                    f" this size are {gib:g}: {_NEW_HOST}.",
                 )
             )
     return problems

@@ -1,0 +1,42 @@
+"""Where a GRID driver comes from, and what is kept of it on the controller: Azure's manifest, and
+the sha256 of a driver that nobody publishes one of."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Tuple
+
+from ..errors import BadInput
+
+# The host whose word is taken for a file that nobody publishes a sha256 of.
+MICROSOFT = "https://download.microsoft.com/"
+
+
+def manifest_path(given: str, sha256: str) -> Tuple[Path, bool]:
+    """Where the manifest is on the controller, and whether it comes from elsewhere."""
+    if "://" in given:
+        return Path.home() / f".trueup-grid-{sha256[:12]}", True
+    return Path(given).expanduser(), False
+
+
+def read_manifest(path: Path, sha256: str) -> str:
+    """The manifest's text.
+
+    Raises:
+        BadInput: it cannot be read, or is another one.
+    """
+    try:
+        content = path.read_bytes()
+        text = content.decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(str(error)) from error
+    found = hashlib.sha256(content).hexdigest()
+    if found != sha256.lower():
+        raise BadInput(f"the driver manifest {path} has the sha256 {found}, expected {sha256}")
+    return text
+
+
+def kept(name: str) -> Path:
+    """A file of the controller about a driver: ``.trueup-grid-`` and ``name``."""
+    return Path.home() / f".trueup-grid-{name}"
