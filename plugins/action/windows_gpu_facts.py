@@ -1,0 +1,106 @@
+"""The GPUs of a Windows host, its driver and its licence, as fact trueup_gpu."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+from trueup.errors import TrueupError
+from trueup.node import windows
+from trueup.node.windows import gpu
+
+DOCUMENTATION = r"""
+name: windows_gpu_facts
+short_description: The state of the NVIDIA driver of a Windows host, and what disagrees in it
+description:
+  - Asks Windows' device manager and nvidia-smi with modules of ansible.windows, and publishes the
+    fact C(trueup_gpu) in the shape that M(gpu_facts) gives it, with C(adapters) (C(device),
+    C(name), C(error_code)), C(booted) and C(asked_at) (UTC), C(verdict) (all that is wrong, for a
+    reader) and C(driver_model) of each device.
+  - It changes nothing. What the host does not have is null. nvidia-smi has no time limit there.
+options:
+  expected:
+    description:
+      - What the host is to be - C(driver_version), C(gpus) (a count), C(gpu_memory_gib) (of each)
+        and C(booted_after) (a time). What is not given is not judged.
+      - Where C(changes) is true, check mode judges nothing, for nothing was changed.
+    type: dict
+    default: {}
+  settle_seconds:
+    description: How long to wait for nvidia-smi, and for the licence of a slice of a GPU.
+    type: int
+    default: 30
+"""
+
+_FOLDER = Path(windows.__file__).parent
+
+
+class ActionModule(ActionBase):
+    """Ansible's entry."""
+
+    TRANSFERS_FILES = False
+    _VALID_ARGS = frozenset({"expected", "settle_seconds"})
+
+    def run(
+        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """The fact ``trueup_gpu``."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        expected = dict(self._task.args.get("expected") or {})
+        mode = self._task.check_mode
+        # win_command runs nothing in check mode, and all that is run here is a question.
+        self._task.check_mode = False
+        ask = functools.partial(self._ask, task_vars)
+        try:
+            script = (_FOLDER / "devices.ps1").read_text(encoding="utf-8")
+            answer = ask("win_powershell", script=script, depth=4)
+            settle = int(self._task.args.get("settle_seconds", 30))
+            fact = gpu.look(_Host(ask), answer.get("result"), expected, settle)
+        except TrueupError as error:
+            raise AnsibleActionFail(str(error)) from error
+        finally:
+            self._task.check_mode = mode
+        if mode and expected.get("changes"):
+            fact.update(problems=[], reboot_required=False, verdict="")
+        result.update(changed=False, ansible_facts={"trueup_gpu": fact})
+        return result
+
+    def _ask(
+        self, variables: dict[str, Any] | None, module: str, **arguments: Any
+    ) -> dict[str, Any]:
+        answer: dict[str, Any] = self._execute_module(
+            module_name=f"ansible.windows.{module}", module_args=arguments, task_vars=variables
+        )
+        # That a program fails is an answer of it; a host that is gone has none.
+        if answer.get("unreachable") or (answer.get("failed") and "rc" not in answer):
+            raise AnsibleActionFail(f"{module}: {answer.get('msg')}", result=answer)
+        return answer
+
+
+class _Host:
+    """What ``tools.ask`` runs commands with: nvidia-smi of the host, where there is one."""
+
+    def __init__(self, ask: Any) -> None:
+        self._ask = ask
+        self._program: str | None = None
+
+    def get_bin_path(self, name: str, opt_dirs: Any = None) -> str | None:
+        """Where nvidia-smi is; None for what no Windows host has."""
+        del opt_dirs
+        if name == "nvidia-smi" and self._program is None:
+            for path in gpu.PROGRAMS:
+                stat: dict[str, Any] = self._ask("win_stat", path=path, get_checksum=False)
+                if stat["stat"]["exists"]:
+                    self._program = path
+                    break
+        return self._program if name == "nvidia-smi" else None
+
+    def run_command(self, argv: list[str], environ_update: Any = None) -> tuple[int, str, str]:
+        """Exit status, standard output and standard error."""
+        del environ_update
+        answer: dict[str, Any] = self._ask("win_command", argv=argv)
+        complaint = answer.get("stderr") or ("" if "stdout" in answer else answer.get("msg", ""))
+        return int(answer.get("rc", 1)), answer.get("stdout", ""), str(complaint)

@@ -1,0 +1,112 @@
+"""A look into a signed program. The programs are made here, by Microsoft's "PE Format"."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+from trueup.errors import BadInput
+from trueup.node.windows.authenticode import refusals, sha256_of
+
+BODY = b"not a driver\n" * 300_000
+
+
+def program(
+    *, signer: bytes = b"NVIDIA Corporation", body: bytes = BODY, magic: int = 0x20B
+) -> bytearray:
+    """A 64-bit (or 32-bit) program with a signature that holds its digest and a name."""
+    directories = {0x20B: 112, 0x10B: 96}[magic]
+    head = bytearray(0x80 + 24 + directories + 16 * 8)
+    head[:2], head[0x80:0x84] = b"MZ", b"PE\0\0"
+    struct.pack_into("<I", head, 0x3C, 0x80)
+    struct.pack_into("<H", head, 0x80 + 24, magic)
+    checksum, entry = 0x80 + 24 + 64, 0x80 + 24 + directories + 32
+    whole = bytes(head) + body
+    digest = hashlib.sha256(whole[:checksum] + whole[checksum + 4 : entry] + whole[entry + 8 :])
+    signature = b"\x30\x82" + digest.digest() + b"\x0c" + signer + b"\0" * 5
+    made = bytearray(whole + signature)
+    struct.pack_into("<I", made, checksum, 0xDEADBEEF)
+    struct.pack_into("<II", made, entry, len(whole), len(signature))
+    return made
+
+
+@pytest.mark.parametrize("magic", [0x20B, 0x10B])
+@pytest.mark.parametrize("signer", [b"NVIDIA Corporation", b"Microsoft Corporation"])
+def test_a_whole_program(tmp_path: Path, magic: int, signer: bytes) -> None:
+    path = tmp_path / "x.exe"
+    path.write_bytes(program(signer=signer, magic=magic))
+    assert sha256_of(path) == hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def cut(made: bytearray, at: int) -> bytearray:
+    return made[:at]
+
+
+def flipped(made: bytearray, at: int) -> bytearray:
+    made[at] ^= 1
+    return made
+
+
+ENTRY = 0x80 + 24 + 112 + 32
+
+
+def entry(start: int, length: int) -> bytearray:
+    made = program()
+    struct.pack_into("<II", made, ENTRY, start, length)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (cut(program(), -7), "is not whole: its signature is to end at byte"),
+        (flipped(program(), 2_000_000), "is not whole: its digest is not that of its signature"),
+        (flipped(program(), 0x90), "is not whole: its digest"),
+        (bytes(program()) + b"more", "is not whole: its digest"),
+        (program(signer=b"Mallory Ltd"), "is signed by none of NVIDIA Corporation and Microsoft"),
+        (entry(0, 0), "carries no signature"),
+        (entry(4, 100), "is not whole: its signature"),
+        (entry(0xFFFFFFFF, 0xFFFFFFFF), "is not whole: its signature"),
+        (entry(500, 3_000_000), "is not whole: its signature"),
+        (b"<html>Sorry</html>", "is no program for Windows"),
+        (b"MZ", "is no program for Windows"),
+        (b"MZ" + b"\xff" * 100, "is no program for Windows"),
+        (b"", "is no program for Windows"),
+        (None, "No such file"),
+    ],
+)
+def test_a_file_that_is_not_that_gives_no_sha256(tmp_path: Path, content: Any, said: str) -> None:
+    path = tmp_path / "x.exe"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(BadInput, match=said):
+        sha256_of(path)
+
+
+NVIDIA = "CN=NVIDIA Corporation, OU=2-J, O=NVIDIA Corporation, L=Santa Clara, S=California, C=US"
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ({"status": "Valid", "signer": NVIDIA}, []),
+        ({"status": "Valid", "signer": "CN=Microsoft Corporation, O=Microsoft Corporation"}, []),
+        ({"status": "Valid", "signer": "CN=x, O=M"}, ["x: it is signed by CN=x, O=M,"]),
+        ({"status": "Valid", "signer": "CN=NVIDIA Corporation, O=Mallory"}, ["x: it is signed by"]),
+        ({"status": "Valid", "signer": "O=NVIDIA Corporation Ltd"}, ["x: it is signed by"]),
+        (
+            {"status": "Valid", "signer": 'CN="x, O=NVIDIA Corporation", O=y'},
+            ["x: it is signed by"],
+        ),
+        ({"status": "HashMismatch", "signer": NVIDIA}, ["x: Windows calls its signature HashMism"]),
+        ({"status": "NotSigned", "signer": ""}, ["x: Windows calls its signature NotSigned"]),
+        ({}, ["x: Windows calls its signature unknown"]),
+        (None, ["x: Windows calls its signature unknown"]),
+    ],
+)
+def test_what_windows_says_of_a_signature(answer: Any, said: list[str]) -> None:
+    found = refusals(answer, "x")
+    assert [text[: len(start)] for text, start in zip(found, said, strict=True)] == said
