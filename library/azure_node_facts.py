@@ -122,6 +122,12 @@ ansible_facts:
         image:
           description: The marketplace image as publisher:offer:sku:version.
           type: str
+        licence_type:
+          description: The licence that the VM was made with, such as V(Windows_Client).
+          type: str
+        system:
+          description: V(linux); V(windows) of hosts that the action C(windows_node_facts) asks.
+          type: str
         os:
           description: Name and version of the operating system.
           type: str

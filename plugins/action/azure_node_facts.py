@@ -1,4 +1,5 @@
-"""Identify a node by what the plays' variables say of it; what a task gives itself goes first."""
+"""Identify a node by what the plays' variables say of it; what a task gives itself goes first. A
+Windows host, which no Python runs on, is asked by windows_node_facts."""
 
 from __future__ import annotations
 
@@ -6,9 +7,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from trueup import benchmarks
+from trueup.node.identify import WINDOWS
 from trueup.node.sizes import read_sizes
+from trueup.node.windows.actions import beside
 
 _SIZES = Path(benchmarks.__file__).parents[3] / "catalog" / "vm_sizes.csv"
 # The module's options and the variables that say them.
@@ -31,7 +35,7 @@ class ActionModule(ActionBase):
     def run(
         self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
     ) -> dict[str, Any]:
-        """What the module azure_node_facts returns."""
+        """What the module azure_node_facts returns, or the action windows_node_facts."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         variables: dict[str, Any] = task_vars or {}
         given = {
@@ -39,6 +43,9 @@ class ActionModule(ActionBase):
             for option, name in _VARIABLES.items()
             if name in variables
         }
+        if self._is_windows(variables):
+            result.update(self._of_windows(given, variables))
+            return result
         # As text: the module's own form of it takes longer for each node.
         whole = {"vm_size": "", "catalog": json.dumps(read_sizes(str(_SIZES)))}
         # A variable without a value says nothing.
@@ -46,3 +53,25 @@ class ActionModule(ActionBase):
         arguments = {**whole, **self._task.args}
         result.update(self._execute_module(module_args=arguments, task_vars=task_vars))
         return result
+
+    def _is_windows(self, variables: dict[str, Any]) -> bool:
+        """Whether the host is in the group of Windows hosts, which its connection must fit."""
+        marked = WINDOWS in variables.get("group_names", ())
+        if marked != bool(getattr(self._connection._shell, "_IS_WINDOWS", False)):
+            host = variables.get("inventory_hostname")
+            raise AnsibleActionFail(
+                f"{host} is in the group windows, and its connection"
+                f" ({self._connection.transport}) brings no PowerShell: leave ansible_connection"
+                " and ansible_shell_type to that group, or take the host out of it."
+                if marked
+                else f"{host} is reached by PowerShell and is not in the group windows: put it"
+                " there, and trueup treats it as a Windows host (docs/windows.md)."
+            )
+        return marked
+
+    def _of_windows(self, given: dict[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+        known = ("vm_size", "metadata_url")
+        arguments = {name: given[name] for name in known if given.get(name) is not None}
+        action = beside(self, "windows_node_facts", arguments)
+        answer: dict[str, Any] = action.run(task_vars=variables)
+        return answer

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from trueup.node import family
+from trueup.node.identify import is_windows
+from trueup.node.windows.preflight import surcharge
 from trueup.run.forecast import Work, earlier, forecast
 from trueup_analysis.figures.prices import LIST_OFFER, Pricing, Terms, read_all
 
@@ -81,4 +83,6 @@ def _work(
 def _price(pricing: Pricing, node: Mapping[str, Any]) -> float | None:
     quote = pricing.quote(node["vm_size"], node["region"], node["offer"] or LIST_OFFER)
     price = float(quote["usd_per_hour"])
+    if is_windows(node):
+        price += surcharge(node) or 0.0
     return None if math.isnan(price) else price

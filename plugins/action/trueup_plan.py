@@ -19,6 +19,7 @@ from ansible.plugins.action import ActionBase
 try:
     from trueup import benchmarks
     from trueup.errors import TrueupError
+    from trueup.node.windows.actions import beside
     from trueup.options import MODULE, Option, refusals
     from trueup.plan import Asked
     from trueup.words import did_you_mean
@@ -91,7 +92,7 @@ class ActionModule(ActionBase):
             host=str(variables.get("inventory_hostname", "")),
             found=self._task.args.get("found") or {},
             hostvars=variables.get("hostvars") or {},
-            hosts=list(variables.get("ansible_play_hosts") or []),
+            hosts=beside_it(variables),
             groups=variables.get("groups") or {},
             variables=_Templated(self, variables),
             project=_PROJECT,
@@ -159,17 +160,14 @@ class ActionModule(ActionBase):
         loader = self._shared_loader_obj.action_loader
         if "." in name or not loader.has_plugin(name):
             return None
-        task = self._task.copy()
-        task.action, task.args = name, arguments
-        return loader.get(
-            name,
-            task=task,
-            connection=self._connection,
-            play_context=self._play_context,
-            loader=self._loader,
-            templar=self._templar,
-            shared_loader_obj=self._shared_loader_obj,
-        )
+        return beside(self, name, arguments)
+
+
+def beside_it(variables: Mapping[str, Any]) -> list[str]:
+    """The hosts that a play has not lost, less those of Windows: no case of several nodes holds
+    them."""
+    windows = set((variables.get("groups") or {}).get("windows") or ())
+    return [host for host in variables.get("ansible_play_hosts") or [] if host not in windows]
 
 
 class _Templated(dict[str, Any]):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
+from trueup.node.identify import WINDOWS
 from trueup.run import nodes
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ short_description: Let the nodes of a run reach each other by ssh while it lasts
 description:
   - V(made), on all nodes of the play, makes a key on each and sees whether ssh works without it;
     V(present) lets the nodes in to each other, unless it works everywhere. Both do nothing in check
-    mode and in a play of one node.
+    mode and in a play of one node. Windows hosts are not among the nodes.
   - V(absent) takes away what this and any earlier run left. M(ssh_keys) does it.
 options:
   state:
@@ -45,9 +46,12 @@ class ActionModule(ActionBase):
         variables: dict[str, Any] = task_vars or {}
         state = str(self._task.args.get("state"))
         given: dict[str, Any] = {"state": state}
+        windows = set((variables.get("groups") or {}).get(WINDOWS) or ())
+        if variables["inventory_hostname"] in windows:
+            return {**result, "skipped": True, "skip_reason": "Windows hosts have no keys of a run"}
         if state != "absent":
             host = str(variables["inventory_hostname"])
-            hosts = list(variables["ansible_play_hosts"])
+            hosts = [name for name in variables["ansible_play_hosts"] if name not in windows]
             if len(hosts) < 2 or self._task.check_mode:
                 why = "in check mode, or with one node, nothing is made"
                 return {**result, "skipped": True, "skip_reason": why}

@@ -44,7 +44,8 @@ description:
     C(azure_), under the names of azure.azcollection.azure_rm.
   - Each host is in groups C(azure_linux) or C(azure_windows), C(azure_location_*), C(azure_size_*),
     C(azure_zone_*), C(azure_resource_group_*), C(azure_scale_set_*), C(azure_placement_*) and
-    C(azure_priority_*). No group is called as a family, which identify finds out.
+    C(azure_priority_*); those of Windows are in C(windows) too. No group is called as a family,
+    which identify finds out.
 extends_documentation_fragment: [constructed, inventory_cache]
 options:
   plugin:

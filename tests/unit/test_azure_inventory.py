@@ -142,6 +142,7 @@ def test_groups(site: Site) -> None:
     assert members(inventory, "Slurm_compute") == ["hb-1"]
     assert "none" not in inventory.groups
     assert members(inventory, "azure_windows") == ["desk"]
+    assert members(inventory, "windows") == ["desk"]
     assert members(inventory, "azure_resource_group_vdi") == ["desk"]
     assert members(inventory, "azure_role_compute") == ["hb-1"]
     assert members(inventory, "slurm_controller") == ["login"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -69,6 +70,7 @@ def test_the_plays_variables_reach_the_module(
     monkeypatch.setattr(action.ActionModule, "_execute_module", execute)
     made = action.ActionModule.__new__(action.ActionModule)
     made._task, made._templar = Task(task), Templar()
+    made._connection = SimpleNamespace(_shell=SimpleNamespace())
     assert made.run(None, variables) == {"ansible_facts": {"trueup_node": {}}}
     (sent,) = asked
     assert json.loads(sent.pop("catalog"))["Standard_HB120rs_v3"]["family"] == "hbv3"

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import BadInput
+from .identify import LINUX, WINDOWS, is_windows
 from .mpi import lacking, of
 from .packages import verified_only
+from .windows import preflight as windows
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -20,19 +22,27 @@ if TYPE_CHECKING:
 _UNLISTED = {False: "unlisted", True: "unlisted_gpu"}
 # A machine outside Azure gets no roles, and nobody expects any.
 _LOCAL = "local"
+# What a Windows host without a list of its own has: what Linux nodes get does not run there.
+_NOTHING: dict[str, Any] = {"roles": [], "benchmarks": []}
 # Of a reason in run.json; the whole output stands in Ansible's.
 _REASON_CHARACTERS = 300
 
 
 def family_lists(
-    families: Sequence[Mapping[str, Any]], groups: Collection[str], *, has_gpu: bool
+    families: Sequence[Mapping[str, Any]],
+    groups: Collection[str],
+    *,
+    has_gpu: bool,
+    system: str = LINUX,
 ) -> dict[str, Any]:
     """The lists of the families among a node's groups, each name once, in order.
 
     Args:
-        families: objects with ``families`` (names), ``roles`` and ``benchmarks``.
+        families: objects with ``families`` (names), ``roles`` and ``benchmarks``, and ``system``
+            where they are not for Linux.
         groups: the node's groups.
         has_gpu: whether the node has GPUs, for one without a list.
+        system: linux or windows.
 
     Returns:
         ``roles``, ``benchmarks``, and ``listed``: whether one of the groups has a list.
@@ -41,16 +51,16 @@ def family_lists(
         BadInput: a family has two lists, or the lists for nodes without one are missing.
     """
     by_name: dict[str, Mapping[str, Any]] = {}
-    for lists in families:
+    for lists in (one for one in families if one.get("system", LINUX) == system):
         for name in lists["families"]:
             if name in by_name:
                 raise BadInput(f"families: {name} has two lists")
             by_name[name] = lists
     unlisted = _UNLISTED[has_gpu]
-    if unlisted not in by_name:
+    if system == LINUX and unlisted not in by_name:
         raise BadInput(f"families: there is no list {unlisted}")
     mine = [lists for name, lists in by_name.items() if name in groups]
-    chosen = mine or [by_name[unlisted]]
+    chosen = mine or [by_name.get(unlisted, _NOTHING)]
     return {
         "roles": _once(role for lists in chosen for role in lists["roles"]),
         "benchmarks": _once(name for lists in chosen for name in lists["benchmarks"]),
@@ -138,7 +148,8 @@ def benchmark_roles(
 ) -> list[str]:
     """The roles of benchmarks that the family's roles have not brought, and before them a compiler
     where the node has none."""
-    compiler = ["compiler"] if benchmarks and node["programs"]["gcc"] is None else []
+    built = bool(benchmarks) and not is_windows(node)
+    compiler = ["compiler"] if built and node["programs"]["gcc"] is None else []
     return [*compiler, *(name for name in benchmarks if name not in family_roles)]
 
 
@@ -169,8 +180,9 @@ def skipped_on_node(lost: Mapping[str, str], names: Iterable[str]) -> list[dict[
 
 
 def health_benchmarks(node: Mapping[str, Any]) -> list[str]:
-    """What health measures: what the node's size has expectations of, nothing without a size."""
-    if not node["catalog"]:
+    """What health measures: what the node's size has expectations of, nothing without a size. Those
+    benchmarks do not run on Windows, whose health is the state of its parts."""
+    if not node["catalog"] or is_windows(node):
         return []
     gpus, nics = node["gpu_count_expected"] or 0, node["rdma_count_expected"] or 0
     return [
@@ -188,6 +200,7 @@ def node_problems(
     benchmarks: Sequence[str],
     known: Sequence[str],
     mpi: str = "",
+    cluster: Sequence[str] = (),
 ) -> list[str]:
     """Why the node cannot be configured or measured as planned, a sentence each with the fix.
 
@@ -198,18 +211,16 @@ def node_problems(
         benchmarks: what is to be measured.
         known: all benchmarks.
         mpi: the MPI that the user names (trueup_mpi).
+        cluster: those of the roles that its groups bring.
     """
+    if is_windows(node):
+        return _strange(benchmarks, known) + windows.problems(node, name, roles, cluster)
     problems = []
     # The role hpcx brings that kind, and fails where it is not there in the end.
     coming = "hpcx" in roles and (mpi == "hpcx" or mpi.startswith("/opt/hpcx"))
     if mpi and not coming and of(node) is None:
         problems.append(f"{lacking(node)}.")
-    strange = [benchmark for benchmark in benchmarks if benchmark not in known]
-    if strange:
-        problems.append(
-            f"{', '.join(strange)}: no benchmark of that name; trueup_benchmarks may hold"
-            f" {', '.join(known)}."
-        )
+    problems += _strange(benchmarks, known)
     if roles and node["privilege"] is None:
         problems.append(
             f"Configuring a node ({', '.join(roles)}) needs root, and {name}, of the family"
@@ -225,8 +236,32 @@ def node_problems(
     return problems
 
 
+def _strange(benchmarks: Sequence[str], known: Sequence[str]) -> list[str]:
+    strange = [benchmark for benchmark in benchmarks if benchmark not in known]
+    if not strange:
+        return []
+    names = f"{', '.join(strange)}: no benchmark of that name"
+    return [f"{names}; trueup_benchmarks may hold {', '.join(known)}."]
+
+
+def not_for_windows(
+    families: Sequence[Mapping[str, Any]], benchmarks: Sequence[str]
+) -> list[dict[str, str]]:
+    """The benchmarks that no family's list of Windows hosts names, each with the reason."""
+    of_windows = {
+        name for lists in families if lists.get("system") == WINDOWS for name in lists["benchmarks"]
+    }
+    return [
+        {"what": name, "why": "it does not run on Windows"}
+        for name in _once(benchmarks)
+        if name not in of_windows
+    ]
+
+
 def node_warnings(node: Mapping[str, Any], roles: Sequence[str]) -> list[str]:
     """What a reader must know of a node that can be configured."""
+    if is_windows(node):
+        return windows.warnings(node)
     if not (roles and verified_only(node) and node.get("hpc_image")):
         return []
     text = (

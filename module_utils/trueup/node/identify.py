@@ -48,6 +48,8 @@ _FREE_SPACE_OF = ("/", "/opt", "/tmp", "/var")  # noqa: S108 (only asked how muc
 _NVIDIA = "0x10de"
 # PCI classes 0300 (VGA) and 0302 (3D controller); NVSwitches are bridges (0680).
 _DISPLAY_CLASSES = ("0x0300", "0x0302")
+# What a node runs, by which plays and plans tell the two apart.
+LINUX, WINDOWS = "linux", "windows"
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,7 @@ class Identity:
     metadata_status: str
     catalog: Mapping[str, Any] | None
     warnings: tuple[str, ...]
+    licence_type: str | None = None
 
 
 @dataclass(frozen=True)
@@ -144,6 +147,7 @@ def identify(
         metadata_status=metadata.status,
         catalog=row,
         warnings=tuple(warnings),
+        licence_type=metadata.licence_type,
     )
 
 
@@ -175,6 +179,8 @@ def describe(identity: Identity, observed: Observed) -> dict[str, Any]:
         "zone": identity.zone,
         "offer": identity.offer,
         "image": identity.image,
+        "licence_type": identity.licence_type,
+        "system": LINUX,
         "os": observed.os_release.get("PRETTY_NAME"),
         "distribution": observed.os_release.get("ID"),
         "distribution_version": observed.os_release.get("VERSION_ID"),
@@ -215,12 +221,22 @@ def summary(node: Mapping[str, Any]) -> str:
     gib = (node["memory_bytes"] or 0) / _GIB
     line = (
         f"{node['family']}: {node['vm_size'] or 'no Azure size'},"
-        f" {node['cpu_model'] or 'unnamed CPU'}, {node['cores'] or 'unknown'} cores in"
-        f" {len(node['numa'])} NUMA node(s) and {len(node['l3_groups'])} L3 group(s),"
-        f" {gib:.1f} GiB, {len(node['gpus'])} GPU(s), {len(node['infiniband'])} RDMA device(s),"
-        f" {len(node['nvme'])} NVMe disk(s)"
+        f" {node['cpu_model'] or 'unnamed CPU'}, {node['cores'] or 'unknown'} cores"
     )
+    if is_windows(node):
+        line += f", {gib:.1f} GiB, {len(node['gpus'])} GPU(s), {node['os']} ({node['kernel']})"
+    else:
+        line += (
+            f" in {len(node['numa'])} NUMA node(s) and {len(node['l3_groups'])} L3 group(s),"
+            f" {gib:.1f} GiB, {len(node['gpus'])} GPU(s), {len(node['infiniband'])} RDMA"
+            f" device(s), {len(node['nvme'])} NVMe disk(s)"
+        )
     return "\n".join([line, *(f"Warning: {warning}" for warning in node["warnings"])])
+
+
+def is_windows(node: Mapping[str, Any]) -> bool:
+    """Whether the fact ``trueup_node`` is that of a Windows host."""
+    return node.get("system") == WINDOWS
 
 
 def _counted(identity: Identity, observed: Observed) -> dict[str, Any]:

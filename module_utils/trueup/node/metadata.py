@@ -43,6 +43,7 @@ class Metadata:
         detail: what came instead, as a sentence without a full stop; empty when ok.
         vm_size, region, image, zone: as Azure names them; None when the document does not say.
         offer: ``payg``, ``spot``, or None for a priority that is neither.
+        licence_type: such as ``Windows_Client``; None where the VM was made without one.
     """
 
     status: str
@@ -52,6 +53,7 @@ class Metadata:
     zone: str | None = None
     offer: str | None = None
     image: str | None = None
+    licence_type: str | None = None
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,16 @@ def ask(
     url: str = METADATA_URL, connect_seconds: float = 2.0, answer_seconds: float = 10.0
 ) -> Metadata:
     """Ask ``url`` once what this machine is; arguments and errors as of ``document``."""
-    came = document(url, connect_seconds, answer_seconds)
+    return _of_document(document(url, connect_seconds, answer_seconds))
+
+
+def of_body(body: str) -> Metadata:
+    """What a machine says whose own client has asked, and got status 200."""
+    answer = _Answer(http.client.OK, "", {}, body.encode())
+    return _of_document(_parsed(answer))
+
+
+def _of_document(came: Document) -> Metadata:
     return _understand(came.content) if came.status == "ok" else Metadata(came.status, came.detail)
 
 
@@ -190,6 +201,7 @@ def _understand(content: dict[str, Any]) -> Metadata:
         zone=_word(compute, "zone"),
         offer=_OFFERS.get(priority.lower()) if isinstance(priority, str) else None,
         image=":".join(part or "" for part in image) if image[0] else None,
+        licence_type=_word(compute, "licenseType"),
     )
 
 

@@ -338,7 +338,10 @@ def own_groups(machine: Machine) -> List[str]:
         "priority": machine.priority,
     }
     named = [f"azure_{kind}_{word}" for kind, word in words.items() if word]
-    return [f"azure_{machine.system}"] * bool(machine.system) + [safe(name) for name in named]
+    # By the group windows plays tell Windows hosts apart.
+    system = [f"azure_{machine.system}"] * bool(machine.system)
+    marked = ["windows"] * (machine.system == "windows")
+    return [*system, *marked, *(safe(name) for name in named)]
 
 
 def safe(name: str) -> str:

@@ -1,0 +1,109 @@
+"""Put together what a Windows host is: the fact ``trueup_node``, with the keys of a Linux node.
+
+What Windows does not say over PSRP, or what has no meaning there, is None or empty. Nothing that
+identifies the machine or its owner is read.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Mapping, Optional, Sequence
+
+from .. import identify
+from ..metadata import Metadata
+from ..nvidia_smi import Gpu
+
+# What ansible.windows.setup is asked for.
+SUBSETS = ["!all", "!min", "distribution", "memory", "processor"]
+# Where Windows says which release of it this is.
+CURRENT_VERSION = "HKLM:\\SOFTWARE\\Microsoft\\Windows NT\\CurrentVersion"
+_ADMINISTRATOR = "administrator"
+_MIB = 1024**2
+
+
+def describe(
+    metadata: Metadata,
+    facts: Mapping[str, Any],
+    release: Mapping[str, Any],
+    gpus: Sequence[Gpu],
+    *,
+    given_size: Optional[str],
+    catalog: Mapping[str, Mapping[str, Any]],
+) -> Dict[str, Any]:
+    """The fact ``trueup_node`` of a Windows host.
+
+    Args:
+        metadata: what the metadata service said to the host.
+        facts: what ansible.windows.setup says of ``SUBSETS``.
+        release: the values of ``CURRENT_VERSION``, as windows_facts gives them.
+        gpus: what nvidia-smi shows; none without a driver.
+        given_size: the size given by hand, if any.
+        catalog: size, as Azure spells it, to its row.
+    """
+    identity = identify.identify(
+        metadata, given_size=given_size, catalog=catalog, azure_chassis=False
+    )
+    build = str(facts.get("ansible_distribution_version") or "")
+    cpus, packages = facts.get("ansible_processor_vcpus"), facts.get("ansible_processor_count")
+    each = facts.get("ansible_processor_cores")
+    # An administrator alone is told the name of the system (setup.ps1 of ansible.windows 3.3.0).
+    caption = facts.get("ansible_distribution")
+    warnings = []
+    expected = (identity.catalog or {}).get("vcpus")
+    if cpus is not None and expected is not None and cpus != expected:
+        warnings.append(f"{identity.vm_size} has {expected} vCPUs, this machine shows {cpus}")
+    observed = identify.Observed(
+        topology=None,
+        lscpu=None,
+        gpus=gpus,
+        infiniband=[],
+        nvme=[],
+        memory_bytes=_bytes(facts.get("ansible_memtotal_mb")),
+        os_release={
+            "PRETTY_NAME": _name(caption, release),
+            "ID": identify.WINDOWS,
+            "VERSION_ID": ".".join(build.split(".")[:3]),
+        },
+        kernel=_kernel(build, release),
+        architecture="x86_64",
+        privilege=None if caption is None else _ADMINISTRATOR,
+        warnings=warnings,
+    )
+    return {
+        **identify.describe(identity, observed),
+        "system": identify.WINDOWS,
+        "cpu_model": _cpu_model(facts.get("ansible_processor") or []),
+        "sockets": packages,
+        "cpus": cpus,
+        "cores": each * packages if each and packages else None,
+        # Nobody looks for disks.
+        "nvme": None,
+        "mpi": None,
+    }
+
+
+def _bytes(mebibytes: Optional[int]) -> Optional[int]:
+    return None if mebibytes is None else mebibytes * _MIB
+
+
+def _cpu_model(processors: Sequence[str]) -> Optional[str]:
+    """The name of the first: the fact holds number, vendor and name of each."""
+    name = str(processors[2] or "").strip() if len(processors) > 2 else ""
+    return name or None
+
+
+def _name(caption: Optional[str], release: Mapping[str, Any]) -> str:
+    """Such as ``Windows 11 Enterprise multi-session 25H2``. The registry's own ProductName says
+    Windows 10 of Windows 11 too."""
+    words = str(caption or _value(release, "EditionID") or "Windows").replace("Microsoft ", "")
+    shown = _value(release, "DisplayVersion")
+    return f"{words.strip()} {shown}" if shown else words.strip()
+
+
+def _kernel(build: str, release: Mapping[str, Any]) -> str:
+    """The build with its update: ``10.0.26200.6584``. Windows says 0 for the last number."""
+    update = _value(release, "UBR")
+    return ".".join([*build.split(".")[:3], str(update)]) if update is not None else build
+
+
+def _value(release: Mapping[str, Any], name: str) -> Any:
+    return (release.get(name) or {}).get("data")
