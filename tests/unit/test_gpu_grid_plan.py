@@ -54,7 +54,7 @@ def test_what_the_family_gets_on_each_system(
     assert programs(asked("gpu_grid", on)) == {"files": [there]}
     assert values(on, {"files": {there: True}})["missing"] is False
     assert result["packages"] == ["gcc", "make", "dkms", headers]
-    assert result["file"] == f"/var/tmp/NVIDIA-Linux-x86_64-{DEFAULT}-grid-azure.run"
+    assert result["file"] == f"/var/cache/trueup-NVIDIA-Linux-x86_64-{DEFAULT}-grid-azure.run"
     assert result["installer"] == ["sh", result["file"], "--silent", "--dkms"]
     assert (result["checksum"], result["kept"]) == ("", "")
     assert result["expected"] == {

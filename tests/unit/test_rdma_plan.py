@@ -52,7 +52,7 @@ def test_what_a_family_gets_on_each_system(family: str, system: str) -> None:
         if system == "almalinux-9"
         else ["dkms", "linux-headers-6.8.0-1030-azure"]
     )
-    assert result["package_file"].rpartition("trueup-")[2] == result["doca"]["url"].split("/")[-1]
+    assert result["package_file"] == "/var/cache/trueup-" + result["doca"]["url"].split("/")[-1]
     assert result["install"][-1] == result["package_file"]
     assert result["modules"] == ["ib_ipoib", "ib_umad", "rdma_ucm"]
     row = on["catalog"]

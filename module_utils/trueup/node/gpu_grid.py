@@ -22,7 +22,8 @@ options nouveau modeset=0
 """
 # Where the driver's libraries are; None for a system with neither apt nor dnf.
 _LIBRARIES = {"apt": "/usr/lib/x86_64-linux-gnu", "dnf": "/usr/lib64", None: "/usr/lib64"}
-_DOWNLOADS = "/var/tmp"  # noqa: S108 WHY: of the node, and the file's sha256 is compared
+# Not /var/tmp, where a user of the node could put another file after the check.
+_DOWNLOADS = "/var/cache"
 # The role's default, and the first branch that runs programs of CUDA 13 (NVIDIA, CUDA
 # compatibility); R570 runs those of CUDA 12.8.
 _DEFAULT, _CUDA_13 = "570.211.01", 580
@@ -60,7 +61,7 @@ def plan(asked: Asked) -> Plan:
         return Plan(refused=refused)
     node, options = asked.node, asked.options
     version, container, works = options["version"], node["container"], _kept(asked)
-    file = f"{_DOWNLOADS}/NVIDIA-Linux-x86_64-{version}-grid-azure.run"
+    file = f"{_DOWNLOADS}/trueup-NVIDIA-Linux-x86_64-{version}-grid-azure.run"
     licence = "".join(f"{name}={value}\n" for name, value in options["licence_settings"].items())
     manifest, is_remote = manifest_path(options["manifest"], options["manifest_sha256"])
     url, taken, sha256 = options["url"], "", options["checksums"].get(version, "")

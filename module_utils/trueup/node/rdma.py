@@ -15,7 +15,8 @@ from .system import catalog_of, free_of, headers, in_image, release, short_of
 
 # PCI class of an InfiniBand controller.
 _INFINIBAND_CLASS = "0x020700"
-_DOWNLOADS = "/var/tmp"  # noqa: S108 WHY: of the node, and the file's sha256 is compared
+# Not /var/tmp, where a user of the node could put another file after the check.
+_DOWNLOADS = "/var/cache"
 _SOFT_ROCE_UNIT = "trueup-soft-roce.service"
 # Before 60-rdma-persistent-naming.rules of rdma-core: the first to rename wins.
 _NAMING_RULES = "/etc/udev/rules.d/59-trueup-rdma-naming.rules"
