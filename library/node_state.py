@@ -76,8 +76,7 @@ ansible_facts:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.trueup.node import state as node_state
-from ansible.module_utils.trueup.run.bench import Case
+from ansible.module_utils.trueup.run.node_state import record_of
 
 
 def main() -> None:
@@ -94,22 +93,7 @@ def main() -> None:
     given = module.params
     if module.check_mode:
         module.exit_json(changed=False, record=None, raw=None, ansible_facts={})
-    node, gpu, ib = given["node"], given["gpu"] or None, given["ib"] or None
-    case = Case(
-        benchmark="node_state",
-        run_id=given["run_id"],
-        node_name=given["node_name"],
-        node=node,
-        case="state",
-        gpus=len(node.get("gpus") or []),
-        software=node_state.software(node, gpu, ib),
-    )
-    wrong = node_state.problems(gpu, ib)
-    record = case.record(
-        "invalid" if wrong else "ok",
-        reason=" ".join(wrong) or None,
-        metrics=node_state.metrics(node, gpu, ib),
-    )
+    record = record_of(given)
     module.exit_json(
         changed=False, record=record, raw=None, ansible_facts={"trueup_node_state": record}
     )

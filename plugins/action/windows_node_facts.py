@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
@@ -13,6 +13,9 @@ from trueup.node import metadata as imds
 from trueup.node.nvidia_smi import GPU_QUERY, Gpu, parse_nvidia_smi
 from trueup.node.sizes import read_sizes
 from trueup.node.windows import answers, identify
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 DOCUMENTATION = r"""
 name: windows_node_facts
@@ -82,7 +85,7 @@ class ActionModule(ActionBase):
                 _metadata(came),
                 facts,
                 (release or {}).get("values") or {},
-                _gpus(ask("win_command", argv=_NVIDIA_SMI)),
+                self._gpus(ask),
                 given_size=str(given.get("vm_size") or "").strip() or None,
                 catalog=read_sizes(str(_SIZES)),
             )
@@ -90,6 +93,16 @@ class ActionModule(ActionBase):
             raise AnsibleActionFail(str(error)) from error
         result.update(changed=False, ansible_facts={"trueup_node": node})
         return result
+
+    def _gpus(self, ask: Callable[..., dict[str, Any]]) -> tuple[Gpu, ...]:
+        """What nvidia-smi shows; nothing without a driver, which the roles mend."""
+        # In check mode win_command runs nothing, and this changes nothing.
+        mode, self._task.check_mode = self._task.check_mode, False
+        try:
+            answer = ask("win_command", argv=_NVIDIA_SMI)
+        finally:
+            self._task.check_mode = mode
+        return gpus_of(answer)
 
 
 def _good(answer: dict[str, Any], module: str) -> dict[str, Any]:
@@ -108,8 +121,8 @@ def _metadata(came: dict[str, Any]) -> imds.Metadata:
     return imds.Metadata("unusable", f"status {status}")
 
 
-def _gpus(answer: dict[str, Any]) -> tuple[Gpu, ...]:
-    """What nvidia-smi shows; nothing without a driver, which the roles mend."""
+def gpus_of(answer: dict[str, Any]) -> tuple[Gpu, ...]:
+    """What nvidia-smi of a host printed, by win_command."""
     if answer.get("failed") or answer.get("rc") != 0:
         return ()
     return parse_nvidia_smi(str(answer["stdout"]).replace("\r\n", "\n"))

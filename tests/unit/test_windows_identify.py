@@ -190,7 +190,9 @@ def asking(monkeypatch: pytest.MonkeyPatch, **said: Any) -> tuple[Any, list[Any]
     }
     seen: list[Any] = []
 
-    def execute(_: Any, module_name: str, module_args: Any, task_vars: Any) -> dict[str, Any]:
+    def execute(self: Any, module_name: str, module_args: Any, task_vars: Any) -> dict[str, Any]:
+        # What is asked of nvidia-smi is asked in check mode too.
+        assert self._task.check_mode == (module_name != "ansible.windows.win_command")
         seen.append((module_name, module_args))
         answer = answers[module_name.removeprefix("ansible.windows.")]
         if isinstance(answer, Exception):
@@ -200,7 +202,7 @@ def asking(monkeypatch: pytest.MonkeyPatch, **said: Any) -> tuple[Any, list[Any]
     monkeypatch.setattr(windows_node_facts.ActionBase, "run", lambda *_: {})
     monkeypatch.setattr(windows_node_facts.ActionModule, "_execute_module", execute)
     made = windows_node_facts.ActionModule.__new__(windows_node_facts.ActionModule)
-    made._task = SimpleNamespace(args={})
+    made._task = SimpleNamespace(args={}, check_mode=True)
     return made, seen
 
 

@@ -116,7 +116,7 @@ def joined(argv: list[str]) -> str:
 
 @program("nvidia-smi")
 def nvidia_smi(host: Host, argv: list[str]) -> tuple[int, str, str]:
-    """--query-gpu with --format=csv,noheader[,nounits], and -q."""
+    """--query-gpu with --format=csv[,noheader][,nounits], and -q."""
     if not host.gpu_driver:
         raise MissingError
     driven = [gpu for gpu in host.gpus if gpu.error_code == 0]
@@ -129,14 +129,17 @@ def nvidia_smi(host: Host, argv: list[str]) -> tuple[int, str, str]:
     if asked is None or set(options) != {"--query-gpu", "--format"}:
         raise UnknownError(f"command {joined(argv)}")
     parts = form.split(",")
-    if parts[:2] != ["csv", "noheader"] or set(parts[2:]) - {"nounits"}:
+    if parts[0] != "csv" or set(parts[1:]) - {"noheader", "nounits"}:
         raise UnknownError(f"format {form} of nvidia-smi")
     lines = []
+    head: list[str] = []
     for index, gpu in enumerate(host.gpus):
         fields = {
             "index": (str(index), ""),
             "name": (gpu.name, ""),
             "uuid": (gpu.uuid, ""),
+            # As _query has it.
+            "pci.bus_id": (f"0000000{index}:00:00.0", ""),
             "driver_version": (host.gpu_driver, ""),
             "memory.total": (str(gpu.memory_mib), " MiB"),
             "driver_model.current": (gpu.driver_model, ""),
@@ -148,10 +151,13 @@ def nvidia_smi(host: Host, argv: list[str]) -> tuple[int, str, str]:
         if unknown:
             raise UnknownError(f"field {unknown[0]} of nvidia-smi")
         chosen = [fields[name] for name in asked.split(",")]
+        if "noheader" not in parts:
+            units = [f" [{unit.strip()}]" if unit else "" for _, unit in chosen]
+            head = [", ".join(map("".join, zip(asked.split(","), units, strict=True)))]
         lines.append(
             ", ".join(text + ("" if "nounits" in parts else unit) for text, unit in chosen)
         )
-    return 0, "\r\n".join(lines) + "\r\n", ""
+    return 0, "\r\n".join([*head, *lines]) + "\r\n", ""
 
 
 def _query(host: Host) -> str:
