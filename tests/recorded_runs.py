@@ -29,6 +29,7 @@ from trueup.benchmarks.fio import case as fio
 from trueup.benchmarks.gromacs import case as gromacs
 from trueup.benchmarks.megatron import case as megatron
 from trueup.benchmarks.nccl import case as nccl
+from trueup.benchmarks.nv_a10 import case as nv_a10
 from trueup.benchmarks.vllm import case as vllm
 from trueup.benchmarks.vllm.output import DRIVER_PREFIX as VLLM_PREFIX
 from trueup.errors import ParseError
@@ -46,6 +47,7 @@ __all__ = [
     "NC_A100",
     "NC_H100",
     "NDV4",
+    "NV_A10",
     "PLANTED",
     "ROLE_FAILED",
     "TOOLS",
@@ -76,9 +78,10 @@ H100 = fleet.SIZE
 NDV4 = "Standard_ND96asr_v4"
 NC_A100 = "Standard_NC24ads_A100_v4"
 NC_H100 = "Standard_NC40ads_H100_v5"
+NV_A10 = "Standard_NV12ads_A10_v5"
 TOOLS = (
     *("blob_copy", "devito", "fio", "gemm", "gpu_copy", "gromacs"),
-    *("hpl", "ib", "megatron", "nccl", "stream", "vllm"),
+    *("hpl", "ib", "megatron", "nccl", "nv_a10", "stream", "vllm"),
 )
 
 _UBUNTU = {
@@ -120,6 +123,12 @@ _NODES: dict[str | None, dict[str, Any]] = {
         "cpu_model": "AMD EPYC 9V84 96-Core Processor",
         "cores": 40,
         "memory_bytes": 340 * 10**9,
+    },
+    NV_A10: {
+        "family": "nv_a10_v5",
+        "cpu_model": "AMD EPYC 74F3V 24-Core Processor",
+        "cores": 12,
+        "memory_bytes": 110 * GIB,
     },
     # Off Azure, as tests/data/machines/lab_2core.
     None: {
@@ -259,6 +268,8 @@ def _software(output: Any, tool: str) -> dict[str, str]:
         found["perftest"] = version
     if tool in ("fio", "gromacs", "hpl"):
         found[tool] = version
+    if tool == "nv_a10":
+        found["ffmpeg"] = version
     return found
 
 
@@ -1330,6 +1341,30 @@ def _gemm() -> Kept:
     )
 
 
+def _nv_a10() -> Kept:
+    return _kept(
+        _data("nv_a10", "synthetic_a10_s5.txt"),
+        "nv_a10",
+        size=NV_A10,
+        nodes=["nv-1"],
+        case="h264_nvenc-640x360-444-s5",
+        gpus=1,
+        figures=lambda output: [*output.metrics(), *nv_a10.held(output, 60)],
+        environment={"LC_ALL": "C"},
+        parameters={
+            "kind": "encode",
+            "encoder": "h264_nvenc",
+            "sessions": 5,
+            "width": 640,
+            "height": 360,
+            "chroma": "444",
+            "frames": 600,
+            "frames_per_second": 60,
+            "megabits_per_second": 5,
+        },
+    )
+
+
 def _gpu_copy() -> Kept:
     return _kept(
         _data("gpu_copy", "nvbandwidth_0.9_h100.txt"),
@@ -1480,7 +1515,7 @@ def _vllm() -> Kept:
 
 
 def every_tool(outputs: Path | None = None) -> Run:
-    """One record of each benchmark, from the outputs in tests/data: 12 records on three nodes.
+    """One record of each benchmark, from the outputs in tests/data: 13 records on four nodes.
 
     Args:
         outputs: a folder of more of them, ``<tool>/<file>``. Each that its parser reads today, and
@@ -1498,6 +1533,7 @@ def every_tool(outputs: Path | None = None) -> Run:
         _ib(),
         _training("synthetic_megatron_lm.log", H100, ["h100-1"], **MEGATRON_LM),
         _nccl(),
+        _nv_a10(),
         _stream(HBV3, "hb-1"),
         _vllm(),
     ]

@@ -11,6 +11,8 @@ from .errors import ParseError, refuse_long_numbers
 
 # What bench.py puts before the second stream.
 STANDARD_ERROR = "[standard error]"
+# What it puts before what a command printed that ran beside the benchmark's.
+BESIDE = "[beside]"
 
 
 class Line(str):

@@ -43,7 +43,7 @@ def of_tool(run: runs.Run, tool: str) -> tuple[dict[str, Any], str]:
 @pytest.mark.parametrize(
     ("make", "outcomes"),
     [
-        (runs.every_tool, {"ok": 12}),
+        (runs.every_tool, {"ok": 13}),
         (runs.home_run, {"ok": 4}),
         (runs.nccl_sweep, {"ok": 16}),
         (lambda: runs.nccl_sweep(largest=GIB), {"ok": 16}),
@@ -94,6 +94,7 @@ def test_there_is_a_record_of_every_benchmark() -> None:
         ("ib", " 193.42 \t", "ib_write_bandwidth", {"device": "mlx5_ib4"}, 193.42e9),
         ("megatron", "iteration (ms): 860.0 |", "step_time", {"statistic": "min"}, 0.86),
         ("nccl", "3485.05  308.10  308.10 ", "busbw", {"message_bytes": GIB}, 308.10e9),
+        ("nv_a10", "stime=0.377s rtime=1.528s", "session_frame_time", {}, 1.528 / 600),
         (
             *("stream", '"triad": {"bytes": 805306368, "seconds": [0.024042027,', "triad_rate"),
             {"statistic": "max"},
@@ -283,7 +284,7 @@ def test_more_outputs_add_the_files_that_their_parsers_read(tmp_path: Path) -> N
     (tmp_path / "nccl" / "broken.txt").write_text("# nThread 1 nGpus")
     (tmp_path / "unknown").mkdir()
     (tmp_path / "unknown" / "file.txt").write_text("no tool's")
-    more = runs.every_tool(tmp_path).records[12:]
+    more = runs.every_tool(tmp_path).records[13:]
     assert [(record["benchmark"], record["case"]) for record in more] == [
         ("nccl", "infiniband"),
         ("stream", "stream510"),
@@ -294,8 +295,8 @@ def test_more_outputs_add_the_files_that_their_parsers_read(tmp_path: Path) -> N
 @pytest.mark.skipif(not OUTPUTS.is_dir(), reason="no folder ../shared/real_outputs here")
 def test_outputs_of_others_load_too(tmp_path: Path) -> None:
     run = runs.every_tool(OUTPUTS)
-    more = Counter(record["benchmark"] for record in run.records[12:])
+    more = Counter(record["benchmark"] for record in run.records[13:])
     assert {"fio", "gpu_copy", "gromacs", "hpl", "ib", "stream", "vllm"} <= set(more)
     runs.write(tmp_path, run)
     loaded = load([tmp_path])
-    assert (loaded.excluded, len(loaded.cases)) == ([], 12 + more.total())
+    assert (loaded.excluded, len(loaded.cases)) == ([], 13 + more.total())

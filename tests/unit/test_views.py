@@ -17,6 +17,7 @@ from trueup import benchmarks
 from trueup.benchmarks.devito import case as devito
 from trueup.benchmarks.fio import case as fio
 from trueup.benchmarks.megatron import case as megatron
+from trueup.benchmarks.nv_a10 import case as nv_a10
 from trueup.errors import ParseError
 from trueup.view import Chart, Measure, Peak, View
 
@@ -35,7 +36,7 @@ PLACES = {"message_bytes", "device", "node", "case"}
 # Unit of records -> units that people read.
 SHOWN = {
     "1": {"", "%"},
-    "1/s": {"IOPS", "operations/s", "requests/s", "samples/s", "steps/s", "tokens/s"},
+    "1/s": {"IOPS", "frames/s", "operations/s", "requests/s", "samples/s", "steps/s", "tokens/s"},
     "bit/s": {"Gb/s"},
     "byte/s": {"GB/s"},
     "flop/s": {"GFLOP/s", "TFLOP/s"},
@@ -76,6 +77,8 @@ def added(tool: str, output: Any) -> list[Metric]:
         return megatron.rates(megatron.asked(TINY), output)
     if tool == "fio":
         return fio.files_metrics(output, cached=True)
+    if tool == "nv_a10":
+        return nv_a10.held(output, 60)
     return []
 
 

@@ -29,7 +29,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ..errors import ParseError, TrueupError
 from ..node.metadata import SPOT
 from ..options import ModuleOption, Option, module_spec, refusals
-from ..reading import unverified
+from ..reading import BESIDE, STANDARD_ERROR, unverified
 from ..record import SCHEMA, Metric, Record
 from . import process
 from .resume import PROGRAM, program_digest, standing
@@ -218,6 +218,7 @@ class Bench:
         explain: Optional[Callable[[str], Optional[str]]] = None,
         secrets: Optional[Mapping[str, str]] = None,
         start: Optional[Callable[..., process.Completed]] = None,
+        beside: Sequence[str] = (),
     ) -> Output:
         """Run the command alone on the node, parse what it printed and pass its warnings on; end
         with a failed record where that fails.
@@ -229,12 +230,15 @@ class Bench:
             secrets: variables for the command that are in no record; their values are blotted out
                 of what it printed.
             start: runs the command as process.run does, such as a launcher's ``run``.
+            beside: a command that runs as long as it does; what it prints stands behind the
+                output, below BESIDE. ``start`` must know it.
         """
         case = self.case
         done = self._alone(
             start or process.run,
             timeout_seconds=self._timeout_seconds,
             environment={**case.environment, **(secrets or {})},
+            **({"beside": beside} if beside else {}),
         )
         for secret in filter(None, (secrets or {}).values()):
             done = replace(
@@ -245,7 +249,8 @@ class Bench:
         case.seconds = done.seconds
         for warning in done.warnings:
             self.module.warn(warning)
-        self._raw = done.stdout + (f"\n[standard error]\n{done.stderr}" if done.stderr else "")
+        parts = [(STANDARD_ERROR, done.stderr), (BESIDE, done.beside)]
+        self._raw = done.stdout + "".join(f"\n{name}\n{text}" for name, text in parts if text)
         failure = done.failure(self._timeout_seconds)
         if failure:
             why = explain(self._raw) if explain else None

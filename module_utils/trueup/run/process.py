@@ -61,6 +61,7 @@ class Completed:
             ran.
         reason: why it ended, where more is known than the exit status tells.
         warnings: what could not be watched while it ran.
+        beside: what the command printed that ran beside it.
     """
 
     argv: Tuple[str, ...]
@@ -72,6 +73,7 @@ class Completed:
     out_of_memory: bool = False
     reason: Optional[str] = None
     warnings: Tuple[str, ...] = ()
+    beside: str = ""
 
     def failure(self, timeout_seconds: float) -> Optional[str]:
         """Why the run counts as failed, as one sentence, or None when it ended with status 0."""
@@ -103,8 +105,12 @@ def run(
     environment: Mapping[str, str],
     cwd: Optional[str] = None,
     watch: Optional[Callable[[], Sequence[str]]] = None,
+    beside: Sequence[str] = (),
 ) -> Completed:
     """Run ``argv`` for at most ``timeout_seconds`` with ``environment`` added to our own.
+
+    ``beside`` is a command that runs as long as it does, such as one that samples a GPU; where it
+    cannot be run, this is a warning.
 
     Inherited variables that steer OpenMP, MPI, NCCL or Devito are left out: they would change what
     is measured without standing in the record. When this returns, every process that the command
@@ -121,7 +127,8 @@ def run(
     kills_before = _oom_kills()
     reason: Optional[str] = None
     started = time.monotonic()
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+    file = tempfile.TemporaryFile
+    with file() as out, file() as err, file() as more:
         child = subprocess.Popen(
             list(argv),
             stdin=subprocess.DEVNULL,
@@ -132,6 +139,7 @@ def run(
             start_new_session=True,
             preexec_fn=_die_with_parent,  # noqa: PLW1509 WHY: one system call; its library is loaded
         )
+        companion, unwatched = _beside(beside, more)
         notice = notices()
         timed_out = False
         try:
@@ -148,6 +156,8 @@ def run(
             warnings = notice.close() if notice else []
             _end_descendants()
             child.wait()
+            if companion:
+                companion.wait()
             seconds = time.monotonic() - started
         if notice and child.returncode != 0:
             # The node that goes may have ended it before it was seen here.
@@ -161,8 +171,28 @@ def run(
             timed_out=timed_out,
             out_of_memory=_oom_kills() > kills_before,
             reason=reason,
-            warnings=tuple(warnings),
+            warnings=(*warnings, *unwatched),
+            beside=_text(more),
         )
+
+
+def _beside(
+    argv: Sequence[str], out: IO[bytes]
+) -> Tuple[Optional[subprocess.Popen[bytes]], List[str]]:
+    """The command, started, and why it could not be."""
+    try:
+        if argv:
+            return subprocess.Popen(
+                list(argv),
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+                preexec_fn=_die_with_parent,  # noqa: PLW1509 WHY: as above
+            ), []
+    except OSError as error:
+        return None, [f"{argv[0]} cannot be run: {error.strerror}"]
+    return None, []
 
 
 # The machines beside this one whose eviction ends what is run now; None where nothing is evicted.

@@ -1,0 +1,112 @@
+"""The role nv_a10, planned: how ffmpeg comes to the node, and a case for each count of sessions."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Dict, List
+
+from ...options import for_module
+from ...plan import Asked, Plan, Skipped, sentences
+from .case import OPTIONS
+
+# It is on every Windows, and users of a session host cannot write there.
+_DOWNLOADS = r"C:\Program Files"
+
+
+def asks(asked: Asked) -> Dict[str, Any]:
+    """What preflight asks the node: whether ffmpeg is there already."""
+    program = asked.options["ffmpeg"]
+    if not _windows(asked):
+        return {"program_facts": {"programs": [program]}}
+    if asked.options["ffmpeg_url"] or "\\" not in program:
+        return {}
+    return {"windows_facts": {"files": [program]}}
+
+
+def plan(asked: Asked) -> Plan:
+    """A case for each number of sessions, and one of copies where there is a GPU.
+
+    ``install`` is package, windows or empty; on Windows ``download`` and ``unzip`` are the
+    arguments of win_get_url and win_unzip.
+    """
+    options = asked.options
+    url, sha256 = options["ffmpeg_url"], options["ffmpeg_sha256"].lower()
+    refused = sentences(
+        {
+            "nv_a10_ffmpeg_sha256 is no SHA-256: give the zip's 64 hexadecimal digits.": bool(url)
+            and not re.fullmatch(r"[0-9a-f]{64}", sha256),
+            "nv_a10_ffmpeg is a whole path: with nv_a10_ffmpeg_url give the path in the zip.": bool(
+                url
+            )
+            and re.match(r"[A-Za-z]:|[\\/]", options["ffmpeg"]) is not None,
+        }
+    )
+    gpus = asked.node.get("gpus") or []
+    encoder = options["encoder"]
+    if encoder == "auto":
+        encoder = "h264_nvenc" if gpus else "libx264"
+    lacking = _lacking(asked, gpus, encoder)
+    folder = f"{options['prefix']}\\{sha256[:12]}"
+    program = f"{folder}\\{options['ffmpeg']}" if _windows(asked) and url else options["ffmpeg"]
+    kept = f"{_DOWNLOADS}\\trueup-ffmpeg-{sha256[:12]}.zip"
+    given = {**for_module(OPTIONS, options), "encoder": encoder, "ffmpeg": program}
+    cases: List[Dict[str, Any]] = [
+        {**given, "kind": "encode", "sessions": number} for number in options["sessions"]
+    ]
+    skipped = [Skipped("nv_a10", lacking)] if lacking else []
+    if options["copies"] and gpus:
+        cases.append({**given, "kind": "copy"})
+    return Plan(
+        values={
+            "install": _install(asked),
+            "download": {
+                "url": url,
+                "dest": kept,
+                "checksum": sha256,
+                # Its default is SHA-1; with force it would download again on every run.
+                "checksum_algorithm": "sha256",
+                "force": False,
+                "url_timeout": 600,
+            },
+            "unzip": {"src": kept, "dest": folder, "creates": program},
+        },
+        skipped=skipped,
+        refused=refused,
+        cases=cases,
+    )
+
+
+def _windows(asked: Asked) -> bool:
+    return asked.node.get("system") == "windows"
+
+
+def _has_ffmpeg(asked: Asked) -> bool:
+    program = asked.options["ffmpeg"]
+    if _windows(asked):
+        # A name without a folder is looked for in the host's PATH when it is run.
+        return "\\" not in program or bool(asked.found.get("files", {}).get(program))
+    return bool(asked.found["programs"].get(program))
+
+
+def _install(asked: Asked) -> str:
+    if _windows(asked):
+        return "windows" if asked.options["ffmpeg_url"] else ""
+    return "" if _has_ffmpeg(asked) else "package"
+
+
+def _lacking(asked: Asked, gpus: List[Any], encoder: str) -> str:
+    """Why the node cannot be measured; empty where it can."""
+    if not gpus and encoder != "libx264":
+        return f"the node shows no GPU for {encoder}: set nv_a10_encoder to libx264 for its CPU"
+    program = asked.options["ffmpeg"]
+    if _windows(asked):
+        given = asked.options["ffmpeg_url"]
+        if not given and program == "ffmpeg":
+            return "no ffmpeg is named for a Windows host: set nv_a10_ffmpeg_url, or nv_a10_ffmpeg"
+        return "" if given or _has_ffmpeg(asked) else f"there is no {program} on this host"
+    if _has_ffmpeg(asked):
+        return ""
+    if program != "ffmpeg":
+        return f"there is no {program} on this node (nv_a10_ffmpeg)"
+    root = asked.node.get("privilege") in ("root", "sudo")
+    return "" if root else "no ffmpeg on this node, and installing it needs root or sudo"
