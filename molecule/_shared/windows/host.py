@@ -301,12 +301,23 @@ class Host:
                 self.registry.set(key, name, kind, data)
         for group, members in own.groups.items():
             self.groups.setdefault(group, []).extend(members)
-        self.gpu_driver = own.gpu_driver or self.gpu_driver
+        if own.gpu_driver:
+            self.drive(own.gpu_driver)
+
+    def drive(self, version: str) -> None:
+        """Load a GPU driver. Azure's hosts take release 18 (R570) and newer: with an older one
+        Windows stops the GPUs with code 43."""
+        self.gpu_driver = version
+        self.write(r"C:\Windows\System32\nvidia-smi.exe", File(b"simulated"))
+        for gpu in self.gpus:
+            gpu.error_code = 0 if float(version) >= 570 else 43
 
     def reboot(self) -> None:
         """Boot: what waited for it takes place."""
         self.boots += 1
-        self.boot_time += 600_000_000 + self.boots
+        # After what was done before it, and a minute later than the last one at least.
+        now = _EPOCH + int(time.time() * 10_000_000)
+        self.boot_time = max(self.boot_time + 600_000_000, now) + self.boots
         self.pending_reboot = False
         for leaves in self.at_boot:
             self.install(leaves)

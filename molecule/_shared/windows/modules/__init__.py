@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from . import basic, commands, facts, files, registry
+from . import basic, commands, facts, files, nvidia, registry
 
-__all__ = ["basic", "commands", "facts", "files", "registry"]
+__all__ = ["basic", "commands", "facts", "files", "nvidia", "registry"]
