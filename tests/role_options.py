@@ -1,7 +1,7 @@
 """Write what follows from the options that the benchmarks' rooms declare: each role's ``defaults``
 and the options in its ``argument_specs``, and of a new role the files that all of them begin with;
-and the pages of the plays' own variables, of what is not tested, of NCCL's settings and of what a
-deployment on Azure is made of.
+and the pages of the plays' own variables, of what is not tested, of NCCL's and FSLogix's settings
+and of what a deployment on Azure is made of.
 ``make options`` runs it; a contract compares."""
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import fslogix_page
 import nccl_page
 import untested
 import yaml
@@ -204,6 +205,7 @@ def files(root: Path = ROOT) -> Iterator[tuple[Path, str]]:
     yield root / settings.PAGE, variables()
     yield root / untested.PAGE, untested.page(root)
     yield root / nccl_page.PAGE, nccl_page.page(root)
+    yield root / fslogix_page.PAGE, fslogix_page.page(root)
     yield root / "docs" / "azure_parameters.md", deployment()
     for role, tool, options in declared():
         folder = root / "roles" / role

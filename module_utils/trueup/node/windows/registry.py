@@ -7,7 +7,7 @@ as it is written, as win_regedit does.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Collection, Dict, List, Mapping, Sequence, Tuple, Union
+from typing import Any, Collection, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from ...errors import BadInput
 
@@ -68,28 +68,61 @@ def changes(
             None where there is no such key. A key that was not asked for counts as missing.
         owned: by the path of a key the names that are removed where nobody declares them.
     """
-    keys = {_same(path): _values(key) for path, key in found.items()}
-    due = [
-        {**one.as_item(), "state": "present"}
-        for one in declared
-        if not _is_there(one, keys.get(_same(one.path), {}))
-    ]
     wanted = {(_same(one.path), _same(one.name)) for one in declared}
-    due += [
+    items: List[Dict[str, Any]] = [{**one.as_item(), "state": "present"} for one in declared]
+    items += [
         {"path": path, "name": name, "state": "absent"}
         for path, names in owned.items()
         for name in names
-        if (_same(path), _same(name)) not in wanted and _same(name) in keys.get(_same(path), {})
+        if (_same(path), _same(name)) not in wanted
     ]
-    return due
+    return due(items, found)
+
+
+def due(items: Sequence[Dict[str, Any]], found: Mapping[str, Any]) -> List[Dict[str, Any]]:
+    """Of items of win_regedit those that would change something.
+
+    Args:
+        items: ``path``, ``name``, ``type``, ``data`` and ``state`` (present or absent) of a value.
+        found: as ``changes`` takes it.
+
+    Raises:
+        BadInput: the data is not of the type, or a path is of no hive.
+    """
+    keys = {_same(path): _values(key) for path, key in found.items()}
+
+    def differs(item: Mapping[str, Any]) -> bool:
+        values = keys.get(_same(item["path"]), {})
+        is_wanted = item.get("state", "present") == "present"
+        # Of what is removed too: without a name it would be the whole key.
+        wanted = (item["type"], item["data"]) if is_wanted else ("dword", 0)
+        one = Value(item["path"], item["name"], *wanted)
+        return not _is_there(one, values) if is_wanted else _same(one.name) in values
+
+    return [item for item in items if differs(item)]
+
+
+def value_of(found: Mapping[str, Any], path: str, name: str) -> Optional[Dict[str, Any]]:
+    """``type`` and ``data`` of a value in ``registry`` of windows_facts; None where there is no
+    such value."""
+    for key, content in found.items():
+        if _same(key) == _same(path):
+            return _values(content).get(_same(name))
+    return None
 
 
 def data_of(found: Mapping[str, Any], path: str, name: str) -> Any:
-    """The data of a value in ``registry`` of windows_facts; None where there is no such value."""
-    for key, content in found.items():
-        if _same(key) == _same(path):
-            return _values(content).get(_same(name), {}).get("data")
-    return None
+    """The data of such a value; None where there is no such value."""
+    return (value_of(found, path, name) or {}).get("data")
+
+
+def shown(value: Optional[Mapping[str, Any]]) -> str:
+    """A value of the registry in words; empty where there is none."""
+    if value is None:
+        return ""
+    data = value["data"]
+    texts = data if isinstance(data, (list, tuple)) else [data]
+    return " ".join([value["type"], "; ".join(map(str, texts))])
 
 
 def _same(name: str) -> str:

@@ -1,0 +1,115 @@
+"""Install a program of known sha256 on a Windows host, and know whether it still needs a reboot."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+
+DOCUMENTATION = r"""
+name: windows_package
+short_description: Download, unpack and install a program on a Windows host
+description:
+  - The host downloads the file, compares its sha256, unpacks a zip, runs the installer and removes
+    what it downloaded. The plan of the role says whether that is due; here nothing is compared.
+  - An installer that asks for a reboot (status 3010) leaves a value in the registry, by which a
+    later run knows that the host has not been rebooted since.
+options:
+  package:
+    description:
+      - Of a plan. C(install), whether it is due; C(record), the role's key in the registry;
+        C(name), for sentences; C(url) and C(sha256); C(folder) of the host, in which only
+        administrators write; C(setup), the installer in the zip; C(arguments); C(creates_path) and
+        C(creates_version) as M(ansible.windows.win_package) takes them.
+      - Empty, nothing is done.
+    type: dict
+    required: true
+"""
+
+RETURN = r"""
+reboot_required:
+  description: Whether the host has not been rebooted since the installer asked for it.
+  returned: always
+  type: bool
+"""
+
+_OWED = "RebootOwedSince"
+
+
+class ActionModule(ActionBase):
+    """Ansible's entry."""
+
+    TRANSFERS_FILES = False
+    _VALID_ARGS = frozenset({"package"})
+
+    def run(
+        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """``changed`` and ``reboot_required``."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        self._variables: dict[str, Any] = task_vars or {}
+        package: dict[str, Any] = self._task.args["package"]
+        result.update(changed=bool(package.get("install")), reboot_required=False)
+        if package.get("install") and not self._task.check_mode:
+            result["reboot_required"] = self._install(package)
+        elif package:
+            result["reboot_required"] = self._owed(package["record"])
+        return result
+
+    def _install(self, package: dict[str, Any]) -> bool:
+        folder, name = package["folder"], package["name"]
+        archive, unpacked = rf"{folder}\{package['url'].rpartition('/')[2]}", rf"{folder}\unpacked"
+        self._ask("ansible.windows.win_file", name, path=folder, state="directory")
+        self._ask(
+            "ansible.windows.win_get_url",
+            f"{name}: {package['url']}",
+            url=package["url"],
+            dest=archive,
+            checksum=package["sha256"],
+            checksum_algorithm="sha256",
+            force=False,
+            url_timeout=600,
+        )
+        setup = rf"{unpacked}\{package['setup']}"
+        unzip = {"src": archive, "dest": unpacked, "creates": setup}
+        self._ask("community.windows.win_unzip", name, **unzip)
+        answer = self._ask(
+            "ansible.windows.win_package",
+            f"{name}: its installer failed",
+            path=setup,
+            arguments=package["arguments"],
+            creates_path=package["creates_path"],
+            creates_version=package["creates_version"],
+            expected_return_code=[0, 3010],
+        )
+        if answer.get("reboot_required"):
+            self._ask(
+                "ansible.windows.win_regedit",
+                name,
+                path=package["record"],
+                name=_OWED,
+                type="string",
+                data=str(int(time.time())),
+            )
+        self._ask("ansible.windows.win_file", name, path=folder, state="absent")
+        return bool(answer.get("reboot_required"))
+
+    def _owed(self, key: str) -> bool:
+        """Whether the host is up since before an installer asked for a reboot."""
+        record = self._ask("ansible.windows.win_reg_stat", key, path=key, name=_OWED)
+        if not record.get("exists"):
+            return False
+        facts = self._ask("ansible.windows.setup", key, gather_subset=["!all", "!min", "uptime"])
+        uptime = float(facts["ansible_facts"]["ansible_uptime_seconds"])
+        return uptime > time.time() - float(record["value"])
+
+    def _ask(self, module: str, what: str, **arguments: Any) -> dict[str, Any]:
+        """What a module answers; ``what`` says in a sentence what failed."""
+        answer: dict[str, Any] = self._execute_module(
+            module_name=module, module_args=arguments, task_vars=self._variables
+        )
+        if answer.get("failed"):
+            raise AnsibleActionFail(f"{what}: {answer.get('msg')}", result=answer)
+        return answer
