@@ -116,7 +116,7 @@ OPTIONS = (
 INTERNAL = tuple(
     f"{PREFIX}{name}"
     for name in (
-        *("benchmark", "cluster_roles", "failed", "failed_roles"),
+        *("benchmark", "changes_due", "cluster_roles", "failed", "failed_roles"),
         *("failures_later", "family", "family_roles", "feasible", "health", "health_measured"),
         *("health_plan", "known", "lost", "missed", "names", "node", "plan", "planned"),
         *("preflighted", "results", "role", "run_id", "shown", "skipped"),

@@ -20,7 +20,7 @@ class ActionModule(ActionBase):
     ) -> dict[str, Any]:
         """The fact ``trueup_gpu``."""
         variables: dict[str, Any] = task_vars or {}
-        node = (variables.get("ansible_facts") or {}).get("trueup_node") or {}
+        node = self._templar.template(variables.get("trueup_node") or {})
         answer: dict[str, Any]
         if is_windows(node):
             names = ("expected", "settle_seconds")

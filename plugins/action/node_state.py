@@ -1,5 +1,5 @@
-"""The record of a node's state. The module looks at nothing: of a Windows host, where no Python
-runs, it is made here."""
+"""The record of a node's state, by what the plays' variables say of it. The module looks at
+nothing: of a Windows host, where no Python runs, the record is made here."""
 
 from __future__ import annotations
 
@@ -20,11 +20,21 @@ class ActionModule(ActionBase):
     ) -> dict[str, Any]:
         """What the module node_state returns."""
         result: dict[str, Any] = super().run(tmp, task_vars)
-        given = self._task.args
-        if not is_windows(given.get("node") or {}):
-            result.update(self._execute_module(task_vars=task_vars))
+        variables: dict[str, Any] = task_vars or {}
+        facts = variables.get("ansible_facts") or {}
+        given = {
+            "run_id": self._templar.template(variables.get("trueup_run_id")),
+            "node_name": variables.get("inventory_hostname"),
+            "node": self._templar.template(variables.get("trueup_node")),
+            "gpu": facts.get("trueup_gpu") or {},
+            "ib": facts.get("trueup_rdma") or {},
+            # What a task gives itself goes first.
+            **self._task.args,
+        }
+        if not is_windows(given["node"] or {}):
+            result.update(self._execute_module(module_args=given, task_vars=variables))
             return result
-        record = None if self._task.check_mode else record_of({"gpu": {}, "ib": {}, **given})
-        facts = {"trueup_node_state": record} if record else {}
-        result.update(changed=False, record=record, raw=None, ansible_facts=facts)
+        record = None if self._task.check_mode else record_of(given)
+        own = {"trueup_node_state": record} if record else {}
+        result.update(changed=False, record=record, raw=None, ansible_facts=own)
         return result

@@ -25,6 +25,7 @@ description:
   - C(trueup_tolerated) takes the roles that failed, one more and its failure, and returns all of
     them, or fails where the variables are wrong.
   - C(trueup_steps) takes roles and the node's name, and returns the items of a loop over them.
+  - C(trueup_changes_due) takes the plans of roles, and returns whether one of them has C(changes).
   - C(trueup_health_benchmarks) takes the fact C(trueup_node) and returns what health measures.
   - C(trueup_lost) takes what roles need and the roles that failed, and returns each role that
     cannot be had with the failed one.
@@ -47,6 +48,7 @@ class FilterModule:
         return {
             "trueup_benchmark_names": family.benchmark_names,
             "trueup_benchmark_roles": family.benchmark_roles,
+            "trueup_changes_due": family.changes_due,
             "trueup_chosen": family.chosen,
             "trueup_failed_benchmark": family.failed_benchmark,
             "trueup_family": family.family_lists,

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from trueup.errors import BadInput
 from trueup.node import family
+from trueup.node.windows import preflight
 
 LISTS = [
     {"families": ["hbv3", "hbv4"], "roles": ["limits", "rdma"], "benchmarks": ["stream"]},
@@ -64,9 +65,33 @@ def test_roles_of_benchmarks(gcc: str | None, benchmarks: list[str], expected: l
 
 def test_items_of_a_loop_are_no_other_nodes() -> None:
     assert family.steps(["a", "b"], "n1") == [
-        {"node": "n1", "role": "a"},
-        {"node": "n1", "role": "b"},
+        {"node": "n1", "role": "a", "tasks": "configure_role.yml"},
+        {"node": "n1", "role": "b", "tasks": "configure_role.yml"},
     ]
+
+
+def test_a_session_host_is_drained_before_its_roles_and_given_back() -> None:
+    found = family.steps(["windows_gpu", "avd_session_host"], "nv0")
+    assert [(one["tasks"], one["role"]) for one in found] == [
+        ("avd_drain.yml", "avd_session_host"),
+        ("configure_role.yml", "windows_gpu"),
+        ("configure_role.yml", "avd_session_host"),
+        ("avd_give_back.yml", "avd_session_host"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("plans", "due"),
+    [
+        ([], False),
+        ([{}, {"changes": False}], False),
+        ([{"changes": False}, {"changes": True}], True),
+    ],
+)
+def test_a_host_is_to_be_changed_where_a_plan_says_so(
+    plans: list[dict[str, Any]], due: bool
+) -> None:
+    assert family.changes_due(plans) is due
 
 
 NEEDS = {"tests": ["nccl"], "nccl": ["driver", "hpcx"], "clocks": ["driver"], "ib": ["rdma"]}
@@ -276,3 +301,117 @@ def test_a_benchmark_that_cannot_be_had_is_one_more_that_failed() -> None:
     assert family.tolerated(["nccl"], "nccl", {"msg": "no space"}) == ["nccl"]
     with pytest.raises(BadInput, match="nccl_repeats is 0"):
         family.tolerated([], "nccl", {"msg": "nccl_repeats is 0", "wrong_variables": True})
+
+
+# ---- Windows hosts ------------------------------------------------------------------------------
+
+BOTH = [
+    {"families": ["nv"], "roles": ["grid"], "benchmarks": ["gemm"]},
+    {"families": ["nv"], "system": "windows", "roles": ["gpu"], "benchmarks": ["nv_a10"]},
+    *LISTS,
+]
+
+
+def windows(**more: Any) -> dict[str, Any]:
+    return {
+        "system": "windows",
+        "family": "nv_a10_v5",
+        "vm_size": "Standard_NV12ads_A10_v5",
+        "catalog": {"vcpus": 12},
+        "metadata_status": "ok",
+        "licence_type": "Windows_Client",
+        "privilege": "administrator",
+        "programs": {},
+        **more,
+    }
+
+
+@pytest.mark.parametrize(
+    ("groups", "system", "expected"),
+    [
+        (["nv"], "linux", (["grid"], ["gemm"], True)),
+        (["nv"], "windows", (["gpu"], ["nv_a10"], True)),
+        # What Linux nodes without a list are measured with is not for Windows.
+        (["ndv4"], "windows", ([], [], False)),
+        ([], "windows", ([], [], False)),
+    ],
+)
+def test_a_family_has_lists_by_system(
+    groups: list[str], system: str, expected: tuple[Any, ...]
+) -> None:
+    found = family.family_lists(BOTH, groups, has_gpu=True, system=system)
+    assert (found["roles"], found["benchmarks"], found["listed"]) == expected
+
+
+def test_a_windows_host_gets_no_compiler_and_no_benchmark_of_linux() -> None:
+    assert family.benchmark_roles(windows(), ["nv_a10"], []) == ["nv_a10"]
+    two = windows(gpu_count_expected=2, rdma_count_expected=0)
+    assert family.health_benchmarks(two) == []
+    assert family.not_for_windows(BOTH, ["stream", "nv_a10", "stream"]) == [
+        {"what": "stream", "why": "it does not run on Windows"}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("node", "roles", "cluster", "said"),
+    [
+        (windows(), ["fslogix"], [], []),
+        (windows(privilege=None), [], [], []),
+        (
+            windows(privilege=None),
+            ["fslogix"],
+            [],
+            [
+                (
+                    "Configuring a Windows host (fslogix) needs an administrator, and the user of"
+                    " nv0 is none: connect as a member of the host's group Administrators"
+                    " (ansible_user)."
+                )
+            ],
+        ),
+        (
+            windows(),
+            ["fslogix", "slurm"],
+            ["slurm"],
+            [
+                (
+                    "nv0 is a Windows host, and slurm of its groups is for Linux nodes: take it"
+                    " out of these groups (trueup_cluster)."
+                )
+            ],
+        ),
+    ],
+)
+def test_what_keeps_a_windows_host_from_being_configured(
+    node: dict[str, Any], roles: list[str], cluster: list[str], said: list[str]
+) -> None:
+    asked: dict[str, Any] = {"benchmarks": [], "known": ["stream"], "mpi": "hpcx"}
+    assert family.node_problems(node, name="nv0", roles=roles, cluster=cluster, **asked) == said
+
+
+@pytest.mark.parametrize(
+    ("more", "surcharge"),
+    [
+        ({}, 0.0),
+        # 12 vCPUs of 0.046 US$: 1.460 - 0.908 US$ in eastus (windows_a10.md section 7).
+        ({"licence_type": None}, 0.552),
+        ({"licence_type": "Windows_Server"}, 0.552),
+        ({"licence_type": None, "metadata_status": "absent"}, None),
+        ({"licence_type": None, "catalog": None}, None),
+    ],
+)
+def test_what_windows_costs_beside_the_size(more: dict[str, Any], surcharge: float | None) -> None:
+    found = preflight.surcharge(windows(**more))
+    assert found == (None if surcharge is None else pytest.approx(surcharge))
+    assert bool(family.node_warnings(windows(**more), [])) is bool(surcharge)
+
+
+def test_the_warning_says_what_it_costs_and_what_ends_it() -> None:
+    assert family.node_warnings(windows(licence_type=None), []) == [
+        (
+            "its licence type is none and not Windows_Client: Azure bills Windows beside the size,"
+            " 0.046 US$ per vCPU and hour, 0.552 US$ an hour for Standard_NV12ads_A10_v5. Where its"
+            " users have a licence for Azure Virtual Desktop, `az vm update --license-type"
+            " Windows_Client` ends that"
+        )
+    ]

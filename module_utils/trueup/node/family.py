@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 # The lists of a node without a family of its own, by whether it has GPUs.
 _UNLISTED = {False: "unlisted", True: "unlisted_gpu"}
+# The role whose hosts users are signed in to.
+_SESSION_HOST = "avd_session_host"
 # A machine outside Azure gets no roles, and nobody expects any.
 _LOCAL = "local"
 # What a Windows host without a list of its own has: what Linux nodes get does not run there.
@@ -74,12 +76,23 @@ def roles_of_groups(roles: Mapping[str, Collection[str]], groups: Collection[str
 
 
 def steps(roles: Sequence[str], name: str) -> list[dict[str, str]]:
-    """A loop's items for the roles that a node is given, each with the node's name.
+    """A loop's items for the roles that a node is given, each with the node's name and the file of
+    playbooks/tasks that does it. A session host of Azure Virtual Desktop is drained before them,
+    and given back after them.
 
     Ansible puts equal items of several nodes' loops of includes together, in the order in which it
     first meets them, which may be another node's order. No two nodes' items are equal here.
     """
-    return [{"node": name, "role": role} for role in roles]
+    done = [(role, "configure_role.yml") for role in roles]
+    if _SESSION_HOST in roles:
+        drain, give_back = ((_SESSION_HOST, f"avd_{what}.yml") for what in ("drain", "give_back"))
+        done = [drain, *done, give_back]
+    return [{"node": name, "role": role, "tasks": tasks} for role, tasks in done]
+
+
+def changes_due(plans: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether a plan of a role says that the host is to be changed (its value ``changes``)."""
+    return any(plan.get("changes") for plan in plans)
 
 
 def chosen(
