@@ -32,6 +32,11 @@ FIGURES = "analysis/trueup_analysis/figures"
 # What a room's files are called, and the tests that are its own; a parser's are named for it.
 ROOMS = {
     "module_utils/trueup/node/affinity.py": ("test_affinity.py",),
+    "module_utils/trueup/node/fslogix*.py": ("test_fslogix_plan.py",),
+    "module_utils/trueup/node/windows/registry.py": (
+        "test_windows_registry.py",
+        "test_windows_settings.py",
+    ),
     "module_utils/trueup/cluster/azure/availability.py": ("test_provision_plan.py",),
     "module_utils/trueup/cluster/azure/catalog.py": (
         "test_provision_parameters.py",
