@@ -47,6 +47,7 @@ class Call:
     Args:
         host: whose state it works on.
         user: who runs it: the connection's user, or the become user.
+        become: whether it runs by become, and so not in a network logon.
         secrets: the values that must not be in its result.
     """
 
@@ -55,13 +56,9 @@ class Call:
     args: dict[str, Any]
     check: bool = False
     user: str = ""
+    become: bool = False
     secrets: tuple[str, ...] = ()
     warnings: list[str] = field(default_factory=list)
-
-    @property
-    def elevated(self) -> bool:
-        """Whether it runs as SYSTEM."""
-        return self.user.upper() in ("SYSTEM", "NT AUTHORITY\\SYSTEM")
 
 
 Handler = Callable[[Call], dict[str, Any]]

@@ -13,6 +13,8 @@ from ntpath import basename, dirname, splitext
 from pathlib import Path
 from typing import Any
 
+from . import agents
+from .products import UNINSTALL, Product
 from .registry import Registry
 
 # 100 ns since 1601, as Windows counts.
@@ -26,12 +28,14 @@ class File:
     Args:
         sha256: what its checksum is said to be, for a file that stands for one that is not here.
         signer: the subject of its Authenticode signature, if it has a valid one.
+        version: its file version, as ``3.26.826.17182``.
         holds: of an archive: the files inside, by path.
     """
 
     data: bytes | None = b""
     sha256: str | None = None
     signer: str | None = None
+    version: str = ""
     holds: dict[str, File] = field(default_factory=dict)
     written: float = 1767225600.0
 
@@ -55,15 +59,6 @@ class Service:
     dependencies: list[str] = field(default_factory=list)
     # It cannot start before the next boot (a driver it needs is not loaded).
     needs_reboot: bool = False
-
-
-@dataclass
-class Product:
-    """An installed program, as its uninstall key says."""
-
-    version: str
-    publisher: str = ""
-    product_id: str = ""
 
 
 @dataclass
@@ -105,6 +100,7 @@ class Installer:
         status: its exit status; ``leaves`` takes place for 0, 1 and 3010 only.
         at_boot: what is there only after the next boot.
         reboot: whether Windows waits for a boot afterwards.
+        product_code: of an MSI: the product_id by which win_package knows it is installed.
     """
 
     arguments: list[str] = field(default_factory=list)
@@ -114,6 +110,7 @@ class Installer:
     at_boot: Leaves = field(default_factory=Leaves)
     reboot: bool = False
     output: str = ""
+    product_code: str = ""
 
 
 @dataclass
@@ -161,6 +158,10 @@ class Host:
         endpoints: ``name:port`` that can be reached.
         shares: the UNC paths that can be reached, as ``\\server\share``.
         process_log: command lines of started processes (event 4688), with who started them.
+        accounts: accounts of a domain that local groups can take in.
+        requests: the urls that were asked for.
+        installed: the paths of the installers that were started.
+        proxy: there is a proxy in the user's settings, and it does not know the metadata service.
         broker_tokens: what a registration token is worth, where no broker is asked.
     """
 
@@ -190,6 +191,10 @@ class Host:
     shares: list[str] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     process_log: list[dict[str, str]] = field(default_factory=list)
+    accounts: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+    installed: list[str] = field(default_factory=list)
+    proxy: bool = False
     broker_tokens: dict[str, str] = field(default_factory=dict)
     broker_url: str | None = None
     pending_reboot: bool = False
@@ -270,7 +275,39 @@ class Host:
         if share and share not in [each.lower() for each in self.shares]:
             raise ShareError(f"The network path was not found: {path}")
 
+    # Names, without regard to case
+
+    def service_name(self, name: str) -> str:
+        """A service's name as it is written."""
+        return next((each for each in self.services if each.lower() == name.lower()), name)
+
+    def service(self, name: str) -> Service | None:
+        """The service of a name."""
+        return self.services.get(self.service_name(name))
+
+    def group_name(self, name: str) -> str | None:
+        """A local group's name as it is written, if it is there."""
+        return next((each for each in self.groups if each.lower() == name.lower()), None)
+
     # What happens on it
+
+    def started(self, service: str = agents.SERVICE) -> None:
+        """What follows when a service has started."""
+        if service == agents.SERVICE:
+            agents.started(self)
+
+    def add_products(self, products: Mapping[str, Product]) -> None:
+        """Take in products, with their uninstall keys."""
+        self.products.update(products)
+        for name, product in products.items():
+            key = f"{UNINSTALL}\\{product.product_id or name}"
+            said = {
+                "DisplayName": name,
+                "DisplayVersion": product.version,
+                "Publisher": product.publisher,
+            }
+            for value, text in said.items():
+                self.registry.set(key, value, "string", text)
 
     def run(self, command: str, user: str) -> None:
         """Note a started process, as security event 4688 with its command line does."""
@@ -291,7 +328,7 @@ class Host:
         """Take in what an installer leaves."""
         # Copies: an installer's own description must not be what later tasks change.
         own = _leaves(json.loads(json.dumps(asdict(leaves), default=_plain)))
-        self.products.update(own.products)
+        self.add_products(own.products)
         self.services.update(own.services)
         for path, file in own.files.items():
             self.write(path, file)
@@ -312,6 +349,10 @@ class Host:
         for gpu in self.gpus:
             gpu.error_code = 0 if float(version) >= 570 else 43
 
+    def __post_init__(self) -> None:
+        """Every product has its uninstall key from the beginning."""
+        self.add_products(self.products)
+
     def reboot(self) -> None:
         """Boot: what waited for it takes place."""
         self.boots += 1
@@ -325,6 +366,7 @@ class Host:
         for service in self.services.values():
             service.needs_reboot = False
             service.state = "started" if service.start_mode in ("auto", "delayed") else "stopped"
+        self.started()
         self.registry.make(
             r"HKLM:\SOFTWARE\Microsoft\Windows NT\CurrentVersion\Winlogon\AutoLogonChecked"
         )

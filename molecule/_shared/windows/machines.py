@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from .errors import UnknownError
-from .host import File, Gpu, Host, Product, Service
+from .host import File, Gpu, Host, Service
+from .products import Product
 from .registry import Registry
 
 # vCPUs, GiB, name of the GPU, its MiB, how many (Microsoft's page nvadsa10v5-series).

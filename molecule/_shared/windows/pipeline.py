@@ -28,6 +28,10 @@ from .host import File, Host, ShareError
 
 _MARK = "\0\0\0\0"
 _UNTIL_DOWN = 0.2
+_TAIL = (
+    "If (-not $?) { If (Get-Variable LASTEXITCODE -ErrorAction SilentlyContinue) "
+    "{ exit $LASTEXITCODE } Else { exit 1 } }"
+)
 __all__ = ["Answer", "answer", "modules"]
 
 
@@ -43,9 +47,10 @@ class Answer:
 def answer(host: Host, user: str, script: str, given: list[str]) -> Answer:
     """Run a pipeline's script with its input."""
     try:
-        if _lines(script) == _lines(_bootstrap()):
+        text = _bare(script)
+        if text == _bare(bootstrap()):
             return _wrapped(host, user, given)
-        return _plain_script(host, script)
+        return _command(host, text)
     except UnknownError as error:
         return Answer(
             [json.dumps({"failed": True, "changed": False, "msg": str(error)})], str(error), 1
@@ -54,13 +59,18 @@ def answer(host: Host, user: str, script: str, given: list[str]) -> Answer:
         return Answer([], str(error), 1)
 
 
-def _bootstrap() -> str:
+def bootstrap() -> str:
+    """The script with which ansible-core of this environment begins."""
     found = pkgutil.get_data("ansible.executor.powershell", "bootstrap_wrapper.ps1")
     return (found or b"").decode()
 
 
-def _lines(script: str) -> list[str]:
-    return [line.strip() for line in script.splitlines() if line.strip()]
+def _bare(script: str) -> str:
+    """A script without blanks at line ends, and without what the shell plugin puts around it."""
+    lines = [line.strip() for line in script.splitlines() if line.strip()]
+    if lines[:1] == ["Set-StrictMode -Version Latest"]:
+        del lines[0]
+    return "\n".join(lines).removesuffix(_TAIL).rstrip("; \n")
 
 
 def _wrapped(host: Host, user: str, given: list[str]) -> Answer:
@@ -86,7 +96,7 @@ def _wrapped(host: Host, user: str, given: list[str]) -> Answer:
             raise UnknownError(f"become with {', '.join(sorted(params))}")
         user = _become(host, params["BecomeUser"])
     if last[0] == "module_wrapper.ps1":
-        return _module(host, user, last[1])
+        return _module(host, user, last[1], become=len(actions) > 1)
     if last[0] not in _OWN:
         raise UnknownError(f"script {last[0]}")
     with host.lock:
@@ -101,7 +111,7 @@ def _become(host: Host, user: str) -> str:
     return user
 
 
-def _module(host: Host, user: str, params: dict[str, Any]) -> Answer:
+def _module(host: Host, user: str, params: dict[str, Any], *, become: bool) -> Answer:
     name = str(params["Script"]).removesuffix(".ps1")
     # A collection's module comes under the name of its Python package.
     name = name.removeprefix("ansible_collections.").replace(".plugins.modules.", ".")
@@ -111,7 +121,7 @@ def _module(host: Host, user: str, params: dict[str, Any]) -> Answer:
         raise UnknownError(f"environment of module {name}")
     given = dict(params["Variables"][0]["Value"])
     own = {key[9:]: given.pop(key) for key in list(given) if key.startswith("_ansible_")}
-    call = Call(host, name, {}, bool(own.get("check_mode")), user)
+    call = Call(host, name, {}, bool(own.get("check_mode")), user, become)
     status = 0
     try:
         result = _done(call, given, logged=not own.get("no_log"))
@@ -199,10 +209,6 @@ _OWN: dict[str, Callable[[Host, dict[str, Any], list[str]], Answer]] = {
 
 # Single commands
 
-_TAIL = (
-    "If (-not $?) { If (Get-Variable LASTEXITCODE -ErrorAction SilentlyContinue) "
-    "{ exit $LASTEXITCODE } Else { exit 1 } }"
-)
 _BOOT_TIME = (
     "(Get-CimInstance -ClassName Win32_OperatingSystem -Property LastBootUpTime)"
     ".LastBootUpTime.ToFileTime()"
@@ -227,9 +233,7 @@ rc = \$LASTEXITCODE
 )
 
 
-def _plain_script(host: Host, script: str) -> Answer:
-    text = "\n".join(line for line in _lines(script) if line != "Set-StrictMode -Version Latest")
-    text = text.removesuffix(_TAIL).rstrip("; \n")
+def _command(host: Host, text: str) -> Answer:
     with host.lock:
         if text == _BOOT_TIME:
             return Answer([str(host.boot_time)])
@@ -245,7 +249,7 @@ def _plain_script(host: Host, script: str) -> Answer:
             host.run(f"C:\\Windows\\System32\\shutdown.exe /r /t {found['delay']}", "trueup")
             _boot_soon(host)
             return Answer([json.dumps({"stdout": "", "stderr": "", "rc": 0})])
-    raise UnknownError(f"script of {len(script)} characters beginning {_lines(script)[:1]}")
+    raise UnknownError(f"script of {len(text)} characters beginning {text[:60]!r}")
 
 
 def _boot_soon(host: Host) -> None:

@@ -1,7 +1,9 @@
-"""The simulated Ansible modules: one file a group. Importing this registers all."""
+"""The simulated Ansible modules: one file a group. Importing this registers all that are here."""
 
 from __future__ import annotations
 
-from . import basic, commands, facts, files, nvidia, registry
+import importlib
+import pkgutil
 
-__all__ = ["basic", "commands", "facts", "files", "nvidia", "registry"]
+for _found in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_found.name}")
