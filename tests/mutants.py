@@ -33,6 +33,11 @@ FIGURES = "analysis/trueup_analysis/figures"
 ROOMS = {
     "module_utils/trueup/node/affinity.py": ("test_affinity.py",),
     "module_utils/trueup/node/fslogix*.py": ("test_fslogix_plan.py",),
+    "module_utils/trueup/node/grid_driver.py": ("test_grid.py", "test_windows_gpu_plan.py"),
+    "module_utils/trueup/node/vgpu.py": ("test_vgpu.py",),
+    "module_utils/trueup/node/windows/authenticode.py": ("test_authenticode.py",),
+    "module_utils/trueup/node/windows/gpu.py": ("test_windows_gpu.py",),
+    "module_utils/trueup/node/windows_gpu.py": ("test_windows_gpu_plan.py",),
     "module_utils/trueup/node/windows/registry.py": (
         "test_windows_registry.py",
         "test_windows_settings.py",

@@ -74,6 +74,20 @@ def node(
     return {**describe(identity, found), **changes}
 
 
+def windows_node(size: str = "Standard_NV12ads_A10_v5", **changes: Any) -> dict[str, Any]:
+    """``trueup_node`` of a Windows host of a size of the catalog."""
+    row = SIZES[size]
+    windows = {
+        "vm_size": size,
+        "catalog": row,
+        "gpu_count_expected": row["gpus"],
+        "os": "Windows 11 Enterprise multi-session 25H2",
+        "system": "windows",
+        "package_manager": None,
+    }
+    return {**node("nv_a10_v5"), **windows, **changes}
+
+
 def asked(
     role: str, on: dict[str, Any], /, found: dict[str, Any] | None = None, **options: Any
 ) -> Asked:
