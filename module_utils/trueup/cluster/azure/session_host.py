@@ -1,0 +1,309 @@
+"""A Windows host and its host pool together: registering, waiting until it serves users, draining
+it before a change and giving it back after it.
+
+What the host is asked goes through :class:`Machine`, and what Azure is asked through
+:class:`desktops.Desktops`; so both can be others in a test.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import Any, Callable, Dict, List, Mapping, Optional, Protocol
+
+from ...errors import BadInput, TrueupError
+from ...node.windows.avd_agent import INVALID_TOKEN, Agent, Event
+from .desktops import Desktops, Host, UsersStayError, ends_of
+
+_POLL_SECONDS = 5.0
+# Of the wait for a registration, how often the host's event log is looked at.
+_LOOK_SECONDS = 30.0
+_MOST_EVENTS = 3
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What a machine is on Azure, by its instance metadata."""
+
+    name: str
+    vm_id: str
+    resource_id: str
+    subscription: str
+    group: str
+    location: str
+
+
+class Machine(Protocol):
+    """The host, as the action on the controller reaches it."""
+
+    def agent(self) -> Agent:
+        """How its agent stands."""
+
+    def start(self) -> None:
+        """Start the boot loader's service."""
+
+    def register(self, token: str) -> None:
+        """Hand the agent a token by the registry, and restart the boot loader."""
+
+    def events(self) -> List[Event]:
+        """What the agent has logged in the last minutes, newest first."""
+
+    def mark(self, text: str) -> None:
+        """Write down on the host that trueup drained it; empty: take that away."""
+
+    def marked(self) -> str:
+        """When trueup drained it; empty where it has not, or has given it back."""
+
+
+@dataclass
+class Outcome:
+    """What came of it: sentences for a reader, warnings among them."""
+
+    changed: bool = False
+    said: List[str] = field(default_factory=list)
+    warnings: List[str] = field(default_factory=list)
+    values: Dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Work:
+    """One host and its pool.
+
+    Args:
+        desktops: the pool; None where Azure is not asked.
+        settings: the role's options, without its prefix.
+        token: that was given (avd_session_host_token); a secret.
+        new_token: makes one where none was given.
+        check: change nothing.
+    """
+
+    machine: Machine
+    desktops: Optional[Desktops]
+    who: Identity
+    settings: Mapping[str, Any]
+    token: str = field(default="", repr=False)
+    new_token: Callable[[], str] = lambda: ""
+    check: bool = False
+    sleep: Callable[[float], None] = time.sleep
+    clock: Callable[[], float] = time.monotonic
+    now: Callable[[], datetime] = lambda: datetime.now(timezone.utc)
+
+    def in_pool(self) -> Optional[Host]:
+        if self.desktops is None:
+            return None
+        return self.desktops.host(self.who.vm_id, self.who.resource_id)
+
+    # -- registering --
+
+    def registered(self) -> Outcome:
+        """See that the agent is registered and runs.
+
+        Raises:
+            TrueupError: it cannot be; why.
+        """
+        agent = self.machine.agent()
+        if not agent.installed:
+            if self.check:
+                return Outcome(True, ["would register once the agent is installed"])
+            raise TrueupError("the agent is not installed: run the role's tag install")
+        in_pool = self.desktops is None or self.in_pool() is not None
+        if agent.registered and in_pool:
+            if agent.running:
+                return Outcome(False, ["registered"])
+            if not self.check:
+                self.machine.start()
+            return Outcome(True, ["its agent was registered and did not run: started"])
+        if agent.registered and self.settings["registered_elsewhere"] != "move":
+            raise BadInput(
+                f"the agent says that it is registered, and the pool {self.settings['pool']} has no"
+                f" host that is this machine ({self.who.name}): it is in another pool, or was taken"
+                " out of this one. Set avd_session_host_registered_elsewhere to move to register it"
+                " here"
+            )
+        if self.check:
+            return Outcome(True, [f"would register in {self.settings['pool']}"])
+        token = self._good_token()
+        began = self.now()
+        self.machine.register(token)
+        self._wait(began)
+        return Outcome(True, [f"registered in {self.settings['pool']}"], values={"fresh": True})
+
+    def _good_token(self) -> str:
+        token = self.token or self.new_token()
+        ends = ends_of(token)
+        if ends is not None and ends <= self.now():
+            raise BadInput(
+                f"the registration token expired {ends:%Y-%m-%dT%H:%MZ}: make another one (portal:"
+                " the pool's registration key) and give it as avd_session_host_token, or leave"
+                " that empty, and Azure is asked for one"
+            )
+        return token
+
+    def _wait(self, began: datetime) -> None:
+        """Wait until the agent says that it is registered."""
+        limit = float(self.settings["registration_seconds"])
+        until, look = self.clock() + limit, self.clock() + _LOOK_SECONDS
+        while True:
+            agent = self.machine.agent()
+            if agent.registered and agent.running:
+                return
+            over = self.clock() >= until
+            if over or self.clock() >= look:
+                look = self.clock() + _LOOK_SECONDS
+                events = [one for one in self.machine.events() if one.since(began)]
+                if any(INVALID_TOKEN in one.message for one in events):
+                    origin = "the token of avd_session_host_token" if self.token else "the token"
+                    raise TrueupError(
+                        f"the agent logged {INVALID_TOKEN} (event 3277): {origin} has expired or is"
+                        f" not of the pool {self.settings['pool']}; make another one"
+                    )
+                if over:
+                    raise TrueupError(
+                        f"the agent did not register within {limit:.0f} s: {_shown(events)}"
+                    )
+            self.sleep(_POLL_SECONDS)
+
+    def well(self) -> Outcome:
+        """See that the pool lets users come to it.
+
+        Raises:
+            TrueupError: it does not serve users; why.
+        """
+        if self.desktops is None:
+            return Outcome(False, ["health in the pool not measured: Azure is not asked"])
+        if self.check:
+            agent = self.machine.agent()
+            if not (agent.installed and agent.registered):
+                return Outcome(False, ["not in a pool yet"])
+        host = self._wait_until_well(self.desktops)
+        out = Outcome(False, [f"{host.name}: {host.status}, {host.sessions} sessions"])
+        if not host.allows and not self.machine.marked():
+            out.warnings.append(
+                f"{host.name} takes no new sessions, and it was not trueup that drained it: it"
+                f" stays so until somebody lets it (pool {self.settings['pool']})"
+            )
+        out.values = {"status": host.status, "allows": host.allows, "sessions": host.sessions}
+        return out
+
+    def _wait_until_well(self, desktops: Desktops) -> Host:
+        return desktops.wait_until_well(
+            self.who.vm_id,
+            self.who.resource_id,
+            seconds=0 if self.check else float(self.settings["health_seconds"]),
+            heartbeat_seconds=float(self.settings["heartbeat_seconds"]),
+        )
+
+    # -- draining --
+
+    def drained(self) -> Outcome:
+        """Let no new users come, tell those who are there, and wait until they are gone.
+
+        Raises:
+            TrueupError: users stay (the host was given back), or nobody can be asked.
+        """
+        if self.settings["drain"] == "never":
+            return Outcome(False, ["not drained: avd_session_host_drain is never"])
+        if self.desktops is None:
+            agent = self.machine.agent()
+            if agent.installed and agent.registered:
+                raise BadInput(
+                    f"this host is registered in the pool {self.settings['pool']}, and Azure is not"
+                    " asked (avd_session_host_azure is none), so that users on it would lose their"
+                    " work: drain it by hand and set avd_session_host_drain to never, or let Azure"
+                    " be asked"
+                )
+            return Outcome(False, ["not registered: nobody is on it"])
+        host = self.in_pool()
+        if host is None:
+            return Outcome(False, [f"not in the pool {self.settings['pool']}: nobody is on it"])
+        if self.check:
+            return Outcome(host.allows, [f"{host.name} would be drained"] * host.allows)
+        ours = bool(self.machine.marked())
+        if host.allows:
+            # First the mark: a run that dies after it leaves what the next one gives back.
+            self.machine.mark(self.now().strftime("%Y-%m-%dT%H:%M:%SZ"))
+            self.desktops.set_allowed(host, allowed=False)
+        try:
+            ended = self.desktops.empty(
+                host,
+                title=self.settings["drain_title"],
+                text=self.settings["drain_message"],
+                seconds=float(self.settings["drain_seconds"]),
+                signs_out=self.settings["drain_deadline"] == "sign_out",
+            )
+        except UsersStayError as stay:
+            if ours or host.allows:
+                self._allow(self.desktops, host)
+            raise TrueupError(
+                f"{stay}. Nothing was changed, and the host takes new sessions as before: run again"
+                " later, or set avd_session_host_drain_seconds or avd_session_host_drain_deadline"
+            ) from None
+        out = Outcome(host.allows, [f"{host.name} is drained: no session is left"])
+        if ended:
+            out.changed = True
+            out.warnings.append(f"{host.name}: signed out at the deadline: {', '.join(ended)}")
+        return out
+
+    def given_back(self, failed: List[str]) -> Outcome:
+        """Let users come again where trueup had drained it and it is well.
+
+        Args:
+            failed: roles that failed on this host.
+
+        Raises:
+            TrueupError: it does not serve users well, and stays drained.
+        """
+        if not self.machine.marked():
+            return Outcome(False, ["not drained by trueup"])
+        name = self.who.name
+        if failed:
+            stays = f"{name} stays drained: {', '.join(failed)} failed. Mend it, and run again"
+            return Outcome(False, warnings=[stays])
+        if self.desktops is None:
+            stays = f"{name} stays drained: Azure is not asked (avd_session_host_azure is none)"
+            return Outcome(False, warnings=[stays])
+        if self.check:
+            return Outcome(True, [f"{name} would be given back to the pool"])
+        try:
+            host = self._wait_until_well(self.desktops)
+        except TrueupError as error:
+            raise TrueupError(f"{error}. It stays drained; run again when it is well") from None
+        self._allow(self.desktops, host)
+        return Outcome(True, [f"{host.name} takes new sessions again"])
+
+    def _allow(self, desktops: Desktops, host: Host) -> None:
+        desktops.set_allowed(host, allowed=True)
+        self.machine.mark("")
+
+
+def _shown(events: List[Event]) -> str:
+    """The last events, for a reader."""
+    if not events:
+        return "its event log (Application, WVD-Agent) says nothing of it"
+    texts = [f"event {one.id}: {' '.join(one.message.split())[:200]}" for one in events]
+    return "; ".join(texts[:_MOST_EVENTS])
+
+
+def drain_all(desktops: Desktops, *, title: str, text: str, seconds: float) -> List[str]:
+    """Before a pool's machines are deleted: no new users on any of its hosts, those who are there
+    told, and waited for. It raises nothing where they stay: the machines go all the same.
+
+    Returns:
+        A sentence for each host.
+    """
+    if desktops.pool() is None:
+        return []
+    hosts, said = desktops.hosts(), []
+    for host in hosts:
+        if host.allows:
+            desktops.set_allowed(host, allowed=False)
+    until = desktops.manager.clock() + seconds
+    for host in hosts:
+        left = max(0.0, until - desktops.manager.clock())
+        try:
+            desktops.empty(host, title=title, text=text, seconds=left, signs_out=False)
+            said.append(f"{host.name} is drained")
+        except UsersStayError as stay:
+            said.append(str(stay))
+    return said
