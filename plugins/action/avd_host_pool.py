@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 DOCUMENTATION = r"""
 name: avd_host_pool
-short_description: Register a Windows host in a host pool of Azure Virtual Desktop, drain it, give it back
+short_description: A Windows host in its host pool of Azure Virtual Desktop
 description:
-  - For the tasks of the role C(avd_session_host), whose plan (C(__avd_session_host_plan)) says what is
-    wanted. Azure is asked on the controller with the login of azure-cli-core, the host with modules
+  - For the tasks of the role C(avd_session_host), whose plan (C(__avd_session_host_plan)) says what
+    is wanted. Azure is asked on the controller with the login of azure-cli-core, the host with modules
     of ansible.windows. The registration token is in no variable, no argument of a process and no
     log.
   - Where no host pool is named, nothing is done.
@@ -42,8 +42,8 @@ options:
       - C(present) makes the pool, its groups, applications and workspace, and lets users in, as
         declared. C(installed) installs the agent and its boot loader. C(registered) registers the
         host. C(well) waits until the pool lets users come to it.
-      - C(drained) lets no new users come, tells those who are there, and waits for them. C(given_back)
-        lets them come again, where trueup had drained the host, no role failed and it is well.
+      - C(drained) lets no new users come, tells those who are there, and waits for them.
+        C(given_back) lets them come again, where trueup had drained the host, no role failed and it is well.
     type: str
     choices: [present, installed, registered, well, drained, given_back]
     required: true
@@ -76,7 +76,7 @@ class ActionModule(ActionBase):
             raise AnsibleActionFail(message)
         plan = self._value(_PLAN)
         if not isinstance(plan, dict) or "settings" not in plan:
-            message = "avd_host_pool: the role avd_session_host has not planned this host (preflight)"
+            message = "avd_host_pool: the role avd_session_host has not planned this host"
             raise AnsibleActionFail(message)
         if not plan["settings"]["pool"]:
             return {**result, "changed": False, "msg": ["no host pool is named"]}
@@ -252,12 +252,13 @@ class _Machine:
 
     def who(self) -> Identity:
         said = self._action.ask(
-            *("win_uri",),
+            "win_uri",
             url=METADATA_URL,
             headers={"Metadata": "true"},
             use_proxy=False,
             return_content=True,
-            timeout=10,
+            url_timeout=10,
+            follow_redirects="none",
         )
         try:
             compute = json.loads(said["content"])["compute"]
@@ -285,9 +286,7 @@ class _Machine:
         key, values = avd_agent.AGENT_KEY, {"RegistrationToken": token, "IsRegistered": 0}
         for name, data in values.items():
             kind = "string" if isinstance(data, str) else "dword"
-            self._action.ask(
-                "win_regedit", secret=token, path=key, name=name, type=kind, data=data
-            )
+            self._action.ask("win_regedit", secret=token, path=key, name=name, type=kind, data=data)
         self._action.ask("win_service", name=avd_agent.SERVICE, state="restarted")
 
     def events(self) -> list[avd_agent.Event]:
@@ -327,5 +326,3 @@ def _diff(change: Change) -> dict[str, str]:
         "before": shown(change.before),
         "after": shown(change.after),
     }
-
-

@@ -47,12 +47,9 @@ def plan(asked: Asked) -> Plan:
             skipped=[Skipped("avd_session_host", why)],
         )
     if asked.node.get("system") != "windows":
-        return Plan(
-            refused=[
-                f"avd_session_host: {asked.node.get('vm_size') or 'this machine'} runs no Windows, and"
-                " hosts of Azure Virtual Desktop do: leave the role out."
-            ]
-        )
+        what = asked.node.get("vm_size") or "this machine"
+        wrong = f"avd_session_host: {what} runs no Windows, and session hosts do: leave it out."
+        return Plan(refused=[wrong])
     registry, services = asked.found["registry"], asked.found["services"]
     agent = agent_of(registry[AGENT_KEY], services[SERVICE])
     to = joined(registry[ENTRA_KEY], registry[DOMAIN_KEY])

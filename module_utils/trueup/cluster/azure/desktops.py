@@ -297,9 +297,9 @@ class Desktops:
             path = f"{below}/workspaces/{quote(workspace)}"
             found = self._get(path)
             # Groups of others in it stay.
-            there = _properties(found or {}).get("applicationGroupReferences") or []
-            low = [str(one).lower() for one in there]
-            every = [*there, *(one for one in references if one.lower() not in low)]
+            shown = _properties(found or {}).get("applicationGroupReferences") or []
+            low = [str(one).lower() for one in shown]
+            every = [*shown, *(one for one in references if one.lower() not in low)]
             given = {"applicationGroupReferences": every}
             self._kept(path, given, location=location, tags=tags)
         return self.changes
@@ -345,9 +345,7 @@ class Desktops:
         if not self.check:
             self.manager.request(method, path, {"api-version": VERSION}, body)
 
-    def allow(
-        self, scope: str, role: str, user: Mapping[str, str], *, there: bool = True
-    ) -> None:
+    def allow(self, scope: str, role: str, user: Mapping[str, str], *, there: bool = True) -> None:
         """Let a user or group have a role on a resource, unless they have it there or above it.
 
         Args:
