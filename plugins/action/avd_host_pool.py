@@ -32,9 +32,9 @@ name: avd_host_pool
 short_description: A Windows host in its host pool of Azure Virtual Desktop
 description:
   - For the tasks of the role C(avd_session_host), whose plan (C(__avd_session_host_plan)) says what
-    is wanted. Azure is asked on the controller with the login of azure-cli-core, the host with modules
-    of ansible.windows. The registration token is in no variable, no argument of a process and no
-    log.
+    is wanted. Azure is asked on the controller with the login of azure-cli-core, the host with
+    modules of ansible.windows. The registration token is in no variable, no argument of a process
+    and no log.
   - Where no host pool is named, nothing is done.
 options:
   state:
@@ -43,7 +43,8 @@ options:
         declared. C(installed) installs the agent and its boot loader. C(registered) registers the
         host. C(well) waits until the pool lets users come to it.
       - C(drained) lets no new users come, tells those who are there, and waits for them.
-        C(given_back) lets them come again, where trueup had drained the host, no role failed and it is well.
+        C(given_back) lets them come again, where trueup had drained the host, no role failed and it
+        is well.
     type: str
     choices: [present, installed, registered, well, drained, given_back]
     required: true

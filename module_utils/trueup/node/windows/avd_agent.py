@@ -17,7 +17,7 @@ SERVICE = "RDAgentBootLoader"
 ENTRA_KEY = r"HKLM:\SYSTEM\CurrentControlSet\Control\CloudDomainJoin\JoinInfo"
 DOMAIN_KEY = r"HKLM:\SYSTEM\CurrentControlSet\Services\Tcpip\Parameters"
 # Ours: when trueup drained the host.
-MARK_KEY, MARK = r"HKLM:\SOFTWARE\trueup", "AvdDrained"
+MARK_KEY, MARK = r"HKLM:\SOFTWARE\trueup\avd_session_host", "Drained"
 INVALID_TOKEN = "INVALID_REGISTRATION_TOKEN"  # noqa: S105 WHY: a word of the event log
 
 
