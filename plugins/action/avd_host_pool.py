@@ -89,7 +89,7 @@ class ActionModule(ActionBase):
 
     def _done(self, state: str, plan: dict[str, Any]) -> dict[str, Any]:
         if state == "installed":
-            return self._installed(plan["packages"])
+            return self._installed(plan["packages"], str(plan["folder"]))
         machine = _Machine(self)
         who = machine.who()
         desktops = self._desktops(plan["settings"], who)
@@ -207,8 +207,10 @@ class ActionModule(ActionBase):
         text = (Path(windows.__file__).parent / name).read_text(encoding="utf-8")
         return self.ask("win_powershell", script=text, parameters=parameters).get("result")
 
-    def _installed(self, packages: list[dict[str, str]]) -> dict[str, Any]:
+    def _installed(self, packages: list[dict[str, str]], folder: str) -> dict[str, Any]:
         said, warnings = [], []
+        if packages and not self._task.check_mode:
+            self.ask("win_file", path=folder, state="directory")
         for one in packages:
             if self._task.check_mode:
                 said.append(f"would install {one['name']} from {one['url']}")

@@ -483,6 +483,13 @@ def test_users_who_stay_keep_their_host_and_it_is_given_back_unchanged() -> None
     assert len(kept["messages"]) == 2
 
 
+def test_a_host_is_given_back_where_azure_does_not_say_who_is_on_it() -> None:
+    site, machine = joined_site()
+    site.cloud.trouble.add(kind="reply", path="userSessions", status=404, times=1)
+    assert "status 404" in error(work(site, machine).drained)
+    assert (site.kept()["allow"], machine.note) == (True, "")
+
+
 def test_users_who_stay_are_signed_out_where_that_is_asked_for() -> None:
     site, machine = joined_site(sessions=[{"user": "bo"}, {"user": "ana"}])
     out = work(site, machine, settings={"drain_deadline": "sign_out"}).drained()

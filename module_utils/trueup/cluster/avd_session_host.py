@@ -16,7 +16,8 @@ _SHA256 = re.compile(r"[0-9a-fA-F]{64}")
 _GUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 # Hours that a token may be good for: an hour to 27 days.
 _HOURS = (1, 27 * 24)
-_FOLDER = r"C:\Windows\Temp"
+# Where administrators alone write: what was looked at is what is installed.
+_FOLDER = r"C:\Program Files\trueup\avd"
 # Either lets clients reach a host that Entra knows and no domain.
 _ENTRA_RDP = ("targetisaadjoined:i:1", "enablerdsaadauth:i:1")
 _DOMAIN_ONLY = "Windows Server"
@@ -35,9 +36,9 @@ def plan(asked: Asked) -> Plan:
     """What the action avd_host_pool goes through.
 
     Values: ``settings``, the role's options; ``packages`` that are missing, each ``name``, ``url``,
-    ``path``, ``sha256``; ``pool``, ``groups`` in Azure's names; ``joined`` (entra, domain);
-    ``registered``; and ``changes``: false, since what it does to a registered host costs its users
-    nothing.
+    ``path`` and ``sha256``, and the ``folder`` that they are downloaded to; ``pool`` and ``groups``
+    in Azure's names; ``joined`` (entra, domain); ``registered``; and ``changes``: false, since what
+    it does to a registered host costs its users nothing.
     """
     options = asked.options
     if not options["pool"]:
@@ -64,12 +65,13 @@ def plan(asked: Asked) -> Plan:
                 {
                     "name": name,
                     "url": options[f"{name}_url"],
-                    "path": rf"{_FOLDER}\trueup-avd-{name}.msi",
+                    "path": rf"{_FOLDER}\{name}.msi",
                     "sha256": options[f"{name}_sha256"].lower(),
                 }
                 for name, there in packages
                 if not there
             ],
+            "folder": _FOLDER,
             "pool": {
                 "hostPoolType": options["pool_type"],
                 "loadBalancerType": options["load_balancer"],

@@ -7,6 +7,7 @@ What the host is asked goes through :class:`Machine`, and what Azure is asked th
 
 from __future__ import annotations
 
+import contextlib
 import time
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -205,27 +206,46 @@ class Work:
         if self.settings["drain"] == "never":
             return Outcome(False, ["not drained: avd_session_host_drain is never"])
         if self.desktops is None:
-            agent = self.machine.agent()
-            if agent.installed and agent.registered:
-                raise BadInput(
-                    f"this host is registered in the pool {self.settings['pool']}, and Azure is not"
-                    " asked (avd_session_host_azure is none), so that users on it would lose their"
-                    " work: drain it by hand and set avd_session_host_drain to never, or let Azure"
-                    " be asked"
-                )
-            return Outcome(False, ["not registered: nobody is on it"])
+            return self._unasked()
         host = self.in_pool()
         if host is None:
             return Outcome(False, [f"not in the pool {self.settings['pool']}: nobody is on it"])
         if self.check:
             return Outcome(host.allows, [f"{host.name} would be drained"] * host.allows)
-        ours = bool(self.machine.marked())
+        ours = host.allows or bool(self.machine.marked())
         if host.allows:
             # First the mark: a run that dies after it leaves what the next one gives back.
             self.machine.mark(self.now().strftime("%Y-%m-%dT%H:%M:%SZ"))
             self.desktops.set_allowed(host, allowed=False)
         try:
-            ended = self.desktops.empty(
+            ended = self._emptied(self.desktops, host)
+        except TrueupError:
+            # Nothing was changed. Where Azure does not answer, the next run gives it back.
+            with contextlib.suppress(TrueupError):
+                if ours:
+                    self._allow(self.desktops, host)
+            raise
+        out = Outcome(host.allows, [f"{host.name} is drained: no session is left"])
+        if ended:
+            out.changed = True
+            out.warnings.append(f"{host.name}: signed out at the deadline: {', '.join(ended)}")
+        return out
+
+    def _unasked(self) -> Outcome:
+        """Of a host whose sessions nobody can look at."""
+        agent = self.machine.agent()
+        if agent.installed and agent.registered:
+            raise BadInput(
+                f"this host is registered in the pool {self.settings['pool']}, and Azure is not"
+                " asked (avd_session_host_azure is none), so that users on it would lose their"
+                " work: drain it by hand and set avd_session_host_drain to never, or let Azure"
+                " be asked"
+            )
+        return Outcome(False, ["not registered: nobody is on it"])
+
+    def _emptied(self, desktops: Desktops, host: Host) -> List[str]:
+        try:
+            return desktops.empty(
                 host,
                 title=self.settings["drain_title"],
                 text=self.settings["drain_message"],
@@ -233,17 +253,10 @@ class Work:
                 signs_out=self.settings["drain_deadline"] == "sign_out",
             )
         except UsersStayError as stay:
-            if ours or host.allows:
-                self._allow(self.desktops, host)
             raise TrueupError(
                 f"{stay}. Nothing was changed, and the host takes new sessions as before: run again"
                 " later, or set avd_session_host_drain_seconds or avd_session_host_drain_deadline"
             ) from None
-        out = Outcome(host.allows, [f"{host.name} is drained: no session is left"])
-        if ended:
-            out.changed = True
-            out.warnings.append(f"{host.name}: signed out at the deadline: {', '.join(ended)}")
-        return out
 
     def given_back(self, failed: List[str]) -> Outcome:
         """Let users come again where trueup had drained it and it is well.
