@@ -23,6 +23,7 @@ _DEVITO = "devito benchmark.py acoustic forward"
 _DEVITO_SUMS = "devito cost table"
 _VLLM = "vLLM Llama-3.1-8B-Instruct FP16"
 _DEEPSEEK = "vLLM DeepSeek-R1"
+_NX = "Siemens NX on Azure Virtual Desktop"
 _STORAGE = "EDA storage benchmark"
 # metric in the file -> what was measured, at which latency
 _STORAGE_METRICS = {
@@ -53,12 +54,18 @@ _DEEPSEEK_METRICS: _Metrics = {
     ("token_ratio_vs_llama8b", "x"): ("token_ratio", 1.0, "1", "none", "single"),
     ("throughput_slowdown_vs_llama8b", "x"): ("slowdown", 1.0, "1", "none", "single"),
 }
+_NX_METRICS: _Metrics = {
+    ("users_per_host", "users"): ("users_per_host", 1.0, "1", "none", "single"),
+}
 _METRICS = {
     _DEVITO: _DEVITO_METRICS,
     _DEVITO_SUMS: _DEVITO_METRICS,
     _VLLM: _VLLM_METRICS,
     _DEEPSEEK: _DEEPSEEK_METRICS,
+    _NX: _NX_METRICS,
 }
+# Of these some rows are words.
+_IN_WORDS = (_DEEPSEEK, _NX)
 _VLLM_CONFIGURATION = re.compile(r"(?P<profile>\w+), 1 GPU \((?P<gpu>\w+)\), ")
 # The article's cost table names its sums in other words than its result tables.
 _SUMMED = {
@@ -77,7 +84,7 @@ def read_published(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
     beside them as ``published_speedup``, its sums of run times as benchmark ``devito_sums``, metric
     ``wall_clock_sum`` (s), and the ratios of DeepSeek R1 to Llama 3.1 8B as benchmark
     ``vllm_ratios``, metrics ``cost_ratio``, ``slowdown`` and ``token_ratio`` (tokens of one
-    answer).
+    answer). Users of Siemens NX on a host are benchmark ``nx_avd``, metric ``users_per_host``.
 
     Raises:
         BadInput: another kind of file, or a row that cannot be understood.
@@ -87,7 +94,7 @@ def read_published(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
     for where, row in catalog.rows(path, *_COLUMNS):
         known = _METRICS.get(row["benchmark"])
         metric = None if known is None else known.get((row["metric"], row["unit"]))
-        if known is None or (metric is None and row["benchmark"] == _DEEPSEEK):
+        if known is None or (metric is None and row["benchmark"] in _IN_WORDS):
             others[row["benchmark"]] += 1
             continue
         if metric is None:
@@ -219,6 +226,15 @@ def _deepseek_case(row: dict[str, str], source: str) -> dict[str, Any]:
     }
 
 
+def _nx_case(row: dict[str, str], source: str) -> dict[str, Any]:
+    return {
+        **_case(row, source),
+        "benchmark": "nx_avd",
+        "case": f"nx-{row['system'].removeprefix('Standard_').lower()}",
+        "parameters": canonical({"configuration": row["configuration"]}),
+    }
+
+
 def _whole(row: dict[str, str], name: str, source: str) -> int | None:
     """A count; None where the publication does not say."""
     if not row[name]:
@@ -251,4 +267,5 @@ _CASES = {
     _DEVITO_SUMS: _devito_case,
     _VLLM: _vllm_case,
     _DEEPSEEK: _deepseek_case,
+    _NX: _nx_case,
 }

@@ -53,6 +53,10 @@ class Billing:
             "HOURS", "Hours a day that a server is billed and nobody asks: what they add to tokens."
         ),
     ] = 0.0
+    users: Annotated[
+        int | None,
+        option("N", "US$ per user-hour of N users a host, instead of the records' sessions."),
+    ] = None
     ttft_ms: Annotated[
         float | None,
         option("MS", "Service level of a load sweep: 99 % of first tokens within this time."),
@@ -64,7 +68,7 @@ class Billing:
     def terms(self) -> Terms:
         """
         Raises:
-            BadInput: a price that is not above zero, no date, or no hours of a day.
+            BadInput: a price that is not above zero, no date, no hours of a day, or no user.
         """
         from ..figures.prices import Terms
 
@@ -76,6 +80,7 @@ class Billing:
             self.as_size,
             self.price_date,
             self.idle_hours,
+            self.users,
         )
 
     def level(self) -> ServiceLevel:

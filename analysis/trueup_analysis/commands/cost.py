@@ -36,6 +36,7 @@ app = typer.Typer()
         "trueup cost --price 3.60 --format json",
         "trueup cost --region eastus2 --api-price 0.60   # vLLM against an API",
         "trueup cost --ttft-ms 500 --tpot-ms 50          # sweeps by a service level",
+        "trueup cost --region eastus --users 5           # US$ per user-hour",
         "trueup cost catalog/reference_results.csv       # published tables",
     ),
 )
@@ -53,15 +54,18 @@ def cost(
     output: OutputOption = None,
 ) -> None:
     """Node-hours (nodes x run time), US$ per run, and US$ by the unit that each benchmark's work is
-    counted in (PFLOP, TB, ns, billion grid points, million samples or tokens), the cheapest marked.
-    Published rates of tokens are priced on their article's own terms too."""
+    counted in (PFLOP, TB, ns, billion grid points, million samples or tokens), the cheapest marked;
+    US$ per user-hour of sessions that share a host, at the base and the Windows rate. Published
+    rates of tokens are priced on their article's own terms too."""
     from ..catalog import folder
     from ..figures import cost as analysis
     from ..figures import published_tokens, tokens
+    from ..figures import users as users_figures
     from ..figures.pooling import has_work
     from ..figures.prices import read_all
     from ..sheets import cost as cost_sheets
     from ..sheets import tokens as token_sheets
+    from ..sheets import users as user_sheets
     from ..sheets.serving import sweep_sheets
 
     terms, level = billing.terms(), billing.level()
@@ -79,8 +83,9 @@ def cost(
     serves = article is not None or (serving is not None and not serving.table.empty)
     if serving is not None and not serves:
         say_all(serving.left_out)
-    # Without either, it says that there is nothing to price.
-    if has_work(loaded) or not serves:
+    shared = users_figures.has_users(loaded, terms)
+    # Without any, it says that there is nothing to price.
+    if has_work(loaded) or not (serves or shared):
         expected = expectations_at_sizes(loaded, catalog)
         result = analysis.table(loaded, prices=prices, terms=terms, expectations=expected)
         made += cost_sheets.cost(result)
@@ -92,6 +97,11 @@ def cost(
     if article is not None:
         made += token_sheets.article(article)
         unknown += article.unknown
+    if shared:
+        vcpus = users_figures.read_vcpus(place / "vm_sizes.csv")
+        by_user = users_figures.table(loaded, prices=prices, vcpus=vcpus, terms=terms)
+        made += user_sheets.users(by_user)
+        unknown += by_user.unknown
     write(made, format_, output)
     say_notes(loaded)
     if serving is not None and serves:

@@ -76,10 +76,11 @@ class Terms:
         price_date: newest price on or before this day (YYYY-MM-DD) instead of the newest.
         idle_hours: of each day, in which a server is billed and nobody asks it; part of what its
             tokens and answers cost, and of nothing else.
+        users: how many share a host, instead of what records say.
 
     Raises:
-        BadInput: a price that is not above zero, a price date that is none, or idle hours that
-            leave none of a day.
+        BadInput: a price that is not above zero, a price date that is none, idle hours that leave
+            none of a day, or no user.
     """
 
     region: str | None = None
@@ -89,8 +90,11 @@ class Terms:
     as_size: str | None = None
     price_date: str | None = None
     idle_hours: float = 0.0
+    users: int | None = None
 
     def __post_init__(self) -> None:
+        if self.users is not None and self.users < 1:
+            raise BadInput(f"{self.users} users are not 1 or more")
         if not 0 <= self.idle_hours < _DAY:
             raise BadInput(
                 f"{self.idle_hours:g} idle hours a day are not 0 or more and less than {_DAY}"

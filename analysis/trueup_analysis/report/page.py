@@ -10,7 +10,7 @@ from trueup.health.verdicts import latest
 
 from ..cases import read_cases
 from ..catalog import find, folder
-from ..figures import cost, tokens
+from ..figures import cost, tokens, users
 from ..figures.groups import groups
 from ..figures.health import expectations
 from ..figures.health.examine import examine
@@ -24,6 +24,7 @@ from ..render.html import UNKNOWN, Page, Part, Section
 from ..selection import run_ids
 from ..sheets import cost as cost_sheets
 from ..sheets import tokens as token_sheets
+from ..sheets import users as user_sheets
 from ..sheets.serving import sweep_sheets
 from ..units import plural
 from . import opening
@@ -50,13 +51,14 @@ if TYPE_CHECKING:
     from ..figures.scaling.tables import Series
     from ..figures.serving import ServiceLevel
     from ..figures.tokens import ApiPrices, TokenTable
+    from ..figures.users import UserTable
     from ..load import Loaded
     from ..sheets.sheet import Sheet
     from .health import NodeHealth
     from .opening import Machine
 
 # A publication's figures about its own results are no benchmark beside them.
-_ABOUT: Final = frozenset({"devito_sums", "vllm_ratios"})
+_ABOUT: Final = frozenset({"devito_sums", "nx_avd", "vllm_ratios"})
 _STATE: Final = "node_state"
 _NAMED: Final = 3
 
@@ -183,11 +185,13 @@ class _Billed:
     runs: CostTable | None
     tokens: TokenTable | None
     level: ServiceLevel | None = None
+    users: UserTable | None = None
 
     def sheets(self) -> list[Sheet]:
         """What `trueup cost` writes, less the load sweeps, which stand in vLLM's section."""
         made = [] if self.runs is None else cost_sheets.cost(self.runs)
-        return made + ([] if self.tokens is None else token_sheets.tokens(self.tokens))
+        made += [] if self.tokens is None else token_sheets.tokens(self.tokens)
+        return made + ([] if self.users is None else user_sheets.users(self.users))
 
     def section(self) -> Section | None:
         """The costs; where no price is known one sentence, and how to give one."""
@@ -198,11 +202,13 @@ class _Billed:
         priced = (self.runs is not None and self.runs.has_prices) or (
             self.tokens is not None and bool(self.tokens.table["usd_per_hour"].notna().any())
         )
+        priced = priced or (self.users is not None and self.users.has_prices)
         if not priced:
             unknown = opening.unique(
                 [
                     *(self.runs.unknown if self.runs is not None else ()),
                     *(self.tokens.unknown if self.tokens is not None else ()),
+                    *(self.users.unknown if self.users is not None else ()),
                 ]
             )
             why = " ".join(unknown)
@@ -231,7 +237,11 @@ def _billed(
         serving = tokens.table(loaded, prices=book, gpus=gpus, terms=terms, api=api)
     if serving is not None and serving.table.empty:
         serving = None
-    return _Billed(runs, serving, level)
+    by_user = None
+    if users.has_users(loaded, terms):
+        vcpus = users.read_vcpus(place / "vm_sizes.csv")
+        by_user = users.table(loaded, prices=book, vcpus=vcpus, terms=terms)
+    return _Billed(runs, serving, level, by_user)
 
 
 def _empty(loaded: Loaded) -> Page:

@@ -495,7 +495,7 @@ def test_published_results_are_not_called_measured(tmp_path: Path) -> None:
             load([folder() / "reference_results.csv"]), tmp_path, terms=Terms(region="eastus")
         )
     )
-    assert "on published systems (10 sizes)" in seen.headings[0][1]
+    assert "on published systems (12 sizes)" in seen.headings[0][1]
     assert "health" not in seen.sections
     assert "measured: median, min to max" not in seen.words
     assert "The publication states no spread." in seen.words

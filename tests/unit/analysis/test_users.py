@@ -1,0 +1,129 @@
+"""What a user's hour costs: records with sessions, a published number of users, a given one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import made
+import pytest
+from trueup.errors import BadInput
+from trueup_analysis.figures.prices import GIVEN, Terms, read_prices
+from trueup_analysis.figures.users import COMPUTED, has_users, read_vcpus, table
+from trueup_analysis.load import Loaded, load
+from trueup_analysis.sheets.users import users
+
+if TYPE_CHECKING:
+    from trueup_analysis.figures.users import UserTable
+
+CATALOG = Path(__file__).resolve().parents[3] / "catalog"
+NV12 = "Standard_NV12ads_A10_v5"
+
+
+def session(sessions: Any, rate: float, node: str = "nv-1", **changes: Any) -> dict[str, Any]:
+    record = {
+        **made.record(
+            benchmark="nv_a10",
+            metrics=[made.figure("session_frame_rate", rate, "1/s", "higher")],
+            case=f"h264_nvenc-1920x1080-444-s{sessions}",
+            vm_size=NV12,
+            nodes=[node],
+            duration_seconds=rate,
+        ),
+        "parameters": {"kind": "encode", "sessions": sessions, "frames_per_second": 60},
+    }
+    return {**record, **changes}
+
+
+def measured(tmp_path: Path, *records: dict[str, Any]) -> Loaded:
+    return load([made.write(tmp_path, list(records))])
+
+
+def priced(loaded: Loaded, **terms: Any) -> UserTable:
+    return table(
+        loaded,
+        prices=read_prices(CATALOG / "prices.csv"),
+        vcpus=read_vcpus(CATALOG / "vm_sizes.csv"),
+        terms=Terms(**terms),
+    )
+
+
+def test_the_host_is_shared_by_its_sessions(tmp_path: Path) -> None:
+    loaded = measured(tmp_path, session(5, 100.0), session(10, 50.0), session(10, 56.0, "nv-2"))
+    result = priced(loaded)
+    rows = {row["users"]: row for row in result.rows}
+    assert [(row["users"], row["held"], row["records"]) for row in result.rows] == [
+        *((5, "yes", 1), (10, "no", 2)),
+    ]
+    # eastus, 2026-06: 0.908 US$ an hour, 1.460 with Windows.
+    assert rows[5]["usd_per_user_hour"] == pytest.approx(0.1816)
+    assert rows[5]["windows_usd_per_user_hour"] == pytest.approx(0.292)
+    assert rows[10]["usd_per_user_hour"] == pytest.approx(0.0908)
+    assert rows[10]["frame_rate"] == 53.0
+    assert rows[5]["windows_source"].startswith("as of unknown date, public price table")
+
+
+def test_the_windows_rate_is_computed_where_the_table_has_none(tmp_path: Path) -> None:
+    loaded = measured(tmp_path, session(5, 100.0))
+    [row] = priced(loaded, region="westus3").rows
+    # 12 vCPUs of 0.046 US$.
+    assert row["windows_usd_per_hour"] == pytest.approx(row["usd_per_hour"] + 0.552)
+    assert row["windows_source"] == COMPUTED
+    [row] = priced(loaded, price=2.0).rows
+    assert (row["usd_per_user_hour"], row["price_source"]) == (0.4, GIVEN)
+    assert (row["windows_usd_per_hour"], row["windows_source"]) == (2.552, COMPUTED)
+
+
+def test_what_nobody_knows_is_not_made_up(tmp_path: Path) -> None:
+    loaded = measured(tmp_path, session(5, 100.0, vm_size=None, region=None))
+    result = priced(loaded)
+    assert (result.has_prices, result.rows[0]["windows_source"]) == (False, "")
+    assert result.unknown == [
+        "A machine without an Azure size has no price; give --size SIZE or --price US$."
+    ]
+    # What Windows costs beside a spot price, no source says.
+    [row] = priced(
+        measured(tmp_path / "spot", session(5, 100.0, offer="spot")), region="eastus"
+    ).rows
+    assert row["windows_source"] == ""
+
+
+@pytest.mark.parametrize("sessions", ["five", None, 5.5, True, 0])
+def test_a_record_that_does_not_say_its_users_has_no_row(tmp_path: Path, sessions: Any) -> None:
+    loaded = measured(tmp_path, session(sessions, 100.0))
+    assert (has_users(loaded, Terms()), priced(loaded).rows) == (False, [])
+
+
+def test_users_are_given(tmp_path: Path) -> None:
+    loaded = measured(tmp_path, session(5, 100.0), session(10, 50.0), made.record(vm_size=NV12))
+    [row] = priced(loaded, users=8).rows
+    assert (row["users"], row["case"], row["held"]) == (8, "", "")
+    assert row["usd_per_user_hour"] == pytest.approx(0.1135)
+    with pytest.raises(BadInput, match="0 users are not 1 or more"):
+        Terms(users=0)
+
+
+def test_users_of_the_article() -> None:
+    loaded = load([CATALOG / "reference_results.csv"])
+    result = priced(loaded, region="eastus")
+    found = {
+        row["vm_size"]: (row["users"], round(row["usd_per_user_hour"], 3)) for row in result.rows
+    }
+    assert found == {NV12: (5, 0.182), "Standard_NV18ads_A10_v5": (5, 0.32)}
+    [sheet] = users(result)
+    assert [note for note in sheet.notes if note.startswith("Held")] == []
+
+
+def test_nothing_else_has_users(tmp_path: Path) -> None:
+    loaded = measured(tmp_path, made.record())
+    assert has_users(loaded, Terms()) is False
+    assert has_users(loaded, Terms(users=3)) is True
+
+
+def test_the_command_prices_sessions_alone(tmp_path: Path, call_trueup: Any) -> None:
+    folder = made.write(tmp_path, [session(5, 100.0)])
+    shown = call_trueup("cost", str(folder), "--catalog", str(CATALOG))
+    assert (shown.status, shown.err) == (0, "")
+    assert ("0.1816" in shown.out, "0.2920" in shown.out) == (True, True)
+    refused = call_trueup("cost", str(folder), "--users", "0")
+    assert (refused.status, "0 users are not 1 or more" in refused.err) == (1, True)
