@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import json
 import os
 import re
 import stat
@@ -14,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from trueup.errors import BadInput
+from trueup.quantity import UNITS
 from trueup.record import SCHEMA
 
 from . import packed
@@ -119,20 +122,23 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError(why)
 
 
-# Run times and the rates that scaling divides by.
-_ABOVE_ZERO = frozenset({"run_time", "triad_rate"})
 # No clock resolves less than the one, and no unit here has more than the other.
 _LEAST, _MOST = 1e-12, 1e30
 
 
 def _impossible(record: Record) -> str | None:
-    """Why this cannot have been measured: a date that is none, a time or a performance not above
-    zero, a median outside the least and the greatest.
+    """Why this cannot have been measured: a date that is none, more nodes or fewer than it names, a
+    unit that is no record's, a time or a performance not above zero, a median outside the least and
+    the greatest.
     """
     try:
         datetime.fromisoformat(record.started_at)
     except ValueError:
         return f"started_at {record.started_at} is not a date and time"
+    if record.node_count != len(record.nodes):
+        return f"node_count is {record.node_count}, and nodes names {len(record.nodes)}"
+    if record.raw is not None and not _is_name(record.raw.path):
+        return f"raw.path {record.raw.path!r} is not the name of a file beside the record"
     ends: dict[tuple[str, Any, Any], dict[Any, float]] = {}
     for row in record.metrics:
         if why := _out_of_range(row):
@@ -145,8 +151,15 @@ def _impossible(record: Record) -> str | None:
     return None
 
 
+def _is_name(path: str) -> bool:
+    return path == os.path.basename(path) and path not in {".", ".."} and "\0" not in path
+
+
 def _out_of_range(row: MetricRow) -> str | None:
-    above = row.name in _ABOVE_ZERO
+    above = row.name in packed.ABOVE_ZERO
+    base = packed.ABOVE_ZERO.get(row.name) or UNITS.get(row.unit, (row.unit,))[0]
+    if row.unit != base:
+        return f"and records hold it in {base}"
     if above and row.value <= 0:
         return "not above 0"
     if row.value < 0 and row.direction != "none":
@@ -282,7 +295,7 @@ def verify(loaded: Loaded) -> list[Excluded]:
         if expected is None:
             continue
         try:
-            found = hashlib.sha256(Path(raw_path).read_bytes()).hexdigest()
+            found = _sha256_beside(source, raw_path)
         except OSError as error:
             problems.append(Excluded(source, f"raw output {raw_path}: {error.strerror}"))
             continue
@@ -297,6 +310,24 @@ def verify(loaded: Loaded) -> list[Excluded]:
     return problems
 
 
+def _sha256_beside(source: str, path: str) -> str:
+    """That of a file beside the record, of which neither a link nor a pipe or device is read.
+
+    Raises:
+        OSError: it cannot be read, or is something else.
+    """
+    if os.path.dirname(path) != os.path.dirname(source.partition("#")[0]):
+        raise OSError(errno.EINVAL, "not beside its record")
+    with open(path, "rb", opener=_opener) as stream:
+        if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file")
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _opener(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
+
+
 class _Reader:
     """Collects rows from all sources; one call of ``finish`` turns them into frames."""
 
@@ -309,7 +340,7 @@ class _Reader:
         self._rows: list[bytes] = []
         self._packed = 0
         self._seen: set[str] = set()
-        self._decode = msgspec.json.Decoder(Record).decode
+        self._typed = msgspec.json.Decoder(Record).decode
 
     def read(self, source: Path) -> None:
         try:
@@ -493,6 +524,12 @@ class _Reader:
                 except msgspec.MsgspecError as error:
                     self.excluded.append(Excluded(f"{path}#{key}", str(error)))
 
+    def _decode(self, content: bytes) -> Record:
+        record = self._typed(content)
+        if _keys_in(content) != _keys_of(record):
+            json.loads(content, object_pairs_hook=_once_each)
+        return record
+
     def _add(self, record: Record, path: str) -> None:
         raw, fields = record.raw, msgspec.structs.asdict(record)
         row = {
@@ -540,6 +577,37 @@ def _of_both(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
         # A run of which a part goes on goes on.
         found[name] = None if None in given else choose(given)
     return found
+
+
+def _keys_in(content: bytes) -> int:
+    """How many keys a JSON text seems to have; -1 where that cannot be counted at a glance."""
+    if any(blank in content for blank in (b" :", b"\t:", b"\n:", b"\r:")):
+        return -1
+    return content.count(b'":')
+
+
+def _keys_of(record: Record) -> int:
+    mappings = (record.parameters, record.environment, record.software, record.system)
+    count = (
+        len(Record.__struct_fields__) + (0 if record.raw is None else 2) + 4 * len(record.metrics)
+    )
+    for row in record.metrics:
+        some = (row.message_bytes, row.device, row.statistic, row.n)
+        count += sum(one is not msgspec.UNSET for one in some)
+    return count + sum(len(mapping) for mapping in mappings)
+
+
+def _once_each(pairs: list[tuple[str, Any]]) -> None:
+    """Refuse a name that stands twice in an object: which of the two values counts?
+
+    Raises:
+        msgspec.ValidationError: one does.
+    """
+    names: set[str] = set()
+    for name, _ in pairs:
+        if name in names:
+            raise msgspec.ValidationError(f"{name} is given twice in one object")
+        names.add(name)
 
 
 def _is_utf8(path: str) -> bool:

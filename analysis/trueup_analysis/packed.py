@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import json
 from array import array
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.json as pa_json
 import pyarrow.parquet as pq
 from trueup.errors import BadInput
@@ -38,6 +39,15 @@ _METRIC = pa.struct(
         ("n", pa.int64()),
     ]
 )
+# What every record has.
+_ALWAYS = ("run_id", "benchmark", "case", "outcome", "nodes", "source", "provenance")
+# Run times and the rates that scaling divides by, and their units.
+ABOVE_ZERO: Final = {"run_time": "s", "triad_rate": "byte/s"}
+# No unit here has more.
+_MOST: Final = 1e30
+# A million records with 6 figures each take 0.36 GiB.
+_MOST_BYTES: Final = 4 * 2**30
+_ROWS_AT_ONCE: Final = 8192
 # The least that Arrow reads at a time, bytes; a row is read whole.
 _BLOCK = 2**20
 _WORDS = ["name", "unit", "direction", "device", "statistic"]
@@ -172,11 +182,95 @@ def read(path: Path) -> tuple[pa.Table, dict[str, Any]]:
     try:
         # Not read_table, which imports all of Arrow's datasets.
         with pq.ParquetFile(path) as file:
-            table = file.read()
+            table = _whole(file)
         rest: dict[str, Any] = json.loads((table.schema.metadata or {})[b"trueup"])
-        table = table.replace_schema_metadata(None).select(_SCHEMA.names)
-        table = table if table.schema == _SCHEMA else table.cast(_SCHEMA)
+        table = table.replace_schema_metadata(None)
     except (OSError, KeyError, ValueError, pa.ArrowException) as error:
         why = str(error).splitlines()[0]
         raise BadInput(f"{path} is not a file that `trueup pack` wrote ({why})") from error
+    if wrong := _impossible(table):
+        raise BadInput(f"{path} holds what no record can hold: {wrong}")
     return table, rest
+
+
+def _whole(file: pq.ParquetFile) -> pa.Table:
+    """All of a file. A small one can say that it holds the same billions of times.
+
+    Raises:
+        ValueError: its columns are others, or it is larger in memory than any fleet's records.
+    """
+    if not file.schema_arrow.equals(_SCHEMA):
+        raise ValueError("its columns are others")
+    size, parts = 0, []
+    for part in file.iter_batches(_ROWS_AT_ONCE):
+        size += part.nbytes
+        if size > _MOST_BYTES:
+            raise ValueError(f"more than {_MOST_BYTES / 2**30:.0f} GiB when it is unpacked")
+        parts.append(part)
+    return pa.Table.from_batches(parts, file.schema_arrow)
+
+
+def _impossible(table: pa.Table) -> str:
+    """What is in the table that the reader of records would have refused; empty where nothing is.
+
+    The first record of the first wrong column is named.
+    """
+    for name, is_wrong in _checks(table):
+        place = pc.index(is_wrong, value=True).as_py()
+        if place >= 0:
+            row = table.slice(place, 1).select(["benchmark", "case", "nodes"]).to_pylist()[0]
+            what = " ".join(str(value) for value in row.values())
+            return f"{name} of record {place + 1} ({what}) is missing or out of range"
+    owners, flat = _flat(table)
+    for name, is_wrong in _metric_checks(flat):
+        place = pc.index(is_wrong, value=True).as_py()
+        if place >= 0:
+            row = flat.slice(place, 1).to_pylist()[0]
+            record = owners[place].as_py() + 1
+            return f"{name} of {row['name']} ({row['value']}) in record {record} is out of range"
+    for name in JSON:
+        kind = list if name == "command" else dict
+        for text in pc.unique(table.column(name)).to_pylist():
+            if not _is_json(text, kind):
+                return f"{name} is {str(text)[:40]!r}"
+    return ""
+
+
+def _checks(table: pa.Table) -> Iterator[tuple[str, Any]]:
+    """By column, for each record whether it is wrong."""
+    for name in _ALWAYS:
+        yield name, pc.is_null(table.column(name))
+    words = pa.array(["ok", "failed", "invalid"])
+    yield "outcome", pc.invert(pc.is_in(table.column("outcome"), value_set=words))
+    for name in _WHOLE:
+        least = 0 if name == "gpus" else 1
+        column = table.column(name)
+        # Publications do not always say how many.
+        yield name, pc.fill_null(_outside(column, least, 2**62), False)
+    seconds = table.column("duration_seconds")
+    yield "duration_seconds", pc.fill_null(_outside(seconds, 0.0, _MOST), False)
+
+
+def _metric_checks(flat: pa.Table) -> Iterator[tuple[str, Any]]:
+    """By column, for each figure whether it is wrong."""
+    name, value, direction = (flat.column(key) for key in ("name", "value", "direction"))
+    yield "name", pc.is_null(name)
+    words = pa.array(["higher", "lower", "none"])
+    yield "direction", pc.invert(pc.is_in(direction, value_set=words))
+    yield "value", pc.fill_null(_outside(value, -_MOST, _MOST), True)
+    is_performance = pc.not_equal(direction, "none")
+    yield "value", pc.and_(is_performance, pc.less(value, 0.0))
+    divides = pc.is_in(name, value_set=pa.array(sorted(ABOVE_ZERO)))
+    yield "value", pc.and_(divides, pc.less_equal(value, 0.0))
+
+
+def _outside(column: Any, least: float, most: float) -> Any:
+    """Also of what is no number."""
+    return pc.invert(pc.and_(pc.greater_equal(column, least), pc.less_equal(column, most)))
+
+
+def _is_json(text: Any, kind: type) -> bool:
+    try:
+        return isinstance(msgspec.json.decode(text), kind)
+    except (msgspec.MsgspecError, TypeError, RecursionError):
+        return False

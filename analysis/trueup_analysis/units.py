@@ -5,6 +5,7 @@ An unknown figure is a dash here; a format may write a word for it.
 
 from __future__ import annotations
 
+import json
 import math
 import numbers
 import unicodedata
@@ -49,6 +50,15 @@ def text(value: Any) -> str:
     if shown.isascii() and shown.isprintable():
         return shown
     return "".join("?" if unicodedata.category(char) in _UNSAFE else char for char in shown)
+
+
+def escaped(json_text: str) -> str:
+    """JSON whose texts hold no character that a terminal or an editor obeys: each stands as
+    ``\\uXXXX``, which is the same to a program."""
+    if json_text.isascii():
+        return json_text
+    unsafe = {char for char in set(json_text) if unicodedata.category(char) in _UNSAFE} - {"\n"}
+    return json_text.translate({ord(char): json.dumps(char)[1:-1] for char in unsafe})
 
 
 def number(value: Any) -> float | None:

@@ -7,11 +7,13 @@ them.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
 import re
 import secrets
+import stat
 import tempfile
 import time
 from dataclasses import dataclass
@@ -241,9 +243,8 @@ def read_records(
             continue
         path = os.path.join(run_dir, name)
         try:
-            with open(path, encoding="utf-8") as stream:
-                record = json.load(stream)
-        except (OSError, ValueError) as error:
+            record = _document(path)
+        except (OSError, ValueError, RecursionError) as error:
             yield path, None, str(error)
             continue
         if not isinstance(record, dict) or record.get("schema") != SCHEMA:
@@ -252,6 +253,24 @@ def read_records(
             yield path, None, f"without {', '.join(missing)}"
         else:
             yield path, record, None
+
+
+def _document(path: str) -> Any:
+    """What a JSON file holds. A pipe or a device would be waited for, and is not read.
+
+    Raises:
+        OSError: it cannot be read, or is no file.
+        ValueError: it is no JSON.
+        RecursionError: it is nested too deep.
+    """
+    with open(path, encoding="utf-8", opener=_opener) as stream:
+        if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file")
+        return json.load(stream)
+
+
+def _opener(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def run_counts(results: str) -> Dict[str, int]:
@@ -263,9 +282,8 @@ def run_counts(results: str) -> Dict[str, int]:
     found = {}
     for name in filter(is_run_id, names):
         try:
-            with open(os.path.join(results, name, "run.json"), encoding="utf-8") as stream:
-                count = json.load(stream).get("count", 0)
-        except (OSError, ValueError, AttributeError):
+            count = _document(os.path.join(results, name, "run.json")).get("count", 0)
+        except (OSError, ValueError, AttributeError, RecursionError):
             count = 0
         found[name] = count if isinstance(count, int) else 0
     return {name: found[name] for name in sorted(found, key=lambda name: (found[name], name))}

@@ -370,11 +370,28 @@ def test_reading_reports_one_bad_file_among_many_and_reads_the_rest(tmp_path: Pa
     folder = tmp_path / a_record()["run_id"]
     (folder / "broken.json").write_text("{")
     (folder / "other.json").write_text("[]")
+    (folder / "deep.json").write_text("[" * 100_000)
+    (folder / "loop.json").symlink_to("loop.json")
+    (folder / "zero.json").symlink_to("/dev/zero")
+    # What nobody writes to would be waited for.
+    os.mkfifo(folder / "pipe.json")
     read = list(records.read_records(str(folder)))
     bad = {os.path.basename(path): reason for path, record, reason in read if record is None}
-    assert sorted(bad) == ["broken.json", "other.json"]
+    names = [f"{name}.json" for name in ("broken", "deep", "loop", "other", "pipe", "zero")]
+    assert sorted(bad) == names
     assert bad["other.json"] == "not a trueup.record/1 object"
+    assert [bad[name] for name in names[-2:]] == ["[Errno 22] not a regular file"] * 2
     assert sum(record is not None for _, record, _ in read) == 20
+
+
+def test_a_manifest_that_is_none_keeps_no_run_from_beginning(tmp_path: Path) -> None:
+    ids = [f"20261120T09130{number}Z-7c1e" for number in range(4)]
+    for run_id in ids:
+        (tmp_path / run_id).mkdir()
+    os.mkfifo(tmp_path / ids[0] / "run.json")
+    (tmp_path / ids[1] / "run.json").write_text("[" * 100_000)
+    (tmp_path / ids[2] / "run.json").write_text('{"count": 7}')
+    assert records.run_counts(str(tmp_path)) == {ids[0]: 0, ids[1]: 0, ids[3]: 0, ids[2]: 7}
 
 
 def test_a_run_id_is_made_from_a_utc_time() -> None:

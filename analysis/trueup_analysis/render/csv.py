@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from ..sheets.sheet import Sheet
 
 
+# What a formula begins with, in Excel and LibreOffice.
+_FORMULA = ("=", "+", "-", "@")
+
+
 def render(sheets: Sequence[Sheet]) -> str:
     """What is unknown is an empty cell."""
     keys = list(dict.fromkeys(key for sheet in sheets for key in sheet.data()))
@@ -30,4 +34,8 @@ def render(sheets: Sequence[Sheet]) -> str:
 def _cell(value: Any) -> Any:
     if units.is_missing(value):
         return ""
-    return str(value).lower() if isinstance(value, bool) else value
+    if not isinstance(value, str):
+        return str(value).lower() if isinstance(value, bool) else value
+    shown = units.text(value)
+    # A spreadsheet would run it as a formula.
+    return f"'{shown}" if shown.startswith(_FORMULA) and shown != units.UNKNOWN else shown

@@ -34,7 +34,8 @@ def render(sheets: Sequence[Sheet]) -> str:
 
 def dump(value: Any) -> str:
     """JSON text with a line end, never with NaN, which is no JSON."""
-    return json.dumps(_clean(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    text = json.dumps(_clean(value), indent=2, ensure_ascii=False, allow_nan=False)
+    return units.escaped(text) + "\n"
 
 
 def _clean(value: Any) -> Any:

@@ -6,6 +6,8 @@ from collections import Counter
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from .. import units
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
@@ -124,4 +126,4 @@ def _quoted(labels: Mapping[str, Any]) -> str:
 
 
 def _escaped(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return units.text(value).replace("\\", "\\\\").replace('"', '\\"')

@@ -527,13 +527,13 @@ def test_a_price_that_cannot_be_one_counts_as_none(tmp_path: Path, spoilt: float
 def test_a_figure_in_another_unit_gives_no_cost_and_is_said(tmp_path: Path) -> None:
     records = [
         of("hpl", [figure("hpl_rate", 2.5e14, "flop/s")], case="right"),
-        of("hpl", [figure("hpl_rate", 250.0, "TFLOP/s")], case="wrong"),
+        of("hpl", [figure("hpl_rate", 250.0, "1/s")], case="wrong"),
     ]
     result = table(measured(tmp_path, records), prices=prices(), terms=Terms(price=72.0))
     assert result.table["case"].to_list() == ["right", "wrong"]
     assert result.table["usd_per_pflop"].isna().to_list() == [False, True]
     assert result.warnings == [
-        "hpl: hpl_rate is in TFLOP/s, not in flop/s, in 1 record, and does not count there."
+        "hpl: hpl_rate is in 1/s, not in flop/s, in 1 record, and does not count there."
     ]
 
 

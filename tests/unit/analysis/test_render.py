@@ -93,6 +93,21 @@ def test_formats_for_programs_hold_plain_values() -> None:
     assert rows[0]["b"] is None
 
 
+def test_no_format_for_programs_holds_what_a_terminal_or_a_spreadsheet_obeys() -> None:
+    texts = ["=1+1", "+x", "-x", "@SUM(A1)", "\t=1", "\u202e=1", "\x9b31m", "-", "-1.5", "é"]
+    sheet = Sheet("t", [Column("a", "a")], [{"a": text} for text in [*texts, -1.5]])
+    assert csv.render([sheet]).splitlines()[1:] == [
+        f"t,{cell}"
+        for cell in (
+            *("'=1+1", "'+x", "'-x", "'@SUM(A1)", "?=1", "?=1", "?31m", "-", "'-1.5", "é", "-1.5"),
+        )
+    ]
+    text = json_format.render([sheet])
+    assert "\\u202e=1" in text
+    assert "\u202e" not in text
+    assert [row["a"] for row in json.loads(text)["tables"][0]["rows"]] == [*texts, -1.5]
+
+
 def test_json_never_holds_nan() -> None:
     assert (
         json_format.dump({"a": [float("nan"), 1.5]}) == '{\n  "a": [\n    null,\n    1.5\n  ]\n}\n'
