@@ -162,6 +162,8 @@ class Host:
         requests: the urls that were asked for.
         installed: the paths of the installers that were started.
         proxy: there is a proxy in the user's settings, and it does not know the metadata service.
+        unencrypted: WinRM takes Basic and unencrypted messages, as no Windows does by itself;
+            False: NTLM with message encryption only.
         broker_tokens: what a registration token is worth, where no broker is asked.
     """
 
@@ -195,6 +197,7 @@ class Host:
     requests: list[str] = field(default_factory=list)
     installed: list[str] = field(default_factory=list)
     proxy: bool = False
+    unencrypted: bool = True
     broker_tokens: dict[str, str] = field(default_factory=dict)
     broker_url: str | None = None
     pending_reboot: bool = False

@@ -112,14 +112,17 @@ def _become(host: Host, user: str) -> str:
 
 
 def _module(host: Host, user: str, params: dict[str, Any], *, become: bool) -> Answer:
-    name = str(params["Script"]).removesuffix(".ps1")
+    try:
+        name = str(params["Script"]).removesuffix(".ps1")
+        given = dict(params["Variables"][0]["Value"]) if params.get("ForModule") else {}
+    except (LookupError, TypeError, ValueError):
+        raise UnknownError("a call of the module wrapper without module and arguments") from None
     # A collection's module comes under the name of its Python package.
     name = name.removeprefix("ansible_collections.").replace(".plugins.modules.", ".")
     if not params.get("ForModule"):
         raise UnknownError(f"script {params['Script']}")
     if params.get("Environment"):
         raise UnknownError(f"environment of module {name}")
-    given = dict(params["Variables"][0]["Value"])
     own = {key[9:]: given.pop(key) for key in list(given) if key.startswith("_ansible_")}
     call = Call(host, name, {}, bool(own.get("check_mode")), user, become)
     status = 0

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import argparse
 import base64
-import binascii
 import contextlib
-import hmac
 import json
 import re
 import socket
 import struct
 import threading
+import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from xml.sax.saxutils import escape
 
 from psrpcore import PSRPCoreError
 
+from .auth import Client
 from .host import Host
 from .sessions import Session
 
@@ -32,8 +32,9 @@ _RSP = "{http://schemas.microsoft.com/wbem/wsman/1/windows/shell}"
 _POWERSHELL = "http://schemas.microsoft.com/powershell/Microsoft.PowerShell"
 _SHELL = "http://schemas.microsoft.com/wbem/wsman/1/windows/shell"
 _TRANSFER = "http://schemas.xmlsoap.org/ws/2004/09/transfer"
-# Of WinRM: MaxEnvelopeSizekb 500.
+# Of WinRM: MaxEnvelopeSizekb 500; and what encryption puts around an envelope.
 _LARGEST = 500 * 1024
+_AROUND = 4096
 # How long half a request is waited for.
 _PATIENCE = 60
 _TIMED_OUT = 2150858793
@@ -82,59 +83,69 @@ class _Handler(BaseHTTPRequestHandler):
     sys_version = ""
     timeout = _PATIENCE
 
+    def setup(self) -> None:
+        """One client for each connection: NTLM signs in a connection, not a request."""
+        super().setup()
+        self.client = Client(self.server.host)
+
     def log_message(self, *arguments: Any) -> None:
         """No access log."""
 
     def do_POST(self) -> None:
         """One request of WS-Management."""
-        host = self.server.host
         length = self.headers.get("Content-Length", "")
-        if not length.isdecimal() or int(length) > _LARGEST:
+        if not length.isdecimal() or int(length) > _LARGEST + _AROUND:
             self.close_connection = True
-            return self._reply(413 if length.isdecimal() else 411, "")
+            return self._reply(413 if length.isdecimal() else 411, b"")
         body = self.rfile.read(int(length))
-        if len(body) < int(length) or self._down():
-            self.close_connection = True
+        self.close_connection = len(body) < int(length) or self._down()
+        if self.close_connection:
             return None
-        user = self._user()
-        if user is None:
-            return self._reply(401, "", {"WWW-Authenticate": 'Basic realm="WSMAN"'})
+        if "Authorization" in self.headers or self.client.user is None:
+            self.client.user = None
+            challenges = self.client.shown(self.headers.get("Authorization", ""))
+            if self.client.user is None:
+                return self._reply(401, b"", challenges)
+            return self._answer(self.client.user, body, challenges)
+        return self._answer(self.client.user, body)
+
+    def _answer(self, user: str, body: bytes, last: Sequence[str] = ()) -> None:
         if self.path.partition("?")[0].rstrip("/") != "/wsman":
-            return self._reply(404, "")
-        while host.faults.silent:
-            threading.Event().wait(1)
-        status, text = answered(self.server, user, body)
-        if self._down():
-            self.close_connection = True
-            return None
-        return self._reply(status, text)
+            return self._reply(404, b"")
+        while self.server.host.faults.silent:
+            time.sleep(1)
+        try:
+            opened = self.client.opened(body, self.headers.get("Content-Type", ""))
+        except ValueError as error:
+            return self._reply(500, refused(str(error)))
+        if len(opened) > _LARGEST:
+            return self._reply(500, refused(f"the envelope is larger than {_LARGEST} bytes"))
+        if not opened:
+            # The end of signing in, before the first encrypted message.
+            return self._reply(200, b"", last)
+        status, text = answered(self.server, user, opened)
+        self.close_connection = self._down()
+        return None if self.close_connection else self._reply(status, text.encode(), last)
 
     def _down(self) -> bool:
         return self.server.host.faults.dead or self.server.host.down
 
-    def _user(self) -> str | None:
-        kind, _, word = self.headers.get("Authorization", "").partition(" ")
-        if kind.lower() != "basic":
-            return None
-        try:
-            user, _, password = base64.b64decode(word, validate=True).decode().partition(":")
-        except (binascii.Error, UnicodeDecodeError):
-            return None
-        local = user.rpartition("\\")[2]
-        known = self.server.host.users.get(local)
-        right = known is not None and hmac.compare_digest(known.encode(), password.encode())
-        return local if right else None
-
-    def _reply(self, status: int, text: str, headers: dict[str, str] | None = None) -> None:
-        body = text.encode()
+    def _reply(self, status: int, body: bytes, challenges: Sequence[str] = ()) -> None:
+        kind, body = self.client.closed(body)
         self.send_response(status)
-        for name, value in (headers or {}).items():
-            self.send_header(name, value)
+        for challenge in challenges:
+            self.send_header("WWW-Authenticate", challenge)
         if body:
-            self.send_header("Content-Type", "application/soap+xml;charset=UTF-8")
+            self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
+
+
+def refused(reason: str) -> bytes:
+    """The fault of a request that cannot be read."""
+    said = f"simulated Windows host: the request is not understood: {reason}"
+    return _envelope("", f"{_WSA[1:-1]}/fault", _fault(FaultError(_BAD, said))).encode()
 
 
 def answered(server: Server, user: str, body: bytes) -> tuple[int, str]:
@@ -287,8 +298,8 @@ def variables(host: Host, address: str, port: int) -> dict[str, Any]:
         "ansible_user": user,
         "ansible_password": host.users[user],
         "ansible_psrp_protocol": "http",
-        "ansible_psrp_auth": "basic",
-        "ansible_psrp_message_encryption": "never",
+        "ansible_psrp_auth": "basic" if host.unencrypted else "ntlm",
+        "ansible_psrp_message_encryption": "never" if host.unencrypted else "auto",
         "ansible_psrp_ignore_proxy": True,
     }
 

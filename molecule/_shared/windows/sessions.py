@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
+import traceback
 import uuid
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -104,7 +106,12 @@ class Session:
             threading.Thread(target=self._run, args=(running,), daemon=True).start()
 
     def _run(self, running: _Running) -> None:
-        answer = pipeline.answer(self.host, self.user, running.script, running.given)
+        try:
+            answer = pipeline.answer(self.host, self.user, running.script, running.given)
+        except Exception as error:  # noqa: BLE001 (a pipeline that never ends hangs its client)
+            traceback.print_exc()
+            said = f"simulated Windows host: it broke, which is its own mistake: {error!r}"
+            answer = pipeline.Answer([json.dumps({"failed": True, "msg": said})], said, 1)
         with self._news:
             ours = running.pipeline
             for text in answer.output:

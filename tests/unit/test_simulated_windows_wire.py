@@ -1,0 +1,328 @@
+"""The simulated Windows host's WinRM: its client is pypsrp, and others send it anything."""
+
+from __future__ import annotations
+
+import json
+import random
+import socket
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pypsrp.exceptions import AuthenticationError, WinRMError, WSManFaultError
+from pypsrp.powershell import PowerShell, RunspacePool
+from pypsrp.wsman import WSMan
+from requests.exceptions import ConnectionError as NoConnection
+from requests.exceptions import ReadTimeout
+from simulated_windows import MODULES, Host, Server, UnknownError, pipeline, serving
+from windows import serve
+
+KEY = r"HKLM:\SOFTWARE\trueup"
+Found = dict[str, Any]
+
+
+@pytest.fixture
+def served() -> Iterator[tuple[Host, Found]]:
+    with serving(Host.nv_a10()) as found:
+        yield found
+
+
+def _client(found: Found, **own: Any) -> WSMan:
+    whole = {
+        "port": found["ansible_port"],
+        "username": found["ansible_user"],
+        "password": found["ansible_password"],
+        "ssl": False,
+        "auth": found["ansible_psrp_auth"],
+        "encryption": found["ansible_psrp_message_encryption"],
+        "no_proxy": True,
+        **own,
+    }
+    return WSMan(found["ansible_host"], **whole)
+
+
+def _manifest(name: str, args: dict[str, Any]) -> list[str]:
+    params = {"Script": f"{name}.ps1", "ForModule": True, "Variables": [{"Value": args}]}
+    manifest = {"actions": [{"name": "module_wrapper.ps1", "params": params}]}
+    return [json.dumps({"name": "exec_wrapper"}), "\0\0\0\0", json.dumps(manifest)]
+
+
+def _asked(found: Found, name: str, own: Found | None = None, /, **args: Any) -> dict[str, Any]:
+    """What a module gives, over the wire."""
+    with _client(found, **(own or {})) as client, RunspacePool(client) as pool:
+        shell = PowerShell(pool)
+        shell.add_script(pipeline.bootstrap())
+        shell.invoke(_manifest(f"ansible.windows.{name}", args))
+        given: dict[str, Any] = json.loads(shell.output[0])
+        return given
+
+
+def test_pypsrp_talks_to_it(served: tuple[Host, Found]) -> None:
+    _, found = served
+    assert _asked(found, "win_ping")["ping"] == "pong"
+
+
+@pytest.mark.parametrize("auth", ["ntlm", "negotiate"])
+def test_ntlm_with_message_encryption(auth: str) -> None:
+    host = Host.nv_a10()
+    host.unencrypted = False
+    with serving(host) as (_, found):
+        assert found["ansible_psrp_auth"] == "ntlm"
+        assert _asked(found, "win_ping", {"auth": auth})["ping"] == "pong"
+        # More than one envelope, both ways.
+        told = {"path": KEY, "name": "long", "data": "x" * 700_000}
+        assert _asked(found, "win_regedit", {"auth": auth}, **told)["changed"] is True
+        read = _asked(found, "win_reg_stat", {"auth": auth}, path=KEY, name="long")
+        assert read["value"] == "x" * 700_000
+        with pytest.raises((AuthenticationError, WinRMError)):
+            _asked(found, "win_ping", {"auth": auth, "password": "wrong"})
+        with pytest.raises((AuthenticationError, WinRMError)):
+            _asked(found, "win_ping", {"auth": auth, "username": "nobody"})
+        with pytest.raises(AuthenticationError):
+            _asked(found, "win_ping", {"auth": "basic", "encryption": "never"})
+        with pytest.raises(WSManFaultError, match="unencrypted traffic is disabled"):
+            _asked(found, "win_ping", {"auth": auth, "encryption": "never"})
+
+
+def test_a_wrong_password_is_refused(served: tuple[Host, Found]) -> None:
+    _, found = served
+    with pytest.raises(AuthenticationError):
+        _asked(found, "win_ping", {"password": "wrong"})
+
+
+def test_a_dead_host_takes_no_connection(served: tuple[Host, Found]) -> None:
+    host, found = served
+    host.faults.dead = True
+    with pytest.raises(NoConnection):
+        _asked(found, "win_ping")
+    host.faults.dead = False
+    assert _asked(found, "win_ping")["ping"] == "pong"
+
+
+def test_a_silent_host_answers_nothing(served: tuple[Host, Found]) -> None:
+    host, found = served
+    host.faults.silent = True
+    with pytest.raises(ReadTimeout):
+        _asked(found, "win_ping", {"read_timeout": 1})
+    host.faults.silent = False
+
+
+def test_a_slow_host_answers_after_an_operation_timed_out(served: tuple[Host, Found]) -> None:
+    host, found = served
+    host.faults.slow_seconds = 1.5
+    assert _asked(found, "win_ping", {"operation_timeout": 1})["ping"] == "pong"
+
+
+def test_a_boot_ends_its_sessions(served: tuple[Host, Found]) -> None:
+    host, found = served
+    with _client(found) as client, RunspacePool(client) as pool:
+        host.reboot()
+        shell = PowerShell(pool)
+        shell.add_script(pipeline.bootstrap())
+        with pytest.raises(WSManFaultError, match="The shell was not found"):
+            shell.invoke(_manifest("ansible.windows.win_ping", {}))
+        host.boots = 0
+    assert _asked(found, "win_ping")["ping"] == "pong"
+
+
+def test_two_runs_at_once_lose_nothing(served: tuple[Host, Found]) -> None:
+    host, found = served
+    wrong: list[Any] = []
+
+    def run(number: int) -> None:
+        for count in range(5):
+            told = {"path": KEY, "name": f"n{number}-{count}", "data": number, "type": "dword"}
+            done = _asked(found, "win_regedit", **told)
+            same = _asked(found, "win_regedit", path=KEY, name="same", data="x")
+            if not done.get("changed") or same.get("failed"):
+                wrong.append((done, same))
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    key = host.registry.get(KEY)
+    assert (wrong, len(key.values) if key else 0) == ([], 21)
+
+
+def test_its_own_mistake_is_said_and_hangs_nobody(
+    served: tuple[Host, Found], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(_: Any) -> dict[str, Any]:
+        raise RuntimeError("oh")
+
+    ping = MODULES["ansible.windows.win_ping"]
+    own = type(ping)(ping.name, ping.options, broken, ping.check_mode)
+    monkeypatch.setitem(MODULES, ping.name, own)
+    assert "its own mistake: RuntimeError('oh')" in _asked(served[1], "win_ping")["msg"]
+    assert "RuntimeError: oh" in capsys.readouterr().err
+
+
+# Anything
+
+
+def _sent(found: Found, data: bytes, *, end: bool = True) -> bytes:
+    """What comes back for some bytes."""
+    address = (found["ansible_host"], found["ansible_port"])
+    with socket.create_connection(address, timeout=5) as connection:
+        connection.sendall(data)
+        if end:
+            connection.shutdown(socket.SHUT_WR)
+        got = b""
+        while block := connection.recv(65536):
+            got += block
+        return got
+
+
+BASIC = b"Authorization: Basic dHJ1ZXVwOnNpbXVsYXRlZA==\r\n"
+
+
+@pytest.mark.parametrize(
+    ("data", "first"),
+    [
+        (b"\x16\x03\x01\x02\x00\x01\x00", b""),
+        (b"GET / HTTP/1.1\r\n\r\n", b"HTTP/1.1 501"),
+        (b"POST /wsman HTTP/1.1\r\n\r\n", b"HTTP/1.1 411"),
+        (b"POST /wsman HTTP/1.1\r\nContent-Length: -5\r\n\r\n", b"HTTP/1.1 411"),
+        (b"POST /wsman HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\n", b"HTTP/1.1 413"),
+        (b"POST /wsman HTTP/1.1\r\nContent-Length: 4\r\n\r\nabcd", b"HTTP/1.1 401"),
+        (b"POST /wsman HTTP/1.1\r\nContent-Length: 40\r\n" + BASIC + b"\r\nhalf", b""),
+        (b"POST /other HTTP/1.1\r\nContent-Length: 1\r\n" + BASIC + b"\r\na", b"HTTP/1.1 404"),
+        (b"POST /wsman HTTP/1.1\r\nContent-Length: 1\r\n" + BASIC + b"\r\na", b"HTTP/1.1 500"),
+        (
+            b"POST /wsman HTTP/1.1\r\nAuthorization: Negotiate AAAA\r\nContent-Length: 0\r\n\r\n",
+            b"HTTP/1.1 401",
+        ),
+        (
+            b"POST /wsman HTTP/1.1\r\nAuthorization: Basic \xff\xff\r\nContent-Length: 0\r\n\r\n",
+            b"HTTP/1.1 401",
+        ),
+    ],
+    ids=[
+        "tls",
+        "method",
+        "no length",
+        "negative length",
+        "endless",
+        "nobody",
+        "half",
+        "path",
+        "no xml",
+        "no token",
+        "no base64",
+    ],
+)
+def test_garbage_on_the_socket_ends_that_connection_only(
+    served: tuple[Host, Found], data: bytes, first: bytes
+) -> None:
+    _, found = served
+    assert _sent(found, data)[: len(first)] == first
+    assert _asked(found, "win_ping")["ping"] == "pong"
+
+
+def test_many_silent_connections_do_not_keep_others_out(served: tuple[Host, Found]) -> None:
+    _, found = served
+    address = (found["ansible_host"], found["ansible_port"])
+    held = [socket.create_connection(address) for _ in range(40)]
+    begun = time.monotonic()
+    assert _asked(found, "win_ping")["ping"] == "pong"
+    assert time.monotonic() - begun < 10
+    for connection in held:
+        reset = struct.pack("ii", 1, 0)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
+        connection.close()
+
+
+class _Recorded:
+    """The envelopes of one whole call."""
+
+    def __init__(self, found: Found, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.bodies: list[bytes] = []
+        answered = serve.answered
+
+        def kept(server: Server, user: str, body: bytes) -> tuple[int, str]:
+            self.bodies.append(body)
+            return answered(server, user, body)
+
+        monkeypatch.setattr(serve, "answered", kept)
+        _asked(found, "win_ping")
+        monkeypatch.setattr(serve, "answered", answered)
+
+
+def test_broken_envelopes_are_faults(
+    served: tuple[Host, Found], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host, found = served
+    bodies = _Recorded(found, monkeypatch).bodies
+    server = Server(("127.0.0.1", 0), host)
+    draw = random.Random(19)
+    statuses = set()
+    for turn in range(400):
+        # All before is as it was, so that the broken one finds its shell and its command.
+        server.sessions.clear()
+        chosen = draw.randrange(len(bodies))
+        for body in bodies[:chosen]:
+            serve.answered(server, "trueup", body.replace(b"PT20S", b"PT0S"))
+        body = bytearray(bodies[chosen].replace(b"PT20S", b"PT0S"))
+        for _ in range(draw.randrange(1, 4)):
+            place = draw.randrange(len(body))
+            if turn % 3 == 0:
+                body[place] = draw.randrange(256)
+            elif turn % 3 == 1:
+                del body[place : place + draw.randrange(1, 200)]
+            else:
+                body[place:place] = body[place : place + draw.randrange(1, 200)]
+        status, text = serve.answered(server, "trueup", bytes(body))
+        statuses.add(status)
+        assert text.startswith("<s:Envelope ")
+    server.server_close()
+    assert statuses == {200, 500}
+
+
+def test_a_stranger_has_no_shell(
+    served: tuple[Host, Found], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host, found = served
+    bodies = _Recorded(found, monkeypatch).bodies
+    server = Server(("127.0.0.1", 0), host)
+    assert serve.answered(server, "trueup", bodies[0])[0] == 200
+    assert serve.answered(server, "other", bodies[1])[0] == 500
+    server.server_close()
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        [],
+        ["{}"],
+        ["{}", "\0\0\0\0"],
+        [json.dumps({"name": "exec_wrapper"}), "\0\0\0\0", "[]"],
+        [json.dumps({"name": "exec_wrapper"}), "\0\0\0\0", '{"actions": []}'],
+        [json.dumps({"name": "exec_wrapper"}), "\0\0\0\0", '{"actions": [{"name": 5}]}'],
+        [
+            json.dumps({"name": "exec_wrapper"}),
+            "\0\0\0\0",
+            json.dumps({"actions": [{"name": "module_wrapper.ps1", "params": {}}]}),
+        ],
+    ],
+)
+def test_a_manifest_that_is_none(given: list[str]) -> None:
+    said = pipeline.answer(Host.nv_a10(), "trueup", pipeline.bootstrap(), given)
+    assert json.loads(said.output[0])["msg"].startswith("simulated Windows host: ")
+    assert said.status == 1
+
+
+def test_another_configuration_is_not_known(served: tuple[Host, Found]) -> None:
+    with _client(served[1]) as client:
+        pool = RunspacePool(client, configuration_name="JEA")
+        with pytest.raises(WSManFaultError, match="JEA is not known"):
+            pool.open()
+
+
+def test_an_unknown_size_has_no_host() -> None:
+    with pytest.raises(UnknownError, match="VM size Standard_D4 is not known"):
+        Host.nv_a10("Standard_D4")
