@@ -20,7 +20,7 @@ RUN = "20261123T100000Z-7c1e"
 # The catalog's.
 RECIPES = [
     *("cpu-llama", "devito-hbv3", "eda-storage", "gromacs-nc-a100", "llama-a100"),
-    *("nd-h100-deepseek", "ndv4-training"),
+    *("nd-h100-deepseek", "ndv4-training", "nx-avd"),
 ]
 # A document that a rule takes one thing after another from.
 FULL: dict[str, Any] = {

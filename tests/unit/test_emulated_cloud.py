@@ -87,6 +87,8 @@ class Site:
 
 def request(template: dict[str, Any], **properties: Any) -> dict[str, Any]:
     key = {"sshPublicKey": {"value": "ssh-ed25519 AAAA one"}}
+    if "adminPassword" in template.get("parameters", {}):
+        key["adminPassword"] = {"value": "Abcd-1234-efgh"}
     return {
         "properties": {"mode": "Incremental", "template": template, "parameters": key} | properties
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from trueup.cluster.azure import switch
+from trueup.cluster.azure import switch, windows
 
 from .. import units
 from .sheet import Column, Sheet, price, unshown, worded
@@ -38,6 +38,9 @@ def _made(found: Plan, template: Mapping[str, Any]) -> Sheet:
         for kind, called in names.items()
     ]
     nodes = made.nodes
+    images = f"image {nodes.image or made.image}"
+    if nodes.image and made.login.size:
+        images += f", of the login node {made.image}"
     how = "separate VMs" if nodes.placement == "single" else f"a {nodes.placement} set"
     bought = f"spot ({nodes.eviction} when taken away)" if nodes.spot else "regular"
     ways = [
@@ -47,7 +50,7 @@ def _made(found: Plan, template: Mapping[str, Any]) -> Sheet:
     way_in = " and ".join(filter(None, ways)) or "none"
     way_out = "a NAT gateway" if made.outbound == "nat" else "none"
     notes = [
-        f"Nodes: {nodes.count} of {nodes.size} as {how}, {bought}; image {made.image}.",
+        f"Nodes: {nodes.count} of {nodes.size} as {how}, {bought}; {images}.",
         f"Security type: {made.security}. Way in: {way_in}. Way out: {way_out}.",
         f"Tags of all: owner {made.owner or '(not given)'}, run, recipe, expires {made.expires}.",
         *switch.promise(made),
@@ -96,6 +99,7 @@ def _cost(found: Plan) -> Sheet:
         f"Total: {cost.sentence()}.",
         *(f"Else in {one.made.place}: {one.cost.sentence()}." for one in found.elsewhere),
         "Without a price: the catalog has prices of VMs alone; each such line bills all the same.",
+        *windows.rate(found.made),
         "A line that bills when stopped ends when it is removed, not when VMs are deallocated.",
     ]
     if cost.limit is not None:

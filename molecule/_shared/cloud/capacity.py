@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from . import windows
 from .replies import SUBSCRIPTION, Refused
 from .resources import at, squeezed
 
@@ -32,6 +33,9 @@ IMAGES = {
     ("microsoft-dsvm", "ubuntu-hpc"): ("2404", "2204", "2204-v100", "2404-rocm", "2204-rocm"),
     ("almalinux", "almalinux-hpc"): ("9-hpc-gen2", "8_10-hpc-gen2", "8_10-hpc-v100-gen2"),
     ("azure-hpc", "azurelinux-hpc"): ("3", "3-fips", "3-v100", "3-v100-fips"),
+    # Multi-session Windows.
+    ("microsoftwindowsdesktop", "windows-11"): ("win11-24h2-avd", "win11-25h2-avd"),
+    ("microsoftwindowsdesktop", "office-365"): ("win11-25h2-avd-m365",),
 }
 
 
@@ -292,6 +296,7 @@ def refuse_profile(cloud: Cloud, size: str, profile: Document) -> None:
                 400, "InvalidParameter", f"Requested operation cannot be performed: {said}"
             )
     refuse_image(storage.get("imageReference"))
+    windows.refuse(profile)
     spot = profile.get("priority") in ("Spot", "Low")
     if not spot and (profile.get("evictionPolicy") or profile.get("billingProfile")):
         said = "Eviction policy and max price can be set on VMs of priority Spot only."

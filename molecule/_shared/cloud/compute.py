@@ -16,12 +16,12 @@ from .machines import Machine
 from .network import subnet
 from .replies import TENANT, Refused, Reply
 from .resources import Provider, Resource, at, need, now
+from .windows import VM, system_of
 
 if TYPE_CHECKING:
     from .cloud import Cloud
     from .resources import Call, Document, Operation
 
-VM = "Microsoft.Compute/virtualMachines"
 MOST_CUSTOM_DATA = 65535
 # What a machine is told, to what it then is.
 POWER = {
@@ -62,7 +62,8 @@ def shown(properties: Document) -> Document:
     """Properties as a GET gives them: without secrets, and with the system of the disk."""
     found = unsecret(properties)
     profile = found.get("virtualMachineProfile") or found
-    profile["storageProfile"].setdefault("osDisk", {}).setdefault("osType", "Linux")
+    disk = profile["storageProfile"].setdefault("osDisk", {})
+    disk.setdefault("osType", system_of(profile))
     return found
 
 
@@ -83,7 +84,9 @@ def profile_of(profile: Document) -> Document:
     spot = profile.get("priority") in ("Spot", "Low")
     return {
         "image": ":".join(str(image.get(k)) for k in ("publisher", "offer", "sku", "version")),
+        "system": system_of(profile),
         "user": system.get("adminUsername", ""),
+        "password": system.get("adminPassword", ""),
         "keys": tuple(one["keyData"] for one in keys),
         "custom_data": custom_data(profile),
         "priority": "Spot" if spot else "Regular",
@@ -214,6 +217,7 @@ class VirtualMachine(Provider):
         ("properties", "osProfile", "computerName"),
         ("properties", "osProfile", "adminUsername"),
         ("properties", "osProfile", "linuxConfiguration"),
+        ("properties", "osProfile", "windowsConfiguration"),
         ("properties", "storageProfile", "imageReference"),
         ("properties", "priority"),
         ("properties", "virtualMachineScaleSet"),
@@ -332,6 +336,8 @@ class VirtualMachine(Provider):
         ]
         with cloud.lock:
             cloud.resources.pop(gone.key, None)
+            for key in [key for key in cloud.resources if key.startswith(f"{gone.key}/")]:
+                cloud.resources.pop(key)
             for key, too in gone.state.get("disks", ()):
                 if too:
                     cloud.resources.pop(key, None)

@@ -6,7 +6,7 @@ The cloud calls ``start`` and the others from threads of its own, of several mac
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Callable, Protocol
+from typing import TYPE_CHECKING, Any, Callable, Protocol
 
 from .replies import Reply
 
@@ -31,6 +31,8 @@ class Machine:
         address: private.
         public: of the hardware's public_range; empty without one.
         outbound: whether a NAT gateway or another way leads out of its subnet.
+        system: Linux or Windows.
+        password: of ``user``; empty where keys stand for it.
         keys: public keys of ``user``, one a line of authorized_keys.
         custom_data: decoded.
         priority: Regular or Spot.
@@ -51,7 +53,9 @@ class Machine:
     address: str
     public: str = ""
     outbound: bool = True
+    system: str = "Linux"
     user: str = ""
+    password: str = field(default="", repr=False)
     keys: tuple[str, ...] = ()
     custom_data: bytes = b""
     tags: dict[str, str] = field(default_factory=dict)
@@ -99,6 +103,10 @@ class Hardware(Protocol):
     def delete(self, id: str) -> None:  # noqa: A002
         """Remove it and its disks."""
 
+    def inside(self, id: str, what: dict[str, Any]) -> None:  # noqa: A002
+        """What Azure does in a Windows machine: ``remoting``, the range from which WinRM answers;
+        ``joined``, entra."""
+
     def close(self) -> None:
         """Remove everything."""
 
@@ -109,6 +117,7 @@ class NoMachines:
     Attributes:
         machines: by id in lower case, those that were made and not deleted.
         running: the ids of those that run.
+        done: what was done in Windows machines.
     """
 
     address = "127.0.0.1"
@@ -117,6 +126,7 @@ class NoMachines:
     def __init__(self) -> None:
         self.machines: dict[str, Machine] = {}
         self.running: set[str] = set()
+        self.done: dict[str, dict[str, Any]] = {}
 
     def connect(self, metadata: Metadata, authority: Path) -> None:
         """Nobody asks."""
@@ -138,6 +148,9 @@ class NoMachines:
     def delete(self, id: str) -> None:  # noqa: A002
         self.stop(id)
         self.machines.pop(id.lower(), None)
+
+    def inside(self, id: str, what: dict[str, Any]) -> None:  # noqa: A002
+        self.done.setdefault(id.lower(), {}).update(what)
 
     def close(self) -> None:
         self.machines.clear()

@@ -118,9 +118,9 @@ def _instance(cloud: Cloud, resource: Resource, number: str, state: Document) ->
         "osProfile": {
             "adminUsername": machine.user,
             "computerName": machine.name,
-            "disablePasswordAuthentication": "true",
+            "disablePasswordAuthentication": str(not machine.password).lower(),
         },
-        "osType": "Linux",
+        "osType": machine.system,
         "placementGroupId": place,
         "platformFaultDomain": "0",
         "platformUpdateDomain": "0",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import compute, desktops, network, rights, sets
+from . import compute, desktops, network, rights, sets, windows
 from .replies import Refused
 from .resources import Provider, Resource, at
 
@@ -99,6 +99,8 @@ PROVIDERS: dict[str, Provider] = {
         network.Bastion(),
         compute.VirtualMachine(),
         compute.Disk(),
+        windows.Command(),
+        windows.Extension(),
         sets.ScaleSet(),
         Together(),
         Shutdown(),

@@ -26,6 +26,8 @@ MODELS = {
     "Microsoft.Compute/proximityPlacementGroups": ("compute", "ProximityPlacementGroup"),
     "Microsoft.Compute/virtualMachineScaleSets": ("compute", "VirtualMachineScaleSet"),
     "Microsoft.Compute/virtualMachines": ("compute", "VirtualMachine"),
+    "Microsoft.Compute/virtualMachines/extensions": ("compute", "VirtualMachineExtension"),
+    "Microsoft.Compute/virtualMachines/runCommands": ("compute", "VirtualMachineRunCommand"),
     "Microsoft.DesktopVirtualization/applicationGroups": (_DESKTOPS, "ApplicationGroup"),
     "Microsoft.DesktopVirtualization/applicationGroups:patch": (_DESKTOPS, "ApplicationGroupPatch"),
     "Microsoft.DesktopVirtualization/applicationGroups/applications": (_DESKTOPS, "Application"),

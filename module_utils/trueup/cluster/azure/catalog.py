@@ -53,6 +53,7 @@ def _places(value: Any) -> bool:
 _MEMBERS: Mapping[str, Callable[[Any], bool]] = {
     "api_versions": _named,
     "images": _images,
+    "windows_images": _images,
     "quota": _quota,
     "no_trusted_launch": _texts,
     "secure_boot_off": _texts,
@@ -98,9 +99,9 @@ class Catalog:
         """Its family; empty where the size is not known."""
         return str(self.sizes.get(size, {}).get("family", ""))
 
-    def image(self, size: str) -> Optional[str]:
-        """The pinned image of a size's family."""
-        rows = (row for row in self.facts["images"] if self.family(size) in row["families"])
+    def image(self, size: str, of: str = "images") -> Optional[str]:
+        """The pinned image of a size's family; ``of`` is ``windows_images`` for Windows."""
+        rows = (row for row in self.facts[of] if self.family(size) in row["families"])
         return next((str(row["image"]) for row in rows), None)
 
     def quota(self, size: str) -> Optional[str]:

@@ -16,6 +16,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, 
 from ...errors import BadInput
 from ...options import Option, merged, misfits
 from . import pull as pulled
+from . import windows
 from .catalog import Catalog, takes_premium
 
 # Of a scale set with a single placement group, which InfiniBand needs.
@@ -54,6 +55,25 @@ _DISKS = ("StandardSSD_LRS", "Premium_LRS")
 _NODES = (
     Option("size", "VM size of the nodes.", required=True),
     Option("count", "How many nodes.", 1, least=1, most=1000),
+    Option(
+        "system",
+        "Their system; `windows`: Windows multi-session for Azure Virtual Desktop"
+        " ([azure_windows](azure_windows.md)).",
+        "linux",
+        choices=("linux", "windows"),
+    ),
+    Option(
+        "image",
+        "publisher:offer:sku:version of the nodes alone.",
+        "",
+        why="`image`; of Windows that of the family in catalog/azure.yml",
+    ),
+    Option(
+        "join",
+        "What Windows nodes join: Microsoft Entra ID, or nothing.",
+        "none",
+        choices=("none", "entra"),
+    ),
     Option(
         "least",
         "How many of them are enough where Azure does not give all; fewer are removed.",
@@ -196,6 +216,9 @@ class Nodes:
 
     size: str
     count: int
+    system: str
+    image: str
+    join: str
     least: int
     placement: str
     proximity: bool
@@ -209,6 +232,10 @@ class Nodes:
     @property
     def spot(self) -> bool:
         return self.priority == "spot"
+
+    @property
+    def windows(self) -> bool:
+        return self.system == "windows"
 
 
 @dataclass(frozen=True)
@@ -253,7 +280,7 @@ class Parameters:
 
     Attributes:
         expires: filled in, in UTC.
-        resource_group, image: filled in.
+        resource_group, image: filled in; nodes.image of Windows nodes too.
         elsewhere: with the region filled in.
     """
 
@@ -390,6 +417,9 @@ def _made(recipe: str, values: Mapping[str, Any], catalog: Catalog, now: datetim
     ends = now.astimezone(timezone.utc) + timedelta(hours=values["hours"])
     parsed = _time(rest["expires"])
     nodes["least"] = nodes["least"] or nodes["count"]
+    of_windows = nodes["system"] == "windows"
+    if of_windows:
+        nodes["image"] = nodes["image"] or catalog.image(nodes["size"], "windows_images") or ""
     rest.update(
         region=_region_name(rest["region"]),
         elsewhere=_placed(rest["region"], rest["elsewhere"]),
@@ -398,7 +428,7 @@ def _made(recipe: str, values: Mapping[str, Any], catalog: Catalog, now: datetim
         if parsed or not rest["expires"]
         else "",
         ssh_from=tuple(rest["ssh_from"] or ()),
-        image=rest["image"] or catalog.image(nodes["size"]) or "",
+        image=rest["image"] or catalog.image((login if of_windows else nodes)["size"]) or "",
     )
     return Parameters(
         recipe,
@@ -488,16 +518,20 @@ def _elsewhere(made: Parameters, catalog: Catalog, now: datetime) -> List[str]:
 
 
 def _image(made: Parameters, catalog: Catalog, _now: datetime) -> List[str]:
-    if not made.image:
-        family = catalog.family(made.nodes.size)
-        if not family:
-            return []
-        text = f"image is empty, and none is pinned for {family}"
-        return [f"{text}: give publisher:offer:sku:version"]
-    if not _IMAGE.fullmatch(made.image):
-        text = f"image is {made.image!r}: it must be publisher:offer:sku:version"
-        return [f"{text} with an exact version of digits, not latest"]
-    return []
+    nodes = made.nodes
+    # Login node and NFS server are of Linux, whatever the nodes are.
+    every = [("image", made.image, made.login.size if nodes.windows else nodes.size)]
+    if nodes.windows or nodes.image:
+        every.append(("nodes.image", nodes.image, nodes.size))
+    found = []
+    for place, image, size in every:
+        if image and not _IMAGE.fullmatch(image):
+            text = f"{place} is {image!r}: it must be publisher:offer:sku:version"
+            found.append(f"{text} with an exact version of digits, not latest")
+        elif not image and catalog.family(size):
+            text = f"{place} is empty, and none is pinned for {catalog.family(size)}"
+            found.append(f"{text}: give publisher:offer:sku:version")
+    return found
 
 
 def _placement(made: Parameters, catalog: Catalog, _now: datetime) -> List[str]:
@@ -554,7 +588,7 @@ def _security(made: Parameters, catalog: Catalog, _now: datetime) -> List[str]:
     elif made.secure_boot:
         found.append("secure_boot is true, which needs security: trusted_launch")
     family = catalog.family(made.nodes.size)
-    if made.secure_boot and family in catalog.facts["secure_boot_off"]:
+    if made.secure_boot and not made.nodes.windows and family in catalog.facts["secure_boot_off"]:
         found.append(
             f"secure_boot is true, with which the drivers of {made.nodes.size} do not load on"
             " Linux: leave it off"
@@ -721,10 +755,17 @@ _RULES: Sequence[Tuple[Tuple[str, ...], _Rule]] = (
         ("elsewhere", "region", "zone", "nodes.size", "login.size", "storage.server_size"),
         _elsewhere,
     ),
-    (("image", "nodes.size"), _image),
+    (("image", "nodes.image", "nodes.system", "nodes.size", "login.size"), _image),
+    (
+        (
+            *("nodes", "login.size", "storage.kind", "cloud_init", "pull", "outbound"),
+            *("admin_user", "security"),
+        ),
+        windows.wrong,
+    ),
     (("nodes.size", "nodes.count", "nodes.least", "nodes.placement"), _placement),
     (("nodes.priority", "nodes.reservation", "nodes.max_price"), _spot),
-    (("security", "secure_boot", "nodes.size"), _security),
+    (("security", "secure_boot", "nodes.size", "nodes.system"), _security),
     (("nodes.size", "nodes.os_disk", "storage.server_size"), _disks),
     (("ssh_from", "ssh_from_anywhere", "login.size"), _access),
     (("network",), _network),

@@ -9,7 +9,7 @@ from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
 from ... import rest
 from ...errors import BadInput, TrueupError
-from . import nfs, reach, switch
+from . import nfs, reach, switch, windows
 from .catalog import Catalog
 from .cost import Cost
 from .deployment import Change, Deployment, NotDeployed
@@ -383,6 +383,7 @@ def summary(there: There, cost: Cost, state: State) -> List[str]:
         *(f"{text}." for text in there.notes),
         f"It costs {cost.sentence()}{few}.",
     ]
+    found += windows.rate(made)
     if cost.unpriced:
         found.append(f"Not priced: {'; '.join(line.what for line in cost.unpriced)}.")
     found += [f"It expires {made.expires}.", *switch.promise(made)]

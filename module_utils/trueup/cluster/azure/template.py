@@ -12,7 +12,7 @@ import ipaddress
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-from . import nfs, switch
+from . import nfs, switch, windows
 from .catalog import Catalog
 from .cloud_init import encoded
 from .parameters import Parameters, started
@@ -25,6 +25,7 @@ _TIB = 1024**4
 _GIB_A_TIB = 1024
 _COMPUTE, _NETWORK = "Microsoft.Compute", "Microsoft.Network"
 _MACHINES = f"{_COMPUTE}/virtualMachines"
+_EXTENSIONS, _COMMANDS = f"{_MACHINES}/extensions", f"{_MACHINES}/runCommands"
 _SETS = f"{_COMPUTE}/virtualMachineScaleSets"
 _GROUPS = f"{_COMPUTE}/proximityPlacementGroups"
 _ANF = "Microsoft.NetApp/netAppAccounts"
@@ -75,11 +76,15 @@ def template(
         BadInput: the catalog pins no version of a type.
     """
     resources = _Writer(made, catalog, run, manager).resources()
+    given = {KEY: ("string", "Public key of the run.")}
+    if made.nodes.windows:
+        given[windows.PASSWORD] = ("secureString", "The administrator's of Windows nodes.")
     return {
         "$schema": SCHEMA,
         "contentVersion": "1.0.0.0",
         "parameters": {
-            KEY: {"type": "string", "metadata": {"description": "Public key of the run."}}
+            name: {"type": kind, "metadata": {"description": text}}
+            for name, (kind, text) in given.items()
         },
         "resources": resources,
     }
@@ -141,8 +146,6 @@ class _Writer:
             name: f"[{text}" if text.startswith("[") else text
             for name, text in tags(made, run).items()
         }
-        publisher, offer, sku, version = made.image.split(":")
-        self._image = {"publisher": publisher, "offer": offer, "sku": sku, "version": version}
 
     def resources(self) -> List[Resource]:
         made = self._made
@@ -421,7 +424,8 @@ class _Writer:
         if address:
             needs.append(place["properties"]["publicIPAddress"]["id"])
         nic = {"ipConfigurations": [place], "enableAcceleratedNetworking": True}
-        storage = self._disks(gib, self._made.nodes.os_disk if node else "StandardSSD_LRS")
+        kind = self._made.nodes.os_disk if node else "StandardSSD_LRS"
+        storage = self._disks(gib, kind, node=node)
         if data:
             storage["dataDisks"] = data
         properties = {
@@ -445,6 +449,9 @@ class _Writer:
             properties["osProfile"]["customData"] = encoded(nfs.custom_data(self._made))
         if node:
             more.update(self._identity())
+        windowed = node and self._made.nodes.windows
+        if windowed:
+            properties["licenseType"] = windows.LICENCE
         role = ROLES.get(name, "compute")
         armed = [] if name == LOGIN else self._armed()
         return [
@@ -460,7 +467,30 @@ class _Writer:
                 role=role,
                 **more,
             ),
+            *(self._windows(name, role) if windowed else []),
         ]
+
+    def _windows(self, machine: str, role: str) -> List[Resource]:
+        """What is done in a Windows VM: WinRM for the login node, then the join."""
+        needs = identifier(_MACHINES, machine)
+        login = _subnets(self._made)["login"]
+        found = [
+            self._resource(
+                _COMMANDS,
+                f"{machine}/{windows.REMOTING}",
+                windows.remoting(login),
+                needs,
+                role=role,
+            )
+        ]
+        if self._made.nodes.join == windows.JOIN:
+            # One at a time: Azure runs extensions of a VM side by side.
+            before = identifier(_COMMANDS, machine, windows.REMOTING)
+            name = f"{machine}/{windows.JOIN}"
+            found.append(
+                self._resource(_EXTENSIONS, name, windows.joined(), needs, before, role=role)
+            )
+        return found
 
     def _start_of_login(self) -> str:
         versions = {
@@ -486,7 +516,7 @@ class _Writer:
         network: Dict[str, Any] = {"networkInterfaceConfigurations": [adapter]}
         if flexible:
             network["networkApiVersion"] = _FLEXIBLE_NETWORK
-        disks_of = self._disks(nodes.os_disk_gib, nodes.os_disk)
+        disks_of = self._disks(nodes.os_disk_gib, nodes.os_disk, node=True)
         if not flexible:
             disks_of["osDisk"].pop("deleteOption")
         profile = {
@@ -522,6 +552,9 @@ class _Writer:
     def _identity(self) -> Dict[str, Any]:
         """Who nodes are to Azure; what that may do is said where it is."""
         identity = self._made.pull.identity
+        if self._made.nodes.join == windows.JOIN:
+            # The extension asks for a token in its name.
+            return {"identity": {"type": "SystemAssigned"}}
         own = {"type": "UserAssigned", "userAssignedIdentities": {identity: {}}}
         return {"identity": own} if identity else {}
 
@@ -547,7 +580,9 @@ class _Writer:
             properties["publicIPAddress"] = {"id": public}
         return {"name": "ip", "properties": properties}
 
-    def _disks(self, gib: int, sku: str) -> Dict[str, Any]:
+    def _disks(self, gib: int, sku: str, *, node: bool) -> Dict[str, Any]:
+        image = (node and self._made.nodes.image) or self._made.image
+        words = zip(("publisher", "offer", "sku", "version"), image.split(":"))
         disk = {
             "createOption": "FromImage",
             "diskSizeGB": gib,
@@ -556,7 +591,7 @@ class _Writer:
             # Else the disk stays, and bills, when its VM is gone.
             "deleteOption": "Delete",
         }
-        return {"imageReference": self._image, "osDisk": disk}
+        return {"imageReference": dict(words), "osDisk": disk}
 
     def _profile(self, storage: Dict[str, Any], *, node: bool) -> Dict[str, Any]:
         """What a VM and a set's profile share: disks, security, spot, reservation."""
@@ -564,7 +599,8 @@ class _Writer:
         profile: Dict[str, Any] = {"storageProfile": storage}
         if made.security == "trusted_launch":
             # Standard is what an absent profile means, and needs no feature of the subscription.
-            without = node and self._catalog.family(nodes.size) in self._catalog.facts["vtpm_off"]
+            family = self._catalog.family(nodes.size)
+            without = node and not nodes.windows and family in self._catalog.facts["vtpm_off"]
             profile["securityProfile"] = {
                 "securityType": "TrustedLaunch",
                 "uefiSettings": {
@@ -583,6 +619,8 @@ class _Writer:
 
     def _login_as(self, *, node: bool) -> Dict[str, Any]:
         user = self._made.admin_user
+        if node and self._made.nodes.windows:
+            return {"adminUsername": user, **windows.profile()}
         start = started(self._made, self._run, self._catalog)
         key = {"path": f"/home/{user}/.ssh/authorized_keys", "keyData": f"[parameters('{KEY}')]"}
         profile: Dict[str, Any] = {

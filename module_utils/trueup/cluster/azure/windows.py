@@ -1,0 +1,149 @@
+"""Windows nodes of a deployment: what cannot be, what they have beside other nodes, and how the
+controller reaches them.
+
+They are session hosts of Azure Virtual Desktop. WinRM listens on HTTP, and its messages are
+encrypted by NTLM; Windows' own firewall lets in the login node's subnet alone, through whose ssh
+the controller comes (SOCKS). Sources: azure-mgmt-compute 39.0.0 (OSProfile: lengths and forbidden
+names; VirtualMachineRunCommand), about_Remote_Requirements of PowerShell (on a public network, as
+Azure's is to Windows, WinRM's own rule lets in the local subnet alone); the extension's publisher
+and type in public templates.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import string
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Dict, List
+
+if TYPE_CHECKING:
+    from .catalog import Catalog
+    from .parameters import Parameters
+
+# The billing of AVD hosts: the base rate, which is that of Linux.
+LICENCE = "Windows_Client"
+PORT = 5985
+# Of the template, a secure one.
+PASSWORD = "adminPassword"  # noqa: S105 WHY: a parameter's name
+JOIN, REMOTING = "entra", "winrm"
+FAMILIES = ("nv_a10_v5",)
+# The image's own disk.
+_LEAST_GIB = 127
+_LONGEST_USER = 20
+_CHARACTERS = 32
+_RATE = (
+    "Windows nodes are priced at the base rate, which is that of Linux: hosts of Azure Virtual"
+    f" Desktop whose licence type is {LICENCE} are billed so. Their users need licences that"
+    " entitle them; a fee for external users is not in it."
+)
+
+
+def wrong(made: Parameters, catalog: Catalog, _now: datetime) -> List[str]:
+    """What cannot be of Windows nodes, a sentence each."""
+    nodes = made.nodes
+    if not nodes.windows:
+        return ["nodes.join is for nodes.system windows"] if nodes.join != "none" else []
+    family, shared = catalog.family(nodes.size), made.storage.kind
+    rules = [
+        (
+            bool(family) and family not in FAMILIES,
+            f"nodes.system is windows, which trueup knows on NV A10 v5 alone: not on {nodes.size}",
+        ),
+        (
+            nodes.placement != "single",
+            f"nodes.placement is {nodes.placement}: session hosts are separate VMs; use single",
+        ),
+        (
+            nodes.os_disk_gib < _LEAST_GIB,
+            f"nodes.os_disk_gib is {nodes.os_disk_gib}: an image of Windows has {_LEAST_GIB}",
+        ),
+        (
+            shared != "none",
+            f"storage.kind is {shared}, which Windows nodes do not mount: give fslogix a share",
+        ),
+        (bool(made.cloud_init), "cloud_init is given, which Windows nodes do not run"),
+        (bool(made.pull.release), "pull is given: Windows nodes do not configure themselves"),
+        (
+            nodes.join == JOIN and made.outbound == "none",
+            "nodes.join is entra with outbound none: nodes cannot reach Microsoft Entra ID",
+        ),
+        (
+            len(made.admin_user) > _LONGEST_USER,
+            f"admin_user is {made.admin_user!r}: of Windows it has at most {_LONGEST_USER}"
+            " characters",
+        ),
+        (
+            not made.login.size,
+            "login.size is empty: Windows nodes are reached through a login node",
+        ),
+    ]
+    return [text for holds, text in rules if holds]
+
+
+def rate(made: Parameters) -> List[str]:
+    """At which rate nodes are priced, where that is not their system's."""
+    return [_RATE] if made.nodes.windows else []
+
+
+def password() -> str:
+    """An administrator's password as Azure takes it: of all four kinds of characters."""
+    letters = string.ascii_letters + string.digits
+    while True:
+        found = "-".join("".join(secrets.choice(letters) for _ in range(8)) for _ in range(4))
+        if all(any(one in kind for one in found) for kind in _KINDS):
+            return found
+
+
+_KINDS = (string.ascii_lowercase, string.ascii_uppercase, string.digits)
+
+
+def profile() -> Dict[str, Any]:
+    """What of a Windows VM's osProfile a Linux VM's has not."""
+    return {
+        "adminPassword": f"[parameters('{PASSWORD}')]",
+        "windowsConfiguration": {"provisionVMAgent": True},
+    }
+
+
+def remoting(login_range: str) -> Dict[str, Any]:
+    """The properties of the run command by which WinRM answers the login node's subnet."""
+    path = os.path.join(os.path.dirname(__file__), "..", "..", "node", "windows", "winrm.ps1")
+    with open(path, encoding="utf-8") as stream:
+        script = stream.read()
+    return {
+        "source": {"script": script},
+        "parameters": [{"name": "From", "value": login_range}],
+        "asyncExecution": False,
+        "timeoutInSeconds": 600,
+        "treatFailureAsDeploymentFailure": True,
+    }
+
+
+def joined() -> Dict[str, Any]:
+    """The properties of the extension that joins a VM to Microsoft Entra ID."""
+    return {
+        "publisher": "Microsoft.Azure.ActiveDirectory",
+        "type": "AADLoginForWindows",
+        "typeHandlerVersion": "2.0",
+        "autoUpgradeMinorVersion": True,
+    }
+
+
+def variables(user: str, password_path: str, port: int) -> Dict[str, Any]:
+    """How Ansible reaches the nodes.
+
+    Args:
+        password_path: the file that holds the password.
+        port: of the SOCKS server on this machine.
+    """
+    return {
+        "ansible_connection": "psrp",
+        "ansible_port": PORT,
+        "ansible_user": user,
+        "ansible_password": "{{ lookup('ansible.builtin.file', " + repr(password_path) + ") }}",
+        "ansible_psrp_protocol": "http",
+        "ansible_psrp_auth": "ntlm",
+        "ansible_psrp_message_encryption": "always",
+        "ansible_psrp_proxy": f"socks5h://127.0.0.1:{port}",
+    }

@@ -1,0 +1,184 @@
+"""Windows nodes on Azure: parameters, template, price, password; the emulated cloud's refusals."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from typing import Any
+
+import pytest
+from emulated_cloud import SUBSCRIPTION, Cloud, Models
+from provisioning import DATA, NOW, RUN, known, made
+from trueup.cluster.azure import parameters, template, windows
+from trueup.errors import BadInput
+from trueup_analysis.figures import azure
+
+VM = "Microsoft.Compute/virtualMachines"
+HOST = {
+    "size": "Standard_NV12ads_A10_v5",
+    "system": "windows",
+    "placement": "single",
+    "join": "entra",
+}
+
+
+def hosts(nodes: dict[str, Any] | None = None, **given: Any) -> parameters.Parameters:
+    return made({**HOST, **(nodes or {})}, region="eastus", **given)
+
+
+def resources(found: parameters.Parameters, kind: str) -> dict[str, dict[str, Any]]:
+    every = template.template(found, known(), RUN)["resources"]
+    return {one["name"]: one for one in every if one["type"] == kind}
+
+
+def test_a_session_host_is_of_windows_and_its_login_node_is_not() -> None:
+    machines = resources(hosts(), VM)
+    host, login = machines["node001"], machines["login"]
+    assert host["properties"]["licenseType"] == "Windows_Client"
+    assert host["properties"]["storageProfile"]["imageReference"] == {
+        "publisher": "MicrosoftWindowsDesktop",
+        "offer": "windows-11",
+        "sku": "win11-24h2-avd",
+        "version": "26100.9168.260809",
+    }
+    assert host["properties"]["osProfile"] == {
+        "computerName": "node001",
+        "adminUsername": "azureuser",
+        "adminPassword": "[parameters('adminPassword')]",
+        "windowsConfiguration": {"provisionVMAgent": True},
+    }
+    assert host["identity"] == {"type": "SystemAssigned"}
+    assert "licenseType" not in login["properties"]
+    assert login["properties"]["storageProfile"]["imageReference"]["offer"] == "ubuntu-hpc"
+
+
+def test_the_password_is_a_secure_parameter_and_of_linux_nodes_none() -> None:
+    found = template.template(hosts(), known(), RUN)["parameters"]
+    assert {name: one["type"] for name, one in found.items()} == {
+        "sshPublicKey": "string",
+        "adminPassword": "secureString",
+    }
+    assert list(template.template(made(), known(), RUN)["parameters"]) == ["sshPublicKey"]
+
+
+def test_winrm_answers_the_login_nodes_subnet_and_the_join_comes_after() -> None:
+    [command] = resources(hosts(), f"{VM}/runCommands").values()
+    [join] = resources(hosts(), f"{VM}/extensions").values()
+    assert command["properties"]["parameters"] == [{"name": "From", "value": "10.42.128.0/24"}]
+    script = command["properties"]["source"]["script"]
+    assert (script.count("-RemoteAddress $From"), "AllowUnencrypted -" in script) == (1, False)
+    name = "[resourceId('Microsoft.Compute/virtualMachines/runCommands', 'node001', 'winrm')]"
+    assert name in join["dependsOn"]
+    assert (join["properties"]["type"], join["name"]) == ("AADLoginForWindows", "node001/entra")
+    assert resources(hosts({"join": "none"}), f"{VM}/extensions") == {}
+    assert "identity" not in resources(hosts({"join": "none"}), VM)["node001"]
+
+
+def test_trusted_launch_of_windows_has_its_virtual_tpm_and_may_have_secure_boot() -> None:
+    machines = resources(hosts(security="trusted_launch", secure_boot=True), VM)
+    settings = machines["node001"]["properties"]["securityProfile"]["uefiSettings"]
+    assert settings == {"secureBootEnabled": True, "vTpmEnabled": True}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "given", "sentence"),
+    [
+        ({"size": "Standard_HB120rs_v3"}, {}, "which trueup knows on NV A10 v5 alone"),
+        ({"placement": "uniform"}, {}, "session hosts are separate VMs; use single"),
+        ({"placement": "flexible"}, {}, "nodes.placement is flexible"),
+        ({"os_disk_gib": 100}, {}, "nodes.os_disk_gib is 100"),
+        ({}, {"storage": {"kind": "anf", "tib": 4}}, "storage.kind is anf"),
+        ({}, {"cloud_init": "#!/bin/sh\n"}, "cloud_init is given"),
+        ({}, {"outbound": "none"}, "nodes.join is entra with outbound none"),
+        ({}, {"admin_user": "a" * 21}, "at most 20 characters"),
+        ({"system": "linux"}, {}, "nodes.join is for nodes.system windows"),
+        ({"system": "macos"}, {}, "nodes.system is 'macos'"),
+        ({"image": "windows-11"}, {}, "nodes.image is 'windows-11'"),
+        ({"image": "a:b:c:latest"}, {}, "with an exact version"),
+        ({"image": "a:b:c:1.2"}, {"image": "latest"}, "image is 'latest'"),
+        ({}, {"login": {}, "ssh_from": [], "bastion": True}, "login.size is empty"),
+    ],
+)
+def test_what_windows_nodes_cannot_be_is_a_sentence(
+    nodes: dict[str, Any], given: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(BadInput, match=re.escape(sentence)):
+        hosts(nodes, **given)
+
+
+def test_a_password_is_long_of_all_kinds_and_never_the_same() -> None:
+    found = {windows.password() for _ in range(200)}
+    assert len(found) == 200
+    for one in found:
+        assert len(one) == 35
+        for kind in (r"[a-z]", r"[A-Z]", r"\d", r"[\W_]"):
+            assert re.search(kind, one) is not None
+
+
+def test_hosts_are_priced_at_the_base_rate_and_that_is_said() -> None:
+    found = azure.plan("nx-avd", DATA / "owner.yml", now=NOW)
+    nodes = found.cost.lines[0]
+    # windows_a10.md section 1: NV12ads PAYG Linux eastus.
+    assert (nodes.each and nodes.each.usd_per_hour, nodes.count) == (0.908, 2)
+    [text] = windows.rate(found.made)
+    assert "Windows_Client" in text
+    assert windows.rate(made()) == []
+
+
+def refused(*path: Any, to: Any, name: str = "node001") -> str:
+    """What the emulated cloud says of the recipe's template with another value at a place."""
+    found = json.loads((DATA / "template-nx-avd.json").read_text())
+    [place] = [one for one in found["resources"] if one["name"] == name]
+    for word in path[:-1]:
+        place = place[word]
+    if to is None:
+        del place[path[-1]]
+    else:
+        place[path[-1]] = copy.deepcopy(to)
+    cloud = Cloud()
+    cloud.validate = Models()
+    word = cloud.token()
+    group = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/one"
+    ask = {"api-version": "2022-09-01"}
+    cloud.call("PUT", group, ask, {"location": "eastus"}, f"Bearer {word}")
+    given = {"sshPublicKey": {"value": "ssh-ed25519 A"}, "adminPassword": {"value": "Abcd-12345"}}
+    where = f"{group}/providers/Microsoft.Resources/deployments/one"
+    body = {"properties": {"mode": "Incremental", "template": found, "parameters": given}}
+    reply = cloud.call("PUT", where, ask, body, f"Bearer {word}")
+    cloud.settle()
+    assert cloud.broken == []
+    state = cloud.call("GET", where, ask, None, f"Bearer {word}").document
+    return json.dumps(reply.document if reply.status >= 400 else state["properties"].get("error"))
+
+
+PROFILE = ("properties", "osProfile")
+LINUX = {"disablePasswordAuthentication": True}
+
+
+@pytest.mark.parametrize(
+    ("path", "to", "name", "said"),
+    [
+        ((*PROFILE, "adminPassword"), None, "node001", "osProfile.adminPassword"),
+        ((*PROFILE, "adminPassword"), "short1A", "node001", "adminPassword"),
+        ((*PROFILE, "adminPassword"), "P@ssword123", "node001", "adminPassword"),
+        ((*PROFILE, "computerName"), "a-name-of-16-char", "node001", "at most 15"),
+        ((*PROFILE, "adminUsername"), "a" * 21, "node001", "at most 20"),
+        ((*PROFILE, "linuxConfiguration"), LINUX, "node001", "is for Linux images"),
+        ((*PROFILE, "windowsConfiguration"), {"timeZone": "UTC"}, "login", "for Windows images"),
+        (("properties", "licenseType"), "RHEL_BYOS", "node001", "not for Windows images"),
+        (("properties", "licenseType"), "Windows_Client", "login", "is for Windows images"),
+        (("identity",), None, "node001", "no system-assigned identity"),
+        (("properties", "source", "script"), "dir", "node001/winrm", "knows no such script"),
+        (("properties", "type"), "IaaSAntimalware", "node001/entra", "AADLoginForWindows alone"),
+        (("properties", "licence"), "x", "node001", "no such member"),
+    ],
+)
+def test_the_emulated_cloud_refuses_what_azure_refuses(
+    path: tuple[str, ...], to: Any, name: str, said: str
+) -> None:
+    assert said in refused(*path, to=to, name=name)
+
+
+def test_the_recipe_as_it_stands_is_deployed() -> None:
+    assert refused("tags", "more", to="x") == "null"
