@@ -91,7 +91,7 @@ def test_trusted_launch_of_windows_has_its_virtual_tpm_and_may_have_secure_boot(
         ({}, {"storage": {"kind": "anf", "tib": 4}}, "storage.kind is anf"),
         ({}, {"cloud_init": "#!/bin/sh\n"}, "cloud_init is given"),
         ({}, {"outbound": "none"}, "nodes.join is entra with outbound none"),
-        ({}, {"admin_user": "a" * 21}, "at most 20 characters"),
+        ({}, {"admin_user": "a" * 21}, "of Windows it has 20 characters"),
         ({"system": "linux"}, {}, "nodes.join is for nodes.system windows"),
         ({"system": "macos"}, {}, "nodes.system is 'macos'"),
         ({"image": "windows-11"}, {}, "nodes.image is 'windows-11'"),

@@ -11,17 +11,18 @@ import copy
 import uuid
 from typing import TYPE_CHECKING, Any
 
+from . import windows
 from .capacity import demand, refuse_profile, refuse_quota, refuse_size
 from .machines import Machine
 from .network import subnet
 from .replies import TENANT, Refused, Reply
 from .resources import Provider, Resource, at, need, now
-from .windows import VM, system_of
 
 if TYPE_CHECKING:
     from .cloud import Cloud
     from .resources import Call, Document, Operation
 
+VM = windows.VM
 MOST_CUSTOM_DATA = 65535
 # What a machine is told, to what it then is.
 POWER = {
@@ -63,7 +64,7 @@ def shown(properties: Document) -> Document:
     found = unsecret(properties)
     profile = found.get("virtualMachineProfile") or found
     disk = profile["storageProfile"].setdefault("osDisk", {})
-    disk.setdefault("osType", system_of(profile))
+    disk.setdefault("osType", windows.system_of(profile))
     return found
 
 
@@ -84,7 +85,7 @@ def profile_of(profile: Document) -> Document:
     spot = profile.get("priority") in ("Spot", "Low")
     return {
         "image": ":".join(str(image.get(k)) for k in ("publisher", "offer", "sku", "version")),
-        "system": system_of(profile),
+        "system": windows.system_of(profile),
         "user": system.get("adminUsername", ""),
         "password": system.get("adminPassword", ""),
         "keys": tuple(one["keyData"] for one in keys),

@@ -18,7 +18,7 @@ import threading
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from . import images, instance_metadata, netns
 from .images import Failed, run
@@ -154,6 +154,9 @@ class Containers:
             self._leave(node.machine, node.name)
             self._forget(node.name)
             del self._nodes[key]
+
+    def inside(self, id: str, what: dict[str, Any]) -> None:  # noqa: A002
+        raise Failed(f"{id} is a container, in which {', '.join(what)} means nothing")
 
     def close(self) -> None:
         with self._lock:

@@ -13,7 +13,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ... import rest
 from ...errors import BadInput, TrueupError
-from . import availability, nfs, switch
+from . import availability, nfs, switch, windows
 from . import template as arm
 from .catalog import Catalog
 from .machines import Machine, machines
@@ -126,12 +126,20 @@ class Deployment:
         made: what is deployed, and where.
         run: the run's id.
         tell: is told how it goes.
+        password: of Windows nodes.
     """
 
     def __init__(
-        self, manager: Manager, made: Parameters, catalog: Catalog, run: str, tell: rest.Tell
+        self,
+        manager: Manager,
+        made: Parameters,
+        catalog: Catalog,
+        run: str,
+        tell: rest.Tell,
+        password: str = "",
     ) -> None:
         self.made = made
+        self._password = password
         self.run = run
         self.name = f"trueup-{run}"
         self._manager = manager
@@ -276,6 +284,8 @@ class Deployment:
     def _body(self, key: str) -> Dict[str, Any]:
         template = self._template()
         parameters = {arm.KEY: {"value": key}}
+        if self.made.nodes.windows:
+            parameters[windows.PASSWORD] = {"value": self._password}
         properties = {"mode": "Incremental", "template": template, "parameters": parameters}
         return {"properties": properties}
 

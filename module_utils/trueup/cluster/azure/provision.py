@@ -16,7 +16,7 @@ from .deployment import Change, Deployment, NotDeployed
 from .machines import Machine
 from .manager import Manager
 from .parameters import Parameters
-from .state import CONFIG, INVENTORY, KEY, LOGIN_ALIAS, State
+from .state import CONFIG, INVENTORY, KEY, LOGIN_ALIAS, PASSWORD, State
 
 CHECK_SECONDS, DEPLOY_SECONDS, REMOVE_SECONDS = 600, 5400, 3600
 # Resource Graph is up to a minute late.
@@ -124,7 +124,8 @@ class Provision:
             TrueupError: no place had all of it, and nothing of it is left; or Azure or the nodes
                 failed in another way, and what was made is there.
         """
-        had_key = os.path.exists(self._state.path(KEY))
+        kept = (KEY, PASSWORD) if self._places[0].nodes.windows else (KEY,)
+        had_key = all(os.path.exists(self._state.path(name)) for name in kept)
         key = self._state.public_key()
         tried, made = [], False
         for deployment in self._left():
@@ -149,8 +150,11 @@ class Provision:
     def _left(self) -> List[Deployment]:
         """The places that are left to try: from where the run is, if it is somewhere."""
         at = self._state.read()
+        # One that is not there yet is made with the key; what-if takes any.
+        kept = os.path.exists(self._state.path(KEY)) and self._places[0].nodes.windows
+        password = self._state.password() if kept else windows.password()
         found = [
-            Deployment(self._manager, one, self._catalog, self._state.run, self._tell)
+            Deployment(self._manager, one, self._catalog, self._state.run, self._tell, password)
             for one in self._places
         ]
         here = [

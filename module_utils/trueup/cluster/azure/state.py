@@ -4,6 +4,7 @@ what a run left, and without it by the run's tag.
 
     RUN/run.json                    run, recipe, subscription, group, region, zone, expires
     RUN/id_ed25519[.pub]            the run's key
+    RUN/windows_password            the administrator's of Windows nodes
     RUN/ssh_config, known_hosts     the way to its machines, also by hand
     RUN/inventory/                  azure_hpc.yml, group_vars: the machines of this run alone
 """
@@ -23,12 +24,13 @@ from typing import Any, Dict, Iterator, List, Mapping, Sequence
 
 from ...errors import BadInput, TrueupError
 from ...record import is_run_id
-from . import nfs
+from . import nfs, windows
 from .parameters import Parameters
 
 VARIABLE = "TRUEUP_AZURE_STATE"
 RUN, KEY, CONFIG, KNOWN = "run.json", "id_ed25519", "ssh_config", "known_hosts"
 INVENTORY, LOCK = "inventory", ".lock"
+PASSWORD = "windows_password"  # noqa: S105 WHY: a file's name
 LOGIN_ALIAS = "login"
 _KEYGEN_SECONDS = 60
 
@@ -99,6 +101,14 @@ class State:
         public = _keygen("-y", "-f", path)
         self._put(f"{KEY}.pub", public)
         return public.strip()
+
+    def password(self) -> str:
+        """The administrator's of Windows nodes, which is made unless it is there."""
+        path = self.path(PASSWORD)
+        if not os.path.exists(path):
+            self._put(PASSWORD, windows.password())
+        with open(path, encoding="utf-8") as stream:
+            return stream.read()
 
     def forget_hosts(self) -> None:
         """Take no machine for one that had its address before."""

@@ -70,8 +70,7 @@ def wrong(made: Parameters, catalog: Catalog, _now: datetime) -> List[str]:
         ),
         (
             len(made.admin_user) > _LONGEST_USER,
-            f"admin_user is {made.admin_user!r}: of Windows it has at most {_LONGEST_USER}"
-            " characters",
+            f"admin_user is {made.admin_user!r}: of Windows it has {_LONGEST_USER} characters",
         ),
         (
             not made.login.size,
