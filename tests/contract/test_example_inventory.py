@@ -42,8 +42,8 @@ def known() -> dict[str, str]:
 
 
 def test_it_has_nodes_of_both_kinds(listed: dict[str, Any]) -> None:
-    groups = {name: listed[name]["hosts"] for name in ("hbv3", "ndv4")}
-    assert groups == {"hbv3": ["hb-1", "hb-2"], "ndv4": ["nd-1"]}
+    groups = {name: listed[name]["hosts"] for name in ("hbv3", "ndv4", "windows")}
+    assert groups == {"hbv3": ["hb-1", "hb-2"], "ndv4": ["nd-1"], "windows": ["nv-1"]}
 
 
 def test_it_sets_what_exists_and_no_folder_of_root(listed: dict[str, Any]) -> None:
