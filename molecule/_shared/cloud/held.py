@@ -4,8 +4,9 @@
 
 The clients of Azure's SDK (requirements/test.txt) ask the emulated cloud, unmodified: a managed
 identity's token, all pages, a throttled call, a wrong query; of each recipe's template what-if,
-deployment, lists, deallocation and the group's end; and a cancellation. FOLDER gets Microsoft's
-language service for Kusto (npm), which looks at the queries.
+deployment, lists, deallocation and the group's end; a cancellation; and Azure Virtual Desktop from
+a pool to its end. FOLDER gets Microsoft's language service for Kusto (npm), which looks at the
+queries.
 """
 
 from __future__ import annotations
@@ -34,6 +35,26 @@ CODES = {
     "refused": {"codes": ["InvalidTemplate"]},
     "canceled": {"codes": ["Canceled", "Canceled", "DeploymentCannotBeCancelled"]},
 }
+# What azure-mgmt-desktopvirtualization says of a pool with three hosts, of which one is drained.
+DESKTOPS = {
+    "pool": ["nx-pool", "DepthFirst", 5],
+    "groups": ["nx-apps", "nx-desk"],
+    "applications": ["nx-apps/nx"],
+    "desktops": ["SessionDesktop"],
+    "workspaces": ["nx-space"],
+    "token": [None, True, True],
+    "hosts": [["nx-pool/nx-0", "nx-pool/nx-1"], ["nx-pool/nx-2"]],
+    "host": [False, 2, "Available"],
+    "heartbeat": True,
+    "checks": [["DomainJoinedCheck", "HealthCheckSucceeded"]],
+    "left": [["bo", "Disconnected"]],
+    "in use": "SessionHostHasUserSessions",
+    "refused": [
+        *("HostPoolHasSessionHosts", "ApplicationGroupInUse"),
+        *("ResourceNotFound", "InvalidRequestContent"),
+    ],
+    "pools": [],
+}
 KUSTO = "@kusto/language-service-next@12.4.1"
 
 
@@ -60,8 +81,18 @@ def by_sdk(queries: list[str]) -> list[list[object]]:
 
 
 def by_deploying() -> dict[str, dict[str, Any]]:
-    """What the packages say of each recipe's template, deployed to a cloud that holds every request
-    against their models."""
+    """What the packages say of each recipe's template, deployed to a cloud."""
+    return _asked("sdk_deploys.py", *TEMPLATES)
+
+
+def by_desktops() -> dict[str, Any]:
+    """What azure-mgmt-desktopvirtualization says of a pool and its hosts."""
+    return _asked("sdk_desktops.py")
+
+
+def _asked(program: str, *more: str | Path) -> dict[str, Any]:
+    """What a program of the packages says of a cloud that holds every request against their
+    models."""
     with subprocess.Popen(  # noqa: S603 WHY: our own command
         [sys.executable, HERE, "--pace", "0"],
         stdin=subprocess.PIPE,
@@ -79,9 +110,7 @@ def by_deploying() -> dict[str, dict[str, Any]]:
             env[name] = value
         try:
             url = env["EMULATED_CLOUD_URL"]
-            said = run(
-                [sys.executable, HERE / "sdk_deploys.py", url, SUBSCRIPTION, *TEMPLATES], env=env
-            )
+            said = run([sys.executable, HERE / program, url, SUBSCRIPTION, *more], env=env)
         finally:
             cloud.stdin.close()
     return dict(json.loads(said))
@@ -119,7 +148,11 @@ def main() -> int:
         well &= held
         shown = f"{len(deployed['machines'])} machines" if held and name not in CODES else deployed
         print(f"azure-mgmt-*: {name}: {'as the cloud keeps it' if held else 'NOT SO'}: {shown}")
-    return int(not well)
+    desktops = by_desktops()
+    wrong = [name for name in DESKTOPS if desktops.get(name) != DESKTOPS[name]]
+    shown = {name: desktops.get(name) for name in wrong} or "as the cloud keeps it"
+    print(f"azure-mgmt-desktopvirtualization: {shown}")
+    return int(not well or bool(wrong))
 
 
 def _as_deployed(said: dict[str, Any]) -> bool:
