@@ -480,7 +480,7 @@ class Desktops:
             if wrong != [told]:
                 told = "; ".join(wrong)
                 self.tell(f"{self.place.name}: waiting, {told}")
-            self.manager.sleep(_POLL_SECONDS)
+            self._pause(until)
 
     def empty(
         self, host: Host, *, title: str, text: str, seconds: float, signs_out: bool
@@ -508,7 +508,7 @@ class Desktops:
             if self.manager.clock() >= until:
                 break
             self.tell(f"{host.name}: {len(left)} sessions, {until - self.manager.clock():.0f} s")
-            self.manager.sleep(_POLL_SECONDS)
+            self._pause(until)
         named = ", ".join(sorted(f"{one.user} ({one.state})" for one in left))
         if not signs_out:
             raise UsersStayError(
@@ -516,6 +516,9 @@ class Desktops:
             )
         self._end(host, until)
         return sorted(one.user for one in left)
+
+    def _pause(self, until: float) -> None:
+        self.manager.sleep(max(0.1, min(_POLL_SECONDS, until - self.manager.clock())))
 
     def _say(self, session: Session, title: str, text: str) -> None:
         body = {"messageTitle": title, "messageBody": text}

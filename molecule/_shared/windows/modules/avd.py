@@ -1,0 +1,31 @@
+"""The fragment of PowerShell that reads the event log of Azure Virtual Desktop's agent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..arguments import Call
+from ..errors import UnknownError
+from .powershell import fragment
+
+
+@fragment("module_utils/trueup/node/windows/avd_events.ps1")
+def avd_events(call: Call, given: dict[str, Any]) -> dict[str, Any]:
+    """The entries of WVD-Agent, newest first; the simulated log knows no times."""
+    if set(given) != {"Minutes"}:
+        raise UnknownError(f"parameters {sorted(given)} of avd_events.ps1")
+    found = [
+        {"id": event.id, "message": event.message, "when": None}
+        for event in call.host.events
+        if (event.log, event.source) == ("Application", "WVD-Agent")
+    ]
+    return {"result": found[::-1][:20], "changed": False}
+
+
+@fragment("module_utils/trueup/node/windows/signature.ps1")
+def signature(call: Call, given: dict[str, Any]) -> dict[str, Any]:
+    """Whose signature a file has."""
+    file = call.host.file(str(given["Path"]))
+    signer = file.signer if file else None
+    said = {"status": "Valid" if signer else "NotSigned", "signer": signer or ""}
+    return {"result": said, "changed": False}
