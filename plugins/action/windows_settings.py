@@ -230,7 +230,11 @@ class ActionModule(ActionBase):
             templar=self._templar,
             shared_loader_obj=self._shared_loader_obj,
         )
-        answer = self._good(copy.run(task_vars=self._variables), path)
+        try:
+            answer = self._good(copy.run(task_vars=self._variables), path)
+        finally:
+            # The folder for the transfer is that action's.
+            copy.cleanup()
         if answer.get("changed"):
             self._changed(path, "", entry["content"].rstrip("\n"))
 

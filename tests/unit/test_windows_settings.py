@@ -47,7 +47,8 @@ def act(
     task.copy = lambda: SimpleNamespace(**vars(task))
     copied = SimpleNamespace(
         get=lambda _, task, **__: SimpleNamespace(
-            run=lambda task_vars: host("ansible.windows.win_copy", task.args)
+            run=lambda task_vars: host("ansible.windows.win_copy", task.args),
+            cleanup=lambda: None,
         )
     )
     shared = SimpleNamespace(action_loader=copied)

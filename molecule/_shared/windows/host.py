@@ -374,6 +374,10 @@ class Host:
             r"HKLM:\SOFTWARE\Microsoft\Windows NT\CurrentVersion\Winlogon\AutoLogonChecked"
         )
 
+    def uptime_seconds(self) -> float:
+        """How long ago it booted."""
+        return max(0.0, time.time() - (self.boot_time - _EPOCH) / 10_000_000)
+
     # As JSON
 
     def dump(self) -> dict[str, Any]:

@@ -241,7 +241,8 @@ def _command(host: Host, text: str) -> Answer:
         if text == _BOOT_TIME:
             return Answer([str(host.boot_time)])
         if found := _REMOVE.fullmatch(text + ";"):
-            host.remove(host.expanded(found["path"]))
+            # Of its temporary folder Ansible names the entry "." in it.
+            host.remove(ntpath.normpath(host.expanded(found["path"])))
             return Answer()
         if found := _LOGON.fullmatch(text):
             if host.registry.get(found["key"]) is None:
