@@ -13,8 +13,8 @@ DOCUMENTATION = r"""
 name: trueup_family
 short_description: Roles and benchmarks of a node, as data
 description:
-  - C(trueup_family) takes the families' lists, a node's groups, whether it has GPUs and its system,
-    and returns its C(roles), its C(benchmarks), and whether it is C(listed).
+  - C(trueup_family) takes the families' lists, a node's groups and whether it has GPUs, and returns
+    its C(roles), its C(benchmarks), and whether it is C(listed).
   - C(trueup_roles_of_groups) takes roles with their groups and a node's groups, and returns its
     roles.
   - C(trueup_benchmark_names) takes the folder of the roles and returns those that are benchmarks.

@@ -327,19 +327,17 @@ def windows(**more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("groups", "system", "expected"),
+    ("groups", "expected"),
     [
-        (["nv"], "linux", (["grid"], ["gemm"], True)),
-        (["nv"], "windows", (["gpu"], ["nv_a10"], True)),
+        (["nv"], (["grid"], ["gemm"], True)),
+        (["nv", "windows"], (["gpu"], ["nv_a10"], True)),
         # What Linux nodes without a list are measured with is not for Windows.
-        (["ndv4"], "windows", ([], [], False)),
-        ([], "windows", ([], [], False)),
+        (["ndv4", "windows"], ([], [], False)),
+        (["windows"], ([], [], False)),
     ],
 )
-def test_a_family_has_lists_by_system(
-    groups: list[str], system: str, expected: tuple[Any, ...]
-) -> None:
-    found = family.family_lists(BOTH, groups, has_gpu=True, system=system)
+def test_a_family_has_lists_by_system(groups: list[str], expected: tuple[Any, ...]) -> None:
+    found = family.family_lists(BOTH, groups, has_gpu=True)
     assert (found["roles"], found["benchmarks"], found["listed"]) == expected
 
 

@@ -31,20 +31,15 @@ _REASON_CHARACTERS = 300
 
 
 def family_lists(
-    families: Sequence[Mapping[str, Any]],
-    groups: Collection[str],
-    *,
-    has_gpu: bool,
-    system: str = LINUX,
+    families: Sequence[Mapping[str, Any]], groups: Collection[str], *, has_gpu: bool
 ) -> dict[str, Any]:
     """The lists of the families among a node's groups, each name once, in order.
 
     Args:
         families: objects with ``families`` (names), ``roles`` and ``benchmarks``, and ``system``
             where they are not for Linux.
-        groups: the node's groups.
+        groups: the node's groups, ``windows`` among them where it is a Windows host.
         has_gpu: whether the node has GPUs, for one without a list.
-        system: linux or windows.
 
     Returns:
         ``roles``, ``benchmarks``, and ``listed``: whether one of the groups has a list.
@@ -52,6 +47,7 @@ def family_lists(
     Raises:
         BadInput: a family has two lists, or the lists for nodes without one are missing.
     """
+    system = WINDOWS if WINDOWS in groups else LINUX
     by_name: dict[str, Mapping[str, Any]] = {}
     for lists in (one for one in families if one.get("system", LINUX) == system):
         for name in lists["families"]:
