@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
-from ntpath import basename, dirname, splitext
+from ntpath import basename, dirname, normpath, splitext
 from pathlib import Path
 from typing import Any
 
@@ -412,7 +412,7 @@ class ShareError(Exception):
 
 
 def _folded(path: str) -> str:
-    return path.replace("/", "\\").rstrip("\\").lower()
+    return normpath(path).rstrip("\\").lower()
 
 
 def name_of(path: str) -> tuple[str, str]:
