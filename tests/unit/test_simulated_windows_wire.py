@@ -6,18 +6,33 @@ import json
 import random
 import socket
 import struct
+import subprocess
+import sys
 import threading
-import time
 from collections.abc import Iterator
-from typing import Any
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
+from emulated_cloud import certificates
+from helpers import ROOT
 from pypsrp.exceptions import AuthenticationError, WinRMError, WSManFaultError
 from pypsrp.powershell import PowerShell, RunspacePool
 from pypsrp.wsman import WSMan
 from requests.exceptions import ConnectionError as NoConnection
 from requests.exceptions import ReadTimeout
-from simulated_windows import MODULES, Host, Server, UnknownError, pipeline, serving
+from simulated_windows import (
+    MODULES,
+    Host,
+    Product,
+    Server,
+    Service,
+    UnknownError,
+    pipeline,
+    serving,
+    variables,
+)
 from windows import serve
 
 KEY = r"HKLM:\SOFTWARE\trueup"
@@ -85,6 +100,103 @@ def test_ntlm_with_message_encryption(auth: str) -> None:
             _asked(found, "win_ping", {"auth": "basic", "encryption": "never"})
         with pytest.raises(WSManFaultError, match="unencrypted traffic is disabled"):
             _asked(found, "win_ping", {"auth": auth, "encryption": "never"})
+
+
+def test_https_with_a_certificate_that_the_client_knows(tmp_path: Path) -> None:
+    authority, certificate, key = certificates(tmp_path)
+    with serving(Host.nv_a10(), certificate=(certificate, key)) as (_, found):
+        assert found["ansible_psrp_protocol"] == "https"
+        told = {"ssl": True, "cert_validation": str(authority)}
+        assert _asked(found, "win_ping", told)["ping"] == "pong"
+        assert _asked(found, "win_ping", {**told, "auth": "ntlm"})["ping"] == "pong"
+        with pytest.raises(NoConnection, match="CERTIFICATE_VERIFY_FAILED"):
+            _asked(found, "win_ping", {"ssl": True, "encryption": "auto"})
+        # Somebody who says nothing, and somebody who speaks no TLS, keep nobody out.
+        with socket.create_connection((found["ansible_host"], found["ansible_port"])) as silent:
+            assert silent.fileno() > 0
+            assert _sent(found, b"POST /wsman HTTP/1.1\r\n\r\n", end=False)[:5] != b"HTTP/"
+            assert _asked(found, "win_ping", told)["ping"] == "pong"
+
+
+class _Broker(BaseHTTPRequestHandler):
+    """Takes hosts that have the token "good"."""
+
+    taken: ClassVar[list[dict[str, str]]] = []
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.taken.append(asked)
+        self.send_response(200 if asked["token"] == "good" else 401)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: Any) -> None:
+        """Nothing."""
+
+
+@pytest.fixture
+def broker() -> Iterator[str]:
+    server = HTTPServer(("127.0.0.1", 0), _Broker)
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_address[1]}/register"
+    server.shutdown()
+    server.server_close()
+
+
+def _agent(token: str) -> dict[str, Any]:
+    """The state of a host whose agent has a token."""
+    host = Host.nv_a10()
+    names = ("Remote Desktop Services Infrastructure Agent", "Remote Desktop Agent Boot Loader")
+    host.add_products({name: Product("1.0") for name in names})
+    host.services["RDAgentBootLoader"] = Service("Loader", "stopped")
+    host.registry.set(AGENT, "IsRegistered", "dword", 0)
+    host.registry.set(AGENT, "RegistrationToken", "string", token)
+    return host.dump()
+
+
+AGENT = r"HKLM:\SOFTWARE\Microsoft\RDInfraAgent"
+
+
+@pytest.mark.parametrize(("token", "registered"), [("good", 1), ("old", 0)])
+def test_the_program_serves_a_state_and_registers_at_a_broker(
+    tmp_path: Path, broker: str, token: str, registered: int
+) -> None:
+    (tmp_path / "host.json").write_text(json.dumps(_agent(token)))
+    asked = ["--state", str(tmp_path / "host.json"), "--listen", "127.0.0.1:0", "--broker", broker]
+    program = [sys.executable, str(ROOT / "molecule" / "_shared" / "windows"), *asked]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        said = json.loads(process.stdout.readline())
+        found = variables(Host.nv_a10(), said["address"], said["port"])
+        _asked(found, "win_service", None, name="RDAgentBootLoader", state="restarted")
+        read = _asked(found, "win_reg_stat", None, path=AGENT, name="IsRegistered")
+        process.terminate()
+    assert read["value"] == registered
+    vm = "00000000-0000-0000-0000-0000000000aa"
+    assert _Broker.taken[-1] == {"token": token, "vmId": vm, "name": "nv0"}
+
+
+@pytest.mark.parametrize(
+    ("state", "more", "said"),
+    [
+        ('{"names": 1}', [], "no such field: names"),
+        ("[", [], "Expecting value"),
+        ("{}", ["--listen", "5985"], "--listen 5985 is no ADDRESS:PORT"),
+        ("{}", ["--key", "x"], "--certificate and --key go together"),
+        ('{"gpus": [{"nmae": "x"}]}', [], "unexpected keyword argument 'nmae'"),
+        ('{"registry": {"HKCU:\\\\a": {}}}', [], "registry hive HKCU: is not known"),
+    ],
+)
+def test_the_program_says_what_it_cannot_serve(
+    tmp_path: Path, state: str, more: list[str], said: str
+) -> None:
+    (tmp_path / "host.json").write_text(state)
+    asked = ["--state", str(tmp_path / "host.json"), *more]
+    program = [sys.executable, str(ROOT / "molecule" / "_shared" / "windows"), *asked]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_a_wrong_password_is_refused(served: tuple[Host, Found]) -> None:
@@ -228,9 +340,7 @@ def test_many_silent_connections_do_not_keep_others_out(served: tuple[Host, Foun
     _, found = served
     address = (found["ansible_host"], found["ansible_port"])
     held = [socket.create_connection(address) for _ in range(40)]
-    begun = time.monotonic()
     assert _asked(found, "win_ping")["ping"] == "pong"
-    assert time.monotonic() - begun < 10
     for connection in held:
         reset = struct.pack("ii", 1, 0)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)

@@ -8,6 +8,7 @@ import contextlib
 import json
 import re
 import socket
+import ssl
 import struct
 import threading
 import time
@@ -22,6 +23,7 @@ from xml.sax.saxutils import escape
 from psrpcore import PSRPCoreError
 
 from .auth import Client
+from .errors import UnknownError
 from .host import Host
 from .sessions import Session
 
@@ -58,8 +60,13 @@ class Server(ThreadingHTTPServer):
     allow_reuse_address = True
     request_queue_size = 64
 
-    def __init__(self, address: tuple[str, int], host: Host) -> None:
+    def __init__(
+        self, address: tuple[str, int], host: Host, certificate: tuple[Path, Path] | None = None
+    ) -> None:
         self.host = host
+        self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER) if certificate else None
+        if self._tls and certificate:
+            self._tls.load_cert_chain(*certificate)
         self.sessions: dict[str, Session] = {}
         super().__init__(address, _Handler)
 
@@ -70,6 +77,11 @@ class Server(ThreadingHTTPServer):
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             connection.close()
             raise OSError("the simulated host is down")
+        if self._tls:
+            # The handshake is of the connection's own thread: a silent client keeps nobody out.
+            connection = self._tls.wrap_socket(
+                connection, server_side=True, do_handshake_on_connect=False
+            )
         return connection, address
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -288,32 +300,43 @@ def _fault(fault: FaultError) -> str:
     )
 
 
-def variables(host: Host, address: str, port: int) -> dict[str, Any]:
+def variables(host: Host, address: str, port: int, *, tls: bool = False) -> dict[str, Any]:
     """The inventory variables with which connection plugin psrp reaches a host."""
     user = next(iter(host.users))
+    plain = host.unencrypted and not tls
     return {
         "ansible_host": address,
         "ansible_port": port,
         "ansible_connection": "psrp",
         "ansible_user": user,
         "ansible_password": host.users[user],
-        "ansible_psrp_protocol": "http",
+        "ansible_psrp_protocol": "https" if tls else "http",
         "ansible_psrp_auth": "basic" if host.unencrypted else "ntlm",
-        "ansible_psrp_message_encryption": "never" if host.unencrypted else "auto",
+        "ansible_psrp_message_encryption": "never" if plain else "auto",
         "ansible_psrp_ignore_proxy": True,
     }
 
 
 @contextlib.contextmanager
 def serving(
-    host: Host, address: str = "127.0.0.1", port: int = 0
+    host: Host,
+    address: str = "127.0.0.1",
+    port: int = 0,
+    certificate: tuple[Path, Path] | None = None,
 ) -> Iterator[tuple[Host, dict[str, Any]]]:
-    """Serve a host while the block runs: the host, and its inventory variables."""
-    server = Server((address, port), host)
+    """Serve a host while the block runs: the host, and its inventory variables.
+
+    Args:
+        host: whose state it is.
+        address: of this machine.
+        port: 0 for a free one.
+        certificate: files of a certificate and its key, for HTTPS.
+    """
+    server = Server((address, port), host, certificate)
     thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
     thread.start()
     try:
-        yield host, variables(host, address, server.server_address[1])
+        yield host, variables(host, address, server.server_address[1], tls=bool(certificate))
     finally:
         server.shutdown()
         server.server_close()
@@ -326,11 +349,21 @@ def main() -> None:
     parser.add_argument("--state", type=Path, required=True, help="JSON file of the host's state")
     parser.add_argument("--listen", default="127.0.0.1:5985", metavar="ADDRESS:PORT")
     parser.add_argument("--broker", metavar="URL", help="where its simulated AVD agent registers")
+    parser.add_argument("--certificate", type=Path, help="of HTTPS, with --key", metavar="FILE")
+    parser.add_argument("--key", type=Path, metavar="FILE")
     asked = parser.parse_args()
-    host = Host.read(asked.state)
-    host.broker_url = asked.broker or host.broker_url
+    if bool(asked.certificate) != bool(asked.key):
+        parser.error("--certificate and --key go together")
     address, _, port = asked.listen.rpartition(":")
-    with serving(host, address, int(port)) as (_, found):
+    if not address or not port.isdecimal():
+        parser.error(f"--listen {asked.listen} is no ADDRESS:PORT")
+    try:
+        host = Host.read(asked.state)
+    except (OSError, TypeError, ValueError, UnknownError) as error:
+        parser.error(f"--state {asked.state}: {error}")
+    host.broker_url = asked.broker or host.broker_url
+    files = (asked.certificate, asked.key) if asked.key else None
+    with serving(host, address, int(port), files) as (_, found):
         # No password: whoever wrote the state file knows it.
         print(json.dumps({"address": address, "port": found["ansible_port"]}), flush=True)
         threading.Event().wait()
