@@ -17,7 +17,7 @@ from emulated_cloud import SUBSCRIPTION, Cloud, Models, Reply, desktops
 from trueup.cluster.azure.desktops import Desktops, Place, ends_of, host_of, moment
 from trueup.cluster.azure.login import Login
 from trueup.cluster.azure.manager import Manager
-from trueup.cluster.azure.session_host import Identity, Outcome, Work, drain_all
+from trueup.cluster.azure.session_host import Identity, Outcome, Work, end_pools
 from trueup.errors import TrueupError
 from trueup.node.windows.avd_agent import Agent, Event, agent_of, events_of, joined
 
@@ -546,16 +546,35 @@ def test_nothing_is_drained_that_is_in_no_pool() -> None:
     assert never.drained().said == ["not drained: avd_session_host_drain is never"]
 
 
-def test_a_pool_is_drained_before_its_machines_go() -> None:
-    site, _ = joined_site(sessions=[{"user": "ana", "leaves": True}])
-    told = {"title": "The end", "text": "Sign out.", "seconds": 60.0}
-    assert drain_all(site.desktops(), **told) == ["nx-1 is drained"]
-    assert site.kept()["allow"] is False
-    site.host(sessions=[{"user": "bo"}])
-    [said] = drain_all(site.desktops(), **told)
-    assert said == "1 sessions are still on nx-1 after 60 s: bo (Active)"
-    none = Desktops(site.manager, Place(SUBSCRIPTION, "cad", "none-such"))
-    assert drain_all(none, **told) == []
+def test_a_pool_is_drained_and_emptied_before_its_machines_go() -> None:
+    site, machine = joined_site(sessions=[{"user": "ana", "leaves": True}])
+    machine.register(site.desktops().token(4))
+    body = {"token": site.desktops().token(4), "vmId": "vm-2", "name": "nx-2"}
+    site.cloud.call("POST", desktops.BROKER, {}, body, "")
+    desktops.set_host(site.cloud, "nx-2", sessions=[{"user": "bo"}])
+    said: list[str] = []
+    told = {"title": "The end", "text": "Sign out.", "seconds": 60.0, "tell": said.append}
+    rows = [
+        {"id": VM, "type": "Microsoft.Compute/virtualMachines"},
+        {"id": f"{POOL}-2", "type": "microsoft.desktopvirtualization/hostpools", "name": "2"},
+        {"id": "/x", "type": "Microsoft.DesktopVirtualization/hostPools", "name": "odd"},
+        {"id": POOL.replace("resourceGroups", "resourcegroups"), "type": desktops.POOL},
+    ]
+    hosts = site.cloud.resource(POOL).state["hosts"]
+    messages = [hosts[name]["messages"] for name in ("nx-1", "nx-2")]
+    end_pools(site.manager, rows, **told)
+    # Both were told before either was waited for, and once.
+    assert [[one["user"] for one in each] for each in messages] == [["ana"], ["bo"]]
+    assert site.clock.seconds == 60
+    assert "ResourceNotFound" in said[0]
+    assert said[1] == "host pool odd: '/x' is no host pool's id"
+    assert said[-1] == (
+        "host pool nx-pool: 2 hosts drained; their time was over, and these users lose what they"
+        " have not saved: bo"
+    )
+    assert site.cloud.resource(POOL).state["hosts"] == {}
+    site.manager.request("DELETE", POOL, {"api-version": "2024-04-03"})
+    assert [one.name for one in site.cloud.resources.values()] == []
 
 
 # -- Azure in trouble --

@@ -14,8 +14,8 @@ import re
 import uuid
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
-from urllib.parse import quote
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
+from urllib.parse import quote, unquote
 
 from ... import rest
 from ...errors import BadInput, TrueupError
@@ -36,6 +36,10 @@ _POLL_SECONDS, _SIGN_OUT_SECONDS = 10.0, 120.0
 _NOT_FOUND, _FORBIDDEN = 404, 403
 
 Tell = Callable[[str], None]
+_POOL = re.compile(
+    rf"/subscriptions/([^/]+)/resourceGroups/([^/]+)/providers/{re.escape(PROVIDER)}/hostPools/([^/]+)",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,18 @@ class Place:
     @property
     def path(self) -> str:
         return f"{self.below}/hostPools/{quote(self.name)}"
+
+
+def place_of(path: str) -> Place:
+    """Where the host pool of an id is.
+
+    Raises:
+        TrueupError: it is no host pool's id.
+    """
+    found = _POOL.fullmatch(path)
+    if found is None:
+        raise TrueupError(f"{path[:200]!r} is no host pool's id")
+    return Place(*map(unquote, found.groups()))
 
 
 @dataclass(frozen=True)
@@ -496,19 +512,10 @@ class Desktops:
         Raises:
             UsersStayError: users are left, and stay.
         """
-        until, told = self.manager.clock() + seconds, set()
-        while True:
-            left = self.sessions(host)
-            for one in left:
-                if one.path not in told:
-                    told.add(one.path)
-                    self._say(one, title, text)
-            if not left:
-                return []
-            if self.manager.clock() >= until:
-                break
-            self.tell(f"{host.name}: {len(left)} sessions, {until - self.manager.clock():.0f} s")
-            self._pause(until)
+        until = self.manager.clock() + seconds
+        left = self.wait_until_gone([host], title=title, text=text, until=until)
+        if not left:
+            return []
         named = ", ".join(sorted(f"{one.user} ({one.state})" for one in left))
         if not signs_out:
             raise UsersStayError(
@@ -516,6 +523,29 @@ class Desktops:
             )
         self._end(host, until)
         return sorted(one.user for one in left)
+
+    def wait_until_gone(
+        self, hosts: Sequence[Host], *, title: str, text: str, until: float
+    ) -> List[Session]:
+        """Tell the users of these hosts once, and wait until ``until`` of the manager's clock; the
+        sessions that are left."""
+        told: Set[str] = set()
+        while True:
+            left = [one for host in hosts for one in self.sessions(host)]
+            for one in left:
+                if one.path not in told:
+                    told.add(one.path)
+                    self._say(one, title, text)
+            if not left or self.manager.clock() >= until:
+                return left
+            seconds = until - self.manager.clock()
+            self.tell(f"{self.place.name}: {len(left)} sessions are left, {seconds:.0f} s")
+            self._pause(until)
+
+    def forget(self, host: Host) -> None:
+        """Take a host out of the pool, whoever is on it."""
+        query = {"api-version": VERSION, "force": "true"}
+        self.manager.request("DELETE", host.path, query, question=True)
 
     def _pause(self, until: float) -> None:
         self.manager.sleep(max(0.1, min(_POLL_SECONDS, until - self.manager.clock())))

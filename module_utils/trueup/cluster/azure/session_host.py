@@ -11,11 +11,12 @@ import contextlib
 import time
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from typing import Any, Callable, Dict, List, Mapping, Optional, Protocol
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Protocol
 
 from ...errors import BadInput, TrueupError
 from ...node.windows.avd_agent import INVALID_TOKEN, Agent, Event
-from .desktops import Desktops, Host, UsersStayError, ends_of
+from .desktops import PROVIDER, Desktops, Host, UsersStayError, ends_of, place_of
+from .manager import Manager
 
 _POLL_SECONDS = 5.0
 # Of the wait for a registration, how often the host's event log is looked at.
@@ -298,25 +299,45 @@ def _shown(events: List[Event]) -> str:
     return "; ".join(texts[:_MOST_EVENTS])
 
 
-def drain_all(desktops: Desktops, *, title: str, text: str, seconds: float) -> List[str]:
-    """Before a pool's machines are deleted: no new users on any of its hosts, those who are there
-    told, and waited for. It raises nothing where they stay: the machines go all the same.
+def end_pools(
+    manager: Manager,
+    rows: Iterable[Mapping[str, Any]],
+    *,
+    title: str,
+    text: str,
+    seconds: float,
+    tell: Callable[[str], None],
+) -> None:
+    """Before the machines of host pools are deleted: no new users, those who are there told and
+    waited for, and the hosts taken out, without which Azure deletes no pool.
 
-    Returns:
-        A sentence for each host.
+    The machines go all the same where users stay, or a pool cannot be asked: it is said, and
+    nothing is raised.
+
+    Args:
+        rows: resources as Azure lists them; those that are no host pool are not looked at.
+        seconds: for all pools together.
     """
-    if desktops.pool() is None:
-        return []
-    hosts, said = desktops.hosts(), []
+    until = manager.clock() + seconds
+    for row in rows:
+        if str(row.get("type")).lower() != f"{PROVIDER}/hostPools".lower():
+            continue
+        try:
+            place = place_of(str(row.get("id")))
+            _end_pool(Desktops(manager, place, tell=tell), title, text, until)
+        except TrueupError as error:
+            tell(f"host pool {row.get('name')}: {error}")
+
+
+def _end_pool(desktops: Desktops, title: str, text: str, until: float) -> None:
+    hosts = desktops.hosts()
     for host in hosts:
         if host.allows:
             desktops.set_allowed(host, allowed=False)
-    until = desktops.manager.clock() + seconds
+    left = desktops.wait_until_gone(hosts, title=title, text=text, until=until)
+    named = ", ".join(sorted(one.user for one in left))
+    stay = f"; their time was over, and these users lose what they have not saved: {named}"
+    name = desktops.place.name
+    desktops.tell(f"host pool {name}: {len(hosts)} hosts drained{stay if left else ''}")
     for host in hosts:
-        left = max(0.0, until - desktops.manager.clock())
-        try:
-            desktops.empty(host, title=title, text=text, seconds=left, signs_out=False)
-            said.append(f"{host.name} is drained")
-        except UsersStayError as stay:
-            said.append(str(stay))
-    return said
+        desktops.forget(host)

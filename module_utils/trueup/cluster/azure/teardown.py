@@ -39,14 +39,20 @@ _STAGES: Tuple[Tuple[str, ...], ...] = (
         "Microsoft.Network/bastionHosts",
         "Microsoft.NetApp/netAppAccounts/capacityPools/volumes",
         "Microsoft.StorageCache/amlFilesystems",
+        "Microsoft.DesktopVirtualization/workspaces",
     ),
     (
         "Microsoft.Network/networkInterfaces",
         "Microsoft.NetApp/netAppAccounts/capacityPools",
         "Microsoft.Compute/disks",
         "Microsoft.Compute/proximityPlacementGroups",
+        "Microsoft.DesktopVirtualization/applicationGroups",
     ),
-    ("Microsoft.Network/virtualNetworks", "Microsoft.NetApp/netAppAccounts"),
+    (
+        "Microsoft.Network/virtualNetworks",
+        "Microsoft.NetApp/netAppAccounts",
+        "Microsoft.DesktopVirtualization/hostPools",
+    ),
     ("Microsoft.Network/natGateways", "Microsoft.Network/networkSecurityGroups"),
 )
 _STAGE = {kind.lower(): number for number, kinds in enumerate(_STAGES) for kind in kinds}
