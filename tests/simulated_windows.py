@@ -10,7 +10,7 @@ from helpers import ROOT
 
 sys.path.insert(0, str(ROOT / "molecule" / "_shared"))
 
-from windows import avd, modules, pipeline
+from windows import avd, grid, modules, pipeline
 from windows.arguments import MODULES, Call, Option, checked, module
 from windows.errors import FailError, UnknownError
 from windows.host import Event, Faults, File, Gpu, Host, Installer, Leaves, Service
@@ -58,6 +58,7 @@ __all__ = [
     "avd",
     "checked",
     "fragment",
+    "grid",
     "module",
     "modules",
     "program",

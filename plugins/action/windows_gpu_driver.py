@@ -44,7 +44,7 @@ class ActionModule(ActionBase):
     def run(
         self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
     ) -> dict[str, Any]:
-        """``changed``, the driver's ``version``, its ``url`` and, of an installation, ``rc``."""
+        """``changed``, the driver's ``version`` and ``url``; of an installer ``exit_status``."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         driver = self._task.args["driver"]
         version = str(driver["version"])
@@ -55,7 +55,7 @@ class ActionModule(ActionBase):
             url = _address(driver)
             result.update(changed=True, version=version, url=url)
             if not self._task.check_mode:
-                result["rc"] = self._install(driver, url, _sha256(driver, url), task_vars)
+                result["exit_status"] = self._install(driver, url, _sha256(driver, url), task_vars)
         except (TrueupError, OSError, HTTPException, NoConnection) as error:
             raise AnsibleActionFail(f"windows_gpu: {error}") from error
         return result

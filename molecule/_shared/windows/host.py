@@ -18,7 +18,7 @@ from .products import UNINSTALL, Product
 from .registry import Registry
 
 # 100 ns since 1601, as Windows counts.
-_EPOCH = 116444736000000000
+EPOCH = 116444736000000000
 
 
 @dataclass
@@ -203,7 +203,7 @@ class Host:
     pending_reboot: bool = False
     at_boot: list[Leaves] = field(default_factory=list)
     boot_seconds: float = 0.0
-    boot_time: int = field(default_factory=lambda: _EPOCH + int(time.time() * 10_000_000))
+    boot_time: int = field(default_factory=lambda: EPOCH + int(time.time() * 10_000_000))
     boots: int = 0
     # Between a shutdown and the end of the boot.
     down: bool = False
@@ -360,7 +360,7 @@ class Host:
         """Boot: what waited for it takes place."""
         self.boots += 1
         # After what was done before it, and a minute later than the last one at least.
-        now = _EPOCH + int(time.time() * 10_000_000)
+        now = EPOCH + int(time.time() * 10_000_000)
         self.boot_time = max(self.boot_time + 600_000_000, now) + self.boots
         self.pending_reboot = False
         for leaves in self.at_boot:
@@ -376,7 +376,7 @@ class Host:
 
     def uptime_seconds(self) -> float:
         """How long ago it booted."""
-        return max(0.0, time.time() - (self.boot_time - _EPOCH) / 10_000_000)
+        return max(0.0, time.time() - (self.boot_time - EPOCH) / 10_000_000)
 
     # As JSON
 

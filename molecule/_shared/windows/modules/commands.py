@@ -59,19 +59,7 @@ def win_command(call: Call) -> dict[str, Any]:
             state = "exists" if wanted else "does not exist"
             skipped = f"skipped, since {path} {state}"
             return {"changed": False, "cmd": line, "rc": 0, "msg": skipped, "skipped": True}
-    name = program_of(argv[0])
-    if name not in PROGRAMS:
-        raise UnknownError(f"program {argv[0]}")
-    try:
-        status, stdout, stderr = PROGRAMS[name](host, argv)
-    except MissingError:
-        raise FailError(
-            f"Failed to run: '{line}': Exception calling \"CreateProcess\": "
-            "The system cannot find the file specified",
-            cmd=line,
-            rc=2,
-        ) from None
-    host.run(line, call.user)
+    status, stdout, stderr = _started(call, argv, line)
     result = {
         "changed": True,
         "cmd": line,
@@ -85,6 +73,28 @@ def win_command(call: Call) -> dict[str, Any]:
     if status != 0:
         raise FailError("non-zero return code", **result)
     return result
+
+
+def _started(call: Call, argv: list[str], line: str) -> tuple[int, str, str]:
+    """What a program gives, or an installer that was downloaded."""
+    name, file = program_of(argv[0]), call.host.file(argv[0])
+    if name not in PROGRAMS and file is not None and file.digest("sha256") in call.host.installers:
+        from .packages import run_installer  # noqa: PLC0415 (it builds on this)
+
+        return *run_installer(call.host, file, argv[0], argv[1:], line, call.user), ""
+    if name not in PROGRAMS:
+        raise UnknownError(f"program {argv[0]}")
+    try:
+        ended = PROGRAMS[name](call.host, argv)
+    except MissingError:
+        raise FailError(
+            f"Failed to run: '{line}': Exception calling \"CreateProcess\": "
+            "The system cannot find the file specified",
+            cmd=line,
+            rc=2,
+        ) from None
+    call.host.run(line, call.user)
+    return ended
 
 
 def program_of(path: str) -> str:

@@ -1,10 +1,15 @@
-"""NVIDIA's driver: its nvidia-smi."""
+"""NVIDIA's driver: its nvidia-smi, and trueup's fragments about it."""
 
 from __future__ import annotations
 
-from ..errors import UnknownError
-from ..host import Gpu, Host
+import time
+from typing import Any
+
+from ..arguments import Call
+from ..errors import FailError, UnknownError
+from ..host import EPOCH, Gpu, Host
 from .commands import MissingError, joined, program
+from .powershell import fragment
 
 # What a slice of a GPU does not say: the field, and the head of its column.
 _SAYS_NOT = {
@@ -116,3 +121,44 @@ def _query(host: Host) -> str:
             f"        Total                             : {gpu.memory_mib} MiB",
         ]
     return "\r\n".join(lines) + "\r\n"
+
+
+@fragment("module_utils/trueup/node/windows/devices.ps1")
+def devices(call: Call, _: dict[str, Any]) -> dict[str, Any]:
+    """What Windows' device manager says of NVIDIA's devices, and when it booted."""
+    host = call.host
+    # 574.24 is 32.0.15.7424.
+    digits = (host.gpu_driver or "").replace(".", "")
+    version = f"32.0.1{digits[0]}.{digits[1:]}" if digits else None
+    now = EPOCH + int(time.time() * 10_000_000)
+    return {
+        "changed": False,
+        "result": {
+            "devices": [
+                {
+                    "device": rf"PCI\VEN_10DE&DEV_2236&SUBSYS_14D010DE&REV_A1\{index}&0&00000000",
+                    "name": gpu.name if version else "3D Video Controller",
+                    "error_code": gpu.error_code,
+                    "driver_version": version,
+                }
+                for index, gpu in enumerate(host.gpus)
+            ],
+            "booted": _iso(host.boot_time),
+            # The simulated clock is never before the boot.
+            "now": _iso(max(now, host.boot_time + 10_000_000)),
+        },
+    }
+
+
+def _iso(filetime: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime((filetime - EPOCH) / 10_000_000))
+
+
+@fragment("module_utils/trueup/node/windows/signature.ps1")
+def signature(call: Call, parameters: dict[str, Any]) -> dict[str, Any]:
+    """Whether a file is signed, and by whom."""
+    file = call.host.file(parameters["Path"])
+    if file is None:
+        raise FailError(f"Cannot find path '{parameters['Path']}' because it does not exist.")
+    status = "Valid" if file.signer else "NotSigned"
+    return {"changed": False, "result": {"status": status, "signer": file.signer or ""}}
