@@ -84,7 +84,7 @@ NOTED = (NOTES, "windows_gpu_changed_at", "string", NOW, "present")
         ({"video": "avc420"}, [*AVC, SIXTY]),
         ({"video": "hevc"}, [*AVC, dword(TS, "HEVCHardwareEncodePreferred", 1), SIXTY]),
         (
-            {"video": "avc420", "remoteapp": True, "frames_per_second": 30},
+            {"video": "avc420", "remoteapp": True, "sixty_frames": False},
             [*AVC, dword(TS, "fEnableRemoteFXAdvancedRemoteApp", 1)],
         ),
     ],

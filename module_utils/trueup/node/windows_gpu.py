@@ -105,7 +105,7 @@ def _declared(options: Mapping[str, Any]) -> List[Value]:
         **({"fEnableRemoteFXAdvancedRemoteApp": 1} if options["remoteapp"] else {}),
     }
     declared = [Value(_POLICIES, name, "dword", data) for name, data in numbers.items()]
-    if options["frames_per_second"] == 60:
+    if options["sixty_frames"]:
         declared.append(Value(_STATIONS, "DWMFRAMEINTERVAL", "dword", _INTERVAL_OF_60))
     return declared
 
