@@ -21,8 +21,7 @@ options:
     description:
       - Of a plan. C(install), whether it is due; C(record), the role's key in the registry;
         C(name), for sentences; C(url) and C(sha256); C(folder) of the host, in which only
-        administrators write; C(setup), the installer in the zip; C(arguments); C(creates_path) and
-        C(creates_version) as M(ansible.windows.win_package) takes them.
+        administrators write; C(setup), the installer in the zip; C(arguments).
       - Empty, nothing is done.
     type: dict
     required: true
@@ -80,8 +79,9 @@ class ActionModule(ActionBase):
             f"{name}: its installer failed",
             path=setup,
             arguments=package["arguments"],
-            creates_path=package["creates_path"],
-            creates_version=package["creates_version"],
+            # What is never there: the plan knows what is installed, and the module would compare
+            # versions as texts.
+            creates_path=rf"{folder}\installed",
             expected_return_code=[0, 3010],
         )
         if answer.get("reboot_required"):

@@ -131,8 +131,6 @@ def test_the_newest_release_is_installed_by_its_sha256() -> None:
         "folder": r"C:\Program Files\trueup\fslogix\3.26.826.17182",
         "setup": r"x64\Release\FSLogixAppsSetup.exe",
         "arguments": ["/install", "/quiet", "/norestart"],
-        "creates_path": r"C:\Program Files\FSLogix\Apps\frx.exe",
-        "creates_version": "3.26.826.17182",
     }
 
 
@@ -382,6 +380,12 @@ SECRET = "DefaultEndpointsProtocol=https;AccountName=st;AccountKey=c2VjcmV0"
         ({"profiles": SIMPLE, "version": "3.27.1.1", "sha256": "a" * 64}, "no address is known"),
         ({"profiles": SIMPLE, "sha256": "a" * 63}, "64 hexadecimal digits"),
         ({"profiles": SIMPLE, "object_specific": {"Sales": {"SizeInMBs": 1}}}, "is no SID"),
+        ({"profiles": SIMPLE, "object_specific": {1: {"SizeInMBs": 1}}}, "is no SID"),
+        ({"profiles": SIMPLE, "object_specific": {"S-1-5-21-1": None}}, "must be a dictionary"),
+        ({"profiles": {**SIMPLE, "SizeInMBs": None, 7: 1}}, "fslogix_profiles.7 is not known"),
+        ({"profiles": {**SIMPLE, "VHDLocations": [SHARE + "\n"]}}, "must be of one line"),
+        ({"profiles": {**SIMPLE, "RedirXMLSourceFolder": "\\\\a\\b\0"}}, "must be of one line"),
+        ({"profiles": {**SIMPLE, "VHDLocations": ["\\\\a\\ b"]}}, "must be a share"),
         (
             {"profiles": SIMPLE, "object_specific": {"S-1-5-21-1-2-3-1104": {"Size": 1}}},
             "fslogix_object_specific.S-1-5-21-1-2-3-1104.Size is not known",
@@ -429,6 +433,8 @@ def test_local_profiles_are_not_deleted_without_a_word() -> None:
     wanted = {**SIMPLE, "DeleteLocalProfileWhenVHDShouldApply": 1}
     assert "fslogix_delete_local_profiles_allowed" in refused(ask(profiles=wanted))[0]
     assert plan(ask(profiles=wanted, delete_local_profiles_allowed=True)).refused == []
+    of_one = ask(profiles=SIMPLE, object_specific={"S-1-5-21-1-2-3-1104": wanted})
+    assert refused(of_one)[0].startswith("fslogix_object_specific.S-1-5-21-1-2-3-1104: Delete")
     there = installed(**{PROFILES: key(DeleteLocalProfileWhenVHDShouldApply=1)})
     assert plan(ask(there, SERVICES, profiles=wanted)).refused == []
 
@@ -629,6 +635,7 @@ def test_a_stored_key_is_written_again_when_it_is_another_one() -> None:
     [
         ({ACCOUNT_HOST: KEY}, {"profiles": SIMPLE}, "AccessNetworkAsComputerObject: 1"),
         ({ACCOUNT_HOST: "short key"}, {"profiles": BY_KEY}, "with its key in base64"),
+        ({7: "short key"}, {"profiles": BY_KEY}, "with its key in base64"),
         ({"stnx": KEY}, {"profiles": BY_KEY}, "is the account's host"),
         (
             {ACCOUNT_HOST: KEY},
@@ -636,7 +643,7 @@ def test_a_stored_key_is_written_again_when_it_is_another_one() -> None:
             "exclude each other",
         ),
     ],
-    ids=["user", "form", "host", "kerberos"],
+    ids=["user", "form", "number", "host", "kerberos"],
 )
 def test_storage_keys_that_cannot_serve_are_refused(
     keys: dict[str, str], options: dict[str, Any], said: str

@@ -288,8 +288,6 @@ PACKAGE = {
     "folder": FOLDER,
     "setup": r"x64\Release\FSLogixAppsSetup.exe",
     "arguments": ["/install", "/quiet", "/norestart"],
-    "creates_path": r"C:\Program Files\FSLogix\Apps\frx.exe",
-    "creates_version": "3.26.826.17182",
 }
 
 

@@ -27,7 +27,6 @@ _ACCOUNT = r"HKLM:\Software\Policies\Microsoft\AzureADAccount"
 _DEFENDER = r"HKLM:\SOFTWARE\Policies\Microsoft\Windows Defender\Exclusions"
 # Only administrators write there; C:\Windows\Temp has files of anybody.
 _FOLDER = r"C:\Program Files\trueup\fslogix"
-_PROGRAM = r"C:\Program Files\FSLogix\Apps\frx.exe"
 _SERVICES = ("frxsvc", "frxccds")
 _GROUPS = {
     "profile_include": "FSLogix Profile Include List",
@@ -38,11 +37,12 @@ _GROUPS = {
 # The release that closes elevations of privilege, and the one whose ODFC disk is not created.
 _FLOOR, _NO_ODFC_DISK = "3.26.826.17182", "3.26.102.18413"
 _DISKS = [f"{kind}{end}" for kind in ("VHD", "VHDX") for end in ("", ".lock", ".meta", ".metadata")]
-_UNC = re.compile(r"\\\\([^\\/:*?\"<>|;\s]+)\\[^\\/:*?\"<>|;]+(?:\\[^/:*?\"<>|;]*)?")
+_UNC = re.compile(r"\\\\([^\\/:*?\"<>|;\s]+)\\[^\\/:*?\"<>|;\s][^/:*?\"<>|;]*")
 _SMB = re.compile(r'type=smb,name="([^"]+)",connectionString=(\\\\[^";]+)')
 _BLOB = re.compile(r'type=azure,name="([^"]+)",connectionString="\|fslogix/[^|"]+\|"')
 _SID = re.compile(r"S-1-\d+(?:-\d+)+")
 _VERSION = re.compile(r"\d+(?:\.\d+){1,3}")
+_DELETES = "DeleteLocalProfileWhenVHDShouldApply"
 # Of a host in use these decide where a user's container is searched.
 _FOLDER_NAMES = ("FlipFlopProfileDirectoryName", "NoProfileContainingFolder", "SIDDirNamePattern")
 
@@ -77,7 +77,8 @@ def plan(asked: Asked) -> Plan:
     registry = _registry(asked)
     product = [item for item in registry if item["path"] in {key.path for key in KEYS}]
     is_due = _is_due(asked)
-    if asked.found.get("verify") and not asked.variables.get("ansible_check_mode"):
+    verify = bool(asked.found.get("verify"))
+    if verify and not asked.variables.get("ansible_check_mode"):
         refused = _unmet(asked, is_due, registry)
     groups = asked.options
     return Plan(
@@ -96,7 +97,7 @@ def plan(asked: Asked) -> Plan:
             },
             "credentials": _credentials(asked),
             "changes": is_due or bool(product),
-            "warnings": _warnings(asked),
+            "warnings": [] if verify else _warnings(asked),
         },
         refused=refused,
     )
@@ -109,12 +110,16 @@ def _is_declared(asked: Asked) -> bool:
     return any(asked.options[name] for name in (*VARIABLES, "object_specific"))
 
 
-def _dictionaries(asked: Asked) -> Iterator[Tuple[str, Dict[str, Any]]]:
-    """(its place in a sentence, what it declares) of every dictionary of containers."""
-    yield "fslogix_profiles", _profiles(asked)
-    yield "fslogix_odfc", asked.options["odfc"]
+def _places(asked: Asked) -> Iterator[Tuple[str, str, Dict[str, Any]]]:
+    """(its place in a sentence, its key, what it declares) of every dictionary of containers."""
+    yield "fslogix_profiles", PROFILES, _profiles(asked)
+    yield "fslogix_odfc", ODFC, asked.options["odfc"]
     for sid, declared in asked.options["object_specific"].items():
-        yield f"fslogix_object_specific.{sid}", declared
+        yield f"fslogix_object_specific.{sid}", rf"{PROFILES}\ObjectSpecific\{sid}", declared
+
+
+def _dictionaries(asked: Asked) -> Iterator[Tuple[str, Dict[str, Any]]]:
+    return ((place, declared) for place, _, declared in _places(asked))
 
 
 def _profiles(asked: Asked) -> Dict[str, Any]:
@@ -249,8 +254,6 @@ def _package(asked: Asked) -> Dict[str, Any]:
         "folder": rf"{_FOLDER}\{version}",
         "setup": asked.options["setup"],
         "arguments": ["/install", "/quiet", "/norestart"],
-        "creates_path": _PROGRAM,
-        "creates_version": version,
     }
 
 
@@ -291,7 +294,7 @@ def _name_of(value: Value) -> str:
 
 def _keys(asked: Asked) -> Dict[str, str]:
     given: Any = asked.secrets.get("storage_keys") or {}
-    return dict(given)
+    return {str(name): key for name, key in given.items()}
 
 
 def _prints(asked: Asked) -> Dict[str, str]:
@@ -380,7 +383,8 @@ def _refused(asked: Asked) -> List[str]:
     ]
     for sid, declared in options["object_specific"].items():
         place = f"fslogix_object_specific.{sid}"
-        wrong += [] if _SID.fullmatch(sid) else [f"{place}: the name is no SID (S-1-...)."]
+        if not _SID.fullmatch(str(sid)):
+            wrong.append(f"{place}: the name is no SID (S-1-...).")
         wrong += settings.refusals("profiles", declared, place)
     if wrong:
         # Rules between settings need settings.
@@ -498,7 +502,8 @@ def _wrong_containers(asked: Asked) -> List[str]:
                 folders["CacheDirectory"] == folders["ProxyDirectory"]
             ),
             f"{', '.join(restarts)} would end the sessions of others on this multi-session host:"
-            " set 0.": restarts and "multi-session" in str(asked.node.get("os")),
+            " set 0.": restarts
+            and any(word in str(asked.node.get("os")) for word in ("multi-session", "Server")),
         }
     )
 
@@ -565,12 +570,8 @@ def _refused_here(asked: Asked) -> List[str]:
     dual = profiles.get("Enabled") and options["odfc"].get("Enabled")
     deletes = [
         place
-        for place, path, declared in (
-            ("fslogix_profiles", PROFILES, profiles),
-            ("fslogix_odfc", ODFC, options["odfc"]),
-        )
-        if declared.get("DeleteLocalProfileWhenVHDShouldApply")
-        and not data_of(_found(asked), path, "DeleteLocalProfileWhenVHDShouldApply")
+        for place, path, declared in _places(asked)
+        if declared.get(_DELETES) and not data_of(_found(asked), path, _DELETES)
     ]
     renamed = _renamed(asked, profiles)
     return sentences(
@@ -579,7 +580,7 @@ def _refused_here(asked: Asked) -> List[str]:
             f" CleanupInvalidSessions: take {_FLOOR} (fslogix_version).": (
                 version == _NO_ODFC_DISK and dual and options["apps"].get("CleanupInvalidSessions")
             ),
-            f"{' and '.join(deletes)}: DeleteLocalProfileWhenVHDShouldApply deletes local profiles"
+            f"{' and '.join(deletes)}: {_DELETES} deletes local profiles"
             " of this host for good: set fslogix_delete_local_profiles_allowed to true.": (
                 deletes and not options["delete_local_profiles_allowed"]
             ),
