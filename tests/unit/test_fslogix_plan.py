@@ -163,6 +163,23 @@ def test_a_converged_host_gets_nothing() -> None:
     assert (result["credentials"], result["changes"]) == ([], False)
 
 
+def test_settings_of_one_group_have_its_key() -> None:
+    group = "S-1-5-21-1-2-3-1104"
+    own = {"VHDLocations": [r"\\nx.contoso.com\big"], "SizeInMBs": 60000}
+    result = values(ask(profiles=SIMPLE, object_specific={group: own}, defender_exclusions=True))
+    place = rf"{PROFILES}\ObjectSpecific\{group}"
+    found = written(result)
+    assert (place, "SizeInMBs", "dword", 60000) in found
+    assert (place, "VHDLocations", "multistring", [r"\\nx.contoso.com\big"]) in found
+    assert r"\\nx.contoso.com\big\*\*.VHD" in [name for _, name, _, _ in found]
+    assert [one["host"] for one in result["reach"]] == [
+        "stnx.file.core.windows.net",
+        "nx.contoso.com",
+    ]
+    [arguments] = asks(ask(profiles=SIMPLE, object_specific={group: own})).values()
+    assert place in arguments["registry"]
+
+
 def test_drift_is_repaired_and_what_is_no_longer_declared_is_removed() -> None:
     there = installed(
         **{
@@ -228,7 +245,14 @@ def test_nothing_declared_is_skipped_by_name() -> None:
         ("fslogix", True)
     ]
     assert asks(ask()) == {}
-    assert planned.as_result()["settings"] == {}
+    assert planned.as_result() == {
+        "package": {},
+        "reach": [],
+        "settings": {},
+        "credentials": [],
+        "changes": False,
+        "skipped_here": [{"what": "fslogix", "why": planned.skipped[0].why}],
+    }
 
 
 def test_the_host_is_asked_for_what_is_owned_and_nothing_when_it_is_refused() -> None:
@@ -441,6 +465,8 @@ def test_local_profiles_are_not_deleted_without_a_word() -> None:
 
 def test_folder_names_of_a_host_in_use_stay() -> None:
     wanted = {**SIMPLE, "FlipFlopProfileDirectoryName": 1}
+    # Redirections alone are no reason to install.
+    assert plan(ask(redirections={"excludes": [{"path": "a", "copy": 0}]})).skipped != []
     there = installed(**{PROFILES: key(Enabled=1, VHDLocations=[SHARE])})
     assert "new, empty containers" in refused(ask(there, SERVICES, profiles=wanted))[0]
     allowed = ask(there, SERVICES, profiles=wanted, folder_names_change_allowed=True)
