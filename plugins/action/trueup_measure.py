@@ -5,14 +5,21 @@ from __future__ import annotations
 import importlib
 import importlib.util
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from trueup import record as records
+from trueup.errors import TrueupError
+from trueup.node import windows
+from trueup.node.identify import is_windows
 from trueup.options import ROLE
 from trueup.plan import Now
+from trueup.run import windows_bench
 from trueup.run.resume import identity
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 DOCUMENTATION = r"""
 name: trueup_measure
@@ -21,6 +28,8 @@ description:
   - Runs the module C(<benchmark>_bench) on the node with the case's arguments, the run, the node
     and what this run has recorded of the benchmark. The module compares, since it alone knows
     the command, environment and versions that the case would have now.
+  - Of a Windows host the room's C(measure) runs on the controller, and its command on the host
+    (C(run/windows_bench.py)); a benchmark without one does not run on Windows.
   - Secret options of the module are taken from the role's variables of the same names.
 options:
   benchmark:
@@ -80,16 +89,23 @@ class ActionModule(ActionBase):
             "node_name": host,
             "earlier": [identity(record) for record in earlier],
         }
-        result: dict[str, Any] = self._execute_module(
-            module_name=f"{benchmark}_bench",
-            module_args=given,
-            task_vars=variables,
-            wrap_async=bool(self._task.async_val) and not self._connection.has_native_async,
-        )
+        result: dict[str, Any]
+        if is_windows(given["node"]):
+            result = on_windows(benchmark, given, _Host(self, variables), check=self._check())
+        else:
+            result = self._execute_module(
+                module_name=f"{benchmark}_bench",
+                module_args=given,
+                task_vars=variables,
+                wrap_async=bool(self._task.async_val) and not self._connection.has_native_async,
+            )
         taken = result.get("resumed")
         if taken is not None:
             result["ansible_facts"] = {f"trueup_{benchmark}": earlier[taken]}
         return result
+
+    def _check(self) -> bool:
+        return bool(self._task.check_mode)
 
     def _secrets(self, benchmark: str, variables: dict[str, Any]) -> dict[str, str]:
         """What the module takes and no plan, task or log may show: the role's variables of the same
@@ -100,6 +116,63 @@ class ActionModule(ActionBase):
             for name, variable in names.items()
             if variable in variables
         }
+
+
+class _Host:
+    """The Windows host of a task, asked by modules of ansible.windows (run/windows_bench.py)."""
+
+    def __init__(self, action: Any, variables: dict[str, Any]) -> None:
+        self._action, self._variables = action, variables
+
+    def powershell(self, name: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """What the fragment of that name gave."""
+        script = (Path(windows.__file__).parent / f"{name}.ps1").read_text(encoding="utf-8")
+        given = {"script": script, "parameters": dict(parameters)}
+        answer = self._ask("win_powershell", given)
+        found: dict[str, Any] = answer["result"]
+        return found
+
+    def sha256(self, path: str) -> str | None:
+        """The checksum of a file of the host."""
+        given = {"path": path, "checksum_algorithm": "sha256"}
+        found = self._ask("win_stat", given)["stat"].get("checksum")
+        return str(found) if found else None
+
+    def _ask(self, module: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        answer: dict[str, Any] = self._action._execute_module(
+            module_name=f"ansible.windows.{module}",
+            module_args=arguments,
+            task_vars=self._variables,
+        )
+        if answer.get("failed") or answer.get("unreachable"):
+            raise ConnectionError(why_of(answer))
+        return answer
+
+
+def why_of(answer: Mapping[str, Any]) -> str:
+    """Why a module of ansible.windows failed, in a line: what PowerShell said, else its message."""
+    said = [error["exception"]["message"] for error in answer.get("error") or () if error]
+    return " ".join(str(said[0] if said else answer.get("msg")).split())
+
+
+def on_windows(
+    benchmark: str, given: Mapping[str, Any], host: _Host, *, check: bool
+) -> dict[str, Any]:
+    """What the room's ``measure`` returns for a Windows host.
+
+    Raises:
+        AnsibleActionFail: the benchmark has none, or its arguments are wrong.
+    """
+    case = importlib.import_module(f"trueup.benchmarks.{benchmark}.case")
+    if not hasattr(case, "measure"):
+        message = f"{benchmark} does not run on Windows"
+        raise AnsibleActionFail(message)
+    try:
+        return windows_bench.measured(
+            benchmark, case.OPTIONS, case.measure, given, host, check_mode=check
+        )
+    except (TrueupError, ConnectionError) as error:
+        raise AnsibleActionFail(str(error)) from error
 
 
 def role_of(benchmark: str) -> str:

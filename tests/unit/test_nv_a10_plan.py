@@ -48,6 +48,10 @@ def test_a_node_without_a_gpu_measures_its_cpu_and_copies_nothing() -> None:
     made = plan(asked({**LINUX, "gpus": []}, THERE, sessions=[3]))
     assert made.cases is not None
     assert [(case["kind"], case["encoder"]) for case in made.cases] == [("encode", "libx264")]
+    # Of a size with GPUs, one that shows none is broken.
+    broken = {**LINUX, "gpus": [], "catalog": {"gpus": 1}}
+    [skipped] = plan(asked(broken, THERE)).skipped
+    assert skipped.why.startswith("the node shows no GPU for h264_nvenc")
     made = plan(asked({**LINUX, "gpus": []}, THERE, encoder="hevc_nvenc"))
     [skipped] = made.skipped
     assert skipped.why.startswith("the node shows no GPU for hevc_nvenc")
@@ -77,8 +81,10 @@ def test_ffmpeg_is_installed_where_it_is_missing(
 
 
 def test_a_zip_for_a_windows_host() -> None:
-    one = asked(WINDOWS, **ZIP)
-    assert asks(one) == {}
+    folder = r"C:\Program Files\trueup\ffmpeg\0123456789ab"
+    program = rf"{folder}\ffmpeg-7.1-full_build\bin\ffmpeg.exe"
+    one = asked(WINDOWS, {"files": {program: None}}, **ZIP)
+    assert asks(one) == {"windows_facts": {"files": [program]}}
     made = plan(one)
     assert (made.skipped, made.refused, made.values["install"]) == ([], [], "windows")
     kept = r"C:\Program Files\trueup-ffmpeg-0123456789ab.zip"
@@ -90,14 +96,15 @@ def test_a_zip_for_a_windows_host() -> None:
         "force": False,
         "url_timeout": 600,
     }
-    program = r"C:\Program Files\trueup\ffmpeg\0123456789ab\ffmpeg-7.1-full_build\bin\ffmpeg.exe"
     assert made.values["unzip"] == {
         "src": kept,
-        "dest": r"C:\Program Files\trueup\ffmpeg\0123456789ab",
+        "dest": folder,
         "creates": program,
     }
     assert made.cases is not None
     assert {case["ffmpeg"] for case in made.cases} == {program}
+    there = plan(asked(WINDOWS, {"files": {program: {"size": 1}}}, **ZIP))
+    assert (there.skipped, there.values["install"]) == ([], "")
 
 
 @pytest.mark.parametrize(

@@ -196,13 +196,17 @@ class Bench:
             setattr(self.case, name, value)
         if self._timeout_seconds < 1:
             self.refuse(f"timeout_seconds {self._timeout_seconds} is not a positive time")
-        digest = program_digest(self.case.command)
+        digest = self._digest()
         if digest:
             self.case.software.setdefault(PROGRAM, digest)
         case = replace(self.case, command=list(recorded_as)) if recorded_as else self.case
         taken = standing(self.given["earlier"], case.record("ok"), momentary=momentary)
         if taken is not None or self.check:
             self.leave(resumed=taken)
+
+    def _digest(self) -> Optional[str]:
+        """What the command runs, as resume.program_digest says it."""
+        return program_digest(self.case.command)
 
     def leave(self, resumed: Optional[int] = None) -> NoReturn:
         """End without a record: nothing was to be measured, or another node has the record."""
@@ -272,7 +276,7 @@ class Bench:
     def _alone(self, start: Callable[..., process.Completed], **how: Any) -> process.Completed:
         """Run the command while no other benchmark runs on the node; end with a failed record where
         it cannot run."""
-        self.case.started_at = utc_now()
+        self._begin()
         try:
             with process.locked(process.node_lock(), timeout_seconds=5.0), self._evictable():
                 return start(self.case.command, **how)
@@ -282,6 +286,9 @@ class Bench:
             self.fail(f"{self.case.command[0]} cannot be run: {error.strerror or error}")
         except process.Orphaned as error:
             self.fail(str(error))
+
+    def _begin(self) -> None:
+        self.case.started_at = utc_now()
 
     def _evictable(self) -> ContextManager[None]:
         """Only a spot machine is evicted; of others the metadata service is not asked meanwhile."""

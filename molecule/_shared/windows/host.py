@@ -123,6 +123,7 @@ class Faults:
         modules: by module's full name, the message with which it fails.
         slow_seconds: how long each module takes.
         stays_down: a boot that does not come back.
+        measuring: another benchmark holds the host.
     """
 
     dead: bool = False
@@ -130,6 +131,7 @@ class Faults:
     modules: dict[str, str] = field(default_factory=dict)
     slow_seconds: float = 0.0
     stays_down: bool = False
+    measuring: bool = False
 
 
 @dataclass

@@ -15,12 +15,10 @@ _DOWNLOADS = r"C:\Program Files"
 
 def asks(asked: Asked) -> Dict[str, Any]:
     """What preflight asks the node: whether ffmpeg is there already."""
-    program = asked.options["ffmpeg"]
+    program = _program(asked)
     if not _windows(asked):
         return {"program_facts": {"programs": [program]}}
-    if asked.options["ffmpeg_url"] or "\\" not in program:
-        return {}
-    return {"windows_facts": {"files": [program]}}
+    return {"windows_facts": {"files": [program]}} if "\\" in program else {}
 
 
 def plan(asked: Asked) -> Plan:
@@ -30,7 +28,7 @@ def plan(asked: Asked) -> Plan:
     arguments of win_get_url and win_unzip.
     """
     options = asked.options
-    url, sha256 = options["ffmpeg_url"], options["ffmpeg_sha256"].lower()
+    url, sha256, folder = options["ffmpeg_url"], options["ffmpeg_sha256"].lower(), _folder(asked)
     refused = sentences(
         {
             "nv_a10_ffmpeg_sha256 is no SHA-256: give the zip's 64 hexadecimal digits.": bool(url)
@@ -44,10 +42,11 @@ def plan(asked: Asked) -> Plan:
     gpus = asked.node.get("gpus") or []
     encoder = options["encoder"]
     if encoder == "auto":
-        encoder = "h264_nvenc" if gpus else "libx264"
+        # A size with GPUs of which none is seen is broken: its CPU is not measured instead.
+        of_size = (asked.node.get("catalog") or {}).get("gpus")
+        encoder = "h264_nvenc" if gpus or of_size else "libx264"
     lacking = _lacking(asked, gpus, encoder)
-    folder = f"{options['prefix']}\\{sha256[:12]}"
-    program = f"{folder}\\{options['ffmpeg']}" if _windows(asked) and url else options["ffmpeg"]
+    program = _program(asked)
     kept = f"{_DOWNLOADS}\\trueup-ffmpeg-{sha256[:12]}.zip"
     given = {**for_module(OPTIONS, options), "encoder": encoder, "ffmpeg": program}
     cases: List[Dict[str, Any]] = [
@@ -80,8 +79,20 @@ def _windows(asked: Asked) -> bool:
     return asked.node.get("system") == "windows"
 
 
+def _folder(asked: Asked) -> str:
+    """Where the zip is unpacked: another folder for another zip."""
+    return f"{asked.options['prefix']}\\{asked.options['ffmpeg_sha256'].lower()[:12]}"
+
+
+def _program(asked: Asked) -> str:
+    """The program that is run: in the zip's folder where there is a zip."""
+    unpacked = _windows(asked) and asked.options["ffmpeg_url"]
+    program: str = asked.options["ffmpeg"]
+    return f"{_folder(asked)}\\{program}" if unpacked else program
+
+
 def _has_ffmpeg(asked: Asked) -> bool:
-    program = asked.options["ffmpeg"]
+    program = _program(asked)
     if _windows(asked):
         # A name without a folder is looked for in the host's PATH when it is run.
         return "\\" not in program or bool(asked.found.get("files", {}).get(program))
@@ -90,7 +101,7 @@ def _has_ffmpeg(asked: Asked) -> bool:
 
 def _install(asked: Asked) -> str:
     if _windows(asked):
-        return "windows" if asked.options["ffmpeg_url"] else ""
+        return "windows" if asked.options["ffmpeg_url"] and not _has_ffmpeg(asked) else ""
     return "" if _has_ffmpeg(asked) else "package"
 
 

@@ -1,0 +1,183 @@
+"""A benchmark of a Windows host: the room's ``measure(bench)`` runs on the controller, and its
+command on the host.
+
+Case, record, check mode and resuming are those of run/bench.py. What is asked of the host goes
+through ``Host``, which the action ``trueup_measure`` implements with ansible.windows modules;
+nothing here asks the controller what only the host knows.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    List,
+    Mapping,
+    NoReturn,
+    Optional,
+    Protocol,
+    Sequence,
+)
+
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+
+from ..errors import BadInput, TrueupError
+from ..options import Option, refusals
+from .bench import Bench, argument_spec
+from .process import Completed
+
+_DIGITS = 12
+
+
+class Host(Protocol):
+    """What a benchmark asks of its host."""
+
+    def powershell(self, name: str, parameters: Mapping[str, Any]) -> Dict[str, Any]:
+        """The result of a fragment of node/windows/, by its name.
+
+        Raises:
+            ConnectionError: it did not run to its end.
+        """
+
+    def sha256(self, path: str) -> Optional[str]:
+        """A file's checksum; None where there is no such file."""
+
+
+class Ended(Exception):
+    """The benchmark has its result."""
+
+    def __init__(self, result: Dict[str, Any]) -> None:
+        super().__init__(result.get("msg", ""))
+        self.result = result
+
+
+class Module:
+    """What Bench has of an AnsibleModule, without its process."""
+
+    def __init__(self, params: Dict[str, Any], *, check_mode: bool) -> None:
+        self.params = params
+        self.check_mode = check_mode
+        self._warnings: List[str] = []
+
+    def warn(self, text: str) -> None:
+        """Keep a warning for the result."""
+        self._warnings.append(text)
+
+    def exit_json(self, **result: Any) -> NoReturn:
+        """End well."""
+        raise Ended({**result, **self._said()})
+
+    def fail_json(self, **result: Any) -> NoReturn:
+        """End badly."""
+        raise Ended({"failed": True, "changed": False, **result, **self._said()})
+
+    def _said(self) -> Dict[str, Any]:
+        return {"warnings": self._warnings} if self._warnings else {}
+
+
+class WindowsBench(Bench):
+    """The way of a case whose command runs on a Windows host."""
+
+    def __init__(self, module: Module, benchmark: str, host: Host) -> None:
+        super().__init__(module, benchmark)
+        self._host = host
+
+    def _digest(self) -> Optional[str]:
+        """Of the program alone, where its whole path is given: nothing else is looked at."""
+        program = self.case.command[0]
+        found = self._host.sha256(program) if "\\" in program else None
+        return found[:_DIGITS] if found else None
+
+    def _start(
+        self,
+        argv: Sequence[str],
+        *,
+        timeout_seconds: float,
+        environment: Mapping[str, str],
+        beside: Sequence[str] = (),
+    ) -> Completed:
+        """Run a command on the host as process.run does here."""
+        parameters = {
+            "Program": argv[0],
+            "Arguments": subprocess.list2cmdline(argv[1:]),
+            "TimeoutSeconds": int(timeout_seconds),
+            "Variables": dict(environment),
+        }
+        if beside:
+            more = {"Program": beside[0], "Arguments": subprocess.list2cmdline(beside[1:])}
+            parameters.update({f"Beside{name}": value for name, value in more.items()})
+        return completed(argv, self._host.powershell("measure", parameters), beside)
+
+    def _alone(self, start: Callable[..., Completed], **how: Any) -> Completed:
+        """The fragment keeps the host for one benchmark; ``start`` is of this machine."""
+        del start
+        self._begin()
+        try:
+            return self._start(self.case.command, **how)
+        except OSError as error:
+            self.fail(str(error))
+
+
+def completed(
+    argv: Sequence[str], result: Mapping[str, Any], beside: Sequence[str] = ()
+) -> Completed:
+    """How the command ended, of what the fragment ``measure`` gave.
+
+    Raises:
+        ConnectionError: another benchmark holds the host.
+    """
+    if result.get("busy"):
+        raise ConnectionError("another benchmark still runs on this host")
+    unsampled = bool(beside) and result.get("beside") is None
+    return Completed(
+        argv=tuple(argv),
+        returncode=int(result["returncode"]),
+        stdout=_lines(result["stdout"]),
+        stderr=_lines(result["stderr"]),
+        seconds=float(result["seconds"]),
+        timed_out=bool(result["timed_out"]),
+        warnings=(f"{beside[0]} cannot be run on this host",) if unsampled else (),
+        beside=_lines(result.get("beside") or ""),
+    )
+
+
+def _lines(text: str) -> str:
+    return text.replace("\r\n", "\n")
+
+
+def measured(
+    benchmark: str,
+    options: Sequence[Option],
+    measure: Callable[[Bench], None],
+    given: Mapping[str, Any],
+    host: Host,
+    *,
+    check_mode: bool = False,
+) -> Dict[str, Any]:
+    """What the benchmark's module would return, as ``run_module`` makes it.
+
+    Args:
+        benchmark: the name in records.
+        options: those of its room.
+        measure: its room's.
+        given: the arguments, COMMON's included.
+        host: where its command runs.
+    """
+    checked = ArgumentSpecValidator(argument_spec(options)).validate(dict(given))
+    if checked.error_messages:
+        raise BadInput(f"{benchmark}: {' '.join(checked.error_messages)}")
+    module = Module(checked.validated_parameters, check_mode=check_mode)
+    bench = WindowsBench(module, benchmark, host)
+    try:
+        wrong = refusals(options, bench.given)
+        if wrong:
+            bench.refuse("; ".join(wrong))
+        try:
+            measure(bench)
+        except TrueupError as error:
+            bench.refuse(str(error))
+    except Ended as ended:
+        return ended.result
+    raise BadInput(f"{benchmark}: its measure(bench) came to no end")
