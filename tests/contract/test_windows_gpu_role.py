@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from plays import AS_JSON, answer, results, roles
 from role_plans import windows_node
-from simulated_windows import File, Host, Leaves, grid, serving
+from simulated_windows import File, Host, grid, serving
 
 TS = r"HKLM:\SOFTWARE\Policies\Microsoft\Windows NT\Terminal Services"
 WS = r"HKLM:\SYSTEM\CurrentControlSet\Control\Terminal Server\WinStations"
@@ -36,11 +36,7 @@ def fresh(**of_installer: Any) -> Host:
 
 def converged(size: str = "Standard_NV12ads_A10_v5", driver: str = "574.24", **gpu: Any) -> Host:
     """A host as the role leaves it, but for what is wrong with its GPU."""
-    host = Host.nv_a10(size)
-    host.install(Leaves(gpu_driver=driver))
-    for name, (kind, data) in POLICIES.items():
-        host.registry.set(TS, name, kind, data)
-    host.registry.set(WS, "DWMFRAMEINTERVAL", "dword", 15)
+    host = grid.settled(Host.nv_a10(size), driver)
     for name, value in gpu.items():
         setattr(host.gpus[0], name, value)
     return host
@@ -64,7 +60,7 @@ def with_file(**changes: Any) -> Host:
 
 def old() -> Host:
     host = fresh()
-    host.install(Leaves(gpu_driver="538.46"))
+    host.drive("538.46")
     return host
 
 

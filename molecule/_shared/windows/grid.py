@@ -42,3 +42,16 @@ def offer(host: Host, version: str = "574.24", *, url: str = URL, status: int = 
         reboot=True,
     )
     return host
+
+
+def settled(host: Host, version: str = "574.24") -> Host:
+    """A host as role windows_gpu leaves it: a driver that works, and the policies of its defaults
+    (windows_a10.md, section 2)."""
+    host.drive(version)
+    policies = r"HKLM:\SOFTWARE\Policies\Microsoft\Windows NT\Terminal Services"
+    for name in ("bEnumerateHWBeforeSW", "AVCHardwareEncodePreferred", "AVC444ModePreferred"):
+        host.registry.set(policies, name, "dword", 1)
+    host.registry.set(policies, "ImageQuality", "dword", 2)
+    stations = r"HKLM:\SYSTEM\CurrentControlSet\Control\Terminal Server\WinStations"
+    host.registry.set(stations, "DWMFRAMEINTERVAL", "dword", 15)
+    return host
