@@ -12,7 +12,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.module_utils.urls import ConnectionError as NoConnection
 from ansible.module_utils.urls import open_url
 from ansible.plugins.action import ActionBase
-from trueup.errors import TrueupError
+from trueup.errors import BadInput, TrueupError
 from trueup.node import windows, windows_gpu
 from trueup.node.windows import authenticode
 
@@ -56,7 +56,7 @@ class ActionModule(ActionBase):
             result.update(changed=True, version=version, url=url)
             if not self._task.check_mode:
                 result["exit_status"] = self._install(driver, url, _sha256(driver, url), task_vars)
-        except (TrueupError, OSError, HTTPException, NoConnection) as error:
+        except (TrueupError, OSError) as error:
             raise AnsibleActionFail(f"windows_gpu: {error}") from error
         return result
 
@@ -121,6 +121,13 @@ def _sha256(driver: dict[str, Any], url: str) -> str:
 
 def _download(url: str, path: Path) -> None:
     part = path.with_name(f"{path.name}.part")
-    with open_url(url, timeout=60) as answer, part.open("wb") as file:
-        shutil.copyfileobj(answer, file)
+    try:
+        with open_url(url, timeout=60) as answer, part.open("wb") as file:
+            shutil.copyfileobj(answer, file)
+    except (OSError, HTTPException, NoConnection) as error:
+        part.unlink(missing_ok=True)
+        raise BadInput(
+            f"the controller cannot download {url} ({error}): see its way there, or give a mirror"
+            " (windows_gpu_manifest; windows_gpu_url with windows_gpu_checksums)"
+        ) from error
     part.replace(path)

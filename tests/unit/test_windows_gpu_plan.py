@@ -4,6 +4,7 @@ windows_a10.md, section 2."""
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -159,6 +160,11 @@ def test_the_share_of_each_size(size: str, gpus: int, gib: float) -> None:
     assert (expected["gpus"], expected["gpu_memory_gib"]) == (gpus, gib)
 
 
+def test_a_size_that_the_catalog_lacks_is_not_judged() -> None:
+    expected = values(found(), host(catalog=None, gpu_count_expected=None))["expected"]
+    assert (expected["gpus"], expected["gpu_memory_gib"]) == (0, None)
+
+
 @pytest.mark.parametrize(
     ("facts", "options", "kept", "missing"),
     [
@@ -212,6 +218,14 @@ W24H2 = "Windows 11 Enterprise multi-session 24H2"
 
 def test_what_the_page_does_not_name_is_the_manifests() -> None:
     driver = values(found(), host(os=W24H2), branch="18.6", version="573.96", **OF_MANIFEST)
+    assert driver["driver"]["manifest"]["url"] == ""
+    of_azure = values(found(), host(os=W24H2), branch="18.6", version="573.96")["driver"][
+        "manifest"
+    ]
+    assert of_azure["url"].startswith(
+        "https://raw.githubusercontent.com/Azure/azhpc-extensions/12c"
+    )
+    assert of_azure["path"] == str(Path.home() / ".trueup-grid-c88598e2b992")
     assert address(driver["driver"]) == "https://example.invalid/573.96.exe"
     twenty = values(found(), host(os=W24H2), branch="20.0", version="595.97", **OF_MANIFEST)
     assert address(twenty["driver"]) == "https://example.invalid/595.97.exe"
@@ -284,6 +298,22 @@ def test_what_cannot_work_is_refused(
     assert [one[: len(start)] for one, start in zip(refused, starts, strict=True)] == starts
 
 
+@pytest.mark.parametrize(
+    ("video", "groups", "count"),
+    [
+        ("hevc", [{"name": "nx", "type": "Desktop"}, {"name": "apps", "type": "RemoteApp"}], 1),
+        ("avc444", [{"name": "apps", "type": "RemoteApp"}], 0),
+        ("hevc", [{"name": "nx", "type": "Desktop"}], 0),
+        ("hevc", None, 0),
+    ],
+)
+def test_a_remoteapp_group_takes_no_hevc(video: str, groups: Any, count: int) -> None:
+    question = asked("windows_gpu", host(), found(), video=video)
+    variables = {"avd_session_host_groups": groups}
+    refused = plan(replace(question, variables=variables)).refused
+    assert [one.split(":")[1] for one in refused] == [" RemoteApp takes no HEVC"] * count
+
+
 def test_older_releases_are_refused_by_the_rule_of_gpu_grid() -> None:
     options = {"branch": "17.5", "version": "553.62"}
     (refused,) = plan(asked("windows_gpu", host(), found(), **options)).refused
@@ -305,6 +335,8 @@ def test_what_the_host_is_asked() -> None:
         (1, ""),
         (3010, ""),
         (100, "status 100: it found no GPU that it is for, or failed"),
+        (240, "status 240: it did not end in time"),
+        (840, "status 840: it did not end in time"),
         (-1, "status -1: see"),
         (2, "status 2: see"),
     ],

@@ -215,14 +215,21 @@ def _refused(asked: Asked) -> List[str]:
         "windows_gpu: this host shows no NVIDIA GPU: see Device Manager, or redeploy the VM.": (
             not asked.found["trueup_gpu"]["gpus_on_pci"]
         ),
-        "windows_gpu: RemoteApp takes no HEVC: set windows_gpu_video to avc444 or avc420, or"
-        " windows_gpu_remoteapp to false.": options["remoteapp"] and options["video"] == "hevc",
+        "windows_gpu: RemoteApp takes no HEVC: set windows_gpu_video to avc444 or avc420, or serve"
+        " desktops alone (windows_gpu_remoteapp, avd_session_host_groups).": (
+            options["video"] == "hevc" and _serves_remoteapp(asked)
+        ),
     }
     return [
         *sentences(wrong),
         *_unfit(asked),
         *grid_driver.refusals(options["branch"], options["version"], "windows_gpu"),
     ]
+
+
+def _serves_remoteapp(asked: Asked) -> bool:
+    groups = asked.variables.get("avd_session_host_groups") or []
+    return bool(asked.options["remoteapp"] or any(one["type"] == "RemoteApp" for one in groups))
 
 
 def _unfit(asked: Asked) -> List[str]:
