@@ -62,7 +62,7 @@ restored:
 from dataclasses import asdict
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.trueup.run import process, steps
+from ansible.module_utils.trueup.run import lock, steps
 
 
 def main() -> None:
@@ -73,11 +73,11 @@ def main() -> None:
     done = steps.Done(refused="check mode changes nothing")
     if not module.check_mode:
         try:
-            with process.locked(process.node_lock(), timeout_seconds=5.0):
+            with lock.locked(lock.node_lock(), timeout_seconds=5.0):
                 done = steps.perform(
                     module.params["steps"], module.params["restore"], lambda: steps.at_work(module)
                 )
-        except TimeoutError as error:
+        except OSError as error:  # a node that is taken among them
             done = steps.Done(refused=str(error))
     module.exit_json(changed=bool(done.steps), **asdict(done))
 

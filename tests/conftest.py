@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +16,9 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # Prices that whoever runs the tests has fetched change no test.
 os.environ["TRUEUP_PRICES"] = str(ROOT / ".cache" / "no-prices.csv")
+
+# Locks of this process's tests alone: those of another process may run a benchmark too.
+os.environ["TRUEUP_LOCKS"] = tempfile.mkdtemp(prefix="trueup-locks-")
 
 # On a busy machine an example takes as long as it takes.
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -15,7 +15,7 @@ from trueup.node import windows
 from trueup.node.identify import is_windows
 from trueup.options import ROLE
 from trueup.plan import Now
-from trueup.run import windows_bench
+from trueup.run import lineage, windows_bench
 from trueup.run.resume import identity
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ description:
     the command, environment and versions that the case would have now.
   - Of a Windows host the room's C(measure) runs on the controller, and its command on the host
     (C(run/windows_bench.py)); a benchmark without one does not run on Windows.
+  - It ends with the controller, and the benchmark with it. Where a benchmark holds the node whose
+    controller, on this machine, is gone, it says so and ends that.
   - Secret options of the module are taken from the role's variables of the same names.
 options:
   benchmark:
@@ -88,21 +90,35 @@ class ActionModule(ActionBase):
             "run_id": run,
             "node_name": host,
             "earlier": [identity(record) for record in earlier],
+            "controller": _controller(),
         }
         result: dict[str, Any]
         if is_windows(given["node"]):
             result = on_windows(benchmark, given, _Host(self, variables), check=self._check())
         else:
-            result = self._execute_module(
-                module_name=f"{benchmark}_bench",
-                module_args=given,
-                task_vars=variables,
-                wrap_async=bool(self._task.async_val) and not self._connection.has_native_async,
-            )
+            result = self._measure(benchmark, given, variables)
         taken = result.get("resumed")
         if taken is not None:
             result["ansible_facts"] = {f"trueup_{benchmark}": earlier[taken]}
         return result
+
+    def _measure(
+        self, benchmark: str, given: dict[str, Any], variables: dict[str, Any]
+    ) -> dict[str, Any]:
+        """What the module says; once more where what holds the node is to be ended first."""
+        wrap = bool(self._task.async_val) and not self._connection.has_native_async
+        named = {"module_name": f"{benchmark}_bench", "task_vars": variables, "wrap_async": wrap}
+        result: dict[str, Any] = self._execute_module(module_args=given, **named)
+        holder = result.get("holder") or {}
+        if not lineage.gone(holder.get("controller") or {}):
+            return result
+        # Not as a warning, which Ansible keeps for the end of the task.
+        message = f"{result['msg']}; whoever started that is gone, and it is ended now"
+        self._display.display(f"{given['node_name']}: {message}", color="bright purple")
+        again: dict[str, Any] = self._execute_module(
+            module_args={**given, "end_holder": holder}, **named
+        )
+        return again
 
     def _check(self) -> bool:
         return bool(self._task.check_mode)
@@ -116,6 +132,14 @@ class ActionModule(ActionBase):
             for name, variable in names.items()
             if variable in variables
         }
+
+
+def _controller() -> dict[str, Any]:
+    """Who waits for the record, with whom this worker ends from now on."""
+    try:
+        return lineage.follow()
+    except lineage.Orphaned as error:
+        raise AnsibleActionFail(str(error)) from error
 
 
 class _Host:

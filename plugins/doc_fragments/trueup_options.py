@@ -27,6 +27,7 @@ RETURNED = {
     "command": "the command line",
     "environment": "the variables set for it, without secrets",
     "resumed": "which of O(earlier) stands for this case, from 0; null where it was measured",
+    "holder": "where another benchmark holds the node, what that said of itself; null otherwise",
     "ansible_facts": "the record once more, as the fact C(trueup_{})",
 }
 

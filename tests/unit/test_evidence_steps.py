@@ -15,7 +15,7 @@ import evidence_steps
 import pytest
 from ansible.module_utils.testing import patch_module_args
 from trueup.node import tools
-from trueup.run import process, steps
+from trueup.run import lock, process, steps
 
 IDLE = ""
 
@@ -231,7 +231,7 @@ def test_the_module(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(evidence_steps.steps.tools, "ask", lambda *_, **__: ANSWER)
-    monkeypatch.setattr(evidence_steps.process, "node_lock", lambda: str(tmp_path / "lock"))
+    monkeypatch.setattr(evidence_steps.lock, "node_lock", lambda: str(tmp_path / "lock"))
     one = {"command": "true", "status": 0, "note": None, "output": ""}
     assert module(capsys, steps=[a_step("true")], restore=[a_step("true")]) == {
         "changed": True,
@@ -247,13 +247,13 @@ ANSWER = tools.Answer("nvidia-smi", 0)
 def test_nothing_is_begun_while_a_benchmark_runs(
     capsys: pytest.CaptureFixture[str], state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lock = state.with_name("lock")
-    monkeypatch.setattr(evidence_steps.process, "node_lock", lambda: str(lock))
+    path = state.with_name("lock")
+    monkeypatch.setattr(evidence_steps.lock, "node_lock", lambda: str(path))
     change = shell(f"printf after > {state}")
-    with process.locked(str(lock), timeout_seconds=1):
+    with lock.locked(str(path), timeout_seconds=1):
         found = module(capsys, steps=[change], restore=[change])
     assert (found["changed"], found["steps"], state.read_text()) == (False, [], "before")
-    assert found["refused"].startswith("another benchmark still runs on this node (process ")
+    assert found["refused"].startswith("another benchmark holds this node (process ")
 
 
 def test_check_mode_changes_nothing(capsys: pytest.CaptureFixture[str], state: Path) -> None:

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from trueup.run import process
+from trueup.run import lineage, process
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-MARK = "trueup-test-leftover"
+# A name that a shell hands on.
+MARK = "TRUEUP_TEST_LEFTOVER"
 
 
 def leftovers(mark: str) -> list[str]:
@@ -155,7 +156,7 @@ def test_what_a_watch_sees_of_a_run_that_has_ended_does_not_count(
     def ended() -> bool:
         told = number.read_text() if number.exists() else ""
         # A zombie: it is reaped by whoever asks.
-        return bool(told) and (process._stat(int(told)) or ["Z"])[0] == "Z"
+        return bool(told) and (lineage.proc_stat(int(told)) or ["Z"])[0] == "Z"
 
     def watch() -> list[str]:
         asked.touch()
@@ -165,15 +166,6 @@ def test_what_a_watch_sees_of_a_run_that_has_ended_does_not_count(
     script = f"echo $$ > {number}; until [ -e {asked} ]; do sleep 0.05; done"
     done = process.run(["sh", "-c", script], timeout_seconds=300, environment={}, watch=watch)
     assert (done.reason, done.returncode, done.failure(30)) == (None, 0, None)
-
-
-def test_the_lineage_of_this_process_holds() -> None:
-    lineage = process.Lineage()
-    lineage.check()
-    assert os.getpid() in lineage._parents
-    lineage._parents[os.getpid()] = 0
-    with pytest.raises(process.Orphaned, match="the process that asked for this run is gone"):
-        lineage.check()
 
 
 def test_children_that_outlive_a_good_run_are_ended_too() -> None:
@@ -207,7 +199,7 @@ time.sleep(600)
 """
 MODULE = """
 import sys
-from trueup.run import process
+from trueup.run import lineage, process
 try:
     process.run(["sleep", "600"], timeout_seconds=600, environment={{{mark!r}: "orphan"}})
 except process.Orphaned:
@@ -230,6 +222,25 @@ def test_the_run_ends_when_whoever_asked_is_gone(tmp_path: Path) -> None:
     assert leftovers("orphan") == []
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_to_the_module_ends_all_that_it_started(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    told = tmp_path / "told"
+    script = MODULE.format(mark=MARK, path=str(told))
+    # A child in a session of its own, as ranks of MPI may be.
+    script = script.replace('["sleep", "600"]', '["sh", "-c", "setsid sleep 600 & sleep 600"]')
+    # What runs the tests may have had signals ignored.
+    script = f"import signal; signal.signal({int(number)}, signal.SIG_DFL)\n{script}"
+    module = subprocess.Popen(
+        [sys.executable, "-c", script], env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))
+    )
+    until(lambda: len(leftovers("orphan")) >= 2)
+    module.send_signal(number)
+    assert module.wait(timeout=60) == 0
+    assert (told.read_text(), leftovers("orphan")) == ("orphaned", [])
+
+
 def test_the_benchmark_dies_with_a_module_that_is_killed(tmp_path: Path) -> None:
     module = subprocess.Popen(
         [sys.executable, "-c", MODULE.format(mark=MARK, path=str(tmp_path / "x"))],
@@ -240,12 +251,3 @@ def test_the_benchmark_dies_with_a_module_that_is_killed(tmp_path: Path) -> None
     module.wait()
     until(lambda: not leftovers("orphan"))
     assert leftovers("orphan") == []
-
-
-def test_two_benchmarks_never_run_at_once(tmp_path: Path) -> None:
-    lock = str(tmp_path / "lock")
-    taken = rf"process {os.getpid()}, lock {lock}"
-    with process.locked(lock, 0.1), pytest.raises(TimeoutError, match=taken):
-        process.locked(lock, 0.1).__enter__()
-    with process.locked(lock, 0.1):
-        assert Path(lock).read_text() == str(os.getpid())

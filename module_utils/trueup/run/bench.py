@@ -31,7 +31,8 @@ from ..node.metadata import SPOT
 from ..options import ModuleOption, Option, module_spec, refusals
 from ..reading import BESIDE, STANDARD_ERROR, unverified
 from ..record import SCHEMA, Metric, Record
-from . import process
+from . import lineage, process
+from .lock import Taken, locked, node_lock
 from .resume import PROGRAM, program_digest, standing
 
 Output = TypeVar("Output")
@@ -48,6 +49,18 @@ COMMON = (
         " measured then. The action C(trueup_measure) gives them.",
         [],
         elements="dict",
+    ),
+    ModuleOption(
+        "controller",
+        "The process of Ansible that waits for the record, as C(trueup_measure) gives it: what runs"
+        " ends with it.",
+        {},
+    ),
+    ModuleOption(
+        "end_holder",
+        "The C(holder) of the node, as a failed module returned it, which is to be ended."
+        " C(trueup_measure) gives it where the controller of that is gone.",
+        {},
     ),
 )
 
@@ -143,6 +156,7 @@ def run_module(
     """
     spec = argument_spec(options)
     bench = Bench(AnsibleModule(argument_spec=spec, supports_check_mode=True, **more), benchmark)
+    lineage.answers(bench.given["controller"])
     wrong = refusals(options, bench.given)
     if wrong:
         bench.refuse("; ".join(wrong))
@@ -167,6 +181,7 @@ class Bench:
         self.given: Dict[str, Any] = module.params
         self.check: bool = module.check_mode
         self._raw: Optional[str] = None
+        self._holder: Optional[Dict[str, Any]] = None
         self._timeout_seconds: int = module.params["timeout_seconds"]
         self.case = Case(
             benchmark=benchmark,
@@ -277,14 +292,22 @@ class Bench:
         """Run the command while no other benchmark runs on the node; end with a failed record where
         it cannot run."""
         self._begin()
+        case, given = self.case, self.given
+        who = {"run_id": case.run_id, "benchmark": case.benchmark, "case": case.case}
         try:
-            with process.locked(process.node_lock(), timeout_seconds=5.0), self._evictable():
-                return start(self.case.command, **how)
+            lock = locked(
+                node_lock(), 5.0, {**who, "controller": given["controller"]}, given["end_holder"]
+            )
+            with lock, self._evictable():
+                return start(case.command, **how)
+        except Taken as error:
+            self._holder = error.holder
+            self.fail(str(error))
         except ConnectionError as error:  # a node of several
             self.fail(str(error))
-        except OSError as error:  # TimeoutError is one: the node is taken
+        except OSError as error:
             self.fail(f"{self.case.command[0]} cannot be run: {error.strerror or error}")
-        except process.Orphaned as error:
+        except lineage.Orphaned as error:
             self.fail(str(error))
 
     def _begin(self) -> None:
@@ -330,4 +353,5 @@ class Bench:
             "raw": self._raw,
             "command": list(self.case.command),
             "environment": dict(self.case.environment),
+            "holder": self._holder,
         }

@@ -11,20 +11,19 @@ next one.
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import fcntl
+import functools
 import os
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 from dataclasses import dataclass
-from typing import IO, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import IO, Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from ..node import events
+from .lineage import Lineage, Orphaned, die_with, prctl, proc_stat
 
-_LIBC = ctypes.CDLL(None, use_errno=True)
-_PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _POLL_SECONDS = 0.05
 # GOMP, KMP: what gcc's and LLVM's OpenMP read beside OMP_; PMIX, PRTE: Open MPI's launcher; UCX and
@@ -40,10 +39,6 @@ _ASK_SECONDS = 30.0
 _GRACE_SECONDS = 3.0
 # The same before an eviction: what can, writes a checkpoint. The rest of its 30 s is the record's.
 _NOTICE_SECONDS = 20.0
-
-
-class Orphaned(Exception):
-    """The process that asked for this run is gone; the run was ended."""
 
 
 @dataclass(frozen=True)
@@ -118,17 +113,18 @@ def run(
 
     Raises:
         OSError: the program cannot be started.
-        Orphaned: whoever started this process is gone.
+        Orphaned: whoever started this process is gone, or a signal came.
     """
-    _prctl(
+    prctl(
         _PR_SET_CHILD_SUBREAPER, 1
     )  # descendants that lose their parent become ours, so that we can end them
     lineage = Lineage()
+    lineage.check()
     kills_before = _oom_kills()
     reason: Optional[str] = None
     started = time.monotonic()
     file = tempfile.TemporaryFile
-    with file() as out, file() as err, file() as more:
+    with _interruptible(), file() as out, file() as err, file() as more:
         child = subprocess.Popen(
             list(argv),
             stdin=subprocess.DEVNULL,
@@ -137,7 +133,8 @@ def run(
             cwd=cwd,
             env={**_neutral(os.environ), **environment},
             start_new_session=True,
-            preexec_fn=_die_with_parent,  # noqa: PLW1509 WHY: one system call; its library is loaded
+            # Two system calls, whose library is loaded.
+            preexec_fn=functools.partial(die_with, os.getpid()),  # noqa: PLW1509 WHY: see above
         )
         companion, unwatched = _beside(beside, more)
         notice = notices()
@@ -188,7 +185,7 @@ def _beside(
                 stdout=out,
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
-                preexec_fn=_die_with_parent,  # noqa: PLW1509 WHY: as above
+                preexec_fn=functools.partial(die_with, os.getpid()),  # noqa: PLW1509 WHY: above
             ), []
     except OSError as error:
         return None, [f"{argv[0]} cannot be run: {error.strerror}"]
@@ -216,60 +213,33 @@ def notices() -> Optional[events.Watch]:
     return None if _at_risk is None else events.Watch(_at_risk)
 
 
-def node_lock() -> str:
-    """The file that holds a node for one benchmark, or for the steps of one row."""
-    return os.path.join(tempfile.gettempdir(), "trueup-benchmark.lock")
+@contextlib.contextmanager
+def _interruptible() -> Iterator[None]:
+    """A signal that would end this process ends the run first, and all that it started."""
+    numbers = [
+        number
+        for number in (signal.SIGTERM, signal.SIGHUP)
+        if signal.getsignal(number) == signal.SIG_DFL
+        and threading.current_thread() is threading.main_thread()
+    ]
 
+    def interrupted(number: int, _frame: Any) -> None:
+        # A second one must not keep what runs from being ended.
+        for one in numbers:
+            signal.signal(one, signal.SIG_IGN)
+        raise Orphaned(f"interrupted by {signal.Signals(number).name}")
 
-class locked:  # noqa: N801 WHY: reads as a statement, `with locked(path):`
-    """Hold the node for one benchmark at a time: two at once would measure each other.
-
-    Args:
-        path: the lock file; it stays, the kernel frees the lock when its holder ends, however it
-            ends.
-        timeout_seconds: how long to wait for another benchmark to end.
-
-    Raises:
-        TimeoutError: the node is still taken; the message says by which process.
-    """
-
-    def __init__(self, path: str, timeout_seconds: float) -> None:
-        self._path = path
-        self._timeout_seconds = timeout_seconds
-        self._handle: Optional[int] = None
-
-    def __enter__(self) -> None:
-        try:
-            handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-            writable = True
-        except PermissionError:
-            # Another user's lock file in a sticky folder: it can be locked all the same, only not
-            # signed.
-            handle = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
-            writable = False
-        deadline = time.monotonic() + self._timeout_seconds
-        while True:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    holder = os.pread(handle, 32, 0).decode("ascii", "replace").strip() or "unknown"
-                    os.close(handle)
-                    raise TimeoutError(
-                        "another benchmark still runs on this node "
-                        f"(process {holder}, lock {self._path})"
-                    ) from None
-                time.sleep(0.2)
-        if writable:
-            os.ftruncate(handle, 0)
-            os.pwrite(handle, str(os.getpid()).encode("ascii"), 0)
-        self._handle = handle
-
-    def __exit__(self, *_exception: object) -> None:
-        if self._handle is not None:
-            os.close(self._handle)
-            self._handle = None
+    for number in numbers:
+        signal.signal(number, interrupted)
+    try:
+        yield
+    except Orphaned:
+        # It may have come while the run was being started.
+        _end_descendants()
+        raise
+    finally:
+        for number in numbers:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _neutral(inherited: Mapping[str, str]) -> Dict[str, str]:
@@ -308,56 +278,11 @@ def _wait(
     return True
 
 
-class Lineage:
-    """The processes from this one up to its session leader: what must stay as it is while we run.
-
-    Ansible's local worker and sshd both make the command's session; a leader whose parent changes
-    means that the
-    controller or the connection is gone. Above the session leader (a user's shell, make) processes
-    come and go.
-    """
-
-    def __init__(self) -> None:
-        self._parents: Dict[int, int] = {}
-        pid, session = os.getpid(), os.getsid(0)
-        while pid > 1:
-            parent = _parent(pid)
-            if parent is None:
-                break
-            self._parents[pid] = parent
-            if pid == session:
-                break
-            pid = parent
-
-    def check(self) -> None:
-        """Raises:
-        Orphaned: one of them is gone.
-        """
-        if any(_parent(pid) != parent for pid, parent in self._parents.items()):
-            raise Orphaned("the process that asked for this run is gone")
-
-
-def _stat(pid: int) -> Optional[List[str]]:
-    """Fields of /proc/PID/stat from the state on (proc(5)), or None when the process is gone."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as stream:
-            # The name in parentheses may hold blanks and parentheses: fields count from the last
-            # ")".
-            return stream.read().rpartition(")")[2].split()
-    except OSError:
-        return None
-
-
-def _parent(pid: int) -> Optional[int]:
-    fields = _stat(pid)
-    return int(fields[1]) if fields else None
-
-
 def _descendants(root: int) -> List[int]:
     children: Dict[int, List[int]] = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
-            fields = _stat(int(name))
+            fields = proc_stat(int(name))
             if fields and fields[0] != "Z":
                 children.setdefault(int(fields[1]), []).append(int(name))
     found: List[int] = []
@@ -382,15 +307,6 @@ def _end_descendants() -> None:
             except ProcessLookupError:
                 continue
         time.sleep(_POLL_SECONDS)
-
-
-def _die_with_parent() -> None:
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def _prctl(option: int, value: int) -> None:
-    if _LIBC.prctl(option, value, 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), f"prctl({option}) failed")
 
 
 def _oom_kills() -> int:

@@ -17,6 +17,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from ..errors import ParseError
 from . import process
+from .lineage import Lineage, Orphaned, regardless
 
 # Where sbatch is told to put the job's outputs; %j is the job's number.
 OUTPUT = "trueup-%j.out"
@@ -227,7 +228,7 @@ class _Job:
     def __init__(self, commands: str, names: Mapping[str, str]) -> None:
         self._commands = commands
         self._names = names
-        self._watch = process.Lineage()
+        self._watch = Lineage()
         self._notice = process.notices()
         self._before: Dict[int, Any] = {}
         self._number = ""
@@ -258,8 +259,8 @@ class _Job:
         finally:
             for number, handler in self._before.items():
                 signal.signal(number, handler)
-        if isinstance(error, process.Orphaned) and self._number:
-            raise process.Orphaned(
+        if isinstance(error, Orphaned) and self._number:
+            raise Orphaned(
                 f"{error}; Slurm job {self._number} {self._left or 'was cancelled'}"
             ) from None
 
@@ -267,20 +268,21 @@ class _Job:
         self._interrupt = f"interrupted by {signal.Signals(number).name}"
         # Before its number is known it cannot be cancelled.
         if self._number:
-            raise process.Orphaned(self._interrupt)
+            raise Orphaned(self._interrupt)
 
     def submit(
         self, argv: Sequence[str], environment: Mapping[str, str]
     ) -> Optional[process.Completed]:
         """Hand it to sbatch; what came of it where there is no job."""
-        with _neutral(), process.evictable(None):
+        self._watch.check()
+        with _alone():
             told = process.run(argv, timeout_seconds=_COMMAND_SECONDS, environment=environment)
         # A site's own wrapper may say more than --parsable prints.
         taken = re.findall(r"(?m)^([0-9]+)(?:;\S*)?\s*$", told.stdout)
         if taken:
             self._number = taken[-1]
         if self._interrupt:
-            raise process.Orphaned(self._interrupt)
+            raise Orphaned(self._interrupt)
         if self._number:
             return None
         why = told.tail(1) or f"exit status {told.returncode}"
@@ -309,8 +311,10 @@ class _Job:
             why = (self._notice and self._notice.seen) or why
             if why:
                 return why
-            self._watch.check()
-            time.sleep(_POLL_SECONDS if now - self._submitted < 60 else 5 * _POLL_SECONDS)
+            # Slurm is asked seldom where a job takes long, and whoever waits for it is not.
+            for _ in range(1 if now - self._submitted < 60 else 5):
+                self._watch.check()
+                time.sleep(_POLL_SECONDS)
 
     def _look(self) -> str:
         """Ask how it is; why nobody can say, where that has lasted."""
@@ -491,7 +495,7 @@ def _told(argv: Sequence[str]) -> str:
     """
     name = os.path.basename(argv[0])
     try:
-        with _neutral(), process.evictable(None):
+        with _alone():
             told = process.run(argv, timeout_seconds=_COMMAND_SECONDS, environment={})
     except OSError as error:
         raise ParseError(f"{name} cannot be run: {error.strerror}") from None
@@ -499,6 +503,13 @@ def _told(argv: Sequence[str]) -> str:
     if failure:
         raise ParseError(failure if told.timed_out else told.tail(1) or failure)
     return told.stdout
+
+
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    """For Slurm's commands: what ends the job must not end the command that cancels it."""
+    with _neutral(), process.evictable(None), regardless():
+        yield
 
 
 @contextlib.contextmanager

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
 from ..node import gpu_driver, tools
-from .process import Orphaned, run
+from .lineage import Orphaned
+from .process import run
 
 _C_LOCALE = {"LC_ALL": "C", "LANG": "C"}
 # Where a shell that nobody logged in to may not look: ip, sysctl.

@@ -1,0 +1,248 @@
+"""Kill the controller between the fork of a benchmark's task and just after its driver's start.
+
+``python tests/orphans.py --start slurm --count 100`` says how many processes were left 5 s later.
+``local`` and ``slurm`` run here; Slurm's commands are stand-ins that start and end a process.
+``ssh`` needs the variables of a node by ssh (``--host '{"ansible_host": ...}'``) that is this
+machine, and whose sshd gives sessions ``--mark``, as ``SetEnv TRUEUP_ORPHAN=...`` does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import secrets
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+NAME = "TRUEUP_ORPHAN"
+LEFT_SECONDS = 5.0
+_PATIENCE_SECONDS = 60.0
+
+# A child in a session of its own, as ranks of MPI may be.
+_DRIVER = """#!/bin/sh
+setsid sleep 617 &
+touch {folder}/driving
+exec sleep 618
+"""
+_SLURM = {
+    "sbatch": "touch {folder}/asked; echo 7",
+    "scontrol": """state=CANCELLED; [ -e {folder}/job ] || state=PENDING
+kill -0 "$(cat {folder}/job)" 2>/dev/null && state=RUNNING
+echo "JobId=7 JobName=x JobState=$state Reason=None ExitCode=0:0 RunTime=00:00:01 BatchHost=n1" """,
+    "sinfo": "echo 'n1|idle'",
+    "scancel": "rm -f {folder}/asked; touch {folder}/cancel",
+}
+_PLAY = """
+- hosts: node
+  gather_facts: false
+  vars: {{trueup_run_id: 20261123T140001Z-cafe, trueup_results: {folder}/results}}
+  tasks:
+    - ansible.builtin.file: {{path: {folder}/begun, state: touch, mode: "0644"}}
+    - trueup_measure:
+        benchmark: devito
+        case: {case}
+"""
+
+
+class Attack:
+    """One play of one benchmark, whose controller is killed."""
+
+    def __init__(self, folder: Path, start: str, host: dict[str, Any], mark: str) -> None:
+        self.folder, self.mark, self.over = folder, mark or secrets.token_hex(8), False
+        case: dict[str, Any] = {
+            "prefix": str(folder),
+            "program": str(folder / "driver"),
+            "timeout_seconds": 900,
+        }
+        if start == "slurm":
+            case |= {"launcher": "slurm", "nodes": ["n1"], "job_directory": str(folder)}
+            case |= {"launcher_path": str(folder)}
+        programs = {"driver": _DRIVER.removeprefix("#!/bin/sh\n"), **_SLURM}
+        for name, text in programs.items():
+            (folder / name).write_text("#!/bin/sh\n" + text.format(folder=folder) + "\n")
+            (folder / name).chmod(0o755)
+        (folder / "play.yml").write_text(_PLAY.format(folder=folder, case=json.dumps(case)))
+        variables = host or {"ansible_connection": "local"}
+        variables = {"ansible_python_interpreter": sys.executable, **variables}
+        threading.Thread(target=self._slurmd, daemon=True).start()
+        (folder / "hosts.json").write_text(json.dumps({"all": {"hosts": {"node": variables}}}))
+
+    def _slurmd(self) -> None:
+        """Start what sbatch has asked for, a process that is no descendant of who asked, and end
+        it with all that it started where scancel asks."""
+        mark = "job-" + self.mark
+        while not self.over:
+            time.sleep(0.02)
+            with contextlib.suppress(FileNotFoundError):
+                (self.folder / "asked").unlink()
+                job = subprocess.Popen(
+                    [str(self.folder / "driver")],
+                    env={**os.environ, NAME: mark},
+                    stdout=subprocess.DEVNULL,
+                    start_new_session=True,
+                )
+                (self.folder / "job").write_text(str(job.pid))
+                while not (self.folder / "cancel").exists() and not self.over:
+                    time.sleep(0.02)
+                _end(left(mark))
+                job.wait()
+
+    def begin(self) -> subprocess.Popen[bytes]:
+        """Until the benchmark's task is next."""
+        environment = {
+            **os.environ,
+            NAME: self.mark,
+            "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
+            "ANSIBLE_CACHE_PLUGIN_CONNECTION": str(self.folder / "facts"),
+            "TRUEUP_RESULTS": str(self.folder / "results"),
+            "TRUEUP_LOCKS": str(self.folder),
+        }
+        playbook = str(Path(sys.executable).with_name("ansible-playbook"))
+        log = (self.folder / "log").open("w")
+        controller = subprocess.Popen(
+            [playbook, "-i", str(self.folder / "hosts.json"), str(self.folder / "play.yml")],
+            cwd=ROOT,
+            env=environment,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+        )
+        self.until("begun")
+        return controller
+
+    def until(self, name: str) -> None:
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while not (self.folder / name).exists():
+            if time.monotonic() > deadline:
+                raise SystemExit(f"{name}: waited in vain; {(self.folder / 'log').read_text()}")
+            time.sleep(0.005)
+
+    def left(self) -> list[str]:
+        """What has the mark, or that of the job."""
+        return left(self.mark) + left("job-" + self.mark)
+
+    def kill(self, delay: float, whom: str = "controller") -> tuple[bool, float, list[str]]:
+        """Whether the driver had started, how long until nothing was left, and what is after
+        LEFT_SECONDS; that is ended then."""
+        controller = self.begin()
+        time.sleep(delay)
+        victims = [controller.pid]
+        if whom == "worker":
+            victims = _children(controller.pid) or victims
+        started = (self.folder / "driving").exists()
+        for victim in victims:
+            os.kill(victim, signal.SIGKILL)
+        if whom == "controller":
+            controller.wait()
+        killed = time.monotonic()
+        while (rest := self.left()) and time.monotonic() - killed < LEFT_SECONDS:
+            time.sleep(0.05)
+        took = time.monotonic() - killed
+        _end(rest)
+        self.over = True
+        controller.kill()
+        controller.wait()
+        return started, took, rest
+
+
+def left(mark: str) -> list[str]:
+    """Processes with that mark, also of a session of ssh; not the connection that ssh keeps."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (place / "environ").read_bytes().split(b"\0")
+            line = (place / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+            state = (place / "stat").read_text().rpartition(")")[2].split()[0]
+        except (OSError, IndexError):
+            continue
+        if f"{NAME}={mark}".encode() in words and state != "Z" and "[mux]" not in line:
+            found.append(f"{place.name} {line[:120]}")
+    return found
+
+
+def _end(found: list[str]) -> None:
+    for one in found:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(one.split()[0]), signal.SIGKILL)
+
+
+def _children(parent: int) -> list[int]:
+    told = Path(f"/proc/{parent}/task/{parent}/children").read_text(encoding="ascii")
+    return [int(pid) for pid in told.split()]
+
+
+def window(start: str, host: dict[str, Any], mark: str) -> float:
+    """How long it takes from the task's begin to the driver's, in seconds."""
+    with tempfile.TemporaryDirectory() as folder:
+        attack = Attack(Path(folder), start, host, mark)
+        controller = attack.begin()
+        begun = time.monotonic()
+        attack.until("driving")
+        took = time.monotonic() - begun
+        controller.kill()
+        controller.wait()
+        deadline = time.monotonic() + LEFT_SECONDS
+        while (rest := attack.left()) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        _end(rest)
+        attack.over = True
+        return took
+
+
+def attacks(
+    start: str,
+    count: int,
+    *,
+    host: dict[str, Any] | None = None,
+    mark: str = "",
+    whom: str = "controller",
+    seed: int = 0,
+) -> list[tuple[float, bool, float, list[str]]]:
+    """Of each kill: after how long, whether the driver ran, how long until all was gone, the
+    rest."""
+    host = host or {}
+    whole = window(start, host, mark)
+    chance = random.Random(seed)
+    found = []
+    for _ in range(count):
+        delay = chance.uniform(0, 1.2 * whole)
+        with tempfile.TemporaryDirectory() as folder:
+            attack = Attack(Path(folder), start, host, mark)
+            found.append((delay, *attack.kill(delay, whom)))
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--start", choices=("local", "ssh", "slurm"), default="local")
+    parser.add_argument("--count", type=int, default=100)
+    parser.add_argument("--host", type=json.loads, default={})
+    parser.add_argument("--mark", default="")
+    parser.add_argument("--whom", choices=("controller", "worker"), default="controller")
+    parser.add_argument("--seed", type=int, default=0)
+    given = vars(parser.parse_args())
+    done = attacks(**given)
+    for delay, started, _, rest in done:
+        if rest:
+            print(f"{delay:.3f} s, driver {'ran' if started else 'had not started'}: {rest}")
+    early = sum(not one[1] for one in done)
+    last = max((one[2] for one in done if not one[3]), default=0.0)
+    print(
+        f"{given['start']}, {given['whom']}: {len(done)} kills, {early} before the driver's start;"
+        f" {sum(bool(one[3]) for one in done)} left something after {LEFT_SECONDS:g} s,"
+        f" the others nothing after {last:.1f} s"
+    )
+
+
+if __name__ == "__main__":
+    main()
