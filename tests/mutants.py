@@ -48,6 +48,10 @@ ROOMS = {
         "test_provision_plan.py",
     ),
     "module_utils/trueup/cluster/azure/cost.py": ("test_provision_plan.py",),
+    "module_utils/trueup/cluster/azure/desktops.py": ("test_avd_session_host.py",),
+    "module_utils/trueup/cluster/azure/session_host.py": ("test_avd_session_host.py",),
+    "module_utils/trueup/cluster/avd_session_host.py": ("test_avd_session_host_plan.py",),
+    "module_utils/trueup/node/windows/avd_agent.py": ("test_avd_session_host.py",),
     "module_utils/trueup/cluster/azure/parameters.py": (
         "test_provision_parameters.py",
         "test_provision_template.py",

@@ -3,6 +3,8 @@ fake machine's agent registers with."""
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import io
 import json
 import urllib.error
@@ -14,6 +16,8 @@ from typing import Any
 
 import pytest
 from emulated_cloud import SUBSCRIPTION, Cloud, Models, Reply, desktops
+from hypothesis import given
+from hypothesis import strategies as st
 from trueup.cluster.azure.desktops import Desktops, Place, ends_of, host_of, moment
 from trueup.cluster.azure.login import Login
 from trueup.cluster.azure.manager import Manager
@@ -62,6 +66,13 @@ SETTINGS = {
 }
 
 
+# Members that readers look for, among others.
+NAMES = st.sampled_from(
+    [
+        *("allowNewSession", "sessions", "lastHeartBeat", "sessionHostHealthCheckResults"),
+        *("healthCheckResult", "additionalFailureDetails", "message", "id", "when", "status", "x"),
+    ]
+)
 INSTALLED = Agent(agent=True, loader=True, registered=False, running=True)
 
 
@@ -247,6 +258,18 @@ def test_groups_of_others_stay_in_the_workspace() -> None:
     kept = next(one for one in site.cloud.resources.values() if one.name == "nx-space").properties
     names = [one.rpartition("/")[2] for one in kept["applicationGroupReferences"]]
     assert names == ["nx-desk", "nx-apps"]
+
+
+def test_check_mode_looks_at_the_roles_of_groups_that_are_there() -> None:
+    site = Site()
+    site.made(groups=[DESKTOP])
+    given = {"location": "eastus", "tags": {"run": "r"}, "groups": [DESKTOP], "users": [ANA]}
+    look = site.desktops(check=True)
+    assert [one.what for one in look.settle(PROPERTIES, **given)] == [
+        f"role assignment of {ANA['id']} on nx-desk"
+    ]
+    site.made(groups=[DESKTOP], users=[ANA])
+    assert look.settle(PROPERTIES, **given) == []
 
 
 def test_check_mode_changes_nothing_and_says_all() -> None:
@@ -615,6 +638,29 @@ def test_an_answer_that_makes_no_sense_is_refused() -> None:
     assert "without a list of entries" in error(work(site, machine).drained)
 
 
+def test_a_token_is_asked_for_again_where_azure_itself_fails() -> None:
+    site, _ = joined_site()
+    site.cloud.trouble.add(kind="reply", path="retrieveRegistrationToken", status=502)
+    site.cloud.trouble.add(kind="reply", path="hostPools", method="PATCH", status=504)
+    assert ends_of(site.desktops().token(4)) is not None
+    later = datetime.now(timezone.utc) + timedelta(hours=4)
+    assert ends_of(site.desktops(now=lambda: later).token(4)) is not None
+
+
+def test_users_who_go_while_they_are_signed_out_are_no_trouble() -> None:
+    site, machine = joined_site(sessions=[{"user": "bo"}, {"user": "ana"}])
+    gone = {"kind": "reply", "path": "userSessions", "status": 404, "code": "NotFound"}
+    site.cloud.trouble.add(method="POST", **gone)
+    site.cloud.trouble.add(method="DELETE", **gone)
+    out = work(site, machine, settings={"drain_deadline": "sign_out"}).drained()
+    assert (out.changed, site.kept()["in"]) == (True, [])
+    refused = {"kind": "reply", "path": "userSessions", "status": 409, "code": "Conflict"}
+    site.host(sessions=[{"user": "bo"}])
+    site.cloud.trouble.add(method="DELETE", times=0, **refused)
+    again = work(site, machine, settings={"drain_deadline": "sign_out"})
+    assert "Conflict" in error(again.drained)
+
+
 # -- readers --
 
 
@@ -630,6 +676,46 @@ def test_an_answer_that_makes_no_sense_is_refused() -> None:
 )
 def test_times_of_the_service_are_read(text: str, microsecond: int) -> None:
     assert moment(text) == datetime(2008, 9, 22, 14, 1, 54, microsecond, timezone.utc)
+
+
+@pytest.mark.parametrize("more", ["", "x", "xx", "xxx", "xxxx"])
+def test_when_a_token_ends_is_read_whatever_its_length(more: str) -> None:
+    body = json.dumps({"exp": 1795000000, "more": more}).encode()
+    part = base64.urlsafe_b64encode(body).decode().rstrip("=")
+    assert ends_of(f"e30.{part}.sign") == datetime(2026, 11, 18, 11, 6, 40, tzinfo=timezone.utc)
+
+
+def test_what_a_host_does_not_say_is_empty() -> None:
+    silent = {
+        "allowNewSession": True,
+        **dict.fromkeys(("virtualMachineId", "resourceId", "status", "sessions", "lastHeartBeat")),
+        "sessionHostHealthCheckResults": [{"healthCheckName": "UrlsAccessibleCheck"}, "odd"],
+    }
+    host = host_of({"id": "/x/nx-1", "properties": silent})
+    assert (host.vm_id, host.resource_id, host.status, host.sessions) == ("", "", "", 0)
+    assert host.failed == ("UrlsAccessibleCheck: no result",)
+    assert host.troubles(datetime.now(timezone.utc)) == [
+        "its status in the pool is not said (UrlsAccessibleCheck: no result)",
+        "no heartbeat of it is known",
+    ]
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=12),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=6),
+    max_leaves=24,
+)
+
+
+@given(ANYTHING)
+def test_readers_take_whatever_comes(value: Any) -> None:
+    """A value, or one sentence."""
+    row = {"id": "/x/nx-1", "properties": value}
+    with contextlib.suppress(TrueupError):
+        assert isinstance(host_of(row).name, str)
+    found = (moment(value), ends_of(str(value)), joined(None, None))
+    assert found[2] == ""
+    assert all(isinstance(one, Event) for one in events_of(value))
 
 
 @pytest.mark.parametrize("text", ["", None, "soon", "2008-13-22T14:01:54Z", 7, {}])
