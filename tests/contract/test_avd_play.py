@@ -185,6 +185,14 @@ def test_what_is_refused_is_one_sentence(site: Site, more: dict[str, Any], part:
     assert "s3cret" not in site.host.said()
 
 
+def test_a_file_that_microsoft_has_not_signed_is_not_run(site: Site) -> None:
+    avd.offer(site.host, signer="CN=Somebody, O=Somebody Else, C=US")
+    [text] = site.run("main")["failed"]
+    assert "is not signed by Microsoft (signature Valid, of CN=Somebody" in text
+    left = [path for path in site.host.files if path.endswith(".msi")]
+    assert (site.host.installed, left) == ([], [])
+
+
 def test_without_a_pool_nothing_is_asked(site: Site) -> None:
     done = site.run("main", "drain", "give_back", avd_session_host_pool="")
     assert (done["failed"], done["changed"], site.host.events, site.cloud.calls[1:]) == (

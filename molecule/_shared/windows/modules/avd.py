@@ -20,12 +20,3 @@ def avd_events(call: Call, given: dict[str, Any]) -> dict[str, Any]:
         if (event.log, event.source) == ("Application", "WVD-Agent")
     ]
     return {"result": found[::-1][:20], "changed": False}
-
-
-@fragment("module_utils/trueup/node/windows/signature.ps1")
-def signature(call: Call, given: dict[str, Any]) -> dict[str, Any]:
-    """Whose signature a file has."""
-    file = call.host.file(str(given["Path"]))
-    signer = file.signer if file else None
-    said = {"status": "Valid" if signer else "NotSigned", "signer": signer or ""}
-    return {"result": said, "changed": False}
