@@ -18,10 +18,12 @@ import pytest
 from emulated_cloud import SUBSCRIPTION, Cloud, Models, Reply, desktops
 from hypothesis import given
 from hypothesis import strategies as st
+from provisioning import known
 from trueup.cluster.azure.desktops import Desktops, Place, ends_of, host_of, moment
 from trueup.cluster.azure.login import Login
 from trueup.cluster.azure.manager import Manager
 from trueup.cluster.azure.session_host import Identity, Outcome, Work, end_pools
+from trueup.cluster.azure.teardown import Teardown
 from trueup.errors import TrueupError
 from trueup.node.windows.avd_agent import Agent, Event, agent_of, events_of, joined
 
@@ -604,6 +606,31 @@ def test_a_pool_is_drained_and_emptied_before_its_machines_go() -> None:
     assert site.cloud.resource(POOL).state["hosts"] == {}
     site.manager.request("DELETE", POOL, {"api-version": "2024-04-03"})
     assert [one.name for one in site.cloud.resources.values()] == []
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_teardown_drains_a_runs_pool_and_deletes_all_of_it(whole: bool) -> None:
+    site, _ = joined_site()
+    run = "20261123T180000Z-7c1e"
+    tags = {"run": run}
+    site.made(tags=tags, groups=[DESKTOP, APPS], workspace="nx-space")
+    site.host(sessions=[{"user": "bo"}])
+    if whole:
+        place = {"location": "eastus", "tags": tags}
+        site.manager.request("PUT", GROUP, {"api-version": "2022-09-01"}, place)
+    else:
+        other = POOL.replace("nx-pool", "another")
+        body = {"location": "eastus", "properties": PROPERTIES}
+        site.manager.request("PUT", other, {"api-version": "2024-04-03"}, body)
+    said: list[str] = []
+    work = Teardown(site.manager, known(), run, said.append)
+    left = work.left(work.end(), lambda *_: None)
+    site.cloud.settle()
+    assert (left.ids, site.cloud.broken) == ((), [])
+    names = [one.name for one in site.cloud.resources.values()]
+    assert (names, list(site.cloud.groups)) == (([], []) if whole else (["another"], ["cad"]))
+    [told] = [one for one in said if one.startswith("host pool nx-pool: 1 hosts drained")]
+    assert told.endswith("lose what they have not saved: bo")
 
 
 # -- Azure in trouble --

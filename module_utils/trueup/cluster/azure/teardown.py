@@ -26,6 +26,7 @@ from .cost import LIST, SPOT, Find
 from .login import INSTALL, sign_in
 from .machines import Machine, without_addresses
 from .manager import Manager, Row
+from .session_host import end_pools
 
 LIMIT_SECONDS = 45 * 60
 _DEPLOYMENTS = "Microsoft.Resources/deployments"
@@ -57,6 +58,9 @@ _STAGES: Tuple[Tuple[str, ...], ...] = (
 )
 _STAGE = {kind.lower(): number for number, kinds in enumerate(_STAGES) for kind in kinds}
 _LOCKED = "ScopeLocked"
+# What users of a run's host pools are told, and the seconds that they have.
+_POOL_TITLE, _POOL_SECONDS = "This desktop is going away", 300.0
+_POOL_TEXT = "Please save your work and sign out within 5 minutes: this desktop is deleted then."
 # Of one resource in a row, where another operation holds it.
 _ATTEMPTS, _PAUSES = 5, (1.0, 2.0, 5.0, 10.0)
 _ROUNDS = 5
@@ -259,6 +263,14 @@ class Teardown:
         group = self._look(place)
         if group is None:
             return
+        end_pools(
+            self.manager,
+            group.mine,
+            title=_POOL_TITLE,
+            text=_POOL_TEXT,
+            seconds=_POOL_SECONDS,
+            tell=self.tell,
+        )
         if group.whole:
             self.tell(f"delete group {group.name} with {len(group.mine)} resources")
             self._delete([[(group.id, self._version)]])
