@@ -115,14 +115,18 @@ lab: controller-venv ## Install the system packages (ARGS="-e lab_packages=test"
 
 # $(call measure,ARGUMENTS): site.yml with them, then the report; leaves their statuses in $measured and $reported.
 define measure
-	export TRUEUP_RUN_FILE='$(CURDIR)/.cache/last-run'
 	mkdir -p .cache
-	rm -f "$$TRUEUP_RUN_FILE"
+	export TRUEUP_RUN_FILE="$$(mktemp '$(CURDIR)/.cache/last-run.XXXXXX')"
+	# The second of two at once reports to a folder of its own. What a run leaves behind (ssh) must not hold the lock.
+	exec 8>> .cache/report.lock
+	flock --nonblock 8 || second=yes
 	measured=0
-	ansible-playbook site.yml $(if $(RESUME),-e trueup_resume='$(RESUME)') $(1) || measured=$$?
+	ansible-playbook site.yml $(if $(RESUME),-e trueup_resume='$(RESUME)') $(1) 8>&- || measured=$$?
+	begun=$$(cat "$$TRUEUP_RUN_FILE")
+	rm -f "$$TRUEUP_RUN_FILE"
 	reported=0
-	if [ -s "$$TRUEUP_RUN_FILE" ]; then
-	  $(MAKE) report RUN="$$(cat "$$TRUEUP_RUN_FILE")" || reported=$$?
+	if [ -n "$$begun" ]; then
+	  $(MAKE) report RUN="$$begun" $(if $(filter file,$(origin OUTPUT)),$${second:+OUTPUT="report-$$begun"}) 8>&- || reported=$$?
 	else
 	  echo 'No run was begun, so there is nothing to report.' >&2
 	fi
@@ -326,7 +330,8 @@ molecule: test-venv ## The roles on real systems: this machine (local), systemd 
 	  if [ "$$scenario" = replicas ] && [ -z "$$lack" ]; then lack=$$(python molecule/_shared/replicas/replica.py ubuntu-22.04) || { failed+=" $$scenario"; continue; }; fi
 	  if [ -n "$$lack" ]; then echo "skipped: molecule $$scenario: $$lack"; continue; fi
 	  # Its nodes have fixed names: another checkout's run of the same scenario would take them away.
-	  exec 9> "$(LOCKS)/trueup-molecule-$$scenario.lock"
+	  # Not emptied: where everybody may write, a link of that name would lead elsewhere.
+	  exec 9>> "$(LOCKS)/trueup-molecule-$$scenario.lock"
 	  flock --nonblock 9 || { echo "waiting: another run of molecule $$scenario on this machine"; flock 9; }
 	  begun=$$SECONDS
 	  NO_COLOR=1 molecule test --scenario-name "$$scenario" 9>&- || failed+=" $$scenario"
@@ -418,5 +423,5 @@ options: test-venv ## Write roles' defaults and argument_specs, and the pages of
 .PHONY: clean
 clean: ## Remove what the verbs made here, except results/
 	@if [ -e '$(venv)/.trueup-place' ]; then rm -rf '$(venv)'; fi
-	rm -rf .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis .benchmarks .ansible report release
+	rm -rf .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis .benchmarks .ansible report report-* release
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

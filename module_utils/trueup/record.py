@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import hashlib
 import json
 import os
@@ -155,7 +156,8 @@ def new_manifest(run_id: str, count: int, playbook: str, started_at: str) -> Dic
 
 def write_manifest(results_dir: str, manifest: Dict[str, Any]) -> str:
     """Write a run's ``run.json`` into ``results_dir/<run_id>/`` in the place of the one before,
-    whole or not at all and without credentials, and return its path.
+    whole or not at all and without credentials, and return its path. Where its ``count`` is 0 it
+    is the run's first, and gets the next one.
 
     Raises:
         TrueupError: the disk refuses, or the manifest holds what JSON cannot carry.
@@ -163,16 +165,32 @@ def write_manifest(results_dir: str, manifest: Dict[str, Any]) -> str:
     directory = os.path.join(results_dir, str(manifest["run_id"]))
     path = os.path.join(directory, "run.json")
     try:
-        body = json.dumps(redact(manifest), indent=2, sort_keys=True, allow_nan=False) + "\n"
         os.makedirs(directory, exist_ok=True)
-        with _written(directory, body.encode()) as temporary:
-            os.rename(temporary, path)
+        first = manifest.get("count") == 0
+        with _counting(results_dir) if first else contextlib.nullcontext():
+            whole = {**manifest, "count": next_count(results_dir)} if first else manifest
+            body = json.dumps(redact(whole), indent=2, sort_keys=True, allow_nan=False) + "\n"
+            with _written(directory, body.encode()) as temporary:
+                os.rename(temporary, path)
         _sync(directory)
     except OSError as error:
         raise TrueupError(f"{path} could not be written: {error.strerror}") from error
     except (TypeError, ValueError) as error:
         raise TrueupError(f"{path} would hold what JSON cannot carry: {error}") from error
     return path
+
+
+@contextlib.contextmanager
+def _counting(results: str) -> Iterator[None]:
+    """While the block lasts, no other run that begins in the folder gets a count."""
+    handle = os.open(results, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        # A file system that locks no folders (NFS) counts as well as it can.
+        with contextlib.suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 @contextlib.contextmanager

@@ -93,7 +93,6 @@ class CallbackModule(CallbackBase):
         # Until Ansible counts, at the end: whom it cannot reach, and who failed and did not go on.
         self._unreachable: set[str] = set()
         self._ended: dict[str, str] = {}
-        self._count = 0
         # What was skipped or not measured so far, with the reasons.
         self._skipped: list[dict[str, str]] = []
 
@@ -236,7 +235,7 @@ class CallbackModule(CallbackBase):
             # A run that is resumed began when it began, and keeps what was said of it.
             **records.new_manifest(
                 self._run_id,
-                before.get("count") or self._next_count(),
+                before.get("count") or 0,
                 self._playbook,
                 before.get("started_at", self._started_at),
             ),
@@ -255,12 +254,6 @@ class CallbackModule(CallbackBase):
             records.write_manifest(str(self.get_option("results_dir")), manifest)
         except TrueupError as error:
             self._stop(f"{error}; the run is stopped")
-
-    def _next_count(self) -> int:
-        """One above all runs in the folder, once."""
-        if not self._count:
-            self._count = records.next_count(str(self.get_option("results_dir")))
-        return self._count
 
     def _keep(self, result: Any) -> None:
         returned = result._result

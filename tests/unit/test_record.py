@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import multiprocessing
 import os
 import re
 import subprocess
@@ -398,3 +399,19 @@ def test_a_run_id_is_made_from_a_utc_time() -> None:
     assert records.is_run_id(records.new_run_id("20261120T091300Z"))
     with pytest.raises(BadInput, match="yesterday"):
         records.new_run_id("yesterday")
+
+
+def _begun(folder: str, number: int) -> None:
+    run_id = f"20261123T1400{number:02d}Z-cafe"
+    manifest = records.new_manifest(run_id, 0, "site.yml", "2026-11-23T14:00:00Z")
+    records.write_manifest(folder, manifest)
+
+
+def test_runs_that_begin_at_once_have_counts_of_their_own(tmp_path: Path) -> None:
+    forking = multiprocessing.get_context("fork")
+    begun = [forking.Process(target=_begun, args=(str(tmp_path), number)) for number in range(8)]
+    for process in begun:
+        process.start()
+    for process in begun:
+        process.join()
+    assert sorted(records.run_counts(str(tmp_path)).values()) == [1, 2, 3, 4, 5, 6, 7, 8]

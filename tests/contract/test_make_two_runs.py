@@ -1,0 +1,76 @@
+"""Two `make run` of one checkout at once: each reports its own run, to a folder of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+# It names the run that its number says, when the test lets it.
+PLAYBOOK = """\
+#!/bin/sh
+case "$1" in
+    site.yml)
+        touch "measuring.$NUMBER"
+        until [ -e "go.$NUMBER" ]; do sleep 0.02; done
+        printf 20261123T14000%s-cafe "$NUMBER" > "$TRUEUP_RUN_FILE"
+        # As ssh's connection stays.
+        sleep 5 & ;;
+esac
+"""
+MAKEFILE = f"""\
+include {ROOT / "Makefile"}
+controller-venv:
+	@:
+report:
+	@echo "$(RUN) to $(OUTPUT)" >> reported
+"""
+
+
+def run(folder: Path, number: int, *arguments: str) -> subprocess.Popen[str]:
+    env = {"PATH": os.environ["PATH"], "NUMBER": f"{number}Z", "HOME": str(folder)}
+    return subprocess.Popen(
+        ["make", "run", *arguments],
+        cwd=folder,
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def until(path: Path) -> None:
+    deadline = time.monotonic() + 120
+    while not path.exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+
+
+def test_each_has_its_own_run_and_report(tmp_path: Path) -> None:
+    programs = tmp_path / ".venv" / "bin"
+    programs.mkdir(parents=True)
+    python = f'#!/bin/sh\nexec {sys.executable} "$@"\n'
+    for name, text in {"ansible-playbook": PLAYBOOK, "python": python}.items():
+        (programs / name).write_text(text)
+        (programs / name).chmod(0o755)
+    (tmp_path / "Makefile").write_text(MAKEFILE)
+    running = []
+    for number, arguments in ((1, ()), (2, ()), (3, ("OUTPUT=mine",))):
+        running.append(run(tmp_path, number, *arguments))
+        until(tmp_path / f"measuring.{number}Z")
+    for number in (3, 2, 1):
+        (tmp_path / f"go.{number}Z").touch()
+        # Its last words are told; what it leaves behind holds the pipe on.
+        assert running[number - 1].wait(timeout=120) == 0
+    fourth = run(tmp_path, 4)
+    (tmp_path / "go.4Z").touch()
+    assert fourth.wait(timeout=120) == 0
+    assert (tmp_path / "reported").read_text().splitlines() == [
+        "20261123T140003Z-cafe to mine",
+        "20261123T140002Z-cafe to report-20261123T140002Z-cafe",
+        "20261123T140001Z-cafe to report",
+        "20261123T140004Z-cafe to report",
+    ]
+    assert sorted(path.name for path in (tmp_path / ".cache").iterdir()) == ["report.lock"]
