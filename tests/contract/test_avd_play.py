@@ -13,7 +13,7 @@ import yaml
 from emulated_cloud import SUBSCRIPTION, Cloud, Models, desktops, profile
 from emulated_cloud import serving as serving_cloud
 from plays import AS_JSON, ROOT, answer, playbook
-from simulated_windows import Host, avd
+from simulated_windows import Host, avd, grid
 from simulated_windows import serving as serving_host
 
 if TYPE_CHECKING:
@@ -154,6 +154,48 @@ def test_users_leave_before_a_change_and_come_back_after_it(site: Site) -> None:
     # Where nothing is due nobody is sent away.
     assert site.run("plan", "drain", trueup_changes_due=False)["changed"] == 0
     assert site.kept()["allow"] is True
+
+
+def test_a_run_of_one_other_role_drains_too_and_one_of_health_gives_nothing_back(
+    site: Site,
+) -> None:
+    site.run("main")
+    # As with --tags: nothing has planned the role.
+    drained = site.run("drain")
+    assert (drained["failed"], site.kept()["allow"]) == ([], False)
+    health = site.run("give_back")
+    assert (health["failed"], health["changed"], site.kept()["allow"]) == ([], 0, False)
+
+
+def test_site_yml_drains_a_host_before_its_first_change_and_gives_it_back(site: Site) -> None:
+    grid.settled(site.host)
+    site.run("main")
+    desktops.set_host(site.cloud, "nv0", sessions=[{"user": "ana", "leaves": True}])
+    variables = {**site.found, **WANTED, "windows_gpu_reboot_allowed": True}
+    hosts = {"all": {"children": {"windows": {"hosts": {"nv0": variables}}}}}
+    (site.folder / "hosts.json").write_text(json.dumps(hosts))
+    quick = json.dumps({"trueup_benchmarks": []})
+
+    def run() -> list[str]:
+        """The names of the tasks that changed something, in their order."""
+        given = ("site.yml", "-i", str(site.folder / "hosts.json"), "-e", quick)
+        done = playbook(site.folder, *given, env={**AS_JSON, **site.environment})
+        print(done.stdout, done.stderr)
+        assert done.returncode == 0
+        tasks = [task for one in answer(done)["plays"] for task in one["tasks"]]
+        return [
+            task["task"]["name"] for task in tasks if task["hosts"].get("nv0", {}).get("changed")
+        ]
+
+    key = r"HKLM:\SOFTWARE\Policies\Microsoft\Windows NT\Terminal Services"
+    site.host.registry.set(key, "AVC444ModePreferred", "dword", 0)
+    changed = run()
+    assert changed[0] == "avd_session_host : Drain the host"
+    assert changed[-1] == "avd_session_host : Enable new sessions of the host"
+    assert len(changed) > 2
+    # Where nothing is due, nobody is asked to leave.
+    assert run() == []
+    assert (len(site.kept()["messages"]), site.kept()["allow"], site.host.boots) == (1, True, 1)
 
 
 def test_users_who_stay_keep_their_host_and_its_roles_are_not_run(site: Site) -> None:

@@ -15,18 +15,9 @@ from typing import Any
 
 import plays
 import pytest
-from simulated_windows import Host, Leaves, serving
+from simulated_windows import Host, grid, serving
 
 SIZE = "Standard_NV12ads_A10_v5"
-# windows_a10.md, section 2.
-TERMINAL_SERVICES = r"HKLM:\SOFTWARE\Policies\Microsoft\Windows NT\Terminal Services"
-WIN_STATIONS = r"HKLM:\SYSTEM\CurrentControlSet\Control\Terminal Server\WinStations"
-POLICIES = {
-    "bEnumerateHWBeforeSW": 1,
-    "AVCHardwareEncodePreferred": 1,
-    "AVC444ModePreferred": 1,
-    "ImageQuality": 2,
-}
 PASSWORD = "of-the-administrator-7c1e"
 LINUX = {
     "ansible_connection": "local",
@@ -55,12 +46,8 @@ def fresh(name: str) -> Host:
 
 def driven(name: str, error_code: int = 0) -> Host:
     """A host as the role windows_gpu leaves it; with an error code its GPU does not work."""
-    host = fresh(name)
-    host.install(Leaves(gpu_driver="574.24"))
+    host = grid.settled(fresh(name))
     host.gpus[0].error_code = error_code
-    for value, data in POLICIES.items():
-        host.registry.set(TERMINAL_SERVICES, value, "dword", data)
-    host.registry.set(WIN_STATIONS, "DWMFRAMEINTERVAL", "dword", 15)
     return host
 
 
