@@ -21,7 +21,8 @@ options:
     description:
       - Of a plan. C(install), whether it is due; C(record), the role's key in the registry;
         C(name), for sentences; C(url) and C(sha256); C(folder) of the host, in which only
-        administrators write; C(setup), the installer in the zip; C(arguments).
+        administrators write; C(setup), the installer in the zip, empty where the file is the
+        installer; C(arguments).
       - Empty, nothing is done.
     type: dict
     required: true
@@ -71,9 +72,10 @@ class ActionModule(ActionBase):
             force=False,
             url_timeout=600,
         )
-        setup = rf"{unpacked}\{package['setup']}"
-        unzip = {"src": archive, "dest": unpacked, "creates": setup}
-        self._ask("community.windows.win_unzip", name, **unzip)
+        setup = rf"{unpacked}\{package['setup']}" if package["setup"] else archive
+        if package["setup"]:
+            unzip = {"src": archive, "dest": unpacked, "creates": setup}
+            self._ask("community.windows.win_unzip", name, **unzip)
         answer = self._ask(
             "ansible.windows.win_package",
             f"{name}: its installer failed",
