@@ -334,6 +334,7 @@ def test_a_fresh_host_registers_and_a_second_run_changes_nothing() -> None:
     again = [work(site, machine).registered(), work(site, machine).well()]
     assert [(one.changed, one.warnings) for one in again] == [(False, []), (False, [])]
     assert ({method for method, _ in site.asked}, len(machine.tokens)) == ({"GET"}, 1)
+    assert len(site.asked) == 4
     assert site.made() == []
 
 
@@ -467,7 +468,9 @@ def test_a_host_that_does_not_serve_users_is_waited_for_and_then_named(
 def test_a_host_that_becomes_well_is_waited_for() -> None:
     site, machine = joined_site(status="Upgrading")
     site.clock.then = lambda: site.host(status=None)
+    site.asked.clear()
     assert work(site, machine).well().values["status"] == "Available"
+    assert [last for _, last in site.asked] == ["nx-pool", "sessionHosts", "sessionHosts"]
 
 
 def test_needs_assistance_still_serves() -> None:

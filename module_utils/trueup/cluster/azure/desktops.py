@@ -218,6 +218,7 @@ class Desktops:
     ) -> None:
         self.manager, self.place, self.check, self.tell, self.now = manager, place, check, tell, now
         self.changes: List[Change] = []
+        self._there = False
 
     # -- the pool --
 
@@ -446,7 +447,9 @@ class Desktops:
     def host(self, vm_id: str, resource_id: str) -> Optional[Host]:
         """The session host that is this machine, whatever it is called; None where there is none
         (or no pool, either)."""
-        if self.pool() is None:
+        # How a pool is managed never changes: it is looked at once.
+        self._there = self._there or self.pool() is not None
+        if not self._there:
             return None
         for one in self.hosts():
             same_id = bool(vm_id) and one.vm_id.lower() == vm_id.lower()
