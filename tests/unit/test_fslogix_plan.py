@@ -141,6 +141,8 @@ def test_the_newest_release_is_installed_by_its_sha256() -> None:
         # As text it is the newer one.
         pytest.param("3.26.9.99999", True, id="older-though-not-as-text"),
         pytest.param("2.9.8884.27471", True, id="2.9"),
+        pytest.param("3.26.826", True, id="three-parts"),
+        pytest.param("3.27", False, id="two-parts"),
         pytest.param(NEWEST, False, id="the-same"),
         pytest.param("3.26.826.17183", False, id="newer"),
         pytest.param("3.100.1.1", False, id="newer-though-not-as-text"),
@@ -439,6 +441,32 @@ def test_providers_of_a_share_and_of_a_protected_key_are_taken() -> None:
         "stnx.file.core.windows.net",
         "nx.contoso.com",
     ]
+
+
+PREVENT = {"PreventLoginWithFailure": 1, "PreventLoginWithTempProfile": 1}
+
+
+@pytest.mark.parametrize(
+    "profiles",
+    [
+        {"CCDLocations": TWO, "HealthyProvidersRequiredForRegister": 2, **PREVENT},
+        {"CCDLocations": TWO, "HealthyProvidersRequiredForUnregister": 2},
+        {"CCDLocations": [TWO[0].replace('"A"', f'"{n}"') for n in range(4)]},
+        {"VHDLocations": [SHARE + r"\nx", SHARE], "VHDXSectorSize": 512},
+        {"VHDLocations": [SHARE], "VHDXSectorSize": 4096},
+        {"VHDLocations": [SHARE], "SIDDirNamePattern": "%sid%", "SIDDirNameMatch": "%sid%"},
+        {"VHDLocations": [SHARE], "NoProfileContainingFolder": 1},
+    ],
+    ids=["register", "unregister", "four", "512", "4096", "names", "no-folder"],
+)
+def test_what_is_at_the_limit_is_taken(profiles: dict[str, Any]) -> None:
+    assert plan(ask(profiles={"Enabled": 1, **profiles})).refused == []
+
+
+def test_one_of_both_preventions_is_not_enough() -> None:
+    half = {"HealthyProvidersRequiredForRegister": 1, "PreventLoginWithFailure": 1}
+    profiles = {"Enabled": 1, "CCDLocations": TWO, **half}
+    assert "needs PreventLoginWithFailure: 1 and" in refused(ask(profiles=profiles))[0]
 
 
 def test_a_release_with_a_known_fault_is_refused_where_it_acts() -> None:

@@ -272,6 +272,7 @@ def refusals(variable: str, declared: Mapping[Any, Any], where: str) -> List[str
     others = {name: value for name, value in declared.items() if name not in RETIRED}
     wrong = [f"{where}.{name}: {RETIRED[name]}." for name in retired]
     said = [text for _, text in misfits(options, others, f"{where}.")]
+    said += [f"{where}.{name} is an empty list" for name in others if others[name] == []]
     said += [f"{where}.{name} must be of one line" for name in others if _has_lines(others[name])]
     return wrong + [text if text.endswith("?") else f"{text}." for text in said]
 
