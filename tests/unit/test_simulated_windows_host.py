@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers import ROOT
 from simulated_windows import (
     FRAGMENTS,
     Faults,
@@ -481,3 +484,220 @@ def test_a_host_is_the_same_after_json(host: Host) -> None:
 def test_a_state_with_an_unknown_field_is_refused() -> None:
     with pytest.raises(ValueError, match="no such field: serivces"):
         Host.load({"serivces": {}})
+
+
+# What small faults in the simulation would change (found by tests/mutants.py on it)
+
+
+def test_files_and_folders_are_what_is_asked_for(host: Host) -> None:
+    folder, file = r"C:\trueup", r"C:\trueup\a.txt"
+    made = [run(host, "win_file", path=folder, state="directory")["changed"] for _ in range(2)]
+    touched = run(host, "win_file", path=file, state="touch", check=True)
+    assert (made, touched["changed"], host.file(file)) == ([True, False], True, None)
+    run(host, "win_file", path=file, state="touch")
+    assert run(host, "win_file", path=file, state="file")["changed"] is False
+    for path, state in ((file, "directory"), (folder, "file")):
+        said = _failed(run(host, "win_file", path=path, state=state))
+        assert said == f"path {path} is not a {state}"
+    assert "will not be created" in _failed(run(host, "win_file", path=r"C:\no", state="file"))
+    gone = [run(host, "win_file", path=folder, state="absent")["changed"] for _ in range(2)]
+    assert (gone, host.file(file)) == ([True, False], None)
+
+
+def test_a_stat_tells_a_file_from_a_folder(host: Host) -> None:
+    host.write(r"C:\trueup\a.txt", File(b"abc"))
+    stat = run(host, "win_stat", path=r"C:\trueup\a.txt")["stat"]
+    folder = run(host, "win_stat", path=r"C:/trueup/")["stat"]
+    names = ("isdir", "isreg", "isarchive", "size")
+    assert [stat[name] for name in names] == [False, True, True, 3]
+    assert [folder[name] for name in names] == [True, False, False, 3]
+    assert stat["checksum"] == _sha(b"abc", "sha1")
+    bare = run(host, "win_stat", path=r"C:\trueup\a.txt", get_checksum=False, get_size=False)
+    assert {"checksum", "size"} & set(bare["stat"]) == set()
+
+
+def test_what_is_to_be_copied_is_what_differs(host: Host) -> None:
+    host.write(r"C:\a\same", File(b"1"))
+    host.write(r"C:\a\other", File(b"2"))
+    files = [{"dest": name, "checksum": _sha(b"1", "sha1")} for name in ("same", "other", "new")]
+    told = {"dest": "C:\\a\\", "_copy_mode": "query", "files": files}
+    asked = run(host, "win_copy", **told, directories=[{"dest": "b"}])
+    assert [each["dest"] for each in asked["files"]] == ["other", "new"]
+    assert (asked["directories"], asked["will_change"]) == ([{"dest": "b"}], True)
+    calm = run(host, "win_copy", **{**told, "files": files[:1]})
+    assert (calm["files"], calm["will_change"]) == ([], False)
+    kept = run(host, "win_copy", force=False, **told)
+    assert [each["dest"] for each in kept["files"]] == ["new"]
+
+
+def test_a_remote_copy_needs_its_folder(host: Host) -> None:
+    host.write(r"C:\a", File(b"1"))
+    told = {"src": r"C:\a", "remote_src": True, "_copy_mode": "remote"}
+    assert "does not exist" in _failed(run(host, "win_copy", dest=r"C:\no\b", **told))
+    into = run(host, "win_copy", dest="C:\\Windows\\Temp\\", **told)
+    assert (into["changed"], into["dest"]) == (True, r"C:\Windows\Temp\a")
+
+
+def test_a_command_that_is_not_needed_or_fails(host: Host) -> None:
+    host.gpu_driver, host.gpus = "574.24", [Gpu(error_code=43)]
+    argv = ["nvidia-smi", "-q"]
+    for name, path in (("creates", "C:\\Windows"), ("removes", "C:\\nothing")):
+        done = run(host, "win_command", argv=argv, **{name: path})
+        assert (done["skipped"], done["changed"], done["rc"]) == (True, False, 0)
+    for name, path in (("removes", "C:\\Windows"), ("creates", "C:\\nothing")):
+        done = run(host, "win_command", argv=argv, **{name: path})
+        assert (done["rc"], done["changed"], done["msg"]) == (6, True, "non-zero return code")
+    assert "required" in _failed(run(host, "win_command"))
+    assert "mutually exclusive" in _failed(run(host, "win_command", argv=argv, cmd="x"))
+
+
+def test_a_group_goes_and_loses_members(host: Host) -> None:
+    run(host, "win_group", name="CAD", members={"set": ["Everyone", "trueup"]})
+    run(host, "win_group", name="cad", members={"remove": ["EVERYONE"]})
+    assert host.groups["CAD"] == ["NV0\\trueup"]
+    two = run(host, "win_group", name="CAD", members={"set": [], "add": ["trueup"]})
+    assert "mutually exclusive" in _failed(two)
+    assert run(host, "win_group", name="CAD", state="absent", check=True)["changed"] is True
+    gone = [run(host, "win_group", name="CAD", state="absent")["changed"] for _ in range(2)]
+    assert (gone, "CAD" in host.groups) == ([True, False], False)
+
+
+def test_members_in_check_mode(host: Host) -> None:
+    host.groups["CAD"] = ["Everyone", "NV0\\trueup"]
+    told = {"name": "CAD", "state": "absent", "check": True}
+    one = run(host, "win_group_membership", members=["Everyone"], **told)
+    none = run(host, "win_group_membership", members=["Everyone", "trueup"], **told)
+    assert (one["members"], none["members"]) == ("NV0\\trueup", None)
+    more = run(host, "win_group_membership", name="CAD", members=["system"], check=True)
+    assert more["members"] == ["Everyone", "NV0\\trueup", "NT AUTHORITY\\SYSTEM"]
+    assert host.groups["CAD"] == ["Everyone", "NV0\\trueup"]
+
+
+def test_a_feature_is_of_windows_server(host: Host) -> None:
+    told = {"name": ["RDS-RD-Server"]}
+    assert "does not support the cmdlets" in _failed(run(host, "win_feature", **told))
+    host.os_name = "Microsoft Windows Server 2025 Datacenter"
+    assert "feature RDS-RD-Server is not known" in _failed(run(host, "win_feature", **told))
+    host.features["RDS-RD-Server"] = False
+    done, again = (run(host, "win_feature", **told) for _ in range(2))
+    names = ("changed", "reboot_required", "exitcode")
+    assert [done[name] for name in names] == [True, True, "SuccessRestartRequired"]
+    assert [again[name] for name in names] == [False, False, "NoChangeNeeded"]
+    assert done["feature_result"][0]["success"] is True
+    assert (host.features["RDS-RD-Server"], host.pending_reboot) == (True, True)
+
+
+def test_an_installer_of_a_url(host: Host) -> None:
+    _installer(host)
+    host.downloads[URL] = File(b"grid")
+    host.add_products({"Driver": Product("1", product_id="{D}")})
+    told = {"path": URL, "arguments": "-s"}
+    assert run(host, "win_package", product_id="{D}", **told)["changed"] is False
+    assert (host.requests, host.installed) == ([], [])
+    assert run(host, "win_package", product_id="{E}", **told)["changed"] is True
+    assert (host.requests, host.installed) == ([URL], [URL])
+
+
+def test_an_msi_is_known_by_its_product_code(host: Host) -> None:
+    msi = r"C:\Windows\Temp\agent.msi"
+    host.write(msi, File(b"msi"))
+    leaves = Leaves(products={"Agent": Product("1", product_id="{A}")})
+    arguments = ["REGISTRATIONTOKEN="]
+    host.installers[_sha(b"msi", "sha256")] = Installer(
+        arguments, leaves=leaves, product_code="{A}"
+    )
+    told = {"path": msi, "arguments": "REGISTRATIONTOKEN=not-a-real-token"}
+    wrong = run(host, "win_package", checksum="00", **told)
+    assert "did not match '00'" in _failed(wrong)
+    assert [run(host, "win_package", **told)["changed"] for _ in range(2)] == [True, False]
+    # The trap: what stands in the arguments is in the log of started processes.
+    assert "not-a-real-token" in host.said()
+    assert host.process_log[-1]["command_line"].startswith(r"C:\Windows\System32\msiexec.exe /i ")
+
+
+def test_arguments_that_have_to_be_there(host: Host) -> None:
+    assert _failed(run(host, "win_stat")) == "missing required arguments: path"
+    said = _failed(run(host, "win_package", state="present"))
+    assert said == "state is present but all of the following are missing: path"
+    wrong = _failed(run(host, "win_wait_for", port="many"))
+    assert wrong.startswith("argument for port is of type str and we were unable to convert to int")
+    word = _failed(run(host, "win_stat", path="C:", follow="perhaps"))
+    assert "The value 'perhaps' is not a valid boolean" in word
+    alias = run(host, "win_stat", dest=r"C:\Windows")
+    assert alias["invocation"]["module_args"]["path"] == r"C:\Windows"
+
+
+def test_archives_and_their_removal(host: Host) -> None:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("folder/", "")
+        archive.writestr("folder/a.txt", "abc")
+    host.write(r"C:\a.zip", File(packed.getvalue()))
+    told = {"src": r"C:\a.zip", "dest": r"C:\out"}
+    checked = run(host, "community.windows.win_unzip", check=True, **told)
+    assert (checked["changed"], host.file(r"C:\out")) == (True, None)
+    done = run(host, "community.windows.win_unzip", delete_archive=True, **told)
+    assert (done["removed"], host.file(r"C:\a.zip")) == (True, None)
+    assert host.file(r"C:\out\folder\a.txt") == File(b"abc")
+    assert "does not exist" in _failed(run(host, "community.windows.win_unzip", **told))
+
+
+def test_a_credential_goes_and_a_readable_one_is_compared(host: Host) -> None:
+    told = {"name": "a", "type": "generic_password", "username": "b", "become": "SYSTEM"}
+    made = [run(host, "win_credential", secret="c", **told)["changed"] for _ in range(2)]
+    other = run(host, "win_credential", secret="d", **told)["changed"]
+    comment = run(host, "win_credential", comment="e", **told)["changed"]
+    assert (made, other, comment) == ([True, False], True, True)
+    assert [each["secret"] for each in host.credentials.values()] == ["d"]
+    checked = run(host, "win_credential", state="absent", check=True, **told)["changed"]
+    gone = [run(host, "win_credential", state="absent", **told)["changed"] for _ in range(2)]
+    assert (checked, gone, host.credentials) == (True, [True, False], {})
+
+
+def test_a_service_is_stopped_and_disabled(host: Host) -> None:
+    told = {"name": "termservice", "state": "stopped", "start_mode": "disabled"}
+    checked = run(host, "win_service", check=True, **told)
+    assert (checked["changed"], host.services["TermService"].state) == (True, "started")
+    done, again = (run(host, "win_service", **told) for _ in range(2))
+    assert (done["changed"], again["changed"], again["state"]) == (True, False, "stopped")
+    start = run(host, "win_service", name="TermService", state="started")
+    assert "cannot be started" in _failed(start)
+    info = run(host, "win_service_info", name="term*")["services"]
+    found = [(each["name"], each["start_mode"], each["state"]) for each in info]
+    assert found == [("TermService", "disabled", "stopped")]
+    assert run(host, "win_service_info", name="nothing") == {
+        **run(host, "win_service_info", name="nothing"),
+        "exists": False,
+        "services": [],
+    }
+    assert "is not installed" in _failed(run(host, "win_service", name="no", state="started"))
+    assert run(host, "win_service", name="no")["exists"] is False
+
+
+@pytest.mark.parametrize("missing", ["agent", "loader", "token", "service"])
+def test_an_agent_that_is_not_whole_registers_nothing(host: Host, missing: str) -> None:
+    host.broker_tokens["good"] = "valid"
+    _agent(host, "good")
+    if missing == "agent":
+        del host.products["Remote Desktop Services Infrastructure Agent"]
+    elif missing == "loader":
+        del host.products["Remote Desktop Agent Boot Loader"]
+    elif missing == "token":
+        host.registry.unset(AGENT_KEY, "RegistrationToken")
+    if missing == "service":
+        run(host, "win_service", name="RDAgentBootLoader", start_mode="manual")
+    else:
+        run(host, "win_service", name="RDAgentBootLoader", state="started")
+    assert host.registry.value(AGENT_KEY, "IsRegistered") == 0
+    assert [event for event in host.events if event.source == "WVD-Agent"] == []
+
+
+def test_a_fragment_that_is_not_needed(host: Host) -> None:
+    script = (ROOT / "module_utils/trueup/node/windows/avd_events.ps1").read_text()
+    told = {"script": script, "parameters": {"Minutes": 5}}
+    for name, path in (("creates", "C:\\Windows"), ("removes", "C:\\nothing")):
+        done = run(host, "win_powershell", **{name: path}, **told)
+        assert (done["changed"], done["msg"].startswith("skipped, since")) == (False, True)
+    host.log("Application", "WVD-Agent", 3277, "INVALID_REGISTRATION_TOKEN")
+    done = run(host, "win_powershell", removes="C:\\Windows", **told)
+    assert [event["id"] for event in done["result"]] == [3277]
