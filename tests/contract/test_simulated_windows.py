@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,9 @@ import pytest
 import yaml
 from ansible.plugins.loader import fragment_loader, init_plugin_loader, module_loader
 from ansible.utils.plugin_docs import get_plugin_docs
+from helpers import ROOT
 from plays import AS_JSON, answer, playbook, results
-from simulated_windows import MODULES, File, Gpu, Host, Installer, Option, run, serving
+from simulated_windows import FRAGMENTS, MODULES, File, Gpu, Host, Installer, Option, run, serving
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -319,6 +321,21 @@ def test_nothing_changes_in_a_second_run() -> None:
         if run(host, name, become="SYSTEM", **calls[0], **own)["changed"]:
             again.add(name)
     assert again == always
+
+
+# Azure runs this one, not Ansible.
+_OF_AZURE = {"module_utils/trueup/node/windows/winrm.ps1"}
+
+
+def test_every_fragment_has_a_stand_in_and_says_what_it_is() -> None:
+    listed = ["git", "ls-files", "*.ps1"]
+    found = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True)
+    fragments = set(found.stdout.split())
+    assert set(FRAGMENTS) == fragments - _OF_AZURE
+    heads = {path: (ROOT / path).read_text().partition("param")[0] for path in fragments}
+    assert [path for path, head in heads.items() if "# Source: " not in head] == []
+    untested = (ROOT / "docs" / "untested.md").read_text()
+    assert [path for path in fragments if Path(path).name not in untested] == []
 
 
 def test_files_go_both_ways(tmp_path: Path) -> None:

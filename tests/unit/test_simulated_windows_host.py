@@ -21,6 +21,7 @@ from simulated_windows import (
     Leaves,
     Product,
     Service,
+    fragment,
     run,
 )
 
@@ -368,9 +369,10 @@ def test_a_command_in_check_mode_is_skipped(host: Host) -> None:
 def test_a_fragment_is_known_by_its_whole_text(
     host: Host, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    (tmp_path / "look.ps1").write_text("# Looks.\r\nparam($Name)\r\n$Ansible.Changed = $false\r\n")
+    text = "# Looks.\r\nparam($Name, $Key)\r\n$Ansible.Changed = $false\r\n"
+    (tmp_path / "look.ps1").write_text(text)
     monkeypatch.setattr("windows.modules.powershell.ROOT", tmp_path)
-    script = "# Looks.\nparam($Name)\n$Ansible.Changed = $false"
+    script = "# Looks.\nparam($Name, $Key)\n$Ansible.Changed = $false"
     secret = [{"name": "Key", "value": "not-a-real-key"}]
     assert "PowerShell beginning '# Looks." in _failed(run(host, "win_powershell", script=script))
     monkeypatch.setitem(
@@ -384,6 +386,57 @@ def test_a_fragment_is_known_by_its_whole_text(
     assert "is not known" in _failed(changed)
     skipped = run(host, "win_powershell", check=True, script=script, **told)
     assert (skipped["changed"], skipped["msg"]) == (True, "skipped, running in check mode")
+
+
+DEEP = """param (
+    [Parameter(Mandatory)][string]$Name,
+    [int]$Count = 5,
+    [hashtable]$More = @{ a = 1, 2 }
+)
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "missing mandatory parameters: name"),
+        ({"Name": "a", "Nmae": "b"}, "matches parameter name 'Nmae'"),
+        ({"name": "a", "Count": "many"}, 'Cannot convert value "many" to type "System.Int32".'),
+    ],
+)
+def test_parameters_are_bound_as_powershell_does(
+    host: Host,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    given: dict[str, Any],
+    message: str,
+) -> None:
+    (tmp_path / "deep.ps1").write_text(DEEP)
+    monkeypatch.setattr("windows.modules.powershell.ROOT", tmp_path)
+    monkeypatch.setitem(FRAGMENTS, "deep.ps1", lambda *_: {"result": {"a": [{"b": {"c": 1}}]}})
+    done = run(host, "win_powershell", script=DEEP, parameters=given)
+    assert done["failed"] is True
+    assert message in done["error"][0]["exception"]["message"]
+
+
+def test_a_result_deeper_than_depth_is_flattened(
+    host: Host, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "deep.ps1").write_text(DEEP)
+    monkeypatch.setattr("windows.modules.powershell.ROOT", tmp_path)
+    monkeypatch.setitem(
+        FRAGMENTS, "deep.ps1", lambda *_: {"result": {"a": [{"b": {"c": [1]}, "d": 2}]}}
+    )
+    told = {"script": DEEP, "parameters": {"name": "a", "More": {}}}
+    flat = run(host, "win_powershell", **told)["result"]
+    assert flat == {"a": [{"b": "System.Collections.Hashtable", "d": 2}]}
+    whole = run(host, "win_powershell", depth=4, **told)["result"]
+    assert whole == {"a": [{"b": {"c": [1]}, "d": 2}]}
+
+
+def test_there_is_one_stand_in_for_each() -> None:
+    with pytest.raises(ValueError, match="two stand for module_utils"):
+        fragment("module_utils/trueup/node/windows/signature.ps1")(lambda *_: {})
 
 
 # Metadata

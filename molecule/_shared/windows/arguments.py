@@ -78,6 +78,16 @@ class Module:
 MODULES: dict[str, Module] = {}
 
 
+def once(registered: Mapping[str, Any], name: str) -> None:
+    """Refuse a second stand-in for the same.
+
+    Raises:
+        ValueError: there is one.
+    """
+    if name in registered:
+        raise ValueError(f"simulated Windows host: two stand for {name}")
+
+
 def module(
     name: str,
     options: Mapping[str, Option],
@@ -88,6 +98,7 @@ def module(
     """Register a handler for a module by its full name."""
 
     def register(handler: Handler) -> Handler:
+        once(MODULES, name)
         MODULES[name] = Module(name, options, handler, check_mode, required_if)
         return handler
 

@@ -6,7 +6,7 @@ import ntpath
 from collections.abc import Callable
 from typing import Any
 
-from ..arguments import Call, Option, module
+from ..arguments import Call, Option, module, once
 from ..errors import FailError, UnknownError
 from ..host import Host
 
@@ -24,6 +24,7 @@ def program(name: str) -> Callable[[Program], Program]:
     """Register a program by its name without folder and .exe."""
 
     def register(does: Program) -> Program:
+        once(PROGRAMS, name.lower())
         PROGRAMS[name.lower()] = does
         return does
 

@@ -6,11 +6,12 @@ it was written for, and any other text is not known.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ..arguments import Call, Option, module
+from ..arguments import Call, Option, module, once
 from ..errors import FailError, UnknownError
 from .files import there
 
@@ -25,6 +26,7 @@ def fragment(path: str) -> Callable[[Fragment], Fragment]:
     """Register what stands for a file of this repository, as ``roles/x/files/y.ps1``."""
 
     def register(does: Fragment) -> Fragment:
+        once(FRAGMENTS, path)
         FRAGMENTS[path] = does
         return does
 
@@ -78,7 +80,9 @@ def win_powershell(call: Call) -> dict[str, Any]:
     host.log("Microsoft-Windows-PowerShell/Operational", "PowerShell", 4104, args["script"])
     if call.check and "SupportsShouldProcess" not in args["script"]:
         return {"changed": True, "msg": "skipped, running in check mode"}
-    done = does(call, given)
+    wrong = _bound(args["script"], given)
+    done = {"failed": True, "error": [{"exception": {"message": wrong}}]} if wrong else {}
+    done = done or does(call, given)
     unknown = sorted(set(done) - {"output", "result", "changed", "failed", "error"})
     if unknown:
         raise UnknownError(f"what a fragment gives: {', '.join(unknown)}")
@@ -90,6 +94,8 @@ def win_powershell(call: Call) -> dict[str, Any]:
         "error": [],
         **done,
     }
+    for name in ("result", "output"):
+        result[name] = _flat(result[name], args["depth"])
     result.update({stream: [] for stream in ("debug", "information", "verbose", "warning")})
     result.update(host_out="", host_err="")
     return result
@@ -102,6 +108,55 @@ def _known(script: str) -> Fragment:
         if file.is_file() and _normal(file.read_text()) == text:
             return does
     raise UnknownError(f"PowerShell beginning {text[:60]!r}")
+
+
+def _bound(script: str, given: dict[str, Any]) -> str | None:
+    """Why PowerShell does not bind the parameters: of its param block, and whole numbers."""
+    declared = {}
+    for text in _declarations(script):
+        found = re.search(r"\$(\w+)", text)
+        if found:
+            declared[found[1].lower()] = text
+    held = {name.lower(): value for name, value in given.items()}
+    for name in given:
+        if name.lower() not in declared:
+            return f"A parameter cannot be found that matches parameter name '{name}'."
+    for name, text in declared.items():
+        if "Mandatory" in text and held.get(name) in (None, ""):
+            said = "Cannot process command because of one or more missing mandatory parameters"
+            return f"{said}: {name}."
+        if "[int]" in text and name in held and not str(held[name]).lstrip("-").isdecimal():
+            return f'Cannot convert value "{held[name]}" to type "System.Int32".'
+    return None
+
+
+def _declarations(script: str) -> list[str]:
+    """The texts between the commas of a script's param block."""
+    begin = re.search(r"^\s*param\s*\(", script, re.IGNORECASE | re.MULTILINE)
+    if begin is None:
+        return []
+    depth, texts = 1, [""]
+    for sign in script[begin.end() :]:
+        depth += (sign in "([{") - (sign in ")]}")
+        if depth == 0:
+            break
+        if sign == "," and depth == 1:
+            texts.append("")
+        else:
+            texts[-1] += sign
+    return texts
+
+
+def _flat(value: Any, depth: int) -> Any:
+    """What win_powershell leaves of a result that is deeper than its option ``depth``."""
+    if not isinstance(value, (dict, list)):
+        return value
+    if depth < 0:
+        each = [str(_flat(item, depth)) for item in value]
+        return "System.Collections.Hashtable" if isinstance(value, dict) else " ".join(each)
+    if isinstance(value, dict):
+        return {name: _flat(item, depth - 1) for name, item in value.items()}
+    return [_flat(item, depth - 1) for item in value]
 
 
 def _normal(script: str) -> str:
