@@ -413,3 +413,10 @@ def test_the_warning_says_what_it_costs_and_what_ends_it() -> None:
             " Windows_Client` ends that"
         )
     ]
+
+
+def test_a_windows_host_that_does_not_say_its_size_is_not_passed_over() -> None:
+    lists = family.family_lists(BOTH, ["local", "windows"], has_gpu=False)
+    why = "no list of roles for the family local (trueup_families)"
+    assert family.skips([], windows(family="local"), lists) == [{"what": "configure", "why": why}]
+    assert family.skips([], {"family": "local"}, lists) == []

@@ -166,7 +166,16 @@ def test_what_is_not_what_the_size_has_is_warned_of() -> None:
 def test_a_size_given_by_hand_goes_before() -> None:
     found = described(metadata=Metadata("absent"), given_size="standard_nv18ads_a10_v5")
     assert (found["vm_size"], found["family"]) == ("Standard_NV18ads_A10_v5", "nv_a10_v5")
-    assert described(metadata=Metadata("absent"))["family"] == "local"
+    silent = described(metadata=Metadata("absent"))
+    assert (silent["family"], silent["warnings"]) == (
+        "local",
+        [
+            (
+                "the instance metadata service does not say the size, without which nothing is"
+                " configured: give it as trueup_vm_size"
+            )
+        ],
+    )
 
 
 # ---- the action ---------------------------------------------------------------------------------

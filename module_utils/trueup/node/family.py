@@ -315,8 +315,9 @@ def without(names: Iterable[str], skipped: Iterable[Mapping[str, str]]) -> list[
 
 
 def without_list(node: Mapping[str, Any], lists: Mapping[str, Any]) -> list[dict[str, str]]:
-    """What is skipped on a node whose family has no list; nothing on a machine outside Azure."""
-    if lists["listed"] or node["family"] == _LOCAL:
+    """What is skipped on a node whose family has no list; nothing on a Linux machine outside
+    Azure."""
+    if lists["listed"] or (node["family"] == _LOCAL and not is_windows(node)):
         return []
     why = f"no list of roles for the family {node['family']} (trueup_families)"
     return [{"what": "configure", "why": why}]

@@ -51,6 +51,11 @@ def describe(
     expected = (identity.catalog or {}).get("vcpus")
     if cpus is not None and expected is not None and cpus != expected:
         warnings.append(f"{identity.vm_size} has {expected} vCPUs, this machine shows {cpus}")
+    if identity.vm_size is None and metadata.status != "ok":
+        warnings.append(
+            "the instance metadata service does not say the size, without which nothing is"
+            " configured: give it as trueup_vm_size"
+        )
     observed = identify.Observed(
         topology=None,
         lscpu=None,
