@@ -226,6 +226,20 @@ def test_a_fresh_host_has_no_driver() -> None:
     assert (fact["gpus_on_pci"], fact["gpus"]) == (1, None)
 
 
+@pytest.mark.parametrize(
+    ("code", "mend"),
+    [
+        (14, "it works after the next restart: reboot"),
+        (22, "it is disabled: enable it in Device Manager"),
+        (28, "no driver is installed for it: install one (role windows_gpu)"),
+        (31, "see Device Manager, and the list of its codes at learn.microsoft.com"),
+    ],
+)
+def test_each_code_says_what_to_do(code: int, mend: str) -> None:
+    fact = look(Host(), result({**A10, "error_code": code}), {}, 0)
+    assert fact["problems"][0]["message"] == f"GPU NVIDIA A10-8Q has code {code}: {mend}."
+
+
 def test_code_43_says_why() -> None:
     host = Host(driver_version=FAILS)
     old = look(host, result(OLD), {}, 0)["problems"][0]["message"]
