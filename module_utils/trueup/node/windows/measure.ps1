@@ -35,11 +35,16 @@ function Start-Tool([string]$File, [string]$Line) {
 }
 
 function Stop-Tool($Tool) {
+    # What taskkill writes of a process that has just ended is no error here.
+    $ErrorActionPreference = 'SilentlyContinue'
     if ($null -ne $Tool -and -not $Tool.Process.HasExited) {
         & "$env:SystemRoot\System32\taskkill.exe" /PID $Tool.Process.Id /T /F 2>&1 | Out-Null
         $Tool.Process.WaitForExit(10000) | Out-Null
     }
 }
+
+# What it printed; what a descendant that is still there holds back is not waited for.
+function Read-Tool($Task) { if ($Task.Wait(10000)) { $Task.Result } else { '' } }
 
 $Ansible.Changed = $false
 $lock = New-Object System.Threading.Mutex($false, 'Global\trueup-benchmark')
@@ -70,11 +75,11 @@ try {
     $Ansible.Result = @{
         busy = $false
         returncode = $tool.Process.ExitCode
-        stdout = $tool.Out.Result
-        stderr = $tool.Err.Result
+        stdout = Read-Tool $tool.Out
+        stderr = Read-Tool $tool.Err
         seconds = $seconds
         timed_out = -not $ended
-        beside = $(if ($null -ne $sampler) { $sampler.Out.Result } else { $null })
+        beside = $(if ($null -ne $sampler) { Read-Tool $sampler.Out } else { $null })
     }
 }
 finally {
