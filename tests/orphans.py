@@ -148,7 +148,12 @@ class Attack:
         while (rest := self.left()) and time.monotonic() - killed < LEFT_SECONDS:
             time.sleep(0.05)
         took = time.monotonic() - killed
-        _end(rest)
+        # Late, or for ever?
+        while rest and self.left() and time.monotonic() - killed < _PATIENCE_SECONDS:
+            time.sleep(0.05)
+        if rest and not self.left():
+            rest.append(f"gone after {time.monotonic() - killed:.1f} s")
+        _end(self.left())
         self.over = True
         controller.kill()
         controller.wait()

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from role_plans import LOCAL_NVME, ROOT, SYSTEMS, asked, families_of, node
 from trueup.node.nvme_scratch import plan
+from trueup.node.systemd import RESTRICTED
 
 PROGRAMS = {"programs": {"mdadm": "/sbin/mdadm", "mkfs.xfs": "/sbin/mkfs.xfs"}}
 PACKAGE = "/usr/local/libexec/trueup/trueup_scratch"
@@ -106,7 +107,7 @@ def test_the_units_wait_for_the_file_system() -> None:
     assert f"What=/dev/disk/by-uuid/{uuid}\nWhere=/scratch/a-b\n" in mount
     assert "Type=xfs\nOptions=noatime\n" in mount
     assert "ExecStart=/usr/local/libexec/trueup/nvme_scratch --wait\n" in service
-    assert service.splitlines()[-1] == "TimeoutStartSec=900"
+    assert service.endswith(f"\nTimeoutStartSec=900\n{RESTRICTED}")
     assert device.splitlines()[-1] == "JobRunningTimeoutSec=900"
 
 

@@ -13,6 +13,7 @@ from typing import Any, Dict, List, Mapping
 from ..plan import Asked, Plan, sentences
 from .mounts import unit_name
 from .system import local_scratch, others, release
+from .systemd import RESTRICTED
 
 _REPOSITORY = "software.eessi.io"
 _SOURCE = "roles/eessi/files/eessi.py"
@@ -62,7 +63,7 @@ After=network-online.target autofs.service nvidia-persistenced.service
 Type=oneshot
 ExecStart={{root}}{_PROGRAM} link {{root}}{_SETTINGS}
 TimeoutStartSec=600
-
+{RESTRICTED}
 [Install]
 WantedBy=multi-user.target
 """

@@ -16,6 +16,7 @@ from ..errors import BadInput
 from ..plan import Asked, Plan, sentences
 from .packages import cannot_be_installed, verified_only
 from .system import as_comment, local_scratch, others
+from .systemd import RESTRICTED
 
 # enroot's requirements.md (4.0.1).
 _MORE_THAN_ONE = ("user.max_user_namespaces", "user.max_mnt_namespaces")
@@ -56,7 +57,7 @@ RequiresMountsFor={{scratch}}
 Type=oneshot
 RemainAfterExit=yes
 ExecStart=systemd-tmpfiles --create {_TMPFILES}
-
+{RESTRICTED}
 [Install]
 WantedBy=multi-user.target
 """  # noqa: E501 WHY: a line of the file

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..plan import Asked, Plan
+from .systemd import READING
 
 _PROGRAM = "/usr/local/libexec/trueup/gpu_clocks"
 _UNIT = "trueup-gpu-clocks.service"
@@ -22,7 +23,7 @@ ExecStart={_PROGRAM} lock
 ExecStop={_PROGRAM} reset
 # Eight GPUs, two clocks each; nvidia-smi takes about a second where nothing keeps the driver loaded.
 TimeoutStartSec=180
-
+{READING}
 [Install]
 WantedBy=multi-user.target
 """  # noqa: E501 WHY: a line of the file

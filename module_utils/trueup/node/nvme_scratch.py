@@ -10,6 +10,7 @@ from typing import Any, Dict, List, Optional
 from ..plan import Asked, Plan, Skipped, sentences
 from .mounts import unit_name
 from .system import catalog_of, others
+from .systemd import RESTRICTED
 
 # Ansible's filter to_uuid has it: the file system's name stays what it was.
 _NAMESPACE = uuid.UUID("361E6D51-FAEC-444A-9079-341386DA8E2E")
@@ -38,7 +39,7 @@ Documentation=file://{_PROGRAM}
 Type=oneshot
 ExecStart={_PROGRAM} --wait
 TimeoutStartSec={_MAKE_SECONDS}
-"""  # noqa: E501 WHY: a line of the file
+{RESTRICTED}"""  # noqa: E501 WHY: a line of the file
 _MOUNT = """\
 {written}[Unit]
 Description=Scratch file system over the local NVMe disks

@@ -12,6 +12,7 @@ from typing import Any, Dict, List, Mapping
 from ..plan import Asked, Plan, sentences
 from . import infiniband, nccl_topology
 from .system import catalog_of, free_of, headers, in_image, release, short_of
+from .systemd import READING
 
 # PCI class of an InfiniBand controller.
 _INFINIBAND_CLASS = "0x020700"
@@ -56,7 +57,7 @@ ExecStartPre=/usr/bin/env ip link set dev {interface} up
 ExecStartPre=-/usr/bin/env rdma link delete rxe0
 ExecStart=/usr/bin/env rdma link add rxe0 type rxe netdev {interface}
 ExecStop=/usr/bin/env rdma link delete rxe0
-
+{restricted}
 # By the interface, not by a target: a boot in which it comes late (after 90 s) still starts this.
 [Install]
 WantedBy=sys-subsystem-net-devices-{unit}.device
@@ -177,7 +178,7 @@ def _files(asked: Asked, *, installs_doca: bool) -> List[Dict[str, str]]:
         contents[_OPENIBD_DROP_IN] = _OPENIBD
     if interface:
         unit = interface.replace("-", "\\x2d")
-        service = _SOFT_ROCE.format(interface=interface, unit=unit)
+        service = _SOFT_ROCE.format(interface=interface, unit=unit, restricted=READING)
         contents[_SOFT_ROCE_FILE] = _WRITTEN + _SOFT_ROCE_SAID + service
     return [
         {"path": path, "content": contents[path]}

@@ -6,6 +6,23 @@ from typing import Any, Mapping, Sequence
 
 from ..errors import BadInput
 
+# What no unit of ours that runs once as root needs, as lines of its [Service] (systemd.exec(5)):
+# they hold for what it starts too. None hides a device or stops a mount or a module.
+RESTRICTED = """\
+NoNewPrivileges=yes
+RestrictSUIDSGID=yes
+RestrictRealtime=yes
+RestrictNamespaces=yes
+LockPersonality=yes
+"""
+# And of one that talks to a driver or the kernel alone: it changes no file of the system's.
+READING = f"""\
+{RESTRICTED}ProtectSystem=full
+ProtectHome=yes
+ProtectControlGroups=yes
+UMask=0077
+"""
+
 
 def command(argv: Sequence[Any]) -> str:
     """An argv as systemd reads it: quoted, with specifiers and variables escaped."""
