@@ -463,6 +463,22 @@ def test_what_is_at_the_limit_is_taken(profiles: dict[str, Any]) -> None:
     assert plan(ask(profiles={"Enabled": 1, **profiles})).refused == []
 
 
+@pytest.mark.parametrize(
+    ("name", "is_wrong"),
+    [("Windows 11 Enterprise 25H2", False), ("Windows Server 2025 Datacenter", True)],
+    ids=["single", "server"],
+)
+def test_a_host_of_one_user_may_reboot_at_sign_out(name: str, is_wrong: bool) -> None:
+    planned = plan(ask(node={**HOST, "os": name}, profiles={**SIMPLE, "RebootOnUserLogoff": 2}))
+    assert bool(planned.refused) is is_wrong
+
+
+def test_includes_alone_are_redirections_too() -> None:
+    declared = {"includes": [{"path": "Downloads"}], "exclude_common_folders": 49}
+    [file] = values(ask(profiles=SIMPLE, redirections=declared))["settings"]["files"]
+    assert 'ExcludeCommonFolders="49"' in file["content"]
+
+
 def test_one_of_both_preventions_is_not_enough() -> None:
     half = {"HealthyProvidersRequiredForRegister": 1, "PreventLoginWithFailure": 1}
     profiles = {"Enabled": 1, "CCDLocations": TWO, **half}
