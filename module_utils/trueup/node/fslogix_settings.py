@@ -267,20 +267,26 @@ def refusals(variable: str, declared: Mapping[Any, Any], where: str) -> List[str
     """
     if not isinstance(declared, Mapping):
         return [f"{where}: it must be a dictionary of Microsoft's value names."]
-    options = [one for key in KEYS if key.variable == variable for one in key.options]
+    options = _options(variable)
     retired = [name for name in declared if name in RETIRED]
     others = {name: value for name, value in declared.items() if name not in RETIRED}
     wrong = [f"{where}.{name}: {RETIRED[name]}." for name in retired]
     said = [text for _, text in misfits(options, others, f"{where}.")]
-    said += [f"{where}.{name} is an empty list" for name in others if others[name] == []]
-    said += [f"{where}.{name} must be of one line" for name in others if _has_lines(others[name])]
+    said += [f"{where}.{name} {wrong}" for name in others for wrong in _wrong_texts(others[name])]
     return wrong + [text if text.endswith("?") else f"{text}." for text in said]
 
 
-def _has_lines(data: Any) -> bool:
-    """Whether a text, or one of several, has a line's end or another character of control."""
+def _options(variable: str) -> List[Option]:
+    return [one for key in KEYS if key.variable == variable for one in key.options]
+
+
+def _wrong_texts(data: Any) -> List[str]:
+    """What is wrong of a text or a list of them: nothing in it, or a character of control."""
+    if data == []:
+        return ["is an empty list"]
     texts = data if isinstance(data, (list, tuple)) else [data]
-    return any(isinstance(text, str) and min(text, default=" ") < " " for text in texts)
+    control = any(isinstance(text, str) and min(text, default=" ") < " " for text in texts)
+    return ["must be of one line"] if control else []
 
 
 def values(variable: str, declared: Mapping[str, Any], under: str = "") -> List[Value]:
