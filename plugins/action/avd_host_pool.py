@@ -178,16 +178,18 @@ class ActionModule(ActionBase):
 
     # -- the host --
 
-    def ask(self, module: str, *, secret: str = "", **arguments: Any) -> dict[str, Any]:
+    def ask(self, module: str, *, secret: str | None = None, **arguments: Any) -> dict[str, Any]:
         """What a module of ansible.windows says.
 
         Args:
-            secret: of the arguments, which Windows would write into its Application log, but for
-                the task's no_log.
+            secret: of the arguments, or empty where the answer has one. Windows would write it into
+                its Application log, and the connection show it with -vvvv, but for no_log of the
+                task and of the connection's play.
         """
-        before = self._task.no_log
-        if secret:
-            self._task.no_log = True
+        play = self._connection._play_context
+        before = self._task.no_log, play.no_log
+        if secret is not None:
+            self._task.no_log = play.no_log = True
         try:
             answer: dict[str, Any] = self._execute_module(
                 module_name=f"ansible.windows.{module}",
@@ -195,11 +197,11 @@ class ActionModule(ActionBase):
                 task_vars=self._variables,
             )
         finally:
-            self._task.no_log = before
+            self._task.no_log, play.no_log = before
         if answer.get("failed"):
             said = str(answer.get("msg"))
             message = f"{module}: {said.replace(secret, '********') if secret else said}"
-            raise AnsibleActionFail(message, result=None if secret else answer)
+            raise AnsibleActionFail(message, result=answer if secret is None else None)
         return answer
 
     def script(self, name: str, **parameters: Any) -> Any:
@@ -278,7 +280,8 @@ class _Machine:
             raise TrueupError(message) from None
 
     def agent(self) -> avd_agent.Agent:
-        key = self._action.ask("win_reg_stat", path=avd_agent.AGENT_KEY)
+        # The token is in this key until the agent has registered.
+        key = self._action.ask("win_reg_stat", secret="", path=avd_agent.AGENT_KEY)
         service = self._action.ask("win_service_info", name=avd_agent.SERVICE)
         return avd_agent.agent_of(answers.registry_key(key), answers.service(service))
 
@@ -291,6 +294,10 @@ class _Machine:
             kind = "string" if isinstance(data, str) else "dword"
             self._action.ask("win_regedit", secret=token, path=key, name=name, type=kind, data=data)
         self._action.ask("win_service", name=avd_agent.SERVICE, state="restarted")
+
+    def forget(self) -> None:
+        where = {"path": avd_agent.AGENT_KEY, "name": "RegistrationToken"}
+        self._action.ask("win_regedit", **where, type="string", data="")
 
     def events(self) -> list[avd_agent.Event]:
         return avd_agent.events_of(self._action.script("avd_events.ps1", Minutes=_EVENT_MINUTES))

@@ -174,6 +174,9 @@ class Fake:
             code = reply.document["error"]["code"]
             self.log.append(Event(3277, f"{code}\nsent", datetime.now(timezone.utc)))
 
+    def forget(self) -> None:
+        self.tokens.append("")
+
     def events(self) -> list[Event]:
         return self.log
 
@@ -370,6 +373,7 @@ def test_a_token_that_the_service_refuses_is_named_by_its_event() -> None:
     machine = Fake(site.cloud)
     text = error(work(site, machine, token="foreign", pool=None).registered)
     assert "INVALID_REGISTRATION_TOKEN (event 3277): the token of avd_session_host_token" in text
+    assert machine.tokens == ["foreign", ""]
     # Before the time is over.
     assert ("foreign" in text, 1030 <= site.clock.seconds <= 1035) == (False, True)
 

@@ -48,6 +48,9 @@ class Machine(Protocol):
     def register(self, token: str) -> None:
         """Hand the agent a token by the registry, and restart the boot loader."""
 
+    def forget(self) -> None:
+        """Take a token that is of no use out of the registry."""
+
     def events(self) -> List[Event]:
         """What the agent has logged in the last minutes, newest first."""
 
@@ -155,6 +158,7 @@ class Work:
                 look = self.clock() + _LOOK_SECONDS
                 events = [one for one in self.machine.events() if one.since(began)]
                 if any(INVALID_TOKEN in one.message for one in events):
+                    self.machine.forget()
                     origin = "the token of avd_session_host_token" if self.token else "the token"
                     raise TrueupError(
                         f"the agent logged {INVALID_TOKEN} (event 3277): {origin} has expired or is"
