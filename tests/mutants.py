@@ -35,6 +35,8 @@ ROOMS = {
     "module_utils/trueup/node/fslogix*.py": ("test_fslogix_settings.py", "test_fslogix_plan.py"),
     "module_utils/trueup/node/grid_driver.py": ("test_grid.py", "test_windows_gpu_plan.py"),
     "module_utils/trueup/node/vgpu.py": ("test_vgpu.py",),
+    "module_utils/trueup/node/nx_desktop.py": ("test_nx_desktop_plan.py",),
+    "module_utils/trueup/run/windows_bench.py": ("test_windows_bench.py",),
     "module_utils/trueup/node/windows/authenticode.py": ("test_authenticode.py",),
     "module_utils/trueup/node/windows/gpu.py": ("test_windows_gpu.py",),
     "module_utils/trueup/node/windows_gpu.py": ("test_windows_gpu_plan.py",),
