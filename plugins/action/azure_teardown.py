@@ -7,7 +7,8 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from trueup.cluster.azure.state import State
+from trueup.cluster.azure import way
+from trueup.cluster.azure.state import CONFIG, State
 from trueup.cluster.azure.teardown import Teardown, connect
 from trueup.errors import BadInput, TrueupError
 from trueup_analysis.figures import azure, prices
@@ -69,5 +70,6 @@ class ActionModule(ActionBase):
         left = work.left(work.end(), azure.finder(rows))
         if left.ids:
             raise TrueupError("; ".join(left.sentences(run)))
+        way.closed(state.path(CONFIG), state.read())
         state.remove()
         return {"changed": bool(ids), "diff": diff, "msg": left.sentences(run)}

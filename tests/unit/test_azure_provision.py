@@ -59,6 +59,7 @@ class Controller:
                 name: why for name, why in self.dumb.items() if name in nodes
             },
             unmet=lambda *_, **__: self.unmet,
+            opened=lambda *_: (1080, 4711),
             sleep=rest,
         )
 

@@ -22,11 +22,15 @@ from typing import TYPE_CHECKING, Any
 
 from . import images, instance_metadata, netns
 from .images import Failed, run
+from .windows_hosts import WindowsHost
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from windows.host import Host
+
     from .machines import Machine, Metadata
+    from .windows_hosts import Prepare
 
 # One folder a cloud that runs, by which the next one finds what a dead one left.
 CLOUDS = Path("/run/trueup-cloud")
@@ -39,11 +43,15 @@ _STOP_SECONDS = 10
 
 @dataclass
 class _Node:
-    """A machine that is there: its container, namespace and service are of one name."""
+    """A machine that is there: its container, namespace and service are of one name.
+
+    One of Windows is a simulated host in this process, and no container.
+    """
 
     machine: Machine
     name: str
     service: instance_metadata.Service
+    windows: WindowsHost | None = None
 
 
 class Containers:
@@ -62,6 +70,7 @@ class Containers:
         shm_size: str = "",
         environment: Mapping[str, str] | None = None,
         capabilities: Sequence[str] = (),
+        windows: Prepare = lambda _, __: None,
     ) -> None:
         """Remove what dead clouds left, and make the bridge that public addresses are on.
 
@@ -71,7 +80,9 @@ class Containers:
             shm_size: of /dev/shm, 64m where it is empty.
             environment: of systemd in the machine.
             capabilities: of the kernel: SYS_ADMIN for systemd's sandboxes.
+            windows: what a fresh Windows host is given (windows_hosts.py).
         """
+        self._prepare = windows
         self.id = secrets.token_hex(3)
         self._options = [
             *(f"--volume={mount}" for mount in mounts),
@@ -105,11 +116,21 @@ class Containers:
         """The name of a machine's container, for `podman exec`."""
         return self._nodes[id.lower()].name
 
+    def windows(self, id: str) -> Host:  # noqa: A002
+        """The state of a machine that is a simulated Windows host."""
+        node = self._nodes[id.lower()].windows
+        if node is None:
+            raise KeyError(id)
+        return node.host
+
     # ---- Hardware -------------------------------------------------------------------------------
 
     def start(self, machine: Machine) -> None:
         with self._alone(machine.id) as key:
             if key in self._nodes:
+                return
+            if machine.system == "Windows":
+                self._nodes[key] = self._windows(machine)
                 return
             replica = images.replica_of(machine.image)
             image = images.prepare(replica, CLOUDS / "images.lock")
@@ -127,17 +148,37 @@ class Containers:
                 undo.pop_all()
             self._nodes[key] = _Node(machine, name, service)
 
+    def _windows(self, machine: Machine) -> _Node:
+        name = f"trueup-cloud-{self.id}-{next(self._numbers)}"
+        with contextlib.ExitStack() as undo:
+            self._join(machine, name)
+            undo.callback(self._leave, machine, name)
+            service = self._service(machine, name)
+            undo.callback(service.close)
+            assert self._metadata is not None
+            made = WindowsHost(machine, name, self._metadata)
+            self._prepare(made.host, machine)
+            undo.pop_all()
+        return _Node(machine, name, service, made)
+
     def stop(self, id: str) -> None:  # noqa: A002
         with self._alone(id) as key:
             node = self._nodes[key]
-            run(["podman", "stop", "--time", str(_STOP_SECONDS), node.name])
+            if node.windows:
+                node.windows.stop()
+            else:
+                run(["podman", "stop", "--time", str(_STOP_SECONDS), node.name])
             self._plug(node.machine, up=False)
 
     def resume(self, id: str) -> None:  # noqa: A002
         with self._alone(id) as key:
             node = self._nodes[key]
             self._plug(node.machine, up=True)
-            run(["podman", "start", node.name])
+            if node.windows:
+                node.windows.host.reboot()
+                node.windows.start()
+            else:
+                run(["podman", "start", node.name])
 
     def restart(self, id: str) -> None:  # noqa: A002
         with self._alone(id):
@@ -149,14 +190,21 @@ class Containers:
             node = self._nodes.get(key)
             if node is None:
                 return
-            _remove(node.name)
+            if node.windows:
+                node.windows.stop()
+            else:
+                _remove(node.name)
             node.service.close()
             self._leave(node.machine, node.name)
             self._forget(node.name)
             del self._nodes[key]
 
     def inside(self, id: str, what: dict[str, Any]) -> None:  # noqa: A002
-        raise Failed(f"{id} is a container, in which {', '.join(what)} means nothing")
+        with self._alone(id) as key:
+            node = self._nodes[key].windows
+            if node is None:
+                raise Failed(f"{id} is a container, in which {', '.join(what)} means nothing")
+            node.inside(what)
 
     def close(self) -> None:
         with self._lock:
@@ -167,6 +215,8 @@ class Containers:
             with held:
                 pass
         for node in self._nodes.values():
+            if node.windows:
+                node.windows.stop()
             node.service.close()
         self._nodes.clear()
         _clear(self.id)

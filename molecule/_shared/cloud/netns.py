@@ -210,8 +210,8 @@ def _free() -> ipaddress.IPv4Network:
     raise ValueError(f"no range of {_INTERNET} is free on this host")
 
 
-def listening(namespace: str, port: int = 80) -> socket.socket:
-    """A socket that listens at 169.254.169.254 in a namespace; any thread may use it."""
+def listening(namespace: str, port: int = 80, address: str = METADATA) -> socket.socket:
+    """A socket that listens there in a namespace; any thread may use it."""
     made: list[socket.socket | OSError] = []
 
     def enter() -> None:
@@ -221,7 +221,7 @@ def listening(namespace: str, port: int = 80) -> socket.socket:
                 if ctypes.CDLL(None, use_errno=True).setns(opened.fileno(), _CLONE_NEWNET):
                     number = ctypes.get_errno()
                     raise OSError(number, os.strerror(number), namespace)
-            made.append(socket.create_server((METADATA, port), backlog=64))
+            made.append(socket.create_server((address, port), backlog=64))
         except OSError as error:
             made.append(error)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import dataclass, field
-from typing import Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ... import rest
 from ...errors import BadInput, TrueupError
-from . import nfs, reach, switch, windows
+from . import nfs, reach, switch, way, windows
 from .catalog import Catalog
 from .cost import Cost
 from .deployment import Change, Deployment, NotDeployed
@@ -35,6 +35,7 @@ _NOT_ASKED = (
 
 Silent = Callable[..., Dict[str, str]]
 Unmet = Callable[..., str]
+Opened = Callable[..., Tuple[int, int]]
 
 
 @dataclass
@@ -75,6 +76,7 @@ class Provision:
         tell: is told how it goes.
         silent: which nodes do not answer, as ``reach.silent``.
         unmet: why a machine does not say yes to a question, as ``reach.unmet``.
+        opened: opens the way to Windows nodes, as ``way.opened``.
     """
 
     def __init__(
@@ -87,6 +89,7 @@ class Provision:
         *,
         silent: Silent = reach.silent,
         unmet: Unmet = reach.unmet,
+        opened: Opened = way.opened,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -97,6 +100,7 @@ class Provision:
         self._tell = tell
         self._silent = silent
         self._unmet = unmet
+        self._opened = opened
         self._sleep = sleep
         self._clock = clock
 
@@ -281,7 +285,15 @@ class Provision:
             server = _server(every)
             if server:
                 addresses[server.name] = server.private[0]
-            why.update(self._silent(addresses, config, self._tell, limit_seconds=REACH_SECONDS))
+            if made.nodes.windows:
+                why.update(self._deaf(config, addresses))
+                port, process = self._opened(config, LOGIN_ALIAS, self._state.read())
+                self._state.write(socks=port, socks_process=process)
+                # With its port.
+                self._state.write_access(made, subscription, there.login)
+            else:
+                limit = REACH_SECONDS
+                why.update(self._silent(addresses, config, self._tell, limit_seconds=limit))
             if made.storage.server:
                 self._look_at_server(config, made, server, why)
             if not switch.missing(made):
@@ -295,6 +307,18 @@ class Provision:
         if len(there.nodes) < wanted:
             self._fewer(deployment, there, wanted, _nodes(every), why)
         return there
+
+    def _deaf(self, config: str, addresses: Mapping[str, str]) -> Dict[str, str]:
+        """The Windows nodes on which WinRM does not take the login node's connection, with why."""
+        ends, found = self._clock() + REACH_SECONDS, {}
+        for number, (name, address) in enumerate(addresses.items(), 1):
+            left = max(0.0, ends - self._clock())
+            ask = windows.listens(address)
+            against = self._unmet(config, LOGIN_ALIAS, ask, limit_seconds=left)
+            if against:
+                found[name] = f"WinRM does not answer the login node: {against}"
+            self._tell(f"{number - len(found)} of {len(addresses)} Windows nodes answer by WinRM")
+        return found
 
     def _look_at_server(
         self, config: str, made: Parameters, server: Optional[Machine], why: Dict[str, str]
@@ -393,7 +417,14 @@ def summary(there: There, cost: Cost, state: State) -> List[str]:
     found += [f"It expires {made.expires}.", *switch.promise(made)]
     if there.login:
         found.append(f"Log in: {ssh} {LOGIN_ALIAS}")
-        found += [f"Log in to {one.name}: {ssh} {one.private[0]}" for one in there.nodes[:1]]
+        linux = [] if made.nodes.windows else there.nodes[:1]
+        found += [f"Log in to {one.name}: {ssh} {one.private[0]}" for one in linux]
+    if there.login and made.nodes.windows:
+        found.append(
+            f"Windows nodes are reached by WinRM through {way.HERE}:{state.read()['socks']}, which"
+            f" is ssh's to the login node and open until the run is removed; {made.admin_user}'s"
+            f" password is in {state.path(PASSWORD)}"
+        )
     return [
         *found,
         f"Configure and measure: ansible-playbook -i {state.path(INVENTORY)} site.yml",

@@ -24,7 +24,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Sequence
 
 from ...errors import BadInput, TrueupError
 from ...record import is_run_id
-from . import nfs, windows
+from . import nfs, template, windows
 from .parameters import Parameters
 
 VARIABLE = "TRUEUP_AZURE_STATE"
@@ -186,12 +186,23 @@ class State:
         }
         head = f"# Machines of the run {self.run}, written by playbooks/provision.yml.\n"
         files = {"azure_hpc.yml": plugin, "group_vars/azure_linux.yml": variables}
+        if made.nodes.windows:
+            files = {"azure_hpc.yml": plugin, "group_vars/windows.yml": self._of_windows(made)}
         if made.storage.server:
             # Of groups as near to a host, Ansible takes the later one's in the alphabet.
             files["group_vars/nfs_server.yml"] = nfs.variables(made)
         for name, document in files.items():
             text = head + json.dumps(document, indent=2) + "\n"
             self._put(os.path.join(INVENTORY, name), text)
+
+    def _of_windows(self, made: Parameters) -> Dict[str, Any]:
+        port = self.read().get("socks", 0)
+        return {
+            # By it teardown finds what the role makes.
+            "avd_session_host_tags": template.tags(made, self.run),
+            **made.variables,
+            **windows.variables(made.admin_user, self.path(PASSWORD), port),
+        }
 
     def _ssh_config(self, made: Parameters, address: str) -> List[str]:
         within = ".".join(made.network.split(".")[:2])

@@ -129,6 +129,11 @@ def joined() -> Dict[str, Any]:
     }
 
 
+def listens(address: str) -> str:
+    """What the login node says yes to once WinRM of that address takes its connection."""
+    return f"timeout 10 bash -c ': < /dev/tcp/{address}/{PORT}'"
+
+
 def variables(user: str, password_path: str, port: int) -> Dict[str, Any]:
     """How Ansible reaches the nodes.
 
