@@ -38,9 +38,9 @@ def test_a_session_host_is_of_windows_and_its_login_node_is_not() -> None:
     assert host["properties"]["licenseType"] == "Windows_Client"
     assert host["properties"]["storageProfile"]["imageReference"] == {
         "publisher": "MicrosoftWindowsDesktop",
-        "offer": "windows-11",
-        "sku": "win11-24h2-avd",
-        "version": "26100.9168.260809",
+        "offer": "office-365",
+        "sku": "win11-25h2-avd-m365",
+        "version": "26200.8246.260414",
     }
     assert host["properties"]["osProfile"] == {
         "computerName": "node001",

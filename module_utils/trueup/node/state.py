@@ -34,7 +34,7 @@ def metrics(
     rows: List[Optional[Metric]] = [
         _count("cores", node.get("cores")),
         _row("memory", node.get("memory_bytes"), "byte", "none"),
-        _count("gpus", _number_of(node.get("gpus"))),
+        _count("gpus", _gpus(node, gpu)),
         _count("nvme_disks", _number_of(node.get("nvme"), local=True)),
     ]
     for device in ib["devices"] if ib else []:
@@ -55,6 +55,15 @@ def metrics(
     for number, state in enumerate((gpu or {}).get("devices") or []):
         rows += _of_gpu(f"gpu{number}", state)
     return [row for row in rows if row is not None]
+
+
+def _gpus(node: Mapping[str, Any], gpu: Optional[Mapping[str, Any]]) -> Optional[int]:
+    """How many GPUs the node has; Windows shows none to identify before their driver is there, and
+    to who looks after it was installed."""
+    seen = (gpu or {}).get("devices")
+    if node.get("system") == "windows" and seen:
+        return len(seen)
+    return _number_of(node.get("gpus"))
 
 
 def _of_device(device: Mapping[str, Any]) -> List[Optional[Metric]]:

@@ -41,9 +41,13 @@ def plan(asked: Asked) -> Plan:
     )
     gpus = asked.node.get("gpus") or []
     encoder = options["encoder"]
+    of_size = (asked.node.get("catalog") or {}).get("gpus")
+    if not gpus and of_size and _windows(asked):
+        # Windows shows none before its driver is there, which this run may install: where the role
+        # windows_gpu fails, nothing is measured.
+        gpus = [{}] * int(of_size)
     if encoder == "auto":
         # A size with GPUs of which none is seen is broken: its CPU is not measured instead.
-        of_size = (asked.node.get("catalog") or {}).get("gpus")
         encoder = "h264_nvenc" if gpus or of_size else "libx264"
     lacking = _lacking(asked, gpus, encoder)
     program = _program(asked)

@@ -69,7 +69,7 @@ def _runs(config: str, process: int) -> bool:
     """Whether that process is still the ssh of this run."""
     if not process:
         return False
-    argv = ("ps", "-p", str(process), "-o", "args=")
+    argv = ("ps", "-ww", "-p", str(process), "-o", "args=")
     try:
         said = subprocess.run(
             argv, capture_output=True, text=True, timeout=_ASK_SECONDS, check=False
