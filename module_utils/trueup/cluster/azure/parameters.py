@@ -417,9 +417,7 @@ def _made(recipe: str, values: Mapping[str, Any], catalog: Catalog, now: datetim
     ends = now.astimezone(timezone.utc) + timedelta(hours=values["hours"])
     parsed = _time(rest["expires"])
     nodes["least"] = nodes["least"] or nodes["count"]
-    of_windows = nodes["system"] == "windows"
-    if of_windows:
-        nodes["image"] = nodes["image"] or catalog.image(nodes["size"], "windows_images") or ""
+    rest["image"], nodes["image"] = _images(rest["image"], nodes, login, catalog)
     rest.update(
         region=_region_name(rest["region"]),
         elsewhere=_placed(rest["region"], rest["elsewhere"]),
@@ -428,7 +426,6 @@ def _made(recipe: str, values: Mapping[str, Any], catalog: Catalog, now: datetim
         if parsed or not rest["expires"]
         else "",
         ssh_from=tuple(rest["ssh_from"] or ()),
-        image=rest["image"] or catalog.image((login if of_windows else nodes)["size"]) or "",
     )
     return Parameters(
         recipe,
@@ -437,6 +434,19 @@ def _made(recipe: str, values: Mapping[str, Any], catalog: Catalog, now: datetim
         storage=Storage(**storage),
         pull=pulled.Pull(**values["pull"]),
         **rest,
+    )
+
+
+def _images(
+    given: str, nodes: Mapping[str, Any], login: Mapping[str, Any], catalog: Catalog
+) -> Tuple[str, str]:
+    """The image of Linux machines, and that of the nodes where it is another one."""
+    own = str(nodes["image"])
+    if nodes["system"] != "windows":
+        return given or catalog.image(nodes["size"]) or "", own
+    return (
+        given or catalog.image(login["size"]) or "",
+        own or catalog.image(nodes["size"], "windows_images") or "",
     )
 
 
