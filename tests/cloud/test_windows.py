@@ -3,6 +3,7 @@ azure`. Each host is a simulated Windows host in the emulated cloud: no Windows 
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -86,3 +87,24 @@ def test_session_hosts_from_nothing_to_a_drained_and_deleted_pool(
         assert host.registry.value(AGENT_KEY, "IsRegistered") == 1
         [secret] = host.users.values()
         assert secret not in host.said() + said + (tmp_path / "report" / "index.html").read_text()
+
+
+def test_a_kept_run_changes_nothing_again_and_its_users_are_told_at_the_end(
+    site: tuple[Site, dict[str, Host]],
+) -> None:
+    cloud, hosts = site
+    given = parameters(cloud)
+    status, said = cloud.make("nx-avd", given, KEEP="yes")
+    assert status == 0, said[-8000:]
+    run = re.findall(r"^Azure run (\S+)$", said, re.MULTILINE)[-1]
+    boots = [host.boots for host in hosts.values()]
+    status, said = cloud.make("nx-avd", given, RUN=run, KEEP="yes")
+    assert status == 0, said[-8000:]
+    assert "there before, nothing changed" in " ".join(said.split())
+    counted = re.findall(r"^node00\d .* changed=(\d+) ", said, re.MULTILINE)
+    assert (counted, [host.boots for host in hosts.values()]) == (["0", "0"], boots)
+    desktops.set_host(cloud.cloud, "node001", sessions=[{"user": "ana", "leaves": True}])
+    done = cloud.play("teardown.yml", run)
+    assert (done.returncode, cloud.left()) == (0, []), done.stdout
+    assert "1 sessions are left" in done.stdout
+    assert "host pool nx-avd: 2 hosts drained" in done.stdout

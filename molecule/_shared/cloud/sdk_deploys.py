@@ -26,6 +26,12 @@ from azure.mgmt.resource.resources import ResourceManagementClient
 POLL = {"polling_interval": 0.1}
 
 
+def _given(template: dict[str, Any]) -> dict[str, Any]:
+    """Values of a template's parameters."""
+    known = {"sshPublicKey": "ssh-ed25519 AAAA one", "adminPassword": "Abcd-1234-efgh"}
+    return {name: {"value": known[name]} for name in template["parameters"]}
+
+
 class Clients:
     """The packages' clients of one cloud."""
 
@@ -48,7 +54,7 @@ class Clients:
         properties = {
             "mode": "Incremental",
             "template": template,
-            "parameters": {"sshPublicKey": {"value": "ssh-ed25519 AAAA one"}},
+            "parameters": _given(template),
         }
         would = self.deployments.deployments.begin_what_if(
             group, "one", DeploymentWhatIf({"properties": properties}), **POLL
@@ -150,7 +156,7 @@ class Clients:
         properties = {
             "mode": "Incremental",
             "template": template,
-            "parameters": {"sshPublicKey": {"value": "ssh-ed25519 AAAA one"}},
+            "parameters": _given(template),
         }
         began = self.deployments.deployments.begin_create_or_update(
             "canceled", "one", Deployment({"properties": properties}), **POLL
