@@ -70,6 +70,8 @@ define ensure_venv
 	  cat pyproject.toml; echo '$(venv)' '$(CURDIR)') | sha256sum | cut -d' ' -f1)
 	stamp='$(venv)/.trueup-$(1)'
 	if ! { [ "$$(cat "$$stamp" 2>/dev/null)" = "$$key" ] && '$(venv)/bin/python' -c '' 2>/dev/null; }; then
+	  # It would be emptied where the link leads.
+	  if [ -L '$(venv)' ]; then say '$(venv) is a link: remove the link, or set VENV=folder'; exit 1; fi
 	  # Never build an environment with its own interpreter, also when the caller has activated it.
 	  PATH=$$(printf '%s' "$$PATH" | tr ':' '\n' | grep -vxF '$(venv)/bin' | paste -sd:)
 	  base=
