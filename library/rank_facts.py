@@ -121,7 +121,7 @@ from ansible.module_utils.trueup.node.topology import Topology, read_topology
 from ansible.module_utils.trueup.options import module_spec
 from ansible.module_utils.trueup.run import ranks
 from ansible.module_utils.trueup.run.launcher import LAUNCHER, Launcher
-from ansible.module_utils.trueup.run.process import Orphaned
+from ansible.module_utils.trueup.run.lineage import Orphaned
 
 _BY_CORES = ("none", "core", "l3", "numa")
 _GPU = "gpu"

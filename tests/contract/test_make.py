@@ -127,6 +127,24 @@ def test_ansible_lint_is_run_again_only_on_other_files_or_after_a_failure(tmp_pa
     assert [linted(), linted()] == [(0, 1), (0, 0)]
 
 
+def test_an_environment_that_is_a_link_is_refused_and_kept(tmp_path: Path) -> None:
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    (theirs / "thesis.tex").touch()
+    (tmp_path / "venv").symlink_to(theirs)
+    done = subprocess.run(
+        ["make", "controller-venv", f"VENV={tmp_path / 'venv'}"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
+    )
+    assert done.returncode == 2
+    assert f"{tmp_path / 'venv'} is a link: remove the link" in done.stderr
+    assert [path.name for path in theirs.iterdir()] == ["thesis.tex"]
+
+
 def test_the_report_is_of_the_run_that_began_last_priced_as_the_caller_says(
     tmp_path: Path,
 ) -> None:
