@@ -15,7 +15,7 @@ import pytest
 # By place: expressions, characters of the longest, ifs, statements.
 MOST = {
     "vars": (21, 107, 2, 0),
-    "all YAML": (874, 173, 12, 2),
+    "all YAML": (908, 173, 12, 2),
     "templates": (41, 56, 0, 16),
     "python": (0, 0, 0, 0),
 }
