@@ -15,7 +15,7 @@ import jsonschema
 import megatron_bench
 import pytest
 import yaml
-from ansible.module_utils.trueup.run import launcher
+from ansible.module_utils.trueup.run import launcher, lock
 from ansible.module_utils.trueup.run.resume import identity
 from bench_modules import FakeRun, ends_badly, goes_well, own_options, refuses
 from recorded_runs import MEGATRON_LM as LM_MODEL
@@ -68,6 +68,8 @@ def saying(text: str, **figures: Any) -> str:
 @pytest.fixture(name="run_module")
 def _run_module(runner: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(launcher.os, "geteuid", lambda: 1000)
+    # Its folder is of who runs this.
+    monkeypatch.setattr(lock, "_own", lambda folder: folder)
     return runner(megatron_bench, prefix="/opt/trueup/training", processes=2, threads=1)
 
 

@@ -70,5 +70,5 @@ def test_only_records_that_ended_ok_may_stand_for_a_case(tmp_path: Path) -> None
 def test_the_benchmarks_are_the_roles_with_that_entry_point() -> None:
     assert benchmark_names(str(ROLES)) == [
         *("blob_checkpoint", "devito", "fio", "gemm", "gpu_copy", "gromacs", "hpl", "ib"),
-        *("nccl", "stream", "training", "vllm"),
+        *("nccl", "nv_a10", "stream", "training", "vllm"),
     ]

@@ -55,7 +55,7 @@ def plan(
         typer.Argument(
             metavar="RECIPE",
             help="devito-hbv3, ndv4-training, nd-h100-deepseek, llama-a100, gromacs-nc-a100,"
-            " cpu-llama or eda-storage: a file of catalog/azure_recipes.",
+            " cpu-llama, eda-storage or nx-avd: a file of catalog/azure_recipes.",
             show_default=False,
         ),
     ],
