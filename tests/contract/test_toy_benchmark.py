@@ -56,18 +56,15 @@ class Copy:
             check=True,
         )
         for name in filter(None, listed.stdout.split("\0")):
-            if (ROOT / name).is_file() and not name.startswith(("tests/data", "docs", "molecule")):
+            if (ROOT / name).is_file() and not name.startswith(("tests/data", "molecule")):
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(ROOT / name, folder / name)
         for name, place in FILES.items():
             (folder / place).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(TOY / name, folder / place)
         (folder / ROOM / "__init__.py").write_text('"""dd."""\n')
-        (folder / "tmp").mkdir()
         self.environment = {
             **os.environ,
-            # Where a benchmark's lock is: the tests of another process run one too.
-            "TMPDIR": str(folder / "tmp"),
             "PYTHONPATH": os.pathsep.join(
                 str(folder / name) for name in ("module_utils", "analysis", "tests")
             ),
