@@ -217,7 +217,7 @@ def test_the_run_ends_when_whoever_asked_is_gone(tmp_path: Path) -> None:
     assert len(leftovers("orphan")) == 1
     asker.send_signal(signal.SIGKILL)
     asker.wait()
-    until(lambda: told.exists() and not leftovers("orphan"))
+    until(lambda: told.exists() and told.read_text() and not leftovers("orphan"))
     assert told.read_text() == "orphaned"
     assert leftovers("orphan") == []
 
