@@ -21,7 +21,10 @@ import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 ROOT = Path(__file__).resolve().parent.parent
 NAME = "TRUEUP_ORPHAN"
@@ -212,15 +215,16 @@ def attacks(
     mark: str = "",
     whom: str = "controller",
     seed: int = 0,
+    moments: Sequence[float] = (),
 ) -> list[tuple[float, bool, float, list[str]]]:
     """Of each kill: after how long, whether the driver ran, how long until all was gone, the
-    rest."""
+    rest. ``moments`` are parts of the time until the driver starts; random ones without any."""
     host = host or {}
     whole = window(start, host, mark)
     chance = random.Random(seed)
     found = []
-    for _ in range(count):
-        delay = chance.uniform(0, 1.2 * whole)
+    for part in moments or [chance.uniform(0, 1.2) for _ in range(count)]:
+        delay = part * whole
         with tempfile.TemporaryDirectory() as folder:
             attack = Attack(Path(folder), start, host, mark)
             found.append((delay, *attack.kill(delay, whom)))
