@@ -66,10 +66,12 @@ def saying(text: str, **figures: Any) -> str:
 
 
 @pytest.fixture(name="run_module")
-def _run_module(runner: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+def _run_module(runner: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     monkeypatch.setattr(launcher.os, "geteuid", lambda: 1000)
     # Its folder is of who runs this.
     monkeypatch.setattr(lock, "_own", lambda folder: folder)
+    # Root may measure on this machine meanwhile, and would be waited for.
+    monkeypatch.setattr(lock, "_ROOTS", str(tmp_path))
     return runner(megatron_bench, prefix="/opt/trueup/training", processes=2, threads=1)
 
 
