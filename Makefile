@@ -121,6 +121,7 @@ define measure
 	export TRUEUP_RUN_FILE="$$(mktemp '$(CURDIR)/.cache/last-run.XXXXXX')"
 	# The second of two at once reports to a folder of its own. What a run leaves behind (ssh) must not hold the lock.
 	exec 8>> .cache/report.lock
+	second=
 	flock --nonblock 8 || second=yes
 	measured=0
 	ansible-playbook site.yml $(if $(RESUME),-e trueup_resume='$(RESUME)') $(1) 8>&- || measured=$$?

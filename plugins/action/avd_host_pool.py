@@ -20,9 +20,8 @@ from trueup.cluster.azure.manager import Manager
 from trueup.cluster.azure.session_host import Identity, Outcome, Work
 from trueup.cluster.azure.state import home
 from trueup.errors import TrueupError
-from trueup.node import windows
 from trueup.node.metadata import METADATA_URL
-from trueup.node.windows import answers, avd_agent
+from trueup.node.windows import actions, answers, authenticode, avd_agent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -54,7 +53,7 @@ _PLAN = "__avd_session_host_plan"
 # Of one call that Azure does not answer, and of all calls beside what is waited for.
 _PATIENCE_SECONDS, _CALLS_SECONDS = 120, 300
 _EVENT_MINUTES = 15
-_SIGNER = "O=Microsoft Corporation"
+_SIGNERS = ("Microsoft Corporation",)
 _STATES = ("present", "installed", "registered", "well", "drained", "given_back")
 
 
@@ -191,11 +190,7 @@ class ActionModule(ActionBase):
         if secret is not None:
             self._task.no_log = play.no_log = True
         try:
-            answer: dict[str, Any] = self._execute_module(
-                module_name=f"ansible.windows.{module}",
-                module_args=arguments,
-                task_vars=self._variables,
-            )
+            answer = actions.ask(self, self._variables, module, **arguments)
         finally:
             self._task.no_log, play.no_log = before
         if answer.get("failed"):
@@ -206,8 +201,8 @@ class ActionModule(ActionBase):
 
     def script(self, name: str, **parameters: Any) -> Any:
         """The result of a fragment of PowerShell, a file of trueup's."""
-        text = (Path(windows.__file__).parent / name).read_text(encoding="utf-8")
-        return self.ask("win_powershell", script=text, parameters=parameters).get("result")
+        script = actions.fragment(name)
+        return self.ask("win_powershell", script=script, parameters=parameters).get("result")
 
     def _installed(self, packages: list[dict[str, str]], folder: str) -> dict[str, Any]:
         said, warnings = [], []
@@ -238,14 +233,11 @@ class ActionModule(ActionBase):
     def _trusted(self, package: Mapping[str, str]) -> None:
         """Refuse a file that Microsoft has not signed. Microsoft changes it without a version, so
         that no sha256 of it lasts."""
-        found = self.script("signature.ps1", Path=package["path"]) or {}
-        status, signer = str(found.get("status")), str(found.get("signer"))
-        if status != "Valid" or _SIGNER not in signer:
+        found = self.script("signature", Path=package["path"])
+        wrong = authenticode.refusals(found, f"the file of {package['url']}", _SIGNERS)
+        if wrong:
             self.ask("win_file", path=package["path"], state="absent")
-            message = (
-                f"the file of {package['url']} is not signed by Microsoft (signature {status}, of"
-                f" {signer or 'nobody'}): check avd_session_host_{package['name']}_url"
-            )
+            message = f"{' '.join(wrong)} Check avd_session_host_{package['name']}_url."
             raise TrueupError(message)
 
 
@@ -300,7 +292,7 @@ class _Machine:
         self._action.ask("win_regedit", **where, type="string", data="")
 
     def events(self) -> list[avd_agent.Event]:
-        return avd_agent.events_of(self._action.script("avd_events.ps1", Minutes=_EVENT_MINUTES))
+        return avd_agent.events_of(self._action.script("avd_events", Minutes=_EVENT_MINUTES))
 
     def mark(self, text: str) -> None:
         where = {"path": avd_agent.MARK_KEY, "name": avd_agent.MARK}

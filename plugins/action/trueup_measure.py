@@ -11,8 +11,8 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from trueup import record as records
 from trueup.errors import TrueupError
-from trueup.node import windows
 from trueup.node.identify import is_windows
+from trueup.node.windows import actions
 from trueup.options import ROLE
 from trueup.plan import Now
 from trueup.run import lineage, windows_bench
@@ -150,8 +150,7 @@ class _Host:
 
     def powershell(self, name: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """What the fragment of that name gave."""
-        script = (Path(windows.__file__).parent / f"{name}.ps1").read_text(encoding="utf-8")
-        given = {"script": script, "parameters": dict(parameters)}
+        given = {"script": actions.fragment(name), "parameters": dict(parameters)}
         answer = self._ask("win_powershell", given)
         found: dict[str, Any] = answer["result"]
         return found
@@ -163,11 +162,7 @@ class _Host:
         return str(found) if found else None
 
     def _ask(self, module: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        answer: dict[str, Any] = self._action._execute_module(
-            module_name=f"ansible.windows.{module}",
-            module_args=arguments,
-            task_vars=self._variables,
-        )
+        answer = actions.ask(self._action, self._variables, module, **arguments)
         if answer.get("failed") or answer.get("unreachable"):
             raise ConnectionError(why_of(answer))
         return answer

@@ -7,7 +7,7 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from trueup.errors import BadInput
-from trueup.node.windows import answers
+from trueup.node.windows import actions, answers
 
 DOCUMENTATION = r"""
 name: windows_facts
@@ -64,9 +64,7 @@ class ActionModule(ActionBase):
         checksums = bool(wanted.get("checksums", False))
 
         def ask(module: str, **arguments: Any) -> dict[str, Any]:
-            answer: dict[str, Any] = self._execute_module(
-                module_name=f"ansible.windows.{module}", module_args=arguments, task_vars=variables
-            )
+            answer = actions.ask(self, variables, module, **arguments)
             if answer.get("failed") and not answers.no_such_group(answer):
                 # The words of the module, which say more than what became of them here.
                 raise AnsibleActionFail(f"{module}: {answer.get('msg')}", result=answer)
@@ -96,14 +94,11 @@ class ActionModule(ActionBase):
     def _groups(self, ask: Any, names: list[str]) -> dict[str, list[str] | None]:
         """The members of local groups. The module tells them only when it is to change them: it is
         asked what it would do."""
-        mode, self._task.check_mode = self._task.check_mode, True
-        try:
+        with actions.in_check_mode(self, check_mode=True):
             said = {
                 name: ask("win_group_membership", name=name, members=[_EVERYONE], state="present")
                 for name in names
             }
-        finally:
-            self._task.check_mode = mode
         return {
             name: None if answers.no_such_group(answer) else answers.group_members(answer)
             for name, answer in said.items()

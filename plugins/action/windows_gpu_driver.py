@@ -13,8 +13,8 @@ from ansible.module_utils.urls import ConnectionError as NoConnection
 from ansible.module_utils.urls import open_url
 from ansible.plugins.action import ActionBase
 from trueup.errors import BadInput, TrueupError
-from trueup.node import windows, windows_gpu
-from trueup.node.windows import authenticode
+from trueup.node import windows_gpu
+from trueup.node.windows import actions, authenticode
 
 DOCUMENTATION = r"""
 name: windows_gpu_driver
@@ -31,7 +31,6 @@ options:
     required: true
 """
 
-_FOLDER = Path(windows.__file__).parent
 _SECONDS = 600
 
 
@@ -66,9 +65,7 @@ class ActionModule(ActionBase):
         """The exit status of the installer, which is gone from the host afterwards."""
 
         def do(module: str, **arguments: Any) -> dict[str, Any]:
-            answer: dict[str, Any] = self._execute_module(
-                module_name=f"ansible.windows.{module}", module_args=arguments, task_vars=variables
-            )
+            answer = actions.ask(self, variables, module, **arguments)
             # A status is judged where it is known what it means.
             if answer.get("failed") and module != "win_command":
                 raise AnsibleActionFail(f"windows_gpu: {answer.get('msg')}", result=answer)
@@ -80,7 +77,7 @@ class ActionModule(ActionBase):
         do("win_get_url", url=url, dest=file, force=not sha256, url_timeout=_SECONDS, **check)
         try:
             if not driver["sha256"]:
-                script = (_FOLDER / "signature.ps1").read_text(encoding="utf-8")
+                script = actions.fragment("signature")
                 said = do("win_powershell", script=script, parameters={"Path": file})
                 wrong = authenticode.refusals(said.get("result"), url)
                 if wrong:

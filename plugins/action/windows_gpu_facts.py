@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import functools
-from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from trueup.errors import TrueupError
-from trueup.node import windows
-from trueup.node.windows import gpu
+from trueup.node.windows import actions, gpu
 
 DOCUMENTATION = r"""
 name: windows_gpu_facts
@@ -35,8 +33,6 @@ options:
     default: 30
 """
 
-_FOLDER = Path(windows.__file__).parent
-
 
 class ActionModule(ActionBase):
     """Ansible's entry."""
@@ -50,20 +46,16 @@ class ActionModule(ActionBase):
         """The fact ``trueup_gpu``."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         expected = dict(self._task.args.get("expected") or {})
-        mode = self._task.check_mode
-        # win_command runs nothing in check mode, and all that is run here is a question.
-        self._task.check_mode = False
         ask = functools.partial(self._ask, task_vars)
         try:
-            script = (_FOLDER / "devices.ps1").read_text(encoding="utf-8")
-            answer = ask("win_powershell", script=script, depth=4)
-            settle = int(self._task.args.get("settle_seconds", 30))
-            fact = gpu.look(_Host(ask), answer.get("result"), expected, settle)
+            # win_command runs nothing in check mode, and all that is run here is a question.
+            with actions.in_check_mode(self, check_mode=False):
+                answer = ask("win_powershell", script=actions.fragment("devices"), depth=4)
+                settle = int(self._task.args.get("settle_seconds", 30))
+                fact = gpu.look(_Host(ask), answer.get("result"), expected, settle)
         except TrueupError as error:
             raise AnsibleActionFail(str(error)) from error
-        finally:
-            self._task.check_mode = mode
-        if mode and expected.get("changes"):
+        if self._task.check_mode and expected.get("changes"):
             fact.update(problems=[], reboot_required=False, verdict="")
         result.update(changed=False, ansible_facts={"trueup_gpu": fact})
         return result
@@ -71,9 +63,7 @@ class ActionModule(ActionBase):
     def _ask(
         self, variables: dict[str, Any] | None, module: str, **arguments: Any
     ) -> dict[str, Any]:
-        answer: dict[str, Any] = self._execute_module(
-            module_name=f"ansible.windows.{module}", module_args=arguments, task_vars=variables
-        )
+        answer = actions.ask(self, variables, module, **arguments)
         # That a program fails is an answer of it; a host that is gone has none.
         if answer.get("unreachable") or (answer.get("failed") and "rc" not in answer):
             raise AnsibleActionFail(f"{module}: {answer.get('msg')}", result=answer)

@@ -12,7 +12,7 @@ from trueup.errors import TrueupError
 from trueup.node import metadata as imds
 from trueup.node.nvidia_smi import GPU_QUERY, Gpu, parse_nvidia_smi
 from trueup.node.sizes import read_sizes
-from trueup.node.windows import answers, identify
+from trueup.node.windows import actions, answers, identify
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,10 +56,7 @@ class ActionModule(ActionBase):
         given = self._task.args
 
         def ask(module: str, **arguments: Any) -> dict[str, Any]:
-            answer: dict[str, Any] = self._execute_module(
-                module_name=f"ansible.windows.{module}", module_args=arguments, task_vars=variables
-            )
-            return answer
+            return actions.ask(self, variables, module, **arguments)
 
         try:
             facts = _good(ask("setup", gather_subset=identify.SUBSETS), "setup")["ansible_facts"]
@@ -97,11 +94,8 @@ class ActionModule(ActionBase):
     def _gpus(self, ask: Callable[..., dict[str, Any]]) -> tuple[Gpu, ...]:
         """What nvidia-smi shows; nothing without a driver, which the roles mend."""
         # In check mode win_command runs nothing, and this changes nothing.
-        mode, self._task.check_mode = self._task.check_mode, False
-        try:
+        with actions.in_check_mode(self, check_mode=False):
             answer = ask("win_command", argv=_NVIDIA_SMI)
-        finally:
-            self._task.check_mode = mode
         return gpus_of(answer)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
+from trueup.node.windows import actions
 
 DOCUMENTATION = r"""
 name: windows_package
@@ -61,9 +62,9 @@ class ActionModule(ActionBase):
     def _install(self, package: dict[str, Any]) -> bool:
         folder, name = package["folder"], package["name"]
         archive, unpacked = rf"{folder}\{package['url'].rpartition('/')[2]}", rf"{folder}\unpacked"
-        self._ask("ansible.windows.win_file", name, path=folder, state="directory")
+        self._ask("win_file", name, path=folder, state="directory")
         self._ask(
-            "ansible.windows.win_get_url",
+            "win_get_url",
             f"{name}: {package['url']}",
             url=package["url"],
             dest=archive,
@@ -77,7 +78,7 @@ class ActionModule(ActionBase):
             unzip = {"src": archive, "dest": unpacked, "creates": setup}
             self._ask("community.windows.win_unzip", name, **unzip)
         answer = self._ask(
-            "ansible.windows.win_package",
+            "win_package",
             f"{name}: its installer failed",
             path=setup,
             arguments=package["arguments"],
@@ -88,30 +89,28 @@ class ActionModule(ActionBase):
         )
         if answer.get("reboot_required"):
             self._ask(
-                "ansible.windows.win_regedit",
+                "win_regedit",
                 name,
                 path=package["record"],
                 name=_OWED,
                 type="string",
                 data=str(int(time.time())),
             )
-        self._ask("ansible.windows.win_file", name, path=folder, state="absent")
+        self._ask("win_file", name, path=folder, state="absent")
         return bool(answer.get("reboot_required"))
 
     def _owed(self, key: str) -> bool:
         """Whether the host is up since before an installer asked for a reboot."""
-        record = self._ask("ansible.windows.win_reg_stat", key, path=key, name=_OWED)
+        record = self._ask("win_reg_stat", key, path=key, name=_OWED)
         if not record.get("exists"):
             return False
-        facts = self._ask("ansible.windows.setup", key, gather_subset=["!all", "!min", "uptime"])
+        facts = self._ask("setup", key, gather_subset=["!all", "!min", "uptime"])
         uptime = float(facts["ansible_facts"]["ansible_uptime_seconds"])
         return uptime > time.time() - float(record["value"])
 
     def _ask(self, module: str, what: str, **arguments: Any) -> dict[str, Any]:
         """What a module answers; ``what`` says in a sentence what failed."""
-        answer: dict[str, Any] = self._execute_module(
-            module_name=module, module_args=arguments, task_vars=self._variables
-        )
+        answer = actions.ask(self, self._variables, module, **arguments)
         if answer.get("failed"):
             raise AnsibleActionFail(f"{what}: {answer.get('msg')}", result=answer)
         return answer

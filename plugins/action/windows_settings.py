@@ -7,7 +7,7 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from trueup.errors import BadInput
-from trueup.node.windows import answers, registry
+from trueup.node.windows import actions, answers, registry
 
 DOCUMENTATION = r"""
 name: windows_settings
@@ -167,12 +167,7 @@ class ActionModule(ActionBase):
 
     def _module(self, module: str, **arguments: Any) -> dict[str, Any]:
         """What a module of ansible.windows answers."""
-        answer: dict[str, Any] = self._execute_module(
-            module_name=f"ansible.windows.{module}",
-            module_args={key: value for key, value in arguments.items() if value is not None},
-            task_vars=self._variables,
-        )
-        return answer
+        return actions.ask(self, self._variables, module, **arguments)
 
     def _ask(self, module: str, what: str, **arguments: Any) -> dict[str, Any]:
         """The same; ``what`` names the thing where it fails."""

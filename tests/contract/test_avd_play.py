@@ -231,9 +231,12 @@ def test_what_is_refused_is_one_sentence(site: Site, more: dict[str, Any], part:
 
 
 def test_a_file_that_microsoft_has_not_signed_is_not_run(site: Site) -> None:
-    avd.offer(site.host, signer="CN=Somebody, O=Somebody Else, C=US")
+    # Microsoft's name stands in it, and is not whose it is.
+    signer = 'CN="Somebody, O=Microsoft Corporation", O=Somebody Else, C=US'
+    avd.offer(site.host, signer=signer)
     [text] = site.run("main")["failed"]
-    assert "is not signed by Microsoft (signature Valid, of CN=Somebody" in text
+    assert f"it is signed by {signer}, expected is Microsoft Corporation." in text
+    assert "Check avd_session_host_agent_url." in text
     left = [path for path in site.host.files if path.endswith(".msi")]
     assert (site.host.installed, left) == ([], [])
 

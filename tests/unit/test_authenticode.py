@@ -114,3 +114,8 @@ NVIDIA = "CN=NVIDIA Corporation, OU=2-J, O=NVIDIA Corporation, L=Santa Clara, S=
 def test_what_windows_says_of_a_signature(answer: Any, said: list[str]) -> None:
     found = refusals(answer, "x")
     assert [text[: len(start)] for text, start in zip(found, said, strict=True)] == said
+
+
+def test_who_may_have_signed_is_for_the_caller_to_say() -> None:
+    [text] = refusals({"status": "Valid", "signer": NVIDIA}, "x", ["Microsoft Corporation"])
+    assert text == f"x: it is signed by {NVIDIA}, expected is Microsoft Corporation."

@@ -157,6 +157,11 @@ def run_module(
     spec = argument_spec(options)
     bench = Bench(AnsibleModule(argument_spec=spec, supports_check_mode=True, **more), benchmark)
     lineage.answers(bench.given["controller"])
+    carry_out(bench, options, measure)
+
+
+def carry_out(bench: Bench, options: Sequence[Option], measure: Callable[[Bench], None]) -> None:
+    """Check what is given, and take the case to its end."""
     wrong = refusals(options, bench.given)
     if wrong:
         bench.refuse("; ".join(wrong))

@@ -23,9 +23,9 @@ from typing import (
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
-from ..errors import BadInput, TrueupError
-from ..options import Option, refusals
-from .bench import Bench, argument_spec
+from ..errors import BadInput
+from ..options import Option
+from .bench import Bench, argument_spec, carry_out
 from .process import Completed
 
 _DIGITS = 12
@@ -171,13 +171,7 @@ def measured(
     module = Module(checked.validated_parameters, check_mode=check_mode)
     bench = WindowsBench(module, benchmark, host)
     try:
-        wrong = refusals(options, bench.given)
-        if wrong:
-            bench.refuse("; ".join(wrong))
-        try:
-            measure(bench)
-        except TrueupError as error:
-            bench.refuse(str(error))
+        carry_out(bench, options, measure)
     except Ended as ended:
         return ended.result
     raise BadInput(f"{benchmark}: its measure(bench) came to no end")

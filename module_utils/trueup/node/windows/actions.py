@@ -1,9 +1,41 @@
-"""Actions of ours that run one another on the controller; what plugins/action has in common."""
+"""What the actions of plugins/action have in common: how they ask a Windows host, and how they run
+one another on the controller.
+"""
 
 # ruff: noqa: SLF001 WHY: Ansible hands an action what it works with in these members alone.
 from __future__ import annotations
 
-from typing import Any, Dict
+import contextlib
+from pathlib import Path
+from typing import Any, Dict, Iterator, Optional
+
+
+def ask(
+    action: Any, variables: Optional[Dict[str, Any]], module: str, /, **arguments: Any
+) -> Dict[str, Any]:
+    """What a module of ansible.windows, or of the collection named, answers; also that it failed.
+    Arguments that are None are left out."""
+    whole = module if "." in module else f"ansible.windows.{module}"
+    given = {name: value for name, value in arguments.items() if value is not None}
+    answer: Dict[str, Any] = action._execute_module(
+        module_name=whole, module_args=given, task_vars=variables
+    )
+    return answer
+
+
+def fragment(name: str) -> str:
+    """The text of a fragment of PowerShell, ``NAME.ps1`` beside this file."""
+    return Path(__file__).with_name(f"{name}.ps1").read_text(encoding="utf-8")
+
+
+@contextlib.contextmanager
+def in_check_mode(action: Any, check_mode: bool) -> Iterator[None]:
+    """What modules are told meanwhile, whatever the task's own mode is."""
+    mode, action._task.check_mode = action._task.check_mode, check_mode
+    try:
+        yield
+    finally:
+        action._task.check_mode = mode
 
 
 def beside(action: Any, name: str, arguments: Dict[str, Any]) -> Any:

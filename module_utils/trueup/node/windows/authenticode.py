@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import re
 import struct
-from typing import TYPE_CHECKING, Any, List, Tuple
+from typing import TYPE_CHECKING, Any, List, Sequence, Tuple
 
 from ...errors import BadInput
 
@@ -97,14 +97,19 @@ def _not_whole(path: Path, why: str) -> BadInput:
     )
 
 
-def refusals(answer: Any, path: str) -> List[str]:
-    """What of signature.ps1's result forbids to run a program, a sentence each."""
+def refusals(answer: Any, path: str, signers: Sequence[str] = SIGNERS) -> List[str]:
+    """What of signature.ps1's result forbids to run a program, a sentence each.
+
+    Args:
+        path: what the program is called in sentences.
+        signers: organisations, one of which must have signed it.
+    """
     said = answer if isinstance(answer, dict) else {}
     status, signer = said.get("status"), said.get("signer")
     if status != "Valid":
         return [f"{path}: Windows calls its signature {status or 'unknown'}, expected is Valid."]
     # X.500 as .NET writes it: parts with ", " between them, a value with a comma in quotes.
     parts = re.findall(r'(?:^|, )([A-Za-z0-9.]+)=("(?:[^"]|"")*"|[^,]*)', str(signer))
-    if not any(part in parts for part in (("O", name) for name in SIGNERS)):
-        return [f"{path}: it is signed by {signer}, expected is {' or '.join(SIGNERS)}."]
+    if not any(part in parts for part in (("O", name) for name in signers)):
+        return [f"{path}: it is signed by {signer}, expected is {' or '.join(signers)}."]
     return []
