@@ -378,6 +378,10 @@ mutants: test-venv ## How many small faults the unit tests notice (ARGS="--sampl
 histories: test-venv ## Random histories of NVMe disks against real mdadm in user-mode Linux (ARGS="--count 1000 --seed 1000")
 	@python tests/nvme_histories.py $(ARGS)
 
+.PHONY: torture
+torture: test-venv ## Long attacks: kills, faults, hostile input (docs/reliability.md; ARGS="--scale 0.1 --only kills_local")
+	@PYTHONPATH=tests python -m torture $(ARGS)
+
 .PHONY: bench
 bench: test-venv ## The promises about speed, as ratios of two measurements of one run
 	@python -m pytest bench $(PYTEST_ARGS) $(ARGS)
