@@ -53,10 +53,11 @@ class Plan:
         """What speaks against it, and does not forbid it."""
         found = []
         for size in dict.fromkeys(self.made.sizes().values()):
-            status = str(self.known.sizes[size].get("status", ""))
+            row = self.known.sizes[size]
+            status = str(row.get("status", ""))
             if status.startswith("retires"):
                 found.append(f"{size} {status}")
-            if size in self.known.facts["closed_to_new"]:
+            if row.get("closed_since"):
                 found.append(f"{size} cannot be deployed by a new subscription")
         if self.made.region not in self.known.priced_regions():
             found.append(

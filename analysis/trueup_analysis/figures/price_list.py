@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 from trueup.errors import BadInput
 from trueup.words import did_you_mean
 
+from .lifecycle import ended
 from .prices import region_name
+from .sizes import gpu_fraction
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -140,7 +142,7 @@ def sizes(
             continue
         price = _lowest(prices, Wanted(row["size"], wanted.region, wanted.os, wanted.offer))
         usd = price.get("usd_per_hour", math.nan)
-        gpus = listed["gpus"] * _fraction(row)
+        gpus = listed["gpus"] * gpu_fraction(row)
         found.append(
             {
                 "size": row["size"],
@@ -181,14 +183,8 @@ def _fits(row: Mapping[str, str], listed: Mapping[str, float], needs: Needs, tod
         and (not needs.rdma or listed["rdma_nics"] > 0)
         and (needs.family is None or row["family"] == needs.family.lower())
         and (needs.memory_gib is None or listed["memory_gib"] >= needs.memory_gib)
-        and (needs.retired or not _is_retired(row["status"], today))
+        and (needs.retired or not ended(row["status"], today))
     )
-
-
-def _is_retired(status: str, today: date) -> bool:
-    """Whether a status such as "retired 2025-09-30" or "retires 2027-05-31" is past."""
-    word, _, day = status.partition(" ")
-    return word in ("retired", "retires") and day <= today.isoformat()
 
 
 def _lowest(prices: Sequence[Mapping[str, Any]], wanted: Wanted) -> Mapping[str, Any]:
@@ -200,9 +196,3 @@ def _number(text: str) -> float:
     if not text:
         return math.nan
     return int(text) if text.isdecimal() else float(text)
-
-
-def _fraction(row: Mapping[str, str]) -> float:
-    """The part of each GPU that a VM of the size sees; 1 where the catalog says nothing."""
-    over, _, under = (row["gpu_fraction"] or "1").partition("/")
-    return float(over) / float(under or 1)

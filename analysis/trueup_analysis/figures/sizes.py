@@ -74,6 +74,12 @@ class Sizes:
         return value * peak.factor
 
 
+def gpu_fraction(row: Mapping[str, str]) -> float:
+    """The part of each GPU that a VM of the size sees; 1 where the catalog says nothing."""
+    over, _, under = (row["gpu_fraction"] or "1").partition("/")
+    return float(over) / float(under or 1)
+
+
 def read_sizes(folder: Path) -> Sizes:
     """The sizes of a catalog.
 

@@ -26,7 +26,7 @@ _DECIMALS = (
     "rdma_gbps_per_nic",
     "peak_fp64_gflops",
 )
-_WORDS = ("series", "family", "gpu_model", "gpu_fabric", "architecture", "status")
+_WORDS = ("series", "family", "gpu_model", "gpu_fabric", "architecture", "status", "closed_since")
 _REQUIRED = ("size", "series", "family", "vcpus", "memory_gib", "architecture", "source")
 
 

@@ -68,7 +68,7 @@ def prices(*rows: tuple[str, str, float, str]) -> list[dict[str, Any]]:
 
 def test_the_catalogs_prices_are_all_read() -> None:
     read = read_prices(PRICES)
-    assert len(read) == 748
+    assert len(read) == 820
     assert sum(row["as_of_date"] == "" for row in read) == 72
     assert min(row["usd_per_hour"] for row in read) > 0
 

@@ -122,6 +122,7 @@ def test_an_old_family_and_one_closed_to_new_subscriptions_are_warned_of(own: An
     found = azure.plan("devito-hbv3", Path(own(text)), now=NOW)
     assert found.warnings() == [
         "Standard_HB120rs_v2 retires 2027-05-31",
+        "Standard_F8s_v2 retires 2028-11-15",
         "Standard_F8s_v2 cannot be deployed by a new subscription",
     ]
 

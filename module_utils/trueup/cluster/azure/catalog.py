@@ -58,7 +58,6 @@ _MEMBERS: Mapping[str, Callable[[Any], bool]] = {
     "no_trusted_launch": _texts,
     "secure_boot_off": _texts,
     "vtpm_off": _texts,
-    "closed_to_new": _texts,
     "regions": _places,
 }
 
