@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ansible.constants import DEFAULT_LOCAL_TMP
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from trueup import record as records
@@ -15,7 +18,7 @@ from trueup.node.identify import is_windows
 from trueup.node.windows import actions
 from trueup.options import ROLE
 from trueup.plan import Now
-from trueup.run import lineage, windows_bench
+from trueup.run import beside, lineage, windows_bench
 from trueup.run.resume import identity
 
 if TYPE_CHECKING:
@@ -42,16 +45,26 @@ options:
     description: What the module is given for this case; one of the plan's C(cases).
     type: dict
     required: true
+  beside:
+    description:
+      - Measure beside the tasks that follow. What is returned as C(begun) is for O(begun) of the
+        task that waits. It ends with the controller too, which C(async) would not.
+    type: bool
+    default: false
+  begun:
+    description: Wait for what this C(begun) of another task is, and return its result.
+    type: dict
 """
+
+# What a module may take to begin and to end, beside the time limit of what it runs.
+_MORE_SECONDS = 60
 
 
 class ActionModule(ActionBase):
     """Ansible's entry."""
 
     TRANSFERS_FILES = False
-    # The server of two nodes runs beside its client.
-    _supports_async = True
-    _VALID_ARGS = frozenset({"benchmark", "case"})
+    _VALID_ARGS = frozenset({"benchmark", "case", "beside", "begun"})
 
     def run(
         self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
@@ -92,6 +105,12 @@ class ActionModule(ActionBase):
             "earlier": [identity(record) for record in earlier],
             "controller": _controller(),
         }
+        if self._task.args.get("begun"):
+            return self._ended(self._task.args["begun"], given)
+        if self._task.args.get("beside"):
+            place = tempfile.mkdtemp(dir=DEFAULT_LOCAL_TMP)
+            work = functools.partial(self._measure, benchmark, given, variables)
+            return {"begun": beside.begin(place, given["controller"], work)}
         result: dict[str, Any]
         if is_windows(given["node"]):
             result = on_windows(benchmark, given, _Host(self, variables), check=self._check())
@@ -106,8 +125,8 @@ class ActionModule(ActionBase):
         self, benchmark: str, given: dict[str, Any], variables: dict[str, Any]
     ) -> dict[str, Any]:
         """What the module says; once more where what holds the node is to be ended first."""
-        wrap = bool(self._task.async_val) and not self._connection.has_native_async
-        named = {"module_name": f"{benchmark}_bench", "task_vars": variables, "wrap_async": wrap}
+        self._connect_alone()
+        named = {"module_name": f"{benchmark}_bench", "task_vars": variables}
         result: dict[str, Any] = self._execute_module(module_args=given, **named)
         holder = result.get("holder") or {}
         if not lineage.gone(holder.get("controller") or {}):
@@ -119,6 +138,31 @@ class ActionModule(ActionBase):
             module_args={**given, "end_holder": holder}, **named
         )
         return again
+
+    def _ended(self, begun: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+        """What came of a case that was begun beside other tasks."""
+        what = f"{given['node_name']}: what was begun there"
+        try:
+            return beside.end(begun, given["timeout_seconds"] + _MORE_SECONDS)
+        except (TimeoutError, ConnectionError) as error:
+            message = f"{what} {error}"
+            raise AnsibleActionFail(message) from error
+
+    def _connect_alone(self) -> None:
+        """A connection of ssh that ends with this worker, where a site names no path for kept ones.
+
+        A kept one may hold on to a session whose sender was killed: where that has sent a part of
+        the module, Python prints the part, and nobody takes it (OpenSSH 9.2).
+        """
+        connection = self._connection
+        if connection.transport != "ssh":
+            return
+        names = ("ssh_args", "ssh_common_args", "ssh_extra_args")
+        if any("controlpath" in str(connection.get_option(name)).lower() for name in names):
+            return
+        # ssh takes the first value that it is given.
+        alone = f"-o ControlMaster=no -o ControlPath=none {connection.get_option('ssh_args') or ''}"
+        connection.set_option("ssh_args", alone)
 
     def _check(self) -> bool:
         return bool(self._task.check_mode)

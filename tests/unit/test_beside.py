@@ -1,0 +1,76 @@
+"""What the controller does beside its tasks: what comes of it, and that it ends."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from trueup.run import beside, lineage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def controller() -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(["sleep", "600"]) as child:
+        yield child
+        child.kill()
+
+
+def began(folder: Path, controller: subprocess.Popen[bytes], work: Any) -> dict[str, Any]:
+    return beside.begin(str(folder), lineage.of(controller.pid), work)
+
+
+def test_what_came_of_it_is_returned(tmp_path: Path, controller: subprocess.Popen[bytes]) -> None:
+    begun = began(tmp_path, controller, lambda: {"group": os.getpgid(0)})
+    assert beside.end(begun, 60) == {"group": begun["process"]["pid"]}
+    assert lineage.gone(begun["process"]) is True
+
+
+def test_an_error_is_a_failure(tmp_path: Path, controller: subprocess.Popen[bytes]) -> None:
+    def work() -> dict[str, Any]:
+        message = "no such node"
+        raise ValueError(message)
+
+    begun = began(tmp_path, controller, work)
+    assert beside.end(begun, 60) == {"failed": True, "msg": "no such node"}
+
+
+def sleeping(folder: Path) -> dict[str, Any]:
+    child = subprocess.Popen(["sleep", "600"])
+    (folder / "child").write_text(str(child.pid))
+    child.wait()
+    return {}
+
+
+def until(found: Any) -> bool:
+    deadline = time.monotonic() + 60
+    while not found() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return bool(found())
+
+
+def test_it_ends_with_its_controller_and_all_that_it_started(
+    tmp_path: Path, controller: subprocess.Popen[bytes]
+) -> None:
+    begun = began(tmp_path, controller, lambda: sleeping(tmp_path))
+    assert until(lambda: (tmp_path / "child").exists() and (tmp_path / "child").read_text())
+    child = lineage.of(int((tmp_path / "child").read_text()))
+    controller.kill()
+    assert until(lambda: lineage.gone(child)) is True
+    with pytest.raises(ConnectionError, match=r"ended without a result: it was killed"):
+        beside.end(begun, 60)
+
+
+def test_it_is_killed_at_its_time_limit(
+    tmp_path: Path, controller: subprocess.Popen[bytes]
+) -> None:
+    begun = began(tmp_path, controller, lambda: sleeping(tmp_path))
+    with pytest.raises(TimeoutError, match=r"had not ended after 0.3 s"):
+        beside.end(begun, 0.3)
+    assert until(lambda: lineage.gone(begun["process"])) is True
