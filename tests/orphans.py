@@ -1,9 +1,10 @@
 """Kill the controller between the fork of a benchmark's task and just after its driver's start.
 
 ``python tests/orphans.py --start slurm --count 100`` says how many processes were left 5 s later.
-``local`` and ``slurm`` run here; Slurm's commands are stand-ins that start and end a process.
-``ssh`` needs the variables of a node by ssh (``--host '{"ansible_host": ...}'``) that is this
-machine, and whose sshd gives sessions ``--mark``, as ``SetEnv TRUEUP_ORPHAN=...`` does.
+All run here: ``stand_ins`` has stand-ins of Slurm's commands that start and end a process,
+``slurm`` a Slurm of its own (loopback_slurm.py), and ``ssh`` an sshd of its own (loopback_sshd.py),
+whose sessions have the mark. ``beside`` is a case that is begun by ssh and runs beside the next
+task.
 """
 
 from __future__ import annotations
@@ -23,12 +24,16 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import loopback_slurm
+import loopback_sshd
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 ROOT = Path(__file__).resolve().parent.parent
 NAME = "TRUEUP_ORPHAN"
 LEFT_SECONDS = 5.0
+STARTS = ("local", "ssh", "beside", "slurm", "stand_ins")
 _PATIENCE_SECONDS = 60.0
 
 # A child in a session of its own, as ranks of MPI may be.
@@ -45,6 +50,10 @@ echo "JobId=7 JobName=x JobState=$state Reason=None ExitCode=0:0 RunTime=00:00:0
     "sinfo": "echo 'n1|idle'",
     "scancel": "rm -f {folder}/asked; touch {folder}/cancel",
 }
+# Of a case that runs beside other tasks, what waits for it.
+_WAIT = """      register: begun
+    - trueup_measure: {{benchmark: devito, case: {case}, begun: "{{{{ begun.begun }}}}"}}
+"""
 _PLAY = """
 - hosts: node
   gather_facts: false
@@ -54,6 +63,7 @@ _PLAY = """
     - trueup_measure:
         benchmark: devito
         case: {case}
+        beside: {beside}
 """
 
 
@@ -67,14 +77,18 @@ class Attack:
             "program": str(folder / "driver"),
             "timeout_seconds": 900,
         }
-        if start == "slurm":
-            case |= {"launcher": "slurm", "nodes": ["n1"], "job_directory": str(folder)}
-            case |= {"launcher_path": str(folder)}
+        self.slurm = start == "slurm"
+        if start in ("slurm", "stand_ins"):
+            node = os.uname().nodename.split(".")[0] if self.slurm else "n1"
+            case |= {"launcher": "slurm", "nodes": [node], "job_directory": str(folder)}
+            case |= {} if self.slurm else {"launcher_path": str(folder)}
         programs = {"driver": _DRIVER.removeprefix("#!/bin/sh\n"), **_SLURM}
         for name, text in programs.items():
             (folder / name).write_text("#!/bin/sh\n" + text.format(folder=folder) + "\n")
             (folder / name).chmod(0o755)
-        (folder / "play.yml").write_text(_PLAY.format(folder=folder, case=json.dumps(case)))
+        play = _PLAY + (_WAIT if start == "beside" else "")
+        told = {"folder": folder, "case": json.dumps(case), "beside": start == "beside"}
+        (folder / "play.yml").write_text(play.format(**told))
         variables = host or {"ansible_connection": "local"}
         variables = {"ansible_python_interpreter": sys.executable, **variables}
         threading.Thread(target=self._slurmd, daemon=True).start()
@@ -132,7 +146,11 @@ class Attack:
 
     def left(self) -> list[str]:
         """What has the mark, or that of the job."""
-        return left(self.mark) + left("job-" + self.mark)
+        found = left(self.mark) + left("job-" + self.mark)
+        if self.slurm:
+            queue = loopback_slurm.told("squeue", "--noheader", "--format=job %i is %T")
+            found += queue.splitlines()
+        return found
 
     def kill(self, delay: float, whom: str = "controller") -> tuple[bool, float, list[str]]:
         """Whether the driver had started, how long until nothing was left, and what is after
@@ -164,7 +182,7 @@ class Attack:
 
 
 def left(mark: str) -> list[str]:
-    """Processes with that mark, also of a session of ssh; not the connection that ssh keeps."""
+    """Processes with that mark, also of a session of ssh; not a connection that ssh keeps."""
     found = []
     for place in Path("/proc").glob("[0-9]*"):
         try:
@@ -180,6 +198,9 @@ def left(mark: str) -> list[str]:
 
 def _end(found: list[str]) -> None:
     for one in found:
+        if one.startswith("job "):
+            subprocess.run(["scancel", "--signal=KILL", one.split()[1]], check=False)
+            continue
         with contextlib.suppress(ProcessLookupError):
             os.kill(int(one.split()[0]), signal.SIGKILL)
 
@@ -211,32 +232,45 @@ def attacks(
     start: str,
     count: int,
     *,
-    host: dict[str, Any] | None = None,
-    mark: str = "",
     whom: str = "controller",
     seed: int = 0,
     moments: Sequence[float] = (),
 ) -> list[tuple[float, bool, float, list[str]]]:
     """Of each kill: after how long, whether the driver ran, how long until all was gone, the
     rest. ``moments`` are parts of the time until the driver starts; random ones without any."""
-    host = host or {}
-    whole = window(start, host, mark)
     chance = random.Random(seed)
     found = []
-    for part in moments or [chance.uniform(0, 1.2) for _ in range(count)]:
-        delay = part * whole
-        with tempfile.TemporaryDirectory() as folder:
-            attack = Attack(Path(folder), start, host, mark)
-            found.append((delay, *attack.kill(delay, whom)))
+    with node(start) as (host, mark):
+        whole = window(start, host, mark)
+        for part in moments or [chance.uniform(0, 1.2) for _ in range(count)]:
+            delay = part * whole
+            with tempfile.TemporaryDirectory() as folder:
+                attack = Attack(Path(folder), start, host, mark)
+                found.append((delay, *attack.kill(delay, whom)))
     return found
+
+
+@contextlib.contextmanager
+def node(start: str) -> Iterator[tuple[dict[str, Any], str]]:
+    """Variables of the node, and the mark that its sessions have; empty where none must."""
+    if start == "slurm":
+        with loopback_slurm.serving():
+            yield {}, ""
+        return
+    if start not in ("ssh", "beside"):
+        yield {}, ""
+        return
+    mark = secrets.token_hex(8)
+    with tempfile.TemporaryDirectory() as locks:
+        environment = {NAME: mark, "TRUEUP_LOCKS": locks}
+        with loopback_sshd.serving(environment) as host:
+            yield host, mark
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--start", choices=("local", "ssh", "slurm"), default="local")
+    parser.add_argument("--start", choices=STARTS, default="local")
     parser.add_argument("--count", type=int, default=100)
-    parser.add_argument("--host", type=json.loads, default={})
-    parser.add_argument("--mark", default="")
     parser.add_argument("--whom", choices=("controller", "worker"), default="controller")
     parser.add_argument("--seed", type=int, default=0)
     given = vars(parser.parse_args())

@@ -16,7 +16,7 @@ import pytest
 from trueup.run import lineage, lock
 
 
-@pytest.mark.parametrize("start", ["local", "slurm"])
+@pytest.mark.parametrize("start", ["local", "stand_ins"])
 def test_nothing_is_left_of_a_benchmark_whose_controller_was_killed(
     start: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 # An attack: its module and function, how often `make torture` tries it, and what it does.
 ATTACKS = {
     "kills_local": ("torture.kills:local", 100, "controller killed at a benchmark's start, local"),
-    "kills_slurm": ("torture.kills:slurm", 100, "the same, Slurm's commands being stand-ins"),
+    "kills_ssh": ("torture.kills:ssh", 100, "the same by ssh, to an sshd of its own"),
+    "kills_beside": ("torture.kills:beside", 100, "the same of a case beside another task, by ssh"),
+    "kills_slurm": ("torture.kills:slurm", 100, "the same, as a job of a Slurm of its own"),
+    "kills_stand_ins": ("torture.kills:stand_ins", 100, "the same, Slurm's commands stand-ins"),
     "disk_histories": ("torture.disks:histories", 1000, "random histories of local disks"),
 }
 
