@@ -14,6 +14,7 @@ from trueup.errors import TrueupError
 from typer.core import TyperGroup
 
 from .commands import (
+    advise,
     azure,
     checkpoint,
     cost,
@@ -72,7 +73,20 @@ app = typer.Typer(
 )
 # In the order of the help.
 for command in (
-    *(listing, scaling, cost, reference, read, importing, health, checkpoint, flops, pack, report),
+    *(
+        listing,
+        scaling,
+        cost,
+        advise,
+        reference,
+        read,
+        importing,
+        health,
+        checkpoint,
+        flops,
+        pack,
+        report,
+    ),
 ):
     app.add_typer(command.app)
 app.add_typer(topology.app)
@@ -99,6 +113,7 @@ def _say_version(asked: bool) -> None:
         "trueup scaling results/20261120T091300Z-7c1e --format markdown",
         "trueup reference                # published tables, yours beside them",
         "trueup report                   # one HTML page of everything",
+        "trueup advise stencil grid=512x512x512 steps=1000  # what to rent for it",
         "trueup health                   # each node against what its size must reach",
         "trueup topology show --size Standard_ND96asr_v4   # GPUs, NICs, masks",
         "trueup sizes --gpu H100 --gpus 8 --region eastus2 # which, and the price",

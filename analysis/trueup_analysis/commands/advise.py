@@ -1,0 +1,173 @@
+"""``trueup advise``: which size, how many, how long, what it costs."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from trueup.errors import BadInput
+
+from .inputs import RESULTS, load_all
+from .options import CatalogOption, Format, FormatOption, OutputOption, examples, option
+from .output import print_, say_notes, say_warnings, write
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..figures.advise.kinds.kind import Kind
+    from ..figures.advise.knowledge import Knowledge
+
+app = typer.Typer()
+
+
+@app.command(
+    short_help="Which size and how many for a piece of work, how long, and what it costs.",
+    epilog=examples(
+        "trueup advise                       # the kinds of work",
+        "trueup advise stencil               # what it asks (asks you, on a terminal)",
+        "trueup advise stencil grid=1024x1024x1024 steps=4000 deadline_hours=1",
+        "trueup advise training parameters_billion=8 tokens_billion=20",
+        "    checkpoint_seconds=60 region=southcentralus offers=payg --explain",
+        "trueup advise work.yml              # the same from a file, with `work: stencil`",
+        "trueup advise --backtest            # published results, each from the others",
+    ),
+)
+def advise(
+    work: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[WORK]", help="A kind of work, or a YAML file.", show_default=False
+        ),
+    ] = None,
+    values: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NAME=VALUE]...", help="What is asked.", show_default=False),
+    ] = None,
+    *,
+    results: Annotated[
+        list[Path] | None,
+        option(
+            "RESULTS",
+            "Our records, which count before published results; repeatable."
+            " Without any: results/ if it is there.",
+            "--results",
+        ),
+    ] = None,
+    explain: Annotated[
+        bool,
+        typer.Option("--explain", help="Every choice, each source with its date, each refusal."),
+    ] = False,
+    backtest: Annotated[
+        bool, typer.Option("--backtest", help="How good it is: published results, each predicted.")
+    ] = False,
+    price_date: Annotated[
+        str | None, option("DATE", "Newest prices on or before this day.", "--price-date")
+    ] = None,
+    catalog: CatalogOption = None,
+    format_: FormatOption = Format.table,
+    output: OutputOption = None,
+) -> None:
+    """Choices of size, number of nodes, offer and region, each with hours and US$ as a range, and
+    where the figures are from: our records first, published results second, a model third.
+    Nothing is estimated that no result speaks of; what cannot fit is refused with what would do."""
+    from ..figures.advise import answers, asks
+    from ..figures.advise import backtest as tests
+    from ..figures.advise.kinds import KINDS
+    from ..figures.prices import Book, Terms, read_all, refuse_unknown
+    from ..sheets import advise as sheets
+
+    if backtest:
+        known = _known(catalog, [])
+        told = [one for kind in KINDS.values() for one in tests.test(kind, known)]
+        write([sheets.backtest(told)], format_, output)
+        return
+    if work is None:
+        lines = [f"  {name:10} {kind.title}" for name, kind in KINDS.items()]
+        print_("\n".join(["Kinds of work (trueup advise WORK says what each asks):", *lines, ""]))
+        return
+    name, given = _given(work, values or [])
+    kind = asks.chosen(name)
+    if not given:
+        if not sys.stdin.isatty():
+            print_(_questions(kind))
+            return
+        given = _asked(kind)
+    ask = asks.read(kind, given)
+    terms, prices = Terms(region=ask["region"], price_date=price_date), read_all(catalog)
+    refuse_unknown(prices, terms)
+    known = _known(catalog, results or [])
+    found = answers.answer(kind, ask, known, Book(prices, terms.price_date))
+    made = sheets.answer(found, explain=explain)
+    write(made, format_, output)
+    say_warnings(made)
+
+
+def _known(catalog: Path | None, results: Sequence[Path]) -> Knowledge:
+    from ..catalog import folder
+    from ..figures.advise.knowledge import Knowledge
+
+    today = datetime.now(UTC).date()
+    if not results and not RESULTS.exists():
+        return Knowledge(folder(catalog), today)
+    from ..cases import read_cases
+
+    loaded = load_all(list(results) or [RESULTS], may_be_empty=True)
+    say_notes(loaded)
+    cases = [one for one in read_cases(loaded) if one.measured and one.outcome == "ok"]
+    return Knowledge(folder(catalog), today, cases)
+
+
+def _given(work: str, values: Sequence[str]) -> tuple[str, dict[str, Any]]:
+    """The kind of work and what is said of it; words after a file count before the file's."""
+    from ..catalog import document
+
+    given: dict[str, Any] = {}
+    name = work
+    if work.endswith((".yml", ".yaml")):
+        told = document(Path(work))
+        if not isinstance(told, dict) or not isinstance(told.get("work"), str):
+            raise BadInput(
+                f"{work} does not say which work it is: give it a line such as work: stencil"
+            )
+        given = {str(key): value for key, value in told.items() if key != "work"}
+        name = told["work"]
+    for word in values:
+        key, equals, value = word.partition("=")
+        if not equals or not key or not value:
+            raise BadInput(f"{word} is not NAME=VALUE, as in region=eastus")
+        given[key] = value
+    return name, given
+
+
+def _questions(kind: Kind) -> str:
+    from ..figures.advise import asks
+
+    lines = [f"{kind.title} asks:"]
+    for one in asks.options(kind):
+        usual = "must be given" if one.required else f"else {one.default}"
+        shown = "" if not one.required and one.default in (None, [], "") else f" ({usual})"
+        lines.append(f"  {one.name:24} {one.described()}{shown}")
+    lines += ["It takes for granted, and can be given too:"] if kind.assumptions({}) else []
+    for each in kind.assumptions({}):
+        lines.append(f"  {each.name:24} {each.value:g} {each.unit}: {each.source}.")
+    return "\n".join([*lines, ""])
+
+
+def _asked(kind: Kind) -> dict[str, Any]:
+    """The answers of somebody at a terminal to what must be given, and to when and where."""
+    from ..figures.advise import asks
+
+    given = {}
+    for one in asks.options(kind):
+        if one.required or one.name in ("deadline_hours", "region"):
+            question = f"{one.name} ({one.described()[:-1]})"
+            if one.required:
+                answer = typer.prompt(question)
+            else:
+                answer = typer.prompt(question, default="", show_default=False)
+            if answer:
+                given[one.name] = answer
+    return given

@@ -1,0 +1,7 @@
+"""``trueup advise``: which size and how many for what somebody has to do, from what was measured.
+
+A kind of work (``kinds/``) estimates how long a size and number of nodes takes, as a range with its
+evidence; ``answers`` prices the estimates and ranks them; ``backtest`` predicts each published
+result from the others, which is where the width of a range comes from. ``services`` says which
+service of Azure fits.
+"""

@@ -1,0 +1,155 @@
+"""What is asked: a kind of work, its options, and how it may be rented; from a file or words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from trueup.errors import BadInput
+from trueup.options import Option
+from trueup.words import did_you_mean
+
+from ..prices import region_name
+from .kinds import KINDS
+from .kinds.kind import Kind
+
+OFFERS: Final = ("payg", "spot")
+
+# Of every kind.
+TERMS: Final = (
+    Option("region", "Azure region; without one the cheapest that has a price.", type="str"),
+    Option("offers", "How it may be rented.", ["payg", "spot"], choices=OFFERS, filled=True),
+    Option("sizes", "Only these VM sizes; empty: all that can be had.", [], elements="str"),
+    Option("most_nodes", "Nodes at most.", 8, least=1, most=1024),
+    Option("deadline_hours", "It must be done within so many hours.", type="float", least=1e-3),
+    Option("budget_usd", "It must cost no more, US$.", type="float", least=1e-2),
+    Option(
+        "spot_evictions_per_hour",
+        "How often each spot node is taken away, 1/h (0.05: one of 20 in an hour).",
+        0.05,
+        type="float",
+        least=0,
+        most=10,
+    ),
+    Option(
+        "node_mtbf_hours",
+        "Mean hours between failures of one node.",
+        50000.0,
+        type="float",
+        least=1,
+    ),
+    Option(
+        "checkpoint_seconds",
+        "What one checkpoint takes; 0: none can be written, and lost work begins anew.",
+        0.0,
+        type="float",
+        least=0,
+    ),
+    Option("idle_hours", "Hours that the nodes are paid for and idle.", 0.0, type="float", least=0),
+)
+
+
+def options(kind: Kind) -> list[Option]:
+    """All that can be asked of a kind: its own, then the terms."""
+    return [*kind.options, *TERMS]
+
+
+def chosen(name: str) -> Kind:
+    """The kind of this name.
+
+    Raises:
+        BadInput: there is none.
+    """
+    if name not in KINDS:
+        kinds = ", ".join(KINDS)
+        raise BadInput(
+            f"no kind of work is called {name}{did_you_mean(name, KINDS)}; there are {kinds}"
+        )
+    return KINDS[name]
+
+
+def read(kind: Kind, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Every option of the kind with its value, and given assumptions under their own names.
+
+    Args:
+        given: by name, of the option's type or as words ("512x512x512", "payg,spot").
+
+    Raises:
+        BadInput: an unknown name, a value of another type or out of range, or one that is missing;
+            all that is wrong is said at once.
+    """
+    known = {one.name: one for one in options(kind)}
+    assumed = {one.name for one in kind.assumptions({})}
+    wrong, found = [], {name: one.default for name, one in known.items()}
+    for name, value in given.items():
+        if name in assumed:
+            one = Option(name, "", type="float", least=1e-9)
+        elif name in known:
+            one = known[name]
+        else:
+            hint = did_you_mean(name, [*known, *assumed])
+            wrong.append(f"{name} is no option of {kind.name}{hint}")
+            continue
+        try:
+            found[name] = _typed(one, value)
+        except (TypeError, ValueError):
+            wrong.append(f"{name} is {str(value)[:80]!r}: it must be {_wanted(one)}")
+            continue
+        refused = one.refusal(found[name], name)
+        strange = [part for part in found[name] if part not in one.choices] if one.choices else []
+        if refused or strange:
+            wrong.append(refused or f"{name}: {strange[0]} is none of {', '.join(one.choices)}")
+    for name, one in known.items():
+        if one.required and name not in given:
+            wrong.append(f"{name} is missing: {one.described()[:1].lower()}{one.described()[1:-1]}")
+    if wrong:
+        raise BadInput("; ".join(wrong))
+    found["region"] = region_name(found["region"]) if found["region"] else None
+    return found
+
+
+def _typed(option: Option, value: Any) -> Any:
+    if option.type == "list":
+        words = (
+            re.split(r"[x,\s]+", value) if isinstance(value, str) and _numbers(option) else value
+        )
+        if isinstance(words, str):
+            words = [word for word in re.split(r"[,\s]+", words) if word]
+        if isinstance(words, (int, float, Mapping)) or words is None:
+            raise TypeError
+        return [_whole(word) if _numbers(option) else str(word) for word in words]
+    if option.type == "int":
+        return _whole(value)
+    if option.type == "float":
+        if isinstance(value, bool):
+            raise TypeError
+        found = float(value)
+        if found != found or found in (float("inf"), float("-inf")):
+            raise ValueError
+        return found
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
+def _numbers(option: Option) -> bool:
+    return option.elements == "int"
+
+
+def _whole(value: Any) -> int:
+    if isinstance(value, bool):
+        raise TypeError
+    found = float(value) if not isinstance(value, int) else value
+    if found != int(found):
+        raise ValueError
+    return int(found)
+
+
+def _wanted(option: Option) -> str:
+    words = {"int": "a whole number", "float": "a number", "str": "a word"}
+    if option.type == "list":
+        return (
+            "whole numbers, as in 512x512x512" if _numbers(option) else "words with commas between"
+        )
+    return words[option.type]

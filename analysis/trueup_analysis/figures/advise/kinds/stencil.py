@@ -1,0 +1,242 @@
+"""Finite differences on a regular grid, as Devito's acoustic forward operator computes them.
+
+Known rates are flop/s as Devito counts them. An update of one grid point at space order 8 takes 45
+of them (Devito 4.8.23, 17.07 GFLOP/s at 0.38 GPts/s: tests/data/devito/serial.log). The published
+article does not say its space order; a stencil is bound by memory, so its updates a second and not
+its operations are taken to be those of another order.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Final
+
+from trueup.errors import BadInput
+from trueup.options import Option
+
+from ..estimates import PUBLISHED, RECORD, Assumption, Evidence, around
+from ..knowledge import Knowledge, number
+from .kind import Ask, Assumed, Kind, Need, Point, Prediction
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+_BENCHMARK: Final = "devito benchmark.py"
+# Three time levels of the wavefield, the model and the damping of the absorbing layers.
+_FIELDS: Final = 5
+_BYTES: Final = 4
+# Of a node's memory, for the fields; the rest is the system's, MPI's and Python's.
+_FOR_FIELDS: Final = 0.8
+_GIB: Final = 2**30
+_DIMENSIONS: Final = 3
+_PER_UPDATE: Final = 45.0
+# Between orders 4 and 16.
+_ORDERS: Final = 1.6
+
+OPTIONS: Final = (
+    Option("grid", "Points in x, y, z.", type="list", elements="int", required=True, least=8),
+    Option("steps", "Time steps.", type="int", required=True, least=1),
+    Option("space_order", "Order of the stencil in space.", 8, least=2, multiple_of=2),
+    Option("nbl", "Absorbing boundary layers on each side, in points.", 10, least=0),
+)
+
+
+def _assumptions(_: Ask) -> list[Assumption]:
+    return [
+        Assumption(
+            *(
+                "flops_per_update",
+                _PER_UPDATE,
+                _PER_UPDATE / _ORDERS,
+                _PER_UPDATE * _ORDERS,
+                "flop",
+            ),
+            "Devito's own count at space order 8; 1.6 times less and more, since the published runs"
+            " do not say their order",
+        )
+    ]
+
+
+def _cores(size: str, known: Knowledge) -> float:
+    return number(known.sizes.get(size, {}), "vcpus") or math.nan
+
+
+def points(known: Knowledge) -> list[Point]:
+    """Flop rates of Devito, published and our own (flop/s of all nodes)."""
+    found = [
+        Point(
+            label=f"{row['nodes']} x {row['system']}, {row['configuration']}",
+            size=row["system"],
+            nodes=int(row["nodes"]),
+            rate=float(row["value"]) * 1e9,
+            traits={"series": row["configuration"]},
+            evidence=Evidence(PUBLISHED, row["source"], _year(row["source"])),
+        )
+        for row in known.results(_BENCHMARK, "throughput")
+        if row["nodes"] and row["system"] in known.sizes
+    ]
+    for case in known.own("devito", model="acoustic"):
+        rates = [one.value for one in case.figures if one.name == "flop_rate"]
+        if rates and case.vm_size and case.vm_size in known.sizes and case.node_count:
+            found.append(
+                Point(
+                    label=f"{case.run_id} {case.case}",
+                    size=case.vm_size,
+                    nodes=case.node_count,
+                    rate=rates[0],
+                    traits={"series": case.run_id},
+                    evidence=Evidence(
+                        RECORD, f"{case.run_id}, {case.case}", (case.started_at or "")[:10]
+                    ),
+                )
+            )
+    return found
+
+
+def _year(source: str) -> str:
+    """The date at a source's end, as in "..., 2023-12-19)"."""
+    words = source.rstrip(")").rpartition(", ")[2]
+    return words if words[:4].isdigit() else ""
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.exp(math.fsum(map(math.log, values)) / len(values))
+
+
+def _evidence(used: Sequence[Point]) -> tuple[Evidence, ...]:
+    return tuple(dict.fromkeys(one.evidence for one in used if one.evidence))
+
+
+def predict(target: Point, others: Sequence[Point], known: Knowledge) -> Prediction | None:
+    """The flop rate of a size on some nodes: of one node, from the same size or from those of its
+    family by their cores; of more, times the speed-up of the series that ran on as many."""
+    single = _one_node(target.size, [one for one in others if one.nodes == 1], known)
+    if single is None or target.nodes == 1:
+        return single
+    speedup = _speedup(target, others)
+    if speedup is None:
+        return None
+    return Prediction(
+        single.rate * speedup.rate,
+        tuple(dict.fromkeys(single.evidence + speedup.evidence)),
+        " ".join(filter(None, (single.beyond, speedup.beyond))),
+    )
+
+
+def _one_node(size: str, others: Sequence[Point], known: Knowledge) -> Prediction | None:
+    same = [one for one in others if one.size == size]
+    if same:
+        ours = [one for one in same if one.evidence and one.evidence.kind == RECORD]
+        used = ours or same
+        return Prediction(_mean([one.rate for one in used]), _evidence(used))
+    row = known.sizes[size]
+    family = [one for one in others if known.sizes[one.size]["family"] == row["family"]]
+    if len(family) > 1:
+        return _between(_cores(size, known), family, known)
+    bandwidth = number(row, "memory_bandwidth_gbps")
+    if bandwidth is None or number(row, "gpus"):
+        return None
+    scaled = [
+        (one, one.rate * bandwidth / theirs)
+        for one in others
+        if (theirs := number(known.sizes[one.size], "memory_bandwidth_gbps"))
+    ]
+    if not scaled:
+        return None
+    # The best of a family is what its bandwidth allows; fewer cores or more do not reach it.
+    best = max(scaled, key=lambda pair: pair[1])
+    beyond = (
+        f"no result of {row['series']}: that of {known.sizes[best[0].size]['series']} times the"
+        " ratio of their memory bandwidths."
+    )
+    model = Evidence("model", "memory bandwidth, catalog/vm_sizes.csv")
+    return Prediction(best[1], (*_evidence([best[0]]), model), beyond)
+
+
+def _between(cores: float, family: Sequence[Point], known: Knowledge) -> Prediction | None:
+    """On the line between the two nearest numbers of cores, both axes logarithmic; where there is
+    none on one side, as much as the nearest."""
+    by_cores: dict[float, list[Point]] = {}
+    for one in family:
+        by_cores.setdefault(_cores(one.size, known), []).append(one)
+    below = max((count for count in by_cores if count <= cores), default=None)
+    above = min((count for count in by_cores if count >= cores), default=None)
+    ends = [count for count in (below, above) if count is not None]
+    if not ends:
+        return None
+    used = [one for count in ends for one in by_cores[count]]
+    rates = [_mean([one.rate for one in by_cores[count]]) for count in ends]
+    beyond = ""
+    if len(rates) == 1:
+        rate = rates[0]
+        beyond = f"{cores:g} cores lie outside of the {min(by_cores):g} to {max(by_cores):g} seen."
+    elif ends[0] == ends[1]:
+        rate = rates[0]
+    else:
+        part = math.log(cores / ends[0]) / math.log(ends[1] / ends[0])
+        rate = rates[0] ** (1 - part) * rates[1] ** part
+    return Prediction(rate, _evidence(used), beyond)
+
+
+def _speedup(target: Point, others: Sequence[Point]) -> Prediction | None:
+    """Over one node, by the series of others that have one; between two numbers of nodes, and past
+    the last, on the line through the nearest two, both axes logarithmic."""
+    series: dict[Any, dict[int, Point]] = {}
+    for one in others:
+        series.setdefault((one.traits["series"], one.size), {})[one.nodes] = one
+    found, used = [], []
+    most = 0
+    for members in series.values():
+        if 1 not in members or len(members) < 2:
+            continue
+        counts = sorted(members)
+        most = max(most, counts[-1])
+        low = max(count for count in counts if count <= target.nodes)
+        high = min((count for count in counts if count >= target.nodes), default=None)
+        if high is None:
+            low, high = counts[-2], counts[-1]
+        ratio = {count: members[count].rate / members[1].rate for count in (low, high)}
+        if low == high:
+            found.append(ratio[low])
+        else:
+            part = math.log(target.nodes / low) / math.log(high / low)
+            found.append(ratio[low] ** (1 - part) * ratio[high] ** part)
+        used += [members[low], members[high]]
+    if not found:
+        return None
+    beyond = ""
+    if target.nodes > most:
+        beyond = f"no series ran on more than {most} nodes."
+    return Prediction(_mean(found), _evidence(used), beyond)
+
+
+def _need(ask: Ask, assumed: Assumed) -> Need:
+    if len(ask["grid"]) != _DIMENSIONS:
+        raise BadInput(f"grid has {len(ask['grid'])} lengths: it must be three, as 512x512x512")
+    held = math.prod(length + 2 * ask["nbl"] for length in ask["grid"])
+    # The work in operations is as uncertain as they are by update, unless that was given.
+    doubt = 1.0 if "flops_per_update" in ask else _ORDERS
+    return Need(
+        work=around(held * ask["steps"] * assumed["flops_per_update"], doubt),
+        memory=held * _FIELDS * _BYTES,
+        room=_room,
+        words=f"{_FIELDS} fields in single precision",
+    )
+
+
+def _room(row: Mapping[str, str]) -> float | None:
+    memory = number(row, "memory_gib")
+    return memory * _GIB * _FOR_FIELDS if memory and not number(row, "gpus") else None
+
+
+KIND: Final = Kind(
+    name="stencil",
+    title="Finite differences (Devito, acoustic)",
+    options=OPTIONS,
+    unit="flop/s",
+    assumptions=_assumptions,
+    points=points,
+    predict=predict,
+    need=_need,
+)

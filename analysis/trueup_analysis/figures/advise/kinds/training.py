@@ -1,0 +1,168 @@
+"""Training of a dense transformer: operations over what a GPU reaches of its BF16 peak.
+
+Operations of a token: ``6 N`` (forward, and backward twice), and ``12 l h s`` of attention where
+layers and hidden size are given (module trueup.benchmarks.megatron.flops, formula megatron).
+Published rates that count the forward pass twice are taken at three quarters.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING, Final
+
+from trueup.options import Option
+
+from ..estimates import PUBLISHED, RECORD, Assumption, Evidence, around
+from ..knowledge import Knowledge, number
+from .kind import Ask, Assumed, Kind, Need, Point, Prediction
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+# How published benchmarks count: three passes, or four.
+_COUNTED: Final = {"DeepSpeed Megatron ": 3 / 4, "Megatron-Bridge ": 1.0}
+_RATES: Final = ("throughput_per_gpu", "model_tflops_per_gpu")
+_GIB: Final = 2**30
+
+OPTIONS: Final = (
+    Option(
+        "parameters_billion",
+        "Parameters of the model, in 10^9.",
+        type="float",
+        required=True,
+        least=1e-3,
+    ),
+    Option(
+        "tokens_billion", "Tokens to train on, in 10^9.", type="float", required=True, least=1e-6
+    ),
+    Option("sequence_length", "Tokens of a sample.", 2048, least=1),
+    Option(
+        "layers", "Decoder layers; with hidden_size, attention is counted.", type="int", least=1
+    ),
+    Option("hidden_size", "Hidden size.", type="int", least=1),
+)
+
+
+def _assumptions(_: Ask) -> list[Assumption]:
+    return [
+        Assumption(
+            "bytes_per_parameter",
+            18.0,
+            12.0,
+            20.0,
+            "byte",
+            "BF16 weights and gradients, FP32 weights and Adam's two moments, sharded over all GPUs"
+            " (2 + 4 + 12); activations are in memory_for_states",
+        ),
+        Assumption(
+            "memory_for_states",
+            0.6,
+            0.4,
+            0.8,
+            "1",
+            "of the GPUs' memory; the rest is for activations (ours, not measured)",
+        ),
+    ]
+
+
+def points(known: Knowledge) -> list[Point]:
+    """Model flop/s of all GPUs, published and our own."""
+    found = []
+    for metric in _RATES:
+        for start, counted in _COUNTED.items():
+            for row in known.results(start, metric):
+                size = row["system"]
+                if size in known.sizes and row["nodes"] and row["cores_or_gpus"]:
+                    found.append(
+                        Point(
+                            label=f"{row['benchmark']}, {row['cores_or_gpus']} GPUs",
+                            size=size,
+                            nodes=int(row["nodes"]),
+                            rate=float(row["value"]) * 1e12 * counted * int(row["cores_or_gpus"]),
+                            traits={"gpus": int(row["cores_or_gpus"])},
+                            evidence=Evidence(PUBLISHED, row["source"], _day(row["source"])),
+                        )
+                    )
+    for case in known.own("megatron"):
+        rates = [one.value for one in case.figures if one.name == "model_flop_rate_per_gpu"]
+        if rates and case.vm_size and case.vm_size in known.sizes and case.gpus and case.node_count:
+            found.append(
+                Point(
+                    label=f"{case.run_id} {case.case}",
+                    size=case.vm_size,
+                    nodes=case.node_count,
+                    rate=rates[0] * case.gpus,
+                    traits={"gpus": case.gpus},
+                    evidence=Evidence(
+                        RECORD, f"{case.run_id}, {case.case}", (case.started_at or "")[:10]
+                    ),
+                )
+            )
+    return found
+
+
+def _day(source: str) -> str:
+    days = re.findall(r"\d{4}-\d{2}-\d{2}", source)
+    return days[-1] if days else ""
+
+
+def predict(target: Point, others: Sequence[Point], known: Knowledge) -> Prediction | None:
+    """The share of the peak that others reach: those of the same size, else all of them."""
+    peak = known.bf16_peak(target.size)
+    if peak is None:
+        return None
+    model = known.sizes[target.size]["gpu_model"]
+    same = [one for one in others if one.size == target.size]
+    used = same or list(others)
+    if not used:
+        return None
+    shares = sorted(
+        one.rate / one.traits["gpus"] / (known.bf16_peak(one.size) or math.nan) for one in used
+    )
+    middle = len(shares) // 2
+    share = shares[middle] if len(shares) % 2 else (shares[middle - 1] + shares[middle]) / 2
+    beyond = []
+    if not same:
+        beyond.append(f"no training result of a {model}: the share of the peak of other GPUs.")
+    gpus = int(target.nodes * (number(known.sizes[target.size], "gpus") or 0))
+    most = max(one.traits["gpus"] for one in used)
+    if gpus > most:
+        beyond.append(f"no result has more than {most} GPUs.")
+    evidence = tuple(dict.fromkeys(one.evidence for one in used if one.evidence))
+    if not same:
+        evidence += (Evidence("model", f"{share:.0%} of the BF16 peak of a {model}"),)
+    return Prediction(peak * share * gpus, evidence, " ".join(beyond))
+
+
+def _need(ask: Ask, assumed: Assumed) -> Need:
+    parameters = ask["parameters_billion"] * 1e9
+    each = 6 * parameters
+    if ask["layers"] and ask["hidden_size"]:
+        each += 12 * ask["layers"] * ask["hidden_size"] * ask["sequence_length"]
+    share = assumed["memory_for_states"]
+    return Need(
+        work=around(each * ask["tokens_billion"] * 1e9, 1.0),
+        memory=parameters * assumed["bytes_per_parameter"],
+        room=lambda row: share * _memory(row),
+        words="weights, gradients and optimizer",
+    )
+
+
+def _memory(row: Mapping[str, str]) -> float:
+    """Of the whole GPUs of a node, bytes; 0 without any."""
+    if row["gpu_fraction"] != "1":
+        return 0.0
+    return (number(row, "gpus") or 0) * (number(row, "gpu_memory_gib") or 0) * _GIB
+
+
+KIND: Final = Kind(
+    name="training",
+    title="Training of a dense transformer",
+    options=OPTIONS,
+    unit="flop/s",
+    assumptions=_assumptions,
+    points=points,
+    predict=predict,
+    need=_need,
+)

@@ -1,0 +1,104 @@
+"""What advice is given from: records, published results, sizes, prices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import date
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from trueup.errors import BadInput
+
+from ... import catalog
+from ..flops import peak_of_size
+from ..lifecycle import advisable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from trueup.cases import Case
+
+
+@dataclass(frozen=True)
+class Knowledge:
+    """What is known.
+
+    Attributes:
+        folder: the catalog.
+        cases: our own records that ended ok.
+        today: retired sizes are past before it, and the age of a price counts from it.
+    """
+
+    folder: Path
+    today: date
+    cases: Sequence[Case] = field(default=())
+
+    @cached_property
+    def sizes(self) -> Mapping[str, Mapping[str, str]]:
+        """The rows of vm_sizes.csv by size; also of those that are gone, whose results still tell
+        something of others."""
+        return {
+            row["size"]: row
+            for _, row in catalog.rows(self.folder / "vm_sizes.csv", "size", "status")
+        }
+
+    @cached_property
+    def withheld(self) -> Mapping[str, str]:
+        """By size, why it is not advised."""
+        return {
+            size: reason
+            for size, row in self.sizes.items()
+            if (reason := advisable(row, self.today))
+        }
+
+    @cached_property
+    def published(self) -> Sequence[Mapping[str, str]]:
+        """The rows of reference_results.csv."""
+        path = self.folder / "reference_results.csv"
+        return [row for _, row in catalog.rows(path, "system", "benchmark", "metric", "value")]
+
+    def results(self, benchmark: str, metric: str) -> list[Mapping[str, str]]:
+        """Published rows of a benchmark whose name begins so, whose value is a number."""
+        return [
+            row
+            for row in self.published
+            if row["benchmark"].startswith(benchmark)
+            and row["metric"] == metric
+            and _is_number(row["value"])
+        ]
+
+    @cached_property
+    def _peaks(self) -> dict[str, float | None]:
+        return {}
+
+    def bf16_peak(self, size: str) -> float | None:
+        """Of one GPU of the size, dense, flop/s; None without whole GPUs or a datasheet's peak."""
+        if size not in self._peaks:
+            try:
+                self._peaks[size] = peak_of_size(size, self.folder)[0]
+            except BadInput:
+                self._peaks[size] = None
+        return self._peaks[size]
+
+    def own(self, benchmark: str, **parameters: Any) -> list[Case]:
+        """Our records of a benchmark with these parameters."""
+        return [
+            case
+            for case in self.cases
+            if case.benchmark == benchmark
+            and all(case.parameters.get(name) == value for name, value in parameters.items())
+        ]
+
+
+def number(row: Mapping[str, str], column: str) -> float | None:
+    """A figure of a row of the catalog, None where it has none."""
+    return float(row[column]) if row.get(column) else None
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

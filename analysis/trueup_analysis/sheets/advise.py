@@ -1,0 +1,279 @@
+"""From an answer to sheets: the choices, what else they depend on, what cannot do it."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from .. import units
+from ..figures.advise.answers import named
+from ..figures.advise.backtest import coverage
+from .sheet import Column, Sheet, price, short_size, unshown
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..figures.advise.answers import Answer, Choice, Sensitivity
+    from ..figures.advise.backtest import Tested
+
+# Of those beside the front.
+_OTHERS: Final = 8
+_SHOWN: Final = 3
+_RANGE: Final = (
+    "Hours and US$ are estimates. Range: the parts of the hours between which they are expected, 9"
+    " times of 10 where other results have tested it (trueup advise --backtest)."
+)
+_FRONT: Final = (
+    "Rows that are not faint: no other choice is both cheaper and faster. Hours hold work that"
+    " failures and evictions lose; US$ hold the nodes alone: no storage, licences, login node or"
+    " transfer."
+)
+
+
+def answer(found: Answer, *, explain: bool) -> list[Sheet]:
+    """The ranked choices; with ``explain`` the evidence of each figure and every refusal too."""
+    limits = bool(found.ask["deadline_hours"] or found.ask["budget_usd"])
+    front = [one for one in found.choices if one.front]
+    others = [one for one in found.choices if not one.front]
+    shown = [*front, *(others if explain else others[:_OTHERS])]
+    notes = list(_verdicts(found))
+    notes += [_RANGE, _FRONT]
+    if len(shown) < len(found.choices):
+        notes.append(f"{len(found.choices) - len(shown)} dearer choices: --explain lists them.")
+    made = [
+        Sheet(
+            title=found.kind.title,
+            columns=_CHOICES,
+            rows=[_choice(one, limits=limits) for one in shown],
+            notes=notes,
+            warnings=_warnings(found, explain=explain),
+            faint="front",
+            marks="mark",
+            name="advise",
+            facts={"kind": "advise", "ask": dict(found.ask), "assumed": dict(found.assumed)},
+        )
+    ]
+    if found.sensitivities:
+        made.append(_sensitivities(found.sensitivities))
+    if explain:
+        made += _explained(found, shown)
+    return made
+
+
+_CHOICES: Final = [
+    Column("best", "best", words=True),
+    Column("choice", "choice", words=True, data=False),
+    Column("region", "region", words=True),
+    Column("hours", "h", partial(units.significant, digits=3)),
+    Column("usd", "US$", price),
+    Column("within", "range", words=True, data=False),
+    Column("trust", "from", words=True),
+    Column("in_time", "in limits", words=True),
+    *unshown("size", "nodes", "offer", "hours_low", "hours_high", "usd_low", "usd_high"),
+    *unshown("lost_share", "usd_per_node_hour", "price_date", "price_source", "front", "beyond"),
+    *unshown("evidence", "mark"),
+]
+
+
+def _choice(one: Choice, *, limits: bool) -> dict[str, Any]:
+    misses = [word for word, is_so in (("late", one.late), ("too dear", one.dear)) if is_so]
+    return {
+        "best": one.best,
+        "size": one.estimate.size,
+        "nodes": one.estimate.nodes,
+        "offer": one.offer,
+        "region": one.region,
+        "hours": one.hours.value,
+        "hours_low": one.hours.low,
+        "hours_high": one.hours.high,
+        "choice": f"{one.estimate.nodes} x {short_size(one.estimate.size)}, {one.offer}",
+        "within": " .. ".join(
+            f"{end / one.hours.value:.2f}" for end in (one.hours.low, one.hours.high)
+        ),
+        "usd": one.usd.value,
+        "usd_low": one.usd.low,
+        "usd_high": one.usd.high,
+        "trust": one.estimate.trust,
+        "in_time": (", ".join(misses) or "yes") if limits else "",
+        "lost_share": one.lost,
+        "usd_per_node_hour": one.price.usd_per_hour,
+        "price_date": one.price.date,
+        "price_source": one.price.source,
+        "front": one.front,
+        "beyond": one.estimate.beyond,
+        "evidence": "; ".join(f"{each.kind}: {each.source}" for each in one.estimate.evidence),
+        "mark": "best" if one.best else "",
+    }
+
+
+def _verdicts(found: Answer) -> list[str]:
+    said = []
+    for best in ("cheapest", "fastest"):
+        one = found.marked(best)
+        within = []
+        if found.ask["deadline_hours"]:
+            within.append(f"{found.ask['deadline_hours']:g} h")
+        if found.ask["budget_usd"]:
+            within.append(f"{found.ask['budget_usd']:g} US$")
+        words = f" within {' and '.join(within)}, high ends counted" if within else ""
+        if one is None:
+            said.append(f"{best.capitalize()}{words}: none.")
+        else:
+            beyond = f" Not seen before: {one.estimate.beyond}" if one.estimate.beyond else ""
+            said.append(
+                f"{best.capitalize()}{words}: {named(one)} in {one.region},"
+                f" {units.significant(one.hours.value, 3)} h, {price(one.usd.value)} US$.{beyond}"
+            )
+    return said
+
+
+def _warnings(found: Answer, *, explain: bool) -> list[str]:
+    said = []
+    if found.unpriced:
+        said.append(_some("No price, so not ranked", list(found.unpriced), explain=explain))
+    if found.lossy:
+        said.append(_some("Would not come to an end", list(found.lossy), explain=explain))
+    if found.refused and not explain:
+        said.append(
+            f"{len(found.refused)} sizes cannot do it with fewer nodes: --explain says why."
+        )
+    return said
+
+
+def _some(what: str, names: Sequence[str], *, explain: bool) -> str:
+    shown = list(names) if explain else list(names)[:_SHOWN]
+    more = len(names) - len(shown)
+    return f"{what}: {', '.join(shown)}" + (f" and {more} more." if more else ".")
+
+
+def _sensitivities(found: Sequence[Sensitivity]) -> Sheet:
+    rows = [
+        {
+            "name": one.name,
+            "low": one.low,
+            "high": one.high,
+            "unit": one.unit,
+            "usd_low": one.usd_low,
+            "usd_high": one.usd_high,
+            "choice_low": one.choice_low,
+            "choice_high": one.choice_high,
+            "source": one.source,
+        }
+        for one in found
+    ]
+    plain = partial(units.significant, digits=3)
+    return Sheet(
+        title="What would change the answer",
+        columns=[
+            Column("name", "assumption", words=True),
+            Column("low", "low", plain),
+            Column("high", "high", plain),
+            Column("unit", "unit", words=True),
+            Column("usd_low", "US$ at low", price),
+            Column("usd_high", "US$ at high", price),
+            Column("choice_low", "cheapest at low", words=True),
+            Column("choice_high", "cheapest at high", words=True),
+            *unshown("source"),
+        ],
+        rows=rows,
+        notes=[
+            "US$ of the cheapest choice, with one assumption at an end, the others as they are."
+        ],
+        name="advise-assumptions",
+        facts={"kind": "advise_assumptions"},
+    )
+
+
+def _explained(found: Answer, shown: Sequence[Choice]) -> list[Sheet]:
+    """Where each figure is from, and what cannot do it."""
+    sources: dict[tuple[str, str, str], list[str]] = {}
+    for one in shown:
+        for each in one.estimate.evidence:
+            sources.setdefault((each.kind, each.source, each.date), []).append(named(one))
+        key = ("price", one.price.source, one.price.date)
+        sources.setdefault(key, []).append(named(one))
+    rows = [
+        {"kind": key[0], "source": key[1], "date": key[2], "used_for": len(names)}
+        for key, names in sources.items()
+    ]
+    made = [
+        Sheet(
+            title="Where the figures are from",
+            columns=[
+                Column("kind", "kind", words=True),
+                Column("source", "source", words=True),
+                Column("date", "date", words=True),
+                Column("used_for", "choices"),
+            ],
+            rows=rows,
+            name="advise-sources",
+            facts={"kind": "advise_sources"},
+        )
+    ]
+    if found.refused:
+        refusals = [
+            {
+                "size": one.size,
+                "nodes": one.nodes,
+                "reason": one.reason,
+                "least_nodes": one.least_nodes,
+            }
+            for one in found.refused
+        ]
+        made.append(
+            Sheet(
+                title="Too small",
+                columns=[
+                    Column("size", "size", short_size, words=True),
+                    Column("nodes", "nodes"),
+                    Column("reason", "why not", words=True),
+                    Column("least_nodes", "nodes that would do"),
+                ],
+                rows=refusals,
+                name="advise-refused",
+                facts={"kind": "advise_refused"},
+            )
+        )
+    return made
+
+
+def backtest(told: Sequence[Tested]) -> Sheet:
+    """Each published result beside what the others predict."""
+    rows = [
+        {
+            "kind": one.kind,
+            "label": one.point.label,
+            "published": one.point.rate,
+            "predicted": None if one.range is None else one.range.value,
+            "low": None if one.range is None else one.range.low,
+            "high": None if one.range is None else one.range.high,
+            "error": None if one.range is None else one.error,
+            "covered": one.reason or ("yes" if one.covered else "no"),
+        }
+        for one in told
+    ]
+    inside, tried, width = coverage(told)
+    flops = partial(units.measure, unit="flop/s")
+    return Sheet(
+        title="Published results, each predicted from the others",
+        columns=[
+            Column("kind", "kind", words=True),
+            Column("label", "result", words=True),
+            Column("published", "GFLOP/s", flops),
+            Column("predicted", "predicted", flops),
+            Column("low", "from", flops),
+            Column("high", "to", flops),
+            Column("error", "error", partial(units.percent, digits=0)),
+            Column("covered", "in range", words=True),
+        ],
+        rows=rows,
+        notes=[
+            "Rates are of all nodes; those of training count no operation that is done twice.",
+            f"{inside} of {tried} lie in their range; the median range spans {width:.2f} times."
+            if tried
+            else "Nothing could be predicted.",
+            f"{len(told) - tried} results could not be predicted from the others.",
+        ],
+        name="advise-backtest",
+        facts={"kind": "advise_backtest", "covered": inside, "predicted": tried},
+    )

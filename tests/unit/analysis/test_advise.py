@@ -1,0 +1,315 @@
+"""Advice, held against cases that were worked by hand from the catalog's figures."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import math
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from trueup.cases import Case, Figure
+from trueup.errors import BadInput
+from trueup_analysis import catalog, cli
+from trueup_analysis.figures.advise import answers, asks, backtest
+from trueup_analysis.figures.advise.estimates import MODEL, PUBLISHED, RECORD, Range, around, spread
+from trueup_analysis.figures.advise.kinds import KINDS
+from trueup_analysis.figures.advise.knowledge import Knowledge
+from trueup_analysis.figures.prices import Book, read_all
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TODAY = date(2026, 11, 23)
+HOUR = 3600
+
+
+def known(*cases: Case) -> Knowledge:
+    return Knowledge(catalog.built_in(), TODAY, cases)
+
+
+def ask(work: str, /, *cases: Case, **given: Any) -> answers.Answer:
+    kind = asks.chosen(work)
+    book = Book(read_all(catalog.built_in()), None)
+    return answers.answer(kind, asks.read(kind, given), known(*cases), book)
+
+
+def choice(found: answers.Answer, size: str, nodes: int, offer: str = "payg") -> answers.Choice:
+    (one,) = [
+        one
+        for one in found.choices
+        if (one.estimate.size, one.estimate.nodes, one.offer) == (size, nodes, offer)
+    ]
+    return one
+
+
+NO_FAILURES = {"node_mtbf_hours": 1e9, "offers": "payg"}
+
+
+def test_training_on_one_node_of_h100_by_hand() -> None:
+    """8e9 parameters, 20e9 tokens: 6 x 8e9 x 20e9 = 9.6e20 operations. The two results of the size
+    are 541.81 and 542.66 TFLOP/s a GPU, their median 542.235; of 8 GPUs 4337.88."""
+    found = ask("training", parameters_billion=8, tokens_billion=20, **NO_FAILURES)
+    one = choice(found, "Standard_ND96isr_H100_v5", 1)
+    assert one.hours.value == pytest.approx(9.6e20 / (8 * 542.235e12) / HOUR, rel=1e-6)
+    assert one.usd.value == pytest.approx(one.hours.value * 98.32, rel=1e-9)
+    assert (one.estimate.trust, one.estimate.beyond) == (PUBLISHED, "")
+
+
+def test_training_that_does_not_fit_names_how_many_nodes_would() -> None:
+    """175e9 x 18 = 3150e9 bytes; 0.6 of 8 x 80 GiB is 412.3e9 bytes: 7.64, so 8 nodes."""
+    found = ask("training", parameters_billion=175, tokens_billion=300, most_nodes=16)
+    (refused,) = [one for one in found.refused if one.size == "Standard_ND96isr_H100_v5"]
+    assert refused.least_nodes == 8
+    assert choice(found, "Standard_ND96isr_H100_v5", 8).estimate.nodes == 8
+
+
+def test_attention_counts_where_layers_are_given() -> None:
+    """Llama 3.1 8B: 12 x 32 x 4096 x 8192 = 1.288e10 beside 6 x 8.03e9 = 4.818e10 a token."""
+    plain = {"parameters_billion": 8.03, "tokens_billion": 1, **NO_FAILURES}
+    without = ask("training", **plain)
+    counted = ask("training", **plain, layers=32, hidden_size=4096, sequence_length=8192)
+    size = "Standard_ND96isr_H100_v5"
+    ratio = choice(counted, size, 1).hours.value / choice(without, size, 1).hours.value
+    assert ratio == pytest.approx(1 + 12 * 32 * 4096 * 8192 / (6 * 8.03e9), rel=1e-9)
+
+
+def test_stencil_on_the_published_size_by_hand() -> None:
+    """The two published runs of 64 cores and one node: 331.22 and 320.04 GFLOP/s, their geometric
+    mean 325.582. 1044^3 points with layers, 4000 steps, 45 operations an update."""
+    found = ask("stencil", grid="1024x1024x1024", steps=4000, **NO_FAILURES)
+    one = choice(found, "Standard_HB120-64rs_v3", 1)
+    rate = math.sqrt(331.22e9 * 320.04e9)
+    assert one.hours.value == pytest.approx(1044**3 * 4000 * 45 / rate / HOUR, rel=1e-6)
+
+
+def test_stencil_on_eight_nodes_takes_the_speed_up_of_both_series() -> None:
+    """750.40 / 320.04 and 561 / 284, geometric mean 2.1522."""
+    found = ask("stencil", grid="1024x1024x1024", steps=4000, **NO_FAILURES)
+    size = "Standard_HB120-64rs_v3"
+    ratio = choice(found, size, 1).hours.value / choice(found, size, 8).hours.value
+    assert ratio == pytest.approx(math.sqrt(750.40 / 320.04 * 561 / 284), rel=1e-6)
+
+
+def test_a_family_without_a_result_says_so_and_is_less_sure() -> None:
+    """HBv4: the best of HBv3 by bandwidth (331.22 GFLOP/s of 350 GB/s) at 780 GB/s."""
+    found = ask("stencil", grid="1024x1024x1024", steps=4000, flops_per_update=45, **NO_FAILURES)
+    seen = choice(found, "Standard_HB120-64rs_v3", 1)
+    other = choice(found, "Standard_HB176rs_v4", 1)
+    rate = 331.22e9 * 780 / 350
+    best = max(331.22e9, math.sqrt(331.22e9 * 320.04e9))
+    assert best == 331.22e9
+    assert other.hours.value == pytest.approx(1044**3 * 4000 * 45 / rate / HOUR, rel=1e-6)
+    assert "no result of HBv4" in other.estimate.beyond
+    assert other.estimate.trust == MODEL
+    assert other.hours.width == pytest.approx(seen.hours.width * 1.5**2, rel=1e-3)
+
+
+def test_a_record_of_ours_counts_before_published_results() -> None:
+    mine = Case(
+        nodes=("n1",),
+        vm_size="Standard_HB120-64rs_v3",
+        benchmark="devito",
+        case="so8",
+        outcome="ok",
+        reason=None,
+        parameters={"model": "acoustic", "space_order": 8},
+        software={},
+        figures=[Figure("flop_rate", 500e9, "flop/s", "higher")],
+        node_count=1,
+        run_id="20261120T091300Z-7c1e",
+        started_at="2026-11-20T09:13:00Z",
+    )
+    found = ask("stencil", mine, grid="512x512x512", steps=100, **NO_FAILURES)
+    one = choice(found, "Standard_HB120-64rs_v3", 1)
+    assert one.hours.value == pytest.approx(532**3 * 100 * 45 / 500e9 / HOUR, rel=1e-6)
+    assert [each.kind for each in one.estimate.evidence] == [RECORD]
+    assert one.estimate.evidence[0].date == "2026-11-20"
+
+
+def test_hpl_on_a_size_with_one_result_by_hand() -> None:
+    """ND96asr_v4 reached 95 TFLOP/s; n = 150,000 is 2/3 n^3 + 2 n^2 = 2.250045e15 operations."""
+    one = choice(ask("hpl", order=150_000, **NO_FAILURES), "Standard_ND96asr_v4", 1)
+    assert one.hours.value == pytest.approx(2.250045e15 / 95e12 / HOUR, rel=1e-6)
+
+
+def test_front_is_what_nothing_else_beats_in_both() -> None:
+    found = ask("training", parameters_billion=8, tokens_billion=20)
+    front = [one for one in found.choices if one.front]
+    assert front
+    for one in found.choices:
+        beaten = any(
+            other.usd.value <= one.usd.value and other.hours.value < one.hours.value
+            for other in found.choices
+        )
+        assert one.front != beaten
+
+
+def test_limits_count_the_high_end() -> None:
+    """Cheapest in time is one whose whole range is in time."""
+    found = ask("stencil", grid="1024x1024x1024", steps=4000, deadline_hours=0.2)
+    best = found.marked("cheapest")
+    assert best is not None
+    assert best.hours.high <= 0.2
+    cheaper = [one for one in found.choices if one.usd.value < best.usd.value]
+    assert cheaper
+    assert all(one.late for one in cheaper)
+
+
+def test_spot_without_checkpoints_costs_what_is_done_again() -> None:
+    """At 0.2 evictions an hour, a job of t hours takes (exp(0.2 t) - 1) / 0.2 of them."""
+    given = {"parameters_billion": 8, "tokens_billion": 0.2, "node_mtbf_hours": 1e9}
+    given |= {"spot_evictions_per_hour": 0.2, "sizes": "Standard_ND96isr_H100_v5"}
+    found = ask("training", **given)
+    steady, spot = (choice(found, "Standard_ND96isr_H100_v5", 1, how) for how in ("payg", "spot"))
+    hours = steady.hours.value
+    assert spot.hours.value == pytest.approx(math.expm1(0.2 * hours) / 0.2, rel=1e-4)
+    with_checkpoints = choice(
+        ask("training", **given, checkpoint_seconds=10), "Standard_ND96isr_H100_v5", 1, "spot"
+    )
+    assert with_checkpoints.hours.value < spot.hours.value
+
+
+def test_what_would_change_the_answer_is_recomputed() -> None:
+    found = ask("stencil", grid="1024x1024x1024", steps=4000, offers="payg")
+    (one,) = found.sensitivities
+    best = found.marked("cheapest")
+    assert best is not None
+    assert one.name == "flops_per_update"
+    assert one.usd_low == pytest.approx(best.usd.value / 1.6, rel=1e-3)
+    assert one.usd_high == pytest.approx(best.usd.value * 1.6, rel=1e-3)
+
+
+def test_a_retired_size_is_never_advised() -> None:
+    """HC ends 2027-05-31, Fsv2 is closed; what HC reached in HPL still tells of others."""
+    assert "2027-05-31" in known().withheld["Standard_HC44rs"]
+    found = ask("hpl", order=50_000, most_nodes=1)
+    sizes = {one.estimate.size for one in found.choices}
+    assert sizes.isdisjoint(known().withheld)
+    assert "Standard_HB120rs_v3" in sizes
+    with pytest.raises(BadInput, match="F16s_v2 is not advised: "):
+        ask("stencil", grid="64x64x64", steps=1, sizes="Standard_F16s_v2")
+
+
+def test_backtest_covers_what_was_published() -> None:
+    """The promise: at least 80 % of what can be predicted lies in its range."""
+    told = [one for kind in KINDS.values() for one in backtest.test(kind, known())]
+    inside, tried, _ = backtest.coverage(told)
+    assert tried >= 20
+    assert inside / tried >= 0.8
+
+
+def test_backtest_of_one_result_has_no_part_of_it() -> None:
+    """Another value of the result itself changes neither its prediction nor its range."""
+    kind = KINDS["stencil"]
+    points = list(kind.points(known()))
+    told = {one.point.label: one.range for one in backtest.test(kind, known())}
+    for place, point in enumerate(points):
+        changed = [*points]
+        changed[place] = dataclasses.replace(point, rate=point.rate * 1000)
+        again = dataclasses.replace(kind, points=lambda _, changed=changed: changed)
+        (one,) = [one for one in backtest.test(again, known()) if one.point.rate > 1e14]
+        assert one.range == told[point.label]
+
+
+@pytest.mark.parametrize(
+    ("errors", "share", "factor"),
+    [
+        ([0.1, -0.2, 0.3], 0.9, math.exp(0.3)),
+        ([0.1] * 18 + [0.5], 0.9, math.exp(0.1)),
+        ([0.0], 0.9, 1.0),
+    ],
+)
+def test_spread_is_the_conformal_quantile(errors: list[float], share: float, factor: float) -> None:
+    assert spread(errors, share) == pytest.approx(factor)
+
+
+def test_spread_of_nothing_is_refused() -> None:
+    with pytest.raises(BadInput, match="nothing is known"):
+        spread([])
+
+
+@pytest.mark.parametrize("ends", [(0, 1, 2), (2, 1, 3), (1, 2, math.inf), (1, math.nan, 2)])
+def test_a_range_is_positive_and_in_order(ends: tuple[float, float, float]) -> None:
+    with pytest.raises(BadInput, match="no range"):
+        Range(*ends)
+
+
+def test_a_range_under_an_amount_turns_its_ends() -> None:
+    assert around(10.0, 2).under(100) == Range(5.0, 10.0, 20.0)
+
+
+@pytest.mark.parametrize(
+    ("work", "given", "message"),
+    [
+        ("stencl", {}, "did you mean stencil?"),
+        ("stencil", {"grid": "512x512", "steps": 1}, "it must be three"),
+        ("stencil", {"grid": "4x4x4", "steps": 0}, "grid is 4: it must be 8 or more; steps is 0"),
+        ("stencil", {"grid": "a x b", "steps": 1}, "whole numbers, as in 512x512x512"),
+        ("stencil", {"steps": 1}, "grid is missing"),
+        ("stencil", {"grid": "64x64x64", "steps": 1, "step": 2}, "did you mean steps?"),
+        ("training", {"parameters_billion": "nan", "tokens_billion": 1}, "must be a number"),
+        ("training", {"parameters_billion": True, "tokens_billion": 1}, "must be a number"),
+        ("hpl", {"order": 1000, "offers": "spots"}, "spots is none of payg, spot"),
+        ("hpl", {"order": 1000, "sizes": "Standard_NC6"}, "is no size of the catalog"),
+        ("hpl", {"order": 10**8}, "would"),
+        ("hpl", {"order": 1000, "region": "nowhere"}, "no size that fits has a price in nowhere"),
+        (
+            "training",
+            {"parameters_billion": 8, "tokens_billion": 1e6, "offers": "spot"},
+            "lose more than 90%",
+        ),
+    ],
+)
+def test_what_cannot_be_answered_is_said(work: str, given: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        ask(work, **given)
+    assert message in str(caught.value)
+
+
+@pytest.fixture(name="told")
+def _told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> Any:
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words: str, status: int = 0) -> tuple[str, str]:
+        monkeypatch.setattr("sys.argv", ["trueup", "advise", *words])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        assert (ended.value.code or 0) == status
+        said = capsys.readouterr()
+        return said.out, said.err
+
+    return run
+
+
+def test_the_command_prints_the_answer_and_its_data(told: Any) -> None:
+    words = ("stencil", "grid=512x512x512", "steps=1000", "region=eastus")
+    shown, _ = told(*words)
+    assert "Cheapest: 1 x Standard_HB120-64rs_v3" in " ".join(shown.split())
+    data = json.loads(told(*words, "--format", "json")[0])
+    rows = data["tables"][0]["rows"] if "tables" in data else data["rows"]
+    assert rows[0]["usd_low"] < rows[0]["usd"] < rows[0]["usd_high"]
+    assert rows[0]["price_source"]
+
+
+def test_the_command_says_what_it_knows_and_asks(told: Any, monkeypatch: Any) -> None:
+    assert "training" in told()[0]
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    assert "flops_per_update" in told("stencil")[0]
+
+
+def test_the_command_reads_a_file(told: Any, tmp_path: Path) -> None:
+    (tmp_path / "work.yml").write_text("work: hpl\norder: 50000\nsizes: [Standard_HB120rs_v3]\n")
+    assert "HB120rs_v3" in told("work.yml", "--explain")[0]
+    assert "in limits" in told("work.yml", "deadline_hours=5")[0]
+    (tmp_path / "bad.yml").write_text("order: 50000\n")
+    assert "work: stencil" in told("bad.yml", status=1)[1]
+    assert "is not NAME=VALUE" in told("hpl", "order", status=1)[1]
+
+
+def test_the_back_test_is_printed(told: Any) -> None:
+    assert "lie in their range" in told("--backtest")[0]
