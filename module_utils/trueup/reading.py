@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 from .errors import ParseError, refuse_long_numbers
@@ -13,6 +14,9 @@ from .errors import ParseError, refuse_long_numbers
 STANDARD_ERROR = "[standard error]"
 # What it puts before what a command printed that ran beside the benchmark's.
 BESIDE = "[beside]"
+_OTHER_DIGIT = re.compile(r"(?![0-9])\d")
+# Of a whole number in JSON.
+_MOST_DIGITS = 100
 
 
 class Line(str):
@@ -32,12 +36,15 @@ class Line(str):
 
 
 def lines_of(text: str, ended_by: str = "") -> List[Line]:
-    """The lines of an output; ended by any line end, or by that one alone.
+    """The lines of an output; ended by any line end, or by that one alone. No other digits than
+    0 to 9 are left, which no tool prints and Python takes for such.
 
     Raises:
         ParseError: a number has 4000 digits or more.
     """
     refuse_long_numbers(text)
+    if not text.isascii():
+        text = _OTHER_DIGIT.sub("\ufffd", text)
     lines = text.split(ended_by) if ended_by else text.splitlines()
     return [Line(line, number) for number, line in enumerate(lines, 1)]
 
@@ -77,6 +84,17 @@ def unique(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
     return dict(pairs)
 
 
+def whole_number(text: str) -> int:
+    """A whole number of a JSON text, for ``parse_int``.
+
+    Raises:
+        ValueError: no figure has so many digits, and no float holds it.
+    """
+    if len(text) > _MOST_DIGITS:
+        raise ValueError(f"a whole number of {len(text)} characters")
+    return int(text)
+
+
 def decoded(line: Line, prefix: str, what: str, *, version: int, role: str) -> Dict[str, Any]:
     """The JSON object behind the prefix of a line that a program of ours has printed.
 
@@ -91,7 +109,7 @@ def decoded(line: Line, prefix: str, what: str, *, version: int, role: str) -> D
         ParseError: it is none, or one of another format.
     """
     try:
-        data = json.loads(line[len(prefix) :], object_pairs_hook=unique)
+        data = json.loads(line[len(prefix) :], object_pairs_hook=unique, parse_int=whole_number)
     except (ValueError, RecursionError) as error:
         raise line.error(f"{what} is cut off or damaged ({error})") from None
     if not isinstance(data, dict) or data.get("format") != version:

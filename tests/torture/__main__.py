@@ -24,6 +24,11 @@ ATTACKS = {
     "kills_beside": ("torture.kills:beside", 100, "the same of a case beside another task, by ssh"),
     "kills_slurm": ("torture.kills:slurm", 100, "the same, as a job of a Slurm of its own"),
     "kills_stand_ins": ("torture.kills:stand_ins", 100, "the same, Slurm's commands stand-ins"),
+    "mutated_outputs": (
+        "torture.mutations:mutated_outputs",
+        1_000_000,
+        "recorded outputs of tools, damaged, put to their parsers",
+    ),
     "disk_histories": ("torture.disks:histories", 1000, "random histories of local disks"),
 }
 

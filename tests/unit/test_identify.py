@@ -466,6 +466,11 @@ def test_lscpu_of_the_lab_machine() -> None:
     assert parse_lscpu(text) == Lscpu(model="AMD EPYC", sockets=1)
 
 
+HAS_SOCKETS = (
+    '{"lscpu": [{"field": "Architecture:", "data": "x86_64"}, {"field": "Socket(s):", "data": %s}]}'
+)
+
+
 def test_lscpu_in_its_nested_form() -> None:
     inner = [
         {
@@ -487,6 +492,10 @@ def test_lscpu_in_its_nested_form() -> None:
         ("", "expected JSON"),
         ('{"lscpu": [{"field": "Archit', "expected JSON"),
         ("[]", "a list 'lscpu'"),
+        (HAS_SOCKETS % '"two"', "Socket.s. 'two' is no count"),
+        (HAS_SOCKETS % '"²"', "Socket.s. '²' is no count"),
+        (HAS_SOCKETS % '"2", "data": "1"', "'data' stands twice"),
+        (HAS_SOCKETS % '"2"}, {"field": "Socket(s):", "data": "1"', "'Socket.s.' stands twice"),
         ('{"lscpu": [1]}', "an object with 'field'"),
         ('{"lscpu": [{"field": "Architektur:", "data": "x86_64"}]}', "C locale"),
     ],
@@ -520,6 +529,9 @@ HEADER = "name, pci.bus_id, memory.total [MiB]\n"
         (HEADER + "A100, 00000001:00:00.0, 40960 MiB\nA100, 00000002:00\n", 3),
         (HEADER + "A100, 00000001:00:00.0, 40 GiB\n", 2),
         (HEADER + "A100, nowhere, 40960 MiB\n", 2),
+        (HEADER + "A100, 00000001:00:00.0, 40960 MiB\n" * 2, 3),
+        (HEADER + "A100, 00000001:00:00.0, 40960 MiB\nA100, 0002:00:00.0, 40960 MiB\n", 3),
+        (HEADER + "A, 00000001:00:00.0, 40960 MiB\nA, 00000002:00:00.0, 4096 MiB\n", None),
     ],
 )
 def test_nvidia_smi_that_is_none(text: str, line: int | None) -> None:

@@ -131,6 +131,11 @@ def changed(name: str, pattern: str, replacement: str) -> str:
     return damage.changed(text_of(name), pattern, replacement)
 
 
+def test_several_runs_in_a_log_are_told() -> None:
+    one, two = parse_devito(text_of("serial.log")), parse_devito(text_of("serial.log") * 2)
+    assert [text[:18] for text in two.warnings[len(one.warnings) :]] == ["the log has 2 runs"]
+
+
 test_damaged_output_is_refused = damage.refuses(
     parse_devito,
     ("", "no line 'Operator"),
@@ -144,6 +149,9 @@ test_damaged_output_is_refused = damage.refuses(
     (changed("openmp.log", r"\[OI=2\.66, \S+ GFlops/s", "[OI=2.66"), "OI and GFlops/s"),
     (changed("openmp.log", r"\[OI=2\.66, (\S+) GFlops/s", r"[OI=2.66, \1 GFlop/s"), "unknown"),
     (changed("openmp.log", r"OI=2\.66", "OI=inf"), "not a positive number"),
+    (changed("openmp.log", r"0\.58 GPts/s\]\n", "1e308 GPts/s]\n"), "not a positive number"),
+    # The figures of initdamp, in the place of Forward's.
+    (changed("openmp.log", r", \S+ GPts/s\](?=\nGlobal)", "]"), "no GPts/s (line"),
     (DRIVER_PREFIX + '{"format": 1, "dev', "cut off or damaged"),
     (DRIVER_PREFIX + '{"format": 2}', "not of format 1"),
     (DRIVER_PREFIX + "[]", "not of format 1"),

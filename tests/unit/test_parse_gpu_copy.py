@@ -192,9 +192,15 @@ def test_shmoo_mode_and_a_direction_that_was_not_asked_for() -> None:
     assert "bandwidthTest was not asked for Device to Host: no figure" in alone.warnings
 
 
+def in_megabytes(text: str) -> str:
+    return re.sub(r"(\d+)(\.\d)$", r"\g<1>00\g<2>", text, flags=re.MULTILINE).replace(
+        "GB/s", "MB/s"
+    )
+
+
 def test_megabytes_of_old_versions_and_lines_above_the_first() -> None:
-    old = parse_gpu_copy(WORDS.replace("GB/s", "MB/s").replace("25.1", "25100.1"))
-    assert old.figures["h2d"] == {"gpu0": (25100.1 * (1 << 20),)}
+    old = parse_gpu_copy(in_megabytes(WORDS))
+    assert old.figures["h2d"] == {"gpu0": (2500.1 * (1 << 20),)}
     assert values("$ ./bandwidthTest\n" + WORDS) == values(WORDS)
 
 
@@ -252,6 +258,9 @@ ONE_TEST = json.loads(TORCH)["tests"][0]
 
 test_damaged_output_is_refused = refuses(
     parse_gpu_copy,
+    (changed(WORDS, r"GB/s", "MB/s"), "GB/s and MB/s in one output"),
+    (changed(WORDS, r"25\.1", "1157.5"), "h2d is faster than the GPU's own memory"),
+    (changed(CSV, r"Size = \d+", "Size = " + "9" * 99), "not a line that bandwidthTest prints"),
     ("", "neither nvbandwidth's"),
     ("garbage\n" * 30, "neither nvbandwidth's"),
     (

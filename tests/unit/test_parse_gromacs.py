@@ -156,6 +156,10 @@ test_damaged_output_is_refused = refuses(
     parse_gromacs,
     ("", "no line 'GROMACS version:'"),
     (load("md_killed.log"), "the log is cut off"),
+    (
+        changed(load("synthetic_2018.log"), r"-1\.71804e\+04(?=    2)", "-1.71804e+0"),
+        "conserved energy '-1.71804e+0' is cut off or damaged",
+    ),
     (load("md_blown_up.log"), "Kinetic En. is -nan: the simulation blew up (line"),
     (load("driver_no_gpu.txt"), "mdrun ended with an error: "),
     (PLAIN + PLAIN, "two runs in one log"),

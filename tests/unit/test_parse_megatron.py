@@ -204,6 +204,7 @@ def test_the_warm_up_is_a_quarter(count: int, dropped: int) -> None:
 test_damaged_logs_are_refused = refuses(
     parse_megatron,
     ("", "0 iteration lines"),
+    (LM.replace("iteration        9/", f"iteration {'9' * 99}/"), "a damaged line of an iteration"),
     (KILLED, "2 iteration lines: 3 at least are needed"),
     (LM.replace(iteration(LM, 9) + "\n", ""), "iteration 10 stands where 9 was to come"),
     (LM.replace(iteration(LM, 9), iteration(LM, 9) + "\n" + iteration(LM, 9)), "iteration 9"),

@@ -79,6 +79,14 @@ def test_streams_table_before_5_10() -> None:
     assert output.checks == new.checks == {"solution_validates": True}
 
 
+def test_repeats_that_are_not_told_are_not_counted() -> None:
+    output = parse_stream(changed(CLASSIC, ".*will be executed.*\n", ""))
+    assert {row.n for row in output.metrics()} == {None}
+    # So many digits have no size of an array.
+    huge = parse_stream(changed(CLASSIC, r"Array size = \d+", "Array size = " + "9" * 400))
+    assert huge.array_bytes is None
+
+
 def test_a_table_without_the_size_of_its_arrays_is_unverified() -> None:
     output = parse_stream(changed(CLASSIC, "Array size = .*\n", ""))
     assert [text[:24] for text in output.unverified] == ["no line 'Array size = ..."[:24]]
@@ -90,6 +98,9 @@ test_damaged_output_is_refused = refuses(
     parse_stream,
     ("", "no table"),
     ("garbage\n" * 30, "no table"),
+    (changed(OURS, r'"seconds": \[[^,]+', '"seconds": [0.01'), "has not nine decimals"),
+    (changed(OURS, r'"seconds": \[[^,]+', '"seconds": [' + "9" * 400), "of 400 characters"),
+    (changed(OURS, r'"threads": \d+', '"threads": 1e999'), "lacks or spoils"),
     (OURS[:-20], "cut off or damaged"),
     (changed(OURS, '"format": 1', '"format": 9'), "not of format 1"),
     (changed(OURS, '"triad"', '"dot"'), "kernels are"),

@@ -215,6 +215,12 @@ END = "=" * 50
 test_damaged_output_is_refused = damage.refuses(
     parse_vllm,
     ("", "no result of vLLM's serving benchmark"),
+    (
+        changed("vllm032_onetoken.json", r'"completed": \d+', '"completed": ' + "9" * 400),
+        "a whole number of 400 characters",
+    ),
+    # Digits of other scripts are none.
+    (changed("vllm032_table.log", r"(P99 TTFT.*)\.", "\\1\uff11."), "is no row of vLLM's table"),
     ("\x00\xff garbage\n" * 50, "no result of vLLM's serving benchmark"),
     (
         text_of("vllm032_table.log") + text_of("vllm032_table.log"),

@@ -35,6 +35,10 @@ def test_lines_know_their_number() -> None:
     assert (str(error), error.line_number) == ("it is wrong (line 2: 'two')", 2)
 
 
+def test_digits_of_other_scripts_are_no_digits() -> None:
+    assert lines_of("1\uff123 ٣ ² µs") == ["1\ufffd3 \ufffd ² µs"]
+
+
 def test_a_number_without_end_is_refused() -> None:
     with pytest.raises(ParseError, match="4000 digits"):
         lines_of("7" * 4000)

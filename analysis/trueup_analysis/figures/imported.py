@@ -78,7 +78,7 @@ def record(
 def _ranks(reading: Reading) -> int | None:
     """How many ranks the output says, by number or as a grid of p x q."""
     grid = [str(reading.parameters.get(side, "")) for side in ("p", "q")]
-    if all(side.isdigit() for side in grid):
+    if all(side.isdecimal() for side in grid):
         return max(1, int(grid[0]) * int(grid[1]))
     return reading.resources.get("ranks")
 

@@ -103,7 +103,7 @@ def node_health(health: Health, expected: Sequence[ExpectedNode]) -> NodeHealth:
 def _natural(name: str) -> tuple[list[tuple[int, str]], str]:
     """An order in which node-9 stands before node-10."""
     parts = re.split(r"([0-9]{1,18})", name)
-    return [(int(part), "") if part.isdigit() else (0, part) for part in parts], name
+    return [(int(part), "") if part.isdecimal() else (0, part) for part in parts], name
 
 
 def health_section(found: NodeHealth) -> Section:

@@ -458,7 +458,7 @@ def _walk(value: Any, path: Sequence[str]) -> Iterator[Any]:
         for item in value if isinstance(value, list) else [None]:
             yield from _walk(item, path[1:])
     elif isinstance(value, list):
-        place = int(path[0]) if path[0].isdigit() else len(value)
+        place = int(path[0]) if path[0].isdecimal() else len(value)
         yield from _walk(value[place] if place < len(value) else None, path[1:])
     else:
         yield from _walk(value.get(path[0]) if isinstance(value, Mapping) else None, path[1:])

@@ -212,7 +212,7 @@ def _recorded(settings: Mapping[str, Any]) -> tuple[list[Case], list[str]]:
                     notes.append(f"{path}: {why}")
                 elif _counts(case, name, oldest):
                     cases.append(case)
-            except (AttributeError, KeyError, TypeError, ValueError) as error:
+            except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
                 notes.append(f"{path} is no record: {error}")
     return latest(cases, order), notes
 

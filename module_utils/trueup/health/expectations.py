@@ -142,7 +142,7 @@ def of_document(data: Any, where: str) -> Expectations:
     try:
         within = float(data["warn_within"])
         entries = list(data["expectations"])
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, OverflowError, TypeError, ValueError) as error:
         message = f"{where}: warn_within (a share) and expectations (a list) are needed: {error}"
         raise BadInput(message) from error
     by_size: dict[str, list[Expectation]] = {}

@@ -155,7 +155,7 @@ def read_look(text: str) -> Dict[str, Dict[str, Any]]:
     look: Dict[str, Dict[str, Any]] = {"kernel": {}, "paths": {}, "files": {}, "answers": {}}
     for line in text.splitlines():
         kind, name, value = [*line.split("\t", 2), "", ""][:3]
-        if kind == "kernel" and value.isdigit():
+        if kind == "kernel" and value.isdecimal():
             look["kernel"][name] = int(value)
         elif kind == "path" and re.fullmatch(r"\d+ /.*", value):
             free, mount = value.split(" ", 1)

@@ -51,7 +51,7 @@ def _start_of(head: bytes, path: Path, version: str) -> int:
     label, skip = _variable(head, b"label"), _variable(head, b"skip")
     if (
         not re.search(rf"Linux-x86_64[ -]{re.escape(version)}(-[a-z-]+)?$", label)
-        or not skip.isdigit()
+        or not skip.isdecimal()
     ):
         raise BadInput(
             f"{path} is no installer of the driver {version} for Linux-x86_64 (it calls itself"

@@ -402,7 +402,7 @@ def read_nvme(sysfs_root: str) -> list[dict[str, Any]]:
                 {
                     "device": name.group(1) + name.group(2),
                     "model": model or None,
-                    "size_bytes": int(sectors) * _SECTOR_BYTES if sectors.isdigit() else None,
+                    "size_bytes": int(sectors) * _SECTOR_BYTES if sectors.isdecimal() else None,
                     "local": model.startswith(_LOCAL_NVME_MODEL),
                 }
             )

@@ -120,7 +120,7 @@ def read_port(device: Path) -> dict[str, Any]:
         "rate_gbps": None if rate is None else float(rate.group(1)),
         "state": _after_number(port / "state"),
         "link_layer": text_of(port / "link_layer") or None,
-        "numa_node": int(node) if node.isdigit() else None,
+        "numa_node": int(node) if node.isdecimal() else None,
     }
 
 

@@ -95,7 +95,7 @@ def carrier_losses(interfaces: Sequence[str], sysfs_root: str) -> int | None:
     texts = [
         text_of(Path(sysfs_root, "class", "net", name, "carrier_down_count")) for name in interfaces
     ]
-    counts = [int(text) for text in texts if text.isdigit()]
+    counts = [int(text) for text in texts if text.isdecimal()]
     return sum(counts) if counts else None
 
 

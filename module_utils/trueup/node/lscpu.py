@@ -8,10 +8,12 @@ run in the C locale. Source: lscpu(1) of util-linux.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ParseError, refuse_long_numbers
+from ..reading import unique
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,23 +36,28 @@ def parse_lscpu(text: str) -> Lscpu:
     """Parse the output of ``LC_ALL=C lscpu --json``.
 
     Raises:
-        ParseError: not JSON, not lscpu's shape, or no architecture.
+        ParseError: not JSON, not lscpu's shape, a field twice, or no architecture.
     """
     refuse_long_numbers(text)
     try:
-        document = json.loads(text)
+        document = json.loads(text, object_pairs_hook=unique)
     except (ValueError, RecursionError) as error:
         raise ParseError(f"lscpu: expected JSON ({error})", 1, text[:200]) from error
     entries = document.get("lscpu") if isinstance(document, dict) else None
     if not isinstance(entries, list):
         raise ParseError("lscpu: expected an object with a list 'lscpu'", 1, text[:200])
-    fields = dict(_fields(entries))
+    try:
+        fields = unique(list(_fields(entries)))
+    except ValueError as error:
+        raise ParseError(f"lscpu: the field {error}") from None
     if not fields.get("Architecture"):
         raise ParseError("lscpu: no field 'Architecture'; was it run in the C locale?")
-    sockets = fields.get("Socket(s)", "")
+    sockets = fields.get("Socket(s)", "-")
+    if not re.fullmatch(r"[0-9]{1,6}|-", sockets):
+        raise ParseError(f"lscpu: Socket(s) {sockets[:60]!r} is no count")
     return Lscpu(
         model=fields.get("Model name") or None,
-        sockets=int(sockets) if sockets.isdecimal() else None,
+        sockets=None if sockets == "-" else int(sockets),
     )
 
 

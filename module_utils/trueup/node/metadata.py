@@ -216,7 +216,7 @@ def _refusal(answer: _Answer) -> str:
     if len(answer.body) > _MAX_BYTES:
         return f"more than {_MAX_BYTES // 1024} KiB"
     declared = answer.headers.get("content-length", "")
-    if declared.isdigit() and len(answer.body) < int(declared):
+    if declared.isdecimal() and len(answer.body) < int(declared):
         return f"an answer cut short ({len(answer.body)} of {declared} bytes)"
     return ""
 

@@ -180,7 +180,7 @@ def read_layouts(catalog: Any) -> dict[str, Layout]:
     """
     try:
         entries = dict(catalog["layouts"])
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, OverflowError, TypeError, ValueError) as error:
         raise BadInput("topologies.yml: there is no mapping 'layouts'") from error
     layouts = {}
     for name, entry in entries.items():

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 GPU_QUERY = "name,pci.bus_id,memory.total"
 _COLUMNS = ("name", "pci.bus_id", "memory.total [MiB]")
 _MIB = 1024**2
+# GDDR6 with ECC switched on or off differs by a sixteenth.
+_UNLIKE = 1.25
 
 
 @dataclass(frozen=True)
@@ -44,14 +46,19 @@ def parse_nvidia_smi(text: str) -> tuple[Gpu, ...]:
     """Parse the output of ``nvidia-smi --query-gpu=GPU_QUERY --format=csv``, in its order.
 
     Raises:
-        ParseError: another header, a row of another shape, or no rows.
+        ParseError: another header, a row of another shape, no rows, a GPU twice, or GPUs of one
+            name that differ much in memory.
     """
-    gpus = []
+    gpus: list[Gpu] = []
+    widths = set()
     for (name, bus_id, memory), line in rows_of(text, _COLUMNS):
+        widths.add(len(bus_id))
         address = address_of(bus_id)
-        size = re.fullmatch(r"([0-9]+) MiB", memory)
-        if address is None or (size is None and not memory.startswith("[")):
+        size = re.fullmatch(r"([0-9]{1,9}) MiB", memory)
+        if address is None or len(widths) > 1 or (size is None and not memory.startswith("[")):
             raise line.error("nvidia-smi: expected a PCI address and a memory size in MiB")
+        if any(gpu.pci == address for gpu in gpus):
+            raise line.error(f"nvidia-smi: the GPU at {address} stands twice")
         gpus.append(
             Gpu(
                 name=None if name.startswith("[") else name,
@@ -59,7 +66,21 @@ def parse_nvidia_smi(text: str) -> tuple[Gpu, ...]:
                 memory_bytes=None if size is None else int(size.group(1)) * _MIB,
             )
         )
+    _refuse_unlike(gpus)
     return tuple(gpus)
+
+
+def _refuse_unlike(gpus: Sequence[Gpu]) -> None:
+    sizes: dict[str, list[int]] = {}
+    for gpu in gpus:
+        if gpu.name is not None and gpu.memory_bytes is not None:
+            sizes.setdefault(gpu.name, []).append(gpu.memory_bytes)
+    for name, known in sizes.items():
+        if max(known) > _UNLIKE * min(known):
+            raise ParseError(
+                f"nvidia-smi: GPUs called {name} have from {min(known) // _MIB} to"
+                f" {max(known) // _MIB} MiB"
+            )
 
 
 def rows_of(
@@ -94,5 +115,5 @@ def rows_of(
 
 def address_of(text: str) -> str | None:
     """A PCI address as sysfs writes it, with a domain of four digits; None for another text."""
-    match = re.fullmatch(r"([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])", text)
+    match = re.fullmatch(r"((?:[0-9A-Fa-f]{4}){1,2}):([0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])", text)
     return f"{int(match.group(1), 16):04x}:{match.group(2).lower()}" if match else None

@@ -25,4 +25,4 @@ def entries(folder: Path) -> list[Path]:
 
 def _natural(path: Path) -> list[tuple[int, int, str]]:
     parts = re.split(r"([0-9]+)", path.name)
-    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in parts]
+    return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts]

@@ -207,7 +207,7 @@ def _caches(folder: Path, cpu: int) -> list[_Cache]:
     caches = []
     for _, path in _numbered(folder, "index"):
         level = text_of(path / "level")
-        if not level.isdigit() or text_of(path / "type") == "Instruction":
+        if not level.isdecimal() or text_of(path / "type") == "Instruction":
             continue
         shared = parse_cpu_list(text_of(path / "shared_cpu_list")) or (cpu,)
         caches.append(_Cache(int(level), shared, _cache_size(text_of(path / "size"))))

@@ -61,7 +61,7 @@ def parse_ranks(text: str) -> List[Rank]:
         words = line.split()
         if not words or words[0] != "trueup-rank":
             continue
-        if len(words) != 6 or not words[4].isdigit() or words[5][0] != "=":
+        if len(words) != 6 or not words[4].isdecimal() or words[5][0] != "=":
             raise ParseError("a rank's line is not whole", number, line)
         try:
             cpus = format_cpu_list(parse_cpu_list(words[2]))
@@ -84,7 +84,7 @@ def parse_gpus(text: str) -> Dict[str, Dict[str, str]]:
         words = line.replace(",", " ").split()
         if not words or words[0] != "trueup-gpu":
             continue
-        address = address_of(words[3]) if len(words) == 5 and words[2].isdigit() else None
+        address = address_of(words[3]) if len(words) == 5 and words[2].isdecimal() else None
         if address is None:
             raise ParseError("a GPU's line is not whole", number, line)
         found.setdefault(words[1], {}).update({words[2]: address, words[4]: address})

@@ -112,5 +112,5 @@ def _matrix(
 
 
 def _by_number(label: str) -> tuple[str, int, str]:
-    digits = "".join(char for char in label if char.isdigit())[-12:]
+    digits = "".join(char for char in label if char.isdecimal())[-12:]
     return label.rstrip("0123456789"), int(digits or 0), label

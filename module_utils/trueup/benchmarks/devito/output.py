@@ -39,6 +39,8 @@ _FORWARD = (
     "ViscoIsoElasticForward",
 )
 _FIGURE = re.compile(r"(?:OI=(?P<oi>\S+))|(?:(?P<value>\S+) (?P<unit>GFlops/s|GPts/s))")
+# No figure of a run is larger; rates made of such are finite.
+_MOST = 1e100
 _CLOCKS_DIFFER = 0.01
 _TIMED_DIFFERENCE_SECONDS = 0.011  # the log rounds up to 0.01
 
@@ -106,7 +108,11 @@ class DevitoOutput:
             "Devito's log rounds times up to 0.01 s and derives its rates from the rounded time: "
             f"up to {0.01 / shortest:.2%} off at {shortest:.2f} s"
         )
-        return [message]
+        several = (
+            f"the log has {len(self.repeats)} runs: repeats of one case, unless outputs of several"
+            " ranks or cases were put together"
+        )
+        return [message, several] if len(self.repeats) > 1 else [message]
 
     def metrics(self) -> List[Metric]:
         """run_time [s], flop_rate [flop/s], point_rate [point/s], operational_intensity [flop/byte]
@@ -171,6 +177,7 @@ def _logged(lines: Sequence[Line]) -> List[Tuple[Line, Repeat]]:
     """The forward operator's runs in Devito's log: the line that says how long, and the run."""
     repeats: List[Tuple[Line, Repeat]] = []
     waiting: Optional[Line] = None
+    below: Optional[Repeat] = None
     seconds = 0.0
     for line in lines:
         ran = re.search(r"Operator `(\w+)` ran in (\S+) s\s*$", line)
@@ -180,9 +187,13 @@ def _logged(lines: Sequence[Line]) -> List[Tuple[Line, Repeat]]:
             if ran.group(1) in _FORWARD:
                 waiting, seconds = line, _positive(ran.group(2), "run time", line)
             continue
+        if below and below.points is None and "Global performance <w/o setup>" in line:
+            raise line.error("the figures above are another operator's, or damaged: no GPts/s")
+        below = None
         performance = re.search(r"Global performance: \[(.*)\]\s*$", line)
         if performance and waiting:
-            repeats.append((waiting, _figures(seconds, performance.group(1), line)))
+            below = _figures(seconds, performance.group(1), line)
+            repeats.append((waiting, below))
             waiting = None
     _refuse_waiting(waiting)
     return repeats
@@ -218,7 +229,7 @@ def _figures(seconds: float, text: str, line: Line) -> Repeat:
 
 def _positive(value: Any, name: str, line: Line) -> float:
     number = _finite(value, name, line)
-    if number <= 0:
+    if number < 1 / _MOST:
         raise line.error(f"{name} {str(value)!r} is not a positive number")
     return number
 
@@ -228,7 +239,7 @@ def _finite(value: Any, name: str, line: Line) -> float:
         number = float(str(value))
     except ValueError:
         raise line.error(f"{name} {str(value)!r} is not a number") from None
-    if not math.isfinite(number):
+    if not abs(number) < _MOST:
         raise line.error(f"{name} {str(value)!r} is not a positive number")
     return number
 
@@ -258,7 +269,7 @@ def _driver(line: Line) -> DevitoOutput:
             hosts=tuple(str(host) for host in data.get("hosts", [])),
             ranks=int(data["ranks"]),
         )
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise line.error(f"the driver's line lacks or spoils {error}") from None
 
 

@@ -33,10 +33,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Dict, List, Mapping, NoReturn, Optional, Sequence, Tuple
 
 from ...errors import ParseError
-from ...reading import Line, is_count, is_number, lines_of, refuse_after
+from ...reading import Line, is_count, is_number, lines_of, refuse_after, whole_number
 from ...record import Metric
 
 TOOL = "fio"
+# No figure of a run is larger; sums and rates of such are finite.
+_MOST = 1e100
 MARKS = ('"fio version"', '"jobname"')
 
 _DIRECTIONS = ("read", "write")
@@ -213,7 +215,9 @@ class _Reader:
 
     def _decode(self, start: int) -> Dict[str, Any]:
         text = "\n".join(self._lines[start:])
-        decoder = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant)
+        decoder = json.JSONDecoder(
+            object_pairs_hook=_unique, parse_constant=_no_constant, parse_int=whole_number
+        )
         first = self._lines[start]
         try:
             data, end = decoder.raw_decode(text)
@@ -224,6 +228,8 @@ class _Reader:
         except _Unreadable as error:
             line = self._line([error.key], start) or first
             raise Line(error.key, line.number).error(str(error)) from None
+        except ValueError as error:
+            raise first.error(f"the JSON is damaged: {error}") from None
         except RecursionError:
             raise first.error("the JSON is nested too deeply for fio's") from None
         last = text.count("\n", 0, end)
@@ -315,7 +321,7 @@ class _Block:
         value = self.data[key]
         if not is_number(value):
             self.refuse(f"{key} {value!r} is not a number", key)
-        if not math.isfinite(value) or value < 0:
+        if not 0 <= value < _MOST:
             self.refuse(f"{key} {value!r} is not a positive number", key)
         return float(value)
 
@@ -542,7 +548,7 @@ def _check_bins(times: _Times) -> None:
     block = times.block
     counted: Dict[int, int] = {}
     for label, number in block.below("bins").data.items():
-        if not label.isdigit() or not isinstance(number, int) or number < 0:
+        if not re.fullmatch(r"[0-9]{1,18}", label) or not isinstance(number, int) or number < 0:
             block.refuse(f"bin {label!r} holds {number!r}", "bins", label)
         counted[int(label)] = number
     total = sum(counted.values())
@@ -623,7 +629,7 @@ def _bytes(text: Optional[str]) -> Optional[int]:
 
 
 def _whole(text: Optional[str]) -> int:
-    return int(text) if text and text.isdigit() else 1
+    return int(text) if text and text.isdecimal() else 1
 
 
 def _float(value: Any) -> Optional[float]:

@@ -135,7 +135,7 @@ def parse_gemm(text: str) -> GemmOutput:
             software=software,
             tool_version=f"{_OUR_TOOL} {_FORMAT} (torch {software['torch']})",
         )
-    except (AttributeError, KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, ArithmeticError) as error:
         raise line.error(f"the line lacks or spoils {error}") from None
 
 

@@ -181,7 +181,7 @@ def _numa_node(sysfs_root: str, pci: str) -> Optional[int]:
         text = path.read_text(encoding="ascii", errors="replace").strip()
     except (OSError, ValueError):
         return None
-    return int(text) if text.isdigit() else None
+    return int(text) if text.isdecimal() else None
 
 
 def judge(output: GpuCopyOutput, wanted: Mapping[str, str]) -> Optional[str]:

@@ -43,7 +43,16 @@ from typing import (
 )
 
 from ...errors import ParseError
-from ...reading import STANDARD_ERROR, Line, decoded, digest, is_number, lines_of, unique
+from ...reading import (
+    STANDARD_ERROR,
+    Line,
+    decoded,
+    digest,
+    is_number,
+    lines_of,
+    unique,
+    whole_number,
+)
 from ...record import Metric, summarise
 
 TOOL = "gpu_copy"
@@ -641,7 +650,8 @@ def _loads(lines: Sequence[Line]) -> Any:
     """The JSON object that the lines are."""
     end = next((n for n, line in enumerate(lines) if line.startswith(STANDARD_ERROR)), len(lines))
     try:
-        return json.loads("\n".join(lines[:end]), object_pairs_hook=unique)
+        text = "\n".join(lines[:end])
+        return json.loads(text, object_pairs_hook=unique, parse_int=whole_number)
     except json.JSONDecodeError as error:
         line = lines[min(error.lineno, len(lines)) - 1]
         raise line.error(f"the JSON is cut off or damaged ({error.msg})") from None
@@ -729,10 +739,10 @@ _COLUMNS = re.compile(
     r"(?:Write-Combined Memory Writes are Enabled\s*)?"
     r"Transfer Size \(Bytes\)\s+Bandwidth\((GB/s|MB/s)\)"
 )
-_SIZE_ROW = re.compile(r"([0-9]+)\s+([0-9]+\.[0-9])")
+_SIZE_ROW = re.compile(r"([0-9]{1,18})\s+([0-9]+\.[0-9])")
 _CSV = re.compile(
     r"bandwidthTest-(H2D|D2H|D2D)(?:-(Pinned|Paged))?(-WriteCombined)?, Bandwidth = ([0-9.]+) "
-    r"(GB/s|MB/s), Time = ([0-9.]+) s, Size = ([0-9]+) bytes, NumDevsUsed = ([0-9]+)"
+    r"(GB/s|MB/s), Time = ([0-9.]+) s, Size = ([0-9]{1,18}) bytes, NumDevsUsed = ([0-9]+)"
 )
 _DEVICE = re.compile(r"Device ([0-9]+): (.+)")
 _KIND_OF = {"Host to Device": "h2d", "Device to Host": "d2h", "Device to Device": "d2d"}
@@ -768,6 +778,7 @@ class _BandwidthTest:
         self.dots = 0
         self.begun = self.passed = self.ended = False
         self.memories: Set[str] = set()
+        self.units: Set[str] = set()
         self.rates: Dict[str, Dict[int, float]] = {}
         self._kinds: _Kinds = (
             (re.compile(r"\[CUDA Bandwidth Test\].*"), self._begin),
@@ -796,8 +807,20 @@ class _BandwidthTest:
             raise ParseError("no figure: bandwidthTest measured no direction")
         if len(self.memories) > 1:
             raise ParseError("pinned and pageable memory in one output")
+        if len(self.units) > 1:
+            raise ParseError("GB/s and MB/s in one output, of which a run prints one")
+        self._refuse_faster_than_memory()
         self._fill()
         return self.part
+
+    def _refuse_faster_than_memory(self) -> None:
+        """A copy from or to the host that is faster than what the GPU's own memory reads and
+        writes is another direction's figure."""
+        memory = self.rates.get("d2d", {})
+        size = max(memory, default=0)
+        for kind in ("h2d", "d2h"):
+            if size >= _MIB and self.rates.get(kind, {}).get(size, 0.0) > memory[size]:
+                raise ParseError(f"{kind} is faster than the GPU's own memory: figures are swapped")
 
     def _fill(self) -> None:
         """Put the rates into the part, which knows runs of one size and of several."""
@@ -842,7 +865,8 @@ class _BandwidthTest:
     def _words(self, match: Match[str]) -> None:
         kind = _KIND_OF[match.group(1)]
         self._expect(kind)
-        rates, memory = _block(self.lines, match)
+        rates, memory, unit = _block(self.lines, match)
+        self.units.add(unit)
         self._add(kind, rates, memory)
 
     def _csv(self, match: Match[str]) -> None:
@@ -852,6 +876,7 @@ class _BandwidthTest:
         of_kind: Optional[Match[str]] = match
         while of_kind is not None and of_kind.group(1) == kind:
             _csv_row(self.lines, of_kind, rates)
+            self.units.add(of_kind.group(5))
             of_kind = _CSV.fullmatch(self.lines.peek())
             self.lines.at += of_kind is not None and of_kind.group(1) == kind
         self._add(kind.lower(), rates, "pageable" if match.group(2) == "Paged" else "pinned")
@@ -895,7 +920,7 @@ class _BandwidthTest:
             self.lines.fail("not a line that bandwidthTest prints")
 
 
-def _block(lines: _Lines, block: Match[str]) -> Tuple[Dict[int, float], str]:
+def _block(lines: _Lines, block: Match[str]) -> Tuple[Dict[int, float], str, str]:
     if int(block.group(2)) != 1 or not lines.lines[lines.at - 1].rstrip().endswith("Device(s)"):
         lines.fail("not the figure of one GPU ('1 Device(s)')")
     memory = re.fullmatch(r"(PINNED|PAGEABLE) Memory Transfers", lines.take())
@@ -910,7 +935,7 @@ def _block(lines: _Lines, block: Match[str]) -> Tuple[Dict[int, float], str]:
         if row is None:
             lines.fail("expected a size in bytes and a figure with one decimal")
         _take_rate(rates, row.group(1), _rate(row.group(2), "bandwidth", lines, columns[1]), lines)
-    return rates, memory.group(1).lower()
+    return rates, memory.group(1).lower(), columns[1]
 
 
 def _take_rate(rates: Dict[int, float], size: str, rate: float, lines: _Lines) -> None:
@@ -965,7 +990,7 @@ def _pytorch(given: Sequence[Line]) -> _Part:
             if peers != gpus * (gpus - 1):
                 lines.fail(f"{peers} pairs, which is not all of {gpus} GPUs")
             _say_missing(part, missing, gpus)
-    except (AttributeError, KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, ArithmeticError) as error:
         raise line.error(f"the line lacks or spoils {error}") from None
     return part
 

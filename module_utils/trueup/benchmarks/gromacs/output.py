@@ -52,6 +52,8 @@ _CONSERVED = re.compile(
     r"Energy conservation over simulation part #\d+ of length (\S+) [np]s, "
     r"time (\S+) to (\S+) [np]s$"
 )
+# %.5e, as all energies of a log.
+_ENERGY = re.compile(r"-?[0-9]\.[0-9]{5}e[+-][0-9]{2,3}")
 _DRIFT = re.compile(r"  Conserved energy drift: (\S+) kJ/mol/ps per atom$")
 _TOTAL = re.compile(r" Total +(\d+\.\d+) +\d+\.\d+ +100\.0$")
 _TIME_HEADER = re.compile(r" +Core t \(s\) +Wall t \(s\) +\(%\)$")
@@ -420,7 +422,7 @@ class _Reader:
     def _step(self, header: Line, shown: List[Tuple[Line, int]]) -> Tuple[Line, int]:
         line = self._below(header)
         words = line.split()
-        if len(words) not in (2, 3) or not words[0].isdigit():
+        if len(words) not in (2, 3) or not words[0].isdecimal():
             raise (line or header).error("no step below 'Step Time'")
         step = int(words[0])
         _float(words[1], "time", line)
@@ -484,6 +486,9 @@ class _Reader:
                 raise printed[0][0].error("an energy drift without energies at both ends")
             return None
         steps = ends[1] - ends[0]
+        for text, line in shown:
+            if not _ENERGY.fullmatch(text.strip()):
+                raise line.error(f"conserved energy {text.strip()!r} is cut off or damaged")
         first, last = (_float(text, "conserved energy", line) for text, line in shown)
         computed = (last - first) / (steps * dt * atoms)
         if not printed:

@@ -33,6 +33,8 @@ _RESIDUAL = re.compile(
     r"\|\|Ax-b\|\|_oo/\(eps\*\(\|\|A\|\|_oo\*\|\|x\|\|_oo\+\|\|b\|\|_oo\)\*N\)=\s*(\S+)"
     r" \.{6} (PASSED|FAILED)"
 )
+# %.7f, and %.8e since HPL 2.3.
+_FIGURE_OF_RESIDUAL = re.compile(r"[0-9]+\.[0-9]{7}|[0-9]\.[0-9]{8}e[+-][0-9]{2,3}")
 _THRESHOLD = re.compile(r"- Computational tests pass if scaled residuals are less than\s+(\S+)")
 _ENDING = (
     re.compile(r"Finished\s+(\d+) tests with the following results:"),
@@ -306,6 +308,8 @@ def _test(row: HplTest, line: Line, threshold: float) -> HplTest:
     residual: Optional[float] = None
     if not re.fullmatch(r"[+-]?(?:nan|inf)", found.group(1), re.IGNORECASE):
         residual = float(_positive(found.group(1), "residual", line, zero=True))
+        if not _FIGURE_OF_RESIDUAL.fullmatch(found.group(1)):
+            raise line.error(f"residual {found.group(1)} is cut off or damaged")
     if passed != (residual is not None and residual < threshold):
         raise line.error(
             f"residual {found.group(1)} is {found.group(2)} against a threshold of {threshold:g}"

@@ -43,7 +43,7 @@ import statistics
 import zlib
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from ...errors import ParseError
 from ...reading import STANDARD_ERROR, Line, decoded, lines_of
@@ -61,7 +61,7 @@ _DRIVER_FALL = 0.01  # share of its loss by which gpt_driver's own data lets it 
 
 _LINE = re.compile(
     r"(?:^|[\s:>])(?:\[(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{1,6})\] )?"
-    r"iteration +(?P<number>\d+)/ *(?P<total>\d+) \|(?P<fields>.*)$"
+    r"iteration +(?P<number>\d{1,18})/ *(?P<total>\d{1,18}) \|(?P<fields>.*)$"
 )
 # What only such a line holds: one that holds it and is not of the form above is damaged.
 _LIKE = re.compile(r"elapsed time per iteration|consumed samples:|number of nan iterations")
@@ -348,6 +348,7 @@ class _Log:
     stepped: float = 0.0
     forward: bool = True
     times: Dict[str, List[float]] = field(default_factory=lambda: {"save": [], "load": []})
+    timers: Set[str] = field(default_factory=set)
     resumes: List[Resume] = field(default_factory=list)
 
     def told(self) -> Dict[str, Any]:
@@ -378,6 +379,10 @@ class _Log:
         self.loaded = int(loaded.group(1)) if loaded else self.loaded
         timed = _TIMED.search(line)
         if timed:
+            # A duration of a millionth of a second does not come twice.
+            if timed.group() in self.timers:
+                raise line.error("stands twice: the line is doubled, or outputs are mixed")
+            self.timers.add(timed.group())
             self.times[timed.group(1)].append(float(timed.group(2) or timed.group(3)) / 1000)
         argument = _argument(line)
         if argument and self.arguments.setdefault(*argument) != argument[1]:
@@ -688,7 +693,7 @@ def _with_driver(
             parameters={name: str(data[name]) for name in names},
             hosts=tuple(str(host) for host in data["hosts"]),
         )
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise line.error(f"gpt_driver's last line lacks or spoils {error}") from None
 
 

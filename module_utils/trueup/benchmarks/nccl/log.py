@@ -234,7 +234,7 @@ class _Reader:
 
 def _named(word: str, names: Sequence[str]) -> str:
     """A choice by its name, where NCCL gives its number."""
-    known = word.isdigit() and int(word) < len(names)
+    known = word.isdecimal() and int(word) < len(names)
     return names[int(word)] if known else word.lower()
 
 

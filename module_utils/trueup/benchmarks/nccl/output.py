@@ -32,7 +32,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
 from ...errors import ParseError
-from ...reading import STANDARD_ERROR, Line, is_count, lines_of, unique
+from ...reading import STANDARD_ERROR, Line, is_count, lines_of, unique, whole_number
 from ...record import Metric, summarise
 from .log import LINE, LogLine, NcclLog, read_log
 
@@ -1097,13 +1097,14 @@ def _from_json(text: str) -> NcclOutput:
             text,
             parse_float=lambda figure: _printed(figure, line),
             parse_constant=constant,
+            parse_int=whole_number,
             object_pairs_hook=unique,
         )
     except (ValueError, RecursionError) as error:
         raise line.error(f"the JSON is cut off or damaged ({error})") from None
     try:
         return _from_object(data, line)
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise line.error(f"the JSON lacks or spoils {error}") from None
 
 

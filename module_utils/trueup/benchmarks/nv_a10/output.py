@@ -227,7 +227,7 @@ def _progress(lines: Sequence[Line]) -> Dict[str, str]:
 
 
 def _whole(progress: Dict[str, str], name: str) -> int:
-    if not progress[name].isdigit():
+    if not progress[name].isdecimal():
         raise ParseError(f"-progress: {name}={progress[name]} is no count")
     return int(progress[name])
 

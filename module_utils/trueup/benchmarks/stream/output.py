@@ -12,7 +12,6 @@ Two forms are read:
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
@@ -28,16 +27,21 @@ _OUR_TOOL = "trueup-stream"
 # STREAM's own bound for doubles.
 _LARGEST_ERROR = 1e-13
 _MB = 1e6
+# No figure of a run is larger; rates made of such are finite.
+_MOST = 1e100
 
+# The kernel prints times with nine decimals, and nothing else of them.
+_SECONDS = re.compile(r'"seconds": \[([^\]]*)\]')
+_NINE_DECIMALS = re.compile(r"[0-9]+\.[0-9]{9}(?:, [0-9]+\.[0-9]{9})*")
 _HEADER = re.compile(
     r"Function\s+(?:Best Rate MB/s|Rate \(MB/s\))\s+Avg time\s+Min time\s+Max time\s*"
 )
 _ROW = re.compile(r"(Copy|Scale|Add|Triad):\s+(\S+)\s+(\S+)\s+(\S+)\s+(\S+)\s*")
-_ELEMENTS = re.compile(r"Array size = +(\d+)(?: \(elements\))?(?:,|\s|$)")
-_WORD = re.compile(r"(?:uses|Assuming) +(\d+) bytes per")
-_TIMES = re.compile(r"(?:will be executed|test is run|each test) +(\d+) times")
+_ELEMENTS = re.compile(r"Array size = +(\d{1,18})(?: \(elements\))?(?:,|\s|$)")
+_WORD = re.compile(r"(?:uses|Assuming) +(\d{1,3}) bytes per")
+_TIMES = re.compile(r"(?:will be executed|test is run|each test) +(\d{1,18}) times")
 _ARRAYS = {"copy": 2, "scale": 2, "add": 3, "triad": 3}
-_THREADS = re.compile(r"Number of Threads (?:requested |counted )?= +(\d+)")
+_THREADS = re.compile(r"Number of Threads (?:requested |counted )?= +(\d{1,18})")
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,7 @@ class StreamOutput:
     Attributes:
         rates: kernel to its rate in byte/s, one per repeat; STREAM's table gives best, mean and
             worst only.
-        repeats: how many repeats stand behind the rates.
+        repeats: how many repeats stand behind the rates; None where the tool does not say.
         best_mean_worst: the rates are STREAM's best, mean and worst, not single repeats.
         error: largest relative error of the arrays, None where the tool says only that they
             validate.
@@ -57,7 +61,7 @@ class StreamOutput:
     """
 
     rates: Mapping[str, Tuple[float, ...]]
-    repeats: int
+    repeats: Optional[int]
     best_mean_worst: bool
     valid: bool
     tool_version: Optional[str] = None
@@ -138,6 +142,8 @@ def _ours(line: Line) -> StreamOutput:
         counts = {len(values) for values in rates.values()}
         if len(counts) != 1 or 0 in counts:
             raise line.error("the kernels have no or different numbers of repeats")
+        if not all(_NINE_DECIMALS.fullmatch(times) for times in _SECONDS.findall(line)):
+            raise line.error("a time of the kernel's line has not nine decimals")
         largest_error = float(data["error"])
         return StreamOutput(
             rates=rates,
@@ -152,7 +158,7 @@ def _ours(line: Line) -> StreamOutput:
             cpus=tuple(int(cpu) for cpu in data["cpus"]),
             software={"stream_kernel": str(data["stores"]), "compiler": f"gcc {data['compiler']}"},
         )
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise line.error(f"the kernel's line lacks or spoils {error}") from None
 
 
@@ -161,7 +167,7 @@ def _positive(value: Any, name: str, line: Line) -> float:
         result = float(value)
     except (TypeError, ValueError):
         raise line.error(f"{name} {value!r} is not a number") from None
-    if not (math.isfinite(result) and result > 0):
+    if not 1 / _MOST < result < _MOST:
         raise line.error(f"{name} {value!r} is not a positive number")
     return result
 
@@ -184,7 +190,7 @@ def _classic(lines: Sequence[Line], tables: Sequence[Line]) -> StreamOutput:
     return StreamOutput(
         rates=rates,
         # STREAM leaves its first iteration out of the times.
-        repeats=max(1, (times or 0) - 1),
+        repeats=max(1, times - 1) if times else None,
         best_mean_worst=True,
         valid="Failed Validation" not in text,
         tool_version=version.group(1) if version else None,

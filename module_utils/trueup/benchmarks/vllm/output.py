@@ -36,6 +36,7 @@ from ...reading import (
     lines_of,
     refuse_after,
     unique,
+    whole_number,
 )
 from ...record import Metric
 
@@ -705,7 +706,7 @@ class _Table(_Figures):
         self._take(key, text, line, whole=False)
 
     def _take(self, key: str, text: str, line: Line, *, whole: bool) -> None:
-        if whole and not re.fullmatch(r"\d+", text):
+        if whole and not re.fullmatch(r"\d{1,18}", text):
             raise line.error(f"{key} {text!r} is not a count")
         if not whole and not re.fullmatch(r"\d+\.\d\d", text):
             raise line.error(f"{key} {text!r} is not a positive number with two decimals")
@@ -841,7 +842,10 @@ def _decode(text: str) -> Dict[str, Any]:
     """One JSON object."""
     try:
         data: Dict[str, Any] = json.loads(
-            text, object_pairs_hook=unique, parse_constant=_no_constant
+            text,
+            object_pairs_hook=unique,
+            parse_constant=_no_constant,
+            parse_int=whole_number,
         )
     except json.JSONDecodeError as error:
         said = f"the JSON is cut off or damaged ({error.msg})"

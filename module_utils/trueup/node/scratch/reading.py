@@ -360,5 +360,5 @@ def _text(path: Path) -> str:
 
 def _numbered(name: str) -> list[tuple[int, str]]:
     return [
-        (int(part or 0), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", name)
+        (int(part or 0), "") if part.isdecimal() else (0, part) for part in re.split(r"(\d+)", name)
     ]

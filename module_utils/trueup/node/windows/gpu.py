@@ -81,7 +81,7 @@ def parse_devices(result: Any) -> Devices:
             for one in result["devices"]
         )
         return Devices(adapters, _time(result["booted"]), _time(result["now"]))
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, OverflowError, TypeError, ValueError) as error:
         raise ParseError(f"devices.ps1: its result is not as expected ({error})") from error
 
 
