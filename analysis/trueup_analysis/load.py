@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 RUN_SCHEMA = "trueup.run/1"
 MEASURED = "measured"
 _TOLD_EVERY = 100  # files
+# A record with 200,000 figures has 26 MiB.
+_MOST_BYTES = 2**28
 _RUN_ID = re.compile(r"\A[0-9]{8}T[0-9]{6}Z-[0-9a-f]{4}\Z")
 _EMPTY_HINT = (
     "run `make run` (or `ansible-playbook site.yml`) to make some,"
@@ -186,6 +188,14 @@ class Manifest(msgspec.Struct, frozen=True):
     warnings: list[str] = []
 
 
+class _Noted(msgspec.Struct, frozen=True):
+    """What a packed file says beside its table."""
+
+    excluded: list[tuple[str, str]]
+    runs: list[dict[str, Any]]
+    notes: list[str]
+
+
 @dataclass(frozen=True)
 class Excluded:
     """A file (or one record in a file) that could not be read, and why."""
@@ -325,7 +335,11 @@ def _sha256_beside(source: str, path: str) -> str:
 
 
 def _opener(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
+    return _waiting_for_nothing(path, flags | os.O_NOFOLLOW)
+
+
+def _waiting_for_nothing(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 class _Reader:
@@ -351,6 +365,9 @@ class _Reader:
             raise BadInput(f"{source} cannot be read: {error.strerror}") from error
         if stat.S_ISDIR(kind):
             self._read_folder(source)
+        elif not stat.S_ISREG(kind):
+            # A pipe would be waited for, and a device may have no end.
+            raise BadInput(f"{source} is neither a folder nor a regular file")
         elif source.suffix == ".parquet":
             self._read_packed(source)
         elif source.suffix == ".csv":
@@ -460,11 +477,19 @@ class _Reader:
         if self._tell is not None and len(self._seen) % _TOLD_EVERY == 0:
             self._tell(len(self._seen))
         try:
-            with open(path, "rb") as stream:
-                return stream.read()
+            # It may have become a pipe or a device since its folder was listed.
+            with open(path, "rb", opener=_waiting_for_nothing) as stream:
+                if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+                    raise OSError(errno.EINVAL, "not a regular file")
+                content = stream.read(_MOST_BYTES + 1)
         except OSError as error:
             self.excluded.append(Excluded(path, error.strerror or str(error)))
             return None
+        if len(content) > _MOST_BYTES:
+            why = f"larger than {_MOST_BYTES >> 20} MiB, which no record is"
+            self.excluded.append(Excluded(path, why))
+            return None
+        return content
 
     def _read_manifest(self, path: str) -> None:
         content = self._bytes(path)
@@ -553,11 +578,18 @@ class _Reader:
     def _read_packed(self, path: Path) -> None:
         self._flush()
         table, rest = packed.read(path)
+        try:
+            noted = msgspec.convert(rest, _Noted)
+            # As they were packed: with what a newer release has put into them.
+            for run in noted.runs:
+                msgspec.convert(run, Manifest)
+        except msgspec.ValidationError as error:
+            raise BadInput(f"{path} is not a file that `trueup pack` wrote ({error})") from error
         self._tables.append(table)
         self._packed += 1
-        self.excluded += [Excluded(*item) for item in rest["excluded"]]
-        self.runs += rest["runs"]
-        self.notes += [note for note in rest["notes"] if note not in self.notes]
+        self.excluded += [Excluded(*item) for item in noted.excluded]
+        self.runs += noted.runs
+        self.notes += [note for note in noted.notes if note not in self.notes]
 
 
 def _of_both(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:

@@ -185,8 +185,8 @@ def read(path: Path) -> tuple[pa.Table, dict[str, Any]]:
             table = _whole(file)
         rest: dict[str, Any] = json.loads((table.schema.metadata or {})[b"trueup"])
         table = table.replace_schema_metadata(None)
-    except (OSError, KeyError, ValueError, pa.ArrowException) as error:
-        why = str(error).splitlines()[0]
+    except (OSError, KeyError, ValueError, RecursionError, pa.ArrowException) as error:
+        why = (str(error).splitlines() or [type(error).__name__])[0]
         raise BadInput(f"{path} is not a file that `trueup pack` wrote ({why})") from error
     if wrong := _impossible(table):
         raise BadInput(f"{path} holds what no record can hold: {wrong}")

@@ -15,6 +15,7 @@ from typing import Any
 
 import made
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import typer
 from trueup.node import identify
@@ -354,6 +355,48 @@ def test_a_path_that_cannot_be_read_is_one_sentence(tmp_path: Path, name: str) -
     status, out, err = call("list", tmp_path / name)
     assert (status, out, err.count("\n")) == (1, "", 1)
     assert err.startswith("trueup: error: ") is True
+
+
+@pytest.mark.parametrize("name", ["pipe", "pipe.parquet", "pipe.csv", "zero", "run.json"])
+def test_a_source_that_is_a_pipe_or_a_device_is_not_waited_for(tmp_path: Path, name: str) -> None:
+    if name == "zero":
+        (tmp_path / name).symlink_to("/dev/zero")
+    else:
+        os.mkfifo(tmp_path / name)
+    status, out, err = call("list", tmp_path / name)
+    assert (status, out) == (1, "")
+    where = tmp_path / name
+    assert err == f"trueup: error: {where} is neither a folder nor a regular file\n"
+
+
+def test_a_file_that_is_larger_than_any_record_is_named_and_not_read(tmp_path: Path) -> None:
+    results = made.write(tmp_path, [made.record()])
+    with (results / made.RUN_ID / "huge.json").open("wb") as stream:
+        stream.truncate(300 * 2**20)
+    loaded = load([results])
+    assert len(loaded.cases) == 1
+    assert [item.reason for item in loaded.excluded] == ["larger than 256 MiB, which no record is"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *({"excluded": one} for one in (7, [1], [["a"]], [["a", 1]], {"a": 1})),
+        *({"runs": one} for one in (7, ["x"], [{"run_id": 7, "schema": "trueup.run/1"}])),
+        *({"notes": one} for one in ("x", [7])),
+    ],
+)
+def test_a_packed_file_whose_notes_are_of_other_types_is_one_sentence(
+    tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    packed = tmp_path / "x.parquet"
+    pack(load([made.write(tmp_path / "results", [made.record()])]), packed)
+    table = pq.read_table(packed)
+    rest = json.loads(table.schema.metadata[b"trueup"]) | changes
+    pq.write_table(table.replace_schema_metadata({"trueup": json.dumps(rest)}), packed)
+    status, out, err = call("list", packed)
+    assert (status, out, err.count("\n")) == (1, "", 1)
+    assert f"trueup: error: {packed} is not a file that `trueup pack` wrote (" in err
 
 
 @pytest.mark.parametrize(
