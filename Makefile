@@ -423,6 +423,10 @@ lock: test-venv ## Pin the *.in again (ARGS=--upgrade, or ARGS="--upgrade-packag
 	  $(pip_compile) --allow-unsafe $(ARGS) --output-file $$pins.txt $$pins.in
 	done
 
+.PHONY: sbom
+sbom: test-venv ## Write what trueup installs to sbom/, as CycloneDX (SECURITY.md)
+	@PYTHONPATH=tests python tests/sbom.py sbom
+
 .PHONY: options
 options: test-venv ## Write roles' defaults and argument_specs, and the pages of docs/ that follow from data
 	@PYTHONPATH=tests python tests/role_options.py
@@ -430,5 +434,5 @@ options: test-venv ## Write roles' defaults and argument_specs, and the pages of
 .PHONY: clean
 clean: ## Remove what the verbs made here, except results/
 	@if [ -e '$(venv)/.trueup-place' ]; then rm -rf '$(venv)'; fi
-	rm -rf .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis .benchmarks .ansible report report-* release
+	rm -rf .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis .benchmarks .ansible report report-* release sbom
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
