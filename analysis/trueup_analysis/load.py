@@ -20,7 +20,8 @@ from trueup.quantity import UNITS
 from trueup.record import SCHEMA
 
 from . import packed
-from .packed import canonical
+from .packed import MEASURED, METRIC_NAME, PATTERNS, canonical
+from .packed import Scalar as _Scalar
 from .published import read_published
 from .selection import in_order
 
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 RUN_SCHEMA = "trueup.run/1"
-MEASURED = "measured"
 _TOLD_EVERY = 100  # files
 # A record with 200,000 figures has 26 MiB.
 _MOST_BYTES = 2**28
@@ -41,7 +41,6 @@ _EMPTY_HINT = (
     " or name the folder, record or packed file to read"
 )
 
-_Scalar = str | int | float | bool | None
 # What fits 64 bits, ranks x threads included.
 _Count = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
 
@@ -49,7 +48,7 @@ _Count = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
 class MetricRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One figure of a record, as ``record.schema.json`` defines it."""
 
-    name: Annotated[str, msgspec.Meta(pattern="^[a-z][a-z0-9_]*$")]
+    name: Annotated[str, msgspec.Meta(pattern=METRIC_NAME)]
     value: float
     unit: Annotated[str, msgspec.Meta(min_length=1)]
     direction: Literal["higher", "lower", "none"]
@@ -86,9 +85,9 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     schema: Literal["trueup.record/1"]
-    run_id: Annotated[str, msgspec.Meta(pattern="^[0-9]{8}T[0-9]{6}Z-[0-9a-f]{4}$")]
-    benchmark: Annotated[str, msgspec.Meta(pattern="^[a-z][a-z0-9_]*$")]
-    case: Annotated[str, msgspec.Meta(pattern="^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+    run_id: Annotated[str, msgspec.Meta(pattern=PATTERNS["run_id"])]
+    benchmark: Annotated[str, msgspec.Meta(pattern=PATTERNS["benchmark"])]
+    case: Annotated[str, msgspec.Meta(pattern=PATTERNS["case"])]
     outcome: Literal["ok", "failed", "invalid"]
     reason: str | None
     nodes: Annotated[list[Annotated[str, msgspec.Meta(min_length=1)]], msgspec.Meta(min_length=1)]
@@ -104,10 +103,7 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     environment: dict[str, str]
     software: dict[str, str]
     system: dict[str, _Scalar]
-    started_at: Annotated[
-        str,
-        msgspec.Meta(pattern="^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$"),
-    ]
+    started_at: Annotated[str, msgspec.Meta(pattern=PATTERNS["started_at"])]
     duration_seconds: Annotated[float, msgspec.Meta(ge=0)]
     metrics: list[MetricRow]
     raw: Raw | None

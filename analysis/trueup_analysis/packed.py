@@ -25,8 +25,6 @@ _TEXT = (
     *("started_at", "raw_path", "raw_sha256", "source", "provenance"),
 )
 _WHOLE = ("node_count", "ranks", "threads_per_rank", "cores", "gpus")
-# Mappings and lists, kept as JSON text: their keys differ from benchmark to benchmark.
-JSON = ("parameters", "software", "system", "command", "environment")
 _METRIC = pa.struct(
     [
         ("name", pa.string()),
@@ -39,6 +37,25 @@ _METRIC = pa.struct(
         ("n", pa.int64()),
     ]
 )
+# What names a measured record.
+PATTERNS: Final = {
+    "run_id": "^[0-9]{8}T[0-9]{6}Z-[0-9a-f]{4}$",
+    "benchmark": "^[a-z][a-z0-9_]*$",
+    "case": "^[A-Za-z0-9][A-Za-z0-9._-]*$",
+    "started_at": "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$",
+}
+MEASURED: Final = "measured"
+METRIC_NAME: Final = "^[a-z][a-z0-9_]*$"
+Scalar = str | int | float | bool | None
+# Mappings and lists, kept as JSON text: their keys differ from benchmark to benchmark.
+_KINDS: Final[dict[str, Any]] = {
+    "parameters": dict[str, Scalar],
+    "software": dict[str, str],
+    "system": dict[str, Scalar],
+    "command": list[str],
+    "environment": dict[str, str],
+}
+JSON = tuple(_KINDS)
 # What every record has.
 _ALWAYS = ("run_id", "benchmark", "case", "outcome", "nodes", "source", "provenance")
 # Run times and the rates that scaling divides by, and their units.
@@ -228,10 +245,10 @@ def _impossible(table: pa.Table) -> str:
             row = flat.slice(place, 1).to_pylist()[0]
             record = owners[place].as_py() + 1
             return f"{name} of {row['name']} ({row['value']}) in record {record} is out of range"
-    for name in JSON:
-        kind = list if name == "command" else dict
+    for name, kind in _KINDS.items():
+        decode = msgspec.json.Decoder(kind).decode
         for text in pc.unique(table.column(name)).to_pylist():
-            if not _is_json(text, kind):
+            if not _is_json(text, decode):
                 return f"{name} is {str(text)[:40]!r}"
     return ""
 
@@ -240,6 +257,11 @@ def _checks(table: pa.Table) -> Iterator[tuple[str, Any]]:
     """By column, for each record whether it is wrong."""
     for name in _ALWAYS:
         yield name, pc.is_null(table.column(name))
+    # Publications name their cases in their own words.
+    measured = pc.equal(table.column("provenance"), MEASURED)
+    for name, pattern in PATTERNS.items():
+        fits = pc.fill_null(pc.match_substring_regex(table.column(name), pattern), False)
+        yield name, pc.and_(measured, pc.invert(fits))
     words = pa.array(["ok", "failed", "invalid"])
     yield "outcome", pc.invert(pc.is_in(table.column("outcome"), value_set=words))
     for name in _WHOLE:
@@ -254,7 +276,8 @@ def _checks(table: pa.Table) -> Iterator[tuple[str, Any]]:
 def _metric_checks(flat: pa.Table) -> Iterator[tuple[str, Any]]:
     """By column, for each figure whether it is wrong."""
     name, value, direction = (flat.column(key) for key in ("name", "value", "direction"))
-    yield "name", pc.is_null(name)
+    yield "name", pc.invert(pc.fill_null(pc.match_substring_regex(name, METRIC_NAME), False))
+    yield "unit", pc.is_null(flat.column("unit"))
     words = pa.array(["higher", "lower", "none"])
     yield "direction", pc.invert(pc.is_in(direction, value_set=words))
     yield "value", pc.fill_null(_outside(value, -_MOST, _MOST), True)
@@ -269,8 +292,9 @@ def _outside(column: Any, least: float, most: float) -> Any:
     return pc.invert(pc.and_(pc.greater_equal(column, least), pc.less_equal(column, most)))
 
 
-def _is_json(text: Any, kind: type) -> bool:
+def _is_json(text: Any, decode: Callable[[str], Any]) -> bool:
     try:
-        return isinstance(msgspec.json.decode(text), kind)
+        decode(text)
     except (msgspec.MsgspecError, TypeError, RecursionError):
         return False
+    return True

@@ -27,7 +27,7 @@ def render(sheets: Sequence[Sheet]) -> str:
     writer.writerow(["table", *keys])
     for sheet in sheets:
         for row in sheet.rows:
-            writer.writerow([sheet.title, *(_cell(row.get(key)) for key in keys)])
+            writer.writerow([_cell(sheet.title), *(_cell(row.get(key)) for key in keys)])
     return out.getvalue()
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import made
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import typer
@@ -397,6 +398,35 @@ def test_a_packed_file_whose_notes_are_of_other_types_is_one_sentence(
     status, out, err = call("list", packed)
     assert (status, out, err.count("\n")) == (1, "", 1)
     assert f"trueup: error: {packed} is not a file that `trueup pack` wrote (" in err
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("software", '{"a": 7}'), ("environment", '{"a": null}'), ("command", "[7]")),
+        *(("parameters", '{"a": []}'), ("system", "[]"), ("started_at", "soon")),
+        *(("started_at", None), ("run_id", "../../x"), ("case", "<b>"), ("benchmark", "\x1b[31m")),
+    ],
+)
+def test_a_packed_record_is_held_to_what_a_record_is(
+    tmp_path: Path, name: str, value: str | None
+) -> None:
+    packed = tmp_path / "x.parquet"
+    pack(load([made.write(tmp_path / "results", [made.record()])]), packed)
+    table = pq.read_table(packed)
+    column = pa.array([value], pa.string())
+    pq.write_table(table.set_column(table.schema.get_field_index(name), name, column), packed)
+    for command in ("list", "report"):
+        status, out, err = call(command, packed, "--output", tmp_path / "out")
+        assert (status, out, err.count("\n")) == (1, "", 1)
+        assert f"holds what no record can hold: {name} " in err
+
+
+def test_a_title_in_a_csv_holds_no_character_that_a_terminal_obeys(tmp_path: Path) -> None:
+    record = made.record(vm_size="=1+1\x1b[31m\r")
+    results = made.write(tmp_path, [record, made.record(5.0, threads=2, vm_size=record["vm_size"])])
+    _, out, _ = call("scaling", results, "--format", "csv")
+    assert ("[31m" in out, "\x1b" in out, "\r" in out) == (True, False, False)
 
 
 @pytest.mark.parametrize(
