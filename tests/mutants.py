@@ -78,6 +78,8 @@ ROOMS = {
     "module_utils/trueup/reading.py": ("test_reading.py",),
     "module_utils/trueup/record.py": ("test_record.py", "test_run_filters.py"),
     "module_utils/trueup/run/resume.py": ("test_resume.py", "test_stream_bench.py"),
+    f"{FIGURES}/advise/services.py": ("analysis/test_advise_services.py",),
+    f"{FIGURES}/lifecycle.py": ("analysis/test_lifecycle.py",),
     f"{FIGURES}/cost*/**/*.py": ("analysis/test_cost.py",),
     f"{FIGURES}/cost*.py": ("analysis/test_cost.py",),
     f"{FIGURES}/scaling*/**/*.py": ("analysis/test_scaling.py",),

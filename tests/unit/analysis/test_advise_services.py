@@ -37,7 +37,7 @@ _BATCH = (
     "150 is above 100 nodes of a pool with inter-node communication (80 in the user's subscription)"
 )
 
-# Worked by hand before the code, from the rules of thumb of the facts (section 8) and the articles.
+# Worked by hand, not by the program, from rules of thumb and articles.
 BY_HAND: list[tuple[str, dict[str, Any], list[str]]] = [
     ("one node, root wanted", {}, ["vm"]),
     ("GROMACS on one GPU", {"job_days": 2}, ["vm"]),
@@ -314,6 +314,10 @@ def _pattern(document: Any) -> None:
     document["gone"][0]["sizes"] = "("
 
 
+def _since(document: Any) -> None:
+    document["corrections"][0]["since"] = "long ago"
+
+
 def _missing(document: Any) -> None:
     del document["storage"]
 
@@ -329,6 +333,7 @@ def _missing(document: Any) -> None:
         (_limit, "machines"),
         (_date, "soon"),
         (_pattern, "is not as its head says"),
+        (_since, "long ago"),
         (_missing, "storage"),
     ],
 )
@@ -337,6 +342,62 @@ def test_a_wrong_catalog_is_refused_in_a_sentence(change: Any, says: str, tmp_pa
         read_services(_changed(change, tmp_path))
     assert says in str(found.value)
     assert "services.yml" in str(found.value)
+
+
+def test_what_the_older_article_says_that_is_not_so() -> None:
+    found = {one.says: (one.since, one.source.mark) for one in KNOWN.corrections}
+    assert len(found) == 17
+    assert {one.article for one in KNOWN.corrections} == {"gpu-solution-choice"}
+    assert found["vm_size STANDARD_NC6"] == ("2023-08-31", "verified")
+    assert found["azureml.core (SDK v1)"] == ("2026-06-30", "verified")
+    assert found["Standard_NC6_v3"] == ("", "verified")
+    assert found["vm_size Standard_NC6s_v3"][0] == "2025-09-30"
+    assert found["NDv2 series"][0] == ""
+    assert found['policy="bandit"'] == ("", "unverified")
+
+
+def table_of(page: str, head: str) -> list[list[str]]:
+    """The cells of the table of a page whose first column is called so."""
+    lines = page.splitlines()
+    start = next(n for n, line in enumerate(lines) if line.startswith(f"| {head} |"))
+    rows = []
+    for line in lines[start + 2 :]:
+        if not line.startswith("|"):
+            break
+        rows.append([cell.strip() for cell in line.strip("|").split("|")])
+    return rows
+
+
+PAGE = (ROOT / "docs" / "advise_services.md").read_text(encoding="utf-8")
+
+
+def test_the_pages_table_of_corrections_is_the_catalogs() -> None:
+    assert table_of(PAGE, "place") == [
+        [one.place, f"`{one.says}`", one.wrong, one.since or "-", one.instead, one.source.mark]
+        for one in KNOWN.corrections
+    ]
+
+
+@pytest.mark.parametrize("head", ["service", "storage"])
+def test_the_pages_tables_of_services_are_the_catalogs(head: str) -> None:
+    rows = KNOWN.services if head == "service" else KNOWN.storage
+    assert table_of(PAGE, head) == [
+        [
+            f"`{row['service']}`",
+            row["name"],
+            row["effort"],
+            ", ".join(row["manages"]),
+            row["billing"] or "no source says",
+        ]
+        for row in rows
+    ]
+
+
+def test_the_pages_table_of_cases_is_the_one_above() -> None:
+    assert table_of(PAGE, "case") == [
+        [what, ", ".join(f"`{name}`" for name in dict.fromkeys(services)) or "refused"]
+        for what, _, services in BY_HAND
+    ]
 
 
 _NEEDS = st.builds(

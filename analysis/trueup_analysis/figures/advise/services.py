@@ -174,6 +174,26 @@ class Advice:
 
 
 @dataclass(frozen=True)
+class Correction:
+    """What an article says that is not so.
+
+    Attributes:
+        article: its name in the catalog; place: where in it; says: its words, or what they mean.
+        wrong: why it is not so; since: the date since when, empty where it never was so or no
+            source has a date.
+        instead: what is used today.
+    """
+
+    article: str
+    place: str
+    says: str
+    wrong: str
+    since: str
+    instead: str
+    source: Source
+
+
+@dataclass(frozen=True)
 class Services:
     """catalog/services.yml, checked."""
 
@@ -181,6 +201,7 @@ class Services:
     storage: Sequence[Mapping[str, Any]]
     ended: Sequence[Mapping[str, Any]]
     gone: Sequence[Mapping[str, Any]]
+    corrections: Sequence[Correction]
     sources: Mapping[str, Source]
 
 
@@ -224,7 +245,15 @@ def read_services(chosen: Path | None = None) -> Services:
         if wrong := [name for name, one in sources.items() if one.mark not in _MARKS]:
             raise BadInput(f"{path}: source {wrong[0]} has no mark of {', '.join(_MARKS)}")
         known = Services(
-            found["services"], found["storage"], found["ended"], found["gone"], sources
+            found["services"],
+            found["storage"],
+            found["ended"],
+            found["gone"],
+            [
+                Correction(**{**row, "source": sources[row["source"]]})
+                for row in found["corrections"]
+            ],
+            sources,
         )
         for row in (*known.services, *known.storage):
             _check(row, sources)
@@ -233,6 +262,9 @@ def read_services(chosen: Path | None = None) -> Services:
             _known(row["source"], sources)
         for row in known.gone:
             re.compile(row["sizes"])
+        for one in known.corrections:
+            if one.since:
+                date.fromisoformat(one.since)
     except (KeyError, TypeError, AttributeError, ValueError, re.error) as error:
         raise BadInput(f"{path} is not as its head says: {error!r}") from error
     return known
