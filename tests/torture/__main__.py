@@ -30,6 +30,7 @@ ATTACKS = {
         "recorded outputs of tools, damaged, put to their parsers",
     ),
     "disk_histories": ("torture.disks:histories", 1000, "random histories of local disks"),
+    "environments": ("torture.environments:damage", 18, "virtual environments cut, pip killed"),
 }
 
 

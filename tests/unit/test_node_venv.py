@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import threading
@@ -14,7 +15,7 @@ from trueup.node import pinned_venv
 from trueup.node.pinned_venv import Environment
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 HERE = sys.version_info[:2]
 TEXT = "# by pip-compile\npip==26.0 \\\n    --hash=sha256:ab\nA.b_c==1.0+cpu --hash=sha256:cd\n"
@@ -44,7 +45,9 @@ def make_stand_in(path: Path, version: tuple[int, int] = HERE) -> None:
     (path / "pyvenv.cfg").touch()
     python = path / "bin" / "python"
     python.write_text(
-        f"#!{sys.executable}\nimport sys\nsys.version_info = {version!r}\n"
+        f"#!{sys.executable}\nimport sys\n"
+        f"sys.version_info, sys.prefix = {version!r}, {str(path)!r}\n"
+        f"sys.path.insert(0, {str(path / 'site')!r})\n"
         "program, sys.argv = sys.argv[2], ['-c', *sys.argv[3:]]\nexec(program)\n"
     )
     python.chmod(0o755)
@@ -66,6 +69,72 @@ def test_what_is_due(tmp_path: Path) -> None:
     assert pinned_venv.due(present, run) == "install"
     (tmp_path / "requirements.txt").write_text(f"pytest=={pytest.__version__}\n")
     assert pinned_venv.due(present, run) == "nothing"
+
+
+def make_package(venv: Path) -> Path:
+    """A package in the stand-in, as pip leaves one; its metadata."""
+    metadata = venv / "site" / "some_thing-1.0.dist-info"
+    metadata.mkdir(parents=True)
+    files = {
+        "thing.py": "answer = 42\n",
+        f"{metadata.name}/METADATA": "Metadata-Version: 2.1\nName: some.thing\nVersion: 1.0\n",
+        f"{metadata.name}/INSTALLER": "pip\n",
+    }
+    rows = []
+    for name, text in files.items():
+        (venv / "site" / name).write_text(text)
+        rows.append(f"{name},sha256=x,{len(text)}\n")
+    rows += ["__pycache__/thing.cpython-311.pyc,sha256=x,99\n", f"{metadata.name}/RECORD,,\n"]
+    (metadata / "RECORD").write_text("".join(rows))
+    return metadata
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "file gone": lambda folder: (folder.parent / "thing.py").unlink(),
+    "file cut": lambda folder: (folder.parent / "thing.py").write_text("answer = 4\n"),
+    "no RECORD": lambda folder: (folder / "RECORD").unlink(),
+    "RECORD of zeros": lambda folder: (folder / "RECORD").write_bytes(bytes(99)),
+    "no METADATA": lambda folder: (folder / "METADATA").unlink(),
+    "pip killed": lambda folder: (folder / "RECORD").write_text("thing.py,sha256=x,12\n"),
+    "two versions": lambda folder: shutil.copytree(
+        folder, folder.with_name("some_thing-0.9.dist-info")
+    ),
+}
+
+
+@pytest.mark.parametrize("how", [None, *DAMAGES])
+def test_what_is_there_in_part_is_installed_again(tmp_path: Path, how: str | None) -> None:
+    """pip takes a package for installed whose metadata is there, so that goes first."""
+    make_stand_in(tmp_path / "venv")
+    metadata = make_package(tmp_path / "venv")
+    one = wanted(tmp_path / "venv", "some-thing==1.0", "some-thing==1.0")
+    (tmp_path / "requirements.txt").write_text("some-thing==1.0\nsome-thing==1.0\n")
+    if how is None:
+        assert pinned_venv.due(one, run) == "nothing"
+        return
+    DAMAGES[how](metadata)
+    assert pinned_venv.due(one, run) == "install"
+    known = []
+
+    def pip(argv: Sequence[str]) -> tuple[int, str, str]:
+        if "pip" not in argv:
+            return run(argv)
+        known.append(list(metadata.parent.glob("*.dist-info")))
+        for path in metadata.parent.iterdir():
+            path.unlink()
+        make_package(tmp_path / "venv")
+        return 0, "", ""
+
+    assert pinned_venv.installed(one, pip) == "install"
+    assert known == [[]]
+
+
+def test_without_its_configuration_it_is_another_python(tmp_path: Path) -> None:
+    """Without pyvenv.cfg its python is the system's, and pip would install there."""
+    make_stand_in(tmp_path / "venv")
+    python = tmp_path / "venv" / "bin" / "python"
+    python.write_text(python.read_text().replace(str(tmp_path / "venv"), sys.prefix))
+    assert pinned_venv.due(wanted(tmp_path / "venv"), run) == "make"
 
 
 def test_an_interrupted_emptying_is_made_again(tmp_path: Path) -> None:

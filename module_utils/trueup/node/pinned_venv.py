@@ -6,12 +6,14 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
 import re
+import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, Dict, Iterator, List, Mapping, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Sequence, Tuple
 
 from ..errors import BadInput, TrueupError
 
@@ -22,20 +24,76 @@ Run = Callable[[Sequence[str]], Tuple[int, str, str]]
 WAIT_SECONDS = 3600.0
 _POLL_SECONDS = 1.0
 _VERSION = "import sys; print('%d.%d' % sys.version_info[:2])"
-_SAME = "import pip, sys; sys.exit('%d.%d' % sys.version_info[:2] != sys.argv[1])"
-# Prints what is not installed as pinned; exit status 1 then.
+# Prints, as JSON: whether the environment is this one, of this Python, with a whole pip; what it
+# lacks of the pins; and the folders of what is there in part, which pip takes for installed. A file
+# counts as there when it has the size that a RECORD says (packages may share one). INSTALLER is
+# written last: a RECORD without it is of an installation that did not end.
 _COMPARE = """\
-import importlib.metadata as metadata, sys
-wrong = []
-for pin in sys.argv[1:]:
-    name, _, version = pin.partition("==")
+import csv, importlib.metadata as metadata, json, os, re, sys
+version, path, *pins = sys.argv[1:]
+
+def plain(name):
+    return re.sub("[-_.]+", "-", name).lower()
+
+def version_of(one):
     try:
-        found = metadata.version(name)
-    except metadata.PackageNotFoundError:
-        found = "nothing"
-    if found != version:
-        wrong.append(f"{name} {version} (there is {found})")
-sys.exit(", ".join(wrong) or 0)
+        return one.version or "nothing"
+    except Exception:
+        return "nothing"
+
+def rows_of(one):
+    try:
+        rows = list(csv.reader((one.read_text("RECORD") or "").splitlines()))
+        root = str(one.locate_file(""))
+        # A wheel may bring compiled files, which pip compiles anew.
+        rows = [row for row in rows if row and not row[0].endswith(".pyc")]
+        return {os.path.join(root, row[0]): int(row[2]) if row[2] else None for row in rows}
+    except (csv.Error, IndexError, ValueError):
+        return {}
+
+def is_there(file):
+    try:
+        size = os.stat(file).st_size
+    except OSError:
+        return False
+    return None in sizes[file] or size in sizes[file]
+
+installed, sizes = {}, {}
+for one in metadata.distributions():
+    folder = str(one._path)
+    if folder.endswith(".dist-info"):
+        rows = rows_of(one)
+        name = plain(os.path.basename(folder).partition("-")[0])
+        installed.setdefault(name, {})[folder] = (version_of(one), rows)
+        for file, size in rows.items():
+            sizes.setdefault(file, set()).add(size)
+lacking, parts, pip_is_whole = [], [], False
+for pin in ["pip", *dict.fromkeys(pins)]:
+    name, _, wanted = pin.partition("==")
+    found = installed.get(plain(name), {})
+    gone = [
+        file
+        for folder, (_, rows) in found.items()
+        for file in rows or [folder + "/RECORD"]
+        if not is_there(file)
+    ] if all(rows for _, rows in found.values()) else ["its RECORD"]
+    unfinished = [
+        folder for folder, (_, rows) in found.items() if folder + "/INSTALLER" not in rows
+    ]
+    whole = not gone and not unfinished and len(found) == 1
+    if not wanted:
+        pip_is_whole = whole
+        continue
+    versions = " and ".join(sorted(at for at, _ in found.values())) or "nothing"
+    if found and not whole:
+        parts += found
+        what = f"{len(gone)} of its files, as {gone[0]}" if gone else "its end: pip was interrupted"
+        lacking.append(f"{name} {wanted} (there is {versions} without {what})")
+    elif versions != wanted:
+        lacking.append(f"{name} {wanted} (there is {versions})")
+here = "%d.%d" % sys.version_info[:2] == version
+here = here and os.path.realpath(sys.prefix) == os.path.realpath(path)
+print(json.dumps({"usable": here and pip_is_whole, "lacking": lacking, "parts": parts}))
 """
 # An emptying that was interrupted leaves some of these.
 _PARTS = {"bin", "include", "lib", "lib64", "share", "pyvenv.cfg", ".gitignore"}
@@ -94,13 +152,12 @@ def due(wanted: Environment, run: Run) -> str:
     taken = os.listdir(path) if os.path.isdir(path) else [path] if os.path.exists(path) else []
     if taken and "pyvenv.cfg" not in taken and not _PARTS.issuperset(taken):
         raise BadInput(f"{path} holds something else than a virtual environment: move it away")
-    code, version, _ = run([wanted.python, "-c", _VERSION])
-    # Without that Python nothing can be asked: making it says so.
-    if code != 0 or run([wanted.interpreter, "-c", _SAME, version.strip()])[0] != 0:
+    state = _state(wanted, run)
+    if not state["usable"]:
         return "make"
     if any(_text(file) != text for file, text in wanted.files.items()):
         return "install"
-    return "install" if _lacking(wanted, run) else "nothing"
+    return "install" if state["lacking"] else "nothing"
 
 
 def installed(wanted: Environment, run: Run, seconds: float = WAIT_SECONDS) -> str:
@@ -124,6 +181,8 @@ def installed(wanted: Environment, run: Run, seconds: float = WAIT_SECONDS) -> s
 
 
 def _install(wanted: Environment, run: Run) -> None:
+    for folder in _state(wanted, run)["parts"]:
+        shutil.rmtree(folder)
     for file, text in wanted.files.items():
         Path(file).write_text(text, encoding="utf-8")
         os.chmod(file, 0o644)
@@ -135,15 +194,24 @@ def _install(wanted: Environment, run: Run) -> None:
                 *("--require-hashes", "--no-deps", "--no-build-isolation", *wanted.source),
             ],
         )
-    lacking = _lacking(wanted, run)
-    if lacking:
+    state = _state(wanted, run)
+    if state["lacking"] or not state["usable"]:
+        lacking = ", ".join(state["lacking"]) or "pip itself"
         raise TrueupError(f"{wanted.path} does not hold what is pinned after pip: {lacking}")
 
 
-def _lacking(wanted: Environment, run: Run) -> str:
-    """What is not installed as pinned, or why that cannot be said; empty where all of it is."""
-    code, output, complaint = run([wanted.interpreter, "-c", _COMPARE, *wanted.pins])
-    return "" if code == 0 else complaint.strip() or output.strip() or f"exit status {code}"
+def _state(wanted: Environment, run: Run) -> Dict[str, Any]:
+    """What ``_COMPARE`` prints; an environment that cannot say it is not usable."""
+    code, version, _ = run([wanted.python, "-c", _VERSION])
+    # Without that Python nothing can be asked: making it says so.
+    if code == 0:
+        asked = [wanted.interpreter, "-c", _COMPARE, version.strip(), wanted.path, *wanted.pins]
+        code, output, _ = run(asked)
+        if code == 0:
+            with contextlib.suppress(ValueError, IndexError):
+                state: Dict[str, Any] = json.loads(output.splitlines()[-1])
+                return state
+    return {"usable": False, "lacking": [], "parts": []}
 
 
 def _text(path: str) -> str:
