@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import socket
 import threading
 import time
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from metadata_server import document, send, serving
 from trueup.errors import BadInput
+from trueup.node import metadata as service
 from trueup.node.metadata import Metadata, ask
 
 if TYPE_CHECKING:
@@ -178,3 +180,39 @@ def test_a_url_that_is_none_is_refused(url: str) -> None:
     with pytest.raises(BadInput) as refused:
         ask(url)
     assert repr(url) in str(refused.value)
+
+
+HOSTILE: list[Any] = [
+    "{{ lookup('pipe', 'id') }}",
+    "$(touch /tmp/x); `id` & |",
+    "a\nb",
+    "a\n",
+    "\x1b[31mred",
+    "\u202eevil",
+    "a\x00b",
+    "../../etc/passwd",
+    "..",
+    "--flag",
+    "x" * 100_000,
+    17,
+    True,
+    ["a"],
+    {"a": {"b": "c"}},
+]
+
+
+@pytest.mark.parametrize("value", HOSTILE, ids=lambda value: repr(value)[:20])
+@pytest.mark.parametrize("key", ["vmSize", *service._WORDS])
+def test_no_field_lets_anything_but_a_word_in(key: str, value: Any) -> None:
+    """It is named, in a form that a terminal may show, and no field holds it."""
+    said = service.of_body(document(**{key: value}).decode())
+    assert said.status == ("unusable" if key == "vmSize" else "ok")
+    shown = said.detail
+    assert (key in shown, shown.isprintable(), len(shown) < 200) == (True, True, True)
+    rest = dataclasses.replace(said, detail="", status="")
+    assert repr(value) not in repr(rest)
+    good = service.of_body(document().decode())
+    fields = {"location": "region", "zone": "zone", "licenseType": "licence_type"}
+    if key in fields:
+        assert getattr(said, fields[key]) is None
+        assert good.region == "southcentralus"

@@ -136,6 +136,10 @@ def identify(
     if metadata.status == "unusable":
         taken = "; this is taken for a machine outside Azure" if family == "local" else ""
         warnings.insert(0, f"the instance metadata service gave {metadata.detail}{taken}")
+    elif metadata.detail and metadata.status == "ok":
+        warnings.append(
+            f"the instance metadata service gave {metadata.detail}: no plain word, and not used"
+        )
     return Identity(
         vm_size=size or None,
         family=family,

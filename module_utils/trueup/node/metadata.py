@@ -28,6 +28,7 @@ METADATA_URL = "http://169.254.169.254/metadata/instance?api-version=2025-04-07"
 # A real answer is 3 to 5 kB; tags and data disks can make it some tens of kB.
 _MAX_BYTES = 256 * 1024
 _SHOWN_CHARACTERS = 60
+_WORDS = ("location", "zone", "priority", "publisher", "offer", "sku", "version", "licenseType")
 _REDIRECTS = range(300, 400)
 SPOT = "spot"
 _OFFERS = {"": "payg", "regular": "payg", "spot": SPOT}
@@ -40,7 +41,7 @@ class Metadata:
     Attributes:
         status: ``ok``; ``absent`` (nothing listens there: not on Azure, or the service is blocked);
             or ``unusable`` (something answered, but not with a usable document).
-        detail: what came instead, as a sentence without a full stop; empty when ok.
+        detail: what came instead, or beside what can be used, without a full stop; else empty.
         vm_size, region, image, zone: as Azure names them; None when the document does not say.
         offer: ``payg``, ``spot``, or None for a priority that is neither.
         licence_type: such as ``Windows_Client``; None where the VM was made without one.
@@ -196,6 +197,11 @@ def _understand(content: dict[str, Any]) -> Metadata:
     priority = compute.get("priority")
     return Metadata(
         status="ok",
+        detail=", ".join(
+            f"{key} {_shown(compute[key])}"
+            for key in _WORDS
+            if compute.get(key) not in (None, "") and _word(compute, key) is None
+        ),
         vm_size=vm_size,
         region=_word(compute, "location"),
         zone=_word(compute, "zone"),
@@ -222,9 +228,10 @@ def _refusal(answer: _Answer) -> str:
 
 
 def _word(compute: dict[str, Any], key: str) -> str | None:
-    """A value that is one plain word, as all those are that we use; None for anything else."""
+    """A value that is one plain word, as all those are that we use; None for anything else, such as
+    ``..`` or an option."""
     value = compute.get(key)
-    if isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9._-]{1,100}", value):
+    if isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", value):
         return value
     return None
 
