@@ -72,10 +72,10 @@ def test_a_repository_that_is_away() -> None:
     [
         (
             "E: Could not get lock /var/lib/dpkg/lock-frontend. It is held by process 812 (apt)",
-            "holds the lock",
+            "Process 812 (apt) of the node holds /var/lib/dpkg/lock-frontend, and apt has waited",
         ),
-        ("Failed to lock apt for exclusive operation: timeout", "holds the lock"),
-        ("lockfile is held by another process", "holds the lock"),
+        ("Failed to lock apt for exclusive operation: timeout", "Another program holds a lock"),
+        ("lockfile is held by another process", "Another program holds a lock"),
         (
             "E: Held packages were changed and -y was used without --allow-change-held-packages.",
             "vendor_packages_replace_held",

@@ -29,17 +29,19 @@ def act(
     *,
     check: bool = False,
     use: str = "",
+    answers: list[dict[str, Any]] | None = None,
     **arguments: Any,
 ) -> tuple[dict[str, Any], list[Any]]:
     """What the action returns, and what it called: arguments of Ansible's action, or commands."""
     called: list[Any] = []
+    answers = answers or []
     task = SimpleNamespace(args=arguments, async_val=0, check_mode=check, action="trueup_packages")
     templar = SimpleNamespace(template=lambda value: value)
     action = trueup_packages.ActionModule(task, None, None, None, templar, None)
 
     def package(self: Any, _: Any = None, __: Any = None) -> dict[str, Any]:
         called.append(dict(self._task.args))
-        return {"changed": True}
+        return answers.pop(0) if answers else {"changed": True}
 
     def command(_: Any, text: str) -> dict[str, Any]:
         called.append(text)
@@ -64,7 +66,13 @@ def test_each_system_has_its_package_manager(
         assert called == ["env LC_ALL=C rpm --query --whatprovides mdadm xfsprogs"]
         assert answer["changed"] is False
     else:
-        assert called == [{"use": MANAGERS[system], "name": names}]
+        apt = MANAGERS[system] == "apt"
+        expected = {"use": MANAGERS[system], "name": names}
+        if apt:
+            limits = {"lock_timeout": trueup_packages.FIRST_SECONDS, **trueup_packages.UPDATE}
+            assert called == [{**expected, **limits}]
+        else:
+            assert called == [trueup_packages.DNF_LOCKED, expected]
         assert answer["changed"] is True
 
 
@@ -79,7 +87,7 @@ def test_what_enterprise_linux_8_lacks_is_named(monkeypatch: pytest.MonkeyPatch)
 
 def test_an_inventory_may_name_another_manager(monkeypatch: pytest.MonkeyPatch) -> None:
     _, called = act(monkeypatch, SYSTEMS["almalinux-9"], name="fio", use="apt")
-    assert called == [{"use": "apt", "name": "fio"}]
+    assert [one["use"] for one in called] == ["apt"]
 
 
 @pytest.mark.parametrize("name", ["", [], None])
@@ -108,7 +116,85 @@ def test_a_node_that_nobody_identified_is_ansibles_own_matter(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     answer, called = act(monkeypatch, None, name="fio")
-    assert (answer["changed"], called) == (True, [{"name": "fio"}])
+    assert (answer["changed"], called) == (True, [{"name": ["fio"]}])
+
+
+LOCKED = {
+    "failed": True,
+    "msg": "E: Unable to acquire the dpkg frontend lock (/var/lib/dpkg/lock-frontend)",
+    "stdout": "Could not get lock /var/lib/dpkg/lock-frontend. It is held by process 812 (apt)...",
+}
+HELD = "Process 812 (apt) of the node holds /var/lib/dpkg/lock-frontend"
+
+
+def test_a_lock_is_named_and_waited_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(trueup_packages, "FIRST_SECONDS", 0)
+    answers = [dict(LOCKED), dict(LOCKED)]
+    answer, called = act(monkeypatch, SYSTEMS["ubuntu-22.04"], name="fio", answers=answers)
+    assert (answer, len(called)) == ({"changed": True}, 3)
+    assert capsys.readouterr().out.count(f"apt waits up to 300 s: {HELD}") == 1
+
+
+def test_a_lock_held_for_ever_ends_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trueup_packages, "FIRST_SECONDS", 0)
+    answers = [dict(LOCKED) for _ in range(1000)]
+    answer, _ = act(
+        monkeypatch, SYSTEMS["ubuntu-22.04"], name="fio", answers=answers, lock_timeout=0.001
+    )
+    assert answer["msg"].startswith(f"{HELD}, and apt has waited")
+    assert "unattended upgrades" in answer["msg"]
+
+
+def test_dnf_never_begins_where_it_would_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trueup_packages, "FIRST_SECONDS", 0)
+    said = "Could not get lock /var/lib/dnf/rpmdb_lock.pid. It is held by process 7 (dnf)"
+    answer, called = act(
+        monkeypatch, SYSTEMS["almalinux-9"], (0, said), name="fio", lock_timeout=0.001
+    )
+    assert set(called) == {trueup_packages.DNF_LOCKED}
+    assert answer["msg"].startswith("Process 7 (dnf) of the node holds /var/lib/dnf/rpmdb_lock.pid")
+
+
+def test_what_dpkg_had_begun_is_ended_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = {"failed": True, "msg": "E: dpkg was interrupted, you must manually run 'dpkg ...'"}
+    repair = f"{trueup_packages.REPAIR} --configure -a"
+    answer, called = act(monkeypatch, SYSTEMS["ubuntu-22.04"], name="fio", answers=[dict(broken)])
+    assert (answer, called[1]) == ({"changed": True}, repair)
+    answer, called = act(
+        monkeypatch, SYSTEMS["ubuntu-22.04"], name="fio", answers=[dict(broken), dict(broken)]
+    )
+    assert called.count(repair) == 1
+    assert answer["msg"].startswith("dpkg was interrupted on the node")
+
+
+def test_a_mirror_that_is_gone_is_asked_for_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = {"failed": True, "msg": "Failed to update apt cache after 5 retries: "}
+    said = (
+        "Err:1 http://mirror.example/ubuntu noble InRelease\n"
+        "  Could not connect to mirror.example:80 (10.0.0.1). - connect (111: refused)\n"
+    )
+    answer, called = act(
+        monkeypatch, SYSTEMS["ubuntu-24.04"], (0, said), name="fio", answers=[module]
+    )
+    assert "apt-get --quiet" in called[1]
+    assert "(http://mirror.example/ubuntu) cannot be read (Could not connect" in answer["msg"]
+    assert "/etc/apt/sources.list" in answer["msg"]
+    assert answer["said"] == "Failed to update apt cache after 5 retries: "
+
+
+def test_transactions_end_with_the_first_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = [{"changed": True}, {"failed": True, "msg": "No space left on device"}]
+    answer, called = act(
+        monkeypatch,
+        SYSTEMS["ubuntu-24.04"],
+        transactions=[["a=1"], ["b=2"], ["c=3"]],
+        answers=answers,
+    )
+    assert [one["name"] for one in called] == [["a=1"], ["b=2"]]
+    assert (answer["changed"], answer["failed"]) == (True, True)
+    assert answer["msg"].startswith("There is no space left for the packages b=2")
 
 
 @pytest.mark.parametrize(

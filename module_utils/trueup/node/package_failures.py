@@ -27,21 +27,28 @@ def _altered(text: str, context: _Context) -> str:
     return (
         f"In the repository {context['repository']} {what} has another hash than the signed index"
         f" says: nothing was installed. The repository or mirror was altered or is being"
-        f" written to: bring the mirror up to date, or point url at another."
+        f" written to: bring the mirror up to date, or point"
+        f" {'url' if context['given'] else context['sources']} at another."
     )
 
 
 def _unreachable(text: str, context: _Context) -> str:
     cause = re.search(
-        r"(Could not resolve[^\n,']*|Connection (?:refused|timed out)|404 +Not Found"
+        r"(Could not (?:resolve|connect)[^\n,']*|[Cc]onnection (?:refused|timed out|failed)"
+        r"|\b[45]\d\d +(?:Not Found|Forbidden|Internal Server Error|Service Unavailable)"
+        r"|Status code: \d+|Operation (?:too slow|timed out)[^\n,']*"
         r"|File not found[^\n]*?(?=\s\(|\n|$)|does not have a Release file"
         r"|Cannot download repomd\.xml)",
         text,
     )
+    url = re.search(r"(?:https?|ftp|file)://?[^\s'\",)]+", text)
+    known = "url" in context["given"]
+    where = f" ({url.group(0)})" if url and not known else ""
     return (
-        f"The repository {context['repository']} cannot be read"
-        f" ({cause.group(1).strip() if cause else 'no answer'}): check url and the node's way out"
-        f" (proxy, firewall, name service), or point url at a mirror."
+        f"The repository {context['repository']}{where} cannot be read"
+        f" ({cause.group(1).strip() if cause else 'no answer'}): check"
+        f" {'url and ' if known else ''}the node's way out (proxy, firewall, name service), or"
+        f" point {'url' if known else context['sources']} at a mirror."
     )
 
 
@@ -52,6 +59,11 @@ def _missing(text: str, context: _Context) -> str:
         if pin["name"] in text and not _is_offered(pin, context["offered"])
     ]
     parts = []
+    if lacking and not any(pin["version"] for pin in lacking):
+        return (
+            f"{', '.join(pin['name'] for pin in lacking)}: not offered by any repository that the"
+            f" node has; point {context['sources']} at one that has it, or install it by hand."
+        )
     for pin in lacking:
         versions = ", ".join(context["offered"].get(pin["name"], [])) or "no version of it"
         parts.append(f"{pin['name']} {pin['version']} is not offered (offered: {versions})")
@@ -71,11 +83,15 @@ def _last_line(text: str) -> str:
     return lines[-1][:300] if lines else "no message"
 
 
-_LOCKED = (
-    "Another {manager} holds the lock of the package database: wait until it has ended (unattended"
-    " upgrades after a boot take minutes), raise vendor_packages_lock_timeout_seconds, or end it;"
-    " then run again."
-)
+def _locked(text: str, context: _Context) -> str:
+    more = ", raise vendor_packages_lock_timeout_seconds" if context["given"] else ""
+    return (
+        f"{holder(text)}, and {context['manager']} has waited{context['waited']} for it: wait until"
+        f" it has ended (unattended upgrades after a boot take minutes){more}, or end it; then run"
+        f" again."
+    )
+
+
 _WRONG_KEY = (
     "The repository {repository} is not signed by the key that was given (fingerprint"
     " {fingerprint}): nothing was installed from it. Set key_url and key_fingerprint to those of"
@@ -89,6 +105,16 @@ _DOWNGRADE = (
     "To install {names}, a package would have to go back to an older version: set"
     " vendor_packages_downgrade_allowed to true, or pin the newer version."
 )
+_LOCK_SIGNS = (
+    "Could not get lock|Unable to acquire the dpkg frontend lock|Failed to lock apt"
+    "|Unable to lock (?:the administration )?directory|can't create transaction lock"
+    "|lockfile is held|Failed to obtain (?:the )?(?:transaction )?lock"
+)
+_INTERRUPTED_SIGNS = "dpkg was interrupted|dpkg --configure -a"
+_INTERRUPTED = (
+    "dpkg was interrupted on the node, and `dpkg --configure -a` did not end what it had begun: run"
+    " it there, mend what it names, and run again."
+)
 # What a failure shows, and its sentence. The first that matches is the cause; what others print as
 # its consequence comes after it.
 _SIGNS: Tuple[Tuple[str, Union[str, Callable[[str, _Context], str]]], ...] = (
@@ -96,13 +122,7 @@ _SIGNS: Tuple[Tuple[str, Union[str, Callable[[str, _Context], str]]], ...] = (
         "No space left on device|have enough free space|more space needed on|Not enough free space",
         _no_space,
     ),
-    (
-        (
-            "Could not get lock|Unable to acquire the dpkg frontend lock|Failed to lock apt"
-            "|lockfile is held|Failed to obtain (?:the )?(?:transaction )?lock"
-        ),
-        _LOCKED,
-    ),
+    (_LOCK_SIGNS, _locked),
     (
         (
             "NO_PUBKEY|(?:BAD|EXPKEY|REVKEY)SIG|is not signed|signatures were invalid"
@@ -118,13 +138,18 @@ _SIGNS: Tuple[Tuple[str, Union[str, Callable[[str, _Context], str]]], ...] = (
         ),
         _missing,
     ),
+    (
+        _INTERRUPTED_SIGNS,
+        _INTERRUPTED,
+    ),
     ("without --allow-change-held-packages", _HELD),
     ("without --allow-downgrades", _DOWNGRADE),
     (
         (
-            "Could not resolve|Connection (?:refused|timed out)|404 +Not Found"
-            "|Cannot download repomd|does not have a Release file|Failed to fetch"
-            "|Failed to download metadata|Failed to update apt cache"
+            "Could not (?:resolve|connect)|[Cc]onnection (?:refused|timed out|failed)"
+            "|404 +Not Found|Status code: [45]|Cannot (?:download|prepare)|No more mirrors to try"
+            "|does not have a Release file|Failed to fetch|Failed to download"
+            "|Failed to update apt cache|index files failed to download"
         ),
         _unreachable,
     ),
@@ -148,6 +173,7 @@ def sentence_of(
         offers: a line ``name | version | ...`` for each offered package and version.
     """
     text = _text(result)
+    waited = None if isinstance(result, str) else result.get("waited_seconds")
     offered: Dict[str, List[str]] = {}
     for line in offers.splitlines():
         fields = [field.strip() for field in line.split("|")]
@@ -160,6 +186,13 @@ def sentence_of(
         "pins": pins,
         "names": ", ".join(f"{pin['name']} {pin['version']}" for pin in pins),
         "repository": f"{name} ({repository.get('url')})" if name else "that the node has",
+        "given": repository,
+        "sources": (
+            "/etc/apt/sources.list and /etc/apt/sources.list.d"
+            if package_manager == "apt"
+            else "/etc/yum.repos.d"
+        ),
+        "waited": f" {waited} s" if waited else "",
         "fingerprint": repository.get("key_fingerprint", "none"),
         "offered": offered,
         "clean": "apt-get clean" if package_manager == "apt" else "dnf clean all",
@@ -174,6 +207,40 @@ def sentence_of(
         f"{package_manager} did not install {context['names']} from the repository"
         f" {context['repository']}: {_last_line(text)}"
     )
+
+
+def is_locked(result: Any) -> bool:
+    """Whether it failed since another program holds a lock."""
+    return re.search(_LOCK_SIGNS, _text(result)) is not None and not re.search(
+        _SIGNS[0][0], _text(result)
+    )
+
+
+def is_unclear(result: Any) -> bool:
+    """Whether it may have failed since a repository cannot be read, and does not say which: apt's
+    module gives no reason, and dnf may pass over such a repository."""
+    text = _text(result)
+    return bool(re.search("Failed to update apt cache|No package \\S+ available", text)) and not (
+        re.search(_SIGNS[0][0], text) or "://" in text
+    )
+
+
+def is_known(text: str) -> bool:
+    """Whether there is a sentence for it."""
+    return any(re.search(signs, text) for signs, _ in _SIGNS)
+
+
+def is_interrupted(result: Any) -> bool:
+    """Whether it failed since dpkg was interrupted before, at whatever it did."""
+    return re.search(_INTERRUPTED_SIGNS, _text(result)) is not None
+
+
+def holder(result: Any) -> str:
+    """Who holds which lock, as far as apt says it."""
+    held = re.search(r"lock (/\S+?)\.? It is held by process (\d+) \(([^)\n]*)\)", _text(result))
+    if held is None:
+        return "Another program holds a lock of the package database"
+    return f"Process {held.group(2)} ({held.group(3)}) of the node holds {held.group(1)}"
 
 
 def _text(result: Any) -> str:
