@@ -57,7 +57,7 @@ DNF_LOCKED = (
 PROBES = {
     "apt": "apt-get --quiet -o Acquire::Retries=0 -o Acquire::http::Timeout=10"
     " -o Acquire::https::Timeout=10 update",
-    "dnf": "dnf --quiet --setopt=skip_if_unavailable=0 --setopt=timeout=10 --setopt=retries=1"
+    "dnf": "dnf --noplugins --setopt=skip_if_unavailable=0 --setopt=timeout=10 --setopt=retries=1"
     " --setopt=exit_on_lock=1 makecache",
 }
 REPAIR = "env LC_ALL=C DEBIAN_FRONTEND=noninteractive dpkg --force-confdef --force-confold"

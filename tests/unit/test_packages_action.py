@@ -184,6 +184,32 @@ def test_a_mirror_that_is_gone_is_asked_for_the_reason(monkeypatch: pytest.Monke
     assert answer["said"] == "Failed to update apt cache after 5 retries: "
 
 
+def test_a_repository_that_dnf_passed_over_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = (
+        "Errors during downloading metadata for repository 'm':\n"
+        "  - Curl error (7): Couldn't connect to server for http://mirror.example/rpm/repodata/x"
+        " [Failed to connect]\nError: Failed to download metadata for repo 'm'\n"
+    )
+    failed = {"failed": True, "msg": "Failed", "failures": ["No package fio available."]}
+    waits = iter([(0, ""), (0, said)])
+
+    def command(_: Any, text: str) -> dict[str, Any]:
+        return {"rc": 0, "stdout": next(waits)[1], "stderr": ""}
+
+    act_once = trueup_packages.ActionModule
+    monkeypatch.setattr(trueup_packages.Package, "run", lambda *_: dict(failed))
+    monkeypatch.setattr(act_once, "_low_level_execute_command", command)
+    task = SimpleNamespace(args={"name": "fio"}, async_val=0, check_mode=False, action="x")
+    templar = SimpleNamespace(template=lambda value: value)
+    action = act_once(task, None, None, None, templar, None)
+    answer = action.run(task_vars={"trueup_node": SYSTEMS["almalinux-9"]})
+    assert answer["msg"] == (
+        "The repository that the node has (http://mirror.example/rpm/repodata/x) cannot be read"
+        " (Curl error (7): Couldn't connect to server): check the node's way out (proxy, firewall,"
+        " name service), or point /etc/yum.repos.d at a mirror."
+    )
+
+
 def test_transactions_end_with_the_first_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     answers = [{"changed": True}, {"failed": True, "msg": "No space left on device"}]
     answer, called = act(
