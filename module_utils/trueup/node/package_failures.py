@@ -36,7 +36,8 @@ def _unreachable(text: str, context: _Context) -> str:
     cause = re.search(
         r"(Could not (?:resolve|connect)[^\n,']*|[Cc]onnection (?:refused|timed out|failed)"
         r"|\b[45]\d\d +(?:Not Found|Forbidden|Internal Server Error|Service Unavailable)"
-        r"|Curl error \(\d+\): [^\n]*?(?= for )|Status code: \d+|Operation (?:too slow|timed out)[^\n,']*"
+        r"|Curl error \(\d+\): [^\n]*?(?= for )|Status code: \d+"
+        r"|Operation (?:too slow|timed out)[^\n,']*"
         r"|File not found[^\n]*?(?=\s\(|\n|$)|does not have a Release file"
         r"|Cannot download repomd\.xml)",
         text,
