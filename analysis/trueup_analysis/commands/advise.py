@@ -10,17 +10,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from trueup.errors import BadInput
 
-from .inputs import RESULTS, load_all
+from .inputs import RESULTS, load_all, output_of
 from .options import CatalogOption, Format, FormatOption, OutputOption, examples, option
 from .output import print_, say_notes, say_warnings, write
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..figures.advise.kinds.kind import Kind
+    from ..figures.advise.kinds.kind import Kind, Need
     from ..figures.advise.knowledge import Knowledge
 
 app = typer.Typer()
+# What a program reads holds every choice.
+_DATA = (Format.csv, Format.json)
 
 
 @app.command(
@@ -32,6 +34,7 @@ app = typer.Typer()
         "trueup advise training parameters_billion=8 tokens_billion=20",
         "    checkpoint_seconds=60 region=southcentralus offers=payg --explain",
         "trueup advise work.yml              # the same from a file, with `work: stencil`",
+        "trueup advise --from-log devito.log region=eastus  # what it would take on Azure",
         "trueup advise --backtest            # published results, each from the others",
     ),
 )
@@ -63,6 +66,10 @@ def advise(
     backtest: Annotated[
         bool, typer.Option("--backtest", help="How good it is: published results, each predicted.")
     ] = False,
+    from_log: Annotated[
+        Path | None,
+        option("FILE", "A log of Devito, HPL or Megatron from elsewhere: its work.", "--from-log"),
+    ] = None,
     price_date: Annotated[
         str | None, option("DATE", "Newest prices on or before this day.", "--price-date")
     ] = None,
@@ -84,6 +91,18 @@ def advise(
         told = [one for kind in KINDS.values() for one in tests.test(kind, known)]
         write([sheets.backtest(told)], format_, output)
         return
+    if from_log is not None:
+        words = [word for word in (work, *(values or [])) if word]
+        kind, need = _of_log(from_log)
+        ask = asks.read(kind, _said(words), of_log=True)
+        terms, prices = Terms(region=ask["region"], price_date=price_date), read_all(catalog)
+        refuse_unknown(prices, terms)
+        book = Book(prices, terms.price_date)
+        found = answers.answer(kind, ask, _known(catalog, results or []), book, need)
+        made = sheets.answer(found, explain=explain, every=format_ in _DATA)
+        write(made, format_, output)
+        say_warnings(made)
+        return
     if work is None:
         lines = [f"  {name:10} {kind.title}" for name, kind in KINDS.items()]
         print_("\n".join(["Kinds of work (trueup advise WORK says what each asks):", *lines, ""]))
@@ -100,7 +119,7 @@ def advise(
     refuse_unknown(prices, terms)
     known = _known(catalog, results or [])
     found = answers.answer(kind, ask, known, Book(prices, terms.price_date))
-    made = sheets.answer(found, explain=explain)
+    made = sheets.answer(found, explain=explain, every=format_ in _DATA)
     write(made, format_, output)
     say_warnings(made)
 
@@ -134,12 +153,43 @@ def _given(work: str, values: Sequence[str]) -> tuple[str, dict[str, Any]]:
             )
         given = {str(key): value for key, value in told.items() if key != "work"}
         name = told["work"]
-    for word in values:
+    return name, {**given, **_said(values)}
+
+
+def _said(words: Sequence[str]) -> dict[str, str]:
+    given = {}
+    for word in words:
         key, equals, value = word.partition("=")
         if not equals or not key or not value:
             raise BadInput(f"{word} is not NAME=VALUE, as in region=eastus")
         given[key] = value
-    return name, given
+    return given
+
+
+def _of_log(path: Path) -> tuple[Kind, Need]:
+    """The kind of work of a log, and what it took."""
+    from trueup.cases import Case, Figure
+
+    from ..figures.advise.kinds import KINDS
+
+    reading = output_of(str(path), None).reading
+    by_tool = {kind.tool: kind for kind in KINDS.values()}
+    if reading.tool not in by_tool:
+        tools = ", ".join(by_tool)
+        raise BadInput(f"{path} is a log of {reading.tool}; advice is there for those of {tools}")
+    outcome, reason = reading.outcome()
+    if outcome != "ok":
+        raise BadInput(f"{path} is no good measure of its work: {reason}")
+    figures = [
+        Figure(**{name: row[name] for name in Figure._fields if name in row})
+        for row in reading.rows
+    ]
+    case = Case(
+        *((), None, reading.tool, str(path), outcome, reason, reading.parameters, {}, figures),
+        gpus=reading.resources.get("gpus"),
+    )
+    kind = by_tool[reading.tool]
+    return kind, kind.logged(case)
 
 
 def _questions(kind: Kind) -> str:

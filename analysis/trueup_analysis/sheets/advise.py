@@ -30,13 +30,15 @@ _FRONT: Final = (
 )
 
 
-def answer(found: Answer, *, explain: bool) -> list[Sheet]:
-    """The ranked choices; with ``explain`` the evidence of each figure and every refusal too."""
+def answer(found: Answer, *, explain: bool, every: bool = False) -> list[Sheet]:
+    """The ranked choices, the best or ``every`` one; with ``explain`` every one, the evidence of
+    each figure and every refusal too."""
     limits = bool(found.ask["deadline_hours"] or found.ask["budget_usd"])
     front = [one for one in found.choices if one.front]
     others = [one for one in found.choices if not one.front]
-    shown = [*front, *(others if explain else others[:_OTHERS])]
+    shown = [*front, *(others if explain or every else others[:_OTHERS])]
     notes = list(_verdicts(found))
+    notes += [found.unsaid] if found.unsaid else []
     notes += [_RANGE, _FRONT]
     if len(shown) < len(found.choices):
         notes.append(f"{len(found.choices) - len(shown)} dearer choices: --explain lists them.")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import io
 import json
 import math
 from datetime import date
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from trueup.cases import Case, Figure
@@ -19,9 +21,7 @@ from trueup_analysis.figures.advise.kinds import KINDS
 from trueup_analysis.figures.advise.knowledge import Knowledge
 from trueup_analysis.figures.prices import Book, read_all
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
+DATA = Path(__file__).resolve().parents[2] / "data"
 TODAY = date(2026, 11, 23)
 HOUR = 3600
 
@@ -117,7 +117,7 @@ def test_a_record_of_ours_counts_before_published_results() -> None:
         reason=None,
         parameters={"model": "acoustic", "space_order": 8},
         software={},
-        figures=[Figure("flop_rate", 500e9, "flop/s", "higher")],
+        figures=[Figure("flop_rate", 500e9, "flop/s", "higher", statistic="median")],
         node_count=1,
         run_id="20261120T091300Z-7c1e",
         started_at="2026-11-20T09:13:00Z",
@@ -291,7 +291,7 @@ def test_the_command_prints_the_answer_and_its_data(told: Any) -> None:
     shown, _ = told(*words)
     assert "Cheapest: 1 x Standard_HB120-64rs_v3" in " ".join(shown.split())
     data = json.loads(told(*words, "--format", "json")[0])
-    rows = data["tables"][0]["rows"] if "tables" in data else data["rows"]
+    rows = data["tables"][0]["rows"]
     assert rows[0]["usd_low"] < rows[0]["usd"] < rows[0]["usd_high"]
     assert rows[0]["price_source"]
 
@@ -313,3 +313,49 @@ def test_the_command_reads_a_file(told: Any, tmp_path: Path) -> None:
 
 def test_the_back_test_is_printed(told: Any) -> None:
     assert "lie in their range" in told("--backtest")[0]
+
+
+@pytest.mark.parametrize(
+    ("work", "tool", "metric", "parameters"),
+    [
+        ("stencil", "devito", "flop_rate", {"model": "acoustic"}),
+        ("training", "megatron", "train_flops_megatron", {}),
+        ("hpl", "hpl", "hpl_rate", {}),
+    ],
+)
+def test_records_are_found_by_the_figures_that_their_views_show(
+    work: str, tool: str, metric: str, parameters: dict[str, str]
+) -> None:
+    view = importlib.import_module(f"trueup.benchmarks.{tool}.view").VIEW
+    assert metric in {one.metric for one in (*view.headlines, *view.figures)}
+    mine = Case(
+        *(("n1",), "Standard_ND96asr_v4", tool, "c", "ok", None, parameters, {}),
+        figures=[Figure(metric, 7e12, "flop/s", "higher", statistic="median")],
+        node_count=1,
+        gpus=8,
+    )
+    found = [one for one in KINDS[work].points(known(mine)) if one.evidence.kind == RECORD]
+    assert [one.rate for one in found] == [7e12 * (8 if work == "training" else 1)]
+
+
+def test_a_log_from_elsewhere_takes_its_work_along(told: Any) -> None:
+    """Devito, 25.9 GFLOP/s for 3.02 s: 7.8218e10 operations, on HB120-64rs_v3 at 325.58 GFLOP/s."""
+    log = DATA / "devito" / "openmp.log"
+    words = ("--from-log", str(log), "region=eastus", "node_mtbf_hours=1e9", "offers=payg")
+    rows = json.loads(told(*words, "--format", "json")[0])["tables"][0]["rows"]
+    (one,) = [r for r in rows if (r["size"], r["nodes"]) == ("Standard_HB120-64rs_v3", 1)]
+    rate = math.sqrt(331.22e9 * 320.04e9)
+    assert one["hours"] == pytest.approx(25.9e9 * 3.02 / rate / HOUR, rel=1e-6)
+    assert "does not say its grid" in " ".join(told(*words)[0].split())
+
+
+def test_a_log_of_another_kind_is_refused(told: Any) -> None:
+    log = DATA / "nccl" / "infiniband.txt"
+    assert "a log of nccl; advice is there for" in told("--from-log", str(log), status=1)[1]
+    bad = DATA / "megatron" / "gpt_driver_idle.log"
+    assert "no good measure" in told("--from-log", str(bad), status=1)[1]
+
+
+def test_a_matrix_that_fills_little_is_not_like_the_results() -> None:
+    small = choice(ask("hpl", order=5_000, **NO_FAILURES), "Standard_ND96asr_v4", 1)
+    assert "elements of the matrix fill 0.1% of" in small.estimate.beyond

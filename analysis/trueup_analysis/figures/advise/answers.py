@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from ..prices import Book, Quote
-    from .kinds.kind import Kind
+    from .kinds.kind import Kind, Need
     from .knowledge import Knowledge
 
 _HOUR: Final = 3600
@@ -79,6 +79,7 @@ class Answer:
         choices: those of the front first, by cost.
         refused: the smallest refusal of each size, by name.
         unpriced: sizes that fit and have no price for an offer asked for.
+        unsaid: what a log left open.
         lossy: choices that failures would keep from an end.
         sensitivities: widest first.
     """
@@ -90,14 +91,20 @@ class Answer:
     refused: Sequence[Refusal]
     unpriced: Sequence[str]
     lossy: Sequence[str]
+    unsaid: str = ""
     sensitivities: Sequence[Sensitivity] = field(default=())
 
     def marked(self, best: str) -> Choice | None:
         return next((one for one in self.choices if best in one.best.split(", ")), None)
 
 
-def answer(kind: Kind, ask: Mapping[str, Any], known: Knowledge, book: Book) -> Answer:
+def answer(
+    kind: Kind, ask: Mapping[str, Any], known: Knowledge, book: Book, need: Need | None = None
+) -> Answer:
     """What to rent for the ask.
+
+    Args:
+        need: what the work takes where a log says it, and the kind's own options do not.
 
     Raises:
         BadInput: a size that the catalog does not have, or nothing can do it (says why, and the
@@ -111,9 +118,9 @@ def answer(kind: Kind, ask: Mapping[str, Any], known: Knowledge, book: Book) -> 
     withheld = [size for size in ask["sizes"] if size in known.withheld]
     if withheld:
         raise BadInput(f"{withheld[0]} is not advised: {known.withheld[withheld[0]]}")
-    assumptions = kind.assumptions(ask)
+    assumptions = () if need else kind.assumptions(ask)
     assumed = {one.name: ask.get(one.name, one.value) for one in assumptions}
-    found = _answer(kind, ask, known, book, assumed)
+    found = _answer(kind, ask, known, book, assumed, need)
     if not found.choices:
         raise BadInput(_why_nothing(found))
     tried = []
@@ -121,14 +128,14 @@ def answer(kind: Kind, ask: Mapping[str, Any], known: Knowledge, book: Book) -> 
         if one.name in ask:
             continue
         ends = [
-            _answer(kind, ask, known, book, {**assumed, one.name: end})
+            _answer(kind, ask, known, book, {**assumed, one.name: end}, need)
             for end in (one.low, one.high)
         ]
         tried.append(_sensitivity(one.name, one.unit, one.low, one.high, one.source, ends))
     if _SPOT in ask["offers"]:
         rate = ask["spot_evictions_per_hour"]
         ends = [
-            _answer(kind, {**ask, "spot_evictions_per_hour": end}, known, book, assumed)
+            _answer(kind, {**ask, "spot_evictions_per_hour": end}, known, book, assumed, need)
             for end in (rate / 5, rate * 4)
         ]
         source = "yours, five times less and four times more"
@@ -136,7 +143,7 @@ def answer(kind: Kind, ask: Mapping[str, Any], known: Knowledge, book: Book) -> 
             _sensitivity("spot_evictions_per_hour", "1/h", rate / 5, rate * 4, source, ends)
         )
     tried.sort(key=lambda one: -one.swing)
-    return Answer(**{**vars(found), "sensitivities": tried})
+    return Answer(**{**vars(found), "sensitivities": tried, "unsaid": need.unsaid if need else ""})
 
 
 def _answer(
@@ -145,10 +152,11 @@ def _answer(
     known: Knowledge,
     book: Book,
     assumed: Mapping[str, float],
+    need: Need | None,
 ) -> Answer:
     refused: dict[str, Refusal] = {}
     choices, unpriced, lossy = [], set(), []
-    for one in estimates(kind, kind.need(ask, assumed), known, ask["most_nodes"]):
+    for one in estimates(kind, need or kind.need(ask, assumed), known, ask["most_nodes"]):
         if ask["sizes"] and one.size not in ask["sizes"]:
             continue
         if isinstance(one, Refusal):

@@ -69,18 +69,19 @@ def chosen(name: str) -> Kind:
     return KINDS[name]
 
 
-def read(kind: Kind, given: Mapping[str, Any]) -> dict[str, Any]:
+def read(kind: Kind, given: Mapping[str, Any], *, of_log: bool = False) -> dict[str, Any]:
     """Every option of the kind with its value, and given assumptions under their own names.
 
     Args:
+        of_log: a log says which work it is; only the terms are asked.
         given: by name, of the option's type or as words ("512x512x512", "payg,spot").
 
     Raises:
         BadInput: an unknown name, a value of another type or out of range, or one that is missing;
             all that is wrong is said at once.
     """
-    known = {one.name: one for one in options(kind)}
-    assumed = {one.name for one in kind.assumptions({})}
+    known = {one.name: one for one in (TERMS if of_log else options(kind))}
+    assumed = set() if of_log else {one.name for one in kind.assumptions({})}
     wrong, found = [], {name: one.default for name, one in known.items()}
     for name, value in given.items():
         if name in assumed:

@@ -5,19 +5,30 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trueup.errors import BadInput
 
 from ... import catalog
 from ..flops import peak_of_size
 from ..lifecycle import advisable
+from .estimates import RECORD, Evidence
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from trueup.cases import Case
+
+
+class Own(NamedTuple):
+    """A record of ours and one value of it."""
+
+    case: Case
+    size: str
+    nodes: int
+    value: float
+    evidence: Evidence
 
 
 @dataclass(frozen=True)
@@ -81,14 +92,21 @@ class Knowledge:
                 self._peaks[size] = None
         return self._peaks[size]
 
-    def own(self, benchmark: str, **parameters: Any) -> list[Case]:
-        """Our records of a benchmark with these parameters."""
-        return [
-            case
-            for case in self.cases
-            if case.benchmark == benchmark
-            and all(case.parameters.get(name) == value for name, value in parameters.items())
-        ]
+    def own(self, benchmark: str, metric: str, **parameters: Any) -> Iterator[Own]:
+        """Our records of a benchmark with these parameters on sizes of the catalog, and what stands
+        for a metric of each."""
+        for case in self.cases:
+            value = case.plain(metric)
+            if (
+                case.benchmark == benchmark
+                and value is not None
+                and case.vm_size in self.sizes
+                and case.node_count
+                and all(case.parameters.get(name) == asked for name, asked in parameters.items())
+            ):
+                source = f"{case.run_id}, {case.case}"
+                evidence = Evidence(RECORD, source, (case.started_at or "")[:10])
+                yield Own(case, str(case.vm_size), case.node_count, value, evidence)
 
 
 def number(row: Mapping[str, str], column: str) -> float | None:

@@ -6,14 +6,17 @@ import math
 import re
 from typing import TYPE_CHECKING, Final
 
+from trueup.errors import BadInput
 from trueup.options import Option
 
-from ..estimates import PUBLISHED, RECORD, Evidence, around
+from ..estimates import PUBLISHED, Evidence, around
 from ..knowledge import Knowledge, number
 from .kind import Ask, Assumed, Kind, Need, Point, Prediction
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from trueup.cases import Case
 
     from ..estimates import Assumption
 
@@ -22,6 +25,8 @@ _NAMED: Final = re.compile(r"\((?P<size>[A-Za-z0-9_]+)\)$")
 _GIB: Final = 2**30
 _BYTES: Final = 8
 _FOR_MATRIX: Final = 0.8
+# Published runs fill the memory; a smaller matrix keeps cores waiting. Ours, not measured.
+_FILLED: Final = 0.3
 
 OPTIONS: Final = (Option("order", "Order n of the matrix.", type="int", required=True, least=1000),)
 
@@ -57,12 +62,10 @@ def points(known: Knowledge) -> list[Point]:
                     evidence=Evidence(PUBLISHED, row["source"]),
                 )
             )
-    for case in known.own("hpl"):
-        rates = [one.value for one in case.figures if one.name == "flop_rate"]
-        if rates and case.vm_size and case.vm_size in known.sizes and case.node_count:
-            evidence = Evidence(RECORD, f"{case.run_id}, {case.case}", (case.started_at or "")[:10])
-            point = Point(f"{case.run_id} {case.case}", case.vm_size, case.node_count, rates[0])
-            found.append(Point(**{**vars(point), "evidence": evidence}))
+    found += [
+        Point(one.evidence.source, one.size, one.nodes, one.value, {}, one.evidence)
+        for one in known.own("hpl", "hpl_rate")
+    ]
     return found
 
 
@@ -90,12 +93,23 @@ def predict(target: Point, others: Sequence[Point], known: Knowledge) -> Predict
 
 
 def _need(ask: Ask, _: Assumed) -> Need:
-    order = ask["order"]
+    return _of(ask["order"])
+
+
+def _logged(case: Case) -> Need:
+    order = str(case.parameters.get("n", ""))
+    if not order.isdecimal():
+        raise BadInput("the log has not one order n of its matrix")
+    return _of(int(order))
+
+
+def _of(order: int) -> Need:
     return Need(
         work=around(2 / 3 * order**3 + 2 * order**2, 1.0),
         memory=order**2 * _BYTES,
         room=_room,
         words="elements of the matrix",
+        filled=_FILLED,
     )
 
 
@@ -117,4 +131,6 @@ KIND: Final = Kind(
     points=points,
     predict=predict,
     need=_need,
+    tool="hpl",
+    logged=_logged,
 )

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from trueup.cases import Case
+from trueup.errors import BadInput
 from trueup.options import Option
 
 from ..backtest import expected, factor
@@ -60,6 +62,8 @@ class Kind:
         points: the known results.
         predict: the rate of a point from others; None where they say nothing of it.
         need: what the work of an ask takes.
+        tool: whose log tells of such work, by the name of its parser.
+        logged: what the work of a log took.
     """
 
     name: str
@@ -70,6 +74,8 @@ class Kind:
     points: Callable[[Knowledge], Sequence[Point]]
     predict: Callable[[Point, Sequence[Point], Knowledge], Prediction | None]
     need: Callable[[Ask, Assumed], Need]
+    tool: str
+    logged: Callable[[Case], Need]
 
 
 @dataclass(frozen=True)
@@ -82,12 +88,16 @@ class Need:
         room: the bytes that a node of the catalog's row has for it; None where it is no machine
             for this kind.
         words: what takes the memory, in the plural, for a refusal.
+        unsaid: what a log leaves open, as a sentence.
+        filled: the part of the memory that the work must fill for its known rates to hold.
     """
 
     work: Range
     memory: float
     room: Callable[[Mapping[str, str]], float | None]
     words: str
+    unsaid: str = ""
+    filled: float = 0.0
 
 
 def estimates(
@@ -111,9 +121,25 @@ def estimates(
                 continue
             made = kind.predict(Point("", size, nodes), every, known)
             if made is not None:
+                part = need.memory / (room * nodes)
+                if part < need.filled:
+                    small = f"{need.words} fill {part:.1%} of what is there for them, results more."
+                    made = replace(made, beyond=" ".join(filter(None, (made.beyond, small))))
                 seconds = need.work.by(expected(made, wide).under(1))
                 found.append(Estimate(size, nodes, seconds, made.evidence, made.beyond))
     return found
+
+
+def logged_figure(case: Case, name: str) -> float:
+    """What stands for a figure of a log.
+
+    Raises:
+        BadInput: the log does not have it.
+    """
+    value = case.plain(name)
+    if value is None:
+        raise BadInput(f"the log has no {name}, from which its work would follow")
+    return value
 
 
 def _too_large(need: Need, room: float) -> str:

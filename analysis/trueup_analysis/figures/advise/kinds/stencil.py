@@ -16,10 +16,12 @@ from trueup.options import Option
 
 from ..estimates import PUBLISHED, RECORD, Assumption, Evidence, around
 from ..knowledge import Knowledge, number
-from .kind import Ask, Assumed, Kind, Need, Point, Prediction
+from .kind import Ask, Assumed, Kind, Need, Point, Prediction, logged_figure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from trueup.cases import Case
 
 
 _BENCHMARK: Final = "devito benchmark.py"
@@ -76,21 +78,11 @@ def points(known: Knowledge) -> list[Point]:
         for row in known.results(_BENCHMARK, "throughput")
         if row["nodes"] and row["system"] in known.sizes
     ]
-    for case in known.own("devito", model="acoustic"):
-        rates = [one.value for one in case.figures if one.name == "flop_rate"]
-        if rates and case.vm_size and case.vm_size in known.sizes and case.node_count:
-            found.append(
-                Point(
-                    label=f"{case.run_id} {case.case}",
-                    size=case.vm_size,
-                    nodes=case.node_count,
-                    rate=rates[0],
-                    traits={"series": case.run_id},
-                    evidence=Evidence(
-                        RECORD, f"{case.run_id}, {case.case}", (case.started_at or "")[:10]
-                    ),
-                )
-            )
+    for one in known.own("devito", "flop_rate", model="acoustic"):
+        traits = {"series": one.case.run_id}
+        found.append(
+            Point(one.evidence.source, one.size, one.nodes, one.value, traits, one.evidence)
+        )
     return found
 
 
@@ -225,6 +217,12 @@ def _need(ask: Ask, assumed: Assumed) -> Need:
     )
 
 
+def _logged(case: Case) -> Need:
+    work = logged_figure(case, "flop_rate") * logged_figure(case, "run_time")
+    unsaid = "The log does not say its grid: whether its fields fit was not checked."
+    return Need(around(work, 1.0), 0.0, _room, "fields", unsaid)
+
+
 def _room(row: Mapping[str, str]) -> float | None:
     memory = number(row, "memory_gib")
     return memory * _GIB * _FOR_FIELDS if memory and not number(row, "gpus") else None
@@ -239,4 +237,6 @@ KIND: Final = Kind(
     points=points,
     predict=predict,
     need=_need,
+    tool="devito",
+    logged=_logged,
 )

@@ -9,21 +9,27 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from trueup.errors import BadInput
 from trueup.options import Option
 
-from ..estimates import PUBLISHED, RECORD, Assumption, Evidence, around
+from ..estimates import PUBLISHED, Assumption, Evidence, around
 from ..knowledge import Knowledge, number
-from .kind import Ask, Assumed, Kind, Need, Point, Prediction
+from .kind import Ask, Assumed, Kind, Need, Point, Prediction, logged_figure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from trueup.cases import Case
 
 # How published benchmarks count: three passes, or four.
 _COUNTED: Final = {"DeepSpeed Megatron ": 3 / 4, "Megatron-Bridge ": 1.0}
 _RATES: Final = ("throughput_per_gpu", "model_tflops_per_gpu")
 _GIB: Final = 2**30
+# Forward, and backward for weights and for data; of each a multiplication and an addition.
+_PASSES: Final = 3
 
 OPTIONS: Final = (
     Option(
@@ -84,20 +90,12 @@ def points(known: Knowledge) -> list[Point]:
                             evidence=Evidence(PUBLISHED, row["source"], _day(row["source"])),
                         )
                     )
-    for case in known.own("megatron"):
-        rates = [one.value for one in case.figures if one.name == "model_flop_rate_per_gpu"]
-        if rates and case.vm_size and case.vm_size in known.sizes and case.gpus and case.node_count:
+    for one in known.own("megatron", "train_flops_megatron"):
+        gpus = one.case.gpus
+        if gpus:
+            rate, traits = one.value * gpus, {"gpus": gpus}
             found.append(
-                Point(
-                    label=f"{case.run_id} {case.case}",
-                    size=case.vm_size,
-                    nodes=case.node_count,
-                    rate=rates[0] * case.gpus,
-                    traits={"gpus": case.gpus},
-                    evidence=Evidence(
-                        RECORD, f"{case.run_id}, {case.case}", (case.started_at or "")[:10]
-                    ),
-                )
+                Point(one.evidence.source, one.size, one.nodes, rate, traits, one.evidence)
             )
     return found
 
@@ -137,12 +135,27 @@ def predict(target: Point, others: Sequence[Point], known: Knowledge) -> Predict
 
 def _need(ask: Ask, assumed: Assumed) -> Need:
     parameters = ask["parameters_billion"] * 1e9
-    each = 6 * parameters
+    each = _PASSES * 2 * parameters
     if ask["layers"] and ask["hidden_size"]:
         each += 12 * ask["layers"] * ask["hidden_size"] * ask["sequence_length"]
+    return _of(each * ask["tokens_billion"] * 1e9, parameters, assumed)
+
+
+def _logged(case: Case) -> Need:
+    """The iterations that the log has, at the rate and time of its typical one."""
+    each = logged_figure(case, "train_flops_megatron") * logged_figure(case, "step_time")
+    count, held = (str(case.parameters.get(name, "")) for name in ("iterations", "parameters"))
+    if not count.isdecimal() or not case.gpus:
+        raise BadInput("the log does not say how many iterations ran on how many GPUs")
+    unsaid = "" if held.isdecimal() else "The log does not say its parameters: fit was not checked."
+    usual = {one.name: one.value for one in _assumptions({})}
+    return replace(_of(each * case.gpus * int(count), float(held or 0), usual), unsaid=unsaid)
+
+
+def _of(work: float, parameters: float, assumed: Assumed) -> Need:
     share = assumed["memory_for_states"]
     return Need(
-        work=around(each * ask["tokens_billion"] * 1e9, 1.0),
+        work=around(work, 1.0),
         memory=parameters * assumed["bytes_per_parameter"],
         room=lambda row: share * _memory(row),
         words="weights, gradients and optimizer",
@@ -165,4 +178,6 @@ KIND: Final = Kind(
     points=points,
     predict=predict,
     need=_need,
+    tool="megatron",
+    logged=_logged,
 )
