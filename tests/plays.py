@@ -12,6 +12,8 @@ from typing import Any
 import yaml
 
 ROOT = Path(__file__).parent.parent
+# Keeps what Python and Ansible work out of a module's source.
+_WARM = ROOT / "molecule" / "_shared" / "warm"
 # Every host is this machine.
 LOCAL = ("-c", "local", "-e", f"ansible_python_interpreter={sys.executable}")
 
@@ -134,6 +136,14 @@ def counted(done: subprocess.CompletedProcess[str]) -> tuple[int, int, str]:
     return done.returncode, count, said
 
 
+def warm(env: dict[str, str]) -> dict[str, str]:
+    """An environment in which modules need not be parsed and compiled again."""
+    kept = ROOT / ".cache" / "warm"
+    kept.mkdir(parents=True, exist_ok=True)
+    path = [*filter(None, [env.get("PYTHONPATH")]), str(_WARM)]
+    return {**env, "PYTHONPATH": os.pathsep.join(path), "TRUEUP_WARM": str(kept)}
+
+
 def _run(
     arguments: tuple[str, ...], cwd: Path, env: dict[str, str]
 ) -> subprocess.CompletedProcess[str]:
@@ -141,7 +151,7 @@ def _run(
     return subprocess.run(
         [program, *arguments],
         cwd=cwd,
-        env=env,
+        env=warm(env),
         capture_output=True,
         text=True,
         timeout=900,

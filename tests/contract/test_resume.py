@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from plays import warm
 from trueup.node.topology import read_topology
 
 ROOT = Path(__file__).parent.parent.parent
@@ -82,7 +83,7 @@ def test_kill_in_the_middle_then_resume(tmp_path: Path) -> None:
     }
     log = (tmp_path / "first.log").open("w")
     first = subprocess.Popen(
-        command(tmp_path), cwd=ROOT, env=environment, stdout=log, stderr=subprocess.STDOUT
+        command(tmp_path), cwd=ROOT, env=warm(environment), stdout=log, stderr=subprocess.STDOUT
     )
     try:
         wait_for(lambda: len(records(tmp_path)) == 1 and kernels(tmp_path))
@@ -96,7 +97,7 @@ def test_kill_in_the_middle_then_resume(tmp_path: Path) -> None:
     second = subprocess.run(
         command(tmp_path, trueup_resume="last"),
         cwd=ROOT,
-        env=environment,
+        env=warm(environment),
         capture_output=True,
         text=True,
         check=False,

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from plays import warm
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -77,7 +78,7 @@ class Copy:
         return subprocess.run(
             [str(program), *command[1:]],
             cwd=self.folder,
-            env=self.environment,
+            env=warm(self.environment),
             capture_output=True,
             text=True,
             check=False,

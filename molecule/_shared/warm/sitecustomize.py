@@ -1,0 +1,137 @@
+"""Keeps what Python and Ansible work out of a module's source, by that source's content.
+
+Ansible sends each module as a zip of source files. Python compiles them anew in each task, and the
+controller looks anew for what they import: together most of a task's time. Here both are kept in a
+folder, named by a hash of the source, so that other source is worked out anew. Python imports a
+module of this name by itself as it starts (PYTHONPATH, or /etc/python3.11 of the emulated machine).
+Nothing is changed where there is no folder: that of TRUEUP_WARM, or else /var/cache/trueup-warm.
+"""
+
+import sys
+
+
+def _folder():
+    """The folder of this user, Python and system; None: nothing is kept."""
+    import os
+
+    asked = os.environ.get("TRUEUP_WARM", "/var/cache/trueup-warm")
+    if not os.path.isdir(asked):
+        return None
+    # Another user could put code there.
+    folder = f"{asked}/{os.getuid()}"
+    try:
+        if not os.path.isdir(folder):
+            os.mkdir(folder, 0o700)
+        found = os.lstat(folder)
+    except OSError:
+        return None
+    safe = (found.st_uid, found.st_mode & 0o170777) == (os.getuid(), 0o040700)
+    return f"{folder}/{sys.implementation.cache_tag}-{sys.hexversion:x}" if safe else None
+
+
+class _Kept:
+    """Values by a hash of what they were worked out of; written whole or not at all."""
+
+    def __init__(self, prefix):
+        self.prefix = prefix
+
+    def get(self, kind, *sources):
+        """The path of a value, and the value; None where there is none."""
+        import hashlib
+        import marshal
+
+        digest = hashlib.sha256(b"\0".join(sources)).hexdigest()
+        path = f"{self.prefix}-{kind}-{digest}"
+        try:
+            with open(path, "rb") as file:
+                return path, marshal.loads(file.read())
+        except (OSError, EOFError, ValueError, TypeError):
+            return path, None
+
+    def put(self, path, value):
+        """Keep a value; where that is not possible, it is worked out again."""
+        import marshal
+        import os
+
+        own = f"{path}.{os.getpid()}"
+        try:
+            with open(own, "wb") as file:
+                file.write(marshal.dumps(value))
+            os.rename(own, path)
+        except OSError:
+            pass
+
+
+def _keep_code(kept):
+    """Of files in a zip: their code."""
+    import zipimport
+
+    plain = zipimport._compile_source
+
+    def compiled(pathname, source):
+        # The zip has another name each time; a traceback says the first.
+        path, code = kept.get("code", bytes(source), pathname.rpartition(".zip")[2].encode())
+        if code is None:
+            code = plain(pathname, source)
+            kept.put(path, code)
+        return code
+
+    zipimport._compile_source = compiled
+
+
+class _Imports:
+    """Of module_utils, on the controller: what they import, as Ansible found it."""
+
+    name = "ansible.executor.module_common"
+
+    def __init__(self, kept):
+        self.kept = kept
+
+    def find_spec(self, name, path, target=None):
+        if name != self.name:
+            return None
+        import importlib.util
+
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        execute = spec.loader.exec_module
+
+        def patched(module):
+            execute(module)
+            self.patch(module)
+
+        spec.loader.exec_module = patched
+        return spec
+
+    def patch(self, module):
+        kept, tree_of, finder = self.kept, module._compile_module_ast, module.ModuleDepFinder
+        plain = finder.__init__
+
+        class Source:
+            """Parsed only where more is asked than its imports."""
+
+            def __init__(self, name, text):
+                self.name, self.text = name, text
+
+            def __getattr__(self, asked):
+                return getattr(tree_of(self.name, self.text), asked)
+
+        def init(self, fqn, tree, is_pkg_init=False):
+            if not isinstance(tree, Source):
+                return plain(self, fqn, tree, is_pkg_init)
+            text = tree.text if isinstance(tree.text, bytes) else tree.text.encode()
+            path, found = kept.get("imports", bytes(text), fqn.encode(), b"%d" % is_pkg_init)
+            if found is None:
+                plain(self, fqn, tree_of(tree.name, tree.text), is_pkg_init)
+                found = sorted(self.submodules), sorted(self.optional_imports)
+                kept.put(path, found)
+            self.submodules, self.optional_imports = map(set, found)
+            return None
+
+        module._compile_module_ast, finder.__init__ = Source, init
+
+
+_prefix = _folder()
+if _prefix:
+    _keep_code(_Kept(_prefix))
+    sys.meta_path.insert(0, _Imports(_Kept(_prefix)))
