@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from ..figures.advise.knowledge import Knowledge
 
 app = typer.Typer()
+# Beside the kinds of work.
+_SERVICE = "service"
 # What a program reads holds every choice.
 _DATA = (Format.csv, Format.json)
 
@@ -34,6 +37,7 @@ _DATA = (Format.csv, Format.json)
         "trueup advise training parameters_billion=8 tokens_billion=20",
         "    checkpoint_seconds=60 region=southcentralus offers=payg --explain",
         "trueup advise work.yml              # the same from a file, with `work: stencil`",
+        "trueup advise service nodes=16 coupled=yes scheduler=slurm",
         "trueup advise --from-log devito.log region=eastus  # what it would take on Azure",
         "trueup advise --backtest            # published results, each from the others",
     ),
@@ -103,8 +107,13 @@ def advise(
         write(made, format_, output)
         say_warnings(made)
         return
+    if work == _SERVICE:
+        _services(_said(values or []), catalog, format_, output, explain=explain)
+        return
     if work is None:
-        lines = [f"  {name:10} {kind.title}" for name, kind in KINDS.items()]
+        titles = {name: kind.title for name, kind in KINDS.items()}
+        titles[_SERVICE] = "Which Azure service and storage fit (docs/advise_services.md)"
+        lines = [f"  {name:10} {title}" for name, title in titles.items()]
         print_("\n".join(["Kinds of work (trueup advise WORK says what each asks):", *lines, ""]))
         return
     name, given = _given(work, values or [])
@@ -122,6 +131,32 @@ def advise(
     made = sheets.answer(found, explain=explain, every=format_ in _DATA)
     write(made, format_, output)
     say_warnings(made)
+
+
+def _services(
+    given: dict[str, str],
+    catalog: Path | None,
+    format_: Format,
+    output: Path | None,
+    *,
+    explain: bool,
+) -> None:
+    from ..figures.advise import services
+    from ..sheets import advise_services as sheets
+
+    if not given:
+        print_(f"{_SERVICE} asks (NAME=VALUE):\n{inspect.cleandoc(services.Needs.__doc__ or '')}\n")
+        return
+    needs, known = services.needs_of(given), services.read_services(catalog)
+    today = datetime.now(UTC).date()
+    found = {
+        "Services": services.advise(needs, known, today),
+        "Storage": services.advise_storage(needs, known, today),
+    }
+    made = [sheets.advice(title, some, explain=explain) for title, some in found.items()]
+    if explain:
+        made.append(sheets.corrections(known.corrections))
+    write(made, format_, output)
 
 
 def _known(catalog: Path | None, results: Sequence[Path]) -> Knowledge:

@@ -359,3 +359,28 @@ def test_a_log_of_another_kind_is_refused(told: Any) -> None:
 def test_a_matrix_that_fills_little_is_not_like_the_results() -> None:
     small = choice(ask("hpl", order=5_000, **NO_FAILURES), "Standard_ND96asr_v4", 1)
     assert "elements of the matrix fill 0.1% of" in small.estimate.beyond
+
+
+def test_services_are_advised_by_words(told: Any) -> None:
+    words = ("service", "nodes=150", "coupled=yes")
+    assert "No rule of thumb speaks of these needs" in told(*words)[0]
+    tables = json.loads(told(*words, "--format", "json")[0])["tables"]
+    services = {one["service"]: one for one in tables[0]["rows"]}
+    assert services["cyclecloud-slurm"]["rank"] == 1
+    assert not services["scale-set-uniform"]["advised"]
+    assert "100" in services["scale-set-uniform"]["refused"]
+    assert "Standard_NC6" in told(*words, "--explain", "--format", "json")[0]
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("node=3", "did you mean nodes?"),
+        ("coupled=perhaps", "give yes or no"),
+        ("nodes=many", "give a whole number"),
+        ("data_tb=much", "give a number"),
+        ("data=tape", "give one of any, local"),
+    ],
+)
+def test_needs_that_cannot_be_are_said(told: Any, word: str, message: str) -> None:
+    assert message in told("service", word, status=1)[1]

@@ -13,6 +13,7 @@ from datetime import date
 from typing import TYPE_CHECKING, Any, Final
 
 from trueup.errors import BadInput
+from trueup.words import did_you_mean
 
 from ... import catalog
 
@@ -90,6 +91,37 @@ class Needs:
     def shared(self) -> bool:
         """Whether more than one node needs the same files."""
         return self.nodes > 1 and self.access != "scratch"
+
+
+_TRUE: Final = {"yes": True, "true": True, "no": False, "false": False}
+
+
+def needs_of(given: Mapping[str, str]) -> Needs:
+    """The needs that words say, such as ``{"nodes": "16", "coupled": "yes"}``.
+
+    Raises:
+        BadInput: an unknown name, a word that is no number or neither yes nor no, or a value that
+            ``Needs`` refuses.
+    """
+    known = {one.name: one.default for one in fields(Needs)}
+    read: dict[str, Any] = {}
+    for name, word in given.items():
+        if name not in known:
+            raise BadInput(f"{name} is no need{did_you_mean(name, known)}; {', '.join(known)}")
+        default = known[name]
+        try:
+            if isinstance(default, bool):
+                read[name] = _TRUE[word.lower()]
+            elif isinstance(default, str):
+                read[name] = word
+            else:
+                read[name] = int(word) if isinstance(default, int) else float(word)
+        except KeyError as error:
+            raise BadInput(f"{name} is {word!r}; give yes or no") from error
+        except ValueError as error:
+            what = "a whole number" if isinstance(default, int) else "a number"
+            raise BadInput(f"{name} is {word!r}; give {what}") from error
+    return Needs(**read)
 
 
 _FIELDS: Final = (*(one.name for one in fields(Needs)), "shared")
