@@ -124,7 +124,7 @@ def test_a_build_is_unpacked_and_the_environment_made_with_it(site: Site) -> Non
     )
     python = site.folder / "made" / "venv" / "bin" / "python"
     answer = subprocess.run([python, "-c", program], capture_output=True, text=True, check=True)
-    folder = site.to_install()["archive"]["folder"]
+    folder = site.to_install()["archive"]["place"]
     assert answer.stdout.split() == [folder, "True"]
     assert [path.name for path in Path(folder).glob("*.tar")] == []
     status, changed, said = site.run()

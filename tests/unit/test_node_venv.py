@@ -142,6 +142,28 @@ def test_an_interrupted_emptying_is_made_again(tmp_path: Path) -> None:
     assert pinned_venv.due(wanted(tmp_path / "venv"), run) == "make"
 
 
+def test_what_was_not_known_to_be_on_the_disk_is_made_again(tmp_path: Path) -> None:
+    """The power goes while pip installs: packages are there, and nobody knows what is in them."""
+    path, asked = tmp_path / "venv", []
+
+    def lost(argv: Sequence[str]) -> tuple[int, str, str]:
+        asked.append(argv[0])
+        if "venv" in argv:
+            make_stand_in(path)
+        return (1, "", "no power") if "sync" in argv else run(argv)
+
+    with pytest.raises(TrueupError, match="no power"):
+        pinned_venv.installed(wanted(path), lost)
+    assert asked[-1] == "sync"
+    assert pinned_venv.due(wanted(path), run) == "make"
+
+    def made(argv: Sequence[str]) -> tuple[int, str, str]:
+        return (0, "", "") if "venv" in argv else run(argv)
+
+    assert pinned_venv.installed(wanted(path), made) == "make"
+    assert pinned_venv.due(wanted(path), run) == "nothing"
+
+
 @pytest.mark.parametrize("taken", ["thesis.tex", "link", "file"])
 def test_what_others_own_is_refused(tmp_path: Path, taken: str) -> None:
     path = tmp_path / "venv"

@@ -110,8 +110,9 @@ def test_without_root_only_a_build_can_be_had_and_stands_in_the_home() -> None:
     assert found.to_install["packages"] == []
     assert found.to_install["archive"] == {
         **role_plans.catalog("python.yml")["standalone"]["x86_64"]["3.12"],
-        "folder": folder,
-        "file": f"{folder}/build.tar",
+        "folder": f"{folder}.partial",
+        "place": folder,
+        "file": f"{folder}.partial/build.tar",
     }
 
 

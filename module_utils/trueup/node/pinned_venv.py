@@ -131,6 +131,11 @@ class Environment:
         folder = os.path.dirname(self.path)
         return {os.path.join(folder, name): text for name, text in self.requirements.items()}
 
+    @property
+    def unfinished(self) -> str:
+        """A file that is there while packages are installed, until they are on the disk."""
+        return f"{self.path}.unfinished"
+
 
 def pins(requirements: str) -> List[str]:
     """``name==version`` of everything that a file of requirements pins."""
@@ -155,6 +160,10 @@ def due(wanted: Environment, run: Run) -> str:
     state = _state(wanted, run)
     if not state["usable"]:
         return "make"
+    # pip asks the disk for nothing: after a power loss what it installed may be files without
+    # content, of packages that say they are there.
+    if os.path.exists(wanted.unfinished):
+        return "make"
     if any(_text(file) != text for file, text in wanted.files.items()):
         return "install"
     return "install" if state["lacking"] else "nothing"
@@ -173,10 +182,15 @@ def installed(wanted: Environment, run: Run, seconds: float = WAIT_SECONDS) -> s
     with _alone(f"{wanted.path}.lock", seconds):
         # Another node that shares the folder may have made it meanwhile.
         todo = due(wanted, run)
+        if todo == "nothing":
+            return todo
+        # Empty: a journal keeps the order of names, so no file of a package is there before it.
+        Path(wanted.unfinished).touch(mode=0o644)
         if todo == "make":
             _done(run, [wanted.python, "-m", "venv", "--clear", wanted.path])
-        if todo != "nothing":
-            _install(wanted, run)
+        _install(wanted, run)
+        _done(run, ["sync", "--file-system", os.path.dirname(wanted.path)])
+        os.unlink(wanted.unfinished)
     return todo
 
 

@@ -75,8 +75,8 @@ class Interpreter:
         path: where it is or will be.
         version: two numbers.
         packages: of the system, to be installed.
-        archive: a standalone build to be unpacked: ``url``, ``sha256``, ``folder``, and ``file``,
-            where it is downloaded to.
+        archive: a standalone build to be unpacked: ``url``, ``sha256``, ``file``, where it is
+            downloaded to, ``folder`` of it, and ``place``, its folder in the end.
     """
 
     path: str
@@ -196,7 +196,8 @@ def _standalone(asked: Asked, need: Need) -> List[Interpreter]:
         _check(version, build)
         if need.takes(_numbers(version)):
             place = f"{folder}/{version}-{build['sha256'][:_SHA256_SHOWN]}"
-            archive = {**build, "folder": place, "file": f"{place}/build.tar"}
+            folders = {"folder": f"{place}.partial", "place": place}
+            archive = {**build, **folders, "file": f"{place}.partial/build.tar"}
             path = f"{place}/bin/python{version}"
             fit.append(Interpreter(path, _numbers(version), archive=archive))
     return fit
