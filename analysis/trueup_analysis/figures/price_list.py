@@ -148,7 +148,7 @@ def sizes(
                 "size": row["size"],
                 "family": row["family"],
                 "gpu_model": row["gpu_model"],
-                "status": row["status"] or "unknown",
+                "status": _status(row),
                 **listed,
                 "usd_per_hour": usd,
                 "usd_per_gpu_hour": usd / gpus if gpus else math.nan,
@@ -185,6 +185,12 @@ def _fits(row: Mapping[str, str], listed: Mapping[str, float], needs: Needs, tod
         and (needs.memory_gib is None or listed["memory_gib"] >= needs.memory_gib)
         and (needs.retired or not ended(row["status"], today))
     )
+
+
+def _status(row: Mapping[str, str]) -> str:
+    closed = row.get("closed_since")
+    parts = (row["status"], closed and f"closed to new subscriptions since {closed}")
+    return ", ".join(part for part in parts if part) or "unknown"
 
 
 def _lowest(prices: Sequence[Mapping[str, Any]], wanted: Wanted) -> Mapping[str, Any]:

@@ -144,8 +144,25 @@ def test_what_has_ended_is_said_and_nothing_ended_is_advised() -> None:
     assert [said.text for said in found["batch"].ended] == [
         "low-priority nodes ended on 2025-09-30; use spot nodes"
     ]
-    before = {one.service: one for one in advise(Needs(), KNOWN, date(2026, 6, 29))}
-    assert before["azure-ml"].ended[0].text[:12] == "SDK v1 ends "
+    for day, text in ((29, "SDK v1 ends on 2026-06-30;"), (30, "SDK v1 ended on 2026-06-30")):
+        on_it = {one.service: one for one in advise(Needs(), KNOWN, date(2026, 6, day))}
+        assert on_it["azure-ml"].ended[0].text[:26] == text
+
+
+@pytest.mark.parametrize(
+    ("needs", "texts"),
+    [
+        ({"access": "shared", "nodes": 2}, ["only its own node sees it"]),
+        ({"access": "shared"}, []),
+        ({"access": "scratch", "nodes": 2}, []),
+        ({"access": "scratch", "keep": True}, ["it is lost when the VM is deallocated"]),
+    ],
+)
+def test_what_speaks_against_local_disks(needs: dict[str, Any], texts: list[str]) -> None:
+    [found] = [
+        one for one in advise_storage(Needs(**needs), KNOWN, TODAY) if one.service == "local-nvme"
+    ]
+    assert [said.text for said in found.against] == texts
 
 
 STORAGE: list[tuple[str, dict[str, Any], list[str]]] = [
@@ -215,6 +232,13 @@ def test_more_than_any_level_has_is_refused() -> None:
     assert "Standard, large volume: 1193 TiB are needed, and it has at most 1024" in texts
 
 
+def test_large_numbers_are_written_out() -> None:
+    found = advise(Needs(nodes=12345678, coupled=True), KNOWN, TODAY)
+    assert refused(found)["scale-set-uniform"] == [
+        "12345678 is above 100 VMs in one placement group"
+    ]
+
+
 def test_a_maximum_on_which_sources_differ_is_doubted_and_not_refused() -> None:
     found = {
         one.service: one
@@ -266,6 +290,10 @@ def test_no_pattern_of_a_gone_series_meets_a_size_of_the_catalog() -> None:
         ({"data_tb": float("nan")}, "data_tb is nan; give a number above 0"),
         ({"mb_s": float("inf")}, "mb_s is inf; give a number above 0"),
         ({"job_days": -1}, "job_days is -1; give a number above 0"),
+        ({"data_tb": 0}, "data_tb is 0; give a number above 0"),
+        ({"data_tb": "32"}, "data_tb is '32'; give a number above 0"),
+        ({"mb_s": True}, "mb_s is True; give a number above 0"),
+        ({"coupled": "yes"}, "coupled is 'yes'; give true or false"),
     ],
 )
 def test_needs_that_cannot_be_are_refused(wrong: dict[str, Any], says: str) -> None:
@@ -314,6 +342,10 @@ def _pattern(document: Any) -> None:
     document["gone"][0]["sizes"] = "("
 
 
+def _rank(document: Any) -> None:
+    del document["services"][2]["fits"][0]["rank"]
+
+
 def _since(document: Any) -> None:
     document["corrections"][0]["since"] = "long ago"
 
@@ -334,6 +366,7 @@ def _missing(document: Any) -> None:
         (_date, "soon"),
         (_pattern, "is not as its head says"),
         (_since, "long ago"),
+        (_rank, "rank"),
         (_missing, "storage"),
     ],
 )

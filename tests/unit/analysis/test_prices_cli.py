@@ -400,6 +400,22 @@ def test_sizes_with_what_is_needed(needs: dict[str, Any], names: str) -> None:
     assert all(one["usd_per_hour"] != one["usd_per_hour"] for one in found)
 
 
+def test_what_is_closed_to_new_subscriptions_is_said_with_the_status() -> None:
+    rows = [
+        size_row("E", status="retires 2028-11-15", closed_since="2026-07"),
+        size_row("F", closed_since="2026-07"),
+        size_row("G", status="old"),
+        size_row("H"),
+    ]
+    found = price_list.sizes(rows, price_list.Needs(), [], price_list.Wanted(), TODAY)
+    assert [one["status"] for one in found] == [
+        "retires 2028-11-15, closed to new subscriptions since 2026-07",
+        "closed to new subscriptions since 2026-07",
+        "old",
+        "unknown",
+    ]
+
+
 def test_the_lowest_of_all_regions_and_the_price_of_a_gpu() -> None:
     known = [a_price("D", 0.6, region="westus"), a_price("D", 0.5), a_price("A", 80)]
     found = price_list.sizes(SIZES, price_list.Needs(), known, price_list.Wanted(), TODAY)

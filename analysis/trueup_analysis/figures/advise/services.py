@@ -13,6 +13,7 @@ from datetime import date
 from typing import TYPE_CHECKING, Any, Final
 
 from trueup.errors import BadInput
+from trueup.reading import is_number
 from trueup.words import did_you_mean
 
 from ... import catalog
@@ -82,9 +83,13 @@ class Needs:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise BadInput(f"{name} is {value!r}; give a whole number of at least {least}")
+        for name in ("coupled", "always_on", "tracked", "spot", "keep"):
+            value = getattr(self, name)
+            if not isinstance(value, bool):
+                raise BadInput(f"{name} is {value!r}; give true or false")
         for name in ("job_days", "data_tb", "mb_s"):
             value = getattr(self, name)
-            if value is not None and not 0 < value < math.inf:
+            if value is not None and not (is_number(value) and 0 < value < math.inf):
                 raise BadInput(f"{name} is {value!r}; give a number above 0")
 
     @property
@@ -408,10 +413,12 @@ def _exceeded(
             continue
         source = known.sources[limit["source"]]
         if value > limit["most"]:
-            refused.append(Said(f"{value:g} is above {limit['most']} {limit['unit']}", source))
+            refused.append(
+                Said(f"{_plain(value)} is above {limit['most']} {limit['unit']}", source)
+            )
         elif value > limit.get("doubt", math.inf):
-            text = f"{value:g} is above {limit['doubt']}: at most {limit['most']} {limit['unit']}"
-            doubts.append(Said(text, source))
+            most = f"at most {limit['most']} {limit['unit']}"
+            doubts.append(Said(f"{_plain(value)} is above {limit['doubt']}: {most}", source))
     return refused, doubts
 
 
@@ -419,24 +426,30 @@ def _levels(row: Mapping[str, Any], needs: Needs, known: Services) -> tuple[Leve
     """Each level, as large as the data and the throughput ask for; the smallest purchase first."""
     if needs.data_tb is None:
         return ()
-    found = [_level(one, needs, known) for one in row.get("levels", ())]
+    found = [_level(one, needs, needs.data_tb, known) for one in row.get("levels", ())]
     return tuple(sorted(found, key=lambda one: (bool(one.refused), one.tib, one.mb_s)))
 
 
-def _level(row: Mapping[str, Any], needs: Needs, known: Services) -> Level:
+def _level(row: Mapping[str, Any], needs: Needs, data_tb: float, known: Services) -> Level:
     per_tib, step, most = row["mb_s_per_tib"], row["step_tib"], row["most_tib"]
-    asked = max((needs.data_tb or 0) / _TIB_IN_TB, (needs.mb_s or 0) / per_tib)
+    asked = max(data_tb / _TIB_IN_TB, (needs.mb_s or 0) / per_tib)
     # A division's last digit must not buy another step.
     tib = max(row["least_tib"], math.ceil(asked / step - 1e-9) * step)
     reached = min(per_tib * tib, row.get("most_mb_s", math.inf))
     doubts, refused = [row["unsure"]] if "unsure" in row else [], ""
     if tib > most:
-        refused = f"{row['name']}: {tib:g} TiB are needed, and it has at most {most:g}"
+        refused = f"{row['name']}: {_plain(tib)} TiB are needed, and it has at most {_plain(most)}"
     elif needs.mb_s is not None and reached < needs.mb_s * (1 - 1e-9):
-        refused = f"{row['name']}: {needs.mb_s:g} MB/s are needed, and it has at most {reached:g}"
+        asks = f"{row['name']}: {_plain(needs.mb_s)} MB/s are needed"
+        refused = f"{asks}, and it has at most {_plain(reached)}"
     elif tib > row.get("doubt_tib", math.inf):
-        doubts.append(f"another source has at most {row['doubt_tib']:g} TiB")
+        doubts.append(f"another source has at most {row['doubt_tib']} TiB")
     return Level(row["name"], tib, reached, known.sources[row["source"]], tuple(doubts), refused)
+
+
+def _plain(value: float) -> str:
+    """A number without an exponent, to a tenth where it is no whole one."""
+    return f"{value:.1f}".removesuffix(".0")
 
 
 def _ended(service: str, known: Services, today: date) -> Iterable[Said]:
