@@ -202,7 +202,11 @@ def _put_one(module: AnsibleModule, entry: dict[str, Any]) -> None:
         if os.path.islink(aside):
             os.unlink(aside)
         os.symlink(entry["target"], aside)
-        os.replace(aside, path)
+        try:
+            os.replace(aside, path)
+        except OSError:
+            os.unlink(aside)
+            raise
         module.set_default_selinux_context(path, False)
         return
     if state == "file":
@@ -211,12 +215,22 @@ def _put_one(module: AnsibleModule, entry: dict[str, Any]) -> None:
             os.replace(entry["written"], path)
             module.set_default_selinux_context(path, False)
         else:
-            module.atomic_move(entry["written"], path)
+            _move(module, entry["written"], path)
     elif not os.path.isdir(path):
         os.mkdir(path)
         module.set_default_selinux_context(path, False)
     os.chown(path, os.geteuid(), os.getegid())
     module.set_mode_if_different(path, entry["mode"], False)
+
+
+def _move(module: AnsibleModule, beside: str, path: str) -> None:
+    try:
+        module.atomic_move(beside, path)
+    except Exception as error:
+        # ansible-core 2.19 raises nothing but that for what the system refuses.
+        if isinstance(error.__cause__, OSError):
+            raise error.__cause__ from None
+        raise
 
 
 def _make_folders(module: AnsibleModule, folder: str) -> None:

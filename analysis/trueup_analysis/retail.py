@@ -8,6 +8,7 @@ system stands in the product's name, and Spot and Low Priority in the SKU's.
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import os
@@ -207,11 +208,14 @@ def keep(path: Path, earlier: Iterable[Mapping[str, Any]], fetched: Sequence[Fet
     writer.writerows(merged[key] for key in sorted(merged))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(
-            "w", dir=path.parent, prefix=".prices-", delete=False, encoding="utf-8", newline=""
-        ) as stream:
-            stream.write(text.getvalue())
-        Path(stream.name).replace(path)
+        with contextlib.ExitStack() as aside:
+            stream = tempfile.NamedTemporaryFile(  # noqa: SIM115 WHY: it is closed before it is named
+                "w", dir=path.parent, prefix=".prices-", delete=False, encoding="utf-8", newline=""
+            )
+            aside.callback(Path(stream.name).unlink, missing_ok=True)
+            with stream:
+                stream.write(text.getvalue())
+            Path(stream.name).replace(path)
     except OSError as error:
         raise BadInput(f"{path} cannot be written: {error.strerror}") from error
     return len(merged)

@@ -116,13 +116,19 @@ class locked:  # noqa: N801 WHY: reads as a statement, `with locked(path):`
 
     def __enter__(self) -> None:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        handle = os.open(self._path, flags, 0o600)
         try:
-            self._wait(handle)
-            self._tell()
-        except BaseException:
-            os.close(handle)
+            handle = os.open(self._path, flags, 0o600)
+            try:
+                self._wait(handle)
+                self._tell()
+            except BaseException:
+                os.close(handle)
+                raise
+        except Taken:
             raise
+        except OSError as error:
+            why = f"{error.strerror or error}: the node's lock {self._path} cannot be held"
+            raise OSError(error.errno, why) from error
         self._handle = handle
 
     def __exit__(self, *_exception: object) -> None:
@@ -167,10 +173,14 @@ class locked:  # noqa: N801 WHY: reads as a statement, `with locked(path):`
         }
         folder = os.path.dirname(self._told)
         number, beside = tempfile.mkstemp(prefix=".", dir=folder)
-        with os.fdopen(number, "w", encoding="utf-8") as stream:
-            json.dump(told, stream)
-        os.chmod(beside, 0o644)
-        os.replace(beside, self._told)
+        try:
+            with os.fdopen(number, "w", encoding="utf-8") as stream:
+                json.dump(told, stream)
+            os.chmod(beside, 0o644)
+            os.replace(beside, self._told)
+        except BaseException:
+            os.unlink(beside)
+            raise
 
 
 def read_holder(path: str) -> Dict[str, Any]:

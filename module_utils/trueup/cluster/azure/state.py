@@ -94,10 +94,13 @@ class State:
         path = self.path(KEY)
         if not os.path.exists(path):
             self._made()
-            with tempfile.TemporaryDirectory(prefix=".", dir=self.folder) as aside:
-                new = os.path.join(aside, KEY)
-                _keygen("-q", "-t", "ed25519", "-N", "", "-C", f"trueup-{self.run}", "-f", new)
-                os.rename(new, path)
+            try:
+                with tempfile.TemporaryDirectory(prefix=".", dir=self.folder) as aside:
+                    new = os.path.join(aside, KEY)
+                    _keygen("-q", "-t", "ed25519", "-N", "", "-C", f"trueup-{self.run}", "-f", new)
+                    os.rename(new, path)
+            except OSError as error:
+                raise TrueupError(f"{path} cannot be written: {error.strerror}") from None
         public = _keygen("-y", "-f", path)
         self._put(f"{KEY}.pub", public)
         return public.strip()
@@ -124,7 +127,11 @@ class State:
             BadInput: somebody does after the time.
         """
         self._made()
-        with open(self.path(LOCK), "w", encoding="ascii") as stream:
+        try:
+            lock = open(self.path(LOCK), "w", encoding="ascii")  # noqa: SIM115 WHY: closed below
+        except OSError as error:
+            raise TrueupError(f"{self.path(LOCK)} cannot be made: {error.strerror}") from None
+        with lock as stream:
             end = time.monotonic() + seconds
             while not _locked(stream.fileno()):
                 if time.monotonic() >= end:
@@ -238,11 +245,16 @@ class State:
         try:
             os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
             handle, temporary = tempfile.mkstemp(prefix=".", dir=os.path.dirname(path))
-            with os.fdopen(handle, "w", encoding="utf-8") as stream:
-                stream.write(text)
-                stream.flush()
-                os.fsync(stream.fileno())
-            os.rename(temporary, path)
+            try:
+                with os.fdopen(handle, "w", encoding="utf-8") as stream:
+                    stream.write(text)
+                    stream.flush()
+                    os.fsync(stream.fileno())
+                os.rename(temporary, path)
+            finally:
+                # Some hold a secret.
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(temporary)
         except OSError as error:
             raise TrueupError(f"{path} cannot be written: {error.strerror}") from None
 
