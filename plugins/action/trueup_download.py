@@ -1,0 +1,49 @@
+"""Download a file of known sha256, or say in one sentence why it could not be had."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+from trueup.node import downloads
+
+DOCUMENTATION = r"""
+name: trueup_download
+short_description: Downloads by M(ansible.builtin.get_url) whose failures name the mend
+description:
+  - Does what M(ansible.builtin.get_url) does with the same options. A failure ends in one sentence
+    with the address, the cause and O(variable), in which another address may stand.
+options:
+  variable:
+    description: The variable of the role that says where from.
+    type: str
+    required: true
+  timeout:
+    description: Seconds without a byte after which it is given up.
+    type: int
+    default: 60
+"""
+
+
+class ActionModule(ActionBase):
+    """Ansible's entry."""
+
+    TRANSFERS_FILES = False
+
+    def run(
+        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """What get_url returns."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        given = {"timeout": 60, **self._task.args}
+        variable = given.pop("variable")
+        answer = self._execute_module(
+            module_name="ansible.legacy.get_url", module_args=given, task_vars=task_vars
+        )
+        result.update(answer)
+        if answer.get("failed"):
+            # Or Ansible shows the module's own error too, and first.
+            result.pop("exception", None)
+            result["said"] = answer.get("msg")
+            result["msg"] = downloads.sentence_of(answer, given["url"], given["dest"], variable)
+        return result
