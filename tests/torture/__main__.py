@@ -29,6 +29,16 @@ ATTACKS = {
         1_000_000,
         "recorded outputs of tools, damaged, put to their parsers",
     ),
+    "hostile_records": (
+        "torture.hostile:records",
+        1000,
+        "hostile records, packed files and folders, through every command",
+    ),
+    "full_disk": (
+        "torture.full_disk:operations",
+        12,
+        "each write refused: full, read-only, EIO, EDQUOT",
+    ),
     "disk_histories": ("torture.disks:histories", 1000, "random histories of local disks"),
     "environments": ("torture.environments:damage", 18, "virtual environments cut, pip killed"),
 }
