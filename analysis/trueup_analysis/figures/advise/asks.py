@@ -81,26 +81,21 @@ def read(kind: Kind, given: Mapping[str, Any], *, of_log: bool = False) -> dict[
             all that is wrong is said at once.
     """
     known = {one.name: one for one in (TERMS if of_log else options(kind))}
-    assumed = set() if of_log else {one.name for one in kind.assumptions({})}
     wrong, found = [], {name: one.default for name, one in known.items()}
+    if not of_log:
+        assumed = (one.name for one in kind.assumptions({}))
+        known |= {name: Option(name, "", type="float", least=1e-9) for name in assumed}
     for name, value in given.items():
-        if name in assumed:
-            one = Option(name, "", type="float", least=1e-9)
-        elif name in known:
-            one = known[name]
-        else:
-            hint = did_you_mean(name, [*known, *assumed])
-            wrong.append(f"{name} is no option of {kind.name}{hint}")
+        if name not in known:
+            wrong.append(f"{name} is no option of {kind.name}{did_you_mean(name, known)}")
             continue
         try:
-            found[name] = _typed(one, value)
+            found[name] = _typed(known[name], value)
         except (TypeError, ValueError):
-            wrong.append(f"{name} is {str(value)[:80]!r}: it must be {_wanted(one)}")
+            wrong.append(f"{name} is {str(value)[:80]!r}: it must be {_wanted(known[name])}")
             continue
-        refused = one.refusal(found[name], name)
-        strange = [part for part in found[name] if part not in one.choices] if one.choices else []
-        if refused or strange:
-            wrong.append(refused or f"{name}: {strange[0]} is none of {', '.join(one.choices)}")
+        refused = _refusal(known[name], found[name])
+        wrong += [refused] if refused else []
     for name, one in known.items():
         if one.required and name not in given:
             wrong.append(f"{name} is missing: {one.described()[:1].lower()}{one.described()[1:-1]}")
@@ -108,6 +103,14 @@ def read(kind: Kind, given: Mapping[str, Any], *, of_log: bool = False) -> dict[
         raise BadInput("; ".join(wrong))
     found["region"] = region_name(found["region"]) if found["region"] else None
     return found
+
+
+def _refusal(option: Option, value: Any) -> str | None:
+    """Why a value of the right type cannot be used; None where it can."""
+    strange = [part for part in value if part not in option.choices] if option.choices else []
+    if strange:
+        return f"{option.name}: {strange[0]} is none of {', '.join(option.choices)}"
+    return option.refusal(value, option.name)
 
 
 def _typed(option: Option, value: Any) -> Any:
