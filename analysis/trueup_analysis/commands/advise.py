@@ -36,9 +36,9 @@ _DATA = (Format.csv, Format.json)
         "trueup advise stencil grid=1024x1024x1024 steps=4000 deadline_hours=1",
         "trueup advise training parameters_billion=8 tokens_billion=20",
         "    checkpoint_seconds=60 region=southcentralus offers=payg --explain",
-        "trueup advise work.yml              # the same from a file, with `work: stencil`",
+        "trueup advise work.yml              # the same from a file (work: stencil)",
         "trueup advise service nodes=16 coupled=yes scheduler=slurm",
-        "trueup advise --from-log devito.log region=eastus  # what it would take on Azure",
+        "trueup advise --from-log devito.log region=eastus  # on Azure",
         "trueup advise --backtest            # published results, each from the others",
     ),
 )

@@ -516,6 +516,7 @@ def test_there_are_examples_of_every_command() -> None:
         "list",
         "scaling",
         "cost",
+        "advise",
         "reference",
         "read",
         "pack",
