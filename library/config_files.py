@@ -49,6 +49,17 @@ options:
           Permissions in octal, as a string. Empty means V(0644), and V(0755) for a folder.
         type: str
         default: ""
+      owner:
+        description:
+          - The user whose file or folder it is, with that user's own group. Empty means the user
+            that the module runs as.
+        type: str
+        default: ""
+      encoding:
+        description: V(base64) where O(files[].content) is bytes in that form.
+        type: str
+        choices: [text, base64]
+        default: text
 attributes:
   check_mode:
     support: full
@@ -77,8 +88,10 @@ paths_changed:
   sample: [/etc/modprobe.d/example.conf]
 """
 
+import base64
 import contextlib
 import os
+import pwd
 import stat
 import tempfile
 from collections.abc import Iterator
@@ -112,6 +125,8 @@ def main() -> None:
                     "content": {"type": "str"},
                     "target": {"type": "str"},
                     "mode": {"type": "str", "default": ""},
+                    "owner": {"type": "str", "default": ""},
+                    "encoding": {"type": "str", "choices": ["text", "base64"], "default": "text"},
                 },
                 "required_if": [("state", "file", ("content",)), ("state", "link", ("target",))],
             },
@@ -142,6 +157,8 @@ def _differs(module: AnsibleModule, entry: dict[str, Any]) -> bool:
     if not os.path.isabs(path):
         module.fail_json(msg=f"{path}: not an absolute path.")
     entry["mode"] = entry["mode"] or _MODES[state]
+    entry["owner"] = _owner(module, entry)
+    entry["bytes"] = _bytes(module, entry) if state == "file" else b""
     try:
         there = os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -158,13 +175,13 @@ def _differs(module: AnsibleModule, entry: dict[str, Any]) -> bool:
     mode = f"{stat.S_IMODE(there.st_mode):04o}"
     owner = f"{there.st_uid}:{there.st_gid}"
     entry["before"] = f"{kind}, mode {mode}, owner {owner}\n"
-    attributes_differ = int(mode, 8) != int(entry["mode"] or mode, 8) or owner != _owner()
+    attributes_differ = int(mode, 8) != int(entry["mode"] or mode, 8) or owner != entry["owner"]
     if state != "file":
         return bool(state == "absent" or attributes_differ)
     with open(path, "rb") as stream:
         content = stream.read()
     entry["before"] += content.decode("utf-8", "replace")
-    return bool(attributes_differ or content != entry["content"].encode())
+    return bool(attributes_differ or content != entry["bytes"])
 
 
 _KINDS = {stat.S_IFDIR: "directory", stat.S_IFLNK: "link", stat.S_IFREG: "file"}
@@ -172,18 +189,42 @@ _KINDS = {stat.S_IFDIR: "directory", stat.S_IFLNK: "link", stat.S_IFREG: "file"}
 _KEPT = {("file", "link"), ("file", "directory"), ("link", "directory")}
 
 
-def _owner() -> str:
-    return f"{os.geteuid()}:{os.getegid()}"
+def _owner(module: AnsibleModule, entry: dict[str, Any]) -> str:
+    """User and group by number. In check mode a package that brings the user may not be there."""
+    name = entry["owner"]
+    if not name:
+        return f"{os.geteuid()}:{os.getegid()}"
+    try:
+        user = pwd.getpwnam(name)
+    except KeyError:
+        if module.check_mode:
+            return f"{name}:{name}"
+        module.fail_json(msg=f"{entry['path']}: there is no user {name} whose file it could be.")
+    return f"{user.pw_uid}:{user.pw_gid}"
+
+
+def _bytes(module: AnsibleModule, entry: dict[str, Any]) -> bytes:
+    if entry["encoding"] == "text":
+        text: str = entry["content"]
+        return text.encode()
+    try:
+        return base64.b64decode("".join(entry["content"].split()), validate=True)
+    except ValueError:
+        # Without the text, which may be a key.
+        module.fail_json(msg=f"{entry['path']}: its content is not base64.")
+        raise
 
 
 def _put(module: AnsibleModule, wanted: list[dict[str, Any]]) -> None:
     differing = [entry for entry in wanted if entry["differs"]]
+    # What is new is nobody else's to read until it has its owner and mode: it may be a key.
+    os.umask(0o077)
     for entry in differing:
         with _told(module, entry):
             if entry["state"] != "absent":
                 _make_folders(module, os.path.dirname(entry["path"]))
             if entry["state"] == "file":
-                entry["written"] = _write_beside(module, entry["path"], entry["content"])
+                entry["written"] = _write_beside(module, entry["path"], entry["bytes"])
     for entry in differing:
         with _told(module, entry):
             _put_one(module, entry)
@@ -219,7 +260,8 @@ def _put_one(module: AnsibleModule, entry: dict[str, Any]) -> None:
     elif not os.path.isdir(path):
         os.mkdir(path)
         module.set_default_selinux_context(path, False)
-    os.chown(path, os.geteuid(), os.getegid())
+    user, group = map(int, entry["owner"].split(":"))
+    os.chown(path, user, group)
     module.set_mode_if_different(path, entry["mode"], False)
 
 
@@ -243,11 +285,11 @@ def _make_folders(module: AnsibleModule, folder: str) -> None:
     os.chmod(folder, 0o755)  # noqa: S103
 
 
-def _write_beside(module: AnsibleModule, path: str, content: str) -> str:
+def _write_beside(module: AnsibleModule, path: str, content: bytes) -> str:
     number, beside = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".trueup-")
     module.add_cleanup_file(beside)
     with os.fdopen(number, "wb") as stream:
-        stream.write(content.encode())
+        stream.write(content)
         stream.flush()
         os.fsync(stream.fileno())
     return beside
@@ -257,8 +299,8 @@ def _diff(entry: dict[str, Any]) -> dict[str, str]:
     after = {
         "absent": "absent\n",
         "link": f"link to {entry['target']}\n",
-        "directory": f"directory, mode {entry['mode']}, owner {_owner()}\n",
-        "file": f"file, mode {entry['mode']}, owner {_owner()}\n{entry['content']}",
+        "directory": f"directory, mode {entry['mode']}, owner {entry['owner']}\n",
+        "file": f"file, mode {entry['mode']}, owner {entry['owner']}\n{entry['content']}",
     }[entry["state"]]
     return {
         "before_header": entry["path"],

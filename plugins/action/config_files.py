@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from ansible.constants import DEFAULT_LOCAL_TMP
 from ansible.plugins.action import ActionBase
-from trueup import benchmarks
+from trueup import benchmarks, unwritten
 
 _PROJECT = Path(benchmarks.__file__).parents[3]
 
@@ -23,6 +24,9 @@ class ActionModule(ActionBase):
         result: dict[str, Any] = super().run(tmp, task_vars)
         files = [_filled(**entry) for entry in self._task.args["files"]]
         result.update(self._execute_module(module_args={"files": files}, task_vars=task_vars))
+        if self._task.check_mode and result.get("paths_changed"):
+            host = (task_vars or {})["inventory_hostname"]
+            unwritten.add(DEFAULT_LOCAL_TMP, host, result["paths_changed"])
         return result
 
 

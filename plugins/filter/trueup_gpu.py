@@ -1,4 +1,4 @@
-"""What NVIDIA's units are brought to: trueup.node.gpu_driver as a filter."""
+"""Who uses the GPUs: trueup.node.gpu_driver as a filter."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from trueup.node import gpu_driver
 
 DOCUMENTATION = r"""
 name: trueup_gpu
-short_description: Which units of the GPU driver are started, and which are restarted
+short_description: Why services of the GPU driver must not be restarted
 description:
-  - C(trueup_gpu_units) takes the units of a plan, the paths that were written, the result of
-    C(nvidia-smi --query-compute-apps=pid), and whether packages were replaced. It returns the units
-    with the C(state) to bring each to and, where the GPUs are in use, C(not_restarted), why.
+  - C(trueup_gpu_in_use) takes the result of C(nvidia-smi --query-compute-apps=pid) and says who
+    uses the GPUs; empty where nobody does.
 """
 
 
@@ -20,4 +19,4 @@ class FilterModule:
     """Ansible's entry."""
 
     def filters(self) -> dict[str, Any]:
-        return {"trueup_gpu_units": gpu_driver.unit_states}
+        return {"trueup_gpu_in_use": gpu_driver.in_use}

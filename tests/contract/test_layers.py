@@ -30,7 +30,7 @@ ANALYSIS: Layers = (
 # A case is started (run) on a machine that is known (node).
 MODULE_UTILS: Layers = (
     ("errors", "words", "quantity"),
-    ("redaction", "rest"),
+    ("redaction", "rest", "unwritten"),
     ("record", "reading", "view", "options", "plan", "settings", "cases"),
     ("health",),
     ("node",),

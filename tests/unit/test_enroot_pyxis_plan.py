@@ -34,7 +34,7 @@ FILES = {
 SUMS = dict.fromkeys([*FILES["apt"], *FILES["dnf"]], SUM)
 # Azure's /mnt/resource with 100 GiB; Slurm runs, and of enroot nothing is installed.
 MOUNTED = "path\t/mnt/resource\t104857600 /mnt/resource\npath\t/mnt\t104857600 /\n"
-SLURM = "answer\tslurm\t24.11.4\nanswer\tslurmd\tactive\n"
+SLURM = "answer\tslurm\t24.11.4\n"
 
 
 def asked_for(on: dict[str, Any], look: str, **options: Any) -> Any:
@@ -105,7 +105,11 @@ def test_what_a_family_gets_on_each_system(family: str, system: str) -> None:
     plugin = contents(result["plugin_files"])
     assert list(plugin) == [f"{STACK}.d/pyxis.conf", STACK]
     assert plugin[STACK].endswith(f"\n{INCLUDES}\n")
-    assert result["runs_slurmd"] is True
+    assert result["slurmd_files"] == [
+        "/opt/trueup/pyxis/spank_pyxis.so",
+        *(file["path"] for file in result["plugin_files"]),
+    ]
+    assert result["unit_files"] == [UNIT, "/etc/trueup/enroot_pyxis.tmpfiles"]
 
 
 def test_the_node_is_asked_with_what_the_role_was_given() -> None:

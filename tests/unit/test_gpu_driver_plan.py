@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from role_plans import ND, asked, families_of, node
-from trueup.node.gpu_driver import in_use, plan, unit_states
+from trueup.node.gpu_driver import in_use, plan
 
 REPOSITORIES = {"ubuntu-22.04": "ubuntu2204", "ubuntu-24.04": "ubuntu2404", "almalinux-9": "rhel9"}
 DCGM = [
@@ -205,30 +205,15 @@ IDLE: dict[str, Any] = {"rc": 0, "stdout": ""}
 BUSY = {"rc": 0, "stdout": "4711"}
 
 
-@pytest.mark.parametrize(
-    ("changed", "replaced", "answer", "restarted", "waiting"),
-    [
-        ([], False, {"skipped": True}, [], []),
-        (["/etc/modprobe.d/trueup-gpu-driver.conf"], False, IDLE, [], []),
-        ([PERSISTENCE], False, IDLE, ["nvidia-persistenced"], []),
-        ([PERSISTENCE], False, BUSY, [], ["nvidia-persistenced"]),
-        ([], True, IDLE, ["nvidia-fabricmanager", "nvidia-persistenced", "nvidia-dcgm"], []),
-        ([], True, BUSY, [], ["nvidia-fabricmanager", "nvidia-persistenced", "nvidia-dcgm"]),
-    ],
-)
-def test_only_a_unit_of_which_something_changed_is_restarted_and_not_under_a_job(
-    changed: list[str],
-    replaced: bool,
-    answer: dict[str, Any],
-    restarted: list[str],
-    waiting: list[str],
-) -> None:
-    states = unit_states(values("ndv4")["units"], changed, answer, replaced=replaced)
-    assert [unit["name"] for unit in states if unit["state"] == "restarted"] == restarted
-    assert {unit["state"] for unit in states} <= {"started", "restarted"}
-    assert [unit["name"] for unit in states if "not_restarted" in unit] == waiting
-    if waiting:
-        assert "process 4711" in states[-2]["not_restarted"]
+def test_a_unit_is_told_which_of_the_files_it_reads() -> None:
+    planned = values("ndv4")
+    files = {unit["name"]: unit["files"] for unit in planned["units"]}
+    assert files == {
+        "nvidia-fabricmanager": [],
+        "nvidia-persistenced": [PERSISTENCE],
+        "nvidia-dcgm": [],
+    }
+    assert {PERSISTENCE, planned["modules_file"]} <= {file["path"] for file in planned["files"]}
 
 
 NO_DRIVER = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver."

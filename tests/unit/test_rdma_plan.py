@@ -195,24 +195,30 @@ INFINIBAND = {"device": "mlx5_ib0", "kind": "infiniband", "state": "ACTIVE", "in
 
 
 @pytest.mark.parametrize(
-    ("found", "options", "unit"),
+    ("found", "options", "expected"),
     [
-        ({}, {}, "walinuxagent.service"),
-        ({}, {"agent_enabled": False}, ""),
-        ({"devices": []}, {}, ""),
-        ({"devices": [{**INFINIBAND, "kind": "ethernet"}]}, {}, ""),
-        ({"agent": {"unit": "waagent.service", "rdma_enabled": True}}, {}, ""),
-        ({"agent": {"unit": None, "rdma_enabled": None}}, {}, ""),
+        ({}, {}, ("walinuxagent.service", True)),
+        ({}, {"agent_enabled": False}, ("", False)),
+        ({"devices": []}, {}, ("", False)),
+        ({"devices": [{**INFINIBAND, "kind": "ethernet"}]}, {}, ("", False)),
+        # Told already; a run that broke off may not have restarted it.
+        (
+            {"agent": {"unit": "waagent.service", "rdma_enabled": True}},
+            {},
+            ("waagent.service", False),
+        ),
+        ({"agent": {"unit": None, "rdma_enabled": None}}, {}, ("", False)),
         # A configuration without a service has nobody to read it.
-        ({"agent": {"unit": None, "rdma_enabled": False}}, {}, ""),
+        ({"agent": {"unit": None, "rdma_enabled": False}}, {}, ("", False)),
     ],
 )
 def test_the_agent_is_told_of_infiniband_where_it_is_not(
-    found: dict[str, Any], options: dict[str, Any], unit: str
+    found: dict[str, Any], options: dict[str, Any], expected: tuple[str, bool]
 ) -> None:
     agent = {"unit": "walinuxagent.service", "rdma_enabled": False}
     there = {**FOUND, "devices": [INFINIBAND], "agent": agent, **found}
-    assert values(node("hbv3"), there, **options)["agent_unit"] == unit
+    planned = values(node("hbv3"), there, **options)
+    assert (planned["agent_unit"], planned["agent_lacks"]) == expected
 
 
 def test_an_image_that_marks_hpcx_as_its_open_mpi_keeps_the_mark() -> None:

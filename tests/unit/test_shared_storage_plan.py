@@ -299,24 +299,20 @@ def test_what_is_in_the_way_is_named(state: dict[str, Any], message: str) -> Non
 
 
 def test_units_are_stopped_and_started_in_order() -> None:
-    def units(mounts: list[Any], **there: Any) -> tuple[Any, Any, Any]:
+    def units(mounts: list[Any], **there: Any) -> tuple[Any, Any]:
         got = values(mounts, NODE, {"trueup_storage": {"/shared": found(**there)}})
-        return got["stops"], got["starts"], got["new"]
+        return got["stops"], got["starts"]
 
     gone = [{"path": "/shared", "state": "absent"}]
-    assert units(gone, units=BOTH) == (["shared.automount", "shared.mount"], [], False)
-    assert units(gone, units={}, mount=None) == ([], [], False)
+    assert units(gone, units=BOTH) == (["shared.automount", "shared.mount"], [])
+    assert units(gone, units={}, mount=None) == ([], [])
     started = {"unit": "shared.mount", "state": "started", "enabled": True}
-    assert units([NFS]) == ([], [started], False)
-    anew = {**started, "state": "restarted"}
-    assert units([NFS], units=BOTH) == (["shared.automount"], [anew], True)
+    assert units([NFS]) == ([], [started])
+    assert units([NFS], units=BOTH) == (["shared.automount"], [started])
     auto = {"unit": "shared.automount", "state": "started", "enabled": True}
-    stopped = {"unit": "shared.mount", "state": "stopped", "enabled": False}
-    assert units([{**NFS, "automount": True}]) == ([], [stopped, auto], True)
-    same = {
-        name.rpartition("/")[2]: text for name, text in files([{**NFS, "automount": 1}]).items()
-    }
-    assert units([{**NFS, "automount": True}], units=same) == ([], [auto], False)
+    # What is mounted by other options is mounted anew; what is not waits for its first use.
+    waits = {"unit": "shared.mount", "state": "as_found", "enabled": False}
+    assert units([{**NFS, "automount": True}]) == ([], [waits, auto])
 
 
 def with_options(text: str) -> dict[str, Any]:
@@ -390,6 +386,6 @@ def test_an_absent_mount_that_is_still_there_is_named() -> None:
 
 def test_without_what_was_found_nothing_is_in_the_way_and_nothing_is_mounted() -> None:
     got = values([NFS, OLD])
-    assert (got["stops"], got["new"], len(got["starts"])) == ([], True, 1)
+    assert (got["stops"], len(got["starts"])) == ([], 1)
     (problem,), notes = after([NFS, OLD], {})
     assert (problem.startswith("/shared is not mounted"), notes) == (True, [])

@@ -143,7 +143,7 @@ def test_a_host_of_accounting_has_its_database_and_no_secret_in_its_plan() -> No
     result = values("db")
     assert (
         there(result)[-1]
-        == result["database_conf"]
+        == result["read"]["mariadb"][0]
         == "/etc/mysql/mariadb.conf.d/70-trueup-slurm.cnf"
     )
     # slurmdbd refuses to start where DbdHost is an address.
@@ -304,7 +304,7 @@ def test_packages_of_ones_own_and_of_dnf() -> None:
 
 def test_the_hooks_restart_nothing() -> None:
     result = values("nd")
-    changed = set(contents(result)) - set(result["restarting"]) - set(result["reloading"])
+    changed = set(contents(result)) - set(result["read"]["slurmd"]) - set(result["reloading"])
     assert sorted(changed) == sorted(
         [
             *("/etc/slurm/prolog.d", "/etc/slurm/epilog.d", "/var/spool/slurmd"),

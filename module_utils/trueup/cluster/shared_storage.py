@@ -78,11 +78,6 @@ class _Mount:
         return mount_options.values_of(self.options).get("nconnect", "1")
 
     @property
-    def is_new(self) -> bool:
-        """Whether its units are not those that are there."""
-        return not self.absent and self.units != self.there.get("units")
-
-    @property
     def elsewhere(self) -> bool:
         """Whether something else than the source is mounted."""
         found = self.there.get("mount")
@@ -111,8 +106,8 @@ def plan(asked: Asked) -> Plan:
     ``asked.found`` is what program_facts says, and ``trueup_storage``. What is in the way of a
     mount is refused. Values: ``packages`` of the NFS client where it is missing; ``repository`` and
     ``pins`` of the Lustre client as vendor_packages takes them; ``stops``, units that are not
-    wanted any more, automounts before their mounts; ``files`` as config_files takes them;
-    ``starts``, units with their state; and ``new``, whether a file differs from what is there.
+    wanted any more, automounts before their mounts; ``files`` as config_files takes them; and
+    ``starts``, units with their state as in_force takes it.
 
     With ``made`` in it the mounts were made: what is not as it was asked for is refused, and the
     value is ``notes``, what client and server agreed on.
@@ -131,7 +126,6 @@ def plan(asked: Asked) -> Plan:
             "stops": _each(_stops, mounts),
             "files": _each(_files, mounts),
             "starts": _each(_starts, mounts),
-            "new": any(mount.is_new for mount in mounts),
         },
         refused=_each(_obstacles, mounts),
     )
@@ -243,13 +237,10 @@ def _stops(mount: _Mount) -> Iterator[str]:
 
 def _starts(mount: _Mount) -> Iterator[Dict[str, Any]]:
     if mount.automount:
-        # What is mounted with other options goes; the automount mounts it anew.
-        if mount.is_new:
-            yield {"unit": mount.unit, "state": "stopped", "enabled": False}
+        yield {"unit": mount.unit, "state": "as_found", "enabled": False}
         yield {"unit": mount.automount_unit, "state": "started", "enabled": True}
     elif not mount.absent:
-        state = "restarted" if mount.is_new else "started"
-        yield {"unit": mount.unit, "state": state, "enabled": True}
+        yield {"unit": mount.unit, "state": "started", "enabled": True}
 
 
 def _obstacles(mount: _Mount) -> Iterator[str]:

@@ -104,8 +104,8 @@ def plan(asked: Asked) -> Plan:
     Values, empty where nothing is to be done: ``enroot`` (``prerequisites`` and ``files`` with
     ``url``, ``path`` and ``checksum``), ``nvidia`` (``repository`` and ``pins`` as vendor_packages
     takes them) and ``build`` (``packages``, ``source``, its folder, ``command``, and
-    ``files`` that note the build). ``files`` as config_files takes them,
-    and ``plugin_files``, after which slurmd is restarted where the node ``runs_slurmd``; ``wrong``,
+    ``files`` that note the build). ``files`` as config_files takes them, of which the scratch unit
+    reads ``unit_files``; ``plugin_files`` too, and ``slurmd_files``, which slurmd reads; ``wrong``,
     what is wrong once all is installed, a sentence each.
 
     Raises:
@@ -131,14 +131,16 @@ def plan(asked: Asked) -> Plan:
     if refused:
         return Plan(refused=refused)
     gpus = asked.node["has_gpu"] and "nvidia" not in answers
+    plugin_files = _plugin_files(asked, look, f"{scratch}/enroot")
     return Plan(
         values={
             "enroot": {} if current else _enroot(asked, names),
             "nvidia": _nvidia(asked) if gpus else {},
             "build": _build(asked, answers),
             "files": _files(asked, look, scratch, settings, must_mount=must_mount),
-            "plugin_files": _plugin_files(asked, look, f"{scratch}/enroot"),
-            "runs_slurmd": "slurmd" in answers,
+            "unit_files": [f"/etc/systemd/system/{_UNIT}", _TMPFILES],
+            "plugin_files": plugin_files,
+            "slurmd_files": [_PLUGIN, *(file["path"] for file in plugin_files)],
             "wrong": _wrong(options, look, f"{scratch}/enroot"),
         }
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import errno
 import re
-from typing import Any, Collection, Dict, List, Mapping
+from typing import Any, Dict, List, Mapping
 
 from ..plan import Asked, Plan, Skipped, sentences
 from .system import catalog_of, headers, in_image, release, short_of
@@ -31,6 +31,7 @@ _OPENIBD = """\
 [Service]
 ExecStartPost=-/sbin/modprobe nvidia-peermem
 """
+_MODULES_FILE = "/etc/modules-load.d/trueup-gpu-driver.conf"
 _PERSISTENCE_FILE = "/etc/systemd/system/nvidia-persistenced.service.d/trueup.conf"
 # What nvidia-smi says where no driver runs, so that nothing can compute.
 _NO_DRIVER = r"couldn't communicate with the NVIDIA driver|No devices were found"
@@ -47,8 +48,8 @@ def plan(asked: Asked) -> Plan:
 
     Values: ``kept`` (an image's driver is verified and not installed), ``build_packages``,
     ``repository`` and ``pins`` as the role vendor_packages takes them, ``files`` as config_files
-    takes them, ``modules`` to load now, ``units`` as unit_states takes them, ``expected`` as
-    gpu_facts takes it.
+    takes them, ``modules_file`` and the ``modules`` to load now, ``units`` with the ``files`` of
+    ours that each reads at its start, ``expected`` as gpu_facts takes it.
     """
     node = asked.node
     kept = asked.options["from_image"] == "keep" and bool(in_image(node, "NVIDIA"))
@@ -71,6 +72,7 @@ def plan(asked: Asked) -> Plan:
             "repository": {} if kept else _repository(asked, platform),
             "pins": [] if kept else _pins(asked, platform, wanted, nvswitch=nvswitch),
             "files": _files(asked, modules),
+            "modules_file": _MODULES_FILE,
             "modules": [] if node["container"] else modules,
             "units": _units(node, nvswitch=nvswitch),
             "expected": {
@@ -102,8 +104,9 @@ def _units(node: Mapping[str, Any], *, nvswitch: bool) -> List[Dict[str, Any]]:
 
 
 def in_use(answer: Mapping[str, Any]) -> str:
-    """Who uses the GPUs, by what ``nvidia-smi --query-compute-apps=pid`` answered; empty where
-    nobody does. An answer that is not understood is not taken for nobody.
+    """Why NVIDIA's services must not be restarted, which ends what computes: who uses the GPUs, by
+    what ``nvidia-smi --query-compute-apps=pid`` answered; empty where nobody does. An answer that
+    is not understood is not taken for nobody.
 
     Args:
         answer: ``rc``, ``stdout`` and ``stderr``; empty where nobody asked.
@@ -121,34 +124,6 @@ def in_use(answer: Mapping[str, Any]) -> str:
     if re.search(_NO_DRIVER, text):
         return ""
     return f"unknown, as nvidia-smi failed with status {answer['rc']}"
-
-
-def unit_states(
-    units: List[Mapping[str, Any]],
-    changed: Collection[str],
-    answer: Mapping[str, Any],
-    *,
-    replaced: bool,
-) -> List[Dict[str, Any]]:
-    """What each unit is brought to: started, and restarted where a file of its own or its package
-    has changed. Never restarted under a process that computes, which that would end: then
-    ``not_restarted`` says why, and what has changed holds from the next boot on.
-
-    Args:
-        units: the plan's.
-        changed: paths that were written.
-        answer: as in_use takes it.
-        replaced: whether packages were.
-    """
-    used = in_use(answer)
-    states: List[Dict[str, Any]] = []
-    for unit in units:
-        outdated = replaced or any(path in changed for path in unit["files"])
-        state = {**unit, "state": "restarted" if outdated and not used else "started"}
-        if outdated and used:
-            state["not_restarted"] = f"the GPUs are in use ({used}): what changed waits for a boot"
-        states.append(state)
-    return states
 
 
 def _modules(asked: Asked) -> List[str]:
@@ -216,7 +191,7 @@ def _files(asked: Asked, modules: List[str]) -> List[Dict[str, str]]:
         _PERSISTENCE_FILE: _PERSISTENCE,
     }
     if modules:
-        contents["/etc/modules-load.d/trueup-gpu-driver.conf"] = "\n".join([*modules, ""])
+        contents[_MODULES_FILE] = "\n".join([*modules, ""])
     if asked.node["has_rdma"]:
         contents["/etc/systemd/system/openibd.service.d/trueup-peermem.conf"] = _OPENIBD
     return [{"path": path, "content": _HEADER + text} for path, text in contents.items()]

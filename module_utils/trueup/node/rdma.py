@@ -7,7 +7,7 @@ plans again where something was.
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, List, Mapping
+from typing import Any, Dict, List, Mapping, Tuple
 
 from ..plan import Asked, Plan, sentences
 from . import infiniband, nccl_topology
@@ -21,6 +21,10 @@ _DOWNLOADS = "/var/cache"
 _SOFT_ROCE_UNIT = "trueup-soft-roce.service"
 # Before 60-rdma-persistent-naming.rules of rdma-core: the first to rename wins.
 _NAMING_RULES = "/etc/udev/rules.d/59-trueup-rdma-naming.rules"
+_APPLY_NAMES = (
+    "udevadm control --reload && udevadm trigger --action=add --subsystem-match=infiniband"
+    " && udevadm settle"
+)
 _MODULES = "/etc/modules-load.d/trueup-rdma.conf"
 _OPENIBD_DROP_IN = "/etc/systemd/system/openibd.service.d/trueup.conf"
 _SOFT_ROCE_FILE = f"/etc/systemd/system/{_SOFT_ROCE_UNIT}"
@@ -82,9 +86,10 @@ def plan(asked: Asked) -> Plan:
     Values: ``kept`` (an image's stack is verified and not installed), ``installs_doca``, ``doca``
     (what is pinned for this release), ``pins`` and whether they are ``held`` as vendor_packages
     takes them, ``build_packages``, ``package_file`` and ``install`` (doca-host's file and the
-    command that installs it), ``files`` as config_files takes them, ``modules`` to load now,
-    ``agent_unit`` to restart where Azure's agent is to be told of InfiniBand, ``soft_roce_unit`` to
-    start, whether ``reboot_required`` is so, and ``wrong``: what is wrong
+    command that installs it), ``files`` as config_files takes them, ``naming_rules`` and
+    ``apply_names``, a command, ``modules_file`` and the ``modules`` to load now, ``agent_unit``
+    where Azure's agent is told of InfiniBand and whether it ``agent_lacks`` that,
+    ``soft_roce_unit`` to start, whether ``reboot_required`` is so, and ``wrong``: what is wrong
     with what was found, a sentence each.
     """
     node, options = asked.node, asked.options
@@ -96,6 +101,7 @@ def plan(asked: Asked) -> Plan:
         return Plan(refused=refused)
     package_file = f"{_DOWNLOADS}/trueup-{doca.get('url', '').rpartition('/')[2]}"
     interface = options["soft_roce_interface"]
+    agent_unit, agent = _agent(asked)
     dkms = ["dkms"] if node["package_manager"] == "apt" else []
     return Plan(
         values={
@@ -111,9 +117,13 @@ def plan(asked: Asked) -> Plan:
                 *_files(asked, installs_doca=installs_doca),
                 {"path": package_file, "state": "absent"},
             ],
+            "naming_rules": _NAMING_RULES,
+            "apply_names": ["sh", "-c", _APPLY_NAMES],
+            "modules_file": _MODULES,
             "modules": [] if node["container"] else options["modules"],
             "soft_roce_unit": _SOFT_ROCE_UNIT if interface and not node["container"] else "",
-            "agent_unit": _agent_unit(asked),
+            "agent_unit": agent_unit,
+            "agent_lacks": bool(agent_unit) and not agent["rdma_enabled"],
             "reboot_required": asked.found["trueup_rdma"]["driver"]["reboot_required"],
             "wrong": _wrong(asked, installs_doca=installs_doca),
         }
@@ -140,13 +150,15 @@ def expected_of(
     return expected
 
 
-def _agent_unit(asked: Asked) -> str:
-    """The unit of Azure's agent, where it has InfiniBand and is not told to give it addresses."""
+def _agent(asked: Asked) -> Tuple[str, Mapping[str, Any]]:
+    """The unit of Azure's agent, empty where it need not give addresses to InfiniBand, and what was
+    found of it."""
     found = asked.found["trueup_rdma"]
     # What a recorded node says is older than the question.
     agent = found.get("agent", {})
     wanted = asked.options["agent_enabled"] and infiniband.has_infiniband(found["devices"])
-    return (agent.get("unit") or "") if wanted and agent.get("rdma_enabled") is False else ""
+    told = agent.get("rdma_enabled") is not None
+    return (agent.get("unit") or "") if wanted and told else "", agent
 
 
 def _pins(asked: Asked, doca: Mapping[str, str]) -> List[Dict[str, str]]:

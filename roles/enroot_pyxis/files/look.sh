@@ -40,7 +40,6 @@ if command -v srun >/dev/null; then
         *) printf 'answer\tsrun\t%s\n' "$(printf '%s\n' "$said" | grep -i -m 1 -e pyxis -e plugstack -e spank)" ;;
     esac
 fi
-! systemctl --quiet is-active slurmd 2>/dev/null || say slurmd active
 ! command -v nvidia-container-cli >/dev/null || say nvidia "$(command -v nvidia-container-cli)"
 # The note stands beside the plugin, and says nothing where that is gone.
 [ ! -r "$PLUGIN.built" ] || [ ! -r "$PLUGIN" ] || say built "$(cat "$PLUGIN.built")"

@@ -20,11 +20,11 @@ _KEY_BYTES = (32, 1024)
 _MAKE_KEY = "`head -c 1024 /dev/urandom | base64 -w0`"
 # Stands for the secret, which holds no such sign, in what a task completes: a plan is shown.
 _PASSWORD = "@PASSWORD@"  # noqa: S105 WHY: it is a place, not a password
-# Files whose change the daemons read at their start only; the hooks start anew with each job.
-_RESTARTING = (
-    *(f"/etc/slurm/{name}.conf" for name in ("slurm", "nodes", "gres", "cgroup")),
-    "/etc/systemd/system/slurmd.service.d/trueup.conf",
-)
+_KEY = "/etc/munge/munge.key"
+_SLURMDBD_CONF = "/etc/slurm/slurmdbd.conf"
+# Files that the daemons read at their start only; the hooks start anew with each job.
+_RESTARTING = (_KEY, *(f"/etc/slurm/{name}.conf" for name in ("slurm", "nodes", "gres", "cgroup")))
+_SLURMD_DROP_IN = "/etc/systemd/system/slurmd.service.d/trueup.conf"
 _RELOADING = ("/etc/slurm/partitions.conf", "/etc/slurm/topology.conf")
 # Azure's HPC images pin every package slurm* of Ubuntu at -1 (azhpc-images@8e9d055 slurm-u.pin), so
 # that none has a candidate. Of several records that match a package apt takes the first, and reads
@@ -65,9 +65,9 @@ def plan(asked: Asked) -> Plan:
       installed before the next;
     - ``plugins``: their folder, for slurm_facts, and ``installed``, whether it had Slurm;
     - ``controller``: its name in the inventory;
-    - ``files`` as config_files takes them, and of these ``restarting`` and ``reloading``, whose
-      change needs the daemons started again, or ``scontrol reconfigure``;
-    - ``folders`` of the user slurm, and their modes; ``database_conf``, MariaDB's file;
+    - ``files`` as config_files takes them; ``read``, which files each unit reads at its start, and
+      ``reloading``, those that it reads again by ``scontrol reconfigure``;
+    - ``folders`` of the user slurm, and their modes;
     - ``slurmdbd_conf``, ``sql_look`` and ``sql_make``, with @PASSWORD@ in the password's place.
     """
     hosts = {part: list(asked.groups.get(f"slurm_{part}", [])) for part in PARTS}
@@ -107,10 +107,15 @@ def _of_host(asked: Asked, parts: list[str]) -> Plan:
             "installed": bool(version),
             "controller": asked.groups["slurm_controller"][0],
             "files": files_of(asked, cluster, parts, version),
-            "restarting": _RESTARTING,
+            "read": {
+                "munge": (_KEY,),
+                "mariadb": (system["database_conf"],),
+                "slurmdbd": (_KEY, _SLURMDBD_CONF),
+                "slurmctld": _RESTARTING,
+                "slurmd": (*_RESTARTING, _SLURMD_DROP_IN),
+            },
             "reloading": _RELOADING,
             "folders": {"/var/log/slurm": "0755", **state},
-            "database_conf": system["database_conf"],
             "slurmdbd_conf": slurmdbd_conf(options, cluster, _PASSWORD),
             "sql_look": _SQL_LOOK.format(**names, password=_PASSWORD),
             "sql_make": _SQL_MAKE.format(**names, password=_PASSWORD),

@@ -1,0 +1,328 @@
+#!/usr/bin/python
+"""Ansible module: a unit runs with its files as they are now, or a command has read them."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: in_force
+author: trueup contributors
+version_added: "0.4.0"
+short_description: Brings files into force by starting, restarting or reloading what reads them
+description:
+  - Starts a unit of systemd, and restarts or reloads it where it began before its files were as
+    they are now. Which files are in force is recorded on the node for each start, so that it does
+    not matter which run wrote them, whether that run broke off, or whether the clock was set since.
+  - Without a record, and for a start that the record does not know, a file that changed after the
+    start is not in force.
+  - systemd reads unit files anew if they have changed, and forgets earlier starts that failed
+    before it starts a unit.
+  - Without O(unit) a O(command) brings the files into force, until the next boot.
+  - The action of the same name adds in check mode what M(config_files) would have written.
+options:
+  unit:
+    description: Name of the unit.
+    type: str
+  name:
+    description: Without O(unit), what the record is called.
+    type: str
+  state:
+    description:
+      - V(as_found) restarts or reloads a unit that runs, and leaves one that does not.
+    type: str
+    choices: [started, stopped, as_found]
+    default: started
+  enabled:
+    description: Whether it starts at boot. Left as it is where it is not given.
+    type: bool
+  files:
+    description: Files that it reads at its start. Where one changed, it is restarted.
+    type: list
+    elements: path
+    default: []
+  reloaded:
+    description: Files that O(command) has it read again without a restart.
+    type: list
+    elements: path
+    default: []
+  command:
+    description: An argv.
+    type: list
+    elements: str
+    default: []
+  replaced:
+    description: Whether it is also restarted where its program's file was replaced.
+    type: bool
+    default: false
+  held:
+    description: Why it must not be restarted now. RV(not_restarted) says it where one is owed.
+    type: str
+    default: ""
+  lenient:
+    description: Whether RV(problem) takes the place of a failure.
+    type: bool
+    default: false
+  pending:
+    description: Files that other tasks would write, in check mode.
+    type: list
+    elements: path
+    default: []
+  records:
+    description: The folder of the records.
+    type: path
+    default: /var/lib/trueup/units
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+    description: The step, and which file is its reason.
+  platform:
+    support: full
+    description: Linux with systemd.
+    platforms: linux
+"""
+
+EXAMPLES = r"""
+- name: Start the server
+  in_force:
+    unit: example.service
+    enabled: true
+    files: [/etc/example.conf, /etc/systemd/system/example.service]
+
+- name: Apply names of devices
+  in_force:
+    name: example-names
+    reloaded: [/etc/udev/rules.d/60-example.rules]
+    command: [udevadm, control, --reload]
+"""
+
+RETURN = r"""
+step:
+  description: What was done, V(none), V(start), V(stop), V(restart) or V(reload).
+  returned: always
+  type: str
+why:
+  description: The reasons, with the paths.
+  returned: always
+  type: list
+  elements: str
+  sample: [/etc/example.conf is another one than at the start]
+not_restarted:
+  description: O(held), where a restart is owed.
+  returned: always
+  type: str
+problem:
+  description: What went wrong, with O(lenient).
+  returned: always
+  type: str
+"""
+
+import os
+import re
+import time
+from dataclasses import replace
+from typing import Any, NoReturn
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.trueup.errors import BadInput
+from ansible.module_utils.trueup.node import units
+from ansible.module_utils.trueup.node.units import Decision, Run, Step, Wanted
+
+_BOOT = "/proc/sys/kernel/random/boot_id"
+_FOLDERS = ["/sbin", "/usr/sbin"]
+_NAME = re.compile(r"[A-Za-z0-9:_.\\@-]+")
+# What `systemctl is-enabled` calls a unit that `disable` changes.
+_ENABLED = ("enabled", "enabled-runtime", "linked", "linked-runtime", "generated", "alias")
+
+
+def main() -> None:
+    """Look, decide, act, record."""
+    module = AnsibleModule(
+        argument_spec={
+            "unit": {"type": "str"},
+            "name": {"type": "str"},
+            "state": {
+                "type": "str",
+                "choices": ["started", "stopped", "as_found"],
+                "default": "started",
+            },
+            "enabled": {"type": "bool"},
+            "files": {"type": "list", "elements": "path", "default": []},
+            "reloaded": {"type": "list", "elements": "path", "default": []},
+            "command": {"type": "list", "elements": "str", "default": []},
+            "replaced": {"type": "bool", "default": False},
+            "held": {"type": "str", "default": ""},
+            "lenient": {"type": "bool", "default": False},
+            "pending": {"type": "list", "elements": "path", "default": []},
+            "records": {"type": "path", "default": "/var/lib/trueup/units"},
+        },
+        required_one_of=[("unit", "name")],
+        mutually_exclusive=[("unit", "name")],
+        required_by={"name": "command"},
+        supports_check_mode=True,
+    )
+    try:
+        _InForce(module).go()
+    except BadInput as error:
+        module.fail_json(msg=f"{module.params['unit'] or module.params['name']}: {error}.")
+
+
+class _InForce:
+    def __init__(self, module: AnsibleModule) -> None:
+        given = module.params
+        self.module, self.unit = module, given["unit"] or ""
+        self.name = self.unit or given["name"]
+        if not _NAME.fullmatch(self.name):
+            self.fail("not a name of a unit")
+        self.wanted = Wanted(given["state"], tuple(given["files"]), tuple(given["reloaded"]))
+        self.record_path = os.path.join(given["records"], f"{self.name}.json")
+        self.systemctl = module.get_bin_path("systemctl") if self.unit else None
+        with open(_BOOT, encoding="ascii") as stream:
+            self.boot = stream.read().strip()
+
+    def go(self) -> NoReturn:
+        module = self.module
+        try:
+            record = units.read(self.record_path)
+        except BadInput as error:
+            module.warn(f"{self.name}: {error}; times of files decide, and it is written anew.")
+            record = units.Record()
+        run = self.run()
+        if run.load != "loaded" and not self.may_lack(run):
+            self.fail(self.why_not(run))
+        told = (*self.wanted.files, *self.wanted.reloaded, *record.files, *record.reloaded)
+        files = {path: units.look_at(path) for path in told}
+        for path in set(files) & set(module.params["pending"]):
+            # Of a file that a run would write this much is known.
+            files[path] = units.File("to be written", time.time())
+        decision = units.decide(self.wanted, run, record, files)
+        held = module.params["held"] if decision.step is Step.RESTART else ""
+        step = Step.NONE if held else decision.step
+        boot = self.boot_changes(run)
+        changed = bool(step is not Step.NONE or boot or run.unread)
+        if not module.check_mode:
+            if step is Step.RESTART:
+                units.write(self.record_path, units.begun(run, record))
+            self.act(step, run, boot)
+            if step in (Step.START, Step.RESTART):
+                run = self.run()
+            after = units.settled(self.wanted, step, run, record, files)
+            if run.active and step is not Step.STOP and not held and after != record:
+                units.write(self.record_path, after)
+        self.exit(Decision(step, decision.why), changed=changed, not_restarted=held, boot=boot)
+
+    def run(self) -> Run:
+        now, monotonic = time.time(), time.clock_gettime(time.CLOCK_MONOTONIC)
+        if not self.unit:
+            uptime = time.clock_gettime(time.CLOCK_BOOTTIME)
+            return Run(self.boot, since=now - uptime)
+        shown = ""
+        if self.systemctl:
+            argv = ["show", f"--property={','.join(units.PROPERTIES)}", "--", self.unit]
+            _, shown, _ = self.ask(*argv)
+        run = units.run_of(shown, now=now, monotonic=monotonic, boot=self.boot)
+        if not self.module.params["replaced"] or not run.process:
+            return run
+        try:
+            program = os.readlink(f"/proc/{run.process}/exe")
+        except OSError:
+            return run
+        return replace(run, replaced=program.endswith(" (deleted)"))
+
+    def may_lack(self, run: Run) -> bool:
+        """Whether a unit that is not there is as wanted, or would come before this is done."""
+        idle = not run.active and self.wanted.state != "started"
+        if idle and not self.module.params["enabled"]:
+            return True
+        return self.module.check_mode and run.load in ("", "not-found")
+
+    def why_not(self, run: Run) -> str:
+        if not self.systemctl:
+            return "there is no systemctl, and nothing else starts units here"
+        if run.load == "not-found":
+            return "systemd has no such unit: install what brings it, and run again"
+        if run.load == "masked":
+            return f"the unit is masked: `systemctl unmask {self.unit}`, and run again"
+        if run.load:
+            return f"systemd calls the unit {run.load}: see `systemctl status {self.unit}`"
+        return "systemd does not answer: see `systemctl is-system-running`"
+
+    def boot_changes(self, run: Run) -> str:
+        """``enable`` or ``disable`` where the unit's start at boot is not as wanted."""
+        wanted = self.module.params["enabled"]
+        if wanted is None or not self.unit or (run.load != "loaded" and not wanted):
+            return ""
+        status, said, _ = self.ask("is-enabled", "--", self.unit) if self.systemctl else (1, "", "")
+        if wanted:
+            return "" if status == 0 and said.strip() != "enabled-runtime" else "enable"
+        return "disable" if said.strip() in _ENABLED else ""
+
+    def act(self, step: Step, run: Run, boot: str) -> None:
+        if run.unread:
+            self.do("daemon-reload")
+        if boot and run.load == "loaded":
+            self.do(boot, "--", self.unit)
+        if step in (Step.START, Step.RESTART):
+            # systemd counts starts that failed, and refuses one more by hand too.
+            self.ask("reset-failed", "--", self.unit)
+        if step is Step.RELOAD:
+            self.command()
+        elif step is not Step.NONE:
+            self.do(step.value, "--", self.unit)
+
+    def command(self) -> None:
+        name, *words = self.module.params["command"] or ["systemctl", "reload", "--", self.unit]
+        path = self.module.get_bin_path(name, opt_dirs=_FOLDERS)
+        if path is None:
+            self.fail(f"there is no {name}")
+        self.checked([path, *words])
+
+    def do(self, *words: str) -> None:
+        self.checked([str(self.systemctl), *words])
+
+    def checked(self, argv: list[str]) -> None:
+        status, output, errors = self.module.run_command(argv, environ_update=_ENVIRONMENT)
+        if status != 0:
+            said = " ".join(f"{errors} {output}".split()) or "nothing"
+            self.fail(f"`{' '.join(argv)}` failed with status {status} and said: {said}")
+
+    def ask(self, *words: str) -> tuple[int, str, str]:
+        argv = [str(self.systemctl), *words]
+        answer: tuple[int, str, str] = self.module.run_command(argv, environ_update=_ENVIRONMENT)
+        return answer
+
+    def fail(self, message: str) -> NoReturn:
+        if self.module.params["lenient"]:
+            self.exit(Decision(Step.NONE), problem=f"{self.name}: {message}.")
+        self.module.fail_json(msg=f"{self.name}: {message}.")
+        raise AssertionError
+
+    def exit(
+        self,
+        decision: Decision,
+        *,
+        changed: bool = False,
+        not_restarted: str = "",
+        problem: str = "",
+        boot: str = "",
+    ) -> NoReturn:
+        steps = [boot] if boot else []
+        steps += [decision.step.value] if decision.step is not Step.NONE else []
+        reasons = "; ".join(decision.why)
+        answer: dict[str, Any] = {
+            "step": decision.step.value,
+            "why": list(decision.why),
+            "not_restarted": not_restarted,
+            "problem": problem,
+        }
+        shown = "".join(f"{step} {self.name}: {reasons}\n" for step in steps)
+        self.module.exit_json(changed=changed, diff={"before": "", "after": shown}, **answer)
+        raise AssertionError
+
+
+# Times in UTC are read; sentences are in English.
+_ENVIRONMENT = {"TZ": "UTC", "LC_ALL": "C", "LANG": "C"}
+
+
+if __name__ == "__main__":
+    main()

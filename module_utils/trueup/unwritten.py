@@ -1,0 +1,31 @@
+"""In check mode: what a task would have written, for the tasks behind it that would act on it.
+
+It is kept on the controller, in the folder that Ansible makes for one run and removes at its end.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Iterable, List
+from urllib.parse import quote
+
+
+def add(folder: str, host: str, paths: Iterable[str]) -> None:
+    """Note that these paths of a host would be written."""
+    known = {*of(folder, host), *paths}
+    _file(folder, host).write_text(json.dumps(sorted(known)), encoding="utf-8")
+
+
+def of(folder: str, host: str) -> List[str]:
+    """The paths of a host that would have been written so far."""
+    try:
+        text = _file(folder, host).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return []
+    paths: List[str] = json.loads(text)
+    return paths
+
+
+def _file(folder: str, host: str) -> Path:
+    return Path(folder, f"trueup-unwritten-{quote(host, safe='')}.json")

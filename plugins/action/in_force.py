@@ -1,0 +1,27 @@
+"""A unit and its files: in check mode, with the files that tasks before would have written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible.constants import DEFAULT_LOCAL_TMP
+from ansible.plugins.action import ActionBase
+from trueup import unwritten
+
+
+class ActionModule(ActionBase):
+    """Ansible's entry."""
+
+    TRANSFERS_FILES = False
+
+    def run(
+        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """What the module in_force returns."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        given = dict(self._task.args)
+        if self._task.check_mode:
+            host = (task_vars or {})["inventory_hostname"]
+            given["pending"] = unwritten.of(DEFAULT_LOCAL_TMP, host)
+        result.update(self._execute_module(module_args=given, task_vars=task_vars))
+        return result
