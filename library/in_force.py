@@ -53,10 +53,12 @@ options:
     description: Whether it is also restarted where its program's file was replaced.
     type: bool
     default: false
-  held:
-    description: Why it must not be restarted now. RV(not_restarted) says it where one is owed.
-    type: str
-    default: ""
+  idle_gpus:
+    description:
+      - Whether it is not restarted while a process computes on the GPUs. RV(not_restarted) says it
+        where a restart is owed, and it stays owed.
+    type: bool
+    default: false
   lenient:
     description: Whether RV(problem) takes the place of a failure.
     type: bool
@@ -108,7 +110,7 @@ why:
   elements: str
   sample: [/etc/example.conf is another one than at the start]
 not_restarted:
-  description: O(held), where a restart is owed.
+  description: Why a restart that is owed was not done.
   returned: always
   type: str
 problem:
@@ -125,10 +127,12 @@ from typing import Any, NoReturn
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.trueup.errors import BadInput
-from ansible.module_utils.trueup.node import units
+from ansible.module_utils.trueup.node import gpu_driver, tools, units
 from ansible.module_utils.trueup.node.units import Decision, Run, Step, Wanted
 
 _BOOT = "/proc/sys/kernel/random/boot_id"
+# timeout(1)'s own status.
+_NO_ANSWER = 124
 _FOLDERS = ["/sbin", "/usr/sbin"]
 _NAME = re.compile(r"[A-Za-z0-9:_.\\@-]+")
 # What `systemctl is-enabled` calls a unit that `disable` changes.
@@ -151,7 +155,7 @@ def main() -> None:
             "reloaded": {"type": "list", "elements": "path", "default": []},
             "command": {"type": "list", "elements": "str", "default": []},
             "replaced": {"type": "bool", "default": False},
-            "held": {"type": "str", "default": ""},
+            "idle_gpus": {"type": "bool", "default": False},
             "lenient": {"type": "bool", "default": False},
             "pending": {"type": "list", "elements": "path", "default": []},
             "records": {"type": "path", "default": "/var/lib/trueup/units"},
@@ -196,7 +200,7 @@ class _InForce:
             # Of a file that a run would write this much is known.
             files[path] = units.File("to be written", time.time())
         decision = units.decide(self.wanted, run, record, files)
-        held = module.params["held"] if decision.step is Step.RESTART else ""
+        held = self.held() if decision.step is Step.RESTART else ""
         step = Step.NONE if held else decision.step
         boot = self.boot_changes(run)
         changed = bool(step is not Step.NONE or boot or run.unread)
@@ -228,6 +232,20 @@ class _InForce:
         except OSError:
             return run
         return replace(run, replaced=program.endswith(" (deleted)"))
+
+    def held(self) -> str:
+        """Why it must not be restarted."""
+        if not self.module.params["idle_gpus"]:
+            return ""
+        argv = ["nvidia-smi", "--query-compute-apps=pid", "--format=csv,noheader"]
+        answer = tools.ask(self.module, argv)
+        if answer.absent:
+            return ""
+        status = _NO_ANSWER if answer.status is None else answer.status
+        used = gpu_driver.in_use(
+            {"rc": status, "stdout": answer.output, "stderr": answer.complaint}
+        )
+        return f"the GPUs are in use ({used})" if used else ""
 
     def may_lack(self, run: Run) -> bool:
         """Whether a unit that is not there is as wanted, or would come before this is done."""

@@ -18,6 +18,7 @@ from ansible.module_utils import basic
 from ansible.module_utils.testing import patch_module_args
 from trueup.errors import BadInput
 from trueup.node import units
+from trueup.node.tools import Answer
 from trueup.node.units import Decision, File, Record, Run, Step, Wanted, decide, settled
 
 CONF, UNIT_FILE = "/etc/x.conf", "/etc/systemd/system/x.service"
@@ -443,14 +444,21 @@ def test_a_unit_that_is_not_there_is_stopped(systemd: Systemd, call: Call) -> No
     assert call(state="as_found", enabled=True)["failed"] is True
 
 
-def test_a_restart_that_is_held_stays_owed(systemd: Systemd, call: Call) -> None:
+def test_a_restart_under_a_job_on_the_gpus_stays_owed(
+    systemd: Systemd, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = Answer("nvidia-smi", 0, "4711\n")
+    monkeypatch.setattr(in_force.tools, "ask", lambda *_: answer)
     call()
     later(systemd, "new")
-    held = call(held="the GPUs are in use")
-    assert (held["changed"], held["not_restarted"]) == (False, "the GPUs are in use")
-    assert call(held="the GPUs are in use")["not_restarted"] == "the GPUs are in use"
-    assert (call()["step"], systemd.read) == ("restart", "new")
-    assert call(held="the GPUs are in use")["not_restarted"] == ""
+    held = call(idle_gpus=True)
+    said = "the GPUs are in use (process 4711)"
+    assert (held["changed"], held["not_restarted"]) == (False, said)
+    answer = Answer("nvidia-smi", None, note="nvidia-smi did not end")
+    assert "failed with status 124" in call(idle_gpus=True)["not_restarted"]
+    answer = Answer("nvidia-smi", 0, "")
+    assert (call(idle_gpus=True)["step"], systemd.read) == ("restart", "new")
+    assert call(idle_gpus=True)["changed"] is False
 
 
 def test_a_damaged_record_is_named_and_written_anew(

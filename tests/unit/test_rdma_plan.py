@@ -54,7 +54,9 @@ def test_what_a_family_gets_on_each_system(family: str, system: str) -> None:
     )
     assert result["package_file"] == "/var/cache/trueup-" + result["doca"]["url"].split("/")[-1]
     assert result["install"][-1] == result["package_file"]
-    assert result["modules"] == ["ib_ipoib", "ib_umad", "rdma_ucm"]
+    commands = {one["name"]: one["command"] for one in result["applied"]}
+    assert list(commands) == ["rdma-names", "rdma-modules"]
+    assert commands["rdma-modules"] == ["modprobe", "--all", "ib_ipoib", "ib_umad", "rdma_ucm"]
     row = on["catalog"]
     expected = asks(asked("rdma", on))["ib_facts"]["expected"]
     assert (expected["nics"], expected["rate_gbps"]) == (
@@ -64,7 +66,8 @@ def test_what_a_family_gets_on_each_system(family: str, system: str) -> None:
     assert len(expected.get("numa", {})) == (8 if family in ND else 0)
     there = [path for path, content in contents(result).items() if content]
     assert there == [RULES, MODULES, OPENIBD]
-    assert (result["held"], result["soft_roce_unit"], result["wrong"]) == (True, "", [])
+    assert [unit["unit"] for unit in result["units"]] == ["openibd.service"]
+    assert (result["held"], result["wrong"]) == (True, [])
 
 
 @pytest.mark.parametrize(
@@ -116,7 +119,8 @@ def test_an_images_stack_is_verified_and_not_installed() -> None:
 
 def test_a_containers_kernel_is_its_hosts() -> None:
     result = values(node("ndv4", container=True, secure_boot=True), soft_roce_interface="eth1")
-    assert (result["build_packages"], result["modules"], result["soft_roce_unit"]) == ([], [], "")
+    assert (result["build_packages"], result["applied"]) == ([], [])
+    assert [unit["unit"] for unit in result["units"]] == ["openibd.service"]
     assert result["wrong"] == []
 
 
@@ -127,7 +131,8 @@ def test_soft_roce_gets_a_unit() -> None:
     assert "ExecStart=/usr/bin/env rdma link add rxe0 type rxe netdev eth-1\n" in unit
     assert unit.endswith("WantedBy=sys-subsystem-net-devices-eth\\x2d1.device\n")
     assert contents(result)[MODULES] is None
-    assert result["soft_roce_unit"] == "trueup-soft-roce.service"
+    names = [unit["unit"] for unit in result["units"]]
+    assert names == ["openibd.service", "trueup-soft-roce.service"]
 
 
 def rxe(**changes: Any) -> dict[str, Any]:
@@ -218,7 +223,8 @@ def test_the_agent_is_told_of_infiniband_where_it_is_not(
     agent = {"unit": "walinuxagent.service", "rdma_enabled": False}
     there = {**FOUND, "devices": [INFINIBAND], "agent": agent, **found}
     planned = values(node("hbv3"), there, **options)
-    assert (planned["agent_unit"], planned["agent_lacks"]) == expected
+    told = [one["unit"] for one in planned["units"] if one["files"] == ["/etc/waagent.conf"]]
+    assert ("".join(told), planned["agent_lacks"]) == expected
 
 
 def test_an_image_that_marks_hpcx_as_its_open_mpi_keeps_the_mark() -> None:

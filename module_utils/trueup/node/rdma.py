@@ -86,11 +86,10 @@ def plan(asked: Asked) -> Plan:
     Values: ``kept`` (an image's stack is verified and not installed), ``installs_doca``, ``doca``
     (what is pinned for this release), ``pins`` and whether they are ``held`` as vendor_packages
     takes them, ``build_packages``, ``package_file`` and ``install`` (doca-host's file and the
-    command that installs it), ``files`` as config_files takes them, ``naming_rules`` and
-    ``apply_names``, a command, ``modules_file`` and the ``modules`` to load now, ``agent_unit``
-    where Azure's agent is told of InfiniBand and whether it ``agent_lacks`` that,
-    ``soft_roce_unit`` to start, whether ``reboot_required`` is so, and ``wrong``: what is wrong
-    with what was found, a sentence each.
+    command that installs it), ``files`` as config_files takes them, what is ``applied``
+    by a command and the ``units``, both as in_force takes them, whether Azure's agent is to be told
+    of InfiniBand and ``agent_lacks`` that, whether ``reboot_required`` is so, and
+    ``wrong``: what is wrong with what was found, a sentence each.
     """
     node, options = asked.node, asked.options
     kept = options["from_image"] == "keep" and bool(in_image(node, "DOCA", "OFED"))
@@ -100,7 +99,6 @@ def plan(asked: Asked) -> Plan:
     if refused:
         return Plan(refused=refused)
     package_file = f"{_DOWNLOADS}/trueup-{doca.get('url', '').rpartition('/')[2]}"
-    interface = options["soft_roce_interface"]
     agent_unit, agent = _agent(asked)
     dkms = ["dkms"] if node["package_manager"] == "apt" else []
     return Plan(
@@ -117,12 +115,8 @@ def plan(asked: Asked) -> Plan:
                 *_files(asked, installs_doca=installs_doca),
                 {"path": package_file, "state": "absent"},
             ],
-            "naming_rules": _NAMING_RULES,
-            "apply_names": ["sh", "-c", _APPLY_NAMES],
-            "modules_file": _MODULES,
-            "modules": [] if node["container"] else options["modules"],
-            "soft_roce_unit": _SOFT_ROCE_UNIT if interface and not node["container"] else "",
-            "agent_unit": agent_unit,
+            "applied": [] if node["container"] else _applied(options["modules"]),
+            "units": _units(asked, agent_unit, installs_doca=installs_doca),
             "agent_lacks": bool(agent_unit) and not agent["rdma_enabled"],
             "reboot_required": asked.found["trueup_rdma"]["driver"]["reboot_required"],
             "wrong": _wrong(asked, installs_doca=installs_doca),
@@ -148,6 +142,31 @@ def expected_of(
             place: where[1] for place, where in places if where[0] == _INFINIBAND_CLASS
         }
     return expected
+
+
+def _applied(modules: List[str]) -> List[Dict[str, Any]]:
+    """Names of devices and modules: now, as a boot does it."""
+    load = {"name": "rdma-modules", "files": [_MODULES], "command": ["modprobe", "--all", *modules]}
+    names = {"name": "rdma-names", "files": [_NAMING_RULES], "command": ["sh", "-c", _APPLY_NAMES]}
+    return [names, *([load] if modules else [])]
+
+
+def _units(asked: Asked, agent_unit: str, *, installs_doca: bool) -> List[Dict[str, Any]]:
+    """The units. The agent looks for its setting when it starts. DOCA-OFED's modules are loaded
+    from the next boot on: now, those that the installation loaded are right or a reboot is needed.
+    """
+    agent = {"unit": agent_unit, "state": "as_found", "files": ["/etc/waagent.conf"]}
+    openibd = {"unit": "openibd.service", "state": "as_found", "enabled": True, "files": []}
+    soft_roce = {
+        "unit": _SOFT_ROCE_UNIT,
+        "state": "started",
+        "enabled": True,
+        "files": [_SOFT_ROCE_FILE],
+    }
+    # A container has its host's kernel.
+    has_soft_roce = asked.options["soft_roce_interface"] and not asked.node["container"]
+    wanted = ((agent, agent_unit), (openibd, installs_doca), (soft_roce, has_soft_roce))
+    return [unit for unit, is_wanted in wanted if is_wanted]
 
 
 def _agent(asked: Asked) -> Tuple[str, Mapping[str, Any]]:
