@@ -17,6 +17,8 @@ description:
   - systemd reads unit files anew if they have changed, and forgets earlier starts that failed
     before it starts a unit.
   - Without O(unit) a O(command) brings the files into force, until the next boot.
+  - The records are in C(/var/lib/trueup/units), for root alone. C(TRUEUP_UNITS) in the environment
+    names another folder, for tests.
   - The action of the same name adds in check mode what M(config_files) would have written.
 options:
   unit:
@@ -68,10 +70,6 @@ options:
     type: list
     elements: path
     default: []
-  records:
-    description: The folder of the records.
-    type: path
-    default: /var/lib/trueup/units
 attributes:
   check_mode:
     support: full
@@ -130,6 +128,7 @@ from ansible.module_utils.trueup.errors import BadInput
 from ansible.module_utils.trueup.node import gpu_driver, tools, units
 from ansible.module_utils.trueup.node.units import Decision, Run, Step, Wanted
 
+_RECORDS = "/var/lib/trueup/units"
 _BOOT = "/proc/sys/kernel/random/boot_id"
 # timeout(1)'s own status.
 _NO_ANSWER = 124
@@ -158,7 +157,6 @@ def main() -> None:
             "idle_gpus": {"type": "bool", "default": False},
             "lenient": {"type": "bool", "default": False},
             "pending": {"type": "list", "elements": "path", "default": []},
-            "records": {"type": "path", "default": "/var/lib/trueup/units"},
         },
         required_one_of=[("unit", "name")],
         mutually_exclusive=[("unit", "name")],
@@ -179,7 +177,9 @@ class _InForce:
         if not _NAME.fullmatch(self.name):
             self.fail("not a name of a unit")
         self.wanted = Wanted(given["state"], tuple(given["files"]), tuple(given["reloaded"]))
-        self.record_path = os.path.join(given["records"], f"{self.name}.json")
+        self.record_path = os.path.join(
+            os.environ.get("TRUEUP_UNITS", _RECORDS), f"{self.name}.json"
+        )
         self.systemctl = module.get_bin_path("systemctl") if self.unit else None
         with open(_BOOT, encoding="ascii") as stream:
             self.boot = stream.read().strip()
@@ -334,7 +334,13 @@ class _InForce:
             "problem": problem,
         }
         shown = "".join(f"{step} {self.name}: {reasons}\n" for step in steps)
-        self.module.exit_json(changed=changed, diff={"before": "", "after": shown}, **answer)
+        diff = {
+            "before_header": self.name,
+            "after_header": self.name,
+            "before": "",
+            "after": shown,
+        }
+        self.module.exit_json(changed=changed, diff=[diff], **answer)
         raise AssertionError
 
 

@@ -114,6 +114,7 @@ class Nodes:
             "environment": {
                 "PATH": "{{ root }}/usr/bin:" + os.environ["PATH"],
                 "STAND_IN_ROOT": "{{ root }}",
+                "TRUEUP_UNITS": "{{ root }}/var/lib/trueup/units",
             },
             "tasks": [{"include_role": {"name": "{{ root }}/roles/eessi"}, "tags": ["always"]}],
         }

@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import jinja2
+import config_files
 import plays
 import pytest
 import yaml
@@ -115,15 +115,14 @@ def test_a_key_that_yaml_has_folded_is_written_whole() -> None:
     raw = bytes(range(96))
     text = base64.b64encode(raw).decode()
     tasks = yaml.safe_load((ROLE / "tasks" / "configure.yml").read_text())
-    (stdin,) = [
-        task["ansible.builtin.command"]["stdin"]
+    (file,) = [
+        task["config_files"]["files"][0]
         for task in tasks
         if task["name"] == "Configure munge's key"
     ]
-    given = jinja2.Environment(autoescape=True).from_string(stdin)
-    fed = given.render(slurm_munge_key=f"{text[:76]} {text[76:]}\n")
-    done = subprocess.run(["base64", "-d"], input=fed.encode(), capture_output=True, check=True)
-    assert done.stdout == raw
+    assert (file["content"], file["encoding"]) == ("{{ slurm_munge_key }}", "base64")
+    given = {**file, "content": f"{text[:76]} {text[76:]}\n"}
+    assert config_files._bytes(None, given) == raw
 
 
 def stand_ins(folder: Path, **programs: str) -> str:

@@ -290,6 +290,7 @@ def systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Systemd:
     def get_bin_path(_: Any, name: str, **__: Any) -> str | None:
         return None if name == "missing" else f"/bin/{name}" if name == "systemctl" else name
 
+    monkeypatch.setenv("TRUEUP_UNITS", str(tmp_path / "units"))
     monkeypatch.setattr(basic.AnsibleModule, "run_command", run_command)
     monkeypatch.setattr(basic.AnsibleModule, "get_bin_path", get_bin_path)
     return system
@@ -299,13 +300,15 @@ Call = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture
-def call(systemd: Systemd, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Call:
+def call(systemd: Systemd, capsys: pytest.CaptureFixture[str]) -> Call:
     def of(*, check: bool = False, **given: Any) -> dict[str, Any]:
         usual: dict[str, Any] = {"unit": "x.service", "files": [str(systemd.conf)]}
         if "name" in given:
             usual = {}
-        records = {"records": str(tmp_path / "units"), "_ansible_check_mode": check}
-        with patch_module_args({**usual, **records, **given}), pytest.raises(SystemExit):
+        with (
+            patch_module_args({**usual, "_ansible_check_mode": check, **given}),
+            pytest.raises(SystemExit),
+        ):
             in_force.main()
         answer: dict[str, Any] = json.loads(capsys.readouterr().out)
         return answer
@@ -329,7 +332,7 @@ def test_a_unit_is_started_once_and_restarted_for_what_it_has_not_read(
     second = call()
     assert (second["step"], systemd.read) == ("restart", "new")
     assert second["why"] == [f"{systemd.conf} is another one than at the start"]
-    assert second["diff"]["after"] == f"restart x.service: {second['why'][0]}\n"
+    assert second["diff"][0]["after"] == f"restart x.service: {second['why'][0]}\n"
     assert (call()["changed"], systemd.starts) == (False, 2)
 
 
