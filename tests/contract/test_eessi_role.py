@@ -166,7 +166,7 @@ def test_nodes_are_set_up_once_linked_for_each_driver_and_reload_on_change(tmp_p
     moved.seen["nvme"] = [{"local": True}]
 
     found = nodes.run("node gpu wrong moved " + " ".join(REFUSED))
-    assert found["node"][:2] == (True, 2), found["node"]
+    assert found["node"][:2] == (True, 3), found["node"]
     assert node.calls() == ["setup", "probe software.eessi.io"]
     client = node.text("etc/cvmfs/default.local")
     assert 'CVMFS_CLIENT_PROFILE="single"' in client
@@ -174,7 +174,7 @@ def test_nodes_are_set_up_once_linked_for_each_driver_and_reload_on_change(tmp_p
     assert f'EESSI_NVIDIA_OVERRIDE_DEFAULT="{node.root}/opt/eessi/nvidia"' in client
     assert "export OMPI_MCA_btl='^uct,ofi'" in node.text("opt/trueup/eessi/eessi.sh")
     assert (node.root / "etc/systemd/system/trueup-eessi-gpu.service").exists() is False
-    assert found["gpu"][:2] == (True, 3), found["gpu"]
+    assert found["gpu"][:2] == (True, 4), found["gpu"]
     assert len(gpu.text("usr/bin/sudo.log").splitlines()) == 1
     assert gpu.text("opt/eessi/nvidia/driver_version.txt") == "570.211.01\n"
     assert found["wrong"][0] is False

@@ -81,7 +81,8 @@ def plan(asked: Asked) -> Plan:
 
     Values: ``repository`` and ``pins`` as vendor_packages takes them; ``package``, EESSI's own
     (``pins``, ``url``, ``file``, ``checksum`` and ``install``, a command), empty where it is not
-    wanted; ``files`` as config_files takes them, of which the client reads ``client_files`` again;
+    wanted; ``files`` as config_files takes them, of which the client reads ``client_files`` again
+    by the command ``reload``;
     whether the client ``is_new``, for which ``cvmfs_config setup`` has never run; the commands
     ``verify`` and ``link`` (empty without GPUs). Ansible shows ``warnings``.
     """
@@ -107,6 +108,8 @@ def plan(asked: Asked) -> Plan:
             ],
             "client_files": [f"{root}{path}" for path in _client_files(asked, settings)],
             "is_new": bool(look["set_up"]),
+            # A new client has nothing mounted yet.
+            "reload": ["true"] if look["set_up"] else ["cvmfs_config", "reload"],
             "verify": [program, "verify", f"{root}{_SETTINGS}"],
             "link": [program, "link", f"{root}{_SETTINGS}"] if settings["gpus"] else [],
             "warnings": [f"eessi: {direct} {proxies} proxies (eessi_http_proxies)."]
