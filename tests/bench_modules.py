@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import re
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,7 +70,7 @@ class Runner:
     ) -> None:
         self._module, self._monkeypatch, self._capsys = module, monkeypatch, capsys
         self._usual = usual
-        monkeypatch.setattr(process.tempfile, "gettempdir", lambda: str(tmp_path))
+        monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
         # What this machine has of a test's programs is not what a node has.
         monkeypatch.setattr(bench, "program_digest", lambda _: None)
         # The nodes of tests are none.

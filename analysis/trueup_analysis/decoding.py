@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any, Final, TypeAlias
 
 from trueup.errors import BadInput
+from trueup.reading import MOST_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
 _CHUNK: Final = 1 << 20
 # So many bytes before the first mark are kept: what a tool prints first need not be marked.
 _CHUNKS_BEFORE: Final = 2
-# What is kept of a text; a parser needs about five times that.
-MOST_BYTES: Final = 1 << 30
+# So many times what is kept may be read for it: a long log, or one that never ends.
+_MOST_READ: Final = 16
 # A log with fewer lines in a chunk is left as it is; so many different ones are remembered.
 _FEW: Final = 1000
 _MOST_SEEN: Final = 100_000
@@ -77,10 +78,11 @@ def decoded(
             and, where a parser reads something from it, the beginning of that.
 
     Raises:
-        BadInput: it cannot be decompressed, or is longer than MOST_BYTES.
+        BadInput: it cannot be decompressed, what is kept of it is longer than MOST_BYTES, or the
+            whole many times as long.
         OSError: it cannot be read.
     """
-    plain = _plain(_whole_lines(_utf8(_unpacked(stream, name))))
+    plain = _plain(_whole_lines(_utf8(_limited(_unpacked(stream, name), name)), name))
     kept: deque[_Part] = deque()
     wanted = [mark.encode() for mark in dict.fromkeys(marks)]
     found, dropped, size = False, 0, 0
@@ -93,7 +95,7 @@ def decoded(
             size -= len(gone.text)
             dropped += gone.text.count(b"\n") + sum(count for _, count in gone.gaps)
         if size > MOST_BYTES:
-            raise BadInput(f"{name} has more than {MOST_BYTES >> 20} MiB: cut out the run to read")
+            raise _too_long(name, MOST_BYTES)
     gaps = _gaps(kept, dropped)
     joined = b"".join(part.text for part in kept)
     kept.clear()
@@ -236,10 +238,28 @@ def _encoding(first: bytes) -> str | None:
     return "utf-16-be" if begin[::2].count(0) > zeros else None
 
 
-def _whole_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
+def _too_long(name: str, most: int) -> BadInput:
+    return BadInput(f"{name} has more than {most >> 20} MiB: cut out the run to read")
+
+
+def _limited(chunks: Iterable[bytes], name: str) -> Iterator[bytes]:
+    """The same, not without end."""
+    size = 0
+    for chunk in chunks:
+        size += len(chunk)
+        if size > _MOST_READ * MOST_BYTES:
+            raise _too_long(name, _MOST_READ * MOST_BYTES)
+        yield chunk
+
+
+def _whole_lines(chunks: Iterable[bytes], name: str) -> Iterator[bytes]:
     """Chunks that end where a line does."""
     pending: list[bytes] = []
+    size = 0
     for chunk in chunks:
+        size = 0 if b"\n" in chunk else size + len(chunk)
+        if size > MOST_BYTES:
+            raise _too_long(f"a line of {name}", MOST_BYTES)
         end = chunk.rfind(b"\n") + 1
         if end:
             yield b"".join((*pending, chunk[:end]))

@@ -10,6 +10,11 @@ from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 from .errors import ParseError, refuse_long_numbers
 
+# What is kept and read of an output. Recorded ones are below 30 kB; a Megatron log has some 400
+# bytes an iteration, of which this holds 600,000. A parser needs about five times as much memory.
+MOST_BYTES = 256 << 20
+# Of what a tool says of the node: the longest is `nvidia-smi -q`, some 10 kB a GPU.
+MOST_ANSWER_BYTES = 8 << 20
 # What bench.py puts before the second stream.
 STANDARD_ERROR = "[standard error]"
 # What it puts before what a command printed that ran beside the benchmark's.

@@ -88,9 +88,8 @@ class _Host:
                     break
         return self._program if name == "nvidia-smi" else None
 
-    def run_command(self, argv: list[str], environ_update: Any = None) -> tuple[int, str, str]:
+    def run_command(self, argv: list[str], **_options: Any) -> tuple[int, str, str]:
         """Exit status, standard output and standard error."""
-        del environ_update
         answer: dict[str, Any] = self._ask("win_command", argv=argv)
         complaint = answer.get("stderr") or ("" if "stdout" in answer else answer.get("msg", ""))
         return int(answer.get("rc", 1)), answer.get("stdout", ""), str(complaint)

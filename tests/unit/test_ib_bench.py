@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import socket
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -29,7 +30,7 @@ COMMON = {"run_id": "20261120T091300Z-7c1e", "node_name": "node-1"}
 
 @pytest.fixture(name="machine")
 def _machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
-    monkeypatch.setattr(process.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
     return Machine(tmp_path)
 
 

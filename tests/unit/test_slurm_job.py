@@ -737,3 +737,20 @@ def test_nodes_come_back_as_they_were_written(states: dict[str, str]) -> None:
     # A node of several partitions stands in several lines.
     text = "".join(f"{name}|{state}\n" * 2 for name, state in states.items())
     assert parse_nodes(text) == states
+
+
+def test_a_job_that_prints_without_end_is_cancelled(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for room in (slurm, slurm.kept, process):
+        monkeypatch.setattr(room, "MOST_BYTES", 5000)
+    monkeypatch.setattr(slurm.kept, "_SHOWN", 100)
+    cluster.on_submit(out="y\n" * 3000)
+    done = cluster.run()
+    failure = done.failure(300) or ""
+    path = cluster.jobs / "trueup-7.out"
+    assert failure.startswith(f"Slurm job 7: it printed more than 0 MiB into {path}")
+    assert failure.endswith(
+        "the job printed 6000 bytes on its standard output: more than 0 MiB are not read"
+    )
+    assert (len(cluster.cancelled), len(done.stdout) < 400) == (1, True)

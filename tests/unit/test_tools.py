@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from typing import Any
 
 import pytest
@@ -32,12 +33,9 @@ def test_an_answer() -> None:
     answer, module = asked((0, "{}", ""), "lscpu", "timeout")
     assert answer == Answer("lscpu", 0, "{}", "")
     assert (answer.ok, answer.absent) == (True, False)
-    assert module.calls == [
-        (
-            ["/usr/bin/timeout", "--kill-after=5", "30", "/usr/bin/lscpu", "--json"],
-            {"environ_update": {"LC_ALL": "C", "LANG": "C"}},
-        )
-    ]
+    [(argv, options)] = module.calls
+    assert argv == ["/usr/bin/timeout", "--kill-after=5", "30", "/usr/bin/lscpu", "--json"]
+    assert options["environ_update"] == {"LC_ALL": "C", "LANG": "C"}
 
 
 def test_a_tool_that_is_not_there_is_not_run() -> None:
@@ -75,3 +73,22 @@ def test_a_tool_that_fails_is_quoted(output: str, complaint: str, said: str) -> 
 def test_other_folders_are_looked_in() -> None:
     _, module = asked((0, "", ""), "lscpu", folders=["/sbin"])
     assert module.calls[0][0] == ["/sbin/lscpu", "--json"]
+
+
+def test_a_tool_that_prints_without_end_is_ended() -> None:
+    class Endless(Module):
+        def run_command(self, argv: list[str], **options: Any) -> tuple[int, str, str]:
+            """As AnsibleModule's: to the end of both outputs."""
+            with subprocess.Popen(
+                ["yes"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            ) as program:
+                options["before_communicate_callback"](program)
+                for stream in (program.stdout, program.stderr):
+                    while stream and stream.read(1 << 16):
+                        continue
+                status = program.wait()
+            return status, "y\n", ""
+
+    answer = ask(Endless((0, "", ""), ("nvidia-smi", "timeout")), ["nvidia-smi"])
+    note = "nvidia-smi printed more than 8 MiB and was ended"
+    assert answer == Answer("nvidia-smi", None, note=note)

@@ -113,7 +113,7 @@ class Host:
     def get_bin_path(self, name: str, opt_dirs: Any = None) -> str | None:
         return name if name == "nvidia-smi" and self.answers else None
 
-    def run_command(self, argv: list[str], environ_update: Any = None) -> tuple[int, str, str]:
+    def run_command(self, argv: list[str], **_options: Any) -> tuple[int, str, str]:
         self.asked.append(" ".join(argv[1:]))
         for word, answer in self.answers.items():
             if any(word == part or word in part.split("=")[-1] for part in argv[1:]):

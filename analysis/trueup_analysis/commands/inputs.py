@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from trueup.errors import BadInput
+from trueup.reading import MOST_BYTES
 from trueup.words import did_you_mean
 
 from .progress import PROGRESS
@@ -47,9 +48,13 @@ def load_all(sources: Sequence[Path], *, may_be_empty: bool = False) -> Loaded:
 
 def read_bytes(name: str) -> bytes:
     try:
-        return sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+        with nullcontext(sys.stdin.buffer) if name == "-" else Path(name).open("rb") as stream:
+            found = stream.read(MOST_BYTES + 1)
     except OSError as error:
         raise BadInput(f"{name} cannot be read: {error.strerror}") from error
+    if len(found) > MOST_BYTES:
+        raise BadInput(f"{name} has more than {MOST_BYTES >> 20} MiB")
+    return found
 
 
 class Output(NamedTuple):

@@ -39,6 +39,7 @@ from ..health.verdicts import Verdict, judge, latest, worst
 from ..node import gpu_look, identify, infiniband, link_flaps, state, tools
 from ..node.topology import read_topology
 from ..record import read_records, run_counts
+from ..run.kept import Pipe
 from .verdicts import sentence, slurm_states, slurm_update
 
 if TYPE_CHECKING:
@@ -89,28 +90,35 @@ class Shell:
         return shutil.which(name, path=":".join([os.environ.get("PATH", _PATH), *opt_dirs]))
 
     def run_command(
-        self, argv: Sequence[str], environ_update: Mapping[str, str]
+        self, argv: Sequence[str], environ_update: Mapping[str, str], **_options: Any
     ) -> tuple[int, str, str]:
         """Exit status, output, complaint; 124, as of timeout(1), where the time is over.
 
         One that hangs in the kernel cannot be killed, and is not waited for.
         """
-        process = subprocess.Popen(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env={**os.environ, **environ_update},
-            start_new_session=True,
-        )
+        outputs = Pipe(), Pipe()
         try:
-            said = process.communicate(timeout=max(0.1, self._end - time.monotonic()))
+            process = subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=outputs[0].end,
+                stderr=outputs[1].end,
+                env={**os.environ, **environ_update},
+                start_new_session=True,
+            )
+            for pipe in outputs:
+                pipe.start()
+            process.wait(timeout=max(0.1, self._end - time.monotonic()))
         except subprocess.TimeoutExpired:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             return 124, "", ""
-        output, complaint = (part.decode("utf-8", "replace") for part in said)
-        return process.returncode, output, complaint
+        else:
+            output, complaint = (pipe.close().text for pipe in outputs)
+            return process.returncode, output, complaint
+        finally:
+            for pipe in outputs:
+                pipe.drop()
 
 
 def look(settings: Mapping[str, Any], shell: Shell) -> Looked:

@@ -1,13 +1,16 @@
 """Ask a tool of the node something, within a time limit, and say in a sentence why it gave nothing.
 
 ``AnsibleModule.run_command`` has no time limit, and some tools hang: nvidia-smi on a GPU that has
-fallen off the bus, ibstat on an adapter that is being reset.
+fallen off the bus, ibstat on an adapter that is being reset. It also reads without end what is
+printed without end.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Mapping, Optional, Sequence
+from typing import Any, List, Mapping, Optional, Sequence
+
+from ..reading import MOST_ANSWER_BYTES
 
 LIMIT_SECONDS = 30
 # timeout(1): ended at the limit; ended by KILL after that.
@@ -67,9 +70,15 @@ def ask(
         return Answer(name, None, note=_absent(name))
     limiter = module.get_bin_path("timeout")
     limit = [limiter, "--kill-after=5", str(limit_seconds)] if limiter else []
+    outputs: List[_Output] = []
     status, output, complaint = module.run_command(
-        [*limit, tool, *argv[1:]], environ_update={**(environment or {}), **_C_LOCALE}
+        [*limit, tool, *argv[1:]],
+        environ_update={**(environment or {}), **_C_LOCALE},
+        before_communicate_callback=lambda asked: outputs.extend(_bounded(asked)),
     )
+    if any(one.size > MOST_ANSWER_BYTES for one in outputs):
+        note = f"{name} printed more than {MOST_ANSWER_BYTES >> 20} MiB and was ended"
+        return Answer(name, None, note=note)
     if limiter and status in _ENDED:
         note = f"{name} did not end within {limit_seconds} s"
         return Answer(name, None, output, complaint, note)
@@ -78,6 +87,31 @@ def ask(
         note = f"{name} failed with status {status}: {lines[0][:200]}"
         return Answer(name, status, output, complaint, note)
     return Answer(name, 0, output, complaint)
+
+
+class _Output:
+    """An output of a program, which ends with the program where it is too long."""
+
+    def __init__(self, stream: Any, asked: Any) -> None:
+        self._stream, self._asked = stream, asked
+        self.size = 0
+        self.fileno, self.close = stream.fileno, stream.close
+
+    def read(self, size: int = -1) -> Optional[bytes]:
+        """The next part; None where there is none now."""
+        chunk: Optional[bytes] = self._stream.read(size)
+        self.size += len(chunk or b"")
+        if self.size <= MOST_ANSWER_BYTES:
+            return chunk
+        # timeout(1) hands it on, and kills what does not end.
+        self._asked.terminate()
+        return b""
+
+
+def _bounded(asked: Any) -> List[_Output]:
+    """Both outputs of a Popen, bounded."""
+    asked.stdout, asked.stderr = _Output(asked.stdout, asked), _Output(asked.stderr, asked)
+    return [asked.stdout, asked.stderr]
 
 
 def _absent(name: str) -> str:

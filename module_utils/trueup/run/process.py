@@ -1,11 +1,9 @@
 """Run a benchmark so that it ends: with a time limit, and with nothing of it left behind.
 
 ``AnsibleModule.run_command`` has no time limit and waits for whoever still holds the pipe. Here
-output goes to files,
-every descendant is ended with the command (also one that left its process group, as MPI ranks may),
-and the run
-is ended when whoever asked for it is gone: a benchmark that nobody will read must not disturb the
-next one.
+output is kept up to a limit (kept.py), every descendant is ended with the command (also one that
+left its process group, as MPI ranks may), and the run is ended when whoever asked for it is gone:
+a benchmark that nobody will read must not disturb the next one.
 """
 
 from __future__ import annotations
@@ -15,13 +13,14 @@ import functools
 import os
 import signal
 import subprocess
-import tempfile
 import threading
 import time
 from dataclasses import dataclass
-from typing import IO, Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from ..node import events
+from ..reading import MOST_BYTES
+from .kept import Kept, Pipe
 from .lineage import Lineage, Orphaned, die_with, prctl, proc_stat
 
 _PR_SET_CHILD_SUBREAPER = 36
@@ -57,6 +56,7 @@ class Completed:
         reason: why it ended, where more is known than the exit status tells.
         warnings: what could not be watched while it ran.
         beside: what the command printed that ran beside it.
+        cut: of each output that was too long to be kept whole, a sentence; no parser may read it.
     """
 
     argv: Tuple[str, ...]
@@ -69,9 +69,15 @@ class Completed:
     reason: Optional[str] = None
     warnings: Tuple[str, ...] = ()
     beside: str = ""
+    cut: Tuple[str, ...] = ()
 
     def failure(self, timeout_seconds: float) -> Optional[str]:
-        """Why the run counts as failed, as one sentence, or None when it ended with status 0."""
+        """Why the run counts as failed, as one sentence, or None when it ended with status 0 and
+        its output is whole."""
+        how = self._ended(timeout_seconds)
+        return "; ".join(([how] if how else []) + list(self.cut)) or None
+
+    def _ended(self, timeout_seconds: float) -> Optional[str]:
         name = os.path.basename(self.argv[0])
         if self.reason:
             return self.reason
@@ -123,13 +129,15 @@ def run(
     kills_before = _oom_kills()
     reason: Optional[str] = None
     started = time.monotonic()
-    file = tempfile.TemporaryFile
-    with _interruptible(), file() as out, file() as err, file() as more:
+    out, err, more = pipes = (Pipe(), Pipe(), Pipe())
+    with _interruptible(), contextlib.ExitStack() as opened:
+        for pipe in pipes:
+            opened.callback(pipe.drop)
         child = subprocess.Popen(
             list(argv),
             stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=err,
+            stdout=out.end,
+            stderr=err.end,
             cwd=cwd,
             env={**_neutral(os.environ), **environment},
             start_new_session=True,
@@ -137,6 +145,9 @@ def run(
             preexec_fn=functools.partial(die_with, os.getpid()),  # noqa: PLW1509 WHY: see above
         )
         companion, unwatched = _beside(beside, more)
+        # Threads only now: one that is started by fork must not find another's locks taken.
+        for pipe in pipes:
+            pipe.start()
         notice = notices()
         timed_out = False
         try:
@@ -159,30 +170,42 @@ def run(
         if notice and child.returncode != 0:
             # The node that goes may have ended it before it was seen here.
             reason = notice.seen or reason
+        kept = [pipe.close() for pipe in pipes]
         return Completed(
             argv=tuple(argv),
             returncode=child.returncode,
-            stdout=_text(out),
-            stderr=_text(err),
+            stdout=kept[0].text,
+            stderr=kept[1].text,
             seconds=seconds,
             timed_out=timed_out,
             out_of_memory=_oom_kills() > kills_before,
             reason=reason,
             warnings=(*warnings, *unwatched),
-            beside=_text(more),
+            beside=kept[2].text,
+            cut=told_cut(argv[0], kept[0], kept[1]) + told_cut((beside or [""])[0], kept[2]),
         )
 
 
-def _beside(
-    argv: Sequence[str], out: IO[bytes]
-) -> Tuple[Optional[subprocess.Popen[bytes]], List[str]]:
+def told_cut(program: str, *outputs: Kept) -> Tuple[str, ...]:
+    """Of each of a program's outputs that is not whole, a sentence; the second is its standard
+    error."""
+    name = os.path.basename(program)
+    return tuple(
+        f"{name} printed {kept.size} bytes on its {where}: more than {MOST_BYTES >> 20} MiB are not"
+        " read"
+        for kept, where in zip(outputs, ("standard output", "standard error"))
+        if kept.cut
+    )
+
+
+def _beside(argv: Sequence[str], out: Pipe) -> Tuple[Optional[subprocess.Popen[bytes]], List[str]]:
     """The command, started, and why it could not be."""
     try:
         if argv:
             return subprocess.Popen(
                 list(argv),
                 stdin=subprocess.DEVNULL,
-                stdout=out,
+                stdout=out.end,
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
                 preexec_fn=functools.partial(die_with, os.getpid()),  # noqa: PLW1509 WHY: above
@@ -323,8 +346,3 @@ def _oom_kills() -> int:
         except OSError:
             continue
     return total
-
-
-def _text(stream: IO[bytes]) -> str:
-    stream.seek(0)
-    return stream.read().decode("utf-8", errors="replace")

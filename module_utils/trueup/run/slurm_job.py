@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from ..errors import ParseError
-from . import process
+from ..reading import MOST_BYTES
+from . import kept, process
 from .lineage import Lineage, Orphaned, regardless
 
 # Where sbatch is told to put the job's outputs; %j is the job's number.
@@ -214,7 +215,7 @@ def run(
         refused = job.submit(argv, environment)
         if refused:
             return refused
-        why = job.wait(timeout_seconds, queue_seconds)
+        why = job.wait(timeout_seconds, queue_seconds, outputs)
     return job.completed(argv, outputs, why)
 
 
@@ -299,7 +300,9 @@ class _Job:
             reason=f"Slurm did not take the job: {why}",
         )
 
-    def wait(self, timeout_seconds: float, queue_seconds: float) -> Optional[str]:
+    def wait(
+        self, timeout_seconds: float, queue_seconds: float, outputs: _Outputs
+    ) -> Optional[str]:
         """Until the job has ended: None; or until it must not go on: why."""
         self._submitted = self._answered = time.monotonic()
         while True:
@@ -308,7 +311,7 @@ class _Job:
             if not silent and self._clocked(now):
                 return None
             why = silent or self._late(now, queue_seconds, timeout_seconds) or self._lost(now)
-            why = (self._notice and self._notice.seen) or why
+            why = (self._notice and self._notice.seen) or why or outputs.too_long(self._number)
             if why:
                 return why
             # Slurm is asked seldom where a job takes long, and whoever waits for it is not.
@@ -415,20 +418,21 @@ class _Job:
         whole = state.name == "COMPLETED"
         if why is None and not whole:
             why = (self._notice and self._notice.seen) or self._ending()
-        found, stdout, stderr = outputs.read(self._number) if ran or whole else (False, "", "")
-        if why is None and not found:
+        out, err = outputs.read(self._number) if ran or whole else (None, kept.Kept())
+        if why is None and out is None:
             why = f"its output is not to be seen in {outputs.directory} here: is the folder shared?"
         why = self._at_last(why)
         return process.Completed(
             argv=tuple(argv),
             returncode=returncode or int(bool(why)),
-            stdout=stdout,
-            stderr=stderr,
+            stdout=out.text if out else "",
+            stderr=err.text,
             seconds=self.seconds,
             timed_out=self.timed_out,
             out_of_memory=state.name == "OUT_OF_MEMORY",
             reason=f"Slurm job {self._number}: {why}" if why else None,
             warnings=tuple(self._notice.close() if self._notice else ()),
+            cut=process.told_cut("the job", out or kept.Kept(), err),
         )
 
     def _at_last(self, why: Optional[str]) -> Optional[str]:
@@ -464,22 +468,33 @@ class _Outputs:
                     with contextlib.suppress(OSError):
                         self._before[entry.name] = _print(entry.stat())
 
-    def read(self, number: str) -> Tuple[bool, str, str]:
-        """Whether there is standard output of the job, and its outputs and errors."""
+    def too_long(self, number: str) -> str:
+        """Of a job that fills the shared folder, why it must not go on."""
+        for name in (OUTPUT, ERRORS):
+            path = os.path.join(self.directory, name.replace("%j", number))
+            with contextlib.suppress(OSError):
+                found = os.stat(path)
+                own = _print(found) != self._before.get(os.path.basename(path))
+                if own and found.st_size > MOST_BYTES:
+                    return f"it printed more than {MOST_BYTES >> 20} MiB into {path}"
+        return ""
+
+    def read(self, number: str) -> Tuple[Optional[kept.Kept], kept.Kept]:
+        """The job's output, None where there is none to be seen, and its errors."""
         deadline = time.monotonic() + _OUTPUT_SECONDS
         while True:
             out, err = (self._own(name.replace("%j", number)) for name in (OUTPUT, ERRORS))
             if (out is not None and err is not None) or time.monotonic() > deadline:
-                return out is not None, out or "", err or ""
+                return out, err or kept.Kept()
             # A listing makes an NFS client look again.
             with contextlib.suppress(OSError):
                 os.listdir(self.directory)
             time.sleep(_POLL_SECONDS)
 
-    def _own(self, name: str) -> Optional[str]:
+    def _own(self, name: str) -> Optional[kept.Kept]:
         with contextlib.suppress(OSError), open(os.path.join(self.directory, name), "rb") as stream:
             if _print(os.fstat(stream.fileno())) != self._before.get(name):
-                return stream.read().decode("utf-8", errors="replace")
+                return kept.of_file(stream)
         return None
 
 

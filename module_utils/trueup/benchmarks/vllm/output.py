@@ -518,7 +518,7 @@ class _Figures:
         there = [key for key in keys.values() if self.figures.get(key) is not None]
         percentiles = {}
         for key in self.figures:
-            match = re.fullmatch(r"p(\d+(?:\.\d+)?)", key.split("_")[0])
+            match = re.fullmatch(r"p([0-9]+(?:[.][0-9]+)?)", key.split("_")[0])
             if match and key == f"{match.group()}_{name}_ms":
                 percentiles[float(match.group(1))] = self._number(key) / 1000
         if not there and not percentiles:

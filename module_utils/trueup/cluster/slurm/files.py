@@ -35,6 +35,7 @@ _ROOM = (
             *("topology", "vgpu"),
         )
     ),
+    *("run/__init__", "run/kept"),
     *(f"cluster/{name}" for name in ("__init__", "verdicts", "node_health")),
 )
 _START = f"""\

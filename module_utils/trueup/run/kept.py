@@ -1,0 +1,194 @@
+"""What a program prints, kept up to a limit while it is counted and hashed to its end.
+
+One that prints without end must fill neither the memory nor the disk of the node, and must not wait
+for a pipe that nobody reads. Up to ``reading.MOST_BYTES`` all of an output is kept; of a longer one
+only its beginning and end are, with a line between them that says how much is missing and what the
+SHA-256 of the whole is. No parser is given such a text.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import select
+import tempfile
+import threading
+from collections import deque
+from dataclasses import dataclass
+from typing import IO, Deque, List, Optional
+
+from ..reading import MOST_BYTES
+
+# Of an output that is too long, so much of its beginning and of its end: enough to see what it is,
+# and little for a controller of hundreds of nodes.
+_SHOWN = 1 << 20
+_CHUNK = 1 << 18
+# fcntl.h of Linux; Python names it since 3.10. A burst need not wait for its reader.
+_F_SETPIPE_SZ = 1031
+_PIPE_BYTES = 1 << 20
+_POLL_SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class Kept:
+    """One output.
+
+    Attributes:
+        text: the whole, undecodable bytes replaced; or its beginning and end.
+        size: bytes of the whole.
+        cut: whether the text is not the whole.
+    """
+
+    text: str = ""
+    size: int = 0
+    cut: bool = False
+
+
+class Keeper:
+    """Takes an output chunk by chunk."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._digest = hashlib.sha256()
+        # No name: it is gone with this process. ``kept`` closes it.
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115 WHY: see above
+        self._end: Deque[bytes] = deque()
+        self._end_size = 0
+
+    def take(self, chunk: bytes) -> None:
+        """The next part of it."""
+        self._digest.update(chunk)
+        before, self.size = self.size, self.size + len(chunk)
+        if self.size <= MOST_BYTES:
+            self._file.write(chunk)
+            return
+        if before <= MOST_BYTES:
+            fits = MOST_BYTES - before
+            self._file.write(chunk[:fits])
+            chunk = chunk[fits:]
+            self._begin_to_drop()
+        self._drop_but_end(chunk)
+
+    def _begin_to_drop(self) -> None:
+        size = self._file.tell()
+        self._file.seek(max(size - _SHOWN, 0))
+        self._drop_but_end(self._file.read())
+        self._file.truncate(min(size, _SHOWN))
+
+    def _drop_but_end(self, chunk: bytes) -> None:
+        self._end.append(chunk)
+        self._end_size += len(chunk)
+        while self._end_size - len(self._end[0]) >= _SHOWN:
+            self._end_size -= len(self._end.popleft())
+
+    def drop(self) -> None:
+        """Close the file, if ``kept`` has not."""
+        self._file.close()
+
+    def kept(self) -> Kept:
+        """What there is, once all was taken."""
+        with self._file as opened:
+            opened.seek(0)
+            begin = opened.read()
+        if self.size <= MOST_BYTES:
+            return Kept(_decoded(begin), self.size)
+        # Whole lines, where there are any.
+        begin = begin[: begin.rfind(b"\n") + 1] or begin
+        last = b"".join(self._end)[-_SHOWN:]
+        end = last[last.find(b"\n") + 1 :] or last
+        said = (
+            f"\n[trueup: {self.size - len(begin) - len(end)} bytes are left out here; the whole had"
+            f" {self.size} bytes, SHA-256 {self._digest.hexdigest()}]\n"
+        )
+        return Kept(_decoded(begin) + said + _decoded(end), self.size, cut=True)
+
+
+def of_file(stream: IO[bytes]) -> Kept:
+    """What stands in a file, read once."""
+    keeper = Keeper()
+    for chunk in iter(lambda: stream.read(_CHUNK), b""):
+        keeper.take(chunk)
+    return keeper.kept()
+
+
+class Pipe:
+    """A pipe to give a program as an output, read by a thread of its own.
+
+    A signal may end any of this at any moment: a file that is closed twice is closed once, and a
+    thread that was being started ends by itself.
+
+    Attributes:
+        end: the end to write to, for the program; ``start`` closes it here.
+    """
+
+    def __init__(self) -> None:
+        source, end = os.pipe()
+        self._source, self.end = open(source, "rb", 0), open(end, "wb", 0)  # noqa: SIM115 WHY: kept
+        with contextlib.suppress(OSError):
+            fcntl.fcntl(source, _F_SETPIPE_SZ, _PIPE_BYTES)
+        self._keeper = Keeper()
+        self._thread: Optional[threading.Thread] = None
+        self._started = False
+        self._stopped = threading.Event()
+        self._wrong: List[OSError] = []
+
+    def start(self) -> None:
+        """Read from now on; the program has its end."""
+        self.end.close()
+        self._thread = threading.Thread(target=self._follow, daemon=True)
+        self._thread.start()
+        self._started = True
+
+    def _follow(self) -> None:
+        """To the end of the output, or until it is stopped where somebody else still holds the
+        pipe."""
+        with self._source as source:
+            while True:
+                ready, _, _ = select.select([source], [], [], _POLL_SECONDS)
+                if ready:
+                    chunk = source.read(_CHUNK)
+                    if not chunk:
+                        return
+                    self._take(chunk)
+                elif self._stopped.is_set():
+                    return
+
+    def _take(self, chunk: bytes) -> None:
+        """A full disk must not stop the program either; it is told at the end."""
+        if not self._wrong:
+            try:
+                self._keeper.take(chunk)
+            except OSError as error:
+                why = f"what it prints cannot be kept: {error.strerror}"
+                self._wrong.append(OSError(error.errno, why))
+
+    def close(self) -> Kept:
+        """What was printed, once the program and all that it started are gone.
+
+        Raises:
+            OSError: it could not be kept.
+        """
+        self._end()
+        if self._wrong:
+            raise self._wrong[0]
+        return self._keeper.kept()
+
+    def drop(self) -> None:
+        """Close what ``close`` has not."""
+        self._end()
+        if self._started or self._thread is None:
+            self._keeper.drop()
+
+    def _end(self) -> None:
+        self._stopped.set()
+        self.end.close()
+        if self._thread is None:
+            self._source.close()
+        elif self._started:
+            self._thread.join()
+
+
+def _decoded(output: bytes) -> str:
+    return output.decode("utf-8", errors="replace")
