@@ -161,7 +161,8 @@ def new_value(kind: str, chance: random.Random) -> Any:
         return secrets.token_hex(16)
     if kind == "key of munge":
         return base64.b64encode(secrets.token_bytes(64)).decode()
-    return {"MessageTimeout": chance.randint(10, 99999)}
+    # Slurm takes at most 65535.
+    return {"MessageTimeout": chance.randint(10, 9999)}
 
 
 def main() -> int:
