@@ -83,7 +83,8 @@ class ActionModule(Package):
             return {"changed": False, "packages": every}
         if not (every and install):
             return {"changed": False, "skipped": True, "skip_reason": "There is none to install"}
-        manager = variables.get("ansible_package_use") or node.get("package_manager") or ""
+        usual = variables.get("ansible_package_use") or node.get("package_manager") or ""
+        manager = given.pop("use", None) or usual
         changed, answers = False, {}
         for part in transactions:
             self._task.args = {**({"use": manager} if manager else {}), **given, "name": part}
