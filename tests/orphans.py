@@ -159,7 +159,7 @@ class Attack:
         time.sleep(delay)
         victims = [controller.pid]
         if whom == "worker":
-            victims = _children(controller.pid) or victims
+            victims = children(controller.pid) or victims
         started = (self.folder / "driving").exists()
         for victim in victims:
             os.kill(victim, signal.SIGKILL)
@@ -205,7 +205,8 @@ def _end(found: list[str]) -> None:
             os.kill(int(one.split()[0]), signal.SIGKILL)
 
 
-def _children(parent: int) -> list[int]:
+def children(parent: int) -> list[int]:
+    """Processes that this one started."""
     told = Path(f"/proc/{parent}/task/{parent}/children").read_text(encoding="ascii")
     return [int(pid) for pid in told.split()]
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -10,6 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import loopback_sshd
 import orphans
 import plays
 import pytest
@@ -37,11 +39,18 @@ with lock.locked(sys.argv[1], 5, {"controller": json.loads(sys.argv[2])}):
 """
 
 
-def test_a_holder_whose_controller_is_gone_is_ended_by_the_next_run() -> None:
+@pytest.mark.parametrize("connection", ["local", "ssh"])
+def test_a_holder_whose_controller_is_gone_is_ended_by_the_next_run(connection: str) -> None:
+    if connection == "ssh" and loopback_sshd.program() is None:
+        pytest.skip("there is no sshd here: install openssh-server")
     child = subprocess.Popen(["true"])
     controller = json.dumps(lineage.of(child.pid))
     child.wait()
-    with tempfile.TemporaryDirectory() as folder:
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        host = {}
+        if connection == "ssh":
+            host = stack.enter_context(loopback_sshd.serving({lock.FOLDER: folder}))
         holding = subprocess.Popen(
             [sys.executable, "-c", HOLDER, f"{folder}/benchmark.lock", controller],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
@@ -50,7 +59,7 @@ def test_a_holder_whose_controller_is_gone_is_ended_by_the_next_run() -> None:
         )
         assert holding.stdout is not None
         holding.stdout.readline()
-        attack = orphans.Attack(Path(folder), "local", {}, "")
+        attack = orphans.Attack(Path(folder), "local", host, "")
         controlling = attack.begin()
         attack.until("driving")
         said = " ".join((Path(folder) / "log").read_text().split())

@@ -39,6 +39,11 @@ ATTACKS = {
         12,
         "each write refused: full, read-only, EIO, EDQUOT",
     ),
+    "kills_anywhere": (
+        "torture.anywhere:kills",
+        200,
+        "controller, worker, module, driver or node killed; then resumed",
+    ),
     "disk_histories": ("torture.disks:histories", 1000, "random histories of local disks"),
     "environments": ("torture.environments:damage", 18, "virtual environments cut, pip killed"),
     "power_venvs": ("torture.power:venvs", 100, "power lost while packages are installed"),
