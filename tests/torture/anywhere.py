@@ -219,26 +219,31 @@ class _Attack:
                 controller, begun, delay = self.begin(), time.monotonic(), delay / 2
             if time.monotonic() - begun >= delay and self._kill(victim, controller):
                 break
-            time.sleep(0.005)
+            time.sleep(0.02)
         killed = time.monotonic()
         wrong = []
-        while rest := self._left(controller):
+        while rest := self._left(controller.pid):
             if time.monotonic() - killed > orphans.LEFT_SECONDS:
                 wrong.append(f"left {rest}")
                 break
-            time.sleep(0.05)
+            time.sleep(0.2)
         seconds = time.monotonic() - killed
         for one in rest:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(int(one.split()[0]), signal.SIGKILL)
-        controller.wait(_PATIENCE_SECONDS)
+        try:
+            controller.wait(_PATIENCE_SECONDS)
+        except subprocess.TimeoutExpired:
+            controller.kill()
+            wrong.append(f"the controller still ran {_PATIENCE_SECONDS:g} s later")
         if self.node:
             self.node.up()
         return [*wrong, *self._lost(), *self._resumed()], seconds
 
-    def _left(self, controller: subprocess.Popen[bytes]) -> list[str]:
-        controller.poll()
-        return orphans.left(self.mark) + orphans.left(f"node-{self.mark}")
+    def _left(self, controller: int) -> list[str]:
+        """But for the controller, which may live on and end by itself."""
+        found = orphans.left(self.mark) + orphans.left(f"node-{self.mark}")
+        return [one for one in found if int(one.split()[0]) != controller]
 
     def _kill(self, victim: str, controller: subprocess.Popen[bytes]) -> bool:
         """Whether it was there."""
