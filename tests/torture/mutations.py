@@ -43,6 +43,7 @@ _UNITS = (
     *("GB/s", "MB/s", "MiB/s", "GiB/s", "Gb/s", "KB/s", "usec", "msec", "sec", "us", "ms", "s"),
     *("MiB", "GiB", "MB", "KiB", "TFLOPS", "GFLOPS", "Gflops", "Tflops", "bytes"),
 )
+_MOST = 1e300
 _PARTS = 4  # of a figure's key: name, message size, device, statistic
 _EXPONENT = re.compile(r"\d[eE][+-]?\d+")
 _SEPARATORS = re.compile(r"[,;:|=\t]| {2,}|(?<=\d)\.(?=\d)")
@@ -410,7 +411,9 @@ def _unfit(got: Reading, right: Reading | None) -> str:
     for key, row in got.figures.items():
         value = row[0]
         known = right is not None and right.figures.get(key) == row
-        if not known and not (isinstance(value, (int, float)) and 0 <= value < math.inf):
+        # Less than nothing may be what a check has failed of.
+        least = -_MOST if got.said - (right.said if right else frozenset()) else 0
+        if not known and not (isinstance(value, (int, float)) and least <= value < math.inf):
             return f"{key} is {value}"
     return ""
 

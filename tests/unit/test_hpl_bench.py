@@ -162,7 +162,7 @@ test_a_bad_end_gives_a_record_with_the_reason = ends_badly(
 
 
 def test_a_failed_residual_is_invalid() -> None:
-    failed = re.sub(r"0\.0001111 \.{6} PASSED", "77.0 ...... FAILED", NVIDIA)
+    failed = re.sub(r"0\.0001111 \.{6} PASSED", "77.0000000 ...... FAILED", NVIDIA)
     failed = failed.replace("1 tests completed and passed", "0 tests completed and passed")
     failed = failed.replace("0 tests completed and failed", "1 tests completed and failed")
     problem = hpl.Problem(264192, 1024, 4, 2)
