@@ -55,6 +55,7 @@ _HUGE = (
     "1e999",
     "9" * 5000,
     "Infinity",
+    *('"1"', "null", "true", "[]", "{}"),
     "NaN",
     "-nan",
     "1e-999",
@@ -91,7 +92,10 @@ UNSEEN = {
     # Labels and figures stand in lines of their own.
     "lscpu": ((*_LINES, "mixed inside a line"), "sockets"),
     # An encoder's name may be any word.
-    "nv_a10/ffmpeg51_uncoded": (("word renamed",), "session_.*|frame_.*"),
+    "nv_a10/ffmpeg51_uncoded": (
+        ("word renamed", "mixed inside a line", "odd character", "middle lost"),
+        "session_.*|frame_.*",
+    ),
 }
 
 

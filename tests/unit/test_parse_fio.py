@@ -142,6 +142,7 @@ test_damaged_output_is_refused = refuses(
     ("fio: failed parsing directory=/none\n", "no JSON object"),
     (changed(METADATA["delete"], '"82432"', '"²82432"'), "bin '²82432' holds 1"),
     (changed(MIXED, r'"runtime" : \d+', '"runtime" : ' + "9" * 400), "number of 400 characters"),
+    (changed(WRITE, '(?<="50.000000" : )', '"1", "x" : '), "percentile '50.000000' is '1'"),
     (changed(MIXED, r'"mean" : [\d.]+', '"mean" : 1e999'), "inf is not a positive number"),
     (NO_SPACE, "job full ended with error 28 (line 14"),
     (MIXED[:-3], "cut off or damaged"),

@@ -505,7 +505,8 @@ def _percentiles(block: _Block) -> Dict[float, float]:
     found: Dict[float, float] = {}
     for label, value in given.items():
         percent = _float(label)
-        if percent is None or not 0 < percent <= 100 or _float(value) is None or value < 0:
+        known = percent is not None and 0 < percent <= 100
+        if percent is None or not known or not is_number(value) or not 0 <= value < _MOST:
             block.refuse(f"percentile {label!r} is {value!r}", "percentile", label)
         found[percent] = float(value)
     return found
