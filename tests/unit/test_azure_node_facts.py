@@ -114,8 +114,8 @@ def test_an_ndv4_node(
             "--format=csv",
         ],
     ]
-    assert [options for _, options in tools.calls] == [
-        {"environ_update": {"LC_ALL": "C", "LANG": "C"}}
+    assert [options["environ_update"] for _, options in tools.calls] == [
+        {"LC_ALL": "C", "LANG": "C"}
     ] * 2
     assert [secret for secret in PRIVATE if secret in json.dumps(result)] == []
 

@@ -148,8 +148,8 @@ def test_a_driver_that_waits_for_a_reboot(
         if tool
         else []
     )
-    assert [options for _, options in calls] == [
-        {"environ_update": {"LC_ALL": "C", "LANG": "C"}}
+    assert [options["environ_update"] for _, options in calls] == [
+        {"LC_ALL": "C", "LANG": "C"}
     ] * len(calls)
 
 

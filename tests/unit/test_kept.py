@@ -123,7 +123,9 @@ def test_a_full_disk_stops_no_program(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 ENDLESS = """
-from trueup.run import process
+from trueup.run import kept, process
+# A busy machine prints less than the usual limit in that time.
+kept.MOST_BYTES = process.MOST_BYTES = 16 << 20
 done = process.run(["yes", "y" * 999], timeout_seconds=3, environment={})
 # Its own peak: what getrusage says is never below that of whoever started it.
 used = open("/proc/self/status").read().partition("VmHWM:")[2].split()[0]
@@ -140,6 +142,6 @@ def test_a_program_that_prints_without_end_fills_no_memory() -> None:
         check=True,
     )
     used, length, timed_out, why = done.stdout.split(" ", 3)
-    assert int(used) < 128 * 1024  # KiB; of an output of 256 MiB and more
+    assert int(used) < 96 * 1024  # KiB; Python itself takes some 20 MiB
     assert (int(length) < 3 << 20, timed_out) == (True, "True")
     assert why.startswith("yes was ended at its time limit of 3 s")

@@ -283,3 +283,15 @@ def test_a_changed_byte_in_a_log_alone_is_within_rounding_or_refused(at: int, by
     assert got.ns_per_day == pytest.approx(right.ns_per_day, rel=3e-3)
     assert got.wall_seconds == pytest.approx(right.wall_seconds, abs=2e-3)
     assert got.drift == pytest.approx(right.drift, abs=1.1e-4)
+
+
+def test_numbers_beyond_floats_are_refused() -> None:
+    text = load("md_drift.log")
+    refused = 0
+    for number in {match.start() for match in re.finditer(r"(?<=\s)(1530|400)(?=\s)", text)}:
+        huge = f"{text[:number]}{'9' * 400}{text[number:]}"
+        try:
+            assert values(huge) == values(text)
+        except ParseError:
+            refused += 1
+    assert refused

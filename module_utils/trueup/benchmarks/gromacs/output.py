@@ -490,7 +490,10 @@ class _Reader:
             if not _ENERGY.fullmatch(text.strip()):
                 raise line.error(f"conserved energy {text.strip()!r} is cut off or damaged")
         first, last = (_float(text, "conserved energy", line) for text, line in shown)
-        computed = (last - first) / (steps * dt * atoms)
+        try:
+            computed = (last - first) / (steps * dt * atoms)
+        except OverflowError:
+            raise shown[-1][1].error("steps and atoms are too many to be true") from None
         if not printed:
             return computed
         line, match = printed[0]
