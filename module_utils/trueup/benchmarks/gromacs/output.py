@@ -173,6 +173,14 @@ class GromacsOutput:
         return rows
 
 
+def _over(energy: float, steps: int, dt: float, atoms: int, line: Line) -> float:
+    """Energy over time and atoms."""
+    try:
+        return energy / (steps * dt * atoms)
+    except OverflowError:
+        raise line.error("more steps or atoms than a number holds") from None
+
+
 def _single(name: str, value: float, unit: str, direction: str = "higher") -> Metric:
     return Metric(name, value, unit, direction, statistic="single", n=1)
 
@@ -490,10 +498,7 @@ class _Reader:
             if not _ENERGY.fullmatch(text.strip()):
                 raise line.error(f"conserved energy {text.strip()!r} is cut off or damaged")
         first, last = (_float(text, "conserved energy", line) for text, line in shown)
-        try:
-            computed = (last - first) / (steps * dt * atoms)
-        except OverflowError:
-            raise shown[-1][1].error("steps and atoms are too many to be true") from None
+        computed = _over(last - first, steps, dt, atoms, shown[-1][1])
         if not printed:
             return computed
         line, match = printed[0]
