@@ -157,6 +157,10 @@ test_damaged_output_is_refused = refuses(
     ("", "no line 'GROMACS version:'"),
     (load("md_killed.log"), "the log is cut off"),
     (
+        changed(load("md_drift.log"), r"There are: \d+", "There are: " + "9" * 400),
+        "no number of atoms",
+    ),
+    (
         changed(load("synthetic_2018.log"), r"-1\.71804e\+04(?=    2)", "-1.71804e+0"),
         "conserved energy '-1.71804e+0' is cut off or damaged",
     ),

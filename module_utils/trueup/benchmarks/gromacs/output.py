@@ -38,15 +38,18 @@ _STEPS = re.compile(r" +nsteps += (-?\d+)$")
 _OVERRIDE = re.compile(
     r"Overriding nsteps with value passed on the command line: (-?\d+) steps?(?:, \S+ ps)?$"
 )
-_ATOMS = re.compile(r"There are: +(\d+) Atoms$", re.IGNORECASE)
-_RANKS = re.compile(r"Using (\d+) MPI (?:threads?|process(?:es)?) *$")
-_THREADS = re.compile(r"Using (\d+) OpenMP threads?(?: per (?:tMPI thread|MPI process))? *$")
+_ATOMS = re.compile(r"There are: +(\d{1,18}) Atoms$", re.IGNORECASE)
+_RANKS = re.compile(r"Using (\d{1,18}) MPI (?:threads?|process(?:es)?) *$")
+_THREADS = re.compile(r"Using (\d{1,18}) OpenMP threads?(?: per (?:tMPI thread|MPI process))? *$")
 _COUNTED = re.compile(
-    r"On (\d+) MPI ranks?(?: doing (PP))?(?:, each using (\d+) OpenMP threads)?(?:,? and)?$"
+    r"On (\d{1,18}) MPI ranks?(?: doing (PP))?"
+    r"(?:, each using (\d{1,18}) OpenMP threads)?(?:,? and)?$"
 )
-_COUNTED_PME = re.compile(r"on (\d+) MPI ranks? doing PME(?:, each using (\d+) OpenMP threads)?$")
-_RESET = re.compile(r"step (\d+): resetting all time and cycle counters$")
-_STATISTICS = re.compile(r"\tStatistics over (\d+) steps(?: \[.*\])? using (\d+) frames$")
+_COUNTED_PME = re.compile(
+    r"on (\d{1,18}) MPI ranks? doing PME(?:, each using (\d{1,18}) OpenMP threads)?$"
+)
+_RESET = re.compile(r"step (\d{1,18}): resetting all time and cycle counters$")
+_STATISTICS = re.compile(r"\tStatistics over (\d{1,18}) steps(?: \[.*\])? using (\d{1,18}) frames$")
 _NO_STATISTICS = "Not enough data recorded to report energy averages"
 _CONSERVED = re.compile(
     r"Energy conservation over simulation part #\d+ of length (\S+) [np]s, "

@@ -37,6 +37,7 @@ _HEADER = re.compile(
     r"Function\s+(?:Best Rate MB/s|Rate \(MB/s\))\s+Avg time\s+Min time\s+Max time\s*"
 )
 _ROW = re.compile(r"(Copy|Scale|Add|Triad):\s+(\S+)\s+(\S+)\s+(\S+)\s+(\S+)\s*")
+_KERNELS = ("Copy:", "Scale:", "Add:", "Triad:")
 _ELEMENTS = re.compile(r"Array size = +(\d{1,18})(?: \(elements\))?(?:,|\s|$)")
 _WORD = re.compile(r"(?:uses|Assuming) +(\d{1,3}) bytes per")
 _TIMES = re.compile(r"(?:will be executed|test is run|each test) +(\d{1,18}) times")
@@ -210,6 +211,8 @@ def _table(
     for line in lines:
         row = _ROW.fullmatch(line.strip())
         if not row:
+            if line.strip().startswith(_KERNELS):
+                raise line.error("a row of the table is cut off or damaged")
             break
         kernel = row.group(1).lower()
         if kernel in rates:
@@ -217,6 +220,8 @@ def _table(
         best, mean_time, least_time, most_time = (
             _positive(text, f"{kernel} figure", line) for text in row.groups()[1:]
         )
+        if len({len(text.partition(".")[2]) for text in row.groups()[2:]}) > 1:
+            raise line.error("times with different numbers of decimals")
         if not least_time <= mean_time <= most_time:
             raise line.error("average time is not between least and most")
         # best x least time is the bytes counted: with it the printed times become rates.
