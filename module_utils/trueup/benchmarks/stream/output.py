@@ -140,6 +140,9 @@ def _ours(line: Line) -> StreamOutput:
             )
             for kernel in KERNELS
         }
+        for kernel, arrays in _ARRAYS.items():
+            if data["kernels"][kernel]["bytes"] != arrays * data["array_bytes"]:
+                raise line.error(f"{kernel}: bytes are not {arrays} arrays of array_bytes")
         counts = {len(values) for values in rates.values()}
         if len(counts) != 1 or 0 in counts:
             raise line.error("the kernels have no or different numbers of repeats")
