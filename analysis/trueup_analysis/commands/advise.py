@@ -95,39 +95,24 @@ def advise(
         told = [one for kind in KINDS.values() for one in tests.test(kind, known)]
         write([sheets.backtest(told)], format_, output)
         return
-    if from_log is not None:
-        words = [word for word in (work, *(values or [])) if word]
-        kind, need = _of_log(from_log)
-        ask = asks.read(kind, _said(words), of_log=True)
-        terms, prices = Terms(region=ask["region"], price_date=price_date), read_all(catalog)
-        refuse_unknown(prices, terms)
-        book = Book(prices, terms.price_date)
-        found = answers.answer(kind, ask, _known(catalog, results or []), book, need)
-        made = sheets.answer(found, explain=explain, every=format_ in _DATA)
-        write(made, format_, output)
-        say_warnings(made)
-        return
-    if work == _SERVICE:
+    if work == _SERVICE and from_log is None:
         _services(_said(values or []), catalog, format_, output, explain=explain)
         return
-    if work is None:
+    if work is None and from_log is None:
         titles = {name: kind.title for name, kind in KINDS.items()}
         titles[_SERVICE] = "Which Azure service and storage fit (docs/advise_services.md)"
         lines = [f"  {name:10} {title}" for name, title in titles.items()]
         print_("\n".join(["Kinds of work (trueup advise WORK says what each asks):", *lines, ""]))
         return
-    name, given = _given(work, values or [])
-    kind = asks.chosen(name)
-    if not given:
-        if not sys.stdin.isatty():
-            print_(_questions(kind))
-            return
-        given = _asked(kind)
-    ask = asks.read(kind, given)
+    kind, given, need = _work(work, values or [], from_log)
+    if not given and need is None:
+        print_(_questions(kind))
+        return
+    ask = asks.read(kind, given, of_log=need is not None)
     terms, prices = Terms(region=ask["region"], price_date=price_date), read_all(catalog)
     refuse_unknown(prices, terms)
     known = _known(catalog, results or [])
-    found = answers.answer(kind, ask, known, Book(prices, terms.price_date))
+    found = answers.answer(kind, ask, known, Book(prices, terms.price_date), need)
     made = sheets.answer(found, explain=explain, every=format_ in _DATA)
     write(made, format_, output)
     say_warnings(made)
@@ -172,6 +157,23 @@ def _known(catalog: Path | None, results: Sequence[Path]) -> Knowledge:
     say_notes(loaded)
     cases = [one for one in read_cases(loaded) if one.measured and one.outcome == "ok"]
     return Knowledge(folder(catalog), today, cases)
+
+
+def _work(
+    work: str | None, values: Sequence[str], log: Path | None
+) -> tuple[Kind, dict[str, Any], Need | None]:
+    """The kind of work, what is said of it (empty: nobody could be asked) and, of a log, what it
+    took."""
+    from ..figures.advise import asks
+
+    if log is not None:
+        kind, need = _of_log(log)
+        return kind, _said([word for word in (work, *values) if word]), need
+    name, given = _given(str(work), values)
+    kind = asks.chosen(name)
+    if not given and sys.stdin.isatty():
+        given = _asked(kind)
+    return kind, given, None
 
 
 def _given(work: str, values: Sequence[str]) -> tuple[str, dict[str, Any]]:
