@@ -93,7 +93,6 @@ import contextlib
 import os
 import pwd
 import stat
-import tempfile
 from collections.abc import Iterator
 from typing import Any
 
@@ -218,16 +217,19 @@ def _bytes(module: AnsibleModule, entry: dict[str, Any]) -> bytes:
 def _put(module: AnsibleModule, wanted: list[dict[str, Any]]) -> None:
     differing = [entry for entry in wanted if entry["differs"]]
     # What is new is nobody else's to read until it has its owner and mode: it may be a key.
-    os.umask(0o077)
-    for entry in differing:
-        with _told(module, entry):
-            if entry["state"] != "absent":
-                _make_folders(module, os.path.dirname(entry["path"]))
-            if entry["state"] == "file":
-                entry["written"] = _write_beside(module, entry["path"], entry["bytes"])
-    for entry in differing:
-        with _told(module, entry):
-            _put_one(module, entry)
+    umask = os.umask(0o077)
+    try:
+        for entry in differing:
+            with _told(module, entry):
+                if entry["state"] != "absent":
+                    _make_folders(module, os.path.dirname(entry["path"]))
+                if entry["state"] == "file":
+                    entry["written"] = _write_beside(module, entry["path"], entry["bytes"])
+        for entry in differing:
+            with _told(module, entry):
+                _put_one(module, entry)
+    finally:
+        os.umask(umask)
     if any(entry["path"].startswith(_UNITS) for entry in differing) and os.path.isdir(_BOOTED):
         module.run_command(["systemctl", "daemon-reload"], check_rc=True)
 
@@ -286,7 +288,11 @@ def _make_folders(module: AnsibleModule, folder: str) -> None:
 
 
 def _write_beside(module: AnsibleModule, path: str, content: bytes) -> str:
-    number, beside = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".trueup-")
+    # One name for each path: what a lost power leaves there, the next run takes away.
+    beside = os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.trueup-new")
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(beside)
+    number = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     module.add_cleanup_file(beside)
     with os.fdopen(number, "wb") as stream:
         stream.write(content)
