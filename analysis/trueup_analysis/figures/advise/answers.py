@@ -156,7 +156,7 @@ def _answer(
 ) -> Answer:
     refused: dict[str, Refusal] = {}
     choices, unpriced, lossy = [], set(), []
-    for one in estimates(kind, need or kind.need(ask, assumed), known, ask["most_nodes"]):
+    for one in estimates(kind, need or kind.need(ask, assumed, known), known, ask["most_nodes"]):
         if ask["sizes"] and one.size not in ask["sizes"]:
             continue
         if isinstance(one, Refusal):
@@ -287,9 +287,10 @@ def _why_nothing(found: Answer) -> str:
         where = found.ask["region"] or "any region"
         return f"no size that fits has a price in {where}: {', '.join(found.unpriced[:3])}"
     if found.refused:
-        least = min(found.refused, key=lambda one: one.least_nodes)
+        least = min(found.refused, key=lambda one: one.least_nodes or math.inf)
+        would = f"; {least.least_nodes} x {least.size} would" if least.least_nodes else ""
         return (
             f"nothing of up to {found.ask['most_nodes']} nodes can do it: {least.size}:"
-            f" {least.reason}; {least.least_nodes} x {least.size} would"
+            f" {least.reason}{would}"
         )
     return "nothing known says how long this takes: measure it once (make run), and ask again"

@@ -71,7 +71,11 @@ def test(kind: Kind, known: Knowledge) -> list[Tested]:
     points = [one for one in kind.points(known) if one.evidence and one.evidence.kind == PUBLISHED]
     told = []
     for place, point in enumerate(points):
-        others = [*points[:place], *points[place + 1 :]]
+        others = [
+            one
+            for one in (*points[:place], *points[place + 1 :])
+            if one.condition == point.condition
+        ]
         made = kind.predict(point, others, known)
         wide = factor(kind, others, known)
         if made is None:

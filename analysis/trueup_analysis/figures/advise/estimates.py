@@ -104,6 +104,7 @@ class Estimate:
         evidence: of the figures in it, the weightiest first.
         beyond: what the data have not seen, as a sentence; "" inside of them.
         notes: sentences that a reader needs.
+        held: whether what else was asked for is held; None where nothing says so.
     """
 
     size: str
@@ -112,6 +113,7 @@ class Estimate:
     evidence: tuple[Evidence, ...]
     beyond: str = ""
     notes: tuple[str, ...] = ()
+    held: bool | None = None
 
     @property
     def trust(self) -> str:
@@ -121,12 +123,12 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Refusal:
-    """A choice that cannot do it, why, and how many nodes of the size could."""
+    """A choice that cannot do it, why, and how many nodes of the size could; None where none."""
 
     size: str
     nodes: int
     reason: str
-    least_nodes: int
+    least_nodes: int | None
 
 
 def spread(errors: Sequence[float], share: float = 0.9) -> float:

@@ -92,7 +92,7 @@ def predict(target: Point, others: Sequence[Point], known: Knowledge) -> Predict
     return Prediction(peak * target.nodes * share, evidence, beyond)
 
 
-def _need(ask: Ask, _: Assumed) -> Need:
+def _need(ask: Ask, _assumed: Assumed, _: Knowledge) -> Need:
     return _of(ask["order"])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from trueup.cases import Case
 from trueup.errors import BadInput
@@ -39,15 +39,20 @@ class Point:
     rate: float = 0.0
     traits: Mapping[str, Any] = field(default_factory=dict)
     evidence: Evidence | None = None
+    # Results of another condition say nothing of it.
+    condition: str = ""
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """A rate from known points, which of them, and what they have not seen."""
+    """A rate from known points, which of them, what they have not seen, and whether what else was
+    asked for is held (None: nothing says so)."""
 
     rate: float
     evidence: tuple[Evidence, ...]
     beyond: str = ""
+    notes: tuple[str, ...] = ()
+    held: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -73,9 +78,22 @@ class Kind:
     assumptions: Callable[[Ask], Sequence[Assumption]]
     points: Callable[[Knowledge], Sequence[Point]]
     predict: Callable[[Point, Sequence[Point], Knowledge], Prediction | None]
-    need: Callable[[Ask, Assumed], Need]
+    need: Callable[[Ask, Assumed, Knowledge], Need]
     tool: str
     logged: Callable[[Case], Need]
+
+
+class Place(NamedTuple):
+    """The fewest nodes that can do it, None where no number can, and why so many cannot."""
+
+    least: int | None
+    why: Callable[[int], str]
+    # The part of their room that the work fills, by nodes.
+    part: Callable[[int], float] = lambda _: 1.0
+
+
+def _plain(size: str, nodes: int) -> Point:
+    return Point("", size, nodes)
 
 
 @dataclass(frozen=True)
@@ -83,13 +101,17 @@ class Need:
     """What a piece of work asks of a machine.
 
     Attributes:
-        work: in the unit of the kind's rates times seconds.
+        work: in the unit of the kind's rates times seconds; of a service, all of its term.
         memory: bytes of all nodes together.
         room: the bytes that a node of the catalog's row has for it; None where it is no machine
             for this kind.
         words: what takes the memory, in the plural, for a refusal.
         unsaid: what a log leaves open, as a sentence.
         filled: the part of the memory that the work must fill for its known rates to hold.
+        term: hours of a service, whose nodes are paid for all of them; 0 of work with an end.
+        asked: the point to predict for a size and a number of nodes.
+        fit: which nodes of a size can do it, where memory and room do not say so; None where it is
+            no machine for this kind.
     """
 
     work: Range
@@ -98,36 +120,104 @@ class Need:
     words: str
     unsaid: str = ""
     filled: float = 0.0
+    term: float = 0.0
+    asked: Callable[[str, int], Point] = _plain
+    fit: Callable[[str], Place | None] | None = None
+
+    def place(self, size: str, row: Mapping[str, str]) -> Place | None:
+        if self.fit:
+            return self.fit(size)
+        room = self.room(row)
+        if not room:
+            return None
+        return Place(
+            math.ceil(self.memory / room),
+            lambda nodes: _too_large(self, room * nodes),
+            lambda nodes: self.memory / (room * nodes),
+        )
 
 
 def estimates(
     kind: Kind, need: Need, known: Knowledge, most_nodes: int
 ) -> list[Estimate | Refusal]:
-    """Every size that could be for the kind, on 1, 2, 4, ... and the most nodes. More than one node
-    are tried where they have InfiniBand; where no result speaks of a choice, there is none."""
+    """Every size that could be for the kind, on 1, 2, 4, ... and the most nodes; a service on as
+    many as it takes. More than one node of other work are tried where they have InfiniBand; where
+    no result speaks of a choice, there is none."""
     every = kind.points(known)
-    wide = factor(kind, every, known)
+    made = _Maker(kind, need, known, every)
     found: list[Estimate | Refusal] = []
     for size, row in known.sizes.items():
-        room = need.room(row)
-        if not room or size in known.withheld:
+        place = None if size in known.withheld else need.place(size, row)
+        if place is None:
             continue
-        least = math.ceil(need.memory / room)
+        if need.term:
+            found += _service(made, size, place, most_nodes)
+            continue
         for nodes in sorted({*(2**power for power in range(most_nodes.bit_length())), most_nodes}):
-            if nodes < least:
-                found.append(Refusal(size, nodes, _too_large(need, room * nodes), least))
-                continue
-            if wide is None or (nodes > 1 and not number(row, "rdma_nics")):
-                continue
-            made = kind.predict(Point("", size, nodes), every, known)
-            if made is not None:
-                part = need.memory / (room * nodes)
-                if part < need.filled:
-                    small = f"{need.words} fill {part:.1%} of what is there for them, results more."
-                    made = replace(made, beyond=" ".join(filter(None, (made.beyond, small))))
-                seconds = need.work.by(expected(made, wide).under(1))
-                found.append(Estimate(size, nodes, seconds, made.evidence, made.beyond))
+            if place.least is None or nodes < place.least:
+                found.append(Refusal(size, nodes, place.why(nodes), place.least))
+            elif nodes == 1 or number(row, "rdma_nics"):
+                one = made.estimate(size, nodes, place.part(nodes))
+                found += [one] if one else []
     return found
+
+
+def _service(made: _Maker, size: str, place: Place, most_nodes: int) -> list[Estimate | Refusal]:
+    """The service on as many nodes as are expected to hold its rate, and on as many as hold it at
+    the slow end too; servers side by side share nothing, so that twice the nodes serve twice as
+    much."""
+    term = made.need.term * 3600
+    if place.least is None or place.least > most_nodes:
+        return [Refusal(size, most_nodes, place.why(most_nodes), place.least)]
+    one = made.estimate(size, place.least, 1.0)
+    if one is None:
+        return []
+    counts = {
+        place.least * math.ceil(seconds / term * (1 - 1e-9))
+        for seconds in (one.seconds.value, one.seconds.high)
+    }
+    few = [nodes for nodes in sorted(counts) if nodes <= most_nodes]
+    if not few:
+        reason = (
+            f"the rate takes {min(counts)} nodes; at most {most_nodes} are allowed"
+        )
+        return [Refusal(size, most_nodes, reason, min(counts))]
+    return [found for nodes in few if (found := made.estimate(size, nodes, 1.0)) is not None]
+
+
+@dataclass
+class _Maker:
+    """Estimates of one need; how wide their ranges are is worked out once a condition."""
+
+    kind: Kind
+    need: Need
+    known: Knowledge
+    every: Sequence[Point]
+    _wide: dict[str, float | None] = field(default_factory=dict)
+
+    def estimate(self, size: str, nodes: int, part: float) -> Estimate | None:
+        """None where no result speaks of it.
+
+        Args:
+            part: of the room of these nodes, what the work fills.
+        """
+        asked, need = self.need.asked(size, nodes), self.need
+        alike = [one for one in self.every if one.condition == asked.condition]
+        if asked.condition not in self._wide:
+            self._wide[asked.condition] = factor(self.kind, alike, self.known)
+        wide = self._wide[asked.condition]
+        made = None if wide is None else self.kind.predict(asked, alike, self.known)
+        if made is None or wide is None:
+            return None
+        if part < need.filled:
+            small = f"{need.words} fill {part:.1%} of what is there for them, results more."
+            made = replace(made, beyond=" ".join(filter(None, (made.beyond, small))))
+        seconds = need.work.by(expected(made, wide).under(1))
+        return Estimate(
+            *(size, nodes, seconds, made.evidence, made.beyond),
+            notes=made.notes,
+            held=made.held,
+        )
 
 
 def logged_figure(case: Case, name: str) -> float:

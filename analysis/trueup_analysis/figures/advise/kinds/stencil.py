@@ -203,7 +203,7 @@ def _speedup(target: Point, others: Sequence[Point]) -> Prediction | None:
     return Prediction(_mean(found), _evidence(used), beyond)
 
 
-def _need(ask: Ask, assumed: Assumed) -> Need:
+def _need(ask: Ask, assumed: Assumed, _: Knowledge) -> Need:
     if len(ask["grid"]) != _DIMENSIONS:
         raise BadInput(f"grid has {len(ask['grid'])} lengths: it must be three, as 512x512x512")
     held = math.prod(length + 2 * ask["nbl"] for length in ask["grid"])

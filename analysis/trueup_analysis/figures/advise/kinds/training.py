@@ -133,7 +133,7 @@ def predict(target: Point, others: Sequence[Point], known: Knowledge) -> Predict
     return Prediction(peak * share * gpus, evidence, " ".join(beyond))
 
 
-def _need(ask: Ask, assumed: Assumed) -> Need:
+def _need(ask: Ask, assumed: Assumed, _: Knowledge) -> Need:
     parameters = ask["parameters_billion"] * 1e9
     each = _PASSES * 2 * parameters
     if ask["layers"] and ask["hidden_size"]:
