@@ -178,9 +178,7 @@ def _service(made: _Maker, size: str, place: Place, most_nodes: int) -> list[Est
     }
     few = [nodes for nodes in sorted(counts) if nodes <= most_nodes]
     if not few:
-        reason = (
-            f"the rate takes {min(counts)} nodes; at most {most_nodes} are allowed"
-        )
+        reason = f"the rate takes {min(counts)} nodes; at most {most_nodes} are allowed"
         return [Refusal(size, most_nodes, reason, min(counts))]
     return [found for nodes in few if (found := made.estimate(size, nodes, 1.0)) is not None]
 
