@@ -116,3 +116,41 @@ def test_what_a_preflight_has_found_is_not_lost_when_it_is_not_made_again(role: 
         if "preflight.yml" in str(task.get("ansible.builtin.import_tasks", ""))
     ]
     assert [task["name"] for task in preflights if "when" in task] == []
+
+
+# `register: NAME`, `loop_var: NAME`, `NAME: value`: what makes a variable of a role.
+MAKES = re.compile(
+    r"^\s*(?:- )?(?:(?:register|loop_var|index_var):\s*(\w+)|(__\w+):)", re.MULTILINE
+)
+READS = re.compile(r"(?<![\w.])__[a-z]\w+")
+OF_PLUGINS = re.compile(r"__[a-z]\w+[a-z]\b")
+
+
+def unmade(texts: dict[str, str], plugins: str) -> list[str]:
+    """Names of the roles' own variables that are read and made nowhere, with their file."""
+    made = {name for text in texts.values() for pair in MAKES.findall(text) for name in pair}
+    made.update(OF_PLUGINS.findall(plugins))
+    return sorted(
+        f"{path}: {name}"
+        for path, text in texts.items()
+        for name in set(READS.findall(text))
+        if name not in made
+    )
+
+
+def test_no_role_reads_a_variable_that_nothing_makes() -> None:
+    """With `default` it would be read as nothing for ever: a register that went, went unseen."""
+    shipped = [ROOT / "site.yml", *(ROOT / "playbooks").rglob("*.yml")]
+    shipped += [path for kind in ("yml", "j2") for path in (ROOT / "roles").rglob(f"*.{kind}")]
+    plugins = [
+        path
+        for room in ("plugins", "module_utils", "library")
+        for path in (ROOT / room).rglob("*.py")
+    ]
+    texts = {str(path.relative_to(ROOT)): path.read_text() for path in shipped}
+    assert unmade(texts, "\n".join(path.read_text() for path in plugins)) == []
+
+
+def test_a_variable_that_nothing_makes_would_be_seen() -> None:
+    text = "- x:\n  register: __a\n  when: __a is changed or __b_c | default({}) is changed\n"
+    assert unmade({"tasks": text}, "") == ["tasks: __b_c"]
