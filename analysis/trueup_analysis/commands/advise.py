@@ -20,10 +20,15 @@ if TYPE_CHECKING:
 
     from ..figures.advise.kinds.kind import Kind, Need
     from ..figures.advise.knowledge import Knowledge
+    from ..sheets.sheet import Sheet
 
 app = typer.Typer()
 # Beside the kinds of work.
-_SERVICE = "service"
+_SERVICE, _ARCHITECTURE = "service", "architecture"
+_BESIDE = {
+    _SERVICE: "Which Azure service and storage fit (docs/advise_services.md)",
+    _ARCHITECTURE: "Reference architectures: machines and US$ (docs/advise_architectures.md)",
+}
 # What a program reads holds every choice.
 _DATA = (Format.csv, Format.json)
 
@@ -38,6 +43,8 @@ _DATA = (Format.csv, Format.json)
         "    checkpoint_seconds=60 region=southcentralus offers=payg --explain",
         "trueup advise work.yml              # the same from a file (work: stencil)",
         "trueup advise service nodes=16 coupled=yes scheduler=slurm",
+        "trueup advise architecture          # reference architectures",
+        "trueup advise architecture devito-hbv3 region=eastus",
         "trueup advise --from-log devito.log region=eastus  # on Azure",
         "trueup advise --backtest            # published results, each from the others",
     ),
@@ -95,13 +102,16 @@ def advise(
         told = [one for kind in KINDS.values() for one in tests.test(kind, known)]
         write([sheets.backtest(told)], format_, output)
         return
-    if work == _SERVICE and from_log is None:
-        _services(_said(values or []), catalog, format_, output, explain=explain)
+    if work in _BESIDE and from_log is None:
+        if work == _SERVICE:
+            made = _services(_said(values or []), catalog, explain=explain)
+        else:
+            made = _architectures(values or [], catalog, price_date)
+        write(made, format_, output)
         return
     if work is None and from_log is None:
-        titles = {name: kind.title for name, kind in KINDS.items()}
-        titles[_SERVICE] = "Which Azure service and storage fit (docs/advise_services.md)"
-        lines = [f"  {name:10} {title}" for name, title in titles.items()]
+        titles = {name: kind.title for name, kind in KINDS.items()} | _BESIDE
+        lines = [f"  {name:12} {title}" for name, title in titles.items()]
         print_("\n".join(["Kinds of work (trueup advise WORK says what each asks):", *lines, ""]))
         return
     kind, given, need = _work(work, values or [], from_log)
@@ -118,20 +128,13 @@ def advise(
     say_warnings(made)
 
 
-def _services(
-    given: dict[str, str],
-    catalog: Path | None,
-    format_: Format,
-    output: Path | None,
-    *,
-    explain: bool,
-) -> None:
+def _services(given: dict[str, str], catalog: Path | None, *, explain: bool) -> list[Sheet]:
     from ..figures.advise import services
     from ..sheets import advise_services as sheets
 
     if not given:
         print_(f"{_SERVICE} asks (NAME=VALUE):\n{inspect.cleandoc(services.Needs.__doc__ or '')}\n")
-        return
+        raise typer.Exit
     needs, known = services.needs_of(given), services.read_services(catalog)
     today = datetime.now(UTC).date()
     found = {
@@ -139,9 +142,36 @@ def _services(
         "Storage": services.advise_storage(needs, known, today),
     }
     made = [sheets.advice(title, some, explain=explain) for title, some in found.items()]
-    if explain:
-        made.append(sheets.corrections(known.corrections))
-    write(made, format_, output)
+    return [*made, sheets.corrections(known.corrections)] if explain else made
+
+
+def _architectures(
+    words: Sequence[str], catalog: Path | None, price_date: str | None
+) -> list[Sheet]:
+    """Of a name that one, of none all."""
+    from ..catalog import folder
+    from ..figures.advise import architectures
+    from ..figures.advise.knowledge import Knowledge
+    from ..figures.prices import Book, Terms, read_all, refuse_unknown
+    from ..sheets import advise_architectures as sheets
+
+    names, given = (
+        [word for word in words if "=" not in word],
+        _said([word for word in words if "=" in word]),
+    )
+    if len(names) > 1 or set(given) - {"region"}:
+        raise BadInput(
+            f"{_ARCHITECTURE} takes one name and region=REGION, not {' '.join(map(str, words))}"
+        )
+    known = Knowledge(folder(catalog), datetime.now(UTC).date())
+    terms, prices = Terms(region=given.get("region"), price_date=price_date), read_all(catalog)
+    refuse_unknown(prices, terms)
+    book, found = Book(prices, terms.price_date), architectures.read(catalog, known.sizes)
+    wanted = [architectures.chosen(name, found) for name in names] or list(found.values())
+    told = [
+        architectures.priced(one, book, known.sizes, known.today, terms.region) for one in wanted
+    ]
+    return sheets.architecture(told[0]) if names else [sheets.overview(told)]
 
 
 def _known(catalog: Path | None, results: Sequence[Path]) -> Knowledge:

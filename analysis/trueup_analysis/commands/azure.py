@@ -54,8 +54,9 @@ def plan(
         str,
         typer.Argument(
             metavar="RECIPE",
-            help="devito-hbv3, ndv4-training, nd-h100-deepseek, llama-a100, gromacs-nc-a100,"
-            " cpu-llama, eda-storage or nx-avd: a file of catalog/azure_recipes.",
+            help="devito-hbv3, ndv4-training, ndm-a100-megatron, nd-h100-deepseek,"
+            " nd-h200-deepseek, llama-a100, gromacs-nc-a100, cpu-llama, eda-storage, eda-lustre or"
+            " nx-avd: a file of catalog/azure_recipes.",
             show_default=False,
         ),
     ],

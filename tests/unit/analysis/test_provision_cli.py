@@ -69,7 +69,7 @@ def test_a_plan_above_the_limit_is_shown_and_refused(run: Any) -> None:
     ("argv", "text", "sentence"),
     [
         (("devito-hbv4",), "", "there is no recipe 'devito-hbv4'; did you mean devito-hbv3?"),
-        (("x",), "", "there is no recipe 'x'; there are cpu-llama, devito-hbv3, eda-storage,"),
+        (("x",), "", "there is no recipe 'x'; there are cpu-llama, devito-hbv3, eda-lustre,"),
         (("../recipes/x",), "", "there is no recipe '../recipes/x'"),
         (("devito-hbv3", "--max-usd-per-hour", "0"), "", "--max-usd-per-hour 0: a limit is above"),
         (("devito-hbv3",), "- a\n", "recipe devito-hbv3: a file of parameters is a mapping"),

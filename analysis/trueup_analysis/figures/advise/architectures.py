@@ -1,0 +1,240 @@
+"""Reference architectures of catalog/architectures.yml, with the catalog's prices.
+
+A size that is not to be had any more stands beside the one that is advised in its place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from trueup.errors import BadInput
+from trueup.words import did_you_mean
+
+from ... import catalog
+from .. import azure, lifecycle
+from ..prices import LIST_OFFER, region_name
+from .services import read_services
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import date
+    from pathlib import Path
+
+    from ..prices import Book, Quote
+
+FILE: Final = "architectures.yml"
+# A year's hours over its months.
+HOURS_A_MONTH: Final = 8760 / 12
+_SAID_BY: Final = ("source", "trueup", "")
+_SYSTEMS: Final = ("linux", "windows", "avd")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Role:
+    """VMs that do one thing.
+
+    Attributes:
+        size: as the source or trueup names it; empty where nobody does.
+        count: None where nobody says it.
+        size_by, count_by: "source" or "trueup"; empty where nobody says it.
+        system: linux, windows (Windows Server) or avd (Windows desktops).
+    """
+
+    role: str
+    size: str = ""
+    count: int | None = None
+    size_by: str = ""
+    count_by: str = ""
+    system: str = "linux"
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        if bool(self.size) != bool(self.size_by) or (self.count is None) != (not self.count_by):
+            raise ValueError(f"role {self.role}: size_by and count_by say who names what stands")
+        if {self.size_by, self.count_by} - set(_SAID_BY) or self.system not in _SYSTEMS:
+            raise ValueError(f"role {self.role}: {self.size_by}, {self.count_by}, {self.system}")
+        if self.count is not None and not (type(self.count) is int and self.count > 0):
+            raise ValueError(f"role {self.role}: count {self.count!r}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Architecture:
+    """One row of the catalog.
+
+    Attributes:
+        service: of services.yml, which the source uses; empty where it names none.
+        recipe: from which ``provision`` makes it; empty where it cannot.
+        bills: what bills beside the VMs, without a price.
+        by_hand: what ``provision`` does not make; differs: what its recipe does otherwise.
+        unsaid: what the source does not say.
+        outdated: what it says that is not so (says, wrong, instead).
+        sources: with the date on which each was read.
+    """
+
+    name: str
+    title: str
+    region: str
+    service: str
+    recipe: str
+    roles: Sequence[Role]
+    bills: Sequence[str]
+    by_hand: Sequence[str]
+    differs: Sequence[str]
+    unsaid: Sequence[str]
+    outdated: Sequence[Mapping[str, str]]
+    sources: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Line:
+    """A role as it is advised.
+
+    Attributes:
+        size: the source's, or its successor.
+        instead: why it is not the source's size; empty where it is.
+        price: of one VM; None where no size or no price is known.
+    """
+
+    role: Role
+    size: str
+    instead: str
+    price: Quote | None
+
+    @property
+    def usd_per_hour(self) -> float | None:
+        """Of all VMs of the role."""
+        if self.price is None or self.role.count is None:
+            return None
+        return self.price.usd_per_hour * self.role.count
+
+
+@dataclass(frozen=True)
+class Priced:
+    """An architecture in a region."""
+
+    architecture: Architecture
+    region: str
+    lines: Sequence[Line] = field(default=())
+
+    @property
+    def usd_per_hour(self) -> float:
+        """Of what has a price: at least so much, since storage and the rest have none."""
+        return sum(line.usd_per_hour or 0.0 for line in self.lines)
+
+    @property
+    def unpriced(self) -> list[str]:
+        """Roles without a price."""
+        return [line.role.role for line in self.lines if line.usd_per_hour is None]
+
+    @property
+    def outdated(self) -> list[Mapping[str, str]]:
+        """What the source says that is not so, its closed sizes first."""
+        sizes = {line.role.size: line for line in self.lines if line.instead}
+        return [
+            *(
+                {"says": size, "wrong": line.instead, "instead": line.size or "nothing is advised"}
+                for size, line in sizes.items()
+            ),
+            *self.architecture.outdated,
+        ]
+
+
+def chosen(name: str, known: Mapping[str, Architecture]) -> Architecture:
+    """The architecture of this name.
+
+    Raises:
+        BadInput: there is none.
+    """
+    if name not in known:
+        hint = did_you_mean(name, known) or f"; there are {', '.join(known)}"
+        raise BadInput(f"there is no architecture {name!r}{hint}")
+    return known[name]
+
+
+def priced(
+    one: Architecture,
+    book: Book,
+    sizes: Mapping[str, Mapping[str, str]],
+    today: date,
+    region: str | None = None,
+) -> Priced:
+    """The architecture with today's sizes and prices.
+
+    Args:
+        sizes: rows of vm_sizes.csv by size.
+        region: instead of the architecture's own.
+
+    Raises:
+        BadInput: another region was asked for, and one of the sizes has no price there.
+    """
+    where = region_name(region or one.region)
+    lines = [_line(role, book, sizes, today, where) for role in one.roles]
+    lacking = list(dict.fromkeys(line.size for line in lines if line.size and not line.price))
+    if region and lacking:
+        raise BadInput(
+            f"{one.name} cannot be priced in {region}: the price table has no price of"
+            f" {', '.join(lacking)} there; its own region is {one.region}"
+        )
+    return Priced(one, where, lines)
+
+
+def _line(
+    role: Role, book: Book, sizes: Mapping[str, Mapping[str, str]], today: date, region: str
+) -> Line:
+    if not role.size:
+        return Line(role, "", "", None)
+    reason, size = lifecycle.advisable(sizes[role.size], today), role.size
+    if reason:
+        others = lifecycle.successors(sizes[size], list(sizes.values()), today)
+        size = others[0]["size"] if others else ""
+    price = book.find(size, region, "linux", LIST_OFFER) if size else None
+    return Line(role, size, reason, price)
+
+
+def read(chosen_catalog: Path | None, sizes: Mapping[str, Any]) -> dict[str, Architecture]:
+    """The architectures of a catalog by name.
+
+    Raises:
+        BadInput: the file cannot be read, or a row of it is not as its head says.
+    """
+    path = catalog.find(FILE, chosen_catalog)
+    found = catalog.document(path)
+    services = {row["service"] for row in read_services(chosen_catalog).services}
+    recipes = azure.recipes(chosen_catalog)
+    try:
+        sources = {
+            name: f"{one['text']}, read {one['date']}" for name, one in found["sources"].items()
+        }
+        rows = [
+            Architecture(
+                **{
+                    **row,
+                    "roles": [Role(**role) for role in row["roles"]],
+                    "sources": [sources[name] for name in row["sources"]],
+                }
+            )
+            for row in found["architectures"]
+        ]
+        for one in rows:
+            _check(one, sizes, services, recipes)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise BadInput(f"{path} is not as its head says: {error!r}") from error
+    return {one.name: one for one in rows}
+
+
+def _check(
+    one: Architecture, sizes: Mapping[str, Any], services: set[str], recipes: Sequence[str]
+) -> None:
+    """Raise ValueError where a row names what is not there."""
+    for role in one.roles:
+        if role.size and role.size not in sizes:
+            raise ValueError(f"{one.name}: no size {role.size!r}")
+    if one.service and one.service not in services:
+        raise ValueError(f"{one.name}: no service {one.service!r}")
+    if one.recipe and one.recipe not in recipes:
+        raise ValueError(f"{one.name}: no recipe {one.recipe!r}")
+    if not one.recipe and not one.by_hand:
+        raise ValueError(f"{one.name}: by_hand says why no recipe makes it")
+    for text in one.outdated:
+        text["says"], text["wrong"], text["instead"]

@@ -1,0 +1,180 @@
+"""From reference architectures to sheets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from .. import units
+from ..figures.advise.architectures import HOURS_A_MONTH
+from .sheet import Column, Sheet, price, short_size, unshown, worded
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..figures.advise.architectures import Line, Priced
+
+_MONTH: Final = f"A month has {HOURS_A_MONTH:g} hours, and every VM runs in all of them."
+_LEAST: Final = (
+    "At least: the catalog has prices of VMs alone, pay as you go. Storage, disks, network and"
+    " licences bill too."
+)
+_COSTS: Final = [Column("usd_per_hour", "US$/h\nat least", price)]
+
+
+def overview(found: Sequence[Priced]) -> Sheet:
+    """All architectures, one row each."""
+    rows = [
+        {
+            "name": one.architecture.name,
+            "title": one.architecture.title,
+            "machines": "; ".join(_machines(line) for line in one.lines if line.size),
+            **_usd(one.usd_per_hour),
+            "region": one.region,
+            "recipe": one.architecture.recipe or "none",
+            "unsaid": len(one.architecture.unsaid),
+            "sources": "; ".join(one.architecture.sources),
+        }
+        for one in found
+    ]
+    return Sheet(
+        title="Reference architectures",
+        columns=[
+            *worded("name", "title", "machines"),
+            *_COSTS,
+            Column("usd_per_month", "US$/month\nat least", units.money),
+            *worded("region", "recipe"),
+            *unshown("unsaid", "sources"),
+        ],
+        rows=rows,
+        notes=[
+            _LEAST,
+            _MONTH,
+            "recipe: for `trueup azure plan RECIPE` and provision; none: provision cannot make it.",
+            "trueup advise architecture NAME says more, also what its source does not say.",
+        ],
+        name="advise-architectures",
+        facts={"kind": "advise_architectures", "currency": "USD", "hours_a_month": HOURS_A_MONTH},
+    )
+
+
+def architecture(found: Priced) -> list[Sheet]:
+    """One architecture: its roles with prices, then all that is to be known beside them."""
+    made = [_roles(found), _known(found)]
+    outdated = found.outdated
+    if outdated:
+        made.append(
+            Sheet(
+                title="What the source says that is not so",
+                columns=worded("says", "wrong", "instead"),
+                rows=outdated,
+                name="advise-architecture-outdated",
+                facts={"kind": "advise_architecture_outdated"},
+            )
+        )
+    return made
+
+
+def _roles(found: Priced) -> Sheet:
+    one = found.architecture
+    rows = [_row(line) for line in found.lines]
+    least = f"{price(found.usd_per_hour)} US$ an hour"
+    month = f"{price(found.usd_per_hour * HOURS_A_MONTH)} US$ a month"
+    notes = [f"Total: at least {least}, {month}, in {found.region}.", _LEAST, _MONTH]
+    if found.unpriced:
+        notes.append(f"No price: {', '.join(found.unpriced)}.")
+    if any(line.role.system == "windows" and line.price for line in found.lines):
+        notes.append(
+            "Windows Server: the price is that of Linux; the licence bills beside it, unless one's"
+            " own is brought."
+        )
+    if one.recipe:
+        notes.append(f"Recipe: {one.recipe} (trueup azure plan {one.recipe}).")
+    else:
+        notes.append("Recipe: none; provision cannot make it.")
+    if one.service:
+        notes.append(f"The source uses {one.service} (docs/advise_services.md).")
+    notes += [
+        f"Price: {source}, as of {date or 'an unknown day'}."
+        for source, date in dict.fromkeys(
+            (line.price.source, line.price.date) for line in found.lines if line.price
+        )
+    ]
+    return Sheet(
+        title=one.title,
+        columns=[
+            *worded("role"),
+            Column("size", "size", short_size, words=True),
+            Column("count", "count", units.count),
+            Column("usd_each", "US$/h\neach", price),
+            Column("usd_per_hour", "US$/h", price),
+            Column("usd_per_month", "US$/month", price),
+            Column("said_by", "size, count\nnamed by", words=True),
+            Column("source_size", "source's\nsize", short_size, words=True),
+            *worded("note"),
+            *unshown("system", "size_by", "count_by", "price_date", "price_source"),
+        ],
+        rows=rows,
+        notes=notes,
+        name="advise-architecture",
+        facts={
+            "kind": "advise_architecture",
+            "name": one.name,
+            "region": found.region,
+            "recipe": one.recipe,
+            "service": one.service,
+            "currency": "USD",
+            "hours_a_month": HOURS_A_MONTH,
+            "usd_per_hour": found.usd_per_hour,
+            "unpriced": found.unpriced,
+        },
+    )
+
+
+def _row(line: Line) -> dict[str, Any]:
+    role = line.role
+    of_size = "Microsoft's successor" if line.instead and line.size else role.size_by
+    said = dict.fromkeys(by or "nobody" for by in (of_size, role.count_by))
+    return {
+        "role": role.role,
+        "size": line.size,
+        "count": role.count,
+        "usd_each": line.price.usd_per_hour if line.price else None,
+        **_usd(line.usd_per_hour),
+        "said_by": ", ".join(said),
+        "source_size": role.size if line.instead else "",
+        "note": role.note,
+        "system": role.system,
+        "size_by": role.size_by,
+        "count_by": role.count_by,
+        "price_date": line.price.date if line.price else "",
+        "price_source": line.price.source if line.price else "",
+    }
+
+
+def _known(found: Priced) -> Sheet:
+    one = found.architecture
+    told = (
+        ("the source does not say", one.unsaid),
+        ("provision does not make", one.by_hand),
+        ("the recipe differs", one.differs),
+        ("bills, and has no price here", [", ".join(one.bills)]),
+        ("source", one.sources),
+    )
+    return Sheet(
+        title="What is to be known",
+        columns=worded("about", "what"),
+        rows=[{"about": about, "what": text} for about, texts in told for text in texts],
+        name="advise-architecture-notes",
+        facts={"kind": "advise_architecture_notes"},
+    )
+
+
+def _usd(per_hour: float | None) -> dict[str, float | None]:
+    """An hour's price, and a month's."""
+    month = None if per_hour is None else per_hour * HOURS_A_MONTH
+    return {"usd_per_hour": per_hour, "usd_per_month": month}
+
+
+def _machines(line: Line) -> str:
+    count = "" if line.role.count is None else f"{line.role.count} x "
+    return f"{count}{short_size(line.size)}"

@@ -1,0 +1,177 @@
+"""trueup advise architecture: roles, sizes, counts and prices, and what no source says."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers import ROOT
+from trueup.errors import BadInput
+from trueup_analysis.figures.advise import architectures
+from trueup_analysis.figures.advise.knowledge import Knowledge
+from trueup_analysis.figures.prices import Book, read_prices
+
+TODAY = date(2026, 11, 24)
+KNOWN = Knowledge(ROOT / "catalog", TODAY)
+PRICES = read_prices(ROOT / "catalog" / "prices.csv")
+HEAD = "sources: {a: {text: A, date: '2026-11-24'}}\narchitectures:\n"
+ROW = (
+    "  - {{name: x, title: X, region: eastus, service: '', recipe: '', roles: [{role}],"
+    " bills: [], by_hand: [all], differs: [], unsaid: [], outdated: [], sources: [a]}}\n"
+)
+ROLE = "{role: nodes, size: Standard_D4d_v5, count: 2, size_by: source, count_by: trueup}"
+
+
+@pytest.fixture
+def run(call_trueup: Any) -> Any:
+    return lambda *argv: call_trueup("advise", "architecture", *argv)
+
+
+def tables(text: str) -> dict[str, Any]:
+    return {table["kind"]: table for table in json.loads(text)["tables"]}
+
+
+def test_minerva_as_worked_by_hand(run: Any) -> None:
+    found = tables(run("ansys-minerva", "--format", "json").out)
+    roles = {
+        row["role"]: (row["size"], row["source_size"], row["usd_each"])
+        for row in found["advise_architecture"]["rows"]
+    }
+    assert roles == {
+        "core server": ("Standard_F16als_v6", "Standard_F16s_v2", 0.968),
+        "agent server": ("Standard_F8als_v6", "Standard_F8s_v2", 0.484),
+        "license server": ("Standard_D4d_v5", "", 0.226),
+        "extraction server": ("Standard_F8als_v6", "Standard_F8s_v2", 0.484),
+        "database server": ("Standard_E32-16ds_v4", "", 2.304),
+        "volume server": ("Standard_L32s_v3", "", 2.784),
+        "web server": ("", "", None),
+    }
+    # 0.968 + 2 x 0.484 + 0.226 + 2.304 + 2.784 = 7.25; 730 hours are 5,292.50.
+    assert found["advise_architecture"]["usd_per_hour"] == pytest.approx(7.25)
+    assert found["advise_architecture"]["unpriced"] == ["web server"]
+    said = {row["says"]: row["instead"] for row in found["advise_architecture_outdated"]["rows"]}
+    assert said == {
+        "Standard_F16s_v2": "Standard_F16als_v6",
+        "Standard_F8s_v2": "Standard_F8als_v6",
+    }
+    assert "5292.50 US$ a month" in run("ansys-minerva").out
+
+
+@pytest.mark.parametrize("name", architectures.read(None, KNOWN.sizes))
+def test_each_says_what_its_source_does_not_and_advises_no_closed_size(run: Any, name: str) -> None:
+    found = tables(run(name, "--format", "json").out)
+    about = {row["about"] for row in found["advise_architecture_notes"]["rows"]}
+    assert {"the source does not say", "source", "bills, and has no price here"} <= about
+    sizes = {row["size"] for row in found["advise_architecture"]["rows"]}
+    assert sizes & set(KNOWN.withheld) == set()
+    if not found["advise_architecture"]["recipe"]:
+        assert "provision does not make" in about
+
+
+def test_the_overview_has_each_with_its_price(run: Any) -> None:
+    [table] = json.loads(run("--format", "json").out)["tables"]
+    usd = {row["name"]: row["usd_per_hour"] for row in table["rows"]}
+    every = architectures.read(None, KNOWN.sizes)
+    assert list(usd) == list(every)
+    # 2 x 98.32 + 0.226 and 2 x 3.96 + 0.271
+    assert (usd["deepseek-r1-h100"], usd["devito-hbv3"]) == (
+        pytest.approx(196.866),
+        pytest.approx(8.191),
+    )
+    rows = list(csv.DictReader(io.StringIO(run("--format", "csv").out)))
+    assert [float(row["usd_per_month"]) for row in rows] == [
+        pytest.approx(730 * value) for value in usd.values()
+    ]
+    assert run("--format", "markdown").out.count("\n| ") == len(every) + 1
+
+
+def test_another_region_has_its_own_price(run: Any) -> None:
+    found = tables(run("devito-hbv3", "region=East US", "--format", "json").out)
+    # 2 x 3.60 + 0.226
+    assert found["advise_architecture"]["usd_per_hour"] == pytest.approx(7.426)
+    assert found["advise_architecture"]["region"] == "eastus"
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("devito",), "there is no architecture 'devito'; did you mean devito-hbv3?"),
+        (("x",), "there is no architecture 'x'; there are deepseek-r1-h100,"),
+        (("nx-avd", "eda-anf"), "architecture takes one name and region=REGION, not nx-avd"),
+        (("nx-avd", "nodes=3"), "architecture takes one name and region=REGION, not nx-avd nodes"),
+        (("nx-avd", "region=marsnorth"), "the price table has no such region"),
+        (
+            ("devito-hbv3", "region=northeurope"),
+            "no price of Standard_HB120rs_v3 there; its own region is southcentralus",
+        ),
+    ],
+)
+def test_what_is_not_known_is_said(run: Any, words: tuple[str, ...], sentence: str) -> None:
+    found = run(*words)
+    assert (found.status, found.out) == (1, "")
+    assert sentence in found.err
+
+
+def site(tmp_path: Path, rows: str) -> Path:
+    (tmp_path / "prices.csv").write_bytes((ROOT / "catalog" / "prices.csv").read_bytes())
+    (tmp_path / "architectures.yml").write_text(HEAD + rows, encoding="utf-8")
+    return tmp_path
+
+
+def test_an_architecture_of_ones_own_catalog(tmp_path: Path) -> None:
+    [one] = architectures.read(site(tmp_path, ROW.format(role=ROLE)), KNOWN.sizes).values()
+    found = architectures.priced(one, Book(PRICES, None), KNOWN.sizes, TODAY)
+    assert (found.usd_per_hour, found.unpriced) == (pytest.approx(2 * 0.226), [])
+
+
+@pytest.mark.parametrize(
+    ("role", "what"),
+    [
+        ("{role: a, size: Standard_D4d_v5}", "size_by and count_by"),
+        ("{role: a, count: 2}", "size_by and count_by"),
+        (ROLE.replace("count: 2", "count: 0"), "count 0"),
+        (ROLE.replace("count: 2", "count: two"), "count 'two'"),
+        (ROLE.replace("D4d_v5", "D5d_v5"), "no size 'Standard_D5d_v5'"),
+        (ROLE.replace("trueup", "me"), "source, me, linux"),
+        (ROLE.replace("}", ", system: beos}"), "source, trueup, beos"),
+        (ROLE.replace("}", ", price: 2}"), "price"),
+        ("nodes", "is not as its head says"),
+    ],
+)
+def test_a_row_that_cannot_be_is_refused(tmp_path: Path, role: str, what: str) -> None:
+    with pytest.raises(BadInput, match=what):
+        architectures.read(site(tmp_path, ROW.format(role=role)), KNOWN.sizes)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "what"),
+    [
+        ("recipe: ''", "recipe: none", "no recipe 'none'"),
+        ("service: ''", "service: none", "no service 'none'"),
+        ("by_hand: [all]", "by_hand: []", "by_hand says why"),
+        ("sources: [a]", "sources: [b]", "KeyError"),
+        ("outdated: []", "outdated: [{says: x}]", "KeyError"),
+    ],
+)
+def test_a_row_that_names_what_is_not_there_is_refused(
+    tmp_path: Path, old: str, new: str, what: str
+) -> None:
+    with pytest.raises(BadInput, match=what):
+        architectures.read(site(tmp_path, ROW.format(role=ROLE).replace(old, new)), KNOWN.sizes)
+
+
+def test_a_size_without_a_successor_has_no_price() -> None:
+    sizes = {name: dict(row) for name, row in KNOWN.sizes.items()}
+    sizes["Standard_F8s_v2"]["successors"] = ""
+    one = architectures.read(None, sizes)["ansys-minerva"]
+    found = architectures.priced(one, Book(PRICES, None), sizes, TODAY)
+    assert found.unpriced == ["agent server", "extraction server", "web server"]
+    assert [row["instead"] for row in found.outdated] == [
+        "Standard_F16als_v6",
+        "nothing is advised",
+    ]
