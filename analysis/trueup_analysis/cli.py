@@ -31,7 +31,7 @@ from .commands import (
     topology,
 )
 from .commands.options import examples
-from .commands.output import print_, say
+from .commands.output import print_, say, sentence
 from .commands.progress import PROGRESS
 
 EXIT_CODES = (
@@ -145,6 +145,13 @@ def main() -> None:
         app(prog_name="trueup")
     except TrueupError as error:
         say(f"trueup: error: {error}")
+        sys.exit(1)
+    except OSError as error:
+        # A look at a path that fails for more than that nothing is there: too long a name, a folder
+        # that may not be searched, a server that is gone.
+        if error.filename is None:
+            raise
+        say(f"trueup: error: {sentence(error)}")
         sys.exit(1)
     except MemoryError:
         say("trueup: error: not enough memory for these records; give fewer of them")

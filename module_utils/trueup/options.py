@@ -8,6 +8,7 @@ options`` writes them, a contract says when they are stale), and what preflight 
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
@@ -18,6 +19,9 @@ from .words import did_you_mean
 BOTH, ROLE, MODULE = "both", "role", "module"
 # Characters of a wrong value in a sentence.
 _MOST_SHOWN = 80
+# What no file name, argument or variable of a process can hold; and what a path is refused for.
+_UNWRITABLE = re.compile("[\x00\ud800-\udfff]")
+_CONTROL = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 # Of Ansible's types those that a default tells; without one it is a text.
 _TYPES = {bool: "bool", int: "int", float: "float", list: "list", dict: "dict"}
 
@@ -94,6 +98,9 @@ class Option:
         """Why ``value``, which has the type, cannot be used; None where it can."""
         if value is None:
             return None
+        hidden = unwritable(value, name, path="path" in (self.type, self.elements))
+        if hidden:
+            return hidden
         if self.filled and not value:
             return f"{name} is empty: {self._wanted()}"
         for part in value if isinstance(value, (list, tuple)) else [value]:
@@ -160,6 +167,29 @@ def module_spec(options: Iterable[Option]) -> Dict[str, Dict[str, Any]]:
 def for_module(options: Iterable[Option], values: Mapping[str, Any]) -> Dict[str, Any]:
     """Of a role's values those that its module takes too, under the same name."""
     return {one.name: values[one.name] for one in options if one.of == BOTH and one.name in values}
+
+
+def unwritable(value: Any, name: str, *, path: bool = False) -> Optional[str]:
+    """Which character keeps a value, or a part of it, out of every file name and argument; None
+    where none does. The value itself, which may be a secret, is not shown.
+
+    Args:
+        value: of any type.
+        name: what a sentence calls it.
+        path: whether control characters are refused too, as in a path.
+    """
+    if isinstance(value, str):
+        found = (_CONTROL if path else _UNWRITABLE).search(value)
+        where = "a path" if path else "a file name, an argument or a variable"
+        return found and f"{name} holds {found[0]!a}, which {where} cannot hold: remove it"
+    parts: Iterable[Tuple[str, Any]] = ()
+    if isinstance(value, Mapping):
+        parts = [(f"the key {str(key)!a} of {name}", str(key)) for key in value]
+        parts += [(f"{name}.{key}", part) for key, part in value.items()]
+    elif isinstance(value, (list, tuple)):
+        parts = [(f"{name}[{number}]", part) for number, part in enumerate(value)]
+    said = (unwritable(part, place, path=path) for place, part in parts)
+    return next((text for text in said if text), None)
 
 
 def refusals(options: Sequence[Option], values: Mapping[str, Any], prefix: str = "") -> List[str]:
@@ -231,6 +261,9 @@ def misfits(
 
 
 def _misfits_of(one: Option, value: Any, place: str) -> List[Tuple[str, str]]:
+    hidden = unwritable(value, place)
+    if hidden:
+        return [(place, hidden)]
     fits, what = _KINDS[one.type]
     if not fits(value):
         return [(place, f"{place} is {_shown(value)}: it must be {what}")]

@@ -20,7 +20,7 @@ try:
     from trueup import benchmarks
     from trueup.errors import TrueupError
     from trueup.node.windows.actions import beside
-    from trueup.options import MODULE, Option, refusals
+    from trueup.options import MODULE, Option, refusals, unwritable
     from trueup.plan import Asked
     from trueup.words import did_you_mean
 except ModuleNotFoundError as missing:
@@ -202,6 +202,7 @@ def _checked(action: Any, role: str, path: Path, variables: Mapping[str, Any]) -
     values = {
         name: action._templar.template(variables[name]) for name in specs if name in variables
     }
+    wrong += _taken_out(values, specs)
     validator = ArgumentSpecValidator({name: _typed(spec) for name, spec in specs.items()})
     checked = validator.validate(values)
     wrong += [
@@ -219,6 +220,19 @@ def _checked(action: Any, role: str, path: Path, variables: Mapping[str, Any]) -
         # What a benchmark's node lacks costs it the benchmark; this ends the run (preflight.yml).
         raise AnsibleActionFail(" ".join(wrong), result={"wrong_variables": True})
     return typed
+
+
+def _taken_out(values: dict[str, Any], specs: Mapping[str, Any]) -> list[str]:
+    """A sentence of each value that nothing can be given, which is taken out: Ansible's own
+    sentence of a wrong value would show it."""
+    wrong = []
+    for name in list(values):
+        kinds = (specs[name].get("type"), specs[name].get("elements"))
+        text = unwritable(values[name], name, path="path" in kinds)
+        if text:
+            wrong.append(f"{text}.")
+            del values[name]
+    return wrong
 
 
 def _typed(spec: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.release import __version__
+from trueup.options import unwritable
 from trueup.settings import INTERNAL, PREFIX, ansible_problem, problems
 
 DOCUMENTATION = r"""
@@ -14,10 +15,19 @@ name: trueup_variables
 short_description: Refuse misspelt and wrong variables of the plays
 description:
   - Fails with all that is wrong with the variables C(trueup_*) of a node (C(trueup.settings)), a
-    sentence each with the nearest name or the right form, and where this release of Ansible is not
-    supported. Runs on the controller alone.
+    sentence each with the nearest name or the right form, with a variable that holds a character
+    which no file name can hold, and where this release of Ansible is not supported. Runs on the
+    controller alone.
 options: {}
 """
+
+
+# Ansible's own, which hold every host's variables again.
+_AGAIN = frozenset({"group_names", "groups", "hostvars", "vars"})
+
+
+def _of_ansible(name: str) -> bool:
+    return name in _AGAIN or name.startswith(("ansible_", "play_"))
 
 
 class ActionModule(ActionBase):
@@ -42,6 +52,10 @@ class ActionModule(ActionBase):
             if name.startswith(PREFIX)
         }
         wrong = problems(given, known=variables.get("ansible_facts") or {})
+        # Of roles too: of some the first task already makes a folder.
+        asked = (name for name in variables if not _of_ansible(name))
+        hidden = (unwritable(variables[name], name) for name in asked)
+        wrong += [f"{text}." for text in hidden if text and f"{text}." not in wrong]
         if wrong:
             raise AnsibleActionFail(" ".join(wrong))
         return result

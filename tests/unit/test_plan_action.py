@@ -11,6 +11,8 @@ from ansible.errors import AnsibleActionFail
 from role_plans import ROOT, node
 from test_rdma_plan import FOUND
 
+NUL = "/srv/a\0b"
+
 
 def run(role: str, /, found: dict[str, Any] | None = None, **variables: Any) -> dict[str, Any]:
     """What the action returns for a role whose variables have their defaults."""
@@ -162,3 +164,40 @@ def test_no_role_takes_a_number_far_below_zero(role: str, variable: str) -> None
     path = ROOT / "roles" / role
     with pytest.raises(AnsibleActionFail, match=f"{variable} is -2"):
         trueup_plan._checked(action, role, path, variables)
+
+
+def texts() -> list[tuple[str, str, Any]]:
+    """(role, variable, value) of every variable that holds a text, which here has a NUL in it."""
+    found = []
+    for path in sorted(ROOT.glob("roles/*/meta/argument_specs.yml")):
+        for name, spec in trueup_plan.described(path).items():
+            kind, elements = spec["type"], spec.get("elements")
+            text: Any = {"str": NUL, "path": NUL, "raw": NUL, "dict": {"a": NUL}}.get(kind)
+            if kind == "list":
+                text = {"str": [NUL], "path": [NUL], "dict": [{"a": NUL}]}.get(elements)
+            if text is not None:
+                found.append((path.parent.parent.name, name, text))
+    return found
+
+
+@pytest.mark.parametrize(("role", "variable", "value"), texts())
+def test_no_role_takes_a_nul(role: str, variable: str, value: Any) -> None:
+    """In a path it ends a module in a traceback, in a file it cuts what follows."""
+    specs = trueup_plan.described(ROOT / "roles" / role / "meta" / "argument_specs.yml")
+    variables = {name: spec.get("default") for name, spec in specs.items()} | {variable: value}
+    action = SimpleNamespace(_templar=SimpleNamespace(template=lambda given: given))
+    with pytest.raises(AnsibleActionFail) as failed:
+        trueup_plan._checked(action, role, ROOT / "roles" / role, variables)
+    said = str(failed.value)
+    assert (said.count(r"'\x00'"), variable in said, NUL in said) == (1, True, False)
+
+
+def test_the_roles_texts_are_found() -> None:
+    kinds = {str(value) for _, _, value in texts()}
+    assert (len(texts()) > 200, len(kinds)) == (True, 4)
+
+
+@pytest.mark.parametrize("character", ["\n", "\x1b", "\x7f", "\udcff"])
+def test_a_path_of_a_role_has_no_control_character(character: str) -> None:
+    with pytest.raises(AnsibleActionFail, match=r"stream_prefix holds .*a path cannot hold"):
+        run("stream", trueup_node=node("hbv3"), stream_prefix=f"/opt/a{character}b")

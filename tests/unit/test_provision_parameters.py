@@ -16,6 +16,7 @@ from provisioning import NOW, RECIPES, known, made, recipe
 from trueup import settings
 from trueup.cluster.azure import catalog, parameters, pull
 from trueup.errors import BadInput
+from trueup.options import misfits
 from trueup_analysis.figures import azure
 
 ND = "Standard_ND96asr_v4"
@@ -362,7 +363,10 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ),
     ("storage.tib is given without storage.kind", {}, {"storage": {"tib": 1}}),
     (
-        "cloud_init has a character that is no text (half of a pair)",
+        (
+            r"cloud_init holds '\ud800', which a file name, an argument or a variable cannot hold:"
+            " remove it"
+        ),
         {},
         {"cloud_init": "#!\ud800"},
     ),
@@ -516,3 +520,27 @@ def test_no_document_ends_in_anything_but_a_sentence(document: dict[str, Any]) -
     except BadInput as error:
         said = str(error)
     assert said.startswith("recipe any: ")
+
+
+def texts(options: Any, given: str = "") -> list[tuple[str, Any]]:
+    """(place, document) of every text that a file of parameters may hold, with a NUL in it."""
+    found = []
+    for one in options:
+        if one.fields:
+            inner = texts(one.fields, f"{given}{one.name}.")
+            wrap = (lambda part: [part]) if one.type == "list" else (lambda part: part)
+            found += [(place, {one.name: wrap(document)}) for place, document in inner]
+        elif "str" in (one.type, one.elements):
+            found.append(
+                (f"{given}{one.name}", {one.name: ["a\0"] if one.type == "list" else "a\0"})
+            )
+        elif one.type == "dict":
+            found.append((f"{given}{one.name}", {one.name: {"a": "b\0"}}))
+    return found
+
+
+@pytest.mark.parametrize(("place", "document"), texts(parameters.OPTIONS))
+def test_no_text_holds_a_nul(place: str, document: Any) -> None:
+    said = [text for _, text in misfits(parameters.OPTIONS, document)]
+    assert (len(said), r"holds '\x00'" in said[0]) == (1, True)
+    assert said[0].split(" holds")[0].replace("[0]", "").startswith(place)

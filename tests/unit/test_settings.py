@@ -78,6 +78,24 @@ def test_the_action_templates_what_users_set_and_refuses_the_rest() -> None:
     assert not run(trueup_resume="last", trueup_plan="{{ 1 / 0 }}").get("failed")
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "place"),
+    [
+        ("trueup_report", "a\0b", "trueup_report"),
+        ("trueup_run_id", "a\0b", "trueup_run_id"),
+        ("hf_model_cache", "/srv/\0", "hf_model_cache"),
+        ("devito_cases", [{"name": ["\udc80"]}], "devito_cases[0].name[0]"),
+        ("mine", {"a\0": 1}, r"the key 'a\x00' of mine"),
+    ],
+)
+def test_no_variable_of_a_play_holds_a_nul(name: str, value: Any, place: str) -> None:
+    """Roles without a plan have variables too (hf_model), and some of a play's go to none."""
+    with pytest.raises(AnsibleActionFail) as failed:
+        run(**{name: value})
+    assert str(failed.value).startswith(f"{place} holds '\\")
+    assert not run(ansible_x="a\0", hostvars={"n": {"x": "a\0"}}, notes="two\nlines").get("failed")
+
+
 @pytest.mark.parametrize("version", ["2.17.0", "2.18.1rc1", "2.19.14", "2.20.0b2"])
 def test_a_supported_ansible_runs_the_plays(version: str) -> None:
     assert ansible_problem(version) is None

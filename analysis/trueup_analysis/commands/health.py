@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +15,7 @@ from ..selection import Selection
 from .inputs import expectations_for
 from .judged import judged, nodes_of
 from .options import CatalogOption, Format, OutputOption, Sources, examples, filtered, option
-from .output import put, say, say_notes, write
+from .output import put, say, say_notes, sentence, write
 
 app = typer.Typer()
 
@@ -128,7 +130,7 @@ def health(
 
     if summary and format_.value not in Format.__members__:
         raise typer.BadParameter(f"--summary is a table, and {format_.value} holds verdicts")
-    try:
+    with _status_of_no_verdict():
         loaded, whole = judged(sources, chosen, every_run=every_run, max_age=max_age)
         expected = expectations_for(as_size, catalog, own)
         cases = measured.cases(loaded, as_size=as_size)
@@ -141,24 +143,33 @@ def health(
             expected=roster(loaded, cases, listed) if known or listed else None,
             required=require or [],
         )
-    except TrueupError as error:
-        # 1 would say that a node failed.
-        say(f"trueup: error: {error}")
-        raise typer.Exit(2) from error
-    if summary:
-        write([health_sheets.summary(spreads(cases))], Format(format_.value), output)
-    elif format_ is HealthFormat.junit:
-        put(junit.render(found), output)
-    elif format_ is HealthFormat.prometheus:
-        put(prometheus.render(found, every_series=every_series), output)
-    elif format_ in (HealthFormat.csv, HealthFormat.json):
-        write([health_sheets.data(found)], Format(format_.value), output)
-    else:
-        sheet = health_sheets.health(found, everything=passes)
-        write([sheet], Format(format_.value), output)
+    with _status_of_no_verdict():
+        if summary:
+            write([health_sheets.summary(spreads(cases))], Format(format_.value), output)
+        elif format_ is HealthFormat.junit:
+            put(junit.render(found), output)
+        elif format_ is HealthFormat.prometheus:
+            put(prometheus.render(found, every_series=every_series), output)
+        elif format_ in (HealthFormat.csv, HealthFormat.json):
+            write([health_sheets.data(found)], Format(format_.value), output)
+        else:
+            sheet = health_sheets.health(found, everything=passes)
+            write([sheet], Format(format_.value), output)
     say_notes(loaded)
     say(f"{found.sentence}.")
     if found.blamed:
         say(f"fail: {', '.join(found.blamed)}")
     if found.status:
         raise typer.Exit(found.status)
+
+
+@contextlib.contextmanager
+def _status_of_no_verdict() -> Iterator[None]:
+    """Known errors with status 2: 1 would say that a node failed."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except (TrueupError, OSError) as error:
+        say(f"trueup: error: {sentence(error)}")
+        raise typer.Exit(2) from error

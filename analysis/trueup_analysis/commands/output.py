@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trueup.errors import BadInput
+from trueup.errors import BadInput, TrueupError
 
 from .options import Format
 from .progress import PROGRESS
@@ -23,6 +23,13 @@ if TYPE_CHECKING:
 
 # A folder with a thousand bad files must not bury the table; `trueup list` names them all.
 MESSAGES_SHOWN = 20
+
+
+def sentence(error: TrueupError | OSError) -> str:
+    """What is said of a known error."""
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{os.fsdecode(error.filename)} cannot be used: {error.strerror}"
+    return str(error)
 
 
 def write(made: Sequence[Sheet], format_: Format, output: Path | None) -> None:

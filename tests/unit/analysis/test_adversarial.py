@@ -8,6 +8,7 @@ import io
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +20,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import typer
+from torture.hostile import commands
+from torture.hostile_inputs import GOOD, RUN_ID, good_record
 from trueup.node import identify
 from trueup_analysis import cli, units
 from trueup_analysis.figures import cost
@@ -34,6 +37,7 @@ from trueup_analysis.sheets.sheet import Column, Sheet
 
 ROOT = Path(__file__).resolve().parents[3]
 PRICES = ROOT / "catalog" / "prices.csv"
+STREAM = ROOT / "tests" / "data" / "stream" / "stream510.txt"
 HEADERS = "size,region,os,offer,usd_per_hour,as_of_date,source,notes\n"
 
 
@@ -575,3 +579,62 @@ def test_tuning_is_in_the_layout_only_where_one_problem_ran_with_several(tmp_pat
         ["1x1"],
         ["1x1 tune=basic", "1x1 tune=off"],
     ]
+
+
+# What each command needs beside the path that is tried; the network is not asked.
+BESIDE = {
+    "import": ("--size", "Standard_HB120rs_v3"),
+    "flops": ("--published",),
+    "read": ("--size", "Standard_HB120rs_v3"),
+    "advise": ("stencil", "grid=512x512x512", "steps=1000"),
+    "azure plan": ("devito-hbv3",),
+    "checkpoint": ("--gigabytes", "1"),
+    "topology check": ("--size", "Standard_ND96asr_v4"),
+    "topology write": ("--size", "Standard_ND96asr_v4"),
+    "topology show": ("--size", "Standard_ND96asr_v4"),
+}
+LOGS = {"import": "stream.txt", "read": "stream.txt", "topology check": "topology.xml"}
+# The first two ask the network, the third needs prices of one's own.
+NOT_TRIED = {"prices refresh", "azure leftovers", "prices diff"}
+# A name that no file system takes, one below what is no folder, with what a terminal would obey.
+NO_PATHS = ("n" * 300, "/".join(["d" * 200] * 30), "/dev/null/a\udcff\x1b[31m\n\u202eb")
+
+
+def paths() -> list[tuple[str, str, bool]]:
+    """(command, option, whether it stands without a name) of each path that a command takes."""
+    found = []
+    for name, command in commands():
+        for one in command.params:
+            kind = str(one.type_descriptor.annotation)
+            named = "str" in kind and one.name in {"file", "files"}
+            if name not in NOT_TRIED and ("Path" in kind or named):
+                found.append((name, one.opts[0], one.param_type_name == "argument"))
+    return found
+
+
+def test_every_commands_paths_are_tried() -> None:
+    assert {("list", "sources", True), ("read", "files", True)} <= set(paths())
+    assert len(paths()) > 40
+
+
+@pytest.mark.parametrize(("name", "option", "bare"), paths())
+def test_a_path_that_cannot_be_ends_in_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, option: str, bare: bool
+) -> None:
+    run = tmp_path / "results" / RUN_ID
+    run.mkdir(parents=True)
+    (run / GOOD).write_text(json.dumps(good_record()))
+    shutil.copy(STREAM, tmp_path / "stream.txt")
+    monkeypatch.chdir(tmp_path)
+    size = ("--size", "Standard_ND96asr_v4")
+    assert call("topology", "write", *size, "--output", "topology.xml")[0] == 0
+    for path in NO_PATHS:
+        beside = BESIDE.get(name, ())
+        beside += () if bare or name not in LOGS else (LOGS[name],)
+        status, out, err = call(*name.split(), *beside, *([path] if bare else [option, path]))
+        said = [line for line in err.splitlines() if "error: " in line]
+        unclean = {char for char in err + out if not char.isprintable()} - {"\n"}
+        # Of health 1 would say that a node failed.
+        statuses = {2, 64} if name == "health" else {1, 64}
+        assert (status in statuses, len(said), unclean) == (True, 1, set()), err
+        assert path[:9] in said[0]

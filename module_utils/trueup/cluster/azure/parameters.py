@@ -691,10 +691,7 @@ def _start(made: Parameters, _catalog: Catalog, _now: datetime) -> List[str]:
     found = ["cloud_init is given with pull, which writes it"] if made.pull.release else []
     if not text.startswith(("#cloud-config\n", "#!")):
         found.append("cloud_init must begin with #cloud-config and a new line, or with #!")
-    try:
-        length = len(text.encode())
-    except UnicodeEncodeError:
-        return [*found, "cloud_init has a character that is no text (half of a pair)"]
+    length = len(text.encode())
     if length > _CUSTOM_DATA:
         found.append(f"cloud_init has {length:,} bytes: Azure takes at most {_CUSTOM_DATA:,}")
     return found
