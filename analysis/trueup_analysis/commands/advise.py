@@ -41,6 +41,8 @@ _DATA = (Format.csv, Format.json)
         "trueup advise stencil grid=1024x1024x1024 steps=4000 deadline_hours=1",
         "trueup advise training parameters_billion=8 tokens_billion=20",
         "    checkpoint_seconds=60 region=southcentralus offers=payg --explain",
+        "trueup advise serving model=llama-3.1-8b input_tokens=1000 output_tokens=500",
+        "    requests_per_second=20 tpot_ms=30 region=southcentralus",
         "trueup advise work.yml              # the same from a file (work: stencil)",
         "trueup advise service nodes=16 coupled=yes scheduler=slurm",
         "trueup advise architecture          # reference architectures",
@@ -79,7 +81,9 @@ def advise(
     ] = False,
     from_log: Annotated[
         Path | None,
-        option("FILE", "A log of Devito, HPL or Megatron from elsewhere: its work.", "--from-log"),
+        option(
+            "FILE", "A log of Devito, HPL, Megatron or vLLM from elsewhere: its work.", "--from-log"
+        ),
     ] = None,
     price_date: Annotated[
         str | None, option("DATE", "Newest prices on or before this day.", "--price-date")
@@ -100,7 +104,7 @@ def advise(
     if backtest:
         known = _known(catalog, [])
         told = [one for kind in KINDS.values() for one in tests.test(kind, known)]
-        write([sheets.backtest(told)], format_, output)
+        write(sheets.backtest(told), format_, output)
         return
     if work in _BESIDE and from_log is None:
         if work == _SERVICE:
@@ -197,8 +201,11 @@ def _work(
     from ..figures.advise import asks
 
     if log is not None:
-        kind, need = _of_log(log)
-        return kind, _said([word for word in (work, *values) if word]), need
+        kind, told = _of_log(log)
+        said = _said([word for word in (work, *values) if word])
+        if isinstance(told, dict):
+            return kind, {**told, **said}, None
+        return kind, said, told
     name, given = _given(str(work), values)
     kind = asks.chosen(name)
     if not given and sys.stdin.isatty():
@@ -233,8 +240,8 @@ def _said(words: Sequence[str]) -> dict[str, str]:
     return given
 
 
-def _of_log(path: Path) -> tuple[Kind, Need]:
-    """The kind of work of a log, and what it took."""
+def _of_log(path: Path) -> tuple[Kind, Need | dict[str, Any]]:
+    """The kind of work of a log, and what it took, or answers of what the kind asks."""
     from trueup.cases import Case, Figure
 
     from ..figures.advise.kinds import KINDS

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from .. import units
 from ..figures.advise.answers import named
 from ..figures.advise.backtest import coverage
+from ..figures.advise.kinds import KINDS
+from . import advise_serving as serving
 from .sheet import Column, Sheet, price, short_size, unshown
 
 if TYPE_CHECKING:
@@ -23,6 +26,10 @@ _RANGE: Final = (
     "Hours and US$ are estimates. Range: the parts of the hours between which they are expected, 9"
     " times of 10 where other results have tested it (trueup advise --backtest)."
 )
+_EXPECTED: Final = (
+    "Ranges are those that results are expected in, 9 times of 10 where others have tested it"
+    " (trueup advise --backtest)."
+)
 _FRONT: Final = (
     "Rows that are not faint: no other choice is both cheaper and faster. Hours hold work that"
     " failures and evictions lose; US$ hold the nodes alone: no storage, licences, login node or"
@@ -33,33 +40,39 @@ _FRONT: Final = (
 def answer(found: Answer, *, explain: bool, every: bool = False) -> list[Sheet]:
     """The ranked choices, the best or ``every`` one; with ``explain`` every one, the evidence of
     each figure and every refusal too."""
-    limits = bool(found.ask["deadline_hours"] or found.ask["budget_usd"])
     front = [one for one in found.choices if one.front]
     others = [one for one in found.choices if not one.front]
     shown = [*front, *(others if explain or every else others[:_OTHERS])]
-    notes = list(_verdicts(found))
-    notes += [found.unsaid] if found.unsaid else []
-    notes += [_RANGE, _FRONT]
-    if len(shown) < len(found.choices):
-        notes.append(f"{len(found.choices) - len(shown)} dearer choices: --explain lists them.")
-    made = [
-        Sheet(
-            title=found.kind.title,
-            columns=_CHOICES,
-            rows=[_choice(one, limits=limits) for one in shown],
-            notes=notes,
-            warnings=_warnings(found, explain=explain),
-            faint="front",
-            marks="mark",
-            name="advise",
-            facts={"kind": "advise", "ask": dict(found.ask), "assumed": dict(found.assumed)},
-        )
-    ]
+    made = [_first(found, shown, explain=explain)]
+    if found.evens:
+        made.append(serving.evens(found.evens))
     if found.sensitivities:
         made.append(_sensitivities(found.sensitivities))
     if explain:
         made += _explained(found, shown)
     return made
+
+
+def _first(found: Answer, shown: Sequence[Choice], *, explain: bool) -> Sheet:
+    """The choices themselves."""
+    service = bool(found.need and found.need.term)
+    limits = bool(found.ask["deadline_hours"] or found.ask["budget_usd"])
+    notes = serving.verdicts(found) if service else _verdicts(found)
+    notes += [found.unsaid] if found.unsaid else []
+    notes += [_EXPECTED] if service else [_RANGE, _FRONT]
+    if len(shown) < len(found.choices):
+        notes.append(f"{len(found.choices) - len(shown)} dearer choices: --explain lists them.")
+    return Sheet(
+        title=found.kind.title,
+        columns=serving.COLUMNS if service else _CHOICES,
+        rows=[serving.row(one, found) if service else _choice(one, limits=limits) for one in shown],
+        notes=notes,
+        warnings=_warnings(found, explain=explain),
+        faint="front",
+        marks="mark",
+        name="advise",
+        facts={"kind": "advise", "ask": dict(found.ask), "assumed": dict(found.assumed)},
+    )
 
 
 _CHOICES: Final = [
@@ -224,7 +237,7 @@ def _explained(found: Answer, shown: Sequence[Choice]) -> list[Sheet]:
         ]
         made.append(
             Sheet(
-                title="Too small",
+                title="What cannot do it",
                 columns=[
                     Column("size", "size", short_size, words=True),
                     Column("nodes", "nodes"),
@@ -239,8 +252,29 @@ def _explained(found: Answer, shown: Sequence[Choice]) -> list[Sheet]:
     return made
 
 
-def backtest(told: Sequence[Tested]) -> Sheet:
-    """Each published result beside what the others predict."""
+def backtest(told: Sequence[Tested]) -> list[Sheet]:
+    """Each published result beside what the others predict, a sheet for each unit; how good all of
+    them are stands below the last."""
+    inside, tried, width = coverage(told)
+    by_unit: dict[str, list[Tested]] = {}
+    for one in told:
+        by_unit.setdefault(KINDS[one.kind].unit, []).append(one)
+    made = [_tested(unit, some) for unit, some in by_unit.items()]
+    overall = [
+        f"All kinds: {inside} of {tried} lie in their range; the median range spans {width:.2f}"
+        " times."
+        if tried
+        else "Nothing could be predicted.",
+        f"{len(told) - tried} results could not be predicted from the others.",
+    ]
+    facts = {"covered": inside, "predicted": tried}
+    last = made[-1]
+    made[-1] = replace(last, notes=[*last.notes, *overall], facts={**last.facts, **facts})
+    return made
+
+
+def _tested(unit: str, told: Sequence[Tested]) -> Sheet:
+    shown, figure = units.DISPLAYED.get(unit, unit), partial(units.measure, unit=unit)
     rows = [
         {
             "kind": one.kind,
@@ -254,28 +288,26 @@ def backtest(told: Sequence[Tested]) -> Sheet:
         }
         for one in told
     ]
-    inside, tried, width = coverage(told)
-    flops = partial(units.measure, unit="flop/s")
     return Sheet(
-        title="Published results, each predicted from the others",
+        title=f"Published results in {shown}, each predicted from the others",
         columns=[
             Column("kind", "kind", words=True),
             Column("label", "result", words=True),
-            Column("published", "GFLOP/s", flops),
-            Column("predicted", "predicted", flops),
-            Column("low", "from", flops),
-            Column("high", "to", flops),
+            Column("published", shown, figure),
+            Column("predicted", "predicted", figure),
+            Column("low", "from", figure),
+            Column("high", "to", figure),
             Column("error", "error", partial(units.percent, digits=0)),
             Column("covered", "in range", words=True),
         ],
         rows=rows,
-        notes=[
-            "Rates are of all nodes; those of training count no operation that is done twice.",
-            f"{inside} of {tried} lie in their range; the median range spans {width:.2f} times."
-            if tried
-            else "Nothing could be predicted.",
-            f"{len(told) - tried} results could not be predicted from the others.",
-        ],
-        name="advise-backtest",
-        facts={"kind": "advise_backtest", "covered": inside, "predicted": tried},
+        notes=[_NOTES[unit]] if unit in _NOTES else [],
+        name=f"advise-backtest-{shown.replace('/', '-').lower()}",
+        facts={"kind": "advise_backtest", "unit": unit},
     )
+
+
+_NOTES: Final = {
+    "flop/s": "Of all nodes; those of training count no operation that is done twice.",
+    "tokens/s": "Of all engines, prompts and answers together.",
+}

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from trueup.errors import BadInput
 from trueup.words import did_you_mean
 
 from ..checkpoint import intervals
-from .estimates import Estimate, Range, Refusal
+from .estimates import Estimate, Range, Refusal, around
+from .evens import Even, away, break_evens
 from .kinds.kind import estimates
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ _HOUR: Final = 3600
 # Whose share of lost time is above this is not offered: it would be paid for and not done.
 _MOST_LOST: Final = 0.9
 _SPOT: Final = "spot"
+# The mark of the cheapest whose latency results say to be held.
+LATENCY: Final = "latency held"
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,8 @@ class Choice:
         usd: nodes x hours x price, idle hours included.
         lost: the share of the hours that failures and evictions cost.
         best: why it is marked: "cheapest", "fastest" or "".
-        front: no other choice is both cheaper and faster.
+        load: of a service, the share of what the nodes can serve that is asked of them.
+        front: no other choice is both cheaper and faster; of a service, the cheapest of its offer.
     """
 
     estimate: Estimate
@@ -49,6 +53,12 @@ class Choice:
     dear: bool = False
     front: bool = False
     best: str = ""
+    load: Range | None = None
+
+    @property
+    def able(self) -> bool:
+        """Within the limits, and nothing that was asked for is known to be missed."""
+        return not self.late and not self.dear and self.estimate.held is not False
 
 
 @dataclass(frozen=True)
@@ -81,6 +91,8 @@ class Answer:
         unpriced: sizes that fit and have no price for an offer asked for.
         unsaid: what a log left open.
         lossy: choices that failures would keep from an end.
+        need: what was asked of the machines.
+        evens: of a service, from what use on it is cheaper than what else could be bought.
         sensitivities: widest first.
     """
 
@@ -93,6 +105,8 @@ class Answer:
     lossy: Sequence[str]
     unsaid: str = ""
     sensitivities: Sequence[Sensitivity] = field(default=())
+    need: Need | None = None
+    evens: Sequence[Even] = field(default=())
 
     def marked(self, best: str) -> Choice | None:
         return next((one for one in self.choices if best in one.best.split(", ")), None)
@@ -143,7 +157,9 @@ def answer(
             _sensitivity("spot_evictions_per_hour", "1/h", rate / 5, rate * 4, source, ends)
         )
     tried.sort(key=lambda one: -one.swing)
-    return Answer(**{**vars(found), "sensitivities": tried, "unsaid": need.unsaid if need else ""})
+    evens = break_evens(found.choices, found.need, ask, book) if found.need else ()
+    unsaid = need.unsaid if need else ""
+    return Answer(**{**vars(found), "sensitivities": tried, "unsaid": unsaid, "evens": evens})
 
 
 def _answer(
@@ -156,7 +172,8 @@ def _answer(
 ) -> Answer:
     refused: dict[str, Refusal] = {}
     choices, unpriced, lossy = [], set(), []
-    for one in estimates(kind, need or kind.need(ask, assumed, known), known, ask["most_nodes"]):
+    need = need or kind.need(ask, assumed, known)
+    for one in estimates(kind, need, known, ask["most_nodes"]):
         if ask["sizes"] and one.size not in ask["sizes"]:
             continue
         if isinstance(one, Refusal):
@@ -167,14 +184,17 @@ def _answer(
             if quoted is None:
                 unpriced.add(f"{one.size} ({offer})")
                 continue
-            made = _priced(one, offer, *quoted, ask)
+            if need.term:
+                made: Choice | None = served(one, offer, *quoted, need, ask)
+            else:
+                made = _priced(one, offer, *quoted, ask)
             if made is None:
                 lossy.append(f"{one.nodes} x {one.size} ({offer})")
             else:
                 choices.append(made)
-    return Answer(
-        kind, ask, assumed, _ranked(choices), list(refused.values()), sorted(unpriced), lossy
-    )
+    ranked = _rank_services(choices) if need.term else _ranked(choices)
+    refusals = list(refused.values())
+    return Answer(kind, ask, assumed, ranked, refusals, sorted(unpriced), lossy, need=need)
 
 
 def _cheapest_region(
@@ -236,7 +256,7 @@ def _ranked(choices: Iterable[Choice]) -> list[Choice]:
         front = one.hours.value < fastest
         fastest = min(fastest, one.hours.value)
         marked.append(Choice(**{**vars(one), "front": front}))
-    able = [one for one in marked if not one.late and not one.dear]
+    able = [one for one in marked if one.able]
     cheapest = min(able, key=lambda one: one.usd.value, default=None)
     quickest = min(able, key=lambda one: one.hours.value, default=None)
     named = [
@@ -253,6 +273,45 @@ def _ranked(choices: Iterable[Choice]) -> list[Choice]:
         for one in marked
     ]
     return sorted(named, key=lambda one: (not one.front, not one.best, one.usd.value))
+
+
+def _rank_services(choices: Iterable[Choice]) -> list[Choice]:
+    """By cost; the cheapest of each offer that holds what was asked for first, and the cheapest
+    whose latency is known to be held."""
+    ordered = sorted(choices, key=lambda one: (one.usd.value, one.hours.value))
+    first: dict[str, Choice] = {}
+    for one in ordered:
+        if one.able:
+            first.setdefault(one.offer, one)
+    chosen = list(first.values())
+    sure = next((one for one in ordered if one.able and one.estimate.held), None)
+    if sure is not None and not any(one is sure for one in chosen):
+        chosen.append(sure)
+    marked = []
+    for place, one in enumerate(chosen):
+        words = ["cheapest"] if place == 0 else []
+        words += [LATENCY] if one is sure else []
+        marked.append(replace(one, front=True, best=", ".join(words)))
+    return [*marked, *(one for one in ordered if not any(one is each for each in chosen))]
+
+
+def served(
+    one: Estimate, offer: str, region: str, price: Quote, need: Need, ask: Mapping[str, Any]
+) -> Choice:
+    """A service on nodes that are paid for all of its term."""
+    stops = 1 / ask["node_mtbf_hours"]
+    if offer == _SPOT:
+        stops += ask["spot_evictions_per_hour"]
+    lost = away(stops, ask["restart_minutes"])
+    hours = one.seconds.times(1 / (1 - lost) / _HOUR)
+    usd = one.nodes * price.usd_per_hour * need.term
+    budget = ask["budget_usd"]
+    return Choice(
+        *(one, offer, region, price, hours, around(usd, 1.0), lost),
+        late=hours.high > need.term,
+        dear=budget is not None and usd > budget,
+        load=hours.times(1 / need.term),
+    )
 
 
 def _sensitivity(
@@ -287,7 +346,9 @@ def _why_nothing(found: Answer) -> str:
         where = found.ask["region"] or "any region"
         return f"no size that fits has a price in {where}: {', '.join(found.unpriced[:3])}"
     if found.refused:
-        least = min(found.refused, key=lambda one: one.least_nodes or math.inf)
+        least = min(found.refused, key=lambda one: (not one.unknown, one.least_nodes or math.inf))
+        if least.unknown:
+            return f"{least.size}: {least.reason}"
         would = f"; {least.least_nodes} x {least.size} would" if least.least_nodes else ""
         return (
             f"nothing of up to {found.ask['most_nodes']} nodes can do it: {least.size}:"

@@ -51,8 +51,9 @@ TERMS: Final = (
 
 
 def options(kind: Kind) -> list[Option]:
-    """All that can be asked of a kind: its own, then the terms."""
-    return [*kind.options, *TERMS]
+    """All that can be asked of a kind: its own, then the terms that it does not set itself."""
+    own = {one.name for one in kind.options}
+    return [*kind.options, *(one for one in TERMS if one.name not in own)]
 
 
 def chosen(name: str) -> Kind:

@@ -105,6 +105,7 @@ class Estimate:
         beyond: what the data have not seen, as a sentence; "" inside of them.
         notes: sentences that a reader needs.
         held: whether what else was asked for is held; None where nothing says so.
+        units: what runs side by side on these nodes, where that is not one.
     """
 
     size: str
@@ -114,6 +115,7 @@ class Estimate:
     beyond: str = ""
     notes: tuple[str, ...] = ()
     held: bool | None = None
+    units: int = 1
 
     @property
     def trust(self) -> str:
@@ -129,6 +131,8 @@ class Refusal:
     nodes: int
     reason: str
     least_nodes: int | None
+    # It could, but nothing known says how fast.
+    unknown: bool = False
 
 
 def spread(errors: Sequence[float], share: float = 0.9) -> float:

@@ -92,6 +92,18 @@ class Knowledge:
                 self._peaks[size] = None
         return self._peaks[size]
 
+    @cached_property
+    def _bandwidths(self) -> Mapping[str, float]:
+        return {
+            row["system"]: float(row["value"]) * 1e9
+            for row in self.results("datasheet HBM bandwidth", "peak")
+        }
+
+    def gpu_bandwidth(self, size: str) -> float | None:
+        """Of the memory of one GPU of the size, bytes/s; None as of ``bf16_peak``."""
+        row = self.sizes[size]
+        return self._bandwidths.get(row["gpu_model"]) if row["gpu_fraction"] == "1" else None
+
     def own(self, benchmark: str, metric: str, **parameters: Any) -> Iterator[Own]:
         """Our records of a benchmark with these parameters on sizes of the catalog, and what stands
         for a metric of each."""

@@ -376,6 +376,7 @@ def _facts(name: str, facts: Mapping[str, Any]) -> dict[str, Any]:
         raise _wrong(name, "facts", f"must have either {words}")
     attention = dict.fromkeys(pairs[0], _whole(1))
     more = {"other_bytes": _whole(0), "hidden": _whole(1), "experts": _whole(1)}
+    more["active_parameters"] = _whole(1)
     _members(name, "facts.", facts, {**_FACTS, **attention}, more)
     if facts["expert_parameters"] > facts["parameters"]:
         raise _wrong(name, "facts.expert_parameters", "is more than all parameters")

@@ -53,6 +53,7 @@ class Prediction:
     beyond: str = ""
     notes: tuple[str, ...] = ()
     held: bool | None = None
+    units: int = 1
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ class Kind:
         predict: the rate of a point from others; None where they say nothing of it.
         need: what the work of an ask takes.
         tool: whose log tells of such work, by the name of its parser.
-        logged: what the work of a log took.
+        logged: what the work of a log took, or what it answers of the kind's questions.
     """
 
     name: str
@@ -80,7 +81,7 @@ class Kind:
     predict: Callable[[Point, Sequence[Point], Knowledge], Prediction | None]
     need: Callable[[Ask, Assumed, Knowledge], Need]
     tool: str
-    logged: Callable[[Case], Need]
+    logged: Callable[[Case], Need | dict[str, Any]]
 
 
 class Place(NamedTuple):
@@ -109,6 +110,7 @@ class Need:
         unsaid: what a log leaves open, as a sentence.
         filled: the part of the memory that the work must fill for its known rates to hold.
         term: hours of a service, whose nodes are paid for all of them; 0 of work with an end.
+        spare: the share of its term that nodes of a service are not there.
         asked: the point to predict for a size and a number of nodes.
         fit: which nodes of a size can do it, where memory and room do not say so; None where it is
             no machine for this kind.
@@ -121,6 +123,7 @@ class Need:
     unsaid: str = ""
     filled: float = 0.0
     term: float = 0.0
+    spare: float = 0.0
     asked: Callable[[str, int], Point] = _plain
     fit: Callable[[str], Place | None] | None = None
 
@@ -166,12 +169,14 @@ def _service(made: _Maker, size: str, place: Place, most_nodes: int) -> list[Est
     """The service on as many nodes as are expected to hold its rate, and on as many as hold it at
     the slow end too; servers side by side share nothing, so that twice the nodes serve twice as
     much."""
-    term = made.need.term * 3600
+    term = made.need.term * 3600 * (1 - made.need.spare)
     if place.least is None or place.least > most_nodes:
         return [Refusal(size, most_nodes, place.why(most_nodes), place.least)]
     one = made.estimate(size, place.least, 1.0)
     if one is None:
-        return []
+        what = made.need.asked(size, place.least).condition
+        reason = f"it fits, but no result tells its rate ({what}): measure it once, and ask again"
+        return [Refusal(size, place.least, reason, None, unknown=True)]
     counts = {
         place.least * math.ceil(seconds / term * (1 - 1e-9))
         for seconds in (one.seconds.value, one.seconds.high)
@@ -215,6 +220,7 @@ class _Maker:
             *(size, nodes, seconds, made.evidence, made.beyond),
             notes=made.notes,
             held=made.held,
+            units=made.units,
         )
 
 

@@ -1,0 +1,352 @@
+"""What an engine that serves a model is: the model's figures, the GPUs that it takes, and the time
+that a request takes of them at their datasheet's rates."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from trueup.benchmarks.vllm import recipes
+from trueup.errors import BadInput
+
+from ... import catalog
+from .knowledge import number
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .knowledge import Knowledge
+
+_BYTES: Final = {"bf16": 2.0, "fp8": 1.0, "int4": 0.5}
+PRECISIONS: Final = tuple(_BYTES)
+# GPUs whose tensor cores take FP8, at twice the rate of BF16 (NVIDIA's datasheets of H100, H200).
+_FP8: Final = re.compile(r"H[12]00")
+_BILLION: Final = 1e9
+# As in vLLM's recipes of the catalog; a model of one's own gets those of llama-3.1-8b.
+_OWN: Final = "llama-3.1-8b"
+_PARALLEL: Final = (1, 2, 4, 8)
+
+
+class Load(NamedTuple):
+    """Requests of one kind.
+
+    Attributes:
+        tokens_in, tokens_out: of one request.
+        cached: the share of a prompt's tokens that the prefix cache holds.
+        in_flight: requests at a time on one engine.
+    """
+
+    tokens_in: float
+    tokens_out: float
+    cached: float
+    in_flight: float
+
+    @property
+    def tokens(self) -> float:
+        return self.tokens_in + self.tokens_out
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model and how it is served.
+
+    Attributes:
+        recipe: of vLLM's, whose tensor parallelism is chosen by size where ``own``.
+        active: parameters that a token meets.
+    """
+
+    name: str
+    recipe: Mapping[str, Any]
+    active: float
+    own: bool = False
+
+    @property
+    def parameters(self) -> float:
+        return float(self.recipe["facts"]["parameters"])
+
+    @property
+    def width(self) -> float:
+        """Bytes of a parameter."""
+        return float(self.recipe["facts"]["bytes_per_parameter"])
+
+    @property
+    def dense(self) -> bool:
+        """Every token meets all parameters."""
+        return self.active >= self.parameters
+
+    def is_like(self, other: Model) -> bool:
+        """The same number of parameters, of the same width."""
+        return self.width == other.width and abs(self.parameters / other.parameters - 1) < 0.02
+
+    def at(self, precision: str | None) -> Model:
+        """With weights of that precision."""
+        if precision is None or _BYTES[precision] == self.width:
+            return self
+        facts = {**self.recipe["facts"], "bytes_per_parameter": _BYTES[precision], "other_bytes": 0}
+        return replace(self, recipe={**self.recipe, "facts": facts})
+
+
+class Engine(NamedTuple):
+    """GPUs that hold a model once, and what they read of their memory.
+
+    Attributes:
+        nodes: 1, or more where no node holds the model.
+        devices: GPUs.
+        weights: bytes that all of them together read for one token of every sequence.
+        token: bytes of KV cache that a token takes on all of them together.
+        room: bytes of KV cache on all of them.
+        each: engines on these nodes.
+    """
+
+    model: Model
+    nodes: int
+    devices: int
+    weights: float
+    token: float
+    room: float
+    each: int
+
+
+class Times(NamedTuple):
+    """Seconds that one request takes of an engine where nothing is lost: ``prefill`` at the GPUs'
+    peak, ``decode`` at their memory's bandwidth."""
+
+    prefill: float
+    decode: float
+
+
+def times(engine: Engine, load: Load, size: str, known: Knowledge) -> Times | None:
+    """None where no datasheet of the GPU is in the catalog.
+
+    A step of decoding reads the weights once, and the KV cache of every sequence in flight: as many
+    as asked for or as there is room for.
+    """
+    peak, bandwidth = known.bf16_peak(size), known.gpu_bandwidth(size)
+    if peak is None or bandwidth is None:
+        return None
+    if engine.model.width == _BYTES["fp8"] and _FP8.match(known.sizes[size]["gpu_model"]):
+        peak *= 2
+    batch = max(1.0, min(load.in_flight, engine.room / (engine.token * load.tokens)))
+    held = engine.token * (load.tokens_in + load.tokens_out / 2)
+    fresh = load.tokens_in * (1 - load.cached)
+    return Times(
+        prefill=fresh * 2 * engine.model.active / (engine.devices * peak),
+        decode=load.tokens_out * (engine.weights / batch + held) / (engine.devices * bandwidth),
+    )
+
+
+@cache
+def _recipes(path: Path) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = catalog.document(path)["recipes"]
+    return found
+
+
+def of_recipe(name: str, folder: Path) -> Model:
+    """A model of vLLM's recipes.
+
+    Raises:
+        BadInput: there is no such recipe, or it is one for CPUs.
+    """
+    found = recipes.choose(_recipes(catalog.find("vllm_recipes.yml", folder)), name)
+    if found["device"] != "cuda":
+        raise BadInput(
+            f"{name} serves on CPUs, of which no rate is published: measure it once (role vllm)"
+        )
+    facts = found["facts"]
+    active = facts.get("active_parameters", facts["parameters"])
+    return Model(name, found, float(active))
+
+
+def named(model: str, folder: Path) -> Model | None:
+    """The recipe's model that a server calls so; None where no recipe for GPUs does."""
+    for name, one in _recipes(catalog.find("vllm_recipes.yml", folder)).items():
+        if one["device"] == "cuda" and model.lower() in (name, one["model"].lower()):
+            return of_recipe(name, folder)
+    return None
+
+
+def of_config(path: Path, ask: Mapping[str, Any], folder: Path) -> Model:
+    """A model of a Hugging Face ``config.json``.
+
+    Raises:
+        BadInput: it cannot be read, or does not say what serving takes.
+    """
+    try:
+        told = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BadInput(f"{path} cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"{path} is not JSON: {str(error)[:80]}") from error
+    if not isinstance(told, dict) or "num_hidden_layers" not in told:
+        raise BadInput(f"{path} is no config.json of a language model: it has no num_hidden_layers")
+    layers = _count(told, "num_hidden_layers", path)
+    if told.get("kv_lora_rank"):
+        attention = {
+            name: _count(told, name, path) for name in ("kv_lora_rank", "qk_rope_head_dim")
+        }
+    else:
+        heads = _count(told, "num_attention_heads", path)
+        kv = _count(told, "num_key_value_heads", path) if told.get("num_key_value_heads") else heads
+        each = told.get("head_dim") or _count(told, "hidden_size", path) // heads
+        attention = {"kv_heads": kv, "head_dim": _count({"head_dim": each}, "head_dim", path)}
+    parameters = (ask["parameters_billion"] or 0) * _BILLION or _dense(told, path)
+    active = _active(ask, parameters)
+    return _made(path.name, parameters, active, _width(told, ask, path), layers, attention, folder)
+
+
+def of_numbers(ask: Mapping[str, Any], folder: Path) -> Model:
+    """A model whose figures are asked for.
+
+    Raises:
+        BadInput: one is missing.
+    """
+    lacking = [
+        name for name in ("layers", "kv_heads", "head_dim", "precision") if ask[name] is None
+    ]
+    if lacking:
+        raise BadInput(f"a model by its parameters needs {', '.join(lacking)} too")
+    parameters = ask["parameters_billion"] * _BILLION
+    attention = {"kv_heads": ask["kv_heads"], "head_dim": ask["head_dim"]}
+    name = f"a model of {ask['parameters_billion']:g}e9 parameters"
+    active, width = _active(ask, parameters), _BYTES[ask["precision"]]
+    return _made(name, parameters, active, width, ask["layers"], attention, folder)
+
+
+def _active(ask: Mapping[str, Any], parameters: float) -> float:
+    active = float(ask["active_parameters_billion"] or 0) * _BILLION
+    if active > parameters:
+        raise BadInput("active_parameters_billion is more than parameters_billion")
+    return active or parameters
+
+
+def _made(
+    name: str,
+    parameters: float,
+    active: float,
+    width: float,
+    layers: int,
+    attention: Mapping[str, int],
+    folder: Path,
+) -> Model:
+    like = of_recipe(_OWN, folder).recipe
+    facts = {
+        "parameters": round(parameters),
+        "expert_parameters": 0,
+        "other_bytes": 0,
+        "bytes_per_parameter": width,
+        "layers": layers,
+        "kv_bytes": 2,
+        "source": name,
+        **attention,
+    }
+    return Model(name, {**like, "facts": facts}, active, own=True)
+
+
+def _count(told: Mapping[str, Any], name: str, path: Path) -> int:
+    value = told.get(name)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 10**9:
+        raise BadInput(f"{path}: {name} is {value!r}: it must be a whole number above 0")
+    return value
+
+
+def _dense(told: Mapping[str, Any], path: Path) -> float:
+    """Parameters of a decoder as Llama's: attention, a gated MLP, two norms a layer."""
+    experts = [name for name in told if "expert" in name and told[name]]
+    if experts or told.get("kv_lora_rank") or told.get("hidden_act") != "silu":
+        why = f"it has {experts[0]}" if experts else "it is not built as Llama is"
+        raise BadInput(
+            f"{path} does not tell its parameters ({why}): give parameters_billion, and where not"
+            " every token meets all of them active_parameters_billion"
+        )
+    width, deep, middle, words, heads = (
+        _count(told, name, path)
+        for name in (
+            *("hidden_size", "num_hidden_layers", "intermediate_size", "vocab_size"),
+            "num_attention_heads",
+        )
+    )
+    kv = told.get("num_key_value_heads") or heads
+    head = told.get("head_dim") or width // heads
+    layer = 2 * width * head * (heads + kv) + 3 * width * middle + 2 * width
+    tables = 1 if told.get("tie_word_embeddings") else 2
+    return float(tables * words * width + deep * layer + width)
+
+
+def _width(told: Mapping[str, Any], ask: Mapping[str, Any], path: Path) -> float:
+    if ask["precision"]:
+        return _BYTES[ask["precision"]]
+    quantized = told.get("quantization_config")
+    if isinstance(quantized, dict):
+        bits = 8 if "fp8" in str(quantized.get("quant_method")) else quantized.get("bits")
+        if bits in {4, 8}:
+            return bits / 8
+    elif str(told.get("torch_dtype", told.get("dtype"))) in {"bfloat16", "float16"}:
+        return _BYTES["bf16"]
+    raise BadInput(f"{path} does not tell its weights' precision: give precision=bf16, fp8 or int4")
+
+
+def engine_of(
+    model: Model, size: str, load: Load, known: Knowledge
+) -> tuple[Engine | None, str, int | None]:
+    """The engine on a size, and where there is none why, and how many nodes of it would do (None:
+    no number would).
+
+    A recipe keeps its own parallelism; any other model takes the fewest GPUs of a node that hold it
+    with one request.
+    """
+    row = known.sizes[size]
+    gpus, memory = int(number(row, "gpus") or 0), number(row, "gpu_memory_gib") or 0.0
+    there = recipes.Machine(
+        name=size,
+        gpus=gpus,
+        gpu_memory_bytes=int(memory * recipes.GIB),
+        gpu_model=row["gpu_model"],
+    )
+    asked = {**model.recipe, "max_model_len": math.ceil(load.tokens)}
+    if not model.own:
+        fit = recipes.fit(asked, there)
+        least = 1 if fit.fits else fit.more_nodes
+        if least is None:
+            return None, _reason(fit), None
+        if least > 1:
+            why = _reason(fit)
+            there = replace(there, nodes=least)
+            return _engine(model, asked, there), why, least
+        return _engine(model, asked, there), "", 1
+    why = ""
+    for tensor in _PARALLEL:
+        if tensor > gpus:
+            break
+        tried = {**asked, "tensor_parallel": tensor, "gpus": tensor}
+        fit = recipes.fit(tried, there)
+        why = _reason(fit)
+        if fit.fits:
+            return _engine(model, tried, there), "", 1
+    return None, why, None
+
+
+def _reason(fit: recipes.Fit) -> str:
+    """What of it does not fit, without what this model would fit on."""
+    words = fit.reason.partition(" fit: ")[2].partition(". The smallest")[0]
+    return words.partition(". No ")[0]
+
+
+def _engine(model: Model, recipe: Mapping[str, Any], there: recipes.Machine) -> Engine:
+    fit = recipes.fit(recipe, there)
+    # Sequences side by side: each data parallel rank has its own.
+    ranks = fit.devices // recipe["tensor_parallel"]
+    token = fit.kv_cache_bytes / ranks / recipe["max_model_len"]
+    return Engine(
+        model=model,
+        nodes=there.nodes,
+        devices=fit.devices,
+        weights=float(fit.weights_bytes),
+        token=token,
+        room=(fit.available_bytes or 0) - fit.needed_bytes + fit.kv_cache_bytes,
+        each=there.gpus * there.nodes // fit.devices,
+    )

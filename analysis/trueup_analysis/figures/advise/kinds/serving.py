@@ -1,0 +1,589 @@
+"""Serving of a language model: a rate of requests for a term.
+
+The time of a request follows from first principles (module engines): its prompt at the GPUs' peak,
+its answer at their memory's bandwidth. What share of the two an engine reaches is fitted to known
+results. Results on a prefix cache, and of mixtures of experts, are conditions of their own.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from trueup.benchmarks.vllm.case import PROFILES
+from trueup.errors import BadInput
+from trueup.options import Option
+
+from ..engines import (
+    PRECISIONS,
+    Engine,
+    Load,
+    Model,
+    Times,
+    engine_of,
+    named,
+    of_config,
+    of_numbers,
+    of_recipe,
+    times,
+)
+from ..estimates import MODEL, PUBLISHED, RECORD, Assumption, Evidence, around
+from ..evens import away
+from ..knowledge import Knowledge, Own, number
+from .kind import Ask, Assumed, Kind, Need, Place, Point, Prediction, logged_figure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from trueup.cases import Case
+
+_HOUR: Final = 3600
+_SILENT: Final = "no result of this size, model, lengths and rate tells it"
+_LLAMA, _DEEPSEEK = "llama-3.1-8b", "deepseek-r1"
+# Of prompts whose tokens a prefix cache holds for the most part, results tell nothing of others.
+_CACHED: Final = 0.5
+# Requests of the same kind: tokens in and out within this factor.
+_ALIKE: Final = 1.25
+_USUAL_FLIGHT: Final = 128
+_FOUND: Final = 5.0
+
+OPTIONS: Final = (
+    Option("model", "A vLLM recipe's name, or the path of a config.json.", type="str"),
+    Option("parameters_billion", "Parameters of the model, in 10^9.", type="float", least=1e-3),
+    Option(
+        "active_parameters_billion",
+        "Parameters that a token meets, in 10^9; without it all.",
+        type="float",
+        least=1e-3,
+    ),
+    Option("layers", "Decoder layers.", type="int", least=1),
+    Option("kv_heads", "Heads of keys and values.", type="int", least=1),
+    Option("head_dim", "Size of a head.", type="int", least=1),
+    Option("precision", f"Of the weights: {', '.join(PRECISIONS)}.", type="str"),
+    Option("input_tokens", "Tokens of a prompt.", type="int", required=True, least=1),
+    Option("output_tokens", "Tokens of an answer.", type="int", required=True, least=1),
+    Option(
+        "requests_per_second",
+        "Requests a second that must be held.",
+        type="float",
+        required=True,
+        least=1e-6,
+    ),
+    Option(
+        "prefix_cached_share",
+        "Share of a prompt's tokens that the prefix cache holds.",
+        0.0,
+        type="float",
+        least=0,
+        most=0.99,
+    ),
+    Option("ttft_ms", "Time to the first token to hold, ms.", type="float", least=1e-3),
+    Option("tpot_ms", "Time of a further token to hold, ms.", type="float", least=1e-3),
+    Option("most_nodes", "Nodes at most.", 64, least=1, most=1024),
+    Option("term_hours", "Hours that it serves; 730 are a month.", 730.0, type="float", least=1),
+    Option(
+        "restart_minutes",
+        "Minutes until a node that failed or was taken away serves again (ours, not measured).",
+        15.0,
+        type="float",
+        least=0,
+    ),
+    Option("api_usd_per_million_input", "An API's price of input tokens.", type="float", least=0),
+    Option("api_usd_per_million_output", "An API's price of output tokens.", type="float", least=0),
+    Option(
+        "reserved_usd_per_hour",
+        "Price of a reserved node, US$ an hour; with one size in sizes.",
+        type="float",
+        least=1e-3,
+    ),
+)
+# What a service has no use for.
+_NOT_ASKED: Final = ("deadline_hours", "checkpoint_seconds", "idle_hours")
+
+
+def _assumptions(_: Ask) -> list[Assumption]:
+    return [
+        Assumption(
+            *("in_flight", float(_USUAL_FLIGHT), 32.0, float(_USUAL_FLIGHT), "requests"),
+            "at a time on one engine, 128 as in results; more than results had count as theirs",
+        ),
+        Assumption(
+            *("engine_scaling", 1.0, 0.8, 1.0, "1"),
+            "rate of an engine beside others on its node over its rate alone; no result has several"
+            " (ours)",
+        ),
+    ]
+
+
+class Heard(NamedTuple):
+    """What a result says of latency: seconds (medians), at requests/s of one engine."""
+
+    size: str
+    engine: Engine
+    load: Load
+    rate: float
+    seconds: Mapping[str, float]
+    source: str
+
+
+def _condition(engine: Engine, load: Load) -> str:
+    model = "dense" if engine.model.dense else "mixture of experts"
+    return f"{model}, {'prefix cache' if load.cached >= _CACHED else 'no prefix cache'}"
+
+
+def points(known: Knowledge) -> list[Point]:
+    """Tokens a second of all engines, published and our own, of engines that are kept busy."""
+    found = []
+    for one in (*_llama_profiles(known), *_walkthrough(known)):
+        found += one
+    return found + [
+        _point(one.evidence.source, one.size, one.nodes, told, one.value, one.evidence)
+        for one in known.own("vllm", "total_token_throughput")
+        if _busy(one.case) and (told := _told(one, known))
+    ]
+
+
+def _point(
+    label: str,
+    size: str,
+    nodes: int,
+    told: tuple[Engine, Load, int],
+    rate: float,
+    evidence: Evidence,
+) -> Point:
+    engine, load, engines = told
+    traits = {"engine": engine, "load": load, "engines": engines, "scaling": 1.0}
+    condition = _condition(engine, load)
+    return Point(label, size, nodes, rate, traits, evidence, condition)
+
+
+def _llama_profiles(known: Knowledge) -> Iterator[list[Point]]:
+    """The article's three profiles: rates of prompts and answers, lengths of the benchmarker's."""
+    model = of_recipe(_LLAMA, known.folder)
+    prompts = {
+        (row["system"], row["configuration"]): float(row["value"])
+        for row in known.results("vLLM Llama-3.1-8B-Instruct FP16", "prompt_throughput")
+    }
+    hits = {
+        (row["system"], row["configuration"]): float(row["value"]) / 100
+        for row in known.results("vLLM Llama-3.1-8B-Instruct FP16", "kv_cache_hit_rate")
+    }
+    for row in known.results("vLLM Llama-3.1-8B-Instruct FP16", "generation_throughput"):
+        key = (row["system"], row["configuration"])
+        profile = PROFILES.get(row["configuration"].partition(",")[0])
+        if row["system"] not in known.sizes or profile is None or profile.outputs is None:
+            continue
+        if key not in prompts or key not in hits:
+            continue
+        answers, length = float(row["value"]), float(profile.outputs.middle)
+        load = Load(prompts[key] / answers * length, length, hits[key], profile.max_concurrency)
+        engine, _, _ = engine_of(model, row["system"], load, known)
+        if engine is not None:
+            evidence = Evidence(PUBLISHED, row["source"])
+            label = f"{model.name} BF16, {row['configuration'].partition(', HF')[0]}"
+            rate = answers + prompts[key]
+            yield [_point(label, row["system"], 1, (engine, load, 1), rate, evidence)]
+
+
+_LENGTHS: Final = re.compile(r"conc (?P<flight>\d+)(?:, (?:ISL/OSL )?(?P<tokens>\d{3,})\b)?")
+# The walkthrough's benchmark, where a row does not say its tokens.
+_WALKTHROUGH: Final = 1024.0
+
+
+def _walkthrough(known: Knowledge) -> Iterator[list[Point]]:
+    for row, load in _walkthrough_rows(known, "output_throughput"):
+        engine = _walkthrough_engine(row, load, known)
+        if engine is not None:
+            evidence = Evidence(PUBLISHED, row["source"], _day(row["source"]))
+            label = f"{row['benchmark']}, {row['configuration']}"
+            rate = float(row["value"]) * load.tokens / load.tokens_out
+            told = (engine, load, 1)
+            yield [_point(label, row["system"], int(row["nodes"]), told, rate, evidence)]
+
+
+def _walkthrough_rows(known: Knowledge, metric: str) -> Iterator[tuple[Mapping[str, str], Load]]:
+    """Published rows that say how many requests were in flight, and their load."""
+    for start in ("vLLM Llama-3.1-8B-FP8", "SGLang DeepSeek-R1"):
+        for row in known.results(start, metric):
+            told = _LENGTHS.search(row["configuration"])
+            if told and row["system"] in known.sizes:
+                tokens = float(told["tokens"] or _WALKTHROUGH)
+                yield row, Load(tokens, tokens, 0.0, float(told["flight"]))
+
+
+def _walkthrough_engine(row: Mapping[str, str], load: Load, known: Knowledge) -> Engine | None:
+    """The engine of a published row: Llama on one GPU, DeepSeek R1 with tensor parallel ranks on
+    all GPUs, each of which has a part of the weights and all of the KV cache (MLA)."""
+    if row["benchmark"].startswith("vLLM"):
+        model = of_recipe(_LLAMA, known.folder).at("fp8")
+        return engine_of(model, row["system"], load, known)[0]
+    model, devices = of_recipe(_DEEPSEEK, known.folder), int(row["cores_or_gpus"])
+    engine, _, _ = engine_of(model, row["system"], load, known)
+    if engine is None:
+        return None
+    weights, token = model.parameters * model.width, engine.token * devices
+    return engine._replace(
+        nodes=int(row["nodes"]), devices=devices, weights=weights, token=token, each=1
+    )
+
+
+def _day(source: str) -> str:
+    days = re.findall(r"\d{4}-\d{2}-\d{2}", source)
+    return days[-1] if days else ""
+
+
+def _busy(case: Case) -> bool:
+    """All requests at once, or as many in flight as it was told: the server was not waiting."""
+    return str(case.parameters.get("request_rate") or "inf") in {"inf", "0", "0.0"}
+
+
+def _told(one: Own, known: Knowledge) -> tuple[Engine, Load, int] | None:
+    """Engine, load and number of engines of a record of ours; None where it does not say them."""
+    case = one.case
+    counts = [case.plain(name) for name in ("requests_completed", "input_tokens", "output_tokens")]
+    requests, tokens_in, tokens_out = (value or 0.0 for value in counts)
+    model = named(
+        str(case.parameters.get("model_id") or case.parameters.get("model")), known.folder
+    )
+    if not requests or not tokens_in or not tokens_out or not case.gpus or model is None:
+        return None
+    flight = str(case.parameters.get("max_concurrency"))
+    load = Load(
+        tokens_in / requests,
+        tokens_out / requests,
+        min(case.plain("prefix_cache_hit_rate") or 0.0, 0.99),
+        float(flight) if flight.isdecimal() and int(flight) else requests,
+    )
+    engine, _, least = engine_of(model, one.size, load, known)
+    if engine is None or case.gpus % engine.devices or one.nodes % (least or 1):
+        return None
+    engines = case.gpus // engine.devices
+    return engine, load._replace(in_flight=load.in_flight / engines), engines
+
+
+def _times(one: Point, known: Knowledge, most: float = math.inf) -> Times | None:
+    load: Load = one.traits["load"]
+    load = load._replace(in_flight=min(load.in_flight, most))
+    return times(one.traits["engine"], load, one.size, known)
+
+
+def predict(target: Point, others: Sequence[Point], known: Knowledge) -> Prediction | None:
+    """Tokens a second from the shares of peak and bandwidth that known results reach: of the same
+    size, model and lengths, else of the same model and lengths, else of all of them."""
+    timed = [(one, spent) for one in others if (spent := _times(one, known))]
+    # More requests in flight than results had may not be served as fast as they would tell.
+    most = max((one.traits["load"].in_flight for one, _ in timed), default=1.0)
+    own = _times(target, known, most)
+    if own is None or not timed:
+        return None
+    used, seconds, is_known = _seconds(target, own, timed)
+    load, engines = target.traits["load"], target.traits["engines"]
+    scaling = target.traits["scaling"] if engines > 1 else 1.0
+    evidence = tuple(dict.fromkeys(one.evidence for one in used if one.evidence))
+    if not is_known:
+        evidence += (Evidence(MODEL, "shares of the datasheets' BF16 peak and bandwidth"),)
+    notes, held = _latency(target, known)
+    return Prediction(
+        rate=load.tokens / seconds * engines * scaling,
+        evidence=evidence,
+        beyond=_beyond(target, [one for one, _ in timed], known),
+        notes=notes,
+        held=held,
+        units=engines,
+    )
+
+
+def _seconds(
+    target: Point, own: Times, timed: Sequence[tuple[Point, Times]]
+) -> tuple[list[Point], float, bool]:
+    """The results that tell how long one engine takes for a request, that time, and whether they
+    are of this size, model and lengths."""
+    alike = [pair for pair in timed if _is_alike(target, pair[0])]
+    same = [pair for pair in alike if pair[0].size == target.size]
+    records = [pair for pair in same if pair[0].evidence and pair[0].evidence.kind == RECORD]
+    used = records or same or alike
+    if not used:
+        flops, bandwidth = _slowness([(spent, _each(one)) for one, spent in timed])
+        return [one for one, _ in timed], flops * own.prefill + bandwidth * own.decode, False
+    slow = math.fsum(math.log(_each(one) / sum(spent)) for one, spent in used) / len(used)
+    return [one for one, _ in used], math.exp(slow) * sum(own), bool(same)
+
+
+def _each(one: Point) -> float:
+    """Seconds that one engine takes for a request, all of them in flight counted."""
+    tokens: float = one.traits["load"].tokens * one.traits["engines"]
+    return tokens / one.rate
+
+
+def _is_alike(one: Point, other: Point) -> bool:
+    return (
+        one.traits["engine"].model.is_like(other.traits["engine"].model)
+        and one.traits["engine"].devices == other.traits["engine"].devices
+        and _same_lengths(one.traits["load"], other.traits["load"])
+    )
+
+
+def _same_lengths(one: Load, other: Load) -> bool:
+    return all(
+        max(mine, theirs) / min(mine, theirs) <= _ALIKE
+        for mine, theirs in (
+            (one.tokens_in, other.tokens_in),
+            (one.tokens_out, other.tokens_out),
+        )
+    )
+
+
+def _slowness(told: Sequence[tuple[Times, float]]) -> tuple[float, float]:
+    """How many times longer than at the peak, and at the bandwidth, requests take: least squares of
+    the relative errors. One factor for both, the median, where that would be faster than the
+    datasheet or the results do not tell the two apart."""
+    parts = [(spent.prefill / seconds, spent.decode / seconds) for spent, seconds in told]
+    xx, xy, yy = (math.fsum(a * b for a, b in pairs) for pairs in _products(parts))
+    x, y = (math.fsum(part[place] for part in parts) for place in (0, 1))
+    determinant = xx * yy - xy * xy
+    if determinant > 1e-6 * xx * yy:
+        flops, bandwidth = (x * yy - y * xy) / determinant, (y * xx - x * xy) / determinant
+        if min(flops, bandwidth) >= 1:
+            return flops, bandwidth
+    shares = sorted(x + y for x, y in parts)
+    middle = len(shares) // 2
+    share = shares[middle] if len(shares) % 2 else (shares[middle - 1] + shares[middle]) / 2
+    return 1 / share, 1 / share
+
+
+def _products(
+    parts: Sequence[tuple[float, float]],
+) -> Iterable[list[tuple[float, float]]]:
+    return ([(one[left], one[right]) for one in parts] for left, right in ((0, 0), (0, 1), (1, 1)))
+
+
+def _beyond(target: Point, others: Sequence[Point], known: Knowledge) -> str:
+    """What the results of the condition have not seen."""
+    said = [_other_gpus(target, others, known), _other_ranks(target, others)]
+    load = target.traits["load"]
+    for what, value, seen in (
+        ("tokens in", load.tokens_in, [one.traits["load"].tokens_in for one in others]),
+        ("tokens out", load.tokens_out, [one.traits["load"].tokens_out for one in others]),
+        # A share of a few in a hundred is what any server finds.
+        (
+            "% of the prompt cached",
+            max(load.cached * 100, _FOUND),
+            [max(one.traits["load"].cached * 100, _FOUND) for one in others],
+        ),
+    ):
+        if not min(seen) / _ALIKE <= value <= max(seen) * _ALIKE:
+            said.append(f"{value:g} {what}; results have {min(seen):.0f} to {max(seen):.0f}.")
+    return " ".join(filter(None, said))
+
+
+def _other_gpus(target: Point, others: Sequence[Point], known: Knowledge) -> str:
+    model: Model = target.traits["engine"].model
+    gpu, bits = known.sizes[target.size]["gpu_model"], f"{8 * model.width:g} bits"
+    models = [one.traits["engine"].model for one in others]
+    gpus = [known.sizes[one.size]["gpu_model"] for one in others]
+    said = [] if gpu in gpus else [f"no result of {gpu}."]
+    if not any(model.is_like(one) for one in models):
+        names = ", ".join(dict.fromkeys(one.name for one in models))
+        said.append(f"no result of this model at {bits}; there is {names}.")
+    elif gpu in gpus and not any(
+        model.is_like(one) and gpu == where for one, where in zip(models, gpus, strict=True)
+    ):
+        said.append(f"no result of this model at {bits} on {gpu}.")
+    return " ".join(said)
+
+
+def _other_ranks(target: Point, others: Sequence[Point]) -> str:
+    engine: Engine = target.traits["engine"]
+    told: list[Engine] = [one.traits["engine"] for one in others]
+    if engine.devices not in {one.devices for one in told}:
+        return f"no result of an engine of {engine.devices} GPUs."
+    of_model = [
+        one for one in told if engine.model.is_like(one.model) and one.devices == engine.devices
+    ]
+    if of_model and not any(_reads_alike(engine, one) for one in of_model):
+        return "results of this model have other parallel ranks (tensor parallel)."
+    return ""
+
+
+def _reads_alike(one: Engine, other: Engine) -> bool:
+    """The same weights and KV cache on each GPU."""
+    return one.devices != other.devices or (
+        math.isclose(one.weights, other.weights, rel_tol=0.05)
+        and math.isclose(one.token, other.token, rel_tol=0.05)
+    )
+
+
+def _latency(target: Point, known: Knowledge) -> tuple[tuple[str, ...], bool | None]:
+    """What results say of each latency asked for, and whether all are held: at the rate that one
+    engine gets, on the same size, model and lengths; at a higher rate too what is held there, at a
+    lower one what is missed there."""
+    limits: Mapping[str, float] = target.traits.get("limits", {})
+    notes, verdicts = [], []
+    for name, limit in limits.items():
+        rate = target.traits["asked"] / target.traits["engines"]
+        words, held = f"{name.upper()} of {limit * 1000:g} ms was not judged: {_SILENT}", None
+        for one in _heard(known):
+            if name not in one.seconds or not _tells_of(one, target):
+                continue
+            verdict = one.seconds[name] <= limit
+            if verdict == (one.rate >= rate) or math.isclose(one.rate, rate, rel_tol=0.01):
+                held = verdict
+                words = (
+                    f"{name.upper()} of {limit * 1000:g} ms {'held' if held else 'missed'}:"
+                    f" {one.seconds[name] * 1000:.4g} ms (median) at {one.rate:.3g} requests/s an"
+                    f" engine, asked are {rate:.3g} ({one.source})"
+                )
+        notes.append(words)
+        verdicts.append(held)
+    if False in verdicts:
+        return tuple(notes), False
+    return tuple(notes), True if verdicts and None not in verdicts else None
+
+
+def _tells_of(one: Heard, target: Point) -> bool:
+    engine, load = target.traits["engine"], target.traits["load"]
+    return (
+        one.size == target.size
+        and one.engine.devices == engine.devices
+        and one.engine.model.is_like(engine.model)
+        and _condition(one.engine, one.load) == target.condition
+        and _same_lengths(one.load, load)
+    )
+
+
+def _heard(known: Knowledge) -> Iterator[Heard]:
+    rates = {
+        (row["system"], row["benchmark"], row["configuration"]): float(row["value"])
+        for row, _ in _walkthrough_rows(known, "output_throughput")
+    }
+    for metric in ("median_tpot", "tpot"):
+        for row, load in _walkthrough_rows(known, metric):
+            engine = _walkthrough_engine(row, load, known)
+            rate = rates.get((row["system"], row["benchmark"], row["configuration"]))
+            if engine is not None and rate:
+                seconds = {"tpot": float(row["value"]) / 1000}
+                requests = rate / load.tokens_out
+                yield Heard(row["system"], engine, load, requests, seconds, row["source"])
+    for one in known.own("vllm", "request_throughput"):
+        told = _told(one, known)
+        if told:
+            engine, load, engines = told
+            found = {
+                name: value
+                for name in ("ttft", "tpot")
+                if (value := one.case.plain(name, "median")) is not None
+            }
+            yield Heard(one.size, engine, load, one.value / engines, found, one.evidence.source)
+
+
+def _model(ask: Ask, known: Knowledge) -> Model:
+    precision, model = ask["precision"], ask["model"]
+    if precision is not None and precision not in PRECISIONS:
+        raise BadInput(f"precision {precision} is none of {', '.join(PRECISIONS)}")
+    if model and model.endswith(".json"):
+        return of_config(Path(model), ask, known.folder)
+    if model:
+        if ask["parameters_billion"]:
+            raise BadInput(f"{model} has its own parameters: give either of the two")
+        return of_recipe(model, known.folder).at(precision)
+    if ask["parameters_billion"]:
+        return of_numbers(ask, known.folder)
+    raise BadInput("no model is named: give model (a recipe, a config.json) or parameters_billion")
+
+
+def _need(ask: Ask, assumed: Assumed, known: Knowledge) -> Need:
+    for name in _NOT_ASKED:
+        if ask[name]:
+            raise BadInput(f"{name} says nothing of a service; term_hours says how long it serves")
+    if ask["reserved_usd_per_hour"] and len(ask["sizes"]) != 1:
+        raise BadInput("reserved_usd_per_hour is the price of one size: name it with sizes")
+    model = _model(ask, known)
+    load = Load(
+        float(ask["input_tokens"]),
+        float(ask["output_tokens"]),
+        ask["prefix_cached_share"],
+        assumed["in_flight"],
+    )
+    limits = {
+        name: ask[f"{name}_ms"] / 1000 for name in ("ttft", "tpot") if ask[f"{name}_ms"] is not None
+    }
+    found = {
+        size: engine_of(model, size, load, known)
+        for size, row in known.sizes.items()
+        if number(row, "gpus") and size not in known.withheld
+    }
+    rate = ask["requests_per_second"]
+
+    def asked(size: str, nodes: int) -> Point:
+        engine = found[size][0]
+        assert engine is not None  # noqa: S101 (asked of what fits alone)
+        traits: dict[str, Any] = {
+            "engine": engine,
+            "load": load,
+            "scaling": assumed["engine_scaling"],
+            "engines": nodes // engine.nodes * engine.each,
+            "limits": limits,
+            "asked": rate,
+        }
+        return Point("", size, nodes, traits=traits, condition=_condition(engine, load))
+
+    def fit(size: str) -> Place | None:
+        if size not in found:
+            return None
+        _, why, least = found[size]
+        return Place(least, lambda _: f"{why}; {_smallest(found, known)}")
+
+    stops = 1 / ask["node_mtbf_hours"]
+    if "spot" in ask["offers"]:
+        stops += ask["spot_evictions_per_hour"]
+    return Need(
+        work=around(rate * ask["term_hours"] * _HOUR * load.tokens, 1.0),
+        memory=0.0,
+        room=lambda _: None,
+        words="weights and KV cache",
+        term=ask["term_hours"],
+        spare=away(stops, ask["restart_minutes"]),
+        asked=asked,
+        fit=fit,
+    )
+
+
+def _smallest(found: Mapping[str, tuple[Engine | None, str, int | None]], known: Knowledge) -> str:
+    """The size that holds it with the least memory of GPUs, one node before several."""
+
+    def weight(size: str) -> tuple[int, float, str]:
+        row, nodes = known.sizes[size], found[size][2] or 1
+        memory = (number(row, "gpus") or 0) * (number(row, "gpu_memory_gib") or 0)
+        return nodes, nodes * memory, size
+
+    held = [size for size, (engine, _, _) in found.items() if engine is not None]
+    if not held:
+        return "no size of the catalog holds it"
+    least = min(held, key=weight)
+    return f"the smallest that holds it: {found[least][2]} x {least}"
+
+
+def _logged(case: Case) -> dict[str, Any]:
+    """The load that a log tells, and the model where it is a recipe's."""
+    requests = logged_figure(case, "requests_completed")
+    each = {
+        f"{name}_tokens": max(1, round(logged_figure(case, f"{name}_tokens") / requests))
+        for name in ("input", "output")
+    }
+    return {**each, "requests_per_second": logged_figure(case, "request_throughput")}
+
+
+KIND: Final = Kind(
+    name="serving",
+    title="Serving of a language model (vLLM)",
+    options=OPTIONS,
+    unit="tokens/s",
+    assumptions=_assumptions,
+    points=points,
+    predict=predict,
+    need=_need,
+    tool="vllm",
+    logged=_logged,
+)

@@ -1,0 +1,452 @@
+"""Advice on serving, held against cases that were worked by hand from the catalog's figures."""
+
+from __future__ import annotations
+
+import json
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+from trueup.cases import Case, Figure
+from trueup.errors import BadInput
+from trueup_analysis import catalog, cli
+from trueup_analysis.figures.advise import answers, asks, backtest, engines
+from trueup_analysis.figures.advise.estimates import MODEL, PUBLISHED, RECORD
+from trueup_analysis.figures.advise.kinds import KINDS, serving
+from trueup_analysis.figures.advise.knowledge import Knowledge
+from trueup_analysis.figures.prices import Book, read_all
+
+DATA = Path(__file__).resolve().parents[2] / "data" / "vllm"
+TODAY = date(2026, 11, 24)
+H100, H200 = "Standard_ND96isr_H100_v5", "Standard_ND96isr_H200_v5"
+A100_40G, NC_A100 = "Standard_ND96asr_v4", "Standard_NC24ads_A100_v4"
+# Nothing fails, so that the load is that of the rates alone.
+SURE = {"node_mtbf_hours": 1e9, "offers": "payg"}
+# The published run of FP8: 128 in flight, 1000 tokens in and out, 9863.48 of them a second.
+FP8 = {"model": "llama-3.1-8b", "precision": "fp8", "input_tokens": 1000, "output_tokens": 1000}
+
+
+def known(*cases: Case) -> Knowledge:
+    return Knowledge(catalog.built_in(), TODAY, cases)
+
+
+def ask(*cases: Case, **given: Any) -> answers.Answer:
+    kind = asks.chosen("serving")
+    book = Book(read_all(catalog.built_in()), None)
+    return answers.answer(kind, asks.read(kind, given), known(*cases), book)
+
+
+def choice(found: answers.Answer, size: str, nodes: int, offer: str = "payg") -> answers.Choice:
+    (one,) = [
+        one
+        for one in found.choices
+        if (one.estimate.size, one.estimate.nodes, one.offer) == (size, nodes, offer)
+    ]
+    return one
+
+
+def load(one: answers.Choice) -> float:
+    assert one.load is not None
+    return one.load.value
+
+
+def test_the_published_run_is_the_answer_for_its_own_load_by_hand() -> None:
+    """8 GPUs x 9.86348 requests/s are 78.908; 60 are 76.04 % of them. 98.32 US$/h x 730 h are
+    71773.6 US$; 60 x 2000 tokens x 730 h x 3600 s are 3.1536e11: 0.22759 US$ a million."""
+    found = ask(**FP8, requests_per_second=60, region="eastus", **SURE)
+    one = choice(found, H100, 1)
+    assert load(one) == pytest.approx(60 / (8 * 9.86348), rel=1e-6)
+    assert one.usd.value == pytest.approx(71773.6)
+    assert found.need is not None
+    assert one.usd.value / found.need.work.value * 1e6 == pytest.approx(0.22759, rel=1e-4)
+    assert (one.estimate.trust, one.estimate.beyond, one.estimate.units) == (PUBLISHED, "", 8)
+
+
+def test_long_prompts_on_a_published_size_by_hand() -> None:
+    """ND96asr_v4, code generation: 94 answered tokens a second at 50 each are 1.88 requests/s a
+    GPU, with 7836 / 94 x 50 = 4168.1 tokens in, 1 % of them cached; of 8 GPUs 15.04, so 10 are
+    66.5 %."""
+    given = {"input_tokens": 4168, "output_tokens": 50, "prefix_cached_share": 0.01}
+    found = ask(model="llama-3.1-8b", **given, requests_per_second=10, **SURE)
+    assert load(choice(found, A100_40G, 1)) == pytest.approx(10 / 15.04, rel=1e-4)
+
+
+def test_the_time_of_a_request_from_the_datasheets_by_hand() -> None:
+    """Llama 3.1 8B in BF16 on one H100, 1000 in, 500 out, 128 in flight. Prompt: 1000 x 2 x
+    8030261248 / 989.4e12 = 16.233 ms. A step reads 16060522496 / 128 bytes of weights for each
+    sequence, and 131072 x 1250 of its KV cache: 289311744 bytes; 500 of them at 3350 GB/s are
+    43.181 ms."""
+    asked = engines.Load(1000, 500, 0.0, 128)
+    model = engines.of_recipe("llama-3.1-8b", catalog.built_in())
+    engine, why, least = engines.engine_of(model, H100, asked, known())
+    assert engine is not None
+    assert (why, least, engine.devices, engine.each) == ("", 1, 1, 8)
+    spent = engines.times(engine, asked, H100, known())
+    assert spent is not None
+    assert spent.prefill == pytest.approx(16.2326e-3, rel=1e-4)
+    assert spent.decode == pytest.approx(43.1809e-3, rel=1e-4)
+
+
+def test_fp8_doubles_the_peak_where_the_gpu_computes_in_it() -> None:
+    """H100 does, A100 does not; the weights are half as large on both."""
+    asked = engines.Load(1000, 500, 0.0, 128)
+    model = engines.of_recipe("llama-3.1-8b", catalog.built_in())
+    for size, ratio in ((H100, 2.0), (A100_40G, 1.0)):
+        spent = []
+        for one in (model, model.at("fp8")):
+            engine, _, _ = engines.engine_of(one, size, asked, known())
+            assert engine is not None
+            found = engines.times(engine, asked, size, known())
+            assert found is not None
+            spent.append(found.prefill)
+        assert spent[0] / spent[1] == pytest.approx(ratio)
+
+
+def test_shares_are_fitted_to_both_parts_by_hand() -> None:
+    """Prompts at half of the peak and answers at a quarter of the bandwidth: 2 x 3 + 4 x 1 = 10 s
+    and 2 x 1 + 4 x 2 = 10 s are met exactly by 2 and 4."""
+    told = [(engines.Times(3, 1), 10.0), (engines.Times(1, 2), 10.0)]
+    assert serving._slowness(told) == pytest.approx((2, 4))
+    # Faster than a datasheet is no share: the median of (3 + 1) / 4, (1 + 2) / 10 and 0.5 instead.
+    told = [(engines.Times(3, 1), 4.0), (engines.Times(1, 2), 10.0), (engines.Times(1, 1), 4.0)]
+    assert serving._slowness(told) == pytest.approx((2, 2))
+    assert serving._slowness([(engines.Times(1, 1), 4.0)]) == pytest.approx((2, 2))
+
+
+def test_nodes_are_as_many_as_the_rate_takes_and_as_the_slow_end_takes() -> None:
+    """200 requests/s over 78.908 are 2.53: 3 nodes are expected to hold them. The range is 1.358
+    times wide, so that 2.53 x 1.358 = 3.44 need 4 at the slow end."""
+    found = ask(**FP8, requests_per_second=200, sizes=H100, **SURE)
+    some = {one.estimate.nodes: one for one in found.choices}
+    assert set(some) == {3, 4}
+    assert (some[3].late, some[4].late) == (True, False)
+    assert some[4].best == "cheapest"
+
+
+def test_a_model_that_needs_two_nodes_is_served_by_pairs() -> None:
+    """DeepSeek R1 takes 16 H100: engines of two nodes, never three of them."""
+    found = ask(
+        model="deepseek-r1", input_tokens=1024, output_tokens=1024, requests_per_second=1, **SURE
+    )
+    pairs = [one.estimate for one in found.choices if one.estimate.size == H100]
+    assert pairs
+    assert all(one.nodes % 2 == 0 and one.units == one.nodes // 2 for one in pairs)
+    one_node = [one.estimate for one in found.choices if one.estimate.size == H200]
+    assert "no result of an engine of 8 GPUs" in one_node[0].beyond
+
+
+def test_what_does_not_fit_says_what_it_takes_and_the_smallest_that_does() -> None:
+    """70e9 x 2 bytes are 130.4 GiB: not on one GPU of 80 GB, on two of them."""
+    found = ask(
+        parameters_billion=70,
+        layers=80,
+        kv_heads=8,
+        head_dim=128,
+        precision="bf16",
+        input_tokens=2000,
+        output_tokens=200,
+        requests_per_second=1,
+    )
+    (refused,) = [one for one in found.refused if one.size == NC_A100]
+    assert refused.least_nodes is None
+    assert "weights 130.4 GiB" in refused.reason
+    assert "available is 72.0 GiB" in refused.reason
+    assert refused.reason.endswith("the smallest that holds it: 1 x Standard_NC48ads_A100_v4")
+    (two,) = [
+        one.estimate
+        for one in found.choices
+        if (one.estimate.size, one.late, one.offer) == ("Standard_NC48ads_A100_v4", False, "payg")
+    ]
+    assert "no result of this model at 16 bits" in two.beyond
+    assert two.trust == MODEL
+
+
+def test_more_nodes_than_allowed_are_refused_with_their_number() -> None:
+    with pytest.raises(BadInput, match=r"the rate takes \d+ nodes; at most 2 are allowed"):
+        ask(**FP8, requests_per_second=1000, sizes=H100, most_nodes=2)
+
+
+def test_latency_is_held_or_missed_only_where_a_result_says_so() -> None:
+    """The run's median TPOT is 12.38 ms at 9.86 requests/s a GPU; 60 on 8 GPUs are 7.5 a GPU."""
+    held = choice(ask(**FP8, requests_per_second=60, tpot_ms=15, **SURE), H100, 1)
+    assert held.estimate.held is True
+    assert "held: 12.38 ms (median) at 9.86 requests/s" in held.estimate.notes[0]
+    # A lower limit may be held at the lower rate, which nobody measured.
+    unknown = choice(ask(**FP8, requests_per_second=60, tpot_ms=10, **SURE), H100, 1)
+    assert unknown.estimate.held is None
+    assert "was not judged" in unknown.estimate.notes[0]
+    # At the rate of the run itself it is missed, and never the best.
+    found = ask(**FP8, requests_per_second=78.9, tpot_ms=10, **SURE)
+    missed = choice(found, H100, 1)
+    assert missed.estimate.held is False
+    assert "missed: 12.38 ms" in missed.estimate.notes[0]
+    assert missed.best == ""
+    # TTFT was not published, so both together are not known to be held.
+    both = choice(ask(**FP8, requests_per_second=60, tpot_ms=15, ttft_ms=500, **SURE), H100, 1)
+    assert both.estimate.held is None
+    other = {**FP8, "output_tokens": 400}
+    lengths = choice(ask(**other, requests_per_second=60, tpot_ms=15, **SURE), H100, 1)
+    assert lengths.estimate.held is None
+
+
+def test_the_cheapest_whose_latency_is_known_stands_beside_the_cheapest() -> None:
+    found = ask(**FP8, requests_per_second=60, tpot_ms=15, region="eastus")
+    cheapest, sure = found.marked("cheapest"), found.marked(answers.LATENCY)
+    assert cheapest is not None
+    assert sure is not None
+    assert cheapest.estimate.held is None
+    assert sure.estimate.held is True
+    assert cheapest.usd.value < sure.usd.value
+
+
+def test_an_api_is_even_at_a_rate_by_hand() -> None:
+    """1000 tokens at 0.2 and 1000 at 0.6 US$ a million are 0.0008 US$ a request; 98.32 US$/h are
+    then 98.32 / 3600 / 0.0008 = 34.14 requests/s, 43.3 % of 78.908."""
+    prices = {"api_usd_per_million_input": 0.2, "api_usd_per_million_output": 0.6}
+    given = {**FP8, "sizes": H100, "region": "eastus", **SURE, **prices}
+    (even,) = ask(**given, requests_per_second=50).evens
+    assert even.usd == pytest.approx(0.0008)
+    assert even.rate == pytest.approx(98.32 / 3600 / 0.0008)
+    assert even.share.value == pytest.approx(34.139 / 78.908, rel=1e-4)
+    assert even.words == "the machines, at 50 requests/s"
+    (even,) = ask(**given, requests_per_second=20).evens
+    assert even.words == "the API, at 20 requests/s"
+
+
+def test_a_reservation_is_even_at_a_share_of_its_hours_by_hand() -> None:
+    """NC48ads_A100_v4 in eastus: 4.802055 US$/h for a year over 7.346 by the hour, 65.4 %; the
+    user's own 5 US$/h are 68.1 %, and 8 never."""
+    given = {
+        "model": "llama-3.1-8b",
+        "input_tokens": 1000,
+        "output_tokens": 500,
+        "requests_per_second": 5,
+        "sizes": "Standard_NC48ads_A100_v4",
+        "region": "eastus",
+        "offers": "payg",
+    }
+    year, own = ask(**given, reserved_usd_per_hour=5).evens
+    assert (year.against, own.against) == ("1y", "reservation")
+    assert year.share.value == pytest.approx(4.802055 / 7.346)
+    assert own.share.value == pytest.approx(5 / 7.346)
+    assert ask(**given, reserved_usd_per_hour=8).evens[1].words == "by the hour, always"
+
+
+def test_nodes_that_are_away_take_of_the_rate_by_hand() -> None:
+    """0.05 evictions an hour, 15 minutes each: 0.0125 / 1.0125 = 1.2346 % of the time."""
+    found = ask(**FP8, requests_per_second=60, node_mtbf_hours=1e12, restart_minutes=15, sizes=H100)
+    payg, spot = (choice(found, H100, 2, offer) for offer in ("payg", "spot"))
+    assert spot.lost == pytest.approx(0.0125 / 1.0125, rel=1e-6)
+    assert load(spot) / load(payg) == pytest.approx(1.0125, rel=1e-6)
+    assert spot.usd.low == spot.usd.high
+
+
+def test_a_prefix_cache_is_a_condition_of_its_own() -> None:
+    """Of classification 98 % came from the cache; results without one have no part in it."""
+    given = {"model": "llama-3.1-8b", "input_tokens": 9844, "output_tokens": 50}
+    cached = choice(ask(**given, requests_per_second=10, prefix_cached_share=0.98, **SURE), H100, 1)
+    fresh = choice(ask(**given, requests_per_second=10, **SURE), H100, 1)
+    # 254149 + 1291 tokens a second of one GPU at 9893.1 a request: 25.82 requests/s.
+    assert load(cached) == pytest.approx(10 / 8 / (1291 / 50), rel=1e-3)
+    assert load(fresh) > 8 * load(cached)
+    assert cached.estimate.trust == PUBLISHED
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "no model is named"),
+        ({"model": "llama-3.1-9b"}, "did you mean llama-3.1-8b?"),
+        ({"model": "llama-3.1-8b-cpu"}, "serves on CPUs, of which no rate is published"),
+        ({"model": "llama-3.1-8b", "precision": "fp4"}, "precision fp4 is none of bf16, fp8"),
+        ({"model": "llama-3.1-8b", "parameters_billion": 8}, "has its own parameters"),
+        ({"parameters_billion": 8}, "needs layers, kv_heads, head_dim, precision too"),
+        ({"model": "none.json"}, "none.json cannot be read"),
+        ({"model": "llama-3.1-8b", "deadline_hours": 5}, "deadline_hours says nothing of"),
+        ({"model": "llama-3.1-8b", "reserved_usd_per_hour": 5}, "name it with sizes"),
+        ({"model": "llama-3.1-8b", "requests_per_second": 0}, "requests_per_second is 0"),
+        ({"model": "llama-3.1-8b", "input_tokens": "many"}, "input_tokens is 'many'"),
+        (
+            {"model": "deepseek-r1", "prefix_cached_share": 0.9},
+            "it fits, but no result tells its rate (mixture of experts, prefix cache)",
+        ),
+        (
+            {
+                "parameters_billion": 2000,
+                "layers": 100,
+                "kv_heads": 8,
+                "head_dim": 128,
+                "precision": "bf16",
+            },
+            "no size of the catalog holds it",
+        ),
+        (
+            {"parameters_billion": 8, "active_parameters_billion": 9, "layers": 32, "kv_heads": 8}
+            | {"head_dim": 128, "precision": "bf16"},
+            "active_parameters_billion is more than",
+        ),
+    ],
+)
+def test_what_cannot_be_answered_is_said(given: dict[str, Any], message: str) -> None:
+    usual = {"input_tokens": 1000, "output_tokens": 500, "requests_per_second": 1}
+    with pytest.raises(BadInput) as caught:
+        ask(**{**usual, **given})
+    assert message in str(caught.value)
+
+
+LLAMA = {
+    "num_hidden_layers": 32,
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "vocab_size": 128256,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "hidden_act": "silu",
+    "tie_word_embeddings": False,
+    "torch_dtype": "bfloat16",
+}
+
+
+def test_a_config_is_the_model_that_its_recipe_is(tmp_path: Path) -> None:
+    """Llama 3.1 8B's own figures: 2 x 128256 x 4096 + 32 x (2 x 4096 x 128 x 40 + 3 x 4096 x 14336
+    + 8192) + 4096 = 8030261248."""
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(LLAMA))
+    given = {"input_tokens": 1000, "output_tokens": 500, "requests_per_second": 5, **SURE}
+    own = choice(ask(model=str(path), **given), H100, 1)
+    assert load(own) == pytest.approx(load(choice(ask(model="llama-3.1-8b", **given), H100, 1)))
+    found = asks.read(asks.chosen("serving"), {"model": str(path), **given})
+    model = engines.of_config(path, found, catalog.built_in())
+    assert model.parameters == 8030261248
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"num_hidden_layers": None}, "num_hidden_layers is None"),
+        ({"num_experts": 64}, "it has num_experts"),
+        ({"hidden_act": "gelu"}, "it is not built as Llama is"),
+        ({"torch_dtype": "float32"}, "does not tell its weights' precision"),
+        ({"hidden_size": "wide"}, "hidden_size is 'wide'"),
+    ],
+)
+def test_a_config_that_does_not_say_it_is_refused(
+    change: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**LLAMA, **change}))
+    with pytest.raises(BadInput) as caught:
+        ask(model=str(path), input_tokens=10, output_tokens=10, requests_per_second=1)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", "\x00", "[" * 100_000])
+def test_a_file_that_is_no_config_is_refused(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(text)
+    with pytest.raises(BadInput, match=r"config\.json"):
+        ask(model=str(path), input_tokens=10, output_tokens=10, requests_per_second=1)
+
+
+def record(**parameters: Any) -> Case:
+    rates = {"total_token_throughput": 30000.0, "request_throughput": 15.0}
+    counts = {"requests_completed": 500.0, "input_tokens": 5e5, "output_tokens": 5e5}
+    return Case(
+        *(("n1",), H100, "vllm", "c", "ok", None),
+        {"model": "meta-llama/Llama-3.1-8B-Instruct", "max_concurrency": 128, **parameters},
+        {},
+        figures=[
+            *(
+                Figure(name, value, "1/s", "higher", statistic="single")
+                for name, value in rates.items()
+            ),
+            *(
+                Figure(name, value, "1", "none", statistic="single")
+                for name, value in counts.items()
+            ),
+            Figure("ttft", 0.2, "s", "lower", statistic="median"),
+            Figure("tpot", 0.008, "s", "lower", statistic="median"),
+        ],
+        node_count=1,
+        gpus=1,
+        run_id="20261120T091300Z-7c1e",
+        started_at="2026-11-20T09:13:00Z",
+    )
+
+
+def test_a_record_of_ours_counts_first_and_tells_of_latency() -> None:
+    """15 requests/s on one of 8 GPUs: 120 of the node, of which 60 are half."""
+    given = {"model": "llama-3.1-8b", "input_tokens": 1000, "output_tokens": 1000, **SURE}
+    found = ask(record(), **given, requests_per_second=60, ttft_ms=300, tpot_ms=10)
+    one = choice(found, H100, 1)
+    assert load(one) == pytest.approx(0.5)
+    assert [each.kind for each in one.estimate.evidence] == [RECORD]
+    assert one.estimate.held is True
+    # A server that waited for requests says nothing of the most that it can serve.
+    waited = choice(
+        ask(record(request_rate=1.0), **given, requests_per_second=20, ttft_ms=300), H100, 1
+    )
+    assert waited.estimate.trust == MODEL
+    assert waited.estimate.held is True
+
+
+def test_published_serving_is_predicted_from_the_others() -> None:
+    told = backtest.test(KINDS["serving"], known())
+    inside, tried, width = backtest.coverage(told)
+    assert tried == len(told) == 19
+    assert inside / tried >= 0.8
+    assert width < 4
+
+
+@pytest.fixture(name="told")
+def _told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> Any:
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words: str, status: int = 0) -> tuple[str, str]:
+        monkeypatch.setattr("sys.argv", ["trueup", "advise", *words])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        assert (ended.value.code or 0) == status
+        said = capsys.readouterr()
+        return said.out, said.err
+
+    return run
+
+
+WORDS = ("serving", *(f"{name}={value}" for name, value in FP8.items()), "requests_per_second=60")
+
+
+@pytest.mark.parametrize("form", ["table", "markdown"])
+def test_the_command_says_what_holds_and_what_was_not_judged(told: Any, form: str) -> None:
+    shown = " ".join(told(*WORDS, "region=eastus", "--format", form)[0].split())
+    assert "Cheapest that holds the rate, slow end counted:" in shown
+    assert "TTFT and TPOT were not judged" in shown
+    judged = told(*WORDS, "region=eastus", "tpot_ms=15", "--format", form)[0].replace("\\", "")
+    words = "Cheapest whose latency is known to be held: 2 x Standard_ND96isr_H100_v5"
+    assert words in " ".join(judged.split())
+
+
+def test_the_data_hold_every_choice_with_its_ranges(told: Any) -> None:
+    prices = ("api_usd_per_million_output=1", "tpot_ms=15")
+    tables = json.loads(told(*WORDS, *prices, "--format", "json")[0])["tables"]
+    for row in tables[0]["rows"]:
+        assert row["load_low"] < row["load"] < row["load_high"]
+        assert row["usd_per_month"] == pytest.approx(row["usd_per_hour"] * 730)
+        assert row["price_source"]
+    assert [one["kind"] for one in tables[:2]] == ["advise", "advise_break_even"]
+    explained = told(*WORDS, "--explain")[0]
+    assert "What cannot do it" in explained
+
+
+def test_a_log_from_elsewhere_tells_its_load(told: Any) -> None:
+    """136 tokens in and 48 out of 8 requests are 17 and 6; 8.526 requests/s."""
+    log = ("--from-log", str(DATA / "vllm032_detailed.json"))
+    assert "no model is named" in told(*log, status=1)[1]
+    tables = json.loads(told(*log, "model=llama-3.1-8b", "--format", "json")[0])["tables"]
+    told_of = tables[0]["ask"]
+    assert (told_of["input_tokens"], told_of["output_tokens"]) == (17, 6)
+    assert told_of["requests_per_second"] == pytest.approx(8.52599884623308)
+    assert "17 tokens in; results have 1000 to 10059" in tables[0]["rows"][0]["beyond"]
