@@ -408,10 +408,9 @@ def _other_ranks(target: Point, others: Sequence[Point]) -> str:
 
 
 def _reads_alike(one: Engine, other: Engine) -> bool:
-    """The same weights and KV cache on each GPU."""
-    return one.devices != other.devices or (
-        math.isclose(one.weights, other.weights, rel_tol=0.05)
-        and math.isclose(one.token, other.token, rel_tol=0.05)
+    """The same weights and KV cache on each GPU, of the same number of them."""
+    return math.isclose(one.weights, other.weights, rel_tol=0.05) and math.isclose(
+        one.token, other.token, rel_tol=0.05
     )
 
 
