@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from trueup.errors import BadInput
 
+from .answering import answered, ask_of, said
 from .inputs import RESULTS, load_all, output_of
 from .options import CatalogOption, Format, FormatOption, OutputOption, examples, option
 from .output import print_, say_notes, say_warnings, write
@@ -95,10 +96,8 @@ def advise(
     """Choices of size, number of nodes, offer and region, each with hours and US$ as a range, and
     where the figures are from: our records first, published results second, a model third.
     Nothing is estimated that no result speaks of; what cannot fit is refused with what would do."""
-    from ..figures.advise import answers, asks
     from ..figures.advise import backtest as tests
     from ..figures.advise.kinds import KINDS
-    from ..figures.prices import Book, Terms, read_all, refuse_unknown
     from ..sheets import advise as sheets
 
     if backtest:
@@ -108,7 +107,7 @@ def advise(
         return
     if work in _BESIDE and from_log is None:
         if work == _SERVICE:
-            made = _services(_said(values or []), catalog, explain=explain)
+            made = _services(said(values or []), catalog, explain=explain)
         else:
             made = _architectures(values or [], catalog, price_date)
         write(made, format_, output)
@@ -122,12 +121,9 @@ def advise(
     if not given and need is None:
         print_(_questions(kind))
         return
-    ask = asks.read(kind, given, of_log=need is not None)
-    terms, prices = Terms(region=ask["region"], price_date=price_date), read_all(catalog)
-    refuse_unknown(prices, terms)
     known = _known(catalog, results or [])
-    found = answers.answer(kind, ask, known, Book(prices, terms.price_date), need)
-    made = sheets.answer(found, explain=explain, every=format_ in _DATA)
+    found = answered(kind, given, known, catalog, price_date=price_date, need=need)
+    made = sheets.advised(found, explain=explain, every=format_ in _DATA)
     write(made, format_, output)
     say_warnings(made)
 
@@ -161,7 +157,7 @@ def _architectures(
 
     names, given = (
         [word for word in words if "=" not in word],
-        _said([word for word in words if "=" in word]),
+        said([word for word in words if "=" in word]),
     )
     if len(names) > 1 or set(given) - {"region"}:
         raise BadInput(
@@ -202,42 +198,15 @@ def _work(
 
     if log is not None:
         kind, told = _of_log(log)
-        said = _said([word for word in (work, *values) if word])
+        words = said([word for word in (work, *values) if word])
         if isinstance(told, dict):
-            return kind, {**told, **said}, None
-        return kind, said, told
-    name, given = _given(str(work), values)
+            return kind, {**told, **words}, None
+        return kind, words, told
+    name, given = ask_of(str(work), values)
     kind = asks.chosen(name)
     if not given and sys.stdin.isatty():
         given = _asked(kind)
     return kind, given, None
-
-
-def _given(work: str, values: Sequence[str]) -> tuple[str, dict[str, Any]]:
-    """The kind of work and what is said of it; words after a file count before the file's."""
-    from ..catalog import document
-
-    given: dict[str, Any] = {}
-    name = work
-    if work.endswith((".yml", ".yaml")):
-        told = document(Path(work))
-        if not isinstance(told, dict) or not isinstance(told.get("work"), str):
-            raise BadInput(
-                f"{work} does not say which work it is: give it a line such as work: stencil"
-            )
-        given = {str(key): value for key, value in told.items() if key != "work"}
-        name = told["work"]
-    return name, {**given, **_said(values)}
-
-
-def _said(words: Sequence[str]) -> dict[str, str]:
-    given = {}
-    for word in words:
-        key, equals, value = word.partition("=")
-        if not equals or not key or not value:
-            raise BadInput(f"{word} is not NAME=VALUE, as in region=eastus")
-        given[key] = value
-    return given
 
 
 def _of_log(path: Path) -> tuple[Kind, Need | dict[str, Any]]:
@@ -286,7 +255,7 @@ def _asked(kind: Kind) -> dict[str, Any]:
 
     given = {}
     for one in asks.options(kind):
-        if one.required or one.name in ("deadline_hours", "region"):
+        if one.required or one.name in ("deadline_hours", "region", "access"):
             question = f"{one.name} ({one.described()[:-1]})"
             if one.required:
                 answer = typer.prompt(question)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,6 +21,10 @@ from .options import (
 )
 from .output import print_, say_notes
 
+if TYPE_CHECKING:
+    from ..figures.advise.access import Advised
+    from ..load import Loaded
+
 app = typer.Typer()
 
 
@@ -28,6 +33,7 @@ app = typer.Typer()
         "trueup report",
         "trueup report results/20261120T091300Z-7c1e --output report --region eastus",
         "trueup report --run last --offer spot --price-date 2026-06-18",
+        "trueup report --advise work.yml     # begins with what to rent",
     )
 )
 @taking(chosen=filters, billing=Billing)
@@ -38,6 +44,10 @@ def report(
     output: Annotated[Path, option("FOLDER", "The folder to write.", "--output", "-o")] = Path(
         "report"
     ),
+    advise: Annotated[
+        Path | None,
+        option("FILE", "An ask as `trueup advise FILE` takes it: its answer comes first."),
+    ] = None,
     billing: Billing,
     catalog: CatalogOption = None,
 ) -> None:
@@ -49,6 +59,23 @@ def report(
     loaded = load_results(sources, chosen)
     api = billing.api(loaded)
     place = folder(catalog)
-    page = write_report(loaded, output, catalog=place, terms=terms, api=api, level=level)
+    advised = None if advise is None else _advised(advise, loaded, catalog, terms.price_date)
+    page = write_report(
+        loaded, output, catalog=place, terms=terms, api=api, level=level, advised=advised
+    )
     say_notes(loaded)
     print_(f"{page}\n")
+
+
+def _advised(path: Path, loaded: Loaded, catalog: Path | None, price_date: str | None) -> Advised:
+    """The answer to an ask; the report's own records count before published results."""
+    from ..cases import read_cases
+    from ..catalog import folder
+    from ..figures.advise import asks
+    from ..figures.advise.knowledge import Knowledge
+    from .answering import answered, ask_of
+
+    name, given = ask_of(str(path), [])
+    cases = [one for one in read_cases(loaded) if one.measured and one.outcome == "ok"]
+    known = Knowledge(folder(catalog), datetime.now(UTC).date(), cases)
+    return answered(asks.chosen(name), given, known, catalog, price_date=price_date)

@@ -28,6 +28,7 @@ from ..sheets import users as user_sheets
 from ..sheets.serving import sweep_sheets
 from ..units import plural
 from . import opening
+from .advice import advice_section
 from .benchmark import benchmark_section
 from .charts.common import Judged
 from .health import health_section, node_health
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from trueup.cases import Case
     from trueup.health.expectations import Expectations
 
+    from ..figures.advise.access import Advised
     from ..figures.cost import CostTable
     from ..figures.groups import Group
     from ..figures.scaling.tables import Series
@@ -70,16 +72,18 @@ def gather(
     terms: Terms = OWN,
     api: ApiPrices | None = None,
     level: ServiceLevel | None = None,
+    advised: Advised | None = None,
 ) -> Page:
     """The whole report, ready to be rendered. Published results among the records are named as
-    such.
+    such. An advice comes first.
 
     Raises:
         BadInput: the catalog or a choice of price cannot be used.
     """
+    first = () if advised is None else (advice_section(advised),)
     cases = read_cases(loaded)
     if not cases:
-        return _empty(loaded)
+        return replace(_empty(loaded), first=first)
     place = folder(catalog)
     expected = expectations.read(find("expectations.yml", catalog))
     ok = [case for case in cases if case.outcome == "ok"]
@@ -115,7 +119,7 @@ def gather(
         title=_title(cases, measured_on, health),
         subtitle=_subtitle(loaded, cases),
         summary=_summary(loaded, cases),
-        first=() if health is None else (health_section(health),),
+        first=first if health is None else (*first, health_section(health)),
         warnings=opening.warnings(loaded, cases, every, billed.runs, missing),
         notes=opening.notes(loaded, every, billed.runs),
         headlines=opening.headlines(found, expected),

@@ -18,6 +18,7 @@ from .page import gather
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ..figures.advise.access import Advised
     from ..figures.serving import ServiceLevel
     from ..figures.tokens import ApiPrices
     from ..load import Loaded
@@ -34,6 +35,7 @@ def write_report(
     terms: Terms = OWN,
     api: ApiPrices | None = None,
     level: ServiceLevel | None = None,
+    advised: Advised | None = None,
 ) -> Path:
     """Write index.html, plots/*.png, tables/*.csv and SHA256SUMS into ``output_dir``.
 
@@ -47,6 +49,7 @@ def write_report(
         terms: how its runs are priced.
         api: prices of an API that vLLM's tokens are compared with.
         level: what the loads of a vLLM server are judged by.
+        advised: an advice that it begins with.
 
     Returns:
         The path of index.html.
@@ -57,7 +60,7 @@ def write_report(
     """
     if output_dir.exists() and not output_dir.is_dir():
         raise BadInput(f"report folder {output_dir} is a file; name a folder")
-    page = gather(loaded, catalog=catalog, terms=terms, api=api, level=level)
+    page = gather(loaded, catalog=catalog, terms=terms, api=api, level=level, advised=advised)
     try:
         _publish(files(page), output_dir)
     except OSError as error:

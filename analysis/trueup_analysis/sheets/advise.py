@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING, Any, Final
 from .. import units
 from ..figures.advise.answers import named
 from ..figures.advise.backtest import coverage
+from ..figures.advise.estimates import MODEL, PUBLISHED, RECORD
 from ..figures.advise.kinds import KINDS
+from . import advise_services
 from . import advise_serving as serving
 from .sheet import Column, Sheet, price, short_size, unshown
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from ..figures.advise.access import Advised
     from ..figures.advise.answers import Answer, Choice, Sensitivity
     from ..figures.advise.backtest import Tested
 
@@ -30,11 +33,19 @@ _EXPECTED: Final = (
     "Ranges are those that results are expected in, 9 times of 10 where others have tested it"
     " (trueup advise --backtest)."
 )
-_FRONT: Final = (
-    "Rows that are not faint: no other choice is both cheaper and faster. Hours hold work that"
-    " failures and evictions lose; US$ hold the nodes alone: no storage, licences, login node or"
-    " transfer."
+_HOLD: Final = (
+    "Hours hold work that failures and evictions lose; US$ hold the nodes alone: no storage,"
+    " licences, login node or transfer."
 )
+_FRONT: Final = f"Rows that are not faint: no other choice is both cheaper and faster. {_HOLD}"
+
+
+def advised(found: Advised, *, explain: bool, every: bool = False) -> list[Sheet]:
+    """The answer, and the storage where it was asked for."""
+    made = answer(found.answer, explain=explain, every=every)
+    if found.storage is None:
+        return made
+    return [*made, advise_services.storage(found.storage, explain=explain)]
 
 
 def answer(found: Answer, *, explain: bool, every: bool = False) -> list[Sheet]:
@@ -44,10 +55,8 @@ def answer(found: Answer, *, explain: bool, every: bool = False) -> list[Sheet]:
     others = [one for one in found.choices if not one.front]
     shown = [*front, *(others if explain or every else others[:_OTHERS])]
     made = [_first(found, shown, explain=explain)]
-    if found.evens:
-        made.append(serving.evens(found.evens))
-    if found.sensitivities:
-        made.append(_sensitivities(found.sensitivities))
+    made += break_evens(found)
+    made += sensitivities(found)
     if explain:
         made += _explained(found, shown)
     return made
@@ -55,7 +64,7 @@ def answer(found: Answer, *, explain: bool, every: bool = False) -> list[Sheet]:
 
 def _first(found: Answer, shown: Sequence[Choice], *, explain: bool) -> Sheet:
     """The choices themselves."""
-    service = bool(found.need and found.need.term)
+    service = _service(found)
     limits = bool(found.ask["deadline_hours"] or found.ask["budget_usd"])
     notes = serving.verdicts(found) if service else _verdicts(found)
     notes += [found.unsaid] if found.unsaid else []
@@ -71,7 +80,12 @@ def _first(found: Answer, shown: Sequence[Choice], *, explain: bool) -> Sheet:
         faint="front",
         marks="mark",
         name="advise",
-        facts={"kind": "advise", "ask": dict(found.ask), "assumed": dict(found.assumed)},
+        facts={
+            "kind": "advise",
+            "ask": dict(found.ask),
+            "assumed": dict(found.assumed),
+            "recommended": recommended(found),
+        },
     )
 
 
@@ -122,15 +136,10 @@ def _choice(one: Choice, *, limits: bool) -> dict[str, Any]:
 
 
 def _verdicts(found: Answer) -> list[str]:
-    said = []
+    said, limits = [], _limits(found)
     for best in ("cheapest", "fastest"):
         one = found.marked(best)
-        within = []
-        if found.ask["deadline_hours"]:
-            within.append(f"{found.ask['deadline_hours']:g} h")
-        if found.ask["budget_usd"]:
-            within.append(f"{found.ask['budget_usd']:g} US$")
-        words = f" within {' and '.join(within)}, high ends counted" if within else ""
+        words = f" within {limits}, high ends counted" if limits else ""
         if one is None:
             said.append(f"{best.capitalize()}{words}: none.")
         else:
@@ -142,12 +151,142 @@ def _verdicts(found: Answer) -> list[str]:
     return said
 
 
-def _warnings(found: Answer, *, explain: bool) -> list[str]:
+def recommended(found: Answer) -> str:
+    """What to rent, in words, with its range; what is faster; or that nothing keeps the limits."""
+    if _service(found):
+        return _served(found)
+    limits = _limits(found)
+    best, quick = found.marked("cheapest"), found.marked("fastest")
+    if best is None:
+        near = min(found.choices, key=lambda one: _excess(one, found.ask))
+        return f"No choice is sure to stay within {limits}. The nearest is {_told(near)}"
+    kept = f" that stays within {limits}, also at the high end of its range" if limits else ""
+    said = f"Rent {_told(best)} It is the cheapest choice{kept}."
+    if quick is not None and quick is not best:
+        said += f" The fastest{' such' if limits else ''} choice is {_told(quick)}"
+    return said
+
+
+def _service(found: Answer) -> bool:
+    return bool(found.need and found.need.term)
+
+
+def _served(found: Answer) -> str:
+    best = found.marked("cheapest")
+    said = serving.verdicts(found)
+    if best is not None and best.load is not None:
+        load, low, high = (
+            units.percent(end, digits=0) for end in (best.load.value, best.load.low, best.load.high)
+        )
+        said[-1] = f"The rate takes about {load} of what they can serve (between {low} and {high})."
+    return " ".join(said)
+
+
+def _excess(one: Choice, ask: Mapping[str, Any]) -> float:
+    """How many times above its limits the high end of a choice is."""
+    limits: tuple[float | None, ...] = (ask["deadline_hours"], ask["budget_usd"])
+    ends = (one.hours.high, one.usd.high)
+    return max(end / limit for end, limit in zip(ends, limits, strict=True) if limit)
+
+
+def _told(one: Choice) -> str:
+    per_hour, unit = next(
+        (factor, unit)
+        for least, factor, unit in ((1, 1, "hours"), (1 / 60, 60, "minutes"), (0, 3600, "seconds"))
+        if one.hours.value >= least
+    )
+    hours, low, high = (
+        units.significant(end * per_hour, 3)
+        for end in (one.hours.value, one.hours.low, one.hours.high)
+    )
+    usd = f"{price(one.usd.value)} US$ (between {price(one.usd.low)} and {price(one.usd.high)})"
+    beyond = f" Not seen before: {one.estimate.beyond}" if one.estimate.beyond else ""
+    return (
+        f"{one.estimate.nodes} x {short_size(one.estimate.size)} as {_OFFERS[one.offer]} in"
+        f" {one.region}: about {hours} {unit} (between {low} and {high}) and {usd}, from"
+        f" {_TRUST[one.estimate.trust]}.{beyond}"
+    )
+
+
+_OFFERS: Final = {"payg": "pay as you go", "spot": "spot machines"}
+_TRUST: Final = {
+    RECORD: "records of ours",
+    PUBLISHED: "published results",
+    MODEL: "a model of other results",
+}
+
+
+def changes(found: Answer) -> list[str]:
+    """Which assumption makes another choice the cheapest, or what it costs at most."""
+    best = found.marked("cheapest")
+    usual = "nothing" if best is None else named(best)
     said = []
-    if found.unpriced:
-        said.append(_some("No price, so not ranked", list(found.unpriced), explain=explain))
-    if found.lossy:
-        said.append(_some("Would not come to an end", list(found.lossy), explain=explain))
+    for one in found.sensitivities:
+        for end, usd, choice in (
+            (one.low, one.usd_low, one.choice_low),
+            (one.high, one.usd_high, one.choice_high),
+        ):
+            if choice != usual:
+                cost = "" if usd is None else f", at {price(usd)} US$"
+                at = f"{units.significant(end, 3)} {one.unit}".strip()
+                said.append(f"With {one.name} at {at} the cheapest is {choice}{cost}.")
+    if best is None and not said:
+        return ["At neither end of any assumption does a choice stay within the limits."]
+    if found.sensitivities and not said:
+        said.append("No assumption, at either end of its range, makes another choice the cheapest.")
+    return said
+
+
+def front(found: Answer) -> Sheet:
+    """The choices of which none is both cheaper and faster, for who decides."""
+    table, service = answer(found, explain=False)[0], _service(found)
+    what = (
+        "the cheapest of each offer" if service else "none is both cheaper and faster than another"
+    )
+    notes = [serving.NOTE, _EXPECTED] if service else [_RANGE, _HOLD]
+    return replace(
+        table,
+        title=f"Choices: {what}",
+        rows=[row for row in table.rows if row["front"] or row["best"]],
+        notes=[*filter(None, [found.unsaid]), *notes],
+        warnings=(),
+    )
+
+
+def asked(found: Answer) -> list[tuple[str, str]]:
+    """What was asked and what was taken for granted, by name."""
+    said = {**found.ask, **found.assumed}
+    return [(name, _plain(value)) for name, value in said.items() if value not in (None, [], "")]
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return f"{value:,.10g}" if isinstance(value, float) else str(value)
+
+
+def refusals(found: Answer) -> list[str]:
+    """How many choices were refused for what."""
+    late = sum(one.late for one in found.choices)
+    dear = sum(one.dear for one in found.choices)
+    what = "not hold the rate" if _service(found) else "miss the deadline"
+    said = [f"{late} of {len(found.choices)} choices may {what}."] * bool(late)
+    said += [f"{dear} of {len(found.choices)} choices may exceed the budget."] * bool(dear)
+    said += _unable(found, explain=False)
+    return said
+
+
+def _limits(found: Answer) -> str:
+    within = []
+    if found.ask["deadline_hours"]:
+        within.append(f"{found.ask['deadline_hours']:g} h")
+    if found.ask["budget_usd"]:
+        within.append(f"{found.ask['budget_usd']:g} US$")
+    return " and ".join(within)
+
+
+def _warnings(found: Answer, *, explain: bool) -> list[str]:
+    said = _unable(found, explain=explain)
     if found.refused and not explain:
         said.append(
             f"{len(found.refused)} sizes cannot do it with fewer nodes: --explain says why."
@@ -155,10 +294,29 @@ def _warnings(found: Answer, *, explain: bool) -> list[str]:
     return said
 
 
+def _unable(found: Answer, *, explain: bool) -> list[str]:
+    said = []
+    if found.unpriced:
+        said.append(_some("No price, so not ranked", list(found.unpriced), explain=explain))
+    if found.lossy:
+        said.append(_some("Would not come to an end", list(found.lossy), explain=explain))
+    return said
+
+
 def _some(what: str, names: Sequence[str], *, explain: bool) -> str:
     shown = list(names) if explain else list(names)[:_SHOWN]
     more = len(names) - len(shown)
     return f"{what}: {', '.join(shown)}" + (f" and {more} more." if more else ".")
+
+
+def break_evens(found: Answer) -> list[Sheet]:
+    """Of a service, what else could be bought; nothing where that was not asked."""
+    return [serving.evens(found.evens)] if found.evens else []
+
+
+def sensitivities(found: Answer) -> list[Sheet]:
+    """The cheapest choice with each assumption at an end; nothing where nothing is assumed."""
+    return [_sensitivities(found.sensitivities)] if found.sensitivities else []
 
 
 def _sensitivities(found: Sequence[Sensitivity]) -> Sheet:
@@ -225,6 +383,12 @@ def _explained(found: Answer, shown: Sequence[Choice]) -> list[Sheet]:
             facts={"kind": "advise_sources"},
         )
     ]
+    return [*made, *refused(found)]
+
+
+def refused(found: Answer) -> list[Sheet]:
+    """What cannot do it, with what would; and the sizes that are not to be had any more."""
+    made = []
     if found.refused:
         refusals = [
             {
@@ -247,6 +411,25 @@ def _explained(found: Answer, shown: Sequence[Choice]) -> list[Sheet]:
                 rows=refusals,
                 name="advise-refused",
                 facts={"kind": "advise_refused"},
+            )
+        )
+    if found.withheld:
+        by_reason: dict[str, list[str]] = {}
+        for size, reason in found.withheld.items():
+            by_reason.setdefault(reason, []).append(short_size(size))
+        made.append(
+            Sheet(
+                title="Not advised any more",
+                columns=[
+                    Column("sizes", "sizes", words=True),
+                    Column("reason", "why not", words=True),
+                ],
+                rows=[
+                    {"sizes": ", ".join(sizes), "reason": reason}
+                    for reason, sizes in by_reason.items()
+                ],
+                name="advise-withheld",
+                facts={"kind": "advise_withheld"},
             )
         )
     return made

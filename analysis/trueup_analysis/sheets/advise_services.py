@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from ..figures.advise.answers import named
 from .sheet import Column, Sheet, unshown, worded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ..figures.advise.access import Storage
     from ..figures.advise.services import Advice, Correction, Said
 
 _RULES: Final = (
@@ -16,6 +19,13 @@ _RULES: Final = (
     " on Azure."
 )
 _NOTHING: Final = "No rule of thumb speaks of these needs; data and access say how data is reached."
+
+
+def storage(found: Storage, *, explain: bool) -> Sheet:
+    """What the machines of an answer may reach their data by."""
+    made = advice("Storage", found.found, explain=explain)
+    here = f"For {named(found.choice)}. {found.local} Its price is not in the US$ above."
+    return replace(made, notes=[here, *made.notes])
 
 
 def advice(title: str, found: Sequence[Advice], *, explain: bool) -> Sheet:

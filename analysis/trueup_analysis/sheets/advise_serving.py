@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _MONTH: Final = 730.0
 _MILLION: Final = 1e6
-_NOTE: Final = (
+NOTE: Final = (
     "US$ are of nodes that are paid for all of the term, and hold the nodes alone. Load: the rate"
     " asked for over the rate that they are estimated to serve, with its range. US$/Mtok: a million"
     " tokens of prompts and answers, at the rate asked for and at full load."
@@ -121,7 +121,7 @@ def verdicts(found: Answer) -> list[str]:
         sure = found.marked(LATENCY)
         words = "nothing" if sure is None else f"{_costs(sure)}. {'. '.join(sure.estimate.notes)}"
         said.append(f"Cheapest whose latency is known to be held: {words}.")
-    return [*said, _NOTE]
+    return [*said, NOTE]
 
 
 def _costs(one: Choice) -> str:

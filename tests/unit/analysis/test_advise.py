@@ -14,12 +14,14 @@ from typing import Any
 import pytest
 from trueup.cases import Case, Figure
 from trueup.errors import BadInput
-from trueup_analysis import catalog, cli
-from trueup_analysis.figures.advise import answers, asks, backtest
+from trueup_analysis import catalog, cli, units
+from trueup_analysis.figures.advise import access, answers, asks, backtest
 from trueup_analysis.figures.advise.estimates import MODEL, PUBLISHED, RECORD, Range, around, spread
 from trueup_analysis.figures.advise.kinds import KINDS
 from trueup_analysis.figures.advise.knowledge import Knowledge
+from trueup_analysis.figures.advise.services import read_services
 from trueup_analysis.figures.prices import Book, read_all
+from trueup_analysis.sheets import advise as sheets
 
 DATA = Path(__file__).resolve().parents[2] / "data"
 TODAY = date(2026, 11, 23)
@@ -384,3 +386,101 @@ def test_services_are_advised_by_words(told: Any) -> None:
 )
 def test_needs_that_cannot_be_are_said(told: Any, word: str, message: str) -> None:
     assert message in told("service", word, status=1)[1]
+
+
+def stored(found: answers.Answer) -> access.Storage | None:
+    services = read_services(catalog.built_in())
+    return access.storage(found, known().sizes, services, TODAY)
+
+
+GRID = {"grid": "1024x1024x1024", "steps": 4000, "region": "southcentralus"}
+
+
+def test_storage_is_not_advised_unless_it_is_asked_for() -> None:
+    assert stored(ask("stencil", **GRID)) is None
+
+
+@pytest.mark.parametrize("work", KINDS)
+def test_how_data_is_reached_is_asked_of_every_kind(work: str) -> None:
+    names = [one.name for one in asks.options(KINDS[work])]
+    assert [names.count(one.name) for one in access.OPTIONS] == [1, 1, 1, 1]
+
+
+def test_storage_of_large_shared_files_by_hand() -> None:
+    found = stored(ask("stencil", access="shared", data_tb=20, mb_s=4000, **GRID))
+    assert found is not None
+    first = found.found[0]
+    # 20 TB are 18.2 TiB: 20 in steps of 4 TiB at 500 MB/s a TiB; 32 at 125, for 4000 MB/s.
+    levels = {one.name[-3:]: (one.tib, one.mb_s) for one in first.levels}
+    assert (first.service, levels["500"], levels["125"]) == ("amlfs", (20, 10000), (32, 4000))
+
+
+@pytest.mark.parametrize(("data_tb", "refused"), [(2.0, False), (2.1, True)])
+def test_local_disks_hold_what_they_hold(data_tb: float, refused: bool) -> None:
+    words = {"sizes": "Standard_HB120rs_v3", "most_nodes": 1, "access": "scratch"}
+    found = stored(ask("stencil", data_tb=data_tb, **words, **GRID))
+    assert found is not None
+    [disks] = [one for one in found.found if one.service == "local-nvme"]
+    # 2 disks of 960 GiB are 2.0616 TB.
+    assert (bool(disks.refused), found.local) == (
+        refused,
+        "A node of Standard_HB120rs_v3 has 2.06 TB of local disks.",
+    )
+
+
+def test_the_command_answers_how_data_is_reached(told: Any) -> None:
+    words = ("stencil", "grid=512x512x512", "steps=1000", "access=small", "data_tb=20")
+    shown, _ = told(*words)
+    assert "\nStorage\n" in shown
+    found = {one["kind"]: one for one in json.loads(told(*words, "--format", "json")[0])["tables"]}
+    assert list(found) == ["advise", "advise_assumptions", "advise_storage"]
+    assert found["advise_storage"]["rows"][0]["service"] == "amlfs"
+    assert "access: often is none of any, once" in told(*words, "access=often", status=1)[1]
+
+
+def test_the_recommendation_is_one_of_the_choices_with_its_range() -> None:
+    found = ask("stencil", deadline_hours=1, **GRID)
+    best = found.marked("cheapest")
+    assert best is not None
+    text = sheets.recommended(found)
+    size = best.estimate.size.removeprefix("Standard_")
+    assert text.startswith(f"Rent {best.estimate.nodes} x {size} as spot machines in southcentral")
+    seconds = [units.significant(3600 * end, 3) for end in (best.hours.low, best.hours.high)]
+    minutes = [units.significant(60 * end, 3) for end in (best.hours.low, best.hours.high)]
+    between = [f"(between {low} and {high})" for low, high in (seconds, minutes)]
+    assert [one in text for one in between].count(True) == 1
+    assert "It is the cheapest choice that stays within 1 h" in text
+
+
+def test_where_nothing_keeps_the_limits_the_nearest_is_named() -> None:
+    found = ask("stencil", deadline_hours=0.001, **GRID)
+    quickest = min(found.choices, key=lambda one: one.hours.high)
+    name = f"{quickest.estimate.nodes} x {quickest.estimate.size.removeprefix('Standard_')}"
+    assert sheets.recommended(found).startswith(
+        f"No choice is sure to stay within 0.001 h. The nearest is {name}"
+    )
+    assert sheets.changes(found) == [
+        "At neither end of any assumption does a choice stay within the limits."
+    ]
+    late = len(found.choices)
+    assert sheets.refusals(found)[0] == f"{late} of {late} choices may miss the deadline."
+
+
+def test_what_changes_the_cheapest_is_said_and_nothing_else() -> None:
+    found = ask("stencil", deadline_hours=4, **{**GRID, "steps": 400000})
+    usual = found.marked("cheapest")
+    assert usual is not None
+    others = [
+        choice
+        for one in found.sensitivities
+        for choice in (one.choice_low, one.choice_high)
+        if choice != answers.named(usual)
+    ]
+    said = [
+        text.split(" the cheapest is ")[1].partition(", at")[0] for text in sheets.changes(found)
+    ]
+    assert (said, bool(said)) == (others, True)
+    calm = ask("hpl", order=100000, offers="payg")
+    assert sheets.changes(calm) == [
+        "No assumption, at either end of its range, makes another choice the cheapest."
+    ] * bool(calm.sensitivities)

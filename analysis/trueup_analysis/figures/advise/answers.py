@@ -94,6 +94,7 @@ class Answer:
         need: what was asked of the machines.
         evens: of a service, from what use on it is cheaper than what else could be bought.
         sensitivities: widest first.
+        withheld: sizes of the catalog that are not to be had any more, with the reason.
     """
 
     kind: Kind
@@ -107,6 +108,7 @@ class Answer:
     sensitivities: Sequence[Sensitivity] = field(default=())
     need: Need | None = None
     evens: Sequence[Even] = field(default=())
+    withheld: Mapping[str, str] = field(default_factory=dict)
 
     def marked(self, best: str) -> Choice | None:
         return next((one for one in self.choices if best in one.best.split(", ")), None)
@@ -158,8 +160,8 @@ def answer(
         )
     tried.sort(key=lambda one: -one.swing)
     evens = break_evens(found.choices, found.need, ask, book) if found.need else ()
-    unsaid = need.unsaid if need else ""
-    return Answer(**{**vars(found), "sensitivities": tried, "unsaid": unsaid, "evens": evens})
+    more = {"sensitivities": tried, "evens": evens, "withheld": known.withheld}
+    return Answer(**{**vars(found), **more, "unsaid": need.unsaid if need else ""})
 
 
 def _answer(

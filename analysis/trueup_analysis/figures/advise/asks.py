@@ -11,6 +11,7 @@ from trueup.options import Option
 from trueup.words import did_you_mean
 
 from ..prices import region_name
+from .access import OPTIONS
 from .kinds import KINDS
 from .kinds.kind import Kind
 
@@ -47,6 +48,7 @@ TERMS: Final = (
         least=0,
     ),
     Option("idle_hours", "Hours that the nodes are paid for and idle.", 0.0, type="float", least=0),
+    *OPTIONS,
 )
 
 
@@ -108,7 +110,8 @@ def read(kind: Kind, given: Mapping[str, Any], *, of_log: bool = False) -> dict[
 
 def _refusal(option: Option, value: Any) -> str | None:
     """Why a value of the right type cannot be used; None where it can."""
-    strange = [part for part in value if part not in option.choices] if option.choices else []
+    parts = value if isinstance(value, list) else [value]
+    strange = [part for part in parts if part not in option.choices] if option.choices else []
     if strange:
         return f"{option.name}: {strange[0]} is none of {', '.join(option.choices)}"
     return option.refusal(value, option.name)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 FILE: Final = "services.yml"
 _TIB_IN_TB: Final = 2**40 / 1e12
-_CHOICES: Final = {
+CHOICES: Final = {
     "scheduler": ("slurm", "none"),
     "data": ("any", "local", "blob", "nfs", "smb", "lustre"),
     "access": ("any", "once", "shared", "small", "scratch", "profiles"),
@@ -75,7 +75,7 @@ class Needs:
     keep: bool = False
 
     def __post_init__(self) -> None:
-        for name, words in _CHOICES.items():
+        for name, words in CHOICES.items():
             if getattr(self, name) not in words:
                 wrong = f"{name} is {getattr(self, name)!r}; give one of {', '.join(words)}"
                 raise BadInput(wrong)

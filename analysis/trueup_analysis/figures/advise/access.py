@@ -1,0 +1,102 @@
+"""How the data of a piece of work is reached: the storage for the machines that are advised, by the
+conditions of catalog/services.yml."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from trueup.options import Option
+
+from .services import CHOICES, Needs, Said, Source, advise_storage
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import date
+
+    from .answers import Answer, Choice
+    from .services import Advice, Services
+
+# Asked once for every kind of work, under the names of Needs.
+OPTIONS: Final = (
+    Option(
+        "access",
+        "How files are reached; it is answered with a storage. once: from end to end; shared: many"
+        " nodes, large files; small: many nodes, many small files; scratch: of one job; profiles:"
+        " of desktops.",
+        type="str",
+        choices=CHOICES["access"],
+    ),
+    Option(
+        "data",
+        "How the work reaches them today; it is answered with a storage.",
+        type="str",
+        choices=CHOICES["data"],
+    ),
+    Option("data_tb", "How much data it is, TB (1e12 bytes).", type="float", least=1e-6),
+    Option("mb_s", "What all nodes together read or write, MB/s (1e6).", type="float", least=1e-3),
+)
+_LOCAL: Final = "local-nvme"
+_TB: Final = 2**30 / 1e12
+
+
+@dataclass(frozen=True)
+class Storage:
+    """Kinds of storage, the first to try first, for one of the choices."""
+
+    choice: Choice
+    needs: Needs
+    found: Sequence[Advice]
+    local: str
+
+
+@dataclass(frozen=True)
+class Advised:
+    """An answer, and the storage for it where that was asked for."""
+
+    answer: Answer
+    storage: Storage | None = None
+
+
+def storage(
+    found: Answer, sizes: Mapping[str, Mapping[str, str]], known: Services, today: date
+) -> Storage | None:
+    """What the answer's machines may reach their data by; None where it was not asked.
+
+    It is for the cheapest choice, whose number of nodes and local disks count.
+    """
+    given = {one.name: found.ask.get(one.name) for one in OPTIONS}
+    if not any(value is not None for value in given.values()):
+        return None
+    choice = found.marked("cheapest") or found.choices[0]
+    said: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    needs = Needs(nodes=choice.estimate.nodes, **said)
+    row = sizes[choice.estimate.size]
+    gib = _local_gib(row)
+    told = [
+        _with_disks(one, row, gib, needs, today) if one.service == _LOCAL else one
+        for one in advise_storage(needs, known, today)
+    ]
+    told.sort(key=lambda one: bool(one.rank and one.refused))
+    local = f"{gib * _TB:.2f} TB of local disks" if gib else "no local disk"
+    return Storage(choice, needs, told, f"A node of {choice.estimate.size} has {local}.")
+
+
+def _local_gib(row: Mapping[str, str]) -> float:
+    """GiB of NVMe disks of a node, or of its temporary disk where it has none."""
+    nvme = float(row["nvme_disks"] or 0) * float(row["nvme_gib_each"] or 0)
+    return nvme or float(row["local_ssd_gib"] or 0)
+
+
+def _with_disks(
+    one: Advice, row: Mapping[str, str], gib: float, needs: Needs, today: date
+) -> Advice:
+    """Local disks, refused where a node has none, or not enough for all of the data."""
+    source = Source("catalog/vm_sizes.csv", "read", today.isoformat())
+    why = ""
+    if not gib:
+        why = f"{row['size']} has no local disk in the catalog"
+    elif needs.data_tb is not None and needs.data_tb > needs.nodes * gib * _TB:
+        every = f"{needs.nodes * gib * _TB:.2f} TB of local disks of {needs.nodes} x {row['size']}"
+        why = f"{needs.data_tb:g} TB is above {every}"
+    return replace(one, refused=(*one.refused, Said(why, source))) if why else one

@@ -1,0 +1,106 @@
+"""trueup report --advise: the report begins with what to rent."""
+
+from __future__ import annotations
+
+import csv
+import html
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+RECORD = Path(__file__).resolve().parents[2] / "data" / "records" / "valid.json"
+ASK = """
+work: stencil
+grid: 1024x1024x1024
+steps: 400000
+deadline_hours: 4
+region: southcentralus
+access: shared
+data_tb: 20
+"""
+
+
+@pytest.fixture
+def run(call_trueup: Any, tmp_path: Path) -> Any:
+    """Writes a report with an ask, and gives how it ended and its folder."""
+
+    def report(ask: str, *more: str) -> tuple[Any, Path]:
+        path, folder = tmp_path / "work.yml", tmp_path / "report"
+        path.write_text(ask, encoding="utf-8")
+        argv = ("report", RECORD, "--advise", path, "--output", folder, *more)
+        return call_trueup(*argv), folder
+
+    return report
+
+
+def section(folder: Path) -> str:
+    """The words of the section."""
+    text = (folder / "index.html").read_text(encoding="utf-8")
+    begin = text.index('<h2 id="advice"')
+    words = re.sub(r"<[^>]+>", " ", text[begin : text.index("</section>", begin)])
+    return " ".join(html.unescape(words).split())
+
+
+def test_the_section_says_what_the_command_says(run: Any, call_trueup: Any, tmp_path: Path) -> None:
+    ended, folder = run(ASK)
+    assert (ended.status, ended.err) == (0, "")
+    text = section(folder)
+    data = json.loads(call_trueup("advise", tmp_path / "work.yml", "--format", "json").out)
+    answer = data["tables"][0]
+    assert answer["recommended"] in text
+    front = [row for row in answer["rows"] if row["front"]]
+    shown = [
+        f"{row['nodes']} x {row['size'].removeprefix('Standard_')}, {row['offer']}" for row in front
+    ]
+    places = [text.index(choice, text.index("Choices:")) for choice in shown]
+    assert (len(places) > 2, sorted(places)) == (True, places)
+    heads = [
+        *("What would change the answer", "Where the data lies", "What was refused"),
+        *("What cannot do it", "Not advised any more", "What was asked"),
+    ]
+    assert [text.count(head) > 0 for head in heads] == [True] * len(heads)
+    assert "F16s_v2, F8s_v2 new subscriptions cannot deploy it since 2026-07" in text
+    assert "--explain" not in text
+
+
+def test_the_section_is_the_first_and_its_file_has_every_choice(
+    run: Any, call_trueup: Any, tmp_path: Path
+) -> None:
+    _, folder = run(ASK)
+    page = (folder / "index.html").read_text(encoding="utf-8")
+    assert re.findall(r'<h2 id="([^"]+)"', page)[:2] == ["advice", "health"]
+    rows = list(csv.DictReader((folder / "tables" / "advice.csv").open(encoding="utf-8")))
+    data = json.loads(call_trueup("advise", tmp_path / "work.yml", "--format", "json").out)
+    choices = [row for row in rows if row["table"] == data["tables"][0]["title"]]
+    assert len(choices) == len(data["tables"][0]["rows"]) > 100
+
+
+def test_without_an_ask_there_is_no_section(call_trueup: Any, tmp_path: Path) -> None:
+    call_trueup("report", RECORD, "--output", tmp_path / "report")
+    assert 'id="advice"' not in (tmp_path / "report" / "index.html").read_text(encoding="utf-8")
+
+
+def test_two_reports_of_one_ask_are_the_same(run: Any) -> None:
+    _, folder = run(ASK)
+    first = (folder / "SHA256SUMS").read_bytes()
+    run(ASK)
+    assert (folder / "SHA256SUMS").read_bytes() == first
+
+
+@pytest.mark.parametrize(
+    ("ask", "sentence"),
+    [
+        ("grid: 10x10x10\n", "work.yml does not say which work it is"),
+        ("work: baking\n", "no kind of work is called baking"),
+        ("work: stencil\n", "grid is missing"),
+        ("work: stencil\ngrid: <b>\nsteps: 3\n", "grid is '<b>'"),
+        (ASK + "most_nodes: 0\n", "most_nodes is 0"),
+    ],
+)
+def test_an_ask_that_cannot_be_answered_leaves_no_report(run: Any, ask: str, sentence: str) -> None:
+    ended, folder = run(ask)
+    assert (ended.status, folder.exists()) == (1, False)
+    assert sentence in ended.err
