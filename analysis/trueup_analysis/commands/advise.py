@@ -255,7 +255,7 @@ def _asked(kind: Kind) -> dict[str, Any]:
 
     given = {}
     for one in asks.options(kind):
-        if one.required or one.name in ("deadline_hours", "region", "access"):
+        if one.required or one.name in ("model", "deadline_hours", "region", "access"):
             question = f"{one.name} ({one.described()[:-1]})"
             if one.required:
                 answer = typer.prompt(question)

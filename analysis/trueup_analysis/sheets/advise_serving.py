@@ -110,7 +110,7 @@ def verdicts(found: Answer) -> list[str]:
     """The cheapest, and what is known of its latency."""
     one = found.marked("cheapest")
     if one is None:
-        return ["Nothing is expected to hold what was asked for at the slow end: give more nodes."]
+        return ["Nothing holds what was asked for, slow end counted: holds says what is missed."]
     beyond = f" Not seen before: {one.estimate.beyond}" if one.estimate.beyond else ""
     words = f"{_costs(one)}.{beyond}"
     said = [f"Cheapest that holds the rate, slow end counted: {words}"]

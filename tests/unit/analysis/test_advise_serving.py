@@ -263,9 +263,11 @@ def test_a_prefix_cache_is_a_condition_of_its_own() -> None:
         ({"model": "llama-3.1-8b", "parameters_billion": 8}, "has its own parameters"),
         ({"parameters_billion": 8}, "needs layers, kv_heads, head_dim, precision too"),
         ({"model": "none.json"}, "none.json cannot be read"),
-        ({"model": "llama-3.1-8b", "deadline_hours": 5}, "deadline_hours says nothing of"),
+        ({"model": "llama-3.1-8b", "deadline_hours": 5}, "deadline_hours is no option of serving"),
         ({"model": "llama-3.1-8b", "reserved_usd_per_hour": 5}, "name it with sizes"),
         ({"model": "llama-3.1-8b", "requests_per_second": 0}, "requests_per_second is 0"),
+        ({"model": "llama-3.1-8b", "requests_per_second": 1e300}, "1000000 or less"),
+        ({"model": "llama-3.1-8b", "engine_scaling": 2}, "engine_scaling is above 1"),
         ({"model": "llama-3.1-8b", "input_tokens": "many"}, "input_tokens is 'many'"),
         (
             {"model": "deepseek-r1", "prefix_cached_share": 0.9},
@@ -326,6 +328,7 @@ def test_a_config_is_the_model_that_its_recipe_is(tmp_path: Path) -> None:
     [
         ({"num_hidden_layers": None}, "num_hidden_layers is None"),
         ({"num_experts": 64}, "it has num_experts"),
+        ({"quantization_config": {"bits": [8]}}, "does not tell its weights' precision"),
         ({"hidden_act": "gelu"}, "it is not built as Llama is"),
         ({"torch_dtype": "float32"}, "does not tell its weights' precision"),
         ({"hidden_size": "wide"}, "hidden_size is 'wide'"),
@@ -347,6 +350,12 @@ def test_a_file_that_is_no_config_is_refused(text: str, tmp_path: Path) -> None:
     path.write_text(text)
     with pytest.raises(BadInput, match=r"config\.json"):
         ask(model=str(path), input_tokens=10, output_tokens=10, requests_per_second=1)
+
+
+def test_a_budget_is_kept_or_nothing_is_best() -> None:
+    found = ask(**FP8, requests_per_second=60, budget_usd=1)
+    assert found.marked("cheapest") is None
+    assert all(one.dear for one in found.choices)
 
 
 def record(**parameters: Any) -> Case:

@@ -53,8 +53,8 @@ TERMS: Final = (
 
 
 def options(kind: Kind) -> list[Option]:
-    """All that can be asked of a kind: its own, then the terms that it does not set itself."""
-    own = {one.name for one in kind.options}
+    """All that can be asked of a kind: its own, then the terms that say something of it."""
+    own = {*(one.name for one in kind.options), *kind.unasked}
     return [*kind.options, *(one for one in TERMS if one.name not in own)]
 
 
@@ -84,7 +84,7 @@ def read(kind: Kind, given: Mapping[str, Any], *, of_log: bool = False) -> dict[
             all that is wrong is said at once.
     """
     known = {one.name: one for one in (TERMS if of_log else options(kind))}
-    wrong, found = [], {name: one.default for name, one in known.items()}
+    wrong, found = [], {one.name: one.default for one in (*TERMS, *known.values())}
     if not of_log:
         assumed = (one.name for one in kind.assumptions({}))
         known |= {name: Option(name, "", type="float", least=1e-9) for name in assumed}

@@ -283,7 +283,7 @@ def _width(told: Mapping[str, Any], ask: Mapping[str, Any], path: Path) -> float
     quantized = told.get("quantization_config")
     if isinstance(quantized, dict):
         bits = 8 if "fp8" in str(quantized.get("quant_method")) else quantized.get("bits")
-        if bits in {4, 8}:
+        if bits in (4, 8):
             return bits / 8
     elif str(told.get("torch_dtype", told.get("dtype"))) in {"bfloat16", "float16"}:
         return _BYTES["bf16"]

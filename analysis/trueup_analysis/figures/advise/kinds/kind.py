@@ -70,6 +70,7 @@ class Kind:
         need: what the work of an ask takes.
         tool: whose log tells of such work, by the name of its parser.
         logged: what the work of a log took, or what it answers of the kind's questions.
+        unasked: the terms that say nothing of such work.
     """
 
     name: str
@@ -82,6 +83,7 @@ class Kind:
     need: Callable[[Ask, Assumed, Knowledge], Need]
     tool: str
     logged: Callable[[Case], Need | dict[str, Any]]
+    unasked: tuple[str, ...] = ()
 
 
 class Place(NamedTuple):

@@ -51,25 +51,32 @@ _FOUND: Final = 5.0
 
 OPTIONS: Final = (
     Option("model", "A vLLM recipe's name, or the path of a config.json.", type="str"),
-    Option("parameters_billion", "Parameters of the model, in 10^9.", type="float", least=1e-3),
+    Option(
+        "parameters_billion",
+        "Parameters of the model, in 10^9.",
+        type="float",
+        least=1e-3,
+        most=1e5,
+    ),
     Option(
         "active_parameters_billion",
         "Parameters that a token meets, in 10^9; without it all.",
         type="float",
         least=1e-3,
     ),
-    Option("layers", "Decoder layers.", type="int", least=1),
-    Option("kv_heads", "Heads of keys and values.", type="int", least=1),
-    Option("head_dim", "Size of a head.", type="int", least=1),
+    Option("layers", "Decoder layers.", type="int", least=1, most=10_000),
+    Option("kv_heads", "Heads of keys and values.", type="int", least=1, most=10_000),
+    Option("head_dim", "Size of a head.", type="int", least=1, most=100_000),
     Option("precision", f"Of the weights: {', '.join(PRECISIONS)}.", type="str"),
-    Option("input_tokens", "Tokens of a prompt.", type="int", required=True, least=1),
-    Option("output_tokens", "Tokens of an answer.", type="int", required=True, least=1),
+    Option("input_tokens", "Tokens of a prompt.", type="int", required=True, least=1, most=10**7),
+    Option("output_tokens", "Tokens of an answer.", type="int", required=True, least=1, most=10**7),
     Option(
         "requests_per_second",
         "Requests a second that must be held.",
         type="float",
         required=True,
         least=1e-6,
+        most=1e6,
     ),
     Option(
         "prefix_cached_share",
@@ -82,16 +89,32 @@ OPTIONS: Final = (
     Option("ttft_ms", "Time to the first token to hold, ms.", type="float", least=1e-3),
     Option("tpot_ms", "Time of a further token to hold, ms.", type="float", least=1e-3),
     Option("most_nodes", "Nodes at most.", 64, least=1, most=1024),
-    Option("term_hours", "Hours that it serves; 730 are a month.", 730.0, type="float", least=1),
+    Option(
+        "term_hours",
+        "Hours that it serves; 730 are a month.",
+        730.0,
+        type="float",
+        least=1,
+        most=87600,
+    ),
     Option(
         "restart_minutes",
         "Minutes until a node that failed or was taken away serves again (ours, not measured).",
         15.0,
         type="float",
         least=0,
+        most=1440,
     ),
-    Option("api_usd_per_million_input", "An API's price of input tokens.", type="float", least=0),
-    Option("api_usd_per_million_output", "An API's price of output tokens.", type="float", least=0),
+    *(
+        Option(
+            f"api_usd_per_million_{what}",
+            f"An API's price of a million {what} tokens, US$.",
+            type="float",
+            least=0,
+            most=1e6,
+        )
+        for what in ("input", "output")
+    ),
     Option(
         "reserved_usd_per_hour",
         "Price of a reserved node, US$ an hour; with one size in sizes.",
@@ -99,8 +122,6 @@ OPTIONS: Final = (
         least=1e-3,
     ),
 )
-# What a service has no use for.
-_NOT_ASKED: Final = ("deadline_hours", "checkpoint_seconds", "idle_hours")
 
 
 def _assumptions(_: Ask) -> list[Assumption]:
@@ -493,9 +514,8 @@ def _model(ask: Ask, known: Knowledge) -> Model:
 
 
 def _need(ask: Ask, assumed: Assumed, known: Knowledge) -> Need:
-    for name in _NOT_ASKED:
-        if ask[name]:
-            raise BadInput(f"{name} says nothing of a service; term_hours says how long it serves")
+    if assumed["engine_scaling"] > 1:
+        raise BadInput("engine_scaling is above 1: an engine is not faster beside others")
     if ask["reserved_usd_per_hour"] and len(ask["sizes"]) != 1:
         raise BadInput("reserved_usd_per_hour is the price of one size: name it with sizes")
     model = _model(ask, known)
@@ -552,10 +572,10 @@ def _need(ask: Ask, assumed: Assumed, known: Knowledge) -> Need:
 def _smallest(found: Mapping[str, tuple[Engine | None, str, int | None]], known: Knowledge) -> str:
     """The size that holds it with the least memory of GPUs, one node before several."""
 
-    def weight(size: str) -> tuple[int, float, str]:
+    def weight(size: str) -> tuple[int, float, float, str]:
         row, nodes = known.sizes[size], found[size][2] or 1
         memory = (number(row, "gpus") or 0) * (number(row, "gpu_memory_gib") or 0)
-        return nodes, nodes * memory, size
+        return nodes, nodes * memory, number(row, "memory_gib") or 0.0, size
 
     held = [size for size, (engine, _, _) in found.items() if engine is not None]
     if not held:
@@ -579,6 +599,7 @@ KIND: Final = Kind(
     title="Serving of a language model (vLLM)",
     options=OPTIONS,
     unit="tokens/s",
+    unasked=("deadline_hours", "checkpoint_seconds", "idle_hours"),
     assumptions=_assumptions,
     points=points,
     predict=predict,
