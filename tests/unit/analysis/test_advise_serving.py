@@ -132,6 +132,18 @@ def test_a_model_that_needs_two_nodes_is_served_by_pairs() -> None:
     pairs = [one.estimate for one in found.choices if one.estimate.size == H100]
     assert pairs
     assert all(one.nodes % 2 == 0 and one.units == one.nodes // 2 for one in pairs)
+    # Results are of other software with other ranks: their latency says nothing of these.
+    judged = ask(
+        model="deepseek-r1",
+        input_tokens=1024,
+        output_tokens=1024,
+        requests_per_second=0.5,
+        tpot_ms=150,
+        **SURE,
+    )
+    assert {one.estimate.held for one in judged.choices} == {None}
+    assert "other parallel ranks" in pairs[0].beyond
+    assert pairs[0].trust == MODEL
     one_node = [one.estimate for one in found.choices if one.estimate.size == H200]
     assert "no result of an engine of 8 GPUs" in one_node[0].beyond
 
@@ -352,6 +364,27 @@ def test_a_file_that_is_no_config_is_refused(text: str, tmp_path: Path) -> None:
         ask(model=str(path), input_tokens=10, output_tokens=10, requests_per_second=1)
 
 
+def test_an_engine_beside_others_may_be_slower_by_hand() -> None:
+    """At 0.8 of its rate alone: 60 / (8 x 9.86348 x 0.8) are 95.05 % of a node; an engine that has
+    its node for itself loses nothing."""
+    found = ask(**FP8, requests_per_second=60, engine_scaling=0.8, **SURE)
+    assert load(choice(found, H100, 1)) == pytest.approx(60 / (8 * 9.86348 * 0.8), rel=1e-6)
+    alone = [
+        one
+        for scaling in (0.8, 1.0)
+        for one in ask(
+            model="deepseek-r1",
+            input_tokens=1024,
+            output_tokens=1024,
+            requests_per_second=0.5,
+            engine_scaling=scaling,
+            **SURE,
+        ).choices
+    ]
+    half = len(alone) // 2
+    assert [load(one) for one in alone[:half]] == [load(one) for one in alone[half:]]
+
+
 def test_a_budget_is_kept_or_nothing_is_best() -> None:
     found = ask(**FP8, requests_per_second=60, budget_usd=1)
     assert found.marked("cheapest") is None
@@ -458,4 +491,4 @@ def test_a_log_from_elsewhere_tells_its_load(told: Any) -> None:
     told_of = tables[0]["ask"]
     assert (told_of["input_tokens"], told_of["output_tokens"]) == (17, 6)
     assert told_of["requests_per_second"] == pytest.approx(8.52599884623308)
-    assert "17 tokens in; results have 1000 to 10059" in tables[0]["rows"][0]["beyond"]
+    assert "17 tokens in, where results have 1000 to 10059" in tables[0]["rows"][0]["beyond"]

@@ -301,7 +301,7 @@ def predict(target: Point, others: Sequence[Point], known: Knowledge) -> Predict
         return None
     used, seconds, is_known = _seconds(target, own, timed)
     load, engines = target.traits["load"], target.traits["engines"]
-    scaling = target.traits["scaling"] if engines > 1 else 1.0
+    scaling = target.traits["scaling"] if target.traits["engine"].each > 1 else 1.0
     evidence = tuple(dict.fromkeys(one.evidence for one in used if one.evidence))
     if not is_known:
         evidence += (Evidence(MODEL, "shares of the datasheets' BF16 peak and bandwidth"),)
@@ -320,7 +320,7 @@ def _seconds(
     target: Point, own: Times, timed: Sequence[tuple[Point, Times]]
 ) -> tuple[list[Point], float, bool]:
     """The results that tell how long one engine takes for a request, that time, and whether they
-    are of this size, model and lengths."""
+    are of this size, model, lengths and parallel ranks."""
     alike = [pair for pair in timed if _is_alike(target, pair[0])]
     same = [pair for pair in alike if pair[0].size == target.size]
     records = [pair for pair in same if pair[0].evidence and pair[0].evidence.kind == RECORD]
@@ -329,7 +329,11 @@ def _seconds(
         flops, bandwidth = _slowness([(spent, _each(one)) for one, spent in timed])
         return [one for one, _ in timed], flops * own.prefill + bandwidth * own.decode, False
     slow = math.fsum(math.log(_each(one) / sum(spent)) for one, spent in used) / len(used)
-    return [one for one, _ in used], math.exp(slow) * sum(own), bool(same)
+    engine = target.traits["engine"]
+    is_known = all(
+        one.size == target.size and _reads_alike(engine, one.traits["engine"]) for one, _ in used
+    )
+    return [one for one, _ in used], math.exp(slow) * sum(own), is_known
 
 
 def _each(one: Point) -> float:
@@ -395,8 +399,9 @@ def _beyond(target: Point, others: Sequence[Point], known: Knowledge) -> str:
         ),
     ):
         if not min(seen) / _ALIKE <= value <= max(seen) * _ALIKE:
-            said.append(f"{value:g} {what}; results have {min(seen):.0f} to {max(seen):.0f}.")
-    return " ".join(filter(None, said))
+            said.append(f"{value:g} {what}, where results have {min(seen):.0f} to {max(seen):.0f}")
+    words = "; ".join(filter(None, said))
+    return f"{words}." if words else ""
 
 
 def _other_gpus(target: Point, others: Sequence[Point], known: Knowledge) -> str:
@@ -404,27 +409,27 @@ def _other_gpus(target: Point, others: Sequence[Point], known: Knowledge) -> str
     gpu, bits = known.sizes[target.size]["gpu_model"], f"{8 * model.width:g} bits"
     models = [one.traits["engine"].model for one in others]
     gpus = [known.sizes[one.size]["gpu_model"] for one in others]
-    said = [] if gpu in gpus else [f"no result of {gpu}."]
+    said = [] if gpu in gpus else [f"no result of {gpu}"]
     if not any(model.is_like(one) for one in models):
         names = ", ".join(dict.fromkeys(one.name for one in models))
-        said.append(f"no result of this model at {bits}; there is {names}.")
+        said.append(f"no result of this model at {bits}, only of {names}")
     elif gpu in gpus and not any(
         model.is_like(one) and gpu == where for one, where in zip(models, gpus, strict=True)
     ):
-        said.append(f"no result of this model at {bits} on {gpu}.")
-    return " ".join(said)
+        said.append(f"no result of this model at {bits} on {gpu}")
+    return "; ".join(said)
 
 
 def _other_ranks(target: Point, others: Sequence[Point]) -> str:
     engine: Engine = target.traits["engine"]
     told: list[Engine] = [one.traits["engine"] for one in others]
     if engine.devices not in {one.devices for one in told}:
-        return f"no result of an engine of {engine.devices} GPUs."
+        return f"no result of an engine of {engine.devices} GPUs"
     of_model = [
         one for one in told if engine.model.is_like(one.model) and one.devices == engine.devices
     ]
     if of_model and not any(_reads_alike(engine, one) for one in of_model):
-        return "results of this model have other parallel ranks (tensor parallel)."
+        return "results of this model have other parallel ranks (tensor parallel)"
     return ""
 
 
@@ -467,6 +472,7 @@ def _tells_of(one: Heard, target: Point) -> bool:
     return (
         one.size == target.size
         and one.engine.devices == engine.devices
+        and _reads_alike(one.engine, engine)
         and one.engine.model.is_like(engine.model)
         and _condition(one.engine, one.load) == target.condition
         and _same_lengths(one.load, load)
