@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from trueup.errors import BadInput
 
 from ..selection import Selection
 from .billing import Billing
@@ -75,6 +76,8 @@ def _advised(path: Path, loaded: Loaded, catalog: Path | None, price_date: str |
     from ..figures.advise.knowledge import Knowledge
     from .answering import answered, ask_of
 
+    if path.suffix not in (".yml", ".yaml"):
+        raise BadInput(f"--advise {path} is no ask: name a file such as work.yml")
     name, given = ask_of(str(path), [])
     cases = [one for one in read_cases(loaded) if one.measured and one.outcome == "ok"]
     known = Knowledge(folder(catalog), datetime.now(UTC).date(), cases)

@@ -98,9 +98,29 @@ def test_two_reports_of_one_ask_are_the_same(run: Any) -> None:
         ("work: stencil\n", "grid is missing"),
         ("work: stencil\ngrid: <b>\nsteps: 3\n", "grid is '<b>'"),
         (ASK + "most_nodes: 0\n", "most_nodes is 0"),
+        (ASK + "mb_s: 1e300\n", "mb_s is 1e+300"),
+        (ASK + "data: [nfs]\n", "data is \"['nfs']\": it must be a word"),
     ],
 )
 def test_an_ask_that_cannot_be_answered_leaves_no_report(run: Any, ask: str, sentence: str) -> None:
     ended, folder = run(ask)
     assert (ended.status, folder.exists()) == (1, False)
     assert sentence in ended.err
+
+
+def test_what_is_no_file_of_an_ask_is_refused(call_trueup: Any, tmp_path: Path) -> None:
+    found = call_trueup("report", RECORD, "--advise", "stencil", "--output", tmp_path / "report")
+    assert (found.status, (tmp_path / "report").exists()) == (1, False)
+    assert "--advise stencil is no ask: name a file such as work.yml" in found.err
+
+
+def test_a_service_is_told_as_one(run: Any) -> None:
+    ask = "work: serving\nmodel: llama-3.1-8b\ninput_tokens: 1000\noutput_tokens: 200\n"
+    ended, folder = run(ask + "requests_per_second: 5\nttft_ms: 200\n")
+    text = section(folder)
+    said = [
+        *("Cheapest that holds the rate", "The rate takes about", "the cheapest of each offer"),
+        *("may not hold the rate", "What cannot do it"),
+    ]
+    assert (ended.status, [word for word in said if word not in text]) == (0, [])
+    assert "miss the deadline" not in text

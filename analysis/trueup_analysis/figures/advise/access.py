@@ -33,8 +33,14 @@ OPTIONS: Final = (
         type="str",
         choices=CHOICES["data"],
     ),
-    Option("data_tb", "How much data it is, TB (1e12 bytes).", type="float", least=1e-6),
-    Option("mb_s", "What all nodes together read or write, MB/s (1e6).", type="float", least=1e-3),
+    Option("data_tb", "How much data it is, TB (1e12 bytes).", type="float", least=1e-6, most=1e6),
+    Option(
+        "mb_s",
+        "What all nodes together read or write, MB/s (1e6).",
+        type="float",
+        least=1e-3,
+        most=1e7,
+    ),
 )
 _LOCAL: Final = "local-nvme"
 _TB: Final = 2**30 / 1e12
