@@ -228,7 +228,8 @@ def changes(found: Answer) -> list[str]:
         ):
             if choice != usual:
                 cost = "" if usd is None else f", at {price(usd)} US$"
-                at = f"{units.significant(end, 3)} {one.unit}".strip()
+                unit = "" if one.unit == "1" else f" {one.unit}"
+                at = f"{units.significant(end, 3)}{unit}"
                 said.append(f"With {one.name} at {at} the cheapest is {choice}{cost}.")
     if best is None and not said:
         return ["At neither end of any assumption does a choice stay within the limits."]

@@ -124,3 +124,4 @@ def test_a_service_is_told_as_one(run: Any) -> None:
     ]
     assert (ended.status, [word for word in said if word not in text]) == (0, [])
     assert "miss the deadline" not in text
+    assert "With engine_scaling at 0.800 the cheapest is " in text
