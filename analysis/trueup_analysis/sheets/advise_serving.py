@@ -114,6 +114,8 @@ def verdicts(found: Answer) -> list[str]:
     beyond = f" Not seen before: {one.estimate.beyond}" if one.estimate.beyond else ""
     words = f"{_costs(one)}.{beyond}"
     said = [f"Cheapest that holds the rate, slow end counted: {words}"]
+    if one.offer == "spot":
+        said.append("Spot nodes may all be taken away at once, and nothing is served then.")
     said += [f"{note}." for note in one.estimate.notes]
     if not one.estimate.notes:
         said.append("No limit of latency was given: TTFT and TPOT were not judged.")

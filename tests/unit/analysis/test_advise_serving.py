@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from datetime import date
 from pathlib import Path
@@ -396,7 +397,18 @@ def record(**parameters: Any) -> Case:
     counts = {"requests_completed": 500.0, "input_tokens": 5e5, "output_tokens": 5e5}
     return Case(
         *(("n1",), H100, "vllm", "c", "ok", None),
-        {"model": "meta-llama/Llama-3.1-8B-Instruct", "max_concurrency": 128, **parameters},
+        # As role vllm records it; a rate of 0 is none.
+        {
+            "model": "/srv/model",
+            "recipe": "",
+            "served_model_name": "meta-llama/Llama-3.1-8B-Instruct",
+            "max_concurrency": 128,
+            "request_rate": 0.0,
+            "ramp_up_start": 0,
+            "tensor_parallel": 1,
+            "server_arguments": '{"max-num-seqs":1024}',
+            **parameters,
+        },
         {},
         figures=[
             *(
@@ -431,6 +443,35 @@ def test_a_record_of_ours_counts_first_and_tells_of_latency() -> None:
     )
     assert waited.estimate.trust == MODEL
     assert waited.estimate.held is True
+
+
+def test_of_a_sweep_the_load_that_is_asked_for_counts() -> None:
+    """The record has 128 in flight; another with 8 and a tenth of the rate has no part in it."""
+    slow = record(max_concurrency=8)
+    few = dataclasses.replace(
+        slow,
+        figures=[
+            one._replace(value=one.value / 10) if one.unit == "1/s" else one for one in slow.figures
+        ],
+    )
+    given = {"model": "llama-3.1-8b", "input_tokens": 1000, "output_tokens": 1000, **SURE}
+    found = choice(ask(record(), few, **given, requests_per_second=60), H100, 1)
+    assert load(found) == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"ramp_up_start": 1},
+        {"served_model_name": "tiny"},
+        {"tensor_parallel": 2},
+        {"server_arguments": '{"quantization":"fp8"}'},
+    ],
+)
+def test_a_record_of_something_else_says_nothing(change: dict[str, Any]) -> None:
+    given = {"model": "llama-3.1-8b", "input_tokens": 1000, "output_tokens": 1000, **SURE}
+    one = choice(ask(record(**change), **given, requests_per_second=20), H100, 1)
+    assert one.estimate.trust == MODEL
 
 
 def test_published_serving_is_predicted_from_the_others() -> None:

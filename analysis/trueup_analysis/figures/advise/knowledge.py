@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from trueup.errors import BadInput
 
@@ -15,10 +15,13 @@ from ..lifecycle import advisable
 from .estimates import RECORD, Evidence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from trueup.cases import Case
+
+
+T = TypeVar("T")
 
 
 class Own(NamedTuple):
@@ -78,6 +81,17 @@ class Knowledge:
             and row["metric"] == metric
             and _is_number(row["value"])
         ]
+
+    @cached_property
+    def _made(self) -> dict[Hashable, Any]:
+        return {}
+
+    def once(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What ``make`` makes of this knowledge, made once."""
+        if key not in self._made:
+            self._made[key] = make()
+        found: T = self._made[key]
+        return found
 
     @cached_property
     def _peaks(self) -> dict[str, float | None]:

@@ -148,7 +148,7 @@ def estimates(
     """Every size that could be for the kind, on 1, 2, 4, ... and the most nodes; a service on as
     many as it takes. More than one node of other work are tried where they have InfiniBand; where
     no result speaks of a choice, there is none."""
-    every = kind.points(known)
+    every = known.once((kind.name, "points"), lambda: kind.points(known))
     made = _Maker(kind, need, known, every)
     found: list[Estimate | Refusal] = []
     for size, row in known.sizes.items():
@@ -190,15 +190,14 @@ def _service(made: _Maker, size: str, place: Place, most_nodes: int) -> list[Est
     return [found for nodes in few if (found := made.estimate(size, nodes, 1.0)) is not None]
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Maker:
-    """Estimates of one need; how wide their ranges are is worked out once a condition."""
+    """Estimates of one need."""
 
     kind: Kind
     need: Need
     known: Knowledge
     every: Sequence[Point]
-    _wide: dict[str, float | None] = field(default_factory=dict)
 
     def estimate(self, size: str, nodes: int, part: float) -> Estimate | None:
         """None where no result speaks of it.
@@ -208,9 +207,9 @@ class _Maker:
         """
         asked, need = self.need.asked(size, nodes), self.need
         alike = [one for one in self.every if one.condition == asked.condition]
-        if asked.condition not in self._wide:
-            self._wide[asked.condition] = factor(self.kind, alike, self.known)
-        wide = self._wide[asked.condition]
+        wide = self.known.once(
+            (self.kind.name, asked.condition), lambda: factor(self.kind, alike, self.known)
+        )
         made = None if wide is None else self.kind.predict(asked, alike, self.known)
         if made is None or wide is None:
             return None

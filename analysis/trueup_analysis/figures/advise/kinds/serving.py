@@ -48,6 +48,8 @@ _CACHED: Final = 0.5
 _ALIKE: Final = 1.25
 _USUAL_FLIGHT: Final = 128
 _FOUND: Final = 5.0
+# What a record calls its model.
+_NAMES: Final = ("recipe", "served_model_name", "model_id", "model")
 
 OPTIONS: Final = (
     Option("model", "A vLLM recipe's name, or the path of a config.json.", type="str"),
@@ -257,31 +259,48 @@ def _day(source: str) -> str:
 
 def _busy(case: Case) -> bool:
     """All requests at once, or as many in flight as it was told: the server was not waiting."""
-    return str(case.parameters.get("request_rate") or "inf") in {"inf", "0", "0.0"}
+    told = case.parameters
+    return not told.get("ramp_up_start") and str(told.get("request_rate") or "inf") == "inf"
 
 
 def _told(one: Own, known: Knowledge) -> tuple[Engine, Load, int] | None:
     """Engine, load and number of engines of a record of ours; None where it does not say them."""
-    case = one.case
-    counts = [case.plain(name) for name in ("requests_completed", "input_tokens", "output_tokens")]
-    requests, tokens_in, tokens_out = (value or 0.0 for value in counts)
-    model = named(
-        str(case.parameters.get("model_id") or case.parameters.get("model")), known.folder
-    )
-    if not requests or not tokens_in or not tokens_out or not case.gpus or model is None:
+    case, load, model = one.case, _load(one.case), _served(one.case, known)
+    if load is None or model is None or not case.gpus or _is_changed(case, model):
         return None
-    flight = str(case.parameters.get("max_concurrency"))
-    load = Load(
-        tokens_in / requests,
-        tokens_out / requests,
-        min(case.plain("prefix_cache_hit_rate") or 0.0, 0.99),
-        float(flight) if flight.isdecimal() and int(flight) else requests,
-    )
     engine, _, least = engine_of(model, one.size, load, known)
     if engine is None or case.gpus % engine.devices or one.nodes % (least or 1):
         return None
     engines = case.gpus // engine.devices
     return engine, load._replace(in_flight=load.in_flight / engines), engines
+
+
+def _load(case: Case) -> Load | None:
+    requests, tokens_in, tokens_out = (
+        case.plain(name) for name in ("requests_completed", "input_tokens", "output_tokens")
+    )
+    if not requests or not tokens_in or not tokens_out:
+        return None
+    flight = str(case.parameters.get("max_concurrency"))
+    return Load(
+        tokens_in / requests,
+        tokens_out / requests,
+        min(case.plain("prefix_cache_hit_rate") or 0.0, 0.99),
+        float(flight) if flight.isdecimal() and int(flight) else requests,
+    )
+
+
+def _served(case: Case, known: Knowledge) -> Model | None:
+    called = (case.parameters.get(name) for name in _NAMES)
+    models = (named(str(name), known.folder) for name in called if name)
+    return next((found for found in models if found), None)
+
+
+def _is_changed(case: Case, model: Model) -> bool:
+    """Served in another precision, or by other ranks, than its recipe."""
+    usual = model.recipe["tensor_parallel"]
+    ranks = case.parameters.get("tensor_parallel") or usual
+    return ranks != usual or "quantization" in str(case.parameters.get("server_arguments"))
 
 
 def _times(one: Point, known: Knowledge, most: float = math.inf) -> Times | None:
@@ -324,7 +343,7 @@ def _seconds(
     alike = [pair for pair in timed if _is_alike(target, pair[0])]
     same = [pair for pair in alike if pair[0].size == target.size]
     records = [pair for pair in same if pair[0].evidence and pair[0].evidence.kind == RECORD]
-    used = records or same or alike
+    used = _nearest(target, records or same or alike)
     if not used:
         flops, bandwidth = _slowness([(spent, _each(one)) for one, spent in timed])
         return [one for one, _ in timed], flops * own.prefill + bandwidth * own.decode, False
@@ -334,6 +353,14 @@ def _seconds(
         one.size == target.size and _reads_alike(engine, one.traits["engine"]) for one, _ in used
     )
     return [one for one, _ in used], math.exp(slow) * sum(own), is_known
+
+
+def _nearest(target: Point, found: Sequence[tuple[Point, Times]]) -> list[tuple[Point, Times]]:
+    """Of a sweep, the results with as many requests in flight as is nearest to what is asked."""
+    asked = target.traits["load"].in_flight
+    away = [abs(math.log(one.traits["load"].in_flight / asked)) for one, _ in found]
+    least = min(away, default=0.0) + math.log(_ALIKE)
+    return [pair for pair, far in zip(found, away, strict=True) if far <= least]
 
 
 def _each(one: Point) -> float:
@@ -449,8 +476,9 @@ def _latency(target: Point, known: Knowledge) -> tuple[tuple[str, ...], bool | N
     for name, limit in limits.items():
         rate = target.traits["asked"] / target.traits["engines"]
         words, held = f"{name.upper()} of {limit * 1000:g} ms was not judged: {_SILENT}", None
-        for one in _heard(known):
-            if name not in one.seconds or not _tells_of(one, target):
+        for one in known.once((KIND.name, "latency"), lambda: list(_heard(known))):
+            # What is missed once is not held, whatever another result says.
+            if held is False or name not in one.seconds or not _tells_of(one, target):
                 continue
             verdict = one.seconds[name] <= limit
             if verdict == (one.rate >= rate) or math.isclose(one.rate, rate, rel_tol=0.01):
