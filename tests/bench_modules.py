@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pytest
+from ansible.module_utils.common import warnings
 from ansible.module_utils.testing import patch_module_args
 from ansible.module_utils.trueup.run import bench, process
 from ansible.module_utils.trueup.run import slurm_job as slurm
@@ -75,6 +76,9 @@ class Runner:
         monkeypatch.setattr(bench, "program_digest", lambda _: None)
         # The nodes of tests are none.
         monkeypatch.setattr(Launcher, "lost", lambda _: [])
+        # A module's process ends with it; this one keeps what other tests' modules have warned of.
+        monkeypatch.setattr(warnings, "_global_warnings", {})
+        monkeypatch.setattr(warnings, "_global_deprecations", {})
 
     def __call__(self, run: FakeRun, *, check: bool = False, **arguments: Any) -> dict[str, Any]:
         """The module's result; ``failed`` says whether it ended by fail_json."""

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import jsonschema
 import nv_a10_bench
 import pytest
+from ansible.module_utils.common import warnings
+from ansible.module_utils.common.warnings import warn
 from bench_modules import COMMON, SCHEMA, FakeRun
 from trueup import benchmarks
 from trueup.benchmarks.nv_a10 import case as nv_a10
@@ -21,7 +23,7 @@ from trueup.run.resume import identity
 from trueup.run.windows_bench import completed, measured
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 DATA = Path(__file__).parent.parent / "data" / "nv_a10"
 CPU = (DATA / "ffmpeg902_s5.txt").read_text(encoding="utf-8")
@@ -109,6 +111,15 @@ def test_the_command_runs_on_the_host() -> None:
     )
 
 
+@pytest.fixture(name="warned")
+def _warned() -> Iterator[None]:
+    """Another test of this process has warned of something."""
+    warn("of another test")
+    yield
+    warnings._global_warnings.popitem()
+
+
+@pytest.mark.usefixtures("warned")
 def test_the_record_is_that_of_a_linux_node(runner: Any) -> None:
     module = runner(nv_a10_bench, **{name: GIVEN[name] for name in GIVEN if name not in COMMON})
     # The tests' own runner looks at no program here.
