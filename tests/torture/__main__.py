@@ -44,6 +44,7 @@ ATTACKS = {
         200,
         "controller, worker, module, driver or node killed; then resumed",
     ),
+    "clock": ("torture.clock:moves", 60, "the clock a day back or on, amid and between runs"),
     "disk_histories": ("torture.disks:histories", 1000, "random histories of local disks"),
     "environments": ("torture.environments:damage", 18, "virtual environments cut, pip killed"),
     "power_venvs": ("torture.power:venvs", 100, "power lost while packages are installed"),
