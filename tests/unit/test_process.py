@@ -241,12 +241,21 @@ def test_a_signal_to_the_module_ends_all_that_it_started(
     assert (told.read_text(), leftovers("orphan")) == ("orphaned", [])
 
 
-def test_the_benchmark_dies_with_a_module_that_is_killed(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("started", "count"),
+    [("exec sleep 600", 1), ("setsid sh -c 'setsid sleep 600 & sleep 600' & sleep 600", 4)],
+    ids=["alone", "sessions"],
+)
+def test_the_benchmark_dies_with_a_module_that_is_killed(
+    tmp_path: Path, started: str, count: int
+) -> None:
+    script = MODULE.format(mark=MARK, path=str(tmp_path / "x"))
+    script = script.replace('["sleep", "600"]', f'["sh", "-c", "{started}"]')
     module = subprocess.Popen(
-        [sys.executable, "-c", MODULE.format(mark=MARK, path=str(tmp_path / "x"))],
+        [sys.executable, "-c", script],
         env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)),
     )
-    until(lambda: leftovers("orphan"))
+    until(lambda: len(leftovers("orphan")) >= count)
     module.kill()
     module.wait()
     until(lambda: not leftovers("orphan"))

@@ -20,6 +20,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Seque
 
 from ..node import events
 from ..reading import MOST_BYTES
+from . import sentinel
 from .kept import Kept, Pipe
 from .lineage import Lineage, Orphaned, die_with, prctl, proc_stat
 
@@ -133,18 +134,21 @@ def run(
     with _interruptible(), contextlib.ExitStack() as opened:
         for pipe in pipes:
             opened.callback(pipe.drop)
+        mark = sentinel.new_mark()
+        opened.enter_context(sentinel.watching(mark))
+        marked = {**_neutral(os.environ), **environment, sentinel.NAME: mark}
         child = subprocess.Popen(
             list(argv),
             stdin=subprocess.DEVNULL,
             stdout=out.end,
             stderr=err.end,
             cwd=cwd,
-            env={**_neutral(os.environ), **environment},
+            env=marked,
             start_new_session=True,
             # Two system calls, whose library is loaded.
             preexec_fn=functools.partial(die_with, os.getpid()),  # noqa: PLW1509 WHY: see above
         )
-        companion, unwatched = _beside(beside, more)
+        companion, unwatched = _beside(beside, more, marked)
         # Threads only now: one that is started by fork must not find another's locks taken.
         for pipe in pipes:
             pipe.start()
@@ -198,7 +202,9 @@ def told_cut(program: str, *outputs: Kept) -> Tuple[str, ...]:
     )
 
 
-def _beside(argv: Sequence[str], out: Pipe) -> Tuple[Optional[subprocess.Popen[bytes]], List[str]]:
+def _beside(
+    argv: Sequence[str], out: Pipe, environment: Mapping[str, str]
+) -> Tuple[Optional[subprocess.Popen[bytes]], List[str]]:
     """The command, started, and why it could not be."""
     try:
         if argv:
@@ -207,6 +213,7 @@ def _beside(argv: Sequence[str], out: Pipe) -> Tuple[Optional[subprocess.Popen[b
                 stdin=subprocess.DEVNULL,
                 stdout=out.end,
                 stderr=subprocess.DEVNULL,
+                env={**os.environ, sentinel.NAME: environment[sentinel.NAME]},
                 start_new_session=True,
                 preexec_fn=functools.partial(die_with, os.getpid()),  # noqa: PLW1509 WHY: above
             ), []
