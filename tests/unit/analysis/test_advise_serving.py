@@ -255,6 +255,24 @@ def test_nodes_that_are_away_take_of_the_rate_by_hand() -> None:
     assert spot.usd.low == spot.usd.high
 
 
+def test_nodes_are_enough_for_those_that_are_away_by_hand() -> None:
+    """A day until a node is back, 0.05 evictions an hour: 1.2 / 2.2 = 54.5 % are away. 30 requests
+    a second are 38 % of a node, at the slow end 51.6 %; of the 45.5 % that are there 113 %."""
+    given = {**FP8, "requests_per_second": 30, "sizes": H100, "node_mtbf_hours": 1e12}
+    slow = ask(**given, restart_minutes=1440)
+    assert choice(slow, H100, 2, "spot").best == "cheapest"
+    assert {one.estimate.nodes for one in ask(**given, restart_minutes=0).choices} == {1}
+
+
+def test_more_requests_in_flight_than_results_had_count_as_theirs() -> None:
+    given = {"model": "llama-3.1-8b", "input_tokens": 1000, "output_tokens": 1000, **SURE}
+    loads = [
+        load(choice(ask(**given, requests_per_second=20, in_flight=count), H200, 1))
+        for count in (64, 128, 1000)
+    ]
+    assert loads[0] > loads[1] == loads[2]
+
+
 def test_a_prefix_cache_is_a_condition_of_its_own() -> None:
     """Of classification 98 % came from the cache; results without one have no part in it."""
     given = {"model": "llama-3.1-8b", "input_tokens": 9844, "output_tokens": 50}
@@ -445,15 +463,46 @@ def test_a_record_of_ours_counts_first_and_tells_of_latency() -> None:
     assert waited.estimate.held is True
 
 
+@pytest.mark.parametrize(
+    ("rate", "limit", "held"),
+    [(1.0, 300, None), (1.0, 100, False), (15.0, 100, None), (15.0, 300, True)],
+)
+def test_a_latency_at_another_rate(rate: float, limit: float, held: bool | None) -> None:
+    """TTFT was 200 ms at this rate of one engine; 20 requests/s on 8 are 2.5 each."""
+    mine = changed(record(request_rate=rate), request_throughput=rate)
+    given = {"model": "llama-3.1-8b", "input_tokens": 1000, "output_tokens": 1000, **SURE}
+    one = choice(ask(mine, **given, requests_per_second=20, ttft_ms=limit), H100, 1)
+    assert one.estimate.held is held
+
+
+def changed(case: Case, **values: float) -> Case:
+    figures = [one._replace(value=values.get(one.name, one.value)) for one in case.figures]
+    return dataclasses.replace(case, figures=figures)
+
+
+def test_what_is_missed_once_is_not_held() -> None:
+    """200 ms at 15 requests/s, and 400 ms at 1: another result contradicts the first."""
+    good, bad = record(), changed(record(request_rate=1.0), request_throughput=1.0, ttft=0.4)
+    given = {"model": "llama-3.1-8b", "input_tokens": 1000, "output_tokens": 1000, **SURE}
+    for both in ((good, bad), (bad, good)):
+        one = choice(ask(*both, **given, requests_per_second=20, ttft_ms=300), H100, 1)
+        assert one.estimate.held is False
+
+
+def test_a_record_of_ours_counts_before_a_published_result_of_its_load() -> None:
+    """10 requests/s of 4186 tokens in and 50 out on one GPU: 80 of a node, 40 are half of them."""
+    lengths = {"input_tokens": 500 * 4186.0, "output_tokens": 500 * 50.0}
+    mine = changed(record(), total_token_throughput=42360.0, request_throughput=10.0, **lengths)
+    given = {"model": "llama-3.1-8b", "input_tokens": 4186, "output_tokens": 50, **SURE}
+    one = choice(ask(mine, **given, requests_per_second=40), H100, 1)
+    assert load(one) == pytest.approx(0.5)
+    assert [each.kind for each in one.estimate.evidence] == [RECORD]
+
+
 def test_of_a_sweep_the_load_that_is_asked_for_counts() -> None:
     """The record has 128 in flight; another with 8 and a tenth of the rate has no part in it."""
-    slow = record(max_concurrency=8)
-    few = dataclasses.replace(
-        slow,
-        figures=[
-            one._replace(value=one.value / 10) if one.unit == "1/s" else one for one in slow.figures
-        ],
-    )
+    slow = {"total_token_throughput": 3000.0, "request_throughput": 1.5}
+    few = changed(record(max_concurrency=8), **slow)
     given = {"model": "llama-3.1-8b", "input_tokens": 1000, "output_tokens": 1000, **SURE}
     found = choice(ask(record(), few, **given, requests_per_second=60), H100, 1)
     assert load(found) == pytest.approx(0.5)
