@@ -394,8 +394,7 @@ def _privilege(module: AnsibleModule) -> str | None:
     """How packages could be installed here: as root, through sudo without a password, or not."""
     if os.geteuid() == 0:
         return "root"
-    sudo = module.get_bin_path("sudo")
-    return "sudo" if sudo and module.run_command([sudo, "-n", "true"])[0] == 0 else None
+    return "sudo" if tools.ask(module, ["sudo", "-n", "true"]).ok else None
 
 
 def main() -> None:

@@ -49,7 +49,7 @@ from typing import Tuple
 
 from ansible.module_utils.trueup.benchmarks.hpl import case as hpl
 from ansible.module_utils.trueup.benchmarks.hpl.output import parse_hpl
-from ansible.module_utils.trueup.node import mpi
+from ansible.module_utils.trueup.node import mpi, tools
 from ansible.module_utils.trueup.node.affinity import plan
 from ansible.module_utils.trueup.node.gpu_places import bound
 from ansible.module_utils.trueup.node.memory import available_memory_bytes
@@ -69,7 +69,11 @@ def programs(bench: Bench, wanted: str, ranks: int) -> Tuple[str, str, str]:
     if bench.check:
         return program or wanted, mpirun or "mpirun", ""
     hpl.require(wanted, program, mpirun, ranks)
-    blas = hpl.blas_of(bench.module.run_command(["ldd", program])[1])
+    # It starts the program as far as its libraries.
+    loads = tools.ask(bench.module, ["ldd", program])
+    if loads.status is None and not loads.absent:
+        bench.fail(f"{program}: {loads.note}")
+    blas = hpl.blas_of(loads.output)
     return program, mpirun or "mpirun", blas or ""
 
 

@@ -53,7 +53,7 @@ from typing import Any, Dict, Tuple
 from ansible.module_utils.trueup.benchmarks.ib import case as ib
 from ansible.module_utils.trueup.benchmarks.ib.output import parse_ib
 from ansible.module_utils.trueup.errors import BadInput
-from ansible.module_utils.trueup.node import infiniband
+from ansible.module_utils.trueup.node import infiniband, tools
 from ansible.module_utils.trueup.node.affinity import taskset_argv
 from ansible.module_utils.trueup.node.topology import format_cpu_list, read_topology
 from ansible.module_utils.trueup.run.bench import Bench, run_module
@@ -98,8 +98,10 @@ def version(bench: Bench, program: str) -> str:
     if not os.access(program, os.X_OK):
         bench.fail(f"{program} is not on this node: install the package perftest")
     # perftest says it with exit status 1.
-    _, output, _ = bench.module.run_command([program, "--version"])
-    found = re.search(r"Version: (\S+)", output)
+    answer = tools.ask(bench.module, [program, "--version"])
+    if answer.status is None:
+        bench.fail(str(answer.note))
+    found = re.search(r"Version: (\S+)", answer.output)
     return found.group(1) if found else "unknown"
 
 

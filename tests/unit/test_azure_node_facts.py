@@ -282,11 +282,10 @@ def test_how_packages_could_be_installed(
     class Module:
         """Stands in for AnsibleModule."""
 
-        def get_bin_path(self, name: str) -> str | None:
-            assert name == "sudo"
-            return sudo
+        def get_bin_path(self, name: str, **_: Any) -> str | None:
+            return {"sudo": sudo}.get(name)
 
-        def run_command(self, argv: list[str]) -> tuple[int, str, str]:
+        def run_command(self, argv: list[str], **_: Any) -> tuple[int, str, str]:
             calls.append(argv)
             return status, "", ""
 

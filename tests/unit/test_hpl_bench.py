@@ -32,7 +32,8 @@ OPENBLAS = LDD.format("/opt/openblas-pthread/libblas.so.3")
 
 @pytest.fixture(name="programs")
 def _programs() -> dict[str, str | None]:
-    return {"hpcc": "/usr/bin/hpcc", "mpirun": "/usr/bin/mpirun", "/opt/xhpl": "/opt/xhpl"}
+    found = {name: f"/usr/bin/{name}" for name in ("hpcc", "mpirun", "ldd")}
+    return {**found, "/opt/xhpl": "/opt/xhpl"}
 
 
 @pytest.fixture(name="run_module")
@@ -249,3 +250,21 @@ def test_a_record_of_the_run_stands_for_its_case(
     earlier = [identity(run_module(FakeRun(stdout=ONE_RANK))["record"])]
     monkeypatch.setattr(hpl_bench, "available_memory_bytes", lambda: GIB // 64)
     assert run_module(FakeRun(), earlier=earlier)["resumed"] == 0
+
+
+def test_a_program_whose_libraries_are_not_told_in_time_is_refused(
+    run_module: Any, monkeypatch: pytest.MonkeyPatch, programs: dict[str, str | None]
+) -> None:
+    programs["timeout"] = "/usr/bin/timeout"
+    asked = []
+
+    def hang(_: Any, argv: list[str], **__: Any) -> tuple[int, str, str]:
+        asked.append(argv)
+        return 124, "", ""
+
+    monkeypatch.setattr(bench.AnsibleModule, "run_command", hang)
+    result = run_module(FakeRun(stdout=""))
+    assert (result["failed"], result["record"]["outcome"]) == (True, "failed")
+    assert result["record"]["reason"] == "/usr/bin/hpcc: ldd did not end within 30 s"
+    argv = ["/usr/bin/timeout", "--kill-after=5", "30", "/usr/bin/ldd", "/usr/bin/hpcc"]
+    assert asked == [argv]
