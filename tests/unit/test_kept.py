@@ -8,6 +8,7 @@ import io
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -118,7 +119,8 @@ def test_a_full_disk_stops_no_program(monkeypatch: pytest.MonkeyPatch) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(kept.Keeper, "take", full)
-    with pytest.raises(OSError, match="what it prints cannot be kept: No space left on device"):
+    said = f"what it prints cannot be kept in {tempfile.gettempdir()}: No space left on device"
+    with pytest.raises(OSError, match=said):
         process.run(["head", "-c", "9000000", "/dev/zero"], timeout_seconds=60, environment={})
 
 

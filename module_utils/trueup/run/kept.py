@@ -161,7 +161,7 @@ class Pipe:
             try:
                 self._keeper.take(chunk)
             except OSError as error:
-                why = f"what it prints cannot be kept: {error.strerror}"
+                why = f"what it prints cannot be kept in {tempfile.gettempdir()}: {error.strerror}"
                 self._wrong.append(OSError(error.errno, why))
 
     def close(self) -> Kept:
