@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from trueup.cases import Case, Figure
 from trueup.errors import BadInput
 from trueup_analysis import catalog, cli
@@ -350,7 +351,7 @@ def test_a_config_is_the_model_that_its_recipe_is(tmp_path: Path) -> None:
     own = choice(ask(model=str(path), **given), H100, 1)
     assert load(own) == pytest.approx(load(choice(ask(model="llama-3.1-8b", **given), H100, 1)))
     found = asks.read(asks.chosen("serving"), {"model": str(path), **given})
-    model = engines.of_config(path, found, catalog.built_in())
+    model = engines.of_config(path, found)
     assert model.parameters == 8030261248
 
 
@@ -529,6 +530,33 @@ def test_published_serving_is_predicted_from_the_others() -> None:
     assert tried == len(told) == 19
     assert inside / tried >= 0.8
     assert width < 4
+
+
+def test_a_catalog_of_ones_own_has_its_own_recipes(tmp_path: Path) -> None:
+    """Published results are known without the recipes of trueup's own catalog."""
+    for name in ("prices.csv", "vm_sizes.csv", "reference_results.csv"):
+        (tmp_path / name).write_bytes((catalog.built_in() / name).read_bytes())
+    path = tmp_path / "vllm_recipes.yml"
+    recipes = yaml.safe_load((catalog.built_in() / path.name).read_text())["recipes"]
+    path.write_text(json.dumps({"recipes": {"mine": recipes["llama-3.1-8b"]}}))
+    given = {"input_tokens": 1000, "output_tokens": 500, "requests_per_second": 5, **SURE}
+    kind, book = asks.chosen("serving"), Book(read_all(tmp_path), None)
+    there = Knowledge(tmp_path, TODAY)
+    mine = answers.answer(kind, asks.read(kind, {"model": "mine", **given}), there, book)
+    same = choice(ask(model="llama-3.1-8b", **given), H100, 1)
+    assert load(choice(mine, H100, 1)) == pytest.approx(load(same))
+    with pytest.raises(BadInput, match="there is no vLLM recipe"):
+        answers.answer(kind, asks.read(kind, {"model": "llama-3.1-8b", **given}), there, book)
+
+
+def test_recipes_that_are_none_are_refused(tmp_path: Path) -> None:
+    for text in ("recipes: 5", "[]", "recipes: {mine: 3}"):
+        path = tmp_path / "sub" / str(len(text))
+        path.mkdir(parents=True)
+        (path / "prices.csv").write_text("")
+        (path / "vllm_recipes.yml").write_text(text)
+        with pytest.raises(BadInput, match=r"has no mapping called recipes|must be a mapping"):
+            engines.of_recipe("mine", path)
 
 
 @pytest.fixture(name="told")

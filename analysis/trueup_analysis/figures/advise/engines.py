@@ -142,17 +142,21 @@ def times(engine: Engine, load: Load, size: str, known: Knowledge) -> Times | No
 
 @cache
 def _recipes(path: Path) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = catalog.document(path)["recipes"]
+    told = catalog.document(path)
+    found = told.get("recipes") if isinstance(told, dict) else None
+    if not isinstance(found, dict):
+        raise BadInput(f"{path} has no mapping called recipes")
     return found
 
 
-def of_recipe(name: str, folder: Path) -> Model:
-    """A model of vLLM's recipes.
+def of_recipe(name: str, folder: Path | None = None) -> Model:
+    """A model of vLLM's recipes; without a folder of trueup's own, which published results ran.
 
     Raises:
         BadInput: there is no such recipe, or it is one for CPUs.
     """
-    found = recipes.choose(_recipes(catalog.find("vllm_recipes.yml", folder)), name)
+    path = catalog.find("vllm_recipes.yml", folder or catalog.built_in())
+    found = recipes.choose(_recipes(path), name)
     if found["device"] != "cuda":
         raise BadInput(
             f"{name} serves on CPUs, of which no rate is published: measure it once (role vllm)"
@@ -165,12 +169,14 @@ def of_recipe(name: str, folder: Path) -> Model:
 def named(model: str, folder: Path) -> Model | None:
     """The recipe's model that a server calls so; None where no recipe for GPUs does."""
     for name, one in _recipes(catalog.find("vllm_recipes.yml", folder)).items():
-        if one["device"] == "cuda" and model.lower() in (name, one["model"].lower()):
+        if not isinstance(one, dict) or one.get("device") != "cuda":
+            continue
+        if model.lower() in (name, str(one.get("model")).lower()):
             return of_recipe(name, folder)
     return None
 
 
-def of_config(path: Path, ask: Mapping[str, Any], folder: Path) -> Model:
+def of_config(path: Path, ask: Mapping[str, Any]) -> Model:
     """A model of a Hugging Face ``config.json``.
 
     Raises:
@@ -196,10 +202,10 @@ def of_config(path: Path, ask: Mapping[str, Any], folder: Path) -> Model:
         attention = {"kv_heads": kv, "head_dim": _count({"head_dim": each}, "head_dim", path)}
     parameters = (ask["parameters_billion"] or 0) * _BILLION or _dense(told, path)
     active = _active(ask, parameters)
-    return _made(path.name, parameters, active, _width(told, ask, path), layers, attention, folder)
+    return _made(path.name, parameters, active, _width(told, ask, path), layers, attention)
 
 
-def of_numbers(ask: Mapping[str, Any], folder: Path) -> Model:
+def of_numbers(ask: Mapping[str, Any]) -> Model:
     """A model whose figures are asked for.
 
     Raises:
@@ -214,7 +220,7 @@ def of_numbers(ask: Mapping[str, Any], folder: Path) -> Model:
     attention = {"kv_heads": ask["kv_heads"], "head_dim": ask["head_dim"]}
     name = f"a model of {ask['parameters_billion']:g}e9 parameters"
     active, width = _active(ask, parameters), _BYTES[ask["precision"]]
-    return _made(name, parameters, active, width, ask["layers"], attention, folder)
+    return _made(name, parameters, active, width, ask["layers"], attention)
 
 
 def _active(ask: Mapping[str, Any], parameters: float) -> float:
@@ -231,9 +237,8 @@ def _made(
     width: float,
     layers: int,
     attention: Mapping[str, int],
-    folder: Path,
 ) -> Model:
-    like = of_recipe(_OWN, folder).recipe
+    like = of_recipe(_OWN).recipe
     facts = {
         "parameters": round(parameters),
         "expert_parameters": 0,

@@ -184,7 +184,7 @@ def _point(
 
 def _llama_profiles(known: Knowledge) -> Iterator[list[Point]]:
     """The article's three profiles: rates of prompts and answers, lengths of the benchmarker's."""
-    model = of_recipe(_LLAMA, known.folder)
+    model = of_recipe(_LLAMA)
     prompts = {
         (row["system"], row["configuration"]): float(row["value"])
         for row in known.results("vLLM Llama-3.1-8B-Instruct FP16", "prompt_throughput")
@@ -240,9 +240,9 @@ def _walkthrough_engine(row: Mapping[str, str], load: Load, known: Knowledge) ->
     """The engine of a published row: Llama on one GPU, DeepSeek R1 with tensor parallel ranks on
     all GPUs, each of which has a part of the weights and all of the KV cache (MLA)."""
     if row["benchmark"].startswith("vLLM"):
-        model = of_recipe(_LLAMA, known.folder).at("fp8")
+        model = of_recipe(_LLAMA).at("fp8")
         return engine_of(model, row["system"], load, known)[0]
-    model, devices = of_recipe(_DEEPSEEK, known.folder), int(row["cores_or_gpus"])
+    model, devices = of_recipe(_DEEPSEEK), int(row["cores_or_gpus"])
     engine, _, _ = engine_of(model, row["system"], load, known)
     if engine is None:
         return None
@@ -537,13 +537,13 @@ def _model(ask: Ask, known: Knowledge) -> Model:
     if precision is not None and precision not in PRECISIONS:
         raise BadInput(f"precision {precision} is none of {', '.join(PRECISIONS)}")
     if model and model.endswith(".json"):
-        return of_config(Path(model), ask, known.folder)
+        return of_config(Path(model), ask)
     if model:
         if ask["parameters_billion"]:
             raise BadInput(f"{model} has its own parameters: give either of the two")
         return of_recipe(model, known.folder).at(precision)
     if ask["parameters_billion"]:
-        return of_numbers(ask, known.folder)
+        return of_numbers(ask)
     raise BadInput("no model is named: give model (a recipe, a config.json) or parameters_billion")
 
 
