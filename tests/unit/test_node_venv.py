@@ -242,3 +242,9 @@ def test_a_program_that_fails_says_what_it_said(tmp_path: Path) -> None:
         f"exit status 127 of /no/python -m venv --clear {tmp_path}/venv:"
         " [Errno 2] No such file or directory: '/no/python'"
     )
+
+
+def test_a_download_that_broke_off_is_not_called_tampered_with_alone() -> None:
+    said = "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE."
+    with pytest.raises(TrueupError, match=r"broke off is told so too: run again$"):
+        pinned_venv._done(lambda _: (1, "", said), ["pip"])

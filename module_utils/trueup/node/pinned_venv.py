@@ -23,6 +23,8 @@ Run = Callable[[Sequence[str]], Tuple[int, str, str]]
 # How long another node may take that makes the same environment: an hour, for source builds.
 WAIT_SECONDS = 3600.0
 _POLL_SECONDS = 1.0
+# What pip says of a file that is not as pinned; also where its server was lost amid the file.
+_OTHER_CONTENT = "DO NOT MATCH THE HASHES"
 _VERSION = "import sys; print('%d.%d' % sys.version_info[:2])"
 # Prints, as JSON: whether the environment is this one, of this Python, with a whole pip; what it
 # lacks of the pins; and the folders of what is there in part, which pip takes for installed. A file
@@ -239,7 +241,10 @@ def _done(run: Run, argv: Sequence[str]) -> None:
     code, output, complaint = run(argv)
     if code != 0:
         said = (complaint.strip() or output.strip() or "it said nothing").splitlines()
-        raise TrueupError(f"exit status {code} of {' '.join(argv)}: {' '.join(said[-10:])}")
+        why = f"exit status {code} of {' '.join(argv)}: {' '.join(said[-10:])}"
+        if _OTHER_CONTENT in complaint:
+            why += "; a download that broke off is told so too: run again"
+        raise TrueupError(why)
 
 
 @contextlib.contextmanager
