@@ -51,7 +51,7 @@ import re
 from typing import Any, Dict, Tuple
 
 from ansible.module_utils.trueup.benchmarks.ib import case as ib
-from ansible.module_utils.trueup.benchmarks.ib.output import parse_ib
+from ansible.module_utils.trueup.benchmarks.ib.output import explain, parse_ib
 from ansible.module_utils.trueup.errors import BadInput
 from ansible.module_utils.trueup.node import infiniband, tools
 from ansible.module_utils.trueup.node.affinity import taskset_argv
@@ -151,12 +151,12 @@ def measure(bench: Bench) -> None:
     bench.case.software["perftest"] = version(bench, test.program)
     if role == "server":
         # The client's record is that of both.
-        bench.run(str, start=functools.partial(ib.run_server, port=test.port))
+        bench.run(str, explain=explain, start=functools.partial(ib.run_server, port=test.port))
         bench.leave()
     start = functools.partial(ib.run_pair, server, port=test.port)
     if is_client:
         start = functools.partial(ib.run_client, connect_seconds=given["connect_seconds"])
-    output = bench.run(parse_ib, start=start)
+    output = bench.run(parse_ib, explain=explain, start=start)
     bench.case.parameters.update(output.parameters)
     ends = 2 if role == "loopback" else 1
     bench.finish(metrics=output.metrics(), invalid=ib.judge(output, test, ends=ends))

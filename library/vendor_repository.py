@@ -112,7 +112,7 @@ import tempfile
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.trueup.errors import TrueupError
-from ansible.module_utils.trueup.node import packages
+from ansible.module_utils.trueup.node import packages, tools
 from ansible.module_utils.urls import open_url
 
 KEY_FOLDERS = {"apt": "/etc/apt/keyrings", "dnf": "/etc/pki/rpm-gpg"}
@@ -121,20 +121,27 @@ SOURCES = {
     "dnf": "/etc/yum.repos.d/trueup-{name}.repo",
 }
 TIMEOUT_SECONDS = 30
-C_LOCALE = {"LC_ALL": "C", "LANG": "C"}
 
 
 def _fingerprints(module: AnsibleModule, path: str) -> list[str]:
     """The fingerprints of the keys in a file; none where gpg finds none."""
     with tempfile.TemporaryDirectory() as home:
         argv = ["gpg", "--homedir", home, "--batch", "--with-colons", "--show-keys", path]
-        code, out, error = module.run_command(argv, environ_update=C_LOCALE)
-    if code != 0 and "not found" in error and not out:
+        answer = _ask(module, argv)
+    if not answer.ok and "not found" in answer.complaint and not answer.output:
         return []
     try:
-        return packages.key_fingerprints(out)
+        return packages.key_fingerprints(answer.output)
     except TrueupError:
         return []
+
+
+def _ask(module: AnsibleModule, argv: list[str]) -> tools.Answer:
+    """What a program said, with whatever status; the module ends where it did not end."""
+    answer = tools.ask(module, argv)
+    if answer.status is None:
+        module.fail_json(msg=f"{answer.note}. Nothing was changed by it.")
+    return answer
 
 
 def _write(module: AnsibleModule, path: str, content: bytes) -> bool:
@@ -217,18 +224,21 @@ def _installed(module: AnsibleModule, manager: str, names: list[str]) -> dict[st
         return {}
     if manager == "apt":
         argv = ["dpkg-query", "--show", f"--showformat={packages.DPKG_FORMAT}", *names]
-        return packages.parse_dpkg(module.run_command(argv, environ_update=C_LOCALE)[1])
+        return packages.parse_dpkg(_ask(module, argv).output)
     argv = ["rpm", "--query", "--queryformat", packages.RPM_FORMAT, *names]
-    return packages.parse_rpm(module.run_command(argv, environ_update=C_LOCALE)[1])
+    return packages.parse_rpm(_ask(module, argv).output)
 
 
 def _newer(module: AnsibleModule, manager: str, one: str, other: str) -> bool:
     """Whether the version ``one`` is newer than ``other``, as the package manager counts."""
     if manager == "apt":
         argv = ["dpkg", "--compare-versions", one, "gt", other]
-        return bool(module.run_command(argv)[0] == 0)
+        return _ask(module, argv).ok
     argv = ["rpm", "--eval", f'%{{lua:print(rpm.vercmp("{one}", "{other}"))}}']
-    return bool(module.run_command(argv, check_rc=True)[1].strip() == "1")
+    answer = _ask(module, argv)
+    if not answer.ok:
+        module.fail_json(msg=f"{answer.note}.")
+    return answer.output.strip() == "1"
 
 
 def _locks(module: AnsibleModule, manager: str, names: list[str]) -> dict[str, list[str]]:
@@ -236,7 +246,7 @@ def _locks(module: AnsibleModule, manager: str, names: list[str]) -> dict[str, l
     if not names:
         return {}
     if manager == "apt":
-        out = module.run_command(["apt-mark", "showhold", *names], environ_update=C_LOCALE)[1]
+        out = _ask(module, ["apt-mark", "showhold", *names]).output
         return {name.split(":")[0]: ["*"] for name in out.split()}
     # The file that the plugin's own list command prints; reading it starts no dnf (1 s).
     try:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
 from .words import did_you_mean
 
@@ -174,22 +174,34 @@ def unwritable(value: Any, name: str, *, path: bool = False) -> Optional[str]:
     where none does. The value itself, which may be a secret, is not shown.
 
     Args:
-        value: of any type.
+        value: of any type. A part that stands in several places, or in itself, as YAML's aliases
+            make it, is looked at once.
         name: what a sentence calls it.
         path: whether control characters are refused too, as in a path.
     """
-    if isinstance(value, str):
-        found = (_CONTROL if path else _UNWRITABLE).search(value)
-        where = "a path" if path else "a file name, an argument or a variable"
-        return found and f"{name} holds {found[0]!a}, which {where} cannot hold: remove it"
-    parts: Iterable[Tuple[str, Any]] = ()
+    wrong = _CONTROL if path else _UNWRITABLE
+    where = "a path" if path else "a file name, an argument or a variable"
+    seen: Set[int] = set()
+    left: List[Tuple[str, Any]] = [(name, value)]
+    while left:
+        place, part = left.pop()
+        found = wrong.search(part) if isinstance(part, str) else None
+        if found:
+            return f"{place} holds {found[0]!a}, which {where} cannot hold: remove it"
+        if id(part) not in seen:
+            left += reversed(_parts(part, place))
+        seen.add(id(part))
+    return None
+
+
+def _parts(value: Any, name: str) -> List[Tuple[str, Any]]:
+    """What a value holds, and what a sentence calls each."""
     if isinstance(value, Mapping):
-        parts = [(f"the key {str(key)!a} of {name}", str(key)) for key in value]
-        parts += [(f"{name}.{key}", part) for key, part in value.items()]
-    elif isinstance(value, (list, tuple)):
-        parts = [(f"{name}[{number}]", part) for number, part in enumerate(value)]
-    said = (unwritable(part, place, path=path) for place, part in parts)
-    return next((text for text in said if text), None)
+        keys = [(f"the key {str(key)!a} of {name}", str(key)) for key in value]
+        return keys + [(f"{name}.{key}", part) for key, part in value.items()]
+    if isinstance(value, (list, tuple)):
+        return [(f"{name}[{number}]", part) for number, part in enumerate(value)]
+    return []
 
 
 def refusals(options: Sequence[Option], values: Mapping[str, Any], prefix: str = "") -> List[str]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
-from typing import Any
+from datetime import datetime
+from typing import Any, NamedTuple
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
@@ -36,7 +36,8 @@ reboot_required:
   type: bool
 """
 
-_OWED = "RebootOwedSince"
+# The boot in which an installer asked for a reboot: seconds since it, its time by the host's clock.
+_OWED = "RebootOwedInBoot"
 
 
 class ActionModule(ActionBase):
@@ -94,19 +95,24 @@ class ActionModule(ActionBase):
                 path=package["record"],
                 name=_OWED,
                 type="string",
-                data=str(int(time.time())),
+                data=self._boot(name).written(),
             )
         self._ask("win_file", name, path=folder, state="absent")
         return bool(answer.get("reboot_required"))
 
     def _owed(self, key: str) -> bool:
-        """Whether the host is up since before an installer asked for a reboot."""
+        """Whether the host is still in the boot in which an installer asked for a reboot."""
         record = self._ask("win_reg_stat", key, path=key, name=_OWED)
         if not record.get("exists"):
             return False
-        facts = self._ask("setup", key, gather_subset=["!all", "!min", "uptime"])
-        uptime = float(facts["ansible_facts"]["ansible_uptime_seconds"])
-        return uptime > time.time() - float(record["value"])
+        return self._boot(key).is_that_of(str(record["value"]))
+
+    def _boot(self, what: str) -> _Boot:
+        """What the host says of its boot."""
+        asked = self._ask("setup", what, gather_subset=["!all", "!min", "uptime"])
+        facts = asked["ansible_facts"]
+        begun = datetime.fromisoformat(facts["ansible_lastboot"].replace("Z", "+00:00"))
+        return _Boot(int(facts["ansible_uptime_seconds"]), int(begun.timestamp()))
 
     def _ask(self, module: str, what: str, **arguments: Any) -> dict[str, Any]:
         """What a module answers; ``what`` says in a sentence what failed."""
@@ -114,3 +120,19 @@ class ActionModule(ActionBase):
         if answer.get("failed"):
             raise AnsibleActionFail(f"{what}: {answer.get('msg')}", result=answer)
         return answer
+
+
+class _Boot(NamedTuple):
+    """A boot as its host tells it: no other machine's clock counts."""
+
+    seconds: int
+    begun: int
+
+    def written(self) -> str:
+        """For the registry."""
+        return f"{self.seconds} {self.begun}"
+
+    def is_that_of(self, written: str) -> bool:
+        """Whether no boot came between: the host is up for longer, and its boot began before."""
+        seconds, begun = map(int, written.split())
+        return self.seconds >= seconds and self.begun <= begun + seconds

@@ -15,7 +15,6 @@ WALL = {
     "module_utils/trueup/cluster/azure/expiry.py": "the end of a run, until Azure's clock is known",
     "module_utils/trueup/cluster/azure/leftovers.py": "how old a machine is",
     "module_utils/trueup/cluster/node_health.py": "how old a record is",
-    "plugins/action/windows_package.py": "the moment of a boot",
 }
 
 

@@ -390,7 +390,8 @@ def _folders() -> Iterator[Item]:  # noqa: C901 WHY: a row each, not a decision
             (run / f"bad-{number:05d}.json").write_bytes(b"{")
 
     def deep(run: Path) -> None:
-        for _ in range(200):
+        # As deep as a path of Linux may be (PATH_MAX: 4,096 bytes), with room for a record's name.
+        while len(str(run)) + 2 * len(RUN_ID) < 4000:
             run = run / RUN_ID
             run.mkdir()
 

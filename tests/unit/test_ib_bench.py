@@ -231,6 +231,17 @@ def test_a_client_without_a_server_says_so(
         ({"server": "sys.exit('boom')"}, {}, {}, "failed", "the server ended before it listened"),
         ({"client": "sys.exit(3)"}, {}, {}, "failed", "the client's end: ib_write_bw ended with"),
         (
+            # As perftest 4.5 prints it (linux-rdma/perftest, issue 262).
+            {
+                "client": "sys.exit(' Completion with error at client\\n Failed status 12: wr_id 0'"
+                " ' syndrom 0x81\\nscnt=128, ccnt=0')"
+            },
+            {},
+            {},
+            "failed",
+            " s: Completion with error at client; Failed status 12: wr_id 0 syndrom 0x81 (no ack",
+        ),
+        (
             {"client": "time.sleep(600)"},
             {},
             {"timeout_seconds": 10},

@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from trueup.options import ModuleOption, Option, RoleOption, module_spec, refusals
+from trueup.options import (
+    ModuleOption,
+    Option,
+    RoleOption,
+    module_spec,
+    refusals,
+    unwritable,
+)
 
 OPTIONS = (
     Option("repeats", "Repeats.", 5, least=3),
@@ -66,3 +73,16 @@ def test_what_a_dictionary_holds_is_declared_too() -> None:
     limits = "it must be 0 or more, 2147483647 or less"
     assert refusals([cases], wrong, "x_") == [f"x_cases: size is -1: {limits}"]
     assert refusals([cases], {"cases": [{"size": 8}]}, "x_") == []
+
+
+def test_what_holds_itself_or_stands_in_many_places_is_looked_at_once() -> None:
+    inner: list[Any] = ["a\0b"]
+    inner.append(inner)
+    assert str(unwritable({"x": inner}, "v")).startswith(r"v.x[0] holds '\x00'")
+    # YAML's aliases make 2^60 places of one text.
+    for _ in range(60):
+        inner = [inner, inner]
+    assert str(unwritable(inner, "v")).endswith("remove it")
+    inner = ["well"]
+    inner.append(inner)
+    assert unwritable(inner, "v") is None

@@ -47,7 +47,11 @@ class Ran:
             self.calls.append(argv)
             return self.answers[argv[0]]
 
+        def get_bin_path(_self: Any, name: str, **_options: Any) -> str | None:
+            return None if name == "timeout" else name
+
         self.monkeypatch.setattr(basic.AnsibleModule, "run_command", run_command)
+        self.monkeypatch.setattr(basic.AnsibleModule, "get_bin_path", get_bin_path)
         repository = {
             "name": "cuda",
             "url": "https://mirror.example/cuda/",

@@ -320,23 +320,36 @@ def test_a_step_that_fails_ends_it(monkeypatch: pytest.MonkeyPatch, failing: str
     assert host.asked[-1][0] == failing
 
 
+def up(seconds: int, begun: str) -> dict[str, Any]:
+    """What module setup answers."""
+    return {"ansible_facts": {"ansible_uptime_seconds": seconds, "ansible_lastboot": begun}}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "begun", "is_owed"),
+    [
+        (5000, "2026-11-23 10:00:00Z", True),
+        # Another boot, of which it is up for less and for longer.
+        (500, "2026-11-24 10:00:00Z", False),
+        (5000, "2026-11-24 10:00:00Z", False),
+        # The same boot: the host's clock has been set a day back, and on by less than it was up.
+        (5000, "2026-11-22 10:00:00Z", True),
+        (5000, "2026-11-23 10:15:00Z", True),
+    ],
+)
 def test_an_owed_reboot_is_remembered_until_the_host_has_been_rebooted(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, seconds: int, begun: str, is_owed: bool
 ) -> None:
-    host = Host(win_package={"changed": True, "reboot_required": True, "rc": 3010})
+    answer = {"changed": True, "reboot_required": True, "rc": 3010}
+    host = Host(win_package=answer, setup=up(1000, "2026-11-23 10:00:00Z"))
     assert act(monkeypatch, windows_package, host, package=PACKAGE)["reboot_required"] is True
     [noted] = host.of("win_regedit")
-    assert (noted["path"], noted["name"]) == (RECORD, "RebootOwedSince")
-    owed = {"exists": True, "value": str(int(time.time()) - 1000)}
-
-    def later(uptime: int) -> bool:
-        facts = {"ansible_facts": {"ansible_uptime_seconds": uptime}}
-        again = Host(win_reg_stat=owed, setup=facts)
-        done = act(monkeypatch, windows_package, again, package={**PACKAGE, "install": False})
-        assert done["changed"] is False
-        return bool(done["reboot_required"])
-
-    assert (later(5000), later(500)) == (True, False)
+    assert (noted["path"], noted["name"]) == (RECORD, "RebootOwedInBoot")
+    # No clock but the host's counts.
+    monkeypatch.setattr(time, "time", lambda: 0.0)
+    again = Host(win_reg_stat={"exists": True, "value": noted["data"]}, setup=up(seconds, begun))
+    done = act(monkeypatch, windows_package, again, package={**PACKAGE, "install": False})
+    assert (done["changed"], done["reboot_required"]) == (False, is_owed)
 
 
 def test_check_mode_and_an_empty_plan_install_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -383,6 +383,11 @@ class Host:
         """How long ago it booted."""
         return max(0.0, time.time() - (self.boot_time - EPOCH) / 10_000_000)
 
+    def last_boot(self) -> str:
+        """When it booted, as .NET's format u has it."""
+        begun = time.gmtime(time.time() - self.uptime_seconds())
+        return time.strftime("%Y-%m-%d %H:%M:%SZ", begun)
+
     # As JSON
 
     def dump(self) -> dict[str, Any]:

@@ -100,7 +100,11 @@ def test_soft_roce_is_there_and_is_not_taken_for_infiniband(host: Host) -> None:
 def test_ib_bench_measures_over_soft_roce(host: Host) -> None:
     asked = "run_id=20261121T000000Z-0000 node_name=trueup-vm device=rxe0 gid_index=1"
     asked += " message_bytes=65536 iterations=100 timeout_seconds=900"
-    record = host.ansible("ib_bench", asked, check=False)["record"]
+    # Two emulated ends on two emulated CPUs: an acknowledgement may come too late for one try.
+    for _try in range(3):
+        record = host.ansible("ib_bench", asked, check=False)["record"]
+        if "ib_write_bw ended with exit status 1" not in (record["reason"] or ""):
+            break
     assert (record["outcome"], record["reason"]) == ("ok", None)
     assert record["parameters"]["kind"] == "soft-roce"
     [row] = record["metrics"]

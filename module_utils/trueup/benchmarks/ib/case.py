@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 from ...errors import BadInput
 from ...options import ModuleOption, Option, RoleOption
 from ...run import process
-from .output import SIZES, IbOutput
+from .output import REFUSED, SIZES, IbOutput
 
 PROGRAMS = {"write_bw": "ib_write_bw", "read_bw": "ib_read_bw", "send_lat": "ib_send_lat"}
 _MEASURES = {
@@ -210,7 +210,6 @@ _RETRY_SECONDS = 1.0
 # How long an end may outlive the other: perftest ends both within a second of each other.
 _GRACE_SECONDS = 10.0
 _SHORT_GRACE_SECONDS = 2.0
-_REFUSED = "Couldn't connect to "
 
 
 @dataclass(frozen=True)
@@ -336,7 +335,7 @@ def run_client(
         tried = time.monotonic() - started
         left = max(1.0, timeout_seconds - tried)
         done = process.run(argv, timeout_seconds=left, environment=environment)
-        refused = done.returncode != 0 and _REFUSED in done.stdout + done.stderr
+        refused = done.returncode != 0 and REFUSED in done.stdout + done.stderr
         waited = time.monotonic() - started
         if not refused or waited + _RETRY_SECONDS > min(connect_seconds, timeout_seconds):
             break

@@ -82,6 +82,30 @@ _ERROR = re.compile(
     r"|.* returned \d|.*\berror[ =]",
     re.IGNORECASE,
 )
+# What a client prints that finds no server.
+REFUSED = "Couldn't connect to "
+# ibv_wc_status of rdma-core's libibverbs/verbs.h: what ends a measurement on a sick fabric.
+_STATUS = re.compile(r"(?i)failed status (\d{1,3})\b")
+_STATUSES = {
+    4: "local protection error",
+    5: "flushed after an error before",
+    10: "remote access error",
+    12: "no acknowledgement from the other end, tried again as often as allowed",
+    13: "the other end had no buffer ready, tried again as often as allowed",
+}
+
+
+def explain(text: str) -> Optional[str]:
+    """What perftest says went wrong, the first end's words first; None where it says no more than
+    REFUSED."""
+    lines = [" ".join(line.split())[:200] for line in text.splitlines()]
+    said = [line for line in lines if _ERROR.match(line) and REFUSED not in line]
+    if not said:
+        return None
+    words = "; ".join(dict.fromkeys(said[:2]))
+    status = _STATUS.search(words)
+    meaning = _STATUSES.get(int(status.group(1))) if status else None
+    return f"{words} ({meaning})" if meaning else words
 
 
 @dataclass(frozen=True)

@@ -122,7 +122,10 @@ _FACTS: dict[str, Callable[[Host], dict[str, Any]]] = {
     "platform": _platform,
     "powershell_version": lambda _: {"ansible_powershell_version": 5},
     "processor": _processor,
-    "uptime": lambda host: {"ansible_uptime_seconds": round(host.uptime_seconds())},
+    "uptime": lambda host: {
+        "ansible_uptime_seconds": round(host.uptime_seconds()),
+        "ansible_lastboot": host.last_boot(),
+    },
     "user": lambda _: {"ansible_user_id": "trueup", "ansible_user_dir": r"C:\Users\trueup"},
     "virtual": lambda _: {
         "ansible_virtualization_role": "guest",
