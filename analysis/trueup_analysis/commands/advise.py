@@ -83,7 +83,9 @@ def advise(
     from_log: Annotated[
         Path | None,
         option(
-            "FILE", "A log of Devito, HPL, Megatron or vLLM from elsewhere: its work.", "--from-log"
+            "FILE",
+            "A log of Devito, GROMACS, HPL, Megatron or vLLM from elsewhere: its work.",
+            "--from-log",
         ),
     ] = None,
     price_date: Annotated[

@@ -138,7 +138,7 @@ def answer(
     assumed = {one.name: ask.get(one.name, one.value) for one in assumptions}
     found = _answer(kind, ask, known, book, assumed, need)
     if not found.choices:
-        raise BadInput(_why_nothing(found))
+        raise BadInput(_why_nothing(found, known))
     tried = []
     for one in assumptions:
         if one.name in ask:
@@ -338,7 +338,7 @@ def named(one: Choice) -> str:
     return f"{one.estimate.nodes} x {one.estimate.size}, {one.offer}"
 
 
-def _why_nothing(found: Answer) -> str:
+def _why_nothing(found: Answer, known: Knowledge) -> str:
     if found.lossy:
         return (
             f"nothing would come to its end: {found.lossy[0]} and {len(found.lossy) - 1} others"
@@ -356,4 +356,6 @@ def _why_nothing(found: Answer) -> str:
             f"nothing of up to {found.ask['most_nodes']} nodes can do it: {least.size}:"
             f" {least.reason}{would}"
         )
+    if found.kind.silent:
+        return found.kind.silent(found.ask, known)
     return "nothing known says how long this takes: measure it once (make run), and ask again"

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from . import hpl, serving, stencil, training
+from . import hpl, md, serving, stencil, training
 from .kind import Kind
 
 KINDS: Final[dict[str, Kind]] = {
-    one.name: one for one in (stencil.KIND, training.KIND, serving.KIND, hpl.KIND)
+    one.name: one for one in (stencil.KIND, training.KIND, serving.KIND, md.KIND, hpl.KIND)
 }

@@ -71,6 +71,7 @@ class Kind:
         tool: whose log tells of such work, by the name of its parser.
         logged: what the work of a log took, or what it answers of the kind's questions.
         unasked: the terms that say nothing of such work.
+        silent: where nothing known says how long it takes, what to measure.
     """
 
     name: str
@@ -84,6 +85,7 @@ class Kind:
     tool: str
     logged: Callable[[Case], Need | dict[str, Any]]
     unasked: tuple[str, ...] = ()
+    silent: Callable[[Ask, Knowledge], str] | None = None
 
 
 class Place(NamedTuple):
@@ -223,6 +225,22 @@ class _Maker:
             held=made.held,
             units=made.units,
         )
+
+
+def between(place: float, found: Mapping[float, float]) -> tuple[float, tuple[float, ...]]:
+    """On the line between the two nearest places, both axes logarithmic; outside of all as much as
+    the nearest. With the value come the places that it is from.
+
+    Args:
+        found: values by place, all above 0; at least one.
+    """
+    below = max((one for one in found if one <= place), default=None)
+    above = min((one for one in found if one >= place), default=None)
+    if below is None or above is None or below == above:
+        (only,) = {one for one in (below, above) if one is not None}
+        return found[only], (only,)
+    part = math.log(place / below) / math.log(above / below)
+    return found[below] ** (1 - part) * found[above] ** part, (below, above)
 
 
 def logged_figure(case: Case, name: str) -> float:

@@ -16,7 +16,7 @@ from trueup.options import Option
 
 from ..estimates import PUBLISHED, RECORD, Assumption, Evidence, around
 from ..knowledge import Knowledge, number
-from .kind import Ask, Assumed, Kind, Need, Point, Prediction, logged_figure
+from .kind import Ask, Assumed, Kind, Need, Point, Prediction, between, logged_figure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -149,25 +149,19 @@ def _one_node(size: str, others: Sequence[Point], known: Knowledge) -> Predictio
 def _between(cores: float, family: Sequence[Point], known: Knowledge) -> Prediction | None:
     """On the line between the two nearest numbers of cores, both axes logarithmic; where there is
     none on one side, as much as the nearest."""
+    if math.isnan(cores):
+        return None
     by_cores: dict[float, list[Point]] = {}
     for one in family:
         by_cores.setdefault(_cores(one.size, known), []).append(one)
-    below = max((count for count in by_cores if count <= cores), default=None)
-    above = min((count for count in by_cores if count >= cores), default=None)
-    ends = [count for count in (below, above) if count is not None]
-    if not ends:
-        return None
+    rate, ends = between(
+        cores,
+        {count: _mean([one.rate for one in some]) for count, some in by_cores.items()},
+    )
     used = [one for count in ends for one in by_cores[count]]
-    rates = [_mean([one.rate for one in by_cores[count]]) for count in ends]
     beyond = ""
-    if len(rates) == 1:
-        rate = rates[0]
+    if not min(by_cores) <= cores <= max(by_cores):
         beyond = f"{cores:g} cores lie outside of the {min(by_cores):g} to {max(by_cores):g} seen."
-    elif ends[0] == ends[1]:
-        rate = rates[0]
-    else:
-        part = math.log(cores / ends[0]) / math.log(ends[1] / ends[0])
-        rate = rates[0] ** (1 - part) * rates[1] ** part
     return Prediction(rate, _evidence(used), beyond)
 
 
