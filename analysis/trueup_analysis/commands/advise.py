@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..figures.advise.kinds.kind import Kind, Need
+    from ..figures.advise.kinds.sizing import Sizing
     from ..figures.advise.knowledge import Knowledge
     from ..sheets.sheet import Sheet
 
@@ -99,12 +100,12 @@ def advise(
     where the figures are from: our records first, published results second, a model third.
     Nothing is estimated that no result speaks of; what cannot fit is refused with what would do."""
     from ..figures.advise import backtest as tests
-    from ..figures.advise.kinds import KINDS
+    from ..figures.advise.kinds import KINDS, SIZINGS, TOLD
     from ..sheets import advise as sheets
 
     if backtest:
         known = _known(catalog, [])
-        told = [one for kind in KINDS.values() for one in tests.test(kind, known)]
+        told = [one for kind in TOLD.values() for one in tests.test(kind, known)]
         write(sheets.backtest(told), format_, output)
         return
     if work in _BESIDE and from_log is None:
@@ -115,7 +116,11 @@ def advise(
         write(made, format_, output)
         return
     if work is None and from_log is None:
-        titles = {name: kind.title for name, kind in KINDS.items()} | _BESIDE
+        titles = {
+            **{name: kind.title for name, kind in KINDS.items()},
+            **{name: sizing.title for name, sizing in SIZINGS.items()},
+            **_BESIDE,
+        }
         lines = [f"  {name:12} {title}" for name, title in titles.items()]
         print_("\n".join(["Kinds of work (trueup advise WORK says what each asks):", *lines, ""]))
         return
@@ -193,17 +198,17 @@ def _known(catalog: Path | None, results: Sequence[Path]) -> Knowledge:
 
 def _work(
     work: str | None, values: Sequence[str], log: Path | None
-) -> tuple[Kind, dict[str, Any], Need | None]:
+) -> tuple[Kind | Sizing, dict[str, Any], Need | None]:
     """The kind of work, what is said of it (empty: nobody could be asked) and, of a log, what it
     took."""
     from ..figures.advise import asks
 
     if log is not None:
-        kind, told = _of_log(log)
+        of_log, told = _of_log(log)
         words = said([word for word in (work, *values) if word])
         if isinstance(told, dict):
-            return kind, {**told, **words}, None
-        return kind, words, told
+            return of_log, {**told, **words}, None
+        return of_log, words, told
     name, given = ask_of(str(work), values)
     kind = asks.chosen(name)
     if not given and sys.stdin.isatty():
@@ -237,7 +242,7 @@ def _of_log(path: Path) -> tuple[Kind, Need | dict[str, Any]]:
     return kind, kind.logged(case)
 
 
-def _questions(kind: Kind) -> str:
+def _questions(kind: Kind | Sizing) -> str:
     from ..figures.advise import asks
 
     lines = [f"{kind.title} asks:"]
@@ -251,7 +256,7 @@ def _questions(kind: Kind) -> str:
     return "\n".join([*lines, ""])
 
 
-def _asked(kind: Kind) -> dict[str, Any]:
+def _asked(kind: Kind | Sizing) -> dict[str, Any]:
     """The answers of somebody at a terminal to what must be given, and to when and where."""
     from ..figures.advise import asks
 

@@ -11,28 +11,35 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ..figures.advise.access import Advised
+    from ..figures.advise.kinds import Sized
     from ..figures.advise.kinds.kind import Kind, Need
+    from ..figures.advise.kinds.sizing import Sizing
     from ..figures.advise.knowledge import Knowledge
 
 
 def answered(
-    kind: Kind,
+    kind: Kind | Sizing,
     given: Mapping[str, Any],
     known: Knowledge,
     catalog: Path | None,
     *,
     price_date: str | None = None,
     need: Need | None = None,
-) -> Advised:
+) -> Advised | Sized:
     """What is advised for what is said of a kind of work, or ``need``, what a log says of it."""
     from ..figures.advise import access, answers, asks
+    from ..figures.advise.kinds.sizing import Held, Sizing
     from ..figures.advise.services import read_services
     from ..figures.prices import Book, Terms, read_all, refuse_unknown
 
     ask = asks.read(kind, given, of_log=need is not None)
     terms, prices = Terms(region=ask["region"], price_date=price_date), read_all(catalog)
     refuse_unknown(prices, terms)
-    found = answers.answer(kind, ask, known, Book(prices, terms.price_date), need)
+    book = Book(prices, terms.price_date)
+    if isinstance(kind, Sizing):
+        sized: Sized = kind.size(ask, Held(known, book, read_services(catalog)))
+        return sized
+    found = answers.answer(kind, ask, known, book, need)
     if not any(ask[one.name] is not None for one in access.OPTIONS):
         return access.Advised(found)
     services = read_services(catalog)

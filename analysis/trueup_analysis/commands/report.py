@@ -24,6 +24,7 @@ from .output import print_, say_notes
 
 if TYPE_CHECKING:
     from ..figures.advise.access import Advised
+    from ..figures.advise.kinds import Sized
     from ..load import Loaded
 
 app = typer.Typer()
@@ -68,7 +69,9 @@ def report(
     print_(f"{page}\n")
 
 
-def _advised(path: Path, loaded: Loaded, catalog: Path | None, price_date: str | None) -> Advised:
+def _advised(
+    path: Path, loaded: Loaded, catalog: Path | None, price_date: str | None
+) -> Advised | Sized:
     """The answer to an ask; the report's own records count before published results."""
     from ..cases import read_cases
     from ..catalog import folder

@@ -188,16 +188,26 @@ class _Billing:
     def _windows(
         self, base: float, size: str | None, region: str | None, offer: str
     ) -> tuple[float, str]:
-        """The Windows rate and where it is from: the price table, else base rate and surcharge,
-        which is known of the list price alone."""
-        if size and region and self._terms.price is None:
-            listed = self._book.find(size, region, "windows", offer)
-            if listed is not None:
-                return (
-                    listed.usd_per_hour,
-                    f"as of {listed.date or 'unknown date'}, {listed.source}",
-                )
         vcpus = self._vcpus.get((size or "").lower(), 0)
-        if vcpus and not math.isnan(base) and offer == LIST_OFFER:
-            return base + USD_PER_VCPU_HOUR * vcpus, COMPUTED
-        return math.nan, ""
+        # A price that was given is of no region of the table.
+        where = region if size and self._terms.price is None else None
+        return windows_rate(self._book, base, size or "", where or None, offer, vcpus)
+
+
+def windows_rate(
+    book: Book, base: float, size: str, region: str | None, offer: str, vcpus: int
+) -> tuple[float, str]:
+    """The Windows rate and where it is from: the price table, else base rate and surcharge, which
+    is known of the list price alone; NaN and "" where neither is known.
+
+    Args:
+        region: None where the table says nothing of the base rate.
+        vcpus: of the size; 0 where that is not known.
+    """
+    listed = None if region is None else book.find(size, region, "windows", offer)
+    if listed is not None:
+        dated = f"as of {listed.date or 'unknown date'}, {listed.source}"
+        return listed.usd_per_hour, dated
+    if vcpus and not math.isnan(base) and offer == LIST_OFFER:
+        return base + USD_PER_VCPU_HOUR * vcpus, COMPUTED
+    return math.nan, ""

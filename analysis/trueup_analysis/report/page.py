@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from trueup.health.expectations import Expectations
 
     from ..figures.advise.access import Advised
+    from ..figures.advise.kinds import Sized
     from ..figures.cost import CostTable
     from ..figures.groups import Group
     from ..figures.scaling.tables import Series
@@ -72,7 +73,7 @@ def gather(
     terms: Terms = OWN,
     api: ApiPrices | None = None,
     level: ServiceLevel | None = None,
-    advised: Advised | None = None,
+    advised: Advised | Sized | None = None,
 ) -> Page:
     """The whole report, ready to be rendered. Published results among the records are named as
     such. An advice comes first.

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ..figures.advise.access import Advised
+    from ..figures.advise.kinds import Sized
     from ..figures.serving import ServiceLevel
     from ..figures.tokens import ApiPrices
     from ..load import Loaded
@@ -35,7 +36,7 @@ def write_report(
     terms: Terms = OWN,
     api: ApiPrices | None = None,
     level: ServiceLevel | None = None,
-    advised: Advised | None = None,
+    advised: Advised | Sized | None = None,
 ) -> Path:
     """Write index.html, plots/*.png, tables/*.csv and SHA256SUMS into ``output_dir``.
 

@@ -7,20 +7,22 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from .. import units
+from ..figures.advise.access import Advised
 from ..figures.advise.answers import named
 from ..figures.advise.backtest import coverage
 from ..figures.advise.estimates import MODEL, PUBLISHED, RECORD
-from ..figures.advise.kinds import KINDS
+from ..figures.advise.kinds import TOLD
 from . import advise_services
 from . import advise_serving as serving
+from .advise_sizings import sized
 from .sheet import Column, Sheet, price, short_size, unshown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ..figures.advise.access import Advised
     from ..figures.advise.answers import Answer, Choice, Sensitivity
     from ..figures.advise.backtest import Tested
+    from ..figures.advise.kinds import Sized
 
 # Of those beside the front.
 _OTHERS: Final = 8
@@ -40,8 +42,10 @@ _HOLD: Final = (
 _FRONT: Final = f"Rows that are not faint: no other choice is both cheaper and faster. {_HOLD}"
 
 
-def advised(found: Advised, *, explain: bool, every: bool = False) -> list[Sheet]:
+def advised(found: Advised | Sized, *, explain: bool, every: bool = False) -> list[Sheet]:
     """The answer, and the storage where it was asked for."""
+    if not isinstance(found, Advised):
+        return sized(found, explain=explain)
     made = answer(found.answer, explain=explain, every=every)
     if found.storage is None:
         return made
@@ -254,9 +258,8 @@ def front(found: Answer) -> Sheet:
     )
 
 
-def asked(found: Answer) -> list[tuple[str, str]]:
+def asked(said: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What was asked and what was taken for granted, by name."""
-    said = {**found.ask, **found.assumed}
     return [(name, _plain(value)) for name, value in said.items() if value not in (None, [], "")]
 
 
@@ -442,7 +445,7 @@ def backtest(told: Sequence[Tested]) -> list[Sheet]:
     inside, tried, width = coverage(told)
     by_unit: dict[str, list[Tested]] = {}
     for one in told:
-        by_unit.setdefault(KINDS[one.kind].unit, []).append(one)
+        by_unit.setdefault(TOLD[one.kind].unit, []).append(one)
     made = [_tested(unit, some) for unit, some in by_unit.items()]
     overall = [
         f"All kinds: {inside} of {tried} lie in their range; the median range spans {width:.2f}"
@@ -486,12 +489,13 @@ def _tested(unit: str, told: Sequence[Tested]) -> Sheet:
         ],
         rows=rows,
         notes=[_NOTES[unit]] if unit in _NOTES else [],
-        name=f"advise-backtest-{shown.replace('/', '-').lower()}",
+        name=f"advise-backtest-{shown.replace('/', '-').replace(' ', '-').lower()}",
         facts={"kind": "advise_backtest", "unit": unit},
     )
 
 
 _NOTES: Final = {
+    "operations/s at 2 ms": "Of one volume, by the published benchmark of EDA.",
     "flop/s": "Of all nodes; those of training count no operation that is done twice.",
     "tokens/s": "Of all engines, prompts and answers together.",
 }

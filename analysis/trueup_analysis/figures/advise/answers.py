@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from trueup.errors import BadInput
-from trueup.words import did_you_mean
 
 from ..checkpoint import intervals
 from .estimates import Estimate, Range, Refusal, around
 from .evens import Even, away, break_evens
 from .kinds.kind import estimates
+from .kinds.sizing import cheapest_region
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -126,14 +126,7 @@ def answer(
         BadInput: a size that the catalog does not have, or nothing can do it (says why, and the
             smallest that could).
     """
-    strange = [size for size in ask["sizes"] if size not in known.sizes]
-    if strange:
-        raise BadInput(
-            f"{strange[0]} is no size of the catalog{did_you_mean(strange[0], known.sizes)}"
-        )
-    withheld = [size for size in ask["sizes"] if size in known.withheld]
-    if withheld:
-        raise BadInput(f"{withheld[0]} is not advised: {known.withheld[withheld[0]]}")
+    known.require(ask["sizes"])
     assumptions = () if need else kind.assumptions(ask)
     assumed = {one.name: ask.get(one.name, one.value) for one in assumptions}
     found = _answer(kind, ask, known, book, assumed, need)
@@ -182,7 +175,7 @@ def _answer(
             refused[one.size] = one
             continue
         for offer in ask["offers"]:
-            quoted = _cheapest_region(book, one.size, ask["region"], offer)
+            quoted = cheapest_region(book, one.size, ask["region"], offer)
             if quoted is None:
                 unpriced.add(f"{one.size} ({offer})")
                 continue
@@ -197,17 +190,6 @@ def _answer(
     ranked = _rank_services(choices) if need.term else _ranked(choices)
     refusals = list(refused.values())
     return Answer(kind, ask, assumed, ranked, refusals, sorted(unpriced), lossy, need=need)
-
-
-def _cheapest_region(
-    book: Book, size: str, region: str | None, offer: str
-) -> tuple[str, Quote] | None:
-    found = [
-        (where, quote)
-        for (of, where, system, how), quote in book.quotes.items()
-        if of == size.lower() and system == "linux" and how == offer and region in (None, where)
-    ]
-    return min(found, key=lambda pair: (pair[1].usd_per_hour, pair[0]), default=None)
 
 
 def _priced(

@@ -12,8 +12,9 @@ from trueup.words import did_you_mean
 
 from ..prices import region_name
 from .access import OPTIONS
-from .kinds import KINDS
+from .kinds import KINDS, SIZINGS
 from .kinds.kind import Kind
+from .kinds.sizing import Sizing
 
 OFFERS: Final = ("payg", "spot")
 
@@ -52,27 +53,28 @@ TERMS: Final = (
 )
 
 
-def options(kind: Kind) -> list[Option]:
+def options(kind: Kind | Sizing) -> list[Option]:
     """All that can be asked of a kind: its own, then the terms that say something of it."""
     own = {*(one.name for one in kind.options), *kind.unasked}
     return [*kind.options, *(one for one in TERMS if one.name not in own)]
 
 
-def chosen(name: str) -> Kind:
+def chosen(name: str) -> Kind | Sizing:
     """The kind of this name.
 
     Raises:
         BadInput: there is none.
     """
-    if name not in KINDS:
-        kinds = ", ".join(KINDS)
+    every: dict[str, Kind | Sizing] = {**KINDS, **SIZINGS}
+    if name not in every:
         raise BadInput(
-            f"no kind of work is called {name}{did_you_mean(name, KINDS)}; there are {kinds}"
+            f"no kind of work is called {name}{did_you_mean(name, every)}; there are"
+            f" {', '.join(every)}"
         )
-    return KINDS[name]
+    return every[name]
 
 
-def read(kind: Kind, given: Mapping[str, Any], *, of_log: bool = False) -> dict[str, Any]:
+def read(kind: Kind | Sizing, given: Mapping[str, Any], *, of_log: bool = False) -> dict[str, Any]:
     """Every option of the kind with its value, and given assumptions under their own names.
 
     Args:

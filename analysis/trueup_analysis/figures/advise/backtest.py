@@ -11,7 +11,7 @@ from .estimates import PUBLISHED, UNTESTED, Range, around, spread
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .kinds.kind import Kind, Point, Prediction
+    from .kinds.kind import Point, Prediction, Tells
     from .knowledge import Knowledge
 
 # Fewer errors than this say nothing of the next one.
@@ -43,7 +43,7 @@ class Tested:
         return self.range is not None and self.range.holds(self.point.rate)
 
 
-def errors(kind: Kind, points: Sequence[Point], known: Knowledge) -> list[float]:
+def errors(kind: Tells, points: Sequence[Point], known: Knowledge) -> list[float]:
     """``ln(predicted / known)`` of each point from the others, where they say something of it."""
     found = []
     for place, point in enumerate(points):
@@ -53,7 +53,7 @@ def errors(kind: Kind, points: Sequence[Point], known: Knowledge) -> list[float]
     return found
 
 
-def factor(kind: Kind, points: Sequence[Point], known: Knowledge) -> float | None:
+def factor(kind: Tells, points: Sequence[Point], known: Knowledge) -> float | None:
     """How many times more or less than predicted a result may be; None where too little is known
     to say."""
     found = errors(kind, points, known)
@@ -65,7 +65,7 @@ def expected(made: Prediction, wide: float) -> Range:
     return around(made.rate, wide * (UNTESTED if made.beyond else 1.0))
 
 
-def test(kind: Kind, known: Knowledge) -> list[Tested]:
+def test(kind: Tells, known: Knowledge) -> list[Tested]:
     """Each published result from the others. Its range is as wide as the others' errors among
     themselves ask for: the result that is predicted has no part in it."""
     points = [one for one in kind.points(known) if one.evidence and one.evidence.kind == PUBLISHED]

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from trueup.errors import BadInput
+from trueup.words import did_you_mean
 
 from ... import catalog
 from ..flops import peak_of_size
@@ -71,6 +72,14 @@ class Knowledge:
         """The rows of reference_results.csv."""
         path = self.folder / "reference_results.csv"
         return [row for _, row in catalog.rows(path, "system", "benchmark", "metric", "value")]
+
+    def require(self, sizes: Sequence[str]) -> None:
+        """Raise BadInput where one of the sizes is not of the catalog, or not advised."""
+        for size in sizes:
+            if size not in self.sizes:
+                raise BadInput(f"{size} is no size of the catalog{did_you_mean(size, self.sizes)}")
+            if size in self.withheld:
+                raise BadInput(f"{size} is not advised: {self.withheld[size]}")
 
     def results(self, benchmark: str, metric: str) -> list[Mapping[str, str]]:
         """Published rows of a benchmark whose name begins so, whose value is a number."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FILE: Final = "services.yml"
-_TIB_IN_TB: Final = 2**40 / 1e12
+TIB_IN_TB: Final = 2**40 / 1e12
 CHOICES: Final = {
     "scheduler": ("slurm", "none"),
     "data": ("any", "local", "blob", "nfs", "smb", "lustre"),
@@ -426,13 +426,14 @@ def _levels(row: Mapping[str, Any], needs: Needs, known: Services) -> tuple[Leve
     """Each level, as large as the data and the throughput ask for; the smallest purchase first."""
     if needs.data_tb is None:
         return ()
-    found = [_level(one, needs, needs.data_tb, known) for one in row.get("levels", ())]
+    found = [level(one, needs, needs.data_tb, known) for one in row.get("levels", ())]
     return tuple(sorted(found, key=lambda one: (bool(one.refused), one.tib, one.mb_s)))
 
 
-def _level(row: Mapping[str, Any], needs: Needs, data_tb: float, known: Services) -> Level:
+def level(row: Mapping[str, Any], needs: Needs, data_tb: float, known: Services) -> Level:
+    """A level of a storage, as large as the data and the throughput of the needs ask for."""
     per_tib, step, most = row["mb_s_per_tib"], row["step_tib"], row["most_tib"]
-    asked = max(data_tb / _TIB_IN_TB, (needs.mb_s or 0) / per_tib)
+    asked = max(data_tb / TIB_IN_TB, (needs.mb_s or 0) / per_tib)
     # A division's last digit must not buy another step.
     tib = max(row["least_tib"], math.ceil(asked / step - 1e-9) * step)
     reached = min(per_tib * tib, row.get("most_mb_s", math.inf))

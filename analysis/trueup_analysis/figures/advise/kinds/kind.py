@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from trueup.cases import Case
 from trueup.errors import BadInput
@@ -54,6 +54,19 @@ class Prediction:
     notes: tuple[str, ...] = ()
     held: bool | None = None
     units: int = 1
+
+
+class Tells(Protocol):
+    """What has known results, each of which others predict."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def unit(self) -> str: ...
+    @property
+    def points(self) -> Callable[[Knowledge], Sequence[Point]]: ...
+    @property
+    def predict(self) -> Callable[[Point, Sequence[Point], Knowledge], Prediction | None]: ...
 
 
 @dataclass(frozen=True)

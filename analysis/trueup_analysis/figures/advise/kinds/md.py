@@ -145,8 +145,8 @@ def _silent(ask: Ask, known: Knowledge) -> str:
         "inputs of about as many atoms (gromacs_tpr, gromacs_tpr_sha256)"
         if larger or len(boxes) < len(_PARTS)
         else f"boxes of {', '.join(boxes[:-1])} and {boxes[-1]} nm, a run each, with"
-        ' `ansible-playbook playbooks/benchmark.yml -e \'{"trueup_benchmarks": ["gromacs"],'
-        f' "gromacs_water_box": {boxes[0]}}}\'`'
+        ' ansible-playbook playbooks/benchmark.yml -e \'{"trueup_benchmarks": ["gromacs"],'
+        f' "gromacs_water_box": {boxes[0]}}}\''
     )
     every = known.once(("md", "points"), lambda: points(known))
     count = len([one for one in every if not ask["sizes"] or one.size in ask["sizes"]])

@@ -1,0 +1,66 @@
+"""Work without an end that is not estimated in time: machines or storage follow from limits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from trueup.options import Option
+
+    from ...prices import Book, Quote
+    from ..estimates import Assumption
+    from ..knowledge import Knowledge
+    from ..services import Services
+    from .kind import Ask
+
+
+class Held(NamedTuple):
+    """What a sizing is answered from."""
+
+    known: Knowledge
+    book: Book
+    services: Services
+
+
+@dataclass(frozen=True)
+class Sizing:
+    """One kind of such work.
+
+    Attributes:
+        name, title: as it is asked for and shown.
+        options: what is asked; a required one has no default.
+        unasked: the terms that say nothing of it.
+        size: the answer, of the kind's own type.
+    """
+
+    name: str
+    title: str
+    options: Sequence[Option]
+    unasked: tuple[str, ...]
+    size: Callable[[Ask, Held], Any]
+
+    def assumptions(self, _: Ask) -> Sequence[Assumption]:
+        """None: what is taken for granted is asked."""
+        return ()
+
+
+def cheapest_region(
+    book: Book, size: str, region: str | None, offer: str, system: str = "linux"
+) -> tuple[str, Quote] | None:
+    """Where the size costs least, or in the region asked for; None where it has no price."""
+    found = [
+        (where, quote)
+        for (of, where, under, how), quote in book.quotes.items()
+        if (of, under, how) == (size.lower(), system, offer) and region in (None, where)
+    ]
+    return min(found, key=lambda pair: (pair[1].usd_per_hour, pair[0]), default=None)
+
+
+def limit_of(services: Services, service: str, field: str) -> Mapping[str, Any]:
+    """The limit that a service has on a field of Needs."""
+    (row,) = (one for one in services.services if one["service"] == service)
+    found: Mapping[str, Any] = next(one for one in row["limits"] if one["of"] == field)
+    return found

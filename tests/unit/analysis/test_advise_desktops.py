@@ -1,0 +1,222 @@
+"""Advice on desktops, held against cases that were worked by hand from the catalog's figures."""
+
+from __future__ import annotations
+
+import json
+from datetime import date
+from typing import Any
+
+import pytest
+from trueup.cases import Case, Figure
+from trueup.errors import BadInput
+from trueup_analysis import catalog
+from trueup_analysis.figures.advise import asks
+from trueup_analysis.figures.advise.estimates import RECORD
+from trueup_analysis.figures.advise.kinds import desktops
+from trueup_analysis.figures.advise.kinds.desktops import Desktops, Hosts
+from trueup_analysis.figures.advise.kinds.sizing import Held
+from trueup_analysis.figures.advise.knowledge import Knowledge
+from trueup_analysis.figures.advise.services import read_services
+from trueup_analysis.figures.prices import Book, read_all
+
+TODAY = date(2026, 11, 24)
+NV6, NV12, NV18, NV36, NV72 = (f"Standard_NV{n}ads_A10_v5" for n in (6, 12, 18, 36, 72))
+
+
+def session(sessions: int, *, held: bool, size: str = NV36, encoder: str = "h264_nvenc") -> Case:
+    """A record of so many sessions; made up."""
+    figures = [Figure("session_frame_rate", 75.0 if held else 40.0, "1/s", "higher")]
+    figures += [Figure("sessions_held", float(sessions), "1", "higher")] if held else []
+    return Case(
+        nodes=("w1",),
+        vm_size=size,
+        benchmark="nv_a10",
+        case=f"{encoder}-1920x1080-444-s{sessions}",
+        outcome="ok",
+        reason=None,
+        parameters={"encoder": encoder, "sessions": sessions},
+        software={},
+        figures=figures,
+        node_count=1,
+        run_id="20261120T091300Z-7c1e",
+    )
+
+
+def ask(*cases: Case, **given: Any) -> Desktops:
+    folder = catalog.built_in()
+    held = Held(
+        Knowledge(folder, TODAY, cases), Book(read_all(folder), None), read_services(folder)
+    )
+    return desktops.size(asks.read(desktops.SIZING, {"region": "eastus", **given}), held)
+
+
+def the(found: Desktops, size: str) -> Hosts:
+    (one,) = [one for one in found.choices if one.size == size]
+    return one
+
+
+def test_forty_users_of_nx_by_hand() -> None:
+    """5 a host on either size: 8 hosts. NV12: 8 x 0.908 US$/h x 730 h = 5302.72 US$, Windows 8 x
+    1.460 x 730 = 8526.40 US$."""
+    found = ask(users=40)
+    assert [(one.size, one.hosts, one.users_a_host) for one in found.choices] == [
+        (NV12, 8, 5),
+        (NV18, 8, 5),
+    ]
+    one = the(found, NV12)
+    assert one.hosts * one.price.usd_per_hour * 730 == pytest.approx(5302.72)
+    assert one.hosts * one.windows_usd_per_hour * 730 == pytest.approx(8526.40)
+    assert (one.limit, one.beyond) == ("tests of NX", "")
+
+
+@pytest.mark.parametrize(("users", "hosts"), [(1, 1), (5, 1), (6, 2), (41, 9)])
+def test_the_last_host_may_have_fewer_users(users: int, hosts: int) -> None:
+    assert the(ask(users=users), NV12).hosts == hosts
+
+
+def test_a_region_without_a_windows_price_has_the_surcharge() -> None:
+    """westeurope has no Windows row: 1.18 + 12 x 0.046 = 1.732 US$ an hour."""
+    one = the(ask(users=5, region="westeurope"), NV12)
+    assert one.windows_usd_per_hour == pytest.approx(1.732)
+    assert "computed" in one.windows_source
+
+
+def test_what_a_user_needs_lowers_the_number_and_says_which() -> None:
+    """3 GiB of GPU memory: 2 users on 8 GiB, 4 on 12. 3 vCPUs: 4 on 12, and NX's 5 on 18."""
+    memory = ask(users=40, gpu_memory_gib_a_user=3)
+    assert [(one.size, one.users_a_host, one.hosts, one.limit) for one in memory.choices] == [
+        (NV18, 4, 10, "GPU memory"),
+        (NV12, 2, 20, "GPU memory"),
+    ]
+    cores = ask(users=40, vcpus_a_user=3)
+    assert (the(cores, NV12).users_a_host, the(cores, NV12).limit) == (4, "number of vCPUs")
+    assert (the(cores, NV18).users_a_host, the(cores, NV18).limit) == (5, "tests of NX")
+    assert the(ask(users=5, memory_gib_a_user=55), NV12).users_a_host == 2
+
+
+def test_a_share_that_divides_evenly_costs_no_user() -> None:
+    """8 GiB over 1.6 are 5, though 8 / 1.6 need not be 5 in binary; 12 vCPUs over 2.4 too."""
+    assert the(ask(users=5, gpu_memory_gib_a_user=1.6), NV12).users_a_host == 5
+    assert the(ask(users=5, vcpus_a_user=2.4), NV12).users_a_host == 5
+
+
+def test_a_size_of_which_nothing_is_known_is_refused_with_what_to_measure() -> None:
+    found = ask(users=40)
+    assert {one.size: one.unknown for one in found.refused} == dict.fromkeys(
+        (NV6, NV36, "Standard_NV36adms_A10_v5", NV72), True
+    )
+    assert all('"trueup_benchmarks": ["nv_a10"]' in one.reason for one in found.refused)
+    with pytest.raises(BadInput, match="no result says how many users it serves"):
+        ask(users=40, sizes=NV6)
+
+
+def test_more_users_than_tests_had_are_said_to_be_so() -> None:
+    found = ask(users=40, users_a_host=8)
+    assert the(found, NV12).beyond == "no publication has more than 5 users on this size."
+    assert the(found, NV72).beyond == "no publication has users on this size."
+    assert the(ask(users=40, users_a_host=4), NV12).beyond == ""
+
+
+def test_a_licence_has_25_users_and_no_more() -> None:
+    assert the(ask(users=25, users_a_host=25), NV72).hosts == 1
+    with pytest.raises(BadInput, match="26 is above 25 users of one VM's GRID licence"):
+        ask(users=26, users_a_host=26)
+
+
+def test_personal_desktops_have_a_host_each_and_need_no_result() -> None:
+    """NV6 has 6 vCPUs and 4 GiB: too few for 8 vCPUs."""
+    found = ask(users=4, hosts="personal")
+    assert (found.choices[0].size, found.choices[0].hosts) == (NV6, 4)
+    found = ask(users=4, hosts="personal", vcpus_a_user=8)
+    assert (found.choices[0].size, found.choices[0].hosts) == (NV12, 4)
+    assert [(one.size, one.reason) for one in found.refused] == [
+        (NV6, "not one user fits: number of vCPUs")
+    ]
+    with pytest.raises(BadInput, match="hosts is personal"):
+        ask(users=4, hosts="personal", users_a_host=2)
+
+
+def test_a_record_tells_of_a_size_that_no_publication_has() -> None:
+    """10 sessions held on NV36: 40 users take 4 hosts. That is encoding alone."""
+    one = the(ask(session(5, held=True), session(10, held=True), users=40), NV36)
+    assert (one.hosts, one.users_a_host, one.limit) == (4, 10, "sessions encoded")
+    assert one.bounds[0].evidence is not None
+    assert one.bounds[0].evidence.kind == RECORD
+    assert one.beyond == "no publication has users on this size."
+
+
+@pytest.mark.parametrize(
+    ("tried", "users"),
+    [
+        ([session(3, held=True, size=NV12), session(5, held=False, size=NV12)], 3),
+        ([session(3, held=True, size=NV12)], 5),
+        ([session(10, held=True, size=NV12)], 5),
+        ([session(3, held=True, size=NV12, encoder="libx264")], 5),
+    ],
+    ids=["five were tried in vain", "three were all that was tried", "more held", "on the CPU"],
+)
+def test_sessions_limit_where_more_were_tried_and_did_not_hold(
+    tried: list[Case], users: int
+) -> None:
+    assert the(ask(*tried, users=5), NV12).users_a_host == users
+
+
+def test_records_in_which_no_session_held_leave_no_user() -> None:
+    found = ask(session(1, held=False, size=NV12), users=5)
+    assert [one.size for one in found.choices] == [NV18]
+    assert {one.size: one.reason for one in found.refused}[NV12] == (
+        "not one user fits: sessions encoded"
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, "users is missing"),
+        ({"users": 0}, "users is 0"),
+        ({"users": 2.5}, "whole number"),
+        ({"users": 5, "hosts": "shared"}, "none of pooled, personal"),
+        ({"users": 5, "sizes": "Standard_NC24ads_A100_v4"}, "not advised for desktops"),
+        ({"users": 5, "sizes": "Standard_NV12"}, "no size of the catalog"),
+        ({"users": 5, "hours_a_month": 745}, "hours_a_month is 745"),
+        ({"users": 5, "gpu_memory_gib_a_user": 60}, "not one user fits: GPU memory"),
+        ({"users": 5, "deadline_hours": 5}, "deadline_hours is no option of desktops"),
+    ],
+)
+def test_an_ask_that_cannot_be_answered_is_refused(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(BadInput, match=said):
+        ask(**given)
+
+
+def test_the_command_answers_in_each_format(call_trueup: Any) -> None:
+    argv = ("advise", "desktops", "users=40", "region=eastus", "hours_a_month=200")
+    ended = call_trueup(*argv, "--format", "json")
+    assert (ended.status, ended.err) == (0, "")
+    table, refused = json.loads(ended.out)["tables"]
+    row = table["rows"][0]
+    assert row["usd_per_month"] == pytest.approx(8 * 0.908 * 200)
+    assert row["usd_per_user_hour"] == pytest.approx(8 * 0.908 / 40)
+    assert row["windows_usd_per_user_hour"] == pytest.approx(8 * 1.46 / 40)
+    assert (row["trust"], row["best"]) == ("published", "cheapest")
+    assert "Siemens NX" in row["evidence"]
+    assert len(refused["rows"]) == 1
+    for shape in ("table", "markdown"):
+        text = " ".join(call_trueup(*argv, "--format", shape).out.split())
+        assert table["recommended"] in text.replace("\\_", "_")
+    explained = call_trueup(*argv, "--explain").out
+    assert "karpenter" in explained
+
+
+def test_the_report_begins_with_it(call_trueup: Any, tmp_path: Any) -> None:
+    (tmp_path / "work.yml").write_text("work: desktops\nusers: 40\nregion: eastus\n", "utf-8")
+    record = catalog.built_in().parent / "tests" / "data" / "records" / "valid.json"
+    folder = tmp_path / "report"
+    argv = ("report", record, "--advise", tmp_path / "work.yml", "--output", folder)
+    ended = call_trueup(*argv)
+    assert (ended.status, ended.err) == (0, "")
+    page = (folder / "index.html").read_text(encoding="utf-8")
+    begin = page.index('<h2 id="advice"')
+    section = page[begin : page.index("</section>", begin)]
+    assert "Cheapest: 8 x NV12ads_A10_v5 in eastus, 5 users a host" in section
+    assert section.index("Choices") < section.index("What was refused") < section.index("asked")
+    assert "NV18ads_A10_v5" in (folder / "tables" / "advice.csv").read_text(encoding="utf-8")
