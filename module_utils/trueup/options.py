@@ -105,7 +105,7 @@ class Option:
             return f"{name} is empty: {self._wanted()}"
         for part in value if isinstance(value, (list, tuple)) else [value]:
             if isinstance(part, (int, float)) and not self._fits(part):
-                return f"{name} is {_shown(part)}: {self._wanted()}"
+                return f"{name} is {shown(part)}: {self._wanted()}"
             if isinstance(part, Mapping) and self.fields:
                 wrong = refusals(self.fields, part, f"{name}: ")
                 if wrong:
@@ -228,7 +228,7 @@ def _is_finite(value: Any) -> bool:
     return _is_whole(value) or (isinstance(value, float) and math.isfinite(value))
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
     """A value as it is written, cut where it is long."""
     try:
         text = repr(value)
@@ -278,7 +278,7 @@ def _misfits_of(one: Option, value: Any, place: str) -> List[Tuple[str, str]]:
         return [(place, hidden)]
     fits, what = _KINDS[one.type]
     if not fits(value):
-        return [(place, f"{place} is {_shown(value)}: it must be {what}")]
+        return [(place, f"{place} is {shown(value)}: it must be {what}")]
     if one.type == "dict":
         return misfits(one.fields, value, f"{place}.") if one.fields else []
     if one.type == "list":
@@ -287,13 +287,13 @@ def _misfits_of(one: Option, value: Any, place: str) -> List[Tuple[str, str]]:
         for number, part in enumerate(value):
             each = f"{place}[{number}]"
             if not fits(part):
-                found.append((each, f"{each} is {_shown(part)}: it must be {what}"))
+                found.append((each, f"{each} is {shown(part)}: it must be {what}"))
             elif one.fields:
                 found += misfits(one.fields, part, f"{each}.")
         return found
     if one.choices and value not in one.choices:
         words = ", ".join(choice or "empty" for choice in one.choices)
-        return [(place, f"{place} is {_shown(value)}: it must be one of {words}")]
+        return [(place, f"{place} is {shown(value)}: it must be one of {words}")]
     wrong = one.refusal(value, place)
     return [(place, wrong)] if wrong else []
 

@@ -248,6 +248,22 @@ def _called(one: Store) -> str:
 
 
 def _store_notes(found: Eda, *, explain: bool) -> list[str]:
+    said = _paid(found)
+    if found.ask["operations_per_second"]:
+        said.append(
+            "Operations/s are of the published benchmark at 2 ms (10 clients, its TB taken for"
+            " TiB); a rate that a result had on the level with no more capacity is held, else the"
+            " low end of what is expected counts."
+        )
+    said += [*_doubts(found), _own_server(found)]
+    if explain:
+        every = [each for one in found.stores for each in one.evidence]
+        said += [f"{each.kind}: {each.source}." for each in dict.fromkeys(every)]
+    return said
+
+
+def _paid(found: Eda) -> list[str]:
+    """Which prices are known, and of what."""
     said = []
     unpriced = [_called(one) for one in found.stores if one.usd is None]
     if unpriced and len(unpriced) == len(found.stores):
@@ -261,34 +277,31 @@ def _store_notes(found: Eda, *, explain: bool) -> list[str]:
     if billed:
         told = "; ".join(f"{service}, {unit}" for service, unit in billed)
         said.append(f"The quantity is TiB a month. What is billed: {told}.")
-    if found.ask["operations_per_second"]:
-        said.append(
-            "Operations/s are of the published benchmark at 2 ms (10 clients, its TB taken for"
-            " TiB); a rate that a result had on the level with no more capacity is held, else the"
-            " low end of what is expected counts."
-        )
+    return said
+
+
+def _doubts(found: Eda) -> list[str]:
+    """What no result has seen, and what is not known, with the levels of each."""
     beyond = {_called(one): one.beyond for one in found.stores if one.beyond}
-    said += [f"Not seen before, {level}: {words}" for level, words in beyond.items()]
+    said = [f"Not seen before, {level}: {words}" for level, words in beyond.items()]
     doubts: dict[str, list[str]] = {}
     for one in found.stores:
         for each in one.doubts:
             doubts.setdefault(each, []).append(_called(one))
-    said += [f"{'; '.join(levels)}: {words}." for words, levels in doubts.items()]
+    return said + [f"{'; '.join(levels)}: {words}." for words, levels in doubts.items()]
+
+
+def _own_server(found: Eda) -> str:
     server = found.server
     data = f"{found.ask['data_tb']:g} TB"
     if server is None:
-        said.append(f"An NFS server of one's own: no priced node has NVMe disks for {data}.")
-    else:
-        said.append(
-            f"An NFS server of one's own: the cheapest node whose NVMe disks hold {data} is"
-            f" {short_size(server.size)} in {server.region}, {price(server.usd_per_month)} US$ a"
-            " month. They are lost when it is deallocated, and no result tells its operations/s:"
-            " measure it (roles nfs_server and fio, eda_mixed)."
-        )
-    if explain:
-        every = [each for one in found.stores for each in one.evidence]
-        said += [f"{each.kind}: {each.source}." for each in dict.fromkeys(every)]
-    return said
+        return f"An NFS server of one's own: no priced node has NVMe disks for {data}."
+    return (
+        f"An NFS server of one's own: the cheapest node whose NVMe disks hold {data} is"
+        f" {short_size(server.size)} in {server.region}, {price(server.usd_per_month)} US$ a"
+        " month. They are lost when it is deallocated, and no result tells its operations/s:"
+        " measure it (roles nfs_server and fio, eda_mixed)."
+    )
 
 
 def _stores_told(found: Eda) -> str:

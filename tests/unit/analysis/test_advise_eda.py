@@ -193,6 +193,9 @@ def test_an_nfs_server_is_named_where_its_disks_hold_the_data() -> None:
     [
         ({}, "data_tb is missing"),
         ({"data_tb": 50, "clients": 0}, "clients is 0"),
+        ({"data_tb": 50, "clients": "1e400"}, "clients is '1e400': it must be a whole number"),
+        ({"data_tb": 10**400}, "data_tb is 10000000*[.]*: it must be a number"),
+        ({"data_tb": 10**5000}, "data_tb is a very long number: it must be a number"),
         ({"data_tb": 50, "operations_per_second": 1000, "latency_ms": 1.9}, "less than 2 ms"),
         ({"data_tb": 50, "usd_per_tib_month": "ultra"}, "no price above 0"),
         ({"data_tb": 50, "usd_per_tib_month": "ultra:-1"}, "no price above 0"),

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from trueup.errors import BadInput
-from trueup.options import Option
+from trueup.options import Option, shown
 from trueup.words import did_you_mean
 
 from ..prices import region_name
@@ -96,8 +96,8 @@ def read(kind: Kind | Sizing, given: Mapping[str, Any], *, of_log: bool = False)
             continue
         try:
             found[name] = _typed(known[name], value)
-        except (TypeError, ValueError):
-            wrong.append(f"{name} is {str(value)[:80]!r}: it must be {_wanted(known[name])}")
+        except (TypeError, ValueError, OverflowError):
+            wrong.append(f"{name} is {shown(value)}: it must be {_wanted(known[name])}")
             continue
         refused = _refusal(known[name], found[name])
         wrong += [refused] if refused else []
