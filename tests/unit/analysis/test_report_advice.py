@@ -99,7 +99,7 @@ def test_two_reports_of_one_ask_are_the_same(run: Any) -> None:
         ("work: stencil\ngrid: <b>\nsteps: 3\n", "grid is '<b>'"),
         (ASK + "most_nodes: 0\n", "most_nodes is 0"),
         (ASK + "mb_s: 1e300\n", "mb_s is 1e+300"),
-        (ASK + "data: [nfs]\n", "data is \"['nfs']\": it must be a word"),
+        (ASK + "data: [nfs]\n", "data is ['nfs']: it must be a word"),
     ],
 )
 def test_an_ask_that_cannot_be_answered_leaves_no_report(run: Any, ask: str, sentence: str) -> None:
