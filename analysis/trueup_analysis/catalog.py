@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 # libyaml's, where it is there, reads in a tenth of the time; both load plain values only.
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+# A file that a person writes is far below both.
+_MOST_CHARACTERS = 2**26
+_DEEPEST = 100
 
 
 def folder(chosen: Path | None = None) -> Path:
@@ -60,7 +63,7 @@ def rows(path: Path, *columns: str) -> Iterator[tuple[str, dict[str, str]]]:
     """The rows of a CSV file, each with its place: "prices.csv:7".
 
     Raises:
-        BadInput: it cannot be read, or its header lacks a column.
+        BadInput: it cannot be read, its header lacks a column, or a row has not as many cells.
     """
     try:
         with path.open(encoding="utf-8", newline="") as stream:
@@ -68,11 +71,32 @@ def rows(path: Path, *columns: str) -> Iterator[tuple[str, dict[str, str]]]:
             if lacking := [name for name in columns if name not in (reader.fieldnames or ())]:
                 raise BadInput(f"{path}: the header lacks {', '.join(lacking)}")
             for row in reader:
-                yield f"{path}:{reader.line_num}", row
+                where = f"{path}:{reader.line_num}"
+                # DictReader files surplus cells under the key None, and fills missing ones with it.
+                if None in row or None in row.values():
+                    cells = len(reader.fieldnames or ())
+                    raise BadInput(
+                        f"{where}: the row does not have {cells} cells, as the header has"
+                    )
+                yield where, row
     except OSError as error:
         raise BadInput(f"{path} cannot be read: {error.strerror}") from error
     except (UnicodeDecodeError, csv.Error) as error:
         raise BadInput(f"{path} cannot be read: {error}") from error
+
+
+def text(path: Path) -> str:
+    """A file that a person writes.
+
+    Raises:
+        BadInput: it is longer than any such file.
+        OSError, UnicodeDecodeError: it cannot be read.
+    """
+    with path.open(encoding="utf-8") as stream:
+        content = stream.read(_MOST_CHARACTERS + 1)
+    if len(content) > _MOST_CHARACTERS:
+        raise BadInput(f"{path} is longer than {_MOST_CHARACTERS:,} characters")
+    return content
 
 
 def document(path: Path) -> Any:
@@ -82,9 +106,22 @@ def document(path: Path) -> Any:
         BadInput: it cannot be read, or is not YAML.
     """
     try:
-        return yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER)  # noqa: S506 WHY: it is a safe one
+        content = text(path)
+        _refuse_deep(path, content)
+        return yaml.load(content, Loader=_LOADER)  # noqa: S506 WHY: it is a safe one
     except OSError as error:
         raise BadInput(f"{path} cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError, yaml.YAMLError) as error:
         # Also a date with a thirteenth month, and lists within lists without an end.
         raise BadInput(f"{path} is not YAML: {' '.join(str(error).split())}") from error
+
+
+def _refuse_deep(path: Path, content: str) -> None:
+    """The loader calls itself for each list in a list, and ends the process where that is too deep;
+    the parser of events does not."""
+    depth = 0
+    for event in yaml.parse(content, Loader=_LOADER):
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        if depth > _DEEPEST:
+            raise BadInput(f"{path} holds more than {_DEEPEST} lists or mappings within each other")

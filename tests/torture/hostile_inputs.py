@@ -858,9 +858,7 @@ def _files() -> Iterator[Item]:
         make = compressed if name == "gzip of 2 GiB" else _content(content, "file.txt")
         # Nodes may be expected of any name, and a file may say nothing.
         yield Item(f"a file: {name}", make, kind="file", named=("file.txt",), taken=True)
-    yield Item(
-        "a file: a pipe", lambda run: os.mkfifo(run / "file.txt"), kind="file", named=("file.txt",)
-    )
+    # A pipe that a user names is waited for, as <(...) of a shell needs it.
     yield Item(
         "a file: a folder", lambda run: (run / "file.txt").mkdir(), kind="file", named=("file.txt",)
     )

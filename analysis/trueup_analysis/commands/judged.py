@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 from trueup.errors import BadInput
 
+from .. import catalog
 from ..selection import LAST, Selection, find_run, moment, run_ids, run_of_manifest, select
 from .inputs import RESULTS, load_all
 
@@ -98,7 +99,7 @@ def nodes_of(path: Path) -> list[str]:
     """
     if path.is_file():
         try:
-            lines = path.read_text(encoding="utf-8").splitlines()
+            lines = catalog.text(path).splitlines()
         except (OSError, UnicodeDecodeError) as error:
             raise BadInput(f"--nodes {path} cannot be read: {error}") from error
         names = [line.split("#")[0].strip() for line in lines]
@@ -110,6 +111,9 @@ def nodes_of(path: Path) -> list[str]:
             return list(dict.fromkeys(found))
     elif not path.exists():
         raise BadInput(f"--nodes {path} does not exist")
+    elif not path.is_dir():
+        # Ansible would read a device without an end.
+        raise BadInput(f"--nodes {path} is neither a file nor a folder")
     return _hosts(path)
 
 

@@ -7,6 +7,8 @@ import xml.etree.ElementTree as ET
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from .. import units
+
 if TYPE_CHECKING:
     from trueup.health.verdicts import Verdict
 
@@ -78,5 +80,6 @@ def _sentence(item: Verdict) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text without what XML 1.0 cannot carry."""
-    return re.sub("[^\t\n\r\x20-\ud7ff\ue000-\ufffd]", "?", text)
+    """Text without what XML 1.0 cannot carry, and without what a terminal obeys."""
+    carried = re.sub("[^\t\n\r\x20-\ud7ff\ue000-\ufffd]", "?", text)
+    return "\n".join(map(units.text, carried.split("\n")))

@@ -135,3 +135,10 @@ def test_seconds(value: float | None, written: str) -> None:
 )
 def test_significant(value: float, written: str) -> None:
     assert units.significant(value, 4) == written
+
+
+def test_junit_holds_nothing_that_a_terminal_obeys() -> None:
+    from trueup_analysis.render.junit import _plain
+
+    assert _plain("a\u202eb\x00c\u2028d\ue000")[:6] == "a?b?c?"
+    assert _plain("bus bandwidth 308 GB/s, µs") == "bus bandwidth 308 GB/s, µs"

@@ -183,7 +183,7 @@ def of_config(path: Path, ask: Mapping[str, Any]) -> Model:
         BadInput: it cannot be read, or does not say what serving takes.
     """
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
+        told = json.loads(catalog.text(path))
     except OSError as error:
         raise BadInput(f"{path} cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
