@@ -103,12 +103,13 @@ def advise(
     from ..figures.advise.kinds import KINDS, SIZINGS, TOLD
     from ..sheets import advise as sheets
 
+    _refuse_unused(work, results, explain=explain, backtest=backtest, from_log=from_log)
     if backtest:
         known = _known(catalog, [])
         told = [one for kind in TOLD.values() for one in tests.test(kind, known)]
         write(sheets.backtest(told), format_, output)
         return
-    if work in _BESIDE and from_log is None:
+    if work in _BESIDE:
         if work == _SERVICE:
             made = _services(said(values or []), catalog, explain=explain)
         else:
@@ -133,6 +134,32 @@ def advise(
     made = sheets.advised(found, explain=explain, every=format_ in _DATA)
     write(made, format_, output)
     say_warnings(made)
+
+
+def _refuse_unused(
+    work: str | None,
+    results: Sequence[Path] | None,
+    *,
+    explain: bool,
+    backtest: bool,
+    from_log: Path | None,
+) -> None:
+    """Refuse an option that would say nothing.
+
+    Raises:
+        BadInput: it is given.
+    """
+    given = {"--results": bool(results), "--explain": explain, "--from-log": from_log is not None}
+    unused: tuple[str, ...] = ()
+    if backtest:
+        given["kind of work"] = work is not None
+        whose, unused = "--backtest", tuple(given)
+    elif work == _ARCHITECTURE:
+        whose, unused = _ARCHITECTURE, ("--results", "--explain", "--from-log")
+    elif work == _SERVICE:
+        whose, unused = _SERVICE, ("--results", "--from-log")
+    if found := [name for name in unused if given[name]]:
+        raise BadInput(f"{whose} takes no {' and no '.join(found)}")
 
 
 def _services(given: dict[str, str], catalog: Path | None, *, explain: bool) -> list[Sheet]:

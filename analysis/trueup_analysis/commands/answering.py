@@ -39,6 +39,7 @@ def answered(
     if isinstance(kind, Sizing):
         sized: Sized = kind.size(ask, Held(known, book, read_services(catalog)))
         return sized
+    access.refuse_incomplete(ask)
     found = answers.answer(kind, ask, known, book, need)
     if not any(ask[one.name] is not None for one in access.OPTIONS):
         return access.Advised(found)

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from .. import units
-from ..figures.advise.access import Advised
+from ..figures.advise.access import Advised, transfer
 from ..figures.advise.answers import named
 from ..figures.advise.backtest import coverage
 from ..figures.advise.estimates import MODEL, PUBLISHED, RECORD
@@ -73,6 +73,7 @@ def _first(found: Answer, shown: Sequence[Choice], *, explain: bool) -> Sheet:
     notes = serving.verdicts(found) if service else _verdicts(found)
     notes += [found.unsaid] if found.unsaid else []
     notes += [_EXPECTED] if service else [_RANGE, _FRONT]
+    notes += [out] if (out := transfer(found.ask)) else []
     if len(shown) < len(found.choices):
         notes.append(f"{len(found.choices) - len(shown)} dearer choices: --explain lists them.")
     return Sheet(

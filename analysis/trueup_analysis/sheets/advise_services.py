@@ -9,7 +9,7 @@ from ..figures.advise.answers import named
 from .sheet import Column, Sheet, unshown, worded
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from ..figures.advise.access import Storage
     from ..figures.advise.services import Advice, Correction, Said
@@ -23,14 +23,26 @@ _NOTHING: Final = "No rule of thumb speaks of these needs; data and access say h
 
 def storage(found: Storage, *, explain: bool) -> Sheet:
     """What the machines of an answer may reach their data by."""
-    made = advice("Storage", found.found, explain=explain)
+    made = advice("Storage", found.found, explain=explain, prices=found.prices)
     here = f"For {named(found.choice)}. {found.local} Its price is not in the US$ above."
+    if found.needs.data_tb is not None and not found.prices:
+        here += " No price of storage is known; give yours (usd_per_tib_month)."
     return replace(made, notes=[here, *made.notes])
 
 
-def advice(title: str, found: Sequence[Advice], *, explain: bool) -> Sheet:
+def advice(
+    title: str,
+    found: Sequence[Advice],
+    *,
+    explain: bool,
+    prices: Mapping[str, float] | None = None,
+) -> Sheet:
     """What fits, in order, then what would fit and exceeds a limit; with ``explain`` the rest and
-    the sources too."""
+    the sources too.
+
+    Args:
+        prices: US$ a TiB and month by the name of a level.
+    """
     shown = [one for one in found if explain or one.advised or (one.rank and one.refused)]
     rest = len(found) - len(shown)
     return Sheet(
@@ -47,7 +59,7 @@ def advice(title: str, found: Sequence[Advice], *, explain: bool) -> Sheet:
             *(worded("sources") if explain else unshown("sources")),
             *unshown("service", "advised", "manages", "notes", "ended"),
         ],
-        rows=[_row(one, explain=explain) for one in shown],
+        rows=[_row(one, prices or {}, explain=explain) for one in shown],
         notes=[
             _RULES,
             *([] if shown else [_NOTHING]),
@@ -58,9 +70,10 @@ def advice(title: str, found: Sequence[Advice], *, explain: bool) -> Sheet:
     )
 
 
-def _row(one: Advice, *, explain: bool) -> dict[str, Any]:
+def _row(one: Advice, prices: Mapping[str, float], *, explain: bool) -> dict[str, Any]:
     levels = [
         f"{each.name}: {each.tib:g} TiB, {each.mb_s:g} MB/s"
+        + (f", {each.tib * prices[each.name]:,.2f} US$ a month" if each.name in prices else "")
         + (f" ({each.refused})" * bool(each.refused))
         for each in one.levels
     ]

@@ -428,6 +428,40 @@ def test_local_disks_hold_what_they_hold(data_tb: float, refused: bool) -> None:
     )
 
 
+def test_storage_and_transfer_at_prices_of_ones_own_by_hand(told: Any) -> None:
+    words = ("stencil", "grid=512x512x512", "steps=1000", "access=shared", "data_tb=20", "out_tb=2")
+    own = ("usd_per_tib_month=lustre-500:340", "usd_per_gb_out=0.08")
+    tables = json.loads(told(*words, *own, "--format", "json")[0])["tables"]
+    found = {one["kind"]: one for one in tables}
+    # 20 TB are 18.2 TiB: 20 in steps of 4, at 340 US$ a TiB and month.
+    levels = found["advise_storage"]["rows"][0]["levels"].split("; ")
+    [priced] = [one for one in levels if "US$" in one]
+    assert priced == "AMLFS-Durable-Premium-500: 20 TiB, 10000 MB/s, 6,800.00 US$ a month"
+    shown = " ".join(told(*words, *own)[0].split())
+    assert "2 TB leave the region: 160.00 US$ more at your 0.08 US$ a GB." in shown
+    without = " ".join(told(*words)[0].split())
+    assert "no price of transfer is known" in without
+    assert "No price of storage is known" in without
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("stencil", "grid=512x512x512", "steps=9", "usd_per_tib_month=ultra:3"), "data_tb"),
+        (("stencil", "grid=512x512x512", "steps=9", "usd_per_gb_out=1"), "out_tb"),
+        (("stencil", "grid=512x512x512", "steps=9", "out_tb=0"), "out_tb"),
+        (("architecture", "--explain"), "architecture takes no --explain"),
+        (("architecture", "--results", "x"), "architecture takes no --results"),
+        (("service", "nodes=4", "--results", "x"), "service takes no --results"),
+        (("service", "--from-log", "x"), "service takes no --from-log"),
+        (("stencil", "--backtest"), "--backtest takes no kind of work"),
+        (("--backtest", "--explain"), "--backtest takes no --explain"),
+    ],
+)
+def test_what_would_say_nothing_is_refused(told: Any, words: Any, sentence: str) -> None:
+    assert sentence in told(*words, status=1)[1]
+
+
 def test_the_command_answers_how_data_is_reached(told: Any) -> None:
     words = ("stencil", "grid=512x512x512", "steps=1000", "access=small", "data_tb=20")
     shown, _ = told(*words)

@@ -3,10 +3,13 @@ conditions of catalog/services.yml."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from trueup.errors import BadInput
 from trueup.options import Option
+from trueup.words import did_you_mean
 
 from .services import CHOICES, Needs, Said, Source, advise_storage
 
@@ -42,18 +45,54 @@ OPTIONS: Final = (
         most=1e7,
     ),
 )
+# The catalog's levels by the words that a price is given for.
+_LEVELS: Final = {
+    "standard": ("Standard", "Standard, large volume"),
+    "premium": ("Premium", "Premium, large volume"),
+    "ultra": ("Ultra", "Ultra, large volume"),
+    **{f"lustre-{mb_s}": (f"AMLFS-Durable-Premium-{mb_s}",) for mb_s in (40, 125, 250, 500)},
+}
+# What no source of the catalog has a price of. They do not ask for a storage.
+COSTS: Final = (
+    Option(
+        "usd_per_tib_month",
+        f"Your prices of storage, US$ a TiB and month, as ultra:300: {', '.join(_LEVELS)}.",
+        [],
+        elements="str",
+    ),
+    Option(
+        "out_tb",
+        "Data that leave the region, TB (1e12 bytes).",
+        type="float",
+        least=1e-6,
+        most=1e6,
+    ),
+    Option(
+        "usd_per_gb_out",
+        "Your price of data that leave the region, US$ a GB (1e9 bytes).",
+        type="float",
+        least=1e-6,
+        most=100,
+    ),
+)
 _LOCAL: Final = "local-nvme"
+_GB_IN_TB: Final = 1000
 _TB: Final = 2**30 / 1e12
 
 
 @dataclass(frozen=True)
 class Storage:
-    """Kinds of storage, the first to try first, for one of the choices."""
+    """Kinds of storage, the first to try first, for one of the choices.
+
+    Attributes:
+        prices: US$ a TiB and month by the name of a level, where they were given.
+    """
 
     choice: Choice
     needs: Needs
     found: Sequence[Advice]
     local: str
+    prices: Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -85,7 +124,50 @@ def storage(
     ]
     told.sort(key=lambda one: bool(one.rank and one.refused))
     local = f"{gib * _TB:.2f} TB of local disks" if gib else "no local disk"
-    return Storage(choice, needs, told, f"A node of {choice.estimate.size} has {local}.")
+    here = f"A node of {choice.estimate.size} has {local}."
+    return Storage(choice, needs, told, here, level_prices(found.ask["usd_per_tib_month"]))
+
+
+def refuse_incomplete(ask: Mapping[str, Any]) -> None:
+    """Refuse a price of what nobody asked for.
+
+    Raises:
+        BadInput: a price of storage without the amount of data, or of a transfer without its own.
+    """
+    for price, amount in (("usd_per_tib_month", "data_tb"), ("usd_per_gb_out", "out_tb")):
+        if ask[price] and ask[amount] is None:
+            raise BadInput(f"{price} says nothing without {amount}")
+
+
+def transfer(ask: Mapping[str, Any]) -> str:
+    """What data that leave the region cost; empty where none do."""
+    if ask["out_tb"] is None:
+        return ""
+    out = f"{ask['out_tb']:g} TB leave the region"
+    if ask["usd_per_gb_out"] is None:
+        return f"{out}: no price of transfer is known; give yours (usd_per_gb_out)."
+    usd = ask["out_tb"] * _GB_IN_TB * ask["usd_per_gb_out"]
+    return f"{out}: {usd:,.2f} US$ more at your {ask['usd_per_gb_out']:g} US$ a GB."
+
+
+def level_prices(given: Sequence[str]) -> dict[str, float]:
+    """By a level's name, US$ a TiB and month."""
+    found: dict[str, float] = {}
+    for word in given:
+        name, _, text = word.partition(":")
+        if name not in _LEVELS:
+            raise BadInput(
+                f"usd_per_tib_month: {name} is no level{did_you_mean(name, _LEVELS)};"
+                f" there are {', '.join(_LEVELS)}"
+            )
+        try:
+            usd = float(text)
+        except ValueError:
+            usd = math.nan
+        if not 0 < usd < math.inf:
+            raise BadInput(f"usd_per_tib_month: {word} has no price above 0, as in {name}:300")
+        found |= dict.fromkeys(_LEVELS[name], usd)
+    return found
 
 
 def _local_gib(row: Mapping[str, str]) -> float:

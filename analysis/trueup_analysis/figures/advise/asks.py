@@ -11,7 +11,7 @@ from trueup.options import Option, shown
 from trueup.words import did_you_mean
 
 from ..prices import region_name
-from .access import OPTIONS
+from .access import COSTS, OPTIONS
 from .kinds import KINDS, SIZINGS
 from .kinds.kind import Kind
 from .kinds.sizing import Sizing
@@ -50,6 +50,7 @@ TERMS: Final = (
     ),
     Option("idle_hours", "Hours that the nodes are paid for and idle.", 0.0, type="float", least=0),
     *OPTIONS,
+    *COSTS,
 )
 
 

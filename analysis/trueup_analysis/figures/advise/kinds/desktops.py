@@ -271,7 +271,7 @@ SIZING: Final = Sizing(
     unasked=(
         *("offers", "most_nodes", "deadline_hours", "budget_usd", "spot_evictions_per_hour"),
         *("node_mtbf_hours", "checkpoint_seconds", "idle_hours"),
-        *("access", "data", "data_tb", "mb_s"),
+        *("access", "data", "data_tb", "mb_s", "usd_per_tib_month", "out_tb", "usd_per_gb_out"),
     ),
     size=size,
 )

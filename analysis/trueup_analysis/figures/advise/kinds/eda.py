@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from trueup.errors import BadInput
 from trueup.options import Option
-from trueup.words import did_you_mean
 
+from ..access import level_prices
 from ..backtest import expected, factor
 from ..estimates import PUBLISHED, Evidence, Range
 from ..knowledge import Knowledge, number
@@ -41,13 +41,6 @@ _PUBLISHED: Final = re.compile(
     r"(?P<what>ANF LV|ANF regular volume|AMLFS Ultra \(500 MB/s/TiB\)) (?P<tib>\d+)TB"
     r"(?: (?P<level>Standard|Premium|Ultra))?"
 )
-# The catalog's levels by the words that a price is given for.
-_LEVELS: Final = {
-    "standard": ("Standard", "Standard, large volume"),
-    "premium": ("Premium", "Premium, large volume"),
-    "ultra": ("Ultra", "Ultra, large volume"),
-    **{f"lustre-{mb_s}": (f"AMLFS-Durable-Premium-{mb_s}",) for mb_s in (40, 125, 250, 500)},
-}
 _LARGE: Final = "ANF large volume"
 _REGULAR: Final = "ANF regular volume"
 # Of regular volumes.
@@ -106,12 +99,6 @@ OPTIONS: Final = (
         type="float",
         least=1,
         most=744,
-    ),
-    Option(
-        "usd_per_tib_month",
-        f"Your prices of storage, US$ a TiB and month, as ultra:300: {', '.join(_LEVELS)}.",
-        [],
-        elements="str",
     ),
 )
 
@@ -307,7 +294,7 @@ def size(ask: Ask, held: Held) -> Eda:
             f"latency_ms is {ask['latency_ms']:g}: no published rate is at less than"
             f" {LATENCY_MS:g} ms; measure it (docs/fio.md, eda_mixed), or ask for {LATENCY_MS:g}"
         )
-    prices = _prices(ask["usd_per_tib_month"])
+    prices = level_prices(ask["usd_per_tib_month"])
     clients = _clients(ask, held)
     if not clients:
         raise BadInput(_no_client(ask))
@@ -329,26 +316,6 @@ def size(ask: Ask, held: Held) -> Eda:
 def _order(one: Store) -> tuple[bool, bool, float, float, str]:
     usd = math.inf if one.usd is None else one.usd
     return not one.able, one.usd is None, usd, one.tib, one.level
-
-
-def _prices(given: Sequence[str]) -> dict[str, float]:
-    """By a level's name, US$ a TiB and month."""
-    found: dict[str, float] = {}
-    for word in given:
-        name, _, text = word.partition(":")
-        if name not in _LEVELS:
-            raise BadInput(
-                f"usd_per_tib_month: {name} is no level{did_you_mean(name, _LEVELS)};"
-                f" there are {', '.join(_LEVELS)}"
-            )
-        try:
-            usd = float(text)
-        except ValueError:
-            usd = math.nan
-        if not 0 < usd < math.inf:
-            raise BadInput(f"usd_per_tib_month: {word} has no price above 0, as in {name}:300")
-        found |= dict.fromkeys(_LEVELS[name], usd)
-    return found
 
 
 def _bought(
@@ -553,6 +520,7 @@ SIZING: Final = Sizing(
     unasked=(
         *("offers", "most_nodes", "deadline_hours", "budget_usd", "spot_evictions_per_hour"),
         *("node_mtbf_hours", "checkpoint_seconds", "idle_hours", "access", "data"),
+        *("out_tb", "usd_per_gb_out"),
     ),
     size=size,
 )
