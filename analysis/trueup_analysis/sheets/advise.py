@@ -254,7 +254,7 @@ def front(found: Answer) -> Sheet:
         table,
         title=f"Choices: {what}",
         rows=[row for row in table.rows if row["front"] or row["best"]],
-        notes=[*filter(None, [found.unsaid]), *notes],
+        notes=[*filter(None, [found.unsaid]), *notes, *filter(None, [transfer(found.ask)])],
         warnings=(),
     )
 

@@ -20,6 +20,8 @@ deadline_hours: 4
 region: southcentralus
 access: shared
 data_tb: 20
+out_tb: 2
+usd_per_gb_out: 0.08
 """
 
 
@@ -64,6 +66,7 @@ def test_the_section_says_what_the_command_says(run: Any, call_trueup: Any, tmp_
     assert [text.count(head) > 0 for head in heads] == [True] * len(heads)
     assert "F16s_v2, F8s_v2 new subscriptions cannot deploy it since 2026-07" in text
     assert "--explain" not in text
+    assert "2 TB leave the region: 160.00 US$ more at your 0.08 US$ a GB." in text
 
 
 def test_the_section_is_the_first_and_its_file_has_every_choice(
