@@ -94,8 +94,13 @@ def _folded(text: str, width: int, pieces: re.Pattern[str]) -> list[str]:
 
 
 def _longest_piece(text: str) -> int:
-    parts = (part for piece in _AT_HYPHENS.findall(text) for part in _AT_MARKS.findall(piece))
-    return max((_cells(part.rstrip(" ")) for part in parts), default=0)
+    return max(map(_longest_part, _AT_HYPHENS.findall(text)), default=0)
+
+
+# Pieces recur: units, names of sizes and cases.
+@lru_cache(maxsize=4096)
+def _longest_part(piece: str) -> int:
+    return max((_cells(part.rstrip(" ")) for part in _AT_MARKS.findall(piece)), default=0)
 
 
 @dataclass(frozen=True)
