@@ -94,6 +94,7 @@ class _Handler(BaseHTTPRequestHandler):
     server_version = "simulated-windows/1"
     sys_version = ""
     timeout = _PATIENCE
+    disable_nagle_algorithm = True
 
     def setup(self) -> None:
         """One client for each connection: NTLM signs in a connection, not a request."""
