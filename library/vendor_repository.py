@@ -121,6 +121,7 @@ SOURCES = {
     "dnf": "/etc/yum.repos.d/trueup-{name}.repo",
 }
 TIMEOUT_SECONDS = 30
+UPDATE_SECONDS = 300
 
 
 def _fingerprints(module: AnsibleModule, path: str) -> list[str]:
@@ -246,8 +247,18 @@ def _locks(module: AnsibleModule, manager: str, names: list[str]) -> dict[str, l
     if not names:
         return {}
     if manager == "apt":
-        out = _ask(module, ["apt-mark", "showhold", *names]).output
-        return {name.split(":")[0]: ["*"] for name in out.split()}
+        argv = ["apt-mark", "showhold", *names]
+        answer = _ask(module, argv)
+        if not answer.ok and not module.check_mode:
+            # It reads apt's lists, which lost power can cut.
+            tools.ask(module, ["apt-get", "--quiet", "update"], limit_seconds=UPDATE_SECONDS)
+            answer = _ask(module, argv)
+        if not answer.ok:
+            module.fail_json(
+                msg=f"Held packages are not known: {answer.note}. Run `apt-get update` on the node,"
+                " mend what it names, and run again."
+            )
+        return {name.split(":")[0]: ["*"] for name in answer.output.split()}
     # The file that the plugin's own list command prints; reading it starts no dnf (1 s).
     try:
         with open("/etc/dnf/plugins/versionlock.list", encoding="utf-8") as file:

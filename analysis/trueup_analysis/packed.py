@@ -25,18 +25,16 @@ _TEXT = (
     *("started_at", "raw_path", "raw_sha256", "source", "provenance"),
 )
 _WHOLE = ("node_count", "ranks", "threads_per_rank", "cores", "gpus")
-_METRIC = pa.struct(
-    [
-        ("name", pa.string()),
-        ("value", pa.float64()),
-        ("unit", pa.string()),
-        ("direction", pa.string()),
-        ("message_bytes", pa.int64()),
-        ("device", pa.string()),
-        ("statistic", pa.string()),
-        ("n", pa.int64()),
-    ]
-)
+_METRIC: Final = {
+    "name": pa.string(),
+    "value": pa.float64(),
+    "unit": pa.string(),
+    "direction": pa.string(),
+    "message_bytes": pa.int64(),
+    "device": pa.string(),
+    "statistic": pa.string(),
+    "n": pa.int64(),
+}
 # What names a measured record.
 PATTERNS: Final = {
     "run_id": "^[0-9]{8}T[0-9]{6}Z-[0-9a-f]{4}$",
@@ -62,21 +60,34 @@ _ALWAYS = ("run_id", "benchmark", "case", "outcome", "nodes", "source", "provena
 ABOVE_ZERO: Final = {"run_time": "s", "triad_rate": "byte/s"}
 # No unit here has more.
 _MOST: Final = 1e30
-# A million records with 6 figures each take 0.36 GiB.
+# In memory. A million records with 6 figures each take 0.36 GiB; sweeps that repeat themselves take
+# 50 times their file.
 _MOST_BYTES: Final = 4 * 2**30
+_MOST_BYTES_OF_SMALL: Final = 2**29
+_MOST_TIMES: Final = 200
 _ROWS_AT_ONCE: Final = 8192
 # The least that Arrow reads at a time, bytes; a row is read whole.
 _BLOCK = 2**20
-_WORDS = ["name", "unit", "direction", "device", "statistic"]
-_SCHEMA = pa.schema(
-    [
-        *((name, pa.string()) for name in _TEXT),
-        *((name, pa.int64()) for name in _WHOLE),
-        ("duration_seconds", pa.float64()),
-        *((name, pa.string()) for name in JSON),
-        ("metrics", pa.list_(_METRIC)),
-    ]
-)
+_WORDS: Final = [name for name, kind in _METRIC.items() if kind == pa.string()]
+
+
+def _schema(text: pa.DataType) -> pa.Schema:
+    metric = {name: text if name in _WORDS else kind for name, kind in _METRIC.items()}
+    return pa.schema(
+        [
+            *((name, text) for name in _TEXT),
+            *((name, pa.int64()) for name in _WHOLE),
+            ("duration_seconds", pa.float64()),
+            *((name, text) for name in JSON),
+            ("metrics", pa.list_(pa.struct(metric))),
+        ]
+    )
+
+
+_SCHEMA: Final = _schema(pa.string())
+# The same, each text once.
+_FOLDED: Final = _schema(pa.dictionary(pa.int32(), pa.string()))
+_TEXT_PATHS: Final = [*_TEXT, *JSON, *(f"metrics.list.element.{name}" for name in _WORDS)]
 
 
 def canonical(value: Any) -> str:
@@ -122,7 +133,7 @@ def figures(table: pa.Table, names: Collection[str] | None = None) -> Iterator[t
     """The place of its record and the metric columns of each figure, or of those of some names."""
     owners, flat = _flat(table)
     columns = [_numbers(owners, "q")]
-    for name in _METRIC.names:
+    for name in _METRIC:
         column = flat.column(name)
         is_value = name == "value"
         columns.append(_numbers(column.combine_chunks(), "d") if is_value else _plain(column))
@@ -197,9 +208,7 @@ def read(path: Path) -> tuple[pa.Table, dict[str, Any]]:
         BadInput: the file is none of those.
     """
     try:
-        # Not read_table, which imports all of Arrow's datasets.
-        with pq.ParquetFile(path) as file:
-            table = _whole(file)
+        table = _whole(path)
         rest: dict[str, Any] = json.loads((table.schema.metadata or {})[b"trueup"])
         table = table.replace_schema_metadata(None)
     except (OSError, KeyError, ValueError, RecursionError, pa.ArrowException) as error:
@@ -210,21 +219,38 @@ def read(path: Path) -> tuple[pa.Table, dict[str, Any]]:
     return table, rest
 
 
-def _whole(file: pq.ParquetFile) -> pa.Table:
+def _whole(path: Path) -> pa.Table:
     """All of a file. A small one can say that it holds the same billions of times.
 
     Raises:
         ValueError: its columns are others, or it is larger in memory than any fleet's records.
     """
-    if not file.schema_arrow.equals(_SCHEMA):
-        raise ValueError("its columns are others")
-    size, parts = 0, []
-    for part in file.iter_batches(_ROWS_AT_ONCE):
-        size += part.nbytes
-        if size > _MOST_BYTES:
-            raise ValueError(f"more than {_MOST_BYTES / 2**30:.0f} GiB when it is unpacked")
-        parts.append(part)
-    return pa.Table.from_batches(parts, file.schema_arrow)
+    most = min(_MOST_BYTES, max(_MOST_BYTES_OF_SMALL, _MOST_TIMES * path.stat().st_size))
+    # Not read_table, which imports all of Arrow's datasets.
+    with pq.ParquetFile(path, read_dictionary=_TEXT_PATHS) as file:
+        if not file.schema_arrow.equals(_FOLDED):
+            raise ValueError("its columns are others")
+        groups = [file.metadata.row_group(n) for n in range(file.metadata.num_row_groups)]
+        size, parts = 0, []
+        if sum(group.total_byte_size for group in groups) <= most:
+            schema = _SCHEMA.with_metadata(file.schema_arrow.metadata)
+            for part in file.iter_batches(_ROWS_AT_ONCE):
+                size += _unfolded(part)
+                if size > most:
+                    break
+                parts.append(part.cast(schema))
+            else:
+                return pa.Table.from_batches(parts, schema)
+    raise ValueError(f"more than {most / 2**30:.1f} GiB when it is unpacked")
+
+
+def _unfolded(part: pa.RecordBatch) -> int:
+    """The bytes of some rows once each has texts of its own."""
+    arrays = [*part.columns[:-1], *part.columns[-1].flatten().flatten()]
+    texts = [one for one in arrays if pa.types.is_dictionary(one.type)]
+    lengths = (pc.take(pc.binary_length(one.dictionary), one.indices) for one in texts)
+    size: int = part.nbytes + sum(pc.sum(length, min_count=0).as_py() for length in lengths)
+    return size
 
 
 def _impossible(table: pa.Table) -> str:

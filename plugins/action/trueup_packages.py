@@ -117,7 +117,8 @@ class ActionModule(Package):
             time.sleep(FIRST_SECONDS)
 
     def _tried(self, manager: str, tmp: str | None, variables: dict[str, Any]) -> dict[str, Any]:
-        """The transaction now; what dpkg had begun before and did not end, is ended first."""
+        """The transaction now; what dpkg had begun before and did not end, is ended first, and
+        a package that no list has is looked for in new ones."""
         if manager == "apt":
             self._task.args |= {"lock_timeout": FIRST_SECONDS, **UPDATE}
         if manager == "dnf":
@@ -127,6 +128,10 @@ class ActionModule(Package):
         answer: dict[str, Any] = super().run(tmp, variables)
         if answer.get("failed") and package_failures.is_interrupted(answer):
             self._low_level_execute_command(f"{REPAIR} --configure -a")
+            answer = super().run(tmp, variables)
+        if manager == "apt" and answer.get("failed") and package_failures.is_missing(answer):
+            # A list that lost power cut is empty, and apt takes it for whole.
+            self._task.args |= {"update_cache": True, "cache_valid_time": 0}
             answer = super().run(tmp, variables)
         return answer
 

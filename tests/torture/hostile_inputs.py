@@ -571,7 +571,7 @@ def _manifests() -> Iterator[Item]:
 
 
 def _packed(seed: int) -> Iterator[Item]:  # noqa: C901 WHY: a row each, not a decision
-    def pack(change: Callable[[Any, dict[str, Any]], tuple[Any, Any]]) -> Make:
+    def pack(change: Callable[[Any, dict[str, Any]], tuple[Any, Any]], **options: Any) -> Make:
         def make(run: Path) -> None:
             import pyarrow.parquet as pq
             from trueup_analysis.load import load
@@ -588,9 +588,8 @@ def _packed(seed: int) -> Iterator[Item]:  # noqa: C901 WHY: a row each, not a d
                     rest = json.loads(table.schema.metadata[b"trueup"])
                     table, noted = change(table, rest)
                     kept = noted if isinstance(noted, bytes) else json.dumps(noted).encode()
-                    pq.write_table(
-                        table.replace_schema_metadata({b"trueup": kept}), path, compression="zstd"
-                    )
+                    table = table.replace_schema_metadata({b"trueup": kept})
+                    pq.write_table(table, path, compression="zstd", **options)
                     (run / "other.json").unlink()
                     os._exit(0)
                 finally:
@@ -653,6 +652,7 @@ def _packed(seed: int) -> Iterator[Item]:  # noqa: C901 WHY: a row each, not a d
     yield item("of zeros", _content(bytes(5000), "x.parquet"))
     yield item("without a column", pack(lambda table, rest: (table.drop_columns(["ranks"]), rest)))
     yield item("of 6 GiB when it is unpacked", pack(bomb))
+    yield item("of 6 GiB, a text named 6,144 times", pack(bomb, dictionary_pagesize_limit=2**24))
     for name, value in {
         "excluded": [7, "x", [1], [["a"]], [["a", "b", "c"]], [[1, 2]], {"a": 1}, [None]],
         "runs": [7, "x", ["x"], [[]], [{"run_id": 7, "count": "x"}], {"a": 1}, [None]],

@@ -169,6 +169,17 @@ def test_what_dpkg_had_begun_is_ended_once(monkeypatch: pytest.MonkeyPatch) -> N
     assert answer["msg"].startswith("dpkg was interrupted on the node")
 
 
+def test_a_package_that_no_list_has_is_looked_for_in_new_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    absent = {"failed": True, "msg": "No package matching 'fio' is available"}
+    answer, called = act(monkeypatch, SYSTEMS["ubuntu-24.04"], name="fio", answers=[dict(absent)])
+    assert answer == {"changed": True}
+    assert [one.get("cache_valid_time") for one in called] == [None, 0]
+    answer, called = act(monkeypatch, SYSTEMS["almalinux-9"], name="fio", answers=[dict(absent)])
+    assert "cache_valid_time" not in str(called)
+
+
 def test_a_mirror_that_is_gone_is_asked_for_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     module = {"failed": True, "msg": "Failed to update apt cache after 5 retries: "}
     said = (

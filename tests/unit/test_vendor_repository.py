@@ -27,7 +27,10 @@ class Ran:
     ) -> None:
         self.monkeypatch, self.capsys, self.folder = monkeypatch, capsys, tmp_path
         self.calls: list[list[str]] = []
+        # A program that mends another, and what that says then.
+        self.heals: dict[str, tuple[str, tuple[int, str, str]]] = {}
         self.answers: dict[str, tuple[int, str, str]] = {
+            "apt-get": (0, "", ""),
             "dpkg-query": (0, "", ""),
             "apt-mark": (0, "", ""),
             "dpkg": (1, "", ""),
@@ -45,6 +48,9 @@ class Ran:
     def __call__(self, **parameters: Any) -> dict[str, Any]:
         def run_command(_self: Any, argv: list[str], **_options: Any) -> tuple[int, str, str]:
             self.calls.append(argv)
+            if argv[0] in self.heals:
+                healed, answer = self.heals[argv[0]]
+                self.answers[healed] = answer
             return self.answers[argv[0]]
 
         def get_bin_path(_self: Any, name: str, **_options: Any) -> str | None:
@@ -91,6 +97,21 @@ def test_a_fresh_node(ran: Ran) -> None:
     source = Path(answer["source"])
     assert "URIs: https://mirror.example/cuda/\n" in source.read_text()
     assert source.stat().st_mode & 0o777 == 0o644
+
+
+def test_lists_that_power_cut_are_made_again(ran: Ran) -> None:
+    cut = (100, "", "E: Splitting of clearsigned file /var/lib/apt/lists/x_Release failed")
+    ran.installed("580.126.16-1ubuntu1", held=True)
+    whole, ran.answers["apt-mark"] = ran.answers["apt-mark"], cut
+    answer = ran()
+    assert ["apt-get", "--quiet", "update"] in ran.calls
+    assert answer["msg"].startswith("Held packages are not known: apt-mark failed with status 100")
+    ran.calls.clear()
+    ran.heals["apt-get"] = ("apt-mark", whole)
+    assert ran(_ansible_check_mode=True)["failed"]
+    assert ["apt-get", "--quiet", "update"] not in ran.calls
+    answer = ran()
+    assert (answer["wrong"], answer["unheld"], answer["hold"]) == ([], [], [])
 
 
 def test_a_second_run_needs_no_network_and_changes_nothing(ran: Ran) -> None:

@@ -111,6 +111,10 @@ _LOCK_SIGNS = (
     "|Unable to lock (?:the administration )?directory|can't create transaction lock"
     "|lockfile is held|Failed to obtain (?:the )?(?:transaction )?lock"
 )
+_MISSING_SIGNS = (
+    r"No packages? matching|No package \S+ available|no available installation candidate"
+    r"|Version '[^']+' for '[^']+' was not found|Unable to locate package"
+)
 _INTERRUPTED_SIGNS = "dpkg was interrupted|dpkg --configure -a"
 _INTERRUPTED = (
     "dpkg was interrupted on the node, and `dpkg --configure -a` did not end what it had begun: run"
@@ -132,13 +136,7 @@ _SIGNS: Tuple[Tuple[str, Union[str, Callable[[str, _Context], str]]], ...] = (
         _WRONG_KEY,
     ),
     ("Hash Sum mismatch|unexpected size|[Cc]hecksum doesn't match|incorrect checksum", _altered),
-    (
-        (
-            r"No packages? matching|No package \S+ available|no available installation candidate"
-            r"|Version '[^']+' for '[^']+' was not found|Unable to locate package"
-        ),
-        _missing,
-    ),
+    (_MISSING_SIGNS, _missing),
     (
         _INTERRUPTED_SIGNS,
         _INTERRUPTED,
@@ -229,6 +227,11 @@ def is_unclear(result: Any) -> bool:
 def is_known(text: str) -> bool:
     """Whether there is a sentence for it."""
     return any(re.search(signs, text) for signs, _ in _SIGNS)
+
+
+def is_missing(result: Any) -> bool:
+    """Whether a package, or its version, is in no list that the node has."""
+    return re.search(_MISSING_SIGNS, _text(result)) is not None
 
 
 def is_interrupted(result: Any) -> bool:

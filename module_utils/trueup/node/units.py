@@ -20,7 +20,6 @@ import enum
 import hashlib
 import json
 import os
-import tempfile
 import time
 from dataclasses import asdict, dataclass, field
 from typing import Dict, Iterable, List, Mapping, Tuple
@@ -265,7 +264,9 @@ def write(path: str, record: Record) -> None:
     folder = os.path.dirname(path)
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
-        number, beside = tempfile.mkstemp(dir=folder, prefix=".")
+        # One name in a folder of root alone, or lost power would leave another each time.
+        beside = os.path.join(folder, f".{os.path.basename(path)}.part")
+        number = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
         with os.fdopen(number, "w", encoding="utf-8") as stream:
             json.dump(asdict(record), stream, indent=1, sort_keys=True)
             stream.flush()
