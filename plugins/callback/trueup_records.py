@@ -7,6 +7,8 @@ import os
 import subprocess
 import sys
 import time
+from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -17,7 +19,8 @@ from ansible.plugins.loader import filter_loader, test_loader
 
 # Ansible loads this before anything else of the project's.
 try:
-    import jsonschema
+    if find_spec("jsonschema") is None:
+        raise ModuleNotFoundError(name="jsonschema")
     from trueup import record as records
     from trueup.errors import TrueupError
 except ModuleNotFoundError as missing:
@@ -28,7 +31,9 @@ except ModuleNotFoundError as missing:
     raise AnsibleError(message) from None
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
+
+    from jsonschema import ValidationError
 
 DOCUMENTATION = r"""
 name: trueup_records
@@ -74,7 +79,6 @@ class CallbackModule(CallbackBase):
 
     def __init__(self) -> None:
         super().__init__()
-        self._validator = jsonschema.Draft202012Validator(json.loads(_SCHEMA.read_text()))
         self._started_at = _now()
         self._playbook = ""
         # Whether some play of it measures, and the run that is resumed.
@@ -294,9 +298,19 @@ class CallbackModule(CallbackBase):
         sys.stdout.flush()
         os._exit(1)
 
+    @cached_property
+    def _problem(self) -> Callable[[dict[str, Any]], ValidationError | None]:
+        """What is most wrong in a record. The import takes up to a second, which a play that
+        measures nothing does not need."""
+        from jsonschema import Draft202012Validator  # noqa: PLC0415
+        from jsonschema.exceptions import best_match  # noqa: PLC0415
+
+        validator = Draft202012Validator(json.loads(_SCHEMA.read_text()))
+        return lambda record: best_match(validator.iter_errors(record))
+
     def _write(self, record: dict[str, Any], raw: str | None) -> None:
         try:
-            problem = jsonschema.exceptions.best_match(self._validator.iter_errors(record))
+            problem = self._problem(record)
             if problem is not None:
                 where = "/".join(str(part) for part in problem.absolute_path) or "the record"
                 message = f"record of {record.get('benchmark')}: {where}: {problem.message}"
