@@ -48,6 +48,7 @@ ATTACKS = {
     "disk_histories": ("torture.disks:histories", 1000, "random histories of local disks"),
     "environments": ("torture.environments:damage", 18, "virtual environments cut, pip killed"),
     "power_venvs": ("torture.power:venvs", 100, "power lost while packages are installed"),
+    "full_roles": ("torture.full:roles", 60, "nodes without space while a role configures them"),
     "power_roles": ("torture.power:roles", 60, "power lost between two tasks of a role"),
 }
 

@@ -33,7 +33,7 @@ from torture import Tally
 from torture.power_cut import power_cut
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent / "power_cut"
@@ -43,7 +43,7 @@ NAME = "trueup-power"
 FOLDER = Path(os.environ.get("TRUEUP_POWER_FOLDER", "/dev/shm/trueup-power"))
 _BOOT_SECONDS = 180
 # Nodes of one run. One of them keeps its power.
-_SIDE_BY_SIDE = 5
+SIDE_BY_SIDE = 5
 _NO_LOSS = 0.2
 
 
@@ -131,7 +131,7 @@ class Failed(Exception):
     """A program of the test itself ended badly."""
 
 
-def _run(*argv: str | Path, check: bool = True, **more: Any) -> str:
+def run(*argv: str | Path, check: bool = True, **more: Any) -> str:
     environment = {**os.environ, "CONTAINERS_CONF": str(SHARED / "containers.conf")}
     done = subprocess.run(
         [str(one) for one in argv],
@@ -158,15 +158,15 @@ class Store:
         self.images.mkdir(parents=True, exist_ok=True)
         backing = self.folder / "store.img"
         if not backing.exists():
-            _run("truncate", "--size=60G", backing)
-            _run("mkfs.xfs", "-q", "-m", "reflink=1", backing)
+            run("truncate", "--size=60G", backing)
+            run("mkfs.xfs", "-q", "-m", "reflink=1", backing)
         if not self.images.is_mount():
-            _run("mount", "-o", "loop,discard", backing, self.images)
+            run("mount", "-o", "loop,discard", backing, self.images)
         if not (self.folder / "key").exists():
-            _run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", self.folder / "key")
+            run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", self.folder / "key")
 
     def close(self) -> None:
-        _run("umount", "--lazy", self.images, check=False)
+        run("umount", "--lazy", self.images, check=False)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def prepare(self, kind: str) -> dict[str, str]:
@@ -188,21 +188,21 @@ class Store:
             return name
         part = self.images / f"{name}.part"
         part.unlink(missing_ok=True)
-        _run("truncate", "--size=8G", part)
-        _run(f"mkfs.{kind.file_system}", "-q", part)
+        run("truncate", "--size=8G", part)
+        run(f"mkfs.{kind.file_system}", "-q", part)
         mount = self.folder / name
         mount.mkdir(exist_ok=True)
-        _run("mount", "-o", "loop", part, mount)
-        seen = _run("podman", "image", "mount", image).strip()
-        _run("cp", "--archive", f"{seen}/.", mount)
-        _run("podman", "image", "unmount", image)
+        run("mount", "-o", "loop", part, mount)
+        seen = run("podman", "image", "mount", image).strip()
+        run("cp", "--archive", f"{seen}/.", mount)
+        run("podman", "image", "unmount", image)
         keys = mount / "root" / ".ssh"
         keys.mkdir(mode=0o700, exist_ok=True)
         shutil.copy(self.folder / "key.pub", keys / "authorized_keys")
         key = (mount / "etc/ssh/ssh_host_ed25519_key.pub").read_text().split()
         with (self.folder / "known_hosts").open("a") as known:
             known.write(f"{NAME}-* {key[0]} {key[1]}\n")
-        _run("umount", mount)
+        run("umount", mount)
         part.rename(path)
         return name
 
@@ -217,7 +217,7 @@ class Node:
 
     def make(self, base: str) -> None:
         self.remove()
-        _run("cp", "--reflink=always", self.store.images / base, self.image)
+        run("cp", "--reflink=always", self.store.images / base, self.image)
         if self.kind.machine:
             machine = self.store.folder / "machines" / self.host
             shutil.rmtree(machine, ignore_errors=True)
@@ -236,7 +236,7 @@ class Node:
         self.root.mkdir(parents=True, exist_ok=True)
         # XFS refuses a second file system with the same id.
         options = "loop,nouuid" if self.kind.file_system == "xfs" else "loop"
-        _run("mount", "-o", options, self.image, self.root)
+        run("mount", "-o", options, self.image, self.root)
         told = self.store.prepare(self.kind.image)
         volumes = [f"{told['wheels']}:/srv/wheels:ro", f"{told['vendor']}:/srv/vendor:ro"]
         if self.kind.machine:
@@ -252,16 +252,16 @@ class Node:
             "--env=container=podman",
         ]
         argv += [f"--volume={volume}" for volume in volumes]
-        _run(*argv, "--rootfs", str(self.root), "/sbin/init")
+        run(*argv, "--rootfs", str(self.root), "/sbin/init")
         # Slurm resolves no name, not even its own, on a machine with a loopback address alone.
         inside = ["nsenter", f"--target={self.pid}", "--net", "ip"]
-        _run(*inside, "link", "add", "link0", "type", "veth", "peer", "name", "link1")
-        _run(*inside, "address", "add", "192.0.2.10/24", "dev", "link0")
+        run(*inside, "link", "add", "link0", "type", "veth", "peer", "name", "link1")
+        run(*inside, "address", "add", "192.0.2.10/24", "dev", "link0")
         for link in ("link0", "link1"):
-            _run(*inside, "link", "set", link, "up")
+            run(*inside, "link", "set", link, "up")
         end = time.monotonic() + _BOOT_SECONDS
         ask = ["podman", "exec", self.host, "systemctl", "is-system-running", "--wait"]
-        while (state := _run(*ask, check=False).strip()) not in ("running", "degraded"):
+        while (state := run(*ask, check=False).strip()) not in ("running", "degraded"):
             if time.monotonic() > end:
                 raise Failed(f"{self.host} does not start: {state}")
             time.sleep(0.2)
@@ -278,32 +278,32 @@ class Node:
 
     @property
     def pid(self) -> int:
-        return int(_run("podman", "inspect", "--format={{.State.Pid}}", self.host))
+        return int(run("podman", "inspect", "--format={{.State.Pid}}", self.host))
 
     def power_off(self) -> None:
         """The container goes; what its file system had not written, if it was shut down, too."""
-        _run("podman", "rm", "--force", "--time=0", self.host, check=False)
+        run("podman", "rm", "--force", "--time=0", self.host, check=False)
         for _ in range(100):
             if not self.mounted:
                 return
-            _run("umount", self.root, check=False)
+            run("umount", self.root, check=False)
             time.sleep(0.05)
         raise Failed(f"{self.root} stays mounted")
 
     def keep(self, name: str) -> None:
         """A copy of its disk with all that it has written."""
-        _run("fsfreeze", "--freeze", self.root)
+        run("fsfreeze", "--freeze", self.root)
         try:
-            _run("cp", "--reflink=always", self.image, self.store.images / name)
+            run("cp", "--reflink=always", self.image, self.store.images / name)
         finally:
-            _run("fsfreeze", "--unfreeze", self.root)
+            run("fsfreeze", "--unfreeze", self.root)
 
     def boot_again(self) -> None:
         self.power_off()
         self.start()
 
     def remove(self) -> None:
-        _run("podman", "rm", "--force", "--time=0", self.host, check=False)
+        run("podman", "rm", "--force", "--time=0", self.host, check=False)
         if self.mounted:
             self.power_off()
         self.image.unlink(missing_ok=True)
@@ -321,7 +321,7 @@ class Node:
         for what in ("active", "failed"):
             argv = ["podman", "exec", self.host, "systemctl", "list-units", "--plain"]
             argv += ["--no-legend", f"--state={what}", "--type=service,timer,mount,socket"]
-            for line in _run(*argv).splitlines():
+            for line in run(*argv).splitlines():
                 found[f"unit {line.split()[0]}"] = what
         return found
 
@@ -423,7 +423,7 @@ def _play(
     return Ran(done.returncode, done.stdout, [json.loads(line) for line in lines])
 
 
-def _configure(store: Store, steps: dict[str, tuple[Kind, str]], plan: dict[str, Any]) -> Ran:
+def configure(store: Store, steps: dict[str, tuple[Kind, str]], plan: dict[str, Any]) -> Ran:
     """Run the playbooks: each node gets one role."""
     hosts: dict[str, Any] = {}
     groups: dict[str, Any] = {}
@@ -459,7 +459,7 @@ class Step:
     digest: dict[str, str]
 
 
-def _together(call: Any, things: list[Any]) -> list[Any]:
+def together(call: Any, things: list[Any]) -> list[Any]:
     with ThreadPoolExecutor(4) as pool:
         return list(pool.map(call, things))
 
@@ -479,9 +479,9 @@ def _reference(store: Store, kinds: dict[str, Kind]) -> dict[tuple[str, str], St
                 before[name] = f"after-{name}-{step}"
             elif step:
                 now[name] = node
-        _together(lambda one: one.mounted or one.make(before[one.name]), list(now.values()))
+        together(lambda one: one.mounted or one.make(before[one.name]), list(now.values()))
         steps = {one.host: (one.kind, one.kind.steps[number]) for one in now.values()}
-        ran = _configure(store, steps, {}) if now else Ran(0, "", [])
+        ran = configure(store, steps, {}) if now else Ran(0, "", [])
         for name, node in now.items():
             step = node.kind.steps[number]
             told = ran.tasks(node.host)
@@ -497,7 +497,7 @@ def _reference(store: Store, kinds: dict[str, Kind]) -> dict[tuple[str, str], St
             node.keep(before[name])
             kept = store.folder / f"reference-{name}-{step}.json"
             kept.write_text(json.dumps(vars(one)))
-    _together(lambda one: one.remove(), list(nodes.values()))
+    together(lambda one: one.remove(), list(nodes.values()))
     return found
 
 
@@ -534,8 +534,8 @@ def _trials(
     made = 0
     while made < count:
         group = []
-        spared = drawn.randrange(_SIDE_BY_SIDE)
-        for place in range(_SIDE_BY_SIDE):
+        spared = drawn.randrange(SIDE_BY_SIDE)
+        for place in range(SIDE_BY_SIDE):
             kind, step = names[made % len(names)] if place != spared else drawn.choice(names)
             one = known[kind, step]
             after = drawn.randrange(1, len(one.moments) + 1)
@@ -550,21 +550,21 @@ def _trials(
 
 
 def _try(store: Store, group: list[Trial], tally: Tally, by_role: dict[str, Counter[str]]) -> None:
-    _together(lambda one: one.node.make(one.reference.before), group)
+    together(lambda one: one.node.make(one.reference.before), group)
     shutil.rmtree(store.folder / "facts", ignore_errors=True)
     steps = {one.node.host: (one.node.kind, one.step) for one in group}
-    first = _configure(store, steps, {one.node.host: one.moment for one in group if not one.kept})
+    first = configure(store, steps, {one.node.host: one.moment for one in group if not one.kept})
     wrong = {one.node.host: _said_wrong(one, first) for one in group}
     for one in group:
         # One whose moment has not come until the run's end: now.
         if not one.kept and not first.lost(one.node.host):
             power_cut.cut(str(one.node.root), one.node.pid)
-    _together(lambda one: one.node.boot_again(), [one for one in group if not one.kept])
-    second = _configure(store, steps, {})
-    third = _configure(store, steps, {})
-    digests = _together(lambda one: one.node.digest(), group)
+    together(lambda one: one.node.boot_again(), [one for one in group if not one.kept])
+    second = configure(store, steps, {})
+    third = configure(store, steps, {})
+    digests = together(lambda one: one.node.digest(), group)
     for one, digest in zip(group, digests, strict=True):
-        why = wrong[one.node.host] or _ended_wrong(one, second, third, digest)
+        why = wrong[one.node.host] or ended_wrong(one, second, third, digest)
         if why:
             tally.lose(f"{one}: {why}")
             print(tally.losses[-1], file=sys.stderr, flush=True)
@@ -574,7 +574,7 @@ def _try(store: Store, group: list[Trial], tally: Tally, by_role: dict[str, Coun
             row = by_role.setdefault(one.step, Counter())
             row["tried"] += 1
             row["lost"] += bool(why)
-    _together(lambda one: one.node.remove(), group)
+    together(lambda one: one.node.remove(), group)
 
 
 def _said_wrong(one: Trial, ran: Ran) -> str:
@@ -593,7 +593,7 @@ def _said_wrong(one: Trial, ran: Ran) -> str:
     return "" if named and ran.code else f"no sentence names it; the status is {ran.code}"
 
 
-def _ended_wrong(one: Trial, second: Ran, third: Ran, digest: dict[str, str]) -> str:
+def ended_wrong(one: Any, second: Ran, third: Ran, digest: dict[str, str]) -> str:
     """What the next two runs left wrong."""
     host = one.node.host
     now, again = second.stats(host), third.stats(host)
@@ -629,8 +629,8 @@ def _lacking() -> str:
     return f"{', '.join(missing)}: not on PATH" if missing else ""
 
 
-def roles(count: int, seed: int) -> Tally:
-    """Roles as their family gets them, on nodes that lose power."""
+def on_nodes(attack: Callable[[Store, dict[tuple[str, str], Step], Tally], None]) -> Tally:
+    """What an attack on nodes found; it gets each role of each kind of node, as it should be."""
     tally = Tally()
     tally.skipped = _lacking()
     if tally.skipped:
@@ -638,12 +638,26 @@ def roles(count: int, seed: int) -> Tally:
     wanted = os.environ.get("TRUEUP_POWER_KINDS", "").split()
     kinds = {name: kind for name, kind in KINDS.items() if not wanted or name in wanted}
     store = Store(FOLDER)
-    by_role: dict[str, Counter[str]] = {}
     try:
         store.open()
         known = _reference(store, kinds)
         only = os.environ.get("TRUEUP_POWER_STEPS", "").split()
-        known = {key: one for key, one in known.items() if not only or key[1] in only}
+        attack(store, {key: one for key, one in known.items() if not only or key[1] in only}, tally)
+    except Failed as failed:
+        tally.lose(str(failed))
+    finally:
+        for place in [*range(SIDE_BY_SIDE), *KINDS]:
+            Node(store, f"{NAME}-{place}", next(iter(KINDS.values()))).remove()
+        if "TRUEUP_POWER_FOLDER" not in os.environ:
+            store.close()
+    return tally
+
+
+def roles(count: int, seed: int) -> Tally:
+    """Roles as their family gets them, on nodes that lose power."""
+    by_role: dict[str, Counter[str]] = {}
+
+    def attack(store: Store, known: dict[tuple[str, str], Step], tally: Tally) -> None:
         for group in _trials(store, known, count, seed):
             begun = time.monotonic()
             _try(store, group, tally, by_role)
@@ -652,13 +666,8 @@ def roles(count: int, seed: int) -> Tally:
                 file=sys.stderr,
                 flush=True,
             )
-    except Failed as failed:
-        tally.lose(str(failed))
-    finally:
-        for place in [*range(_SIDE_BY_SIDE), *KINDS]:
-            Node(store, f"{NAME}-{place}", next(iter(KINDS.values()))).remove()
-        if "TRUEUP_POWER_FOLDER" not in os.environ:
-            store.close()
+
+    tally = on_nodes(attack)
     tally.figures += [
         f"{role}: {row['tried']} tried, {row['tried'] - row['lost']} converged"
         for role, row in sorted(by_role.items())
@@ -720,9 +729,9 @@ def venvs(count: int, seed: int) -> Tally:
         took = 0.0
         for number in range(count + 1):
             image.unlink(missing_ok=True)
-            _run("truncate", "--size=1G", image)
-            _run("mkfs.xfs", "-q", image)
-            _run("mount", "-o", "loop", image, root)
+            run("truncate", "--size=1G", image)
+            run("mkfs.xfs", "-q", image)
+            run("mount", "-o", "loop", image, root)
             # The first one tells how long it takes, and is checked too.
             moment = drawn.uniform(0, 1.1 * took) if number else 0.0
             begun = time.monotonic()
@@ -732,11 +741,11 @@ def venvs(count: int, seed: int) -> Tally:
                 tally.lose(f"after {moment:.2f} s: {why}")
             elif number:
                 tally.survived()
-            _run("umount", root)
+            run("umount", root)
     except Failed as failed:
         tally.lose(str(failed))
     finally:
-        _run("umount", FOLDER / "venv", check=False)
+        run("umount", FOLDER / "venv", check=False)
         (store.images / "venv").unlink(missing_ok=True)
         if "TRUEUP_POWER_FOLDER" not in os.environ:
             store.close()
@@ -760,11 +769,11 @@ def _venv_lost(root: Path, image: Path, text: str, wheels: Path, moment: float) 
             power_cut.cut(str(root), -os.getpgid(first.pid) if first.poll() is None else 0)
             first.wait()
         for _ in range(200):
-            _run("umount", root, check=False)
+            run("umount", root, check=False)
             if f" {root} " not in Path("/proc/self/mounts").read_text():
                 break
             time.sleep(0.05)
-        _run("mount", "-o", "loop", image, root)
+        run("mount", "-o", "loop", image, root)
     done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         return f"the next run fails: {done.stderr[-300:]}"
@@ -772,5 +781,5 @@ def _venv_lost(root: Path, image: Path, text: str, wheels: Path, moment: float) 
         again = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
         if again.stdout.strip() != "nothing":
             return f"the run after it does {again.stdout.strip() or again.stderr[-300:]}"
-    said = _run(root / "own" / "venv" / "bin" / "python", "-c", _COMPARE).strip()
+    said = run(root / "own" / "venv" / "bin" / "python", "-c", _COMPARE).strip()
     return "" if said == "0" else f"files that are not as their package has them: {said}"
