@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 import hashlib
 import json
 import os
@@ -35,6 +36,8 @@ RUN_SCHEMA = "trueup.run/1"
 _TOLD_EVERY = 100  # files
 # A record with 200,000 figures has 26 MiB.
 _MOST_BYTES = 2**28
+# Records that wait as text, five times what a table takes.
+_ROWS_AT_ONCE = 8192
 _RUN_ID = re.compile(r"\A[0-9]{8}T[0-9]{6}Z-[0-9a-f]{4}\Z")
 _EMPTY_HINT = (
     "run `make run` (or `ansible-playbook site.yml`) to make some,"
@@ -122,6 +125,7 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 # No clock resolves less than the one, and no unit here has more than the other.
 _LEAST, _MOST = 1e-12, 1e30
+_ORDERED = ("min", "median", "max")
 
 
 def _impossible(record: Record) -> str | None:
@@ -141,9 +145,11 @@ def _impossible(record: Record) -> str | None:
     for row in record.metrics:
         if why := _out_of_range(row):
             return f"{row.name} is {row.value:g} {row.unit}, {why}"
-        ends.setdefault((row.name, row.message_bytes, row.device), {})[row.statistic] = row.value
+        if row.statistic in _ORDERED:
+            at = (row.name, row.message_bytes, row.device)
+            ends.setdefault(at, {})[row.statistic] = row.value
     for (name, *_), found in ends.items():
-        order = [found[word] for word in ("min", "median", "max") if word in found]
+        order = [found[word] for word in _ORDERED if word in found]
         if order != sorted(order):
             return f"min, median and max of {name} are out of order"
     return None
@@ -154,16 +160,24 @@ def _is_name(path: str) -> bool:
 
 
 def _out_of_range(row: MetricRow) -> str | None:
-    above = row.name in packed.ABOVE_ZERO
-    base = packed.ABOVE_ZERO.get(row.name) or UNITS.get(row.unit, (row.unit,))[0]
+    base, least = _limits(row.name, row.unit, row.direction)
     if row.unit != base:
         return f"and records hold it in {base}"
-    if above and row.value <= 0:
+    if least <= row.value <= _MOST:
+        return None
+    if row.name in packed.ABOVE_ZERO and row.value <= 0:
         return "not above 0"
     if row.value < 0 and row.direction != "none":
         return "not at least 0"
-    least = _LEAST if above else 0.0
-    return None if least <= abs(row.value) <= _MOST else "which is out of range"
+    return "which is out of range"
+
+
+@functools.lru_cache(4096)
+def _limits(name: str, unit: str, direction: str) -> tuple[str, float]:
+    """The unit in which records hold a metric, and the least that it can be."""
+    if name in packed.ABOVE_ZERO:
+        return packed.ABOVE_ZERO[name], _LEAST
+    return UNITS.get(unit, (unit,))[0], -_MOST if direction == "none" else 0.0
 
 
 class Manifest(msgspec.Struct, frozen=True):
@@ -433,9 +447,10 @@ class _Reader:
         is_run = bool(_RUN_ID.match(os.path.basename(real)))
         for entry in entries:
             if not entry.name.startswith("."):
-                self._read_entry(entry, is_run=is_run)
+                is_link = entry.is_symlink()
+                self._read_entry(entry, "" if is_link else f"{real}/{entry.name}", is_run=is_run)
 
-    def _read_entry(self, entry: os.DirEntry[str], *, is_run: bool) -> None:
+    def _read_entry(self, entry: os.DirEntry[str], real: str, *, is_run: bool) -> None:
         if not _is_utf8(entry.path):
             shown = os.fsencode(entry.path).decode("utf-8", "backslashreplace")
             self.excluded.append(
@@ -458,15 +473,15 @@ class _Reader:
         elif entry.name == "run.json":
             self._read_manifest(entry.path)
         elif entry.name.endswith(".json"):
-            self._read_file(entry.path, fact_cache="no" if is_run else "unknown")
+            self._read_file(entry.path, "no" if is_run else "unknown", real)
         elif not is_run and _starts_as_object(entry.path):
             # Ansible's jsonfile cache names a host's file after the host, without a suffix
             # (ansible-core 2.19 puts "s1_" before it).
             self._read_file(entry.path, fact_cache="yes")
 
-    def _bytes(self, path: str) -> bytes | None:
+    def _bytes(self, path: str, real: str = "") -> bytes | None:
         """The file's content; None when it was read before or cannot be read."""
-        real = os.path.realpath(path)
+        real = real or os.path.realpath(path)
         if real in self._seen:
             return None
         self._seen.add(real)
@@ -474,14 +489,16 @@ class _Reader:
             self._tell(len(self._seen))
         try:
             # It may have become a pipe or a device since its folder was listed.
-            with open(path, "rb", opener=_waiting_for_nothing) as stream:
-                if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+            with open(path, "rb", opener=_waiting_for_nothing, buffering=0) as stream:
+                status = os.fstat(stream.fileno())
+                if not stat.S_ISREG(status.st_mode):
                     raise OSError(errno.EINVAL, "not a regular file")
-                content = stream.read(_MOST_BYTES + 1)
+                # Room for more than it takes is memory that the kernel clears.
+                content = stream.readall() if status.st_size <= _MOST_BYTES else None
         except OSError as error:
             self.excluded.append(Excluded(path, error.strerror or str(error)))
             return None
-        if len(content) > _MOST_BYTES:
+        if content is None or len(content) > _MOST_BYTES:
             why = f"larger than {_MOST_BYTES >> 20} MiB, which no record is"
             self.excluded.append(Excluded(path, why))
             return None
@@ -506,8 +523,10 @@ class _Reader:
             return
         self.runs.append(manifest)
 
-    def _read_file(self, path: str, fact_cache: Literal["yes", "no", "unknown"]) -> None:
-        content = self._bytes(path)
+    def _read_file(
+        self, path: str, fact_cache: Literal["yes", "no", "unknown"], real: str = ""
+    ) -> None:
+        content = self._bytes(path, real)
         if content is None:
             return
         try:
@@ -547,7 +566,7 @@ class _Reader:
 
     def _decode(self, content: bytes) -> Record:
         record = self._typed(content)
-        if _keys_in(content) != _keys_of(record):
+        if not _holds_no_more(content, record):
             json.loads(content, object_pairs_hook=_once_each)
         return record
 
@@ -564,6 +583,8 @@ class _Reader:
             "provenance": MEASURED,
         }
         self._rows.append(packed.line(row))
+        if len(self._rows) >= _ROWS_AT_ONCE:
+            self._flush()
 
     def _flush(self) -> None:
         """Turn the rows so far into a table, so that sources keep the order in which they came."""
@@ -607,22 +628,11 @@ def _of_both(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _keys_in(content: bytes) -> int:
-    """How many keys a JSON text seems to have; -1 where that cannot be counted at a glance."""
-    if any(blank in content for blank in (b" :", b"\t:", b"\n:", b"\r:")):
-        return -1
-    return content.count(b'":')
-
-
-def _keys_of(record: Record) -> int:
-    mappings = (record.parameters, record.environment, record.software, record.system)
-    count = (
-        len(Record.__struct_fields__) + (0 if record.raw is None else 2) + 4 * len(record.metrics)
-    )
-    for row in record.metrics:
-        some = (row.message_bytes, row.device, row.statistic, row.n)
-        count += sum(one is not msgspec.UNSET for one in some)
-    return count + sum(len(mapping) for mapping in mappings)
+def _holds_no_more(content: bytes, record: Record) -> bool:
+    """Whether a JSON text holds as many keys as its record; no, where a glance does not tell."""
+    if any(other in content for other in (b" :", b"\t:", b"\n:", b"\r:", b"\\u")):
+        return False
+    return content.count(b'":') == msgspec.json.encode(record).count(b'":')
 
 
 def _once_each(pairs: list[tuple[str, Any]]) -> None:
