@@ -149,9 +149,10 @@ def _impossible(record: Record) -> str | None:
             at = (row.name, row.message_bytes, row.device)
             ends.setdefault(at, {})[row.statistic] = row.value
     for (name, *_), found in ends.items():
-        order = [found[word] for word in _ORDERED if word in found]
-        if order != sorted(order):
-            return f"min, median and max of {name} are out of order"
+        if len(found) > 1:
+            order = [found[word] for word in _ORDERED if word in found]
+            if order != sorted(order):
+                return f"min, median and max of {name} are out of order"
     return None
 
 
@@ -488,17 +489,11 @@ class _Reader:
         if self._tell is not None and len(self._seen) % _TOLD_EVERY == 0:
             self._tell(len(self._seen))
         try:
-            # It may have become a pipe or a device since its folder was listed.
-            with open(path, "rb", opener=_waiting_for_nothing, buffering=0) as stream:
-                status = os.fstat(stream.fileno())
-                if not stat.S_ISREG(status.st_mode):
-                    raise OSError(errno.EINVAL, "not a regular file")
-                # Room for more than it takes is memory that the kernel clears.
-                content = stream.readall() if status.st_size <= _MOST_BYTES else None
+            content = _content(path)
         except OSError as error:
             self.excluded.append(Excluded(path, error.strerror or str(error)))
             return None
-        if content is None or len(content) > _MOST_BYTES:
+        if content is None:
             why = f"larger than {_MOST_BYTES >> 20} MiB, which no record is"
             self.excluded.append(Excluded(path, why))
             return None
@@ -628,11 +623,34 @@ def _of_both(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+def _content(path: str) -> bytes | None:
+    """A file's content, None of one that no record is as large as.
+
+    Raises:
+        OSError: it cannot be read, or is no regular file.
+    """
+    # It may have become a pipe or a device since its folder was listed. Not open(), whose objects
+    # take longer to make than a record to read.
+    number = _waiting_for_nothing(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        status = os.fstat(number)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "not a regular file")
+        if status.st_size > _MOST_BYTES:
+            return None
+        content = os.read(number, status.st_size + 1)
+        while len(content) < status.st_size and (chunk := os.read(number, status.st_size)):
+            content += chunk
+    finally:
+        os.close(number)
+    return content
+
+
 def _holds_no_more(content: bytes, record: Record) -> bool:
-    """Whether a JSON text holds as many keys as its record; no, where a glance does not tell."""
-    if any(other in content for other in (b" :", b"\t:", b"\n:", b"\r:", b"\\u")):
+    """Whether a JSON text has as many colons as its record's; no, where some may be escaped."""
+    if b"\\u" in content:
         return False
-    return content.count(b'":') == msgspec.json.encode(record).count(b'":')
+    return content.count(b":") == msgspec.json.encode(record).count(b":")
 
 
 def _once_each(pairs: list[tuple[str, Any]]) -> None:
