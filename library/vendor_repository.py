@@ -121,7 +121,7 @@ SOURCES = {
     "dnf": "/etc/yum.repos.d/trueup-{name}.repo",
 }
 TIMEOUT_SECONDS = 30
-UPDATE_SECONDS = 300
+APT_LISTS = "/var/lib/apt/lists"
 
 
 def _fingerprints(module: AnsibleModule, path: str) -> list[str]:
@@ -250,8 +250,9 @@ def _locks(module: AnsibleModule, manager: str, names: list[str]) -> dict[str, l
         argv = ["apt-mark", "showhold", *names]
         answer = _ask(module, argv)
         if not answer.ok and not module.check_mode:
-            # It reads apt's lists, which lost power can cut.
-            tools.ask(module, ["apt-get", "--quiet", "update"], limit_seconds=UPDATE_SECONDS)
+            # It reads apt's lists, which lost power can cut. apt downloads them again.
+            for path in glob.glob(f"{APT_LISTS}/*_*"):
+                os.unlink(path)
             answer = _ask(module, argv)
         if not answer.ok:
             module.fail_json(

@@ -117,7 +117,7 @@ _CLUSTER = {"slurm": ["slurm_controller", "slurm_accounting", "slurm_compute", "
 # What two nodes that never lost power differ in: times, random numbers, logs, caches that their own
 # programs check.
 _DIFFERS = re.compile(
-    r"^(dev|proc|run|srv|sys|tmp|var/log|var/tmp|var/cache|var/lib/(apt|systemd|mysql|dnf|slurm\w*"
+    r"^(dev|proc|run|srv|sys|tmp|var/spool/slurm\w*|var/log|var/tmp|var/cache|var/lib/(apt|systemd|mysql|dnf|slurm\w*"
     r"|ucf|munge|private|dbus)|root/\.(ansible|cache|rpmdb))(/|$)"
     r"|/__pycache__/|\.pyc$|/\.git(/|$)|(^|/)(ld\.so\.cache|aux-cache|\.updated|machine-id)$"
     r"|\.(lock|log|gcno|gcda)$|^etc/(passwd|group|shadow|gshadow|subuid|subgid)-$"
@@ -590,7 +590,10 @@ def _said_wrong(one: Trial, ran: Ran) -> str:
         ended = len(ran.tasks(one.node.host)) >= one.after
         return "" if ended else f"not called unreachable: {ran.why(one.node.host)}"
     named = any(event.get("unreachable") and event["host"] == one.node.host for event in ran.events)
-    return "" if named and ran.code else f"no sentence names it; the status is {ran.code}"
+    if named and ran.code:
+        return ""
+    lines = [line for line in ran.text.splitlines() if one.node.host in line]
+    return f"no sentence names it; the status is {ran.code}; last: {lines[-4:]}"
 
 
 def ended_wrong(one: Any, second: Ran, third: Ran, digest: dict[str, str]) -> str:

@@ -19,6 +19,7 @@ FOUND: dict[str, Any] = {
 }
 RULES = "/etc/udev/rules.d/59-trueup-rdma-naming.rules"
 MODULES = "/etc/modules-load.d/trueup-rdma.conf"
+PREFERENCES = "/etc/apt/preferences.d/trueup-doca-dkms"
 OPENIBD = "/etc/systemd/system/openibd.service.d/trueup.conf"
 SOFT_ROCE = "/etc/systemd/system/trueup-soft-roce.service"
 
@@ -65,7 +66,9 @@ def test_what_a_family_gets_on_each_system(family: str, system: str) -> None:
     )
     assert len(expected.get("numa", {})) == (8 if family in ND else 0)
     there = [path for path, content in contents(result).items() if content]
-    assert there == [RULES, MODULES, OPENIBD]
+    preferences = [] if system == "almalinux-9" else [PREFERENCES]
+    assert there == [RULES, MODULES, OPENIBD, *preferences]
+    assert [one["path"] for one in result["preferences"] if "content" in one] == preferences
     assert [unit["unit"] for unit in result["units"]] == ["openibd.service"]
     assert (result["held"], result["wrong"]) == (True, [])
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import vendor_repository
 from ansible.module_utils import basic
 from ansible.module_utils.testing import patch_module_args
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 FINGERPRINT = "B1FE3141F5F1EB72B99C1588F62F0914C542FBFF"
 OTHER = "A" * 40
@@ -27,10 +30,9 @@ class Ran:
     ) -> None:
         self.monkeypatch, self.capsys, self.folder = monkeypatch, capsys, tmp_path
         self.calls: list[list[str]] = []
-        # A program that mends another, and what that says then.
-        self.heals: dict[str, tuple[str, tuple[int, str, str]]] = {}
+        # Of a program whose answer changes.
+        self.asked: dict[str, Callable[[], tuple[int, str, str]]] = {}
         self.answers: dict[str, tuple[int, str, str]] = {
-            "apt-get": (0, "", ""),
             "dpkg-query": (0, "", ""),
             "apt-mark": (0, "", ""),
             "dpkg": (1, "", ""),
@@ -48,10 +50,7 @@ class Ran:
     def __call__(self, **parameters: Any) -> dict[str, Any]:
         def run_command(_self: Any, argv: list[str], **_options: Any) -> tuple[int, str, str]:
             self.calls.append(argv)
-            if argv[0] in self.heals:
-                healed, answer = self.heals[argv[0]]
-                self.answers[healed] = answer
-            return self.answers[argv[0]]
+            return self.asked.get(argv[0], lambda: self.answers[argv[0]])()
 
         def get_bin_path(_self: Any, name: str, **_options: Any) -> str | None:
             return None if name == "timeout" else name
@@ -99,19 +98,30 @@ def test_a_fresh_node(ran: Ran) -> None:
     assert source.stat().st_mode & 0o777 == 0o644
 
 
-def test_lists_that_power_cut_are_made_again(ran: Ran) -> None:
-    cut = (100, "", "E: Splitting of clearsigned file /var/lib/apt/lists/x_Release failed")
+def test_lists_that_power_cut_are_removed(ran: Ran, monkeypatch: pytest.MonkeyPatch) -> None:
+    lists = ran.folder / "lists"
+    lists.mkdir()
+    monkeypatch.setattr(vendor_repository, "APT_LISTS", str(lists))
+    cut, lock = lists / "mirror_dists_x_Release", lists / "lock"
+    lock.touch()
     ran.installed("580.126.16-1ubuntu1", held=True)
-    whole, ran.answers["apt-mark"] = ran.answers["apt-mark"], cut
-    answer = ran()
-    assert ["apt-get", "--quiet", "update"] in ran.calls
-    assert answer["msg"].startswith("Held packages are not known: apt-mark failed with status 100")
-    ran.calls.clear()
-    ran.heals["apt-get"] = ("apt-mark", whole)
-    assert ran(_ansible_check_mode=True)["failed"]
-    assert ["apt-get", "--quiet", "update"] not in ran.calls
+    whole = ran.answers["apt-mark"]
+    said = (100, "", f"E: Splitting of clearsigned file {cut} failed")
+
+    def holds() -> tuple[int, str, str]:
+        return said if cut.exists() else whole
+
+    ran.asked["apt-mark"] = holds
+    cut.touch()
+    assert ran(_ansible_check_mode=True)["msg"].startswith(
+        "Held packages are not known: apt-mark failed with status 100"
+    )
+    assert cut.exists()
     answer = ran()
     assert (answer["wrong"], answer["unheld"], answer["hold"]) == ([], [], [])
+    assert [path.name for path in lists.iterdir()] == ["lock"]
+    ran.asked["apt-mark"] = lambda: said
+    assert ran()["msg"].startswith("Held packages are not known: apt-mark failed with status 100")
 
 
 def test_a_second_run_needs_no_network_and_changes_nothing(ran: Ran) -> None:

@@ -28,7 +28,15 @@ _APPLY_NAMES = (
 _MODULES = "/etc/modules-load.d/trueup-rdma.conf"
 _OPENIBD_DROP_IN = "/etc/systemd/system/openibd.service.d/trueup.conf"
 _SOFT_ROCE_FILE = f"/etc/systemd/system/{_SOFT_ROCE_UNIT}"
+_APT_PREFERENCES = "/etc/apt/preferences.d/trueup-doca-dkms"
 _WRITTEN = "# Written by trueup (role rdma)"
+# rdma-core ships this on Debian (azhpc-images install_doca.sh).
+_DKMS = f"""\
+{_WRITTEN}: the distribution's dkms, and not DOCA-OFED's.
+Package: dkms
+Pin: release l=DOCA-HOST*
+Pin-Priority: -1
+"""
 _NAMING = f"""\
 {_WRITTEN}: RDMA devices named by their place on the PCI bus. Before rdma-core's own rules (60-...).
 # rdma_rename knows NAME_FIXED from rdma-core 34 on.
@@ -86,10 +94,11 @@ def plan(asked: Asked) -> Plan:
     Values: ``kept`` (an image's stack is verified and not installed), ``installs_doca``, ``doca``
     (what is pinned for this release), ``pins`` and whether they are ``held`` as vendor_packages
     takes them, ``build_packages``, ``package_file`` and ``install`` (doca-host's file and the
-    command that installs it), ``files`` as config_files takes them, what is ``applied``
-    by a command and the ``units``, both as in_force takes them, whether Azure's agent is to be told
-    of InfiniBand and ``agent_lacks`` that, whether ``reboot_required`` is so, and
-    ``wrong``: what is wrong with what was found, a sentence each.
+    command that installs it), ``files`` as config_files takes them and of those the
+    ``preferences`` that apt must have before, what is ``applied`` by a command and the ``units``,
+    both as in_force takes them, whether Azure's agent is to be told of InfiniBand and
+    ``agent_lacks`` that, whether ``reboot_required`` is so, and ``wrong``: what is wrong with what
+    was found, a sentence each.
     """
     node, options = asked.node, asked.options
     kept = options["from_image"] == "keep" and bool(in_image(node, "DOCA", "OFED"))
@@ -101,6 +110,7 @@ def plan(asked: Asked) -> Plan:
     package_file = f"{_DOWNLOADS}/trueup-{doca.get('url', '').rpartition('/')[2]}"
     agent_unit, agent = _agent(asked)
     dkms = ["dkms"] if node["package_manager"] == "apt" else []
+    files = _files(asked, installs_doca=installs_doca)
     return Plan(
         values={
             "kept": kept,
@@ -111,10 +121,8 @@ def plan(asked: Asked) -> Plan:
             "build_packages": [] if node["container"] else [*dkms, headers(node)],
             "package_file": package_file,
             "install": [*asked.data["install_file"][node["package_manager"]], package_file],
-            "files": [
-                *_files(asked, installs_doca=installs_doca),
-                {"path": package_file, "state": "absent"},
-            ],
+            "files": [*files, {"path": package_file, "state": "absent"}],
+            "preferences": [one for one in files if one["path"] == _APT_PREFERENCES],
             "applied": [] if node["container"] else _applied(options["modules"]),
             "units": _units(asked, agent_unit, installs_doca=installs_doca),
             "agent_lacks": bool(agent_unit) and not agent["rdma_enabled"],
@@ -207,6 +215,8 @@ def _files(asked: Asked, *, installs_doca: bool) -> List[Dict[str, str]]:
         contents[_MODULES] = "\n".join([f"{_WRITTEN}.", *options["modules"], ""])
     if installs_doca:
         contents[_OPENIBD_DROP_IN] = _OPENIBD
+        if asked.node["package_manager"] == "apt":
+            contents[_APT_PREFERENCES] = _DKMS
     if interface:
         unit = interface.replace("-", "\\x2d")
         service = _SOFT_ROCE.format(interface=interface, unit=unit, restricted=READING)
@@ -215,7 +225,7 @@ def _files(asked: Asked, *, installs_doca: bool) -> List[Dict[str, str]]:
         {"path": path, "content": contents[path]}
         if path in contents
         else {"path": path, "state": "absent"}
-        for path in (_NAMING_RULES, _MODULES, _OPENIBD_DROP_IN, _SOFT_ROCE_FILE)
+        for path in (_NAMING_RULES, _MODULES, _OPENIBD_DROP_IN, _APT_PREFERENCES, _SOFT_ROCE_FILE)
     ]
 
 

@@ -31,6 +31,11 @@ def cut(root: str, pid: int) -> None:
     """
     if pid:
         os.kill(pid, signal.SIGKILL)
+        # The first process of a node goes when all others have gone: none is to see its disk fail.
+        for _ in range(200):
+            if not Path(f"/proc/{pid}").exists():
+                break
+            time.sleep(0.005)
     folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.ioctl(folder, _SHUTDOWN, struct.pack("I", _WITHOUT_LOG))
