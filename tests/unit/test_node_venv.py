@@ -248,3 +248,24 @@ def test_a_download_that_broke_off_is_not_called_tampered_with_alone() -> None:
     said = "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE."
     with pytest.raises(TrueupError, match=r"broke off is told so too: run again$"):
         pinned_venv._done(lambda _: (1, "", said), ["pip"])
+
+
+# pip 26.0.1 and an address that refuses; pip's own words but for the object's number.
+REFUSED = """\
+WARNING: Retrying (Retry(total=0, connect=None, read=None, redirect=None, status=None)) after \
+connection broken by 'NewConnectionError('<pip._vendor.urllib3.connection.HTTPConnection object \
+at 0x1>: Failed to establish a new connection: [Errno 111] Connection refused')': /six/
+ERROR: Could not find a version that satisfies the requirement six==1.17.0 (from versions: none)
+"""
+
+
+def test_an_index_that_cannot_be_read_is_the_cause() -> None:
+    with pytest.raises(TrueupError) as failed:
+        pinned_venv._done(lambda _: (1, "", REFUSED), ["pip"])
+    said = str(failed.value)
+    assert said.startswith(
+        "this node cannot read the package index ([Errno 111] Connection refused)"
+    )
+    assert "Retrying" not in said
+    with pytest.raises(TrueupError, match=r"answers with an error is told so too: "):
+        pinned_venv._done(lambda _: (1, "", REFUSED.splitlines()[-1]), ["pip"])

@@ -23,6 +23,12 @@ Run = Callable[[Sequence[str]], Tuple[int, str, str]]
 # How long another node may take that makes the same environment: an hour, for source builds.
 WAIT_SECONDS = 3600.0
 _POLL_SECONDS = 1.0
+# What pip says of an index that cannot be read, and of one that answers with an error.
+_LOST_INDEX = (
+    r"^WARNING: Retrying .*(\[Errno -?\d+\] [^'\")]+|[Rr]ead timed out|timed out"
+    r"|certificate verify failed|Connection reset by peer|Remote end closed connection)"
+)
+_NO_VERSION = "(from versions: none)"
 # What pip says of a file that is not as pinned; also where its server was lost amid the file.
 _OTHER_CONTENT = "DO NOT MATCH THE HASHES"
 _VERSION = "import sys; print('%d.%d' % sys.version_info[:2])"
@@ -240,8 +246,14 @@ def _text(path: str) -> str:
 def _done(run: Run, argv: Sequence[str]) -> None:
     code, output, complaint = run(argv)
     if code != 0:
-        said = (complaint.strip() or output.strip() or "it said nothing").splitlines()
+        told = (complaint.strip() or output.strip() or "it said nothing").splitlines()
+        said = [line for line in told if not line.startswith("WARNING: Retrying")]
         why = f"exit status {code} of {' '.join(argv)}: {' '.join(said[-10:])}"
+        causes = re.findall(_LOST_INDEX, complaint, re.MULTILINE)
+        if causes:
+            why = f"this node cannot read the package index ({causes[-1]}): {why}"
+        elif _NO_VERSION in complaint:
+            why += "; an index that answers with an error is told so too: name another"
         if _OTHER_CONTENT in complaint:
             why += "; a download that broke off is told so too: run again"
         raise TrueupError(why)
