@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
 # The statistics that stand for a figure, in this order where a tool gives several.
 TYPICAL: Final = (None, "median", "single", "mean")
@@ -78,15 +79,22 @@ class Case:
         """What machines have in common that are compared: the Azure size, off Azure the CPU."""
         return self.vm_size or str(self.system.get("cpu_model") or self.node)
 
-    def of(self, metric: str) -> Iterator[Figure]:
+    @cached_property
+    def _by_metric(self) -> Mapping[str, Sequence[Figure]]:
+        found: dict[str, list[Figure]] = {}
+        for figure in self.figures:
+            found.setdefault(figure.name, []).append(figure)
+        return found
+
+    def of(self, metric: str) -> Sequence[Figure]:
         """Its rows of one metric."""
-        return (figure for figure in self.figures if figure.name == metric)
+        return self._by_metric.get(metric, ())
 
     def typical(self, metric: str, statistic: str = "") -> list[Figure]:
         """The rows that stand for a metric: those of the named statistic, else of the first of
         ``TYPICAL`` that it has.
         """
-        rows = list(self.of(metric))
+        rows = self.of(metric)
         held = {row.statistic for row in rows}
         wanted = (statistic,) if statistic else TYPICAL
         one = next((word for word in wanted if word in held), "")

@@ -183,7 +183,7 @@ def _cases_of(
     for group, row in enumerate(kept):
         case = _as_case(held, row["parameters"], whole.get(group, ()))
         row.update(_of_parts(held, parts[group]) if group in parts else _of_case(held, case, None))
-        run = next(case.of(_RUN_TIME), None)
+        run = next(iter(case.of(_RUN_TIME)), None)
         row["run_seconds"] = math.nan if run is None else run.value
         # Where no record says its n, the sum is 0.
         row["n"] = (row["n"] if run is None else run.n) or None

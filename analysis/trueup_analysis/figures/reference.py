@@ -129,11 +129,11 @@ _TOLD_OF = ("directory", "filesystem", "filesystem_source")
 
 
 def _of_shares(mine: Loaded | None) -> list[Case]:
-    return [
-        case
-        for case in ([] if mine is None else read_cases(mine))
-        if case.benchmark == "fio" and case.parameters.get("filesystem") in _SHARED
-    ]
+    if mine is None:
+        return []
+    records = [place for place, name in enumerate(mine.values("benchmark")) if name == "fio"]
+    cases = read_cases(mine, records=records)
+    return [case for case in cases if case.parameters.get("filesystem") in _SHARED]
 
 
 def _told(case: Case) -> list[dict[str, Any]]:

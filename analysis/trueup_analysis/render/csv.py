@@ -4,6 +4,7 @@ names the sheet."""
 from __future__ import annotations
 
 import csv
+import functools
 import io
 from typing import TYPE_CHECKING, Any
 
@@ -32,10 +33,16 @@ def render(sheets: Sequence[Sheet]) -> str:
 
 
 def _cell(value: Any) -> Any:
+    if isinstance(value, str):
+        return _text(value)
     if units.is_missing(value):
         return ""
-    if not isinstance(value, str):
-        return str(value).lower() if isinstance(value, bool) else value
+    return str(value).lower() if isinstance(value, bool) else value
+
+
+# Sweeps repeat most of their texts.
+@functools.lru_cache(2**16)
+def _text(value: str) -> str:
     shown = units.text(value)
     # A spreadsheet would run it as a formula.
     return f"'{shown}" if shown.startswith(_FORMULA) and shown != units.UNKNOWN else shown
