@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import gc
 import sys
-from importlib.metadata import PackageNotFoundError, version
 from itertools import pairwise
 from typing import Annotated, Any
 
@@ -103,6 +102,9 @@ app.add_typer(azure.app)
 def _say_version(asked: bool) -> None:
     if not asked:
         return
+    # 20 ms that no other command needs.
+    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415
+
     try:
         number = version("trueup")
     except PackageNotFoundError:
