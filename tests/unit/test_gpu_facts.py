@@ -206,6 +206,13 @@ def test_a_mismatch_asks_for_a_reboot(ran: Ran) -> None:
     assert (fact["devices"], len(ran.calls)) == (None, 3)
 
 
+def test_a_program_without_content_is_a_driver_that_does_not_work(ran: Ran) -> None:
+    ran.answers[f"{SMI}driver_version"] = (0, "", "")
+    found = ran(expected=EXPECTED)["ansible_facts"]["trueup_gpu"]
+    assert (found["user_space"], found["gpus"]) == (None, None)
+    assert "nvidia-smi printed nothing" in json.dumps(found["problems"])
+
+
 def test_an_unusable_answer_fails_with_the_line(ran: Ran) -> None:
     ran.answers[f"{SMI}driver_version"] = (0, "something else\n", "")
     answer = ran(expected=EXPECTED)

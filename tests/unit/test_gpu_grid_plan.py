@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import subprocess
 from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +27,7 @@ OF_MANIFEST = {
     "manifest_sha256": SHA256.upper(),
 }
 
+UNFINISHED = "/var/lib/trueup/gpu_grid.unfinished"
 NOTHING: dict[str, Any] = {"files": defaultdict(bool)}
 
 
@@ -51,11 +53,13 @@ def test_what_the_family_gets_on_each_system(
     on, there = node(family, system), f"{library}/libnvidia-ml.so.{DEFAULT}"
     result = values(on)
     assert (result["library"], result["missing"]) == (there, True)
-    assert programs(asked("gpu_grid", on)) == {"files": [there]}
-    assert values(on, {"files": {there: True}})["missing"] is False
+    assert programs(asked("gpu_grid", on)) == {"files": [there, UNFINISHED]}
+    assert values(on, {"files": {there: True, UNFINISHED: False}})["missing"] is False
+    assert values(on, {"files": {there: True, UNFINISHED: True}})["missing"] is True
     assert result["packages"] == ["gcc", "make", "dkms", headers]
     assert result["file"] == f"/var/cache/trueup-NVIDIA-Linux-x86_64-{DEFAULT}-grid-azure.run"
-    assert result["installer"] == ["sh", result["file"], "--silent", "--dkms"]
+    assert result["installer"][:2] == ["sh", "-c"]
+    assert result["installer"][3:] == [UNFINISHED, "sh", result["file"], "--silent", "--dkms"]
     assert (result["checksum"], result["kept"]) == ("", "")
     assert result["expected"] == {
         "driver_version": DEFAULT,
@@ -85,7 +89,7 @@ def test_a_containers_kernel_modules_are_its_hosts() -> None:
     on = node("nv_a10_v5", container=True, secure_boot=True)
     result = values(on, installer_options=["--x"])
     assert result["packages"] == ["gcc", "make"]
-    assert result["installer"][2:] == ["--silent", "--no-kernel-modules", "--x"]
+    assert result["installer"][6:] == ["--silent", "--no-kernel-modules", "--x"]
 
 
 def test_the_manifest_is_fetched_from_elsewhere_once() -> None:
@@ -301,3 +305,15 @@ def test_cuda_13_needs_a_newer_driver_than_the_default(
     assert len(lacks_cuda_13(replace(question, hostvars={}))) == (
         family == "nv_a10_v5" and not wanted
     )
+
+
+@pytest.mark.parametrize("status", [0, 1])
+def test_a_driver_counts_when_its_installer_has_ended_and_is_on_the_disk(
+    tmp_path: Path, status: int
+) -> None:
+    argv = values(node("nv_a10_v5", "ubuntu-24.04"))["installer"]
+    marker = tmp_path / "lib" / "unfinished"
+    seen = tmp_path / "seen"
+    inner = ["sh", "-c", f"cp {marker} {seen}; exit {status}"]
+    done = subprocess.run([*argv[:3], str(marker), *inner], check=False)
+    assert (done.returncode, seen.exists(), marker.exists()) == (status, True, status == 1)

@@ -27,11 +27,17 @@ _DOWNLOADS = "/var/cache"
 # The role's default, and the first branch that runs programs of CUDA 13 (NVIDIA, CUDA
 # compatibility); R570 runs those of CUDA 12.8.
 _DEFAULT, _CUDA_13 = "570.211.01", 580
+# Lost power leaves what the installer wrote without content: it counts when it is on the disk.
+_UNFINISHED = "/var/lib/trueup/gpu_grid.unfinished"
+_WHOLE = (
+    'mkdir -p "${0%/*}" && : > "$0" && sync "$0" "${0%/*}" && "$@"'
+    ' && sync --file-system /usr /etc && rm "$0"'
+)
 
 
 def programs(asked: Asked) -> Dict[str, Any]:
     """What the node is asked for, as arguments of program_facts."""
-    return {"files": [_library(asked)]}
+    return {"files": [_library(asked), _UNFINISHED]}
 
 
 def asks(asked: Asked) -> Dict[str, Dict[str, Any]]:
@@ -65,6 +71,7 @@ def plan(asked: Asked) -> Plan:
     licence = "".join(f"{name}={value}\n" for name, value in options["licence_settings"].items())
     manifest, is_remote = manifest_path(options["manifest"], options["manifest_sha256"])
     url, taken, sha256 = options["url"], "", options["checksums"].get(version, "")
+    files: Dict[str, bool] = asked.found["files"]
     if asked.found.get("installing"):
         url = url or _address(asked, manifest)
         sha256 = sha256 or _pinned(asked, url)
@@ -75,12 +82,12 @@ def plan(asked: Asked) -> Plan:
             # dkms is in EPEL on Enterprise Linux. A container has its host's kernel modules.
             "packages": ["gcc", "make", *([] if container else ["dkms", headers(node)])],
             "library": _library(asked),
-            "missing": not works and not asked.found["files"][_library(asked)],
+            "missing": not works and (not files[_library(asked)] or files[_UNFINISHED]),
             "file": file,
             "checksum": f"sha256:{sha256}" if sha256 else "",
             "sha256": sha256,
             "installer": [
-                *("sh", file, "--silent"),
+                *("sh", "-c", _WHOLE, _UNFINISHED, "sh", file, "--silent"),
                 "--no-kernel-modules" if container else "--dkms",
                 *options["installer_options"],
             ],

@@ -83,6 +83,10 @@ def ask_driver(module: Any) -> nvidia_driver.Driver | None:
     if answer.status is None:
         return nvidia_driver.Driver(version=None, gpus=None, persistent=None, error=answer.note)
     text = answer.output if answer.ok else answer.output + answer.complaint
+    if answer.ok and not text.strip():
+        # As a file without content does, which lost power leaves.
+        why = "nvidia-smi printed nothing"
+        return nvidia_driver.Driver(version=None, gpus=None, persistent=None, error=why)
     return nvidia_driver.parse_driver_query(answer.status, text)
 
 
