@@ -31,7 +31,7 @@ _DEFAULT, _CUDA_13 = "570.211.01", 580
 _UNFINISHED = "/var/lib/trueup/gpu_grid.unfinished"
 _WHOLE = (
     'mkdir -p "${0%/*}" && : > "$0" && sync "$0" "${0%/*}" && "$@"'
-    ' && sync --file-system /usr /etc && rm "$0"'
+    ' && sync --file-system /usr /etc && rm "$0" && sync "${0%/*}"'
 )
 
 
@@ -97,6 +97,7 @@ def plan(asked: Asked) -> Plan:
                     "path": "/etc/nvidia/gridd.conf",
                     "content": f"# Written by trueup (role gpu_grid).\n{licence}",
                 },
+                {"path": _UNFINISHED, "state": "absent"},
             ],
             "manifest": str(manifest),
             "is_fetched": is_remote and not options["url"],

@@ -95,19 +95,25 @@ else:
         def _task(self, result: Any, *, failed: bool) -> None:
             task = result._task
             # Before the nodes are configured, roles only look.
-            if task._role is None or task.name.startswith("Plan "):
+            looks = task._role is None or task.name.startswith("Plan ")
+            if looks and not failed:
                 return
             host = result._host.get_name()
-            done = self._done[host] = self._done.get(host, 0) + 1
+            items = [one.get("msg", "") for one in result._result.get("results", ())]
             _note(
                 self._told,
                 host=host,
-                role=task._role.get_name(),
+                role="" if task._role is None else task._role.get_name(),
                 task=task.name,
                 changed=bool(result._result.get("changed")),
                 failed=failed,
-                said=str(result._result.get("msg", ""))[:2000] if failed else "",
+                said=" ".join(map(str, [result._result.get("msg", ""), *items]))[:2000]
+                if failed
+                else "",
             )
+            if looks:
+                return
+            done = self._done[host] = self._done.get(host, 0) + 1
             moment = self._plan.get(host, {})
             if moment.get("after") != done:
                 return
