@@ -75,7 +75,7 @@ def test_what_the_family_gets_on_each_system(
 
 
 def test_the_files() -> None:
-    modprobe, licence = values(node("nv_a10_v5"), licence_settings={"A": "1", "B": "FALSE"})[
+    modprobe, licence, _ = values(node("nv_a10_v5"), licence_settings={"A": "1", "B": "FALSE"})[
         "files"
     ]
     assert modprobe["content"].splitlines()[1:] == [
