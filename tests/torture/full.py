@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # Where the space goes: the whole file system of the node, or its /run alone.
 _PLACES = ("/", "/", "/", "/run")
 _NEVER_SAID = ("Traceback", "MODULE FAILURE", "Unexpected failure")
-_SAYS_WHY = re.compile(r"\bspace\b|\bfull\b|\binodes?\b", re.IGNORECASE)
+_SAYS_WHY = re.compile(r"\b(space|full|free|inodes?)\b", re.IGNORECASE)
 # A file that takes all blocks but so many.
 _FILL = """
 import os, sys
