@@ -78,3 +78,17 @@ def call_trueup(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[s
         return Outcome(int(stopped.value.code or 0), written.out, written.err)
 
     return call
+
+
+@pytest.fixture
+def told(call_trueup: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    """``told("advise", "eda", status=2)``: what ``trueup`` prints, in a folder of its own, once its
+    status is that."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*argv: object, status: int = 0) -> tuple[str, str]:
+        ended = call_trueup(*argv)
+        assert (ended.status, ended.err if ended.status != status else "") == (status, "")
+        return ended.out, ended.err
+
+    return call

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from trueup.cases import Case, Figure
 from trueup.errors import BadInput
-from trueup_analysis import catalog, cli, units
+from trueup_analysis import catalog, units
 from trueup_analysis.figures.advise import access, answers, asks, backtest
 from trueup_analysis.figures.advise.estimates import MODEL, PUBLISHED, RECORD, Range, around, spread
 from trueup_analysis.figures.advise.kinds import KINDS
@@ -271,50 +271,33 @@ def test_what_cannot_be_answered_is_said(work: str, given: dict[str, Any], messa
     assert message in str(caught.value)
 
 
-@pytest.fixture(name="told")
-def _told(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> Any:
-    monkeypatch.chdir(tmp_path)
-
-    def run(*words: str, status: int = 0) -> tuple[str, str]:
-        monkeypatch.setattr("sys.argv", ["trueup", "advise", *words])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        assert (ended.value.code or 0) == status
-        said = capsys.readouterr()
-        return said.out, said.err
-
-    return run
-
-
 def test_the_command_prints_the_answer_and_its_data(told: Any) -> None:
     words = ("stencil", "grid=512x512x512", "steps=1000", "region=eastus")
-    shown, _ = told(*words)
+    shown, _ = told("advise", *words)
     assert "Cheapest: 1 x Standard_HB120-64rs_v3" in " ".join(shown.split())
-    data = json.loads(told(*words, "--format", "json")[0])
+    data = json.loads(told("advise", *words, "--format", "json")[0])
     rows = data["tables"][0]["rows"]
     assert rows[0]["usd_low"] < rows[0]["usd"] < rows[0]["usd_high"]
     assert rows[0]["price_source"]
 
 
 def test_the_command_says_what_it_knows_and_asks(told: Any, monkeypatch: Any) -> None:
-    assert "training" in told()[0]
+    assert "training" in told("advise")[0]
     monkeypatch.setattr("sys.stdin", io.StringIO(""))
-    assert "flops_per_update" in told("stencil")[0]
+    assert "flops_per_update" in told("advise", "stencil")[0]
 
 
 def test_the_command_reads_a_file(told: Any, tmp_path: Path) -> None:
     (tmp_path / "work.yml").write_text("work: hpl\norder: 50000\nsizes: [Standard_HB120rs_v3]\n")
-    assert "HB120rs_v3" in told("work.yml", "--explain")[0]
-    assert "in limits" in told("work.yml", "deadline_hours=5")[0]
+    assert "HB120rs_v3" in told("advise", "work.yml", "--explain")[0]
+    assert "in limits" in told("advise", "work.yml", "deadline_hours=5")[0]
     (tmp_path / "bad.yml").write_text("order: 50000\n")
-    assert "work: stencil" in told("bad.yml", status=1)[1]
-    assert "is not NAME=VALUE" in told("hpl", "order", status=1)[1]
+    assert "work: stencil" in told("advise", "bad.yml", status=1)[1]
+    assert "is not NAME=VALUE" in told("advise", "hpl", "order", status=1)[1]
 
 
 def test_the_back_test_is_printed(told: Any) -> None:
-    assert "lie in their range" in told("--backtest")[0]
+    assert "lie in their range" in told("advise", "--backtest")[0]
 
 
 @pytest.mark.parametrize(
@@ -344,18 +327,20 @@ def test_a_log_from_elsewhere_takes_its_work_along(told: Any) -> None:
     """Devito, 25.9 GFLOP/s for 3.02 s: 7.8218e10 operations, on HB120-64rs_v3 at 325.58 GFLOP/s."""
     log = DATA / "devito" / "openmp.log"
     words = ("--from-log", str(log), "region=eastus", "node_mtbf_hours=1e9", "offers=payg")
-    rows = json.loads(told(*words, "--format", "json")[0])["tables"][0]["rows"]
+    rows = json.loads(told("advise", *words, "--format", "json")[0])["tables"][0]["rows"]
     (one,) = [r for r in rows if (r["size"], r["nodes"]) == ("Standard_HB120-64rs_v3", 1)]
     rate = math.sqrt(331.22e9 * 320.04e9)
     assert one["hours"] == pytest.approx(25.9e9 * 3.02 / rate / HOUR, rel=1e-6)
-    assert "does not say its grid" in " ".join(told(*words)[0].split())
+    assert "does not say its grid" in " ".join(told("advise", *words)[0].split())
 
 
 def test_a_log_of_another_kind_is_refused(told: Any) -> None:
     log = DATA / "nccl" / "infiniband.txt"
-    assert "a log of nccl; advice is there for" in told("--from-log", str(log), status=1)[1]
+    assert (
+        "a log of nccl; advice is there for" in told("advise", "--from-log", str(log), status=1)[1]
+    )
     bad = DATA / "megatron" / "gpt_driver_idle.log"
-    assert "no good measure" in told("--from-log", str(bad), status=1)[1]
+    assert "no good measure" in told("advise", "--from-log", str(bad), status=1)[1]
 
 
 def test_a_matrix_that_fills_little_is_not_like_the_results() -> None:
@@ -365,13 +350,13 @@ def test_a_matrix_that_fills_little_is_not_like_the_results() -> None:
 
 def test_services_are_advised_by_words(told: Any) -> None:
     words = ("service", "nodes=150", "coupled=yes")
-    assert "No rule of thumb speaks of these needs" in " ".join(told(*words)[0].split())
-    tables = json.loads(told(*words, "--format", "json")[0])["tables"]
+    assert "No rule of thumb speaks of these needs" in " ".join(told("advise", *words)[0].split())
+    tables = json.loads(told("advise", *words, "--format", "json")[0])["tables"]
     services = {one["service"]: one for one in tables[0]["rows"]}
     assert services["cyclecloud-slurm"]["advised"]
     assert not services["scale-set-uniform"]["advised"]
     assert "100" in services["scale-set-uniform"]["refused"]
-    assert "Standard_NC6" in told(*words, "--explain", "--format", "json")[0]
+    assert "Standard_NC6" in told("advise", *words, "--explain", "--format", "json")[0]
 
 
 @pytest.mark.parametrize(
@@ -385,7 +370,7 @@ def test_services_are_advised_by_words(told: Any) -> None:
     ],
 )
 def test_needs_that_cannot_be_are_said(told: Any, word: str, message: str) -> None:
-    assert message in told("service", word, status=1)[1]
+    assert message in told("advise", "service", word, status=1)[1]
 
 
 def stored(found: answers.Answer) -> access.Storage | None:
@@ -431,15 +416,15 @@ def test_local_disks_hold_what_they_hold(data_tb: float, refused: bool) -> None:
 def test_storage_and_transfer_at_prices_of_ones_own_by_hand(told: Any) -> None:
     words = ("stencil", "grid=512x512x512", "steps=1000", "access=shared", "data_tb=20", "out_tb=2")
     own = ("usd_per_tib_month=lustre-500:340", "usd_per_gb_out=0.08")
-    tables = json.loads(told(*words, *own, "--format", "json")[0])["tables"]
+    tables = json.loads(told("advise", *words, *own, "--format", "json")[0])["tables"]
     found = {one["kind"]: one for one in tables}
     # 20 TB are 18.2 TiB: 20 in steps of 4, at 340 US$ a TiB and month.
     levels = found["advise_storage"]["rows"][0]["levels"].split("; ")
     [priced] = [one for one in levels if "US$" in one]
     assert priced == "AMLFS-Durable-Premium-500: 20 TiB, 10000 MB/s, 6,800.00 US$ a month"
-    shown = " ".join(told(*words, *own)[0].split())
+    shown = " ".join(told("advise", *words, *own)[0].split())
     assert "2 TB leave the region: 160.00 US$ more at your 0.08 US$ a GB." in shown
-    without = " ".join(told(*words)[0].split())
+    without = " ".join(told("advise", *words)[0].split())
     assert "no price of transfer is known" in without
     assert "No price of storage is known" in without
 
@@ -459,17 +444,22 @@ def test_storage_and_transfer_at_prices_of_ones_own_by_hand(told: Any) -> None:
     ],
 )
 def test_what_would_say_nothing_is_refused(told: Any, words: Any, sentence: str) -> None:
-    assert sentence in told(*words, status=1)[1]
+    assert sentence in told("advise", *words, status=1)[1]
 
 
 def test_the_command_answers_how_data_is_reached(told: Any) -> None:
     words = ("stencil", "grid=512x512x512", "steps=1000", "access=small", "data_tb=20")
-    shown, _ = told(*words)
+    shown, _ = told("advise", *words)
     assert "\nStorage\n" in shown
-    found = {one["kind"]: one for one in json.loads(told(*words, "--format", "json")[0])["tables"]}
+    found = {
+        one["kind"]: one
+        for one in json.loads(told("advise", *words, "--format", "json")[0])["tables"]
+    }
     assert list(found) == ["advise", "advise_assumptions", "advise_storage"]
     assert found["advise_storage"]["rows"][0]["service"] == "amlfs"
-    assert "access: often is none of any, once" in told(*words, "access=often", status=1)[1]
+    assert (
+        "access: often is none of any, once" in told("advise", *words, "access=often", status=1)[1]
+    )
 
 
 def test_the_recommendation_is_one_of_the_choices_with_its_range() -> None:

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from trueup.cases import Case, Figure
 from trueup.errors import BadInput
-from trueup_analysis import catalog, cli
+from trueup_analysis import catalog
 from trueup_analysis.figures.advise import answers, asks, backtest, engines
 from trueup_analysis.figures.advise.estimates import MODEL, PUBLISHED, RECORD
 from trueup_analysis.figures.advise.kinds import KINDS, serving
@@ -559,53 +559,38 @@ def test_recipes_that_are_none_are_refused(tmp_path: Path) -> None:
             engines.of_recipe("mine", path)
 
 
-@pytest.fixture(name="told")
-def _told(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> Any:
-    monkeypatch.chdir(tmp_path)
-
-    def run(*words: str, status: int = 0) -> tuple[str, str]:
-        monkeypatch.setattr("sys.argv", ["trueup", "advise", *words])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        assert (ended.value.code or 0) == status
-        said = capsys.readouterr()
-        return said.out, said.err
-
-    return run
-
-
 WORDS = ("serving", *(f"{name}={value}" for name, value in FP8.items()), "requests_per_second=60")
 
 
 @pytest.mark.parametrize("form", ["table", "markdown"])
 def test_the_command_says_what_holds_and_what_was_not_judged(told: Any, form: str) -> None:
-    shown = " ".join(told(*WORDS, "region=eastus", "--format", form)[0].split())
+    shown = " ".join(told("advise", *WORDS, "region=eastus", "--format", form)[0].split())
     assert "Cheapest that holds the rate, slow end counted:" in shown
     assert "TTFT and TPOT were not judged" in shown
-    judged = told(*WORDS, "region=eastus", "tpot_ms=15", "--format", form)[0].replace("\\", "")
+    judged = told("advise", *WORDS, "region=eastus", "tpot_ms=15", "--format", form)[0].replace(
+        "\\", ""
+    )
     words = "Cheapest whose latency is known to be held: 2 x Standard_ND96isr_H100_v5"
     assert words in " ".join(judged.split())
 
 
 def test_the_data_hold_every_choice_with_its_ranges(told: Any) -> None:
     prices = ("api_usd_per_million_output=1", "tpot_ms=15")
-    tables = json.loads(told(*WORDS, *prices, "--format", "json")[0])["tables"]
+    tables = json.loads(told("advise", *WORDS, *prices, "--format", "json")[0])["tables"]
     for row in tables[0]["rows"]:
         assert row["load_low"] < row["load"] < row["load_high"]
         assert row["usd_per_month"] == pytest.approx(row["usd_per_hour"] * 730)
         assert row["price_source"]
     assert [one["kind"] for one in tables[:2]] == ["advise", "advise_break_even"]
-    explained = told(*WORDS, "--explain")[0]
+    explained = told("advise", *WORDS, "--explain")[0]
     assert "What cannot do it" in explained
 
 
 def test_a_log_from_elsewhere_tells_its_load(told: Any) -> None:
     """136 tokens in and 48 out of 8 requests are 17 and 6; 8.526 requests/s."""
     log = ("--from-log", str(DATA / "vllm032_detailed.json"))
-    assert "no model is named" in told(*log, status=1)[1]
-    tables = json.loads(told(*log, "model=llama-3.1-8b", "--format", "json")[0])["tables"]
+    assert "no model is named" in told("advise", *log, status=1)[1]
+    tables = json.loads(told("advise", *log, "model=llama-3.1-8b", "--format", "json")[0])["tables"]
     told_of = tables[0]["ask"]
     assert (told_of["input_tokens"], told_of["output_tokens"]) == (17, 6)
     assert told_of["requests_per_second"] == pytest.approx(8.52599884623308)

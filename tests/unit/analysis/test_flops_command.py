@@ -10,24 +10,10 @@ from typing import Any
 import pytest
 from trueup.benchmarks.megatron.flops import Model, article_flops
 from trueup.errors import BadInput
-from trueup_analysis import cli
 from trueup_analysis.figures.flops import count, peak_of_size, published
 
 CATALOG = Path(__file__).resolve().parents[3] / "catalog"
 GPT3 = ["--layers", "96", "--hidden", "12288", "--sequence", "512", "--micro-batch", "32"]
-
-
-@pytest.fixture(name="told")
-def _told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
-    def run(*words: str, status: int = 0) -> tuple[str, str]:
-        monkeypatch.setattr("sys.argv", ["trueup", "flops", *words])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        assert (ended.value.code or 0) == status
-        said = capsys.readouterr()
-        return said.out, said.err
-
-    return run
 
 
 def test_the_published_rates_with_percent_of_peak() -> None:
@@ -63,24 +49,25 @@ def test_a_rate_and_the_time_that_it_means_say_the_same() -> None:
 
 def test_the_command_in_its_formats(told: Any) -> None:
     words = [*GPT3, "--gpus", "256", "--tflops-per-gpu", "204.49"]
-    table, said = told(*words, "--size", "standard_nd96amsr_a100_v4")
+    table, said = told("flops", *words, "--size", "standard_nd96amsr_a100_v4")
     assert (said, "65.5" in table, "112.57" in table) == ("", True, True)
-    [sheet] = json.loads(told(*words, "--peak", "312", "--format", "json")[0])["tables"]
+    [sheet] = json.loads(told("flops", *words, "--peak", "312", "--format", "json")[0])["tables"]
     row = sheet["rows"][0]
     assert (row["formula"], row["rate"]) == ("article", pytest.approx(204.49e12))
     assert row["share_of_peak"] == pytest.approx(204.49 / 312)
     assert row["flops"] == article_flops(Model(96, 12288, 512, 51200), 8192)
     assert sheet["parameters"] == 174_596_972_544
-    csv = told(*words, "--format", "csv")[0].splitlines()
+    csv = told("flops", *words, "--format", "csv")[0].splitlines()
     assert csv[0].split(",")[1:3] == ["formula", "flops"]
     assert len(csv) == 4
-    assert told("--published", "--format", "markdown")[0].count("|\n") == 6
+    assert told("flops", "--published", "--format", "markdown")[0].count("|\n") == 6
 
 
 def test_groups_and_gates_have_one_formula(told: Any) -> None:
     llama = ["--layers", "32", "--hidden", "4096", "--sequence", "8192", "--heads", "32"]
     llama += ["--query-groups", "8", "--ffn", "14336", "--gated", "--untied"]
-    [sheet] = json.loads(told(*llama, "--vocabulary", "128256", "--format", "json")[0])["tables"]
+    words = [*llama, "--vocabulary", "128256", "--format", "json"]
+    [sheet] = json.loads(told("flops", *words)[0])["tables"]
     assert [row["formula"] for row in sheet["rows"]] == ["megatron_lm"]
     assert sheet["parameters"] == 8_030_261_248
     assert sheet["rows"][0]["rate"] is None
@@ -121,7 +108,7 @@ def test_groups_and_gates_have_one_formula(told: Any) -> None:
     ],
 )
 def test_bad_input_is_one_sentence(told: Any, words: list[str], message: str) -> None:
-    out, said = told(*words, status=1)
+    out, said = told("flops", *words, status=1)
     assert out == ""
     assert message in said
     assert said.count("\n") == 1
