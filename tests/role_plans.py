@@ -31,6 +31,8 @@ HPC = ("hbv2", "hbv3", "hbv4", "hbv5", "hx", "hc")
 ND = ("ndv4", "ndm_a100_v4", "nd_h100_v5", "nd_h200_v5")
 LOCAL_NVME = "Microsoft NVMe Direct Disk v2"
 GIB = 1024**3
+# What module `program_facts` says of an interpreter that has all that an environment needs.
+PYTHON = {"path": "/usr/bin/python3", "version": [3, 11, 2], "missing": [], "headers": True}
 
 
 def families_of(role: str) -> list[str]:

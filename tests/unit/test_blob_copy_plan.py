@@ -27,12 +27,7 @@ def asked(found: dict[str, Any] | None = None, **given: Any) -> Asked:
         options={name: value for name, value in values.items() if name not in secret},
         secrets={name: values[name] for name in secret},
         found={
-            "python": {
-                "path": "/usr/bin/python3",
-                "version": [3, 11, 2],
-                "missing": [],
-                "headers": True,
-            },
+            "python": role_plans.PYTHON,
             "programs": {"azcopy": None},
             "folders": {prefix: space, f"{prefix}/venv": space},
             **(found or {}),

@@ -13,7 +13,7 @@ import nccl_bench
 import pytest
 import yaml
 from bench_modules import FakeRun
-from role_plans import ROOT, asked, node
+from role_plans import PYTHON, ROOT, asked, node
 from test_nccl_plan import state
 from trueup.benchmarks.megatron import plan as megatron
 from trueup.benchmarks.nccl import plan as nccl
@@ -60,12 +60,7 @@ def nccl_case(family: str = "ndv4", **options: Any) -> dict[str, Any]:
 def training_plan(family: str, **options: Any) -> Plan:
     prefix = "/opt/trueup/training"
     found = {
-        "python": {
-            "path": "/usr/bin/python3",
-            "version": [3, 11, 2],
-            "missing": [],
-            "headers": True,
-        },
+        "python": PYTHON,
         "programs": {"git": "/usr/bin/git"},
         "folders": {prefix: FREE, f"{prefix}/venv": FREE},
     }

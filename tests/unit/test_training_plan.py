@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from role_plans import PYTHON
 from trueup.benchmarks.megatron.case import OPTIONS
 from trueup.benchmarks.megatron.plan import deepspeed_configuration, plan, programs
 from trueup.options import MODULE, module_spec
@@ -36,12 +37,7 @@ def asked(
         hosts=list(HOSTS),
         hostvars={name: {**HOSTS[name], "ansible_facts": {"trueup_node": here}} for name in HOSTS},
         found={
-            "python": {
-                "path": "/usr/bin/python3",
-                "version": [3, 11, 2],
-                "missing": [],
-                "headers": True,
-            },
+            "python": PYTHON,
             "programs": {"git": "/usr/bin/git"},
             "folders": {prefix: FREE, f"{prefix}/venv": FREE},
             **(found or {}),

@@ -5,12 +5,15 @@ from __future__ import annotations
 import html.parser
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from trueup_analysis import catalog
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
-__all__ = ["Seen", "look"]
+__all__ = ["Seen", "advice", "look"]
 
 _VOID = {"meta", "link", "br", "hr", "img", "input", "path", "use"}
 
@@ -101,3 +104,16 @@ def look(path: Path) -> Seen:
     seen.feed(path.read_text(encoding="utf-8"))
     seen.close()
     return seen
+
+
+def advice(call_trueup: Callable[..., Any], folder: Path, work: str) -> str:
+    """The section of a report that begins with the advice for ``work``, a file's text. The report
+    is in ``folder / "report"``."""
+    (folder / "work.yml").write_text(work, "utf-8")
+    record = catalog.built_in().parent / "tests" / "data" / "records" / "valid.json"
+    asked = ("report", record, "--advise", folder / "work.yml", "--output", folder / "report")
+    ended = call_trueup(*asked)
+    assert (ended.status, ended.err) == (0, "")
+    page = (folder / "report" / "index.html").read_text(encoding="utf-8")
+    begin = page.index('<h2 id="advice"')
+    return page[begin : page.index("</section>", begin)]

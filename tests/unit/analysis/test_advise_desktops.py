@@ -7,6 +7,7 @@ from datetime import date
 from typing import Any
 
 import pytest
+from report_pages import advice
 from trueup.cases import Case, Figure
 from trueup.errors import BadInput
 from trueup_analysis import catalog
@@ -208,15 +209,9 @@ def test_the_command_answers_in_each_format(call_trueup: Any) -> None:
 
 
 def test_the_report_begins_with_it(call_trueup: Any, tmp_path: Any) -> None:
-    (tmp_path / "work.yml").write_text("work: desktops\nusers: 40\nregion: eastus\n", "utf-8")
-    record = catalog.built_in().parent / "tests" / "data" / "records" / "valid.json"
-    folder = tmp_path / "report"
-    argv = ("report", record, "--advise", tmp_path / "work.yml", "--output", folder)
-    ended = call_trueup(*argv)
-    assert (ended.status, ended.err) == (0, "")
-    page = (folder / "index.html").read_text(encoding="utf-8")
-    begin = page.index('<h2 id="advice"')
-    section = page[begin : page.index("</section>", begin)]
+    section = advice(call_trueup, tmp_path, "work: desktops\nusers: 40\nregion: eastus\n")
     assert "Cheapest: 8 x NV12ads_A10_v5 in eastus, 5 users a host" in section
     assert section.index("Choices") < section.index("What was refused") < section.index("asked")
-    assert "NV18ads_A10_v5" in (folder / "tables" / "advice.csv").read_text(encoding="utf-8")
+    assert "NV18ads_A10_v5" in (tmp_path / "report" / "tables" / "advice.csv").read_text(
+        encoding="utf-8"
+    )

@@ -8,6 +8,7 @@ from datetime import date
 from typing import Any
 
 import pytest
+from report_pages import advice
 from trueup.errors import BadInput
 from trueup_analysis import catalog
 from trueup_analysis.figures.advise import asks, backtest
@@ -239,15 +240,7 @@ def test_the_command_answers_in_each_format(call_trueup: Any) -> None:
 
 def test_the_report_begins_with_it(call_trueup: Any, tmp_path: Any) -> None:
     words = "work: eda\nclients: 10\ndata_tb: 500\noperations_per_second: 900000\n"
-    (tmp_path / "work.yml").write_text(words, "utf-8")
-    record = catalog.built_in().parent / "tests" / "data" / "records" / "valid.json"
-    folder = tmp_path / "report"
-    argv = ("report", record, "--advise", tmp_path / "work.yml", "--output", folder)
-    ended = call_trueup(*argv)
-    assert (ended.status, ended.err) == (0, "")
-    page = (folder / "index.html").read_text(encoding="utf-8")
-    begin = page.index('<h2 id="advice"')
-    section = page[begin : page.index("</section>", begin)]
+    section = advice(call_trueup, tmp_path, words)
     assert "No storage is known to hold what was asked" in section
     assert "705,500 are the most that is expected" in section
     assert "--" not in section
