@@ -12,7 +12,7 @@ description:
     of ranks and threads and returns what it measured as a record.
   - Run time, flop rate, point rate and operational intensity come unrounded, with median, minimum
     and maximum of the repeats. Compilation and autotuning are not part of the time; the tuning time
-    and the block shape found are recorded.
+    and the block shape found are recorded, and kept for later runs of the same case.
   - A result that differs from that of other layouts gives a record with outcome C(invalid).
   - Over several nodes (O(nodes)) the ranks are started by O(launcher), and the record also says how
     much of the time went into the exchange of halos.
@@ -104,6 +104,8 @@ def measure(bench: Bench) -> None:
                 driver=os.path.join(given["prefix"], "devito_driver.py"),
                 repeats=given["repeats"],
                 autotune=given["autotune"],
+                tunings=os.path.join(jit_dir, "tunings"),
+                tuning=given["tuning"],
             ),
             per_node=placement.ranks,
             variables=variables,
@@ -134,6 +136,9 @@ def measure(bench: Bench) -> None:
     output = bench.run(parse_devito, explain=devito.explain, start=launcher.run)
     bench.case.software.update(output.software)
     bench.case.parameters["block_shape"] = "x".join(str(size) for size in output.tuned.values())
+    if output.tuning.found_at:
+        bench.case.parameters["tuning"] = "reused" if output.tuning.reused else "found"
+        bench.case.parameters["tuned_at"] = output.tuning.found_at
     fraction = devito.roofline_fraction(output, given["memory_bandwidth"], given["peak_flops"])
     bench.finish(
         metrics=output.metrics() + ([fraction] if fraction else []),

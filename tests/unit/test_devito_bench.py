@@ -13,6 +13,7 @@ import devito_bench
 import jsonschema
 import pytest
 from ansible.module_utils.trueup.benchmarks.devito import case as devito
+from ansible.module_utils.trueup.benchmarks.devito.output import parse_devito
 from ansible.module_utils.trueup.node.topology import Topology
 from ansible.module_utils.trueup.run import process
 from bench_modules import FakeRun, checks_only, ends_badly, refuses, resumes
@@ -72,7 +73,8 @@ def test_a_good_run_gives_a_record(run_module: Any, tmp_path: Path) -> None:
         f"{prefix}/venv/bin/python",
         f"{prefix}/devito_driver.py",
         *(["--model", "acoustic", "--shape", "128x128x128", "--space-order", "8", "--tn", "200"]),
-        *(["--nbl", "10", "--autotune", "aggressive", "--repeats", "3", "--cpus", "0-1"]),
+        *(["--nbl", "10", "--autotune", "aggressive", "--repeats", "3"]),
+        *(["--tunings", f"{prefix}/jit/{devito.jit_key()}/tunings", "--cpus", "0-1"]),
     ]
     assert call["timeout_seconds"] == 60
     assert call["environment"] == {
@@ -84,6 +86,37 @@ def test_a_good_run_gives_a_record(run_module: Any, tmp_path: Path) -> None:
     }
     assert record["command"] == call["argv"]
     assert record["environment"] == call["environment"]
+
+
+@pytest.mark.parametrize(
+    ("said", "parameters", "warnings"),
+    [
+        ({}, {}, []),
+        (
+            {"reused": True, "found_at": "2026-11-26T22:30:00Z"},
+            {"tuning": "reused", "tuned_at": "2026-11-26T22:30:00Z"},
+            [],
+        ),
+        (
+            {"reused": False, "found_at": "2026-11-26T22:30:00Z", "ignored": "/t is not used"},
+            {"tuning": "found", "tuned_at": "2026-11-26T22:30:00Z"},
+            ["/t is not used"],
+        ),
+    ],
+)
+def test_a_record_says_where_its_block_shape_is_from(
+    run_module: Any, said: dict[str, Any], parameters: dict[str, str], warnings: list[str]
+) -> None:
+    text = driver_output().replace('"tuned"', f'"tuning": {json.dumps(said)}, "tuned"')
+    result = run_module(FakeRun(stdout=text), threads_per_rank=2, tuning="anew")
+    jsonschema.validate(result["record"], SCHEMA)
+    found = result["record"]["parameters"]
+    assert {name: found[name] for name in found if "tun" in name} == {
+        "autotune": "aggressive",
+        **parameters,
+    }
+    assert parse_devito(text).warnings == warnings
+    assert "--tune-anew" in result["record"]["command"]
 
 
 def test_ranks_are_started_by_mpirun_and_bound_by_plan(run_module: Any) -> None:
@@ -418,7 +451,7 @@ def test_the_driver_adds_up_what_halos_took(
         return [2.0, 2.5] if len(asked) == 1 else gathered
 
     ranks = SimpleNamespace(several=several, gather=gather)
-    repeater = driver["Repeater"](None, {}, ranks, 3)
+    repeater = driver["Repeater"](None, {}, ranks, 3, None)
     repeater.sections = {"section0": 1.5, "haloupdate0": 0.25, "halowait0": 0.125, "section1": 0.1}
     applied = SimpleNamespace(_profiler=SimpleNamespace(py_timers={"apply": 2.0}))
     vanilla = SimpleNamespace(gflopss=10.0, time=2.0, oi=2.5)
@@ -455,6 +488,7 @@ def test_a_record_of_the_run_stands_for_its_case(run_module: Any, tmp_path: Path
         "binding": "numa",
         "mpi_mode": "full",
         "autotune": "off",
+        "tuning": "anew",
         "repeats": 4,
         "scaling": "weak",
         "launcher": "mpirun",

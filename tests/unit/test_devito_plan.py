@@ -402,6 +402,10 @@ def test_the_fastest_of_the_nodes_own_layouts() -> None:
         "node-1: 1 rank(s) x 30 thread(s), binding numa, is the fastest of 3 layouts: 6.250 s"
         " median of 3 repeats"
     )
+    reusing = [timed(7.5, parameters={"tuning": "reused"}), timed(8.0)]
+    assert fastest(cases, reusing, "node-1").endswith(
+        "of 3 repeats; 1 reused the block shape of an earlier run (devito_tuning)"
+    )
     assert fastest(cases, others, "node-1") == ""
     assert fastest(plan(asked(scaling="weak")).cases or [], made, "node-1") == ""
     assert fastest([], made, "node-1") == ""

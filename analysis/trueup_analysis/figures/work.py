@@ -24,6 +24,8 @@ HOW = frozenset(
         "scaling",
         "threads",
         "threads_per_rank",
+        "tuned_at",
+        "tuning",
     }
 )
 

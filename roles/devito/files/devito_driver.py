@@ -4,7 +4,7 @@ Devito's log rounds every time up to 0.01 s and derives its rates from the round
 calls the benchmark's `run()` and takes the unrounded timer, the counted operations and the norms
 from the same objects. The operator is compiled and tuned in the first repeat (Devito excludes both
 from its time); later repeats reuse the block shape found, so that n repeats cost one start, one
-compilation and one tuning.
+compilation and one tuning. With `--tunings` a later run of the same key (Tunings) needs none.
 
 One process of this driver is one rank. The last line that rank 0 prints is `trueup-devito ` and a
 JSON object, which benchmarks/devito/output.py reads.
@@ -14,10 +14,14 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import glob
+import hashlib
 import json
 import os
 import platform
+import re
 import resource
+import stat
 import sys
 import tempfile
 import time
@@ -29,6 +33,10 @@ KERNEL_BYTES = 2**20  # a compiled kernel takes some hundred kB
 HALO = ("haloupdate", "halowait")  # Devito's names of the parts that exchange halos
 FORMAT = 1
 SPACING_M = (20.0, 20.0, 20.0)  # the benchmark's default
+TUNING_FORMAT = "trueup-devito-tuning/1"
+MOST_TUNING_BYTES = 2**20  # 176 ranks, the most cores of a size, take 15 kB
+CPU_FIELDS = ("model name", "cpu family", "model", "stepping", "cache size", "CPU part")
+BLOCK_NAME = re.compile(r"[a-z][a-z0-9]*_blk[0-9]+_size")  # Devito's names of what it tunes
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -41,6 +49,10 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--autotune", default="aggressive")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--cpus", help="CPUs of each rank, for example 0-3/4-7; none: unbound")
+    parser.add_argument(
+        "--tunings", help="folder of this kind of CPU's tunings, to use and to keep"
+    )
+    parser.add_argument("--tune-anew", action="store_true", help="keep tunings, and use none")
     return parser.parse_args()
 
 
@@ -68,6 +80,116 @@ def bind(ranks: str) -> None:
     os.sched_setaffinity(0, cpus)
     os.environ["OMP_PLACES"] = ",".join(f"{{{cpu}}}" for cpu in cpus)
     os.environ["OMP_PROC_BIND"] = "close"
+
+
+def machine() -> dict[str, Any]:
+    """What tells one machine from another: CPU, cores, and those of each NUMA node. AMD EPYC is the
+    name of several generations in virtual machines, so the CPU's numbers count too."""
+    cpu = {}
+    with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as stream:
+        for line in stream:
+            name, _, value = line.partition(":")
+            if name.strip() in CPU_FIELDS:
+                cpu[name.strip()] = value.strip()
+            if not line.strip():
+                break  # the first CPU stands for all
+    numa = []
+    for path in sorted(glob.glob("/sys/devices/system/node/node[0-9]*/cpulist")):
+        with open(path, encoding="ascii") as stream:
+            numa.append(f"{path.split('/')[-2]}: {stream.read().strip()}")
+    return {"cpu": cpu, "cores": os.cpu_count(), "numa": numa}
+
+
+class UnusableTuning(Exception):
+    """Why a kept tuning is not used."""
+
+
+class Tunings:
+    """Block shapes that Devito has found, a file for each key: machine, versions, problem and
+    layout. One that is damaged, or that another user could have written, is not used."""
+
+    def __init__(self, folder: str, key: dict[str, Any]) -> None:
+        self._folder = folder
+        self._key = json.dumps(key, sort_keys=True)
+        self._ranks = len(key["cpus"])
+        name = hashlib.sha256(self._key.encode()).hexdigest()[:16]
+        self.path = os.path.join(folder, f"{name}.json")
+
+    def read(self) -> dict[str, Any] | None:
+        """The kept tuning: ``tuned``, the block shape of each rank, and ``found_at``; None where
+        there is none.
+
+        Raises:
+            UnusableTuning: it cannot be used.
+        """
+        try:
+            handle = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise UnusableTuning(error.strerror) from error
+        try:
+            state = os.fstat(handle)
+            if not stat.S_ISREG(state.st_mode) or state.st_size > MOST_TUNING_BYTES:
+                raise UnusableTuning("it is no file of ours")
+            if state.st_uid not in (0, os.geteuid()) or state.st_mode & 0o022:
+                raise UnusableTuning("another user may have written it")
+            return self._checked(os.read(handle, MOST_TUNING_BYTES))
+        finally:
+            os.close(handle)
+
+    def keep(self, tuned: list[dict[str, int]]) -> dict[str, Any]:
+        """Write a tuning, whole or not at all, and return it.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        found_at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        kept = {"format": TUNING_FORMAT, "key": self._key, "tuned": tuned, "found_at": found_at}
+        os.makedirs(self._folder, exist_ok=True)
+        handle, made = tempfile.mkstemp(dir=self._folder)
+        try:
+            with open(handle, "w", encoding="utf-8") as stream:
+                json.dump({**kept, "sha256": self._digest(kept)}, stream)
+                os.fchmod(handle, 0o644)
+                stream.flush()
+                os.fsync(handle)
+            os.replace(made, self.path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.unlink(made)
+            raise
+        return kept
+
+    def _checked(self, content: bytes) -> dict[str, Any]:
+        try:
+            kept = json.loads(content)
+            digest = kept.pop("sha256")
+            shapes = kept["tuned"]
+            sound = (
+                digest == self._digest(kept)
+                and (kept["format"], kept["key"]) == (TUNING_FORMAT, self._key)
+                and len(shapes) == self._ranks
+                and all(usable(shape) for shape in shapes)
+                and isinstance(kept["found_at"], str)
+            )
+        except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
+            sound = False
+        if not sound:
+            raise UnusableTuning("it is damaged")
+        return dict(kept)
+
+    @staticmethod
+    def _digest(kept: dict[str, Any]) -> str:
+        return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
+
+
+def usable(shape: dict[str, int]) -> bool:
+    """Whether this is a block shape: Devito's names, whole numbers of points."""
+    return all(
+        BLOCK_NAME.fullmatch(name) and type(size) is int and size > 0
+        for name, size in shape.items()
+    )
 
 
 def own_cpus() -> str:
@@ -111,6 +233,14 @@ class Ranks:
         """Every rank's value on the first; on the others an empty list."""
         return [value] if self.comm is None else self.comm.gather(value) or []
 
+    def share(self, value: Any) -> Any:
+        """The first rank's value, on every rank."""
+        return value if self.comm is None else self.comm.bcast(value)
+
+    @property
+    def number(self) -> int:
+        return 0 if self.comm is None else int(self.comm.rank)
+
     def describe(self) -> str | None:
         if self.comm is None:
             return None
@@ -123,24 +253,36 @@ class Ranks:
 
 
 class Repeater:
-    """Takes the place of the benchmark's `run_op`: applies the operator n times, tuned once."""
+    """Takes the place of the benchmark's `run_op`: applies the operator n times, tuned once, or not
+    at all where this rank's block shape is known."""
 
-    def __init__(self, run_op: Any, configuration: Any, ranks: Ranks, repeats: int) -> None:
+    def __init__(
+        self,
+        run_op: Any,
+        configuration: Any,
+        ranks: Ranks,
+        repeats: int,
+        known: dict[str, int] | None,
+    ) -> None:
         self._run_op = run_op
         self._configuration = configuration
         self._ranks = ranks
         self._repeats = repeats
+        self._known = known is not None
         self.measured: list[dict[str, Any]] = []
-        self.tuned: dict[str, int] = {}
+        self.tuned: dict[str, int] = known or {}
         # Sections of the operator's last application on this rank, in seconds.
         self.sections: dict[str, float] = {}
 
     def __call__(self, solver: Any, operator: Any, **options: Any) -> Any:
+        if self._known:
+            self._configuration["autotuning"] = "off"
         for number in range(self._repeats):
             result = None  # the last repeat's wavefield goes before the next one is made
-            result = self._run_op(solver, operator, **(options if number == 0 else self.tuned))
+            tunes = number == 0 and not self._known
+            result = self._run_op(solver, operator, **(options if tunes else self.tuned))
             applied = solver.op_fwd(None)
-            if number == 0:
+            if tunes:
                 self._keep_tuned(applied)
             self._measure(applied, result[-1])
         return result
@@ -168,6 +310,48 @@ class Repeater:
                 "operational_intensity": float(vanilla.oi),
             }
         )
+
+
+def tunings_of(
+    arguments: argparse.Namespace, ranks: Ranks, versions: dict[str, Any]
+) -> Tunings | None:
+    """Where this run's tuning is kept; None where none is. All ranks ask, the first has the key."""
+    if not arguments.tunings:
+        return None
+    problem = ("model", "shape", "space_order", "tn", "nbl", "autotune")
+    key = {
+        **machine(),
+        **versions,
+        **{name: getattr(arguments, name) for name in problem},
+        "exchange": os.environ.get("DEVITO_MPI"),
+        "threads": os.environ.get("OMP_NUM_THREADS"),
+        "cpus": ranks.gather(own_cpus()),
+    }
+    return Tunings(arguments.tunings, key)
+
+
+def known_tuning(tunings: Tunings, ranks: Ranks) -> tuple[dict[str, Any] | None, dict[str, Any]]:
+    """The kept tuning, the same on all ranks, and what the driver's line says of it."""
+    kept, said = None, {}
+    if ranks.first:
+        try:
+            kept = tunings.read()
+        except UnusableTuning as why:
+            said = {"ignored": f"{tunings.path} is not used: {why}"}
+    kept = ranks.share(kept)
+    return kept, {"reused": True, "found_at": kept["found_at"]} if kept else said
+
+
+def keep_tuning(tunings: Tunings, ranks: Ranks, tuned: dict[str, int]) -> dict[str, Any]:
+    """Keep what each rank has found; what the driver's line says of it."""
+    found = ranks.gather(tuned)
+    if not ranks.first or not all(usable(shape) for shape in found):
+        return {}
+    try:
+        kept = tunings.keep(found)
+    except OSError as error:
+        return {"reused": False, "ignored": f"{tunings.path} is not written: {error.strerror}"}
+    return {"reused": False, "found_at": kept["found_at"]}
 
 
 def main() -> None:
@@ -217,7 +401,24 @@ def main() -> None:
         return evaluated
 
     AdvancedProfiler._evaluate_section = kept_section
-    repeater = Repeater(benchmark.run_op, configuration, ranks, arguments.repeats)
+    compiler = configuration["compiler"]
+    versions = {
+        "devito": devito.__version__,
+        "compiler": f"{type(compiler).__name__} {getattr(compiler, 'version', '')}".strip(),
+        "mpi": ranks.describe(),
+    }
+    kept: dict[str, Any] | None = None
+    tuning: dict[str, Any] = {}
+    tunings = tunings_of(arguments, ranks, versions) if autotune else None
+    if tunings and not arguments.tune_anew:
+        kept, tuning = known_tuning(tunings, ranks)
+    repeater = Repeater(
+        benchmark.run_op,
+        configuration,
+        ranks,
+        arguments.repeats,
+        kept["tuned"][ranks.number] if kept else None,
+    )
     benchmark.run_op = repeater
     result = benchmark.run(
         arguments.model,
@@ -235,13 +436,13 @@ def main() -> None:
         dump_summary=False,
         dump_norms=False,
     )
-    compiler = configuration["compiler"]
+    if tunings and not kept:
+        tuning.update(keep_tuning(tunings, ranks, repeater.tuned))
     measured = {
         "format": FORMAT,
-        "devito": devito.__version__,
         "python": platform.python_version(),
-        "compiler": f"{type(compiler).__name__} {getattr(compiler, 'version', '')}".strip(),
-        "mpi": ranks.describe(),
+        **versions,
+        "tuning": tuning,
         "cpus": ranks.gather(own_cpus()),
         "hosts": ranks.gather(platform.node()),
         "peak_rss_bytes": sum(

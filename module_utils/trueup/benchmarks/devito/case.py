@@ -117,6 +117,15 @@ OPTIONS = (
         choices=("off", "basic", "aggressive", "max"),
     ),
     Option(
+        "tuning",
+        "reuse: take the block shape that an earlier run found on the same machine with the same"
+        " versions, problem and layout, where there is one. anew: search each time, and keep what"
+        " is found.",
+        "reuse",
+        why="The search takes longer than the repeats do.",
+        choices=("reuse", "anew"),
+    ),
+    Option(
         "repeats", "Repeats of each case, of which median, min and max are recorded.", 3, least=3
     ),
     Option("timeout_seconds", "Time limit of one case in seconds.", 1800, least=1),
@@ -306,12 +315,17 @@ def program(
     driver: str,
     repeats: int,
     autotune: str,
+    tunings: str,
+    tuning: str,
 ) -> List[str]:
     """The argv of one rank: the driver, which binds each rank of a node to the CPUs of our plan and
-    each of its threads to one of them."""
+    each of its threads to one of them. It is the same whether a tuning is known or not, so that a
+    run that is resumed knows its cases."""
     argv = [python, driver, "--model", problem.model, "--shape", problem.shape_text]
     argv += ["--space-order", str(problem.space_order), "--tn", str(problem.tn_ms)]
     argv += ["--nbl", str(problem.nbl), "--autotune", autotune, "--repeats", str(repeats)]
+    if autotune != "off":
+        argv += ["--tunings", tunings, *(["--tune-anew"] if tuning == "anew" else [])]
     if placement.binding != "none":
         argv += ["--cpus", "/".join(format_cpu_list(cpus) for cpus in placement.per_rank)]
     return argv

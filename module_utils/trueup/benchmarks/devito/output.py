@@ -68,10 +68,25 @@ class Repeat:
 
 
 @dataclass(frozen=True)
+class Tuning:
+    """Where a run's block shape is from.
+
+    Attributes:
+        reused: an earlier run found it; else this one.
+        found_at: when it was found, UTC.
+        ignored: why a kept one was not used, or this one not kept.
+    """
+
+    reused: bool = False
+    found_at: Optional[str] = None
+    ignored: Optional[str] = None
+
+
+@dataclass(frozen=True)
 class DevitoOutput:
     """A benchmark run of one or more repeats.
 
-    ``norms``, ``tuned``, ``cpus`` and the versions are known from the driver only.
+    ``norms``, ``tuned``, ``tuning``, ``cpus`` and the versions are known from the driver only.
     """
 
     repeats: Tuple[Repeat, ...]
@@ -80,6 +95,7 @@ class DevitoOutput:
     software: Mapping[str, str] = field(default_factory=dict)
     norms: Mapping[str, float] = field(default_factory=dict)
     tuned: Mapping[str, int] = field(default_factory=dict)
+    tuning: Tuning = field(default_factory=Tuning)
     autotune_seconds: Optional[float] = None
     cpus: Tuple[str, ...] = ()
     hosts: Tuple[str, ...] = ()
@@ -102,7 +118,7 @@ class DevitoOutput:
     def warnings(self) -> List[str]:
         """What the reader of the numbers must know."""
         if self.exact:
-            return []
+            return [self.tuning.ignored] if self.tuning.ignored else []
         shortest = min(repeat.seconds for repeat in self.repeats)
         message = (
             "Devito's log rounds times up to 0.01 s and derives its rates from the rounded time: "
@@ -268,6 +284,8 @@ def _driver(line: Line) -> DevitoOutput:
             # A norm that is NaN is a failed check, not unreadable: the field blew up.
             norms={str(name): float(value) for name, value in data["norms"].items()},
             tuned={str(name): int(value) for name, value in data["tuned"].items()},
+            # Since tunings are kept.
+            tuning=_tuning(data.get("tuning", {})),
             autotune_seconds=_not_negative(data["autotune_seconds"], "autotune_seconds", line),
             cpus=tuple(str(cpus) for cpus in data["cpus"]),
             # Since drivers measure over nodes; kept output of older ones is read all the same.
@@ -276,6 +294,14 @@ def _driver(line: Line) -> DevitoOutput:
         )
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise line.error(f"the driver's line lacks or spoils {error}") from None
+
+
+def _tuning(said: Mapping[str, Any]) -> Tuning:
+    texts = {name: said.get(name) for name in ("found_at", "ignored")}
+    return Tuning(
+        reused=bool(said.get("reused")),
+        **{name: None if text is None else str(text) for name, text in texts.items()},
+    )
 
 
 def _driver_repeat(item: Mapping[str, Any], line: Line) -> Repeat:

@@ -131,10 +131,12 @@ def fastest(
     if not ranked:
         return ""
     seconds, _, best = min(ranked, key=lambda one: one[:2])
+    reused = sum(record["parameters"].get("tuning") == "reused" for _, _, record in ranked)
+    told = f"; {reused} reused the block shape of an earlier run (devito_tuning)" if reused else ""
     return (
         f"{host}: {best['ranks']} rank(s) x {best['threads_per_rank']} thread(s), binding"
         f" {best['parameters']['binding']}, is the fastest of {len(ranked)} layouts:"
-        f" {seconds:.3f} s median of {best['parameters']['repeats']} repeats"
+        f" {seconds:.3f} s median of {best['parameters']['repeats']} repeats{told}"
     )
 
 
