@@ -191,6 +191,52 @@ SECRETS = [
     (r'{{"env": "{{\"password\": \"{}\"}}"}}', "hunter2"),
     ("'client_secret' => '{}'", "hunter2"),
 ]
+# A secret of each shape that detect-secrets 1.5 has a rule for and that does not stand above, and
+# what is as near to it as such outputs come. No such rule: those for strings of high entropy and
+# public addresses. Its shapes by name stand under `keyword`.
+_A40, _HEX32 = "aB3dE5gH7jK9mN1pQ2sT" * 2, "0123456789abcdef" * 2
+OF_DETECT_SECRETS = {
+    "artifactory token": ("AKC" + _A40, "AKCELERATE AKCdemo"),
+    "artifactory password": ("AP4" + _A40, "APACHE APERTURE4444444444444444444 APIs"),
+    "aws": ("AKIA" + "ABCD2345" * 2, "AKIAN AKIA_ABCD2345ABCD2345 xAKIA" + "ABCD2345" * 2),
+    "discord": (f"MT{_A40[:23]}.Gx_1-a.{_A40[:27]}", f"N.Gx_1-a.{_A40[:27]} MPI_Init.c.o"),
+    "gitlab": ("glpat-" + _A40[:20], "glibc-2.36-9+deb12u13 global-batch-size-of-each-device"),
+    "gitlab runner": ("GR1348941" + _A40[:20], "GR1348941"),
+    "gitlab job": ("glcbt-64_" + _A40[:20], "glcbt-64_short"),
+    "gitlab mail": ("glimt-" + _A40[:25], "glimt-short"),
+    "gitlab trigger": ("glptt-" + _A40, "glptt-short"),
+    "gitlab agent": ("glagent-" + _A40 + _A40[:10], "glagent-1.2.3"),
+    "gitlab application": ("gloas-" + _A40 + _A40[:24], "gloas-short"),
+    "mailchimp": (_HEX32 + "-us12", _HEX32 + "-use " + _HEX32 * 2 + "-us1"),
+    "npm": (
+        "npm_" + _A40[:36],
+        "npm_config_cache npm_lifecycle_event_of_a_package_that_is_installed",
+    ),
+    "openai": ("sk-" + _A40[:20] + "T3BlbkFJ" + _A40[:20], "sk-learn task-" + _A40),
+    "pypi": ("pypi-AgEIcHlwaS5vcmc" + _A40 * 2, "pypi-mirror pypi-AgE"),
+    "sendgrid": (f"SG.{_A40[:22]}.{_A40}abc", "SG.22.43 MSG.size.bytes"),
+    "slack": ("xoxb-123456789012-abcdefABCDEF", "xoxo xoxb-short"),
+    "slack hook": (
+        "https://hooks.slack.com/services/T0AB/B0CD/aB3dE5gH7jK9",
+        "https://hooks.slack.com/services/",
+    ),
+    "softlayer": (
+        "https://api.softlayer.com/soap/v3.1/" + _HEX32 * 2,
+        "https://api.softlayer.com/soap/v3.1/SoftLayer_Account",
+    ),
+    "square": ("sq0csp-" + _A40 + "abc", "sq0csp-short"),
+    "stripe": ("sk_live_" + _A40[:24], "sk_live_x task_test_" + _A40[:24]),
+    "telegram": ("1234567890:AA" + _A40[:33], "12:34:56 00000000:AA:BB node:AA" + _A40[:33]),
+    "twilio account": ("AC" + _HEX32, "AC" + _HEX32 + "0 xAC" + _HEX32),
+    "twilio token": ("SK" + _HEX32, "SK" + _HEX32.upper() + " DISK" + _HEX32),
+}
+# Names by which its rules `keyword`, `cloudant`, `ibm_cloud_iam` and `ibm_cos_hmac` know a secret.
+NAMES_OF_DETECT_SECRETS = [
+    *("api_key", "apikey", "auth_key", "service_key", "account-key", "db_key", "database_key"),
+    *("priv_key", "private_key", "client_key", "db_pass", "database_pass", "key_pass", "password"),
+    *("passwd", "my_pwd", "secret", "contraseña", "contrasena", "PRIVATE_KEY", "cloudant_password"),
+    *("ibm_cloud_iam_api_key", "cos_hmac_secret_access_key", "aws_secret_access_key"),
+]
 NO_SECRETS = [
     "id 3f2504e0-4f89-41d3-9a0c-0305e82c3301, tenant=72f988bf-86f1-41af-91ab-2d7cd011db47",
     "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08  model.safetensors",
@@ -204,7 +250,7 @@ NO_SECRETS = [
     '{"long_token_threshold": "2048"}',
     "https://host:8080/path@1.0 ssh://git@github.com/a http://[::1]:8000/v1 tcp://10.0.0.4:41041",
     "AccountName=lab;SharedAccessKeyName=Root;EndpointSuffix=core.windows.net",
-    "aws_access_key_id = AKIAIOSFODNN7EXAMPLE",
+    "aws_access_key_id = arn:of/a-key service_key_name=x private_key_file: /root/.ssh/id",
     "signal=SIGTERM design=abcdefghijklmnop sig=SIGTERM",
     "WWW-Authenticate: Basic realm=x; bearer certificate-holders; basic aarch64 build",
     "json::token::parse at lib.so, token ring, no token was given, keys: 7, monkey=4",
@@ -222,6 +268,24 @@ def test_a_secret_is_hidden_and_what_stands_around_it_is_not(text: str, secret: 
     assert (secret in redacted, "***" in redacted) == (False, True)
     assert redacted.startswith(re.split(r"[\"']?\{\}", text.replace("{{", "{"))[0][:-1])
     assert records.redact(redacted) == redacted
+
+
+@pytest.mark.parametrize("rule", OF_DETECT_SECRETS)
+def test_each_shape_that_detect_secrets_knows(rule: str) -> None:
+    secret, other = OF_DETECT_SECRETS[rule]
+    for text in ("{}", "found {} in the cache", '"value": "{}",', "x={}\n"):
+        redacted = records.redact(text.format(secret))
+        assert re.search(r"\*\*\*(?:\Z|[ \"\n])", redacted)
+        assert not any(part in redacted for part in re.findall(r"[^/]{12}\Z", secret))
+        assert records.redact(redacted) == redacted
+        assert records.redact(text.format(other)) == text.format(other)
+
+
+@pytest.mark.parametrize("name", NAMES_OF_DETECT_SECRETS)
+def test_each_name_by_which_detect_secrets_knows_one(name: str) -> None:
+    for text in ("{}=hunter2", '"{}": "hunter2"', "--{} hunter2 --x", "{} := hunter2"):
+        assert "hunter2" not in records.redact(text.format(name))
+    assert records.redact({name: "hunter2"}) == {name: "***"}
 
 
 @pytest.mark.parametrize("text", NO_SECRETS)
@@ -292,6 +356,22 @@ FLOODS = [
         "hf_",
         "sk-",
         ";pwd=",
+    ),
+    *(
+        "AP4",
+        "AKIA",
+        "MA",
+        "M.",
+        ":AA",
+        "1:A",
+        "SK",
+        "AC0",
+        "-us1",
+        "0a",
+        "xox",
+        "glpat-",
+        "db_pass",
+        "private_key",
     ),
     "Abc9+/xY",
 ]
