@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -115,15 +116,24 @@ def test_check_mode_measures_and_installs_nothing(tmp_path: Path) -> None:
 
 def test_what_fails_is_recorded_with_the_reason(tmp_path: Path) -> None:
     undriven, busy, shared = driven("nv-undriven"), driven("nv-busy"), driven("nv-shared")
+    endless = driven("nv-endless")
     undriven.gpus[0].error_code = 43
     busy.faults.measuring = True
     shared.gpus[0].encoder_sessions = 7
-    hosts = (undriven, busy, shared)
+    endless.faults.flood_bytes = 12_000_000
+    hosts = (undriven, busy, shared, endless)
     status, _ = run(tmp_path, *hosts, nv_a10_sessions=[5], nv_a10_copies=False)
     assert status != 0
     reasons = {record["nodes"][0]: record["reason"] for record in records(tmp_path)}
     # A broken GPU fails, and its CPU is not measured instead.
     assert reasons.pop("nv-undriven").rpartition(": ")[2] == "Cannot load nvcuda.dll"
+    told = reasons.pop("nv-endless")
+    assert re.sub(r"12000\d{3}", "12000...", told) == (
+        "ffmpeg.exe printed 12000... bytes on its standard output: more than 8 MiB are not read"
+    )
+    [raw] = tmp_path.glob("results/*/*nv-endless.raw.txt")
+    assert raw.stat().st_size < 2 << 20
+    assert "bytes are left out here; the whole had 12000" in raw.read_text()
     assert reasons == {
         "nv-busy": "another benchmark still runs on this host",
         "nv-shared": "the GPU showed 7 encoder sessions: others encode on it too",

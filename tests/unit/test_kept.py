@@ -23,7 +23,7 @@ MODULE_UTILS = Path(__file__).resolve().parents[2] / "module_utils"
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     for room in (kept, process):
         monkeypatch.setattr(room, "MOST_BYTES", 1000)
-    monkeypatch.setattr(kept, "_SHOWN", 100)
+    monkeypatch.setattr(kept, "SHOWN", 100)
 
 
 @pytest.mark.usefixtures("small")

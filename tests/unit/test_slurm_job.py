@@ -744,7 +744,7 @@ def test_a_job_that_prints_without_end_is_cancelled(
 ) -> None:
     for room in (slurm, slurm.kept, process):
         monkeypatch.setattr(room, "MOST_BYTES", 5000)
-    monkeypatch.setattr(slurm.kept, "_SHOWN", 100)
+    monkeypatch.setattr(slurm.kept, "SHOWN", 100)
     cluster.on_submit(out="y\n" * 3000)
     done = cluster.run()
     failure = done.failure(300) or ""

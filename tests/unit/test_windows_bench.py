@@ -4,6 +4,8 @@ the module on a Linux node gives it."""
 from __future__ import annotations
 
 import ast
+import base64
+import hashlib
 import importlib
 import json
 from pathlib import Path
@@ -19,8 +21,9 @@ from trueup import benchmarks
 from trueup.benchmarks.nv_a10 import case as nv_a10
 from trueup.errors import BadInput
 from trueup.options import Option
+from trueup.run.kept import SHOWN
 from trueup.run.resume import identity
-from trueup.run.windows_bench import completed, measured
+from trueup.run.windows_bench import MOST_BYTES, completed, measured
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -48,14 +51,27 @@ GIVEN = {
     "frames": 600,
     "megabits_per_second": 5,
 }
+
+
+def kept(text: str, end: bytes = b"", size: int = 0) -> dict[str, Any]:
+    """An output as the fragment tells it; what ``end`` ends has so many bytes in all."""
+    whole = text.replace("\n", "\r\n").encode()
+    return {
+        "begin": base64.b64encode(whole).decode(),
+        "end": base64.b64encode(end).decode(),
+        "size": size or len(whole),
+        "sha256": hashlib.sha256(whole).hexdigest(),
+    }
+
+
 RESULT = {
     "busy": False,
     "returncode": 0,
-    "stdout": OWN.replace("\n", "\r\n"),
-    "stderr": "",
+    "stdout": kept(OWN),
+    "stderr": kept(""),
     "seconds": 4.5,
     "timed_out": False,
-    "beside": BESIDE.replace("\n", "\r\n"),
+    "beside": kept(BESIDE),
 }
 
 
@@ -158,11 +174,15 @@ def test_a_record_stands_for_the_same_case() -> None:
         ({"error": "the file was not found"}, "failed", "the file was not found"),
         ({"timed_out": True, "returncode": 1}, "failed", "ended at its time limit of 900 s"),
         (
-            {"returncode": 1, "stdout": "", "stderr": "[h264_nvenc @ 0] Cannot load nvcuda.dll"},
+            {
+                "returncode": 1,
+                "stdout": kept(""),
+                "stderr": kept("[h264_nvenc @ 0] Cannot load nvcuda.dll"),
+            },
             *("failed", "exit status 1 after 4.5 s: Cannot load nvcuda.dll"),
         ),
-        ({"stdout": ""}, "failed", "output not understood"),
-        ({"stdout": CPU}, "invalid", "encoder libx264 instead of h264_nvenc"),
+        ({"stdout": kept("")}, "failed", "output not understood"),
+        ({"stdout": kept(CPU)}, "invalid", "encoder libx264 instead of h264_nvenc"),
     ],
 )
 def test_a_bad_end_gives_a_record(result: dict[str, Any], outcome: str, reason: str) -> None:
@@ -170,6 +190,32 @@ def test_a_bad_end_gives_a_record(result: dict[str, Any], outcome: str, reason: 
     jsonschema.validate(found["record"], SCHEMA)
     assert (found["failed"], found["record"]["outcome"]) == (True, outcome)
     assert (reason in found["record"]["reason"], reason in found["msg"]) == (True, True)
+
+
+def test_of_an_output_without_end_the_ends_are_kept() -> None:
+    begin = b"begin\n" + b"a" * (MOST_BYTES - 6)
+    told = {
+        "begin": base64.b64encode(begin).decode(),
+        "end": base64.b64encode(b"b" * SHOWN + b"\nthe end\n").decode(),
+        "size": 10**12,
+        "sha256": "5" * 64,
+    }
+    found = run(Made(stdout=told))
+    why = "ffmpeg.exe printed 1000000000000 bytes on its standard output: more than 8 MiB are not"
+    assert found["record"]["outcome"] == "failed"
+    assert found["record"]["reason"].startswith(why)
+    head, said, end = found["raw"].split("\n[trueup: ")[0], *found["raw"].split("]\n")[0:2]
+    assert head == "begin\n"
+    assert said.endswith(f"the whole had 1000000000000 bytes, SHA-256 {'5' * 64}")
+    assert end.startswith("the end\n")
+    # Just above the limit, what is kept of the end begins before what came last.
+    done = completed(["a"], {**RESULT, "stderr": {**told, "end": "Y2Q=", "size": MOST_BYTES + 2}})
+    assert len(done.stderr) == pytest.approx(SHOWN, abs=200)
+    assert done.stderr.endswith("aaacd")
+    assert done.cut == (
+        f"a printed {MOST_BYTES + 2} bytes on its standard error: more than 8 MiB are not read",
+    )
+    assert completed(["a"], {**RESULT, "stderr": {**told, "end": "", "size": MOST_BYTES}}).cut == ()
 
 
 def test_a_sampler_that_cannot_run_is_a_warning() -> None:

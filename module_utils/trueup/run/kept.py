@@ -23,7 +23,7 @@ from ..reading import MOST_BYTES
 
 # Of an output that is too long, so much of its beginning and of its end: enough to see what it is,
 # and little for a controller of hundreds of nodes.
-_SHOWN = 1 << 20
+SHOWN = 1 << 20
 _CHUNK = 1 << 18
 # fcntl.h of Linux; Python names it since 3.10. A burst need not wait for its reader.
 _F_SETPIPE_SZ = 1031
@@ -73,14 +73,14 @@ class Keeper:
 
     def _begin_to_drop(self) -> None:
         size = self._file.tell()
-        self._file.seek(max(size - _SHOWN, 0))
+        self._file.seek(max(size - SHOWN, 0))
         self._drop_but_end(self._file.read())
-        self._file.truncate(min(size, _SHOWN))
+        self._file.truncate(min(size, SHOWN))
 
     def _drop_but_end(self, chunk: bytes) -> None:
         self._end.append(chunk)
         self._end_size += len(chunk)
-        while self._end_size - len(self._end[0]) >= _SHOWN:
+        while self._end_size - len(self._end[0]) >= SHOWN:
             self._end_size -= len(self._end.popleft())
 
     def drop(self) -> None:
@@ -94,15 +94,35 @@ class Keeper:
             begin = opened.read()
         if self.size <= MOST_BYTES:
             return Kept(_decoded(begin), self.size)
-        # Whole lines, where there are any.
-        begin = begin[: begin.rfind(b"\n") + 1] or begin
-        last = b"".join(self._end)[-_SHOWN:]
-        end = last[last.find(b"\n") + 1 :] or last
-        said = (
-            f"\n[trueup: {self.size - len(begin) - len(end)} bytes are left out here; the whole had"
-            f" {self.size} bytes, SHA-256 {self._digest.hexdigest()}]\n"
-        )
-        return Kept(_decoded(begin) + said + _decoded(end), self.size, cut=True)
+        return _cut(begin, b"".join(self._end), self.size, self._digest.hexdigest())
+
+
+def of_ends(begin: bytes, end: bytes, size: int, sha256: str, *, most: int) -> Kept:
+    """An output of which another program kept the first ``most`` bytes, and of the rest the end.
+
+    Args:
+        begin: its first bytes, up to ``most``.
+        end: of what comes after them the end, or nothing.
+        size: bytes of the whole.
+        sha256: of the whole.
+        most: bytes of the longest output that is whole.
+    """
+    if size <= most:
+        return Kept(_decoded(begin), size)
+    return _cut(begin[:SHOWN], begin + end, size, sha256)
+
+
+def _cut(begin: bytes, last: bytes, size: int, sha256: str) -> Kept:
+    """The beginning and the end of an output, and between them what is missing."""
+    # Whole lines, where there are any.
+    begin = begin[: begin.rfind(b"\n") + 1] or begin
+    last = last[-SHOWN:]
+    end = last[last.find(b"\n") + 1 :] or last
+    said = (
+        f"\n[trueup: {size - len(begin) - len(end)} bytes are left out here; the whole had {size}"
+        f" bytes, SHA-256 {sha256}]\n"
+    )
+    return Kept(_decoded(begin) + said + _decoded(end), size, cut=True)
 
 
 def of_file(stream: IO[bytes]) -> Kept:

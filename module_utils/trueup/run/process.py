@@ -186,17 +186,17 @@ def run(
             reason=reason,
             warnings=(*warnings, *unwatched),
             beside=kept[2].text,
-            cut=told_cut(argv[0], kept[0], kept[1]) + told_cut((beside or [""])[0], kept[2]),
+            cut=told_cut(argv[0], kept[0], kept[1], most=MOST_BYTES)
+            + told_cut((beside or [""])[0], kept[2], most=MOST_BYTES),
         )
 
 
-def told_cut(program: str, *outputs: Kept) -> Tuple[str, ...]:
-    """Of each of a program's outputs that is not whole, a sentence; the second is its standard
-    error."""
+def told_cut(program: str, *outputs: Kept, most: int) -> Tuple[str, ...]:
+    """Of each of a program's outputs that is not whole, since it has more than ``most`` bytes, a
+    sentence; the second is its standard error."""
     name = os.path.basename(program)
     return tuple(
-        f"{name} printed {kept.size} bytes on its {where}: more than {MOST_BYTES >> 20} MiB are not"
-        " read"
+        f"{name} printed {kept.size} bytes on its {where}: more than {most >> 20} MiB are not read"
         for kept, where in zip(outputs, ("standard output", "standard error"))
         if kept.cut
     )

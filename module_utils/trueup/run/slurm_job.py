@@ -432,7 +432,7 @@ class _Job:
             out_of_memory=state.name == "OUT_OF_MEMORY",
             reason=f"Slurm job {self._number}: {why}" if why else None,
             warnings=tuple(self._notice.close() if self._notice else ()),
-            cut=process.told_cut("the job", out or kept.Kept(), err),
+            cut=process.told_cut("the job", out or kept.Kept(), err, most=MOST_BYTES),
         )
 
     def _at_last(self, why: Optional[str]) -> Optional[str]:

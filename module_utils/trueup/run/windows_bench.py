@@ -8,6 +8,8 @@ nothing here asks the controller what only the host knows.
 
 from __future__ import annotations
 
+import base64
+import ntpath
 import subprocess
 from typing import (
     Any,
@@ -26,9 +28,13 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ..errors import BadInput
 from ..options import Option
 from .bench import Bench, argument_spec, carry_out
-from .process import Completed
+from .kept import SHOWN, Kept, of_ends
+from .process import Completed, told_cut
 
 _DIGITS = 12
+# Of an output, less than on a Linux node: the answer comes by WinRM, in parts of some 500 KiB, and
+# PowerShell keeps text in two bytes a character. ffmpeg prints 17 kB for 5 sessions.
+MOST_BYTES = 8 << 20
 
 
 class Host(Protocol):
@@ -104,6 +110,8 @@ class WindowsBench(Bench):
             "Arguments": subprocess.list2cmdline(argv[1:]),
             "TimeoutSeconds": int(timeout_seconds),
             "Variables": dict(environment),
+            "MostBytes": MOST_BYTES,
+            "ShownBytes": SHOWN,
         }
         if beside:
             more = {"Program": beside[0], "Arguments": subprocess.list2cmdline(beside[1:])}
@@ -130,17 +138,29 @@ def completed(
     """
     if result.get("busy"):
         raise ConnectionError("another benchmark still runs on this host")
+    sampler = (beside or [""])[0]
     unsampled = bool(beside) and result.get("beside") is None
+    out, err, more = (_kept(result.get(name)) for name in ("stdout", "stderr", "beside"))
     return Completed(
         argv=tuple(argv),
         returncode=int(result["returncode"]),
-        stdout=_lines(result["stdout"]),
-        stderr=_lines(result["stderr"]),
+        stdout=_lines(out.text),
+        stderr=_lines(err.text),
         seconds=float(result["seconds"]),
         timed_out=bool(result["timed_out"]),
-        warnings=(f"{beside[0]} cannot be run on this host",) if unsampled else (),
-        beside=_lines(result.get("beside") or ""),
+        warnings=(f"{sampler} cannot be run on this host",) if unsampled else (),
+        beside=_lines(more.text),
+        cut=told_cut(ntpath.basename(argv[0]), out, err, most=MOST_BYTES)
+        + told_cut(ntpath.basename(sampler), more, most=MOST_BYTES),
     )
+
+
+def _kept(told: Optional[Mapping[str, Any]]) -> Kept:
+    """An output as the fragment tells it; an empty one where there is none."""
+    if told is None:
+        return Kept()
+    begin, end = base64.b64decode(told["begin"]), base64.b64decode(told["end"])
+    return of_ends(begin, end, int(told["size"]), told["sha256"], most=MOST_BYTES)
 
 
 def _lines(text: str) -> str:

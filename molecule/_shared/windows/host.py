@@ -126,6 +126,7 @@ class Faults:
         slow_seconds: how long each module takes.
         stays_down: a boot that does not come back.
         measuring: another benchmark holds the host.
+        flood_bytes: how many a benchmark's program prints before its own.
     """
 
     dead: bool = False
@@ -134,6 +135,7 @@ class Faults:
     slow_seconds: float = 0.0
     stays_down: bool = False
     measuring: bool = False
+    flood_bytes: int = 0
 
 
 @dataclass

@@ -6,6 +6,8 @@ Its frames are counted and not encoded: what it says of time follows from ``SPEE
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
 from typing import Any
 
@@ -105,7 +107,7 @@ def measure(call: Call, given: dict[str, Any]) -> dict[str, Any]:
     host = call.host
     unknown = set(given) - {
         *("Program", "Arguments", "TimeoutSeconds", "Variables"),
-        *("BesideProgram", "BesideArguments", "LockSeconds"),
+        *("BesideProgram", "BesideArguments", "MostBytes", "ShownBytes", "LockSeconds"),
     }
     if unknown or given.get("Variables"):
         raise UnknownError(f"parameters {', '.join(sorted(unknown)) or 'Variables'} of measure.ps1")
@@ -122,8 +124,8 @@ def measure(call: Call, given: dict[str, Any]) -> dict[str, Any]:
     result = {
         "busy": False,
         "returncode": status,
-        "stdout": stdout,
-        "stderr": stderr,
+        "stdout": _kept(stdout, given, host.faults.flood_bytes),
+        "stderr": _kept(stderr, given),
         "seconds": 1.0,
         "timed_out": host.faults.slow_seconds > given["TimeoutSeconds"],
         "beside": None,
@@ -135,8 +137,21 @@ def measure(call: Call, given: dict[str, Any]) -> dict[str, Any]:
         sampled = _started(
             call, given["BesideProgram"], line.replace(f" {' '.join(words[-2:])}", "")
         )
-        result["beside"] = sampled[1] if sampled[0] == 0 and words[-2] == "-lms" else None
+        if sampled[0] == 0 and words[-2] == "-lms":
+            result["beside"] = _kept(sampled[1], given)
     return {"changed": False, "result": result}
+
+
+def _kept(text: str, given: dict[str, Any], flood_bytes: int = 0) -> dict[str, Any]:
+    """An output as the fragment tells it: a line of so many bytes, if any, and then the text."""
+    whole = b"x" * flood_bytes + text.encode()
+    begin, rest = whole[: given["MostBytes"]], whole[given["MostBytes"] :]
+    return {
+        "begin": base64.b64encode(begin).decode(),
+        "end": base64.b64encode(rest[-given["ShownBytes"] :]).decode(),
+        "size": len(whole),
+        "sha256": hashlib.sha256(whole).hexdigest(),
+    }
 
 
 def _started(call: Call, name: str, line: str) -> tuple[int | None, str, str]:
