@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import ansible.context
 from ansible.errors import AnsibleError
 from ansible.plugins.callback import CallbackBase
-from ansible.plugins.loader import filter_loader, test_loader
+from ansible.plugins.loader import action_loader, filter_loader, test_loader
 
 # Ansible loads this before anything else of the project's.
 try:
@@ -62,6 +62,8 @@ _COUNTS = {"failures": "failed"}
 # Tags of plays that measure.
 _MEASURES = frozenset(("health", "benchmark"))
 _SCHEMA = Path(records.__file__).with_name("record.schema.json")
+# Actions that plan roles.
+_PLANNERS = frozenset(("trueup_plan", "trueup_preflight"))
 # What of an earlier manifest is kept.
 _KEPT: dict[str, type[dict[str, Any] | list[Any]]] = {
     **dict.fromkeys(("hosts", "failed_in", "chosen"), dict),
@@ -99,6 +101,7 @@ class CallbackModule(CallbackBase):
         self._ended: dict[str, str] = {}
         # What was skipped or not measured so far, with the reasons.
         self._skipped: list[dict[str, str]] = []
+        self._plans = False
 
     def v2_playbook_on_start(self, playbook: Any) -> None:
         # Workers are forked from this process, one for every task of every node: what is loaded
@@ -119,6 +122,12 @@ class CallbackModule(CallbackBase):
         self._failed_roles = {}
         if self._run_id:
             self._write_progress()
+
+    def v2_playbook_on_task_start(self, task: Any, is_conditional: bool) -> None:
+        del is_conditional
+        if task.action in _PLANNERS and not self._plans:
+            self._plans = True
+            sys.modules[action_loader.get("trueup_plan", class_only=True).__module__].preload()
 
     def v2_runner_on_ok(self, result: Any) -> None:
         self._ended.pop(result._host.get_name(), None)
