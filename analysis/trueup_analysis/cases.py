@@ -5,13 +5,16 @@ Neither pandas nor Arrow is imported here, because ``trueup read`` judges figure
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final
 
 from trueup.cases import Case, Figure
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
+    from . import packed
     from .load import Loaded
 
 _COLUMNS: Final = (
@@ -44,15 +47,46 @@ def read_cases(
     columns |= {ours: chosen.values(theirs) for theirs, ours in _RENAMED.items()}
     columns["nodes"] = list(map(_names, chosen.values("nodes"), columns["node_count"]))
     columns["record"] = numbers
-    columns["figures"] = [[] for _ in numbers]
-    for place, *figure in chosen.figures(metrics):
-        columns["figures"][place].append(Figure(*figure))
+    columns["figures"] = figures_of(chosen, metrics)
     if as_size is not None:
         columns["vm_size"] = [as_size] * len(numbers)
     return [
         Case(**dict(zip(columns, values, strict=True)))
         for values in zip(*columns.values(), strict=True)
     ]
+
+
+class _Figures(Sequence[Figure]):
+    """Those of one record, made when the first of them is asked for."""
+
+    __slots__ = ("_made", "_of", "_start", "_stop")
+
+    def __init__(self, of: packed.Figures, start: int, stop: int) -> None:
+        self._of, self._start, self._stop = of, start, stop
+        self._made: list[Figure] | None = None
+
+    def _rows(self) -> list[Figure]:
+        if self._made is None:
+            self._made = self._of.rows(self._start, self._stop)
+        return self._made
+
+    def __len__(self) -> int:
+        return self._stop - self._start
+
+    def __iter__(self) -> Iterator[Figure]:
+        return iter(self._rows())
+
+    def __getitem__(self, place: Any) -> Any:
+        return self._rows()[place]
+
+
+def figures_of(loaded: Loaded, metrics: Collection[str] | None = None) -> list[Sequence[Figure]]:
+    """The figures of each record, or those of them that have some names."""
+    found = loaded.figures
+    if metrics is not None:
+        found = found.taken(found.name.marks(metrics))
+    starts = found.starts.tolist()
+    return [_Figures(found, *ends) for ends in pairwise(starts)]
 
 
 def _names(nodes: str | None, count: int | None) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
+import numpy as np
 from trueup.errors import BadInput
 from trueup.quantity import UNITS
 from trueup.record import SCHEMA
@@ -27,10 +28,11 @@ from .published import read_published
 from .selection import in_order
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     import pandas as pd
     import pyarrow as pa
+    from numpy.typing import NDArray
 
 RUN_SCHEMA = "trueup.run/1"
 _TOLD_EVERY = 100  # files
@@ -255,11 +257,12 @@ class Loaded:
         """A column of the records as plain values, None where unknown; equal ones are one."""
         return packed.values(self.table, name)
 
-    def figures(self, names: Collection[str] | None = None) -> Iterator[tuple[Any, ...]]:
-        """Of each figure, or of those of some names, the place of its record and its columns."""
-        return packed.figures(self.table, names)
+    @cached_property
+    def figures(self) -> packed.Figures:
+        """All figures, column by column."""
+        return packed.figures(self.table)
 
-    def only(self, records: Sequence[int]) -> Loaded:
+    def only(self, records: Sequence[int] | NDArray[np.int64]) -> Loaded:
         """The same with these records alone, by their numbers."""
         return replace(self, table=packed.take(self.table, records))
 
@@ -413,13 +416,10 @@ class _Reader:
 
     def _once(self, table: pa.Table) -> pa.Table:
         """The first of records that agree in what tells them apart."""
-        keys = zip(*(packed.values(table, name) for name in _IDENTITY), strict=True)
-        first: dict[tuple[Any, ...], int] = {}
-        for place, key in enumerate(keys):
-            first.setdefault(key, place)
+        first = np.unique(packed.alike(table, _IDENTITY), return_index=True)[1]
         if again := table.num_rows - len(first):
             self.notes.append(f"{again} records were given more than once and count once.")
-            return packed.take(table, list(first.values()))
+            return packed.take(table, np.sort(first))
         return table
 
     def _refuse_nothing(self, names: list[str]) -> None:

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import contextlib
 import json
-from array import array
-from typing import TYPE_CHECKING, Any, Final, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pa_json
 import pyarrow.parquet as pq
+from trueup.cases import Figure
 from trueup.errors import BadInput
 
+from . import columns
+from .columns import Words, array_of, known, numbers, words
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     import pandas as pd
+    from numpy.typing import NDArray
 
 _TEXT = (
     *("run_id", "benchmark", "case", "outcome", "reason", "nodes", "vm_size", "region", "offer"),
@@ -60,6 +66,8 @@ _ALWAYS = ("run_id", "benchmark", "case", "outcome", "nodes", "source", "provena
 ABOVE_ZERO: Final = {"run_time": "s", "triad_rate": "byte/s"}
 # No unit here has more.
 _MOST: Final = 1e30
+# Of the columns that may be less than 1 or more than any count.
+_RANGES: Final = {"gpus": (0, 2**62), "duration_seconds": (0.0, _MOST)}
 # In memory. A million records with 6 figures each take 0.36 GiB; sweeps that repeat themselves take
 # 50 times their file.
 _MOST_BYTES: Final = 4 * 2**30
@@ -84,8 +92,9 @@ def _schema(text: pa.DataType) -> pa.Schema:
     )
 
 
+# In a file.
 _SCHEMA: Final = _schema(pa.string())
-# The same, each text once.
+# In memory: each text once.
 _FOLDED: Final = _schema(pa.dictionary(pa.int32(), pa.string()))
 _TEXT_PATHS: Final = [*_TEXT, *JSON, *(f"metrics.list.element.{name}" for name in _WORDS)]
 
@@ -103,83 +112,171 @@ def line(row: Mapping[str, Any]) -> bytes:
 def from_lines(lines: Sequence[bytes]) -> pa.Table:
     """A table from such rows; what is absent is unknown."""
     if not lines:
-        return _SCHEMA.empty_table()
+        return _FOLDED.empty_table()
     # Not from Python's own values, of which pyarrow makes no array without importing pandas.
-    return pa_json.read_json(
+    found = pa_json.read_json(
         pa.py_buffer(b"\n".join(lines)),
         pa_json.ReadOptions(block_size=max(_BLOCK, *map(len, lines)) + 1),
         pa_json.ParseOptions(explicit_schema=_SCHEMA, unexpected_field_behavior="ignore"),
     )
+    return _folded(found)
+
+
+def _folded(table: pa.Table) -> pa.Table:
+    """A table as a file holds it, as it is in memory."""
+    found = [_fold(table.column(field.name).combine_chunks(), field.type) for field in _FOLDED]
+    return pa.Table.from_arrays(found, schema=_FOLDED)
+
+
+def _fold(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    if pa.types.is_dictionary(kind):
+        return array.dictionary_encode()
+    if not pa.types.is_list(kind):
+        return array
+    fields = list(kind.value_type)
+    parts = zip(array.flatten().flatten(), fields, strict=True)
+    figures = pa.StructArray.from_arrays(
+        [_fold(part, field.type) for part, field in parts], fields=fields
+    )
+    lengths = np.zeros(len(array) + 1, np.int32)
+    np.cumsum(
+        np.bincount(numbers(array.value_parent_indices()), minlength=len(array)), out=lengths[1:]
+    )
+    return pa.ListArray.from_arrays(array_of(lengths), figures, kind)
 
 
 def join(tables: Sequence[pa.Table]) -> pa.Table:
     """One table after the other."""
-    return pa.concat_tables(tables)
+    if len(tables) == 1:
+        return tables[0]
+    return pa.concat_tables(tables).unify_dictionaries().combine_chunks()
 
 
-def take(table: pa.Table, places: Sequence[int]) -> pa.Table:
-    """Some rows, in the given order. pyarrow imports pandas to make an array of a list."""
-    numbers = pa.py_buffer(array("q", places))
-    return table.take(pa.Array.from_buffers(pa.int64(), len(places), [None, numbers]))
+def take(table: pa.Table, places: Sequence[int] | NDArray[np.int64]) -> pa.Table:
+    """Some rows, in the given order."""
+    return table.take(array_of(np.asarray(places, np.int64)))
+
+
+def column(table: pa.Table, name: str) -> pa.Array:
+    """One column of a table."""
+    return table.column(name).combine_chunks()
 
 
 def values(table: pa.Table, name: str) -> list[Any]:
     """A column as plain values, None where unknown. Equal ones are one object, since sweeps repeat
     most of them."""
-    return _plain(table.column(name), msgspec.json.decode if name in JSON else None)
+    array = column(table, name)
+    if name not in JSON:
+        return columns.values(array)
+    texts = words(array)
+    made = [*map(msgspec.json.decode, texts.words), None]
+    return [made[code] for code in texts.codes.tolist()]
 
 
-def figures(table: pa.Table, names: Collection[str] | None = None) -> Iterator[tuple[Any, ...]]:
-    """The place of its record and the metric columns of each figure, or of those of some names."""
+def alike(table: pa.Table, names: Iterable[str]) -> NDArray[np.int64]:
+    """For each record a number, which those have in common that agree in some columns."""
+    coded = []
+    for name in names:
+        array = column(table, name)
+        is_text = pa.types.is_dictionary(array.type)
+        coded.append(
+            words(array).codes if is_text else columns.numbered(numbers(array), known(array))
+        )
+    return columns.alike(coded)
+
+
+@dataclass(frozen=True)
+class Figures:
+    """All figures of a table, column by column.
+
+    Attributes:
+        starts: for each record, and one beyond the last, the place of its first figure.
+        owners: the record of each figure.
+        message_bytes, n: -1 where there is none.
+    """
+
+    starts: NDArray[np.int64]
+    owners: NDArray[np.int64]
+    name: Words
+    value: NDArray[np.float64]
+    unit: Words
+    direction: Words
+    message_bytes: NDArray[np.int64]
+    device: Words
+    statistic: Words
+    n: NDArray[np.int64]
+
+    def taken(self, rows: NDArray[Any]) -> Figures:
+        """Some of them, chosen by a mask or in their order; the records stay as many."""
+        owners = self.owners[rows]
+        counts = np.bincount(owners, minlength=len(self.starts) - 1)
+        return Figures(
+            starts=np.concatenate(([0], np.cumsum(counts))),
+            owners=owners,
+            **{name: self._column(name, rows) for name in _METRIC},
+        )
+
+    def _column(self, name: str, rows: NDArray[Any] | slice) -> Any:
+        held = getattr(self, name)
+        return held.taken(rows) if isinstance(held, Words) else held[rows]
+
+    def rows(self, start: int, stop: int) -> list[Figure]:
+        """Those from one place to another as plain values."""
+        part = slice(start, stop)
+        made = (
+            self._column(name, part).values() if name in _WORDS else self._plain(name, part)
+            for name in Figure._fields
+        )
+        return list(map(Figure, *made))
+
+    def _plain(self, name: str, part: slice) -> list[Any]:
+        found = getattr(self, name)[part].tolist()
+        return found if name == "value" else [None if one < 0 else one for one in found]
+
+
+def figures(table: pa.Table) -> Figures:
+    """The figures of a table."""
     owners, flat = _flat(table)
-    columns = [_numbers(owners, "q")]
-    for name in _METRIC:
-        column = flat.column(name)
-        is_value = name == "value"
-        columns.append(_numbers(column.combine_chunks(), "d") if is_value else _plain(column))
-    rows = zip(*columns, strict=True)
-    return rows if names is None else (row for row in rows if row[1] in names)
+    counts = np.bincount(owners, minlength=table.num_rows)
+    made: dict[str, Any] = {}
+    for name, array in flat.items():
+        if name in _WORDS:
+            made[name] = words(array)
+        else:
+            made[name] = (
+                numbers(array) if name == "value" else np.where(known(array), numbers(array), -1)
+            )
+    return Figures(starts=np.concatenate(([0], np.cumsum(counts))), owners=owners, **made)
 
 
-def _plain(column: pa.ChunkedArray, decode: Callable[[str], Any] | None = None) -> list[Any]:
-    coded = column.combine_chunks().dictionary_encode(null_encoding="encode")
-    made = coded.dictionary.to_pylist()
-    made = made if decode is None else [decode(text) for text in made]
-    return [made[code] for code in _numbers(coded.indices, "i")]
-
-
-def _numbers(array: pa.Array, kind: Literal["i", "q", "d"]) -> list[Any]:
-    """The numbers of an array in which none is missing. pyarrow's own way imports pandas."""
-    if not len(array):
-        return []
-    memory: memoryview[Any] = memoryview(array.buffers()[1]).cast(kind)
-    return memory[array.offset : array.offset + len(array)].tolist()
-
-
-def _flat(table: pa.Table) -> tuple[pa.Array, pa.Table]:
+def _flat(table: pa.Table) -> tuple[NDArray[np.int64], dict[str, pa.Array]]:
     """Of all figures the places of their records, and the metric columns."""
-    listed = table.column("metrics").combine_chunks()
-    return listed.value_parent_indices(), pa.Table.from_struct_array(listed.flatten())
+    listed = column(table, "metrics")
+    arrays = dict(zip(_METRIC, listed.flatten().flatten(), strict=True))
+    return numbers(listed.value_parent_indices()), arrays
 
 
 def frames(table: pa.Table) -> tuple[pd.DataFrame, pd.DataFrame]:
     """The frames ``cases`` and ``metrics``; ``record`` counts the table's rows from 0."""
-    # Half a second to import, which a list or a verdict does not need.
+    # A third of a second to import, which a list or a verdict does not need.
     import pandas as pd  # noqa: PLC0415
 
     whole = {pa.int64(): pd.Int64Dtype()}.get
-    cases = table.select([*_TEXT, *_WHOLE, "duration_seconds"]).to_pandas(types_mapper=whole)
+    names = [*_TEXT, *_WHOLE, "duration_seconds"]
+    plain = table.select(names).cast(pa.schema([_SCHEMA.field(name) for name in names]))
+    cases = plain.to_pandas(types_mapper=whole)
     for name in JSON:
         cases[name] = pd.Series(values(table, name), dtype=object)
     cases["record"] = range(len(cases))
     owners, flat = _flat(table)
-    metrics = flat.drop_columns(_WORDS).to_pandas(types_mapper=whole)
+    rest = {name: flat[name] for name in _METRIC if name not in _WORDS}
+    metrics = pa.table(rest).to_pandas(types_mapper=whole)
     for name in _WORDS:
         # A few words in millions of rows. Sorted, so that equal data make equal frames.
-        coded = flat.column(name).combine_chunks().dictionary_encode().to_pandas()
+        coded = flat[name].to_pandas().cat.remove_unused_categories()
         metrics[name] = coded.cat.reorder_categories(sorted(coded.cat.categories))
     metrics["value"] = metrics["value"].astype("float64")
-    metrics["record"] = owners.to_numpy().astype("int64")
+    metrics["record"] = owners.astype("int64")
     return cases, metrics
 
 
@@ -189,7 +286,7 @@ def write(table: pa.Table, rest: Mapping[str, Any], path: Path) -> None:
     Raises:
         BadInput: the file cannot be written.
     """
-    noted = table.replace_schema_metadata({"trueup": json.dumps(rest, sort_keys=True)})
+    noted = table.cast(_SCHEMA.with_metadata({"trueup": json.dumps(rest, sort_keys=True)}))
     temporary = path.with_name(f".{path.name}.tmp")
     try:
         with temporary.open("wb") as stream:
@@ -233,14 +330,15 @@ def _whole(path: Path) -> pa.Table:
         groups = [file.metadata.row_group(n) for n in range(file.metadata.num_row_groups)]
         size, parts = 0, []
         if sum(group.total_byte_size for group in groups) <= most:
-            schema = _SCHEMA.with_metadata(file.schema_arrow.metadata)
             for part in file.iter_batches(_ROWS_AT_ONCE):
                 size += _unfolded(part)
                 if size > most:
                     break
-                parts.append(part.cast(schema))
+                parts.append(part)
             else:
-                return pa.Table.from_batches(parts, schema)
+                whole = pa.Table.from_batches(parts, file.schema_arrow)
+                del parts
+                return whole.unify_dictionaries().combine_chunks()
     raise ValueError(f"more than {most / 2**30:.1f} GiB when it is unpacked")
 
 
@@ -259,63 +357,61 @@ def _impossible(table: pa.Table) -> str:
     The first record of the first wrong column is named.
     """
     for name, is_wrong in _checks(table):
-        place = pc.index(is_wrong, value=True).as_py()
-        if place >= 0:
+        if is_wrong.any():
+            place = int(is_wrong.argmax())
             row = table.slice(place, 1).select(["benchmark", "case", "nodes"]).to_pylist()[0]
             what = " ".join(str(value) for value in row.values())
             return f"{name} of record {place + 1} ({what}) is missing or out of range"
     owners, flat = _flat(table)
     for name, is_wrong in _metric_checks(flat):
-        place = pc.index(is_wrong, value=True).as_py()
-        if place >= 0:
-            row = flat.slice(place, 1).to_pylist()[0]
-            record = owners[place].as_py() + 1
-            return f"{name} of {row['name']} ({row['value']}) in record {record} is out of range"
+        if is_wrong.any():
+            place = int(is_wrong.argmax())
+            figure, value = (flat[key][place].as_py() for key in ("name", "value"))
+            return f"{name} of {figure} ({value}) in record {owners[place] + 1} is out of range"
     for name, kind in _KINDS.items():
         decode = msgspec.json.Decoder(kind).decode
-        for text in pc.unique(table.column(name)).to_pylist():
+        for text in pc.unique(column(table, name)).to_pylist():
             if not _is_json(text, decode):
                 return f"{name} is {str(text)[:40]!r}"
     return ""
 
 
-def _checks(table: pa.Table) -> Iterator[tuple[str, Any]]:
+def _checks(table: pa.Table) -> Iterator[tuple[str, NDArray[np.bool_]]]:
     """By column, for each record whether it is wrong."""
     for name in _ALWAYS:
-        yield name, pc.is_null(table.column(name))
+        yield name, ~known(column(table, name))
     # Publications name their cases in their own words.
-    measured = pc.equal(table.column("provenance"), MEASURED)
+    measured = words(column(table, "provenance")).marks([MEASURED])
     for name, pattern in PATTERNS.items():
-        fits = pc.fill_null(pc.match_substring_regex(table.column(name), pattern), False)
-        yield name, pc.and_(measured, pc.invert(fits))
-    words = pa.array(["ok", "failed", "invalid"])
-    yield "outcome", pc.invert(pc.is_in(table.column("outcome"), value_set=words))
-    for name in _WHOLE:
-        least = 0 if name == "gpus" else 1
-        column = table.column(name)
+        yield name, measured & ~_fit(column(table, name), pattern)
+    yield "outcome", ~words(column(table, "outcome")).marks(["ok", "failed", "invalid"])
+    for name in (*_WHOLE, "duration_seconds"):
+        array = column(table, name)
         # Publications do not always say how many.
-        yield name, pc.fill_null(_outside(column, least, 2**62), False)
-    seconds = table.column("duration_seconds")
-    yield "duration_seconds", pc.fill_null(_outside(seconds, 0.0, _MOST), False)
+        yield name, known(array) & _outside(numbers(array), *_RANGES.get(name, (1, 2**62)))
 
 
-def _metric_checks(flat: pa.Table) -> Iterator[tuple[str, Any]]:
+def _metric_checks(flat: Mapping[str, pa.Array]) -> Iterator[tuple[str, NDArray[np.bool_]]]:
     """By column, for each figure whether it is wrong."""
-    name, value, direction = (flat.column(key) for key in ("name", "value", "direction"))
-    yield "name", pc.invert(pc.fill_null(pc.match_substring_regex(name, METRIC_NAME), False))
-    yield "unit", pc.is_null(flat.column("unit"))
-    words = pa.array(["higher", "lower", "none"])
-    yield "direction", pc.invert(pc.is_in(direction, value_set=words))
-    yield "value", pc.fill_null(_outside(value, -_MOST, _MOST), True)
-    is_performance = pc.not_equal(direction, "none")
-    yield "value", pc.and_(is_performance, pc.less(value, 0.0))
-    divides = pc.is_in(name, value_set=pa.array(sorted(ABOVE_ZERO)))
-    yield "value", pc.and_(divides, pc.less_equal(value, 0.0))
+    yield "name", ~_fit(flat["name"], METRIC_NAME)
+    yield "unit", ~known(flat["unit"])
+    directions = words(flat["direction"])
+    yield "direction", ~directions.marks(["higher", "lower", "none"])
+    value = numbers(flat["value"])
+    yield "value", ~known(flat["value"]) | _outside(value, -_MOST, _MOST)
+    yield "value", ~directions.marks(["none"]) & (value < 0)
+    yield "value", words(flat["name"]).marks(ABOVE_ZERO) & (value <= 0)
 
 
-def _outside(column: Any, least: float, most: float) -> Any:
-    """Also of what is no number."""
-    return pc.invert(pc.and_(pc.greater_equal(column, least), pc.less_equal(column, most)))
+def _fit(array: pa.DictionaryArray, pattern: str) -> NDArray[np.bool_]:
+    """Which texts are of a pattern; none is not."""
+    fits = pc.match_substring_regex(array.dictionary, pattern).to_pylist()
+    return np.array([*fits, False])[words(array).codes]
+
+
+def _outside(held: NDArray[Any], least: float, most: float) -> NDArray[np.bool_]:
+    """Also what is no number."""
+    return ~((held >= least) & (held <= most))
 
 
 def _is_json(text: Any, decode: Callable[[str], Any]) -> bool:

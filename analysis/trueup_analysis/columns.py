@@ -1,0 +1,112 @@
+"""Columns of Arrow tables as numpy arrays.
+
+pyarrow's own ways (``to_numpy``, arrays of lists, scalars in computations) import pandas, which
+takes a third of a second.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+_KINDS: Final = {pa.int32(): np.int32, pa.int64(): np.int64, pa.float64(): np.float64}
+_MOST_KEYS: Final = 2**62
+
+
+class Words(NamedTuple):
+    """Texts, each of them once.
+
+    Attributes:
+        codes: for each row the place of its text in ``words``; -1 where it has none.
+    """
+
+    codes: NDArray[np.int32]
+    words: list[str]
+
+    def taken(self, rows: Any) -> Words:
+        """Those of some rows."""
+        return Words(self.codes[rows], self.words)
+
+    def code(self, word: str | None) -> int:
+        """The code of a text; -2, which no row has, where it is not among them."""
+        if word is None:
+            return -1
+        return self.words.index(word) if word in self.words else -2
+
+    def marks(self, words: Iterable[str | None]) -> NDArray[np.bool_]:
+        """Which rows have one of some texts."""
+        return np.isin(self.codes, [self.code(word) for word in words])
+
+    def values(self) -> list[str | None]:
+        """The text of each row."""
+        held = [*self.words, None]
+        return [held[code] for code in self.codes.tolist()]
+
+
+def words(array: pa.DictionaryArray) -> Words:
+    """A folded column."""
+    return Words(np.where(known(array), numbers(array.indices), -1), array.dictionary.to_pylist())
+
+
+def numbers(array: pa.Array) -> NDArray[Any]:
+    """A column of numbers; what stands where one is missing is chance."""
+    if not len(array):
+        return np.empty(0, _KINDS[array.type])
+    held = np.frombuffer(array.buffers()[1], _KINDS[array.type])
+    return held[array.offset : array.offset + len(array)]
+
+
+def known(array: pa.Array) -> NDArray[np.bool_]:
+    """Of which rows a column has a value."""
+    if not array.null_count:
+        return np.ones(len(array), np.bool_)
+    if array.null_count == len(array):
+        return np.zeros(len(array), np.bool_)
+    if pa.types.is_dictionary(array.type):
+        array = array.indices
+    bits = np.unpackbits(np.frombuffer(array.buffers()[0], np.uint8), bitorder="little")
+    return bits[array.offset : array.offset + len(array)].astype(np.bool_)
+
+
+def values(array: pa.Array) -> list[Any]:
+    """A column as plain values, None where there is none; equal texts are one object."""
+    if pa.types.is_dictionary(array.type):
+        return words(array).values()
+    found: list[Any] = numbers(array).tolist()
+    if array.null_count:
+        found = [
+            one if is_known else None for one, is_known in zip(found, known(array), strict=True)
+        ]
+    return found
+
+
+def numbered(held: NDArray[Any], has: NDArray[np.bool_] | None = None) -> NDArray[np.int64]:
+    """Values as whole numbers from 0 on in their order, equal ones alike; -1: there is none."""
+    codes: NDArray[np.int64] = np.unique(held, return_inverse=True)[1]
+    return codes if has is None else np.where(has, codes, -1)
+
+
+def alike(columns: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
+    """One number for the rows that agree in all of some columns of whole numbers from -1 on; the
+    numbers are dense, in the order of the columns."""
+    keys, span = np.zeros(len(columns[0]), np.int64), 1
+    for column in columns:
+        wide = int(column.max(initial=-1)) + 2
+        if span * wide > _MOST_KEYS:
+            keys = numbered(keys)
+            span = int(keys.max(initial=0)) + 1
+        keys, span = keys * wide + column + 1, span * wide
+    return numbered(keys)
+
+
+def array_of(made: NDArray[Any]) -> pa.Array:
+    """A column of whole numbers or floats."""
+    kind = next(arrow for arrow, kind in _KINDS.items() if made.dtype == kind)
+    return pa.Array.from_buffers(kind, len(made), [None, pa.py_buffer(np.ascontiguousarray(made))])
