@@ -6,30 +6,17 @@ from __future__ import annotations
 
 import gc
 import sys
+from contextlib import suppress
+from importlib import import_module
 from itertools import pairwise
-from typing import Annotated, Any
+from types import ModuleType
+from typing import Annotated, Any, Final
 
 import typer
 from trueup.errors import TrueupError
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_group
 
-from .commands import (
-    advise,
-    azure,
-    checkpoint,
-    cost,
-    flops,
-    health,
-    importing,
-    listing,
-    pack,
-    prices,
-    read,
-    reference,
-    report,
-    scaling,
-    topology,
-)
 from .commands.options import examples
 from .commands.output import print_, say, sentence
 from .commands.progress import PROGRESS
@@ -47,12 +34,50 @@ _WRONG_USAGE.exit_code = 64  # type: ignore[attr-defined]
 # all stay, and Python's own 700 has it look through them again and again.
 _COLLECTED_EVERY = 200_000
 
+# In the order of the help, and what that says of each. Of their files in commands/ the one that was
+# asked for is imported.
+COMMANDS: Final = {
+    "list": "What was measured, what failed and what could not be read.",
+    "scaling": "Speed-up, efficiency, serial fraction, fits, and where adding cores or nodes stops"
+    " paying.",
+    "cost": "Node-hours and US$ of each run, and US$ by unit of work.",
+    "advise": "Which size and how many for a piece of work, how long, and what it costs.",
+    "reference": "Published tables, what is wrong with them, and this run beside.",
+    "read": "Figures, checks and warnings in a tool's own output.",
+    "import": "Turn logs of other runs into records.",
+    "health": "What healthy nodes reach, node by node: pass, warn, fail or no verdict.",
+    "checkpoint": "How long a checkpoint to Blob takes, and how often to write one.",
+    "flops": "What a training step computes, and what a TFLOP/s or a step time means.",
+    "pack": "Put many records into one Parquet file, which reads much faster.",
+    "report": "Write one self-contained HTML page, with its plots as PNG and its tables as CSV.",
+    "topology": "NCCL topology files of Azure's GPU sizes: check, write, show.",
+    "prices": "Prices: show them, fetch newer ones, compare both.",
+    "sizes": "VM sizes that have what is needed, and what an hour costs: in a region, or the lowest"
+    " of all\nregions with a price. A price that nobody knows is said to be unknown.",
+    "azure": "Azure: what a deployment makes and costs, and what runs left there.",
+}
+# No module of Python can be called as these.
+_FILES: Final = {"list": "listing", "import": "importing"}
+
+# What typer's help imports of rich for help in Markdown and for tracebacks, and trueup has neither:
+# 40 % of what `trueup --help` took.
+_NOT_IN_HELP: Final = {"rich.markdown": "Markdown", "rich.traceback": "Traceback"}
+
 # Options that had another name, which still works and is not in the help.
 FORMERLY = {"--as-size": "--size", "--tool": "--benchmark"}
 
 
 class Group(TyperGroup):
     """The commands; they take their options under earlier names too."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        for name, about in COMMANDS.items():
+            self.commands[name] = TyperCommand(name, short_help=about)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        name, found, rest = super().resolve_command(ctx, args)
+        return name, found and command(str(found.name)), rest
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         for before, word in pairwise(["", *args]):
@@ -75,28 +100,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-# In the order of the help.
-for command in (
-    *(
-        listing,
-        scaling,
-        cost,
-        advise,
-        reference,
-        read,
-        importing,
-        health,
-        checkpoint,
-        flops,
-        pack,
-        report,
-    ),
-):
-    app.add_typer(command.app)
-app.add_typer(topology.app)
-app.add_typer(prices.app)
-app.add_typer(prices.sizes_app)
-app.add_typer(azure.app)
+
+
+def command(name: str) -> Any:
+    """A command, or a group of them, as typer runs it."""
+    found = get_group(import_module(f".commands.{_FILES.get(name, name)}", __package__).app)
+    return found.commands.get(name, found)
 
 
 def _say_version(asked: bool) -> None:
@@ -138,6 +147,21 @@ def _trueup(
     """Turn trueup's records into scaling, cost and reference tables and one report."""
 
 
+def _import_help() -> None:
+    """typer's help without what this program never shows of it; typer imports the rest of itself
+    later where that fails."""
+    stand_ins = {name: ModuleType(name) for name in _NOT_IN_HELP if name not in sys.modules}
+    for name, module in stand_ins.items():
+        setattr(module, _NOT_IN_HELP[name], type(_NOT_IN_HELP[name], (), {}))
+    sys.modules.update(stand_ins)
+    try:
+        with suppress(ImportError):
+            import_module("typer.rich_utils")
+    finally:
+        for name in stand_ins:
+            del sys.modules[name]
+
+
 def main() -> None:
     """Entry point of the command."""
     gc.set_threshold(_COLLECTED_EVERY)
@@ -150,6 +174,8 @@ def main() -> None:
             # Closed by the caller (>&-): what would be written there has nowhere to go.
             sys.exit(1)
         PROGRESS.begin()
+        if {"-h", "--help"} & {*sys.argv} or len(sys.argv) == 1:
+            _import_help()
         app(prog_name="trueup")
     except TrueupError as error:
         say(f"trueup: error: {error}")

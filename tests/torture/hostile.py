@@ -139,17 +139,14 @@ def records(count: int, seed: int) -> Tally:
 
 def commands() -> Iterator[tuple[str, Any]]:
     """Every command of the program, with its words and what it takes."""
-    from trueup_analysis.cli import app
-    from typer.main import get_command
+    from trueup_analysis.cli import COMMANDS, command
 
-    def walk(command: Any, words: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
-        below = getattr(command, "commands", None)
+    for name in COMMANDS:
+        found = command(name)
+        below = getattr(found, "commands", {})
+        yield from ((f"{name} {word}", one) for word, one in below.items())
         if not below:
-            yield " ".join(words), command
-        for name, one in (below or {}).items():
-            yield from walk(one, (*words, name))
-
-    return walk(get_command(app), ())
+            yield name, found
 
 
 def _formats(command: Any) -> list[str]:

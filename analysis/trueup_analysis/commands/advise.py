@@ -36,7 +36,6 @@ _DATA = (Format.csv, Format.json)
 
 
 @app.command(
-    short_help="Which size and how many for a piece of work, how long, and what it costs.",
     epilog=examples(
         "trueup advise                       # the kinds of work",
         "trueup advise stencil               # what it asks (asks you, on a terminal)",

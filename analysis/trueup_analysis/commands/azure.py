@@ -17,7 +17,6 @@ app = typer.Typer(
     name="azure",
     no_args_is_help=True,
     rich_markup_mode="rich",
-    short_help="Azure: what a deployment makes and costs, and what runs left there.",
 )
 
 

@@ -13,7 +13,6 @@ app = typer.Typer()
 
 
 @app.command(
-    short_help="How long a checkpoint to Blob takes, and how often to write one.",
     epilog=examples(
         "trueup checkpoint --gigabytes 2400",
         "trueup checkpoint --gigabytes 2400 --cap-mbps 2300 --limit-gbps 20",

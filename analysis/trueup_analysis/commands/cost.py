@@ -28,7 +28,6 @@ app = typer.Typer()
 
 
 @app.command(
-    short_help="Node-hours and US$ of each run, and US$ by unit of work.",
     epilog=examples(
         "trueup cost --region eastus",
         "trueup cost --region southcentralus --offer spot",

@@ -14,7 +14,6 @@ app = typer.Typer()
 
 
 @app.command(
-    short_help="What a training step computes, and what a TFLOP/s or a step time means.",
     epilog=examples(
         "trueup flops --published      # DeepSpeed on Azure, with % of peak",
         "trueup flops --layers 96 --hidden 12288 --sequence 512 --micro-batch 32",

@@ -32,7 +32,6 @@ class HealthFormat(str, Enum):
 
 
 @app.command(
-    short_help="What healthy nodes reach, node by node: pass, warn, fail or no verdict.",
     epilog=examples(
         "trueup health                                 # the last run in results/",
         "trueup health --max-age 26h                   # nothing older than that",

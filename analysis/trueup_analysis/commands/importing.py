@@ -23,7 +23,6 @@ _UTC = "%Y-%m-%dT%H:%M:%SZ"
 
 @app.command(
     "import",
-    short_help="Turn logs of other runs into records.",
     epilog=examples(
         "trueup import nccl.log --size Standard_ND96isr_H100_v5 --nodes 2",
         "trueup import 1.log 2.log --size Standard_HB120rs_v3 --region eastus",

@@ -16,7 +16,6 @@ app = typer.Typer()
 
 @app.command(
     "list",
-    short_help="What was measured, what failed and what could not be read.",
     epilog=examples(
         "trueup list",
         "trueup list results/ --verify   # raw outputs still as recorded?",

@@ -17,7 +17,6 @@ app = typer.Typer()
 
 
 @app.command(
-    short_help="Put many records into one Parquet file, which reads much faster.",
     epilog=examples(
         "trueup pack results/ --output all.parquet",
         "trueup scaling all.parquet",

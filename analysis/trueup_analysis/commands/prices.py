@@ -1,4 +1,4 @@
-"""``trueup prices`` and ``trueup sizes``: what the catalog knows, and newer prices beside it."""
+"""``trueup prices``: what the catalog knows, and newer prices beside it."""
 
 from __future__ import annotations
 
@@ -21,9 +21,7 @@ app = typer.Typer(
     name="prices",
     no_args_is_help=True,
     rich_markup_mode="rich",
-    short_help="Prices: show them, fetch newer ones, compare both.",
 )
-sizes_app = typer.Typer()
 
 RegionOption = Annotated[str | None, option("REGION", "In this region: eastus.", "--region")]
 OfferOption = Annotated[
@@ -67,7 +65,7 @@ def show(
     from ..sheets import price_list as sheets
 
     wanted = price_list.Wanted(size, region, os, offer)
-    rows = price_list.chosen(read_all(catalog), wanted, _today())
+    rows = price_list.chosen(read_all(catalog), wanted, today())
     write([sheets.prices(rows)], format_, output)
 
 
@@ -105,8 +103,8 @@ def refresh(
     regions = regions or sorted({row["region"] for row in known})
     _refuse_quotes([*sizes, *regions])
     server = retail.Server((url or retail.HOST).rstrip("/"))
-    today = _today().isoformat()
-    fetched = [retail.fetch(server, one, sizes, today, PROGRESS.step) for one in regions]
+    day = today().isoformat()
+    fetched = [retail.fetch(server, one, sizes, day, PROGRESS.step) for one in regions]
     for one in fetched:
         _tell(one, sizes)
     own = retail.own_file()
@@ -117,9 +115,7 @@ def refresh(
         {**row, "usd_per_hour": float(row["usd_per_hour"])} for one in fetched for row in one.rows
     ]
     say(f"{own} holds {count:,} prices now")
-    write(
-        [sheets.changes(price_list.changes(known, new), "what was known", today)], format_, output
-    )
+    write([sheets.changes(price_list.changes(known, new), "what was known", day)], format_, output)
 
 
 @app.command(epilog=examples("trueup prices diff", "trueup prices diff --format csv"))
@@ -138,50 +134,8 @@ def diff(*, format_: FormatOption = Format.table, output: OutputOption = None) -
     write([sheets.changes(rows, "the catalog's", str(own))], format_, output)
 
 
-@sizes_app.command(
-    epilog=examples(
-        "trueup sizes --gpu H100 --gpus 8 --rdma --region eastus2",
-        "trueup sizes --family hbv3 --region southcentralus --offer spot",
-        "trueup sizes --retired --format csv",
-    )
-)
-def sizes(
-    *,
-    gpu: Annotated[str | None, option("MODEL", "With such GPUs: H100, A10.", "--gpu")] = None,
-    gpus: Annotated[int | None, option("COUNT", "With so many GPUs.", "--gpus")] = None,
-    rdma: Annotated[bool, typer.Option("--rdma", help="With InfiniBand.")] = False,
-    family: Annotated[str | None, option("FAMILY", "Of this family: hbv3.", "--family")] = None,
-    memory: Annotated[
-        float | None, option("GIB", "With so much memory or more.", "--memory")
-    ] = None,
-    retired: Annotated[bool, typer.Option("--retired", help="Retired sizes too.")] = False,
-    region: RegionOption = None,
-    offer: OfferOption = "payg",
-    os: OsOption = "linux",
-    catalog: CatalogOption = None,
-    format_: FormatOption = Format.table,
-    output: OutputOption = None,
-) -> None:
-    """VM sizes that have what is needed, and what an hour costs: in a region, or the lowest of all
-    regions with a price. A price that nobody knows is said to be unknown."""
-    from ..catalog import find, rows
-    from ..figures import price_list
-    from ..figures.prices import Terms, read_all, refuse_unknown
-    from ..sheets import price_list as sheets
-
-    prices = read_all(catalog)
-    refuse_unknown(prices, Terms(region=region, offer=offer, os=os or "linux"))
-    found = price_list.sizes(
-        [row for _, row in rows(find("vm_sizes.csv", catalog), "size", "status")],
-        price_list.Needs(gpu, gpus, rdma, family, memory, retired),
-        prices,
-        price_list.Wanted(region=region, os=os, offer=offer),
-        _today(),
-    )
-    write([sheets.sizes(found, region, offer or "any offer", os or "any system")], format_, output)
-
-
-def _today() -> date:
+def today() -> date:
+    """Of which prices are shown."""
     return datetime.now(UTC).date()
 
 

@@ -24,7 +24,6 @@ app = typer.Typer()
 
 
 @app.command(
-    short_help="Figures, checks and warnings in a tool's own output.",
     epilog=examples(
         "trueup read devito.log",
         "trueup read - < devito.log      # standard input",

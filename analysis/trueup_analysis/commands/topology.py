@@ -19,7 +19,6 @@ app = typer.Typer(
     name="topology",
     no_args_is_help=True,
     rich_markup_mode="rich",
-    short_help="NCCL topology files of Azure's GPU sizes: check, write, show.",
 )
 
 

@@ -11,7 +11,8 @@ from .. import units
 from ..figures.pooling import work_priced
 from ..figures.views import names_of, view_of
 from ..frames import rows_of
-from .sheet import Column, Sheet, four, price, short_size, source_of, three, times, unshown
+from .price_list import source_of
+from .sheet import Column, Sheet, four, price, short_size, three, times, unshown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

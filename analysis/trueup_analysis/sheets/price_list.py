@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .. import units
+from ..figures.prices import GIVEN
 from .sheet import Column, Sheet, price, short_size, unshown, worded
 
 if TYPE_CHECKING:
@@ -86,3 +87,11 @@ def sizes(rows: Sequence[Mapping[str, Any]], region: str | None, offer: str, sys
         else [],
         facts={"kind": "sizes", "currency": "USD"},
     )
+
+
+def source_of(row: Mapping[str, Any]) -> str:
+    """Where the price of a row comes from: region, system, offer, date and source."""
+    if row["price_source"] == GIVEN:
+        return GIVEN
+    date = row["price_date"] or "unknown date"
+    return f"{row['region']}, {row['os']}, {row['offer']}, as of {date}, {row['price_source']}"

@@ -8,7 +8,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .. import units
-from ..figures.prices import GIVEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -100,11 +99,3 @@ flops = partial(units.measure, unit="flop/s")
 def price(value: Any) -> str:
     """US$, or that nobody knows."""
     return "unknown" if units.is_missing(value) else units.money(value)
-
-
-def source_of(row: Mapping[str, Any]) -> str:
-    """Where the price of a row comes from: region, system, offer, date and source."""
-    if row["price_source"] == GIVEN:
-        return GIVEN
-    date = row["price_date"] or "unknown date"
-    return f"{row['region']}, {row['os']}, {row['offer']}, as of {date}, {row['price_source']}"

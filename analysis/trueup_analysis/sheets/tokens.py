@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 from .. import units
 from ..figures.prices import GIVEN
 from ..frames import rows_of
-from .sheet import Column, Sheet, price, short_size, source_of, unshown, worded
+from .price_list import source_of
+from .sheet import Column, Sheet, price, short_size, unshown, worded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .. import units
-from .sheet import Column, Sheet, price, short_size, source_of, two, unshown
+from .price_list import source_of
+from .sheet import Column, Sheet, price, short_size, two, unshown
 
 if TYPE_CHECKING:
     from ..figures.users import UserTable

@@ -1,0 +1,56 @@
+"""``trueup sizes``: which VM sizes have what is needed."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from .options import CatalogOption, Format, FormatOption, OutputOption, examples, option
+from .output import write
+from .prices import OfferOption, OsOption, RegionOption, today
+
+app = typer.Typer()
+
+
+@app.command(
+    epilog=examples(
+        "trueup sizes --gpu H100 --gpus 8 --rdma --region eastus2",
+        "trueup sizes --family hbv3 --region southcentralus --offer spot",
+        "trueup sizes --retired --format csv",
+    )
+)
+def sizes(
+    *,
+    gpu: Annotated[str | None, option("MODEL", "With such GPUs: H100, A10.", "--gpu")] = None,
+    gpus: Annotated[int | None, option("COUNT", "With so many GPUs.", "--gpus")] = None,
+    rdma: Annotated[bool, typer.Option("--rdma", help="With InfiniBand.")] = False,
+    family: Annotated[str | None, option("FAMILY", "Of this family: hbv3.", "--family")] = None,
+    memory: Annotated[
+        float | None, option("GIB", "With so much memory or more.", "--memory")
+    ] = None,
+    retired: Annotated[bool, typer.Option("--retired", help="Retired sizes too.")] = False,
+    region: RegionOption = None,
+    offer: OfferOption = "payg",
+    os: OsOption = "linux",
+    catalog: CatalogOption = None,
+    format_: FormatOption = Format.table,
+    output: OutputOption = None,
+) -> None:
+    """VM sizes that have what is needed, and what an hour costs: in a region, or the lowest of all
+    regions with a price. A price that nobody knows is said to be unknown."""
+    from ..catalog import find, rows
+    from ..figures import price_list
+    from ..figures.prices import Terms, read_all, refuse_unknown
+    from ..sheets import price_list as sheets
+
+    prices = read_all(catalog)
+    refuse_unknown(prices, Terms(region=region, offer=offer, os=os or "linux"))
+    found = price_list.sizes(
+        [row for _, row in rows(find("vm_sizes.csv", catalog), "size", "status")],
+        price_list.Needs(gpu, gpus, rdma, family, memory, retired),
+        prices,
+        price_list.Wanted(region=region, os=os, offer=offer),
+        today(),
+    )
+    write([sheets.sizes(found, region, offer or "any offer", os or "any system")], format_, output)
