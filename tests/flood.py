@@ -14,7 +14,7 @@ import importlib
 import re
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 LENGTH = 50_000
@@ -58,9 +58,10 @@ def floods(text: str) -> Iterator[tuple[str, str]]:
 
 def main(module: str, function: str, *recordings: str) -> None:
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "module_utils"))
-    parser = importlib.import_module(module)
-    parse = getattr(parser, function)
-    recognises = getattr(parser, "recognises", bool)
+    parse = getattr(importlib.import_module(module), function)
+    recognises: Callable[[str], bool] = bool
+    if module.endswith(".output"):
+        recognises = importlib.import_module(module.replace(".output", ".marks")).recognises
     from trueup.errors import ParseError
 
     for recording in recordings:

@@ -66,9 +66,9 @@ class Reading:
 
 
 def tools() -> dict[str, ModuleType]:
-    """The parsers by tool name."""
+    """The marks by tool name (``marks.py`` of their rooms): parsers are imported to parse."""
     rooms = sorted(info.name for info in pkgutil.iter_modules(benchmarks.__path__))
-    return {name: importlib.import_module(f"{benchmarks.__name__}.{name}.output") for name in rooms}
+    return {name: importlib.import_module(f"{benchmarks.__name__}.{name}.marks") for name in rooms}
 
 
 def marks(tool: str | None = None) -> list[str]:
@@ -118,7 +118,7 @@ def read(text: str, *, source: str, tool: str | None = None, gaps: Gaps = ()) ->
         tool = claims[0]
     if tool not in known:
         raise BadInput(f"no parser for {tool!r}; there are {', '.join(known)}")
-    module = known[tool]
+    module = importlib.import_module(f"{benchmarks.__name__}.{tool}.output")
     parse = cast("Callable[[str], Parsed]", getattr(module, f"parse_{tool}"))
     try:
         parsed = parse(text)

@@ -151,8 +151,10 @@ def _facts(parsed: Any) -> Reading:
 
 
 def _of_tool(tool: str) -> Callable[[str], Any]:
-    room = importlib.import_module(f"trueup.benchmarks.{tool}.output")
-    parse, recognises = getattr(room, f"parse_{tool}"), room.recognises
+    output, marks = (
+        importlib.import_module(f"trueup.benchmarks.{tool}.{name}") for name in ("output", "marks")
+    )
+    parse, recognises = getattr(output, f"parse_{tool}"), marks.recognises
 
     def read(text: str) -> Reading:
         recognises(text)

@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trueup import record as records
 from trueup.benchmarks.blob_copy import case as rule
-from trueup.benchmarks.blob_copy.output import DRIVER_PREFIX
+from trueup.benchmarks.blob_copy.marks import DRIVER_PREFIX
 from trueup.errors import BadInput
 
 DATA = Path(__file__).parent.parent / "data" / "blob_copy"

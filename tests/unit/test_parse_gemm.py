@@ -12,7 +12,8 @@ import pytest
 from damage import refuses
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trueup.benchmarks.gemm.output import LARGEST_ERROR, parse_gemm, recognises
+from trueup.benchmarks.gemm.marks import recognises
+from trueup.benchmarks.gemm.output import LARGEST_ERROR, parse_gemm
 from trueup.errors import ParseError
 
 DATA = Path(__file__).parent.parent / "data" / "gemm"

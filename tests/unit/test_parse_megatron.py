@@ -10,7 +10,8 @@ from damage import changed, refuses, same_or_refused, stands
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from trueup.benchmarks.megatron.flops import Model, article_flops, megatron_lm_flops
-from trueup.benchmarks.megatron.output import parse_megatron, recognises, warm_up
+from trueup.benchmarks.megatron.marks import recognises
+from trueup.benchmarks.megatron.output import parse_megatron, warm_up
 from trueup.errors import ParseError
 
 DATA = Path(__file__).parent.parent / "data" / "megatron"

@@ -16,7 +16,8 @@ import damage
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trueup.benchmarks.nccl.output import OPERATIONS, NcclOutput, parse_nccl, recognises
+from trueup.benchmarks.nccl.marks import recognises
+from trueup.benchmarks.nccl.output import OPERATIONS, NcclOutput, parse_nccl
 from trueup.errors import ParseError
 
 DATA = Path(__file__).parent.parent / "data" / "nccl"

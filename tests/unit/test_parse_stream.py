@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from damage import changed, refuses, stands
-from trueup.benchmarks.stream.output import KERNELS, parse_stream, recognises
+from trueup.benchmarks.stream.marks import recognises
+from trueup.benchmarks.stream.output import KERNELS, parse_stream
 
 DATA = Path(__file__).parent.parent / "data" / "stream"
 OURS = (DATA / "kernel_streaming.json").read_text()

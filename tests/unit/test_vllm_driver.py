@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from trueup import record as records
-from trueup.benchmarks.vllm.output import DRIVER_PREFIX, LEAST_TOKEN_SECONDS, parse_vllm
+from trueup.benchmarks.vllm.marks import DRIVER_PREFIX
+from trueup.benchmarks.vllm.output import LEAST_TOKEN_SECONDS, parse_vllm
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

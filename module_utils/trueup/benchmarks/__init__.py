@@ -4,7 +4,10 @@
 frozen dataclass, or ParseError with the line; never an empty or partial result. Also
 
 - ``TOOL``: the tool's name, as in ``trueup read --tool NAME``;
-- ``ROLE``: the role that installs it and measures, where that is not called as the tool;
+- ``ROLE``: the role that installs it and measures, where that is not called as the tool.
+
+``marks``: what its output is told by, apart so that ``trueup read`` imports one parser and not all:
+
 - ``MARKS``: strings of which one stands in or soon after the first line that the parser needs; what
   stands long before the first mark of a log is not read;
 - ``recognises(text) -> bool``: whether a text is this tool's output, judged by what only this tool

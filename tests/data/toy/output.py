@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import Dict, List, Optional
 
 from ...errors import ParseError
 from ...record import Metric
+from .marks import LINE
 
 TOOL = "toy"
-MARKS = (" copied, ",)
-_LINE = re.compile(r"^(\d+) bytes (?:\([^)]*\) )?copied, ([0-9.e+-]+) s, ", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -30,18 +28,13 @@ class ToyOutput:
         return [Metric("zero_copy_rate", self.copied_bytes / self.seconds, "byte/s", "higher")]
 
 
-def recognises(text: str) -> bool:
-    """Whether dd printed it."""
-    return _LINE.search(text) is not None
-
-
 def parse_toy(text: str) -> ToyOutput:
     """Read it.
 
     Raises:
         ParseError: no such line, or more than one.
     """
-    found = _LINE.findall(text)
+    found = LINE.findall(text)
     if len(found) != 1:
         raise ParseError(f"dd: {len(found)} lines say what was copied; one is expected")
     return ToyOutput(int(found[0][0]), float(found[0][1]))

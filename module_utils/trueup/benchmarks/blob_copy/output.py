@@ -17,11 +17,10 @@ from typing import Any, Dict, List, Mapping, NoReturn, Optional, Sequence, Tuple
 from ...errors import ParseError
 from ...reading import Line, decoded, digest, is_count, is_number, lines_of, only, refuse_after
 from ...record import Metric
+from .marks import DRIVER_PREFIX
 
 TOOL = "blob_copy"
-MARKS = ("trueup",)
 ROLE = "blob_checkpoint"
-DRIVER_PREFIX = "trueup-blob_copy "
 _PROGRAMS = ("azcopy", "azure-storage-blob")
 _VERIFIED_BY = ("properties", "download")
 _COUNTED = ("bytes", "uploaded_bytes", "resumed_bytes")
@@ -181,12 +180,6 @@ def _rows(
         row("retries", sum(copy.retries for copy in copies), "1", "lower"),
         row("throttled", sum(copy.throttled for copy in copies), "1", "lower"),
     ]
-
-
-def recognises(text: str) -> bool:
-    """Whether this is the output of trueup's program for copying to Blob storage."""
-    begin = DRIVER_PREFIX.rstrip()
-    return text.startswith(begin) or f"\n{begin}" in text
 
 
 def parse_blob_copy(text: str) -> BlobCopyOutput:

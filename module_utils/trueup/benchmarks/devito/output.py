@@ -23,10 +23,9 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 from ...errors import ParseError
 from ...reading import Line, decoded, lines_of, only
 from ...record import Metric, summarise
+from .marks import DRIVER_PREFIX
 
 TOOL = "devito"
-MARKS = ("trueup", "Operator `")
-DRIVER_PREFIX = "trueup-devito "
 ERROR_PREFIX = "trueup-devito-error "
 
 # The forward operators of benchmarks/user/benchmark.py: acoustic, acoustic_sa, tti, elastic,
@@ -159,11 +158,6 @@ class DevitoOutput:
                 Metric("autotune_time", self.autotune_seconds, "s", "none", statistic="single", n=1)
             )
         return rows
-
-
-def recognises(text: str) -> bool:
-    """Whether this is the output of a Devito operator."""
-    return DRIVER_PREFIX + "{" in text or "Operator `" in text
 
 
 def parse_devito(text: str) -> DevitoOutput:

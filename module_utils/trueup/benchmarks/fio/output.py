@@ -39,7 +39,6 @@ from ...record import Metric
 TOOL = "fio"
 # No figure of a run is larger; sums and rates of such are finite.
 _MOST = 1e100
-MARKS = ('"fio version"', '"jobname"')
 
 _DIRECTIONS = ("read", "write")
 _LATENCIES = ("slat_ns", "clat_ns", "lat_ns")
@@ -159,11 +158,6 @@ def _figures(name: str, done: Direction, device: Optional[str], *, files: bool) 
         for metric, statistic, value in latencies
         if value is not None
     ]
-
-
-def recognises(text: str) -> bool:
-    """Whether this is fio's JSON output, whole or damaged."""
-    return '"fio version"' in text or ('"jobname"' in text and '"total_ios"' in text)
 
 
 def parse_fio(text: str) -> FioOutput:

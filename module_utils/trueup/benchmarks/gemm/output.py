@@ -14,9 +14,9 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 from ...errors import ParseError
 from ...reading import Line, decoded, digest, lines_of
 from ...record import Metric, summarise
+from .marks import OUR_TOOL
 
 TOOL = "gemm"
-MARKS = ("trueup",)
 # The largest error of 4096 sampled elements, in units of their root mean square, for factors of
 # normally distributed numbers. What the format's own rounding gives, emulated with numpy for n 1024
 # to 16384: fp64 2e-15 (n 8192), tf32 1.2e-3, bf16 and fp8 1.3e-2 (both round their result to bf16).
@@ -24,7 +24,6 @@ MARKS = ("trueup",)
 # summing may give.
 LARGEST_ERROR = {"fp64": 1e-12, "tf32": 4e-3, "bf16": 4e-2, "fp8": 7e-2}
 
-_OUR_TOOL = "trueup-gemm"
 _FORMAT = 1
 # 100 Pflop/s: no GPU does a tenth of it at these precisions.
 _MOST = 1e17
@@ -103,11 +102,6 @@ class GemmOutput:
         return rows
 
 
-def recognises(text: str) -> bool:
-    """Whether this is the output of trueup's matrix-product program."""
-    return f'"tool": "{_OUR_TOOL}"' in text
-
-
 def parse_gemm(text: str) -> GemmOutput:
     """Read the output of one run.
 
@@ -115,7 +109,7 @@ def parse_gemm(text: str) -> GemmOutput:
         ParseError: no line of the program or several, a wrong checksum, or a figure that is
             missing, stands twice or cannot be.
     """
-    begin = f'{{"tool": "{_OUR_TOOL}"'
+    begin = f'{{"tool": "{OUR_TOOL}"'
     found = [line for line in lines_of(text) if line.startswith(begin)]
     if not found:
         raise ParseError(f"no line {begin} ...}}")
@@ -133,7 +127,7 @@ def parse_gemm(text: str) -> GemmOutput:
             gpus=gpus,
             together=data["together"] is True,
             software=software,
-            tool_version=f"{_OUR_TOOL} {_FORMAT} (torch {software['torch']})",
+            tool_version=f"{OUR_TOOL} {_FORMAT} (torch {software['torch']})",
         )
     except (AttributeError, KeyError, TypeError, ValueError, ArithmeticError) as error:
         raise line.error(f"the line lacks or spoils {error}") from None

@@ -54,15 +54,13 @@ from ...reading import (
     whole_number,
 )
 from ...record import Metric, summarise
+from .marks import OUR_MARK, OUR_TOOL
 
 TOOL = "gpu_copy"
-MARKS = ("trueup", "nvbandwidth", "CUDA Bandwidth Test", "bandwidthTest")
 # Host to device, device to host, within a device's memory, and from one device to another.
 KINDS = ("h2d", "d2h", "d2d", "p2p")
 
 _FORMAT = 1
-_OUR_TOOL = "trueup-gpu-copy"
-_MARK = f"[{_OUR_TOOL} "
 _GB = 1e9
 # 100 TB/s: no memory or link of a GPU has a tenth of it.
 _MOST = 1e14
@@ -210,19 +208,6 @@ class _Lines:
                 return
 
 
-def recognises(text: str) -> bool:
-    """Whether this is the output of a program that measures GPU copies."""
-    return (
-        _MARK in text
-        or f'"tool": "{_OUR_TOOL}"' in text
-        or "nvbandwidth Version" in text
-        or re.search(r'^[ \t]*"nvbandwidth"\s*:', text, re.MULTILINE) is not None
-        or '{"nvbandwidth"' in text
-        or "[CUDA Bandwidth Test]" in text
-        or "bandwidthTest-" in text
-    )
-
-
 def parse_gpu_copy(text: str) -> GpuCopyOutput:
     """Read the output of one run.
 
@@ -231,7 +216,7 @@ def parse_gpu_copy(text: str) -> GpuCopyOutput:
             fit the others; or there is nothing that is reported.
     """
     lines = lines_of(text, "\n")
-    if _MARK in text:
+    if OUR_MARK in text:
         return _of_sections(_Lines(lines))
     part = _part(lines, _form_of(text))
     return _joined([(part, None)], cpus={}, samples=None)
@@ -293,7 +278,7 @@ def _refuse_more(lines: Sequence[Line], message: str) -> None:
 def _section(reader: _Lines, begin: Match[str]) -> Tuple[_Part, str]:
     """What a section holds, and its closing line."""
     name, start = begin.group(1), reader.at
-    while reader.more() and not reader.peek().startswith(_MARK):
+    while reader.more() and not reader.peek().startswith(OUR_MARK):
         reader.take()
     body = reader.lines[start : reader.at]
     line = reader.take()
@@ -361,7 +346,7 @@ def _number(part: _Part, gpus: Optional[List[int]], figures: Figures) -> None:
 
 
 def _form_of(text: str) -> str:
-    if f'"tool": "{_OUR_TOOL}"' in text:
+    if f'"tool": "{OUR_TOOL}"' in text:
         return "pytorch"
     if "[CUDA Bandwidth Test]" in text or "bandwidthTest-" in text:
         return "bandwidthTest"
@@ -971,7 +956,7 @@ def _csv_row(lines: _Lines, csv: Match[str], rates: Dict[int, float]) -> None:
 def _pytorch(given: Sequence[Line]) -> _Part:
     part = _Part("pytorch")
     line = next((line for line in given if line.strip()), None)
-    if line is None or not line.startswith(f'{{"tool": "{_OUR_TOOL}"'):
+    if line is None or not line.startswith(f'{{"tool": "{OUR_TOOL}"'):
         raise ParseError("expected the JSON line of trueup's PyTorch program")
     lines = _Lines(given)
     lines.at = given.index(line) + 1

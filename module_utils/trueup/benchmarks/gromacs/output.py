@@ -19,14 +19,9 @@ from typing import Dict, List, Mapping, Match, Optional, Pattern, Sequence, Tupl
 from ...errors import ParseError
 from ...reading import Line, decoded, lines_of, only, refuse_after
 from ...record import Metric
+from .marks import DRIVER_PREFIX
 
 TOOL = "gromacs"
-MARKS = ("trueup", "GROMACS", "Gromacs version", "mdrun on ", "A V E R A G E S")
-DRIVER_PREFIX = "trueup-gromacs "
-_MARKS = (
-    *("GROMACS version:", "Gromacs version:", "mdrun on rank 0", "mdrun on node 0"),
-    *(DRIVER_PREFIX + "{", "A V E R A G E S"),
-)
 
 _DATE = r"\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}"
 _VERSION = re.compile(r"(?:GROMACS|Gromacs) version: +(?:VERSION )?(\S+)$")
@@ -186,11 +181,6 @@ def _over(energy: float, steps: int, dt: float, atoms: int, line: Line) -> float
 
 def _single(name: str, value: float, unit: str, direction: str = "higher") -> Metric:
     return Metric(name, value, unit, direction, statistic="single", n=1)
-
-
-def recognises(text: str) -> bool:
-    """Whether this is a log of mdrun, whole or damaged."""
-    return any(mark in text for mark in _MARKS)
 
 
 def fatal_error(text: str) -> Optional[str]:

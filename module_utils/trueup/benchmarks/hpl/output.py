@@ -23,9 +23,8 @@ from ...reading import Line, lines_of
 from ...record import Metric, summarise
 
 TOOL = "hpl"
-MARKS = ("HPLinpack", "HPC Challenge", "HPL_Tflops", "T/V", "||Ax-b||")
 
-_HEADER = re.compile(r"T/V\s+N\s+NB\s+P\s+Q\s+Time\s+Gflops(\s*\(\s*per GPU\s*\))?")
+HEADER = re.compile(r"T/V\s+N\s+NB\s+P\s+Q\s+Time\s+Gflops(\s*\(\s*per GPU\s*\))?")
 _ROW = re.compile(
     r"(W[RC]\w+)\s+(\d+)\s+(\d+)\s+(\d+)\s+(\d+)\s+(\S+)\s+([^\s(]+)(?:\s*\(\s*(\S+?)\s*\))?"
 )
@@ -128,16 +127,6 @@ class HplOutput:
         return rows
 
 
-def recognises(text: str) -> bool:
-    """Whether this is an output of HPL or hpcc, whole or damaged."""
-    return (
-        "High-Performance Linpack benchmark" in text
-        or "||Ax-b||_oo/(eps*(||A||_oo*" in text
-        or "HPC Challenge Benchmark version" in text
-        or bool(re.search(r"^(?:HPL_Tflops=|T/V\s+N\s+NB\s+P\s+Q\s+Time)", text, re.MULTILINE))
-    )
-
-
 def parse_hpl(text: str) -> HplOutput:
     """Read the output of one run.
 
@@ -208,7 +197,7 @@ def _table(lines: Sequence[Line]) -> Tuple[List[HplTest], int]:
         if _ENDING[0].fullmatch(line):
             end = line
             break
-        if line.startswith("T/V ") and not _HEADER.fullmatch(line):
+        if line.startswith("T/V ") and not HEADER.fullmatch(line):
             raise line.error("the table's header is not T/V N NB P Q Time Gflops")
         if re.match(r"W[RC]\w*\s", line):
             if row is not None:
@@ -229,7 +218,7 @@ def _table(lines: Sequence[Line]) -> Tuple[List[HplTest], int]:
 def _header(lines: Sequence[Line]) -> Line:
     """The table's first header line."""
     for line in lines:
-        if _HEADER.fullmatch(line):
+        if HEADER.fullmatch(line):
             return line
         if line.startswith("T/V ") and "Gflops" in line:
             raise line.error("the table's header is not T/V N NB P Q Time Gflops")
@@ -343,7 +332,7 @@ def _ending(lines: Sequence[Line], end: Line, tests: Sequence[HplTest]) -> int:
     if "End of Tests." not in rest:
         raise ParseError("no 'End of Tests.' at the end: the output is cut off")
     for line in rest:
-        if any(pattern.fullmatch(line) for pattern in (_HEADER, _RESIDUAL, _ENDING[0])):
+        if any(pattern.fullmatch(line) for pattern in (HEADER, _RESIDUAL, _ENDING[0])):
             raise line.error("another run begins after the end of the first")
     return skipped
 

@@ -25,7 +25,6 @@ from ...reading import Line, lines_of
 from ...record import Metric
 
 TOOL = "ib"
-MARKS = ("#bytes", " BW ", " Latency ")
 # What `--all` measures.
 SIZES = tuple(1 << power for power in range(1, 24))
 
@@ -213,19 +212,6 @@ class _End:
     gpus: List[int] = field(default_factory=list)
     waits: bool = False
     warnings: List[str] = field(default_factory=list)
-
-
-def recognises(text: str) -> bool:
-    """Whether this is an output of perftest."""
-    return any(
-        (
-            re.match(r" {2,}(?:Send|RDMA_\w+|Atomic)\b", line)
-            and line.rstrip().endswith("Test")
-            and {"BW", "Latency"} & {*line.split()}
-        )
-        or re.match(r"\s*#bytes\s+#iterations\s+(?:BW peak|t_min|t_avg)", line)
-        for line in text.splitlines()
-    )
 
 
 def parse_ib(text: str) -> IbOutput:

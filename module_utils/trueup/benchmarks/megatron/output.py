@@ -48,12 +48,10 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 from ...errors import ParseError
 from ...reading import STANDARD_ERROR, Line, decoded, lines_of
 from ...record import Metric, summarise
+from .marks import DRIVER_FIRST, DRIVER_PREFIX
 
 TOOL = "megatron"
-MARKS = ("trueup", " arguments ---", "padded vocab", "consumed samples:")
 ROLE = "training"
-DRIVER_FIRST = "trueup gpt_driver begins"
-DRIVER_PREFIX = "trueup-megatron "
 _FEWEST_LINES = 3
 _FEWEST_TO_FALL = 16  # lines of a part of a log
 _CLOCK = 0.01  # share by which a log's clock and its step times may differ
@@ -282,15 +280,6 @@ def _falls(losses: Sequence[float], share: float) -> bool:
 def warm_up(lines: int) -> int:
     """How many of the first lines are left out: a quarter, at least 2 and at most 4."""
     return min(4, max(2, lines // 4))
-
-
-def recognises(text: str) -> bool:
-    """Whether this is the log of such a run."""
-    return (
-        DRIVER_FIRST in text
-        or DRIVER_PREFIX + "{" in text
-        or ("elapsed time per iteration (ms):" in text and "consumed samples:" in text)
-    )
 
 
 def parse_megatron(text: str) -> MegatronOutput:

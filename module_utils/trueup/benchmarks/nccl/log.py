@@ -40,12 +40,6 @@ _ALGORITHMS = ("tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_
 _PROTOCOLS = ("ll", "ll128", "simple")
 _GPU_PATH = re.compile(r"GPU/[^\s/]+ \(\d+/[\d.]+/([A-Z0-9]+)\)")
 
-# A line of NCCL's log with its host, and with the beginning of what is read from it here, if any.
-_READ = r"Channel |Ring |Coll|NET/|Using network|Loading topology|Could not open|NCCL version"
-_READ += r"|(?:\w+: *)?\d+ Bytes|GPU/|=== System"
-LINE = r"\s*(?:\[[^\]\s]*\]<\w+>: ?|\d+: )?(?:\[[0-9][^][]*\] )?([A-Za-z][\w.-]*):\d+:\d+ "
-LINE += rf"(?:\[-?\d+\] )?NCCL INFO ( *(?:{_READ}))?"
-
 
 @dataclass(frozen=True)
 class LogLine:

@@ -34,11 +34,9 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Seque
 from ...errors import ParseError
 from ...reading import STANDARD_ERROR, Line, is_count, lines_of, unique, whole_number
 from ...record import Metric, summarise
-from .log import LINE, LogLine, NcclLog, read_log
+from .log import LogLine, NcclLog, read_log
 
 TOOL = "nccl"
-MARKS = ("NCCL", "nccl", "nThread", "algbw", "bus bandwidth", '"alg_bw"')
-LOG = ("NCCL INFO ", LINE)
 
 _GB = 1e9
 _MICROSECOND = 1e-6
@@ -85,12 +83,6 @@ _COLUMNS = re.compile(r"# +size +count +type\b.*")
 _ELIDED = re.compile(r"\s*\[?(?:\.{3,}|\u2026)\]?\s*")
 _FOOTER = re.compile(r"# (?:Out of bounds values|Avg bus bandwidth)")
 _ROW_LIKE = re.compile(r" *\d+ +\d+ +[a-z]\w* .*")
-
-_OURS = re.compile(
-    r"# (?:nccl-tests version|nThread \d+ nGpus|Collective test (?:starting|concluded):"
-    r"|Out of bounds values|Avg bus bandwidth| *Rank +\d+ (?:Group|Pid))"
-    r"|# +size +count +type\b[^#\n]*\balgbw\b"
-)
 
 
 @dataclass(frozen=True)
@@ -451,13 +443,6 @@ def _rows(name: str, values: Sequence[float], unit: str, direction: str, size: i
     if len(values) == 1:
         return [Metric(name, values[0], unit, direction, message_bytes=size)]
     return summarise(name, values, unit, direction, message_bytes=size)
-
-
-def recognises(text: str) -> bool:
-    """Whether this is nccl-tests' output, whole or damaged."""
-    if _OURS.search(text) or (re.match(r'\s*\{"version"', text) and '"nccl_version"' in text):
-        return True
-    return '"bus_bw"' in text.partition('"alg_bw"')[2]
 
 
 def parse_nccl(text: str) -> NcclOutput:

@@ -22,7 +22,6 @@ from ...reading import BESIDE, Line, lines_of
 from ...record import Metric, summarise
 
 TOOL = "nv_a10"
-MARKS = ("ffmpeg version",)
 SAMPLED = (
     *("index", "encoder.stats.sessionCount", "encoder.stats.averageFps"),
     "encoder.stats.averageLatency",
@@ -147,11 +146,6 @@ class NvA10Output:
         if self.latencies:
             rows += summarise("encoder_latency", self.latencies, "s", "lower")
         return rows
-
-
-def recognises(text: str) -> bool:
-    """Whether this is the output of an ffmpeg that says how much it encoded."""
-    return "ffmpeg version " in text and "frames encoded" in text
 
 
 def parse_nv_a10(text: str) -> NvA10Output:

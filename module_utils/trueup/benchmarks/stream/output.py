@@ -19,11 +19,10 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 from ...errors import ParseError
 from ...reading import Line, decoded, lines_of
 from ...record import Metric, summarise
+from .marks import HEADER, OUR_TOOL
 
 TOOL = "stream"
-MARKS = ("trueup", "Best Rate", "Rate (MB/s)")
 KERNELS = ("copy", "scale", "add", "triad")
-_OUR_TOOL = "trueup-stream"
 # STREAM's own bound for doubles.
 _LARGEST_ERROR = 1e-13
 _MB = 1e6
@@ -33,9 +32,6 @@ _MOST = 1e100
 # The kernel prints times with nine decimals, and nothing else of them.
 _SECONDS = re.compile(r'"seconds": \[([^\]]*)\]')
 _NINE_DECIMALS = re.compile(r"[0-9]+\.[0-9]{9}(?:, [0-9]+\.[0-9]{9})*")
-_HEADER = re.compile(
-    r"Function\s+(?:Best Rate MB/s|Rate \(MB/s\))\s+Avg time\s+Min time\s+Max time\s*"
-)
 _ROW = re.compile(r"(Copy|Scale|Add|Triad):\s+(\S+)\s+(\S+)\s+(\S+)\s+(\S+)\s*")
 _KERNELS = ("Copy:", "Scale:", "Add:", "Triad:")
 _ELEMENTS = re.compile(r"Array size = +(\d{1,18})(?: \(elements\))?(?:,|\s|$)")
@@ -107,11 +103,6 @@ class StreamOutput:
         return rows
 
 
-def recognises(text: str) -> bool:
-    """Whether this is a STREAM benchmark's output."""
-    return f'"tool": "{_OUR_TOOL}"' in text or bool(_HEADER.search(text))
-
-
 def parse_stream(text: str) -> StreamOutput:
     """Read the output of one run.
 
@@ -120,8 +111,8 @@ def parse_stream(text: str) -> StreamOutput:
             a rate is not the bytes counted over the least time; or there is a second run.
     """
     lines = lines_of(text)
-    ours = [line for line in lines if line.startswith(f'{{"tool": "{_OUR_TOOL}"')]
-    tables = [line for line in lines if _HEADER.fullmatch(line.strip())]
+    ours = [line for line in lines if line.startswith(f'{{"tool": "{OUR_TOOL}"')]
+    tables = [line for line in lines if HEADER.fullmatch(line.strip())]
     if len(ours) + len(tables) > 1:
         raise (ours + tables)[1].error("a second run: read one at a time")
     return _ours(ours[0]) if ours else _classic(lines, tables)
@@ -154,7 +145,7 @@ def _ours(line: Line) -> StreamOutput:
             repeats=counts.pop(),
             best_mean_worst=False,
             valid=0 <= largest_error <= _LARGEST_ERROR,
-            tool_version=f"{_OUR_TOOL} {data['format']} ({data['stores']})",
+            tool_version=f"{OUR_TOOL} {data['format']} ({data['stores']})",
             stores=str(data["stores"]),
             error=largest_error,
             threads=int(data["threads"]),

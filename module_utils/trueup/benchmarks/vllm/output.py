@@ -39,10 +39,9 @@ from ...reading import (
     whole_number,
 )
 from ...record import Metric
+from .marks import DRIVER_PREFIX
 
 TOOL = "vllm"
-MARKS = ("trueup", "Serving Benchmark Result", '"median_ttft_ms"')
-DRIVER_PREFIX = "trueup-vllm "
 _TITLE = f"{' Serving Benchmark Result ':=^50}"
 _END = "=" * 50
 _HALF = 0.005 * (1 + 1e-9)  # the table is rounded to 0.01
@@ -249,15 +248,6 @@ def _server_rows(server: Server) -> List[Metric]:
         for name, value, better, statistic, n in given
         if value is not None
     ]
-
-
-def recognises(text: str) -> bool:
-    """Whether this is output of vLLM's serving benchmark, whole or damaged."""
-    if DRIVER_PREFIX + "{" in text:
-        return True
-    if "Serving Benchmark Result" in text:
-        return "(retokenized)" not in text and not re.search(r"(?m)^Backend:", text)
-    return '"total_output_tokens"' in text and '"median_ttft_ms"' in text
 
 
 def parse_vllm(text: str) -> VllmOutput:

@@ -1,0 +1,10 @@
+"""What fio's output is told by."""
+
+from __future__ import annotations
+
+MARKS = ('"fio version"', '"jobname"')
+
+
+def recognises(text: str) -> bool:
+    """Whether this is fio's JSON output, whole or damaged."""
+    return '"fio version"' in text or ('"jobname"' in text and '"total_ios"' in text)

@@ -1,0 +1,11 @@
+"""What the output of trueup's program for matrix products is told by."""
+
+from __future__ import annotations
+
+MARKS = ("trueup",)
+OUR_TOOL = "trueup-gemm"
+
+
+def recognises(text: str) -> bool:
+    """Whether this is the output of trueup's matrix-product program."""
+    return f'"tool": "{OUR_TOOL}"' in text

@@ -1,0 +1,15 @@
+"""What a log of mdrun is told by."""
+
+from __future__ import annotations
+
+MARKS = ("trueup", "GROMACS", "Gromacs version", "mdrun on ", "A V E R A G E S")
+DRIVER_PREFIX = "trueup-gromacs "
+_MARKS = (
+    *("GROMACS version:", "Gromacs version:", "mdrun on rank 0", "mdrun on node 0"),
+    *(DRIVER_PREFIX + "{", "A V E R A G E S"),
+)
+
+
+def recognises(text: str) -> bool:
+    """Whether this is a log of mdrun, whole or damaged."""
+    return any(mark in text for mark in _MARKS)

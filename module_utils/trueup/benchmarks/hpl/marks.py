@@ -1,0 +1,17 @@
+"""What HPL's output is told by."""
+
+from __future__ import annotations
+
+import re
+
+MARKS = ("HPLinpack", "HPC Challenge", "HPL_Tflops", "T/V", "||Ax-b||")
+
+
+def recognises(text: str) -> bool:
+    """Whether this is an output of HPL or hpcc, whole or damaged."""
+    return (
+        "High-Performance Linpack benchmark" in text
+        or "||Ax-b||_oo/(eps*(||A||_oo*" in text
+        or "HPC Challenge Benchmark version" in text
+        or bool(re.search(r"^(?:HPL_Tflops=|T/V\s+N\s+NB\s+P\s+Q\s+Time)", text, re.MULTILINE))
+    )

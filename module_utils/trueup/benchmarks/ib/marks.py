@@ -1,0 +1,20 @@
+"""What perftest's output is told by."""
+
+from __future__ import annotations
+
+import re
+
+MARKS = ("#bytes", " BW ", " Latency ")
+
+
+def recognises(text: str) -> bool:
+    """Whether this is an output of perftest."""
+    return any(
+        (
+            re.match(r" {2,}(?:Send|RDMA_\w+|Atomic)\b", line)
+            and line.rstrip().endswith("Test")
+            and {"BW", "Latency"} & {*line.split()}
+        )
+        or re.match(r"\s*#bytes\s+#iterations\s+(?:BW peak|t_min|t_avg)", line)
+        for line in text.splitlines()
+    )

@@ -1,0 +1,16 @@
+"""What the log of a training run is told by."""
+
+from __future__ import annotations
+
+MARKS = ("trueup", " arguments ---", "padded vocab", "consumed samples:")
+DRIVER_FIRST = "trueup gpt_driver begins"
+DRIVER_PREFIX = "trueup-megatron "
+
+
+def recognises(text: str) -> bool:
+    """Whether this is the log of such a run."""
+    return (
+        DRIVER_FIRST in text
+        or DRIVER_PREFIX + "{" in text
+        or ("elapsed time per iteration (ms):" in text and "consumed samples:" in text)
+    )

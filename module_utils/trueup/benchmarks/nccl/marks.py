@@ -1,0 +1,26 @@
+"""What nccl-tests' output is told by."""
+
+from __future__ import annotations
+
+import re
+
+MARKS = ("NCCL", "nccl", "nThread", "algbw", "bus bandwidth", '"alg_bw"')
+_OURS = re.compile(
+    r"# (?:nccl-tests version|nThread \d+ nGpus|Collective test (?:starting|concluded):"
+    r"|Out of bounds values|Avg bus bandwidth| *Rank +\d+ (?:Group|Pid))"
+    r"|# +size +count +type\b[^#\n]*\balgbw\b"
+)
+
+# A line of NCCL's log with its host, and with the beginning of what is read from it here, if any.
+_READ = r"Channel |Ring |Coll|NET/|Using network|Loading topology|Could not open|NCCL version"
+_READ += r"|(?:\w+: *)?\d+ Bytes|GPU/|=== System"
+LINE = r"\s*(?:\[[^\]\s]*\]<\w+>: ?|\d+: )?(?:\[[0-9][^][]*\] )?([A-Za-z][\w.-]*):\d+:\d+ "
+LINE += rf"(?:\[-?\d+\] )?NCCL INFO ( *(?:{_READ}))?"
+LOG = ("NCCL INFO ", LINE)
+
+
+def recognises(text: str) -> bool:
+    """Whether this is nccl-tests' output, whole or damaged."""
+    if _OURS.search(text) or (re.match(r'\s*\{"version"', text) and '"nccl_version"' in text):
+        return True
+    return '"bus_bw"' in text.partition('"alg_bw"')[2]

@@ -1,0 +1,16 @@
+"""What a STREAM benchmark's output is told by."""
+
+from __future__ import annotations
+
+import re
+
+MARKS = ("trueup", "Best Rate", "Rate (MB/s)")
+OUR_TOOL = "trueup-stream"
+HEADER = re.compile(
+    r"Function\s+(?:Best Rate MB/s|Rate \(MB/s\))\s+Avg time\s+Min time\s+Max time\s*"
+)
+
+
+def recognises(text: str) -> bool:
+    """Whether this is a STREAM benchmark's output."""
+    return f'"tool": "{OUR_TOOL}"' in text or bool(HEADER.search(text))

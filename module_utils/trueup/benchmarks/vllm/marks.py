@@ -1,0 +1,17 @@
+"""What the output of vLLM's serving benchmark is told by."""
+
+from __future__ import annotations
+
+import re
+
+MARKS = ("trueup", "Serving Benchmark Result", '"median_ttft_ms"')
+DRIVER_PREFIX = "trueup-vllm "
+
+
+def recognises(text: str) -> bool:
+    """Whether this is output of vLLM's serving benchmark, whole or damaged."""
+    if DRIVER_PREFIX + "{" in text:
+        return True
+    if "Serving Benchmark Result" in text:
+        return "(retokenized)" not in text and not re.search(r"(?m)^Backend:", text)
+    return '"total_output_tokens"' in text and '"median_ttft_ms"' in text
