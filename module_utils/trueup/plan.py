@@ -65,7 +65,8 @@ class Asked:
 @dataclass(frozen=True)
 class Now:
     """What is known when a case of a benchmark begins, beyond what its plan knew. A room that needs
-    it has ``completed(case, now)``, which gives the case that is measured.
+    it has ``completed(case, now)``, which gives the case that is measured, or ``Skipped`` where
+    what was measured has shown that this one need not be.
 
     Attributes:
         host: the node's name in the inventory.

@@ -17,7 +17,7 @@ from trueup.errors import TrueupError
 from trueup.node.identify import is_windows
 from trueup.node.windows import actions
 from trueup.options import ROLE
-from trueup.plan import Now
+from trueup.plan import Now, Skipped
 from trueup.run import beside, lineage, windows_bench
 from trueup.run.resume import identity
 
@@ -88,6 +88,9 @@ class ActionModule(ActionBase):
             hostvars=variables.get("hostvars") or {},
         )
         case = completed(benchmark, self._task.args["case"], now)
+        if isinstance(case, Skipped):
+            self._display.display(f"{host}: skipped: {case.what}: {case.why}", color="cyan")
+            return {"changed": False, "needless": {"what": case.what, "why": case.why}}
         # Of several nodes another may have begun.
         earlier = [
             record
@@ -261,11 +264,13 @@ def recorded(folder: Path) -> list[dict[str, Any]]:
     return sorted(found, key=lambda record: str(record["started_at"]))
 
 
-def completed(benchmark: str, case: dict[str, Any], now: Now) -> dict[str, Any]:
-    """The case, with what its room adds when it begins."""
+def completed(benchmark: str, case: dict[str, Any], now: Now) -> dict[str, Any] | Skipped:
+    """The case, with what its room adds when it begins, or why it is not measured."""
     name = f"trueup.benchmarks.{benchmark}.plan"
     if importlib.util.find_spec(name) is None:
         return case
     room = importlib.import_module(name)
-    found: dict[str, Any] = room.completed(case, now) if hasattr(room, "completed") else case
+    found: dict[str, Any] | Skipped = case
+    if hasattr(room, "completed"):
+        found = room.completed(case, now)
     return found

@@ -278,6 +278,9 @@ class CallbackModule(CallbackBase):
             self._lost_roles[result._host.get_name()] = list(facts["trueup_failed_roles"])
         for name in ("trueup_skipped", "trueup_unmeasured_here"):
             self._skipped = _joined(self._skipped, _skips(result, facts.get(name) or ()))
+        # A case that what was measured has made needless.
+        needless = returned.get("needless")
+        self._skipped = _joined(self._skipped, _skips(result, [needless] if needless else ()))
         if "trueup_run_id" in facts and not self._run_id:
             self._run_id = str(facts["trueup_run_id"])
             self._write_progress()

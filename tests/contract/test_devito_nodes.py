@@ -1,5 +1,5 @@
-"""The role devito's sweep over nodes, with a stand-in of its module: who starts it, which nodes it
-may use, and what a resumed run measures."""
+"""The role devito's sweeps, with a stand-in of its module: who starts the one over nodes, which
+nodes it may use, which layouts of a node are skipped, and what a resumed run measures."""
 
 from __future__ import annotations
 
@@ -39,11 +39,14 @@ def main():
         "layout": "%sx%s" % (asked["ranks"], asked["threads_per_rank"]),
         "launcher": asked["launcher"] or "local", "mpi": mpi, "autotune": asked["autotune"],
     }
+    record.update(ranks=int(asked["ranks"]), threads_per_rank=int(asked["threads_per_rank"]))
+    for row in record["metrics"]:
+        row["value"] = json.loads(os.environ["SECONDS"]).get(record["parameters"]["layout"], 1.0)
     taken = standing(asked["earlier"], record)
     if taken is not None:
         given.exit_json(changed=False, record=None, raw=None, resumed=taken)
     with open(os.environ["CALLED"], "a") as stream:
-        keys = ("node_name", "nodes", "absent", "shape", "scaling")
+        keys = ("node_name", "nodes", "absent", "shape", "scaling", "threads_per_rank")
         stream.write(json.dumps({name: asked[name] for name in keys}) + "\\n")
     if asked["absent"]:
         record.update(outcome="failed", reason="absent", metrics=[])
@@ -67,6 +70,8 @@ class Sweep:
         (folder / "library").mkdir()
         (folder / "library" / "devito_bench.py").write_text(MODULE)
         (folder / "library" / "program_facts.py").symlink_to(ROOT / "library" / "program_facts.py")
+        self.node = NODE
+        self.seconds: dict[str, float] = {}
         self.variables: dict[str, Any] = {
             "ansible_connection": "local",
             "ansible_python_interpreter": sys.executable,
@@ -90,7 +95,7 @@ class Sweep:
                     {
                         "ansible.builtin.set_fact": {
                             "trueup_run_id": RUN,
-                            "trueup_node": NODE,
+                            "trueup_node": self.node,
                             "cacheable": True,
                         }
                     },
@@ -129,12 +134,14 @@ class Sweep:
                 "PARAMETERS": json.dumps(sorted(asked)),
                 "RECORD": str(ROOT / "tests" / "data" / "records" / "valid.json"),
                 "CALLED": str(called),
+                "SECONDS": json.dumps(self.seconds),
             },
         )
         self.said = done.stdout + done.stderr
         lines = called.read_text().splitlines() if called.exists() else []
         calls = [json.loads(line) for line in lines]
         # A node's own sweep names no nodes.
+        self.own = [call for call in calls if not call["nodes"]]
         return done.returncode, [call for call in calls if call["nodes"]]
 
 
@@ -184,6 +191,29 @@ def test_nodes_that_take_no_part_are_not_measured_on(
     assert (ended, brief(calls)) == (status, wanted), sweep.said
     failed = sum(bool(names) for _, _, names in wanted)
     assert "; ".join(["absent"] * failed) in " ".join(sweep.said.split())
+
+
+def test_layouts_that_cannot_win_are_skipped_by_name(sweep: Sweep) -> None:
+    counts = [1, 2, 4, 8]
+    rows = [{"ranks": 1, "threads_per_rank": count, "binding": "none"} for count in counts]
+    numa = [{"node": 0, "cpus": "0-7"}]
+    sweep.node = {**NODE, "cores": 8, "numa": numa, "layouts": rows, "warnings": []}
+    sweep.seconds = {"1x8": 3.0, "1x4": 4.0, "1x2": 6.0, "1x1": 9.0}
+    alone = {"devito_nodes": []}
+    assert sweep.run("--limit", "n1", **alone)[0] == 0, sweep.said
+    assert [call["threads_per_rank"] for call in sweep.own] == [8, 4]
+    why = "fewer threads of one rank are slower: 4 took 4 s, 8 took 3 s"
+    what = [f"devito 1 rank(s) x {count} thread(s), binding none" for count in (2, 1)]
+    assert [f"n1: skipped: {name}: {why}" in sweep.said for name in what] == [True, True]
+    manifest = json.loads((sweep.folder / "results" / RUN / "run.json").read_text())
+    skipped = [{"node": "n1", "what": name, "why": why} for name in what]
+    assert manifest["skipped"] == skipped
+    assert "1 rank(s) x 8 thread(s), binding none, is the fastest of 2 layouts" in sweep.said
+    # Again, and then all of them: those that were skipped, and no other.
+    assert sweep.run("--limit", "n1", **alone) == (0, [])
+    assert sweep.own == []
+    assert sweep.run("--limit", "n1", devito_search="all", **alone) == (0, [])
+    assert [call["threads_per_rank"] for call in sweep.own] == [1, 2]
 
 
 @pytest.mark.parametrize("name", ["benchmark", "health"])

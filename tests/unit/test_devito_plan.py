@@ -11,7 +11,7 @@ from trueup.benchmarks.devito.case import OPTIONS
 from trueup.benchmarks.devito.plan import completed, fastest, plan, programs
 from trueup.errors import BadInput
 from trueup.options import MODULE, module_spec
-from trueup.plan import Asked, Now
+from trueup.plan import Asked, Now, Skipped
 
 DEFAULTS = {one.name: one.default for one in OPTIONS if one.of != MODULE}
 NAMES = [f"node-{number}" for number in range(1, 12)]
@@ -58,10 +58,11 @@ def sweep(count: int, **options: Any) -> list[dict[str, Any]]:
 def test_the_nodes_own_sweep() -> None:
     made = plan(asked())
     cases = made.cases or []
-    assert [(case["ranks"], case["binding"]) for case in cases] == [(1, "core"), (4, "numa")]
+    assert [(case["ranks"], case["binding"]) for case in cases] == [(4, "numa"), (1, "core")]
     assert {case["peak_flops"] for case in cases} == {8e12}
     assert {case["shape"] for case in cases} == {"256x256x256"}
-    assert set(cases[0]) <= set(module_spec(OPTIONS))
+    # completed() takes it out.
+    assert set(cases[0]) - {"search"} <= set(module_spec(OPTIONS))
     assert (made.skipped, made.values["lead"], made.values["taken_over"]) == ([], "", [])
     assert made.values["environment"]["requirements"][-1] == "requirements-mpi.txt"
 
@@ -190,7 +191,7 @@ def test_an_mpi_that_is_on_no_path_starts_ranks_and_builds_mpi4py() -> None:
         "environment": {"OPAL_PREFIX": home},
     }
     made = plan(asked(node={"programs": {"gcc": "/x", "mpirun": None}, "mpi": found}))
-    assert [case["ranks"] for case in made.cases or []] == [1, 4]
+    assert [case["ranks"] for case in made.cases or []] == [4, 1]
     assert made.values["environment"]["requirements"][-1] == "requirements-mpi.txt"
     assert made.values["building"] == {"OPAL_PREFIX": home, "MPICC": f"{home}/bin/mpicc"}
     assert made.skipped == []
@@ -373,6 +374,84 @@ def test_a_case_over_nodes_is_told_who_is_gone_and_any_nodes_norms() -> None:
     assert found["absent"] == ["node-2"]
     assert found["reference_norms"] == {"field": 1.5, "receivers": 2.5}
     assert "memory_bandwidth" not in found
+
+
+WHOLE = {"ranks": 4, "threads_per_rank": 30, "binding": "numa"}
+PART = {"ranks": 1, "threads_per_rank": 16, "binding": "core"}
+HBV3 = {
+    "cores": 120,
+    "numa": [{"node": node, "cpus": f"{30 * node}-{30 * node + 29}"} for node in range(4)],
+    "last_level_cache_bytes": 512 * 1024**2,
+    "layouts": [PART, WHOLE],
+}
+
+
+def layout_ran(layout: dict[str, Any], seconds: float) -> dict[str, Any]:
+    """A record as the module gives it: 85 steps of 276^3 points, 20 byte and 54 flop a point."""
+    updates = 85 * 276**3
+    medians = {
+        "run_time": seconds,
+        "flop_rate": 54 * updates / seconds,
+        "point_rate": updates / seconds,
+        "operational_intensity": 2.7,
+        "halo_share": 0.1,
+    }
+    rows = [
+        {"name": name, "statistic": "median", "value": value} for name, value in medians.items()
+    ]
+    rows += [{"name": "run_time", "statistic": name, "value": seconds} for name in ("min", "max")]
+    parameters = {**record()["parameters"], "launcher": "local", "binding": layout["binding"]}
+    sizes = {name: layout[name] for name in ("ranks", "threads_per_rank")}
+    return record(parameters=parameters, metrics=rows, **sizes)
+
+
+def begun(layout: dict[str, Any], records: list[dict[str, Any]], **options: Any) -> Any:
+    """What becomes of the case of a layout, after what was recorded."""
+    cases = plan(asked(node=HBV3, **options)).cases or []
+    [case] = [one for one in cases if {name: one[name] for name in layout} == layout]
+    hostvars = {**EACH, "node-1": {"ansible_facts": {"trueup_node": HBV3}}}
+    return completed(case, Now("node-1", records, NAMES, hostvars))
+
+
+def test_a_layout_that_cannot_win_is_skipped_by_name() -> None:
+    skipped = begun(PART, [layout_ran(WHOLE, 1.5)])
+    assert skipped.what == "devito 1 rank(s) x 16 thread(s), binding core"
+    assert skipped.why == (
+        "it uses 1 of 4 NUMA nodes, which are at most 1.3 times as fast as beside the others:"
+        " 4.15 s or more; 4 rank(s) x 30 thread(s), binding numa took 1.5 s"
+    )
+    # Not before anything ran, and not where it ran: a run that is resumed takes its record over.
+    assert "search" not in begun(PART, [])
+    assert begun(PART, [layout_ran(WHOLE, 1.5), layout_ran(PART, 9.0)])["ranks"] == 1
+    assert begun(WHOLE, [layout_ran(PART, 9.0)])["ranks"] == 4
+    # A record of another node or problem says nothing.
+    other = {**layout_ran(WHOLE, 1.5), "nodes": ["node-2"]}
+    assert begun(PART, [other])["ranks"] == 1
+
+
+def test_what_a_record_says_of_a_layout() -> None:
+    triad = {"name": "triad_rate", "statistic": "median", "value": 1e10}
+    stream = record("stream", metrics=[triad])
+    # 276^3 points of 20 byte are 0.42 GB, of which 4 x 128 MiB of cache could hold back 0.54 GB.
+    assert begun(PART, [{**layout_ran(WHOLE, 0.05)}, stream])["ranks"] == 1
+    less_cache = {**HBV3, "last_level_cache_bytes": 64 * 1024**2}
+    cases = plan(asked(node=less_cache)).cases or []
+    hostvars = {**EACH, "node-1": {"ansible_facts": {"trueup_node": less_cache}}}
+    now = Now("node-1", [layout_ran(WHOLE, 0.05), stream], NAMES, hostvars)
+    skipped = completed(cases[-1], now)
+    assert isinstance(skipped, Skipped)
+    # (0.4205 GB - 4 x 16 MiB) x 85 steps, at a quarter of 10 GB/s and a quarter more.
+    assert skipped.why.startswith("its memory moves at most 3.12 GB/s by STREAM: 9.61 s or more;")
+
+
+@pytest.mark.parametrize(
+    "options", [{"search": "all"}, {"scaling": "weak"}, {"layouts": [PART, WHOLE]}]
+)
+def test_all_layouts_are_measured_where_that_is_asked_for(options: dict[str, Any]) -> None:
+    cases = plan(asked(node=HBV3, **options)).cases or []
+    assert [case["ranks"] for case in cases] == [1, 4]
+    assert begun(PART, [layout_ran(WHOLE, 1.5)], **options)["ranks"] == 1
+    assert [case["ranks"] for case in plan(asked(node=HBV3)).cases or []] == [4, 1]
 
 
 def timed(seconds: float, **changes: Any) -> dict[str, Any]:

@@ -82,6 +82,14 @@ OPTIONS = (
         [],
         elements="dict",
     ),
+    RoleOption(
+        "search",
+        "fastest: of the sweep that is made, layouts that cannot be the fastest, by what ran and by"
+        " the machine's bounds, are skipped by name; all: none is, which a whole scaling series"
+        " needs. Layouts that are asked for and a weak series are always measured.",
+        "fastest",
+        choices=("fastest", "all"),
+    ),
     ModuleOption(
         "ranks",
         "MPI ranks of each node; the launcher starts them where there are several.",

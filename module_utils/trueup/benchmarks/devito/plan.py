@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import re
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from dataclasses import asdict
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from ...node import mpi, own_python
+from ...node.affinity import Layout
 from ...node.pythons import Need, interpreter
 from ...options import for_module, row_refusals
 from ...plan import Asked, Now, Plan, Skipped
 from ...run import nodes as together
 from . import case as devito
+from . import search
 
 # The environment takes 480 MiB, compiled kernels a few.
 _SPACE_MIB = 1024
@@ -66,11 +70,12 @@ def plan(asked: Asked) -> Plan:
     )
 
 
-def completed(case: Mapping[str, Any], now: Now) -> Dict[str, Any]:
+def completed(case: Mapping[str, Any], now: Now) -> Union[Dict[str, Any], Skipped]:
     """The case with what the run says meanwhile: which of its nodes are gone, the norms that the
-    first layout of its problem gave, which every other must give too, and the memory bandwidth."""
+    first layout of its problem gave, which every other must give too, and the memory bandwidth; or
+    why its layout cannot be the fastest, where that is searched for."""
     several = "nodes" in case
-    found = dict(case)
+    found = {name: value for name, value in case.items() if name != "search"}
     if several:
         found["absent"] = together.absent(case["nodes"], now.hosts, now.hostvars, "devito")
     of_problem = (
@@ -82,7 +87,45 @@ def completed(case: Mapping[str, Any], now: Now) -> Dict[str, Any]:
     )
     found.update(_norms(next(of_problem, None)))
     triads = [] if several else _triads(now)
-    return {**found, "memory_bandwidth": max(triads)} if triads else found
+    found.update({"memory_bandwidth": max(triads)} if triads else {})
+    why = _slower(found, now) if case.get("search") == "fastest" else None
+    return Skipped(f"devito {search.named(_layout_of(case))}", why) if why else found
+
+
+def _slower(case: Mapping[str, Any], now: Now) -> Optional[str]:
+    """Why the case's layout cannot be the node's fastest, by the run's records."""
+    facts = now.hostvars[now.host].get("ansible_facts") or {}
+    machine = search.Machine.of(
+        facts.get("trueup_node") or {}, case.get("memory_bandwidth"), case.get("peak_flops")
+    )
+    ran = [_ran(record) for _, _, record in _own(case, now.records, now.host)]
+    return search.cannot_win(_layout_of(case), ran, machine)
+
+
+def _ran(record: Mapping[str, Any]) -> search.Ran:
+    """A layout of the node's own, as its record has it."""
+
+    def figure(name: str, statistic: str = "median") -> Optional[float]:
+        return next(iter(_figures(record, name, statistic)), None)
+
+    parameters = record["parameters"]
+    seconds = figure("run_time") or math.inf
+    flop_rate, intensity = figure("flop_rate"), figure("operational_intensity")
+    flops = flop_rate * seconds if flop_rate else None
+    extents = map(int, parameters["shape"].split("x"))
+    points = math.prod(extent + 2 * parameters["nbl"] for extent in extents)
+    point_rate = figure("point_rate")
+    steps = point_rate * seconds / points if point_rate else None
+    return search.Ran(
+        layout=Layout(record["ranks"], record["threads_per_rank"], parameters["binding"]),
+        seconds=seconds,
+        least=figure("run_time", "min") or seconds,
+        most=figure("run_time", "max") or seconds,
+        halo_share=figure("halo_share") or 0.0,
+        flops=flops,
+        step_bytes=flops / intensity / steps if flops and intensity and steps else None,
+        steps=steps,
+    )
 
 
 def _triads(now: Now) -> List[float]:
@@ -118,16 +161,7 @@ def fastest(
         host: the node.
     """
     own = [case for case in cases if "nodes" not in case and case["scaling"] == "strong"]
-    ranked = [
-        (seconds, place, record)
-        for case in own[:1]
-        for place, record in enumerate(records)
-        if record["benchmark"] == "devito"
-        and record["nodes"] == [host]
-        and record["parameters"].get("launcher") == "local"
-        and _is_of(record, case)
-        for seconds in _figures(record, "run_time", "median")
-    ]
+    ranked = [one for case in own[:1] for one in _own(case, records, host)]
     if not ranked:
         return ""
     seconds, _, best = min(ranked, key=lambda one: one[:2])
@@ -138,6 +172,21 @@ def fastest(
         f" {best['parameters']['binding']}, is the fastest of {len(ranked)} layouts:"
         f" {seconds:.3f} s median of {best['parameters']['repeats']} repeats{told}"
     )
+
+
+def _own(
+    case: Mapping[str, Any], records: Sequence[Mapping[str, Any]], host: str
+) -> List[Tuple[float, int, Mapping[str, Any]]]:
+    """Seconds, place and record of the node's own layouts of the case's problem."""
+    return [
+        (seconds, place, record)
+        for place, record in enumerate(records)
+        if record["benchmark"] == "devito"
+        and record["nodes"] == [host]
+        and record["parameters"].get("launcher") == "local"
+        and _is_of(record, case)
+        for seconds in _figures(record, "run_time", "median")
+    ]
 
 
 def _is_of(record: Mapping[str, Any], case: Mapping[str, Any]) -> bool:
@@ -194,7 +243,17 @@ def _refused_nodes(asked: Asked) -> List[str]:
 def _layouts(asked: Asked) -> List[Mapping[str, Any]]:
     """What the user wants, or the sweep of the node's topology; without mpirun, of one rank."""
     layouts: Sequence[Mapping[str, Any]] = asked.options["layouts"] or asked.node["layouts"]
+    if _searches(asked):
+        found = search.ordered(map(_layout_of, layouts), asked.node.get("cores") or 0)
+        layouts = [asdict(one) for one in found]
     return [one for one in layouts if one["ranks"] == 1 or mpi.of(asked.node)]
+
+
+def _searches(asked: Asked) -> bool:
+    """Whether the fastest layout is searched for, in the sweep of the node's topology."""
+    options = asked.options
+    searched = options["search"] == "fastest" and options["scaling"] == "strong"
+    return searched and not options["layouts"]
 
 
 def _case(asked: Asked, layout: Mapping[str, Any]) -> Dict[str, Any]:
@@ -206,6 +265,7 @@ def _case(asked: Asked, layout: Mapping[str, Any]) -> Dict[str, Any]:
         **_layout(layout),
         "shape": _grown(options["shape"], share),
         "peak_flops": peak * _SINGLE_PER_DOUBLE or None,
+        "search": "fastest" if _searches(asked) else None,
     }
 
 
@@ -239,6 +299,10 @@ def _node_cases(asked: Asked) -> List[Dict[str, Any]]:
 
 def _layout(layout: Mapping[str, Any]) -> Dict[str, Any]:
     return {name: layout[name] for name in _LAYOUT}
+
+
+def _layout_of(given: Mapping[str, Any]) -> Layout:
+    return Layout(**_layout(given))
 
 
 def _launched(asked: Asked, launcher: str, names: Sequence[str]) -> Dict[str, Any]:
