@@ -104,7 +104,7 @@ def measure(bench: Bench) -> None:
                 driver=os.path.join(given["prefix"], "devito_driver.py"),
                 repeats=given["repeats"],
                 autotune=given["autotune"],
-                tunings=os.path.join(jit_dir, "tunings"),
+                jit_dir=jit_dir,
                 tuning=given["tuning"],
             ),
             per_node=placement.ranks,

@@ -656,11 +656,12 @@ def _devito_fields(
     """What devito_bench says of the case."""
     count = launcher.node_count
     ranks = placement.ranks * count
+    jit_dir = "/opt/trueup/devito/jit/915af66939f6"
     variables = devito.environment(
         ranks=ranks,
         threads_per_rank=placement.threads_per_rank,
         mpi_mode="basic",
-        jit_dir="/opt/trueup/devito/jit/915af66939f6",
+        jit_dir=jit_dir,
     )
     program = devito.program(
         problem,
@@ -669,6 +670,8 @@ def _devito_fields(
         driver="/opt/trueup/devito/devito_driver.py",
         repeats=3,
         autotune=autotune,
+        jit_dir=jit_dir,
+        tuning="reuse",
     )
     return {
         "case": devito.case_name(

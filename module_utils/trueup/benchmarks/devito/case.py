@@ -323,7 +323,7 @@ def program(
     driver: str,
     repeats: int,
     autotune: str,
-    tunings: str,
+    jit_dir: str,
     tuning: str,
 ) -> List[str]:
     """The argv of one rank: the driver, which binds each rank of a node to the CPUs of our plan and
@@ -333,7 +333,8 @@ def program(
     argv += ["--space-order", str(problem.space_order), "--tn", str(problem.tn_ms)]
     argv += ["--nbl", str(problem.nbl), "--autotune", autotune, "--repeats", str(repeats)]
     if autotune != "off":
-        argv += ["--tunings", tunings, *(["--tune-anew"] if tuning == "anew" else [])]
+        argv += ["--tunings", f"{jit_dir}/tunings"]
+        argv += ["--tune-anew"] if tuning == "anew" else []
     if placement.binding != "none":
         argv += ["--cpus", "/".join(format_cpu_list(cpus) for cpus in placement.per_rank)]
     return argv
