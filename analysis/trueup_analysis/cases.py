@@ -56,22 +56,22 @@ def read_cases(
     ]
 
 
-class _Figures(Sequence[Figure]):
+class FiguresOf(Sequence[Figure]):
     """Those of one record, made when the first of them is asked for."""
 
-    __slots__ = ("_made", "_of", "_start", "_stop")
+    __slots__ = ("_made", "of", "start", "stop")
 
     def __init__(self, of: packed.Figures, start: int, stop: int) -> None:
-        self._of, self._start, self._stop = of, start, stop
+        self.of, self.start, self.stop = of, start, stop
         self._made: list[Figure] | None = None
 
     def _rows(self) -> list[Figure]:
         if self._made is None:
-            self._made = self._of.rows(self._start, self._stop)
+            self._made = self.of.rows(self.start, self.stop)
         return self._made
 
     def __len__(self) -> int:
-        return self._stop - self._start
+        return self.stop - self.start
 
     def __iter__(self) -> Iterator[Figure]:
         return iter(self._rows())
@@ -86,7 +86,7 @@ def figures_of(loaded: Loaded, metrics: Collection[str] | None = None) -> list[S
     if metrics is not None:
         found = found.taken(found.name.marks(metrics))
     starts = found.starts.tolist()
-    return [_Figures(found, *ends) for ends in pairwise(starts)]
+    return [FiguresOf(found, *ends) for ends in pairwise(starts)]
 
 
 def _names(nodes: str | None, count: int | None) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -216,21 +217,36 @@ class Figures:
             **{name: self._column(name, rows) for name in _METRIC},
         )
 
+    def gathered(self, ends: Sequence[tuple[int, int]]) -> Figures:
+        """Those of some records, given by the places of their figures; ``owners`` count these."""
+        starts, stops = np.array(ends, np.int64).reshape(-1, 2).T
+        counts = stops - starts
+        begin = np.concatenate(([0], np.cumsum(counts)))
+        rows = np.arange(begin[-1]) + np.repeat(starts - begin[:-1], counts)
+        return Figures(
+            starts=begin,
+            owners=np.repeat(np.arange(len(counts)), counts),
+            **{name: self._column(name, rows) for name in _METRIC},
+        )
+
     def _column(self, name: str, rows: NDArray[Any] | slice) -> Any:
         held = getattr(self, name)
         return held.taken(rows) if isinstance(held, Words) else held[rows]
 
     def rows(self, start: int, stop: int) -> list[Figure]:
         """Those from one place to another as plain values."""
-        part = slice(start, stop)
+        return self.at(slice(start, stop))
+
+    def at(self, rows: NDArray[Any] | slice) -> list[Figure]:
+        """Those at some places as plain values."""
         made = (
-            self._column(name, part).values() if name in _WORDS else self._plain(name, part)
+            self._column(name, rows).values() if name in _WORDS else self._plain(name, rows)
             for name in Figure._fields
         )
         return list(map(Figure, *made))
 
-    def _plain(self, name: str, part: slice) -> list[Any]:
-        found = getattr(self, name)[part].tolist()
+    def _plain(self, name: str, rows: NDArray[Any] | slice) -> list[Any]:
+        found: list[Any] = getattr(self, name)[rows].tolist()
         return found if name == "value" else [None if one < 0 else one for one in found]
 
 
@@ -247,6 +263,31 @@ def figures(table: pa.Table) -> Figures:
                 numbers(array) if name == "value" else np.where(known(array), numbers(array), -1)
             )
     return Figures(starts=np.concatenate(([0], np.cumsum(counts))), owners=owners, **made)
+
+
+def figures_of_rows(rows: Sequence[Sequence[Figure]]) -> Figures:
+    """The figures of each record, as columns."""
+    counts = np.fromiter(map(len, rows), np.int64, len(rows))
+    columns = list(zip(*chain.from_iterable(rows), strict=True)) or [()] * len(Figure._fields)
+    made: dict[str, Any] = {}
+    for name, column in zip(Figure._fields, columns, strict=True):
+        if name in _WORDS:
+            codes = {
+                word: code
+                for code, word in enumerate(one for one in dict.fromkeys(column) if one is not None)
+            }
+            made[name] = Words(
+                np.array([codes.get(word, -1) for word in column], np.int32), list(codes)
+            )
+        elif name == "value":
+            made[name] = np.array(column, np.float64)
+        else:
+            made[name] = np.array([-1 if one is None else one for one in column], np.int64)
+    return Figures(
+        starts=np.concatenate(([0], np.cumsum(counts))),
+        owners=np.repeat(np.arange(len(rows)), counts),
+        **made,
+    )
 
 
 def _flat(table: pa.Table) -> tuple[NDArray[np.int64], dict[str, pa.Array]]:

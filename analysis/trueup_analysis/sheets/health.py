@@ -35,8 +35,8 @@ def health(found: Health, *, everything: bool) -> Sheet:
     title = f"Health of {units.plural(len(found.nodes), 'node')}: {counts}"
     if everything or len(found.nodes) <= _FEW_NODES:
         return verdicts(found.verdicts, title)
-    bad = [item for item in found.verdicts if item.verdict in ("fail", "not measured")]
-    warned = _alike([item for item in found.verdicts if item.verdict == "warn"])
+    bad = [item for item in found.findings if item.verdict in ("fail", "not measured")]
+    warned = _alike([item for item in found.findings if item.verdict == "warn"])
     warned.sort(key=lambda its: max(map(off, its)), reverse=True)
     notes = ["Passes are not shown; --passes shows them."]
     if left := warned[_WARNINGS:]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Callable, Final, Optional
 from .verdicts import Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from ..cases import Case
     from .expectations import Expectation, Expectations
@@ -42,6 +42,7 @@ def held_to(
     *,
     why: Why | None,
     required: Collection[str] = (),
+    passed: Iterable[tuple[Case, str, Collection[str | None]]] = (),
 ) -> list[Verdict]:
     """The verdicts, in which a figure that the node's size must have, and that could not be judged,
     is not measured instead of without a verdict; and such verdicts on what has no record at all.
@@ -50,6 +51,7 @@ def held_to(
         why: None where only what was measured is asked for: nobody is held to benchmarks then
             that have no record.
         required: benchmarks that every node must have been measured with.
+        passed: passes that are not among the verdicts: case, metric and devices.
     """
     nodes = {node: _OfNode(node) for case in cases for node in case.nodes}
     for case in cases:
@@ -58,6 +60,9 @@ def held_to(
     for item in found:
         for node in item.nodes:
             nodes[node].judged(item)
+    for case, metric, devices in passed:
+        for node in case.nodes:
+            nodes[node].passed(case.benchmark, metric, devices)
     lacking: list[Verdict] = []
     for of_node in nodes.values():
         lacking += of_node.lacking(expectations, why, required)
@@ -87,6 +92,9 @@ class _OfNode:
         self.size = case.vm_size or self.size
         self.run_id = case.run_id
         self.cases[case.benchmark] = case
+
+    def passed(self, benchmark: str, metric: str, devices: Collection[str | None]) -> None:
+        self._devices[benchmark, metric].update(devices)
 
     def judged(self, item: Verdict) -> None:
         if item.metric is not None and item.measured is not None:

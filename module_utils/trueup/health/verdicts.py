@@ -6,7 +6,7 @@ import math
 import operator
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from ..cases import kind_of
 
@@ -78,6 +78,29 @@ def latest(found: Iterable[Case], order: Sequence[str] = ()) -> list[Case]:
     return [ordered[place] for place in sorted(last.values())]
 
 
+class Stance(NamedTuple):
+    """What is to be thought of a case before its figures are looked at; the same for all cases of a
+    size, benchmark, outcome and parameters on as many nodes.
+
+    Attributes:
+        word: the verdict on the whole case; None where its figures say all.
+        reason, fault, fix: of that verdict.
+        fitting: the expectations that its figures are held to.
+    """
+
+    word: Word | None
+    reason: str = ""
+    fault: str | None = None
+    fix: str | None = None
+    fitting: Sequence[Expectation] = ()
+
+    def whole(self, case: Case) -> list[Verdict]:
+        """The verdict on the whole case, if there is one."""
+        if self.word is None:
+            return []
+        return [_whole(case, self.word, self.reason, fault=self.fault, fix=self.fix)]
+
+
 def judge(found: Iterable[Case], expectations: Expectations) -> list[Verdict]:
     """A verdict or more for each case, in the order of the cases."""
     return [verdict for case in found for verdict in judge_case(case, expectations)]
@@ -89,45 +112,47 @@ def judge_case(case: Case, expectations: Expectations) -> list[Verdict]:
     A case that failed measured nothing. One whose own check failed (``invalid``) is a failure of
     the node, whatever its figures.
     """
+    taken = stance(case, expectations)
+    return taken.whole(case) + _figures(case, taken.fitting)
+
+
+def stance(case: Case, expectations: Expectations) -> Stance:
+    """What is to be thought of a case before its figures are looked at."""
     if case.outcome == "failed":
-        return [_whole(case, "not measured", case.reason or "the case failed")]
+        return Stance("not measured", case.reason or "the case failed")
     if case.vm_size is None:
-        return [_whole(case, "no verdict", "the VM size is not known")]
+        return Stance("no verdict", "the VM size is not known")
     expected = expectations.of(case.vm_size, case.benchmark)
     if case.outcome == "invalid":
         return _invalid(case, expected)
     if not expected:
         of_it = f"{case.benchmark} on" if expectations.knows(case.vm_size) else "the size"
-        why = f"nothing is expected of {of_it} {case.vm_size}"
-        return [_whole(case, "no verdict", why)]
+        return Stance("no verdict", f"nothing is expected of {of_it} {case.vm_size}")
     for item in expected:
         if refused := item.refuses(case.parameters, len(case.nodes)):
-            return [_refused(case, item, refused)]
+            return _refused(item, refused)
     fitting = [item for item in expected if item.applies(case.parameters, len(case.nodes))]
     if not fitting:
         what = "; ".join(dict.fromkeys(_needs(item) for item in expected))
-        return [
-            _whole(case, "no verdict", f"no expectation fits this case; the catalog has {what}")
-        ]
-    return _figures(case, fitting)
+        return Stance("no verdict", f"no expectation fits this case; the catalog has {what}")
+    return Stance(None, fitting=fitting)
 
 
-def _invalid(case: Case, expected: Sequence[Expectation]) -> list[Verdict]:
-    """The failure of a case whose own check failed."""
+def _invalid(case: Case, expected: Sequence[Expectation]) -> Stance:
+    """A case whose own check failed is a failure."""
     reason = case.reason or "its own check failed"
     if case.benchmark == "node_state":
         xid = re.search(r"XID ([0-9]+)", reason)
-        failure = _whole(case, "fail", reason, fault=xid and _OF_XID.get(xid[1]))
         # What a node is made of does not depend on what else is wrong with it; a speed does.
-        return [failure, *_figures(case, expected)]
+        return Stance("fail", reason, fault=xid and _OF_XID.get(xid[1]), fitting=expected)
     of_its_kind = [item for item in expected if item.fits(len(case.nodes))]
     fault = next((item.fault for item in of_its_kind if item.fault), None)
     fix = next((item.fix for item in of_its_kind if item.fix), None)
-    return [_whole(case, "fail", reason, fault=fault, fix=fix)]
+    return Stance("fail", reason, fault=fault, fix=fix)
 
 
-def _refused(case: Case, item: Expectation, refused: str) -> Verdict:
-    """The failure of a case with a parameter that healthy nodes do not have."""
+def _refused(item: Expectation, refused: str) -> Stance:
+    """A parameter that healthy nodes do not have makes the case a failure."""
     allowed = " or ".join(
         value
         for name, values in item.parameters.items()
@@ -135,11 +160,11 @@ def _refused(case: Case, item: Expectation, refused: str) -> Verdict:
         for value in values
     )
     why = f"{item.what}: {refused}, expected {allowed}; the figures do not count"
-    return _whole(case, "fail", why, fault=item.fault or None, fix=item.fix or None)
+    return Stance("fail", why, fault=item.fault or None, fix=item.fix or None)
 
 
 def _figures(case: Case, fitting: Iterable[Expectation]) -> list[Verdict]:
-    found = [verdict for item in fitting for verdict in _against(case, item)]
+    found = [verdict for item in fitting for verdict in against(case, item)]
     # A sweep need not reach every size that some source names: one is enough.
     judged = {item.metric for item in found if item.measured is not None}
     return [item for item in found if item.measured is not None or item.metric not in judged]
@@ -182,11 +207,12 @@ def _expected(case: Case, item: Expectation, word: Word, **more: Any) -> Verdict
     )
 
 
-def _against(case: Case, expectation: Expectation) -> list[Verdict]:
+def against(case: Case, expectation: Expectation) -> list[Verdict]:
+    """The verdicts on what a case holds of what is expected; one without a figure where it holds
+    nothing."""
     named = list(case.of(expectation.metric))
     sized = [figure for figure in named if figure.message_bytes == expectation.message_bytes]
-    wanted = {expectation.statistic} if expectation.statistic else {None, "single", "median"}
-    judged = [figure for figure in sized if figure.statistic in wanted]
+    judged = [figure for figure in sized if figure.statistic in judged_statistics(expectation)]
     if not judged:
         if named and not sized:
             why = f"{expectation.message_bytes} bytes are judged, and were not measured"
@@ -198,6 +224,11 @@ def _against(case: Case, expectation: Expectation) -> list[Verdict]:
             why = f"{expectation.metric} was not measured"
         return [_figureless(case, expectation, why)]
     return [of_figure(case, expectation, figure) for figure in judged]
+
+
+def judged_statistics(expectation: Expectation) -> Collection[str | None]:
+    """Of which repeats a figure is judged."""
+    return {expectation.statistic} if expectation.statistic else {None, "single", "median"}
 
 
 def _figureless(case: Case, item: Expectation, reason: str) -> Verdict:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from trueup.errors import BadInput
@@ -12,7 +13,7 @@ from trueup.health import verdicts
 from trueup.health.required import held_to
 from trueup.health.verdicts import WORST_FIRST, Verdict, worst
 
-from . import fleet
+from . import fleet, many
 from .required import absent
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from trueup.cases import Case
     from trueup.health.expectations import Expectations
 
+    from .many import Passes
     from .required import Roster
 
 _PAIR: Final = 2
@@ -31,27 +33,35 @@ class Health:
     """What was found.
 
     Attributes:
-        verdicts: all of them, those of the fleet included, the worst first.
+        findings: the verdicts that are no pass, those of the fleet included, the worst first.
+        passes: the others.
         nodes: every node that has a record or was expected to.
     """
 
-    verdicts: Sequence[Verdict]
+    findings: Sequence[Verdict]
+    passes: Passes
     nodes: Sequence[str]
+
+    @cached_property
+    def verdicts(self) -> Sequence[Verdict]:
+        """All of them, the worst first."""
+        return [*self.findings, *self.passes.verdicts()]
 
     @cached_property
     def words(self) -> dict[str, str]:
         """Node -> its verdict: the worst; one without a verdict makes no node worse."""
         found: dict[str, set[str]] = {node: set() for node in self.nodes}
-        for item in self.verdicts:
-            if len(item.nodes) == 1:
-                found[item.nodes[0]].add(item.verdict)
+        passed = ((nodes, "pass") for nodes in self.passes.nodes)
+        for nodes, word in chain(((item.nodes, item.verdict) for item in self.findings), passed):
+            if len(nodes) == 1:
+                found[nodes[0]].add(word)
         return {node: worst(held) for node, held in found.items()}
 
     @property
     def unjudged(self) -> list[str]:
         """The nodes of which something was not measured, or that nothing is expected of."""
         lacking = {
-            node for item in self.verdicts if item.verdict == "not measured" for node in item.nodes
+            node for item in self.findings if item.verdict == "not measured" for node in item.nodes
         }
         return [
             node for node, word in self.words.items() if word == "no verdict" or node in lacking
@@ -72,17 +82,18 @@ class Health:
         warned = sum(word == "warn" for word in self.words.values())
         return f"{judged}; {warned:,} with warnings" if warned else f"{judged}: nothing is wrong"
 
-    @property
+    @cached_property
     def counts(self) -> dict[str, int]:
         """How many verdicts of each kind there are."""
-        found = Counter(item.verdict for item in self.verdicts)
+        found = Counter({"pass": self.passes.count})
+        found.update(item.verdict for item in self.findings)
         return {word: found[word] for word in WORST_FIRST}
 
     @property
     def blamed(self) -> dict[str, list[Verdict]]:
         """Single nodes with a failure, each with its failures."""
         found: dict[str, list[Verdict]] = {}
-        for item in self.verdicts:
+        for item in self.findings:
             if item.verdict == "fail" and len(item.nodes) == 1:
                 found.setdefault(item.nodes[0], []).append(item)
         return dict(sorted(found.items()))
@@ -92,7 +103,7 @@ class Health:
         """Failures and outliers between nodes, of which none alone is to blame."""
         return [
             item
-            for item in self.verdicts
+            for item in self.findings
             if item.verdict in ("fail", "warn") and len(item.nodes) > 1
         ]
 
@@ -128,36 +139,41 @@ def examine(
     """
     if not cases and (expected is None or expected.empty):
         raise BadInput("there is no record to judge")
+    judged, passes = _judged(cases, expectations)
     found = held_to(
-        _judged(cases, expectations),
+        judged,
         cases,
         expectations,
         why=None if expected is None else expected.why,
         required=required,
+        passed=passes.devices(),
     )
     nodes = {node for case in cases for node in case.nodes}
     if expected is not None:
         found += absent(expected)
         nodes |= {node.name for node in expected.nodes}
+    passes.others = [item for item in found if item.verdict == "pass"]
+    found = [item for item in found if item.verdict != "pass"]
     found.sort(key=lambda item: (WORST_FIRST.index(item.verdict), item.nodes, item.benchmark))
-    return Health(found, sorted(nodes))
+    return Health(found, passes, sorted(nodes))
 
 
-def _judged(cases: Sequence[Case], expectations: Expectations) -> list[Verdict]:
+def _judged(cases: Sequence[Case], expectations: Expectations) -> tuple[list[Verdict], Passes]:
     """The verdicts on what was measured, one by one and beside each other."""
+    figures = many.together(cases)
     pairs = [case for case in cases if _is_pair(case)]
-    others = [case for case in cases if not _is_pair(case)]
-    found = verdicts.judge(others, expectations)
+    others = [place for place, case in enumerate(cases) if not _is_pair(case)]
+    found, passes = many.judge(cases, figures, expectations, others)
     found += verdicts.judge([case for case in pairs if case.outcome != "ok"], expectations)
     found += fleet.pairs(pairs, expectations)
     failed = {(item.nodes, item.device, item.metric) for item in found if item.verdict == "fail"}
     found += [
         item
-        for item in fleet.outliers(cases)
+        for item in fleet.outliers(cases, figures)
         # What failed is not said a second time.
         if (item.nodes, item.device, item.metric) not in failed
     ]
-    return found + fleet.differences(cases)
+    return found + fleet.differences(cases), passes
 
 
 def _is_pair(case: Case) -> bool:

@@ -8,13 +8,19 @@ from dataclasses import replace
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
 from trueup.health.verdicts import Verdict, of_case, of_figure
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+from ...columns import alike, numbered
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
     from trueup.cases import Case, Figure
     from trueup.health.expectations import Expectations
+
+    from ...packed import Figures
 
 # Fewer nodes than this have no usual value.
 LEAST_NODES: Final = 5
@@ -28,39 +34,73 @@ _USUAL_SHARE: Final = 0.9
 _PAIR: Final = 2
 
 
-def outliers(found: Iterable[Case]) -> list[Verdict]:
+def outliers(found: Sequence[Case], columns: Figures) -> list[Verdict]:
     """Figures that are worse than those of the other nodes of the size, by median absolute
     deviation: more than 5 estimated standard deviations and more than 5 % off the median.
 
     Like is compared with like: figures of one device with those of the same device of the other
     nodes, since what is always so at one place is no fault of a node. Pairs of nodes are left to
     ``pairs``.
+
+    Args:
+        columns: the figures of these cases.
     """
-    groups: dict[tuple[object, ...], list[tuple[Case, Figure]]] = defaultdict(list)
-    for case, figure in _compared(found, 1):
-        if not str(figure.statistic).startswith(("min", "max", "p")):  # p: a percentile
-            like = (*_alike(case, figure), case.case, figure.statistic, figure.device)
-            groups[like].append((case, figure))
-    verdicts = []
-    for members in groups.values():
-        if len({case.nodes for case, _ in members}) < LEAST_NODES:
-            continue
-        middle, limit = _usual([figure.value for _, figure in members])
-        if not middle:
-            continue
-        verdicts += [
-            _outlier(case, figure, middle, len(members))
-            for case, figure in members
-            if _worse(figure, middle) > limit
-        ]
-    return verdicts
+    compared = np.array([_is_compared(case, 1) for case in found], np.bool_)
+    # A percentile is no typical figure either.
+    ends = [word for word in columns.statistic.words if word.startswith(("min", "max", "p"))]
+    rows = compared[columns.owners] & ~columns.direction.marks(["none"])
+    columns = columns.taken(rows & ~columns.statistic.marks(ends))
+    if not len(columns.value):
+        return []
+    owners, value = columns.owners, columns.value
+    likes = _coded((str(case.vm_size).lower(), case.benchmark, case.case) for case in found)
+    of_figure = (columns.name, columns.unit, columns.direction, columns.statistic, columns.device)
+    sizes = numbered(columns.message_bytes)
+    groups = alike([likes[owners], sizes, *(words.codes for words in of_figure)])
+    count = np.bincount(groups)
+    nodes = np.unique(
+        alike([groups, _coded(case.nodes for case in found)[owners]]), return_index=True
+    )
+    enough = np.bincount(groups[nodes[1]]) >= LEAST_NODES
+    middle = _medians(value, groups, count)
+    spread = _TO_SIGMA * _medians(abs(value - middle[groups]), groups, count)
+    limit = np.maximum(_SIGMAS * spread, _LEAST_SHARE * abs(middle))
+    worse = (value - middle[groups]) * np.where(columns.direction.marks(["higher"]), -1, 1)
+    apart = np.flatnonzero((worse > limit[groups]) & (enough & (middle != 0))[groups])
+    first = np.unique(groups, return_index=True)[1]
+    # Group by group, in the order of reading.
+    apart = apart[np.argsort(first[groups[apart]], kind="stable")]
+    return [
+        _outlier(
+            found[owners[row]],
+            columns.rows(row, row + 1)[0],
+            middle[groups[row]].item(),
+            int(count[groups[row]]),
+        )
+        for row in apart.tolist()
+    ]
 
 
-def _compared(found: Iterable[Case], nodes: int) -> Iterator[tuple[Case, Figure]]:
-    """The figures of cases on so many nodes of a known size that may be better or worse."""
-    for case in found:
-        if case.outcome == "ok" and case.vm_size is not None and len(case.nodes) == nodes:
-            yield from ((case, figure) for figure in case.figures if figure.direction != "none")
+def _is_compared(case: Case, nodes: int) -> bool:
+    """Whether a case on so many nodes of a known size ended well."""
+    return case.outcome == "ok" and case.vm_size is not None and len(case.nodes) == nodes
+
+
+def _coded(keys: Iterable[object]) -> NDArray[np.int64]:
+    """The same number for equal keys."""
+    codes: dict[object, int] = {}
+    return np.array([codes.setdefault(key, len(codes)) for key in keys], np.int64)
+
+
+def _medians(
+    value: NDArray[np.float64], groups: NDArray[np.int64], count: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """The median of each group, which have numbers from 0 on and so many members."""
+    ordered = value[np.lexsort((value, groups))]
+    begin = np.cumsum(count) - count
+    low, high = ordered[begin + (count - 1) // 2], ordered[begin + count // 2]
+    middle: NDArray[np.float64] = np.where(count % 2, high, (low + high) / 2)
+    return middle
 
 
 def _alike(case: Case, figure: Figure) -> tuple[object, ...]:
@@ -141,11 +181,12 @@ def pairs(found: Iterable[Case], expectations: Expectations) -> list[Verdict]:
     checked, not the nodes.
     """
     groups: dict[tuple[object, ...], list[tuple[Case, Figure]]] = defaultdict(list)
-    for case, figure in _compared(found, _PAIR):
-        if figure.statistic in (None, "single", "median"):
-            # Another adapter, or GPU memory, is another measurement.
-            what = (str(case.parameters.get(name)) for name in ("device", "gdr"))
-            groups[(*_alike(case, figure), *what)].append((case, figure))
+    for case in found:
+        for figure in case.figures if _is_compared(case, _PAIR) else ():
+            if figure.direction != "none" and figure.statistic in (None, "single", "median"):
+                # Another adapter, or GPU memory, is another measurement.
+                what = (str(case.parameters.get(name)) for name in ("device", "gdr"))
+                groups[(*_alike(case, figure), *what)].append((case, figure))
     return [verdict for members in groups.values() for verdict in _reduce(members, expectations)]
 
 

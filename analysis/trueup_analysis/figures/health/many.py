@@ -1,0 +1,220 @@
+"""Verdicts on the figures of many cases at once.
+
+A figure that plainly passes, as nearly all of a fleet do, is counted in arrays; whatever else there
+is, ``trueup.health.verdicts`` judges one by one, as on the node itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from trueup.health.verdicts import Verdict, against, judged_statistics, of_figure, stance
+
+from ...cases import FiguresOf
+from ...packed import figures_of_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+    from trueup.cases import Case
+    from trueup.health.expectations import Expectation, Expectations
+    from trueup.health.verdicts import Stance
+
+    from ...packed import Figures
+
+
+@dataclass
+class Passes:
+    """Figures that pass.
+
+    Attributes:
+        cases: whose ``figures`` they are.
+        blocks: an expectation, its place among those of its cases, and the rows that it lets pass.
+        others: passes that are not of one figure of one case.
+    """
+
+    cases: Sequence[Case]
+    figures: Figures
+    blocks: list[tuple[Expectation, int, NDArray[np.int64]]] = field(default_factory=list)
+    others: list[Verdict] = field(default_factory=list)
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return sum(len(rows) for *_, rows in self.blocks) + len(self.others)
+
+    @property
+    def nodes(self) -> set[tuple[str, ...]]:
+        """The nodes that they are of."""
+        found = {item.nodes for item in self.others}
+        for *_, rows in self.blocks:
+            places = np.unique(self.figures.owners[rows]).tolist()
+            found.update(self.cases[place].nodes for place in places)
+        return found
+
+    def devices(self) -> Iterator[tuple[Case, str, set[str | None]]]:
+        """Of which devices a case holds a figure that passes, metric by metric."""
+        words = [*self.figures.device.words, None]
+        for item, _, rows in self.blocks:
+            owners = self.figures.owners[rows]
+            codes = self.figures.device.codes[rows].tolist()
+            starts = np.flatnonzero(np.diff(owners, prepend=-1)).tolist()
+            for start, stop in zip(starts, [*starts[1:], len(rows)], strict=True):
+                devices = {words[code] for code in codes[start:stop]}
+                yield self.cases[owners[start]], item.metric, devices
+
+    def verdicts(self) -> list[Verdict]:
+        """All of them, by node and benchmark."""
+        places = [np.full(len(rows), place) for _, place, rows in self.blocks]
+        numbers = [np.full(len(rows), number) for number, (*_, rows) in enumerate(self.blocks)]
+        rows = _joined([rows for *_, rows in self.blocks])
+        order = np.lexsort((rows, _joined(places), self.figures.owners[rows]))
+        items = [self.blocks[number][0] for number in _joined(numbers)[order].tolist()]
+        rows = rows[order]
+        owners = self.figures.owners[rows].tolist()
+        made = [
+            of_figure(self.cases[owner], item, figure)
+            for owner, item, figure in zip(owners, items, self.figures.at(rows), strict=True)
+        ]
+        return sorted([*made, *self.others], key=lambda item: (item.nodes, item.benchmark))
+
+
+def _joined(arrays: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+    return np.concatenate([np.empty(0, np.int64), *arrays])
+
+
+def together(cases: Sequence[Case]) -> Figures:
+    """The figures of cases, column by column; ``owners`` are the places of the cases."""
+    held = [case.figures for case in cases]
+    of_table = [one for one in held if isinstance(one, FiguresOf)]
+    tables = {id(one.of) for one in of_table}
+    if len(of_table) == len(held) and len(tables) == 1:
+        return of_table[0].of.gathered([(one.start, one.stop) for one in of_table])
+    return figures_of_rows(held)
+
+
+def judge(
+    found: Sequence[Case], figures: Figures, expectations: Expectations, chosen: Sequence[int]
+) -> tuple[list[Verdict], Passes]:
+    """A verdict or more for each of the chosen cases, in their order, and apart from them the
+    passes: what ``verdicts.judge`` gives.
+
+    Args:
+        figures: those of all cases that were found.
+        chosen: places of cases.
+    """
+    passes = Passes(found, figures)
+    kept: list[tuple[int, int, int, Verdict]] = []
+    for fitting, places in _by_fitting(found, expectations, chosen, kept):
+        group = _Group(passes, fitting, np.array(places, np.int64))
+        kept += group.judged()
+    kept.sort(key=lambda one: one[:3])
+    return [item for *_, item in kept], passes
+
+
+def _by_fitting(
+    found: Sequence[Case],
+    expectations: Expectations,
+    chosen: Sequence[int],
+    kept: list[tuple[int, int, int, Verdict]],
+) -> list[tuple[Sequence[Expectation], list[int]]]:
+    """Expectations, and the cases whose figures are held to them; verdicts on whole cases go into
+    ``kept``."""
+    known: dict[tuple[Any, ...], Stance] = {}
+    groups: dict[tuple[int, ...], tuple[Sequence[Expectation], list[int]]] = {}
+    for place in chosen:
+        case = found[place]
+        # Equal parameters of records are one object.
+        key = (case.vm_size, case.benchmark, id(case.parameters), len(case.nodes))
+        taken = known.get(key) if case.outcome == "ok" else stance(case, expectations)
+        if taken is None:
+            taken = known[key] = stance(case, expectations)
+        kept += [(place, -1, 0, item) for item in taken.whole(case)]
+        if taken.fitting:
+            of_it = groups.setdefault(tuple(map(id, taken.fitting)), (taken.fitting, []))
+            of_it[1].append(place)
+    return list(groups.values())
+
+
+class _Group:
+    """Cases that are held to the same expectations."""
+
+    def __init__(
+        self, passes: Passes, fitting: Sequence[Expectation], places: NDArray[np.int64]
+    ) -> None:
+        self._passes, self._fitting, self._places = passes, fitting, places
+        is_member = np.zeros(len(passes.cases), np.bool_)
+        is_member[places] = True
+        self._rows = np.flatnonzero(is_member[passes.figures.owners])
+        self._part = passes.figures.taken(self._rows)
+        # Of each metric, the cases with a figure that could be judged.
+        self._measured: dict[str, NDArray[np.bool_]] = {
+            item.metric: np.zeros(len(passes.cases), np.bool_) for item in fitting
+        }
+
+    def judged(self) -> list[tuple[int, int, int, Verdict]]:
+        """What does not pass: place of the case, of the expectation, of the figure; verdict."""
+        made: list[tuple[int, int, int, Verdict]] = []
+        lacking = []
+        for number, item in enumerate(self._fitting):
+            rows = self._judged_rows(item)
+            plain = _plainly_passes(item, self._part, rows)
+            passing = self._rows[rows[plain]]
+            odd = []
+            for row in self._rows[rows[~plain]].tolist():
+                place = int(self._passes.figures.owners[row])
+                verdict = of_figure(
+                    self._passes.cases[place], item, *self._passes.figures.rows(row, row + 1)
+                )
+                if verdict.verdict == "pass":
+                    odd.append(row)
+                    continue
+                made.append((place, number, row, verdict))
+                if verdict.measured is not None:
+                    self._measured[item.metric][place] = True
+            if odd:
+                passing = np.union1d(passing, np.array(odd, np.int64))
+            if len(passing):
+                self._passes.blocks.append((item, number, passing))
+                self._measured[item.metric][self._passes.figures.owners[passing]] = True
+            has = np.zeros(len(self._passes.cases), np.bool_)
+            has[self._part.owners[rows]] = True
+            lacking.append(self._places[~has[self._places]])
+        # A sweep need not reach every size that some source names: one is enough.
+        made = [
+            one
+            for one in made
+            if one[3].measured is not None or not self._measured[str(one[3].metric)][one[0]]
+        ]
+        for number, (item, places) in enumerate(zip(self._fitting, lacking, strict=True)):
+            for place in places[~self._measured[item.metric][places]].tolist():
+                [verdict] = against(self._passes.cases[place], item)
+                made.append((place, number, 0, verdict))
+        return made
+
+    def _judged_rows(self, item: Expectation) -> NDArray[np.int64]:
+        """The figures that an expectation speaks of, by their places in the part."""
+        part = self._part
+        size = -1 if item.message_bytes is None else item.message_bytes
+        rows = np.flatnonzero(part.name.codes == part.name.code(item.metric))
+        rows = rows[part.message_bytes[rows] == size]
+        found: NDArray[np.int64] = rows[part.statistic.taken(rows).marks(judged_statistics(item))]
+        return found
+
+
+def _plainly_passes(item: Expectation, part: Figures, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Of which figures nobody need look at how near to what is expected they are."""
+    value = part.value[rows]
+    in_unit = part.unit.codes[rows] == part.unit.code(item.expected.base_unit)
+    finite: NDArray[np.bool_] = in_unit & np.isfinite(value)
+    if item.comparison == "exactly":
+        finite &= value == item.expected.base
+        return finite
+    for limit in (item.expected, item.warn):
+        if limit is not None:
+            at_most = item.comparison == "at_most"
+            finite &= value <= limit.base if at_most else value >= limit.base
+    return finite
