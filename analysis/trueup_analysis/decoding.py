@@ -50,7 +50,7 @@ _ESCAPES: Final = re.compile(
     rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)|[()][0-9A-B]|[@-Z\\^_=>78])"
 )
 # What tells a progress bar that was overwritten from a line that ends in a carriage return alone.
-_BAR: Final = re.compile(rb"\d ?%|\d+/\d+ |\beta\b|it/s", re.IGNORECASE)
+_BAR: Final = re.compile(rb"\d ?%|\d/\d+ |\beta\b|it/s", re.IGNORECASE)
 
 
 @dataclass(frozen=True)

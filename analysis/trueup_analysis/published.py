@@ -179,7 +179,7 @@ def _devito_case(row: dict[str, str], source: str) -> dict[str, Any]:
     sums = row["benchmark"] == _DEVITO_SUMS
     configuration = _SUMMED.get(row["configuration"], row["configuration"])
     words = "single-node"
-    if per_node := re.search(r"(\d+) vCPU per node", configuration):
+    if per_node := re.search(r"(?<!\d)(\d+) vCPU per node", configuration):
         words = f"nodes-of-{per_node[1]}"
     cores = _whole(row, "cores_or_gpus", source)
     return {

@@ -44,6 +44,8 @@ _TELL_SECONDS = 60.0
 _MOST_UNREADABLE = 3
 
 _SAID_CHARACTERS = 300
+# Of a page, for them.
+_READ_CHARACTERS = 30_000
 _MOST_DETAILS = 10
 
 OpenUrl = Callable[..., Any]
@@ -134,7 +136,10 @@ def sentence_of(text: str) -> str:
                 break
     if not said:
         said = re.sub(
-            r"<(script|style)\b.*?</\1>|<[^>]*>", " ", text, flags=re.DOTALL | re.IGNORECASE
+            r"<(script|style)\b.*?</\1>|<[^<>]*>",
+            " ",
+            text[:_READ_CHARACTERS],
+            flags=re.DOTALL | re.IGNORECASE,
         )
     said = " ".join(said.split())
     return said[:_SAID_CHARACTERS] + ("..." if len(said) > _SAID_CHARACTERS else "")
@@ -441,7 +446,7 @@ class Client:
         """Where the list goes on, or None; never at another origin."""
         link = body.get("nextLink") or body.get("NextPageLink")
         if not link:
-            found = re.search(r'<([^>]*)>\s*;[^,]*\brel="?next\b', answer.headers.get("link", ""))
+            found = re.search(r'<([^<>]*)>\s*;[^,<]*\brel="?next\b', answer.headers.get("link", ""))
             link = found[1] if found else None
         if not link:
             return None

@@ -24,6 +24,11 @@ ATTACKS = {
     "kills_beside": ("torture.kills:beside", 100, "the same of a case beside another task, by ssh"),
     "kills_slurm": ("torture.kills:slurm", 100, "the same, as a job of a Slurm of its own"),
     "kills_stand_ins": ("torture.kills:stand_ins", 100, "the same, Slurm's commands stand-ins"),
+    "patterns": (
+        "torture.patterns:floods",
+        1000,
+        "each regular expression, on floods of each of its repetitions",
+    ),
     "mutated_outputs": (
         "torture.mutations:mutated_outputs",
         1_000_000,

@@ -53,7 +53,7 @@ def _pieces_after(marks: str) -> re.Pattern[str]:
     return re.compile(rf"(?=.) *{mark}*(?:{inside})*(?:(?:(?!{_SIGN}){mark})+[)\]}}>]*)? *")
 
 
-_AT_BLANKS = re.compile(r" *[^ ]+ *")
+_AT_BLANKS = re.compile(r"(?:(?<! ) +)?[^ ]+ *")
 _AT_HYPHENS = _pieces_after("-/")
 _AT_MARKS = _pieces_after("-/_+,:=")
 

@@ -134,7 +134,7 @@ def _differences(options: Mapping[str, Any], shown: Sequence[str]) -> Iterator[s
     found: Dict[Tuple[str, str], Set[str]] = {}
     for line in shown[1:]:
         path, _, rest = line.partition(" ")
-        for client, its in re.findall(r"(\S+?)\(([^)]*)\)", rest):
+        for client, its in re.findall(r"(?<![^\s)])([^\s()]+)\(([^\s()]*)\)", rest):
             found[path, client] = set(its.split(","))
     for entry in options["exports"]:
         path = entry["path"].rstrip("/")

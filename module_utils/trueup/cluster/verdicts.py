@@ -98,7 +98,7 @@ def slurm_update(
             reason = reason[: _REASON_CHARACTERS - 3] + "..."
         return [*update, "state=drain", f"reason={own[0]} {reason}"]
     well = verdict["verdict"] in {"pass", "warn"} and not verdict["unmeasured"]
-    stands = re.search(r"^\s*Reason=(.*)", shown, re.MULTILINE) or re.search(
+    stands = re.search(r"^[ \t]*Reason=(.*)", shown, re.MULTILINE) or re.search(
         r"\sReason=(.*)", shown
     )
     if well and drained and stands and stands[1].startswith(tuple(own)):
@@ -134,7 +134,7 @@ def slurm_down(shown: str, names: Sequence[str]) -> list[str]:
     ]
     for name in names:
         state = found.get(name, {}).get("State", "")
-        words = set(re.sub(r"[*~#!%$@^-]+$", "", state).split("+"))
+        words = set(state.rstrip("*~#!%$@^-").split("+"))
         if "*" in state or words & _DOWN:
             reason = found[name].get("Reason", "").strip()
             because = f", reason: {reason}" if reason else ""

@@ -80,7 +80,7 @@ _XID_MEND = {
 # What a kernel log line may begin with: seconds since boot or a date in brackets, an ISO time, or
 # syslog's date.
 _TIME = re.compile(
-    r"\s*(?:\[\s*([^\]]+?)\s*\]|([0-9]{4}-[0-9]{2}-[0-9]{2}T\S+)"
+    r"\s*(?:\[\s*([^\s\]](?:[^\]]*[^\s\]])?)\s*\]|([0-9]{4}-[0-9]{2}-[0-9]{2}T\S+)"
     r"|([A-Z][a-z]{2} [ 0-9][0-9] [0-9:]{8}))"
 )
 
@@ -208,7 +208,9 @@ def parse_xids(text: str) -> List[Dict[str, Any]]:
     """
     found = []
     for line in lines_of(text):
-        match = re.search(r"NVRM: Xid \((?:PCI:)?([0-9A-Fa-f:.]+)[^)]*\): ([0-9]+)\b", line)
+        match = re.search(
+            r"NVRM: Xid \((?:PCI:)?([0-9A-Fa-f:.]+)(?:[^0-9A-Fa-f:.()][^()]*)?\): ([0-9]+)\b", line
+        )
         if match is None:
             if "NVRM: Xid" in line:
                 raise line.error("kernel log: expected 'NVRM: Xid (PCI:...): N'")

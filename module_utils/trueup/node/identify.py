@@ -465,7 +465,7 @@ def read_os_release(path: str = "/etc/os-release") -> dict[str, str]:
     values = {}
     for line in text_of(Path(path)).splitlines():
         name, separator, value = line.partition("=")
-        if separator and re.fullmatch(r"[A-Z_]+[A-Z0-9_]*", name):
+        if separator and re.fullmatch(r"[A-Z_][A-Z0-9_]*", name):
             try:
                 values[name] = "".join(shlex.split(value))
             except ValueError:

@@ -255,7 +255,7 @@ def agent_enables(waagent_conf: str | None) -> bool | None:
     """
     if waagent_conf is None:
         return None
-    values = re.findall(r"^\s*OS\.EnableRDMA\s*=\s*(\S+)", waagent_conf, re.MULTILINE)
+    values = re.findall(r"^[ \t]*OS\.EnableRDMA[ \t]*=[ \t]*(\S+)", waagent_conf, re.MULTILINE)
     return bool(values) and values[-1].lower() == "y"
 
 

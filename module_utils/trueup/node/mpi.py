@@ -26,7 +26,7 @@ _PMIX = KINDS[1]
 _OPEN_MPI, _HYDRA = KINDS[:3], KINDS[3:]
 # What `mpirun --version` names.
 _NAMED = (("Open MPI", "openmpi"), ("Intel(R) MPI", "intel"), ("HYDRA", "mpich"))
-_NUMBER = re.compile(r"\d+(?:\.\d+)+")
+_NUMBER = re.compile(r"(?<!\d)\d+(?:\.\d+)+")
 # HPC-X's folders of libraries behind Open MPI's own, in its module's order. NCCL's plugins, which
 # the module has too, are the role nccl's.
 _HPCX_LIBRARIES = ("sharp/lib", "hcoll/lib", "ucc/lib", "ucc/lib/ucc", "ucx/lib", "ucx/lib/ucx")

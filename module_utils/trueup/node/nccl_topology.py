@@ -17,7 +17,7 @@ from ..errors import BadInput, ParseError
 from .topology import Cpus, cpu_mask, format_cpu_list, mask_words, parse_cpu_list, parse_cpu_mask
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 # Where a job may run: each may want the file or not.
 CONTEXTS = ("single_node", "multi_node", "container")
@@ -543,24 +543,36 @@ def _parse(text: str) -> _Element:
     return top[0]
 
 
-_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+_BAD_COMMENT = re.compile(r"<!--[^ />\r\n]*=")
 # On one line, with no blank around = or in a closing tag.
 _NCCL_TAG = re.compile(
     r"<[A-Za-z_][\w.-]*( +[\w.-]+=(\"[^\"]*\"|'[^']*'))* */?>|</[A-Za-z_][\w.-]*>"
 )
 
 
+def _comments(text: str) -> Iterator[tuple[int, int]]:
+    """Where comments begin and end. In a CDATA section their beginnings may stand without an end,
+    and are passed over in one go: a pattern would look for an end from each."""
+    begin = text.find("<!--")
+    while begin >= 0 and (end := text.find("-->", begin + 4)) >= 0:
+        yield begin, end + 3
+        begin = text.find("<!--", end + 3)
+
+
 def _dialect(text: str) -> list[Finding]:
     """XML that NCCL's own parser does not read, though it is XML."""
     faults = []
-    for comment in _COMMENT.finditer(text):
-        if re.match(r"<!--[^ />\r\n]*=", comment.group()):
-            what = "a comment whose first word holds ="
-            faults.append((comment.start(), what, "NCCL stops", "begin it with a blank"))
     # Comments become blanks of the same length, so that places stay right.
-    bare = _COMMENT.sub(lambda match: re.sub(r"[^\n]", " ", match.group()), text)
+    bare, last = "", 0
+    for begin, end in _comments(text):
+        if _BAD_COMMENT.match(text, begin, end):
+            what = "a comment whose first word holds ="
+            faults.append((begin, what, "NCCL stops", "begin it with a blank"))
+        bare += text[last:begin] + re.sub(r"[^\n]", " ", text[begin:end])
+        last = end
+    bare += text[last:]
     last = 0
-    for tag in re.finditer(r"<[^>\"']*(?:(?:\"[^\"]*\"|'[^']*')[^>\"']*)*>", bare):
+    for tag in re.finditer(r"<[^<>\"']*(?:(?:\"[^\"]*\"|'[^']*')[^<>\"']*)*>", bare):
         between = bare[last : tag.start()]
         stray = re.search(r"[^ \r\n]", between)
         if stray is not None:

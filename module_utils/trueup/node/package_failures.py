@@ -36,7 +36,7 @@ def _unreachable(text: str, context: _Context) -> str:
     cause = re.search(
         r"(Could not (?:resolve|connect)[^\n,']*|[Cc]onnection (?:refused|timed out|failed)"
         r"|\b[45]\d\d +(?:Not Found|Forbidden|Internal Server Error|Service Unavailable)"
-        r"|Curl error \(\d+\): [^\n]*?(?= for )|Status code: \d+"
+        r"|Curl error \(\d+\): [^\n]{0,300}?(?= for )|Status code: \d+"
         r"|Operation (?:too slow|timed out)[^\n,']*"
         r"|File not found[^\n]*?(?=\s\(|\n|$)|does not have a Release file"
         r"|Cannot download repomd\.xml)",
@@ -241,7 +241,7 @@ def is_interrupted(result: Any) -> bool:
 
 def holder(result: Any) -> str:
     """Who holds which lock, as far as apt says it."""
-    held = re.search(r"lock (/\S+?)\.? It is held by process (\d+) \(([^)\n]*)\)", _text(result))
+    held = re.search(r"lock (/\S+?)\.? It is held by process (\d+) \(([^()\n]*)\)", _text(result))
     if held is None:
         return "Another program holds a lock of the package database"
     return f"Process {held.group(2)} ({held.group(3)}) of the node holds {held.group(1)}"

@@ -183,7 +183,7 @@ def signer_of(text: str, url: str) -> str | None:
     for stanza in re.split(r"\n\s*\n", text):
         lines = [line for line in stanza.splitlines() if not line.lstrip().startswith("#")]
         for line in lines:
-            kind, *rest = re.sub(r"\[[^]]*\]", " ", line).split() or [""]
+            kind, *rest = re.sub(r"\[[^][]*\]", " ", line).split() or [""]
             if kind in ("deb", "deb-src") and rest and rest[0].rstrip("/") == wanted:
                 option = re.search(r"signed-by=([^\s\]]+)", line, re.IGNORECASE)
                 return option.group(1) if option else ""

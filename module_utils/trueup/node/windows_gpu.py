@@ -142,7 +142,7 @@ def system_of(node: Mapping[str, Any]) -> str:
     server = re.search(r"Windows Server (20\d\d)\b", says)
     if server:
         return f"Windows Server {server[1]}"
-    client = re.search(r"Windows (1\d)\b.*\b(\d\dH[12])\b", says)
+    client = re.search(r"Windows (1\d)\b.{0,100}\b(\d\dH[12])\b", says)
     return f"Windows {client[1]} {client[2]}" if client else says
 
 

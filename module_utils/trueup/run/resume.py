@@ -24,7 +24,7 @@ _SYSTEM = ("os", "kernel", "image")
 # Larger ones are told apart by size and time of change.
 _WHOLE_BYTES = 64 * 1024**2
 # A folder that a case makes for itself, and which has another name each time (node/folders.py).
-_OWN_FOLDER = re.compile(r"(trueup-[a-z_-]+-)[A-Za-z0-9_]{8}(?=/|$)")
+_OWN_FOLDER = re.compile(r"(trueup-[a-z_-]{1,40}-)[A-Za-z0-9_]{8}(?=/|$)")
 
 
 def identity(record: Mapping[str, Any]) -> Dict[str, Any]:

@@ -142,7 +142,7 @@ def mhz(text: str) -> int | None:
 def parse(text: str) -> list[dict[str, Any]]:
     """The answer to the query, a GPU a row; columns are found by their names."""
     rows = [row for row in csv.reader(io.StringIO(text), skipinitialspace=True) if row]
-    header = [re.sub(r" \[.*\]$", "", name.strip()) for name in (rows[0] if rows else [])]
+    header = [re.sub(r" \[[^[]*\]$", "", name.strip()) for name in (rows[0] if rows else [])]
     if sorted(header) != sorted(FIELDS):
         message = f"nvidia-smi's answer has not the columns that were asked for: {first_line(text)}"
         raise Failure(message)

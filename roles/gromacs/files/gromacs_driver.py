@@ -170,10 +170,10 @@ def mpi_of(arguments: argparse.Namespace) -> str:
     """How this build makes its ranks: thread_mpi, none, or an MPI library."""
     program = arguments.program
     text = run([*arguments.inside, program, "--version"], arguments.folder, "version")
-    found = re.search(r"^MPI library: +(\S.*?) *$", text, re.MULTILINE)
+    found = re.search(r"^MPI library: +(\S.*)", text, re.MULTILINE)
     if not found:
         raise Failed(2, f"{program} --version names no MPI library: is it GROMACS?\n{text[:2000]}")
-    library = found.group(1)
+    library = found.group(1).rstrip()
     return library if library in ("thread_mpi", "none") else "mpi"
 
 

@@ -164,7 +164,7 @@ def _restyled(key: str, value: str, *, prefix: str) -> str:
 
 
 def _font_size(match: re.Match[str]) -> str:
-    size = re.search(r"([0-9.]+px)", match.group(0))
+    size = re.search(r"(?<![0-9.])([0-9.]+px)", match.group(0))
     return f"font-size: {size.group(1)}; " if size else ""
 
 

@@ -196,9 +196,9 @@ def _logged(lines: Sequence[Line]) -> List[Tuple[Line, Repeat]]:
             if ran.group(1) in _FORWARD:
                 waiting, seconds = line, _positive(ran.group(2), "run time", line)
             continue
-        performance = re.search(r"Global performance: \[(.*)\]\s*$", line)
-        if performance and waiting:
-            repeats.append((waiting, _figures(seconds, performance.group(1), line)))
+        shown = line.partition("Global performance: [")[2].rstrip()
+        if shown.endswith("]") and waiting:
+            repeats.append((waiting, _figures(seconds, shown[:-1], line)))
             waiting = None
     _refuse_waiting(waiting)
     pointless = [line for line, repeat in repeats if repeat.points is None]

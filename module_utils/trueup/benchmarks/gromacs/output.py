@@ -82,9 +82,9 @@ _UNSETTLED = re.compile(
 _STOPPED = re.compile(r"Received the \w+ signal, stopping|Run time exceeded .* will terminate")
 _BUILD = {
     "precision": re.compile(r"Precision: +(\S+)"),
-    "mpi_library": re.compile(r"MPI library: +(.*\S)"),
-    "gpu_support": re.compile(r"GPU support: +(.*\S)"),
-    "simd": re.compile(r"SIMD instructions: +(.*\S)"),
+    "mpi_library": re.compile(r"MPI library: +(\S(?:.*\S)?)"),
+    "gpu_support": re.compile(r"GPU support: +(\S(?:.*\S)?)"),
+    "simd": re.compile(r"SIMD instructions: +(\S(?:.*\S)?)"),
 }
 _BEST_SIMD = re.compile(r"Highest SIMD level supported by all nodes in run: (\S+)$")
 _TUNED = "PP/PME load balancing changed the cut-off and PME settings"

@@ -284,7 +284,7 @@ def blas_of(ldd: str) -> Optional[str]:
         BadInput: it is the reference BLAS, an order of magnitude slower than any other: 12 against
             124 to 171 GFLOP/s on 2 cores of an AMD EPYC (2026-11-20).
     """
-    found: Dict[str, str] = dict(re.findall(r"^\s*(\S+) => (/\S+)", ldd, re.MULTILINE))
+    found: Dict[str, str] = dict(re.findall(r"^[ \t]*(\S+) => (/\S+)", ldd, re.MULTILINE))
     for name in ("libblas", "libopenblas", "libblis", "libmkl", "libflexiblas"):
         for library, path in found.items():
             if library.startswith(name):

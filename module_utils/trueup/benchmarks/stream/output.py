@@ -30,7 +30,7 @@ _MB = 1e6
 _MOST = 1e100
 
 # The kernel prints times with nine decimals, and nothing else of them.
-_SECONDS = re.compile(r'"seconds": \[([^\]]*)\]')
+_SECONDS = re.compile(r'"seconds": \[([^\[\]]*)\]')
 _NINE_DECIMALS = re.compile(r"[0-9]+\.[0-9]{9}(?:, [0-9]+\.[0-9]{9})*")
 _ROW = re.compile(r"(Copy|Scale|Add|Triad):\s+(\S+)\s+(\S+)\s+(\S+)\s+(\S+)\s*")
 _KERNELS = ("Copy:", "Scale:", "Add:", "Triad:")

@@ -98,7 +98,7 @@ def _version(module: Any) -> Optional[str]:
     """Three numbers; None where there is no Slurm."""
     for program in ("slurmd", "slurmctld", "slurmdbd", "scontrol"):
         answer = tools.ask(module, [program, "-V"], folders=["/usr/sbin", "/sbin"])
-        match = re.search(r"[0-9]+\.[0-9]+\.[0-9]+", answer.output)
+        match = re.search(r"(?<![0-9])[0-9]+\.[0-9]+\.[0-9]+", answer.output)
         if match:
             return match.group()
     return None
