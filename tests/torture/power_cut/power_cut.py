@@ -82,11 +82,9 @@ else:
             self._task(result, failed=not ignore_errors)
 
         def v2_runner_on_unreachable(self, result: Any) -> None:
-            _note(
-                self._told,
-                host=result._host.get_name(),
-                unreachable=str(result._result.get("msg", "")),
-            )
+            # A task with no_log has no message, and Ansible says so in its place.
+            said = result._result.get("msg") or result._result.get("censored", "")
+            _note(self._told, host=result._host.get_name(), unreachable=str(said))
 
         def v2_playbook_on_stats(self, stats: Any) -> None:
             hosts = {host: stats.summarize(host) for host in stats.processed}
