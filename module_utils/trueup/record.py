@@ -15,7 +15,6 @@ import os
 import re
 import secrets
 import stat
-import tempfile
 import time
 from dataclasses import dataclass
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
@@ -30,6 +29,8 @@ Record = Dict[str, Any]
 _RUN_ID = re.compile(r"\A\d{8}T\d{6}Z-[0-9a-f]{4}\Z")
 # Characters of a file's name, which every file system takes.
 _STEM = 180
+# Of all files of a run: raw output may hold what no pattern knows for a secret.
+_MODE = 0o640
 # What those who look up a run's cases use; analysis validates records whole.
 _NEEDED = ("benchmark", "case", "outcome", "nodes", "parameters", "metrics", "started_at")
 
@@ -196,13 +197,13 @@ def _counting(results: str) -> Iterator[None]:
 @contextlib.contextmanager
 def _written(directory: str, content: bytes) -> Iterator[str]:
     """A temporary file with that content, on the disk; gone afterwards unless it was renamed."""
-    handle, temporary = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=directory)
+    temporary = os.path.join(directory, f".{os.urandom(8).hex()}.tmp")
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _MODE)
     try:
         with os.fdopen(handle, "wb") as stream:
             stream.write(content)
             stream.flush()
             os.fsync(stream.fileno())
-        os.chmod(temporary, 0o644)
         yield temporary
     finally:
         with contextlib.suppress(FileNotFoundError):

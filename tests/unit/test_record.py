@@ -51,6 +51,18 @@ def test_a_second_writer_of_the_same_case_adds_a_file(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(("umask", "mode"), [(0, 0o640), (0o022, 0o640), (0o077, 0o600)])
+def test_others_read_no_file_of_a_run(tmp_path: Path, umask: int, mode: int) -> None:
+    before = os.umask(umask)
+    try:
+        records.write_record(str(tmp_path), a_record(), "the tool's words\n")
+        records.write_manifest(str(tmp_path), {"run_id": a_record()["run_id"], "hosts": {}})
+    finally:
+        os.umask(before)
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert (len(files), {path.stat().st_mode & 0o7777 for path in files}) == (3, {mode})
+
+
 def test_nothing_is_left_when_the_disk_refuses(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
