@@ -286,12 +286,13 @@ lint: test-venv ## ruff, vermin, yamllint and ansible-lint (production profile),
 # Modules import ansible.module_utils.trueup, which exists only while Ansible runs them: the folder
 # .cache/mypy shows mypy the same tree under that name.
 .PHONY: types
-types: test-venv ## mypy --strict on module_utils, analysis, library, plugins, the roles' programs, the emulated cloud and the simulated Windows host
+types: test-venv ## mypy --strict on module_utils, analysis, library, plugins, the roles' programs, bench, the emulated cloud and the simulated Windows host
 	@$(call heading,'types')
 	mkdir -p .cache/mypy/ansible/module_utils
 	ln -sfn ../../../../module_utils/trueup .cache/mypy/ansible/module_utils/trueup
 	MYPYPATH=module_utils:analysis mypy -p trueup -p trueup_analysis
 	MYPYPATH=module_utils:molecule/_shared mypy -p cloud -p windows
+	MYPYPATH=bench:bench/controller:bench/inventory:tests:molecule/_shared:module_utils:analysis mypy --explicit-package-bases bench/*.py
 	MYPYPATH=.:.cache/mypy:module_utils:analysis mypy --explicit-package-bases library/*.py plugins/*/*.py roles/*/files/*.py
 
 # $(call pytest,name,folder): with its closing line kept for the end of `make test`.
@@ -383,7 +384,7 @@ torture: test-venv ## Long attacks: kills, faults, hostile input (docs/reliabili
 	@PYTHONPATH=tests python -m torture $(ARGS)
 
 .PHONY: bench
-bench: test-venv ## The promises about speed, as ratios of two measurements of one run
+bench: test-venv ## The promises about speed, beside other programs in one run (ARGS="-k fleet"; docs/performance.md)
 	@python -m pytest bench $(PYTEST_ARGS) $(ARGS)
 
 # ---- upkeep -------------------------------------------------------------------------------------
@@ -434,5 +435,5 @@ options: test-venv ## Write roles' defaults and argument_specs, and the pages of
 .PHONY: clean
 clean: ## Remove what the verbs made here, except results/
 	@if [ -e '$(venv)/.trueup-place' ]; then rm -rf '$(venv)'; fi
-	rm -rf .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis .benchmarks .ansible report report-* release sbom
+	rm -rf .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis .ansible report report-* release sbom
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

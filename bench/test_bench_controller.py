@@ -3,52 +3,75 @@
 The nodes are simulated: the connection `recorded` answers at once from a recording, so that what is
 measured is the controller's own work, without ssh and without the time that nodes take.
 
-- A node of 600 costs the controller no more than a third above what a node of 10 costs: linear.
-- A task of a node costs less than 60 ms of CPU (20 to 35 were measured).
+- A configure without a change of an NDv4, beside a play of as many empty tasks as it once had.
+- A node of many beside a node of few: linear.
 
-Takes many minutes on two cores: ``make bench ARGS="-s -k controller"`` on a quiet machine.
+    make bench ARGS="-k controller"
+    TRUEUP_BENCH_NODES=10,600 make bench ARGS="-k linear"     # many minutes on two cores
 """
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT / "bench" / "controller"))
+from measure import ROOT, Spent, row
 
-from simulate import simulate  # noqa: E402
+if TYPE_CHECKING:
+    from conftest import Bench
+    from measure import Side
+
+sys.path[:0] = [str(ROOT / "bench" / "controller")]
+
+from simulate import STEPS, simulate  # noqa: E402 WHY: found by the path above
 
 RECORDINGS = ROOT / "tests" / "data" / "controller"
-RECORDING = RECORDINGS / f"{os.environ.get('TRUEUP_BENCH_RECORDING', 'local')}.json"
-NODES = [int(text) for text in os.environ.get("TRUEUP_BENCH_NODES", "10,100,600").split(",")]
+# Of 2026-11-22, when an NDv4 had 81 tasks, and 40 that it skipped.
+EMPTY_TASKS = 121
+NODES = 10
+FEW, MANY = map(int, os.environ.get("TRUEUP_BENCH_NODES", "10,100").split(","))
 # Start-up, one process whatever the number of nodes, weighs most on the fewest nodes, so that the
 # ratio is below 1 where a node costs the same; a quadratic part would show as several times 1.
-MOST_RATIO = 4 / 3
-MOST_CPU_SECONDS_A_TASK = 0.060
+LINEAR = 4 / 3
 
 
-def test_the_cost_of_a_node_does_not_grow_with_their_number(
-    tmp_path: Path, record_property: Any
-) -> None:
-    assert min(NODES) < max(NODES)
-    costs = {}
-    for nodes in NODES:
-        folder = tmp_path / str(nodes)
-        folder.mkdir()
-        costs[nodes] = simulate(RECORDING, nodes, folder)
-        assert costs[nodes].status == 0, costs[nodes].output[-4000:]
-        assert costs[nodes].nodes == nodes
-        print(f"\n{RECORDING.stem}, {costs[nodes].summary}")
-    fewest, most = costs[min(NODES)], costs[max(NODES)]
-    cpu = (most.cpu_seconds / most.nodes) / (fewest.cpu_seconds / fewest.nodes)
-    wall = (most.wall_seconds / most.nodes) / (fewest.wall_seconds / fewest.nodes)
-    print(f"a node of {most.nodes} against one of {fewest.nodes}: CPU {cpu:.2f}, wall {wall:.2f}")
-    record_property("tasks_a_node", most.tasks)
-    record_property("cpu_seconds_a_node", most.cpu_seconds / most.nodes)
-    record_property("wall_seconds_a_node", most.wall_seconds / most.nodes)
-    assert most.tasks == fewest.tasks
-    assert cpu < MOST_RATIO
-    assert most.cpu_seconds / most.results < MOST_CPU_SECONDS_A_TASK
+def node(recording: str, nodes: int, folder: Path, playbook: Path = STEPS) -> Side:
+    """What one node costs of so many."""
+
+    def run() -> Spent:
+        cost = simulate(RECORDINGS / f"{recording}.json", nodes, folder, playbook=playbook)
+        assert (cost.status, cost.nodes) == (0, nodes), cost.output[-4000:]
+        return Spent(cost.cpu_seconds / nodes, cost.wall_seconds / nodes, cost.rss_bytes / 1e6)
+
+    return run
+
+
+def test_the_controllers_cpu_of_a_node(bench: Bench, tmp_path: Path) -> None:
+    empty = tmp_path / "empty.yml"
+    tasks = [
+        {"name": f"Do nothing {number}", "ansible.builtin.debug": {"msg": ""}}
+        for number in range(EMPTY_TASKS)
+    ]
+    play = {"name": "Empty", "hosts": "all", "gather_facts": False, "tasks": tasks}
+    empty.write_text(json.dumps([play]), encoding="utf-8")
+    bench.compare(
+        "controller, a node of 10, no-op configure of an NDv4",
+        node("ndv4", NODES, tmp_path),
+        f"{EMPTY_TASKS} empty tasks",
+        node("ndv4", NODES, tmp_path, empty),
+        promise=2.4,
+        most_megabytes=120,
+    )
+
+
+def test_the_cost_of_a_node_is_linear(bench: Bench, tmp_path: Path) -> None:
+    recording = os.environ.get("TRUEUP_BENCH_RECORDING", "local")
+    many, few = f"a node of {MANY}", f"a node of {FEW}"
+    sides = {many: node(recording, MANY, tmp_path), few: node(recording, FEW, tmp_path)}
+    # One round is minutes long.
+    found = bench.measure(sides, rounds=1)
+    figure = f"controller, {many}, {recording}"
+    bench.judge(row(figure, few, found[many], found[few], promise=LINEAR))

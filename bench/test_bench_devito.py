@@ -1,11 +1,9 @@
-"""The promises about Devito, as ratios of two measurements of one run.
+"""What Devito's module costs beside its command by hand, and its best layout beside the default.
 
-- The module devito_bench costs less than 2 % + 1 s over running the same command by hand.
-- The best layout of the default sweep is never slower than Devito's own benchmark run by hand.
+By the clock, on a quiet machine: as many threads run as there are cores. Needs what the role devito
+installs: ``make run`` first.
 
-Needs what the role devito installs: ``make run`` first. Run with ``make bench ARGS="-k devito"`` on
-a
-quiet machine.
+    make bench ARGS="-k devito"
 """
 
 from __future__ import annotations
@@ -18,22 +16,30 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from measure import ROOT, Spent, command, row, spend
 
-ROOT = Path(__file__).parent.parent
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from conftest import Bench
+    from measure import Side, Word
+
 PREFIX = Path(os.environ.get("TRUEUP_DEVITO_PREFIX", "~/.local/share/trueup/devito")).expanduser()
 PYTHON = PREFIX / "venv" / "bin" / "python"
-SHAPE = 256
-ROUNDS = 3
+SHAPE = "256"
+# Less than 2 % + 1 s above, and never slower.
+MODULE = "devito_bench, clock"
+BEST = "Devito's best layout, clock"
 
 
 def module(tmp_path: Path, **arguments: Any) -> dict[str, Any]:
     """Run the module as Ansible does on a node: one process, arguments in, JSON out."""
     given = {
         "prefix": str(PREFIX),
-        "shape": f"{SHAPE}x{SHAPE}x{SHAPE}",
+        "shape": "x".join([SHAPE] * 3),
         "run_id": "20261120T091300Z-7c1e",
         "node_name": "bench",
         **arguments,
@@ -54,74 +60,57 @@ def module(tmp_path: Path, **arguments: Any) -> dict[str, Any]:
     return result
 
 
-def timed(function: Any) -> tuple[float, Any]:
-    begin = time.perf_counter()
-    result = function()
-    return time.perf_counter() - begin, result
-
-
 @pytest.fixture(name="cores")
-def _cores() -> int:
+def _cores(bench: Bench) -> int:
     if not PYTHON.exists():
-        pytest.fail(f"no Devito in {PREFIX}: make run first")
+        bench.not_measured(f"no Devito in {PREFIX}: make run first", MODULE, BEST)
     return len(os.sched_getaffinity(0))
 
 
-def test_module_costs_less_than_2_percent_and_1_second(
-    cores: int, tmp_path: Path, record_property: Any
-) -> None:
+def clock(function: Callable[[], Any]) -> Side:
+    """A side whose time is that of a call."""
+
+    def run() -> Spent:
+        begin = time.perf_counter()
+        function()
+        return Spent(0.0, time.perf_counter() - begin)
+
+    return run
+
+
+def test_the_module_beside_the_same_command(bench: Bench, cores: int, tmp_path: Path) -> None:
     layout = {"ranks": 1, "threads_per_rank": cores, "binding": "core"}
     warm = module(tmp_path, **layout)  # the kernel is compiled for both
-
-    def by_hand() -> None:
-        subprocess.run(
-            warm["command"],
-            env={**os.environ, **warm["environment"]},
-            capture_output=True,
-            check=True,
-        )
-
-    pairs = [
-        (timed(by_hand)[0], timed(lambda: module(tmp_path, **layout))[0]) for _ in range(ROUNDS)
-    ]
-    hand = statistics.median(pair[0] for pair in pairs)
-    ours = statistics.median(pair[1] for pair in pairs)
-    print(
-        f"\nby hand {hand:.2f} s, module {ours:.2f} s, difference {ours - hand:+.2f} s (n={ROUNDS})"
-    )
-    record_property("difference_seconds", ours - hand)
-    assert ours <= hand * 1.02 + 1
+    hand = command(warm["command"], env=warm["environment"])
+    sides = {"by hand": hand, "module": clock(lambda: module(tmp_path, **layout))}
+    found = bench.measure(sides)
+    seconds = statistics.median(spent.wall_seconds for spent in found["by hand"])
+    pair = found["module"], found["by hand"]
+    bench.judge(row(MODULE, "by hand", *pair, promise=1.02 + 1 / seconds, clock=True))
 
 
-def test_best_layout_is_not_slower_than_devitos_default_by_hand(
-    cores: int, tmp_path: Path, record_property: Any
-) -> None:
-    def by_hand() -> float:
-        argv = [str(PYTHON), "-m", "benchmarks.user.benchmark", "run", "-P", "acoustic"]
-        argv += ["-d", str(SHAPE), str(SHAPE), str(SHAPE), "-so", "8", "--tn", "200"]
-        environment = {**os.environ, "DEVITO_LANGUAGE": "openmp", "DEVITO_LOGGING": "PERF"}
-        done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=True)
-        found = re.search(r"Operator `Forward` ran in (\S+) s", done.stdout + done.stderr)
+def test_the_best_layout_beside_devitos_default(bench: Bench, cores: int, tmp_path: Path) -> None:
+    argv: list[Word] = [PYTHON, "-m", "benchmarks.user.benchmark", "run", "-P", "acoustic"]
+    argv += ["-d", SHAPE, SHAPE, SHAPE, "-so", "8", "--tn", "200"]
+    settings = {"DEVITO_LANGUAGE": "openmp", "DEVITO_LOGGING": "PERF"}
+    layouts = [(1, cores, "none"), (1, cores, "core"), (cores, 1, "core")]
+
+    def by_hand() -> Spent:
+        done = spend(argv, env=settings)
+        found = re.search(r"Operator `Forward` ran in (\S+) s", done.out + done.err)
         assert found is not None
-        return float(found.group(1))
+        return Spent(0.0, float(found.group(1)))
 
-    def best() -> float:
-        layouts = [(1, cores, "none"), (1, cores, "core"), (cores, 1, "core")]
+    def best() -> Spent:
         medians = []
         for ranks, threads, binding in layouts:
-            record = module(tmp_path, ranks=ranks, threads_per_rank=threads, binding=binding)[
-                "record"
-            ]
+            made = module(tmp_path, ranks=ranks, threads_per_rank=threads, binding=binding)
             medians += [
                 row["value"]
-                for row in record["metrics"]
+                for row in made["record"]["metrics"]
                 if row["name"] == "run_time" and row["statistic"] == "median"
             ]
-        return min(medians)
+        return Spent(0.0, min(medians))
 
-    pairs = [(by_hand(), best()) for _ in range(ROUNDS)]
-    hand = statistics.median(pair[0] for pair in pairs)
-    ours = statistics.median(pair[1] for pair in pairs)
-    print(f"\nby hand {hand:.2f} s, best layout {ours:.3f} s, ratio {ours / hand:.3f} (n={ROUNDS})")
-    record_property("ratio", ours / hand)
-    assert ours <= hand
+    found = bench.measure({"by hand": by_hand, "best": best})
+    bench.judge(row(BEST, "by hand", found["best"], found["by hand"], promise=1.0, clock=True))

@@ -1,19 +1,15 @@
-"""What it costs to write a table, against rich's own table of the same cells in the same run.
+"""What it costs to write a table, beside rich's own table of the same cells, and in blocks.
 
-- A row costs less than a tenth of what rich takes for it (a fiftieth was measured), and the bytes
-  are the same.
-- A table in blocks costs less than three times one that fits.
-
-    make bench ARGS="-s -k table"
+make bench ARGS="-k table"
 """
 
 from __future__ import annotations
 
 import io
-import statistics
 import time
 from typing import TYPE_CHECKING, Any
 
+from measure import Side, Spent
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -25,12 +21,11 @@ from trueup_analysis.sheets.sheet import Column, Sheet
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from conftest import Bench
+
 ROWS = 100_000
 # rich's cost is linear in the rows too, and it takes a minute for all of them.
 ROWS_OF_RICH = 5_000
-ROUNDS = 3
-LEAST_RATIO = 10
-MOST_RATIO_OF_BLOCKS = 3
 COLUMNS = (
     Column("case", "case", words=True),
     Column("vm_size", "size\n(Standard_)", words=True),
@@ -77,10 +72,15 @@ def by_rich(sheet: Sheet) -> str:
     return "".join(f"{line.rstrip()}\n" for line in out.getvalue().splitlines())
 
 
-def seconds_a_row(write: Callable[[Sheet], str], sheet: Sheet) -> float:
-    begin = time.process_time()
-    write(sheet)
-    return (time.process_time() - begin) / len(sheet.rows)
+def a_row(write: Callable[[Sheet], str], sheet: Sheet) -> Side:
+    """What this process takes for one row."""
+
+    def run() -> Spent:
+        begin = time.process_time()
+        write(sheet)
+        return Spent((time.process_time() - begin) / len(sheet.rows))
+
+    return run
 
 
 def in_blocks(sheet: Sheet) -> str:
@@ -91,22 +91,17 @@ def whole(sheet: Sheet) -> str:
     return table.render([sheet])
 
 
-def test_a_row_costs_a_tenth_of_what_rich_takes(record_property: Any) -> None:
+def test_a_row_of_a_table_beside_rich(bench: Bench) -> None:
     few, many = synthetic_sheet(ROWS_OF_RICH), synthetic_sheet(ROWS)
     assert whole(few) == by_rich(few)
-    rounds = [(seconds_a_row(by_rich, few), seconds_a_row(whole, many)) for _ in range(ROUNDS)]
-    ratio = statistics.median(rich / ours for rich, ours in rounds)
-    ours = 1e6 * statistics.median(ours for _, ours in rounds)
-    print(f"\na row of 8 columns takes {ours:.1f} us of CPU, a {ratio:.0f}th of rich's")
-    record_property("ratio", ratio)
-    assert ratio > LEAST_RATIO
+    rich = a_row(by_rich, few)
+    bench.compare("table, a row", a_row(whole, many), "rich's table", rich, promise=0.03)
 
 
-def test_blocks_cost_little_more_than_a_table_that_fits(record_property: Any) -> None:
+def test_a_row_of_a_table_in_blocks(bench: Bench) -> None:
     many = synthetic_sheet(ROWS)
     assert in_blocks(many).count("\n\n") == 1
-    rounds = [(seconds_a_row(in_blocks, many), seconds_a_row(whole, many)) for _ in range(ROUNDS)]
-    ratio = statistics.median(parted / fitting for parted, fitting in rounds)
-    print(f"\nin blocks a row takes {ratio:.1f} times as long")
-    record_property("ratio", ratio)
-    assert ratio < MOST_RATIO_OF_BLOCKS
+    blocks = a_row(in_blocks, many)
+    bench.compare(
+        "table, a row in blocks", blocks, "one that fits", a_row(whole, many), promise=3.0
+    )

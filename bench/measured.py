@@ -1,0 +1,67 @@
+"""What was measured before: bench/recorded.json, and the table of docs/performance.md from it."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import subprocess
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from measure import HEAD, ROOT, Row, cells
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+FILE = ROOT / "bench" / "recorded.json"
+PAGE = ROOT / "docs" / "performance.md"
+BEGIN, END = "<!-- begin: make bench ARGS=--record -->\n", "<!-- end -->\n"
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A row, with its day and the machine as lscpu names it."""
+
+    date: str
+    machine: str
+    row: Row
+
+
+def read() -> list[Recorded]:
+    """All that was recorded."""
+    found: list[dict[str, Any]] = json.loads(FILE.read_text(encoding="utf-8"))
+    return [Recorded(one["date"], one["machine"], Row(**one["row"])) for one in found]
+
+
+def write(rows: Sequence[Row]) -> None:
+    """Put the rows that this run measured in the place of the earlier ones, and write the page."""
+    known = {(one.row.figure, one.row.beside): one for one in read()}
+    today, here = dt.datetime.now(tz=dt.timezone.utc).date().isoformat(), machine()
+    for row in rows:
+        if row.recorded is None:
+            known[row.figure, row.beside] = Recorded(today, here, row)
+    kept = [*known.values()]
+    text = json.dumps([asdict(one) for one in kept], indent=1, ensure_ascii=False)
+    FILE.write_text(text + "\n", encoding="utf-8")
+    before, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
+    _, after = rest.split(END)
+    PAGE.write_text(before + BEGIN + markdown(kept) + END + after, encoding="utf-8")
+
+
+def machine() -> str:
+    """The processor as lscpu names it, and how many cores there are."""
+    argv = ["lscpu", "--json"]
+    said = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    fields = {one["field"]: one["data"] for one in json.loads(said)["lscpu"]}
+    kind = "virtual machine" if "Hypervisor vendor:" in fields else "machine"
+    return f"{fields['Model name:']} {kind}, {len(os.sched_getaffinity(0))} cores"
+
+
+def markdown(rows: Sequence[Recorded]) -> str:
+    """The page's table, and the machine of each day."""
+    lines = [(*HEAD[:-1], "measured"), ("---",) * len(HEAD)]
+    lines += [(*cells(one.row)[:-1], f"{one.date} ({one.row.rounds})") for one in rows]
+    text = "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    days = sorted({f"{one.date}: {one.machine}" for one in rows})
+    return f"{text}\n{'; '.join(days)}.\n"
