@@ -17,7 +17,7 @@ Layers = Sequence[Sequence[str]]
 
 # The lowest first. Names in one row may import each other.
 ANALYSIS: Layers = (
-    ("units", "catalog", "retail"),
+    ("units", "catalog", "retail", "columns"),
     ("load", "packed", "published", "cases", "frames", "read", "decoding", "selection"),
     ("figures",),
     ("sheets",),
