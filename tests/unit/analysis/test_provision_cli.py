@@ -4,18 +4,30 @@ from __future__ import annotations
 
 import base64
 import json
+from datetime import datetime, tzinfo
 from pathlib import Path
 from typing import Any
 
 import pytest
 from provisioning import DATA, NOW, RUN
+from trueup_analysis.commands import azure as commands
 from trueup_analysis.figures import azure
 
+# Until the day after NOW.
 OWNER = DATA / "owner.yml"
 
 
+class Clock(datetime):
+    """The hour of these tests."""
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> Any:
+        return NOW.astimezone(tz)
+
+
 @pytest.fixture
-def run(call_trueup: Any) -> Any:
+def run(call_trueup: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(commands, "datetime", Clock)
     return lambda *argv: call_trueup("azure", "plan", *argv)
 
 
