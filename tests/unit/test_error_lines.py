@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import random
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from trueup.errors import ParseError
 from trueup_analysis.read import tools
 
 DATA = Path(__file__).parent.parent / "data"
-PARSERS = tools()
+PARSERS = {name: importlib.import_module(f"trueup.benchmarks.{name}.output") for name in tools()}
 # As many lines of each recorded file are damaged in each way; few lines of HPL's say anything.
 LINES = 6
 MORE = {"hpl": 25}
