@@ -1,8 +1,8 @@
-"""Nodes whose disk, or whose /run, is full while a role configures them.
+"""Nodes whose disk, or whose /run, /var or /tmp, is full while a role configures them.
 
 The nodes are those of the power losses (power.py). A file takes all but a drawn part of the space
-that the role would need; in some trials of its inodes. The run must end in a sentence, and when the
-space is there again, the next must make the node what it is without that.
+that the role would need. The run must end in a sentence, and when the space is there again, the
+next must make the node what it is without that.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from torture import Tally, power
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# Where the space goes: the whole file system of the node, or its /run alone.
-_PLACES = ("/", "/", "/", "/run")
+# Where the space goes: the whole file system of the node, its /run or /tmp, which are in memory, or
+# /var as a file system of its own.
+_PLACES = ("/", "/run", "/var", "/tmp")
 _NEVER_SAID = ("Traceback", "MODULE FAILURE", "Unexpected failure")
 _SAYS_WHY = re.compile(r"\b(space|full|free|inodes?)\b", re.IGNORECASE)
 # A file that takes all blocks but so many.
@@ -82,9 +83,12 @@ def _trials(
         group = []
         for number in range(first, min(first + power.SIDE_BY_SIDE, count)):
             kind, step = names[number % len(names)]
-            node = power.Node(store, f"{power.NAME}-{number - first}", power.KINDS[kind])
             blocks = 0 if drawn.random() < 0.25 else int(2 ** drawn.uniform(0, 16))
-            group.append(Trial(node, kind, step, known[kind, step], drawn.choice(_PLACES), blocks))
+            place = drawn.choice(_PLACES)
+            apart = "var" if place == "/var" else ""
+            name = f"{power.NAME}-{number - first}"
+            node = power.Node(store, name, power.KINDS[kind], apart)
+            group.append(Trial(node, kind, step, known[kind, step], place, blocks))
         yield group
 
 

@@ -42,6 +42,8 @@ NAME = "trueup-power"
 # Where the file systems are: in memory, since a disk of the tests' machine adds nothing but time.
 FOLDER = Path(os.environ.get("TRUEUP_POWER_FOLDER", "/dev/shm/trueup-power"))
 _BOOT_SECONDS = 180
+# A folder of a node that has a file system of its own; and its /run and /tmp, in memory.
+_APART_GIB, _MEMORY_MIB = 4, 320
 # Nodes of one run. One of them keeps its power.
 SIDE_BY_SIDE = 5
 _NO_LOSS = 0.2
@@ -209,12 +211,13 @@ class Store:
 
 
 class Node:
-    """A container on a file system of its own."""
+    """A container on a file system of its own; its folder ``apart``, such as var, on another."""
 
-    def __init__(self, store: Store, host: str, kind: Kind) -> None:
-        self.store, self.host, self.kind = store, host, kind
+    def __init__(self, store: Store, host: str, kind: Kind, apart: str = "") -> None:
+        self.store, self.host, self.kind, self.apart = store, host, kind, apart
         self.root = store.folder / "roots" / host
         self.image = store.images / f"node-{host}"
+        self.other = store.images / f"node-{host}-apart"
 
     def make(self, base: str) -> None:
         self.remove()
@@ -241,6 +244,8 @@ class Node:
         # XFS refuses a second file system with the same id.
         options = "loop,nouuid" if self.kind.file_system == "xfs" else "loop"
         run("mount", "-o", options, self.image, self.root)
+        if self.apart:
+            self._set_apart(options)
         told = self.store.prepare(self.kind.image)
         volumes = [f"{told['wheels']}:/srv/wheels:ro", f"{told['vendor']}:/srv/vendor:ro"]
         if self.kind.machine:
@@ -257,6 +262,10 @@ class Node:
         ]
         argv += [f"--volume={volume}" for volume in volumes]
         run(*argv, "--rootfs", str(self.root), "/sbin/init")
+        # podman's may take half of the machine's memory each, and two full ones all of it.
+        for folder in ("/run", "/tmp"):
+            into = ["nsenter", f"--target={self.pid}", "--mount"]
+            run(*into, "mount", "-o", f"remount,size={_MEMORY_MIB}M", folder)
         # Slurm resolves no name, not even its own, on a machine with a loopback address alone.
         inside = ["nsenter", f"--target={self.pid}", "--net", "ip"]
         run(*inside, "link", "add", "link0", "type", "veth", "peer", "name", "link1")
@@ -269,6 +278,19 @@ class Node:
             if time.monotonic() > end:
                 raise Failed(f"{self.host} does not start: {state}")
             time.sleep(0.2)
+
+    def _set_apart(self, options: str) -> None:
+        folder = self.root / self.apart
+        if not self.other.exists():
+            run("truncate", f"--size={_APART_GIB}G", self.other)
+            run(f"mkfs.{self.kind.file_system}", "-q", self.other)
+            beside = self.store.folder / f"{self.host}-apart"
+            beside.mkdir(exist_ok=True)
+            run("mount", "-o", "loop", self.other, beside)
+            shutil.rmtree(beside / "lost+found", ignore_errors=True)
+            run("cp", "--archive", f"{folder}/.", beside)
+            run("umount", beside)
+        run("mount", "-o", options, self.other, folder)
 
     @property
     def mounted(self) -> bool:
@@ -290,7 +312,7 @@ class Node:
         for _ in range(100):
             if not self.mounted:
                 return
-            run("umount", self.root, check=False)
+            run("umount", "--recursive", self.root, check=False)
             time.sleep(0.05)
         raise Failed(f"{self.root} stays mounted")
 
@@ -311,6 +333,7 @@ class Node:
         if self.mounted:
             self.power_off()
         self.image.unlink(missing_ok=True)
+        self.other.unlink(missing_ok=True)
 
     def digest(self) -> dict[str, str]:
         """Each file of the node, and what is in it; and its units."""
@@ -329,6 +352,7 @@ class Node:
             argv += ["--no-legend", f"--state={what}", "--type=service,timer,mount,socket"]
             for line in run(*argv).splitlines():
                 found[f"unit {line.split()[0]}"] = what
+        found.pop(f"unit {self.apart}.mount", None)
         return found
 
 
