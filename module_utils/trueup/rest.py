@@ -44,8 +44,10 @@ _TELL_SECONDS = 60.0
 _MOST_UNREADABLE = 3
 
 _SAID_CHARACTERS = 300
-# Of a page, for them.
-_READ_CHARACTERS = 30_000
+# A tag of a page; of a script or style sheet, with what stands in it.
+_TAG = re.compile(
+    r"<(script|style)\b[^<]*(?:<(?!/?(?:script|style)\b)[^<]*)*</\1>|<[^<>]*>", re.IGNORECASE
+)
 _MOST_DETAILS = 10
 
 OpenUrl = Callable[..., Any]
@@ -135,12 +137,7 @@ def sentence_of(text: str) -> str:
                 said += cause
                 break
     if not said:
-        said = re.sub(
-            r"<(script|style)\b.*?</\1>|<[^<>]*>",
-            " ",
-            text[:_READ_CHARACTERS],
-            flags=re.DOTALL | re.IGNORECASE,
-        )
+        said = _TAG.sub(" ", text)
     said = " ".join(said.split())
     return said[:_SAID_CHARACTERS] + ("..." if len(said) > _SAID_CHARACTERS else "")
 
