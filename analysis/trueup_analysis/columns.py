@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _KINDS: Final = {pa.int32(): np.int32, pa.int64(): np.int64, pa.float64(): np.float64}
 _MOST_KEYS: Final = 2**62
+_FEW_KEYS, _FEW_KEYS_A_ROW = 1000, 8
 
 
 class Words(NamedTuple):
@@ -103,7 +104,22 @@ def alike(columns: Sequence[NDArray[Any]]) -> NDArray[np.int64]:
             keys = numbered(keys)
             span = int(keys.max(initial=0)) + 1
         keys, span = keys * wide + column + 1, span * wide
-    return numbered(keys)
+    if span > _FEW_KEYS + _FEW_KEYS_A_ROW * len(keys):
+        return numbered(keys)
+    # Without sorting.
+    is_held = np.zeros(span, np.bool_)
+    is_held[keys] = True
+    found: NDArray[np.int64] = (np.cumsum(is_held) - 1)[keys]
+    return found
+
+
+def folded(column: Words) -> pa.DictionaryArray:
+    """The column of a table; every row has a text."""
+    each = [word.encode() for word in column.words]
+    ends = np.cumsum([0, *map(len, each)], dtype=np.int32)
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(each))]
+    texts = pa.Array.from_buffers(pa.string(), len(each), buffers)
+    return pa.DictionaryArray.from_arrays(array_of(column.codes), texts)
 
 
 def array_of(made: NDArray[Any]) -> pa.Array:

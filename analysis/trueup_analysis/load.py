@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import errno
-import functools
 import hashlib
-import json
 import os
 import re
 import stat
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 import numpy as np
 from trueup.errors import BadInput
-from trueup.quantity import UNITS
 from trueup.record import SCHEMA
 
-from . import packed
-from .packed import MEASURED, METRIC_NAME, PATTERNS, canonical
-from .packed import Scalar as _Scalar
+from . import packed, records
+from .batch import Batch
 from .published import read_published
 from .selection import in_order
 
@@ -38,149 +33,11 @@ RUN_SCHEMA = "trueup.run/1"
 _TOLD_EVERY = 100  # files
 # A record with 200,000 figures has 26 MiB.
 _MOST_BYTES = 2**28
-# Records that wait as text, five times what a table takes.
-_ROWS_AT_ONCE = 8192
 _RUN_ID = re.compile(r"\A[0-9]{8}T[0-9]{6}Z-[0-9a-f]{4}\Z")
 _EMPTY_HINT = (
     "run `make run` (or `ansible-playbook site.yml`) to make some,"
     " or name the folder, record or packed file to read"
 )
-
-# What fits 64 bits, ranks x threads included.
-_Count = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
-
-
-class MetricRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One figure of a record, as ``record.schema.json`` defines it."""
-
-    name: Annotated[str, msgspec.Meta(pattern=METRIC_NAME)]
-    value: float
-    unit: Annotated[str, msgspec.Meta(min_length=1)]
-    direction: Literal["higher", "lower", "none"]
-    message_bytes: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] | msgspec.UnsetType = (
-        msgspec.UNSET
-    )
-    device: (
-        Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_.:-]+(>[A-Za-z0-9_.:-]+)?$")]
-        | msgspec.UnsetType
-    ) = msgspec.UNSET
-    statistic: (
-        Annotated[
-            str,
-            msgspec.Meta(pattern="^(median|min|max|mean|single|p[0-9]{1,3}([.][0-9]{1,6})?)$"),
-        ]
-        | msgspec.UnsetType
-    ) = msgspec.UNSET
-    n: _Count | msgspec.UnsetType = msgspec.UNSET
-
-
-class Raw(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The tool's own output, kept beside the record."""
-
-    path: Annotated[str, msgspec.Meta(min_length=1)]
-    sha256: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
-
-
-class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One measured case, as ``record.schema.json`` defines it; the unit tests hold the two
-    together.
-
-    Meant differences: JSON Schema takes 1.0 for an integer, this does not; and this refuses what no
-    schema can say or no measurement can give (``_impossible``, counts beyond 32 bits).
-    """
-
-    schema: Literal["trueup.record/1"]
-    run_id: Annotated[str, msgspec.Meta(pattern=PATTERNS["run_id"])]
-    benchmark: Annotated[str, msgspec.Meta(pattern=PATTERNS["benchmark"])]
-    case: Annotated[str, msgspec.Meta(pattern=PATTERNS["case"])]
-    outcome: Literal["ok", "failed", "invalid"]
-    reason: str | None
-    nodes: Annotated[list[Annotated[str, msgspec.Meta(min_length=1)]], msgspec.Meta(min_length=1)]
-    vm_size: str | None
-    region: str | None
-    offer: str | None
-    node_count: _Count
-    ranks: _Count
-    threads_per_rank: _Count
-    gpus: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
-    parameters: dict[str, _Scalar]
-    command: list[str]
-    environment: dict[str, str]
-    software: dict[str, str]
-    system: dict[str, _Scalar]
-    started_at: Annotated[str, msgspec.Meta(pattern=PATTERNS["started_at"])]
-    duration_seconds: Annotated[float, msgspec.Meta(ge=0)]
-    metrics: list[MetricRow]
-    raw: Raw | None
-
-    def __post_init__(self) -> None:
-        if self.outcome == "ok":
-            if self.reason is not None:
-                raise ValueError("outcome is ok, yet a reason is given")
-            if not self.metrics:
-                raise ValueError("outcome is ok, yet there are no metrics")
-        elif not self.reason:
-            raise ValueError(f"outcome is {self.outcome}, yet no reason is given")
-        if why := _impossible(self):
-            raise ValueError(why)
-
-
-# No clock resolves less than the one, and no unit here has more than the other.
-_LEAST, _MOST = 1e-12, 1e30
-_ORDERED = ("min", "median", "max")
-
-
-def _impossible(record: Record) -> str | None:
-    """Why this cannot have been measured: a date that is none, more nodes or fewer than it names, a
-    unit that is no record's, a time or a performance not above zero, a median outside the least and
-    the greatest.
-    """
-    try:
-        datetime.fromisoformat(record.started_at)
-    except ValueError:
-        return f"started_at {record.started_at} is not a date and time"
-    if record.node_count != len(record.nodes):
-        return f"node_count is {record.node_count}, and nodes names {len(record.nodes)}"
-    if record.raw is not None and not _is_name(record.raw.path):
-        return f"raw.path {record.raw.path!r} is not the name of a file beside the record"
-    ends: dict[tuple[str, Any, Any], dict[Any, float]] = {}
-    for row in record.metrics:
-        if why := _out_of_range(row):
-            return f"{row.name} is {row.value:g} {row.unit}, {why}"
-        if row.statistic in _ORDERED:
-            at = (row.name, row.message_bytes, row.device)
-            ends.setdefault(at, {})[row.statistic] = row.value
-    for (name, *_), found in ends.items():
-        if len(found) > 1:
-            order = [found[word] for word in _ORDERED if word in found]
-            if order != sorted(order):
-                return f"min, median and max of {name} are out of order"
-    return None
-
-
-def _is_name(path: str) -> bool:
-    return path == os.path.basename(path) and path not in {".", ".."} and "\0" not in path
-
-
-def _out_of_range(row: MetricRow) -> str | None:
-    base, least = _limits(row.name, row.unit, row.direction)
-    if row.unit != base:
-        return f"and records hold it in {base}"
-    if least <= row.value <= _MOST:
-        return None
-    if row.name in packed.ABOVE_ZERO and row.value <= 0:
-        return "not above 0"
-    if row.value < 0 and row.direction != "none":
-        return "not at least 0"
-    return "which is out of range"
-
-
-@functools.lru_cache(4096)
-def _limits(name: str, unit: str, direction: str) -> tuple[str, float]:
-    """The unit in which records hold a metric, and the least that it can be."""
-    if name in packed.ABOVE_ZERO:
-        return packed.ABOVE_ZERO[name], _LEAST
-    return UNITS.get(unit, (unit,))[0], -_MOST if direction == "none" else 0.0
 
 
 class Manifest(msgspec.Struct, frozen=True):
@@ -365,10 +222,9 @@ class _Reader:
         self.runs: list[dict[str, Any]] = []
         self.notes: list[str] = []
         self._tables: list[Any] = []
-        self._rows: list[bytes] = []
+        self._batch = Batch()
         self._packed = 0
         self._seen: set[str] = set()
-        self._typed = msgspec.json.Decoder(Record).decode
 
     def read(self, source: Path) -> None:
         try:
@@ -387,7 +243,7 @@ class _Reader:
         elif source.suffix == ".csv":
             self._flush()
             rows, notes = read_published(source)
-            self._rows += map(packed.line, rows)
+            self._tables.append(packed.from_lines(list(map(packed.line, rows))))
             self.notes += notes
         elif source.name == "run.json":
             self._read_manifest(str(source))
@@ -526,14 +382,14 @@ class _Reader:
             return
         try:
             if fact_cache == "no":
-                self._add(self._decode(content), path)
+                self._add(content, path)
                 return
             if fact_cache == "unknown" and b'"__payload__"' not in content[:200]:
                 value = msgspec.json.decode(content)
                 if isinstance(value, dict) and not any(
                     str(key).startswith("trueup_") for key in value
                 ):
-                    self._add(self._decode(content), path)
+                    self._add(content, path)
                     return
             self._read_facts(content, path)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -555,37 +411,32 @@ class _Reader:
                 if not str(value.get("schema", "")).startswith(SCHEMA.split("/")[0] + "/"):
                     continue
                 try:
-                    self._add(self._decode(msgspec.json.encode(value)), f"{path}#{key}")
+                    record = records.decode(msgspec.json.encode(value))
+                    self._batch.add(record, f"{path}#{key}")
                 except msgspec.MsgspecError as error:
                     self.excluded.append(Excluded(f"{path}#{key}", str(error)))
 
-    def _decode(self, content: bytes) -> Record:
-        record = self._typed(content)
-        if not _holds_no_more(content, record):
-            json.loads(content, object_pairs_hook=_once_each)
-        return record
+    def _add(self, content: bytes, path: str) -> None:
+        """A record that a file holds as a whole.
 
-    def _add(self, record: Record, path: str) -> None:
-        raw, fields = record.raw, msgspec.structs.asdict(record)
-        row = {
-            **fields,
-            **{name: canonical(fields[name]) for name in packed.JSON},
-            "nodes": "+".join(record.nodes),
-            "cores": record.ranks * record.threads_per_rank,
-            "raw_path": None if raw is None else os.path.join(os.path.dirname(path), raw.path),
-            "raw_sha256": None if raw is None else raw.sha256,
-            "source": path,
-            "provenance": MEASURED,
-        }
-        self._rows.append(packed.line(row))
-        if len(self._rows) >= _ROWS_AT_ONCE:
+        Raises:
+            msgspec.MsgspecError, UnicodeDecodeError, RecursionError: it is none.
+        """
+        if not self._batch.takes(content, path, len(self.excluded)):
+            self._batch.add(records.decode(content), path)
+        if self._batch.is_full:
             self._flush()
 
     def _flush(self) -> None:
-        """Turn the rows so far into a table, so that sources keep the order in which they came."""
-        if self._rows:
-            self._tables.append(packed.from_lines(self._rows))
-            self._rows = []
+        """Turn the records so far into a table, so that sources keep the order in which they
+        came."""
+        batch, self._batch = self._batch, Batch()
+        if batch.empty:
+            return
+        table, refused = batch.table()
+        self._tables.append(table)
+        for before, (place, path, why) in enumerate(refused):
+            self.excluded.insert(place + before, Excluded(path, why))
 
     def _read_packed(self, path: Path) -> None:
         self._flush()
@@ -644,26 +495,6 @@ def _content(path: str) -> bytes | None:
     finally:
         os.close(number)
     return content
-
-
-def _holds_no_more(content: bytes, record: Record) -> bool:
-    """Whether a JSON text has as many colons as its record's; no, where some may be escaped."""
-    if b"\\u" in content:
-        return False
-    return content.count(b":") == msgspec.json.encode(record).count(b":")
-
-
-def _once_each(pairs: list[tuple[str, Any]]) -> None:
-    """Refuse a name that stands twice in an object: which of the two values counts?
-
-    Raises:
-        msgspec.ValidationError: one does.
-    """
-    names: set[str] = set()
-    for name, _ in pairs:
-        if name in names:
-            raise msgspec.ValidationError(f"{name} is given twice in one object")
-        names.add(name)
 
 
 def _is_utf8(path: str) -> bool:

@@ -18,7 +18,10 @@ Layers = Sequence[Sequence[str]]
 # The lowest first. Names in one row may import each other.
 ANALYSIS: Layers = (
     ("units", "catalog", "retail", "columns"),
-    ("load", "packed", "published", "cases", "frames", "read", "decoding", "selection"),
+    (
+        *("load", "packed", "records", "batch", "published", "cases", "frames", "read"),
+        *("decoding", "selection"),
+    ),
     ("figures",),
     ("sheets",),
     ("render",),

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from scipy.special import fdtrc
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -148,6 +147,9 @@ def _missed(
 
 def _chance(single: float, missed: float, free: int) -> float:
     """How often two more unknowns would gain that much by chance (F test)."""
+    # A tenth of a second to import, which only a curve with a bend needs.
+    from scipy.special import fdtrc  # noqa: PLC0415
+
     return float(fdtrc(2, free, (single - missed) / 2 / (missed / free)))
 
 
