@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from statistics import median
 from typing import TYPE_CHECKING
 
-from .views import at_headline, headline, view_of
+import numpy as np
+
+from .heads import known
+from .views import at_headline, view_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from trueup.cases import Case
-    from trueup.health.expectations import Expectations
     from trueup.view import Measure, View
 
+    from .columns import Held
+    from .heads import Heads
     from .views import Headline
 
 
@@ -57,7 +62,7 @@ class Group:
     cases: tuple[Case, ...]
     head: Pooled | None
 
-    @property
+    @cached_property
     def nodes(self) -> list[str]:
         """The nodes of all its cases."""
         return list(dict.fromkeys(node for case in self.cases for node in case.nodes))
@@ -75,26 +80,23 @@ class Group:
         return f"{len(nodes):,} nodes"
 
 
-def groups(found: Iterable[Case], expectations: Expectations | None = None) -> list[Group]:
+def groups(found: Iterable[Case], heads: Heads) -> list[Group]:
     """The cases with outcome ok, by what they measured, in the order in which they were read."""
     members: dict[tuple[object, ...], list[Case]] = {}
-    heads: dict[int, Headline | None] = {}
     for case in found:
         view = view_of(case.benchmark)
         if case.outcome != "ok" or view is None:
             continue
-        shown = heads[id(case)] = headline(case, expectations)
-        place = None if shown is None else (shown.measure.metric, shown.message_bytes)
         key: tuple[object, ...] = (
             *(case.benchmark, _masked(case), case.machine, case.node_count or 1),
-            *(_apart(case, view), case.short_layout, case.provenance, place),
+            *(_apart(case, view), case.short_layout, case.provenance, heads.place(case)),
             case.software.get(case.benchmark, ""),
         )
         members.setdefault(key, []).append(case)
     made = []
     for key, cases in members.items():
         first = cases[0]
-        shown = heads[id(first)]
+        shown = heads.of(first)
         made.append(
             Group(
                 benchmark=first.benchmark,
@@ -104,7 +106,7 @@ def groups(found: Iterable[Case], expectations: Expectations | None = None) -> l
                 apart=_apart(first, view_of(first.benchmark)),
                 layout=first.layout,
                 cases=tuple(cases),
-                head=None if shown is None else pooled(cases, shown.measure, expectations),
+                head=None if shown is None else pooled(cases, shown.measure, heads),
             )
         )
     return made
@@ -127,12 +129,13 @@ def _apart(case: Case, view: View | None) -> tuple[tuple[str, str], ...]:
     )
 
 
-def pooled(
-    cases: Sequence[Case], measure: Measure, expectations: Expectations | None = None
-) -> Pooled | None:
+def pooled(cases: Sequence[Case], measure: Measure, heads: Heads) -> Pooled | None:
     """One measure over cases, at the place where its headline counts; None where none holds it."""
-    held = [(at_headline(case, measure, expectations), case) for case in cases]
-    found = [(shown, case) for shown, case in held if shown is not None]
+    held = heads.held(cases, measure)
+    if held is not None:
+        return _pooled_whole(cases, measure, held, heads)
+    told = [(at_headline(case, measure, heads.expectations), case) for case in cases]
+    found = [(shown, case) for shown, case in told if shown is not None]
     if not found:
         return None
     ordered = sorted(found, key=lambda pair: pair[0].value)
@@ -150,12 +153,34 @@ def pooled(
     return Pooled(measure, middle, low, high, worst, best, found[0][0])
 
 
-def apart_words(group: Group, among: Sequence[Group]) -> str:
-    """In which parameters a group differs from the others: "operation all_gather"."""
-    names = dict(group.apart)
-    differ = [
-        f"{name.replace('_', ' ')} {value}"
-        for name, value in names.items()
-        if len({dict(other.apart).get(name) for other in among}) > 1
-    ]
-    return ", ".join(differ)
+def _pooled_whole(
+    cases: Sequence[Case], measure: Measure, held: Held, heads: Heads
+) -> Pooled | None:
+    """The same of figures of whole cases."""
+    holding = np.flatnonzero(~np.isnan(held.value))
+    if not len(holding):
+        return None
+    values, lows, highs = (column[holding] for column in (held.value, held.low, held.high))
+    order = np.argsort(values, kind="stable")
+    least, most = (cases[holding[order[end]]] for end in (0, -1))
+    if len(holding) > 1:
+        lows = np.where(np.isnan(lows), values, lows)
+        highs = np.where(np.isnan(highs), values, highs)
+    worst, best = (most, least) if measure.direction == "lower" else (least, most)
+    first = heads.at(cases[holding[0]], measure)
+    assert first is not None  # noqa: S101 WHY: for mypy; it holds the measure
+    middle, low, high = median(values.tolist()), known(lows.min()), known(highs.max())
+    return Pooled(measure, middle, low, high, worst, best, first)
+
+
+def apart_words(group: Group, differing: Collection[str]) -> str:
+    """In which of the parameters a group differs from others: "operation all_gather"."""
+    told = [f"{name.replace('_', ' ')} {value}" for name, value in group.apart if name in differing]
+    return ", ".join(told)
+
+
+def differing(among: Sequence[Group]) -> frozenset[str]:
+    """The parameters that not all of the groups have the same value of."""
+    known_of = [dict(group.apart) for group in among]
+    names = {name for one in known_of for name in one}
+    return frozenset(name for name in names if len({one.get(name) for one in known_of}) > 1)

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from .. import units
-from ..figures.groups import apart_words, pooled
+from ..figures.groups import apart_words, differing, pooled
 from ..figures.views import judged_by, names_of, view_of
 from ..render.html import Part, Section
 from ..sheets.health import SIGNS
@@ -16,7 +16,7 @@ from ..units import in_unit, plural, size_of
 from .charts import charts
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from trueup.cases import Case
     from trueup.view import Measure, View
@@ -106,7 +106,8 @@ def figures_sheet(found: Sequence[Group], judged: Judged) -> Sheet:
     """
     view = view_of(found[0].benchmark)
     assert view is not None  # noqa: S101 WHY: for mypy; groups have a view
-    rows = [_row(group, found, view, judged) for group in found]
+    names = differing(found)
+    rows = [_row(group, names, view, judged) for group in found]
     _mark_best(rows, found)
     heads = _headlines(found)
     others = _others(view, heads, rows)
@@ -229,21 +230,21 @@ def _headlines(found: Sequence[Group]) -> list[Measure]:
     return list({_key(measure): measure for measure in held.values()}.values())
 
 
-def _row(group: Group, found: Sequence[Group], view: View, judged: Judged) -> dict[str, Any]:
+def _row(group: Group, names: Collection[str], view: View, judged: Judged) -> dict[str, Any]:
     first = group.cases[0]
     row: dict[str, Any] = {
         "case": group.label,
-        "differs": apart_words(group, found) or None,
+        "differs": apart_words(group, names) or None,
         "layout": group.layout or None,
         "vm_size": first.vm_size,
         "where": group.where,
         "node_count": group.node_count,
         "nodes": len(group.nodes),
-        "n": _repeats(group),
+        "n": _repeats(group, judged),
         "mark": "",
     }
     for measure in view.figures:
-        other = pooled(group.cases, measure, judged.expectations)
+        other = pooled(group.cases, measure, judged.heads)
         row[_key(measure)] = None if other is None else other.value
     head = group.head
     if head is None:
@@ -276,13 +277,18 @@ def _expected(case: Case, head: Pooled, judged: Judged) -> dict[str, Any]:
     return {}
 
 
-def _repeats(group: Group) -> int | None:
+def _repeats(group: Group, judged: Judged) -> int | None:
     """How many measurements the row is of: repeats over all cases, else the cases."""
-    counts = [
-        case.repeats(group.head.measure.metric) if group.head else None for case in group.cases
-    ]
-    known = [count for count in counts if count]
-    return sum(known) if len(known) == len(counts) else len(group.cases)
+    if group.head is None:
+        return len(group.cases)
+    measure = group.head.measure
+    held = judged.heads.held(group.cases, measure)
+    counts = (
+        [case.repeats(measure.metric) or 0 for case in group.cases]
+        if held is None
+        else held.repeats.tolist()
+    )
+    return sum(counts) if all(counts) else len(group.cases)
 
 
 def _mark_best(rows: Sequence[dict[str, Any]], found: Sequence[Group]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ..figures.groups import apart_words
+from ..figures.groups import apart_words, differing
 from ..render.html import Figure, Part
 from ..render.plots.data import Point, RowsPlot
 from ..render.plots.rows import draw_rows
@@ -71,7 +71,7 @@ def _layouts(members: Sequence[tuple[Pooled, Group]], found: Sequence[Group], na
     )
     better = "more" if higher else "less"
     plot = RowsPlot(f"{measure.label}, {measure.shown} ({better} is better)", points, best=0)
-    words = apart_words(first, found)
+    words = apart_words(first, differing(found))
     title = f"Layouts{': ' + words if words else ''}, on {first.where}."
     if len(ranked) > len(points):
         said += f" The {len(points)} fastest of {len(ranked)} are drawn."

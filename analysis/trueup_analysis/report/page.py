@@ -12,6 +12,7 @@ from ..cases import read_cases
 from ..catalog import find, folder
 from ..figures import cost, tokens, users
 from ..figures.groups import groups
+from ..figures.heads import Heads
 from ..figures.health import expectations
 from ..figures.health.examine import examine
 from ..figures.health.required import roster
@@ -91,8 +92,9 @@ def gather(
     ours = [case for case in cases if case.measured]
     measured_on = machines(ours or cases)
     health = _health(loaded, ours, expected)
-    judged = Judged(expected, read_sizes(place), _bad(health))
-    found = _by_benchmark(groups(ok, expected))
+    heads = Heads(loaded, expected)
+    judged = Judged(expected, read_sizes(place), heads, _bad(health))
+    found = _by_benchmark(groups(ok, heads))
     scaled = {name: _series(loaded, name, expected) for name in found}
     billed = _billed(loaded, found, place, terms, api, expected, level)
     sections = [

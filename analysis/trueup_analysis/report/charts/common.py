@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from trueup.view import Measure
 
     from ...figures.groups import Group
+    from ...figures.heads import Heads
     from ...figures.sizes import Sizes
 
 PAIR: Final = 2
@@ -34,11 +35,13 @@ class Judged:
     """What figures are held against.
 
     Attributes:
+        heads: the figures that stand for the cases.
         bad: (node, benchmark) of what does not pass, to be named in plots of a fleet.
     """
 
     expectations: Expectations
     sizes: Sizes
+    heads: Heads
     bad: frozenset[tuple[str, str]] = frozenset()
 
 

@@ -7,7 +7,7 @@ from functools import partial
 from statistics import median, quantiles
 from typing import TYPE_CHECKING, Final, Literal
 
-from ...figures.groups import apart_words
+from ...figures.groups import apart_words, differing
 from ...render.plots.curves import draw_lines
 from ...render.plots.data import Line, LinesPlot, Reference
 from ...units import number, plural, scaled_to, size_of
@@ -39,7 +39,7 @@ def over_sizes(chart: Chart, found: Sequence[Group], judged: Judged) -> Iterator
             if not lines or max(len(line.xs) for line in lines) < PAIR:
                 continue
             expected = references(measures, members, judged)
-            words = apart_words(members[0], found) or members[0].label
+            words = apart_words(members[0], differing(found)) or members[0].label
             title = f"{chart.title}: {words}, {members[0].machine}."
             # A rate is read where it levels out, which a logarithmic axis hides.
             scale: Literal["auto", "linear"] = (

@@ -6,7 +6,7 @@ from functools import partial
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
-from ...figures.groups import apart_words
+from ...figures.groups import apart_words, differing
 from ...render.plots.data import Point, Reference, RowsPlot
 from ...render.plots.rows import draw_rows
 from ...units import in_unit, scaled_to
@@ -26,6 +26,7 @@ _ENDS: Final = ("min", "max")
 
 def over_devices(chart: Chart, found: Sequence[Group], judged: Judged) -> Iterator[Drawn]:
     """One row a device of each group: the best above, the worst marked."""
+    names = differing(found)
     for group in found:
         # What a figure of a device is held against holds for that figure alone.
         for measure in chart.measures:
@@ -37,7 +38,7 @@ def over_devices(chart: Chart, found: Sequence[Group], judged: Judged) -> Iterat
             shown = [points[place] for place in sorted(order[-_ROWS:])]
             # Of many nodes one bad device is seen at the end of its bar, not in the median.
             ends = [point.low if higher else -point.high for point in shown]
-            where = ", ".join(filter(None, (apart_words(group, found), group.where)))
+            where = ", ".join(filter(None, (apart_words(group, names), group.where)))
             title = f"{_titled(chart, [measure])}: {where}."
             expected = _held_against([measure], [group], judged)
             plot = RowsPlot(axis([measure]), tuple(shown), None, ends.index(min(ends)), expected)
@@ -167,7 +168,7 @@ def _name(group: Group, members: Sequence[Group]) -> str:
     """A group's label; where others have the same, with what tells it from them."""
     if sum(other.label == group.label for other in members) == 1:
         return group.label
-    return f"{group.label}, {apart_words(group, members) or group.where}"
+    return f"{group.label}, {apart_words(group, differing(members)) or group.where}"
 
 
 def _of_cases(cases: Sequence[Case], measure: Measure, statistic: str) -> list[float]:

@@ -1,0 +1,98 @@
+"""The figures that stand for many cases: what ``views.headline`` says of each, from columns where
+the figures are of whole cases."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from .columns import Columns
+from .views import Headline, at_headline, headline, view_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from trueup.cases import Case
+    from trueup.health.expectations import Expectations
+    from trueup.view import Measure
+
+    from ..load import Loaded
+    from .columns import Held
+
+# Instead of a place among the headlines: none is held; the case itself must say.
+_NONE, _OF_CASE = -1, -2
+_UNPLACED: Final = (None, None)
+
+
+class Heads:
+    """Headlines of the cases of ``loaded``, each told by its number ``Case.record``."""
+
+    def __init__(self, loaded: Loaded, expectations: Expectations | None = None) -> None:
+        self.expectations = expectations
+        self.columns = Columns(loaded)
+        self._places = cache(self._of_benchmark)
+
+    def of(self, case: Case) -> Headline | None:
+        """The figure that stands for a case."""
+        place = self._place(case)
+        if place == _NONE:
+            return None
+        if place == _OF_CASE:
+            return headline(case, self.expectations)
+        return self._whole(case, self._measures(case)[place])
+
+    def place(self, case: Case) -> tuple[str, int | None] | None:
+        """The metric and the message size of that figure."""
+        place = self._place(case)
+        if place == _NONE:
+            return None
+        if place != _OF_CASE:
+            return self._measures(case)[place].metric, None
+        shown = headline(case, self.expectations)
+        return None if shown is None else (shown.measure.metric, shown.message_bytes)
+
+    def at(self, case: Case, measure: Measure) -> Headline | None:
+        """One measure of a case at the place where its headline counts."""
+        if self.columns.held(measure).placed[case.record]:
+            return at_headline(case, measure, self.expectations)
+        return self._whole(case, measure)
+
+    def held(self, cases: Sequence[Case], measure: Measure) -> Held | None:
+        """A measure of these cases alone; None where any has it of devices or at message sizes."""
+        records = np.fromiter((case.record for case in cases), np.int64, len(cases))
+        held = self.columns.held(measure)
+        return None if held.placed[records].any() else held.of(records)
+
+    def _measures(self, case: Case) -> Sequence[Measure]:
+        view = view_of(case.benchmark)
+        return () if view is None else view.headlines
+
+    def _place(self, case: Case) -> int:
+        return self._places(case.benchmark)[case.record]
+
+    def _of_benchmark(self, benchmark: str) -> list[int]:
+        """By record the place of its headline among the view's."""
+        view = view_of(benchmark)
+        if view is None:
+            return [_OF_CASE] * self.columns.records
+        found = np.full(self.columns.records, _NONE)
+        for place, measure in enumerate(view.headlines):
+            held = self.columns.held(measure)
+            left = found == _NONE
+            found[left & ~np.isnan(held.value)] = place
+            found[left & held.placed] = _OF_CASE
+        return found.tolist()
+
+    def _whole(self, case: Case, measure: Measure) -> Headline | None:
+        held, record = self.columns.held(measure), case.record
+        value, low, high = (float(column[record]) for column in (held.value, held.low, held.high))
+        if np.isnan(value):
+            return None
+        return Headline(measure, value, known(low), known(high), int(held.n[record]) or None)
+
+
+def known(value: float) -> float | None:
+    """None for NaN."""
+    return None if np.isnan(value) else float(value)
