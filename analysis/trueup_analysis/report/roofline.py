@@ -6,6 +6,8 @@ import math
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from .. import units
 from ..render.html import Figure, Part
 from ..render.plots.curves import draw_roofline
@@ -18,27 +20,43 @@ if TYPE_CHECKING:
 
     from trueup.cases import Case
 
+    from ..figures.columns import Columns, Numbers
     from ..figures.sizes import Sizes
 
 _TRIAD: Final = "triad_rate"
+_RATE: Final = "flop_rate"
+_INTENSITY: Final = "operational_intensity"
 
 
-def roofline_parts(found: Sequence[Case], ok: Sequence[Case], sizes: Sizes) -> list[Part]:
+def roofline_parts(
+    found: Sequence[Case], ok: Sequence[Case], sizes: Sizes, columns: Columns
+) -> list[Part]:
     """A part for each kind of machine whose cases hold a rate and its operational intensity.
 
     Args:
         found: one benchmark's cases.
         ok: all cases with outcome ok: the roof is the highest triad that any of them measured.
+        columns: the figures of all cases.
     """
+    held = _held(columns)
     rates: dict[str, list[Case]] = {}
     for case in found:
-        if case.plain("flop_rate") and case.plain("operational_intensity"):
+        if held[case.record]:
             rates.setdefault(case.machine, []).append(case)
-    roofs = _bandwidths(ok)
+    if not rates:
+        return []
+    roofs = _bandwidths(ok, columns)
     return [
-        _roofline_part(_where(cases), cases, roofs.get(kind), sizes, f"roofline-{number}")
+        _roofline_part(_where(cases), cases, roofs.get(kind), sizes, columns, f"roofline-{number}")
         for number, (kind, cases) in enumerate(rates.items(), 1)
     ]
+
+
+def _held(columns: Columns) -> list[bool]:
+    """Of each record whether it has a rate and an intensity that are not 0."""
+    rate, intensity = columns.plain(_RATE), columns.plain(_INTENSITY)
+    held: list[bool] = ((np.nan_to_num(rate) != 0) & (np.nan_to_num(intensity) != 0)).tolist()
+    return held
 
 
 def _where(cases: Sequence[Case]) -> str:
@@ -47,38 +65,50 @@ def _where(cases: Sequence[Case]) -> str:
     return min(nodes) if len(nodes) == 1 else f"{len(nodes):,} nodes of {cases[0].machine}"
 
 
-def _bandwidths(ok: Sequence[Case]) -> dict[str, Case]:
-    """The case with the highest measured triad for each kind of machine."""
-    found: dict[str, Case] = {}
+def _bandwidths(ok: Sequence[Case], columns: Columns) -> dict[str, float]:
+    """The highest measured triad of each kind of machine."""
+    triads = columns.plain(_TRIAD)
+    measured = (~np.isnan(triads)).tolist()
+    found: dict[str, float] = {}
     for case in ok:
-        rate = case.plain(_TRIAD)
-        known = found.get(case.machine)
-        if rate is not None and (known is None or rate > (known.plain(_TRIAD) or 0.0)):
-            found[case.machine] = case
+        if measured[case.record]:
+            rate = float(triads[case.record])
+            found[case.machine] = max(rate, found.get(case.machine, rate))
     return found
 
 
 def _roofline_part(
-    where: str, cases: Sequence[Case], roof: Case | None, sizes: Sizes, name: str
+    where: str,
+    cases: Sequence[Case],
+    bandwidth: float | None,
+    sizes: Sizes,
+    columns: Columns,
+    name: str,
 ) -> Part:
     peak = sizes.figure(cases[0].vm_size, "peak_fp64_gflops")
     peak = None if peak is None else peak * 1e9
-    bandwidth = None if roof is None else roof.plain(_TRIAD)
-    ranked = sorted(cases, key=lambda case: -(_per_node(case) or 0.0))
-    rows = []
-    for case in ranked:
-        intensity = case.plain("operational_intensity") or 0.0
-        rows.append(
-            {
-                "case": case.case,
-                "layout": case.layout,
-                "operational_intensity": intensity,
-                "flop_per_second_and_node": _per_node(case),
-                "roof": None if bandwidth is None else min(bandwidth * intensity, peak or math.inf),
-                "roofline_fraction": case.plain("roofline_fraction"),
-                "mark": "best" if case is ranked[0] else "",
-            }
+    rates = _per_node(cases, columns)
+    order = np.argsort(-rates, kind="stable").tolist()
+    ranked = [cases[place] for place in order]
+    intensities = _of(ranked, columns.plain(_INTENSITY))
+    rows = [
+        {
+            "case": case.case,
+            "layout": case.layout,
+            "operational_intensity": intensity,
+            "flop_per_second_and_node": rate,
+            "roof": None if bandwidth is None else min(bandwidth * intensity, peak or math.inf),
+            "roofline_fraction": fraction,
+            "mark": "best" if case is ranked[0] else "",
+        }
+        for case, intensity, rate, fraction in zip(
+            ranked,
+            intensities.tolist(),
+            rates[order].tolist(),
+            _of(ranked, columns.plain("roofline_fraction")).tolist(),
+            strict=True,
         )
+    ]
     notes = []
     if not peak:
         notes.append(
@@ -90,7 +120,8 @@ def _roofline_part(
             "No memory bandwidth was measured on this machine, so there is no roof to draw."
         )
     else:
-        figures = (_roofline_figure(where, ranked, bandwidth, peak, name),)
+        points = _points(ranked, intensities, columns)
+        figures = (_roofline_figure(where, points, bandwidth, peak, name),)
     flops = partial(measure, unit="flop/s")
     listing = Sheet(
         title="Highest rate first",
@@ -109,21 +140,29 @@ def _roofline_part(
     return Part(title=f"Roofline, {where}", figures=figures, beside=(listing,), notes=notes)
 
 
-def _per_node(case: Case, statistic: str = "") -> float | None:
-    value = case.plain("flop_rate", statistic)
-    return None if value is None else value / (case.node_count or 1)
+def _of(cases: Sequence[Case], column: Numbers) -> Numbers:
+    return column[[case.record for case in cases]]
+
+
+def _per_node(cases: Sequence[Case], columns: Columns, statistic: str = "") -> Numbers:
+    nodes = np.array([case.node_count or 1 for case in cases])
+    return _of(cases, columns.plain(_RATE, statistic)) / nodes
+
+
+def _points(cases: Sequence[Case], intensities: Numbers, columns: Columns) -> list[Point]:
+    """Where a spread is not recorded, the point stands alone."""
+    middle = _per_node(cases, columns)
+    ends = [
+        np.where(np.nan_to_num(end) == 0, middle, end)
+        for end in (_per_node(cases, columns, word) for word in ("min", "max"))
+    ]
+    rates = ([scaled(rate, "flop/s") for rate in one.tolist()] for one in (middle, *ends))
+    return [Point(*point) for point in zip(intensities.tolist(), *rates, strict=True)]
 
 
 def _roofline_figure(
-    where: str, cases: Sequence[Case], bandwidth: float, peak: float | None, name: str
+    where: str, points: Sequence[Point], bandwidth: float, peak: float | None, name: str
 ) -> Figure:
-    points = []
-    for case in cases:
-        middle = _per_node(case) or 0.0
-        ends = (_per_node(case, "min") or middle, _per_node(case, "max") or middle)
-        least, most = (scaled(end, "flop/s") for end in ends)
-        intensity = case.plain("operational_intensity") or 0.0
-        points.append(Point(intensity, scaled(middle, "flop/s"), least, most))
     plot = RooflinePlot(
         bandwidth=scaled(bandwidth, "byte/s"),
         bandwidth_label=f"memory roof: measured triad, {measure(bandwidth, 'byte/s')} GB/s",
