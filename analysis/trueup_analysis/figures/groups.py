@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from trueup.cases import Case
     from trueup.view import Measure, View
 
-    from .columns import Held
+    from .by_record import Held
     from .heads import Heads
     from .views import Headline
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from .columns import Columns
+from .by_record import ByRecord
 from .views import Headline, at_headline, headline, view_of
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from trueup.view import Measure
 
     from ..load import Loaded
-    from .columns import Held
+    from .by_record import Held
 
 # Instead of a place among the headlines: none is held; the case itself must say.
 _NONE, _OF_CASE = -1, -2
@@ -31,7 +31,7 @@ class Heads:
 
     def __init__(self, loaded: Loaded, expectations: Expectations | None = None) -> None:
         self.expectations = expectations
-        self.columns = Columns(loaded)
+        self.figures = ByRecord(loaded)
         self._places = cache(self._of_benchmark)
 
     def of(self, case: Case) -> Headline | None:
@@ -55,14 +55,14 @@ class Heads:
 
     def at(self, case: Case, measure: Measure) -> Headline | None:
         """One measure of a case at the place where its headline counts."""
-        if self.columns.held(measure).placed[case.record]:
+        if self.figures.held(measure).placed[case.record]:
             return at_headline(case, measure, self.expectations)
         return self._whole(case, measure)
 
     def held(self, cases: Sequence[Case], measure: Measure) -> Held | None:
         """A measure of these cases alone; None where any has it of devices or at message sizes."""
         records = np.fromiter((case.record for case in cases), np.int64, len(cases))
-        held = self.columns.held(measure)
+        held = self.figures.held(measure)
         return None if held.placed[records].any() else held.of(records)
 
     def _measures(self, case: Case) -> Sequence[Measure]:
@@ -76,17 +76,17 @@ class Heads:
         """By record the place of its headline among the view's."""
         view = view_of(benchmark)
         if view is None:
-            return [_OF_CASE] * self.columns.records
-        found = np.full(self.columns.records, _NONE)
+            return [_OF_CASE] * self.figures.records
+        found = np.full(self.figures.records, _NONE)
         for place, measure in enumerate(view.headlines):
-            held = self.columns.held(measure)
+            held = self.figures.held(measure)
             left = found == _NONE
             found[left & ~np.isnan(held.value)] = place
             found[left & held.placed] = _OF_CASE
         return found.tolist()
 
     def _whole(self, case: Case, measure: Measure) -> Headline | None:
-        held, record = self.columns.held(measure), case.record
+        held, record = self.figures.held(measure), case.record
         value, low, high = (float(column[record]) for column in (held.value, held.low, held.high))
         if np.isnan(value):
             return None

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from trueup.cases import Case
 
-    from ..figures.columns import Columns, Numbers
+    from ..figures.by_record import ByRecord, Numbers
     from ..figures.sizes import Sizes
 
 _TRIAD: Final = "triad_rate"
@@ -29,32 +29,32 @@ _INTENSITY: Final = "operational_intensity"
 
 
 def roofline_parts(
-    found: Sequence[Case], ok: Sequence[Case], sizes: Sizes, columns: Columns
+    found: Sequence[Case], ok: Sequence[Case], sizes: Sizes, figures: ByRecord
 ) -> list[Part]:
     """A part for each kind of machine whose cases hold a rate and its operational intensity.
 
     Args:
         found: one benchmark's cases.
         ok: all cases with outcome ok: the roof is the highest triad that any of them measured.
-        columns: the figures of all cases.
+        figures: the figures of all cases.
     """
-    held = _held(columns)
+    held = _held(figures)
     rates: dict[str, list[Case]] = {}
     for case in found:
         if held[case.record]:
             rates.setdefault(case.machine, []).append(case)
     if not rates:
         return []
-    roofs = _bandwidths(ok, columns)
+    roofs = _bandwidths(ok, figures)
     return [
-        _roofline_part(_where(cases), cases, roofs.get(kind), sizes, columns, f"roofline-{number}")
+        _roofline_part(_where(cases), cases, roofs.get(kind), sizes, figures, f"roofline-{number}")
         for number, (kind, cases) in enumerate(rates.items(), 1)
     ]
 
 
-def _held(columns: Columns) -> list[bool]:
+def _held(figures: ByRecord) -> list[bool]:
     """Of each record whether it has a rate and an intensity that are not 0."""
-    rate, intensity = columns.plain(_RATE), columns.plain(_INTENSITY)
+    rate, intensity = figures.plain(_RATE), figures.plain(_INTENSITY)
     held: list[bool] = ((np.nan_to_num(rate) != 0) & (np.nan_to_num(intensity) != 0)).tolist()
     return held
 
@@ -65,9 +65,9 @@ def _where(cases: Sequence[Case]) -> str:
     return min(nodes) if len(nodes) == 1 else f"{len(nodes):,} nodes of {cases[0].machine}"
 
 
-def _bandwidths(ok: Sequence[Case], columns: Columns) -> dict[str, float]:
+def _bandwidths(ok: Sequence[Case], figures: ByRecord) -> dict[str, float]:
     """The highest measured triad of each kind of machine."""
-    triads = columns.plain(_TRIAD)
+    triads = figures.plain(_TRIAD)
     measured = (~np.isnan(triads)).tolist()
     found: dict[str, float] = {}
     for case in ok:
@@ -82,15 +82,15 @@ def _roofline_part(
     cases: Sequence[Case],
     bandwidth: float | None,
     sizes: Sizes,
-    columns: Columns,
+    figures: ByRecord,
     name: str,
 ) -> Part:
     peak = sizes.figure(cases[0].vm_size, "peak_fp64_gflops")
     peak = None if peak is None else peak * 1e9
-    rates = _per_node(cases, columns)
+    rates = _per_node(cases, figures)
     order = np.argsort(-rates, kind="stable").tolist()
     ranked = [cases[place] for place in order]
-    intensities = _of(ranked, columns.plain(_INTENSITY))
+    intensities = _of(ranked, figures.plain(_INTENSITY))
     rows = [
         {
             "case": case.case,
@@ -105,7 +105,7 @@ def _roofline_part(
             ranked,
             intensities.tolist(),
             rates[order].tolist(),
-            _of(ranked, columns.plain("roofline_fraction")).tolist(),
+            _of(ranked, figures.plain("roofline_fraction")).tolist(),
             strict=True,
         )
     ]
@@ -114,14 +114,14 @@ def _roofline_part(
         notes.append(
             "The machine's peak floating-point rate is unknown, so only memory bounds the roof."
         )
-    figures: tuple[Figure, ...] = ()
+    drawn: tuple[Figure, ...] = ()
     if bandwidth is None:
         notes.append(
             "No memory bandwidth was measured on this machine, so there is no roof to draw."
         )
     else:
-        points = _points(ranked, intensities, columns)
-        figures = (_roofline_figure(where, points, bandwidth, peak, name),)
+        points = _points(ranked, intensities, figures)
+        drawn = (_roofline_figure(where, points, bandwidth, peak, name),)
     flops = partial(measure, unit="flop/s")
     listing = Sheet(
         title="Highest rate first",
@@ -137,24 +137,24 @@ def _roofline_part(
         marks="mark",
         name=name,
     )
-    return Part(title=f"Roofline, {where}", figures=figures, beside=(listing,), notes=notes)
+    return Part(title=f"Roofline, {where}", figures=drawn, beside=(listing,), notes=notes)
 
 
 def _of(cases: Sequence[Case], column: Numbers) -> Numbers:
     return column[[case.record for case in cases]]
 
 
-def _per_node(cases: Sequence[Case], columns: Columns, statistic: str = "") -> Numbers:
+def _per_node(cases: Sequence[Case], figures: ByRecord, statistic: str = "") -> Numbers:
     nodes = np.array([case.node_count or 1 for case in cases])
-    return _of(cases, columns.plain(_RATE, statistic)) / nodes
+    return _of(cases, figures.plain(_RATE, statistic)) / nodes
 
 
-def _points(cases: Sequence[Case], intensities: Numbers, columns: Columns) -> list[Point]:
+def _points(cases: Sequence[Case], intensities: Numbers, figures: ByRecord) -> list[Point]:
     """Where a spread is not recorded, the point stands alone."""
-    middle = _per_node(cases, columns)
+    middle = _per_node(cases, figures)
     ends = [
         np.where(np.nan_to_num(end) == 0, middle, end)
-        for end in (_per_node(cases, columns, word) for word in ("min", "max"))
+        for end in (_per_node(cases, figures, word) for word in ("min", "max"))
     ]
     rates = ([scaled(rate, "flop/s") for rate in one.tolist()] for one in (middle, *ends))
     return [Point(*point) for point in zip(intensities.tolist(), *rates, strict=True)]

@@ -49,7 +49,7 @@ class Held:
         return Held(*(getattr(self, one.name)[records] for one in fields(self)))
 
 
-class Columns:
+class ByRecord:
     """The metric rows of everything that was loaded, by the number of the record."""
 
     def __init__(self, loaded: Loaded) -> None:
