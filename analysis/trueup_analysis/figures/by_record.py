@@ -5,10 +5,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 from trueup.cases import TYPICAL
 
 if TYPE_CHECKING:
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
 
     Numbers = NDArray[np.float64]
     Counts = NDArray[np.int64]
-
-_ABSENT: Final = -1
 
 
 @dataclass(frozen=True)
@@ -54,23 +51,14 @@ class ByRecord:
 
     def __init__(self, loaded: Loaded) -> None:
         self.records = loaded.table.num_rows
-        listed = loaded.table.column("metrics").combine_chunks()
-        self._owners = listed.value_parent_indices().to_numpy()
-        rows = listed.flatten()
-        self._values = rows.field("value").to_numpy()
-        self._n = rows.field("n").fill_null(0).to_numpy()
-        self._placed = np.array(
-            rows.field("message_bytes").is_valid().to_numpy(zero_copy_only=False)
-            | rows.field("device").is_valid().to_numpy(zero_copy_only=False)
-        )
-        self._names, self._name_codes = _coded(rows.field("name"))
-        self._words, self._word_codes = _coded(rows.field("statistic"))
+        self._all = found = loaded.figures
+        self._placed = (found.message_bytes >= 0) | (found.device.codes >= 0)
         self.held = cache(self._held)
 
     def _held(self, measure: Measure) -> Held:
         rows = self._of(measure.metric)
         placed = np.zeros(self.records, bool)
-        placed[self._owners[rows[self._placed[rows]]]] = True
+        placed[self._all.owners[rows[self._placed[rows]]]] = True
         first = rows[::-1]
         wanted = (measure.statistic,) if measure.statistic else TYPICAL
         typical = [self._stating(first, word) for word in reversed(wanted)]
@@ -79,7 +67,7 @@ class ByRecord:
             low=self._spread([self._stating(rows, "min")]),
             high=self._spread([self._stating(rows, "max")]),
             n=self._counts(np.concatenate(typical)),
-            repeats=self._counts(first[self._n[first] > 0]),
+            repeats=self._counts(first[self._all.n[first] > 0]),
             placed=placed,
         )
 
@@ -91,27 +79,20 @@ class ByRecord:
         return self._spread([self._stating(rows, word) for word in reversed(wanted)])
 
     def _of(self, metric: str) -> Counts:
-        return np.flatnonzero(self._name_codes == self._names.get(metric, _ABSENT - 1))
+        return np.flatnonzero(self._all.name.codes == self._all.name.code(metric))
 
     def _stating(self, rows: Counts, word: str | None) -> Counts:
-        code = _ABSENT if word is None else self._words.get(word, _ABSENT - 1)
-        return rows[self._word_codes[rows] == code]
+        statistic = self._all.statistic
+        return rows[statistic.codes[rows] == statistic.code(word)]
 
     def _spread(self, parts: Iterable[Counts]) -> Numbers:
         """The value of each record: that of its last row in the last part that has one."""
         found = np.full(self.records, np.nan)
         for rows in parts:
-            found[self._owners[rows]] = self._values[rows]
+            found[self._all.owners[rows]] = self._all.value[rows]
         return found
 
     def _counts(self, rows: Counts) -> Counts:
         found = np.zeros(self.records, np.int64)
-        found[self._owners[rows]] = self._n[rows]
+        found[self._all.owners[rows]] = self._all.n[rows].clip(0)
         return found
-
-
-def _coded(column: pa.Array) -> tuple[dict[str, int], NDArray[np.int32]]:
-    """The texts with their codes, and the code of each row; -1 where there is no text."""
-    coded = column.dictionary_encode()
-    codes: Any = coded.indices.fill_null(_ABSENT).to_numpy()
-    return {text: code for code, text in enumerate(coded.dictionary.to_pylist())}, codes

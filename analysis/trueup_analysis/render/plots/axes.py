@@ -44,7 +44,7 @@ def title_y(axes: Axes, text: str) -> None:
     """The y axis' title, level and above it: readable, and no wider in a font other than the one
     measured.
     """
-    axes.set_title(text, loc="left", fontsize=10, color=LIGHT["ink"], pad=8, x=0.0)
+    axes.set_title(text, loc="left", fontsize=10, color=LIGHT["ink"], pad=8, x=0.0, y=1.0)
 
 
 def shortened(text: str, most: int) -> str:
