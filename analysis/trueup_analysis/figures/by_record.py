@@ -83,7 +83,8 @@ class ByRecord:
 
     def _stating(self, rows: Counts, word: str | None) -> Counts:
         statistic = self._all.statistic
-        return rows[statistic.codes[rows] == statistic.code(word)]
+        chosen: Counts = rows[statistic.codes[rows] == statistic.code(word)]
+        return chosen
 
     def _spread(self, parts: Iterable[Counts]) -> Numbers:
         """The value of each record: that of its last row in the last part that has one."""

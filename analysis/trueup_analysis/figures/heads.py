@@ -83,7 +83,8 @@ class Heads:
             left = found == _NONE
             found[left & ~np.isnan(held.value)] = place
             found[left & held.placed] = _OF_CASE
-        return found.tolist()
+        places: list[int] = found.tolist()
+        return places
 
     def _whole(self, case: Case, measure: Measure) -> Headline | None:
         held, record = self.figures.held(measure), case.record

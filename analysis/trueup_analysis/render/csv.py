@@ -6,6 +6,7 @@ from __future__ import annotations
 import csv
 import functools
 import io
+import math
 from typing import TYPE_CHECKING, Any
 
 from .. import units
@@ -27,9 +28,21 @@ def render(sheets: Sequence[Sheet]) -> str:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(["table", *keys])
     for sheet in sheets:
-        for row in sheet.rows:
-            writer.writerow([_cell(sheet.title), *(_cell(row.get(key)) for key in keys)])
+        rows = list(sheet.rows)
+        columns = [_column([row.get(key) for row in rows]) for key in keys]
+        writer.writerows(zip([_cell(sheet.title)] * len(rows), *columns, strict=True))
     return out.getvalue()
+
+
+def _column(values: list[Any]) -> list[Any]:
+    """The cells of a column. Most hold one kind of value, which is looked at once."""
+    kinds = set(map(type, values))
+    if kinds == {int} or (kinds == {float} and not any(map(math.isnan, values))):
+        return values
+    if kinds <= {str, type(None)}:
+        made = {value: _cell(value) for value in set(values)}
+        return [made[value] for value in values]
+    return list(map(_cell, values))
 
 
 def _cell(value: Any) -> Any:

@@ -112,7 +112,7 @@ def gather(
         billed.section(),
         reference_section(loaded, place / "reference_results.csv"),
         opening.machines_section(measured_on),
-        records_section(loaded, cases, expected),
+        records_section(loaded, cases, heads),
         excluded_section(loaded),
         method_section(cases),
     ]

@@ -16,25 +16,27 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trueup.cases import Case
-    from trueup.health.expectations import Expectations
 
+    from ..figures.heads import Heads
     from ..load import Loaded
 
 
-def records_section(loaded: Loaded, cases: Sequence[Case], expectations: Expectations) -> Section:
+def records_section(loaded: Loaded, cases: Sequence[Case], heads: Heads) -> Section:
     """Every record; of many their number by benchmark and outcome, and those that are not ok."""
-    sheets = list_sheets.cases(loaded, expectations)
+    sheets = list_sheets.run_by_run(loaded, cases, heads)
     data = [*sheets, *list_sheets.excluded(loaded)]
-    parts = [Part(sheets=(replace(sheet, name=""),)) for sheet in sheets]
+    shown = sheets
+    parts = []
     if len(cases) > ROWS_SHOWN:
-        bad = [
-            replace(sheet, rows=[row for row in sheet.rows if row["outcome"] != "ok"], name="")
-            for sheet in sheets
+        bad = [case for case in cases if case.outcome != "ok"]
+        titles = {sheet.name: sheet.title for sheet in sheets}
+        shown = [
+            replace(sheet, title=titles[sheet.name])
+            for sheet in list_sheets.run_by_run(loaded, bad, heads)
         ]
-        parts = [
-            Part(sheets=(_tally(cases),)),
-            *(Part(sheets=(sheet,)) for sheet in bad if sheet.rows),
-        ]
+        parts = [Part(sheets=(_tally(cases),))]
+    parts += [Part(sheets=(replace(one, rows=list(one.rows), name=""),)) for one in shown]
+    if len(cases) > ROWS_SHOWN:
         parts[-1] = replace(parts[-1], notes=("tables/list.csv has every record.",))
     return Section("list", "All records", parts, data=data)
 

@@ -146,7 +146,8 @@ def _of(cases: Sequence[Case], column: Numbers) -> Numbers:
 
 def _per_node(cases: Sequence[Case], figures: ByRecord, statistic: str = "") -> Numbers:
     nodes = np.array([case.node_count or 1 for case in cases])
-    return _of(cases, figures.plain(_RATE, statistic)) / nodes
+    rates: Numbers = _of(cases, figures.plain(_RATE, statistic)) / nodes
+    return rates
 
 
 def _points(cases: Sequence[Case], intensities: Numbers, figures: ByRecord) -> list[Point]:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from .. import units
 from ..cases import read_cases
-from ..figures.views import headline, views
+from ..figures.heads import Heads
+from ..figures.views import views
 from .sheet import Column, Sheet, short_size, unshown, worded
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping
 
     from trueup.cases import Case
     from trueup.health.expectations import Expectations
@@ -36,12 +38,20 @@ _ALSO_LISTED: Final = (
 
 def cases(loaded: Loaded, expectations: Expectations | None = None) -> list[Sheet]:
     """Every record, a table for each run."""
+    heads = Heads(loaded, expectations)
+    found = run_by_run(loaded, read_cases(loaded, metrics=_metrics(loaded)), heads)
+    return [replace(sheet, rows=list(sheet.rows)) for sheet in found]
+
+
+def run_by_run(loaded: Loaded, found: Sequence[Case], heads: Heads) -> list[Sheet]:
+    """All of some cases, a table for each run, whose rows are made anew whenever they are looked at
+    and take no memory."""
     runs: dict[str, list[Case]] = {}
-    for case in read_cases(loaded, metrics=_metrics(loaded)):
+    for case in found:
         runs.setdefault(case.run_id, []).append(case)
     manifests = {str(run.get("run_id")): run for run in loaded.runs}
     return [
-        records(group, _run_title(run_id, group, manifests.get(run_id)), expectations, run_id)
+        records(group, _run_title(run_id, group, manifests.get(run_id)), heads, run_id)
         for run_id, group in runs.items()
     ]
 
@@ -146,9 +156,7 @@ def _metrics(loaded: Loaded) -> set[str] | None:
     return {one.metric for view in views().values() for one in view.headlines}
 
 
-def records(
-    found: Sequence[Case], title: str, expectations: Expectations | None, run_id: str
-) -> Sheet:
+def records(found: Sequence[Case], title: str, heads: Heads | None, run_id: str) -> Sheet:
     """Records as one table, each with the figure that stands for it."""
     return Sheet(
         title=title,
@@ -162,11 +170,30 @@ def records(
             Column("reason", "reason", words=True),
             *unshown(*_ALSO_LISTED),
         ],
-        rows=[_row(case, headline(case, expectations)) for case in found],
+        rows=_Rows(found, heads),
         facts={"kind": "cases", "run_id": run_id},
         marks="mark",
         name=f"list-{run_id}",
     )
+
+
+class _Rows(Sequence["Mapping[str, Any]"]):
+    """A row for each case, made when it is asked for."""
+
+    def __init__(self, found: Sequence[Case], heads: Heads | None) -> None:
+        self._cases, self._heads = found, heads
+
+    def __len__(self) -> int:
+        return len(self._cases)
+
+    def __iter__(self) -> Iterator[Mapping[str, Any]]:
+        of = None if self._heads is None else self._heads.of
+        return (_row(case, None if of is None else of(case)) for case in self._cases)
+
+    def __getitem__(self, place: Any) -> Any:
+        if isinstance(place, slice):
+            return list(_Rows(self._cases[place], self._heads))
+        return next(iter(_Rows([self._cases[place]], self._heads)))
 
 
 def _row(case: Case, found: Headline | None) -> dict[str, Any]:
