@@ -124,6 +124,9 @@ def _said_wrong(one: Trial, ran: power.Ran) -> str:
     if not (told["failures"] or told["unreachable"]):
         return ""
     why = ran.why(one.node.host)
+    if any(task["failed"] and not task["said"].strip() for task in ran.tasks(one.node.host)):
+        # Of a task with no_log, Ansible prints the module's sentence and hides it in the result.
+        why += " ".join(re.findall(r"^\[ERROR\]: (.*)", ran.text, re.MULTILINE))
     if any(word in why for word in _NEVER_SAID):
         return f"no sentence: {why}"
     return "" if _SAYS_WHY.search(why) else f"does not say that it is full: {why}"
