@@ -35,7 +35,14 @@ _NAMES = {
 _BENCHMARKS = {"nccl": "nccl-bw", "ib": "ib-loopback", "gemm": "gemm-flops", "gpu_copy": "mem-bw"}
 # The rules on all metrics: name to function, criteria and metrics.
 _SLOW, _OTHER, _ANY = "lambda x:x<-0.05", "lambda x:abs(x)>0.05", "lambda x:x>0"
-_RATES = ("gemm-flops/BF16", "mem-bw/.*BW", "gpu-copy-bw/p2p", "ib-.*/IB_write", "nccl-bw/.*_busbw")
+_RATES = (
+    "gemm-flops/BF16",
+    "mem-bw/.*BW",
+    "gpu-copy-bw/p2p",
+    "ib-loopback/IB_write",
+    "ib-pair/IB_write",
+    "nccl-bw/.*_busbw",
+)
 _SET = ("node-state/(cores|memory|rdma_nics|gpus|nvme_disks|link_rate)",)
 _COUNTS = ("node-state/(hardware_xids|ecc_|row_|rows_|nvlinks_)", "nccl-bw/.*_wrong")
 _CODES = tuple(f"{name}/return_code" for name in (*_BENCHMARKS.values(), "node-state"))

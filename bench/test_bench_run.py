@@ -31,7 +31,7 @@ def test_a_second_run(bench: Bench, tmp_path: Path) -> None:
     def measured() -> Spent:
         """The last run's benchmarks, as their records have it."""
         last = max(path for path in results.iterdir() if path.is_dir())
-        records = [json.loads(path.read_bytes()) for path in last.glob("*.json")]
+        records = [json.loads(path.read_bytes()) for path in last.rglob("*.json")]
         took = [each["duration_seconds"] for each in records if "duration_seconds" in each]
         return Spent(0.0, sum(took))
 
