@@ -19,6 +19,7 @@ from fleet import FAULTS, NOISY_PAIR, fleet, node  # noqa: E402 WHY: found by th
 __all__ = [
     "CASES_A_RUN",
     "FAULTS",
+    "FRONTS",
     "NOISY_PAIR",
     "ORDERS",
     "SIZES",
@@ -151,11 +152,12 @@ def large_fleet(nodes: int = 600) -> Iterator[dict[str, Any]]:
                 }
 
 
-FRONT = (
-    "2026-11-22T19:00:00 node-{0:04d} worker[7]: loaded shard {1} of the set in 1.5 ms\n",
-    "gpu-{0:04d}:4000:4100 [0] NCCL INFO AllReduce: opCount {1} datatype 7 op 0 root 0\n",
-    "gpu-{0:04d}:4000:4100 [0] NCCL INFO Channel 00/0 : {0}[0] -> 9[1] via P2P\n",
-)
+# What may stand before a table.
+FRONTS = {
+    "other": "2026-11-22T19:00:00 node-{0:04d} worker[7]: loaded shard {1} of the set in 1.5 ms\n",
+    "INFO": "gpu-{0:04d}:4000:4100 [0] NCCL INFO AllReduce: opCount {1} datatype 7 op 0 root 0\n",
+    "channel": "gpu-{0:04d}:4000:4100 [0] NCCL INFO Channel 00/0 : {0}[0] -> 9[1] via P2P\n",
+}
 ITERATION = (
     " [2026-11-21 09:13:12.882388] iteration {0:8d}/{1:8d} | consumed samples: {2:12d} | elapsed"
     " time per iteration (ms): {3:.1f} | throughput per GPU (TFLOP/s/GPU): {4:.1f} | learning rate:"
@@ -164,10 +166,11 @@ ITERATION = (
 )
 
 
-def nccl_log(path: Path, size: int) -> None:
-    """A job's log of about ``size`` bytes, of other programs and of NCCL, before a table."""
-    lines = (FRONT[number % 3].format(number % 600, number) for number in range(30_000))
-    front = "".join(lines)
+def nccl_log(path: Path, size: int, *kinds: str) -> None:
+    """A job's log of about ``size`` bytes before a table, its lines of these ``FRONTS`` in turn."""
+    front = "".join(
+        FRONTS[kinds[number % len(kinds)]].format(number % 600, number) for number in range(30_000)
+    )
     whole = (ROOT / "tests/data/nccl/nvlink.txt").read_text(encoding="utf-8")
     with path.open("w", encoding="utf-8") as file:
         for _ in range(size // len(front) + 1):
