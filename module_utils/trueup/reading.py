@@ -6,7 +6,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from typing import Any, Dict, List, Mapping, Sequence, Tuple
+from itertools import chain
+from typing import Any, Dict, Iterator, List, Mapping, Match, Sequence, Tuple
 
 from .errors import ParseError, refuse_long_numbers
 
@@ -19,7 +20,10 @@ MOST_ANSWER_BYTES = 8 << 20
 STANDARD_ERROR = "[standard error]"
 # What it puts before what a command printed that ran beside the benchmark's.
 BESIDE = "[beside]"
-_OTHER_DIGIT = re.compile(r"(?![0-9])\d")
+# What may hold other digits than 0 to 9.
+_BEYOND = re.compile(r"[^\x00-\x7f]+")
+_DIGIT = re.compile(r"\d")
+_PIECE = 1 << 18
 # Of a whole number in JSON.
 _MOST_DIGITS = 100
 
@@ -47,11 +51,36 @@ def lines_of(text: str, ended_by: str = "") -> List[Line]:
     Raises:
         ParseError: a number has 4000 digits or more.
     """
-    refuse_long_numbers(text)
-    if not text.isascii():
-        text = _OTHER_DIGIT.sub("\ufffd", text)
+    text = _with_digits(text)
     lines = text.split(ended_by) if ended_by else text.splitlines()
     return [Line(line, number) for number, line in enumerate(lines, 1)]
+
+
+def each_line(text: str) -> Iterator[str]:
+    """The same one after the other, for logs of any length.
+
+    Raises:
+        ParseError: as ``lines_of``, before the first line.
+    """
+    return chain.from_iterable(map(str.splitlines, _pieces(_with_digits(text))))
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """Some lines at a time."""
+    begin = 0
+    while begin < len(text):
+        end = text.find("\n", begin + _PIECE) + 1 or len(text)
+        yield text[begin:end]
+        begin = end
+
+
+def _with_digits(text: str) -> str:
+    refuse_long_numbers(text)
+    return text if text.isascii() else _BEYOND.sub(_without_digits, text)
+
+
+def _without_digits(beyond: Match[str]) -> str:
+    return _DIGIT.sub("\ufffd", beyond[0])
 
 
 def unverified(output: object) -> List[str]:

@@ -38,22 +38,13 @@ _NO_TOPOLOGY = re.compile(r"Could not open XML topology file (\S+) : ")
 _CHOICE = re.compile(r"(?:\w+: *)?\d+ Bytes -> Algo (\w+) proto (\w+)")
 _ALGORITHMS = ("tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")
 _PROTOCOLS = ("ll", "ll128", "simple")
+# What messages begin with that are read, but for choices.
+_FIRST = frozenset("CRNULG=")
+_CHOSEN = " Bytes -> Algo "
+_CHANNELS = ("Channel ", "Ring ")
+# So many different ones are remembered.
+_MOST_SEEN = 100_000
 _GPU_PATH = re.compile(r"GPU/[^\s/]+ \(\d+/[\d.]+/([A-Z0-9]+)\)")
-
-
-@dataclass(frozen=True)
-class LogLine:
-    """One line of NCCL's log.
-
-    Attributes:
-        host: the machine that wrote it.
-        level: INFO, WARN, ...
-        message: the text after the level.
-    """
-
-    host: str
-    level: str
-    message: str
 
 
 @dataclass(frozen=True)
@@ -99,12 +90,16 @@ class NcclLog:
         return self.between or self.within or "unknown"
 
 
-class _Reader:
-    """Collects what the lines say; the questions are answered at the end."""
+class LogReader:
+    """Collects what the lines say, each thing once; the questions are answered at the end."""
 
-    def __init__(self, lines: Sequence[LogLine], hosts: Mapping[int, str]) -> None:
-        self.hosts = hosts
-        self.ways: List[Tuple[int, int, str, str]] = []  # from, to, way, host of the line
+    def __init__(self) -> None:
+        self.hosts: Mapping[int, str] = {}
+        self.empty = True
+        # What says nothing new: hosts with messages, and with channels, whatever their number.
+        self.messages: Set[Tuple[str, str]] = set()
+        self.channels: Set[Tuple[str, str]] = set()
+        self.ways: Dict[Tuple[int, int, str, str], None] = {}  # from, to, way, host of the line
         self.gdr: List[bool] = []
         self.links: Dict[str, Dict[int, str]] = {}
         self.adapters: Dict[str, None] = {}
@@ -118,18 +113,38 @@ class _Reader:
         self.warnings: Dict[str, None] = {}
         self.chosen: Dict[str, None] = {}
         self.graph = False
-        for line in lines:
-            if line.level == "WARN":
-                self.warnings[line.message.strip()] = None
-            self._read(line)
 
-    def _read(self, line: LogLine) -> None:
-        message = line.message.strip()
+    def take(self, host: str, level: str, message: str) -> None:
+        """Read a line.
+
+        Args:
+            host: the machine that wrote it.
+            level: INFO, WARN, ...
+            message: the text after the level.
+        """
+        self.empty = False
+        if level == "WARN":
+            self.warnings[message.strip()] = None
+        first = message[:1]
+        if first not in _FIRST and not first.isspace() and _CHOSEN not in message:
+            return
+        channel = message.startswith(_CHANNELS)
+        key = (host, message.partition(" : ")[2] if channel else message)
+        seen = self.channels if channel else self.messages
+        if key in seen:
+            return
+        self._read(host, message.strip())
+        # Of two lists of adapters the last one counts, even if it is the first one again.
+        again = _CHANNEL.match(message) is None if channel else "NET/IB" in message
+        if not again and len(seen) < _MOST_SEEN:
+            seen.add(key)
+
+    def _read(self, host: str, message: str) -> None:
         if found := _CHANNEL.match(message):
-            self.ways.append((int(found[1]), int(found[2]), found[3], line.host))
+            self.ways[(int(found[1]), int(found[2]), found[3], host)] = None
         elif found := re.match(r"NET/IB ?: Using( \[\d+\].*?)(?:;|$)", message):
             for index, name, link in re.findall(r"\[(\d+)\]([\w.-]+):\d[\d:]*/(\w+)", found[1]):
-                self.links.setdefault(line.host, {})[int(index)] = link
+                self.links.setdefault(host, {})[int(index)] = link
                 self.adapters[f"{name}/{link}"] = None
         elif found := re.match(r"NCCL version ((\d+)\.(\d+)\.\d+\S*)", message):
             self.versions[found[1]] = (int(found[2]), int(found[3]))
@@ -138,7 +153,7 @@ class _Reader:
             self.chosen["/".join(chosen)] = None
         elif re.match(r"GPU/\S+ :", message):
             types = set(_GPU_PATH.findall(message)) - {"LOC"}
-            self.paths.setdefault(line.host, set()).update(types)
+            self.paths.setdefault(host, set()).update(types)
         elif re.match(r"=== System : max(?:Bw|Width) ", message):
             self.graph = True
         for pattern, names in (
@@ -173,7 +188,11 @@ class _Reader:
             return "unknown"
         return "ib" if used == {"IB"} else "roce"
 
-    def answer(self) -> NcclLog:
+    def answer(self, hosts_of_ranks: Mapping[int, str]) -> NcclLog:
+        """What the log says; ``hosts_of_ranks`` is the machine of each rank."""
+        if self.empty:
+            return NcclLog()
+        self.hosts = hosts_of_ranks
         ways = [
             ({self.hosts[origin], self.hosts[target]}, self.way(how, host))
             for origin, target, how, host in self.ways
@@ -237,8 +256,9 @@ def _worst(ways: Set[Tuple[str, str]], hosts: Sequence[str]) -> Tuple[Optional[s
     would be a good one and some were not shown, and None without hosts."""
     if not hosts:
         return None, []
-    seen = {way for host, way in ways if host in hosts}
-    lacking = [host for host in hosts if host not in {host for host, _ in ways}]
+    wanted, shown = set(hosts), {host for host, _ in ways}
+    seen = {way for host, way in ways if host in wanted}
+    lacking = [host for host in hosts if host not in shown]
     worst = next((way for way in _WORST_FIRST if way in seen), "unknown")
     good = worst not in {"socket", "other", "shm", "roce"}
     return ("unknown" if lacking and good else worst), lacking
@@ -248,8 +268,3 @@ def _share(flags: Sequence[bool]) -> str:
     if not flags:
         return "unknown"
     return "yes" if all(flags) else "partly" if any(flags) else "no"
-
-
-def read_log(lines: Sequence[LogLine], hosts: Mapping[int, str]) -> NcclLog:
-    """What the log says; ``hosts`` is the machine of each rank."""
-    return _Reader(lines, hosts).answer() if lines else NcclLog()

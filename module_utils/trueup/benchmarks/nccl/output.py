@@ -29,12 +29,25 @@ import math
 import re
 from dataclasses import dataclass, field, replace
 from decimal import Decimal, InvalidOperation
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+)
 
-from ...errors import ParseError
-from ...reading import STANDARD_ERROR, Line, is_count, lines_of, unique, whole_number
+from ...errors import ParseError, refuse_long_numbers
+from ...reading import STANDARD_ERROR, Line, each_line, is_count, unique, whole_number
 from ...record import Metric, summarise
-from .log import LogLine, NcclLog, read_log
+from .log import LogReader, NcclLog
 
 TOOL = "nccl"
 
@@ -45,6 +58,7 @@ _JSON_VERSIONS = (1, 2, 3)
 _COARSEST_SHARE = 32  # bytes: each rank's part is rounded down to 4 elements or 16 bytes
 _TIME, _BANDWIDTH = 7, 6  # columns' widths
 _ALL_TWO = {2: (0, math.inf)}
+_TIMES_BY_SIZE = {2: (0, 100), 1: (100, 10_000), 0: (10_000, math.inf)}
 # How many ranks a table without a list of them is tried with.
 _ANY_RANKS = range(1, 16_385)
 _MISSING = (
@@ -59,12 +73,23 @@ _TYPE_BYTES = {
     **dict.fromkeys(("int32", "uint32", "int", "float"), 4),
     **dict.fromkeys(("int64", "uint64", "double"), 8),
 }
+_NUMBER = re.compile(r"\d+(?:\.(\d+))?(e[+-]?\d+)?")
+_EXPONENT = 2
+# Half a unit of the last digit of a number with so many decimals.
+_HALVES = tuple(0.5 * 10.0**-decimals for decimals in range(20))
 _REDOPS = ("sum", "prod", "max", "min", "avg", "mulsum")
 
 _LOG = re.compile(
     r"(?:\[[0-9][^][]*\] )?(?<![\w.-])([\w.-]+):\d+:\d+ (?:\[-?\d+\] )?[^ ]* ?(?:\([^()]*\) )?"
     r"NCCL (INFO|WARN|CALL|TRACE|ABORT) ?(.*)"
 )
+_INFO = "NCCL INFO "
+_MOST_HEADS = 100_000
+# What mpirun and srun put before a line.
+_TAG = re.compile(r"\s*\[(?:[^\]\s]*@)?\d+,\d+\]<(stdout|stderr|stddiag)>: ?")
+_LABEL = re.compile(r" *\d+: ")
+# What a line begins with that may be nccl-tests' own, or has one of these before it.
+_BEGINNINGS = frozenset("#[0123456789")
 _UCX = re.compile(r"\[[\d.]+\] .*\bUCX +(?:FATAL|ERROR|WARN|INFO|DIAG|DEBUG)\b")
 
 _TESTS = re.compile(r"# nccl-tests version (\S+) nccl-headers=(\d+) nccl-library=(\d+)")
@@ -85,8 +110,8 @@ _FOOTER = re.compile(r"# (?:Out of bounds values|Avg bus bandwidth)")
 _ROW_LIKE = re.compile(r" *\d+ +\d+ +[a-z]\w* .*")
 
 
-@dataclass(frozen=True)
-class _Printed:
+# A tuple is made sooner than a frozen dataclass, and a row has six figures.
+class _Printed(NamedTuple):
     """A number and how far from it the true one may be: half a unit of its last printed digit."""
 
     value: float
@@ -109,8 +134,7 @@ class _Printed:
         return self.least <= other.most + slack and other.least <= self.most + slack
 
 
-@dataclass(frozen=True)
-class Body:
+class Body(NamedTuple):
     """One half of a row.
 
     Attributes:
@@ -452,18 +476,23 @@ def parse_nccl(text: str) -> NcclOutput:
         ParseError: the table has no beginning or no end, a size is missing, stands twice or out of
             order, a line in it is none of nccl-tests' or NCCL's, or figures do not fit together.
     """
-    lines = lines_of(text)
     if text.lstrip().startswith("{"):
+        refuse_long_numbers(text)
         return _from_json(text.strip())
-    return _Table(lines).output()
+    return _Table(each_line(text)).output()
 
 
 class _Table:
     """The printed form, read line by line in the order in which it must stand."""
 
-    def __init__(self, lines: Sequence[Line]) -> None:
-        self.log: List[LogLine] = []
+    def __init__(self, lines: Iterable[str]) -> None:
+        self.log = LogReader()
+        # The host of a line that begins so, of lines of the log alone.
+        self.heads: Dict[str, Optional[str]] = {}
+        self.names: Dict[str, str] = {}  # of hosts as a line has them, the host's own
+        self.last = 0
         self.devices: List[Tuple[int, int, str, Line]] = []  # rank, group, host
+        self.machines: Dict[str, None] = {}
         self.tests_version: Optional[str] = None
         self.nccl_version: Optional[str] = None
         self.started: Optional[str] = None
@@ -501,13 +530,20 @@ class _Table:
                 else f"the end names {self.concluded}, and no beginning does"
             )
 
-    def _own(self, lines: Sequence[Line]) -> Iterator[Line]:
-        """Lines of the tool's own standard output, those that NCCL's log cut put together again."""
-        pending, aside = "", False
-        for raw in lines:
+    def _own(self, lines: Iterable[str]) -> Iterator[Line]:
+        """Lines of the tool's own standard output, those that NCCL's log cut put together again.
+        Before and after the table other programs' lines are one empty line."""
+        pending, aside, told = "", False, False
+        for number, raw in self._numbered(lines):
+            of_others = raw.lstrip()[:1] not in _BEGINNINGS and "NCCL " not in raw
+            if of_others and not pending and (self.average or not self.columns):
+                if told:
+                    yield Line("", number)
+                    told = False
+                continue
             aside = aside or raw == STANDARD_ERROR
-            tag = re.match(r"\s*\[(?:[^\]\s]*@)?\d+,\d+\]<(stdout|stderr|stddiag)>: ?", raw)
-            label = tag or re.match(r" *\d+: ", raw)
+            tag = _TAG.match(raw)
+            label = tag or _LABEL.match(raw)
             line = raw[label.end() :] if label else raw
             if line.lstrip().startswith("#"):  # indented by whoever pasted it
                 line = line.lstrip()
@@ -519,28 +555,61 @@ class _Table:
             if aside or (tag and tag[1] != "stdout") or _UCX.match(line.strip()):
                 continue
             if line.strip() or not pending:
-                yield Line((pending + line).rstrip(), raw.number)
-                pending = ""
+                yield Line((pending + line).rstrip(), number)
+                pending, told = "", True
         if pending:
-            yield Line(pending.rstrip(), lines[-1].number)
+            yield Line(pending.rstrip(), self.last)
+
+    def _numbered(self, lines: Iterable[str]) -> Iterator[Tuple[int, str]]:
+        """Lines with their numbers, but for those of NCCL's log alone, which are noted."""
+        heads, take = self.heads, self.log.take
+        for number, raw in enumerate(lines, 1):
+            head, of_log, message = raw.partition(_INFO)
+            host = (heads.get(head) or self._host(head)) if of_log else None
+            if host:
+                take(host, "INFO", message)
+            else:
+                yield number, raw
+            self.last = number
 
     def _before_log(self, line: str) -> Optional[str]:
         """What of the tool's own stands before a message of NCCL's log in a line, which is noted;
         None where the line holds no such message."""
         if re.fullmatch(r"NCCL version \d+\.\d+\.\d\S*", line.strip()):
-            self.log.append(LogLine("", "INFO", line.strip()))
+            self.log.take("", "INFO", line.strip())
             return ""
         found = _LOG.search(line) if "NCCL " in line else None
         if not found:
             return None
-        host, fragment = found[1], line[: found.start()]
-        for _rank, _group, name, _line in self.devices:
-            # A cut row's last cell may stand right before the name of the machine.
-            if host != name and host.endswith(name):
-                host, fragment = name, fragment + host[: -len(name)]
-                break
-        self.log.append(LogLine(host, found[2], found[3]))
-        return fragment
+        host = self._name(found[1])
+        self.log.take(host, found[2], found[3])
+        # A cut row's last cell may stand right before the name of the machine.
+        return line[: found.start()] + found[1][: len(found[1]) - len(host)]
+
+    def _name(self, host: str) -> str:
+        if host not in self.names:
+            own = (name for name in self.machines if host != name and host.endswith(name))
+            self.names[host] = next(own, host)
+        return self.names[host]
+
+    def _host(self, head: str) -> Optional[str]:
+        """The host of a line that begins so and goes on with ``NCCL INFO``; None where more than a
+        line of the log may stand in it."""
+        if head not in self.heads:
+            label = _TAG.match(head) or _LABEL.match(head)
+            line = head[label.end() :] if label else head
+            if len(self.heads) > _MOST_HEADS:
+                self.heads.clear()
+            self.heads[head] = self._host_alone(line)
+        return self.heads[head]
+
+    def _host_alone(self, line: str) -> Optional[str]:
+        found = _LOG.search(line + _INFO)
+        # What stands in brackets may be of any length.
+        if not found or "(" in line or found.start(2) != len(line) + len("NCCL "):
+            return None
+        alone = not line[: found.start()].strip() and self._name(found[1]) == found[1]
+        return found[1] if alone else None
 
     def _before(self, line: Line, before: str) -> None:
         if found := _TESTS.fullmatch(line):
@@ -582,6 +651,10 @@ class _Table:
         if not found:
             raise line.error("a rank's line is damaged")
         self.devices.append((int(found[1]), int(found[2] or 0), found[3], line))
+        if found[3] not in self.machines:
+            self.machines[found[3]] = None
+            self.heads.clear()
+            self.names.clear()
 
     def _inside(self, line: Line, before: str) -> None:
         if _COLUMNS.fullmatch(before):
@@ -674,7 +747,7 @@ class _Table:
         assert self.average is not None  # noqa: S101 WHY: likewise
         of_group = [device[2] for device in self.devices if device[1] == self.devices[0][1]]
         hosts = dict(enumerate(of_group))
-        log = read_log(self.log, hosts)
+        log = self.log.answer(hosts)
         return _assembled(
             self.rows,
             settings,
@@ -801,7 +874,7 @@ def _cell(text: str, width: int, line: Line, forms: Set[str]) -> _Printed:
         ParseError: none is left, so that a digit has got lost.
     """
     figure = _printed(text, line)
-    forms &= {form for form, fits in _FORMS.items() if fits(text, figure.value, width)}
+    forms -= {form for form in forms if not _FORMS[form](text, figure.value, width)}
     if not forms:
         raise line.error(
             f"{text!r} has lost decimals, or the table mixes those of nccl-tests before and since "
@@ -818,7 +891,7 @@ def _fits_width(text: str, _value: float, width: int) -> bool:
 
 def _fits_size(text: str, value: float, width: int) -> bool:
     """Two decimals for a bandwidth; for a time two below 100 us, one to 10 ms, none above."""
-    spans = {2: (0, 100), 1: (100, 10_000), 0: (10_000, math.inf)} if width == _TIME else _ALL_TWO
+    spans = _TIMES_BY_SIZE if width == _TIME else _ALL_TWO
     least, most = spans.get(len(text.partition(".")[2]), (1, 0))
     return "e" not in text and least <= value <= most
 
@@ -830,27 +903,32 @@ _FORMS: Dict[str, Callable[[str, float, int], bool]] = {
 
 
 def _printed(text: str, line: Line) -> _Printed:
-    if not re.fullmatch(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?", text):
+    found = _NUMBER.fullmatch(text)
+    if not found:
         raise line.error(f"{text!r} is not a number that can be measured")
-    try:
-        exact = Decimal(text)
-        exponent = exact.as_tuple().exponent
-        value, half = float(exact), 0.5 * 10.0 ** int(exponent)
-    except (InvalidOperation, OverflowError, ValueError):
-        raise line.error(f"{text!r} is not a number") from None
+    decimals = len(found[1] or "")
+    if found.lastindex != _EXPONENT and decimals < len(_HALVES):
+        value, half = float(text), _HALVES[decimals]
+    else:
+        try:
+            exact = Decimal(text)
+            exponent = exact.as_tuple().exponent
+            value, half = float(exact), 0.5 * 10.0 ** int(exponent)
+        except (InvalidOperation, OverflowError, ValueError):
+            raise line.error(f"{text!r} is not a number") from None
     if not math.isfinite(value):
         raise line.error(f"{text!r} is not finite")
     return _Printed(value, half)
 
 
 def _whole(text: str, line: Line) -> int:
-    if not re.fullmatch(r"\d+", text):
+    if not text.isdecimal():
         raise line.error(f"{text!r} is not a count")
     return int(text)
 
 
 def _root(text: str, line: Line) -> int:
-    if not re.fullmatch(r"-1|\d+", text):
+    if text != "-1" and not text.isdecimal():
         raise line.error(f"root {text!r} is not a rank")
     return int(text)
 
