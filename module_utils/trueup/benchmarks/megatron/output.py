@@ -41,12 +41,26 @@ import math
 import re
 import statistics
 import zlib
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
+from functools import lru_cache
+from itertools import islice
+from typing import (
+    Any,
+    Dict,
+    Iterator,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Pattern,
+    Sequence,
+    Set,
+    Tuple,
+)
 
 from ...errors import ParseError
-from ...reading import STANDARD_ERROR, Line, decoded, lines_of
+from ...reading import STANDARD_ERROR, Line, decoded, each_line, lines_of
 from ...record import Metric, summarise
 from .marks import DRIVER_FIRST, DRIVER_PREFIX
 
@@ -57,12 +71,17 @@ _FEWEST_TO_FALL = 16  # lines of a part of a log
 _CLOCK = 0.01  # share by which a log's clock and its step times may differ
 _DRIVER_FALL = 0.01  # share of its loss by which gpt_driver's own data lets it fall at least
 
-_LINE = re.compile(
-    r"(?:^|[\s:>])(?:\[(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{1,6})\] )?"
-    r"iteration +(?P<number>\d{1,18})/ *(?P<total>\d{1,18}) \|(?P<fields>.*)$"
+_BEGIN = (
+    r"(?:\[(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{1,6})\] )?"
+    r"iteration +(?P<number>\d{1,18})/ *(?P<total>\d{1,18}) \|"
 )
+_HEAD = 3  # groups of it
+_LAST_SECOND = 59
+_LINE = re.compile(rf"(?:^|[\s:>]){_BEGIN}(?P<fields>.*)$")
 # What only such a line holds: one that holds it and is not of the form above is damaged.
 _LIKE = re.compile(r"elapsed time per iteration|consumed samples:|number of nan iterations")
+# What else than "iteration" a line holds of which anything is read.
+_WORDS = ("..", "consumed samples:", "padded vocab", STANDARD_ERROR)
 _ARGUMENTS = {
     "num_layers": "layers",
     "hidden_size": "hidden_size",
@@ -111,12 +130,16 @@ _NEEDED = (
     *("consumed samples", _MS, "global batch size"),
     *("number of skipped iterations", "number of nan iterations"),
 )
+# What else is read of a line; the rest is only known to be numbers.
+_READ = {*_NEEDED, _LM_LOSS, _RATE, _RATE_DS, _SAMPLES, _TOKENS}
+_COUNT = r"\d{1,18}"
+_FIGURE = r"\d{1,18}(?:\.\d{1,9})?(?:E[+-]\d\d)?"
+_FIGURE_OR_NONE = rf"{_FIGURE}|NAN|INF"
 # Fields that an iteration without a usable loss may lack.
 _LACKING = ("grad norm", "num zeros", "params norm")
 
 
-@dataclass(frozen=True)
-class Iteration:
+class Iteration(NamedTuple):
     """One line: an iteration, or the mean of ``log_interval`` of them.
 
     Attributes:
@@ -124,7 +147,7 @@ class Iteration:
         seconds: of one iteration.
         loss: None where it is not a finite positive number.
         flops: flop/s of each GPU as printed, None where it is not.
-        line: where it stands.
+        line: the number of the line; without its text a long log takes less memory than its text.
         at: when it ended, seconds since 1970 if the log's clock is UTC; None where it is not said.
     """
 
@@ -136,7 +159,7 @@ class Iteration:
     loss: Optional[float]
     skipped: int
     nan: int
-    line: Line
+    line: int
     flops: Optional[float] = None
     length: Optional[int] = None
     at: Optional[float] = None
@@ -289,23 +312,33 @@ def parse_megatron(text: str) -> MegatronOutput:
         ParseError: there are fewer than 3 iteration lines, one is damaged, missing or out of order,
             or figures that follow from each other do not.
     """
-    log = _logged(lines_of(text))
+    try:
+        return _output(text)
+    except ParseError as error:
+        if error.line_number is None or error.line:
+            raise
+        line = next(islice(each_line(text), error.line_number - 1, None))
+        raise ParseError(error.message, error.line_number, line) from None
+
+
+def _output(text: str) -> MegatronOutput:
+    """The same; an error may have a line's number without the line."""
+    log = _logged(each_line(text))
     logged = log.iterations
     begins = _check_order(logged)
     part = log.part + _check_same(log, begins=begins)
-    _check_rates(logged)
-    driven = _driver(lines_of(text))
+    _check_rates(logged, deepspeed=log.deepspeed)
+    driven = _driver(text)
     if driven is not None:
         if part:
-            raise logged[-1].line.error(f"not gpt_driver's whole log: {part[0]}")
+            raise _error(logged[-1], f"not gpt_driver's whole log: {part[0]}")
         return _with_driver(*driven, logged)
     lengths = {item.length for item in logged}
     if len(lengths) > 1:
         odd = next(item for item in logged if item.length != logged[0].length)
-        raise odd.line.error("consumed tokens are not samples x one sequence length")
-    deepspeed = f" {_RATE_DS}:" in logged[0].line
+        raise _error(odd, "consumed tokens are not samples x one sequence length")
     return MegatronOutput(
-        program="megatron_deepspeed" if deepspeed else "megatron_lm",
+        program="megatron_deepspeed" if log.deepspeed else "megatron_lm",
         iterations=tuple(logged),
         exact=False,
         sequence_length=lengths.pop(),
@@ -313,6 +346,30 @@ def parse_megatron(text: str) -> MegatronOutput:
         part=tuple(part),
         **log.told(),
     )
+
+
+class _Layout(NamedTuple):
+    """How the lines of iterations are laid out: most are as the first.
+
+    Attributes:
+        pattern: of a whole line, with the values that are read.
+        names: of these.
+    """
+
+    pattern: Pattern[str]
+    names: Tuple[str, ...]
+
+    @classmethod
+    def of(cls, fields: Mapping[str, float]) -> _Layout:
+        """That of a line with such fields, all of them numbers."""
+        names = tuple(name for name in fields if name in _READ)
+        values = "".join(rf" {re.escape(name)}: +{_value(name)} \|" for name in fields)
+        return cls(re.compile(" ?" + _BEGIN + values + r" *", re.ASCII), names)
+
+
+def _value(name: str) -> str:
+    value = _COUNT if name in _COUNTS else _FIGURE
+    return f"({value})" if name in _READ else f"(?:{value})"
 
 
 @dataclass
@@ -325,6 +382,8 @@ class _Log:
         part: what of it is not there.
         first: of all starts; stepped: seconds of all steps after it; forward: whether the times of
             lines go on.
+        deepspeed: whether the first iteration has Megatron-DeepSpeed's rate.
+        layout: that of the lines so far.
     """
 
     iterations: List[Iteration] = field(default_factory=list)
@@ -336,6 +395,8 @@ class _Log:
     first: Optional[Iteration] = None
     stepped: float = 0.0
     forward: bool = True
+    deepspeed: bool = False
+    layout: Optional[_Layout] = None
     times: Dict[str, List[float]] = field(default_factory=lambda: {"save": [], "load": []})
     timers: Set[str] = field(default_factory=set)
     resumes: List[Resume] = field(default_factory=list)
@@ -385,7 +446,20 @@ class _Log:
         if None not in (shape, self.names) and shape != self.names:
             words = ", ".join(shape or ())
             raise line.error(f"the fields {words} are not those of the lines before")
-        found = _iteration(match, fields, line)
+        self._take(_iteration(match, fields, line), line)
+        if shape is not None and self.layout is None:
+            self.layout = _Layout.of(fields)
+
+    def like_others(self, line: Line) -> bool:
+        """Take a line of an iteration, if it is laid out as those before."""
+        match = self.layout.pattern.fullmatch(line) if self.layout else None
+        if match is None or self.layout is None:
+            return False
+        values = zip(self.layout.names, map(float, match.groups()[_HEAD:]))
+        self._take(_iteration(match, dict(values), line), line)
+        return True
+
+    def _take(self, found: Iteration, line: Line) -> None:
         self._clock(found)
         if self.loaded is not None and self.iterations:
             last = self.iterations[-1].number
@@ -396,6 +470,8 @@ class _Log:
             self.resumes.append(_resume(self.iterations[-1], found, self.loaded))
             self.iterations, self.ended = [], None
         self.loaded = None
+        if not self.iterations:
+            self.deepspeed = f" {_RATE_DS}:" in line
         self.iterations.append(found)
 
     def _clock(self, found: Iteration) -> None:
@@ -419,20 +495,26 @@ def _resume(before: Iteration, after: Iteration, loaded: int) -> Resume:
     return Resume(redone=max(0, before.number - loaded), away=away if known else None)
 
 
-def _logged(lines: Sequence[Line]) -> _Log:
+def _logged(lines: Iterator[str]) -> _Log:
     log = _Log()
-    for line in lines:
-        if line == STANDARD_ERROR:
+    for number, raw in enumerate(lines, 1):
+        # Twice as fast as any() of the other words.
+        if "iteration" not in raw and not any(word in raw for word in _WORDS):
+            continue
+        if raw == STANDARD_ERROR:
             break
-        match = _LINE.search(line)
+        line = Line(raw, number)
         try:
+            if log.like_others(line):
+                continue
+            match = _LINE.search(line)
             if match is None:
                 log.other(line)
             else:
                 log.iteration(match, line)
         except ParseError:
             # Of a log that still grows, or was cut, the last line may be half a line.
-            if line is not lines[-1] or line.rstrip().endswith("|"):
+            if next(lines, None) is not None or line.rstrip().endswith("|"):
                 raise
             log.part.append("the last line is cut off and left out")
     return log
@@ -469,9 +551,9 @@ def _fields(text: str, line: Line) -> Dict[str, float]:
         if name in found:
             raise line.error(f"{name} stands twice")
         if name in _COUNTS:
-            known = re.fullmatch(r"\d{1,18}", value)
+            known = re.fullmatch(_COUNT, value)
         elif name in _FIGURES or _LOSSES.fullmatch(name):
-            known = re.fullmatch(r"\d{1,18}(?:\.\d{1,9})?(?:E[+-]\d\d)?|NAN|INF", value)
+            known = re.fullmatch(_FIGURE_OR_NONE, value)
         else:
             raise line.error(f"{name!r} is not a known figure")
         if not known:
@@ -491,9 +573,10 @@ def _iteration(match: re.Match[str], fields: Mapping[str, float], line: Line) ->
     if batch < 1:
         raise line.error("a global batch of no samples")
     loss = fields.get(_LM_LOSS, math.nan)
-    flops = [fields[name] * 1e12 for name in (_RATE, _RATE_DS) if name in fields]
-    if not all(0 <= rate < math.inf for rate in flops):
-        raise line.error("a rate that is no number")
+    for name in (_RATE_DS, _RATE):
+        if name in fields and not 0 <= fields[name] < math.inf:
+            raise line.error("a rate that is no number")
+    flops = fields.get(_RATE, fields.get(_RATE_DS))
     rate = fields.get(_SAMPLES)
     if rate is not None and not _agree(
         rate * seconds, batch, _share(rate, 0.0005) + _share(seconds, 5e-5)
@@ -510,8 +593,8 @@ def _iteration(match: re.Match[str], fields: Mapping[str, float], line: Line) ->
         loss=loss if math.isfinite(loss) else None,
         skipped=int(fields["number of skipped iterations"]),
         nan=int(fields["number of nan iterations"]),
-        line=line,
-        flops=flops[0] if flops else None,
+        line=line.number,
+        flops=None if flops is None else flops * 1e12,
         length=_length(fields, line),
         at=_seconds(match.group("time"), line),
     )
@@ -521,11 +604,19 @@ def _seconds(text: Optional[str], line: Line) -> Optional[float]:
     """The time of a line; a zone is not in it, and UTC has no hour twice."""
     if text is None:
         return None
+    minute, second, part = text[:16], int(text[17:19]), text[20:]
     try:
-        found = datetime.strptime(text, "%Y-%m-%d %H:%M:%S.%f").replace(tzinfo=timezone.utc)
+        if second > _LAST_SECOND:
+            raise ValueError(f"second {second}")
+        return ((_minute(minute) + second) * 1_000_000 + int(part.ljust(6, "0"))) / 1_000_000
     except ValueError as error:
         raise line.error(f"{text} is no time") from error
-    return found.timestamp()
+
+
+@lru_cache(maxsize=1)
+def _minute(text: str) -> int:
+    found = datetime.strptime(text, "%Y-%m-%d %H:%M").replace(tzinfo=timezone.utc)
+    return int(found.timestamp())
 
 
 def _length(fields: Mapping[str, float], line: Line) -> Optional[int]:
@@ -548,6 +639,10 @@ def _agree(one: float, other: float, share: float) -> bool:
     return abs(one - other) <= max(one, other) * share * 1.01 + 1e-12
 
 
+def _error(item: Iteration, message: str) -> ParseError:
+    return ParseError(message, item.line)
+
+
 def _check_order(logged: Sequence[Iteration]) -> bool:
     """Iterations follow each other, none missing; whether the log begins with the first."""
     if len(logged) < _FEWEST_LINES:
@@ -564,9 +659,10 @@ def _check_order(logged: Sequence[Iteration]) -> bool:
         if item is logged[1] and (first, second) in begins:
             continue
         if item.number != wanted or interval < 1:
-            raise item.line.error(
+            raise _error(
+                item,
                 f"iteration {item.number} stands where {wanted} was to come: lines are missing,"
-                " doubled or out of order"
+                " doubled or out of order",
             )
     return (first, second) in begins
 
@@ -579,17 +675,16 @@ def _check_same(log: _Log, *, begins: bool) -> List[str]:
     before = 0 if begins else first.consumed - first.batch * first.number
     for item in logged:
         if item.total != first.total:
-            raise item.line.error(
-                f"{item.total} iterations in all, {first.total} in the first line"
-            )
+            raise _error(item, f"{item.total} iterations in all, {first.total} in the first line")
         if item.batch != first.batch or item.consumed - before != item.batch * item.number:
-            raise item.line.error(
+            raise _error(
+                item,
                 f"{item.consumed} samples after {item.number} iterations are not a constant batch"
-                f" of {first.batch}"
+                f" of {first.batch}",
             )
     end = first.total if log.ended is None else log.ended
     if last.number > end:
-        raise last.line.error(f"the log ends at iteration {last.number} of {end}")
+        raise _error(last, f"the log ends at iteration {last.number} of {end}")
     missing = []
     if not begins:
         missing.append(
@@ -603,12 +698,12 @@ def _check_same(log: _Log, *, begins: bool) -> List[str]:
     return missing
 
 
-def _check_rates(logged: Sequence[Iteration]) -> None:
+def _check_rates(logged: Sequence[Iteration], *, deepspeed: bool) -> None:
     """A rate times its step time is the same work in every line, within what is printed."""
     known = [(item, item.flops) for item in logged if item.flops]
     if not known:
         return
-    half = 0.005e12 if f" {_RATE_DS}:" in logged[0].line else 0.05e12
+    half = 0.005e12 if deepspeed else 0.05e12
     # The work lies in the range that all lines allow; damage makes that range empty.
     least, most = 0.0, math.inf
     for item, flops in known:
@@ -616,19 +711,20 @@ def _check_rates(logged: Sequence[Iteration]) -> None:
         work = flops * item.seconds
         least, most = max(least, work * (1 - share)), min(most, work * (1 + share))
         if least > most:
-            raise item.line.error(
-                "the rate and the step time are not the same work as in the lines before"
+            raise _error(
+                item, "the rate and the step time are not the same work as in the lines before"
             )
 
 
-def _driver(lines: Sequence[Line]) -> Optional[Tuple[Mapping[str, Any], Line]]:
+def _driver(text: str) -> Optional[Tuple[Mapping[str, Any], Line]]:
     """The driver's last line, checked against its checksum; None for a log of Megatron's own."""
+    if "gpt_driver" not in text and "trueup-megatron" not in text:
+        return None
+    lines = lines_of(text)
     firsts = [line for line in lines if line.startswith(DRIVER_FIRST)]
     found = [line for line in lines if line.startswith(DRIVER_PREFIX)]
     if not firsts and not found:
-        if any("gpt_driver" in line or "trueup-megatron" in line for line in lines):
-            raise ParseError("the first and the last line of gpt_driver are damaged")
-        return None
+        raise ParseError("the first and the last line of gpt_driver are damaged")
     if len(firsts) != 1 or len(found) != 1:
         raise (found or firsts[:1])[-1].error(
             f"{len(firsts)} first and {len(found)} last lines of gpt_driver, and one of each is"
@@ -689,10 +785,11 @@ def _with_driver(
 def _exact(item: Iteration, seconds: float, loss: Optional[float]) -> Iteration:
     """The logged iteration with the driver's own figures, which must round to the logged ones."""
     if not 0 < seconds < math.inf:
-        raise item.line.error(f"a step of {seconds} s")
+        raise _error(item, f"a step of {seconds} s")
     if abs(seconds - item.seconds) > 5.1e-5:
-        raise item.line.error(
-            f"the log says {item.seconds * 1000:g} ms where gpt_driver says {seconds * 1000:g}"
+        raise _error(
+            item,
+            f"the log says {item.seconds * 1000:g} ms where gpt_driver says {seconds * 1000:g}",
         )
     same = (
         loss is item.loss
@@ -700,5 +797,5 @@ def _exact(item: Iteration, seconds: float, loss: Optional[float]) -> Iteration:
         else _agree(loss, item.loss, _share(item.loss, 1e-6 * item.loss))
     )
     if not same:
-        raise item.line.error(f"the log says a loss of {item.loss} where gpt_driver says {loss}")
-    return replace(item, seconds=float(seconds), loss=loss)
+        raise _error(item, f"the log says a loss of {item.loss} where gpt_driver says {loss}")
+    return item._replace(seconds=float(seconds), loss=loss)
