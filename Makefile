@@ -24,11 +24,14 @@ KEEP ?=
 PYTEST_ARGS ?=
 # Where a run of a scenario holds its lock: one for the machine, since the names of its nodes are.
 LOCKS ?= /tmp
-SCENARIOS ?= local benchmarks devito default replicas alternative failures vm vllm cluster
+# The longest first, so that none of them runs alone at the end of `make test`.
+SCENARIOS ?= vm vllm cluster default alternative devito replicas failures benchmarks local
 TRUEUP_CACHE ?= $(or $(XDG_CACHE_HOME),$(or $(HOME),/root)/.cache)/trueup
 
 # An activated environment or a PYTHONPATH of the caller's must not reach into ours.
 unexport VIRTUAL_ENV PYTHONPATH PYTHONHOME
+# Some hundred processes of a `make test` import the same files: compiled once.
+unexport PYTHONDONTWRITEBYTECODE
 override venv := $(abspath $(VENV))
 export PATH := $(venv)/bin:$(PATH)
 export TRUEUP_CACHE
@@ -39,10 +42,8 @@ export ANSIBLE_NOCOWS := 1
 check_cache := .cache/check
 # What failed of a `make test`, one a line.
 failures := $(check_cache)/failures
-# Two lanes beside the rest, of about the same time: an emulated machine, servers and jobs mostly wait.
-lane_machine := vm alternative failures
-lane_server := vllm cluster replicas
-beside := $(lane_machine) $(lane_server)
+# The scenarios that no lane of a `make test` has taken yet, one a line.
+queue := $(check_cache)/queue
 heading = printf '\n==== %s ====\n' $(1)
 
 .PHONY: help
@@ -225,28 +226,22 @@ test: test-venv ## Everything CI checks: lint, types, unit, contract, emulated c
 	status=0
 	trap 'exit 130' INT
 	# What fails is named at the end; the others run all the same.
-	check() { $(MAKE) "$$@" || { status=1; [ "$$1" = molecule ] || echo "$$1" >> $(failures); }; }
+	check() { $(MAKE) "$$@" || { status=1; [ "$$1" = lane ] || echo "$$1" >> $(failures); }; }
+	printf '%s\n' $(SCENARIOS) > $(queue)
 	lanes=()
-	logs=()
-	lane() {
-	  [ -n "$$2" ] || return 0
-	  logs+=("$(check_cache)/$$1.log")
-	  setsid $(MAKE) molecule SCENARIOS="$$2" > "$(check_cache)/$$1.log" 2>&1 & lanes+=($$!)
-	}
 	trap 'for lane in "$${lanes[@]}"; do kill -- -$$lane 2>/dev/null || true; done' EXIT
-	# The longest first. What the lanes print stands below.
-	lane machine '$(filter $(lane_machine),$(SCENARIOS))'
-	lane server '$(filter $(lane_server),$(SCENARIOS))'
+	# Two beside the rest: an emulated machine, servers and jobs wait for much of their time.
+	for lane in 1 2; do setsid $(MAKE) lane & lanes+=($$!); done
 	check lint
 	check types
 	check unit
 	check contract
 	# The rest of it takes half an hour.
 	check cloud PYTEST_ARGS='-k a_small_node'
-	check molecule SCENARIOS='$(filter-out $(beside),$(SCENARIOS))'
+	check lane
 	for lane in "$${lanes[@]}"; do wait $$lane || status=1; done
 	trap - EXIT
-	[ $${#logs[@]} = 0 ] || cat "$${logs[@]}"
+	for scenario in $(SCENARIOS); do cat "$(check_cache)/$$scenario.log"; done
 	if [ $$status != 0 ]; then
 	  $(call heading,'make test failed in')
 	  cat $(failures)
@@ -254,6 +249,16 @@ test: test-venv ## Everything CI checks: lint, types, unit, contract, emulated c
 	fi
 	$(call heading,'make test passed')
 	for log in unit contract cloud; do printf '%s: ' $$log; tail -n 1 $(check_cache)/$$log.log; done
+
+# What `make test` runs three of: each takes a scenario, and then another one, until none is left.
+.PHONY: lane
+lane:
+	@status=0
+	while scenario=$$(flock $(queue).lock sh -c 'head -n 1 $(queue); sed -i 1d $(queue)'); [ -n "$$scenario" ]; do
+	  $(MAKE) molecule SCENARIOS="$$scenario" > "$(check_cache)/$$scenario.log" 2>&1 || status=1
+	  grep -aE '^(molecule .* took|skipped: )' "$(check_cache)/$$scenario.log" || true
+	done
+	exit $$status
 
 .PHONY: check
 check: test-venv ## The inner loop: lint, types and unit, side by side
@@ -302,7 +307,7 @@ define pytest
 endef
 
 .PHONY: unit
-unit: test-venv ## Unit tests (three minutes)
+unit: test-venv ## Unit tests (five minutes on two cores)
 	@$(call heading,'unit')
 	$(call pytest,unit,tests/unit -n 2 --dist loadfile)
 

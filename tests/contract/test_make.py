@@ -44,8 +44,8 @@ def make(folder: Path, *arguments: str, red: str = "") -> tuple[int, list[str], 
         (programs / name).chmod(0o755)
     (folder / "Makefile").write_text(MAKEFILE)
     done = subprocess.run(
-        # The stand-ins wait for no run of the real scenarios.
-        ["make", f"LOCKS={folder}", *arguments],
+        # The stand-ins wait for no run of the real scenarios, and leave nothing in their cache.
+        ["make", f"LOCKS={folder}", f"TRUEUP_CACHE={folder}", *arguments],
         cwd=folder,
         env={"PATH": os.environ["PATH"], "RED": red},
         stdout=subprocess.PIPE,
