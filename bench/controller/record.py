@@ -1,9 +1,9 @@
 """Record what a node answers to identify, preflight and configure in check mode.
 
-    python bench/controller/record.py --scenario ndv4
+    python bench/controller/record.py --scenario default --host trueup-hbv3 --name hbv3
     python bench/controller/record.py --local --name local -e stream_prefix=/srv/trueup/stream
 
-A molecule scenario is converged first, and destroyed afterwards: its first platform is the node,
+A molecule scenario is converged first, and destroyed afterwards: one of its platforms is the node,
 and its group_vars are the variables. With --local this machine is the node, and nothing is changed
 on it. The recording goes to tests/data/controller/NAME.json; describe it in SOURCES.md there.
 """
@@ -35,10 +35,11 @@ def molecule(verb: str, scenario: str) -> None:
     subprocess.run(argv, cwd=ROOT, check=True)
 
 
-def of_scenario(scenario: str) -> tuple[str, dict[str, Any]]:
-    """The first platform's name, and its variables: the stand-ins' and its own."""
+def of_scenario(scenario: str, host: str | None) -> tuple[str, dict[str, Any]]:
+    """The platform's name, the first where none is given, and its variables: the stand-ins' and its
+    own."""
     described = yaml.safe_load((ROOT / "molecule" / scenario / "molecule.yml").read_text())
-    host = described["platforms"][0]["name"]
+    host = host or described["platforms"][0]["name"]
     inventory = described["provisioner"]["inventory"]
     own = {
         **inventory.get("group_vars", {}).get("all", {}),
@@ -138,6 +139,7 @@ def main() -> None:
     node = parser.add_mutually_exclusive_group(required=True)
     node.add_argument("--scenario", help="molecule scenario whose first platform is the node")
     node.add_argument("--local", action="store_true", help="this machine is the node")
+    parser.add_argument("--host", help="platform of the scenario that is the node")
     parser.add_argument("--name", help="of the recording; the scenario's name unless given")
     parser.add_argument("--keep", action="store_true", help="use and leave the scenario's nodes")
     parser.add_argument("-e", action="append", default=[], metavar="VARIABLE=VALUE")
@@ -153,7 +155,7 @@ def main() -> None:
         molecule("converge", given.scenario)
     elif "MOLECULE_EPHEMERAL_DIRECTORY" not in os.environ:
         sys.exit("--keep: set MOLECULE_EPHEMERAL_DIRECTORY to the scenario's folder")
-    host, variables = of_scenario(given.scenario)
+    host, variables = of_scenario(given.scenario, given.host)
     try:
         print(record(host, {**variables, **more}, "containers.podman.podman", output))
     finally:

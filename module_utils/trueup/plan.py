@@ -20,6 +20,20 @@ def _no_catalog(name: str) -> Any:
     raise BadInput(f"no catalog was handed over, and catalog/{name} is asked for")
 
 
+class Templated(Dict[str, Any]):
+    """Variables of a play; a value is worked out when it is looked at."""
+
+    def __init__(self, variables: Mapping[str, Any], template: Callable[[Any], Any]) -> None:
+        super().__init__(variables)
+        self._template = template
+
+    def __getitem__(self, name: str) -> Any:
+        return self._template(super().__getitem__(name))
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self[name] if name in self else default  # noqa: SIM401 WHY: it is this method
+
+
 @dataclass(frozen=True)
 class Asked:
     """What a role is asked.
@@ -87,6 +101,76 @@ class Skipped:
 
     what: str
     why: str
+
+
+def _nothing(_: Mapping[str, Any]) -> bool:
+    return False
+
+
+@dataclass(frozen=True)
+class Look:
+    """A question to the node, whether a role has something to do there: a module that is run in
+    check mode and would change nothing.
+
+    Attributes:
+        module: the module, or the action of that name.
+        arguments: what it is given; None is left out.
+        wrong: whether something is to be done all the same, by what it answers.
+        reads: whether it is told of no check mode, and that it changed something means nothing: a
+            command that reads, but for what ``renewed`` says.
+        renewed: whether the answer says that something was changed.
+        environment: of a command, the variables that it is run with.
+    """
+
+    module: str
+    arguments: Mapping[str, Any]
+    wrong: Callable[[Mapping[str, Any]], Any] = _nothing
+    reads: bool = False
+    renewed: Callable[[Mapping[str, Any]], Any] = _nothing
+    environment: Optional[Mapping[str, str]] = None
+
+
+@dataclass(frozen=True)
+class Settled:
+    """How it is seen that a role has nothing to do on a node.
+
+    Attributes:
+        looks: what the node is asked, in this order, until an answer says that there is something.
+        owed: whether the plan says that there is something.
+        stats: what run.json keeps of it, by name (``trueup_*``).
+    """
+
+    looks: Sequence[Look] = ()
+    owed: bool = False
+    stats: Mapping[str, Any] = field(default_factory=dict)
+
+
+def files_look(files: Sequence[Mapping[str, Any]]) -> Look:
+    """Whether the role's files are in place."""
+    return Look("config_files", {"files": files})
+
+
+def packages_look(
+    node: Mapping[str, Any], pins: Sequence[Mapping[str, Any]], *, held: bool = True, **more: Any
+) -> Look:
+    """Whether packages are installed, and held where they are to be. ``more`` as vendor_repository
+    takes it."""
+
+    def wrong(answer: Mapping[str, Any]) -> Any:
+        return answer["wrong"] or (held and (answer["hold"] or answer["unheld"]))
+
+    given = {"package_manager": node["package_manager"], "pins": pins, **more}
+    return Look("vendor_repository", given, wrong)
+
+
+def unit_look(**arguments: Any) -> Look:
+    """Whether a unit is as wanted, or a command has read its files; as in_force takes them."""
+
+    def wrong(answer: Mapping[str, Any]) -> Any:
+        # What a lenient one says, the role's own task says too.
+        return answer["problem"] or answer["not_restarted"]
+
+    return Look("in_force", arguments, wrong)
 
 
 def sentences(wrong: Mapping[str, Any]) -> List[str]:

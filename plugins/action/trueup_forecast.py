@@ -70,7 +70,8 @@ def _work(
         *family.chosen(host["trueup_feasible"], run_tags, skip_tags, "benchmark"),
     ]
     for benchmark in wanted:
-        plan = host.get(f"__{benchmark}_plan") or {}
+        checked = host.get("__trueup_checked_plan") or {}
+        plan = checked.get("plans", {}).get(benchmark) or host.get(f"__{benchmark}_plan") or {}
         cases = plan.get("cases")
         yield Work(
             name,

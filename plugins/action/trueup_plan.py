@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import importlib.util
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,9 +18,10 @@ from ansible.plugins.action import ActionBase
 try:
     from trueup import benchmarks
     from trueup.errors import TrueupError
-    from trueup.node.windows.actions import beside
+    from trueup.node.windows.actions import answer_of
     from trueup.options import MODULE, Option, refusals, unwritable
-    from trueup.plan import Asked
+    from trueup.plan import Asked, Templated
+    from trueup.rooms import room_of, tool_of
     from trueup.words import did_you_mean
 except ModuleNotFoundError as missing:
     message = (
@@ -53,8 +53,6 @@ options:
 """
 
 _PROJECT = Path(benchmarks.__file__).parents[3]
-# Where the plan of a role may stand.
-_ROOMS = ("node", "cluster")
 _UNIDENTIFIED = (
     "{role}: nothing has identified {host} (trueup_node): import trueup's playbooks/identify.yml"
     " before this play."
@@ -77,12 +75,15 @@ class ActionModule(ActionBase):
     ) -> dict[str, Any]:
         """The plan's values, ``skipped_here`` and, of a benchmark, ``cases``."""
         result: dict[str, Any] = super().run(tmp, task_vars)
-        variables: dict[str, Any] = task_vars or {}
         role = self._task._role
         if role is None:
             message = "trueup_plan stands in no role, and plans the role that it stands in"
             raise AnsibleActionFail(message)
-        path = Path(role._role_path)
+        result.update(self.plan_of(Path(role._role_path), task_vars or {}))
+        return result
+
+    def plan_of(self, path: Path, variables: dict[str, Any]) -> dict[str, Any]:
+        """What the plan of the role in a folder says, with the facts that were asked for."""
         name = path.name
         given = _checked(self, name, path, variables)
         hidden = secrets_of(path / "meta" / "argument_specs.yml", name)
@@ -96,7 +97,7 @@ class ActionModule(ActionBase):
             hostvars=variables.get("hostvars") or {},
             hosts=beside_it(variables),
             groups=variables.get("groups") or {},
-            variables=_Templated(self, variables),
+            variables=Templated(variables, self._templar.template),
             project=_PROJECT,
             catalog=_catalog,
             data=_data(name, path),
@@ -111,10 +112,7 @@ class ActionModule(ActionBase):
             raise AnsibleActionFail(f"{name}: {error}") from error
         if plan.refused:
             raise AnsibleActionFail(" ".join(plan.refused))
-        result.update(plan.as_result())
-        if facts:
-            result["ansible_facts"] = facts
-        return result
+        return {**plan.as_result(), **({"ansible_facts": facts} if facts else {})}
 
     def _planned(
         self, room: ModuleType, asked: Asked, facts: dict[str, Any], variables: dict[str, Any]
@@ -146,34 +144,22 @@ class ActionModule(ActionBase):
         self, module: str, arguments: dict[str, Any], variables: dict[str, Any]
     ) -> dict[str, Any]:
         """What a module finds on the node, or an action of ours of that name."""
-        action = self._action(module, arguments)
-        found: dict[str, Any] = (
-            self._execute_module(module_name=module, module_args=arguments, task_vars=variables)
-            if action is None
-            else action.run(task_vars=variables)
-        )
+        found = answer_of(self, module, arguments, variables)
         if found.get("failed"):
             raise AnsibleActionFail(str(found.get("msg")), result=found)
         return found
 
-    def _action(self, name: str, arguments: dict[str, Any]) -> Any:
-        """The action of a name without a collection, such as windows_facts; None where it has
-        none."""
-        loader = self._shared_loader_obj.action_loader
-        if "." in name or not loader.has_plugin(name):
-            return None
-        return beside(self, name, arguments)
-
 
 def preload() -> None:
-    """Load what plans are made with: rooms, argument_specs, vars and the catalog. Called before
-    workers are forked (callback trueup_records), so that not each of them does it again."""
+    """Load what plans are made with: rooms, argument_specs, defaults, vars and the catalog. Called
+    before workers are forked (callback trueup_records), so that not each of them does it again."""
     for path in sorted((_PROJECT / "roles").iterdir()):
         if not (path / "tasks" / "preflight.yml").is_file():
             continue
         room_of(path.name)
         described(path / "meta" / "argument_specs.yml")
         _data(path.name, path)
+        plain_defaults(path)
     for catalog in sorted((_PROJECT / "catalog").glob("*.yml")):
         _catalog(catalog.name)
 
@@ -183,20 +169,6 @@ def beside_it(variables: Mapping[str, Any]) -> list[str]:
     them."""
     windows = set((variables.get("groups") or {}).get("windows") or ())
     return [host for host in variables.get("ansible_play_hosts") or [] if host not in windows]
-
-
-class _Templated(dict[str, Any]):
-    """The play's variables; a value is worked out when it is looked at."""
-
-    def __init__(self, action: Any, variables: Mapping[str, Any]) -> None:
-        super().__init__(variables)
-        self._action = action
-
-    def __getitem__(self, name: str) -> Any:
-        return self._action._templar.template(super().__getitem__(name))
-
-    def get(self, name: str, default: Any = None) -> Any:
-        return self[name] if name in self else default  # noqa: SIM401 WHY: it is this method
 
 
 def _asks(room: ModuleType, asked: Asked) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -288,6 +260,21 @@ def _described(path: Path, _changed_ns: int) -> dict[str, dict[str, Any]]:
     }
 
 
+def plain_defaults(path: Path) -> dict[str, Any] | None:
+    """The defaults of a role of which another action may make the plan: its preflight is this
+    action alone, as ``preflight.yml`` of most roles has it, and no default is a template. None of
+    another role."""
+    preflight, defaults = path / "tasks" / "preflight.yml", path / "defaults" / "main.yml"
+    if not (preflight.is_file() and defaults.is_file()):
+        return None
+    tasks = _read(preflight, preflight.stat().st_mtime_ns)
+    alone = len(tasks) == 1 and tasks[0].keys() == {"name", "trueup_plan", "register"}
+    if not alone or tasks[0]["trueup_plan"]:
+        return None
+    values: dict[str, Any] = _read(defaults, defaults.stat().st_mtime_ns) or {}
+    return None if "{{" in repr(values) else values
+
+
 def _data(role: str, path: Path) -> dict[str, Any]:
     file = path / "vars" / "main.yml"
     if not file.is_file():
@@ -301,26 +288,13 @@ def _catalog(name: str) -> Any:
     return _read(path, path.stat().st_mtime_ns)
 
 
-@functools.lru_cache(maxsize=64)
+@functools.lru_cache(maxsize=256)
 def _read(path: Path, _changed_ns: int) -> Any:
     return _loaded(path)
 
 
 def _loaded(path: Path) -> Any:
     return yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER)  # noqa: S506 WHY: a safe one
-
-
-@functools.lru_cache(maxsize=64)
-def tool_of(role: str) -> str:
-    """The benchmark that a role measures; empty where it measures none."""
-    for folder in sorted(Path(benchmarks.__file__).parent.iterdir()):
-        if folder.name == role and (folder / "output.py").is_file():
-            return role
-        if (folder / "output.py").is_file():
-            output = importlib.import_module(f"trueup.benchmarks.{folder.name}.output")
-            if getattr(output, "ROLE", None) == role:
-                return folder.name
-    return ""
 
 
 def options_of(role: str, specs: Mapping[str, Mapping[str, Any]]) -> tuple[Option, ...]:
@@ -341,19 +315,3 @@ def options_of(role: str, specs: Mapping[str, Mapping[str, Any]]) -> tuple[Optio
         for name, spec in specs.items()
         if spec.get("type") in {"int", "float"}
     )
-
-
-@functools.lru_cache(maxsize=64)
-def room_of(role: str) -> ModuleType:
-    """The module with ``plan`` of a role."""
-    tool = tool_of(role)
-    rooms = ("plan", "case") if tool else ()
-    names = [f"trueup.benchmarks.{tool}.{room}" for room in rooms]
-    names += [f"trueup.{room}.{role}" for room in _ROOMS]
-    for name in names:
-        if importlib.util.find_spec(name) is not None:
-            module = importlib.import_module(name)
-            if hasattr(module, "plan"):
-                return module
-    message = f"no room plans the role {role}: one of {', '.join(names)} must have plan(asked)"
-    raise AnsibleActionFail(message)

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
+from ansible.constants import DEFAULT_ROLES_PATH
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from trueup import benchmarks
 from trueup.node import family
 from trueup.node.identify import is_windows
+from trueup.node.windows.actions import beside
 
 DOCUMENTATION = r"""
 name: trueup_preflight
 short_description: Refuse what a node cannot have, and say whose preflight the run needs
 description:
-  - Fails with why the node cannot be configured or measured as planned, a sentence each. Returns
-    the C(roles) and the C(benchmarks) that the tags of the run mean, and what a Windows host is
-    asked to measure and cannot (C(skipped_here)). Runs on the controller alone.
+  - Fails with why the node cannot be configured or measured as planned, a sentence each.
+  - Plans the roles and benchmarks that the tags of the run mean in one task (C(plans), by role),
+    where a role's preflight is M(trueup_plan) alone. The others are returned as C(roles) and
+    C(benchmarks), and those whose plan fails, so that their own preflight says it.
+  - Returns what is skipped (C(skipped_here)), also what a Windows host is asked to measure and
+    cannot.
 options: {}
 """
 
@@ -33,7 +39,7 @@ class ActionModule(ActionBase):
     def run(
         self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
     ) -> dict[str, Any]:
-        """``roles`` and ``benchmarks``; no role is in both. ``skipped_here``."""
+        """``roles`` and ``benchmarks``; no role is in both. ``plans`` and ``skipped_here``."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         variables: dict[str, Any] = task_vars or {}
 
@@ -58,14 +64,47 @@ class ActionModule(ActionBase):
         skipped = (
             family.not_for_windows(value("trueup_families"), planned) if is_windows(node) else []
         )
+        wanted = family.checked(
+            roles,
+            family.without(planned, skipped),
+            value("trueup_health_plan"),
+            variables["ansible_run_tags"],
+            variables["ansible_skip_tags"],
+        )
+        plans = {} if is_windows(node) else self._plans(wanted, variables, result)
         result.update(
-            family.checked(
-                roles,
-                family.without(planned, skipped),
-                value("trueup_health_plan"),
-                variables["ansible_run_tags"],
-                variables["ansible_skip_tags"],
-            ),
-            skipped_here=skipped,
+            {what: [one for one in names if one not in plans] for what, names in wanted.items()},
+            plans=plans,
+            skipped_here=[
+                *(item for plan in plans.values() for item in plan["skipped_here"]),
+                *skipped,
+            ],
         )
         return result
+
+    def _plans(
+        self, wanted: dict[str, list[str]], variables: dict[str, Any], result: dict[str, Any]
+    ) -> dict[str, Any]:
+        """The plans that can be made here, by role; ``result`` gets their facts and warnings."""
+        planner = beside(self, "trueup_plan", {})
+        plain_defaults = sys.modules[type(planner).__module__].plain_defaults
+        plans = {}
+        for role in (name for names in wanted.values() for name in names):
+            path = _path_of(role, variables)
+            defaults = plain_defaults(path)
+            if defaults is None:
+                continue
+            try:
+                plan = planner.plan_of(path, {**defaults, **variables})
+            except AnsibleActionFail:
+                continue
+            result["warnings"] += plan.pop("warnings", [])
+            result.setdefault("ansible_facts", {}).update(plan.pop("ansible_facts", {}))
+            plans[role] = plan
+        return plans
+
+
+def _path_of(role: str, variables: dict[str, Any]) -> Path:
+    """The folder of a role, as Ansible finds it."""
+    folders = [Path(variables["playbook_dir"], "roles"), *map(Path, DEFAULT_ROLES_PATH)]
+    return next((one / role for one in folders if (one / role).is_dir()), folders[-1] / role)

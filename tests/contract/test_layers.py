@@ -40,6 +40,7 @@ MODULE_UTILS: Layers = (
     ("run",),
     ("benchmarks",),
     ("cluster",),
+    ("rooms",),
 )
 PACKAGES = {"trueup_analysis": ANALYSIS, "trueup": MODULE_UTILS}
 # What the files of each package may not import at all.

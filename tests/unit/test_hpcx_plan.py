@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ BUILDS = {
     "ubuntu-24.04": "ubuntu24.04",
     "almalinux-9": "redhat9",
 }
-NOTHING: dict[str, Any] = {"files": [], "rdma_persistent_names": True}
+NOTHING: dict[str, Any] = {"files": []}
 
 
 def there(*names: str, **found: Any) -> dict[str, Any]:
@@ -106,7 +107,10 @@ def test_a_sites_variable_wins_over_the_roles() -> None:
 
 
 def test_without_persistent_names_no_device_is_named() -> None:
-    assert variables(values(node("hbv3"), there(rdma_persistent_names=False))) == {}
+    for said in (False, "no"):
+        play = {"rdma_persistent_names": said}
+        wanted = dataclasses.replace(asked("hpcx", node("hbv3"), NOTHING), variables=play)
+        assert variables(plan(wanted).as_result()) == {}
 
 
 def test_one_that_is_there_is_not_unpacked_again() -> None:

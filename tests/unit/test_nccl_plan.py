@@ -90,9 +90,9 @@ def test_packages_and_repository_of_each_system(family: str, system: str) -> Non
 
 def test_a_mirror_goes_before_the_drivers_repository() -> None:
     mirror, drivers = {"name": "mirror"}, {"name": "drivers"}
-    found = {"gpu_driver_repository": drivers}
-    assert values(of("ndv4", found=found))["repository"] == drivers
-    assert values(of("ndv4", found=found, repository=mirror))["repository"] == mirror
+    play = {"gpu_driver_repository": drivers}
+    assert values(of("ndv4", play=play))["repository"] == drivers
+    assert values(of("ndv4", play=play, repository=mirror))["repository"] == mirror
 
 
 @pytest.mark.parametrize(

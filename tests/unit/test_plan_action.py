@@ -85,7 +85,7 @@ def answering(monkeypatch: pytest.MonkeyPatch, answer: dict[str, Any]) -> list[A
 def test_what_was_found_out_is_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = answering(monkeypatch, {"files": [{"path": "/opt/hpcx-v2"}]})
     on = node("hbv3", hpc_image={"HPCX": "2"})
-    result = run("hpcx", {"rdma_persistent_names": False}, trueup_node=on)
+    result = run("hpcx", trueup_node=on)
     assert (result["kept"], result["folder"]) == (True, "/opt/hpcx-v2")
     wanted = {"paths": "/opt", "patterns": "hpcx-v*", "file_type": "directory"}
     assert (seen, "ansible_facts" in result) == ([("ansible.builtin.find", wanted)], False)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from ..plan import Asked, Plan
+import json
+from typing import Any, Dict, Mapping
+
+from ..plan import Asked, Look, Plan, Settled, files_look, unit_look
 from .systemd import READING
 
 _PROGRAM = "/usr/local/libexec/trueup/gpu_clocks"
@@ -62,3 +65,30 @@ def plan(asked: Asked) -> Plan:
             "state": "started" if locked == "boot" else "stopped",
         }
     )
+
+
+def settled(planned: Mapping[str, Any], variables: Mapping[str, Any]) -> Settled:
+    """Whether the clocks are as wanted; a run that is no check proves locked ones under load, and
+    renews a lock that was lost."""
+    unit = unit_look(unit=planned["unit"], enabled=planned["enabled"], state=planned["state"])
+    looks = [files_look(planned["files"]), unit]
+    if planned["enabled"]:
+        action = "status" if variables["ansible_check_mode"] else "verify"
+        looks.append(
+            Look(
+                "ansible.builtin.command",
+                {"argv": [planned["program"], action]},
+                lambda answer: _report(answer).get("problems", True),
+                reads=True,
+                renewed=lambda answer: _report(answer)["renewed"],
+                environment={"LC_ALL": "C"},
+            )
+        )
+    return Settled(looks)
+
+
+def _report(answer: Mapping[str, Any]) -> Dict[str, Any]:
+    """What the program printed; nothing where it could not be run."""
+    text = answer.get("stdout") or "{}"
+    report: Dict[str, Any] = json.loads(text)
+    return report

@@ -9,7 +9,17 @@ import errno
 import re
 from typing import Any, Dict, List, Mapping
 
-from ..plan import Asked, Plan, Skipped, sentences
+from ..plan import (
+    Asked,
+    Look,
+    Plan,
+    Settled,
+    Skipped,
+    files_look,
+    packages_look,
+    sentences,
+    unit_look,
+)
 from .system import catalog_of, headers, in_image, release, short_of
 
 _HEADER = "# Written by trueup (role gpu_driver).\n"
@@ -71,6 +81,7 @@ def plan(asked: Asked) -> Plan:
             "build_packages": [] if kept or node["container"] else _build_packages(asked),
             "repository": {} if kept else _repository(asked, platform),
             "pins": [] if kept else _pins(asked, platform, wanted, nvswitch=nvswitch),
+            "downgrade_allowed": asked.options["downgrade_allowed"],
             "files": _files(asked, modules),
             "modules_file": _MODULES_FILE,
             "modules": [] if node["container"] else modules,
@@ -85,6 +96,55 @@ def plan(asked: Asked) -> Plan:
                 "secure_boot": bool(node["secure_boot"]),
             },
         }
+    )
+
+
+def settled(planned: Mapping[str, Any], variables: Mapping[str, Any]) -> Settled:
+    """Whether the driver is installed, and well."""
+    node = variables["trueup_node"]
+    build = [{"name": name, "version": "*"} for name in planned["build_packages"]]
+    installed = packages_look(
+        node,
+        planned["pins"],
+        repository=planned["repository"],
+        downgrade_allowed=planned["downgrade_allowed"],
+        replace_held=True,
+    )
+    modules = unit_look(
+        name="gpu-driver-modules",
+        reloaded=[planned["modules_file"]],
+        command=["modprobe", "--all", *planned["modules"]],
+        lenient=True,
+    )
+    units = [
+        unit_look(
+            unit=f"{unit['name']}.service",
+            enabled=unit.get("enabled"),
+            files=unit["files"],
+            replaced=not planned["kept"],
+            idle_gpus=True,
+            lenient=True,
+        )
+        for unit in planned["units"]
+    ]
+    driver = Look(
+        "gpu_facts",
+        {
+            "expected": planned["expected"],
+            "sysfs_root": variables.get("trueup_sysfs_root", "/sys"),
+            "procfs_root": variables.get("trueup_procfs_root", "/proc"),
+        },
+        lambda answer: answer["ansible_facts"]["trueup_gpu"]["problems"],
+    )
+    return Settled(
+        [
+            *([packages_look(node, build, held=False)] if build else []),
+            *([] if planned["kept"] else [installed]),
+            files_look(planned["files"]),
+            *([modules] if planned["modules"] else []),
+            driver,
+            *units,
+        ]
     )
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Mapping
 
-from ..plan import Asked, Plan, Skipped, sentences
+from ..plan import Asked, Look, Plan, Settled, Skipped, files_look, sentences
 from .system import others
 
 _HEADER = "# Written by trueup (role hpc_limits).\n"
@@ -47,6 +47,16 @@ def plan(asked: Asked) -> Plan:
         },
         skipped=[left_out] if container else [],
     )
+
+
+def settled(planned: Mapping[str, Any], _: Mapping[str, Any]) -> Settled:
+    """Whether the limits are in force."""
+    enforced = Look(
+        "limits_in_force",
+        {"wanted": planned["wanted"]},
+        lambda answer: answer["differs"] or answer["services_on"],
+    )
+    return Settled([files_look(planned["files"]), enforced])
 
 
 def _of_all(options: Any) -> Dict[str, Any]:

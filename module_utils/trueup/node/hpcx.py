@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import Any, Dict, List, Mapping
 
-from ..plan import Asked, Plan, sentences
+from ..plan import Asked, Look, Plan, Settled, files_look, sentences
 from .mpi import hcoll, hpcx_environment, ucx
 from .system import as_comment, free_of, in_image, short_of
 
@@ -20,7 +20,7 @@ def asks(_: Asked) -> Dict[str, Any]:
 
 def plan(asked: Asked) -> Plan:
     """The HPC-X of a node. ``asked.found`` holds ``files``, the folders of HPC-X as the module find
-    lists them, and ``rdma_persistent_names``, whether devices are called mlx5_ib0, ...
+    lists them; the play's ``rdma_persistent_names`` says whether devices are called mlx5_ib0, ...
 
     Values: ``kept`` (an image's is used), ``folder`` of the one that is used, and whether it is
     ``missing``; ``packages``, ``url``, ``sha256`` and ``name`` (the archive's folder) to unpack it;
@@ -68,6 +68,18 @@ def plan(asked: Asked) -> Plan:
     )
 
 
+def settled(planned: Mapping[str, Any], _: Mapping[str, Any]) -> Settled:
+    """Whether HPC-X is there and answers."""
+    version = Look(
+        "ansible.builtin.command",
+        {"argv": [planned["mpirun"], "--version"]},
+        lambda answer: not str(answer.get("stdout")).startswith(planned["expected"]),
+        reads=True,
+        environment=planned["environment"],
+    )
+    return Settled([files_look(planned["files"]), version], owed=planned["missing"])
+
+
 def _release(node: Mapping[str, Any]) -> str:
     """As the archives' files are named: ``ubuntu24.04``, ``redhat9``."""
     version = node["distribution_version"] or ""
@@ -109,11 +121,17 @@ def _variables(asked: Asked) -> Dict[str, str]:
     """What loads with HPC-X; a site's own variables win."""
     variables = {}
     nics = asked.node["rdma_count_expected"] or 0
-    if nics and asked.found["rdma_persistent_names"]:
+    if nics and _have_places(asked):
         variables.update(ucx(f"mlx5_ib{number}" for number in range(nics)))
     variables.update(hcoll(asked.options["hcoll"], has_gpu=asked.node["has_gpu"]))
     site = {name: str(value) for name, value in asked.options["variables"].items()}
     return {**variables, **site}
+
+
+def _have_places(asked: Asked) -> bool:
+    """Whether the role rdma names devices by their place, as it does unless the play says no."""
+    said = asked.variables.get("rdma_persistent_names", True)
+    return str(said).lower() not in ("false", "no", "off", "n", "f", "0")
 
 
 def _why(asked: Asked, name: str) -> str:

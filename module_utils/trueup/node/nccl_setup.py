@@ -222,7 +222,9 @@ class Setup:
                 f" {node['package_manager'] or 'neither apt nor dnf'}; nccl_packages has"
                 f" {', '.join(sorted(options['packages']))}."
             )
-        given = self.asked.options["repository"] or self.asked.found.get("gpu_driver_repository")
+        given = self.asked.options["repository"] or self.asked.variables.get(
+            "gpu_driver_repository"
+        )
         if node["distribution"] == "azurelinux" and not self.kept and not given:
             refused.append(
                 "nccl: no repository with NCCL is known for Azure Linux: take its HPC image with"
@@ -247,9 +249,9 @@ class Setup:
 
     def repository(self) -> Mapping[str, Any]:
         """The packages' repository as role vendor_packages takes it: this role's, that of the
-        driver (``found["gpu_driver_repository"]``), or NVIDIA's for the distribution."""
+        driver (the play's ``gpu_driver_repository``), or NVIDIA's for the distribution."""
         node = self.asked.node
-        drivers = self.asked.found.get("gpu_driver_repository")
+        drivers = self.asked.variables.get("gpu_driver_repository")
         given: Optional[Mapping[str, Any]] = self.asked.options["repository"] or drivers
         if given:
             return given

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import os
 import uuid
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Mapping, Optional
 
-from ..plan import Asked, Plan, Skipped, sentences
+from ..plan import Asked, Look, Plan, Settled, Skipped, files_look, sentences, unit_look
 from .mounts import unit_name
 from .system import catalog_of, others
 from .systemd import RESTRICTED
@@ -103,6 +103,18 @@ def plan(asked: Asked) -> Plan:
             "unit": unit_name(options["mount_point"]),
         }
     )
+
+
+def settled(planned: Mapping[str, Any], _: Mapping[str, Any]) -> Settled:
+    """Whether the file system is there and mounted."""
+
+    def unmade(answer: Mapping[str, Any]) -> bool:
+        found = answer["ansible_facts"]["trueup_scratch"]
+        return bool(found["steps"]) or found["state"] != "ready" or not found["mounted"]
+
+    disks = Look("scratch_facts", {"settings": planned["settings"]}, unmade)
+    unit = unit_look(unit=planned["unit"], enabled=True)
+    return Settled([disks, files_look(planned["files"]), unit], owed=bool(planned["packages"]))
 
 
 def _settings(options: Any, disks: int) -> Dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any, Dict, List, Mapping, Tuple
 
-from ..plan import Asked, Plan, sentences
+from ..plan import Asked, Plan, Settled, files_look, packages_look, sentences, unit_look
 from . import infiniband, nccl_topology
 from .system import catalog_of, free_of, headers, in_image, release, short_of
 from .systemd import READING
@@ -129,6 +129,26 @@ def plan(asked: Asked) -> Plan:
             "reboot_required": asked.found["trueup_rdma"]["driver"]["reboot_required"],
             "wrong": _wrong(asked, installs_doca=installs_doca),
         }
+    )
+
+
+def settled(planned: Mapping[str, Any], variables: Mapping[str, Any]) -> Settled:
+    """Whether the stack is installed, and the devices are as expected."""
+    pins = packages_look(
+        variables["trueup_node"], planned["pins"], held=planned["held"], replace_held=True
+    )
+    applied = [
+        unit_look(name=one["name"], reloaded=one["files"], command=one["command"])
+        for one in planned["applied"]
+    ]
+    return Settled(
+        [
+            *([] if planned["kept"] else [pins]),
+            files_look(planned["files"]),
+            *applied,
+            *(unit_look(**unit) for unit in planned["units"]),
+        ],
+        owed=planned["agent_lacks"] or bool(planned["wrong"]),
     )
 
 

@@ -8,7 +8,7 @@ from ...node.gpu_places import gpu_places
 from ...node.nccl_setup import Setup
 from ...node.system import catalog_of
 from ...options import for_module
-from ...plan import Asked, Now, Plan, Skipped
+from ...plan import Asked, Now, Plan, Settled, Skipped, files_look, packages_look
 from ...run import nodes as together
 from ...run.launcher import pmix
 from . import case as nccl
@@ -26,8 +26,7 @@ def asks(asked: Asked) -> Dict[str, Any]:
 
 
 def plan(asked: Asked) -> Plan:
-    """A case for each collective. ``asked.found`` is what nccl_facts says, and the driver's
-    ``gpu_driver_repository``.
+    """A case for each collective. ``asked.found`` is what nccl_facts says.
 
     Values: ``kept`` (the image's NCCL is used), ``repository`` and ``packages``, what is
     ``to_build``, ``files`` as config_files takes them, and what is ``wrong``. ``topology`` is what
@@ -49,6 +48,22 @@ def plan(asked: Asked) -> Plan:
         "wrong": setup.wrong(asked.found),
     }
     return Plan(values=values, skipped=_skipped(asked), cases=_cases(asked, setup))
+
+
+def settled(planned: Mapping[str, Any], variables: Mapping[str, Any]) -> Settled:
+    """Whether NCCL is installed, built and told what it is to be told."""
+    installed = packages_look(
+        variables["trueup_node"],
+        planned["packages"],
+        repository=planned["repository"],
+        downgrade_allowed=False,
+        replace_held=False,
+    )
+    return Settled(
+        [*([] if planned["kept"] else [installed]), files_look(planned["files"])],
+        owed=bool(planned["to_build"] or planned["wrong"]),
+        stats={"trueup_nccl_topology": planned["topology"]},
+    )
 
 
 def completed(case: Mapping[str, Any], now: Now) -> Dict[str, Any]:

@@ -3,29 +3,50 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Tuple
 
-from ...plan import Asked, Plan, Skipped
+from ...plan import Asked, Look, Plan, Settled, Skipped, files_look
 
 _FLAGS = ("-O3", "-march=native", "-fopenmp", "-std=gnu11")
+_SOURCE = "roles/stream/files/stream_kernel.c"
+# It is on the disk before its name is: after a power loss it would be there without content.
+_COMPILE = 'gcc -o "$0.new" "$@" && sync "$0.new" && mv "$0.new" "$0"'
+_ENVIRONMENT = {"LC_ALL": "C.UTF-8"}
 _OF_STORES = {"streaming": ("-DSTREAMING_STORES",), "regular": ()}
 
 
 def plan(asked: Asked) -> Plan:
-    """A case for each kind of stores; skipped where the kernel cannot be compiled."""
+    """A case for each kind of stores; skipped where the kernel cannot be compiled.
+
+    Values: ``files`` as config_files takes them, and the ``kernels`` to compile: the ``argv`` and
+    the file that it ``creates``.
+    """
     threads, binding = _placement(asked)
     can_compile = asked.node["programs"].get("gcc") or asked.node["privilege"]
     lacking = (
         "no C compiler gcc on this node, and installing one needs root or sudo without a password"
     )
     return Plan(
-        values={"kernels": _kernels(asked)},
+        values={"kernels": _kernels(asked), "files": _files(asked)},
         skipped=[] if can_compile else [Skipped("stream", lacking)],
         cases=[
             {**asked.options, "stores": stores, "threads": threads, "binding": binding}
             for stores in asked.options["stores"]
         ],
     )
+
+
+def settled(planned: Mapping[str, Any], _: Mapping[str, Any]) -> Settled:
+    """Whether the kernels are compiled."""
+    kernels = [
+        Look(
+            "ansible.builtin.command",
+            {"argv": kernel["argv"], "creates": kernel["creates"]},
+            environment=_ENVIRONMENT,
+        )
+        for kernel in planned["kernels"]
+    ]
+    return Settled([files_look(planned["files"]), *kernels])
 
 
 def _placement(asked: Asked) -> Tuple[int, str]:
@@ -40,13 +61,33 @@ def _placement(asked: Asked) -> Tuple[int, str]:
 
 
 def _kernels(asked: Asked) -> List[Dict[str, Any]]:
-    """By the kind of stores: ``flags``, and ``binary``, whose name holds the checksum of source and
-    flags, so that an old kernel never passes for a new one."""
-    source = asked.text("roles/stream/files/stream_kernel.c")
+    """How the kernel of each kind of stores is compiled. The binary's name holds the checksum of
+    source and flags, so that an old kernel never passes for a new one."""
+    prefix = asked.options["prefix"]
     kernels = []
+    for stores, flags, binary in _binaries(asked):
+        made = f"{prefix}/{binary}"
+        # Whole paths, no chdir: in check mode on a fresh node the folder is not there yet.
+        argv = ["sh", "-c", _COMPILE, made, f"{prefix}/stream_kernel.c", "-lm", *flags]
+        kernels.append({"stores": stores, "argv": argv, "creates": made})
+    return kernels
+
+
+def _files(asked: Asked) -> List[Dict[str, Any]]:
+    """The folder, the kernel's source, and a link to each compiled kernel."""
+    prefix = asked.options["prefix"]
+    links = [
+        {"path": f"{prefix}/stream_kernel-{stores}", "state": "link", "target": binary}
+        for stores, _, binary in _binaries(asked)
+    ]
+    source = {"path": f"{prefix}/stream_kernel.c", "source": _SOURCE}
+    return [{"path": prefix, "state": "directory"}, source, *links]
+
+
+def _binaries(asked: Asked) -> Iterator[Tuple[str, List[str], str]]:
+    """Each kind of stores, the compiler's flags and the name of what is compiled."""
+    source = asked.text(_SOURCE)
     for stores in asked.options["stores"]:
         flags = [*_FLAGS, *_OF_STORES[stores]]
         digest = hashlib.sha256((source + " ".join(flags)).encode()).hexdigest()[:12]
-        binary = f"stream_kernel-{stores}-{digest}"
-        kernels.append({"stores": stores, "flags": flags, "binary": binary})
-    return kernels
+        yield stores, flags, f"stream_kernel-{stores}-{digest}"

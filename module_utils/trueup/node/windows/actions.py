@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-from typing import Any, Dict, Iterator, Optional
+from typing import Any, Dict, Iterator, Mapping, Optional
 
 
 def ask(
@@ -53,3 +53,26 @@ def beside(action: Any, name: str, arguments: Dict[str, Any]) -> Any:
         templar=action._templar,
         shared_loader_obj=loaders,
     )
+
+
+def answer_of(
+    action: Any,
+    name: str,
+    arguments: Dict[str, Any],
+    variables: Dict[str, Any],
+    environment: Optional[Mapping[str, str]] = None,
+) -> Dict[str, Any]:
+    """What a module finds on the node, or the action of that name, such as windows_facts. A module
+    of a collection is asked as a module, but for a command, which needs its ``environment``."""
+    loader = action._shared_loader_obj.action_loader
+    answer: Dict[str, Any]
+    if environment is None and ("." in name or not loader.has_plugin(name)):
+        answer = action._execute_module(
+            module_name=name, module_args=arguments, task_vars=variables
+        )
+        return answer
+    other = beside(action, name, arguments)
+    if environment is not None:
+        other._task.environment = [*(other._task.environment or []), dict(environment)]
+    answer = other.run(task_vars=variables)
+    return answer

@@ -1,0 +1,119 @@
+"""Find out, in one task, which of a node's roles have nothing to do there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ansible.errors import AnsibleActionFail
+from ansible.module_utils.parsing.convert_bool import boolean
+from ansible.plugins.action import ActionBase
+from trueup.node.windows.actions import answer_of, in_check_mode
+from trueup.plan import Templated
+from trueup.rooms import room_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from trueup.plan import Look
+
+DOCUMENTATION = r"""
+name: trueup_settled
+short_description: Names the roles that have nothing to do on a node
+description:
+  - Asks the node, for one role after the other, what the C(settled) of the role's room says
+    (C(trueup.plan.Settled)) about the plan that preflight made. Nothing is changed. A role whose
+    answers say that nothing would be is done: its tasks need not be run, which cost the controller
+    ten times as much (docs/controller_cost.md). RV(left) are the other roles, in their order.
+  - The first role that has something to do, or that cannot tell, ends it where O(ordered) is true,
+    since the roles after it may build on what it changes.
+  - Where tags choose what is run, every role is left.
+  - Facts that the modules publish are published, and what roles record for run.json is recorded.
+options:
+  roles:
+    description: The roles, in the order in which they are configured.
+    type: list
+    elements: str
+    required: true
+  ordered:
+    description: Whether a role may build on those before it.
+    type: bool
+    default: true
+"""
+
+
+# The tags of a role's steps.
+_STEPS = ("install", "configure", "verify")
+
+
+class ActionModule(ActionBase):
+    """Ansible's entry."""
+
+    TRANSFERS_FILES = False
+    _VALID_ARGS = frozenset({"roles", "ordered"})
+
+    def run(
+        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """``left``, and what the others record."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        variables: dict[str, Any] = task_vars or {}
+        self._facts: dict[str, Any] = {}
+        self._renewed = False
+        stats: dict[str, Any] = {}
+        settled: list[str] = []
+        roles: list[str] = self._task.args["roles"]
+        for role in roles if _whole(roles, variables) else []:
+            kept = self._stats_of(role, variables)
+            if kept is not None:
+                settled.append(role)
+                stats.update(kept)
+            elif boolean(self._task.args.get("ordered", True)):
+                break
+        left = [role for role in roles if role not in settled]
+        result.update(changed=self._renewed, left=left)
+        if settled:
+            host = variables.get("inventory_hostname")
+            self._display.display(f"{host}: nothing to do: {', '.join(settled)}", color="green")
+        if self._facts:
+            result["ansible_facts"] = self._facts
+        if stats:
+            result["ansible_stats"] = {"data": stats, "per_host": True, "aggregate": True}
+        return result
+
+    def _stats_of(self, role: str, variables: dict[str, Any]) -> Mapping[str, Any] | None:
+        """What is recorded of a role that has nothing to do; None of another."""
+        checked = self._templar.template(variables.get("__trueup_checked_plan") or {})
+        planned = checked.get("plans", {}).get(role)
+        if planned is None:
+            return None
+        if any(item["what"] == role for item in planned["skipped_here"]):
+            return {}
+        room = room_of(role)
+        if not hasattr(room, "settled"):
+            return None
+        settled = room.settled(planned, Templated(variables, self._templar.template))
+        if settled.owed or any(self._has_to(look, variables) for look in settled.looks):
+            return None
+        stats: Mapping[str, Any] = settled.stats
+        return stats
+
+    def _has_to(self, look: Look, variables: dict[str, Any]) -> bool:
+        """Whether the node's answer says that there is something to do."""
+        given = {name: value for name, value in look.arguments.items() if value is not None}
+        try:
+            with in_check_mode(self, not look.reads):
+                answer = answer_of(self, look.module, given, variables, look.environment)
+        except AnsibleActionFail:
+            return True
+        changes = answer.get("changed") and not look.reads
+        if answer.get("failed") or changes or look.wrong(answer):
+            return True
+        self._renewed = self._renewed or bool(look.renewed(answer))
+        self._facts.update(answer.get("ansible_facts") or {})
+        return False
+
+
+def _whole(roles: list[str], variables: Mapping[str, Any]) -> bool:
+    """Whether the run's tags leave nothing of the roles out."""
+    run, skip = (set(variables.get(f"ansible_{what}_tags") or ()) for what in ("run", "skip"))
+    return run <= {"all"} and skip.isdisjoint({*roles, *_STEPS, "all", "always", "tagged"})

@@ -1,0 +1,41 @@
+"""Report what is skipped on a node, to the reader and for run.json."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+from trueup.node import family
+
+DOCUMENTATION = r"""
+name: trueup_skips
+short_description: A line for each thing that is skipped on a node
+description:
+  - Shows the lines, and records O(skips) as the host's statistic C(trueup_skipped), which the
+    callback trueup_records keeps. Runs on the controller alone.
+options:
+  skips:
+    description: Objects with C(what) and C(why).
+    type: list
+    elements: dict
+    required: true
+"""
+
+
+class ActionModule(ActionBase):
+    """Ansible's entry."""
+
+    TRANSFERS_FILES = False
+    _VALID_ARGS = frozenset({"skips"})
+
+    def run(
+        self, tmp: str | None = None, task_vars: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """``msg``, which is always shown."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        skips = self._task.args["skips"]
+        result.update(msg=family.skip_lines(skips), _ansible_verbose_always=True)
+        # As set_stats has it.
+        data = {"trueup_skipped": skips}
+        result["ansible_stats"] = {"data": data, "per_host": True, "aggregate": True}
+        return result

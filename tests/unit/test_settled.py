@@ -1,0 +1,236 @@
+"""Which roles have nothing to do on a node: what rooms ask, and the action trueup_settled."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from action import trueup_settled
+from ansible.errors import AnsibleActionFail
+from role_plans import asked, node
+from test_hpcx_plan import there
+from test_rdma_plan import FOUND
+from trueup.plan import Plan
+from trueup.rooms import room_of
+
+HPCX = "hpcx-v2.25.1-gcc-doca_ofed-ubuntu24.04-cuda13-x86_64"
+ROLES = ["hpc_limits", "rdma", "gpu_driver", "gpu_clocks", "hpcx", "nccl", "stream"]
+FOUND_OUT: dict[str, dict[str, Any]] = {
+    "rdma": {"trueup_rdma": FOUND},
+    "hpcx": there(HPCX),
+}
+CLOCKS = {"problems": [], "renewed": []}
+# What a node answers where there is nothing to do.
+WELL: dict[str, dict[str, Any]] = {
+    "config_files": {"paths_changed": []},
+    "limits_in_force": {"differs": [], "services_on": []},
+    "vendor_repository": {"wrong": [], "hold": [], "unheld": []},
+    "in_force": {"problem": "", "not_restarted": ""},
+    "gpu_facts": {"ansible_facts": {"trueup_gpu": {"problems": []}}},
+    "mpirun": {"changed": True, "stdout": "mpirun (Open MPI) 4.1.9a1"},
+    "gpu_clocks": {"changed": True, "stdout": json.dumps(CLOCKS)},
+    "gcc": {"stdout": "skipped, since it exists"},
+}
+
+
+def plans() -> dict[str, dict[str, Any]]:
+    """What preflight planned for an NDv4, of the roles that have a room of their own here."""
+    made = {}
+    for role in ROLES:
+        wanted = asked(role, node("ndv4", programs={"gcc": "/usr/bin/gcc"}), FOUND_OUT.get(role))
+        plan = {} if role == "nccl" else room_of(role).plan(wanted)
+        made[role] = plan.as_result() if isinstance(plan, Plan) else nccl()
+    return made
+
+
+def nccl(**changes: Any) -> dict[str, Any]:
+    """As nccl's plan has it."""
+    packages = [{"name": "libnccl2", "version": "2.30.4"}]
+    lists: dict[str, Any] = {key: [] for key in ("to_build", "wrong", "skipped_here")}
+    values = {"kept": False, "packages": packages, "repository": {}, "files": [], **lists}
+    return {**values, "topology": {"layout": "ndv4"}, **changes}
+
+
+class Node:
+    """Answers; ``seen`` is what it was asked, and whether in check mode."""
+
+    def __init__(self, **answers: dict[str, Any]) -> None:
+        self.answers = {name: {**WELL[name], **answer} for name, answer in answers.items()}
+        self.seen: list[tuple[str, dict[str, Any], bool]] = []
+
+    def answer(
+        self, action: Any, module: str, arguments: dict[str, Any], *_: Any
+    ) -> dict[str, Any]:
+        self.seen.append((module, arguments, action._task.check_mode))
+        words = " ".join(arguments.get("argv", []))
+        name = next((one for one in ("mpirun", "gpu_clocks", "gcc") if one in words), module)
+        return {"changed": False, **WELL[name], **self.answers.get(name, {})}
+
+
+def run(
+    monkeypatch: pytest.MonkeyPatch,
+    on: Node,
+    roles: list[str] | None = None,
+    *,
+    check: bool = True,
+    planned: dict[str, Any] | None = None,
+    **more: Any,
+) -> dict[str, Any]:
+    """What the action returns; ``more`` are its other options, and variables ``ansible_*``."""
+    monkeypatch.setattr(trueup_settled, "answer_of", on.answer)
+    options = {name: more.pop(name) for name in list(more) if not name.startswith("ansible_")}
+    task = SimpleNamespace(
+        args={"roles": ROLES if roles is None else roles, **options},
+        async_val=0,
+        check_mode=check,
+    )
+    templar = SimpleNamespace(template=lambda value: value)
+    connection = SimpleNamespace(_shell=SimpleNamespace(tmpdir="/nonexistent"))
+    action = trueup_settled.ActionModule(task, connection, None, None, templar, None)
+    variables = {
+        "__trueup_checked_plan": {"plans": plans() if planned is None else planned},
+        "trueup_node": node("ndv4"),
+        "ansible_check_mode": check,
+        "inventory_hostname": "n1",
+        **more,
+    }
+    return action.run(task_vars=variables)
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_a_converged_node_has_nothing_to_do(monkeypatch: pytest.MonkeyPatch, check: bool) -> None:
+    on = Node()
+    result = run(monkeypatch, on, check=check)
+    assert (result["left"], result["changed"]) == ([], False)
+    assert result["ansible_facts"] == {"trueup_gpu": {"problems": []}}
+    stats = {"data": {"trueup_nccl_topology": {"layout": "ndv4"}}, "per_host": True}
+    assert result["ansible_stats"] == {**stats, "aggregate": True}
+    # Only commands that read are run as such; clocks are proved under load where a run may do so.
+    running = [arguments["argv"] for _, arguments, mode in on.seen if not mode]
+    assert [[argv[0].rpartition("/")[2], argv[1]] for argv in running] == [
+        ["gpu_clocks", "status" if check else "verify"],
+        ["mpirun", "--version"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("answers", "left"),
+    [
+        ({"config_files": {"changed": True}}, ROLES),
+        ({"limits_in_force": {"differs": ["memlock is 64"]}}, ROLES),
+        ({"limits_in_force": {"services_on": ["ufw.service"]}}, ROLES),
+        ({"limits_in_force": {"failed": True, "msg": "no"}}, ROLES),
+        ({"vendor_repository": {"wrong": [{"name": "doca-ofed"}]}}, ROLES[1:]),
+        ({"vendor_repository": {"unheld": ["doca-ofed"]}}, ROLES[1:]),
+        ({"in_force": {"changed": True}}, ROLES[1:]),
+        ({"in_force": {"problem": "masked"}}, ROLES[1:]),
+        ({"in_force": {"not_restarted": "the GPUs are in use"}}, ROLES[1:]),
+        (
+            {"gpu_facts": {"ansible_facts": {"trueup_gpu": {"problems": [{"message": "ECC"}]}}}},
+            ROLES[2:],
+        ),
+        ({"gpu_clocks": {"stdout": json.dumps({**CLOCKS, "problems": ["slow"]})}}, ROLES[3:]),
+        ({"gpu_clocks": {"stdout": ""}}, ROLES[3:]),
+        ({"mpirun": {"stdout": "", "msg": "no such file"}}, ROLES[4:]),
+        ({"mpirun": {"stdout": "mpirun (Open MPI) 5.0.1"}}, ROLES[4:]),
+        ({"gcc": {"changed": True}}, ROLES[6:]),
+    ],
+)
+def test_the_first_role_that_has_something_to_do_and_those_after_it_are_left(
+    monkeypatch: pytest.MonkeyPatch, answers: dict[str, Any], left: list[str]
+) -> None:
+    assert run(monkeypatch, Node(**answers))["left"] == left
+
+
+def test_roles_that_do_not_build_on_each_other_are_asked_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    on = Node(mpirun={"stdout": ""})
+    assert run(monkeypatch, on, ordered=False)["left"] == ["hpcx"]
+
+
+def test_a_lock_of_clocks_that_was_renewed_is_a_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    on = Node(gpu_clocks={"stdout": json.dumps({**CLOCKS, "renewed": ["00:01.0"]})})
+    result = run(monkeypatch, on, check=False)
+    assert (result["left"], result["changed"]) == ([], True)
+
+
+@pytest.mark.parametrize(
+    ("role", "changes"),
+    [
+        ("rdma", {"wrong": ["mlx5_ib0 is down"]}),
+        ("rdma", {"agent_lacks": True}),
+        ("hpcx", {"missing": True}),
+        ("nccl", {"to_build": [{"name": "nccl-tests"}]}),
+        ("nccl", {"wrong": ["the library is missing"]}),
+    ],
+)
+def test_what_the_plan_says_is_owed_is_not_asked_for(
+    monkeypatch: pytest.MonkeyPatch, role: str, changes: dict[str, Any]
+) -> None:
+    on = Node()
+    planned = {role: {**plans()[role], **changes}}
+    assert (run(monkeypatch, on, [role], planned=planned)["left"], on.seen) == ([role], [])
+
+
+def test_a_role_that_is_skipped_here_has_nothing_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    on = Node()
+    planned = {"nvme_scratch": {"skipped_here": [{"what": "nvme_scratch", "why": "no disk"}]}}
+    result = run(monkeypatch, on, ["nvme_scratch", "hpcx"], planned=planned)
+    # Nobody planned hpcx.
+    assert (result["left"], on.seen) == (["hpcx"], [])
+
+
+@pytest.mark.parametrize(
+    "tags",
+    [
+        {"ansible_run_tags": ["verify"]},
+        {"ansible_skip_tags": ["install"]},
+        {"ansible_skip_tags": ["rdma"]},
+    ],
+)
+def test_tags_choose_what_is_run(monkeypatch: pytest.MonkeyPatch, tags: dict[str, Any]) -> None:
+    on = Node()
+    assert (run(monkeypatch, on, **tags)["left"], on.seen) == (ROLES, [])
+
+
+def test_tags_of_others_leave_roles_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    tags = {"ansible_run_tags": ["all"], "ansible_skip_tags": ["notest", "health"]}
+    assert run(monkeypatch, Node(), **tags)["left"] == []
+
+
+def test_a_question_that_fails_leaves_the_role(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: Any) -> dict[str, Any]:
+        raise AnsibleActionFail("no such file")
+
+    on = Node()
+    monkeypatch.setattr(on, "answer", fails)
+    assert run(monkeypatch, on, ["hpc_limits"])["left"] == ["hpc_limits"]
+
+
+@pytest.mark.parametrize(
+    ("found", "left"),
+    [
+        ({}, []),
+        ({"steps": ["format"]}, ["nvme_scratch"]),
+        ({"mounted": False}, ["nvme_scratch"]),
+        ({"state": "kept"}, ["nvme_scratch"]),
+    ],
+)
+def test_scratch_is_made_and_mounted(
+    monkeypatch: pytest.MonkeyPatch, found: dict[str, Any], left: list[str]
+) -> None:
+    fact = {"steps": [], "state": "ready", "mounted": True, **found}
+    monkeypatch.setitem(WELL, "scratch_facts", {"ansible_facts": {"trueup_scratch": fact}})
+    on = node("hbv3", programs={"mdadm": "/sbin/mdadm", "mkfs.xfs": "/sbin/mkfs.xfs"})
+    planned = {"nvme_scratch": room_of("nvme_scratch").plan(asked("nvme_scratch", on)).as_result()}
+    assert run(monkeypatch, Node(), ["nvme_scratch"], planned=planned)["left"] == left
+
+
+def test_a_drivers_build_packages_are_looked_at_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    on = Node()
+    assert run(monkeypatch, on, ["gpu_driver"])["left"] == []
+    pins = [arguments["pins"] for module, arguments, _ in on.seen if module == "vendor_repository"]
+    assert (len(pins), {pin["version"] for pin in pins[0]}) == (2, {"*"})
