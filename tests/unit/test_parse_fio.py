@@ -272,6 +272,18 @@ def test_a_job_without_io_is_refused() -> None:
         parse_fio(re.sub(r'"percentile" : \{[^}]*\}', '"percentile" : {}', idle))
 
 
+def test_bins_without_any_io_are_refused_where_nothing_else_counts_them() -> None:
+    text = re.sub(r',\s+"N" : \d+', "", MIXED)
+    text = re.sub(r'("\d+" : )\d+(,?\n)', r"\g<1>0\2", text)
+    with pytest.raises(ParseError, match="the bins hold no I/Os"):
+        parse_fio(text)
+
+
+def test_line_ends_and_letters_beyond_ascii_change_nothing() -> None:
+    assert values(MIXED.replace("\n", "\r\n")) == values(MIXED)
+    assert values(MIXED.replace('"libaio"', '"libaïo"')) == values(MIXED)
+
+
 def test_only_fio_is_recognised() -> None:
     assert [recognises(text) for text in (MIXED, MIXED[:500], NO_SPACE)] == [True] * 3
     assert not recognises('{"tool": "trueup-stream"}')

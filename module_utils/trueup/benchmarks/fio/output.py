@@ -29,11 +29,14 @@ from __future__ import annotations
 import json
 import math
 import re
+from bisect import bisect_left
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import accumulate, takewhile
 from typing import Any, Dict, List, Mapping, NoReturn, Optional, Sequence, Tuple
 
 from ...errors import ParseError
-from ...reading import Line, is_count, is_number, lines_of, refuse_after, whole_number
+from ...reading import Line, each_line, is_count, is_number, lines_of, refuse_after, whole_number
 from ...record import Metric
 
 TOOL = "fio"
@@ -51,6 +54,9 @@ _BIN_ERROR = 1 / 64
 _DEFAULT_PERCENTILES = "1:5:10:20:30:40:50:60:70:80:90:95:99:99.5:99.9:99.95:99.99"
 # Engines that make one operation of a file where others move a block.
 _OPERATIONS = {"filecreate": "create", "filestat": "stat", "filedelete": "delete"}
+_MOST_DIGITS = 18  # of what a bin is called
+# What ends a line beside the line feed.
+_OTHER_ENDS = "\r\v\f\x1c\x1d\x1e"
 # What the output itself says of a job, if it says so.
 _OPTIONS = ("rw", "bs", "ioengine", "iodepth", "numjobs", "direct")
 
@@ -168,22 +174,25 @@ def parse_fio(text: str) -> FioOutput:
             did no I/O, a figure that is missing or no number, or figures that contradict each
             other.
     """
-    return _Reader(lines_of(text)).output()
+    return _Reader(text).output()
 
 
 class _Reader:
     """The text with its lines, so that a refusal can name one."""
 
-    def __init__(self, lines: Sequence[Line]) -> None:
-        self._lines = lines
+    def __init__(self, text: str) -> None:
+        self._text = text
         self._job = -1
         self.old = False
 
+    @cached_property
+    def _lines(self) -> List[Line]:
+        """Needed where something is wrong: they take six times the memory of the text."""
+        return lines_of(self._text)
+
     def output(self) -> FioOutput:
-        start = next((n for n, line in enumerate(self._lines) if line.startswith("{")), None)
-        if start is None:
-            raise ParseError("no JSON object: the output ends before a line that begins with {")
-        data = self._decode(start)
+        before = list(takewhile(lambda line: not line.startswith("{"), each_line(self._text)))
+        data = self._decoded(before) or self._decode(len(before))
         version = data.get("fio version")
         match = re.fullmatch(r"fio-(([23])\.(\d+)\S*)", str(version))
         if not match:
@@ -196,7 +205,7 @@ class _Reader:
         read = []
         for self._job, job in enumerate(jobs):
             read.append(self._read_job(job, common))
-        warnings = [line.strip() for line in self._lines[:start] if line.strip()]
+        warnings = [line.strip() for line in before if line.strip()]
         if self.old:
             warnings.append(
                 f"fio {match[1]} is older than 3: latencies are in whole microseconds, and rates "
@@ -207,14 +216,24 @@ class _Reader:
             jobs=tuple(read), tool_version=match.group(1), warnings=list(dict.fromkeys(warnings))
         )
 
+    def _decoded(self, before: Sequence[str]) -> Optional[Dict[str, Any]]:
+        """The object below these lines, where nothing is wrong with it."""
+        text = self._text
+        if not text.isascii() or any(end in text for end in _OTHER_ENDS):
+            return None
+        try:
+            data, end = _DECODER.raw_decode(text, sum(len(line) + 1 for line in before))
+        except (_Unreadable, ValueError, RecursionError, StopIteration):
+            return None
+        return data if isinstance(data, dict) and not text[end:].strip() else None
+
     def _decode(self, start: int) -> Dict[str, Any]:
+        if start == len(self._lines):
+            raise ParseError("no JSON object: the output ends before a line that begins with {")
         text = "\n".join(self._lines[start:])
-        decoder = json.JSONDecoder(
-            object_pairs_hook=_unique, parse_constant=_no_constant, parse_int=whole_number
-        )
         first = self._lines[start]
         try:
-            data, end = decoder.raw_decode(text)
+            data, end = _DECODER.raw_decode(text)
         except json.JSONDecodeError as error:
             at = start + error.lineno
             line = self._lines[at - 1] if at <= len(self._lines) else Line("", at)
@@ -543,17 +562,24 @@ def _check_bins(times: _Times) -> None:
     block = times.block
     counted: Dict[int, int] = {}
     for label, number in block.below("bins").data.items():
-        if not re.fullmatch(r"[0-9]{1,18}", label) or not isinstance(number, int) or number < 0:
+        known = label.isascii() and label.isdigit() and len(label) <= _MOST_DIGITS
+        if not known or not isinstance(number, int) or number < 0:
             block.refuse(f"bin {label!r} holds {number!r}", "bins", label)
         counted[int(label)] = number
     total = sum(counted.values())
     if total != times.count and "N" in block.data:
         block.refuse(f"the bins hold {total} I/Os, N is {times.count}", "bins")
+    if not total:
+        block.refuse("the bins hold no I/Os", "bins")
     mean = sum(middle * number for middle, number in counted.items()) / total
     if abs(mean - times.mean) > _BIN_ERROR * times.mean + 1:
         block.refuse(f"the bins' mean is {mean:.0f}, the printed one {times.mean:.0f}", "mean")
+    middles = sorted(counted)
+    reached = list(accumulate(counted[middle] for middle in middles))
     for percent, value in times.percentiles.items():
-        if value != (expected := _percentile(counted, percent, total)):
+        # The middle of the bin in which that share of the I/Os is reached, as fio takes it.
+        place = min(bisect_left(reached, percent / 100 * total), len(middles) - 1)
+        if value != (expected := middles[place]):
             block.refuse(
                 f"the bins' percentile {percent:g} is {expected}, the printed one {value:.0f}",
                 "percentile",
@@ -577,16 +603,6 @@ def _agree(slat: _Times, clat: _Times, lat: _Times, in_flight: int) -> None:
         lat.block.refuse(f"clat {clat.mean} ns is longer than lat {lat.mean}", "mean")
 
 
-def _percentile(counted: Mapping[int, int], percent: float, total: int) -> int:
-    """The middle of the bin in which that share of the I/Os is reached, as fio takes it."""
-    reached = 0
-    for middle in sorted(counted):
-        reached += counted[middle]
-        if reached >= percent / 100 * total:
-            return middle
-    return max(counted)
-
-
 class _Unreadable(Exception):
     """What the JSON decoder meets and cannot name the line of."""
 
@@ -596,6 +612,9 @@ class _Unreadable(Exception):
 
 
 def _unique(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
+    found = dict(pairs)
+    if len(found) == len(pairs) and "0.00" not in found:
+        return found
     # How fio before 3.4 fills up a list of percentiles.
     pairs = [pair for pair in pairs if pair != ("0.00", 0)]
     found = dict(pairs)
@@ -609,6 +628,11 @@ def _unique(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
 
 def _no_constant(name: str) -> NoReturn:
     raise _Unreadable(f"{name} is not a finite number", name)
+
+
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_unique, parse_constant=_no_constant, parse_int=whole_number
+)
 
 
 def _options(data: Any) -> Dict[str, str]:
