@@ -100,7 +100,7 @@ define ensure_venv
 	    "$$base" -m venv --clear '$(venv)'
 	    echo '$(venv)' > '$(venv)/.trueup-place'
 	  fi
-	  '$(venv)/bin/python' -m pip install --quiet --require-hashes --requirement requirements/$(1).txt
+	  '$(venv)/bin/python' requirements/install.py requirements/$(1).txt '$(TRUEUP_CACHE)/pip'
 	  '$(venv)/bin/python' -m pip install --quiet --no-index --no-deps --no-build-isolation --editable .
 	  echo "$$key" > "$$stamp"
 	fi
@@ -298,7 +298,7 @@ types: test-venv ## mypy --strict on module_utils, analysis, library, plugins, t
 	MYPYPATH=module_utils:analysis mypy -p trueup -p trueup_analysis
 	MYPYPATH=module_utils:molecule/_shared mypy -p cloud -p windows
 	MYPYPATH=bench:bench/controller:bench/inventory:tests:molecule/_shared:module_utils:analysis mypy --explicit-package-bases bench/*.py
-	MYPYPATH=.:.cache/mypy:module_utils:analysis mypy --explicit-package-bases library/*.py plugins/*/*.py roles/*/files/*.py
+	MYPYPATH=.:.cache/mypy:module_utils:analysis mypy --explicit-package-bases library/*.py plugins/*/*.py roles/*/files/*.py requirements/*.py
 
 # $(call pytest,name,folder): with its closing line kept for the end of `make test`.
 define pytest

@@ -1,0 +1,160 @@
+"""requirements/install.py: what is said while packages come, and the cache that clones share."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import helpers
+import pytest
+
+install: Any = helpers.program("requirements/install.py")
+
+
+def test_pins_wheels_and_installations_are_named_alike(tmp_path: Path) -> None:
+    text = (
+        "annotated-doc==0.0.7 \\\n    --hash=sha256:ab\n# a==1\nPyYAML==6.0.3 \\\nruamel.yaml==1\n"
+    )
+    assert install.pins(text) == {"annotated-doc 0.0.7", "pyyaml 6.0.3", "ruamel-yaml 1"}
+    for name in (
+        "annotated_doc-0.0.7-py3-none-any.whl",
+        "PyYAML-6.0.3-cp311-cp311-manylinux_2_28_x86_64.whl",
+        "nonsense.whl",
+        "lock",
+    ):
+        (tmp_path / name).touch()
+    (tmp_path / "ruamel.yaml-1.dist-info").mkdir()
+    assert install.held(tmp_path, ".whl") == {"annotated-doc 0.0.7", "pyyaml 6.0.3"}
+    assert install.held(tmp_path, ".dist-info") == {"ruamel-yaml 1"}
+    assert install.held(tmp_path / "nowhere", ".whl") == set()
+
+
+def test_a_line_now_and_then_names_what_came() -> None:
+    said: list[str] = []
+    progress = install.Progress("fetched", {"rich 15", "pandas 3", "attrs 26.1.0"}, said.append)
+    lines = (
+        "Looking in indexes: https://pypi.org/simple",
+        "Collecting rich==15 (from -r requirements/controller.txt (line 7))",
+        "  Downloading rich-15-py3-none-any.whl (5.3 kB)",
+        # Too soon after the other.
+        "Collecting pandas==3 (from -r requirements/controller.txt (line 9))",
+        "Collecting unknown==1 (from x)",
+        "Processing ./nothing",
+        "Processing /opt/files/attrs-26.1.0-py3-none-any.whl (from -r x (line 19))",
+    )
+    for now, line in zip((0.0, 0.1, 0.2, 1.0, 5.0, 5.0, 5.0), lines, strict=True):
+        progress.printed(line, now)
+    assert said == ["  fetched 1 of 3: rich 15", "  fetched 3 of 3: attrs 26.1.0"]
+
+
+def wheel(folder: Path, name: str) -> str:
+    """Make a wheel; its line in a file of requirements."""
+    path = folder / f"{name}-1.0-py3-none-any.whl"
+    about = f"{name}-1.0.dist-info"
+    files = {
+        f"{name}.py": "",
+        f"{about}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n",
+        f"{about}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    files[f"{about}/RECORD"] = "".join(f"{name},,\n" for name in [*files, f"{about}/RECORD"])
+    with zipfile.ZipFile(path, "w") as archive:
+        for member, text in files.items():
+            archive.writestr(member, text)
+    return f"{name}==1.0 --hash=sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}\n"
+
+
+class Clone:
+    """A clone with an environment of its own; its pip knows one folder and no index."""
+
+    def __init__(self, folder: Path, name: str, index: Path) -> None:
+        self.cache = folder / "cache"
+        self.python = folder / name / "bin" / "python"
+        self.file = folder / "pins.txt"
+        self._index = index
+        subprocess.run([sys.executable, "-m", "venv", folder / name], check=True)
+
+    def install(self, cache: Path | None = None) -> tuple[int, str]:
+        done = subprocess.run(
+            [
+                self.python,
+                helpers.ROOT / "requirements" / "install.py",
+                self.file,
+                cache or self.cache,
+            ],
+            env={
+                "PATH": os.environ["PATH"],
+                "PIP_NO_INDEX": "1",
+                "PIP_FIND_LINKS": str(self._index),
+                "PIP_CONFIG_FILE": os.devnull,
+                "PIP_NO_CACHE_DIR": "1",
+            },
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=600,
+        )
+        return done.returncode, done.stdout + done.stderr
+
+    def imports(self) -> int:
+        return subprocess.run([self.python, "-c", "import one, two"], check=False).returncode
+
+
+@pytest.fixture(name="index")
+def _index(tmp_path: Path) -> Path:
+    index = tmp_path / "index"
+    index.mkdir()
+    (tmp_path / "pins.txt").write_text(wheel(index, "one") + wheel(index, "two"))
+    return index
+
+
+def test_a_second_clone_installs_from_the_cache_of_the_first(tmp_path: Path, index: Path) -> None:
+    first = Clone(tmp_path, "first", index)
+    status, said = first.install()
+    assert (status, first.imports()) == (0, 0), said
+    assert said.splitlines()[:2] == [
+        "  2 of 2 packages to install, about 2 s",
+        f"  what is not in {first.cache} is downloaded first",
+    ]
+    assert said.splitlines()[2].startswith("  fetched 1 of 2: one 1.0")
+    # What it comes from is gone.
+    for path in index.iterdir():
+        path.unlink()
+    second = Clone(tmp_path, "second", index)
+    status, said = second.install()
+    assert (status, second.imports()) == (0, 0), said
+    assert "downloaded" not in said
+    # What is there already needs neither.
+    for path in first.cache.iterdir():
+        path.unlink()
+    status, said = second.install()
+    assert (status, said.splitlines()[0]) == (0, "  0 of 2 packages to install, about 0 s")
+
+
+def test_a_damaged_cache_is_mended_and_no_cache_is_done_without(
+    tmp_path: Path, index: Path
+) -> None:
+    clone = Clone(tmp_path, "clone", index)
+    clone.cache.mkdir()
+    good = next(index.glob("one*"))
+    (clone.cache / good.name).write_bytes(b"not it")
+    assert (clone.install()[0], clone.imports()) == (0, 0)
+    assert (clone.cache / good.name).read_bytes() == good.read_bytes()
+    other = Clone(tmp_path, "other", index)
+    (tmp_path / "file").touch()
+    status, said = other.install(tmp_path / "file" / "cache")
+    assert (status, other.imports()) == (0, 0)
+    assert f"  {tmp_path / 'file' / 'cache'} cannot be used: Not a directory" in said
+
+
+def test_another_file_than_the_pinned_one_is_refused(tmp_path: Path, index: Path) -> None:
+    clone = Clone(tmp_path, "clone", index)
+    wheel(index, "one")
+    clone.file.write_text(f"one==1.0 --hash=sha256:{'0' * 64}\n")
+    status, said = clone.install()
+    assert (status, clone.imports()) == (1, 1)
+    assert "DO NOT MATCH THE HASHES" in said
