@@ -142,8 +142,8 @@ def interleaved(
             spent = side()
             found[name].append(spent)
             say(
-                f"  round {number} of {rounds}: {name}: {spent.cpu_seconds:.2f} s of CPU,"
-                f" {spent.wall_seconds:.2f} s, {spent.megabytes:.0f} MB"
+                f"  round {number} of {rounds}: {name}: {spent.cpu_seconds:.3g} s of CPU,"
+                f" {spent.wall_seconds:.3g} s, {spent.megabytes:.0f} MB"
             )
     return found
 

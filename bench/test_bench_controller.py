@@ -62,7 +62,7 @@ def test_the_controllers_cpu_of_a_node(bench: Bench, tmp_path: Path) -> None:
         node("ndv4", NODES, tmp_path),
         f"{EMPTY_TASKS} empty tasks",
         node("ndv4", NODES, tmp_path, empty),
-        promise=2.4,
+        promise=2.1,
         most_megabytes=120,
     )
 

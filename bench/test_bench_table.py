@@ -103,5 +103,5 @@ def test_a_row_of_a_table_in_blocks(bench: Bench) -> None:
     assert in_blocks(many).count("\n\n") == 1
     blocks = a_row(in_blocks, many)
     bench.compare(
-        "table, a row in blocks", blocks, "one that fits", a_row(whole, many), promise=3.0
+        "table, a row in blocks", blocks, "one that fits", a_row(whole, many), promise=2.2
     )

@@ -46,7 +46,7 @@ def test_sides_run_in_turn_and_each_step_is_said() -> None:
     found = interleaved({name: lambda name=name: side(name) for name in "ab"}, said.append, 2)
     assert order == ["a", "b", "a", "b"]
     assert [len(each) for each in found.values()] == [2, 2]
-    assert said[2] == "  round 2 of 2: a: 1.00 s of CPU, 0.00 s, 0 MB"
+    assert said[2] == "  round 2 of 2: a: 1 s of CPU, 0 s, 0 MB"
 
 
 @pytest.mark.parametrize(
