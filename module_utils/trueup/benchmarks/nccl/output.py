@@ -88,8 +88,8 @@ _MOST_HEADS = 100_000
 # What mpirun and srun put before a line.
 _TAG = re.compile(r"\s*\[(?:[^\]\s]*@)?\d+,\d+\]<(stdout|stderr|stddiag)>: ?")
 _LABEL = re.compile(r" *\d+: ")
-# What a line begins with that may be nccl-tests' own, or has one of these before it.
-_BEGINNINGS = frozenset("#[0123456789")
+# What a line begins with that may be nccl-tests' own or has one of these before it, or is UCX's.
+_BEGINNING = re.compile(r"\s*(?:#|\d+ |\d+: |\[(?:[^\]\s]*\]<|[\d.]+\] |standard error\]))")
 _UCX = re.compile(r"\[[\d.]+\] .*\bUCX +(?:FATAL|ERROR|WARN|INFO|DIAG|DEBUG)\b")
 
 _TESTS = re.compile(r"# nccl-tests version (\S+) nccl-headers=(\d+) nccl-library=(\d+)")
@@ -535,7 +535,7 @@ class _Table:
         Before and after the table other programs' lines are one empty line."""
         pending, aside, told = "", False, False
         for number, raw in self._numbered(lines):
-            of_others = raw.lstrip()[:1] not in _BEGINNINGS and "NCCL " not in raw
+            of_others = not _BEGINNING.match(raw) and "NCCL " not in raw
             if of_others and not pending and (self.average or not self.columns):
                 if told:
                     yield Line("", number)
