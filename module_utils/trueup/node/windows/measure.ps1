@@ -80,13 +80,16 @@ function Start-Tool([string]$File, [string]$Line) {
 }
 
 # Waits for its end, and says whether it came in time. All is read meanwhile: a full pipe would stop who writes to it.
+# It sleeps until the program prints or ends, and looks at the sampler four times a second: it must not be measured.
 function Wait-Tool($Tool, $Outputs, [long]$Milliseconds) {
     $watch = [System.Diagnostics.Stopwatch]::StartNew()
     while (-not $Tool.Process.HasExited -and $watch.ElapsedMilliseconds -lt $Milliseconds) {
         if (Read-Parts $Outputs) { continue }
         $next = @($Tool.Outputs | ForEach-Object { $_.Next } | Where-Object { $null -ne $_ })
-        if ($next.Count) { [System.Threading.Tasks.Task]::WaitAny([System.Threading.Tasks.Task[]]$next, 50) | Out-Null }
-        else { $Tool.Process.WaitForExit(50) | Out-Null }
+        if ($next.Count) {
+            [System.Threading.Tasks.Task]::WaitAny([System.Threading.Tasks.Task[]]$next, 250) | Out-Null
+        }
+        else { $Tool.Process.WaitForExit(250) | Out-Null }
     }
     $Tool.Process.HasExited
 }
