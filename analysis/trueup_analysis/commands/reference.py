@@ -43,7 +43,7 @@ def reference(
         say("results/ does not exist here: published tables only")
     write(
         reference_sheets.reference(
-            analysis.compare(published, mine),
+            analysis.compare(published, analysis.own(mine)),
             analysis.sums(published),
             analysis.storage(path, mine),
         ),

@@ -152,14 +152,13 @@ def _told(case: Case) -> list[dict[str, Any]]:
     ]
 
 
-def compare(published: Loaded, mine: Loaded | None) -> list[Comparison]:
-    """Each published Devito scaling table, this run's best matching strong series beside it.
+def compare(published: Loaded, mine: Sequence[Series]) -> list[Comparison]:
+    """Each published Devito scaling table, the best matching of this run's strong series beside it.
 
     Raises:
         BadInput: no published Devito results.
     """
-    own = _own(mine)
-    return [_comparison(series, own) for series in tables.series(published)]
+    return [_comparison(series, mine) for series in tables.series(published)]
 
 
 def sums(published: Loaded) -> Sums:
@@ -178,7 +177,8 @@ def sums(published: Loaded) -> Sums:
     )
 
 
-def _own(mine: Loaded | None) -> list[Series]:
+def own(mine: Loaded | None) -> list[Series]:
+    """The strong series of this run."""
     if mine is None:
         return []
     try:
@@ -208,7 +208,7 @@ _MINE = {
 }
 
 
-def _comparison(series: Series, own: list[Series]) -> Comparison:
+def _comparison(series: Series, mine: Sequence[Series]) -> Comparison:
     rows = {
         row["resource"]: {ours: row[theirs] for ours, theirs in _PUBLISHED.items()}
         for row in _best(series)
@@ -217,7 +217,7 @@ def _comparison(series: Series, own: list[Series]) -> Comparison:
     notes += [
         text for start, text in _CORRECTIONS.items() if series.configuration.startswith(start)
     ]
-    chosen = _matching(series, own)
+    chosen = _matching(series, mine)
     if chosen is not None:
         for row in _best(chosen):
             here = {ours: row[_PUBLISHED[ours]] for ours in ("resource", "cores", "nodes")}
@@ -245,10 +245,10 @@ def _best(series: Series) -> list[dict[str, Any]]:
     return rows_of(series.table[series.table["best"]])
 
 
-def _matching(series: Series, own: list[Series]) -> Series | None:
+def _matching(series: Series, mine: Sequence[Series]) -> Series | None:
     """The series of this run over the same resource: the same size first, then the one with most
     points."""
-    same = [item for item in own if item.over == series.over]
+    same = [item for item in mine if item.over == series.over]
     if not same:
         return None
     return max(

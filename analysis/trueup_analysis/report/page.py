@@ -95,7 +95,8 @@ def gather(
     heads = Heads(loaded, expected)
     judged = Judged(expected, read_sizes(place), heads, _bad(health))
     found = _by_benchmark(groups(ok, heads))
-    scaled = {name: _series(loaded, name, expected) for name in found}
+    compared = {name: _series(loaded, name, expected) for name in found}
+    scaled = {name: list(filter(_several, of_it)) for name, of_it in compared.items()}
     billed = _billed(loaded, found, place, terms, api, expected, level)
     sections = [
         *(
@@ -110,7 +111,7 @@ def gather(
             for name, members in found.items()
         ),
         billed.section(),
-        reference_section(loaded, place / "reference_results.csv"),
+        reference_section(loaded, place / "reference_results.csv", compared),
         opening.machines_section(measured_on),
         records_section(loaded, cases, heads),
         excluded_section(loaded),
@@ -161,15 +162,19 @@ def _by_benchmark(found: Sequence[Group]) -> dict[str, list[Group]]:
 
 
 def _series(loaded: Loaded, benchmark: str, expected: Expectations) -> list[Series]:
-    """The scaling series of a benchmark that have more than one count."""
+    """The scaling series of a benchmark."""
     if not views()[benchmark].scales:
         return []
     try:
-        found = series(loaded, benchmark=benchmark, expectations=expected)
+        return series(loaded, benchmark=benchmark, expectations=expected)
     except BadInput:
         # Records that do not say their cores or nodes can be shown and not scaled.
         return []
-    return [one for one in found if one.table["best"].sum() > 1]
+
+
+def _several(one: Series) -> bool:
+    """Whether a series has more than one count."""
+    return bool(one.table["best"].sum() > 1)
 
 
 def _more(

@@ -4,29 +4,40 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..figures.reference import compare, storage, sums
+from ..figures.reference import compare, own, storage, sums
 from ..load import load
 from ..render.html import Part, Section
 from ..sheets import reference as reference_sheets
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from ..figures.scaling.tables import Series
     from ..load import Loaded
 
 
-def reference_section(loaded: Loaded, path: Path) -> Section | None:
-    """Each published table of the benchmark that was run, this run beside it; ``path`` is
-    reference_results.csv. None where nothing of it was run here.
+def reference_section(
+    loaded: Loaded, path: Path, compared: Mapping[str, Sequence[Series]]
+) -> Section | None:
+    """Each published table of the benchmark that was run, this run beside it; None where nothing of
+    it was run here.
+
+    Args:
+        path: reference_results.csv.
+        compared: the scaling series of what was loaded, by benchmark.
     """
     cases = loaded.cases
-    ours = cases[(cases["provenance"] == "measured") & (cases["benchmark"] == "devito")]
-    ours = ours[ours["outcome"] == "ok"]
-    if ours.empty:
+    ok = cases[(cases["outcome"] == "ok") & (cases["benchmark"] == "devito")]
+    measured = ok["provenance"] == "measured"
+    if not measured.any():
         return None
-    mine = loaded.only(ours["record"].to_list())
     published = load([path])
-    sheets = reference_sheets.reference(compare(published, mine), sums(published))
+    if measured.all():
+        beside = compare(published, [one for one in compared["devito"] if one.kind == "strong"])
+    else:
+        beside = compare(published, own(loaded.only(ok.loc[measured, "record"].to_list())))
+    sheets = reference_sheets.reference(beside, sums(published))
     parts = [Part(sheets=(sheet,)) for sheet in sheets]
     # What `trueup reference` writes has the published rates of storage too.
     data = [*sheets, *reference_sheets.storage_sheets(storage(path, loaded))]
