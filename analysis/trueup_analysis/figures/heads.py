@@ -3,8 +3,9 @@ the figures are of whole cases."""
 
 from __future__ import annotations
 
+import math
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 # Instead of a place among the headlines: none is held; the case itself must say.
 _NONE, _OF_CASE = -1, -2
-_UNPLACED: Final = (None, None)
 
 
 class Heads:
@@ -33,6 +33,7 @@ class Heads:
         self.expectations = expectations
         self.figures = ByRecord(loaded)
         self._places = cache(self._of_benchmark)
+        self._plain = cache(self._as_plain)
 
     def of(self, case: Case) -> Headline | None:
         """The figure that stands for a case."""
@@ -87,13 +88,16 @@ class Heads:
         return places
 
     def _whole(self, case: Case, measure: Measure) -> Headline | None:
-        held, record = self.figures.held(measure), case.record
-        value, low, high = (float(column[record]) for column in (held.value, held.low, held.high))
-        if np.isnan(value):
-            return None
-        return Headline(measure, value, known(low), known(high), int(held.n[record]) or None)
+        value, low, high, n = self._plain(measure)[case.record]
+        return None if value is None else Headline(measure, value, low, high, n)
+
+    def _as_plain(self, measure: Measure) -> list[tuple[Any, ...]]:
+        """Of each record the value, the ends and n, None where there is none."""
+        held = self.figures.held(measure)
+        ends = (list(map(known, one.tolist())) for one in (held.value, held.low, held.high))
+        return list(zip(*ends, (n or None for n in held.n.tolist()), strict=True))
 
 
 def known(value: float) -> float | None:
     """None for NaN."""
-    return None if np.isnan(value) else float(value)
+    return None if math.isnan(value) else float(value)

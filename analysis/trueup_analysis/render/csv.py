@@ -28,9 +28,8 @@ def render(sheets: Sequence[Sheet]) -> str:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(["table", *keys])
     for sheet in sheets:
-        rows = list(sheet.rows)
-        columns = [_column([row.get(key) for row in rows]) for key in keys]
-        writer.writerows(zip([_cell(sheet.title)] * len(rows), *columns, strict=True))
+        title = [_cell(sheet.title)] * len(sheet.rows)
+        writer.writerows(zip(title, *map(_column, sheet.values(keys)), strict=True))
     return out.getvalue()
 
 

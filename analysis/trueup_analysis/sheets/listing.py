@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,10 +10,10 @@ from .. import units
 from ..cases import read_cases
 from ..figures.heads import Heads
 from ..figures.views import views
-from .sheet import Column, Sheet, short_size, unshown, worded
+from .sheet import ByColumn, Column, Sheet, short_size, unshown, worded
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from trueup.cases import Case
     from trueup.health.expectations import Expectations
@@ -166,7 +165,7 @@ def records(found: Sequence[Case], title: str, heads: Heads | None, run_id: str)
             Column("shown_nodes", "nodes", words=True, data=False),
             Column("vm_size", "size\n(Standard_)", short_size, words=True),
             Column("cores", "cores", units.count),
-            Column("figure", "headline figure", words=True, data=False),
+            Column("figure", "headline figure", _shown_figure, words=True, data=False),
             Column("reason", "reason", words=True),
             *unshown(*_ALSO_LISTED),
         ],
@@ -177,8 +176,24 @@ def records(found: Sequence[Case], title: str, heads: Heads | None, run_id: str)
     )
 
 
-class _Rows(Sequence["Mapping[str, Any]"]):
-    """A row for each case, made when it is asked for."""
+# What a row does not take from the case under the same name.
+_OF_CASE: Final[Mapping[str, Callable[[Case], Any]]] = {
+    "nodes": lambda case: case.node,
+    "threads_per_rank": lambda case: case.threads,
+    "duration_seconds": lambda case: case.duration,
+    "command": lambda case: " ".join(case.command) or None,
+}
+_OF_HEAD: Final[Mapping[str, Callable[[Headline], Any]]] = {
+    "name": lambda head: head.measure.metric,
+    "value": lambda head: head.value,
+    "unit": lambda head: head.measure.unit,
+    "message_bytes": lambda head: head.message_bytes,
+    "device": lambda head: head.device,
+}
+
+
+class _Rows(ByColumn):
+    """A row for each case."""
 
     def __init__(self, found: Sequence[Case], heads: Heads | None) -> None:
         self._cases, self._heads = found, heads
@@ -195,24 +210,34 @@ class _Rows(Sequence["Mapping[str, Any]"]):
             return list(_Rows(self._cases[place], self._heads))
         return next(iter(_Rows([self._cases[place]], self._heads)))
 
+    def columns(self, keys: Sequence[str]) -> list[list[Any]]:
+        heads = [None if self._heads is None else self._heads.of(case) for case in self._cases]
+        return [
+            [None if head is None else _OF_HEAD[key](head) for head in heads]
+            if key in _OF_HEAD
+            else [_OF_CASE[key](case) for case in self._cases]
+            if key in _OF_CASE
+            else [getattr(case, key, None) for case in self._cases]
+            for key in keys
+        ]
+
 
 def _row(case: Case, found: Headline | None) -> dict[str, Any]:
     nodes = case.nodes
     few = len(nodes) <= _NODES_SHOWN
     row = {
         **vars(case),
-        "nodes": case.node,
+        **{key: of(case) for key, of in _OF_CASE.items()},
         "shown_nodes": case.node if few else f"{nodes[0]} and {len(nodes) - 1} more",
-        "threads_per_rank": case.threads,
-        "duration_seconds": case.duration,
-        "command": " ".join(case.command) or None,
         "mark": "" if case.outcome == "ok" else "bad",
     }
     if found is None:
         return row
-    measure = found.measure
-    head = {"figure": figure_text(found), "name": measure.metric, "unit": measure.unit}
-    return row | vars(found) | head
+    return row | {"figure": found, **{key: of(found) for key, of in _OF_HEAD.items()}}
+
+
+def _shown_figure(found: Headline | None) -> str:
+    return units.UNKNOWN if found is None else units.text(figure_text(found))
 
 
 def figure_text(found: Headline) -> str:

@@ -3,6 +3,8 @@ for people."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -10,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from .. import units
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,14 @@ def worded(*keys: str) -> list[Column]:
     return [Column(key, key, words=True) for key in keys]
 
 
+class ByColumn(Sequence["Mapping[str, Any]"]):
+    """Rows that are made when they are looked at, and can be had column by column."""
+
+    @abstractmethod
+    def columns(self, keys: Sequence[str]) -> list[list[Any]]:
+        """The values of each key, None where a row has none."""
+
+
 @dataclass(frozen=True)
 class Sheet:
     """One table.
@@ -65,6 +75,12 @@ class Sheet:
     marks: str | None = None
     name: str = ""
     facts: Mapping[str, Any] = field(default_factory=dict)
+
+    def values(self, keys: Sequence[str]) -> list[list[Any]]:
+        """All rows, column by column."""
+        if isinstance(self.rows, ByColumn):
+            return self.rows.columns(keys)
+        return [[row.get(key) for row in self.rows] for key in keys]
 
     def data(self) -> list[str]:
         """The keys that CSV and JSON hold."""
