@@ -7,14 +7,14 @@ from pathlib import Path
 import made
 import pytest
 from trueup.errors import BadInput
-from trueup_analysis.figures.reference import compare, storage, sums
+from trueup_analysis.figures.reference import compare, own, storage, sums
 from trueup_analysis.load import load
 
 REFERENCE = Path(__file__).resolve().parents[3] / "catalog" / "reference_results.csv"
 
 
 def test_published_tables_stand_alone() -> None:
-    found = compare(load([REFERENCE]), None)
+    found = compare(load([REFERENCE]), [])
     assert [len(item.table) for item in found] == [5, 4, 4]
     assert [f"{row['published_seconds']:.2f}" for row in found[0].table] == [
         "184.39", "126.20", "117.61", "132.86", "149.99",
@@ -25,7 +25,7 @@ def test_published_tables_stand_alone() -> None:
 
 def test_this_run_stands_at_the_same_resource(tmp_path: Path) -> None:
     records = [made.record(100 / n, threads=n) for n in (8, 16, 64)]
-    found = compare(load([REFERENCE]), load([made.write(tmp_path, records)]))
+    found = compare(load([REFERENCE]), own(load([made.write(tmp_path, records)])))
     table = {row["resource"]: row for row in found[0].table}
     assert list(table) == [8, 16, 32, 64, 96, 120]
     assert [row["cores"] for row in table.values()] == [8, 16, 32, 64, 96, 120]
@@ -38,7 +38,7 @@ def test_this_run_stands_at_the_same_resource(tmp_path: Path) -> None:
 
 def test_a_run_without_devito_leaves_the_published_tables_alone(tmp_path: Path) -> None:
     failed = made.record(outcome="failed", reason="killed")
-    found = compare(load([REFERENCE]), load([made.write(tmp_path, [failed])]))
+    found = compare(load([REFERENCE]), own(load([made.write(tmp_path, [failed])])))
     assert [len(item.table) for item in found] == [5, 4, 4]
 
 
