@@ -21,21 +21,28 @@ if TYPE_CHECKING:
     from ..figures.scaling.tables import Series
 
 _SAMPLES: Final = 40
+# More plots than these are not compared by eye; each takes a fifth of a second.
+_PLOTS: Final = 8
 
 
 def scaling_parts(found: Sequence[Series]) -> list[Part]:
-    """A part for each series: plot, table, fits, and where adding resources stops paying."""
-    return [
-        _series_part(one, f"{one.benchmark}-scaling-{number}")
+    """A part for each series: plot, table, fits, and where adding resources stops paying. Of many
+    series the first are drawn."""
+    parts = [
+        _series_part(one, f"{one.benchmark}-scaling-{number}", drawn=number <= _PLOTS)
         for number, one in enumerate(found, 1)
     ]
+    if len(parts) > _PLOTS:
+        said = f"{_PLOTS} of {len(parts)} series are drawn; each has its table."
+        parts[_PLOTS] = replace(parts[_PLOTS], notes=(*parts[_PLOTS].notes, said))
+    return parts
 
 
-def _series_part(one: Series, name: str) -> Part:
+def _series_part(one: Series, name: str, *, drawn: bool) -> Part:
     sheet = replace(scaling_sheets.scaling(one, layouts=False), name=name)
     best = one.table[one.table["best"]]
     # One count is no scaling, and no plot.
-    figures = (_scaling_figure(one, best, name),) if len(best) > 1 else ()
+    figures = (_scaling_figure(one, best, name),) if drawn and len(best) > 1 else ()
     origin = (
         ()
         if one.provenance == "measured"
