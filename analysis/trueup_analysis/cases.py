@@ -45,7 +45,7 @@ def read_cases(
         chosen = loaded.only(numbers)
     columns = {name: chosen.values(name) for name in _COLUMNS}
     columns |= {ours: chosen.values(theirs) for theirs, ours in _RENAMED.items()}
-    columns["nodes"] = list(map(_names, chosen.values("nodes"), columns["node_count"]))
+    columns["nodes"] = list(map(names, chosen.values("nodes"), columns["node_count"]))
     columns["record"] = numbers
     columns["figures"] = figures_of(chosen, metrics)
     if as_size is not None:
@@ -89,7 +89,7 @@ def figures_of(loaded: Loaded, metrics: Collection[str] | None = None) -> list[S
     return [FiguresOf(found, *ends) for ends in pairwise(starts)]
 
 
-def _names(nodes: str | None, count: int | None) -> tuple[str, ...]:
+def names(nodes: str | None, count: int | None) -> tuple[str, ...]:
     """The nodes of a record; a single one may have a + in its name."""
     if nodes is None:
         return ("unknown",)

@@ -4,11 +4,12 @@ the figures are of whole cases."""
 from __future__ import annotations
 
 import math
-from functools import cache
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..cases import read_cases
 from .by_record import ByRecord
 from .views import Headline, at_headline, headline, view_of
 
@@ -31,6 +32,7 @@ class Heads:
 
     def __init__(self, loaded: Loaded, expectations: Expectations | None = None) -> None:
         self.expectations = expectations
+        self._loaded = loaded
         self.figures = ByRecord(loaded)
         self._places = cache(self._of_benchmark)
         self._plain = cache(self._as_plain)
@@ -43,6 +45,27 @@ class Heads:
         if place == _OF_CASE:
             return headline(case, self.expectations)
         return self._whole(case, self._measures(case)[place])
+
+    @cached_property
+    def every(self) -> list[Headline | None]:
+        """That of each record."""
+        found: list[Headline | None] = [None] * self.figures.records
+        records: dict[str, list[int]] = {}
+        for record, benchmark in enumerate(self._loaded.values("benchmark")):
+            records.setdefault(benchmark, []).append(record)
+        of_case: list[int] = []
+        for benchmark, numbers in records.items():
+            of_it = np.array(numbers, np.int64)
+            places = np.array(self._places(benchmark), np.int64)[of_it]
+            of_case += of_it[places == _OF_CASE].tolist()
+            view = view_of(benchmark)
+            for place, measure in enumerate(() if view is None else view.headlines):
+                plain = self._plain(measure)
+                for record in of_it[places == place].tolist():
+                    found[record] = Headline(measure, *plain[record])
+        for case in read_cases(self._loaded, records=of_case) if of_case else ():
+            found[case.record] = headline(case, self.expectations)
+        return found
 
     def place(self, case: Case) -> tuple[str, int | None] | None:
         """The metric and the message size of that figure."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from trueup import benchmarks
 from trueup.cases import TYPICAL
@@ -40,8 +39,7 @@ def names_of(benchmark: str) -> str:
     return benchmark.replace("_", " ") if view is None else view.title
 
 
-@dataclass(frozen=True)
-class Headline:
+class Headline(NamedTuple):
     """The figure that stands for a case.
 
     Attributes:

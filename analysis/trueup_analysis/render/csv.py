@@ -29,11 +29,12 @@ def render(sheets: Sequence[Sheet]) -> str:
     writer.writerow(["table", *keys])
     for sheet in sheets:
         title = [_cell(sheet.title)] * len(sheet.rows)
-        writer.writerows(zip(title, *map(_column, sheet.values(keys)), strict=True))
+        columns = [_column(sheet.values(key)) for key in keys]
+        writer.writerows(zip(title, *columns, strict=True))
     return out.getvalue()
 
 
-def _column(values: list[Any]) -> list[Any]:
+def _column(values: Sequence[Any]) -> Sequence[Any]:
     """The cells of a column. Most hold one kind of value, which is looked at once."""
     kinds = set(map(type, values))
     if kinds == {int} or (kinds == {float} and not any(map(math.isnan, values))):

@@ -118,7 +118,7 @@ class _Written:
 
     @classmethod
     def of(cls, column: Column, sheet: Sheet) -> _Written:
-        texts = [column.show(row.get(column.key)) for row in sheet.rows]
+        texts = list(map(column.show, sheet.values(column.key)))
         together = "".join(texts)
         plain = together.isascii() and together.isprintable()
         return cls(
@@ -260,8 +260,9 @@ def _table(sheet: Sheet, room: int, *, colour: bool) -> Iterator[str]:
         for line in _headings(block, widths):
             yield _styled(line, _BOLD if colour else "")
         yield "─" * _sum(widths)
-        for row, lines in zip(sheet.rows, _rows(block, widths), strict=True):
-            style = _DIM if key is not None and not row.get(key) else ""
+        counts = repeat(True, len(sheet.rows)) if key is None else sheet.values(key)
+        for does_count, lines in zip(counts, _rows(block, widths), strict=True):
+            style = "" if does_count else _DIM
             for line in lines:
                 yield _styled(line, style)
 

@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 def records_section(loaded: Loaded, cases: Sequence[Case], heads: Heads) -> Section:
     """Every record; of many their number by benchmark and outcome, and those that are not ok."""
-    sheets = list_sheets.run_by_run(loaded, cases, heads)
+    sheets = list_sheets.run_by_run(loaded, [case.record for case in cases], heads.every)
     data = [*sheets, *list_sheets.excluded(loaded)]
     shown = sheets
     parts = []
     if len(cases) > ROWS_SHOWN:
-        bad = [case for case in cases if case.outcome != "ok"]
+        bad = [case.record for case in cases if case.outcome != "ok"]
         titles = {sheet.name: sheet.title for sheet in sheets}
         shown = [
             replace(sheet, title=titles[sheet.name])
-            for sheet in list_sheets.run_by_run(loaded, bad, heads)
+            for sheet in list_sheets.run_by_run(loaded, bad, heads.every)
         ]
         parts = [Part(sheets=(_tally(cases),))]
     parts += [Part(sheets=(replace(one, rows=list(one.rows), name=""),)) for one in shown]

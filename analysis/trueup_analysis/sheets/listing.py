@@ -7,13 +7,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from .. import units
-from ..cases import read_cases
+from ..cases import names, read_cases
 from ..figures.heads import Heads
-from ..figures.views import views
-from .sheet import ByColumn, Column, Sheet, short_size, unshown, worded
+from .sheet import Column, Columns, Sheet, short_size, unshown, worded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from trueup.cases import Case
     from trueup.health.expectations import Expectations
@@ -33,26 +32,61 @@ _ALSO_LISTED: Final = (
     *("started_at", "duration_seconds", "name", "value", "unit", "message_bytes", "device"),
     *("command", "source", "raw_path", "provenance"),
 )
+# Columns of records that are listed as they are.
+_SAME: Final = (
+    *("benchmark", "case", "outcome", "reason", "vm_size", "cores", "run_id", "region", "offer"),
+    *("node_count", "ranks", "threads_per_rank", "gpus", "started_at", "duration_seconds"),
+    *("source", "raw_path", "provenance"),
+)
+_OF_FIGURE: Final = ("name", "value", "unit", "message_bytes", "device")
+_NO_FIGURE: Final = (None,) * len(_OF_FIGURE)
 
 
 def cases(loaded: Loaded, expectations: Expectations | None = None) -> list[Sheet]:
     """Every record, a table for each run."""
-    heads = Heads(loaded, expectations)
-    found = run_by_run(loaded, read_cases(loaded, metrics=_metrics(loaded)), heads)
-    return [replace(sheet, rows=list(sheet.rows)) for sheet in found]
+    return run_by_run(loaded, range(loaded.table.num_rows), Heads(loaded, expectations).every)
 
 
-def run_by_run(loaded: Loaded, found: Sequence[Case], heads: Heads) -> list[Sheet]:
-    """All of some cases, a table for each run, whose rows are made anew whenever they are looked at
-    and take no memory."""
-    runs: dict[str, list[Case]] = {}
-    for case in found:
-        runs.setdefault(case.run_id, []).append(case)
+def run_by_run(
+    loaded: Loaded, records: Iterable[int], heads: Sequence[Headline | None]
+) -> list[Sheet]:
+    """Some records, by their numbers, a table for each run.
+
+    Args:
+        heads: the figure that stands for each record of all.
+    """
+    columns = _columns(loaded, heads)
+    runs: dict[str, list[int]] = {}
+    for record in records:
+        runs.setdefault(columns["run_id"][record], []).append(record)
     manifests = {str(run.get("run_id")): run for run in loaded.runs}
-    return [
-        records(group, _run_title(run_id, group, manifests.get(run_id)), heads, run_id)
-        for run_id, group in runs.items()
-    ]
+    made = []
+    for run_id, places in runs.items():
+        rows = {key: [column[place] for place in places] for key, column in columns.items()}
+        title = _run_title(run_id, rows["outcome"], manifests.get(run_id))
+        made.append(_records(Columns(rows), title, run_id))
+    return made
+
+
+def _columns(loaded: Loaded, heads: Sequence[Headline | None]) -> dict[str, Sequence[Any]]:
+    """What ``_row`` says of each record, column by column."""
+    values = {key: loaded.values(key) for key in _SAME}
+    counts = values["node_count"]
+    each = zip(loaded.values("nodes"), counts, strict=True)
+    known = {key: names(*key) for key in set(zip(loaded.values("nodes"), counts, strict=True))}
+    nodes = [known[key] for key in each]
+    commands = loaded.values("command")
+    joined = {id(words): " ".join(words) or None for words in commands}
+    figures = [_NO_FIGURE if one is None else _figure(one) for one in heads]
+    return {
+        **values,
+        **dict(zip(_OF_FIGURE, zip(*figures, strict=True), strict=True)),
+        "nodes": list(map("+".join, nodes)),
+        "shown_nodes": list(map(_few, nodes)),
+        "command": [joined[id(words)] for words in commands],
+        "mark": ["" if one == "ok" else "bad" for one in values["outcome"]],
+        "figure": heads,
+    }
 
 
 def summary(loaded: Loaded) -> list[Sheet]:
@@ -62,10 +96,12 @@ def summary(loaded: Loaded) -> list[Sheet]:
     runs = dict.fromkeys(case.run_id for case in found)
     bad = [case for case in found if case.outcome != "ok"]
     title = f"{len(found):,} records of " + _run_or_runs(list(runs))
-    made = [_tally(f"{title}: {_outcomes(found)}", found)]
+    made = [_tally(f"{title}: {_outcomes([case.outcome for case in found])}", found)]
     made += [_run_by_run(loaded, found, list(runs))] * (len(runs) > 1)
     if bad:
-        shown = records(bad[-_EXAMPLES:], f"Not ok: {len(bad):,}", None, "")
+        last = loaded.only([case.record for case in bad[-_EXAMPLES:]])
+        rows = Columns(_columns(last, [None] * last.table.num_rows))
+        shown = _records(rows, f"Not ok: {len(bad):,}", "")
         more = len(bad) - _EXAMPLES
         notes = [f"And {more:,} before these: --outcome failed --outcome invalid --all."]
         made.append(replace(shown, notes=notes * (more > 0), name="not-ok"))
@@ -148,14 +184,7 @@ def _run_by_run(loaded: Loaded, found: Sequence[Case], runs: Sequence[str]) -> S
     )
 
 
-def _metrics(loaded: Loaded) -> set[str] | None:
-    """The figures that a headline may be made of; all of them where a record has no view."""
-    if set(loaded.values("benchmark")) - set(views()):
-        return None
-    return {one.metric for view in views().values() for one in view.headlines}
-
-
-def records(found: Sequence[Case], title: str, heads: Heads | None, run_id: str) -> Sheet:
+def _records(rows: Sequence[Mapping[str, Any]], title: str, run_id: str) -> Sheet:
     """Records as one table, each with the figure that stands for it."""
     return Sheet(
         title=title,
@@ -169,71 +198,22 @@ def records(found: Sequence[Case], title: str, heads: Heads | None, run_id: str)
             Column("reason", "reason", words=True),
             *unshown(*_ALSO_LISTED),
         ],
-        rows=_Rows(found, heads),
+        rows=rows,
         facts={"kind": "cases", "run_id": run_id},
         marks="mark",
         name=f"list-{run_id}",
     )
 
 
-# What a row does not take from the case under the same name.
-_OF_CASE: Final[Mapping[str, Callable[[Case], Any]]] = {
-    "nodes": lambda case: case.node,
-    "threads_per_rank": lambda case: case.threads,
-    "duration_seconds": lambda case: case.duration,
-    "command": lambda case: " ".join(case.command) or None,
-}
-_OF_HEAD: Final[Mapping[str, Callable[[Headline], Any]]] = {
-    "name": lambda head: head.measure.metric,
-    "value": lambda head: head.value,
-    "unit": lambda head: head.measure.unit,
-    "message_bytes": lambda head: head.message_bytes,
-    "device": lambda head: head.device,
-}
+def _figure(found: Headline) -> tuple[Any, ...]:
+    """What programs read of a headline."""
+    measure = found.measure
+    return measure.metric, found.value, measure.unit, found.message_bytes, found.device
 
 
-class _Rows(ByColumn):
-    """A row for each case."""
-
-    def __init__(self, found: Sequence[Case], heads: Heads | None) -> None:
-        self._cases, self._heads = found, heads
-
-    def __len__(self) -> int:
-        return len(self._cases)
-
-    def __iter__(self) -> Iterator[Mapping[str, Any]]:
-        of = None if self._heads is None else self._heads.of
-        return (_row(case, None if of is None else of(case)) for case in self._cases)
-
-    def __getitem__(self, place: Any) -> Any:
-        if isinstance(place, slice):
-            return list(_Rows(self._cases[place], self._heads))
-        return next(iter(_Rows([self._cases[place]], self._heads)))
-
-    def columns(self, keys: Sequence[str]) -> list[list[Any]]:
-        heads = [None if self._heads is None else self._heads.of(case) for case in self._cases]
-        return [
-            [None if head is None else _OF_HEAD[key](head) for head in heads]
-            if key in _OF_HEAD
-            else [_OF_CASE[key](case) for case in self._cases]
-            if key in _OF_CASE
-            else [getattr(case, key, None) for case in self._cases]
-            for key in keys
-        ]
-
-
-def _row(case: Case, found: Headline | None) -> dict[str, Any]:
-    nodes = case.nodes
+def _few(nodes: Sequence[str]) -> str:
     few = len(nodes) <= _NODES_SHOWN
-    row = {
-        **vars(case),
-        **{key: of(case) for key, of in _OF_CASE.items()},
-        "shown_nodes": case.node if few else f"{nodes[0]} and {len(nodes) - 1} more",
-        "mark": "" if case.outcome == "ok" else "bad",
-    }
-    if found is None:
-        return row
-    return row | {"figure": found, **{key: of(found) for key, of in _OF_HEAD.items()}}
+    return "+".join(nodes) if few else f"{nodes[0]} and {len(nodes) - 1} more"
 
 
 def _shown_figure(found: Headline | None) -> str:
@@ -261,16 +241,18 @@ def place_text(found: Headline) -> str:
     return words
 
 
-def _run_title(run_id: str, group: Sequence[Case], manifest: dict[str, Any] | None) -> str:
+def _run_title(run_id: str, outcomes: Sequence[str], manifest: dict[str, Any] | None) -> str:
     state = ""
     if manifest is not None and manifest.get("finished_at") is None:
         state = "; the run has not finished"
-    return f"{'Published' if run_id == 'published' else 'Run ' + run_id}: {_outcomes(group)}{state}"
+    return (
+        f"{'Published' if run_id == 'published' else 'Run ' + run_id}: {_outcomes(outcomes)}{state}"
+    )
 
 
-def _outcomes(found: Sequence[Case]) -> str:
+def _outcomes(found: Sequence[str]) -> str:
     """ "12 ok, 1 failed"."""
-    counts = Counter(case.outcome for case in found)
+    counts = Counter(found)
     return ", ".join(f"{counts[name]:,} {name}" for name in _OUTCOMES if counts[name])
 
 

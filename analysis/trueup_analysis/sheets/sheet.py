@@ -3,8 +3,7 @@ for people."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from .. import units
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
 
 @dataclass(frozen=True)
@@ -46,12 +45,23 @@ def worded(*keys: str) -> list[Column]:
     return [Column(key, key, words=True) for key in keys]
 
 
-class ByColumn(Sequence["Mapping[str, Any]"]):
-    """Rows that are made when they are looked at, and can be had column by column."""
+class Columns(Sequence[Mapping[str, Any]]):
+    """Rows that are kept column by column: a hundred thousand need a tenth of the memory."""
 
-    @abstractmethod
-    def columns(self, keys: Sequence[str]) -> list[list[Any]]:
-        """The values of each key, None where a row has none."""
+    def __init__(self, columns: Mapping[str, Sequence[Any]]) -> None:
+        self._columns = columns
+
+    def __len__(self) -> int:
+        return len(next(iter(self._columns.values())))
+
+    def __getitem__(self, place: Any) -> Any:
+        if isinstance(place, slice):
+            return [self[one] for one in range(*place.indices(len(self)))]
+        return {key: column[place] for key, column in self._columns.items()}
+
+    def values(self, key: str) -> Sequence[Any]:
+        """One column; None in each row where there is none of that name."""
+        return self._columns.get(key) or [None] * len(self)
 
 
 @dataclass(frozen=True)
@@ -76,11 +86,11 @@ class Sheet:
     name: str = ""
     facts: Mapping[str, Any] = field(default_factory=dict)
 
-    def values(self, keys: Sequence[str]) -> list[list[Any]]:
-        """All rows, column by column."""
-        if isinstance(self.rows, ByColumn):
-            return self.rows.columns(keys)
-        return [[row.get(key) for row in self.rows] for key in keys]
+    def values(self, key: str) -> Sequence[Any]:
+        """What the rows hold under a key."""
+        if isinstance(self.rows, Columns):
+            return self.rows.values(key)
+        return [row.get(key) for row in self.rows]
 
     def data(self) -> list[str]:
         """The keys that CSV and JSON hold."""
@@ -93,7 +103,7 @@ class Sheet:
             for column in self.columns
             if column.header is not None
             and any(
-                column.show(row.get(column.key)) not in {units.UNKNOWN, ""} for row in self.rows
+                column.show(value) not in {units.UNKNOWN, ""} for value in self.values(column.key)
             )
         ]
 
