@@ -53,13 +53,13 @@ def outliers(found: Sequence[Case], columns: Figures) -> list[Verdict]:
     if not len(columns.value):
         return []
     owners, value = columns.owners, columns.value
-    likes = _coded((str(case.vm_size).lower(), case.benchmark, case.case) for case in found)
+    likes = coded((str(case.vm_size).lower(), case.benchmark, case.case) for case in found)
     of_figure = (columns.name, columns.unit, columns.direction, columns.statistic, columns.device)
     sizes = numbered(columns.message_bytes)
     groups = alike([likes[owners], sizes, *(words.codes for words in of_figure)])
     count = np.bincount(groups)
     nodes = np.unique(
-        alike([groups, _coded(case.nodes for case in found)[owners]]), return_index=True
+        alike([groups, coded(case.nodes for case in found)[owners]]), return_index=True
     )
     enough = np.bincount(groups[nodes[1]]) >= LEAST_NODES
     middle = _medians(value, groups, count)
@@ -86,7 +86,7 @@ def _is_compared(case: Case, nodes: int) -> bool:
     return case.outcome == "ok" and case.vm_size is not None and len(case.nodes) == nodes
 
 
-def _coded(keys: Iterable[object]) -> NDArray[np.int64]:
+def coded(keys: Iterable[object]) -> NDArray[np.int64]:
     """The same number for equal keys."""
     codes: dict[object, int] = {}
     return np.array([codes.setdefault(key, len(codes)) for key in keys], np.int64)

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass
 from statistics import fmean, median, quantiles
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+import numpy as np
 
-    from trueup.cases import Case, Figure
+from ...columns import alike, numbered
+from .fleet import coded
+from .many import together
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+    from trueup.cases import Case
+
+    from ...packed import Figures
 
 
 @dataclass(frozen=True)
@@ -44,18 +52,24 @@ class Spread:
         return (self.p90 - self.p10) / abs(self.median) if self.median else None
 
 
-def spreads(cases: Iterable[Case]) -> list[Spread]:
+def spreads(cases: Sequence[Case]) -> list[Spread]:
     """Every figure of the cases that ended well, by size, benchmark, case, figure and message size.
 
     Cases on different numbers of nodes are different: what one node reaches is no pair's figure.
     """
-    held: dict[tuple[object, ...], list[tuple[Case, Figure]]] = defaultdict(list)
-    for case in cases:
-        for figure in case.figures if case.outcome == "ok" else ():
-            of_case = (str(case.vm_size).lower(), case.benchmark, _name(case))
-            like = (figure.name, figure.message_bytes, figure.statistic, figure.unit)
-            held[(*of_case, *like)].append((case, figure))
-    found = list(map(_spread, held.values()))
+    well = [case for case in cases if case.outcome == "ok"]
+    figures = together(well)
+    if not len(figures.value):
+        return []
+    of_case = coded((str(case.vm_size).lower(), case.benchmark, _name(case)) for case in well)
+    of_figure = (figures.name, figures.statistic, figures.unit)
+    sizes = numbered(figures.message_bytes)
+    groups = alike([of_case[figures.owners], sizes, *(words.codes for words in of_figure)])
+    order = np.argsort(groups, kind="stable")
+    members = np.split(order, np.flatnonzero(np.diff(groups[order])) + 1)
+    # In the order of reading.
+    members.sort(key=lambda rows: int(rows[0]))
+    found = [_spread(well, figures, rows) for rows in members]
     return sorted(
         found,
         key=lambda one: (
@@ -71,9 +85,10 @@ def _name(case: Case) -> str:
     return case.case if len(case.nodes) == 1 else f"{len(case.nodes)} nodes"
 
 
-def _spread(members: Sequence[tuple[Case, Figure]]) -> Spread:
-    case, figure = members[0]
-    values = [one.value for _, one in members]
+def _spread(cases: Sequence[Case], figures: Figures, rows: NDArray[np.int64]) -> Spread:
+    case, figure = cases[figures.owners[rows[0]]], figures.at(rows[:1])[0]
+    values = np.sort(figures.value[rows]).tolist()
+    owners = np.unique(figures.owners[rows]).tolist()
     tenths = quantiles(values, n=10, method="inclusive") if len(values) > 1 else values * 9
     return Spread(
         vm_size=case.vm_size,
@@ -83,12 +98,12 @@ def _spread(members: Sequence[tuple[Case, Figure]]) -> Spread:
         message_bytes=figure.message_bytes,
         statistic=figure.statistic,
         unit=figure.unit,
-        nodes=len({node for one, _ in members for node in one.nodes}),
+        nodes=len({node for owner in owners for node in cases[owner].nodes}),
         n=len(values),
         median=median(values),
         mean=fmean(values),
         p10=tenths[0],
         p90=tenths[-1],
-        least=min(values),
-        most=max(values),
+        least=values[0],
+        most=values[-1],
     )
