@@ -35,10 +35,10 @@ PROMISES = {
     ("packed", "all"): (0.14, 0.09, 0.24),
     ("packed", "own"): (0.19, 0.14, 0.25),
     ("folder", "all"): (0.22, 0.15, 0.36),
-    ("folder", "own"): (0.31, 0.24, 0.38),
+    ("folder", "own"): (0.29, 0.24, 0.36),
 }
 # Beside a plain reader: ratio and MB.
-PLAIN_PROMISES = {"packed": (2.0, 340), "folder": (8.0, 400)}
+PLAIN_PROMISES = {"packed": (2.0, 340), "folder": (7.2, 400)}
 
 
 @dataclass(frozen=True)

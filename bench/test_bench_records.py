@@ -33,14 +33,14 @@ COMMANDS = {
 }
 # Ratio and MB.
 PACKED = {
-    "health": (2.0, 700),
-    "cost": (2.8, 800),
-    "scaling": (3.2, 850),
-    "list": (5.8, 1000),
-    "list as CSV": (5.8, 1000),
-    "report": (25.0, 1700),
+    "health": (1.4, 560),
+    "cost": (2.4, 580),
+    "scaling": (4.0, 700),
+    "list": (4.8, 620),
+    "list as CSV": (4.6, 700),
+    "report": (14.0, 1150),
 }
-FOLDER = {"health": (3.6, 650), "cost": (4.5, 800), "scaling": (5.0, 850)}
+FOLDER = {"health": (2.7, 450), "cost": (2.9, 600), "scaling": (3.5, 680)}
 # Exit statuses: nothing in these records has an expectation.
 STATUSES = {"health": (2,)}
 
