@@ -42,6 +42,8 @@ export ANSIBLE_NOCOWS := 1
 check_cache := .cache/check
 # What failed of a `make test`, one a line.
 failures := $(check_cache)/failures
+# Ansible's modules and what they import, compiled once for this machine and its nodes (docs/tests.md).
+warm := $(TRUEUP_CACHE)/warm
 # The scenarios that no lane of a `make test` has taken yet, one a line.
 queue := $(check_cache)/queue
 heading = printf '\n==== %s ====\n' $(1)
@@ -319,6 +321,7 @@ contract: test-venv ## Contracts between the rooms: specs, schemas, catalog, req
 .PHONY: molecule
 molecule: test-venv ## The roles on real systems: this machine (local), systemd containers, an emulated machine (vm)
 	@failed=
+	mkdir -p '$(warm)/controller'
 	trap 'exit 130' INT
 	for scenario in $(SCENARIOS); do
 	  $(call heading,"molecule $$scenario")
@@ -343,7 +346,8 @@ molecule: test-venv ## The roles on real systems: this machine (local), systemd 
 	  exec 9>> "$(LOCKS)/trueup-molecule-$$scenario.lock"
 	  flock --nonblock 9 || { echo "waiting: another run of molecule $$scenario on this machine"; flock 9; }
 	  begun=$$SECONDS
-	  NO_COLOR=1 molecule test --scenario-name "$$scenario" 9>&- || failed+=" $$scenario"
+	  NO_COLOR=1 PYTHONPATH='$(CURDIR)/molecule/_shared/warm' TRUEUP_WARM='$(warm)/controller' \
+	    molecule test --scenario-name "$$scenario" 9>&- || failed+=" $$scenario"
 	  echo "molecule $$scenario took $$((SECONDS - begun)) s"
 	done
 	if [ -n "$$failed" ]; then

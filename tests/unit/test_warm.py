@@ -85,6 +85,14 @@ def test_what_cannot_be_trusted_or_read_is_not_used(tmp_path: Path, damage: str)
     assert (file.stat().st_size > 0) == (damage == "cut")
 
 
+def test_grammars_that_no_schema_of_ours_needs_are_left_alone(tmp_path: Path) -> None:
+    program = "import sys; print(sys.modules.get('rfc3987_syntax', 'whoever asks'))"
+    said = [python(program, path=[WARM], kept=kept) for kept in (tmp_path / "kept", None)]
+    assert said == ["None\n", "whoever asks\n"]
+    schema = (ROOT / "module_utils" / "trueup" / "record.schema.json").read_text(encoding="utf-8")
+    assert '"format"' not in schema
+
+
 def test_ansible_packs_the_same_files(tmp_path: Path) -> None:
     plain = python(PACK, "dnf", path=[], kept=None)
     first, second = (python(PACK, "dnf", path=[WARM], kept=tmp_path) for _ in range(2))
