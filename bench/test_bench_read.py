@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 SCAN = "import sys\nfor line in open(sys.argv[1], encoding='utf-8'): pass"
 # What writes the output, its MB; ratio and MB of memory.
 OUTPUTS: dict[str, tuple[Callable[[Path, int], None], int, float, int]] = {
-    "nccl": (lambda path, size: synthetic.nccl_log(path, size, *synthetic.FRONTS), 206, 43.0, 500),
+    "nccl": (lambda path, size: synthetic.nccl_log(path, size, *synthetic.FRONTS), 206, 32.0, 500),
     "megatron": (synthetic.megatron_log, 36, 72.0, 170),
-    "fio": (synthetic.fio_json, 50, 50.0, 850),
+    "fio": (synthetic.fio_json, 50, 36.0, 280),
 }
 # Lines of one kind before a table.
 MOST_OF_A_FRONT = (20.0, 80)

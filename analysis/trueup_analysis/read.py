@@ -100,10 +100,11 @@ def read(text: str, *, source: str, tool: str | None = None, gaps: Gaps = ()) ->
     if not text.strip():
         raise BadInput(f"{source} is empty")
     if tool is None:
+        held = {mark for mark in {*marks()} if mark in text}
         claims = [
             name
             for name, module in known.items()
-            if any(mark in text for mark in module.MARKS) and module.recognises(text)
+            if not held.isdisjoint(module.MARKS) and module.recognises(text)
         ]
         if len(claims) > 1:
             raise BadInput(
