@@ -29,7 +29,6 @@ from ..sheets import users as user_sheets
 from ..sheets.serving import sweep_sheets
 from ..units import plural
 from . import opening
-from .advice import advice_section
 from .benchmark import benchmark_section
 from .charts.common import Judged
 from .health import health_section, node_health
@@ -82,7 +81,7 @@ def gather(
     Raises:
         BadInput: the catalog or a choice of price cannot be used.
     """
-    first = () if advised is None else (advice_section(advised),)
+    first = () if advised is None else (_advice(advised),)
     cases = read_cases(loaded)
     if not cases:
         return replace(_empty(loaded), first=first)
@@ -130,6 +129,13 @@ def gather(
         facts=opening.facts(loaded, cases, measured_on),
         sections=[section for section in sections if section is not None],
     )
+
+
+def _advice(advised: Advised | Sized) -> Section:
+    # An eighth of the imports of a report, and most have none.
+    from .advice import advice_section  # noqa: PLC0415
+
+    return advice_section(advised)
 
 
 def _health(loaded: Loaded, ours: Sequence[Case], expected: Expectations) -> NodeHealth | None:
