@@ -100,23 +100,7 @@ def read(text: str, *, source: str, tool: str | None = None, gaps: Gaps = ()) ->
     if not text.strip():
         raise BadInput(f"{source} is empty")
     if tool is None:
-        held = {mark for mark in {*marks()} if mark in text}
-        claims = [
-            name
-            for name, module in known.items()
-            if not held.isdisjoint(module.MARKS) and module.recognises(text)
-        ]
-        if len(claims) > 1:
-            raise BadInput(
-                f"{source}: several tools claim it: {', '.join(claims)}; say which with --benchmark"
-            )
-        if not claims:
-            other = next((name for name, mark in OTHERS.items() if mark.search(text)), None)
-            why = f"no known tool's output; say which with --benchmark ({', '.join(known)})"
-            raise BadInput(
-                f"{source}: {why if other is None else f'output of {other}: there is no parser'}"
-            )
-        tool = claims[0]
+        tool = _told(text, source)
     if tool not in known:
         raise BadInput(f"no parser for {tool!r}; there are {', '.join(known)}")
     module = importlib.import_module(f"{benchmarks.__name__}.{tool}.output")
@@ -142,6 +126,32 @@ def read(text: str, *, source: str, tool: str | None = None, gaps: Gaps = ()) ->
             if isinstance(count := getattr(parsed, name, None), int)
         },
     )
+
+
+def _told(text: str, source: str) -> str:
+    """Which tool wrote a text.
+
+    Raises:
+        BadInput: none of ours, or several may have.
+    """
+    known = tools()
+    held = {mark for mark in {*marks()} if mark in text}
+    claims = [
+        name
+        for name, module in known.items()
+        if not held.isdisjoint(module.MARKS) and module.recognises(text)
+    ]
+    if len(claims) > 1:
+        raise BadInput(
+            f"{source}: several tools claim it: {', '.join(claims)}; say which with --benchmark"
+        )
+    if not claims:
+        other = next((name for name, mark in OTHERS.items() if mark.search(text)), None)
+        why = f"no known tool's output; say which with --benchmark ({', '.join(known)})"
+        raise BadInput(
+            f"{source}: {why if other is None else f'output of {other}: there is no parser'}"
+        )
+    return claims[0]
 
 
 def nodes_of(source: str, count: int, given: Sequence[str] = ()) -> list[str]:

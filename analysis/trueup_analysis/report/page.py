@@ -97,6 +97,7 @@ def gather(
     compared = {name: _series(loaded, name, expected) for name in found}
     scaled = {name: list(filter(_several, of_it)) for name, of_it in compared.items()}
     billed = _billed(loaded, found, place, terms, api, expected, level)
+    of_tokens = serving_parts(billed.tokens, level)
     sections = [
         *(
             benchmark_section(
@@ -104,7 +105,7 @@ def gather(
                 judged,
                 [
                     *_more(members, ok, scaled[name], judged),
-                    *(serving_parts(billed.tokens, level) if name == tokens.BENCHMARK else ()),
+                    *(of_tokens if name == tokens.BENCHMARK else ()),
                 ],
             )
             for name, members in found.items()
@@ -116,19 +117,23 @@ def gather(
         excluded_section(loaded),
         method_section(cases),
     ]
-    missing = {node.name for node in health.missing} if health is not None else set()
     every = [one for of_it in scaled.values() for one in of_it]
     return Page(
         title=_title(cases, measured_on, health),
         subtitle=_subtitle(loaded, cases),
         summary=_summary(loaded, cases),
         first=first if health is None else (*first, health_section(health)),
-        warnings=opening.warnings(loaded, cases, every, billed.runs, missing),
+        warnings=opening.warnings(loaded, cases, every, billed.runs, _missing(health)),
         notes=opening.notes(loaded, every, billed.runs),
         headlines=opening.headlines(found, expected),
         facts=opening.facts(loaded, cases, measured_on),
         sections=[section for section in sections if section is not None],
     )
+
+
+def _missing(health: NodeHealth | None) -> set[str]:
+    """The names of nodes without a record."""
+    return {node.name for node in health.missing} if health is not None else set()
 
 
 def _advice(advised: Advised | Sized) -> Section:

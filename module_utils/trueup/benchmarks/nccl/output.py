@@ -535,30 +535,30 @@ class _Table:
         Before and after the table other programs' lines are one empty line."""
         pending, aside, told = "", False, False
         for number, raw in self._numbered(lines):
-            of_others = not _BEGINNING.match(raw) and "NCCL " not in raw
-            if of_others and not pending and (self.average or not self.columns):
+            if not pending and self._of_others(raw):
                 if told:
                     yield Line("", number)
                     told = False
                 continue
             aside = aside or raw == STANDARD_ERROR
-            tag = _TAG.match(raw)
-            label = tag or _LABEL.match(raw)
-            line = raw[label.end() :] if label else raw
-            if line.lstrip().startswith("#"):  # indented by whoever pasted it
-                line = line.lstrip()
+            line, of_output = _unlabelled(raw)
             fragment = self._before_log(line)
             if fragment is not None:
                 if fragment.strip() and not aside:
                     pending += fragment
                 continue
-            if aside or (tag and tag[1] != "stdout") or _UCX.match(line.strip()):
+            if aside or not of_output or _UCX.match(line.strip()):
                 continue
             if line.strip() or not pending:
                 yield Line((pending + line).rstrip(), number)
                 pending, told = "", True
         if pending:
             yield Line(pending.rstrip(), self.last)
+
+    def _of_others(self, raw: str) -> bool:
+        """Whether another program wrote a line before or after the table."""
+        of_others = not _BEGINNING.match(raw) and "NCCL " not in raw
+        return of_others and (self.average is not None or not self.columns)
 
     def _numbered(self, lines: Iterable[str]) -> Iterator[Tuple[int, str]]:
         """Lines with their numbers, but for those of NCCL's log alone, which are noted."""
@@ -762,6 +762,16 @@ class _Table:
             log=log,
             errors=tuple(self.errors),
         )
+
+
+def _unlabelled(raw: str) -> Tuple[str, bool]:
+    """A line without the launcher's label, and whether the program's standard output held it."""
+    tag = _TAG.match(raw)
+    label = tag or _LABEL.match(raw)
+    line = raw[label.end() :] if label else raw
+    if line.lstrip().startswith("#"):  # indented by whoever pasted it
+        line = line.lstrip()
+    return line, tag is None or tag[1] == "stdout"
 
 
 def _columns(line: Line) -> List[str]:
