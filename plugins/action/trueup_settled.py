@@ -21,9 +21,9 @@ name: trueup_settled
 short_description: Names the roles that have nothing to do on a node
 description:
   - Asks the node, for one role after the other, what the C(settled) of the role's room says
-    (C(trueup.plan.Settled)) about the plan that preflight made. Nothing is changed. A role whose
-    answers say that nothing would be is done: its tasks need not be run, which cost the controller
-    ten times as much (docs/controller_cost.md). RV(left) are the other roles, in their order.
+    (C(trueup.plan.Settled)) about the plan that preflight made. Nothing is changed. The tasks of a
+    role whose answers say that nothing would be need not be run, which cost the controller ten
+    times as much (docs/controller_cost.md). RV(left) are the other roles, in their order.
   - The first role that has something to do, or that cannot tell, ends it where O(ordered) is true,
     since the roles after it may build on what it changes.
   - Where tags choose what is run, every role is left.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import os
 import re
@@ -108,3 +109,20 @@ def test_ansible_doc_shows_every_page() -> None:
         for name, page in zip(pages[::2], pages[1::2])
     }
     assert lacking == {name: [] for name in MODULES}
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "plugins").glob("*/*.py")), ids=lambda path: path.stem
+)
+def test_what_a_plugin_documents_is_yaml_with_its_name(path: Path) -> None:
+    texts = {
+        target.id: node.value.value
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    if "DOCUMENTATION" in texts:
+        assert yaml.safe_load(str(texts["DOCUMENTATION"]))["name"] == path.stem
+    else:
+        assert path.parent.name in {"action", "doc_fragments", "filter"}
