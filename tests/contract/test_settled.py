@@ -1,0 +1,62 @@
+"""A role with ``settled`` asks a node for all that its tasks may change or report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from trueup.rooms import room_of
+
+ROOT = Path(__file__).resolve().parents[2]
+# What changes nothing, or what a plan's own facts decide.
+_STEPS = {"import_tasks", "include_tasks", "include_role", "assert", "trueup_plan", "set_stats"}
+# By role, the modules of its steps that change or report something, as ``settled`` asks for them. A
+# role whose steps get another one must ask for that too, or its work is not done on a node that
+# was configured before.
+ASKED = {
+    "gpu_clocks": {"command", "config_files", "in_force"},
+    "gpu_driver": {"config_files", "gpu_facts", "in_force", "trueup_packages"},
+    # Units are stopped where limits_in_force says that they run (services_on).
+    "hpc_limits": {"config_files", "in_force", "limits_in_force"},
+    "hpcx": {"command", "config_files"},
+    "nccl": {"config_files"},
+    "nvme_scratch": {"command", "config_files", "in_force", "scratch_facts", "trueup_packages"},
+    # The agent's line and the reboot are in the plan (agent_lacks, wrong).
+    "rdma": {"config_files", "in_force", "lineinfile", "reboot", "vendor_repository"},
+    "stream": {"command", "config_files"},
+}
+
+
+def steps(tasks: list[dict[str, Any]]) -> Iterator[str]:
+    """The modules of tasks, without their collections."""
+    words = ("block", "rescue", "always")
+    keywords = {*words, "name", "when", "register", "vars", "loop", "loop_control", "tags"}
+    keywords |= {"become", "changed_when", "check_mode", "environment", "failed_when"}
+    keywords |= {"module_defaults", "no_log"}
+    for task in tasks:
+        for word in words:
+            yield from steps(task.get(word, []))
+        yield from (name.rpartition(".")[2] for name in task if name not in keywords)
+
+
+def of_role(role: str) -> set[str]:
+    folder = ROOT / "roles" / role / "tasks"
+    files = [folder / f"{step}.yml" for step in ("main", "install", "configure", "verify")]
+    texts = [path.read_text(encoding="utf-8") for path in files if path.exists()]
+    return {name for text in texts for name in steps(yaml.safe_load(text))} - _STEPS
+
+
+def test_these_are_the_roles_that_can_tell() -> None:
+    roles = [path.name for path in sorted((ROOT / "roles").iterdir())]
+    planned = [
+        role for role in roles if (ROOT / "roles" / role / "tasks" / "preflight.yml").exists()
+    ]
+    assert [role for role in planned if hasattr(room_of(role), "settled")] == sorted(ASKED)
+
+
+@pytest.mark.parametrize("role", ASKED)
+def test_a_role_asks_for_what_its_steps_do(role: str) -> None:
+    assert of_role(role) == ASKED[role]
