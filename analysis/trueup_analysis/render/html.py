@@ -96,10 +96,18 @@ class Section:
 
     def csv(self) -> str:
         """What stands in its CSV file: what the command of the same table writes; "" for none."""
-        sheets = self.data
-        if sheets is None:
-            sheets = [sheet for part in self.parts for sheet in part.tables()]
+        sheets = self._in_file()
         return csv.render(sheets) if sheets else ""
+
+    def file_of(self, sheet: Sheet) -> str:
+        """The CSV file with all rows of a table, told by its name; "" where none has them."""
+        is_there = any(one is sheet or one.name == sheet.name != "" for one in self._in_file())
+        return f"tables/{self.name}.csv" if is_there else ""
+
+    def _in_file(self) -> Sequence[Sheet]:
+        if self.data is not None:
+            return self.data
+        return [sheet for part in self.parts for sheet in part.tables()]
 
 
 @dataclass(frozen=True)

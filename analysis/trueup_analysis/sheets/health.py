@@ -168,6 +168,7 @@ def data(found: Health) -> Sheet:
             "judged": len(found.nodes) - len(found.unjudged),
             "sentence": found.sentence,
         },
+        name="verdicts",
     )
 
 

@@ -7,6 +7,7 @@ import hashlib
 import io
 import re
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import fleet
@@ -211,6 +212,18 @@ def test_long_tables_are_cut_on_the_page_only() -> None:
     assert text.count("<tr>") == ROWS_SHOWN + 1
     assert "2 more rows stand in tables/s.csv." in text
     assert section.csv().count("\n") == ROWS_SHOWN + 3
+
+
+def test_rows_that_no_file_has_are_not_said_to_stand_in_one() -> None:
+    rows = [{"number": number} for number in range(ROWS_SHOWN + 2)]
+    sheet, other = (Sheet("Many", [Column("number", "number")], rows, name=name) for name in "tu")
+    kept = replace(sheet, title="All of them")
+    section = Section("s", "S", (Part(sheets=(sheet, other)),), data=(kept,))
+    text = render_html(Page("p", "", (), sections=(section,)))
+    assert re.findall("2 more rows [^<]*", text) == [
+        "2 more rows stand in tables/s.csv.",
+        "2 more rows are not shown.",
+    ]
 
 
 # --- health --------------------------------------------------------------------------------------
