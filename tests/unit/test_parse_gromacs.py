@@ -70,6 +70,15 @@ def test_the_log_says_what_it_ran_on() -> None:
     assert set(parse_gromacs(DRIVER).driver) == {"log_sha256", "tpr_sha256", "mdrun"}
 
 
+def test_a_total_energy_of_another_step_is_refused() -> None:
+    text = load("synthetic_2018.log")
+    first, other = "-1.71804e+04   -1.71804e+04", "-1.71684e+04   -1.71786e+04"
+    swapped = text.replace(first, "?").replace(other, first).replace("?", other)
+    assert swapped.count(first) == text.count(first) == 1
+    with pytest.raises(ParseError, match=r"a total energy of -17168\.4, and -17180\.5 from"):
+        parse_gromacs(swapped)
+
+
 def test_a_run_that_was_told_to_end_says_so() -> None:
     output = parse_gromacs(load("md_sigterm.log"))
     assert output.checks == {"constraints_hold": True, "all_steps_done": False}

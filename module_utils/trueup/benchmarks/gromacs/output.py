@@ -415,6 +415,7 @@ class _Reader:
                         raise line.error("energies before the first step")
                     if shown[-1][1] in energies:
                         raise line.error(f"a second table of energies of step {shown[-1][1]}")
+                    _check_total(table)
                     energies[shown[-1][1]] = table[name]
         if len(shown) < 2:
             raise ParseError("no first and last step: the log is cut off or damaged")
@@ -640,6 +641,18 @@ def _cells(line: str) -> List[str]:
 def _half_digit(*energies: float) -> float:
     """How far their sum may be off: half of the sixth digit of each."""
     return sum(10.0 ** (math.floor(math.log10(abs(one))) - 5) for one in energies if one) / 2
+
+
+def _check_total(table: Mapping[str, Tuple[str, Line]]) -> None:
+    """The total energy of a step is the sum of its parts; a line of another step is found so."""
+    names = ("Potential", "Kinetic En.", "Total Energy")
+    if not table.keys() >= set(names):
+        return
+    potential, kinetic, total = (_float(table[name][0], name, table[name][1]) for name in names)
+    allowed = 1.01 * _half_digit(potential, kinetic, total)
+    if abs(potential + kinetic - total) > allowed:
+        line = table["Total Energy"][1]
+        raise line.error(f"a total energy of {total:g}, and {potential + kinetic:g} from its parts")
 
 
 def _figures(header: Line, line: Line, words: Sequence[str]) -> Dict[str, float]:
