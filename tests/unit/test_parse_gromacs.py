@@ -79,6 +79,15 @@ def test_a_total_energy_of_another_step_is_refused() -> None:
         parse_gromacs(swapped)
 
 
+def test_a_step_with_other_energies_than_those_before_is_refused() -> None:
+    text = load("synthetic_2018.log")
+    before, names, after = text.rpartition(
+        "Conserved En.    Temperature Pressure (bar)\n   -1.71821"
+    )
+    with pytest.raises(ParseError, match="other energies than at the steps before"):
+        parse_gromacs(before + names.replace("En.", "Ey.") + after)
+
+
 def test_a_run_that_was_told_to_end_says_so() -> None:
     output = parse_gromacs(load("md_sigterm.log"))
     assert output.checks == {"constraints_hold": True, "all_steps_done": False}

@@ -399,6 +399,7 @@ class _Reader:
         printed, and its line), and the line of the averages' table."""
         shown: List[Tuple[Line, int]] = []
         energies: Dict[int, Tuple[str, Line]] = {}
+        names: List[str] = []
         averages: Optional[Line] = None
         for line in self._lines[started.number :]:
             if re.match(r" +Step +Time(?: +Lambda)?$", line):
@@ -409,17 +410,32 @@ class _Reader:
                 averages = line
             elif line == "   Energies (kJ/mol)":
                 table = self._table(line)
-                name = "Conserved En." if "Conserved En." in table else "Total Energy"
-                if averages is None and name in table:
-                    if not shown:
-                        raise line.error("energies before the first step")
-                    if shown[-1][1] in energies:
-                        raise line.error(f"a second table of energies of step {shown[-1][1]}")
-                    _check_total(table)
-                    energies[shown[-1][1]] = table[name]
+                if averages is None:
+                    names = names or list(table)
+                    if list(table) != names:
+                        raise line.error("other energies than at the steps before")
+                    self._keep_energy(line, table, shown, energies)
         if len(shown) < 2:
             raise ParseError("no first and last step: the log is cut off or damaged")
         return shown[0], shown[-1], energies, averages
+
+    @staticmethod
+    def _keep_energy(
+        line: Line,
+        table: Mapping[str, Tuple[str, Line]],
+        shown: Sequence[Tuple[Line, int]],
+        energies: Dict[int, Tuple[str, Line]],
+    ) -> None:
+        """The conserved energy of a step's table, among those of the other steps."""
+        name = "Conserved En." if "Conserved En." in table else "Total Energy"
+        if name not in table:
+            return
+        if not shown:
+            raise line.error("energies before the first step")
+        if shown[-1][1] in energies:
+            raise line.error(f"a second table of energies of step {shown[-1][1]}")
+        _check_total(table)
+        energies[shown[-1][1]] = table[name]
 
     def _step(self, header: Line, shown: List[Tuple[Line, int]]) -> Tuple[Line, int]:
         line = self._below(header)
