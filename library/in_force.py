@@ -115,6 +115,12 @@ problem:
   description: What went wrong, with O(lenient).
   returned: always
   type: str
+unrecorded:
+  description:
+    - Whether nothing is recorded of a unit that runs, as before this module's first run, or after a
+      loss of power that took the record. In check mode it stays so.
+  returned: always
+  type: bool
 """
 
 import os
@@ -204,6 +210,7 @@ class _InForce:
         step = Step.NONE if held else decision.step
         boot = self.boot_changes(run)
         changed = bool(step is not Step.NONE or boot or run.unread)
+        unrecorded = run.active and not record.run
         if not module.check_mode:
             if step is Step.RESTART:
                 units.write(self.record_path, units.begun(run, record))
@@ -213,7 +220,13 @@ class _InForce:
             after = units.settled(self.wanted, step, run, record, files)
             if run.active and step is not Step.STOP and not held and after != record:
                 units.write(self.record_path, after)
-        self.exit(Decision(step, decision.why), changed=changed, not_restarted=held, boot=boot)
+        self.exit(
+            Decision(step, decision.why),
+            changed=changed,
+            not_restarted=held,
+            boot=boot,
+            unrecorded=unrecorded,
+        )
 
     def run(self) -> Run:
         now, monotonic = time.time(), time.clock_gettime(time.CLOCK_MONOTONIC)
@@ -323,6 +336,7 @@ class _InForce:
         not_restarted: str = "",
         problem: str = "",
         boot: str = "",
+        unrecorded: bool = False,
     ) -> NoReturn:
         steps = [boot] if boot else []
         steps += [decision.step.value] if decision.step is not Step.NONE else []
@@ -332,6 +346,7 @@ class _InForce:
             "why": list(decision.why),
             "not_restarted": not_restarted,
             "problem": problem,
+            "unrecorded": unrecorded,
         }
         shown = "".join(f"{step} {self.name}: {reasons}\n" for step in steps)
         diff = {

@@ -167,8 +167,8 @@ def unit_look(**arguments: Any) -> Look:
     """Whether a unit is as wanted, or a command has read its files; as in_force takes them."""
 
     def wrong(answer: Mapping[str, Any]) -> Any:
-        # What a lenient one says, the role's own task says too.
-        return answer["problem"] or answer["not_restarted"]
+        # What a lenient one says, the role's own task says too, and it writes what is not recorded.
+        return answer["problem"] or answer["not_restarted"] or answer["unrecorded"]
 
     return Look("in_force", arguments, wrong)
 

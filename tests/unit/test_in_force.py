@@ -447,6 +447,15 @@ def test_a_unit_that_is_not_there_is_stopped(systemd: Systemd, call: Call) -> No
     assert call(state="as_found", enabled=True)["failed"] is True
 
 
+def test_a_unit_of_which_nothing_is_recorded_is_told_of_until_it_is(
+    systemd: Systemd, call: Call
+) -> None:
+    assert call()["unrecorded"] is False  # it did not run
+    Path(os.environ["TRUEUP_UNITS"], "x.service.json").unlink()
+    said = [call(check=check)["unrecorded"] for check in (True, True, False, True)]
+    assert said == [True, True, True, False]
+
+
 def test_a_restart_under_a_job_on_the_gpus_stays_owed(
     systemd: Systemd, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,7 +27,7 @@ WELL: dict[str, dict[str, Any]] = {
     "config_files": {"paths_changed": []},
     "limits_in_force": {"differs": [], "services_on": []},
     "vendor_repository": {"wrong": [], "hold": [], "unheld": []},
-    "in_force": {"problem": "", "not_restarted": ""},
+    "in_force": {"problem": "", "not_restarted": "", "unrecorded": False},
     "gpu_facts": {"ansible_facts": {"trueup_gpu": {"problems": []}}},
     "mpirun": {"changed": True, "stdout": "mpirun (Open MPI) 4.1.9a1"},
     "gpu_clocks": {"changed": True, "stdout": json.dumps(CLOCKS)},
@@ -126,6 +126,7 @@ def test_a_converged_node_has_nothing_to_do(monkeypatch: pytest.MonkeyPatch, che
         ({"vendor_repository": {"unheld": ["doca-ofed"]}}, ROLES[1:]),
         ({"in_force": {"changed": True}}, ROLES[1:]),
         ({"in_force": {"problem": "masked"}}, ROLES[1:]),
+        ({"in_force": {"unrecorded": True}}, ROLES[1:]),
         ({"in_force": {"not_restarted": "the GPUs are in use"}}, ROLES[1:]),
         (
             {"gpu_facts": {"ansible_facts": {"trueup_gpu": {"problems": [{"message": "ECC"}]}}}},
