@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -140,12 +141,14 @@ class CallbackModule(CallbackBase):
         self._keep(result)  # a failed benchmark is kept either way
         if not ignore_errors:
             self._note_failure(result)
+            self._say_without_answer(result)
 
     def v2_runner_item_on_ok(self, result: Any) -> None:
         self._keep(result)
 
     def v2_runner_item_on_failed(self, result: Any) -> None:
         self._keep(result)
+        self._say_without_answer(result)
 
     def v2_playbook_on_stats(self, stats: Any) -> None:
         hosts = {
@@ -194,6 +197,14 @@ class CallbackModule(CallbackBase):
         self._ended[host] = where
         # What runs once ends all hosts, of which Ansible counts one.
         self._failures[host] = (where, self._batch if task.run_once else {host})
+
+    def _say_without_answer(self, result: Any) -> None:
+        """One sentence for a module that gave no answer, of which Ansible shows a traceback."""
+        last = _last_words(str(result._result.get("module_stderr", "")))
+        if last:
+            host = result._host.get_name()
+            full = " `df -h` and `df -i` there show what is full." if "No space" in last else ""
+            self._display.error(f"{host}: a module ended without an answer: {last}.{full}")
 
     def _failed_in(self, hosts: dict[str, dict[str, int]]) -> dict[str, str]:
         """Where each host failed for good; failures that were rescued do not count as failed."""
@@ -343,6 +354,12 @@ def _read(path: Path) -> dict[str, Any]:
         return {}
     known = all(isinstance(found.get(name, kind()), kind) for name, kind in _KEPT.items())
     return found if known else {}
+
+
+def _last_words(stderr: str) -> str:
+    """The error at the end of a Python's traceback; empty where there is none."""
+    found = re.findall(r"^(?:\w+\.)*\w+(?:Error|Exception)(?:: .*)?$", stderr, re.MULTILINE)
+    return found[-1].rstrip(".") if "Traceback" in stderr and found else ""
 
 
 def _skips(result: Any, items: Iterable[Mapping[str, str]]) -> list[dict[str, str]]:

@@ -104,6 +104,7 @@ def play(
     report: str = "",
     spoils: str = "",
     run_file: str = "",
+    python: str = sys.executable,
 ) -> subprocess.CompletedProcess[str]:
     """Run a play whose module returns the given records, with the product's callback; the module
     puts a folder in the place of the file ``spoils``.
@@ -121,6 +122,7 @@ def play(
             "files": [str(tmp_path / name) for name, _ in files],
             "trueup_report": report,
             "spoils": spoils,
+            "ansible_python_interpreter": python,
         }
     )
     arguments = ("play.yml", "-e", names, *(["--check"] if check else []))
@@ -242,6 +244,25 @@ def test_a_run_that_cannot_be_named_to_make_is_stopped(tmp_path: Path) -> None:
     said = " ".join(done.stderr.split())
     assert done.returncode == 1
     assert f"TRUEUP_RUN_FILE {tmp_path} could not be written: Is a directory" in said
+
+
+@pytest.mark.parametrize(
+    ("last", "said"),
+    [
+        ("OSError: [Errno 28] No space left on device", " `df -h` and `df -i` there show"),
+        ("ModuleNotFoundError: No module named 'zipfile'", ""),
+    ],
+)
+def test_a_module_without_an_answer_is_told_in_a_sentence(
+    tmp_path: Path, last: str, said: str
+) -> None:
+    python = tmp_path / "python"
+    python.write_text(
+        f'#!/bin/sh\nprintf "Traceback (most recent call):\n%s\n" "{last}" >&2\nexit 1'
+    )
+    python.chmod(0o755)
+    done = play(tmp_path, ("good.json", a_record("good")), python=str(python))
+    assert f"[ERROR]: localhost: a module ended without an answer: {last}.{said}" in done.stderr
 
 
 def test_a_damaged_run_json_is_replaced_and_secrets_stay_out_of_it(

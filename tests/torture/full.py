@@ -123,7 +123,8 @@ def _said_wrong(one: Trial, ran: power.Ran) -> str:
         return "the run says nothing of it"
     if not (told["failures"] or told["unreachable"]):
         return ""
-    why = ran.why(one.node.host)
+    own = rf"^\[ERROR\]: {re.escape(one.node.host)}: .*"
+    why = " ".join([ran.why(one.node.host), *re.findall(own, ran.text, re.MULTILINE)])
     if any(task["failed"] and not task["said"].strip() for task in ran.tasks(one.node.host)):
         # Of a task with no_log, Ansible prints the module's sentence and hides it in the result.
         why += " ".join(re.findall(r"^\[ERROR\]: (.*)", ran.text, re.MULTILINE))
