@@ -124,7 +124,7 @@ _DIFFERS = re.compile(
     r"|/__pycache__/|\.pyc$|/\.git(/|$)|(^|/)(ld\.so\.cache|aux-cache|\.updated|machine-id)$"
     r"|\.(lock|log|gcno|gcda)$|^etc/(passwd|group|shadow|gshadow|subuid|subgid)-$"
     # Built on the node, where pip's cache was lost again.
-    r"|site-packages/(pyrevolve|contexttimer)|dpkg/(lock|status-old|diversions-old|triggers)|\.wh\."
+    r"|site-packages/(pyrevolve|contexttimer)|dpkg/(lock|status-old|diversions-old|triggers|updates/tmp\.i$)|\.wh\."
 )
 # In what is the same: a run's number, when dnf locked a package.
 _RANDOM = re.compile(rb'"run": "[0-9a-f]{32}"|^# Added lock on .*$', re.MULTILINE)
@@ -169,7 +169,11 @@ class Store:
             run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", self.folder / "key")
 
     def close(self) -> None:
-        run("umount", "--lazy", self.images, check=False)
+        """Also what an attack that was killed has left."""
+        mounts = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
+        for mount in reversed(mounts):
+            if mount.startswith(f"{self.folder}/"):
+                run("umount", "--lazy", mount, check=False)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def prepare(self, kind: str) -> dict[str, str]:
@@ -673,6 +677,7 @@ def on_nodes(attack: Callable[[Store, dict[tuple[str, str], Step], Tally], None]
     wanted = os.environ.get("TRUEUP_POWER_KINDS", "").split()
     kinds = {name: kind for name, kind in KINDS.items() if not wanted or name in wanted}
     store = Store(FOLDER)
+    _end(store)
     try:
         store.open()
         known = _reference(store, kinds)
@@ -681,11 +686,15 @@ def on_nodes(attack: Callable[[Store, dict[tuple[str, str], Step], Tally], None]
     except Failed as failed:
         tally.lose(str(failed))
     finally:
-        for place in [*range(SIDE_BY_SIDE), *KINDS]:
-            Node(store, f"{NAME}-{place}", next(iter(KINDS.values()))).remove()
-        if "TRUEUP_POWER_FOLDER" not in os.environ:
-            store.close()
+        _end(store)
     return tally
+
+
+def _end(store: Store) -> None:
+    for place in [*range(SIDE_BY_SIDE), *KINDS]:
+        Node(store, f"{NAME}-{place}", next(iter(KINDS.values()))).remove()
+    if "TRUEUP_POWER_FOLDER" not in os.environ:
+        store.close()
 
 
 def roles(count: int, seed: int) -> Tally:
@@ -750,6 +759,7 @@ def venvs(count: int, seed: int) -> Tally:
         return tally
     drawn = random.Random(seed)
     store = Store(FOLDER)
+    _end(store)
     try:
         store.open()
         wheels = Path(store.prepare("plain")["wheels"])
