@@ -74,7 +74,7 @@ _ARGUMENT = re.compile(r"[ \t]+(?![-*])(\"[^\"\n]*\"?|'[^'\n]*'?|[^\s\"']+)")
 _OPTION = re.compile(r"--?[A-Za-z]")
 # What stands before the telling part of a name; it is looked for no farther away.
 _LOOK_BACK = 64
-_BEGIN = re.compile(r"(?:\b(?:per|per output|inter) |;)?[\w-]*\Z")
+_BEFORE_WORD = re.compile(r"(?:;|\b(?:per|per output|inter) )\Z")
 
 _BASE64 = r"[A-Za-z0-9+/]"
 # What a text must hold in lower case for the pattern to be tried; and what of the match is kept, in
@@ -257,10 +257,12 @@ def _without_named(text: str) -> str:
             continue
         at = _end_of_word(text, named.end())
         value = _ASSIGNED.match(text, at)
-        if value is None and not text.startswith((" ", "\t"), at):
+        least = max(0, named.start() - _LOOK_BACK)
+        # Without a sign between them, only a switch's value is one.
+        is_switch = text.startswith((" ", "\t"), at) and text.find("-", least, at) >= 0
+        if value is None and not is_switch:
             continue
-        before = _BEGIN.search(text, max(0, named.start() - _LOOK_BACK), named.start())
-        name = (before[0] if before else "") + text[named.start() : at]
+        name = text[_begin_of_name(text, least, named.start()) : at]
         if value is None and _OPTION.match(name):
             value = _ARGUMENT.match(text, at)
         if value is None:
@@ -270,6 +272,15 @@ def _without_named(text: str) -> str:
             kept += [text[done : value.start(1)], HIDDEN]
             done = at
     return "".join([*kept, text[done:]])
+
+
+def _begin_of_name(text: str, least: int, at: int) -> int:
+    """Where the word begins that goes on at ``at``, with what tells a rate from a token."""
+    begin = at - _end_of_word(text[least:at][::-1], 0)
+    if begin > least and text[begin - 1] in "; ":
+        before = _BEFORE_WORD.search(text, max(least, begin - _BEFORE_MARK), begin)
+        return before.start() if before else begin
+    return begin
 
 
 def _end_of_word(text: str, at: int) -> int:
