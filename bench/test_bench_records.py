@@ -35,7 +35,7 @@ COMMANDS = {
 PACKED = {
     "health": (1.4, 560),
     "cost": (2.4, 580),
-    "scaling": (4.0, 700),
+    "scaling": (2.4, 560),
     "list": (4.8, 620),
     "list as CSV": (4.6, 700),
     "report": (14.0, 1150),

@@ -45,10 +45,14 @@ class Words(NamedTuple):
         """Which rows have one of some texts."""
         return np.isin(self.codes, [self.code(word) for word in words])
 
+    def held(self) -> list[str]:
+        """The texts that rows have, sorted."""
+        return sorted(self.words[code] for code in np.unique(self.codes).tolist() if code >= 0)
+
     def values(self) -> list[str | None]:
         """The text of each row."""
-        held = [*self.words, None]
-        return [held[code] for code in self.codes.tolist()]
+        each = [*self.words, None]
+        return [each[code] for code in self.codes.tolist()]
 
 
 def words(array: pa.DictionaryArray) -> Words:
@@ -62,6 +66,11 @@ def numbers(array: pa.Array) -> NDArray[Any]:
         return np.empty(0, _KINDS[array.type])
     held = np.frombuffer(array.buffers()[1], _KINDS[array.type])
     return held[array.offset : array.offset + len(array)]
+
+
+def counts(array: pa.Array) -> NDArray[np.int64]:
+    """A column of whole numbers from 0 on, -1 where there is none."""
+    return np.where(known(array), numbers(array), -1)
 
 
 def known(array: pa.Array) -> NDArray[np.bool_]:

@@ -17,7 +17,7 @@ import numpy as np
 from trueup.errors import BadInput
 from trueup.record import SCHEMA
 
-from . import packed, records
+from . import columns, packed, records
 from .batch import Batch
 from .published import read_published
 from .selection import in_order
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
     from numpy.typing import NDArray
+
+    from .columns import Words
 
 RUN_SCHEMA = "trueup.run/1"
 _TOLD_EVERY = 100  # files
@@ -113,6 +115,26 @@ class Loaded:
     def values(self, name: str) -> list[Any]:
         """A column of the records as plain values, None where unknown; equal ones are one."""
         return packed.values(self.table, name)
+
+    def words(self, name: str) -> Words:
+        """A column of text of the records; of mappings their JSON text."""
+        if name not in self._words:
+            self._words[name] = columns.words(packed.column(self.table, name))
+        return self._words[name]
+
+    def counts(self, name: str) -> NDArray[np.int64]:
+        """A column of whole numbers of the records, -1 where unknown."""
+        if name not in self._counts:
+            self._counts[name] = columns.counts(packed.column(self.table, name))
+        return self._counts[name]
+
+    @cached_property
+    def _words(self) -> dict[str, Words]:
+        return {}
+
+    @cached_property
+    def _counts(self) -> dict[str, NDArray[np.int64]]:
+        return {}
 
     @cached_property
     def figures(self) -> packed.Figures:

@@ -110,6 +110,11 @@ def line(row: Mapping[str, Any]) -> bytes:
     return msgspec.json.encode(row)
 
 
+def decoded(text: str) -> Any:
+    """The value of such a text."""
+    return msgspec.json.decode(text)
+
+
 def from_lines(lines: Sequence[bytes], texts: Mapping[str, Words] | None = None) -> pa.Table:
     """A table from such rows; what is absent is unknown.
 
@@ -176,7 +181,7 @@ def values(table: pa.Table, name: str) -> list[Any]:
     if name not in JSON:
         return columns.values(array)
     texts = words(array)
-    made = [*map(msgspec.json.decode, texts.words), None]
+    made = [*map(decoded, texts.words), None]
     return [made[code] for code in texts.codes.tolist()]
 
 
@@ -265,9 +270,7 @@ def figures(table: pa.Table) -> Figures:
         if name in _WORDS:
             made[name] = words(array)
         else:
-            made[name] = (
-                numbers(array) if name == "value" else np.where(known(array), numbers(array), -1)
-            )
+            made[name] = numbers(array) if name == "value" else columns.counts(array)
     return Figures(starts=np.concatenate(([0], np.cumsum(counts))), owners=owners, **made)
 
 

@@ -99,5 +99,5 @@ def expectations_for(
 def expectations_at_sizes(loaded: Loaded, catalog: Path | None = None) -> Expectations | None:
     """The same, where any figure was measured at several message sizes: of these the judged one
     counts."""
-    sized = bool(loaded.metrics["message_bytes"].notna().any())
+    sized = bool((loaded.figures.message_bytes >= 0).any())
     return expectations_for(None, catalog) if sized else None

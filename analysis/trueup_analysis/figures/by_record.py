@@ -78,6 +78,12 @@ class ByRecord:
         wanted = (statistic,) if statistic else TYPICAL
         return self._spread([self._stating(rows, word) for word in reversed(wanted)])
 
+    def median(self, metric: str) -> Numbers:
+        """Of each record's figures of the whole case the first that is a median, or one value."""
+        rows = self._of(metric)
+        is_median = self._all.statistic.taken(rows).marks((None, "median", "single"))
+        return self._spread([rows[~self._placed[rows] & is_median][::-1]])
+
     def _of(self, metric: str) -> Counts:
         return np.flatnonzero(self._all.name.codes == self._all.name.code(metric))
 

@@ -9,7 +9,6 @@ from trueup.errors import BadInput
 
 from .. import units
 from ..cases import read_cases
-from ..frames import rows_of
 from ..published import read_storage
 from . import cost, shared_load
 from .scaling import tables
@@ -210,8 +209,8 @@ _MINE = {
 
 def _comparison(series: Series, mine: Sequence[Series]) -> Comparison:
     rows = {
-        row["resource"]: {ours: row[theirs] for ours, theirs in _PUBLISHED.items()}
-        for row in _best(series)
+        row.resource: {ours: getattr(row, theirs) for ours, theirs in _PUBLISHED.items()}
+        for row in series.best
     }
     notes = [series.stops_paying] if series.stops_paying else []
     notes += [
@@ -219,10 +218,10 @@ def _comparison(series: Series, mine: Sequence[Series]) -> Comparison:
     ]
     chosen = _matching(series, mine)
     if chosen is not None:
-        for row in _best(chosen):
-            here = {ours: row[_PUBLISHED[ours]] for ours in ("resource", "cores", "nodes")}
-            at = rows.setdefault(row["resource"], here)
-            at |= {ours: row[theirs] for ours, theirs in _MINE.items()}
+        for row in chosen.best:
+            here = {ours: getattr(row, _PUBLISHED[ours]) for ours in ("resource", "cores", "nodes")}
+            at = rows.setdefault(row.resource, here)
+            at |= {ours: getattr(row, theirs) for ours, theirs in _MINE.items()}
         notes.append(
             f"Own figures are of this run: {chosen.title}, baseline"
             f" {units.plural(chosen.baseline, chosen.over.removesuffix('s'))}. The article does"
@@ -240,11 +239,6 @@ def _comparison(series: Series, mine: Sequence[Series]) -> Comparison:
     )
 
 
-def _best(series: Series) -> list[dict[str, Any]]:
-    """The rows that count at each resource."""
-    return rows_of(series.table[series.table["best"]])
-
-
 def _matching(series: Series, mine: Sequence[Series]) -> Series | None:
     """The series of this run over the same resource: the same size first, then the one with most
     points."""
@@ -255,6 +249,6 @@ def _matching(series: Series, mine: Sequence[Series]) -> Series | None:
         same,
         key=lambda item: (
             item.vm_size is not None and item.vm_size == series.vm_size,
-            int(item.table["best"].sum()),
+            len(item.best),
         ),
     )

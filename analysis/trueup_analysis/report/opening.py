@@ -94,7 +94,7 @@ def notes(
     # Where no price is known at all, the section on costs says so.
     if billed and billed.has_prices and NO_SIZE in billed.unknown:
         about.append(Fact("", NO_SIZE))
-    single = sum(len(one.table) == 1 for one in scaled)
+    single = sum(len(one.rows) == 1 for one in scaled)
     if single:
         of = f"{single} of {plural(len(scaled), 'series', 'series')}"
         about.append(

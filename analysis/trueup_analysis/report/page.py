@@ -185,7 +185,7 @@ def _series(loaded: Loaded, benchmark: str, expected: Expectations) -> list[Seri
 
 def _several(one: Series) -> bool:
     """Whether a series has more than one count."""
-    return bool(one.table["best"].sum() > 1)
+    return len(one.best) > 1
 
 
 def _more(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -14,8 +13,6 @@ from ..sheets import scaling as scaling_sheets
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    import pandas as pd
 
     from ..figures.fits import Fit
     from ..figures.scaling.tables import Series
@@ -40,9 +37,8 @@ def scaling_parts(found: Sequence[Series]) -> list[Part]:
 
 def _series_part(one: Series, name: str, *, drawn: bool) -> Part:
     sheet = replace(scaling_sheets.scaling(one, layouts=False), name=name)
-    best = one.table[one.table["best"]]
     # One count is no scaling, and no plot.
-    figures = (_scaling_figure(one, best, name),) if drawn and len(best) > 1 else ()
+    figures = (_scaling_figure(one, name),) if drawn and len(one.best) > 1 else ()
     origin = (
         ()
         if one.provenance == "measured"
@@ -51,17 +47,18 @@ def _series_part(one: Series, name: str, *, drawn: bool) -> Part:
     return Part(figures=figures, sheets=(sheet,), notes=origin)
 
 
-def _scaling_figure(one: Series, best: pd.DataFrame, name: str) -> Figure:
+def _scaling_figure(one: Series, name: str) -> Figure:
     strong = one.kind == "strong"
-    base = best[best["baseline"]].iloc[0]
-    reference = float(base["median"])
+    best = one.best
+    reference = next(row.median for row in best if row.baseline)
     points = []
-    for row in best.to_dict("records"):
-        value = float(row["speedup" if strong else "efficiency"])
-        ends = [_gain(reference, float(row[key]), one.direction) for key in ("min", "max")]
-        # A publication that states no spread gives NaN here: then the point stands alone.
-        known = [end for end in ends if not math.isnan(end)] or [value]
-        points.append(Point(float(row["resource"]), value, min(known), max(known)))
+    for row in best:
+        value = row.speedup if strong else row.efficiency
+        # A publication may state no spread: then the point stands alone.
+        known = [
+            _gain(reference, end, one.direction) for end in (row.min, row.max) if end is not None
+        ] or [value]
+        points.append(Point(float(row.resource), value, min(known), max(known)))
     last = max(point.x for point in points)
     curves = [_ideal(one.baseline, last, strong=strong)]
     if one.amdahl:

@@ -6,10 +6,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .. import units
+from ..figures.scaling.findings import Row
 from ..figures.scaling.split import axis
 from ..figures.scaling.tables import capital
 from ..figures.views import view_of
-from ..frames import rows_of
 from .sheet import Column, Sheet, flops, short_size, three, two, unshown
 
 if TYPE_CHECKING:
@@ -36,19 +36,17 @@ def scaling(series: Series, *, layouts: bool = True) -> Sheet:
             stand there.
     """
     word = _UNIT_WORDS.get(series.unit) or series.unit.replace("/", "_per_")
-    frame = series.table.rename(
-        columns={
-            **{name: f"{name}_{word}" for name in ("median", "min", "max")},
-            "flop_rate": "flop_per_second",
-            "point_rate": "points_per_second",
-            "work": "work_flop",
-        }
-    )
-    hidden = 0
-    if not layouts and series.over == "nodes":
-        hidden = int((~frame["best"]).sum())
-        frame = frame[frame["best"]]
-    rows = rows_of(frame)
+    shown = series.rows if layouts or series.over != "nodes" else series.best
+    hidden = len(series.rows) - len(shown)
+    names = {
+        **{name: f"{name}_{word}" for name in ("median", "min", "max")},
+        "flop_rate": "flop_per_second",
+        "point_rate": "points_per_second",
+        "work": "work_flop",
+    }
+    rows: list[dict[str, Any]] = [
+        {names.get(name, name): getattr(row, name) for name in Row.__slots__} for row in shown
+    ]
     several = not all(row["best"] for row in rows)
     fastest = max(row["speedup"] for row in rows)
     for row in rows:
@@ -85,8 +83,10 @@ def _columns(series: Series, word: str) -> list[Column]:
     """The columns; ``word`` ends the names of the measured ones."""
     show = partial(units.in_unit, shown=series.shown)
     view = view_of(series.benchmark)
-    uses_gpus = view is not None and view.resource == "gpus" and (series.table["gpus"] > 0).any()
-    on_gpus = series.over == "gpus" or bool(uses_gpus)
+    uses_gpus = (
+        view is not None and view.resource == "gpus" and any(row.gpus for row in series.rows)
+    )
+    on_gpus = series.over == "gpus" or uses_gpus
     return [
         Column("resource"),
         *([Column("node_count", "nodes", units.count)] if series.over == "nodes" else []),

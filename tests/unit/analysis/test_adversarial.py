@@ -261,7 +261,7 @@ def test_weak_records_of_unknown_size_are_a_series_of_their_own(tmp_path: Path) 
         for n, points in ((1, 100), (2, 200), (4, None))
     ]
     found = series(load([made.write(tmp_path, records)]))
-    assert [one.table["resource"].to_list() for one in found] == [[1, 2], [4]]
+    assert [[row.resource for row in one.rows] for one in found] == [[1, 2], [4]]
 
 
 def test_weak_efficiency_is_the_baselines_time_over_the_time(tmp_path: Path) -> None:
@@ -270,14 +270,14 @@ def test_weak_efficiency_is_the_baselines_time_over_the_time(tmp_path: Path) -> 
         for n in (1, 2, 4)
     ]
     (found,) = series(load([made.write(tmp_path, records)]))
-    assert found.table["efficiency"].to_list() == pytest.approx([1, 11 / 12, 11 / 14])
-    assert found.table["speedup"].to_list() == pytest.approx([1, 2 * 11 / 12, 4 * 11 / 14])
+    assert [row.efficiency for row in found.rows] == pytest.approx([1, 11 / 12, 11 / 14])
+    assert [row.speedup for row in found.rows] == pytest.approx([1, 2 * 11 / 12, 4 * 11 / 14])
 
 
 def test_karp_flatt_by_hand(tmp_path: Path) -> None:
     # Four cores, three times as fast: (1/3 - 1/4) / (1 - 1/4) = 1/9.
     (found,) = series(load([made.write(tmp_path, [made.record(3.0), made.record(1.0, threads=4)])]))
-    assert found.table["serial_fraction"].to_list()[1] == pytest.approx(1 / 9)
+    assert [row.serial_fraction for row in found.rows][1] == pytest.approx(1 / 9)
 
 
 def test_a_standard_error_does_not_count_the_baseline_as_a_measurement() -> None:
@@ -573,7 +573,7 @@ def test_tuning_is_in_the_layout_only_where_one_problem_ran_with_several(tmp_pat
     ]
     records = [one | {"duration_seconds": n} for n, one in enumerate(records)]
     found = series(load([made.write(tmp_path, records)]))
-    assert [one.table["layout"].to_list() for one in found] == [
+    assert [[row.layout for row in one.rows] for one in found] == [
         ["1x1"],
         ["1x1 tune=basic", "1x1 tune=off"],
     ]

@@ -23,8 +23,12 @@ def measured(tmp_path: Path, records: list[dict[str, Any]]) -> Loaded:
     return load([made.write(tmp_path, records)])
 
 
-def best(item: Series, column: str) -> list[Any]:
-    return item.table.loc[item.table["best"], column].to_list()
+def best(item: Series, name: str) -> list[Any]:
+    return [getattr(row, name) for row in item.best]
+
+
+def column(item: Series, name: str) -> list[Any]:
+    return [getattr(row, name) for row in item.rows]
 
 
 # The tables of the article, and the efficiencies that node_setup section 8 recomputed from them.
@@ -68,12 +72,12 @@ def test_the_articles_tables_come_out_digit_for_digit(
     found = series(load([REFERENCE]))
     assert len(found) == 3
     item = found[number]
-    assert item.table["resource"].to_list() == resource
-    assert [f"{value:.2f}" for value in item.table["median"]] == seconds
-    assert [f"{value / 1e9:.2f}" for value in item.table["flop_rate"]] == gflops
-    assert [f"{value:.2f}" for value in item.table["speedup"]] == speedup
-    assert [f"{value:.2f}" for value in item.table["published_speedup"]] == speedup
-    assert [f"{value:.3f}" for value in item.table["efficiency"]] == efficiency
+    assert column(item, "resource") == resource
+    assert [f"{value:.2f}" for value in column(item, "median")] == seconds
+    assert [f"{value / 1e9:.2f}" for value in column(item, "flop_rate")] == gflops
+    assert [f"{value:.2f}" for value in column(item, "speedup")] == speedup
+    assert [f"{value:.2f}" for value in column(item, "published_speedup")] == speedup
+    assert [f"{value:.3f}" for value in column(item, "efficiency")] == efficiency
     assert item.warnings == []
     assert item.kind == "strong"
 
@@ -89,12 +93,12 @@ def test_the_published_single_node_gets_slower_from_64_to_96_cores() -> None:
 def test_a_run_after_amdahl_gives_back_its_serial_fraction(tmp_path: Path) -> None:
     records = [made.record(100 * (0.1 + 0.9 / cores), threads=cores) for cores in (1, 2, 4, 8, 16)]
     item = series(measured(tmp_path, records))[0]
-    assert item.table["serial_fraction"].to_list()[1:] == pytest.approx([0.1] * 4)
+    assert column(item, "serial_fraction")[1:] == pytest.approx([0.1] * 4)
     assert item.amdahl is not None
     assert item.amdahl.parameters["sigma"][0] == pytest.approx(0.1)
     assert item.amdahl.residual == pytest.approx(0, abs=1e-9)
     assert item.amdahl.points == 5
-    assert item.table["work"].to_list() == pytest.approx([made.WORK] * 5)
+    assert column(item, "work") == pytest.approx([made.WORK] * 5)
 
 
 def test_a_run_after_the_universal_law_gives_back_both_parameters(tmp_path: Path) -> None:
@@ -151,10 +155,10 @@ def test_the_best_layout_counts_and_the_others_stay_visible(tmp_path: Path) -> N
         made.record(6.0, ranks=2, threads=1, parameters={"binding": "l3"}),
     ]
     item = series(measured(tmp_path, records))[0]
-    assert item.table["layout"].to_list() == ["1x1", "2x1 l3 basic", "1x2"]
-    assert item.table["best"].to_list() == [True, True, False]
-    assert item.table["resource"].to_list() == [1, 2, 2]
-    assert item.table["speedup"].to_list() == pytest.approx([1, 10 / 6, 10 / 7])
+    assert column(item, "layout") == ["1x1", "2x1 l3 basic", "1x2"]
+    assert column(item, "best") == [True, True, False]
+    assert column(item, "resource") == [1, 2, 2]
+    assert column(item, "speedup") == pytest.approx([1, 10 / 6, 10 / 7])
 
 
 def test_repeats_over_runs_are_pooled_not_best_of(tmp_path: Path) -> None:
@@ -162,9 +166,9 @@ def test_repeats_over_runs_are_pooled_not_best_of(tmp_path: Path) -> None:
         made.record(seconds, run_id=f"20261120T09130{number}Z-7c1e")
         for number, seconds in enumerate((10.0, 8.0, 30.0))
     ]
-    row = series(measured(tmp_path, records))[0].table.iloc[0]
-    assert (row["median"], row["min"], row["max"]) == (10.0, 0.9 * 8, 1.2 * 30)
-    assert (row["n"], row["records"]) == (9, 3)
+    [row] = series(measured(tmp_path, records))[0].rows
+    assert (row.median, row.min, row.max) == (10.0, 0.9 * 8, 1.2 * 30)
+    assert (row.n, row.records) == (9, 3)
 
 
 @pytest.mark.parametrize(
@@ -182,7 +186,7 @@ def test_different_work_size_or_version_is_another_series(
     tmp_path: Path, changes: dict[str, Any]
 ) -> None:
     found = series(measured(tmp_path, [made.record(), made.record(5.0, threads=2, **changes)]))
-    assert [len(item.table) for item in found] == [1, 1]
+    assert [len(item.rows) for item in found] == [1, 1]
     assert found[0].warnings == []
     assert found[0].notes[0] == (
         "Only one count of cores was measured: there is no scaling to show."
@@ -199,9 +203,9 @@ def test_constrained_sizes_are_one_series_only_when_asked(tmp_path: Path) -> Non
     )
     assert len(series(loaded)) == 2
     together = series(loaded, across_sizes=True)
-    assert [len(item.table) for item in together] == [2]
+    assert [len(item.rows) for item in together] == [2]
     assert together[0].vm_size is None
-    assert together[0].table["vm_size"].to_list() == [
+    assert column(together[0], "vm_size") == [
         "Standard_HB120-16rs_v3",
         "Standard_HB120rs_v3",
     ]
@@ -247,18 +251,18 @@ def test_weak_scaling_is_judged_by_work_per_core(tmp_path: Path) -> None:
     found = series(measured(tmp_path, records))
     assert [item.kind for item in found] == ["weak", "strong"]
     item = found[0]
-    assert item.table["efficiency"].to_list() == pytest.approx([1, 10 / 11, 10 / 12.5])
-    assert item.table["speedup"].to_list() == pytest.approx([1, 20 / 11, 40 / 12.5])
+    assert column(item, "efficiency") == pytest.approx([1, 10 / 11, 10 / 12.5])
+    assert column(item, "speedup") == pytest.approx([1, 20 / 11, 40 / 12.5])
     assert item.warnings == []
     assert (item.amdahl, item.usl) == (None, None)
-    assert item.table["serial_fraction"].isna().all().item() is True
+    assert column(item, "serial_fraction") == [None] * 3
 
 
 def test_weak_series_of_different_work_per_core_are_apart(tmp_path: Path) -> None:
     larger = {"shape": "256x256x256", "points": 256**3, "scaling": "weak"}
     records = [weak(1, 10.0), weak(2, 11.0), made.record(99.0, threads=1, parameters=larger)]
     found = series(measured(tmp_path, records))
-    assert sorted(len(item.table) for item in found) == [1, 2]
+    assert sorted(len(item.rows) for item in found) == [1, 2]
 
 
 def test_other_parameters_that_differ_are_named(tmp_path: Path) -> None:
@@ -269,7 +273,7 @@ def test_other_parameters_that_differ_are_named(tmp_path: Path) -> None:
         made.record(2.5, threads=4, parameters={"new": 2}),
     ]
     [item] = series(measured(tmp_path, records))
-    assert list(zip(item.table["resource"], item.table["layout"], strict=True)) == [
+    assert list(zip(column(item, "resource"), column(item, "layout"), strict=True)) == [
         *((1, "1x1"), (2, "1x2 new=2"), (2, "1x2 new=1"), (4, "1x4"))
     ]
     assert "The rows that count also differ in new (- at 1 core; 2 at 2 and 4 cores)." in item.notes
@@ -287,12 +291,12 @@ def test_nodes_are_a_series_of_their_own(tmp_path: Path) -> None:
     ]
     records.append(made.record(180.0, ranks=2))
     found = series(measured(tmp_path, records))
-    assert [(item.over, item.table["resource"].to_list()) for item in found] == [
+    assert [(item.over, column(item, "resource")) for item in found] == [
         ("cores", [2, 4]),
         ("nodes", [1, 1, 2, 4]),
     ]
     assert best(found[1], "efficiency") == pytest.approx([1, 1, 1])
-    assert found[1].table["layout"].to_list()[:2] == ["4x1 basic", "2x1 basic"]
+    assert column(found[1], "layout")[:2] == ["4x1 basic", "2x1 basic"]
 
 
 def over_nodes(count: int, seconds: float, launcher: str, share: float | None = None) -> Any:
@@ -316,7 +320,7 @@ def test_the_launcher_is_how_and_not_what_was_computed(tmp_path: Path) -> None:
         *(over_nodes(2, 5.1, "mpirun", 0.2), over_nodes(2, 6.0, "slurm", 0.3)),
     ]
     [item] = [one for one in series(measured(tmp_path, records)) if one.over == "nodes"]
-    assert list(zip(item.table["resource"], item.table["layout"], strict=True)) == [
+    assert list(zip(column(item, "resource"), column(item, "layout"), strict=True)) == [
         (1, "2x1 core basic slurm"),
         (1, "2x1 core basic"),
         (1, "2x1 core basic mpirun"),
@@ -325,7 +329,7 @@ def test_the_launcher_is_how_and_not_what_was_computed(tmp_path: Path) -> None:
     ]
     assert best(item, "median") == [9.9, 5.1]
     assert best(item, "speedup") == pytest.approx([1, 9.9 / 5.1])
-    assert item.table["halo_share"].fillna(-1).to_list() == [-1, -1, -1, 0.2, 0.3]
+    assert column(item, "halo_share") == [None, None, None, 0.2, 0.3]
 
 
 def test_records_from_before_there_were_launchers_are_those_of_local(tmp_path: Path) -> None:
@@ -333,14 +337,14 @@ def test_records_from_before_there_were_launchers_are_those_of_local(tmp_path: P
     new = made.record(5.0, threads=2, parameters={"launcher": "local"})
     assert "launcher" not in old["parameters"]
     [item] = series(measured(tmp_path, [old, new]))
-    assert item.table["layout"].to_list() == ["1x1", "1x2"]
+    assert column(item, "layout") == ["1x1", "1x2"]
 
 
 def test_the_baseline_can_be_chosen(tmp_path: Path) -> None:
     loaded = measured(tmp_path, [made.record(100 / n, threads=n) for n in (1, 2, 4)])
     item = series(loaded, baseline=2)[0]
-    assert item.table["speedup"].to_list() == pytest.approx([0.5, 1, 2])
-    assert item.table["baseline"].to_list() == [False, True, False]
+    assert column(item, "speedup") == pytest.approx([0.5, 1, 2])
+    assert column(item, "baseline") == [False, True, False]
     with pytest.raises(
         BadInput, match=r"baseline of 3 cores was not measured .* has 1, 2, 4 cores"
     ):
@@ -353,7 +357,7 @@ def test_failed_and_invalid_records_give_no_figures(tmp_path: Path) -> None:
         made.record(1.0, threads=2, outcome="invalid", reason="norms differ"),
         made.record(1.0, threads=4, outcome="failed", reason="killed"),
     ]
-    assert series(measured(tmp_path, records))[0].table["resource"].to_list() == [1]
+    assert column(series(measured(tmp_path, records))[0], "resource") == [1]
 
 
 @pytest.mark.parametrize("asked", ["stream", "unheard_of"])
@@ -409,7 +413,7 @@ def test_bandwidth_scales_by_its_rate(tmp_path: Path) -> None:
     ]
     item = series(measured(tmp_path, records), benchmark="stream")[0]
     assert (item.metric, item.unit) == ("triad_rate", "byte/s")
-    assert item.table["speedup"].to_list() == pytest.approx([1, 1.25])
+    assert column(item, "speedup") == pytest.approx([1, 1.25])
 
 
 GIB = 1024**3
@@ -457,10 +461,10 @@ def test_bus_bandwidth_over_nodes_stays_the_same_at_best(tmp_path: Path) -> None
     )
     assert (item.label, item.metric, item.shown) == ("bus bandwidth", "busbw", "GB/s")
     assert item.title == f"nccl, all_reduce at 16 GiB, {H100}"
-    assert item.table["median"].to_list() == list(rates.values())
-    assert item.table["efficiency"].to_list() == pytest.approx([1, 1, 46 / 48, 0.5])
-    assert item.table["speedup"].to_list() == pytest.approx([1, 2, 4 * 46 / 48, 4])
-    assert item.table["gpus"].to_list() == [8, 16, 32, 64]
+    assert column(item, "median") == list(rates.values())
+    assert column(item, "efficiency") == pytest.approx([1, 1, 46 / 48, 0.5])
+    assert column(item, "speedup") == pytest.approx([1, 2, 4 * 46 / 48, 4])
+    assert column(item, "gpus") == [8, 16, 32, 64]
     assert (item.amdahl, item.usl, item.warnings) == (None, None, [])
     assert item.stops_paying == (
         "Going from 4 to 8 nodes, bus bandwidth falls from 460.00 to 240.00 GB/s."
@@ -478,7 +482,7 @@ def test_a_figure_of_no_message_size_stands_beside_those_of_a_sweep(tmp_path: Pa
     whole = [made.figure("busbw", 400e9, "byte/s", "higher")]
     records = [collective(1, 480e9, gpus=4, metrics=whole), collective(1, 480e9)]
     found = nccl(tmp_path, records)
-    assert [item.table["median"].to_list() for item in found] == [[400e9], [480e9]]
+    assert [column(item, "median") for item in found] == [[400e9], [480e9]]
 
 
 def test_a_run_that_never_reached_the_judged_size_is_apart(tmp_path: Path) -> None:
@@ -507,8 +511,8 @@ def test_one_node_judged_at_another_size_stays_in_the_series(tmp_path: Path) -> 
 def test_gpus_are_what_scales_within_a_node(tmp_path: Path) -> None:
     records = [collective(1, 480e9, gpus=gpus) for gpus in (2, 4, 8)]
     [item] = nccl(tmp_path, records)
-    assert (item.over, item.table["resource"].to_list()) == ("gpus", [2, 4, 8])
-    assert item.table["efficiency"].to_list() == [1, 1, 1]
+    assert (item.over, column(item, "resource")) == ("gpus", [2, 4, 8])
+    assert column(item, "efficiency") == [1, 1, 1]
     assert [one.over for one in nccl(tmp_path, records, over="cores")] == ["cores"]
     with pytest.raises(BadInput, match="no devito record says that it used GPUs"):
         series(measured(tmp_path / "none", [made.record()]), over="gpus")
@@ -519,7 +523,7 @@ def test_many_nodes_of_one_case_are_one_row(tmp_path: Path) -> None:
         {**collective(1, 480e9 + number), "nodes": [f"made-{number}"]} for number in range(60)
     ]
     [item] = nccl(tmp_path, records)
-    assert item.table[["resource", "records"]].to_numpy().tolist() == [[8, 60]]
+    assert [(row.resource, row.records) for row in item.rows] == [(8, 60)]
     assert item.notes[0].startswith("Only one count of GPUs was measured")
 
 
@@ -542,7 +546,7 @@ def test_what_is_not_there_is_said_as_it_is(
 
 def test_a_figure_of_zero_is_left_out(tmp_path: Path) -> None:
     loaded = measured(tmp_path, [collective(1, 480e9), collective(2, 0.0)])
-    assert [len(one.table) for one in series(loaded, benchmark="nccl")] == [1]
+    assert [len(one.rows) for one in series(loaded, benchmark="nccl")] == [1]
     assert [text.endswith(": its figure is 0") for text in left_out(loaded, "nccl")] == [True]
 
 
@@ -567,13 +571,13 @@ def test_layouts_of_other_core_counts_are_one_table_over_nodes(tmp_path: Path) -
     assert (item.over, item.baseline) == ("nodes", 1)
     assert best(item, "cores") == [112, 224, 960]
     assert best(item, "median") == [100.5, 50.75, 12.75]
-    assert item.table["cores"].to_list() == [112, 120, 224, 240, 960, 896]
-    assert item.table["efficiency"].to_list()[-2] == pytest.approx(100.5 / 102)
+    assert column(item, "cores") == [112, 120, 224, 240, 960, 896]
+    assert column(item, "efficiency")[-2] == pytest.approx(100.5 / 102)
 
 
 def test_layouts_of_one_count_of_nodes_are_no_scaling_over_cores(tmp_path: Path) -> None:
     [item] = series(measured(tmp_path, rivals((8,))))
-    assert (item.over, item.table["resource"].to_list()) == ("nodes", [8, 8])
+    assert (item.over, column(item, "resource")) == ("nodes", [8, 8])
     assert item.notes[0].startswith("Only one count of nodes was measured")
 
 
@@ -609,7 +613,7 @@ def test_a_batch_that_grows_with_the_processes_is_weak_scaling(tmp_path: Path) -
     ]
     [item] = series(measured(tmp_path, records), benchmark="megatron")
     assert (item.kind, item.over, item.flat) == ("weak", "nodes", False)
-    assert item.table["efficiency"].to_list() == pytest.approx([1, 1, 0.8])
+    assert column(item, "efficiency") == pytest.approx([1, 1, 0.8])
 
 
 def test_tables_are_told_apart_by_their_titles(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ from .split import Raw, axis
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import pandas as pd
+    from .points import Judged
 
 # GFLOP/s x time varied by 0.12 % over the 13 rows of the Devito article; more than this is another
 # problem size.
@@ -23,26 +24,49 @@ _MOST_DECIMALS = 12
 _NAMED = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
-    """The row that counts at one resource."""
+@dataclass(slots=True)
+class Row:
+    """One layout at one resource, in base units; None where no record says it.
+
+    Attributes:
+        variant: settings of these records that others of the same work have otherwise.
+        n: repeats of all records. records: how many are pooled.
+        best: whether it counts at its resource. baseline: whether speed-ups refer to it.
+        efficiency: 1 is ideal. serial_fraction: Karp-Flatt; None at the baseline and in weak
+            series.
+        work: flop, flop_rate x time.
+    """
 
     resource: int
     cores: int | None
+    node_count: int
+    vm_size: str | None
+    layout: str
+    variant: str
+    gpus: int | None
+    n: float | None
+    records: int
     median: float
     min: float | None
     max: float | None
-    speedup: float
-    efficiency: float
+    flop_rate: float | None
+    point_rate: float | None
+    roofline_fraction: float | None
+    halo_share: float | None
+    published_speedup: float | None
     work: float | None
-    layout: str
+    best: bool = False
+    baseline: bool = False
+    speedup: float = math.nan
+    efficiency: float = math.nan
+    serial_fraction: float | None = None
 
 
-def warnings(points: list[Point], raw: Raw, base: int) -> list[str]:
+def warnings(points: Sequence[Row], raw: Raw, base: int) -> list[str]:
     return _other_work(points, raw) + _superlinear(points, raw, base)
 
 
-def _superlinear(points: list[Point], raw: Raw, base: int) -> list[str]:
+def _superlinear(points: Sequence[Row], raw: Raw, base: int) -> list[str]:
     """A warning where more resources brought more than their share. Fewer than the baseline's are
     rightly above 1.
     """
@@ -72,7 +96,7 @@ def _superlinear(points: list[Point], raw: Raw, base: int) -> list[str]:
     ]
 
 
-def _other_work(points: list[Point], raw: Raw) -> list[str]:
+def _other_work(points: Sequence[Row], raw: Raw) -> list[str]:
     strong = raw.kind == "strong"
     work = {
         point.resource: point.work if strong else point.work / point.cores
@@ -98,13 +122,13 @@ def _other_work(points: list[Point], raw: Raw) -> list[str]:
     return [warning]
 
 
-def settings(best: pd.DataFrame, raw: Raw) -> list[str]:
+def settings(best: Sequence[Row], raw: Raw) -> list[str]:
     """What else the rows that count differ in."""
     values: dict[str, dict[str, list[int]]] = {}
-    for resource, variant in zip(best["resource"], best["variant"], strict=True):
-        for pair in filter(None, str(variant).split("; ")):
+    for row in best:
+        for pair in filter(None, row.variant.split("; ")):
             name, _, value = pair.partition("=")
-            values.setdefault(name, {}).setdefault(value, []).append(int(resource))
+            values.setdefault(name, {}).setdefault(value, []).append(row.resource)
     said = [
         f"{name} (" + "; ".join(f"{value} at {_counts(at, raw)}" for value, at in of.items()) + ")"
         for name, of in values.items()
@@ -123,16 +147,16 @@ def _counts(numbers: Sequence[int], raw: Raw) -> str:
     return f"{text} {axis(raw.over, numbers[0] if len(numbers) == 1 else 2)}"
 
 
-def not_reached(rows: pd.DataFrame) -> list[str]:
-    missed = rows["judged_bytes"].dropna()
-    if missed.empty:
+def not_reached(judged: Judged) -> list[str]:
+    missed = sorted(set(judged.judged_bytes[judged.judged_bytes >= 0].tolist()))
+    if not missed:
         return []
-    sizes = " and ".join(units.size_of(int(size)) for size in sorted(set(missed)))
-    reached = units.size_of(int(rows["message_bytes"].iloc[0]))
+    sizes = " and ".join(map(units.size_of, missed))
+    reached = units.size_of(int(judged.message_bytes[0]))
     return [f"The judged size is {sizes}; the largest measured size is {reached}."]
 
 
-def stops_paying(points: list[Point], raw: Raw, threshold: float) -> str | None:
+def stops_paying(points: Sequence[Row], raw: Raw, threshold: float) -> str | None:
     """Where a step first brings under ``threshold`` of what it adds, and where one is slower."""
     over = axis(raw.over)
     steps = list(zip(points, points[1:], strict=False))
@@ -156,7 +180,7 @@ def stops_paying(points: list[Point], raw: Raw, threshold: float) -> str | None:
     return " ".join(sentences) or None
 
 
-def _falls(steps: Sequence[tuple[Point, Point]], raw: Raw, threshold: float) -> str | None:
+def _falls(steps: Sequence[tuple[Row, Row]], raw: Raw, threshold: float) -> str | None:
     """The first step that loses so much of a figure that should stay that under ``threshold`` of
     what it adds arrives.
     """
@@ -183,7 +207,7 @@ def _told_apart(share: float, threshold: float) -> tuple[str, str]:
     return written[0], units.percent(threshold, 0 if threshold * 100 % 1 == 0 else digits)
 
 
-def _slower(before: Point, after: Point, raw: Raw) -> str:
+def _slower(before: Row, after: Row, raw: Raw) -> str:
     shown = raw.measure.shown
     first, then = (units.in_unit(point.median, shown) for point in (before, after))
     least = [point.min for point in (before, after) if point.min is not None]

@@ -4,33 +4,124 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from collections import Counter
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-import pandas as pd
-from trueup.cases import TYPICAL
+import numpy as np
 from trueup.errors import BadInput
 
 from ... import units
 from ...cases import read_cases
-from ...frames import figures
+from ...columns import Words, numbered
+from ..by_record import ByRecord
+from ..coded import Coded, all_of, by_number, first_of_each
 from ..views import at_headline, headline
 from ..work import HOW, work_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from numpy.typing import NDArray
     from trueup.cases import Case
     from trueup.health.expectations import Expectations
-    from trueup.view import Measure, View
+    from trueup.view import View
 
     from ...load import Loaded
+    from ..by_record import Numbers
+    from ..coded import Counts
+    from ..views import Headline
 
 _NOT_USED = (None, "", "none", "off", "local", "torchrun", False)
 # A parameter that takes more values than this, or a longer one, is a finding of each run (the name
 # of a peer, a checksum), not a setting.
 _MOST_SETTINGS, _LONGEST_SETTING = 6, 40
-_HEADLINE = ["headline", "median", "min", "max", "n", "message_bytes", "judged_bytes"]
+# Figures that stand beside the one that is judged.
+BESIDE: Final = (
+    *("flop_rate", "point_rate", "roofline_fraction", "halo_share", "published_speedup"),
+)
+
+
+_Held = TypeVar("_Held", "Judged", "Points")
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The figure that stands for each record; NaN where it holds none, or does not say.
+
+    Attributes:
+        place: among the view's headlines; -1 where it holds none.
+        n: repeats, 0 where the record does not say.
+        message_bytes: at which size. judged_bytes: the judged size that was not reached. -1: none.
+    """
+
+    place: Counts
+    median: Numbers
+    low: Numbers
+    high: Numbers
+    n: Counts
+    message_bytes: Counts
+    judged_bytes: Counts
+
+    @classmethod
+    def nothing(cls, records: int) -> Judged:
+        """Of records that hold none."""
+        numbers = (np.full(records, math.nan) for _ in range(3))
+        return cls(np.full(records, -1), *numbers, *(np.full(records, one) for one in (0, -1, -1)))
+
+    def put(self, row: int, place: int, shown: Headline) -> None:
+        """What stands for one record."""
+        self.place[row], self.median[row] = place, shown.value
+        self.low[row] = math.nan if shown.low is None else shown.low
+        self.high[row] = math.nan if shown.high is None else shown.high
+        self.n[row] = shown.n or 0
+        self.message_bytes[row] = -1 if shown.message_bytes is None else shown.message_bytes
+        self.judged_bytes[row] = -1 if shown.judged_bytes is None else shown.judged_bytes
+
+    def taken(self, rows: Any) -> Judged:
+        """That of some records."""
+        return _taken(self, rows)
+
+
+@dataclass(frozen=True)
+class Points:
+    """Records that may be compared.
+
+    Attributes:
+        beside: the figures of ``BESIDE`` by name, and "work" (flop); NaN where it holds none.
+        weak: whether its work grows with its resources. points_each: how much of it each core has,
+            NaN where that is not known.
+        work: equal numbers for records that may be compared, from 0 on in the order of appearance.
+        layout: how it used its cores. variant: settings that others of the same work have
+            otherwise.
+    """
+
+    records: Coded
+    judged: Judged
+    beside: Mapping[str, Numbers]
+    weak: NDArray[np.bool_]
+    points_each: Numbers
+    work: Counts
+    layout: Words
+    variant: Words
+
+    def __len__(self) -> int:
+        return len(self.work)
+
+    def taken(self, rows: Any) -> Points:
+        """Those at some places, or where a mask is true."""
+        return _taken(self, rows)
+
+
+def _taken(held: _Held, rows: Any) -> _Held:
+    """The same with some rows of each column."""
+
+    def of(column: Any) -> Any:
+        if isinstance(column, dict):
+            return {name: one[rows] for name, one in column.items()}
+        return column[rows] if isinstance(column, np.ndarray) else column.taken(rows)
+
+    return replace(held, **{one.name: of(getattr(held, one.name)) for one in fields(held)})
 
 
 def host_family(vm_size: str) -> str:
@@ -46,191 +137,152 @@ def points(
     expectations: Expectations | None,
     *,
     across_sizes: bool,
-) -> pd.DataFrame:
-    """One row a record with outcome ok: its resources, its figures, and what it may be compared
-    with (work_key)."""
-    cases = loaded.cases
-    of_it = cases[cases["benchmark"] == benchmark]
-    chosen = of_it[of_it["outcome"] == "ok"]
-    if chosen.empty:
+) -> Points:
+    """The records with outcome ok: their resources, their figures, and what they may be compared
+    with."""
+    of_it = records_of(loaded, benchmark)
+    chosen = of_it.taken(of_it.words("outcome").marks(["ok"]))
+    if not len(chosen):
         why = f"none has outcome ok ({outcomes(of_it)}); `trueup list` has the reasons"
-        if of_it.empty:
-            held = ", ".join(sorted(set(cases["benchmark"])))
-            why = f"it is not among {units.plural(len(cases), 'record')} (of {held})"
+        if not len(of_it):
+            every = all_of(loaded)
+            held = every.words("benchmark").held()
+            why = f"it is not among {units.plural(len(every), 'record')} (of {', '.join(held)})"
         raise BadInput(f"there is no scaling of {benchmark}: {why}")
     require(chosen, "node_count")
     if view.resource == "cores":
         require(chosen, "cores")
-    judged, at_sizes = headlines(loaded, chosen, view, expectations)
-    judged = judged[judged["median"] > 0]
-    if judged.empty:
+    judged, at_sizes = headlines(chosen, view, expectations)
+    counts = judged.median > 0
+    if not counts.any():
         wanted = " or ".join(f"{one.label} ({one.metric})" for one in view.headlines)
-        names = loaded.metrics.loc[loaded.metrics["record"].isin(chosen["record"]), "name"]
-        held = ", ".join(sorted(set(names))) or "no figure"
+        names = loaded.figures.name
+        held = names.taken(np.isin(loaded.figures.owners, chosen.records)).held()
         raise BadInput(
             f"{units.plural(len(chosen), f'{benchmark} record')} with outcome ok, but none has"
-            f" {wanted} above 0, so there is no scaling; they have {held}"
+            f" {wanted} above 0, so there is no scaling; they have {', '.join(held) or 'no figure'}"
         )
-    beside = ("flop_rate", "point_rate", "roofline_fraction", "halo_share", "published_speedup")
-    wide = figures(loaded, [(name, None) for name in beside]).drop(
-        columns=[f"{name}:n" for name in beside]
-    )
-    out = chosen.merge(judged, left_on="record", right_index=True, validate="one_to_one")
-    out = out.merge(wide, left_on="record", right_index=True, how="left", validate="one_to_one")
-    out["weak"], out["points_each"] = _amounts(out, view)
-    out["work_key"] = _work_keys(out, benchmark, view, across_sizes=across_sizes)
+    chosen, judged = chosen.taken(counts), judged.taken(counts)
+    figures = ByRecord(loaded)
+    beside = {name: figures.median(name)[chosen.records] for name in BESIDE}
+    weak, points_each = _amounts(chosen, view)
+    work = _works(chosen, judged.place, weak, benchmark, view, across_sizes=across_sizes)
     if at_sizes:
-        out = _at_common_sizes(out, view, at_sizes)
-    lower = out["headline"].map(lambda place: view.headlines[place].direction == "lower")
-    out["work"] = (out["flop_rate"] * out["median"]).where(lower)
-    out["layout"] = _layouts(out)
-    out["variant"] = _variants(out, view)
-    return out
+        _to_common_sizes(judged, work, chosen.records, view, at_sizes)
+        work = first_of_each([work, numbered(judged.message_bytes)])[1]
+    lower = [place for place, one in enumerate(view.headlines) if one.direction == "lower"]
+    done = beside["flop_rate"] * judged.median
+    return Points(
+        chosen,
+        judged,
+        {**beside, "work": np.where(np.isin(judged.place, lower), done, math.nan)},
+        weak,
+        points_each,
+        work,
+        _layouts(chosen, work),
+        _variants(chosen, work, view),
+    )
 
 
-def outcomes(cases: pd.DataFrame) -> str:
+def records_of(loaded: Loaded, benchmark: str) -> Coded:
+    """The records of a benchmark."""
+    return Coded(loaded, np.flatnonzero(loaded.words("benchmark").marks([benchmark])))
+
+
+def outcomes(records: Coded) -> str:
     """How often which: "3 failed, 1 invalid"."""
-    counts = cases["outcome"].value_counts()
-    return ", ".join(f"{counts[name]:,} {name}" for name in sorted(counts.index[counts > 0]))
+    column = records.words("outcome")
+    counts = Counter(column.codes.tolist())
+    names = sorted((column.words[code], count) for code, count in counts.items())
+    return ", ".join(f"{count:,} {name}" for name, count in names)
 
 
-def require(cases: pd.DataFrame, name: str) -> None:
+def require(records: Coded, name: str) -> None:
     """Refuse records that do not say what they are compared by."""
-    if cases[name].isna().any():
-        row = cases[cases[name].isna()].iloc[0]
+    missing = records.count(name) < 0
+    if missing.any():
+        one = records.taken(missing)
         what = "GPUs" if name == "gpus" else name.replace("_", " ")
-        raise BadInput(f"case {row['case']} ({row['source']}) does not say its {what}")
+        raise BadInput(f"case {one.first('case')} ({one.first('source')}) does not say its {what}")
 
 
-def _amounts(cases: pd.DataFrame, view: View) -> tuple[list[bool], list[float]]:
+def _amounts(records: Coded, view: View) -> tuple[NDArray[np.bool_], Numbers]:
     """Whether each record's work grows with its resources, and how much of it each core has."""
-    weak, each = [], []
-    known: dict[int, tuple[bool, float, int | None, Any]] = {}
-    counts = (cases[name].astype(float).to_list() for name in ("ranks", "cores"))
-    for parameters, ranks, cores in zip(cases["parameters"], *counts, strict=True):
-        found = known.get(id(parameters))
-        if found is None:
-            points = _number(parameters.get(view.amount))
-            micro, batch = (parameters.get(name) for name in view.batch or ("", ""))
-            micro = micro if isinstance(micro, int) else None
-            found = known[id(parameters)] = (
-                parameters.get("scaling") == "weak",
-                points,
-                micro,
-                batch,
-            )
-        grows, points, micro, batch = found
+    codes, ranks = records.words("parameters").codes, records.count("ranks")
+    first, kind = first_of_each([codes, ranks])
+    said = records.mappings("parameters")
+    weak, by_process, amount = [], [], []
+    for code, processes in zip(codes[first].tolist(), ranks[first].tolist(), strict=True):
+        parameters = said[code]
+        micro, batch = (parameters.get(name) for name in view.batch or ("", ""))
         # A training run whose whole batch is that of each process times the processes.
-        by_process = micro is not None and batch == micro * ranks
-        weak.append(grows or by_process)
-        each.append(1.0 if by_process else points / cores)
-    return weak, each
+        is_each = isinstance(micro, int) and processes >= 0 and batch == micro * processes
+        by_process.append(is_each)
+        weak.append(is_each or parameters.get("scaling") == "weak")
+        amount.append(_number(parameters.get(view.amount)))
+    each = np.array(amount)[kind] / records.number("cores")
+    return np.array(weak)[kind], np.where(np.array(by_process)[kind], 1.0, each)
 
 
 def headlines(
-    loaded: Loaded, chosen: pd.DataFrame, view: View, expectations: Expectations | None
-) -> tuple[pd.DataFrame, dict[int, Case]]:
-    """The figure that stands for each record, indexed by record (place among the view's headlines,
-    median, min, max, n, message_bytes, judged_bytes), and the cases that were measured at several
-    message sizes. Records that hold none are left out.
-    """
-    metrics = loaded.metrics
-    metrics = metrics[metrics["record"].isin(chosen["record"])]
-    metrics = metrics[metrics["name"].isin({measure.metric for measure in view.headlines})]
-    nested = metrics["message_bytes"].notna() | metrics["device"].notna()
-    places = set(metrics.loc[nested, "record"])
-    plain = metrics[~metrics["record"].isin(places)] if places else metrics
-    parts = []
-    for place, measure in enumerate(view.headlines):
-        part = _whole(plain[plain["name"] == measure.metric], measure)
-        parts.append(part.assign(headline=place, message_bytes=None, judged_bytes=None))
-    found = pd.concat(parts)
-    found = found[~found.index.duplicated()]
-    if not places:
+    records: Coded, view: View, expectations: Expectations | None
+) -> tuple[Judged, dict[int, Case]]:
+    """The figure that stands for each record, and by their numbers the cases that were measured of
+    devices or at message sizes."""
+    figures = ByRecord(records.loaded)
+    every = [figures.held(measure).of(records.records) for measure in view.headlines]
+    found = Judged.nothing(len(records))
+    placed = np.zeros(len(records), np.bool_)
+    for place, held in enumerate(every):
+        placed |= held.placed
+        rows = (found.place < 0) & ~np.isnan(held.value)
+        found.place[rows] = place
+        for ours, theirs in (
+            *((found.median, held.value), (found.low, held.low), (found.high, held.high)),
+            (found.n, held.n),
+        ):
+            ours[rows] = theirs[rows]
+    if not placed.any():
         return found, {}
+    of_cases = np.flatnonzero(placed)
     cases = read_cases(
-        loaded, records=places, metrics={measure.metric for measure in view.headlines}
+        records.loaded,
+        records=records.records[of_cases].tolist(),
+        metrics={measure.metric for measure in view.headlines},
     )
-    rows = {case.record: _headline_row(case, view, expectations) for case in cases}
-    rest = pd.DataFrame.from_dict(
-        {record: row for record, row in rows.items() if row is not None},
-        orient="index",
-        columns=_HEADLINE,
-    )
-    at_sizes = {case.record: case for case in cases if rows[case.record] is not None}
-    found = rest if found.empty else pd.concat([found[_HEADLINE], rest]) if len(rest) else found
-    numbers = ["median", "min", "max", "n", "message_bytes", "judged_bytes"]
-    return found.astype(dict.fromkeys(numbers, float)), at_sizes
+    at_sizes = {}
+    for row, case in zip(of_cases.tolist(), cases, strict=True):
+        shown = headline(case, expectations)
+        found.place[row], found.median[row] = -1, math.nan
+        if shown is not None:
+            found.put(row, view.headlines.index(shown.measure), shown)
+            at_sizes[case.record] = case
+    return found, at_sizes
 
 
-def _whole(rows: pd.DataFrame, measure: Measure) -> pd.DataFrame:
-    """One measure of records that hold it once for the whole case."""
-    left = rows
-    typical = []
-    for statistic in (measure.statistic,) if measure.statistic else TYPICAL:
-        wanted = left["statistic"].isna() if statistic is None else left["statistic"] == statistic
-        first = left[wanted].drop_duplicates("record", keep="last")
-        if not first.empty:
-            typical.append(first)
-            left = left[~left["record"].isin(first["record"])]
-    one = pd.concat(typical) if typical else rows.iloc[:0]
-    one = one.set_index("record")
-    out = pd.DataFrame({"median": one["value"], "n": one["n"].astype(float)}, index=one.index)
-    for end in ("min", "max"):
-        of_it = rows[rows["statistic"] == end].drop_duplicates("record")
-        out[end] = of_it.set_index("record")["value"]
-    return out
-
-
-def _headline_row(
-    case: Case, view: View, expectations: Expectations | None
-) -> tuple[Any, ...] | None:
-    shown = headline(case, expectations)
-    if shown is None:
-        return None
-    place = view.headlines.index(shown.measure)
-    ends = (shown.low, shown.high, shown.n, shown.message_bytes, shown.judged_bytes)
-    return (place, shown.value, *ends)
-
-
-def _at_common_sizes(out: pd.DataFrame, view: View, cases: Mapping[int, Case]) -> pd.DataFrame:
-    """Records of the same work at the largest size that is judged and that they hold, so that what
-    is expected of one node at another size does not part them; the size is part of the work.
+def _to_common_sizes(
+    judged: Judged, work: Counts, records: Counts, view: View, cases: Mapping[int, Case]
+) -> None:
+    """Take records of the same work at the largest size that is judged and that they hold, so that
+    what is expected of one node at another size does not part them; the size is part of the work.
     """
-    sized = out[out["message_bytes"].notna()]
-    changed: dict[int, dict[str, float]] = {}
-    for _, group in sized.groupby("work_key", sort=False):
+    for same in by_number(work):
+        group = same[judged.message_bytes[same] >= 0]
         # What never reached its size says nothing about which one counts.
-        reached = group[group["judged_bytes"].isna()]
-        wanted = sorted({int(size) for size in reached["message_bytes"]}, reverse=True)
+        reached = judged.message_bytes[group[judged.judged_bytes[group] < 0]]
+        wanted = sorted(set(reached.tolist()), reverse=True)
         if len(wanted) < 2:
             continue
-        for record, size, place in zip(
-            *(group[name] for name in ("record", "message_bytes", "headline")), strict=True
-        ):
-            case, measure = cases[record], view.headlines[int(place)]
-            held = {row.message_bytes for row in case.of(measure.metric)}
-            best = next((one for one in wanted if one in held), size)
-            if best != size and (again := _at_size(case, measure, int(best))):
-                changed[record] = again
-    for record, values in changed.items():
-        out.loc[out["record"] == record, list(values)] = list(values.values())
-    sizes = ["" if pd.isna(size) else f" at {int(size)} bytes" for size in out["message_bytes"]]
-    out["work_key"] = out["work_key"] + sizes
-    return out
-
-
-def _at_size(case: Case, measure: Measure, size: int) -> dict[str, float]:
-    """The headline columns of a case at one of its message sizes; NaN where it lacks them."""
-    rows = [row for row in case.of(measure.metric) if row.message_bytes == size]
-    shown = at_headline(replace(case, figures=rows), measure)
-    if shown is None:
-        return {}
-    found = (shown.value, shown.low, shown.high, shown.n, size, None)
-    return {
-        name: math.nan if value is None else float(value)
-        for name, value in zip(_HEADLINE[1:], found, strict=True)
-    }
+        for row in group.tolist():
+            case, place = cases[int(records[row])], int(judged.place[row])
+            measure = view.headlines[place]
+            held = {one.message_bytes for one in case.of(measure.metric)}
+            best = next((size for size in wanted if size in held), None)
+            if best not in {None, int(judged.message_bytes[row])}:
+                at_size = [one for one in case.of(measure.metric) if one.message_bytes == best]
+                again = at_headline(replace(case, figures=at_size), measure)
+                if again is not None:
+                    judged.put(row, place, again._replace(judged_bytes=None))
 
 
 def _number(value: Any) -> float:
@@ -239,82 +291,106 @@ def _number(value: Any) -> float:
     return float("nan") if found is None or found <= 0 else found
 
 
-def _layouts(cases: pd.DataFrame) -> list[str]:
+def _layouts(records: Coded, work: Counts) -> Words:
     """How each record used its cores: "2x4 l3 basic" is 2 ranks of 4 threads bound to L3 groups."""
-    names = ("work_key", "parameters", "ranks", "threads_per_rank")
-    columns = [cases[name].to_list() for name in names]
-    tunings: dict[str, set[Any]] = {}
-    for work, parameters in zip(*columns[:2], strict=True):
-        tunings.setdefault(work, set()).add(parameters.get("autotune"))
-    known: dict[tuple[str, int, Any, Any], str] = {}
+    said = records.mappings("parameters")
+    tuned = {code: parameters.get("autotune") for code, parameters in said.items()}
+    codes = records.words("parameters").codes
+    columns = (work, codes, records.count("ranks"), records.count("threads_per_rank"))
+    first, number = first_of_each(columns)
+    kinds = list(zip(*(one[first].tolist() for one in columns), strict=True))
+    tunings: dict[int, set[Any]] = {}
+    for of, code, *_ in kinds:
+        tunings.setdefault(of, set()).add(tuned[code])
     labels = []
-    # Sweeps share their parameter objects (see packed), so most labels are made once.
-    for work, parameters, ranks, threads in zip(*columns, strict=True):
-        key = (work, id(parameters), ranks, threads)
-        label = known.get(key)
-        if label is None:
-            words = [] if units.is_missing(ranks) else [f"{ranks}x{threads}"]
-            used = [parameters.get(name) for name in ("binding", "mpi", "launcher")]
-            words += [str(value) for value in used if value not in _NOT_USED]
-            if len(tunings[work]) > 1:
-                words.append(f"tune={parameters.get('autotune')}")
-            label = known[key] = " ".join(words)
-        labels.append(label)
-    return labels
+    for of, code, ranks, threads in kinds:
+        used = [said[code].get(name) for name in ("binding", "mpi", "launcher")]
+        words = [f"{ranks}x{threads}"] if ranks >= 0 and threads >= 0 else []
+        words += [str(value) for value in used if value not in _NOT_USED]
+        if len(tunings[of]) > 1:
+            words.append(f"tune={tuned[code]}")
+        labels.append(" ".join(words))
+    return _texts(labels, number)
 
 
-def _variants(cases: pd.DataFrame, view: View) -> list[str]:
+def _texts(of_kind: Sequence[str], number: Counts) -> Words:
+    """A column of text from that of each kind of row."""
+    codes = {text: code for code, text in enumerate(dict.fromkeys(of_kind))}
+    return Words(np.array([codes[text] for text in of_kind], np.int32)[number], list(codes))
+
+
+def _variants(records: Coded, work: Counts, view: View) -> Words:
     """The settings of each record that others of the same work have otherwise: "transport=ib". They
     are not pooled.
     """
     known = HOW.union(view.grows, view.spread, view.apart)
-    names = set("+".join(cases["nodes"].unique()).split("+"))
-    kinds: dict[str, dict[int, Mapping[str, Any]]] = {}
-    keys = list(zip(cases["work_key"].to_list(), map(id, cases["parameters"]), strict=True))
-    for (work, key), parameters in dict(zip(keys, cases["parameters"], strict=True)).items():
-        kinds.setdefault(work, {})[key] = parameters
-    texts: dict[tuple[str, int], str] = {}
-    for work, found in kinds.items():
-        every = {name for parameters in found.values() for name in parameters} - known
-        varying = []
-        for name in sorted(every):
-            values = {units.text(parameters.get(name)) for parameters in found.values()}
-            if 1 < len(values) <= _MOST_SETTINGS and not values <= names | {units.UNKNOWN}:
-                varying += [name] if max(map(len, values)) <= _LONGEST_SETTING else []
-        for key, parameters in found.items():
-            texts[work, key] = "; ".join(
-                f"{name}={units.text(parameters.get(name))}" for name in varying
-            )
-    return [texts[key] for key in keys]
+    nodes = records.words("nodes")
+    names = {name for word in nodes.held() for name in word.split("+")} | {units.UNKNOWN}
+    said = records.mappings("parameters")
+    codes = records.words("parameters").codes
+    first, number = first_of_each([work, codes])
+    pairs = list(zip(work[first].tolist(), codes[first].tolist(), strict=True))
+    kinds: dict[int, list[Mapping[str, Any]]] = {}
+    for of, code in pairs:
+        kinds.setdefault(of, []).append(said[code])
+    varying = {of: _varying(found, known, names) for of, found in kinds.items()}
+    texts = [
+        "; ".join(f"{name}={units.text(said[code].get(name))}" for name in varying[of])
+        for of, code in pairs
+    ]
+    return _texts(texts, number)
 
 
-def _work_keys(cases: pd.DataFrame, benchmark: str, view: View, *, across_sizes: bool) -> list[str]:
-    """Equal texts for records that may be compared: same work, machine, tool version and origin,
+def _varying(
+    kinds: Sequence[Mapping[str, Any]], known: frozenset[str], nodes: set[str]
+) -> list[str]:
+    """The settings in which records of the same work differ; not names of ``nodes``."""
+    found = []
+    for name in sorted({name for parameters in kinds for name in parameters}.difference(known)):
+        values = {units.text(parameters.get(name)) for parameters in kinds}
+        if 1 < len(values) <= _MOST_SETTINGS and not values <= nodes:
+            found += [name] if max(map(len, values)) <= _LONGEST_SETTING else []
+    return found
+
+
+def _works(
+    records: Coded,
+    place: Counts,
+    weak: NDArray[np.bool_],
+    benchmark: str,
+    view: View,
+    *,
+    across_sizes: bool,
+) -> Counts:
+    """Equal numbers for records that may be compared: same work, machine, tool version and origin,
     judged by the same figure."""
-    known: dict[tuple[Any, ...], str] = {}
-    keys = []
-    apart = set(view.apart)
-    names = (
-        *("parameters", "software", "system", "vm_size", "nodes", "weak", "provenance"),
-        "headline",
+    said, softwares, systems = map(records.mappings, ("parameters", "software", "system"))
+    size, nodes = records.words("vm_size"), records.words("nodes")
+    provenance = records.words("provenance")
+    codes = [records.words(name).codes for name in ("parameters", "software", "system")]
+    machine_codes = [size.codes, np.where(size.codes < 0, nodes.codes, -1)]
+    first, number = first_of_each(
+        [*codes, *machine_codes, provenance.codes, weak.astype(np.int64), place]
     )
-    for row in zip(*(cases[name].to_list() for name in names), strict=True):
-        parameters, software, system, vm_size, nodes, weak, provenance, place = row
-        key = (id(parameters), id(software), id(system), vm_size, nodes, weak, provenance, place)
-        found = known.get(key)
-        if found is None:
-            how = HOW.union(view.spread, view.grows if weak else ())
-            if apart:
-                how |= set(parameters) - apart - set(view.grows)
-            if "configuration" in parameters:
-                # A publication's table compares what it compares, also over constrained sizes.
-                machine = ""
-            elif units.is_missing(vm_size):
-                machine = str(system.get("cpu_model") or nodes.split("+")[0])
-            else:
-                machine = host_family(vm_size) if across_sizes else vm_size
-            found = known[key] = repr(
-                (provenance, machine, software.get(benchmark, ""), work_of(parameters, how), place)
-            )
-        keys.append(found)
-    return keys
+    apart = set(view.apart)
+    texts = []
+    for row in first.tolist():
+        parameters, software, system = (
+            of[int(column[row])]
+            for of, column in zip((said, softwares, systems), codes, strict=True)
+        )
+        how = HOW.union(view.spread, view.grows if weak[row] else ())
+        if apart:
+            how |= set(parameters) - apart - set(view.grows)
+        if "configuration" in parameters:
+            # A publication's table compares what it compares, also over constrained sizes.
+            machine = ""
+        elif size.codes[row] < 0:
+            machine = str(system.get("cpu_model") or nodes.words[nodes.codes[row]].split("+")[0])
+        else:
+            vm_size = size.words[size.codes[row]]
+            machine = host_family(vm_size) if across_sizes else vm_size
+        work = (machine, software.get(benchmark, ""), work_of(parameters, how))
+        texts.append((int(provenance.codes[row]), int(place[row]), *work))
+    found = {text: work for work, text in enumerate(dict.fromkeys(texts))}
+    return np.array([found[text] for text in texts], np.int64)[number]

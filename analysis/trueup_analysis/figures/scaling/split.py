@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-import pandas as pd
+import numpy as np
 
 from .points import require
 
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from trueup.view import Measure, View
+
+    from .points import Points
 
 Over = Literal["cores", "gpus", "nodes"]
 Kind = Literal["strong", "weak"]
@@ -31,7 +33,7 @@ class Raw:
     measure: Measure
     kind: Kind
     over: Over
-    rows: pd.DataFrame
+    points: Points
 
     @property
     def flat(self) -> bool:
@@ -41,13 +43,13 @@ class Raw:
     @property
     def first(self) -> Mapping[str, Any]:
         """The parameters of its first record."""
-        found: Mapping[str, Any] = self.rows["parameters"].iloc[0]
+        found: Mapping[str, Any] = self.points.records.first("parameters")
         return found
 
     @property
     def message_bytes(self) -> int | None:
-        size = self.rows["message_bytes"].iloc[0]
-        return None if pd.isna(size) else int(size)
+        size = int(self.points.judged.message_bytes[0])
+        return None if size < 0 else size
 
 
 def axis(over: str, number: int = 2) -> str:
@@ -57,52 +59,60 @@ def axis(over: str, number: int = 2) -> str:
 
 
 def split(
-    rows: pd.DataFrame,
+    points: Points,
     view: View,
     *,
     over: Literal["cores", "gpus", "nodes", "auto"],
     weak: bool,
-) -> list[tuple[Over, pd.DataFrame]]:
+) -> list[tuple[Over, Points]]:
     """The series of the same work: within single nodes, and over nodes whatever the cores of
     each."""
-    parts = [rows]
-    if weak:
-        order = rows["points_each"].sort_values()
-        steps = (
-            (order / order.shift() > 1 + WEAK_TOLERANCE).cumsum().where(order.notna(), len(order))
-        )
-        parts = [rows.loc[index] for index in steps.groupby(steps).groups.values()]
-    found: list[tuple[Over, pd.DataFrame]] = []
+    parts = _of_each_size(points) if weak else [points]
+    found: list[tuple[Over, Points]] = []
     for part in parts:
         if over == "auto":
             found += _auto(part, view)
         elif over == "gpus":
-            used = part[part["gpus"].fillna(0) > 0]
-            found += [("gpus", used)] if not used.empty else []
+            used = part.taken(part.records.count("gpus") > 0)
+            found += [("gpus", used)] if len(used) else []
         else:
             found.append((over, part))
     for along, part in found:
-        require(part, "node_count" if along == "nodes" else along)
+        require(part.records, "node_count" if along == "nodes" else along)
     return found
 
 
-def _auto(part: pd.DataFrame, view: View) -> list[tuple[Over, pd.DataFrame]]:
+def _of_each_size(points: Points) -> list[Points]:
+    """Those with the same work on each core, the least first; last those that do not say."""
+    order = np.argsort(points.points_each, kind="stable")
+    each = points.points_each[order]
+    known = int((~np.isnan(each)).sum())
+    steps = np.flatnonzero(each[1:known] / each[: max(known - 1, 0)] > 1 + WEAK_TOLERANCE) + 1
+    parts = np.split(order, [*steps.tolist(), known])
+    return [points.taken(part) for part in parts if len(part)]
+
+
+def _auto(part: Points, view: View) -> list[tuple[Over, Points]]:
     """Within single nodes where that is a scaling or there is nothing else, and over nodes where
     their number varies."""
-    several = part["node_count"].nunique() > 1
-    alone = part[part["node_count"] == 1] if several else part
-    found: list[tuple[Over, pd.DataFrame]] = []
-    on_gpus = alone["gpus"].fillna(0) > 0 if view.resource == "gpus" else alone["gpus"] < 0
-    sides: list[tuple[Over, pd.DataFrame]] = [("cores", alone[~on_gpus]), ("gpus", alone[on_gpus])]
-    for along, rows in sides:
-        if rows.empty:
+    nodes = part.records.count("node_count")
+    several = bool(nodes.min() < nodes.max())
+    alone = part.taken(nodes == 1) if several else part
+    found: list[tuple[Over, Points]] = []
+    on_gpus = (alone.records.count("gpus") > 0) & (view.resource == "gpus")
+    sides: list[tuple[Over, Points]] = [
+        ("cores", alone.taken(~on_gpus)),
+        ("gpus", alone.taken(on_gpus)),
+    ]
+    for along, points in sides:
+        if not len(points):
             continue
-        count = rows[along].astype(float)
-        spans = bool(count.max() >= _SPAN * count.min())
-        single = bool((rows["node_count"] == 1).all())
+        count = points.records.number(along)
+        spans = bool(np.nanmax(count) >= _SPAN * np.nanmin(count))
+        single = bool((points.records.count("node_count") == 1).all())
         if spans or (single and not several):
-            found.append((along, rows))
+            found.append((along, points))
         elif not several:
             # Layouts of some cores more or less, on nodes of which only one count was measured.
-            found.append(("nodes", rows))
+            found.append(("nodes", points))
     return [*found, ("nodes", part)] if several else found

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-import pandas as pd
+import numpy as np
 from trueup.errors import BadInput
 
 from ... import units
-from ...frames import rows_of
+from ..coded import all_of, by_number, first_of_each
 from ..fits import Fit, fit_laws
 from ..views import view_of, views
-from .findings import Point, not_reached, settings, stops_paying, warnings
-from .points import headlines, outcomes, points
+from .findings import Row, not_reached, settings, stops_paying, warnings
+from .points import headlines, outcomes, points, records_of
 from .split import Kind, Over, Raw, axis, split
 from .titles import told_apart_titles
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from trueup.health.expectations import Expectations
 
     from ...load import Loaded
+    from ..by_record import Numbers
+    from .points import Points
 
 
 @dataclass(frozen=True)
@@ -43,13 +45,7 @@ class Series:
         vm_size: the size of all rows, None when rows differ (constrained sizes of one host) or the
             size is unknown.
         baseline: the resource count that speed-ups refer to.
-        table: rows by resource, best layout first; columns: resource, cores, gpus, node_count,
-            vm_size, layout (text), best (bool: the row that counts at this resource), baseline
-            (bool), n (repeats), records, median, min, max (min and max NaN where not stated),
-            speedup, efficiency (1 = ideal), serial_fraction (Karp-Flatt; NaN at the baseline and in
-            weak series), flop_rate (flop/s), point_rate (point/s), roofline_fraction, halo_share
-            (of the time, in the exchange of halos), work (flop: flop_rate x time),
-            published_speedup. NaN where no record holds the figure.
+        rows: by resource, the best layout first.
         amdahl, usl: the fits, None where there are too few points (notes say so).
         warnings: sentences, most important first. notes: sentences that are no warning.
         stops_paying: where adding resources stops paying, None when it always paid.
@@ -66,7 +62,7 @@ class Series:
     direction: str
     vm_size: str | None
     baseline: int
-    table: pd.DataFrame
+    rows: list[Row]
     flat: bool
     amdahl: Fit | None = None
     usl: Fit | None = None
@@ -78,6 +74,11 @@ class Series:
     label: str = ""
     shown: str = ""
     message_bytes: int | None = None
+
+    @property
+    def best(self) -> list[Row]:
+        """The rows that count, one a resource."""
+        return [row for row in self.rows if row.best]
 
 
 def capital(label: str) -> str:
@@ -124,14 +125,17 @@ def series(
         )
     comparable = points(loaded, benchmark, view, expectations, across_sizes=across_sizes)
     found = []
-    for _, group in comparable.groupby("work_key", sort=False):
-        weak = group["weak"]
-        kinds: list[tuple[Kind, pd.DataFrame]] = [("strong", group[~weak]), ("weak", group[weak])]
+    for rows in by_number(comparable.work):
+        group = comparable.taken(rows)
+        kinds: list[tuple[Kind, Points]] = [
+            ("strong", group.taken(~group.weak)),
+            ("weak", group.taken(group.weak)),
+        ]
         for kind, part in kinds:
-            if not part.empty:
-                measure = view.headlines[int(part["headline"].iloc[0])]
-                for along, rows in split(part, view, over=over, weak=kind == "weak"):
-                    found.append(Raw(benchmark, view, measure, kind, along, rows))
+            if len(part):
+                measure = view.headlines[int(part.judged.place[0])]
+                for along, points_of_it in split(part, view, over=over, weak=kind == "weak"):
+                    found.append(Raw(benchmark, view, measure, kind, along, points_of_it))
     if over == "gpus" and not found:
         raise BadInput(f"no {benchmark} record says that it used GPUs (--over cores or nodes)")
     titles = told_apart_titles(found)
@@ -148,8 +152,9 @@ def every_series(loaded: Loaded, **options: Any) -> list[Series]:
     Raises:
         BadInput: nothing among the records scales.
     """
-    cases = loaded.cases
-    ran = set(cases.loc[cases["outcome"] == "ok", "benchmark"])
+    records = all_of(loaded)
+    ok = records.taken(records.words("outcome").marks(["ok"]))
+    ran = ok.words("benchmark").held()
     names = [name for name, view in views().items() if name in ran and view.scales]
     found: list[Series] = []
     refused: list[BadInput] = []
@@ -159,45 +164,48 @@ def every_series(loaded: Loaded, **options: Any) -> list[Series]:
         except BadInput as error:
             refused.append(error)
             continue
-        found += [one for one in of_it if views()[name].layouts or one.table["best"].sum() > 1]
+        found += [one for one in of_it if views()[name].layouts or len(one.best) > 1]
     if found:
         return found
     if refused and len(refused) == len(names):
         raise refused[0]
     why = f"none of {', '.join(names)} was run on several counts of nodes, cores or GPUs"
     if not ran:
-        why = f"none has outcome ok ({outcomes(cases)}); `trueup list` has the reasons"
+        why = f"none has outcome ok ({outcomes(records)}); `trueup list` has the reasons"
     elif not names:
-        why = f"{', '.join(sorted(ran))} measure each node, pair or device by itself"
-    raise BadInput(f"nothing scales among {units.plural(len(cases), 'record')}: {why}")
+        why = f"{', '.join(ran)} measure each node, pair or device by itself"
+    raise BadInput(f"nothing scales among {units.plural(len(records), 'record')}: {why}")
 
 
 def left_out(loaded: Loaded, benchmark: str) -> list[str]:
     """The records of a benchmark with no figure to judge it by, and why, one sentence each."""
     view = view_of(benchmark)
-    cases = loaded.cases[loaded.cases["benchmark"] == benchmark]
+    records = records_of(loaded, benchmark)
+    figure = np.full(len(records), np.nan)
     metrics: Iterable[str] = ()
-    usable: set[int] = set()
-    zero: set[int] = set()
     if view is not None:
-        held, _ = headlines(loaded, cases, view, None)
-        usable, zero = set(held.index[held["median"] > 0]), set(held.index[held["median"] <= 0])
+        figure = headlines(records, view, None)[0].median
         metrics = dict.fromkeys(measure.metric for measure in view.headlines)
-    bad = cases[(cases["outcome"] != "ok") | ~cases["record"].isin(usable)]
+    bad = ~records.words("outcome").marks(["ok"]) | ~(figure > 0)
     why = f"it holds no median of {' or '.join(metrics)}"
-    columns = ["outcome", "case", "nodes", "run_id", "reason", "record"]
+    columns = [
+        records.taken(bad).words(name).values()
+        for name in ("outcome", "case", "nodes", "run_id", "reason")
+    ]
+    zero = (figure[bad] <= 0).tolist()
     return [
         f"left out, {outcome}: {case} on {nodes} in {run_id}: "
-        + (reason if outcome != "ok" else "its figure is 0" if record in zero else why)
-        for outcome, case, nodes, run_id, reason, record in bad[columns].itertuples(index=False)
+        + (str(reason) if outcome != "ok" else "its figure is 0" if is_zero else why)
+        for outcome, case, nodes, run_id, reason, is_zero in zip(*columns, zero, strict=True)
     ]
 
 
 def _series(raw: Raw, title: str, *, baseline: int | None, threshold: float) -> Series:
     measure, direction = raw.measure, raw.measure.direction
-    rows, over = raw.rows, raw.over
-    table = _pooled(rows, raw)
-    counts = [int(value) for value in table.loc[table["best"], "resource"]]
+    over = raw.over
+    rows = _pooled(raw)
+    best = [row for row in rows if row.best]
+    counts = [row.resource for row in best]
     base = counts[0] if baseline is None else baseline
     if base not in counts:
         have = ", ".join(map(str, counts))
@@ -205,28 +213,28 @@ def _series(raw: Raw, title: str, *, baseline: int | None, threshold: float) -> 
             f"baseline of {base} {axis(over)} was not measured in the series '{title}'; it has"
             f" {have} {axis(over)} (--over keeps to one kind of series)"
         )
-    table["baseline"] = table["best"] & (table["resource"] == base)
-    reference = float(table.loc[table["baseline"], "median"].iloc[0])
-    ratio = table["resource"] / base
-    gain = reference / table["median"] if direction == "lower" else table["median"] / reference
+    reference = next(row.median for row in best if row.resource == base)
     each = raw.flat or (raw.kind == "weak" and direction == "lower")
-    table["speedup"] = gain * ratio if each else gain
-    table["efficiency"] = table["speedup"] / ratio
     strong = raw.kind == "strong" and not raw.flat
-    table["serial_fraction"] = _karp_flatt(table["speedup"], ratio) if strong else float("nan")
-    best = table[table["best"]]
+    for row in rows:
+        ratio = row.resource / base
+        gain = reference / row.median if direction == "lower" else row.median / reference
+        row.baseline = row.best and row.resource == base
+        row.speedup = gain * ratio if each else gain
+        row.efficiency = row.speedup / ratio
+        row.serial_fraction = _karp_flatt(row.speedup, ratio) if strong and ratio != 1 else None
     amdahl = usl = None
     notes = _not_fitted(raw, len(best))
     if strong:
-        amdahl, usl, notes = fit_laws(counts, best["speedup"].to_list(), base=base, over=axis(over))
-    notes += [*settings(best, raw), *not_reached(rows)]
-    if best["n"].isna().all():
+        speedups = [row.speedup for row in best]
+        amdahl, usl, notes = fit_laws(counts, speedups, base=base, over=axis(over))
+    notes += [*settings(best, raw), *not_reached(raw.points.judged)]
+    if all(row.n is None for row in best):
         notes.append(
             "The source does not say how often each run was repeated: n and spread are unknown."
         )
-    sizes = table["vm_size"].dropna().unique()
-    steps = [Point(**values) for values in rows_of(best, Point.__slots__)]
-    if len(steps) == 1:
+    sizes = {row.vm_size for row in rows} - {None}
+    if len(best) == 1:
         notes.insert(
             0, f"Only one count of {axis(over)} was measured: there is no scaling to show."
         )
@@ -238,15 +246,15 @@ def _series(raw: Raw, title: str, *, baseline: int | None, threshold: float) -> 
         metric=measure.metric,
         unit=measure.unit,
         direction=direction,
-        vm_size=str(sizes[0]) if len(sizes) == 1 else None,
+        vm_size=sizes.pop() if len(sizes) == 1 else None,
         baseline=base,
-        table=table,
+        rows=rows,
         amdahl=amdahl,
         usl=usl,
-        warnings=warnings(steps, raw, base),
+        warnings=warnings(best, raw, base),
         notes=notes,
-        stops_paying=stops_paying(steps, raw, threshold),
-        provenance=str(rows["provenance"].iloc[0]),
+        stops_paying=stops_paying(best, raw, threshold),
+        provenance=str(raw.points.records.first("provenance")),
         configuration=str(raw.first.get("configuration", "")),
         label=measure.label,
         shown=measure.shown,
@@ -271,48 +279,71 @@ def _not_fitted(raw: Raw, counts: int) -> list[str]:
     return [sentence] if counts > 1 else []
 
 
-def _pooled(rows: pd.DataFrame, raw: Raw) -> pd.DataFrame:
+def _pooled(raw: Raw) -> list[Row]:
     """A row for each resource and layout, the best layout of each resource first and marked."""
-    along = "node_count" if raw.over == "nodes" else raw.over
-    rows = rows.assign(resource=rows[along].astype("int64"))
-    keys = ["resource", "cores", "node_count", "vm_size", "layout", "variant"]
-    keys += ["gpus"] if raw.view.resource == "gpus" else []
-    grouped = rows.groupby(keys, dropna=False, sort=False)
-    table = grouped.agg(
-        n=("n", "sum"),
-        records=("record", "size"),
-        median=("median", "median"),
-        min=("min", "min"),
-        max=("max", "max"),
-        flop_rate=("flop_rate", "median"),
-        point_rate=("point_rate", "median"),
-        roofline_fraction=("roofline_fraction", "median"),
-        halo_share=("halo_share", "median"),
-        work=("work", "median"),
-        published_speedup=("published_speedup", "median"),
-        **({} if "gpus" in keys else {"gpus": ("gpus", "max")}),
-    ).reset_index()
-    # Where no record says its n, the sum is 0.
-    table["n"] = table["n"].replace(0, pd.NA)
-    table = table.sort_values(
-        ["resource", "median", "layout"],
-        ascending=[True, raw.measure.direction == "lower", True],
-        kind="stable",
-    ).reset_index(drop=True)
-    table["best"] = ~table.duplicated("resource")
+    points, records = raw.points, raw.points.records
+    resource = records.count("node_count" if raw.over == "nodes" else raw.over)
+    apart = ("cores", "node_count", *(["gpus"] if raw.view.resource == "gpus" else []))
+    texts = (records.words("vm_size"), points.layout, points.variant)
+    keys = [resource, *map(records.count, apart)]
+    number = first_of_each([*keys, *(one.codes for one in texts)])[1]
+    rows = [_row(points.taken(same), int(resource[same[0]])) for same in by_number(number)]
+    lower = raw.measure.direction == "lower"
+    rows.sort(key=lambda row: (row.resource, row.median if lower else -row.median, row.layout))
+    alike: dict[tuple[int, str], list[Row]] = {}
+    for row in rows:
+        alike.setdefault((row.resource, row.layout), []).append(row)
+    seen: set[int] = set()
+    for row in rows:
+        row.best = row.resource not in seen
+        seen.add(row.resource)
     # Rows of one layout at one count differ in their settings, which the layout then names.
-    alike = table.duplicated(["resource", "layout"], keep=False)
-    if alike.any():
-        for _, same in table[alike].groupby(["resource", "layout"], sort=False):
-            parts = [set(text.split("; ")) - {""} for text in same["variant"]]
-            common = set.intersection(*parts)
-            for place, own in zip(same.index, parts, strict=True):
-                words = [table.loc[place, "layout"], *sorted(own - common)]
-                table.loc[place, "layout"] = " ".join(word for word in words if word)
-    return table
+    for same_layout in alike.values():
+        parts = [set(row.variant.split("; ")) - {""} for row in same_layout]
+        common = set.intersection(*parts)
+        for row, own in zip(same_layout, parts, strict=True):
+            row.layout = " ".join(filter(None, [row.layout, *sorted(own - common)]))
+    return rows
 
 
-def _karp_flatt(speedup: pd.Series, ratio: pd.Series) -> pd.Series:
+def _row(same: Points, resource: int) -> Row:
+    """Records of one layout at one resource."""
+    records, judged = same.records, same.judged
+    low, high = (one[~np.isnan(one)] for one in (judged.low, judged.high))
+    beside = {name: _median(values) for name, values in same.beside.items()}
+    return Row(
+        resource=resource,
+        cores=_known(records.count("cores")[0]),
+        node_count=int(records.count("node_count")[0]),
+        vm_size=records.first("vm_size"),
+        layout=same.layout.words[same.layout.codes[0]],
+        variant=same.variant.words[same.variant.codes[0]],
+        gpus=_known(records.count("gpus").max()),
+        n=float(judged.n.sum()) or None,
+        records=len(same),
+        median=float(np.median(judged.median)),
+        min=float(low.min()) if len(low) else None,
+        max=float(high.max()) if len(high) else None,
+        flop_rate=beside["flop_rate"],
+        point_rate=beside["point_rate"],
+        roofline_fraction=beside["roofline_fraction"],
+        halo_share=beside["halo_share"],
+        published_speedup=beside["published_speedup"],
+        work=beside["work"],
+    )
+
+
+def _known(count: int) -> int | None:
+    return None if count < 0 else int(count)
+
+
+def _median(values: Numbers) -> float | None:
+    """Of those that are known."""
+    known = values[~np.isnan(values)]
+    return float(np.median(known)) if len(known) else None
+
+
+def _karp_flatt(speedup: float, ratio: float) -> float:
     """Experimentally determined serial fraction, (1/S - 1/p) / (1 - 1/p); Karp and Flatt, CACM
     33(5), 1990."""
-    return ((1 / speedup - 1 / ratio) / (1 - 1 / ratio)).where(ratio != 1)
+    return (1 / speedup - 1 / ratio) / (1 - 1 / ratio)

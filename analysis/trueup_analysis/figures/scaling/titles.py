@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd
-
 from ... import units
+from ..coded import distinct
 from ..work import HOW
 from .points import host_family
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from ..coded import Coded
     from .split import Raw
 
 # Parameters that every title names where a record has them.
@@ -57,8 +58,8 @@ def _title(raw: Raw) -> str:
         for name, text in titled.items()
         if name in parameters and not (raw.kind == "weak" and name in view.grows)
     ]
-    words.append(_machine(raw.rows))
-    version = raw.rows["software"].iloc[0].get(benchmark)
+    words.append(_machine(raw.points.records))
+    version = raw.points.records.first("software").get(benchmark)
     if version:
         words.append(f"{benchmark} {version}")
     # A publication's case may be named after its profile.
@@ -76,19 +77,19 @@ def _apart(raw: Raw) -> list[str]:
     ]
 
 
-def _machine(rows: pd.DataFrame) -> str:
-    sizes = rows["vm_size"].dropna().unique()
+def _machine(records: Coded) -> str:
+    column = records.words("vm_size")
+    sizes = [column.words[code] for code in distinct(column.codes) if code >= 0]
     if len(sizes) == 1:
-        return str(sizes[0])
+        return sizes[0]
     if len(sizes) > 1:
-        return f"{host_family(str(sizes[-1]))} and its constrained sizes"
-    return str(rows["system"].iloc[0].get("cpu_model") or rows["nodes"].iloc[0])
+        return f"{host_family(sizes[-1])} and its constrained sizes"
+    return str(records.first("system").get("cpu_model") or records.first("nodes"))
 
 
 def _about(raw: Raw) -> dict[str, str]:
     """What may tell a series from another of the same title."""
-    rows = raw.rows
-    view = raw.view
+    records, view = raw.points.records, raw.view
     names = [*view.apart, *sorted(view.grows)]
     untold = HOW.union(view.spread, view.grows if raw.kind == "weak" else ())
     shown = {
@@ -100,11 +101,11 @@ def _about(raw: Raw) -> dict[str, str]:
             for name, value in sorted(raw.first.items())
             if name not in HOW.union(view.spread)
         }
-    each = rows["points_each"].iloc[0]
+    each = float(raw.points.points_each[0])
     if raw.kind == "weak":
-        shown["points of each core"] = units.UNKNOWN if pd.isna(each) else f"{each:,.0f}"
-    shown["CPU"] = units.text(rows["system"].iloc[0].get("cpu_model"))
-    shown["source"] = str(rows["provenance"].iloc[0])
+        shown["points of each core"] = units.UNKNOWN if math.isnan(each) else f"{each:,.0f}"
+    shown["CPU"] = units.text(records.first("system").get("cpu_model"))
+    shown["source"] = str(records.first("provenance"))
     return shown
 
 
