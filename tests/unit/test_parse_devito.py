@@ -151,6 +151,8 @@ test_damaged_output_is_refused = damage.refuses(
     (changed("openmp.log", r"\[OI=2\.66, (\S+) GFlops/s", r"[OI=2.66, \1 GFlop/s"), "unknown"),
     (changed("openmp.log", r"OI=2\.66", "OI=inf"), "not a positive number"),
     (changed("openmp.log", r"0\.58 GPts/s\]\n", "1e308 GPts/s]\n"), "not a positive number"),
+    (changed("openmp.log", r"0\.58 GPts/s\]\n", "0.e58 GPts/s]\n"), "is not a positive number"),
+    (changed("openmp.log", r"0\.58 GPts/s\]\n", "5.e8 GPts/s]\n"), "no decimal number"),
     # The figures of initdamp, in the place of Forward's.
     (changed("openmp.log", r", \S+ GPts/s\](?=\nGlobal)", "]"), "figures are another operator's"),
     (DRIVER_PREFIX + '{"format": 1, "dev', "cut off or damaged"),

@@ -37,6 +37,7 @@ _FORWARD = (
     "ForwardElastic",
     "ViscoIsoElasticForward",
 )
+_DECIMAL = re.compile(r"-?[0-9]+\.[0-9]+")
 _FIGURE = re.compile(r"(?:OI=(?P<oi>\S+))|(?:(?P<value>\S+) (?P<unit>GFlops/s|GPts/s))")
 # No figure of a run is larger; rates made of such are finite.
 _MOST = 1e100
@@ -194,7 +195,7 @@ def _logged(lines: Sequence[Line]) -> List[Tuple[Line, Repeat]]:
             _refuse_waiting(waiting)
             waiting = None
             if ran.group(1) in _FORWARD:
-                waiting, seconds = line, _positive(ran.group(2), "run time", line)
+                waiting, seconds = line, _printed(ran.group(2), "run time", line)
             continue
         shown = line.partition("Global performance: [")[2].rstrip()
         if shown.endswith("]") and waiting:
@@ -223,7 +224,7 @@ def _figures(seconds: float, text: str, line: Line) -> Repeat:
         name = "OI" if figure.group("oi") else figure.group("unit")
         if name in values:
             raise line.error(f"{name} stands twice")
-        values[name] = _positive(figure.group("oi") or figure.group("value"), name, line)
+        values[name] = _printed(figure.group("oi") or figure.group("value"), name, line)
     if "GFlops/s" not in values or "OI" not in values:
         raise line.error("OI and GFlops/s expected in Devito's performance")
     points = values.get("GPts/s")
@@ -233,6 +234,14 @@ def _figures(seconds: float, text: str, line: Line) -> Repeat:
         points=None if points is None else points * 1e9 * seconds,
         operational_intensity=values["OI"],
     )
+
+
+def _printed(text: str, name: str, line: Line) -> float:
+    """A figure of Devito's own log, which has no exponents."""
+    number = _positive(text, name, line)
+    if not _DECIMAL.fullmatch(text):
+        raise line.error(f"{name} {text!r} is no decimal number")
+    return number
 
 
 def _positive(value: Any, name: str, line: Line) -> float:
