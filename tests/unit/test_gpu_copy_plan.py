@@ -27,7 +27,8 @@ SOURCE = f"{DEFAULTS['prefix']}/nvbandwidth-{COMMIT[:12]}"
 OWN = f"{SOURCE}/build/nvbandwidth"
 COMPILERS = ("git", "cmake", "make", "g++")
 NVCC = "/usr/local/cuda/bin/nvcc"
-BOOST = "/usr/include/boost/program_options.hpp"
+HEADER = "/usr/include/boost/program_options.hpp"
+BOOST = (HEADER, "/usr/lib/x86_64-linux-gnu/libboost_program_options.a")
 A100 = {"catalog": {"gpu_model": "A100-SXM4-40GB"}, "cores": 96, "package_manager": "apt"}
 NDV4 = {
     "vm_size": "Standard_ND96asr_v4",
@@ -64,7 +65,7 @@ def test_the_node_is_asked_in_path_and_in_each_folder() -> None:
     ]
     question = {"python": "python3", "imports": ["torch"]}
     compilers = [*COMPILERS, "nvcc", NVCC]
-    whole = {"programs": [*wanted, *compilers], "files": [BOOST], **question}
+    whole = {"programs": [*wanted, *compilers], "files": [*BOOST], **question}
     assert programs(asked()) == whole
     assert programs(asked(source_repository="")) == {**whole, "programs": wanted, "files": []}
     assert programs(asked(tool="pytorch"))["programs"] == []
@@ -109,12 +110,12 @@ def test_the_first_tool_that_is_there_measures(
         ),
         (
             asked(),
-            f"{NOTHING}; there is no git, cmake, make, g++, nvcc, Boost's headers {BUILD}",
+            f"{NOTHING}; there is no git, cmake, make, g++, nvcc, Boost's program_options {BUILD}",
         ),
         (asked(source_repository=""), NOTHING),
         (
             asked(*COMPILERS, "nvcc", tool="nvbandwidth"),
-            f"there is no nvbandwidth {PLACES}; there is no Boost's headers {BUILD}",
+            f"there is no nvbandwidth {PLACES}; there is no Boost's program_options {BUILD}",
         ),
         (
             asked("nvbandwidth", tool="bandwidthTest"),
@@ -130,9 +131,11 @@ def test_what_a_node_cannot_have_is_skipped(wanted: Asked, why: str) -> None:
 @pytest.mark.parametrize(
     ("there", "privilege", "packages"),
     [
-        ((*COMPILERS, NVCC, BOOST), None, []),
-        ((*COMPILERS, NVCC, BOOST), "root", []),
+        ((*COMPILERS, NVCC, *BOOST), None, []),
+        ((*COMPILERS, NVCC, *BOOST), "root", []),
         ((*COMPILERS, NVCC), "sudo", ["libboost-program-options-dev"]),
+        # libboost-dev has all headers, and no library.
+        ((*COMPILERS, NVCC, HEADER), "root", ["libboost-program-options-dev"]),
     ],
 )
 def test_nvbandwidth_is_built_where_there_is_no_tool(
@@ -162,12 +165,12 @@ def test_nvbandwidth_is_built_where_there_is_no_tool(
 
 def test_what_is_there_is_not_built() -> None:
     for there, python in (((OWN,), PYTHON), (("bandwidthTest",), PYTHON), ((), TORCH)):
-        made = plan(asked(*there, *COMPILERS, NVCC, BOOST, python=python))
+        made = plan(asked(*there, *COMPILERS, NVCC, *BOOST, python=python))
         assert made.values["build"] == []
     # A machine without GPUs builds nothing, and a GPU of no known size is left to nvbandwidth.
-    assert plan(asked(*COMPILERS, NVCC, BOOST, node={})).values["build"] == []
+    assert plan(asked(*COMPILERS, NVCC, *BOOST, node={})).values["build"] == []
     ((configure, _),) = (
-        one["commands"] for one in plan(asked(*COMPILERS, NVCC, BOOST)).values["build"]
+        one["commands"] for one in plan(asked(*COMPILERS, NVCC, *BOOST)).values["build"]
     )
     assert configure[-1] == f"-DCMAKE_CUDA_COMPILER={NVCC}"
 

@@ -66,8 +66,8 @@ OPTIONS = (
     ),
     RoleOption(
         "build_packages",
-        "Packages with the headers of Boost's program_options, by package manager; installed where"
-        " they are missing and the node gives root.",
+        "Packages with Boost's program_options, header and library, by package manager; installed"
+        " where they are missing and the node gives root.",
         {"apt": ["libboost-program-options-dev"], "dnf": ["boost-devel"]},
     ),
     ModuleOption("program", "Path of nvbandwidth or bandwidthTest.", type="path"),

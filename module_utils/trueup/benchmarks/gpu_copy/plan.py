@@ -15,7 +15,7 @@ _OLDEST = [3, 9]
 _PYTORCH = "pytorch"
 _BUILT = "nvbandwidth"
 _BUILD_TOOLS = ("git", "cmake", "make", "g++")
-_BOOST = "/usr/include/boost/program_options.hpp"
+_BOOST_HEADER = "/usr/include/boost/program_options.hpp"
 _MOST_JOBS = 16
 
 
@@ -27,7 +27,7 @@ def programs(asked: Asked) -> Dict[str, Any]:
             *(place for tool in _wanted(asked) for place in _places(asked, tool)),
             *building,
         ],
-        "files": [_BOOST] if building else [],
+        "files": _boost(asked) if building else [],
         "python": asked.options["python"],
         "imports": ["torch"],
     }
@@ -109,15 +109,29 @@ def _unbuildable(asked: Asked) -> str:
     programs = asked.found["programs"]
     lacking = [name for name in _BUILD_TOOLS if not programs[name]]
     lacking += [] if any(programs[place] for place in _nvcc(asked)) else ["nvcc"]
-    if not asked.found["files"][_BOOST] and not _packages(asked):
-        lacking.append("Boost's headers")
+    if not _has_boost(asked) and not _packages(asked):
+        lacking.append("Boost's program_options")
     return f"there is no {', '.join(lacking)} to build nvbandwidth with" if lacking else ""
+
+
+def _boost(asked: Asked) -> List[str]:
+    """The files of Boost's program_options that nvbandwidth is built with: the header, which other
+    packages have too, and the library, which it links statically but on Fedora and its kin."""
+    machine = asked.node.get("architecture") or "x86_64"
+    library = f"/usr/lib/{machine}-linux-gnu/libboost_program_options.a"
+    if asked.node.get("package_manager") == "dnf":
+        library = "/usr/lib64/libboost_program_options.so"
+    return [_BOOST_HEADER, library]
+
+
+def _has_boost(asked: Asked) -> bool:
+    return all(asked.found["files"][path] for path in _boost(asked))
 
 
 def _packages(asked: Asked) -> List[str]:
     """Packages that are missing and can be installed here."""
     node = asked.node
-    if asked.found["files"][_BOOST] or node.get("privilege") not in ("root", "sudo"):
+    if _has_boost(asked) or node.get("privilege") not in ("root", "sudo"):
         return []
     names: List[str] = asked.options["build_packages"].get(node.get("package_manager"), [])
     return names
