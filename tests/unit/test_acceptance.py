@@ -243,10 +243,11 @@ def test_facts_are_read_again_where_a_row_with_steps_asks_for_them() -> None:
 @pytest.mark.parametrize(("renewed", "outcome"), [(8, "passed"), (7, "failed")])
 def test_the_row_knows_what_the_program_of_the_clocks_prints(renewed: int, outcome: str) -> None:
     program: Any = helpers.program("roles/gpu_clocks/files/gpu_clocks.py")
-    gpus = [{"bus_id": f"0000000{n}:00:00.0", "renewed": n < renewed} for n in range(8)]
+    fast = {"graphics": {"at_maximum": True}}
+    gpus = [{"bus_id": f"0000000{n}:00:00.0", "renewed": n < renewed, **fast} for n in range(8)]
     printed = {
         2: json.dumps({"gpus": gpus, "said": program.said_of(gpus)}, indent=2),
-        3: json.dumps({"said": program.said_of([{"bus_id": "0"}] * 8)}, indent=2),
+        3: json.dumps({"said": program.said_of([{"bus_id": "0", **fast}] * 8)}, indent=2),
     }
     row = ROWS["gpu-clocks-proved"]
     pair = {**PAIRS[row.id], "printed": printed}

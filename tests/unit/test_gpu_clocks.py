@@ -142,18 +142,18 @@ def test_they_are_put_back_with_the_right_pair(tmp_path: Path) -> None:
 def test_a_clock_that_did_not_follow_fails_with_both_figures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    capped = {
+    slowed = {
         "clocks.current.graphics": "1200",
-        "clocks_event_reasons.active": "0x0000000000000004",
+        "clocks_event_reasons.active": "0x0000000000000008",
     }
-    Machine(tmp_path, gpus=[a_gpu(0, deaf=True, **capped), a_gpu(1)])
+    Machine(tmp_path, gpus=[a_gpu(0, deaf=True, **slowed), a_gpu(1)])
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(gpu_clocks, "SETTLE_SECONDS", 0)
     assert gpu_clocks.main(["lock"]) == 1
     (problem,) = json.loads(capsys.readouterr().out)["problems"]
     assert problem.startswith(
         "GPU 00000001:00:00.0: the graphics clock runs at 1200 MHz, locked to 1410 MHz "
-        "(software power cap)"
+        "(hardware slowdown)"
     )
 
 
@@ -230,6 +230,33 @@ def test_status_names_a_busy_gpu_that_is_slow_and_changes_nothing(tmp_path: Path
     assert report["problems"][0] == (
         "GPU 00000001:00:00.0: the graphics clock runs at 345 MHz, its maximum is 1410 MHz "
         "(not locked)."
+    )
+
+
+# An H100's, as its driver 580.159.04 told them on 2026-11-27: idle, and in bf16 products.
+H100 = {
+    "clocks.max.graphics": "1980",
+    "clocks.max.memory": "2619",
+    "clocks.current.memory": "2619",
+}
+AT_WORK = {"clocks.current.graphics": "1500", "clocks_event_reasons.active": "0x0000000000000004"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"clocks_event_reasons.active": "0x0000000000000001"}, "it is idle"),
+        (AT_WORK, "its power limit slows it"),
+    ],
+)
+def test_status_says_that_a_lock_cannot_be_told(
+    tmp_path: Path, changes: dict[str, str], why: str
+) -> None:
+    machine = Machine(tmp_path, gpus=[a_gpu(0, **H100, **changes)])
+    status, report = machine.run("status")
+    assert (status, report["problems"]) == (0, [])
+    assert report["said"] == (
+        f"gpu_clocks: 0 of 1 GPUs at their maximum; not proved: 00000001:00:00.0 ({why})"
     )
 
 
@@ -344,6 +371,12 @@ def test_an_idle_gpu_that_clocks_down_is_proved_under_a_load(verify: Any) -> Non
     assert report["said"] == "gpu_clocks: 1 of 1 GPUs at their maximum"
 
 
+def test_a_gpu_at_its_power_limit_is_no_fault_and_gets_no_load(verify: Any) -> None:
+    status, report = verify([a_gpu(0, deaf=True, **H100, **AT_WORK)], said="must not run")
+    assert (status, report["problems"], report["renewed"]) == (0, [], [])
+    assert report["said"].endswith("not proved: 00000001:00:00.0 (its power limit slows it)")
+
+
 def test_a_gpu_that_is_slow_under_a_load_fails(verify: Any) -> None:
     status, report = verify([a_gpu(0, deaf=True, **IDLE)], clock="1200", reasons="0x4")
     (problem,) = report["problems"]
@@ -352,6 +385,7 @@ def test_a_gpu_that_is_slow_under_a_load_fails(verify: Any) -> None:
         "GPU 00000001:00:00.0: under load the graphics clock runs at 1200 MHz, its maximum is"
         " 1410 MHz (software power cap)"
     )
+    assert report["said"].endswith("(it is slow under load)")
 
 
 @pytest.mark.parametrize(
