@@ -274,6 +274,14 @@ def test_a_question_that_hangs_is_a_note(ran: Ran) -> None:
     assert "NVLinks: nvidia-smi did not end within 30 s" in fact_of(ran)["notes"]
 
 
+def test_no_word_of_nvlinks_is_a_note(ran: Ran) -> None:
+    """So does driver 580.159.04 of an H100 whose NVLinks its virtual machine does not get."""
+    ran.answers["nvidia-smi nvlink"] = (0, "", "")
+    fact = fact_of(ran)
+    why = "NVLinks: nvidia-smi nvlink -s printed nothing, so that no GPU shows any"
+    assert (fact["devices"][0]["nvlinks"], why in fact["notes"]) == (None, True)
+
+
 def test_a_driver_that_hangs_is_a_problem_and_is_asked_no_more(ran: Ran) -> None:
     ran.answers[f"{SMI}driver_version"] = (124, "", "")
     fact = fact_of(ran)

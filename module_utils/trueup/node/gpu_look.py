@@ -149,9 +149,11 @@ def ask_devices(
 def _nvlinks(module: Any, notes: list[str]) -> list[dict[str, Any] | None] | None:
     links = tools.ask(module, ["nvidia-smi", "nvlink", "-s"])
     try:
-        if links.ok:
+        if links.ok and links.output.strip():
             return gpu_state.parse_nvlinks(links.output)
-        notes.append(f"NVLinks: {links.note}")
+        # So does driver 580 of an H200 or H100 whose NVLinks its virtual machine does not get.
+        why = links.note or "nvidia-smi nvlink -s printed nothing, so that no GPU shows any"
+        notes.append(f"NVLinks: {why}")
     except ParseError as error:
         notes.append(f"NVLinks: {error}")
     return None
