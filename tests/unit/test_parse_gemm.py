@@ -13,7 +13,7 @@ from damage import refuses
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from trueup.benchmarks.gemm.marks import recognises
-from trueup.benchmarks.gemm.output import LARGEST_ERROR, parse_gemm
+from trueup.benchmarks.gemm.output import LARGEST_ERROR, largest_error, parse_gemm
 from trueup.errors import ParseError
 
 DATA = Path(__file__).parent.parent / "data" / "gemm"
@@ -154,3 +154,11 @@ def test_damage_gives_the_right_figures_or_an_error(text: str, data: st.DataObje
     except ParseError:
         return
     assert got == right
+
+
+@pytest.mark.parametrize(
+    ("precision", "n", "bound"),
+    [("fp8", 1024, 0.07), ("fp8", 16384, 0.07), ("fp8", 65536, 0.14), ("bf16", 65536, 0.04)],
+)
+def test_the_bound_of_fp8_grows_with_n(precision: str, n: int, bound: float) -> None:
+    assert largest_error(precision, n) == pytest.approx(bound)

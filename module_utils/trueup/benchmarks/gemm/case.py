@@ -6,7 +6,7 @@ from typing import Optional, Sequence
 
 from ...node.topology import format_cpu_list
 from ...options import Option
-from .output import LARGEST_ERROR, GemmOutput
+from .output import GemmOutput, largest_error
 
 PRECISIONS = ("fp64", "tf32", "bf16", "fp8")
 
@@ -81,10 +81,11 @@ def judge(output: GemmOutput, cpus: Sequence[str]) -> Optional[str]:
     """
     for gpu in output.gpus:
         for name, error in gpu.errors.items():
-            if not error <= LARGEST_ERROR[name]:
+            bound = largest_error(name, gpu.sizes[name])
+            if not error <= bound:
                 return (
                     f"gpu{gpu.number} computes {name} wrongly: the sampled block is off by"
-                    f" {error:.3g} of its root mean square, the bound is {LARGEST_ERROR[name]:g}"
+                    f" {error:.3g} of its root mean square, the bound is {bound:g}"
                 )
     numbers = sorted(gpu.number for gpu in output.gpus)
     if numbers != list(range(len(cpus))):
