@@ -458,6 +458,10 @@ PARAMETERS = {
     "old_layout.txt": {"operation": "all_reduce", "transport": "unknown"},
     "report.json": {"operation": "all_gather", "transport": "unknown"},
     "wrong_values.txt": {"operation": "all_reduce", "transport": "nvlink"},
+    "one_h200_real.txt": {"transport": "unknown", "network": "Socket", "topology_file": "none"},
+    # One host by its name, two by NCCL_HOSTID.
+    "sockets_h100_real.txt": {"transport": "socket", "within_node": "socket", "sharp": "no"},
+    "sendrecv_h100_real.txt": {"operation": "sendrecv", "transport": "socket"},
 }
 
 
