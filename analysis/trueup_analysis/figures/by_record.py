@@ -80,9 +80,13 @@ class ByRecord:
 
     def median(self, metric: str) -> Numbers:
         """Of each record's figures of the whole case the first that is a median, or one value."""
+        return self.first(metric, (None, "median", "single"))
+
+    def first(self, metric: str, statistics: Iterable[str | None]) -> Numbers:
+        """Of each record's figures of the whole case the first of some statistics."""
         rows = self._of(metric)
-        is_median = self._all.statistic.taken(rows).marks((None, "median", "single"))
-        return self._spread([rows[~self._placed[rows] & is_median][::-1]])
+        chosen = ~self._placed[rows] & self._all.statistic.taken(rows).marks(statistics)
+        return self._spread([rows[chosen][::-1]])
 
     def _of(self, metric: str) -> Counts:
         return np.flatnonzero(self._all.name.codes == self._all.name.code(metric))

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pandas as pd
 
-from ..frames import figures
 from ..load import Loaded
+from .by_record import ByRecord
 from .pooling import rows_to_price, work_priced
 from .prices import OWN, Pricing, Terms
 
@@ -130,7 +130,7 @@ def _cheapest(rows: pd.DataFrame) -> tuple[list[str], list[bool]]:
 
 def _totals(rows: pd.DataFrame, loaded: Loaded) -> pd.DataFrame:
     """What each sweep costs as a whole, beside the plain sum of its run times."""
-    published = figures(loaded, [("wall_clock_sum", None)])["wall_clock_sum"]
+    published = ByRecord(loaded).median("wall_clock_sum")
     sums = loaded.cases[loaded.cases["benchmark"] == "devito_sums"]
     printed = {
         parameters["configuration"]: float(published[record]) / 3600

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 import pandas as pd
 
 from .. import units
-from ..frames import figures, rows_of
+from ..frames import rows_of
+from ..packed import MEASURED
+from .by_record import ByRecord
 from .prices import CURRENCY, LIST_OFFER, Book, Quote
 from .tokens import BENCHMARK, COSTS, costs, with_rates
 
@@ -105,8 +107,9 @@ def recompute(
     """The published rates at the article's prices and at the lowest in the US, pay-as-you-go; None
     where nothing published is among the records.
     """
-    rates = _rates(loaded)
-    if rates.empty:
+    is_published = (name != MEASURED for name in loaded.words("provenance").held())
+    rates = _rates(loaded) if any(is_published) else None
+    if rates is None or rates.empty:
         return None
     book = Book(prices, price_date)
     sizes = list(dict.fromkeys(rates["vm_size"]))
@@ -405,12 +408,10 @@ def _gpu(row: Mapping[str, Any]) -> str:
 def _ratios(loaded: Loaded, low: Mapping[str, _Found | None]) -> list[dict[str, str]]:
     """What can be said of DeepSeek R1's cost beside Llama's, without the rates."""
     names = ("cost_ratio", "slowdown", "token_ratio")
-    wide = figures(loaded, [(name, None) for name in names])
+    held = ByRecord(loaded)
     cases = loaded.cases[loaded.cases["benchmark"] == "vllm_ratios"]
-    rows = rows_of(
-        cases.merge(wide, left_on="record", right_index=True, validate="one_to_one"),
-        ("vm_size", "gpus", *names),
-    )
+    figures = {name: held.median(name)[cases["record"]] for name in names}
+    rows = rows_of(cases.assign(**figures), ("vm_size", "gpus", *names))
     slow, longer = (
         next((row[name] for row in rows if row[name] is not None), None) for name in names[1:]
     )

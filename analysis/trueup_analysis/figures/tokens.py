@@ -6,11 +6,13 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import pandas as pd
 from trueup.errors import BadInput
 
 from .. import catalog, units
-from ..frames import figures, rows_of
+from ..frames import rows_of
+from .by_record import ByRecord
 from .prices import OWN, Pricing, Terms
 from .work import HOW, work_of
 
@@ -295,14 +297,15 @@ def _limits(parameters: Mapping[str, Any]) -> str:
 def with_rates(loaded: Loaded, cases: pd.DataFrame) -> pd.DataFrame:
     """The cases with a column for each rate, by its metric's name, and the cached share of the
     prompts; what a record does not hold is missing."""
-    asked = [(metric, statistic) for metric, statistic, _ in _LATENCIES.values()]
-    names = [*((name, None) for name in (*_RATES, _CACHED)), (_CACHED, "mean"), *asked]
-    wide = figures(loaded, names)
+    held, records = ByRecord(loaded), cases["record"].to_numpy()
+    wide = {name: held.median(name)[records] for name in (*_RATES, _CACHED)}
     for name, (metric, statistic, _) in _LATENCIES.items():
-        wide[f"pooled:{name}"] = wide[metric if statistic == "median" else f"{metric}:{statistic}"]
+        found = held.median(metric) if statistic == "median" else held.first(metric, [statistic])
+        wide[f"pooled:{name}"] = found[records]
     # What is published is an average of the server's log.
-    wide[_CACHED] = wide[_CACHED].fillna(wide[f"{_CACHED}:mean"])
-    return cases.merge(wide, left_on="record", right_index=True, how="left", validate="one_to_one")
+    mean = held.first(_CACHED, ["mean"])[records]
+    wide[_CACHED] = np.where(np.isnan(wide[_CACHED]), mean, wide[_CACHED])
+    return cases.reset_index(drop=True).assign(**wide)
 
 
 def _version(software: Mapping[str, Any]) -> str:
