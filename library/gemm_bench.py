@@ -63,7 +63,7 @@ def measure(bench: Bench) -> None:
         },
         gpus=len(gpus),
     )
-    output = bench.run(parse_gemm)
+    output = bench.run(parse_gemm, gpus_alone=True)
     bench.case.parameters["gpu_name"] = output.gpus[0].name
     bench.case.software.update(output.software)
     bench.finish(metrics=output.metrics(), invalid=gemm.judge(output, beside.cpus))

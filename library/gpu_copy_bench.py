@@ -80,7 +80,7 @@ def measure(bench: Bench) -> None:
         },
         gpus=len(gpus),
     )
-    output = bench.run(parse_gpu_copy)
+    output = bench.run(parse_gpu_copy, gpus_alone=True)
     bench.case.parameters.update(output.parameters)
     bench.case.software.update(output.software)
     if output.tool_version:

@@ -131,13 +131,12 @@ from typing import Any, NoReturn
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.trueup.errors import BadInput
-from ansible.module_utils.trueup.node import gpu_driver, tools, units
+from ansible.module_utils.trueup.node import units
+from ansible.module_utils.trueup.node.gpu_users import gpu_users
 from ansible.module_utils.trueup.node.units import Decision, Run, Step, Wanted
 
 _RECORDS = "/var/lib/trueup/units"
 _BOOT = "/proc/sys/kernel/random/boot_id"
-# timeout(1)'s own status.
-_NO_ANSWER = 124
 _FOLDERS = ["/sbin", "/usr/sbin"]
 _NAME = re.compile(r"[A-Za-z0-9:_.\\@-]+")
 # What `systemctl is-enabled` calls a unit that `disable` changes.
@@ -250,14 +249,7 @@ class _InForce:
         """Why it must not be restarted."""
         if not self.module.params["idle_gpus"]:
             return ""
-        argv = ["nvidia-smi", "--query-compute-apps=pid", "--format=csv,noheader"]
-        answer = tools.ask(self.module, argv)
-        if answer.absent:
-            return ""
-        status = _NO_ANSWER if answer.status is None else answer.status
-        used = gpu_driver.in_use(
-            {"rc": status, "stdout": answer.output, "stderr": answer.complaint}
-        )
+        used = gpu_users(self.module)
         return f"the GPUs are in use ({used})" if used else ""
 
     def may_lack(self, run: Run) -> bool:

@@ -91,7 +91,7 @@ def measure(bench: Bench) -> None:
             **{name: given[name] for name in sweep},
         },
     )
-    output = bench.run(parse_nccl, explain=nccl.explain, start=launcher.run)
+    output = bench.run(parse_nccl, explain=nccl.explain, start=launcher.run, gpus_alone=True)
     bench.case.software.update(nccl.software(output))
     # What was asked for stays where the output does not name the operation.
     bench.case.parameters.update({**output.parameters, "operation": job.operation})

@@ -12,6 +12,7 @@ from typing import Any
 import gemm_bench
 import pytest
 from ansible.module_utils.trueup.node.topology import Topology
+from ansible.module_utils.trueup.run import bench
 from bench_modules import FakeRun, checks_only, ends_badly, goes_well, refuses, resumes
 from test_parse_gemm import sealed
 
@@ -45,6 +46,16 @@ def _run_module(runner: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
         gpu_masks=["1", "2", "1", "2"],
         node={"gpus": GPUS, "os": "Ubuntu 24.04", "kernel": "6.8.0-1017-azure"},
     )
+
+
+def test_gpus_that_others_use_are_not_measured(
+    run_module: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bench, "gpu_users", lambda _: "process 4711")
+    run = FakeRun(stdout=H100)
+    record = run_module(run)["record"]
+    assert (record["outcome"], record["metrics"], run.calls) == ("failed", [], [])
+    assert record["reason"] == "the GPUs are in use (process 4711): end that, and run again"
 
 
 def test_a_good_run_gives_a_record(run_module: Any) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from role_plans import ND, asked, families_of, node
-from trueup.node.gpu_driver import in_use, plan
+from trueup.node.gpu_driver import plan
 
 REPOSITORIES = {"ubuntu-22.04": "ubuntu2204", "ubuntu-24.04": "ubuntu2404", "almalinux-9": "rhel9"}
 DCGM = [
@@ -214,29 +214,6 @@ def test_a_unit_is_told_which_of_the_files_it_reads() -> None:
         "nvidia-dcgm": [],
     }
     assert {PERSISTENCE, planned["modules_file"]} <= {file["path"] for file in planned["files"]}
-
-
-NO_DRIVER = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver."
-MISMATCH = "Failed to initialize NVML: Driver/library version mismatch"
-
-
-@pytest.mark.parametrize(
-    ("answer", "said"),
-    [
-        ({}, ""),
-        ({"skipped": True, "changed": False}, ""),
-        ({"rc": 2, "stdout": "", "stderr": "", "msg": "Error executing command."}, ""),
-        ({"rc": 2, "stdout": "Invalid option"}, "unknown, as nvidia-smi failed with status 2"),
-        ({"rc": 9, "stdout": NO_DRIVER}, ""),
-        ({"rc": 0, "stdout": ""}, ""),
-        ({"rc": 0, "stdout": "4711\n12\n12"}, "process 12, 4711"),
-        # Jobs go on under packages that were replaced, and NVML cannot count them.
-        ({"rc": 18, "stdout": MISMATCH}, "unknown, as nvidia-smi failed with status 18"),
-        ({"rc": 0, "stdout": "[N/A]"}, "a process that nvidia-smi calls [N/A]"),
-    ],
-)
-def test_who_computes(answer: dict[str, Any], said: str) -> None:
-    assert in_use(answer) == said
 
 
 def test_azure_linux_keeps_the_driver_of_its_image_and_gets_no_other() -> None:

@@ -18,7 +18,6 @@ from ansible.module_utils import basic
 from ansible.module_utils.testing import patch_module_args
 from trueup.errors import BadInput
 from trueup.node import units
-from trueup.node.tools import Answer
 from trueup.node.units import Decision, File, Record, Run, Step, Wanted, decide, settled
 
 CONF, UNIT_FILE = "/etc/x.conf", "/etc/systemd/system/x.service"
@@ -459,16 +458,14 @@ def test_a_unit_of_which_nothing_is_recorded_is_told_of_until_it_is(
 def test_a_restart_under_a_job_on_the_gpus_stays_owed(
     systemd: Systemd, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answer = Answer("nvidia-smi", 0, "4711\n")
-    monkeypatch.setattr(in_force.tools, "ask", lambda *_: answer)
+    users = ["process 4711", "unknown, as nvidia-smi did not end", "", ""]
+    monkeypatch.setattr(in_force, "gpu_users", lambda _: users.pop(0))
     call()
     later(systemd, "new")
-    held = call(idle_gpus=True)
-    said = "the GPUs are in use (process 4711)"
-    assert (held["changed"], held["not_restarted"]) == (False, said)
-    answer = Answer("nvidia-smi", None, note="nvidia-smi did not end")
-    assert "failed with status 124" in call(idle_gpus=True)["not_restarted"]
-    answer = Answer("nvidia-smi", 0, "")
+    for said in users[:2]:
+        held = call(idle_gpus=True)
+        told = f"the GPUs are in use ({said})"
+        assert (held["changed"], held["not_restarted"]) == (False, told)
     assert (call(idle_gpus=True)["step"], systemd.read) == ("restart", "new")
     assert call(idle_gpus=True)["changed"] is False
 

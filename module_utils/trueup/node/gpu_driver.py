@@ -5,8 +5,6 @@ What the driver of a node is, and what disagrees in it, is read in ``nvidia_driv
 
 from __future__ import annotations
 
-import errno
-import re
 from typing import Any, Dict, List, Mapping
 
 from ..plan import (
@@ -44,7 +42,6 @@ ExecStartPost=-/sbin/modprobe nvidia-peermem
 _MODULES_FILE = "/etc/modules-load.d/trueup-gpu-driver.conf"
 _PERSISTENCE_FILE = "/etc/systemd/system/nvidia-persistenced.service.d/trueup.conf"
 # What nvidia-smi says where no driver runs, so that nothing can compute.
-_NO_DRIVER = r"couldn't communicate with the NVIDIA driver|No devices were found"
 # From this branch on the fabric manager's package has no branch in its name (azhpc-images
 # install_nvidia_fabric_manager.sh).
 _UNBRANCHED = 580
@@ -161,29 +158,6 @@ def _units(node: Mapping[str, Any], *, nvswitch: bool) -> List[Dict[str, Any]]:
     persistence = {"name": "nvidia-persistenced", "files": [_PERSISTENCE_FILE], "enabled": True}
     dcgm = {"name": "nvidia-dcgm", "files": [], "enabled": True}
     return [*([manager] if nvswitch else []), persistence, dcgm]
-
-
-def in_use(answer: Mapping[str, Any]) -> str:
-    """Why NVIDIA's services must not be restarted, which ends what computes: who uses the GPUs, by
-    what ``nvidia-smi --query-compute-apps=pid`` answered; empty where nobody does. An answer that
-    is not understood is not taken for nobody.
-
-    Args:
-        answer: ``rc``, ``stdout`` and ``stderr``; empty where nobody asked.
-    """
-    said = str(answer.get("stdout") or "").strip()
-    if answer.get("rc") == 0:
-        pids = re.findall(r"^[0-9]+$", said, re.MULTILINE)
-        if pids:
-            return f"process {', '.join(sorted(set(pids), key=int))}"
-        return f"a process that nvidia-smi calls {said.splitlines()[0][:80]}" if said else ""
-    text = f"{said} {answer.get('stderr') or ''}".strip()
-    # A command that is not there has the error's number for its status, and prints nothing.
-    if "rc" not in answer or (answer["rc"] == errno.ENOENT and not text):
-        return ""
-    if re.search(_NO_DRIVER, text):
-        return ""
-    return f"unknown, as nvidia-smi failed with status {answer['rc']}"
 
 
 def _modules(asked: Asked) -> List[str]:

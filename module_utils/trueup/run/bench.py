@@ -27,6 +27,7 @@ from typing import (
 from ansible.module_utils.basic import AnsibleModule
 
 from ..errors import ParseError, TrueupError
+from ..node.gpu_users import gpu_users
 from ..node.metadata import SPOT
 from ..options import ModuleOption, Option, module_spec, refusals
 from ..reading import BESIDE, STANDARD_ERROR, unverified
@@ -243,6 +244,7 @@ class Bench:
         secrets: Optional[Mapping[str, str]] = None,
         start: Optional[Callable[..., process.Completed]] = None,
         beside: Sequence[str] = (),
+        gpus_alone: bool = False,
     ) -> Output:
         """Run the command alone on the node, parse what it printed and pass its warnings on; end
         with a failed record where that fails.
@@ -256,10 +258,13 @@ class Bench:
             start: runs the command as process.run does, such as a launcher's ``run``.
             beside: a command that runs as long as it does; what it prints stands behind the
                 output, below BESIDE. ``start`` must know it.
+            gpus_alone: another process that computes on the node's GPUs, of which each figure would
+                be less by an unknown part, fails the case before it runs.
         """
         case = self.case
         done = self._alone(
             start or process.run,
+            gpus_alone=gpus_alone,
             timeout_seconds=self._timeout_seconds,
             environment={**case.environment, **(secrets or {})},
             **({"beside": beside} if beside else {}),
@@ -293,7 +298,9 @@ class Bench:
             )
         return output
 
-    def _alone(self, start: Callable[..., process.Completed], **how: Any) -> process.Completed:
+    def _alone(
+        self, start: Callable[..., process.Completed], *, gpus_alone: bool, **how: Any
+    ) -> process.Completed:
         """Run the command while no other benchmark runs on the node; end with a failed record where
         it cannot run."""
         self._begin()
@@ -304,6 +311,9 @@ class Bench:
                 node_lock(), 5.0, {**who, "controller": given["controller"]}, given["end_holder"]
             )
             with lock, self._evictable():
+                users = gpu_users(self.module) if gpus_alone else ""
+                if users:
+                    self.fail(f"the GPUs are in use ({users}): end that, and run again")
                 return start(case.command, **how)
         except Taken as error:
             self._holder = error.holder

@@ -12,7 +12,7 @@ import signal
 from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
-from ..node import gpu_driver, tools
+from ..node.gpu_users import gpu_users
 from .lineage import Orphaned
 from .process import run
 
@@ -132,13 +132,7 @@ def at_work(module: Any, proc: str = "/proc") -> str:
     jobs = _slurm_jobs(proc)
     if jobs:
         return f"a job of Slurm, process {', '.join(jobs)}"
-    answer = tools.ask(module, ["nvidia-smi", "--query-compute-apps=pid", "--format=csv,noheader"])
-    if answer.absent:
-        return ""
-    if answer.status is None:
-        return f"perhaps on its GPUs: {answer.note}"
-    said = {"rc": answer.status, "stdout": answer.output, "stderr": answer.complaint}
-    used = gpu_driver.in_use(said)
+    used = gpu_users(module)
     return f"on its GPUs: {used}" if used else ""
 
 
