@@ -18,7 +18,7 @@ from .split import Kind, Over, Raw, axis, split
 from .titles import told_apart_titles
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from trueup.health.expectations import Expectations
 
@@ -213,16 +213,8 @@ def _series(raw: Raw, title: str, *, baseline: int | None, threshold: float) -> 
             f"baseline of {base} {axis(over)} was not measured in the series '{title}'; it has"
             f" {have} {axis(over)} (--over keeps to one kind of series)"
         )
-    reference = next(row.median for row in best if row.resource == base)
-    each = raw.flat or (raw.kind == "weak" and direction == "lower")
     strong = raw.kind == "strong" and not raw.flat
-    for row in rows:
-        ratio = row.resource / base
-        gain = reference / row.median if direction == "lower" else row.median / reference
-        row.baseline = row.best and row.resource == base
-        row.speedup = gain * ratio if each else gain
-        row.efficiency = row.speedup / ratio
-        row.serial_fraction = _karp_flatt(row.speedup, ratio) if strong and ratio != 1 else None
+    _compare(rows, raw, base, strong=strong)
     amdahl = usl = None
     notes = _not_fitted(raw, len(best))
     if strong:
@@ -261,6 +253,20 @@ def _series(raw: Raw, title: str, *, baseline: int | None, threshold: float) -> 
         flat=raw.flat,
         message_bytes=raw.message_bytes,
     )
+
+
+def _compare(rows: Sequence[Row], raw: Raw, base: int, *, strong: bool) -> None:
+    """Speedup, efficiency and, of fixed work, the serial fraction of each row by the baseline's."""
+    lower = raw.measure.direction == "lower"
+    reference = next(row.median for row in rows if row.best and row.resource == base)
+    each = raw.flat or (raw.kind == "weak" and lower)
+    for row in rows:
+        ratio = row.resource / base
+        gain = reference / row.median if lower else row.median / reference
+        row.baseline = row.best and row.resource == base
+        row.speedup = gain * ratio if each else gain
+        row.efficiency = row.speedup / ratio
+        row.serial_fraction = _karp_flatt(row.speedup, ratio) if strong and ratio != 1 else None
 
 
 def _not_fitted(raw: Raw, counts: int) -> list[str]:
