@@ -41,7 +41,6 @@ ExecStartPost=-/sbin/modprobe nvidia-peermem
 """
 _MODULES_FILE = "/etc/modules-load.d/trueup-gpu-driver.conf"
 _PERSISTENCE_FILE = "/etc/systemd/system/nvidia-persistenced.service.d/trueup.conf"
-# What nvidia-smi says where no driver runs, so that nothing can compute.
 # From this branch on the fabric manager's package has no branch in its name (azhpc-images
 # install_nvidia_fabric_manager.sh).
 _UNBRANCHED = 580

@@ -7,6 +7,7 @@ from typing import Any
 
 from . import tools
 
+# What nvidia-smi says where no driver runs, so that nothing can compute.
 _NO_DRIVER = r"couldn't communicate with the NVIDIA driver|No devices were found"
 
 
