@@ -262,9 +262,9 @@ class Bench:
                 be less by an unknown part, fails the case before it runs.
         """
         case = self.case
+        start = start or process.run
         done = self._alone(
-            start or process.run,
-            gpus_alone=gpus_alone,
+            self._on_idle_gpus(start) if gpus_alone else start,
             timeout_seconds=self._timeout_seconds,
             environment={**case.environment, **(secrets or {})},
             **({"beside": beside} if beside else {}),
@@ -298,9 +298,20 @@ class Bench:
             )
         return output
 
-    def _alone(
-        self, start: Callable[..., process.Completed], *, gpus_alone: bool, **how: Any
-    ) -> process.Completed:
+    def _on_idle_gpus(
+        self, start: Callable[..., process.Completed]
+    ) -> Callable[..., process.Completed]:
+        """``start``, unless another process computes on the GPUs."""
+
+        def begin(argv: Sequence[str], **how: Any) -> process.Completed:
+            users = gpu_users(self.module)
+            if users:
+                self.fail(f"the GPUs are in use ({users}): end that, and run again")
+            return start(argv, **how)
+
+        return begin
+
+    def _alone(self, start: Callable[..., process.Completed], **how: Any) -> process.Completed:
         """Run the command while no other benchmark runs on the node; end with a failed record where
         it cannot run."""
         self._begin()
@@ -311,9 +322,6 @@ class Bench:
                 node_lock(), 5.0, {**who, "controller": given["controller"]}, given["end_holder"]
             )
             with lock, self._evictable():
-                users = gpu_users(self.module) if gpus_alone else ""
-                if users:
-                    self.fail(f"the GPUs are in use ({users}): end that, and run again")
                 return start(case.command, **how)
         except Taken as error:
             self._holder = error.holder
