@@ -18,6 +18,17 @@ if TYPE_CHECKING:
     from ...plan import Asked
     from .cluster import Cluster
 
+SLURMCTLD_DROP_IN, SLURMD_DROP_IN = (
+    f"/etc/systemd/system/{name}.service.d/trueup.conf" for name in ("slurmctld", "slurmd")
+)
+# StateSaveLocation.
+STATE_FOLDER = "/var/spool/slurmctld"
+# slurmctld writes its cluster's name at its first start and does not sync it. After a loss of power
+# the file may be empty, and slurmctld 22.05 refuses to start for ever: another cluster's state.
+_SLURMCTLD = f"""\
+[Service]
+ExecStartPre=-/usr/bin/find {STATE_FOLDER}/clustername -empty -delete
+"""
 _LIBEXEC = "/usr/local/libexec/trueup"
 _WRITTEN = "# Written by trueup (role slurm)"
 # The program by which a node judges itself, and its part of module_utils/trueup under a name of its
@@ -85,6 +96,8 @@ def files_of(
         _file("/etc/slurm/gres.conf", _lines(cluster.gres_lines)),
         _file("/etc/slurm/topology.conf", _lines(cluster.topology_lines)),
     ]
+    if "controller" in parts:
+        found.append(_file(SLURMCTLD_DROP_IN, f"{_WRITTEN}.\n{_SLURMCTLD}"))
     if "accounting" in parts:
         path = asked.data["systems"][asked.node["package_manager"]]["database_conf"]
         found.append(_file(path, _database_conf(options["database_buffer_mib"])))
@@ -143,7 +156,7 @@ def settings(options: Mapping[str, Any], cluster: Cluster) -> list[dict[str, Any
             "SlurmUser": "slurm",
             "AuthType": "auth/munge",
             "CredType": "cred/munge",
-            "StateSaveLocation": "/var/spool/slurmctld",
+            "StateSaveLocation": STATE_FOLDER,
             "SlurmdSpoolDir": "/var/spool/slurmd",
             "SlurmctldLogFile": "/var/log/slurm/slurmctld.log",
             "SlurmdLogFile": "/var/log/slurm/slurmd.log",
@@ -210,7 +223,7 @@ def _of_compute(asked: Asked, cluster: Cluster, version: str) -> list[dict[str, 
     environment = ["[Service]", systemd.environment(asked.options["slurmd_environment"])]
     found = [
         _file("/etc/slurm/cgroup.conf", _cgroup_conf(asked, cluster, version)),
-        _file("/etc/systemd/system/slurmd.service.d/trueup.conf", _lines(environment)),
+        _file(SLURMD_DROP_IN, _lines(environment)),
         {"path": "/var/spool/slurmd", "state": "directory"},
         {"path": "/etc/slurm/prolog.d", "state": "directory"},
         {"path": "/etc/slurm/epilog.d", "state": "directory"},

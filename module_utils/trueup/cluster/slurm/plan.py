@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from ...plan import Asked, Plan
 from .cluster import PARTS, Cluster, Host, cluster_of
-from .files import files_of, settings, slurmdbd_conf
+from .files import (
+    SLURMCTLD_DROP_IN,
+    SLURMD_DROP_IN,
+    STATE_FOLDER,
+    files_of,
+    settings,
+    slurmdbd_conf,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,7 +31,6 @@ _KEY = "/etc/munge/munge.key"
 _SLURMDBD_CONF = "/etc/slurm/slurmdbd.conf"
 # Files that the daemons read at their start only; the hooks start anew with each job.
 _RESTARTING = (_KEY, *(f"/etc/slurm/{name}.conf" for name in ("slurm", "nodes", "gres", "cgroup")))
-_SLURMD_DROP_IN = "/etc/systemd/system/slurmd.service.d/trueup.conf"
 _RELOADING = ("/etc/slurm/partitions.conf", "/etc/slurm/topology.conf")
 # Azure's HPC images pin every package slurm* of Ubuntu at -1 (azhpc-images@8e9d055 slurm-u.pin), so
 # that none has a candidate. Of several records that match a package apt takes the first, and reads
@@ -96,7 +102,7 @@ def _of_host(asked: Asked, parts: list[str]) -> Plan:
         return Plan(refused=refused)
     system = asked.data["systems"][node["package_manager"]]
     version = Host(asked.host, asked.hostvars[asked.host]).look.get("version") or ""
-    state = {"/var/spool/slurmctld": "0700"} if "controller" in parts else {}
+    state = {STATE_FOLDER: "0700"} if "controller" in parts else {}
     names = {"name": options["database_name"], "user": options["database_user"]}
     return Plan(
         values={
@@ -111,8 +117,8 @@ def _of_host(asked: Asked, parts: list[str]) -> Plan:
                 "munge": (_KEY,),
                 "mariadb": (system["database_conf"],),
                 "slurmdbd": (_KEY, _SLURMDBD_CONF),
-                "slurmctld": _RESTARTING,
-                "slurmd": (*_RESTARTING, _SLURMD_DROP_IN),
+                "slurmctld": (*_RESTARTING, SLURMCTLD_DROP_IN),
+                "slurmd": (*_RESTARTING, SLURMD_DROP_IN),
             },
             "reloading": _RELOADING,
             "folders": {"/var/log/slurm": "0755", **state},
