@@ -638,7 +638,8 @@ def _loads(lines: Sequence[Line]) -> Any:
         text = "\n".join(lines[:end])
         return json.loads(text, object_pairs_hook=unique, parse_int=whole_number)
     except json.JSONDecodeError as error:
-        line = lines[min(error.lineno, len(lines)) - 1]
+        # Behind the last line break there is none to show.
+        line = next(filter(str.strip, reversed(lines[: error.lineno])), lines[0])
         raise line.error(f"the JSON is cut off or damaged ({error.msg})") from None
     except (ValueError, RecursionError) as error:
         raise lines[0].error(f"the JSON is damaged: {error}") from None
