@@ -52,5 +52,5 @@ def test_the_exchange_of_halos_is_a_share_of_the_time() -> None:
 def test_they_make_a_scaling_table_over_nodes() -> None:
     [over_nodes] = [each for each in series(load([FIRST])) if each.over == "nodes"]
     assert over_nodes.kind == "strong"
-    assert over_nodes.table["resource"].tolist() == [1, 1, 1, 2, 2]
-    assert over_nodes.table["layout"].str.contains("slurm").sum() == 2
+    assert [row.resource for row in over_nodes.rows] == [1, 1, 1, 2, 2]
+    assert sum("slurm" in row.layout for row in over_nodes.rows) == 2
